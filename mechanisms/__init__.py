@@ -1,0 +1,1 @@
+"""Mechanisms that ship with mechc: declarations only."""

@@ -1,0 +1,1 @@
+"""Accountants: one method a file, all consuming PrivacyLoss."""

@@ -1,0 +1,1 @@
+"""Symbolic derivation: Pair in, Calculus out."""

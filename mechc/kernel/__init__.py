@@ -1,0 +1,1 @@
+"""Lowering, emission and caching of numba kernels."""

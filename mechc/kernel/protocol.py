@@ -1,0 +1,91 @@
+"""What an emitted kernel module offers, and nothing else a reader may assume about it.
+
+An emitted kernel is one ordered pair (P, Q) as numbers. All functions are compiled by numba with
+explicit signatures; `theta` is a C-contiguous float64 array holding the parameters in the order of
+`PARAMETERS`. Arrays are one-dimensional unless said otherwise. The law under the reversed pair
+needs no second kernel: swap `log_p` and `log_q` and change the sign of the loss.
+
+Branches are the rows of `branches(theta)`: intervals of the output on which the loss has one
+formula and is strictly monotone (or constant, or infinite). Columns:
+
+====  =========================================================================
+ 0    lo, left end (may be -inf)
+ 1    hi, right end (may be +inf); a lattice branch is the integers lo..hi, both included
+ 2    kind, one of the codes `INCREASING` ... below
+ 3    limit of the loss at lo+ (nan: not known in advance, evaluate)
+ 4    limit of the loss at hi- (nan likewise)
+ 5    index to pass to `loss_inverse_many`
+====  =========================================================================
+
+Rows with lo >= hi (lattice: lo > hi) never occur. Together with `atoms(theta)` they carry all the
+mass of P and Q.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+PROTOCOL = 1
+
+INCREASING = 1
+DECREASING = -1
+PLATEAU = 0
+P_ONLY = 2
+Q_ONLY = 3
+UNSPLIT = 4
+
+Floats = NDArray[np.float64]
+
+
+class ParameterInfo(NamedTuple):
+    """One parameter as it stands in an emitted module (plain numbers, no sympy)."""
+
+    name: str
+    lo: float
+    hi: float
+    lo_open: bool
+    hi_open: bool
+    integer: bool
+    default: float | None
+    typical: tuple[float, float]
+
+
+class Kernel(Protocol):
+    """The module object that `mechc.kernel.cache.load` returns."""
+
+    PROTOCOL: int
+    NAME: str
+    DIGEST: str
+    PARAMETERS: tuple[tuple[Any, ...], ...]
+    MEASURE: str
+    SYMMETRIC: bool
+    CAPABILITIES: dict[str, str]
+    CLAIM: dict[str, Any]
+    REFS: tuple[str, ...]
+    ABOUT: str
+    BRANCHES: tuple[str, ...]
+
+    # scalar functions, float64(float64, float64[::1]); log 0 is -inf, loss is +-inf where one-sided
+    log_p: Callable[[float, Floats], float]
+    log_q: Callable[[float, Floats], float]
+    loss: Callable[[float, Floats], float]
+    # array forms, void(float64[::1] x, float64[::1] theta, float64[::1] out)
+    log_p_many: Callable[[Floats, Floats, Floats], None]
+    log_q_many: Callable[[Floats, Floats, Floats], None]
+    loss_many: Callable[[Floats, Floats, Floats], None]
+    # void(int64 branch index, float64[::1] loss, float64[::1] theta, float64[::1] out);
+    # scalar forms are emitted as loss_inverse_<index>(loss, theta)
+    loss_inverse_many: Callable[[int, Floats, Floats, Floats], None]
+
+    branches: Callable[[Floats], Floats]  # (rows, 6), see the module docstring
+    breakpoints: Callable[[Floats], Floats]  # sorted distinct ends of branches
+    atoms: Callable[[Floats], Floats]  # (rows, 3): x, log mass under P, log mass under Q
+    infinite_mass: Callable[[Floats], float]  # P(q = 0); nan when only quadrature gives it
+    strip: Callable[[Floats], Floats]  # (t_minus, t_plus)
+    lattice: Callable[[Floats], Floats]  # (offset, step) of the loss; (nan, nan) when it is none
+    cgf: Callable[[complex, Floats], complex]  # only if CAPABILITIES["cgf"] starts with "closed"
+    # cdf_p, sf_p, cdf_q, sf_q: scalar functions, only if CAPABILITIES["cdf"] starts with "closed"

@@ -1,0 +1,1 @@
+"""The privacy loss as numbers: quadrature nodes, atoms, grids."""
