@@ -1,0 +1,131 @@
+"""What the calculus room hands to the compiler: a `Calculus`, entry by entry.
+
+Input: nothing; these are plain frozen dataclasses. Invariant: no entry is ever missing silently.
+Each derivable quantity is `Closed` (an expression and the rule that found it), `Numeric` (no
+closed form, the numeric side computes it, and why) or `Unavailable` (nobody computes it, and why).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from sympy import Basic, Expr, Symbol
+
+if TYPE_CHECKING:
+    from mechc.pair import Atom, Pair, Term
+
+Kind = Literal["increasing", "decreasing", "plateau", "p_only", "q_only", "unsplit"]
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A closed form.
+
+    Attributes:
+        expr: the expression (a `Tuple` where the entry has several components).
+        how: which rule or strategy found it.
+    """
+
+    expr: Expr
+    how: str
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """No closed form; `reason` says why, and what the numeric side uses instead."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """Neither a closed form nor a numeric substitute; `reason` says why."""
+
+    reason: str
+
+
+Entry = Closed | Numeric | Unavailable
+
+
+@dataclass(frozen=True)
+class Region:
+    """A maximal interval with one formula, on which the loss is strictly monotone or constant.
+
+    Attributes:
+        lo: left end, in parameters or -oo; may contain `BracketedRoot`. For lattice measures
+            regions are integer ranges, both ends included.
+        hi: right end.
+        p: terms of the density (mass) of P there; empty where p = 0.
+        q: terms of the density (mass) of Q there.
+        loss: log(p/q) in the variable of the pair; None where only one of p, q is positive.
+        kind: "unsplit" means that the sign of the derivative was not decided symbolically, and
+            the numeric side splits the region when parameters are bound.
+        loss_lo: one-sided limit of the loss at lo+ (+-oo allowed); None: evaluate numerically.
+        loss_hi: one-sided limit at hi-.
+        inverse: x as a function of the loss symbol on this region; Numeric: bracket.
+    """
+
+    lo: Expr
+    hi: Expr
+    p: tuple[Term, ...]
+    q: tuple[Term, ...]
+    loss: Expr | None
+    kind: Kind
+    loss_lo: Expr | None
+    loss_hi: Expr | None
+    inverse: Entry
+
+
+@dataclass(frozen=True)
+class CalculusCase:
+    """Everything that holds for the parameters with `condition` true.
+
+    Attributes:
+        condition: sympy Boolean in the parameters (`sympy.true` when it always holds).
+        regions: sorted, disjoint.
+        atoms: the declared atoms (plateaus are regions, not atoms).
+        infinite_mass: P(q = 0).
+        cgf: log M(z), the finite part, in the complex symbol `Calculus.z`.
+        cdf_p: distribution function of the output under P, in the variable of the pair.
+        cdf_q: the same under Q.
+    """
+
+    condition: Basic
+    regions: tuple[Region, ...]
+    atoms: tuple[Atom, ...]
+    infinite_mass: Entry
+    cgf: Entry
+    cdf_p: Entry
+    cdf_q: Entry
+
+
+@dataclass(frozen=True)
+class Calculus:
+    """The derived mathematics of one ordered pair.
+
+    Attributes:
+        pair: the pair it was derived from.
+        ell: the symbol that stands for a value of the loss.
+        z: the complex argument of the cumulant generating function.
+        cases: one or more parameter cases; together they cover the parameter domain.
+        strip: (t_minus, t_plus): E_P[exp(zL); L finite] is finite between them.
+        lattice: Closed(Tuple(offset, step)) when every loss is offset + step * integer.
+        symmetric: K(z) = K(-1 - z) is proved.
+        cumulants: Closed(Tuple(kappa_1, ..., kappa_4)) of the finite part under P.
+        tails: sentences about the decay of p, q and the loss at the ends.
+        notes: what was decided how, and what was used instead of a decision.
+        reverse: calculus of the separately declared pair of the other direction.
+    """
+
+    pair: Pair
+    ell: Symbol
+    z: Symbol
+    cases: tuple[CalculusCase, ...]
+    strip: tuple[Expr, Expr]
+    lattice: Entry
+    symmetric: bool
+    cumulants: Entry
+    tails: tuple[str, ...]
+    notes: tuple[str, ...]
+    reverse: Calculus | None = None
