@@ -1,0 +1,275 @@
+"""PrivacyLoss: the law of L = log(p/q) under P as numbers, and the last object that knows a kernel.
+
+In: a kernel and its parameters (or plain atoms). Out: nodes, atoms and masses at infinity with
+
+    E_P[g(L); L finite] = sum_j exp(log_weight_j) g(loss_j) + sum_a exp(atom_log_mass_a) g(atom_loss_a)
+
+accurate for g(l) = exp(zl) on a stated strip of tilts; accountants see nothing else. Weights under
+Q are weights under P times exp(-loss). The reversed pair is the same law seen from Q with the sign
+of the loss changed, K_rev(z) = K(-1-z), so both directions share one set of panels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.errors import DeclarationError, NumericError
+from mechc.kernel.protocol import Kernel
+from mechc.loss import moments
+from mechc.loss.source import KernelSource, Nodes
+
+Floats = NDArray[np.float64]
+
+
+class Step(NamedTuple):
+    """One distinct step of a composition: its privacy loss and how often it is repeated."""
+
+    loss: PrivacyLoss
+    count: int
+
+
+@dataclass(frozen=True, eq=False)
+class PrivacyLoss:
+    """The privacy loss of one mechanism step in one direction.
+
+    Attributes:
+        loss: losses at the quadrature nodes of the part with a density, shape (n,).
+        log_weight: log weights under P, shape (n,).
+        atom_loss: finite losses that carry point masses, increasing, shape (m,).
+        atom_log_mass: their log masses under P, shape (m,).
+        log_infinite: log P(L = +inf), -inf when there is none.
+        log_minus_infinite: log Q(p = 0), the reversed pair's mass at +inf.
+        support: (ess inf, ess sup) of the finite loss.
+        strip: (t_minus, t_plus), where E_P[exp(tL); L finite] converges.
+        tilts: the real tilts for which the nodes are accurate.
+        contour: the real part for which high frequencies are resolved.
+        frequency: the |Im z| resolved there.
+        tolerance: estimated quadrature error of E_P[exp(zL)] - E_P[1], as a share of
+            E_P[exp(Re z L)], on the covered strip.
+        lattice: (offset, step) when every loss is offset + step * integer, else None.
+        symmetric: the pair is its own reversal, K(z) = K(-1-z).
+        label: words for messages.
+    """
+
+    loss: Floats
+    log_weight: Floats
+    atom_loss: Floats
+    atom_log_mass: Floats
+    log_infinite: float
+    log_minus_infinite: float
+    support: tuple[float, float]
+    strip: tuple[float, float]
+    tilts: tuple[float, float]
+    contour: float
+    frequency: float
+    tolerance: float
+    lattice: tuple[float, float] | None
+    symmetric: bool
+    label: str
+    slope: Floats = field(repr=False, default_factory=lambda: np.empty(0))
+    region: NDArray[np.int64] = field(repr=False, default_factory=lambda: np.empty(0, np.int64))
+    _source: KernelSource | None = field(repr=False, default=None)
+    _reverse: bool = field(repr=False, default=False)
+    _memo: dict[Any, Any] = field(repr=False, default_factory=dict)
+
+    @classmethod
+    def from_kernel(cls, kernel: Kernel, theta: Floats, reverse: bool = False) -> PrivacyLoss:
+        """Bind a kernel to parameters.
+
+        Args:
+            kernel: an emitted kernel.
+            theta: parameter values in the order of kernel.PARAMETERS, already validated.
+            reverse: take the reversed pair (Q, P).
+
+        Raises:
+            NumericError: the masses of P or Q found numerically are not one, or the quadrature
+                does not settle.
+        """
+        source = KernelSource(kernel, np.ascontiguousarray(theta, dtype=np.float64))
+        return cls._from_source(source, reverse, -1.0, 0.0, 0.0, 0.0)
+
+    @classmethod
+    def from_atoms(
+        cls,
+        losses: Sequence[float] | Floats,
+        masses: Sequence[float] | Floats,
+        infinite_mass: float = 0.0,
+        minus_infinite_mass: float = 0.0,
+        label: str = "atoms",
+    ) -> PrivacyLoss:
+        """Make a purely discrete privacy loss from finite losses and their masses under P.
+
+        Raises:
+            DeclarationError: a loss is not finite, a mass is negative, or masses do not sum to
+                one (under P, and under Q after multiplication with exp(-loss)).
+        """
+        loss, mass = np.asarray(losses, np.float64), np.asarray(masses, np.float64)
+        if loss.shape != mass.shape or loss.ndim != 1 or not np.isfinite(loss).all():
+            raise DeclarationError(f"losses={losses!r}: expected finite numbers, one per mass")
+        if not (mass >= 0).all() or not abs(mass.sum() + infinite_mass - 1) < 1e-9:
+            raise DeclarationError(
+                f"masses sum to {mass.sum() + infinite_mass!r} with infinite_mass={infinite_mass!r}"
+                ": expected non-negative masses with sum 1"
+            )
+        q_mass = float((mass * np.exp(-loss)).sum()) + minus_infinite_mass
+        if not abs(q_mass - 1) < 1e-9:
+            raise DeclarationError(
+                f"masses under Q sum to {q_mass!r} with minus_infinite_mass="
+                f"{minus_infinite_mass!r}: expected sum 1"
+            )
+        with np.errstate(divide="ignore"):
+            nodes = Nodes.of_atoms(loss[mass > 0], np.log(mass[mass > 0]))
+            return cls(
+                **nodes.as_fields(),
+                log_infinite=float(np.log(infinite_mass)),
+                log_minus_infinite=float(np.log(minus_infinite_mass)),
+                strip=(-math.inf, math.inf),
+                tilts=(-math.inf, math.inf),
+                contour=0.0,
+                frequency=math.inf,
+                tolerance=0.0,
+                symmetric=False,
+                label=label,
+            )
+
+    @classmethod
+    def _from_source(
+        cls, source: KernelSource, reverse: bool, lo: float, hi: float, contour: float, freq: float
+    ) -> PrivacyLoss:
+        if reverse:
+            nodes = source.nodes(-1.0 - hi, -1.0 - lo, -1.0 - contour, freq).reversed()
+            tilts = (-1.0 - source.tilts[1], -1.0 - source.tilts[0])
+            strip = (-1.0 - source.strip[1], -1.0 - source.strip[0])
+        else:
+            nodes = source.nodes(lo, hi, contour, freq)
+            tilts, strip = source.tilts, source.strip
+        infinite = (source.log_infinite, source.log_minus_infinite)
+        return cls(
+            **nodes.as_fields(),
+            log_infinite=infinite[1] if reverse else infinite[0],
+            log_minus_infinite=infinite[0] if reverse else infinite[1],
+            strip=strip,
+            tilts=tilts,
+            contour=contour,
+            frequency=freq if source.continuous else math.inf,
+            tolerance=source.tolerance,
+            symmetric=source.symmetric,
+            label=source.label + (" reversed" if reverse else ""),
+            _source=source,
+            _reverse=reverse,
+        )
+
+    def covering(
+        self,
+        tilt_lo: float = -1.0,
+        tilt_hi: float = 0.0,
+        contour: float | None = None,
+        frequency: float = 0.0,
+    ) -> PrivacyLoss:
+        """Return this law with nodes accurate for the tilts and frequencies asked for.
+
+        Args:
+            tilt_lo, tilt_hi: real tilts wanted; clipped to the open strip of convergence.
+            contour: real part on which `frequency` has to be resolved (default tilt_hi).
+            frequency: largest |Im z| wanted there.
+
+        Raises:
+            NumericError: the quadrature does not settle.
+        """
+        contour = tilt_hi if contour is None else contour
+        wide = self.tilts[0] <= tilt_lo and tilt_hi <= self.tilts[1]
+        waves = frequency <= 0 or (
+            frequency <= self.frequency and (contour == self.contour or self._source is None)
+        )
+        if self._source is None or not self._source.continuous or (wide and waves):
+            return self
+        for t in (tilt_lo, tilt_hi):
+            if not self.strip[0] < t < self.strip[1]:
+                raise NumericError(
+                    f"{self.label}: tilt {t:g} is outside the strip of convergence "
+                    f"({self.strip[0]:g}, {self.strip[1]:g})"
+                )
+        tilt_lo, tilt_hi = min(tilt_lo, self.tilts[0]), max(tilt_hi, self.tilts[1])
+        return self._from_source(self._source, self._reverse, tilt_lo, tilt_hi, contour, frequency)
+
+    def nodes(self) -> tuple[Floats, Floats]:
+        """Return (loss, log_weight) of quadrature nodes and atoms together."""
+        if self.atom_loss.size == 0:
+            return self.loss, self.log_weight
+        if self.loss.size == 0:
+            return self.atom_loss, self.atom_log_mass
+        if "nodes" not in self._memo:
+            self._memo["nodes"] = (
+                np.concatenate([self.loss, self.atom_loss]),
+                np.concatenate([self.log_weight, self.atom_log_mass]),
+            )
+        both: tuple[Floats, Floats] = self._memo["nodes"]
+        return both
+
+    @property
+    def log_finite(self) -> float:
+        """Log of the finite mass P(L < inf)."""
+        return math.log1p(-math.exp(self.log_infinite))
+
+    def log_mgf(self, t: float) -> float:
+        """Return K(t) = log E_P[exp(tL); L finite] for real t.
+
+        Raises:
+            NumericError: t is outside the strip of convergence.
+        """
+        law = self.covering(min(t, -1.0), max(t, 0.0))
+        loss, log_weight = law.nodes()
+        return float(moments.log_mgf(loss, log_weight, self.log_finite, t))
+
+    def cumulants(self, t: float, order: int) -> Floats:
+        """Return [K(t), K'(t), ..., K^(order)(t)] of the finite part, shape (order + 1,)."""
+        law = self.covering(min(t, -1.0), max(t, 0.0))
+        loss, log_weight = law.nodes()
+        log_m = float(moments.log_mgf(loss, log_weight, self.log_finite, t))
+        raw = moments.central_moments(loss, log_weight, log_m, t, order)
+        return moments.cumulants_from_moments(raw, log_m)[: order + 1]
+
+    def log_abs_central_moment3(self, t: float) -> float:
+        """Return the log third absolute central moment of the tilted, normalised finite law."""
+        law = self.covering(min(t, -1.0), max(t, 0.0))
+        loss, log_weight = law.nodes()
+        log_m = float(moments.log_mgf(loss, log_weight, self.log_finite, t))
+        mean = float(moments.central_moments(loss, log_weight, log_m, t, 1)[1])
+        return float(moments.log_abs_moment3(loss, log_weight, log_m, t, mean))
+
+    def reversed(self) -> PrivacyLoss:
+        """Return the privacy loss of the reversed pair (I3: K_rev(z) = K(-1-z))."""
+        if self._source is not None:
+            lo, hi = -1.0 - self.tilts[1], -1.0 - self.tilts[0]
+            return self._from_source(self._source, not self._reverse, lo, hi, -1.0, 0.0)
+        nodes = Nodes.of_atoms(-self.atom_loss, self.atom_log_mass - self.atom_loss)
+        return PrivacyLoss(
+            **nodes.as_fields(),
+            log_infinite=self.log_minus_infinite,
+            log_minus_infinite=self.log_infinite,
+            strip=(-math.inf, math.inf),
+            tilts=(-math.inf, math.inf),
+            contour=0.0,
+            frequency=math.inf,
+            tolerance=0.0,
+            symmetric=self.symmetric,
+            label=self.label + " reversed",
+        )
+
+
+def log_infinite(steps: Sequence[Step]) -> float:
+    """Return log of the mass at infinity of a composition, 1 - prod (1 - d_j)^count_j (I5)."""
+    log_finite = sum(
+        s.count * math.log1p(-math.exp(s.loss.log_infinite)) if s.loss.log_infinite < 0 else -math.inf
+        for s in steps
+        if s.count and s.loss.log_infinite > -math.inf
+    )
+    if log_finite == 0:
+        return -math.inf
+    return math.log(-math.expm1(log_finite))

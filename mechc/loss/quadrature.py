@@ -1,0 +1,341 @@
+"""Adaptive quadrature of a kernel's densities, accurate for a whole strip of exponential tilts.
+
+In: an emitted kernel, its parameters, the tilts z and the frequency y that a query needs.
+Out: Gauss-Legendre nodes x with log p(x), the loss L(x) and its slope, such that the integrals of
+p(x) exp(z L(x)) over every branch are resolved for all real tilts of an interval, and those of
+p(x) exp((c + iy) L(x)) on one contour Re z = c for all |y| <= frequency.
+
+Every panel carries 16 nodes. A panel is split while the top Legendre coefficients of the tilted
+integrand are not negligible against the whole integral, and a branch is extended outwards while
+its last panel still matters; both tests are relative to the tilted total, so that a tail is
+resolved exactly when some tilt makes it count. The error estimate extrapolates the decay of the
+coefficients from degrees 6-7 to 14-15 on to degree 32, the first one a 16-point rule gets wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba as nb
+import numpy as np
+from numpy.polynomial import legendre
+from numpy.typing import NDArray
+
+from mechc.errors import NumericError
+from mechc.kernel.protocol import Kernel
+
+Floats = NDArray[np.float64]
+
+ORDER = 16
+RESOLVED = 1e-12  # top Legendre coefficient, relative to the tilted total
+NEGLIGIBLE = -43.0  # log of a share of the tilted total that may be left out
+ROUNDS = 400
+MAX_PANELS = 60_000
+
+NODES, WEIGHTS = legendre.leggauss(ORDER)
+_VANDER = legendre.legvander(NODES, ORDER - 1)
+# _ANALYSIS[n, j]: f(x_j) -> n-th Legendre coefficient
+_ANALYSIS = np.ascontiguousarray(
+    ((2 * np.arange(ORDER) + 1) / 2)[:, None] * _VANDER.T * WEIGHTS[None, :]
+)
+_DEGREES = np.array([ORDER - 1, ORDER - 2, 7, 6])
+_PROBE = np.ascontiguousarray(_ANALYSIS[_DEGREES])
+_SYNTHESIS = np.stack(
+    [legendre.legval(NODES, legendre.legder(np.eye(ORDER)[n])) for n in range(ORDER)], axis=1
+)
+DERIVATIVE = np.ascontiguousarray(_SYNTHESIS @ _ANALYSIS)  # values at nodes -> d/dxi at nodes
+
+_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
+
+
+@nb.njit("float64[::1](float64[:,::1], float64[:,::1], float64[::1], float64[::1])", **_JIT)
+def _log_totals(log_p, loss, half, tilts):  # type: ignore[no-untyped-def]
+    """Log of the integral of p exp(z L) over all panels, for every tilt z."""
+    out = np.empty(tilts.size)
+    for a in range(tilts.size):
+        z = tilts[a]
+        top = -np.inf
+        for i in range(half.size):
+            for j in range(16):
+                v = log_p[i, j] + z * loss[i, j]
+                if v > top:
+                    top = v
+        total = 0.0
+        if top > -np.inf:
+            for i in range(half.size):
+                for j in range(16):
+                    v = log_p[i, j] + z * loss[i, j] - top
+                    if v > -700.0:
+                        total += half[i] * WEIGHTS[j] * math.exp(v)
+        out[a] = top + math.log(total) if total > 0.0 else -np.inf
+    return out
+
+
+@nb.njit(
+    "void(float64[:,::1], float64[:,::1], float64[::1], float64[::1], float64[::1],"
+    " float64[::1], float64[:,::1])",
+    **_JIT,
+)
+def _examine(log_p, loss, half, tilts, log_total, frequencies, out):  # type: ignore[no-untyped-def]
+    """Per panel: top coefficient, estimated error, log share; each the worst over the tilts.
+
+    `frequencies[a]` is the frequency that has to be resolved at `tilts[a]`.
+    """
+    f = np.empty(16)
+    g = np.empty((2, 16))
+    for i in range(half.size):
+        out[i, 0] = 0.0
+        out[i, 1] = 0.0
+        out[i, 2] = -np.inf
+        middle = 0.5 * (loss[i, 7] + loss[i, 8])
+        spread = max(abs(loss[i, 0] - middle), abs(loss[i, 15] - middle))
+        for a in range(tilts.size):
+            frequency = frequencies[a]
+            turns = frequency * spread
+            share = 0.0
+            noise = 0.0
+            for j in range(16):
+                v = log_p[i, j] + tilts[a] * loss[i, j] - log_total[a]
+                f[j] = math.exp(v) if v > -700.0 else 0.0
+                share += WEIGHTS[j] * f[j]
+                size = abs(log_p[i, j]) + abs(tilts[a] * loss[i, j]) + frequency * abs(loss[i, j])
+                noise = max(noise, size * f[j])
+            share *= half[i]
+            noise *= 2e-15 * half[i]
+            if share > 0.0:
+                out[i, 2] = max(out[i, 2], math.log(share))
+            if share < 1e-30:
+                continue
+            waves = 0
+            if turns > 1e-3:
+                waves = 2
+                for j in range(16):
+                    angle = frequency * (loss[i, j] - middle)
+                    g[0, j] = f[j] * math.cos(angle)
+                    g[1, j] = f[j] * math.sin(angle)
+            for b in range(waves + 1):
+                c0 = c1 = c2 = c3 = 0.0
+                for j in range(16):
+                    v = f[j] if b == 0 else g[b - 1, j]
+                    c0 += _PROBE[0, j] * v
+                    c1 += _PROBE[1, j] * v
+                    c2 += _PROBE[2, j] * v
+                    c3 += _PROBE[3, j] * v
+                # what rounding of log p and z L leaves in a coefficient is not a lack of resolution
+                high = max(0.0, half[i] * max(abs(c0), abs(c1)) - noise)
+                middle_size = half[i] * max(abs(c2), abs(c3))
+                out[i, 0] = max(out[i, 0], high)
+                ratio = min(1.0, high / middle_size) if middle_size > 0.0 else 1.0
+                out[i, 1] = max(out[i, 1], high * ratio * ratio)
+
+
+class Quadrature:
+    """Panels of one kernel at one parameter vector, extended on demand.
+
+    Attributes:
+        region: index of the branch each panel belongs to, shape (panels,).
+        lo, hi: ends of the panels, shape (panels,).
+        x, log_p, loss: values at the nodes, shape (panels, 16).
+        tilts: the interval of real tilts covered so far.
+        waves: the (tilt, frequency) covered last; only the mass that the tilt selects has to
+            resolve the oscillation.
+        error: estimated absolute error of the integral of p exp((z+iy)L), relative to its total
+            at y = 0, summed over panels.
+    """
+
+    def __init__(self, kernel: Kernel, theta: Floats, rows: Floats, *, mass_of: str = "") -> None:
+        """Lay the first panels on the branches `rows` (lo, hi); no adaptation yet.
+
+        With `mass_of` "p" or "q" the integrand is that density alone and the loss is taken as 0:
+        for plateaus and for outputs that only one of the two laws produces.
+        """
+        self._kernel = kernel
+        self._theta = theta
+        self._rows = rows
+        self._mass_of = mass_of
+        self.region = np.empty(0, np.int64)
+        self.lo = self.hi = np.empty(0)
+        self.x = self.log_p = self.loss = np.empty((0, ORDER))
+        self.tilts = (0.0, 0.0)
+        self.waves = (0.0, -1.0)
+        self.error = math.inf
+        self.log_totals: Floats = np.empty(0)
+        for index, (lo, hi) in enumerate(rows):
+            edges = self._first_edges(float(lo), float(hi))
+            self._add(np.full(edges.size - 1, index), edges[:-1], edges[1:])
+
+    def _first_edges(self, lo: float, hi: float) -> Floats:
+        """Edges at the scale that carries most mass per octave, around the finite ends."""
+        if math.isfinite(lo) and math.isfinite(hi):
+            return np.linspace(lo, hi, 3)
+        anchor = lo if math.isfinite(lo) else hi if math.isfinite(hi) else 0.0
+        offsets = 10.0 ** np.linspace(-8, 12, 41)
+        up = anchor + offsets[anchor + offsets < hi]
+        down = anchor - offsets[anchor - offsets > lo]
+        points = np.concatenate([up, down])
+        scales = np.abs(points - anchor)
+        log_p, log_q = np.empty(points.size), np.empty(points.size)
+        self._kernel.log_p_many(points, self._theta, log_p)
+        self._kernel.log_q_many(points, self._theta, log_q)
+        weight = np.fmax(log_p, log_q) + np.log(scales)
+        scale = float(scales[int(np.argmax(np.where(np.isnan(weight), -np.inf, weight)))])
+        steps = np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])
+        edges = anchor + scale * steps
+        return np.unique(edges[(edges >= lo) & (edges <= hi)])
+
+    def _add(self, region: NDArray[np.int64], lo: Floats, hi: Floats) -> None:
+        """Evaluate new panels and append them."""
+        half = 0.5 * (hi - lo)
+        x = 0.5 * (lo + hi)[:, None] + half[:, None] * NODES[None, :]
+        flat = np.ascontiguousarray(x).ravel()
+        log_p, loss = np.empty(flat.size), np.zeros(flat.size)
+        density = self._kernel.log_q_many if self._mass_of == "q" else self._kernel.log_p_many
+        density(flat, self._theta, log_p)
+        if not self._mass_of:
+            self._kernel.loss_many(flat, self._theta, loss)
+        bad = ~(np.isfinite(log_p) & np.isfinite(loss))
+        if bad.any():
+            log_p[bad], loss[bad] = -np.inf, 0.0
+        if self.region.size + region.size > MAX_PANELS:
+            raise NumericError(
+                f"{self._kernel.NAME}: the quadrature needs more than {MAX_PANELS} panels at "
+                f"parameters {self._theta.tolist()}"
+            )
+        self.region = np.concatenate([self.region, region])
+        self.lo, self.hi = np.concatenate([self.lo, lo]), np.concatenate([self.hi, hi])
+        self.x = np.concatenate([self.x, x])
+        self.log_p = np.concatenate([self.log_p, log_p.reshape(x.shape)])
+        self.loss = np.concatenate([self.loss, loss.reshape(x.shape)])
+
+    def _keep(self, mask: NDArray[np.bool_]) -> None:
+        for name in ("region", "lo", "hi", "x", "log_p", "loss"):
+            setattr(self, name, getattr(self, name)[mask])
+
+    @property
+    def half(self) -> Floats:
+        """Half widths of the panels."""
+        return 0.5 * (self.hi - self.lo)
+
+    def cover(self, tilt_lo: float, tilt_hi: float, contour: float, frequency: float) -> None:
+        """Refine until real tilts in [tilt_lo, tilt_hi] and |y| <= frequency at `contour` are resolved.
+
+        Raises:
+            NumericError: the panels did not settle, with the branch where they did not.
+        """
+        wide = (min(tilt_lo, self.tilts[0]), max(tilt_hi, self.tilts[1]))
+        if wide == self.tilts and self.waves[1] >= frequency and (
+            self.waves[0] == contour or frequency <= 0.0
+        ):
+            return
+        tilts = np.unique(np.concatenate([np.linspace(*wide, 5), [-1.0, 0.0, contour]]))
+        tilts = tilts[(tilts >= wide[0]) & (tilts <= wide[1])]
+        frequencies = np.where(tilts == contour, max(frequency, 0.0), 0.0)
+        for _ in range(ROUNDS):
+            half = self.half
+            totals = _log_totals(self.log_p, self.loss, half, tilts)
+            report = np.empty((half.size, 3))
+            _examine(self.log_p, self.loss, half, tilts, totals, frequencies, report)
+            width = self.hi - self.lo
+            floor = 4e-16 * np.maximum(np.abs(self.lo), np.abs(self.hi))
+            split = (report[:, 0] > RESOLVED) & (width > floor)
+            split |= self._hidden_peaks(tilts, totals)
+            grown = self._grow(report[:, 2])
+            if not split.any() and not grown:
+                self.tilts, self.waves = wide, (contour, max(frequency, 0.0))
+                self.error = float(report[:, 1].sum())
+                self.log_totals = totals
+                return
+            if split.any():
+                count = split.size
+                region, lo, hi = (a[:count][split] for a in (self.region, self.lo, self.hi))
+                middle = 0.5 * (lo + hi)
+                keep = np.ones(self.region.size, np.bool_)
+                keep[:count] = ~split
+                self._keep(keep)
+                self._add(
+                    np.concatenate([region, region]),
+                    np.concatenate([lo, middle]),
+                    np.concatenate([middle, hi]),
+                )
+        raise NumericError(
+            f"{self._kernel.NAME}: quadrature did not settle in {ROUNDS} rounds at parameters "
+            f"{self._theta.tolist()}, tilts {wide}, frequency {frequency:g} at {contour:g}"
+        )
+
+    def _grow(self, log_share: Floats) -> bool:
+        """Add a panel beyond an end of a branch whose last panel still matters."""
+        regions, los, his = [], [], []
+        for index, (lo, hi) in enumerate(self._rows):
+            mine = np.flatnonzero(self.region == index)
+            if mine.size == 0:
+                continue
+            last = mine[np.argmax(self.hi[mine])]
+            first = mine[np.argmin(self.lo[mine])]
+            reach = self.hi[last] - self.lo[first]
+            if self.hi[last] < hi and log_share[last] > NEGLIGIBLE:
+                regions.append(index)
+                los.append(self.hi[last])
+                his.append(min(hi, self._beyond(self.hi[last], reach)))
+            if self.lo[first] > lo and log_share[first] > NEGLIGIBLE:
+                regions.append(index)
+                los.append(max(lo, -self._beyond(-self.lo[first], reach)))
+                his.append(self.lo[first])
+        if regions:
+            self._add(np.array(regions), np.array(los), np.array(his))
+        return bool(regions)
+
+    def _beyond(self, edge: float, reach: float) -> float:
+        far = edge + reach
+        if not math.isfinite(far):
+            raise NumericError(
+                f"{self._kernel.NAME}: the tail still matters at {edge:g}; parameters "
+                f"{self._theta.tolist()}"
+            )
+        return far
+
+    def _hidden_peaks(self, tilts: Floats, totals: Floats) -> NDArray[np.bool_]:
+        """Panels where the slopes left and right of a local maximum point to a higher summit.
+
+        A narrow mode between two nodes shows as a local maximum whose neighbours' secants meet
+        far above it; for a log-concave mode they bound its height.
+        """
+        order = np.lexsort((self.lo, self.region))
+        x = self.x[order].ravel()
+        region = np.repeat(self.region[order], ORDER)
+        flagged = np.zeros(order.size, np.bool_)
+        if x.size < 4:
+            return flagged
+        for z, total in ((tilts[0], totals[0]), (tilts[-1], totals[-1])):
+            with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+                psi = self.log_p[order].ravel() + z * self.loss[order].ravel()
+                slope = np.diff(psi) / np.diff(x)
+                mid = slice(1, -2)
+                # summit of the secants from the left (slope i-1) and the right (slope i+1)
+                left, right = slope[:-2], slope[2:]
+                a, b = psi[mid], psi[2:-1]
+                gap = x[2:-1] - x[mid]
+                step = (b - a - right * gap) / (left - right)
+                summit = a + left * np.clip(step, 0.0, gap)
+                inside = (left > 0) & (right < 0) & (region[:-3] == region[3:])
+                height = np.maximum(summit, np.maximum(a, b))
+                excess = height - np.maximum(a, b)
+                matters = inside & (excess > 2.0) & (height + np.log(gap) - total > NEGLIGIBLE)
+            if matters.any():
+                where = np.flatnonzero(matters) + 1
+                flagged[where // ORDER] = True
+                flagged[np.minimum((where + 1) // ORDER, order.size - 1)] = True
+        out = np.zeros(order.size, np.bool_)
+        out[order] = flagged
+        return out
+
+
+def log_mass(kernel: Kernel, theta: Floats, lo: float, hi: float, mass_of: str) -> float:
+    """Return the log of the mass that P (`mass_of="p"`) or Q ("q") puts on (lo, hi).
+
+    Raises:
+        NumericError: the quadrature did not settle.
+    """
+    quadrature = Quadrature(kernel, theta, np.array([[lo, hi]]), mass_of=mass_of)
+    quadrature.cover(0.0, 0.0, 0.0, 0.0)
+    return float(quadrature.log_totals[0])

@@ -1,0 +1,294 @@
+"""From a kernel to nodes: what PrivacyLoss knows about its kernel, shared by both directions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.errors import NumericError
+from mechc.kernel import protocol
+from mechc.kernel.protocol import Kernel
+from mechc.loss import quadrature as quad
+
+Floats = NDArray[np.float64]
+
+MASS_TOLERANCE = 1e-9  # found against declared total mass; more means that mass was missed
+MAX_LATTICE = 4_000_000
+LATTICE_ULP = 64.0  # how far, in ulp, computed losses may be off a lattice
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """Nodes and atoms of one direction, ready to become fields of a PrivacyLoss."""
+
+    loss: Floats
+    log_weight: Floats
+    slope: Floats
+    region: NDArray[np.int64]
+    atom_loss: Floats
+    atom_log_mass: Floats
+    support: tuple[float, float]
+    lattice: tuple[float, float] | None
+
+    @classmethod
+    def of_atoms(cls, loss: Floats, log_mass: Floats) -> Nodes:
+        """Make a discrete law; equal losses are merged."""
+        loss, log_mass = merge(loss, log_mass)
+        support = (float(loss[0]), float(loss[-1])) if loss.size else (math.nan, math.nan)
+        none = np.empty(0)
+        return cls(
+            none, none, none, np.empty(0, np.int64), loss, log_mass, support, find_lattice(loss)
+        )
+
+    def reversed(self) -> Nodes:
+        """Swap the roles of P and Q."""
+        lattice = None if self.lattice is None else (-self.lattice[0], self.lattice[1])
+        return Nodes(
+            loss=-self.loss,
+            log_weight=self.log_weight - self.loss,
+            slope=-self.slope,
+            region=self.region,
+            atom_loss=np.ascontiguousarray(-self.atom_loss[::-1]),
+            atom_log_mass=np.ascontiguousarray((self.atom_log_mass - self.atom_loss)[::-1]),
+            support=(-self.support[1], -self.support[0]),
+            lattice=lattice,
+        )
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def merge(loss: Floats, log_mass: Floats) -> tuple[Floats, Floats]:
+    """Sort atoms by loss and add up the masses of equal losses."""
+    if loss.size == 0:
+        return loss, log_mass
+    values, index = np.unique(loss, return_inverse=True)
+    out = np.full(values.size, -np.inf)
+    np.logaddexp.at(out, index, log_mass)
+    return values, out
+
+
+def find_lattice(loss: Floats) -> tuple[float, float] | None:
+    """Return (offset, step) when all losses lie on a lattice up to rounding, else None.
+
+    Euclid's algorithm on the differences. A computed loss may be a few ulp off; how much that
+    moves an answer is part of the accountants' rounding allowance.
+    """
+    if loss.size == 0 or loss.size > 100_000:
+        return None
+    if loss.size == 1:
+        return float(loss[0]), max(1.0, abs(float(loss[0])))
+    noise = LATTICE_ULP * 2.2e-16 * float(np.abs(loss).max())
+    gaps = np.diff(loss)
+    step = float(gaps.min())
+    for gap in gaps:
+        a, b = float(gap), step
+        for _ in range(64):
+            if b <= 1e3 * noise:
+                return None
+            a, b = b, abs(a - b * round(a / b))
+            if b <= noise * max(1.0, float(gap) / a):
+                break
+        step = a
+    index = np.round((loss - loss[0]) / step)
+    if index[-1] > 1e7:
+        return None
+    step = float((loss[-1] - loss[0]) / index[-1])
+    if np.abs(loss - loss[0] - step * index).max() > noise:
+        return None
+    return float(loss[0]), step
+
+
+class KernelSource:
+    """One kernel at one parameter vector; grows its panels as queries ask for wider strips."""
+
+    def __init__(self, kernel: Kernel, theta: Floats) -> None:
+        """Read branches, atoms and masses; find the masses that the kernel leaves open.
+
+        Raises:
+            NumericError: the masses of P and Q do not add up to one.
+        """
+        self.kernel, self.theta = kernel, theta
+        self.label = f"{kernel.NAME}{tuple(float(v) for v in theta)}"
+        self.symmetric = bool(kernel.SYMMETRIC)
+        self.strip = tuple(float(v) for v in kernel.strip(theta))
+        rows = np.asarray(kernel.branches(theta), np.float64).reshape(-1, 6)
+        kinds = rows[:, 2].astype(int)
+        self._lattice_rows = rows if kernel.MEASURE == "lattice" else rows[:0]
+        smooth = np.isin(kinds, (protocol.INCREASING, protocol.DECREASING, protocol.UNSPLIT))
+        if kernel.MEASURE == "lattice":
+            smooth[:] = False
+        self.rows = np.ascontiguousarray(rows[smooth])
+        self.continuous = bool(smooth.any())
+        atoms = [self._declared_atoms()]
+        log_p_only, log_q_only = [atoms[0][2]], [atoms[0][3]]
+        if kernel.MEASURE == "lattice":
+            self._panels = None
+            atoms.append(self._lattice_atoms(-1.0, 0.0))
+            log_p_only.append(atoms[1][2])
+            log_q_only.append(atoms[1][3])
+        else:
+            for row, kind in zip(rows, kinds, strict=True):
+                lo, hi = float(row[0]), float(row[1])
+                if kind == protocol.PLATEAU:
+                    atoms.append(self._plateau(lo, hi))
+                elif kind == protocol.P_ONLY:
+                    log_p_only.append(quad.log_mass(kernel, theta, lo, hi, "p"))
+                elif kind == protocol.Q_ONLY:
+                    log_q_only.append(quad.log_mass(kernel, theta, lo, hi, "q"))
+            self._panels = (
+                quad.Quadrature(kernel, theta, np.ascontiguousarray(self.rows[:, :2]))
+                if self.continuous
+                else None
+            )
+        self.atom_loss, self.atom_log_mass = merge(
+            np.concatenate([a[0] for a in atoms]), np.concatenate([a[1] for a in atoms])
+        )
+        closed = float(kernel.infinite_mass(theta))
+        summed = float(np.logaddexp.reduce(log_p_only))
+        self.log_infinite = summed if math.isnan(closed) else math.log(closed) if closed else -math.inf
+        self.log_minus_infinite = float(np.logaddexp.reduce(log_q_only))
+        self._check_masses()
+
+    @property
+    def tilts(self) -> tuple[float, float]:
+        """Real tilts covered so far, in the orientation of the kernel."""
+        if self._panels is None:
+            return self._lattice_tilts if self.kernel.MEASURE == "lattice" else (-math.inf, math.inf)
+        return self._panels.tilts
+
+    @property
+    def tolerance(self) -> float:
+        """Estimated quadrature error; see PrivacyLoss."""
+        return 0.0 if self._panels is None else self._panels.error
+
+    def nodes(self, lo: float, hi: float, contour: float, frequency: float) -> Nodes:
+        """Return nodes accurate for real tilts lo..hi and for `frequency` at Re z = contour."""
+        if self._panels is None:
+            if self.kernel.MEASURE == "lattice" and (lo < self.tilts[0] or hi > self.tilts[1]):
+                self._widen_lattice(lo, hi)
+            return Nodes.of_atoms(self.atom_loss, self.atom_log_mass)
+        self._panels.cover(lo, hi, contour, frequency)
+        panels = self._panels
+        order = np.lexsort((panels.lo, panels.region))
+        half = panels.half[order]
+        loss = panels.loss[order]
+        log_weight = panels.log_p[order] + np.log(half[:, None] * quad.WEIGHTS[None, :])
+        slope = loss @ quad.DERIVATIVE.T / half[:, None]
+        return Nodes(
+            loss=np.ascontiguousarray(loss.ravel()),
+            log_weight=np.ascontiguousarray(log_weight.ravel()),
+            slope=np.ascontiguousarray(slope.ravel()),
+            region=np.repeat(panels.region[order], quad.ORDER),
+            atom_loss=self.atom_loss,
+            atom_log_mass=self.atom_log_mass,
+            support=self._support(loss),
+            lattice=None,
+        )
+
+    def _support(self, loss: Floats) -> tuple[float, float]:
+        """Range of the finite loss: declared limits of the branches, atoms, and what nodes show."""
+        limits = self.rows[:, 3:5].ravel()
+        known = limits[~np.isnan(limits)]
+        unsplit = self.rows[:, 2] == protocol.UNSPLIT
+        seen = loss.ravel() if np.isnan(limits).any() or unsplit.any() else np.empty(0)
+        values = np.concatenate([known, self.atom_loss, seen])
+        return float(values.min()), float(values.max())
+
+    def _declared_atoms(self) -> tuple[Floats, Floats, float, float]:
+        """Declared point masses: finite losses, their log masses, and the one-sided masses."""
+        rows = np.asarray(self.kernel.atoms(self.theta), np.float64).reshape(-1, 3)
+        return split_atoms(rows[:, 1], rows[:, 2], rows[:, 1] - rows[:, 2])
+
+    def _plateau(self, lo: float, hi: float) -> tuple[Floats, Floats, float, float]:
+        x = 0.5 * (lo + hi) if math.isfinite(lo + hi) else (
+            hi - 1.0 if math.isfinite(hi) else lo + 1.0 if math.isfinite(lo) else 0.0
+        )
+        value = float(self.kernel.loss(x, self.theta))
+        mass = quad.log_mass(self.kernel, self.theta, lo, hi, "p")
+        return np.array([value]), np.array([mass]), -math.inf, -math.inf
+
+    def _lattice_atoms(self, lo: float, hi: float) -> tuple[Floats, Floats, float, float]:
+        """Evaluate a lattice kernel on all integers that matter for tilts lo..hi."""
+        self._lattice_tilts = (lo, hi)
+        xs = [
+            self._lattice_range(float(row[0]), float(row[1]), lo, hi) for row in self._lattice_rows
+        ]
+        x = np.concatenate(xs)
+        log_p, log_q, loss = (np.empty(x.size) for _ in range(3))
+        self.kernel.log_p_many(x, self.theta, log_p)
+        self.kernel.log_q_many(x, self.theta, log_q)
+        self.kernel.loss_many(x, self.theta, loss)
+        return split_atoms(log_p, log_q, loss)
+
+    def _lattice_range(self, lo: float, hi: float, tilt_lo: float, tilt_hi: float) -> Floats:
+        """Integers of one branch, extended from its finite end (or 0) until the tails are spent."""
+        if math.isfinite(lo) and math.isfinite(hi) and hi - lo <= MAX_LATTICE:
+            return np.arange(lo, hi + 1)
+        anchor = lo if math.isfinite(lo) else hi if math.isfinite(hi) else 0.0
+        reach = 64.0
+        while reach <= MAX_LATTICE:
+            x = np.arange(max(lo, anchor - reach), min(hi, anchor + reach) + 1)
+            log_p, log_q = np.empty(x.size), np.empty(x.size)
+            self.kernel.log_p_many(x, self.theta, log_p)
+            self.kernel.log_q_many(x, self.theta, log_q)
+            spent = True
+            for z in (tilt_lo, -1.0, 0.0, tilt_hi):
+                with np.errstate(invalid="ignore"):
+                    psi = log_p + z * (log_p - log_q)
+                psi = np.where(np.isfinite(psi), psi, -np.inf)
+                ends = max(
+                    psi[0] if x[0] > lo else -np.inf, psi[-1] if x[-1] < hi else -np.inf
+                )
+                spent &= ends + math.log(reach) <= psi.max() + 2 * quad.NEGLIGIBLE
+            if spent:
+                return x
+            reach *= 4
+        raise NumericError(
+            f"{self.label}: more than {MAX_LATTICE} lattice points carry mass for tilts "
+            f"[{tilt_lo:g}, {tilt_hi:g}]"
+        )
+
+    def _widen_lattice(self, lo: float, hi: float) -> None:
+        loss, mass, _, _ = self._lattice_atoms(min(lo, self.tilts[0]), max(hi, self.tilts[1]))
+        declared = self._declared_atoms()
+        self.atom_loss, self.atom_log_mass = merge(
+            np.concatenate([loss, declared[0]]), np.concatenate([mass, declared[1]])
+        )
+
+    def _check_masses(self) -> None:
+        """Masses of P and Q must be one: the two checks that find missed modes and wrong pairs."""
+        nodes = self.nodes(-1.0, 0.0, 0.0, 0.0)
+        for name, shift, at_infinity in (
+            ("P", 0.0, self.log_infinite),
+            ("Q", -1.0, self.log_minus_infinite),
+        ):
+            parts = [
+                nodes.log_weight + shift * nodes.loss,
+                nodes.atom_log_mass + shift * nodes.atom_loss,
+                np.array([at_infinity]),
+            ]
+            total = float(np.exp(np.logaddexp.reduce(np.concatenate(parts))))
+            if not abs(total - 1.0) <= MASS_TOLERANCE:
+                raise NumericError(
+                    f"{self.label}: the mass of {name} found numerically is {total!r}, not 1; "
+                    "the declaration is not normalised at these parameters or the quadrature "
+                    "missed a narrow mode"
+                )
+
+
+def split_atoms(log_p: Floats, log_q: Floats, loss: Floats) -> tuple[Floats, Floats, float, float]:
+    """Sort point masses into finite losses and the masses at plus and minus infinity."""
+    p, q = log_p > -np.inf, log_q > -np.inf
+    both = p & q
+    return (
+        np.ascontiguousarray(loss[both]),
+        np.ascontiguousarray(log_p[both]),
+        float(np.logaddexp.reduce(log_p[p & ~q])) if (p & ~q).any() else -math.inf,
+        float(np.logaddexp.reduce(log_q[q & ~p])) if (q & ~p).any() else -math.inf,
+    )
