@@ -1,0 +1,221 @@
+"""Cut the output axis where Abs, Max, Min, sign, Heaviside and Piecewise switch.
+
+Input: expressions in the variable and an interval. Output: sorted intervals on each of which the
+expressions are smooth. A switch is a function u whose sign selects a formula; its zeros must be
+those of a linear or quadratic polynomial. The order of the cuts is proved from `Facts`; where it
+depends on the parameters `Undecided` is raised and the caller splits into cases.
+
+An interval is held as two cuts (a, b): the reals between them, or on a lattice the integers
+a+1, ..., b. Zeros of u matter only on a lattice, where each switch says which side they belong to.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sympy import (
+    Abs,
+    Basic,
+    Eq,
+    Expr,
+    Ge,
+    Gt,
+    Heaviside,
+    Le,
+    Lt,
+    Max,
+    Min,
+    Ne,
+    Piecewise,
+    Poly,
+    PolynomialError,
+    S,
+    Symbol,
+    ceiling,
+    expand,
+    floor,
+    oo,
+    sign,
+    sqrt,
+)
+from sympy.core.relational import Relational
+
+from mechc.errors import UnsupportedError
+from mechc.order import Facts, Undecided
+
+SWITCHES = (Abs, sign, Max, Min, Heaviside, Relational)
+LIMIT = 400
+
+
+class Stretch(NamedTuple):
+    """Smooth expressions between two cuts."""
+
+    lo: Expr
+    hi: Expr
+    exprs: tuple[Expr, ...]
+
+
+class _Switch(NamedTuple):
+    """u, and the side its zeros belong to: +1, -1, 0 for a side of their own, None for either."""
+
+    u: Expr
+    zero: int | None
+
+
+def split(
+    exprs: tuple[Expr, ...], variable: Symbol, lo: Expr, hi: Expr, facts: Facts
+) -> list[Stretch]:
+    """Split the interval between the cuts `lo` and `hi` until `exprs` are smooth on every part.
+
+    Raises:
+        Undecided: a sign or an order depends on the parameters.
+        UnsupportedError: a switch is neither linear nor quadratic in the variable.
+    """
+    done: list[Stretch] = []
+    waiting = [Stretch(lo, hi, exprs)]
+    while waiting:
+        stretch = waiting.pop()
+        node = _innermost(stretch.exprs)
+        if node is None:
+            done.append(stretch)
+            continue
+        if node.has(variable):
+            parts = _signs(_switch(node), variable, stretch.lo, stretch.hi, facts)
+        else:
+            parts = [(stretch.lo, stretch.hi, _parameter_sign(node, facts))]
+        if len(done) + len(waiting) + len(parts) > LIMIT:
+            raise UnsupportedError(f"more than {LIMIT} pieces; {node} switches too often")
+        for a, b, s in reversed(parts):
+            chosen = {node: _value(node, s)}
+            waiting.append(Stretch(a, b, tuple(e.xreplace(chosen) for e in stretch.exprs)))
+    return done
+
+
+def _innermost(exprs: tuple[Expr, ...]) -> Basic | None:
+    """A switching node that contains no other, chosen reproducibly."""
+    nodes: set[Basic] = set().union(*(e.atoms(*SWITCHES) for e in exprs))
+    inner = [n for n in nodes if not any(a.has(*SWITCHES) for a in n.args)]
+    return min(inner, key=lambda n: n.sort_key(), default=None)
+
+
+def _switch(node: Basic) -> _Switch:
+    """The function whose sign selects the formula of `node`."""
+    first = node.args[0]
+    if isinstance(node, Abs):
+        return _Switch(first, None)
+    if isinstance(node, (sign, Heaviside)):
+        return _Switch(first, 0)
+    u = first - node.args[1]
+    if isinstance(node, (Max, Min)):
+        return _Switch(u, None)
+    return _Switch(u, {Ge: 1, Lt: 1, Gt: -1, Le: -1}.get(node.func, 0))
+
+
+def _value(node: Basic, s: int) -> Basic:
+    """What `node` is where its switch has the sign `s`."""
+    if isinstance(node, Abs):
+        return s * node.args[0]
+    if isinstance(node, sign):
+        return S(s)
+    if isinstance(node, Heaviside):
+        return node.args[1] if s == 0 else S((1 + s) // 2)
+    if isinstance(node, (Max, Min)):
+        larger, smaller = node.args[:2] if s >= 0 else node.args[1::-1]
+        return node.func(larger if isinstance(node, Max) else smaller, *node.args[2:])
+    # a zero of u was given to the side on which the relation has its value there
+    truth = {Ge: s > 0, Gt: s > 0, Le: s < 0, Lt: s < 0, Eq: s == 0, Ne: s != 0}[node.func]
+    return S.true if truth else S.false
+
+
+def _parameter_sign(node: Basic, facts: Facts) -> int:
+    """The sign of a switch that does not depend on the variable."""
+    switch = _switch(node)
+    if switch.zero is None:
+        return facts.decide(switch.u)
+    # here zero is a value of its own, so a weak sign is not enough
+    for known, positive in facts.known:
+        if known == switch.u and (positive or switch.zero == -1):
+            return 1 if positive else -1
+        if known == -switch.u and (positive or switch.zero == 1):
+            return -1 if positive else 1
+    if switch.u.is_positive or switch.u.is_negative or switch.u.is_zero:
+        return facts.decide(switch.u) or switch.zero
+    if switch.zero == 0:
+        raise UnsupportedError(f"{node}: whether {switch.u} = 0 depends on the parameters; "
+                               "state it with <, <=, > or >=")  # fmt: skip
+    raise Undecided(switch.u if switch.zero == -1 else -switch.u)
+
+
+def _signs(
+    switch: _Switch, variable: Symbol, lo: Expr, hi: Expr, facts: Facts
+) -> list[tuple[Expr, Expr, int]]:
+    """The parts of (lo, hi) on which u keeps its sign, in order."""
+    first, roots = _roots(switch.u, variable, facts)
+    parts: list[tuple[Expr, Expr, int]] = []
+    here, s = lo, first
+    for cut, after in _cuts(switch, variable, first, roots):
+        if not _before(here, cut, facts):
+            s = after
+            continue
+        if not _before(cut, hi, facts):
+            break
+        parts.append((here, cut, s))
+        here, s = cut, after
+    return [*parts, (here, hi, s)]
+
+
+def _before(a: Expr, b: Expr, facts: Facts) -> bool:
+    """Whether the cut a comes before the cut b; equal cuts do not."""
+    if a == -oo or b == oo:
+        return bool(a != b)
+    return False if oo in (a, -b) else facts.decide(expand(b - a)) > 0
+
+
+def _roots(u: Expr, variable: Symbol, facts: Facts) -> tuple[int, list[Expr]]:
+    """The sign of u far to the left, and its simple zeros in increasing order."""
+    try:
+        poly = Poly(u, variable)
+    except PolynomialError:
+        poly = None
+    degree = poly.degree() if poly is not None else 0
+    if degree not in (1, 2) or any(c.has(variable) for c in poly.all_coeffs()):
+        raise UnsupportedError(f"cannot cut where {u} = 0: only linear and quadratic expressions "
+                               f"in {variable} can switch")  # fmt: skip
+    if degree == 1:
+        a, b = poly.all_coeffs()
+        return -facts.decide(a), [expand(-b / a)]
+    a, b, c = poly.all_coeffs()
+    side, discriminant = facts.decide(a), expand(b**2 - 4 * a * c)
+    if facts.decide(discriminant) <= 0:
+        return side, []
+    half, width = -b / (2 * a), side * sqrt(discriminant) / (2 * a)
+    return side, [expand(half - width), expand(half + width)]
+
+
+def _cuts(
+    switch: _Switch, variable: Symbol, first: int, roots: list[Expr]
+) -> list[tuple[Expr, int]]:
+    """Each cut with the sign after it."""
+    cuts: list[tuple[Expr, int]] = []
+    s = first
+    for root in roots:
+        if not variable.is_integer:
+            cuts.append((root, -s))
+        elif switch.zero in (None, s):
+            cuts.append((floor(root), -s))
+        elif switch.zero == -s:
+            cuts.append((ceiling(root) - 1, -s))
+        elif root.is_integer:
+            cuts += [(root - 1, 0), (root, -s)]
+        elif root.is_integer is False:
+            cuts.append((floor(root), -s))
+        else:
+            raise UnsupportedError(f"cannot tell whether {switch.u} = 0 happens on the integers; "
+                                   "state the value there with an inequality")  # fmt: skip
+        s = -s
+    return cuts
+
+
+def is_smooth(expr: Expr) -> bool:
+    """Whether no switching function is left."""
+    return not expr.has(Piecewise, *SWITCHES)
