@@ -1,0 +1,219 @@
+"""The sum of many independent privacy losses, as the series methods see it.
+
+In: steps (privacy loss, count). Out: cumulants of the sum under any exponential tilt, the masses
+and supports of the composition, the error of K that float64 and quadrature leave, and the two
+answers that need no approximation. Work per tilt grows with the number of distinct steps, not
+with their counts (I5: K = sum count_j K_j, over the finite part of the law).
+
+Every bound made here is a theorem with a rounding allowance; U is the unit roundoff.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants.logspace import log1mexp, log_add
+from mechc.errors import UnsupportedError
+from mechc.loss import moments
+from mechc.loss.measure import PrivacyLoss, Step, log_infinite
+
+Floats = NDArray[np.float64]
+
+U = 2.0**-53
+_REMEMBERED = 64  # tilts whose cumulants are kept
+
+
+class Interval(NamedTuple):
+    """Logs of a proven lower and a proven upper bound."""
+
+    lower: float
+    upper: float
+
+    def meet(self, lower: float, upper: float) -> Interval:
+        """Return the intersection with another proven interval for the same quantity."""
+        return Interval(max(self.lower, lower), min(self.upper, upper))
+
+    def project(self, estimate: float) -> float:
+        """Return the point of the interval nearest to the estimate: never further from truth."""
+        return estimate if math.isnan(estimate) else min(max(estimate, self.lower), self.upper)
+
+
+class ComposedLoss:
+    """The law of the composed privacy loss, through its cumulants.
+
+    Attributes:
+        count: number of steps, repetitions included.
+        counts: repetitions of each distinct step, shape (distinct,).
+        identical: all steps are repetitions of one.
+        support: (ess inf, ess sup) of the finite composed loss, widened by its rounding error.
+        strip: tilts for which every step's generating function is finite.
+        log_infinite: log of the mass at +inf.
+        log_finite: log P(L < inf), which is K(0).
+        log_covered: log Q(p > 0), which is K(-1).
+    """
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        """Merge equal steps and drop those that are never taken."""
+        merged: dict[int, tuple[PrivacyLoss, int]] = {}
+        for loss, count in steps:
+            if count > 0:
+                merged[id(loss)] = (loss, merged.get(id(loss), (loss, 0))[1] + int(count))
+        self._laws = [loss for loss, _ in merged.values()]
+        self.counts = np.array([count for _, count in merged.values()], dtype=np.float64)
+        self.count = sum(count for _, count in merged.values())
+        self.identical = len(self._laws) <= 1
+        self.strip = (
+            max((law.strip[0] for law in self._laws), default=-math.inf),
+            min((law.strip[1] for law in self._laws), default=math.inf),
+        )
+        self.support = self._widened_support()
+        self.log_infinite = log_infinite(steps)
+        self.log_finite = self._log_complement([law.log_infinite for law in self._laws])
+        self.log_covered = self._log_complement([law.log_minus_infinite for law in self._laws])
+        self._memo: dict[tuple[float, int], Floats] = {}
+
+    def _log_complement(self, log_masses: list[float]) -> float:
+        return math.fsum(
+            float(k) * log1mexp(m)
+            for k, m in zip(self.counts, log_masses, strict=True)
+            if m > -math.inf
+        )
+
+    def _widened_support(self) -> tuple[float, float]:
+        lo = math.fsum(k * law.support[0] for k, law in zip(self.counts, self._laws, strict=True))
+        hi = math.fsum(k * law.support[1] for k, law in zip(self.counts, self._laws, strict=True))
+        return lo - 8 * U * abs(lo), hi + 8 * U * abs(hi)
+
+    def by_step(self, t: float, order: int) -> Floats:
+        """Return [K_j, K_j', ..., K_j^(order)](t) of one repetition, shape (steps, order + 1).
+
+        Raises:
+            UnsupportedError: t is outside the strip of convergence.
+            NumericError: a quadrature does not settle at this tilt.
+        """
+        known = self._memo.get((t, order))
+        if known is not None:
+            return known
+        inside = self.strip[0] < t < self.strip[1]
+        if not inside and t not in (0.0, -1.0):
+            raise UnsupportedError(
+                f"tilt t={t:g} is outside the strip of convergence "
+                f"({self.strip[0]:g}, {self.strip[1]:g}) of the privacy loss; "
+                "pld and direct need no tilt"
+            )
+        self._laws = [law.covering(min(t, -1.0), max(t, 0.0)) for law in self._laws]
+        rows = [law.cumulants(t, order) for law in self._laws]
+        table = np.array(rows, dtype=np.float64).reshape(len(rows), order + 1)
+        if len(self._memo) >= _REMEMBERED:
+            self._memo.clear()
+        self._memo[(t, order)] = table
+        return table
+
+    def cumulants(self, t: float, order: int) -> Floats:
+        """Return [K(t), K'(t), ..., K^(order)(t)] of the composition, shape (order + 1,)."""
+        total: Floats = self.counts @ self.by_step(t, order)
+        return total
+
+    def log_mass_error(self, t: float) -> float:
+        """Bound on the absolute error of K(t) in float64, quadrature included."""
+        total = 0.0
+        for k, law, row in zip(self.counts, self._laws, self.by_step(t, 1), strict=True):
+            loss, log_weight = law.nodes()
+            rounding = moments.rounding_of_mgf(loss, log_weight, float(row[0]), t)
+            total += float(k) * (law.tolerance + float(rounding) + 4 * U * abs(float(row[0])))
+        return total
+
+    def mean_error(self, t: float) -> float:
+        """Bound on the error of K'(t): weights off by a relative e move a mean by 2 e sigma."""
+        table, errors = self.by_step(t, 2), self._weight_errors(t)
+        spread = np.sqrt(np.maximum(table[:, 2], 0.0))
+        return float(self.counts @ (2.0 * errors * spread + 8 * U * abs(table[:, 1])))
+
+    def variance_error(self, t: float) -> float:
+        """Bound on the relative error of K''(t): weights off by e move a variance by 4 e."""
+        return 4.0 * float(self._weight_errors(t).max(initial=0.0))
+
+    def moment_error(self, t: float) -> float:
+        """Bound on the error that inexact K', K'' make in a normal CDF with these moments.
+
+        A shift by x standard deviations moves it by at most x / sqrt(2 pi), a change of scale by
+        a factor 1 + x by at most x / sqrt(2 pi e).
+        """
+        variance = float(self.cumulants(t, 2)[2])
+        if not variance > 0.0:
+            return math.inf
+        return 0.4 * self.mean_error(t) / math.sqrt(variance) + 0.25 * self.variance_error(t)
+
+    def _weight_errors(self, t: float) -> Floats:
+        """Relative error of each step's tilted weights."""
+        quadrature = np.array([law.tolerance for law in self._laws])
+        errors: Floats = quadrature + 32 * U * (1.0 + abs(self.by_step(t, 2)[:, 0]))
+        return errors
+
+    def lyapunov(self, t: float) -> float:
+        """Return sum E|L_j - E L_j|^3 / (sum var)^(3/2) of the tilted law."""
+        table = self.by_step(t, 2)
+        variance = float(self.counts @ table[:, 2])
+        logs = np.array([law.log_abs_central_moment3(t) for law in self._laws])
+        return float(self.counts @ np.exp(logs - 1.5 * math.log(variance)))
+
+    def atoms(self, t: float) -> float:
+        """Return log of the tilted probability that every step lands on an atom."""
+        total = 0.0
+        for k, law, row in zip(self.counts, self._laws, self.by_step(t, 1), strict=True):
+            if law.atom_loss.size == 0:
+                return -math.inf
+            logs = law.atom_log_mass + t * law.atom_loss - row[0]
+            total += float(k) * min(0.0, math.log(float(np.exp(logs).sum())))
+        return total
+
+    @property
+    def lattice_step(self) -> float:
+        """Return the widest lattice step when every step's loss is a lattice, else zero."""
+        spans = [law.lattice[1] if law.lattice else 0.0 for law in self._laws]
+        return max(spans, default=0.0) if all(spans) else 0.0
+
+    def settled(self, epsilon: float) -> Interval | None:
+        """Return the exact answer where epsilon is outside the support of the loss, else None.
+
+        Beyond ess sup only the mass at infinity counts; below ess inf no output favours Q, and
+        delta = 1 - exp(epsilon) Q(p > 0).
+        """
+        if epsilon >= self.support[1]:
+            return self._infinite()
+        if epsilon <= self.support[0]:
+            x, slack = self._complement(epsilon)
+            return Interval(log1mexp(x + slack), log1mexp(min(0.0, x - slack)))
+        return None
+
+    def outer(self, epsilon: float) -> Interval:
+        """Return the interval that needs no computation.
+
+        delta >= max(mass at infinity, 1 - exp(eps) Q(p > 0)), because (1 - y)_+ >= 1 - y; and the
+        finite part is at most P(L < inf) (1 - exp(eps - ess sup L)).
+        """
+        x, slack = self._complement(epsilon)
+        infinite = self._infinite()
+        gap = epsilon - self.support[1] - 4 * U * abs(epsilon)
+        upper = log_add(infinite.upper, self.log_finite + log1mexp(gap)) + 16 * U
+        return Interval(max(infinite.lower, log1mexp(x + slack)), min(0.0, upper))
+
+    def _infinite(self) -> Interval:
+        if self.log_infinite == -math.inf:
+            return Interval(-math.inf, -math.inf)
+        slack = 8 * U * (1.0 - self.log_infinite)
+        return Interval(self.log_infinite - slack, min(0.0, self.log_infinite + slack))
+
+    def _complement(self, epsilon: float) -> tuple[float, float]:
+        """Return the log of exp(epsilon) Q(p > 0) and its rounding error."""
+        x = epsilon + self.log_covered
+        return x, 8 * U * (abs(epsilon) + abs(self.log_covered))
+
+    def with_infinite(self, log_finite_part: float) -> float:
+        """Return the log of delta from the log of its finite part."""
+        return log_add(self.log_infinite, log_finite_part)

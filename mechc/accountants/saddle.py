@@ -1,0 +1,116 @@
+"""The tilt at which a series is expanded: the root of K'(t) = target(t) on (0, t_plus).
+
+In: the composed loss and a decreasing target. Out: the tilt, and whether it solves the equation.
+K' increases and the targets used here decrease, so that the root is unique; it exists exactly
+when K' reaches the target inside the strip. Newton's method in log t, kept inside a bracket.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from mechc.accountants.composed import ComposedLoss
+from mechc.errors import NumericError, UnsupportedError
+
+_MAX_STEPS = 200
+_LARGEST = 1e15
+_SMALLEST = 1e-290
+_SETTLED = 1e-13  # relative change of t at which Newton stops
+_UPWARD = 3.0  # largest factor of one step up: K' may grow exponentially beyond the root
+
+Target = Callable[[float], tuple[float, float]]
+
+
+class Tilt(NamedTuple):
+    """A tilt t > 0, and whether it solves the equation it was sought for."""
+
+    t: float
+    solved: bool
+
+
+def saddle_target(epsilon: float) -> Target:
+    """Right side of the saddle equation, SPA (50): eps + 1/t + 1/(t+1), with its derivative."""
+    return lambda t: (epsilon + 1 / t + 1 / (1 + t), -1 / (t * t) - 1 / ((1 + t) * (1 + t)))
+
+
+def payoff_target(epsilon: float) -> Target:
+    """Right side of SPA (44): eps + log((1+t)/t), with its derivative."""
+    return lambda t: (epsilon + math.log1p(1 / t), -1 / (t * (1 + t)))
+
+
+def mean_target(epsilon: float) -> Target:
+    """Right side of SPA (41) and (47): eps, with its derivative."""
+    return lambda t: (epsilon, 0.0)
+
+
+def solve(composed: ComposedLoss, target: Target, epsilon: float) -> Tilt:
+    """Solve K'(t) = target(t) for t > 0.
+
+    Args:
+        composed: the composition.
+        target: t -> (value, derivative), decreasing in t.
+        epsilon: limit of the target for large t; used for the first guess only.
+
+    Returns:
+        The root; or, with solved=False, the largest tilt reached where K' stays below the target,
+        or the smallest where it stays above.
+
+    Raises:
+        UnsupportedError: the generating function is infinite for every t > 0.
+    """
+    end = min(composed.strip[1], _LARGEST)
+    if end <= 0.0:
+        raise UnsupportedError(
+            "the privacy loss has no exponential moment: no tilt t > 0 exists; use pld or direct"
+        )
+    low, high = 0.0, math.inf
+    t = _first_guess(composed, epsilon, end)
+    for _ in range(_MAX_STEPS):
+        gap, slope = _gap(composed, target, t)
+        if gap == 0.0:
+            return Tilt(t, True)
+        low, high = (t, high) if gap < 0 else (low, t)
+        step = -gap / (t * slope) if slope > 0 and math.isfinite(gap) else -math.copysign(9.0, gap)
+        if abs(step) < _SETTLED or (high - low) <= 2e-16 * t:
+            return Tilt(t, True)
+        if t <= _SMALLEST or low >= end * (1 - 1e-9):
+            return Tilt(t, False)
+        t = _inside(t, step, low, high, end)
+    return Tilt(low if low > 0 else t, high < math.inf)
+
+
+def _first_guess(composed: ComposedLoss, epsilon: float, end: float) -> float:
+    """Root for a quadratic K and target eps + 3/(2t), kept small where K' may explode."""
+    _, mean, variance = composed.cumulants(0.0, 2)
+    excess = mean - epsilon
+    root = math.sqrt(excess * excess + 6.0 * max(variance, 0.0))
+    guess = 3.0 / (excess + root) if excess > 0 else (root - excess) / max(2 * variance, 1e-300)
+    guess = min(max(float(guess), _SMALLEST), 2.0)
+    return guess if guess < end else 0.5 * end
+
+
+def _gap(composed: ComposedLoss, target: Target, t: float) -> tuple[float, float]:
+    """K'(t) - target(t) and its derivative; a tilt too large for the quadrature counts as above."""
+    value, derivative = target(t)
+    try:
+        _, mean, variance = composed.cumulants(t, 2)
+    except NumericError:
+        return math.inf, math.nan
+    if not (math.isfinite(mean) and math.isfinite(variance)):
+        return math.inf, math.nan
+    return float(mean) - value, float(variance) - derivative
+
+
+def _inside(t: float, step: float, low: float, high: float, end: float) -> float:
+    """Take a Newton step in log t, or bisect where it leaves the bracket."""
+    proposal = t * math.exp(min(max(step, -9.0), math.log(_UPWARD)))
+    ceiling = min(high, end)
+    if low < proposal < ceiling:
+        return proposal
+    if low == 0.0:
+        return t / 100.0
+    if high == math.inf and math.isfinite(end):
+        return 0.5 * (low + end) if end < _LARGEST else min(t * _UPWARD, 0.5 * (low + end))
+    return math.sqrt(low * ceiling) if ceiling > 4 * low else 0.5 * (low + ceiling)
