@@ -55,6 +55,9 @@ class PrivacyLoss:
         lattice: (offset, step) when every loss is offset + step * integer, else None.
         symmetric: the pair is its own reversal, K(z) = K(-1-z).
         label: words for messages.
+        spacing: length on the loss axis that each node stands for, |L'(x)| times its weight in x:
+            exp(log_weight) / spacing is the density of the loss on that branch, shape (n,).
+        region: branch of each node; within a branch nodes are in the order of x, shape (n,).
     """
 
     loss: Floats
@@ -72,7 +75,7 @@ class PrivacyLoss:
     lattice: tuple[float, float] | None
     symmetric: bool
     label: str
-    slope: Floats = field(repr=False, default_factory=lambda: np.empty(0))
+    spacing: Floats = field(repr=False, default_factory=lambda: np.empty(0))
     region: NDArray[np.int64] = field(repr=False, default_factory=lambda: np.empty(0, np.int64))
     _source: KernelSource | None = field(repr=False, default=None)
     _reverse: bool = field(repr=False, default=False)

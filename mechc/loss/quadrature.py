@@ -80,7 +80,8 @@ def _log_totals(log_p, loss, half, tilts):  # type: ignore[no-untyped-def]
 def _examine(log_p, loss, half, tilts, log_total, frequencies, out):  # type: ignore[no-untyped-def]
     """Per panel: top coefficient, estimated error, log share; each the worst over the tilts.
 
-    `frequencies[a]` is the frequency that has to be resolved at `tilts[a]`.
+    `frequencies[a]` is the frequency that has to be resolved at `tilts[a]`. The error is that of
+    the integral of p (exp(zL) - 1): the total mass is known without quadrature.
     """
     f = np.empty(16)
     g = np.empty((2, 16))
@@ -95,7 +96,9 @@ def _examine(log_p, loss, half, tilts, log_total, frequencies, out):  # type: ig
             turns = frequency * spread
             share = 0.0
             noise = 0.0
+            largest = 0.0
             for j in range(16):
+                largest = max(largest, (abs(tilts[a]) + frequency) * abs(loss[i, j]))
                 v = log_p[i, j] + tilts[a] * loss[i, j] - log_total[a]
                 f[j] = math.exp(v) if v > -700.0 else 0.0
                 share += WEIGHTS[j] * f[j]
@@ -127,7 +130,7 @@ def _examine(log_p, loss, half, tilts, log_total, frequencies, out):  # type: ig
                 middle_size = half[i] * max(abs(c2), abs(c3))
                 out[i, 0] = max(out[i, 0], high)
                 ratio = min(1.0, high / middle_size) if middle_size > 0.0 else 1.0
-                out[i, 1] = max(out[i, 1], high * ratio * ratio)
+                out[i, 1] = max(out[i, 1], high * ratio * ratio * min(1.0, largest))
 
 
 class Quadrature:
@@ -140,8 +143,8 @@ class Quadrature:
         tilts: the interval of real tilts covered so far.
         waves: the (tilt, frequency) covered last; only the mass that the tilt selects has to
             resolve the oscillation.
-        error: estimated absolute error of the integral of p exp((z+iy)L), relative to its total
-            at y = 0, summed over panels.
+        error: estimated absolute error of the integral of p (exp((z+iy)L) - 1), relative to the
+            total of p exp(zL), summed over panels.
     """
 
     def __init__(self, kernel: Kernel, theta: Floats, rows: Floats, *, mass_of: str = "") -> None:

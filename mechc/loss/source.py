@@ -27,7 +27,7 @@ class Nodes:
 
     loss: Floats
     log_weight: Floats
-    slope: Floats
+    spacing: Floats
     region: NDArray[np.int64]
     atom_loss: Floats
     atom_log_mass: Floats
@@ -50,7 +50,7 @@ class Nodes:
         return Nodes(
             loss=-self.loss,
             log_weight=self.log_weight - self.loss,
-            slope=-self.slope,
+            spacing=self.spacing,
             region=self.region,
             atom_loss=np.ascontiguousarray(-self.atom_loss[::-1]),
             atom_log_mass=np.ascontiguousarray((self.atom_log_mass - self.atom_loss)[::-1]),
@@ -179,11 +179,11 @@ class KernelSource:
         half = panels.half[order]
         loss = panels.loss[order]
         log_weight = panels.log_p[order] + np.log(half[:, None] * quad.WEIGHTS[None, :])
-        slope = loss @ quad.DERIVATIVE.T / half[:, None]
+        spacing = np.abs(loss @ quad.DERIVATIVE.T) * quad.WEIGHTS[None, :]
         return Nodes(
             loss=np.ascontiguousarray(loss.ravel()),
             log_weight=np.ascontiguousarray(log_weight.ravel()),
-            slope=np.ascontiguousarray(slope.ravel()),
+            spacing=np.ascontiguousarray(spacing.ravel()),
             region=np.repeat(panels.region[order], quad.ORDER),
             atom_loss=self.atom_loss,
             atom_log_mass=self.atom_log_mass,

@@ -1,0 +1,194 @@
+"""Where a transform of the composed loss has to look: tilt, period, and the reach of one step.
+
+In: a composed loss, epsilon, and the share of delta that may be lost. Out: a tilt c and a period T
+for which the aliased payoff S of `transform` is close to the answer, and bounds on the images
+
+    S(eps) = sum_m exp(c m T) H(eps + m T).
+
+Images to the right (m > 0) are bounded by Chernoff, H(x) <= B_s exp(-s(x - eps)) with
+B_s = exp(K(s) - s eps) s^s / (1+s)^(1+s). Images to the left are known up to a remainder,
+H(x) = M(0) - e^x M(-1) + r(x), r(x) <= exp(K(-u) + u x) (u-1)^(u-1) / u^u for u > 1.
+Both searches only choose; what is proven is proven by evaluating the bounds on the grid laws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants import saddle
+from mechc.accountants.composed import ComposedLoss
+from mechc.accountants.logspace import log1mexp, log_add
+from mechc.errors import UnsupportedError
+from mechc.loss.measure import PrivacyLoss
+
+Floats = NDArray[np.float64]
+LogMgf = Callable[[float], float]
+
+_CANCELLATION = math.log(20.0)  # nats by which the tilt may miss the saddle point
+_MORE_IMAGES = 64
+
+
+@dataclass(frozen=True)
+class Window:
+    """A tilt and a period.
+
+    Attributes:
+        epsilon: the query it was made for.
+        saddle: tilt t0 of the saddle point, which sets the mesh.
+        log_delta: log of the saddle-point estimate of the finite part of delta.
+        tilt: c <= t0, where the transform is taken.
+        period: smallest T that keeps the images below the share asked for.
+        right, left: tilts s > c and -u < -1 of the best bounds on the images.
+        log_share: log of the absolute error that may be spent, share * delta.
+    """
+
+    epsilon: float
+    saddle: float
+    log_delta: float
+    tilt: float
+    period: float
+    right: float
+    left: float
+    log_share: float
+
+
+def log_peak(s: Floats | float) -> Floats:
+    """Return log of max_x exp(-sx)(1 - exp(-x)) = s^s / (1+s)^(1+s)."""
+    s = np.asarray(s, dtype=np.float64)
+    out: Floats = np.where(s > 0, s * np.log(s / (1 + s)), 0.0) - np.log1p(s)
+    return out
+
+
+def choose(composed: ComposedLoss, epsilon: float, share: float) -> Window:
+    """Find the tilt and period with the shortest period.
+
+    Raises:
+        UnsupportedError: no tilt gives the loss a finite generating function to the right of 0.
+    """
+    t0 = saddle.solve(composed, saddle.saddle_target(epsilon), epsilon).t
+    if not t0 < composed.strip[1]:
+        raise UnsupportedError(
+            "pld: no positive tilt has a finite generating function, so that no window can be "
+            "proven; contour and direct need none"
+        )
+    log_delta = _log_saddle_point(composed, epsilon, t0)
+    log_share = math.log(share) + log_delta
+    s, k_s = _table(composed, t0 * np.geomspace(0.1, 8.0, 34))
+    u, k_u = _table(composed, -1.0 - np.geomspace(0.05, 8.0 + 8.0 * t0, 14))
+    excess_right = k_s - s * epsilon + log_peak(s) - log_share
+    excess_left = k_u - u * epsilon + log_peak(-u - 1.0) - log_share
+    phase = k_s - epsilon * s - np.log(s) - np.log1p(s)
+    best: tuple[float, float, float, float] | None = None
+    for i in np.flatnonzero(s <= t0 * 1.0001):
+        c = float(s[i])
+        if phase[i] > phase.min() + _CANCELLATION:
+            continue
+        right, at_right = _shortest(excess_right[i + 1 :], s[i + 1 :] - c)
+        left, at_left = _shortest(excess_left, c - u)
+        left = min(left, -log_share / c)
+        period = max(right, left)
+        if best is None or period < best[1]:
+            best = (c, period, float(s[i + 1 + at_right]), float(u[at_left]) if u.size else -2.0)
+    if best is None or not math.isfinite(best[1]):
+        raise UnsupportedError(f"pld: no window can be proven at epsilon={epsilon:g}")
+    return Window(epsilon, t0, log_delta, best[0], best[1], best[2], best[3], log_share)
+
+
+def _shortest(excess: Floats, rate: Floats) -> tuple[float, int]:
+    """Shortest period with excess <= rate * period for one of the bounds, and which."""
+    if excess.size == 0:
+        return math.inf, 0
+    periods = np.maximum(excess / rate, 0.0)
+    at = int(np.argmin(periods))
+    return float(periods[at]), at
+
+
+def _table(composed: ComposedLoss, tilts: Floats) -> tuple[Floats, Floats]:
+    """Values of K at the tilts that are well inside the strip."""
+    lo, hi = composed.strip
+    inside = tilts[(tilts > lo * (1 - 1e-6)) & (tilts < hi * (1 - 1e-6))]
+    return inside, np.array([composed.cumulants(float(t), 0)[0] for t in inside])
+
+
+def _log_saddle_point(composed: ComposedLoss, epsilon: float, t0: float) -> float:
+    """Log of the leading saddle-point term, kept below the Chernoff-type bound."""
+    k = composed.cumulants(t0, 2)
+    curvature = k[2] + 1 / t0**2 + 1 / (1 + t0) ** 2
+    term = k[0] - epsilon * t0 - math.log(t0) - math.log1p(t0)
+    term -= 0.5 * math.log(2 * math.pi * curvature)
+    return float(min(term, k[0] - epsilon * t0 + log_peak(t0), 0.0))
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The range of one step's loss that a grid has to cover, and logs of the masses beyond it."""
+
+    lo: float
+    hi: float
+    log_below: float
+    log_above: float
+
+
+def reach(composed: ComposedLoss, laws: Sequence[PrivacyLoss], window: Window) -> list[Reach]:
+    """Find per distinct step where its loss stops to matter, by Chernoff.
+
+    Above: the mass becomes mass at infinity, so that all of it together may be the share asked for.
+    Below: it is rounded up to the lowest point, where the tilt takes most of its weight.
+    """
+    margin = math.log(composed.count) + math.log(4.0 * len(laws))
+    s = window.saddle * np.geomspace(0.1, 16.0, 24)
+    u = -np.concatenate([[0.0], np.geomspace(0.05, 64.0, 16)])
+    s, u = (t[(t > composed.strip[0]) & (t < composed.strip[1])] for t in (s, u))
+    above = np.array([composed.by_step(float(t), 0)[:, 0] for t in s])
+    below = np.array([composed.by_step(float(t), 0)[:, 0] for t in u])
+    at_tilt = composed.by_step(window.tilt, 0)[:, 0]
+    spent = window.log_share - window.log_delta - 10.0
+    out = []
+    for j, law in enumerate(laws):
+        if s.size == 0 or u.size == 0:
+            raise UnsupportedError(f"pld: no tail bound for {law.label}")
+        highest = (above[:, j] + margin - window.log_share) / s
+        i = int(np.argmin(highest))
+        hi, log_above = float(highest[i]), above[i, j] - s[i] * highest[i] + 1e-9
+        lowest = (below[:, j] - at_tilt[j] + margin - spent) / (u - window.tilt)
+        i = int(np.argmax(lowest))
+        lo, log_below = float(lowest[i]), below[i, j] - u[i] * lowest[i] + 1e-9
+        if hi >= law.support[1]:
+            hi, log_above = law.support[1], -math.inf
+        if lo <= law.support[0]:
+            lo, log_below = law.support[0], -math.inf
+        out.append(Reach(lo, hi, float(log_below), float(log_above)))
+    return out
+
+
+def images(
+    log_mgf: LogMgf, window: Window, period: float, epsilon: float
+) -> tuple[float, float, float]:
+    """Bound the images of H(epsilon) in the aliased payoff of a law with this generating function.
+
+    Returns:
+        Logs of (a lower bound on the left images, an upper bound on them, an upper bound on the
+        right images).
+    """
+    c, s, u = window.tilt, window.right, -window.left
+    mass, covered = log_mgf(0.0), log_mgf(-1.0)
+    chernoff = log_mgf(-u) + float(log_peak(u - 1.0)) if u > 1 else math.inf
+    least = most = -math.inf
+    for m in range(1, _MORE_IMAGES + 1):
+        x = epsilon - m * period
+        known = mass + log1mexp(x + covered - mass)
+        remainder = min(chernoff + u * x, x + covered)
+        least = log_add(least, known - m * c * period)
+        most = log_add(most, min(mass, log_add(known, remainder)) - m * c * period)
+        if m * c * period > 60.0:
+            break
+    rest = mass - (m + 1) * c * period - log1mexp(-c * period)
+    most = log_add(most, rest)
+    decay = -(s - c) * period
+    right = log_mgf(s) - s * epsilon + float(log_peak(s)) + decay - log1mexp(decay)
+    return least, most, right
