@@ -20,6 +20,7 @@ from sympy import (
     Integer,
     Le,
     Mul,
+    Pow,
     Rational,
     S,
     Sum,
@@ -27,6 +28,7 @@ from sympy import (
     besseli,
     binomial,
     cancel,
+    exp,
     expand,
     fraction,
     oo,
@@ -37,10 +39,11 @@ from sympy.logic.boolalg import Boolean
 from mechc.parameters import Parameter
 
 
-class Undecided(Exception):  # noqa: N818 - control flow, never seen by a user
+class Undecided(Exception):
     """The sign of `expr` is needed and differs within the parameters' domains."""
 
     def __init__(self, expr: Expr) -> None:
+        """Remember whose sign it is."""
         super().__init__(str(expr))
         self.expr = expr
 
@@ -101,17 +104,33 @@ class Facts:
 
     def _sign_by_domains(self, expr: Expr) -> int | None:
         sign = _assumed_sign(expr)
-        if sign is not None:
+        if sign is None:
+            sign = self._sign_by_structure(expr)
+        if sign is not None or isinstance(expr, Mul):
             return sign
-        if isinstance(expr, Mul):
-            factors = [self.sign(factor) for factor in expr.args]
-            return None if None in factors else math.prod(f for f in factors if f is not None)
         # places may refer to parameters, which have places of their own
         placed = _with_signed_functions(expr.xreplace(self.places).xreplace(self.places))
         numerator, denominator = fraction(together(placed))
         signs = _assumed_sign(expand(numerator)), _assumed_sign(expand(denominator))
         if None not in signs:
             return (signs[0] or 0) * (signs[1] or 0)
+        return None
+
+    def _sign_by_structure(self, expr: Expr) -> int | None:
+        """From the signs of the parts; all parts of a declaration are taken to be real."""
+        if isinstance(expr, exp):
+            return 1
+        if isinstance(expr, Pow) and (expr.exp.is_even or self.sign(expr.base) == 1):
+            return 1
+        if isinstance(expr, (Mul, Add)):
+            signs = [self.sign(part) for part in expr.args]
+            known = [s for s in signs if s is not None]
+            if len(known) < len(signs):
+                return None
+            if isinstance(expr, Mul):
+                return math.prod(known)
+            if min(known) >= 0 or max(known) <= 0:
+                return max(known, key=abs)
         return None
 
     def _sign_by_case(self, expr: Expr) -> int | None:

@@ -49,7 +49,7 @@ class Term:
     log_density: Expr
 
 
-class Negative(Exception):  # noqa: N818 - becomes a DeclarationError where the piece is known
+class Negative(Exception):
     """The expression is negative wherever it is defined."""
 
 
@@ -117,7 +117,7 @@ def _weight_and_log(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Expr, E
     if not expr.has(variable):
         return expr, S.Zero
     if isinstance(expr, exp):
-        return S.One, _tidy(expr.exp)
+        return S.One, _tidy(expr.exp, variable)
     if isinstance(expr, Mul):
         pairs = [_weight_and_log(a, variable, facts) for a in expr.args if facts.sign(a) == 1]
         if len(pairs) == len(expr.args):
@@ -180,10 +180,10 @@ def _sum(larger: Term, smaller: Term, gap: Expr) -> Term:
     return Term(factor_terms(added) if isinstance(flat, Add) else flat, larger.log_density)
 
 
-def _tidy(log_density: Expr) -> Expr:
+def _tidy(log_density: Expr, variable: Symbol) -> Expr:
     """-(a - x)/b as (x - a)/b."""
     coefficient, factors = log_density.as_coeff_mul()
-    sums = [f for f in factors if isinstance(f, Add)]
-    if coefficient.is_negative and len(sums) == 1 and sums[0].could_extract_minus_sign():
-        return Mul(-coefficient, -sums[0], *(f for f in factors if f is not sums[0]))
+    for i, sum_ in enumerate(factors):
+        if isinstance(sum_, Add) and sum_.coeff(variable).could_extract_minus_sign():
+            return Mul(-coefficient, *factors[:i], -sum_, *factors[i + 1 :])
     return log_density

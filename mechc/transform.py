@@ -40,10 +40,7 @@ def poisson(
         raise DeclarationError(f"adjacency={adjacency!r} is not 'add_remove' or 'replace'")
     added = rate(_free_name(declaration, "sampling_rate")).parameter
     r = added.symbol
-    if adjacency == "replace":
-        sampled = _replaced(declaration, r)
-    else:
-        sampled = _sampled(declaration, r)
+    sampled = _replaced(declaration, r) if adjacency == "replace" else _sampled(declaration, r)
     reverse = declaration.reverse if adjacency == "add_remove" else None
     if reverse is not None:
         reverse = _with_parameter(_sampled_second(reverse, r), added)
