@@ -1,0 +1,11 @@
+"""Individual privacy accounting: filters, odometers and per-person bounds for whole populations.
+
+Individual budgets and individual epsilons depend on the data of the person they belong to. They
+steer a run; they must not be published.
+"""
+
+from mechc.individual.filter import GDPFilter as GDPFilter
+from mechc.individual.filter import SharedGDPFilter as SharedGDPFilter
+from mechc.individual.odometer import GDPOdometer as GDPOdometer
+from mechc.individual.renyi import RenyiFilter as RenyiFilter
+from mechc.individual.state import StateError as StateError

@@ -1,0 +1,98 @@
+"""Odometer: what has been released so far is how private (section C.5 of the 2023 paper).
+
+The budget is cut into increments. Steps are charged to a filter whose budget is the current
+increment; a step that does not fit closes the segment and opens the next one. At that moment the
+outputs of all closed segments may be released, and they are B_m-GDP with
+B_m^2 = Delta_1^2 + ... + Delta_m^2, although the number of steps in each segment was adaptive.
+
+The odometer follows the worst case over people: the times at which a personal odometer released
+something would themselves depend on that person's data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from mechc.errors import DeclarationError
+from mechc.individual.filter import SharedGDPFilter
+
+
+class GDPOdometer:
+    """GDP odometer with a fixed sequence of increments.
+
+    Attributes:
+        segment: number of closed segments, m.
+    """
+
+    def __init__(self, increments: float | Sequence[float]) -> None:
+        """Start at zero.
+
+        Args:
+            increments: Delta_1, Delta_2, ... as GDP parameters > 0; the last one repeats, and one
+                number stands for all.
+
+        Raises:
+            DeclarationError: no increment, or one out of range.
+        """
+        given = [increments] if isinstance(increments, int | float) else list(increments)
+        if not given:
+            raise DeclarationError("increments is empty (expected at least one number > 0)")
+        self._increments = [float(d) for d in given]
+        self._squares = [0.0]
+        self._current = [SharedGDPFilter(mu=d) for d in self._increments][0]
+
+    @property
+    def segment(self) -> int:
+        """Number of closed segments."""
+        return len(self._squares) - 1
+
+    @property
+    def increment(self) -> float:
+        """The increment of the open segment."""
+        return self._current.mu
+
+    @property
+    def released(self) -> float:
+        """GDP parameter of the outputs of all closed segments, rounded up."""
+        return _root(self._squares)
+
+    @property
+    def bound(self) -> float:
+        """GDP parameter of everything computed so far, the open segment included, rounded up."""
+        return _root([*self._squares, self.increment**2])
+
+    def step(self, mu: float) -> bool:
+        """Charge a step; return whether it closed the segment before it.
+
+        Args:
+            mu: a bound on the GDP parameter of the step for every person, given the past.
+
+        Returns:
+            True when the outputs before this step may be released as `released`-GDP. The step
+            itself belongs to the segment that is open afterwards.
+
+        Raises:
+            DeclarationError: mu is negative, nan, or larger than the next increment; the state is
+                unchanged.
+        """
+        if self._current.step(mu):
+            return False
+        following = SharedGDPFilter(mu=self._increment_of(self.segment + 1))
+        if not following.step(mu):
+            self._current.stopped = False
+            raise DeclarationError(
+                f"mu={mu!r} exceeds the increment {following.mu!r} of the next segment"
+            )
+        self._squares.append(self.increment**2)
+        self._current = following
+        return True
+
+    def _increment_of(self, segment: int) -> float:
+        return self._increments[min(segment, len(self._increments) - 1)]
+
+
+def _root(squares: list[float]) -> float:
+    # fsum and sqrt round correctly, each square is off by half a unit: two units cover all three
+    root = math.sqrt(math.fsum(squares))
+    return math.nextafter(math.nextafter(root, math.inf), math.inf) if root else 0.0

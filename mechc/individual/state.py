@@ -1,0 +1,201 @@
+"""State files: what a filter or a ledger writes to disk, and nothing half-read ever comes back.
+
+Layout, all integers little-endian::
+
+    8 bytes   magic "MECHCIND"
+    4 bytes   format version
+    4 bytes   length of the header text
+    n bytes   header: JSON with kind, metadata and, for each array, name, dtype and shape
+    ...       the arrays, C order, one after the other
+    32 bytes  SHA-256 of everything before
+
+A file is written under a temporary name in the same directory, flushed to the device and moved
+into place with `os.replace`: at any moment the name holds the old state or the new one. A reader
+checks magic, version, kind, length and digest before it hands out a single number. Arrays go
+through in pieces, so a memory-mapped state larger than memory can be saved and loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.errors import MechcError
+
+VERSION = 1
+_MAGIC = b"MECHCIND"
+_PREFIX = struct.Struct("<8sII")
+_DIGEST_BYTES = 32
+_PIECE = 1 << 22  # bytes read or written at a time
+
+
+class StateError(MechcError, ValueError):
+    """A state file is damaged, or belongs to another version, kind or population."""
+
+
+def write(
+    path: str | os.PathLike[str],
+    kind: str,
+    meta: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+) -> None:
+    """Write a state file atomically.
+
+    Args:
+        path: the file to create or replace.
+        kind: what the state belongs to, for example "gdp-filter".
+        meta: JSON-serialisable facts; floats survive exactly.
+        arrays: C-contiguous arrays of fixed-size dtypes, possibly memory-mapped.
+    """
+    target = Path(path)
+    header = json.dumps(
+        {
+            "kind": kind,
+            "meta": dict(meta),
+            "arrays": [[n, a.dtype.newbyteorder("<").str, a.shape] for n, a in arrays.items()],
+        }
+    ).encode()
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            digest = hashlib.sha256()
+            for piece in _pieces(header, arrays):
+                digest.update(piece)
+                file.write(piece)
+            file.write(digest.digest())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _pieces(header: bytes, arrays: Mapping[str, NDArray[Any]]) -> Iterator[bytes]:
+    yield _PREFIX.pack(_MAGIC, VERSION, len(header))
+    yield header
+    for array in arrays.values():
+        flat = array.reshape(-1)
+        count = max(1, _PIECE // array.dtype.itemsize)
+        for start in range(0, flat.size, count):
+            part = flat[start : start + count]
+            yield part.astype(part.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def metadata(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
+    """Return the metadata of a state file, verified as `Reader` does.
+
+    Args:
+        path: the file.
+        kind: the kind it must have been written as.
+    """
+    with Reader(path, kind) as reader:
+        return reader.meta
+
+
+class Reader:
+    """An opened state file whose digest has been checked.
+
+    Attributes:
+        meta: the metadata that was written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
+        """Open a state file and verify it.
+
+        Args:
+            path: the file.
+            kind: the kind it must have been written as.
+
+        Raises:
+            StateError: not a state file, another version or kind, truncated or corrupted.
+        """
+        self._path = os.fspath(path)
+        self._file: BinaryIO = open(path, "rb")  # noqa: SIM115  closed by __exit__
+        try:
+            self._offsets: dict[str, tuple[int, str, tuple[int, ...]]] = {}
+            self.meta: dict[str, Any] = self._open(kind)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """Return the reader."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a stored array."""
+        return self._offsets[name][2]
+
+    def copy_into(self, name: str, out: NDArray[Any]) -> None:
+        """Fill `out` with a stored array, piece by piece.
+
+        Args:
+            name: the array's name.
+            out: array of the same shape and kind, possibly memory-mapped.
+
+        Raises:
+            StateError: the stored array has another shape or dtype.
+        """
+        offset, dtype, shape = self._offsets[name]
+        if shape != out.shape or np.dtype(dtype) != out.dtype.newbyteorder("<"):
+            raise self._error(f"{name} is {dtype}{list(shape)}, expected {list(out.shape)}")
+        self._file.seek(offset)
+        flat = out.reshape(-1)
+        count = max(1, _PIECE // out.dtype.itemsize)
+        for start in range(0, flat.size, count):
+            part = flat[start : start + count]
+            part[:] = np.frombuffer(self._file.read(part.nbytes), dtype=dtype)
+
+    def _error(self, what: str) -> StateError:
+        return StateError(f"state file {self._path}: {what}")
+
+    def _open(self, kind: str) -> dict[str, Any]:
+        prefix = self._file.read(_PREFIX.size)
+        if len(prefix) < _PREFIX.size or not prefix.startswith(_MAGIC):
+            raise self._error("not a mechc state file, or truncated within its first bytes")
+        _, version, length = _PREFIX.unpack(prefix)
+        if version != VERSION:
+            raise self._error(f"format version {version}, this release reads version {VERSION}")
+        header = self._file.read(length)
+        if len(header) < length:
+            raise self._error("truncated within its header")
+        self._check_digest()
+        described = json.loads(header)
+        if described["kind"] != kind:
+            raise self._error(f"holds a {described['kind']}, expected a {kind}")
+        offset = _PREFIX.size + length
+        for name, dtype, shape in described["arrays"]:
+            self._offsets[name] = (offset, dtype, tuple(shape))
+            offset += np.dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64))
+        return dict(described["meta"])
+
+    def _check_digest(self) -> None:
+        left = os.fstat(self._file.fileno()).st_size - _DIGEST_BYTES
+        self._file.seek(0)
+        digest = hashlib.sha256()
+        while left > 0:
+            piece = self._file.read(min(_PIECE, left))
+            digest.update(piece)
+            left -= len(piece)
+        if self._file.read(_DIGEST_BYTES) != digest.digest():
+            raise self._error("truncated or corrupted (its SHA-256 does not match its content)")
