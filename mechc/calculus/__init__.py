@@ -1,5 +1,14 @@
 """Symbolic derivation: Pair in, Calculus out."""
 
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sympy import Symbol, oo
+
+from mechc.calculus.cases import Refined, refine
+from mechc.calculus.inverse import invert
 from mechc.calculus.types import (
     Calculus,
     CalculusCase,
@@ -9,5 +18,63 @@ from mechc.calculus.types import (
     Region,
     Unavailable,
 )
+from mechc.calculus.verify import Checker
 
-__all__ = ["Calculus", "CalculusCase", "Closed", "Entry", "Numeric", "Region", "Unavailable"]
+if TYPE_CHECKING:
+    from mechc.pair import Pair
+
+__all__ = [
+    "Calculus",
+    "CalculusCase",
+    "Closed",
+    "Entry",
+    "Numeric",
+    "Region",
+    "Unavailable",
+    "derive",
+]
+
+ELL = Symbol("ell", real=True)
+Z = Symbol("z")
+
+
+def derive(pair: Pair, *, budget: float = 2.0) -> Calculus:
+    """Derive everything that accounting needs from an ordered pair.
+
+    Args:
+        pair: the normalised pair.
+        budget: seconds of wall clock for SymPy's solvers, in a child process.
+
+    Returns:
+        The calculus; what has no closed form is marked as such, never left out.
+    """
+    cases = [_case(refined, pair) for refined in refine(pair)]
+    return Calculus(
+        pair=pair,
+        ell=ELL,
+        z=Z,
+        cases=tuple(cases),
+        strip=(-oo, oo),
+        lattice=Unavailable("not derived"),
+        symmetric=False,
+        cumulants=Unavailable("not derived"),
+        tails=(),
+        notes=(),
+        reverse=derive(pair.reverse, budget=budget) if pair.reverse is not None else None,
+    )
+
+
+def _case(refined: Refined, pair: Pair) -> CalculusCase:
+    checker = Checker.of(
+        pair.variable, pair.parameters, refined.condition, pair.measure == "lattice"
+    )
+    regions = [replace(r, inverse=invert(r, ELL, checker)) for r in refined.regions]
+    return CalculusCase(
+        condition=refined.condition,
+        regions=tuple(regions),
+        atoms=refined.atoms,
+        infinite_mass=Numeric("by quadrature"),
+        cgf=Numeric("by quadrature"),
+        cdf_p=Unavailable("not derived"),
+        cdf_q=Unavailable("not derived"),
+    )

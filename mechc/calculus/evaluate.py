@@ -1,0 +1,247 @@
+"""Numbers for derived formulas: an mpmath evaluator, and the parameter vectors used for checks.
+
+Input: a SymPy expression and values of its symbols. Output: an mpmath number at the working
+precision of `mpmath.mp`. Every formula that leaves this room has been compared with its definition
+through this module, so it shares no code with the kernel room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import mpmath
+from mpmath import mp
+from sympy import (
+    Add,
+    And,
+    Basic,
+    Expr,
+    Mul,
+    Not,
+    Or,
+    Piecewise,
+    Pow,
+    S,
+    Sum,
+    Symbol,
+)
+from sympy.core.numbers import Float, Integer, NumberSymbol, Rational
+from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
+from sympy.logic.boolalg import BooleanAtom
+
+from mechc.calculus.words import BracketedRoot
+
+if TYPE_CHECKING:
+    from mechc.declare import Parameter
+
+Values = Mapping[Symbol, Any]
+
+_NAMES: dict[str, Callable[..., Any]] = {
+    "Abs": abs,
+    "Max": max,
+    "Min": min,
+    "sign": mpmath.sign,
+    "log_mix": lambda q, d: mpmath.log(1 - q + q * mpmath.exp(d)),
+    "sinhc": lambda u: mpmath.mpf(1) if u == 0 else mpmath.sinh(u) / u,
+    "expm1c": lambda u: mpmath.mpf(1) if u == 0 else mpmath.expm1(u) / u,
+    "besseli": mpmath.besseli,
+    "besselk": mpmath.besselk,
+}
+
+_RELATIONS: dict[type[Basic], Callable[[Any, Any], bool]] = {
+    Lt: lambda a, b: bool(a < b),
+    Le: lambda a, b: bool(a <= b),
+    Gt: lambda a, b: bool(a > b),
+    Ge: lambda a, b: bool(a >= b),
+    Eq: lambda a, b: bool(a == b),
+    Ne: lambda a, b: bool(a != b),
+}
+
+
+def evaluate(expr: Expr, values: Values) -> Any:
+    """Value of an expression at the working precision.
+
+    Args:
+        expr: expression in the symbols of `values`; the words of this room are understood.
+        values: mpmath numbers (or anything `mpmath.mpmathify` takes) for every free symbol.
+
+    Returns:
+        An mpf or mpc; infinities are mpmath infinities.
+
+    Raises:
+        NotImplementedError: a function that mpmath does not know under SymPy's name.
+    """
+    return _Evaluator({s: mpmath.mpmathify(v) for s, v in values.items()}).value(expr)
+
+
+def holds(condition: Basic, values: Values) -> bool:
+    """Truth of a Boolean condition in parameters.
+
+    Args:
+        condition: relations joined by And, Or, Not; or a Boolean constant.
+        values: numbers for every free symbol.
+    """
+    if isinstance(condition, (BooleanAtom, bool)):
+        return bool(condition)
+    if isinstance(condition, Relational):
+        left, right = (evaluate(side, values) for side in condition.args)
+        return _RELATIONS[type(condition)](left, right)
+    parts = (holds(arg, values) for arg in condition.args)
+    if isinstance(condition, And):
+        return all(parts)
+    if isinstance(condition, Or):
+        return any(parts)
+    if isinstance(condition, Not):
+        return not next(parts)
+    raise NotImplementedError(f"condition {condition} of type {type(condition).__name__}")
+
+
+class _Evaluator:
+    """One evaluation; equal subexpressions are computed once."""
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self.known: dict[Basic, Any] = {}
+
+    def value(self, expr: Basic) -> Any:
+        known = self.known.get(expr)
+        if known is None:
+            known = self.known[expr] = self._compute(expr)
+        return known
+
+    def _compute(self, expr: Any) -> Any:
+        if isinstance(expr, Symbol):
+            return self.values[expr]
+        if expr.is_Number or isinstance(expr, NumberSymbol) or expr is S.ImaginaryUnit:
+            return _constant(expr)
+        if isinstance(expr, Add):
+            return sum((self.value(a) for a in expr.args[1:]), self.value(expr.args[0]))
+        if isinstance(expr, Mul):
+            return mpmath.fprod([self.value(a) for a in expr.args])
+        if isinstance(expr, Pow):
+            return mpmath.power(self.value(expr.base), self.value(expr.exp))
+        if isinstance(expr, Piecewise):
+            return self._piecewise(expr)
+        if isinstance(expr, Sum):
+            return self._sum(expr)
+        if isinstance(expr, BracketedRoot):
+            return self._root(expr)
+        name = type(expr).__name__
+        function = _NAMES.get(name) or getattr(mpmath, name, None)
+        if function is None:
+            raise NotImplementedError(f"{name} has no mpmath value here")
+        return function(*(self.value(a) for a in expr.args))
+
+    def _piecewise(self, expr: Piecewise) -> Any:
+        for value, condition in expr.args:
+            if holds(condition, self.values):
+                return self.value(value)
+        return mpmath.nan
+
+    def _sum(self, expr: Sum) -> Any:
+        index, lo, hi = expr.limits[0]
+        return mpmath.nsum(
+            lambda n: evaluate(expr.function, {**self.values, index: n}),
+            [self.value(lo), self.value(hi)],
+        )
+
+    def _root(self, expr: BracketedRoot) -> Any:
+        equation, x, lo, hi = expr.args
+        return bisect(
+            lambda v: evaluate(equation, {**self.values, x: v}), self.value(lo), self.value(hi)
+        )
+
+
+def _constant(expr: Any) -> Any:
+    if isinstance(expr, Integer):
+        return mpmath.mpf(int(expr))
+    if isinstance(expr, Rational):
+        return mpmath.mpf(int(expr.p)) / int(expr.q)
+    if isinstance(expr, Float):
+        return mpmath.mpf(expr._mpf_)
+    if expr is S.ImaginaryUnit:
+        return mpmath.mpc(0, 1)
+    if expr in (S.Infinity, S.NegativeInfinity):
+        return mpmath.inf if expr is S.Infinity else -mpmath.inf
+    return mpmath.mpmathify(expr.evalf(mp.dps + 5))
+
+
+def bisect(f: Callable[[Any], Any], lo: Any, hi: Any) -> Any:
+    """The sign change of `f` in the open interval (lo, hi), by plain bisection.
+
+    Args:
+        f: continuous, one sign change; never called at the ends.
+        lo: left end, may be -inf.
+        hi: right end, may be +inf.
+
+    Returns:
+        The root to the working precision.
+    """
+    rising = None
+    for _ in range(4 * mp.prec + 200):
+        middle = _between(lo, hi)
+        if middle in (lo, hi):
+            break
+        if rising is None:
+            rising = _rises(f, lo, hi)
+        if (f(middle) > 0) == rising:
+            hi = middle
+        else:
+            lo = middle
+    return _between(lo, hi)
+
+
+def _between(lo: Any, hi: Any) -> Any:
+    if lo == -mpmath.inf and hi == mpmath.inf:
+        return mpmath.mpf(0)
+    if lo == -mpmath.inf:
+        return 2 * hi - 1 if hi <= 0 else -mpmath.mpf(1)
+    if hi == mpmath.inf:
+        return 2 * lo + 1 if lo >= 0 else mpmath.mpf(1)
+    return (lo + hi) / 2
+
+
+def _rises(f: Callable[[Any], Any], lo: Any, hi: Any) -> bool:
+    """Whether f goes from negative to positive, judged near the right end."""
+    probe = hi
+    if hi == mpmath.inf:
+        probe = max(mpmath.mpf(1), abs(lo) if lo != -mpmath.inf else mpmath.mpf(1)) * 2**40
+    else:
+        width = abs(hi) + 1 if lo == -mpmath.inf else hi - lo
+        probe = hi - width * mpmath.mpf(2) ** -(mp.prec // 2)
+    return bool(f(probe) > 0)
+
+
+_STEPS = tuple(mpmath.sqrt(p) for p in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37))
+
+
+def typical_values(
+    parameters: Sequence[Parameter], condition: Basic = S.true, start: int = 1
+) -> Iterator[dict[Symbol, Any]]:
+    """Endless irrational parameter vectors from the typical ranges (a Kronecker sequence).
+
+    Args:
+        parameters: their `typical` ranges are covered, geometrically where both ends are positive.
+        condition: vectors that violate it are passed over (at most 400 in a row).
+        start: index of the first vector, so that two callers may use different ones.
+    """
+    missed = 0
+    index = start
+    while missed < 400:
+        vector = {
+            p.symbol: _typical(p, (index * (j + 1) * _STEPS[j % len(_STEPS)]) % 1)
+            for j, p in enumerate(parameters)
+        }
+        index += 1
+        if holds(condition, vector):
+            missed = 0
+            yield vector
+        else:
+            missed += 1
+
+
+def _typical(parameter: Parameter, fraction: Any) -> Any:
+    lo, hi = (mpmath.mpf(end) for end in parameter.typical)
+    value = lo * (hi / lo) ** fraction if lo > 0 else lo + (hi - lo) * fraction
+    return mpmath.nint(value) if parameter.integer else value

@@ -1,0 +1,261 @@
+"""The inverse of the loss on a monotone region.
+
+Input: regions without inverses. Output: the same regions with x as a function of the loss symbol,
+`Closed` where a formula was found and verified, `Numeric` (bracketing on the monotone region, which
+always works) otherwise. Strategies in order: unwinding where the variable occurs once; a polynomial
+of degree at most two in the variable or in one exponential of it, after outer increasing functions
+have been peeled off and logarithms merged; SymPy's `solve` in a child process under a wall clock.
+A candidate counts only if L(inverse(l)) = l and inverse(L(x)) = x at random typical parameters and
+points of that very region, which also picks the right one of several roots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sympy import (
+    Add,
+    Dummy,
+    Expr,
+    Integer,
+    Poly,
+    PolynomialError,
+    Pow,
+    S,
+    Symbol,
+    acosh,
+    asinh,
+    atan,
+    atanh,
+    cancel,
+    cosh,
+    count_ops,
+    exp,
+    expand,
+    factor,
+    fraction,
+    log,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+    together,
+)
+
+from mechc.calculus.shape import rational_in
+from mechc.calculus.types import Closed, Entry, Numeric, Region
+from mechc.calculus.verify import Checker
+from mechc.calculus.words import log_mix
+
+_OPPOSITE = {
+    exp: log,
+    log: exp,
+    sinh: asinh,
+    asinh: sinh,
+    tanh: atanh,
+    atanh: tanh,
+    tan: atan,
+    atan: tan,
+}
+
+
+_NOT_INVERTIBLE = {
+    "plateau": "the loss is constant here",
+    "unsplit": "the monotone parts are found when parameters are bound",
+}
+_ROUGH = 1e-11  # a form that loses more than this in double precision gives way to another
+
+
+class Unsolved(Exception):
+    """A strategy does not apply; the message says why."""
+
+
+def candidates(loss: Expr, x: Symbol, target: Expr) -> Iterator[tuple[Expr, str]]:
+    """Solutions x of loss(x) = target that the rules find, unverified, best form first.
+
+    Args:
+        loss: expression in x.
+        x: the variable.
+        target: expression for the value, free of x.
+
+    Yields:
+        Solution and the strategy that gave it.
+    """
+    inner, value = _peel(loss, x, target)
+    if inner == x:
+        yield value, "unwinding"
+        return
+    found = False
+    for solution, how in _last_layer(inner, x, value):
+        found = True
+        yield solution, how
+    if not found:
+        raise Unsolved("the variable occurs in more than one function of it")
+
+
+def _peel(loss: Expr, x: Symbol, value: Expr) -> tuple[Expr, Expr]:
+    """Undo outer invertible functions: loss = value becomes inner = value'."""
+    while loss != x:
+        constant, rest = loss.as_independent(x, as_Add=True)
+        if constant != 0:
+            loss, value = rest, value - constant
+            continue
+        coefficient, rest = loss.as_independent(x, as_Add=False)
+        if coefficient != 1:
+            loss, value = rest, _divided(value, coefficient)
+        elif isinstance(loss, log_mix):
+            weight, loss = loss.args
+            value = log(1 + (exp(value) - 1) / weight)
+        elif type(loss) in _OPPOSITE:
+            value = _OPPOSITE[type(loss)](value)
+            loss = loss.args[0]
+        elif isinstance(loss, Pow) and not loss.exp.has(x) and not loss.exp.is_even:
+            if (loss.exp.is_Rational and (1 / loss.exp).is_Integer) or not loss.exp.is_Integer:
+                loss, value = loss.base, value ** (1 / loss.exp)
+            else:
+                break
+        else:
+            break
+    return loss, value
+
+
+def _divided(value: Expr, coefficient: Expr) -> Expr:
+    """value/coefficient, algebraic parts cancelled, transcendental ones left whole."""
+    inverse = cancel(1 / coefficient)
+    whole = [a for a in Add.make_args(value) if a.has(exp, log)]
+    algebraic = Add(*(a for a in Add.make_args(value) if not a.has(exp, log)))
+    return Add(*(a * inverse for a in whole)) + expand(cancel(algebraic * inverse))
+
+
+def _last_layer(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, str]]:
+    if isinstance(inner, Pow) and inner.exp.is_Integer:
+        yield from _powers(inner, x, value)
+    elif isinstance(inner, cosh):
+        for branch in (acosh(value), -acosh(value)):
+            yield from _rewound(inner.args[0], x, branch, "unwinding")
+    yield from _polynomials(inner, x, value)
+
+
+def _rewound(inner: Expr, x: Symbol, value: Expr, how: str) -> Iterator[tuple[Expr, str]]:
+    """Solve inner(x) = value for what a strategy left over."""
+    for solution, _ in candidates(inner, x, value):
+        yield solution, how
+
+
+def _powers(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, str]]:
+    root = value ** (1 / inner.exp)
+    if inner.exp.is_odd:
+        root_of_negative = -((-value) ** (1 / inner.exp))
+        branches = (root, root_of_negative)
+    else:
+        branches = (root, -root)
+    for branch in branches:
+        yield from _rewound(inner.base, x, branch, "unwinding")
+
+
+def _polynomials(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, str]]:
+    """Inner = value as a quadratic in x or in a generator, logarithms merged and removed first."""
+    placeholder = Dummy("value", real=True)
+    for left, right in _equations(inner, x, value):
+        rational = rational_in(left - placeholder, x)
+        if rational is None:
+            continue
+        generator = rational.generator or x
+        numerator, _ = fraction(together(rational.expr))
+        try:
+            poly = Poly(expand(numerator), generator)
+        except PolynomialError:
+            continue
+        if poly.degree() > 2 or poly.degree() < 1 or any(c.has(x) for c in poly.all_coeffs()):
+            continue
+        name = f"quadratic in {rational.value or x}" if poly.degree() == 2 else "linear equation"
+        coefficients = [factor(c) for c in reversed(poly.all_coeffs())]
+        for root in _roots(coefficients):
+            solution = root if rational.rate is None else _logarithm(root, rational)
+            yield solution.xreplace({placeholder: right}), name
+
+
+def _logarithm(root: Expr, rational: object) -> Expr:
+    kind, rate = rational.kind, rational.rate  # type: ignore[attr-defined]
+    return (log(root) if kind == "exp" else atan(root)) / rate
+
+
+def _roots(coefficients: list[Expr]) -> Iterator[Expr]:
+    """Roots in both of their algebraic forms: one of the two has no cancellation."""
+    if len(coefficients) == 2:
+        yield cancel(-coefficients[0] / coefficients[1])
+        return
+    c, b, a = coefficients
+    if b == 0:
+        yield sqrt(factor(-c / a))
+        yield -sqrt(factor(-c / a))
+        return
+    half = b / 2
+    root = sqrt(_shortest(half**2 - a * c))
+    for side in (1, -1):
+        yield (-half + side * root) / a
+        yield c / (-half - side * root)
+
+
+def _shortest(expr: Expr) -> Expr:
+    """A radicand as it came, factored or expanded, whichever is shortest."""
+    return min((expr, factor(expr), expand(expr)), key=count_ops)
+
+
+def _equations(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, Expr]]:
+    """The equation itself, and its exponential when it is a sum of logarithms and x-terms."""
+    yield inner, value
+    pairs = _log_terms(inner, x)
+    if pairs is None:
+        return
+    scale = pairs[0][0]
+    product = S.One
+    for coefficient, argument in pairs:
+        ratio = factor(coefficient / scale)
+        if not isinstance(ratio, Integer):
+            return
+        product *= argument**ratio
+    rest = Add(*(a for a in Add.make_args(inner) if not a.has(log, log_mix)))
+    yield product * exp(expand(rest / scale)), exp(value / scale)
+
+
+def _log_terms(inner: Expr, x: Symbol) -> list[tuple[Expr, Expr]] | None:
+    """Coefficients and arguments of the logarithms in a sum; None if there are none."""
+    pairs = []
+    for term in Add.make_args(inner):
+        coefficient, dependent = term.as_independent(x, as_Add=False)
+        if isinstance(dependent, log_mix):
+            dependent = dependent.spelled_out()
+        if isinstance(dependent, log):
+            pairs.append((coefficient, dependent.args[0]))
+        elif dependent.has(log, log_mix):
+            return None
+    return pairs or None
+
+
+def invert(region: Region, ell: Symbol, checker: Checker) -> Entry:
+    """Inverse of the loss on a region by the rules.
+
+    Args:
+        region: monotone, with its loss.
+        ell: the symbol of the loss.
+        checker: where a formula has to hold.
+
+    Returns:
+        `Closed` with the verified formula that is the most accurate in double precision, or
+        `Numeric` with the reason.
+    """
+    if region.kind not in ("increasing", "decreasing") or region.loss is None:
+        return Numeric(_NOT_INVERTIBLE.get(region.kind, "nothing to invert"))
+    tried: list[tuple[float, int, Expr, str]] = []
+    try:
+        for order, (formula, how) in enumerate(candidates(region.loss, checker.x, ell)):
+            error = checker.inverse_error(region.loss, formula, region.lo, region.hi, ell)
+            if error is not None:
+                tried.append((float(error), order, formula, how))
+    except Unsolved as reason:
+        return Numeric(f"no closed form by rules ({reason}); bracketed on the monotone region")
+    if not tried:
+        return Numeric("no candidate survived verification; bracketed on the monotone region")
+    best = min(tried, key=lambda entry: (entry[0] > _ROUGH, entry[1]))
+    return Closed(best[2], f"{best[3]}, verified")

@@ -1,0 +1,269 @@
+"""Where the loss rises and where it falls.
+
+Input: the loss on an interval and `Facts`. Output: the interval cut at the real roots of the
+derivative, each part with its direction. Rules, in order: a structural one (sums, increasing
+functions and mixtures of monotone parts are monotone); the sign of the derivative, written as a
+rational function of the variable and one exponential; the mean value theorem for a pair of shifts,
+L(x) = b(x - d) - b(x) + c, whose direction is that of -d*b'' and needs only the curvature of the
+log density; closed roots of a numerator of degree at most two; one bracketed root where the
+derivative itself is monotone. What no rule decides is "unsplit", never an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sympy import (
+    Add,
+    Expr,
+    Mul,
+    Poly,
+    Pow,
+    S,
+    Symbol,
+    asinh,
+    atan,
+    diff,
+    erf,
+    erfc,
+    exp,
+    factor,
+    fraction,
+    log,
+    oo,
+    sinh,
+    sqrt,
+    tanh,
+    together,
+)
+
+from mechc.calculus.shape import Rational1, rational_in
+from mechc.calculus.signs import Facts, Undecided, sign
+from mechc.calculus.words import log_mix
+
+_INCREASING = (log, exp, sinh, tanh, asinh, atan, erf)
+
+
+@dataclass(frozen=True)
+class Part:
+    """An interval on which the loss is monotone: direction +1, -1, 0, or None if undecided."""
+
+    lo: Expr
+    hi: Expr
+    direction: int | None
+    how: str
+
+
+def monotone_parts(
+    loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts
+) -> tuple[list[Part], Expr | None]:
+    """Cut (lo, hi) into parts on which the loss is monotone.
+
+    Args:
+        loss: expression in x, smooth inside the interval.
+        x: the variable.
+        lo: left end, -oo allowed.
+        hi: right end, oo allowed.
+        facts: parameter domains and what the case assumes.
+
+    Returns:
+        The parts in order, and, if they are unsplit only because the sign of an expression in
+        the parameters is open, that expression (the caller may split the case on it).
+    """
+    inside = facts.within(x, lo, hi)
+    questions: list[Expr] = []
+    for rule in (_by_structure, _by_derivative, _by_shift):
+        try:
+            direction = rule(loss, x, inside)
+        except Undecided as question:
+            questions.append(question.expr)
+            continue
+        if direction is not None:
+            return [Part(lo, hi, direction, rule.__name__)], None
+    for cut in (_at_roots, _at_bracketed_root):
+        try:
+            parts = cut(loss, x, lo, hi, inside)
+        except Undecided as question:
+            questions.append(question.expr)
+            continue
+        if parts:
+            return parts, None
+    open_question = next((e for e in questions if not _varies(e, x, inside)), None)
+    return [Part(lo, hi, None, "no rule decided the sign of the derivative")], open_question
+
+
+def _varies(expr: Expr, x: Symbol, facts: Facts) -> bool:
+    """Whether an expression holds the variable, as such or encoded."""
+    free = expr.free_symbols
+    return x in free or any(s.is_Dummy for s in free)
+
+
+def core(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr]:
+    """Strip constants and increasing functions: loss rises where orientation*core rises."""
+    orientation = 1
+    while True:
+        constant, rest = loss.as_independent(x, as_Add=True)
+        factor_, inner = rest.as_independent(x, as_Add=False)
+        if constant != 0 or factor_ != 1:
+            orientation *= sign(factor_, facts)
+            loss = inner
+        elif isinstance(loss, log_mix):
+            loss = loss.args[1]
+        elif isinstance(loss, _INCREASING):
+            loss = loss.args[0]
+        else:
+            return orientation, loss
+
+
+def _by_structure(loss: Expr, x: Symbol, facts: Facts) -> int | None:
+    """Sums and compositions of monotone functions."""
+    if not loss.has(x):
+        return 0
+    if loss == x:
+        return 1
+    if isinstance(loss, Add):
+        directions = {_by_structure(a, x, facts) for a in loss.args} - {0}
+        return directions.pop() if len(directions) == 1 else None
+    if isinstance(loss, Mul):
+        constant, rest = loss.as_independent(x, as_Add=False)
+        direction = None if rest.is_Mul else _by_structure(rest, x, facts)
+        return None if direction is None else sign(constant, facts) * direction
+    if isinstance(loss, log_mix):
+        return _by_structure(loss.args[1], x, facts)
+    if isinstance(loss, (*_INCREASING, erfc)):
+        direction = _by_structure(loss.args[0], x, facts)
+        return direction if direction is None else (-1 if isinstance(loss, erfc) else 1) * direction
+    if isinstance(loss, Pow) and not loss.exp.has(x):
+        direction = _by_structure(loss.base, x, facts)
+        if direction is None:
+            return None
+        if loss.exp.is_odd and loss.exp.is_positive:
+            return direction
+        return direction * sign(loss.exp, facts) * _even_or_positive(loss, facts)
+    return None
+
+
+def _even_or_positive(power: Expr, facts: Facts) -> int:
+    """+1 on positive bases; on negative ones an even power turns the direction round."""
+    base = sign(power.base, facts)
+    if base < 0 and not power.exp.is_even:
+        raise Undecided(power)
+    return base
+
+
+def _derivative(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr, Rational1 | None]:
+    orientation, inner = core(loss, x, facts)
+    slope = diff(inner, x)
+    rational = rational_in(slope, x)
+    return orientation, slope, rational
+
+
+def _by_derivative(loss: Expr, x: Symbol, facts: Facts) -> int | None:
+    orientation, slope, rational = _derivative(loss, x, facts)
+    if rational is None:
+        return orientation * sign(slope, facts)
+    return orientation * sign(rational.expr, facts)
+
+
+def _by_shift(loss: Expr, x: Symbol, facts: Facts) -> int | None:
+    """Filled in by `curvature`."""
+    return None
+
+
+def _at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
+    """Cut at the roots of a numerator of degree one or two in x or in the generator."""
+    orientation, _, rational = _derivative(loss, x, facts)
+    if rational is None:
+        return []
+    numerator, denominator = fraction(together(rational.expr))
+    rest, open_factor = orientation * sign(denominator, facts), None
+    for part in Mul.make_args(factor(numerator)):
+        try:
+            rest *= sign(part, facts)
+        except Undecided:
+            if open_factor is not None:
+                return []
+            open_factor = part
+    if open_factor is None:
+        return []
+    generator = rational.generator or x
+    if rational.generator is not None and open_factor.has(x):
+        return []
+    interval = _interval_of(rational, lo, hi, x)
+    if interval is None:
+        return []
+    roots = _real_roots(open_factor, generator, *interval, facts)
+    if roots is None:
+        return []
+    cuts, last = roots
+    ends = [lo, *(_back(r, rational) for r in cuts), hi]
+    parts, direction = [], rest * last
+    for left, right in reversed(list(zip(ends[:-1], ends[1:], strict=True))):
+        parts.append(Part(left, right, direction, "roots of the derivative"))
+        direction = -direction
+    return parts[::-1]
+
+
+def _interval_of(rational: Rational1, lo: Expr, hi: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
+    """The interval as the generator runs through it (the rate of an exponential is positive)."""
+    if rational.generator is None:
+        return lo, hi
+    if rational.kind != "exp" or rational.rate is None or not rational.rate.is_positive:
+        return None
+    ends = []
+    for end in (lo, hi):
+        ends.append(S.Zero if end is -oo else oo if end is oo else exp(rational.rate * end))
+    return ends[0], ends[1]
+
+
+def _back(root: Expr, rational: Rational1) -> Expr:
+    if rational.generator is None or rational.rate is None:
+        return root
+    return log(root) / rational.rate
+
+
+def _real_roots(
+    polynomial: Expr, g: Symbol, lo: Expr, hi: Expr, facts: Facts
+) -> tuple[list[Expr], int] | None:
+    """Roots of a linear or quadratic in the open interval, and its sign just below `hi`."""
+    poly = Poly(polynomial, g)
+    if poly.degree() not in (1, 2):
+        return None
+    at: Callable[[Expr, int], int] = lambda end, side: _sign_at(poly, end, side, facts)  # noqa: E731
+    first, last = at(lo, 1), at(hi, -1)
+    if poly.degree() == 1:
+        b, a = poly.all_coeffs()[::-1]
+        return ([factor(-b / a)], last) if first * last < 0 else None
+    c, b, a = poly.all_coeffs()[::-1]
+    root = sqrt(_discriminant(a, b, c))
+    opens = sign(a, facts)
+    smaller, larger = ((-b - opens * root) / (2 * a), (-b + opens * root) / (2 * a))
+    if first * last < 0:
+        return [larger if last == opens else smaller], last
+    if sign(b**2 - 4 * a * c, facts) <= 0 or first != opens:
+        return None
+    vertex = factor(-b / (2 * a))
+    inside = all(
+        end.is_infinite or sign((vertex - end) * side, facts) > 0
+        for end, side in ((lo, 1), (hi, -1))
+    )
+    return ([smaller, larger], last) if inside else None
+
+
+def _discriminant(a: Expr, b: Expr, c: Expr) -> Expr:
+    return factor(b**2 - 4 * a * c)
+
+
+def _sign_at(poly: Poly, end: Expr, side: int, facts: Facts) -> int:
+    if end is oo:
+        return sign(poly.LC(), facts)
+    if end is -oo:
+        return sign(poly.LC(), facts) * (-1) ** poly.degree()
+    value = factor(poly.eval(end))
+    return sign(value, facts)
+
+
+def _at_bracketed_root(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
+    """Filled in once limits of the derivative are available."""
+    return []

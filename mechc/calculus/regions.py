@@ -1,0 +1,100 @@
+"""Regions: maximal intervals with one formula on which the loss is monotone, flat or one-sided.
+
+Input: the pieces of one case. Output: `Region`s without inverses (those are `inverse.attach`'s),
+with one-sided limits of the loss. A sign that depends on the parameters raises `Split`, and the
+caller refines the case.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sympy import Expr, Symbol
+
+from mechc.calculus.growth import Expansion, Unknown, end_point
+from mechc.calculus.loss import loss_of
+from mechc.calculus.monotone import Part, monotone_parts
+from mechc.calculus.signs import Facts
+from mechc.calculus.types import Kind, Numeric, Region
+
+if TYPE_CHECKING:
+    from mechc.pair import Piece
+
+_DIRECTION: dict[int | None, Kind] = {
+    1: "increasing",
+    -1: "decreasing",
+    0: "plateau",
+    None: "unsplit",
+}
+_PENDING = Numeric("not attempted")
+
+
+class Split(Exception):
+    """The derivative of the loss has the sign of `expr`, which depends on the parameters."""
+
+    def __init__(self, expr: Expr) -> None:
+        """Remember the expression in the parameters."""
+        super().__init__(str(expr))
+        self.expr = expr
+
+
+def regions_of(piece: Piece, x: Symbol, facts: Facts, may_split: bool) -> list[Region]:
+    """Regions of one piece.
+
+    Args:
+        piece: p and q as sums of terms, not both empty.
+        x: the variable.
+        facts: what holds in this case.
+        may_split: whether an open sign of a parameter expression may ask for a finer case.
+
+    Returns:
+        The regions in order, inverses pending.
+
+    Raises:
+        Split: see `may_split`.
+    """
+    if not piece.p or not piece.q:
+        return [_one_sided(piece)]
+    loss = loss_of(piece.p, piece.q, x, facts)
+    parts, question = monotone_parts(loss, x, piece.lo, piece.hi, facts)
+    if question is not None and may_split:
+        raise Split(question)
+    return [_region(piece, part, loss, x, facts) for part in parts]
+
+
+def _one_sided(piece: Piece) -> Region:
+    kind: Kind = "p_only" if piece.p else "q_only"
+    reason = Numeric("the loss is infinite here")
+    return Region(piece.lo, piece.hi, piece.p, piece.q, None, kind, None, None, reason)
+
+
+def _region(piece: Piece, part: Part, loss: Expr, x: Symbol, facts: Facts) -> Region:
+    kind = _DIRECTION[part.direction]
+    ends = (
+        _limit(loss, x, part.lo, True, part, facts),
+        _limit(loss, x, part.hi, False, part, facts),
+    )
+    return Region(part.lo, part.hi, piece.p, piece.q, loss, kind, *ends, _PENDING)
+
+
+def _limit(
+    loss: Expr, x: Symbol, end: Expr, from_right: bool, part: Part, facts: Facts
+) -> Expr | None:
+    """One-sided limit of the loss at an end of a part; None where no rule finds it."""
+    if part.direction == 0:
+        return loss
+    if end.is_finite or not end.is_infinite:
+        direct = _value(loss, x, end)
+        if direct is not None:
+            return direct
+    y, approach = end_point(x, end, from_right)
+    try:
+        return Expansion(y, facts).limit(loss.subs(x, approach))
+    except Unknown:
+        return None
+
+
+def _value(loss: Expr, x: Symbol, end: Expr) -> Expr | None:
+    """The loss at a finite end where it is continuous."""
+    value = loss.subs(x, end)
+    return value if value.is_finite else None

@@ -1,0 +1,230 @@
+"""Targeted rewriting of expressions in one variable: no `simplify`, every rule is named here.
+
+`tidy` brings a difference of log densities to readable form: polynomials in the variable are
+expanded and collected (so that differences of squares cancel before any number is put in), other
+functions of the variable stay whole, logarithms of algebraic functions with opposite coefficients
+merge into one. `rational_in` writes an expression as a rational function of the variable and one
+generator E = exp(c*x) (or t = tan(c*x/2)), where roots and signs can be found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sympy import (
+    Add,
+    Dummy,
+    Expr,
+    Mul,
+    Poly,
+    PolynomialError,
+    Pow,
+    Rational,
+    S,
+    Symbol,
+    cos,
+    cosh,
+    coth,
+    csc,
+    csch,
+    exp,
+    expand,
+    expand_log,
+    factor,
+    factor_terms,
+    fraction,
+    ilcm,
+    log,
+    sec,
+    sech,
+    sin,
+    sinh,
+    tan,
+    tanh,
+    together,
+)
+
+from mechc.calculus.words import spell_out
+
+_HYPERBOLIC = (sinh, cosh, tanh, coth, sech, csch)
+_TRIGONOMETRIC = (sin, cos, tan, sec, csc)
+
+
+def tidy(expr: Expr, x: Symbol) -> Expr:
+    """Expand polynomials in x, keep other functions of x whole, merge opposite logarithms.
+
+    Args:
+        expr: a log density, or a difference of two.
+        x: the variable.
+
+    Returns:
+        An equal expression (under the assumptions of its symbols).
+    """
+    expr = expr.replace(lambda node: isinstance(node, log), lambda node: _split_log(node, x))
+    opaque: dict[Expr, Dummy] = {}
+    polynomial = _hide(expr, x, opaque)
+    shown = {dummy: node for node, dummy in opaque.items()}
+    try:
+        poly = Poly(expand(polynomial), x, *opaque.values())
+    except PolynomialError:
+        return expr
+    pairs = []
+    for powers, coefficient in poly.terms():
+        monomial = Mul(*(g**n for g, n in zip(poly.gens, powers, strict=True)))
+        pairs.append((_constant(coefficient), monomial.xreplace(shown)))
+    return Add(*(c * f for c, f in _merge_logs(pairs, x)))
+
+
+def _constant(coefficient: Expr) -> Expr:
+    """A coefficient free of the variable, factored; logarithms in it merged."""
+    logs = [a for a in Add.make_args(coefficient) if a.has(log)]
+    if len(logs) == len(Add.make_args(coefficient)):
+        return coefficient
+    return factor_terms(factor(coefficient))
+
+
+def _split_log(node: Expr, x: Symbol) -> Expr:
+    """Log of an algebraic function of x: factors free of x leave it."""
+    argument = node.args[0]
+    if not argument.has(x):
+        return expand_log(node) if argument.is_Mul else node
+    if argument.atoms(exp) or argument.atoms(*_HYPERBOLIC) or argument.atoms(*_TRIGONOMETRIC):
+        return node
+    numerator, denominator = fraction(together(argument))
+    constant, dependent = denominator.as_independent(x, as_Add=False)
+    outer, inner = numerator.as_independent(x, as_Add=False)
+    if dependent != 1 or not (constant / outer).is_positive:
+        return node
+    return log(inner) - expand_log(log(constant / outer))
+
+
+def _hide(expr: Expr, x: Symbol, opaque: dict[Expr, Dummy]) -> Expr:
+    """Replace maximal non-polynomial functions of x by dummies."""
+    if not expr.has(x) or expr == x:
+        return expr
+    if isinstance(expr, (Add, Mul)):
+        return expr.func(*(_hide(a, x, opaque) for a in expr.args))
+    if isinstance(expr, Pow) and expr.exp.is_Integer and expr.exp > 0:
+        return _hide(expr.base, x, opaque) ** expr.exp
+    return opaque.setdefault(expr, Dummy("g", real=True))
+
+
+def _merge_logs(pairs: list[tuple[Expr, Expr]], x: Symbol) -> list[tuple[Expr, Expr]]:
+    """c*log(A) - c*log(B) becomes c*log(A/B) where A and B are algebraic in x."""
+    merged: list[tuple[Expr, Expr]] = []
+    for c, f in pairs:
+        if not isinstance(f, log) or f.atoms(exp):
+            merged.append((c, f))
+            continue
+        for index, (d, g) in enumerate(merged):
+            if isinstance(g, log) and not g.atoms(exp) and expand(c + d) == 0:
+                positive = c if not c.could_extract_minus_sign() else d
+                over, under = (f, g) if positive is c else (g, f)
+                merged[index] = (positive, log(over.args[0] / under.args[0]))
+                break
+        else:
+            merged.append((c, f))
+    return merged
+
+
+@dataclass(frozen=True)
+class Rational1:
+    """A rational function `expr` of x and of one generator, `generator` = function(rate*x)."""
+
+    expr: Expr
+    generator: Symbol | None
+    value: Expr | None  # the generator as a function of x
+    rate: Expr | None
+    kind: str  # "none", "exp", "tan"
+
+
+def rational_in(expr: Expr, x: Symbol) -> Rational1 | None:
+    """Write an expression as a rational function of x and one generator.
+
+    Args:
+        expr: expression; the words `log_mix`, ... are spelled out first.
+        x: the variable.
+
+    Returns:
+        The rational form, or None when another function of x remains or rates are incommensurable.
+    """
+    expr = spell_out(expr)
+    expr = expr.replace(lambda n: isinstance(n, _HYPERBOLIC), lambda n: n.rewrite(exp))
+    found = _generator_exp(expr, x) if expr.atoms(exp) else None
+    if found is None and any(n.has(x) for n in expr.atoms(*_TRIGONOMETRIC)):
+        found = _generator_tan(expr, x)
+    if found is None:
+        found = Rational1(expr, None, None, None, "none")
+    gens = [x] if found.generator is None else [x, found.generator]
+    return found if found.expr.is_rational_function(*gens) else None
+
+
+def _generator_exp(expr: Expr, x: Symbol) -> Rational1 | None:
+    rates = {}
+    for node in expr.atoms(exp):
+        if node.has(x):
+            affine = affine_in(node.args[0], x)
+            if affine is None:
+                return None
+            rates[node] = affine
+    if not rates:
+        return None
+    base = next(iter(sorted((k for k, _ in rates.values()), key=str)))
+    ratios = {node: factor(k / base) for node, (k, _) in rates.items()}
+    if not all(isinstance(r, Rational) for r in ratios.values()):
+        return None
+    scale = ilcm(1, *(int(r.q) for r in ratios.values()))
+    rate = base / scale
+    if rate.could_extract_minus_sign():
+        rate, scale = -rate, -scale
+    generator = Dummy("E", positive=True)
+    new = expr.xreplace(
+        {n: generator ** (ratios[n] * scale) * exp(m) for n, (_, m) in rates.items()}
+    )
+    return Rational1(new, generator, exp(rate * x), rate, "exp")
+
+
+def _generator_tan(expr: Expr, x: Symbol) -> Rational1 | None:
+    """cos(k x + d), sin(k x + d) for one rate k by the half-angle substitution."""
+    nodes = [n for n in expr.atoms(*_TRIGONOMETRIC) if n.has(x)]
+    rates = {}
+    for node in nodes:
+        affine = affine_in(node.args[0], x)
+        if affine is None:
+            return None
+        rates[node] = affine
+    rate = abs_rate = next(iter(rates.values()))[0]
+    if rate.could_extract_minus_sign():
+        abs_rate = -rate
+    t = Dummy("t", real=True)
+    cosine, sine = (1 - t**2) / (1 + t**2), 2 * t / (1 + t**2)
+    replaced = {}
+    for node, (k, m) in rates.items():
+        ratio = factor(k / abs_rate)
+        if ratio not in (S.One, S.NegativeOne):
+            return None
+        c = cosine * cos(m) - ratio * sine * sin(m)
+        s = ratio * sine * cos(m) + cosine * sin(m)
+        table = {cos: c, sin: s, tan: s / c, sec: 1 / c, csc: 1 / s}
+        replaced[node] = table[type(node)]
+    return Rational1(expr.xreplace(replaced), t, tan(abs_rate * x / 2), abs_rate / 2, "tan")
+
+
+def affine_in(expr: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
+    """Slope and intercept of an affine expression, else None."""
+    coefficients = polynomial_in(expr, x, 1)
+    if coefficients is None:
+        return None
+    intercept, slope = (*coefficients, S.Zero)[:2]
+    return (slope, intercept) if slope != 0 else None
+
+
+def polynomial_in(expr: Expr, x: Symbol, degree: int) -> tuple[Expr, ...] | None:
+    """Coefficients (constant first) of a polynomial of at most `degree`, else None."""
+    try:
+        poly = Poly(expr, x)
+    except PolynomialError:
+        return None
+    if poly.degree() > degree or any(c.has(x) for c in poly.all_coeffs()):
+        return None
+    return tuple(factor(c) for c in reversed(poly.all_coeffs()))

@@ -1,0 +1,316 @@
+"""Signs of expressions, proved from parameter domains, never guessed.
+
+Input: an expression and `Facts` (parameter domains, the case condition, signs assumed in a case).
+Output: -1, 0 or +1, or `Undecided`, which names the factor that no rule could sign. A factor free
+of the variable may then become a case split; anything else leaves a region "unsplit".
+
+Rules, in order: SymPy's own assumptions; factoring; encoding of every domain by free positive
+symbols, after which a sum whose monomials all have one sign has that sign (q in (0, 1) becomes
+1/(1+r); a fact a > b becomes a = b + r); exp(u) = 1 + w for u > 0; differences of equal powers
+A^c - B^c, which have the sign of c (A - B); negative discriminants.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sympy import (
+    Add,
+    And,
+    Basic,
+    Dummy,
+    Expr,
+    Mul,
+    Poly,
+    PolynomialError,
+    Pow,
+    S,
+    Symbol,
+    exp,
+    expand,
+    expand_mul,
+    factor,
+    fraction,
+    log,
+    oo,
+    together,
+)
+from sympy.core.relational import Eq, Ge, Gt, Le, Lt
+
+from mechc.calculus.words import log_mix
+
+if TYPE_CHECKING:
+    from mechc.declare import Parameter
+
+
+class Undecided(Exception):
+    """No rule signs `expr`."""
+
+    def __init__(self, expr: Expr) -> None:
+        """Remember the factor that was not decided."""
+        super().__init__(f"sign of {expr}")
+        self.expr = expr
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What may be used in a proof.
+
+    Attributes:
+        encoding: symbols to expressions in positive dummies (or real ones) that cover the domain.
+        known: pairs (expression, sign) assumed in this case.
+    """
+
+    encoding: tuple[tuple[Symbol, Expr], ...] = ()
+    known: tuple[tuple[Expr, int], ...] = ()
+
+    def encode(self, expr: Expr) -> Expr:
+        """The expression with every symbol replaced by its free encoding."""
+        for symbol, value in self.encoding:
+            expr = expr.subs(symbol, value)
+        return expr
+
+    def assume(self, expr: Expr, sign: int) -> Facts:
+        """Facts with one more sign; a linear one is also encoded."""
+        facts = replace(self, known=(*self.known, (expr, sign)))
+        if sign == 0:
+            return facts
+        solved = _solved(expr * sign)
+        return replace(facts, encoding=(solved, *facts.encoding)) if solved else facts
+
+    def within(self, x: Symbol, lo: Expr, hi: Expr) -> Facts:
+        """Facts that also know lo < x < hi."""
+        step = Dummy("t", positive=True)
+        if lo is -oo and hi is oo:
+            value: Expr = Dummy("t", real=True)
+        elif hi is oo:
+            value = lo + step
+        elif lo is -oo:
+            value = hi - step
+        else:
+            value = (lo + hi * step) / (1 + step)
+        return replace(self, encoding=((x, value), *self.encoding))
+
+
+def facts_of(parameters: tuple[Parameter, ...], condition: Basic = S.true) -> Facts:
+    """Facts of the parameter domains and of a case condition.
+
+    Args:
+        parameters: their domains are encoded.
+        condition: conjunction of relations; other Booleans are ignored (less can be proved).
+    """
+    facts = Facts(tuple((p.symbol, _domain(p)) for p in parameters if _domain(p) != p.symbol))
+    parts = condition.args if isinstance(condition, And) else (condition,)
+    for part in parts:
+        if isinstance(part, (Gt, Ge)):
+            facts = facts.assume(part.lhs - part.rhs, 1)
+        elif isinstance(part, (Lt, Le)):
+            facts = facts.assume(part.rhs - part.lhs, 1)
+        elif isinstance(part, Eq):
+            facts = facts.assume(part.lhs - part.rhs, 0)
+    return facts
+
+
+def _domain(parameter: Parameter) -> Expr:
+    """Encoding of a domain: interior points only; ends are limits of what holds inside."""
+    lo, hi = S(parameter.lo), S(parameter.hi)
+    symbol = parameter.symbol
+    if lo.is_Float:
+        lo = S(int(lo)) if lo == int(lo) else S(parameter.lo)
+    if hi.is_Float and hi != oo and hi == int(hi):
+        hi = S(int(hi))
+    free = Dummy(f"r_{symbol.name}", positive=True)
+    if lo.is_infinite:
+        return symbol if hi.is_infinite else hi - free
+    if hi.is_infinite:
+        return symbol if lo == 0 and symbol.is_positive else lo + free
+    if lo == 0:
+        return hi / (1 + free)
+    return (lo + hi * free) / (1 + free)
+
+
+def _solved(positive: Expr) -> tuple[Symbol, Expr] | None:
+    """From c*a - b > 0 with a a symbol, c > 0 a number, b >= 0: a = (b + r)/c."""
+    for symbol in sorted(positive.free_symbols, key=str):
+        c = expand(positive).coeff(symbol)
+        rest = expand(c * symbol - positive)
+        if c.is_Number and c > 0 and not rest.has(symbol) and rest.is_nonnegative:
+            return symbol, rest / c + Dummy(f"r_{symbol.name}", positive=True)
+    return None
+
+
+def sign(expr: Expr, facts: Facts) -> int:
+    """Sign of an expression for all parameters (and variables) of the facts.
+
+    Args:
+        expr: real expression.
+        facts: what may be used.
+
+    Returns:
+        -1, 0 or +1: strictly negative, identically zero, strictly positive.
+
+    Raises:
+        Undecided: with the first factor that no rule signs.
+    """
+    quick = _assumed(expr)
+    if quick is not None:
+        return quick
+    if expr.is_Mul:
+        return _product(expr.args, facts)
+    if expr.is_Pow and expr.exp.is_real:
+        return _power(expr, facts)
+    numerator, denominator = fraction(together(expr))
+    numerator = factor(numerator)
+    if numerator.is_Mul or denominator != 1:
+        return _product((*Mul.make_args(numerator), *Mul.make_args(denominator)), facts)
+    return _irreducible(numerator, facts)
+
+
+def _product(factors: tuple[Expr, ...], facts: Facts) -> int:
+    """Sign of a product; an undecided factor that holds the rest fixed is what gets reported."""
+    total = 1
+    undecided: Undecided | None = None
+    for part in factors:
+        try:
+            total *= sign(part, facts) if part.is_Pow or part.is_Mul else _factor(part, facts)
+        except Undecided as question:
+            if undecided is not None:
+                raise Undecided(Mul(*factors)) from None
+            undecided = question
+    if total and undecided:
+        raise undecided
+    return total
+
+
+def _factor(expr: Expr, facts: Facts) -> int:
+    quick = _assumed(expr)
+    return quick if quick is not None else _irreducible(expr, facts)
+
+
+def _assumed(expr: Expr) -> int | None:
+    if expr.is_zero:
+        return 0
+    if expr.is_positive or expr is S.Infinity:
+        return 1
+    if expr.is_negative or expr is S.NegativeInfinity:
+        return -1
+    return None
+
+
+def _power(expr: Pow, facts: Facts) -> int:
+    base = sign(expr.base, facts)
+    if base >= 0 or expr.exp.is_even:
+        return abs(base)
+    if expr.exp.is_odd:
+        return base
+    raise Undecided(expr)
+
+
+def _irreducible(expr: Expr, facts: Facts) -> int:
+    """Sign of something that does not factor."""
+    for rule in (_by_fact, _by_monotone_function, _by_powers, _by_monomials, _by_discriminant):
+        found = rule(expr, facts)
+        if found is not None:
+            return found
+    raise Undecided(expr)
+
+
+def _by_fact(expr: Expr, facts: Facts) -> int | None:
+    for known, value in facts.known:
+        ratio = factor(expr / known) if known != 0 else S.NaN
+        if not ratio.free_symbols - _positive_symbols(ratio) and _assumed(ratio):
+            return value * (_assumed(ratio) or 0)
+    return None
+
+
+def _positive_symbols(expr: Expr) -> set[Any]:
+    return {s for s in expr.free_symbols if s.is_positive}
+
+
+def _by_monotone_function(expr: Expr, facts: Facts) -> int | None:
+    """exp(u) - 1, log(u), log_mix(q, d) and a*f(u) - a*f(v) for increasing f."""
+    if isinstance(expr, log):
+        return sign(expr.args[0] - 1, facts)
+    if isinstance(expr, log_mix):
+        return sign(expr.args[1], facts)
+    if not (isinstance(expr, Add) and len(expr.args) == 2):
+        return None
+    (c, f), (d, g) = (_coefficient(a) for a in expr.args)
+    if expand(c + d) != 0:
+        return None
+    for kind in (exp, log):
+        if isinstance(f, kind) and (isinstance(g, kind) or (g == 1 and kind is exp)):
+            other = g.args[0] if isinstance(g, kind) else S.Zero
+            return sign(c, facts) * sign(expand_mul(f.args[0] - other), facts)
+    return None
+
+
+def _coefficient(term: Expr) -> tuple[Expr, Expr]:
+    """Split a term into a coefficient and at most one exp or log."""
+    special = [a for a in Mul.make_args(term) if isinstance(a, (exp, log))]
+    if len(special) != 1:
+        return term, S.One
+    return term / special[0], special[0]
+
+
+def _by_powers(expr: Expr, facts: Facts) -> int | None:
+    """c*A**g - c*B**g with A, B > 0 has the sign of c*g*(A - B)."""
+    if not (isinstance(expr, Add) and len(expr.args) == 2):
+        return None
+    split = [_base_powers(a) for a in expr.args]
+    for exponent in split[0].keys() & split[1].keys() - {S.One}:
+        bases = [Mul(*parts[exponent]) for parts in split]
+        rest = [a / b**exponent for a, b in zip(expr.args, bases, strict=True)]
+        if exponent.is_Integer or expand_mul(rest[0] + rest[1]) != 0:
+            continue
+        if all(sign(b, facts) > 0 for b in bases):
+            return sign(rest[0], facts) * sign(exponent, facts) * sign(bases[0] - bases[1], facts)
+    return None
+
+
+def _base_powers(term: Expr) -> dict[Expr, list[Expr]]:
+    """Bases of a product, grouped by exponent."""
+    groups: dict[Expr, list[Expr]] = {}
+    for part in Mul.make_args(term):
+        base, exponent = part.as_base_exp()
+        groups.setdefault(exponent, []).append(base)
+    return groups
+
+
+def _by_monomials(expr: Expr, facts: Facts) -> int | None:
+    """All monomials of one sign after encoding, exp(u) written as 1 + w (u > 0) or 1/(1 + w)."""
+    encoded = facts.encode(expr)
+    replaced = {}
+    for node in encoded.atoms(exp):
+        direction = _assumed(expand(node.args[0]))
+        if direction:
+            w = Dummy("w", positive=True)
+            replaced[node] = (1 + w) ** direction
+    numerator, denominator = fraction(together(encoded.xreplace(replaced)))
+    first = _one_sign(expand(numerator))
+    second = _one_sign(expand(denominator))
+    return None if first is None or second is None else first * second
+
+
+def _one_sign(expr: Expr) -> int | None:
+    signs = {_assumed(term) for term in Add.make_args(expr)}
+    return signs.pop() if len(signs) == 1 else None
+
+
+def _by_discriminant(expr: Expr, facts: Facts) -> int | None:
+    """A quadratic with negative discriminant has the sign of its leading coefficient."""
+    for symbol in sorted((s for s in expr.free_symbols if not s.is_positive), key=str):
+        try:
+            poly = Poly(expr, symbol)
+        except PolynomialError:
+            continue
+        if poly.degree() != 2:
+            continue
+        a, b, c = poly.all_coeffs()
+        try:
+            if sign(b**2 - 4 * a * c, facts) < 0:
+                return sign(a, facts)
+        except Undecided:
+            continue
+    return None
