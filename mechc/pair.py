@@ -4,79 +4,43 @@
 
     cut where Abs, Max, Piecewise ... switch       mechc.pieces, orders proved by mechc.order
     write each smooth part as a sum of terms       mechc.terms
+    one case for each order of the cuts            mechc.cases
     check masses, signs and supports               mechc.masses
-    derive what the pair stands for                mechc.claims
-
-Where the order of the cuts depends on the parameters, there is one `Case` for each order, with the
-condition under which it holds; the conditions exclude each other and cover the domain.
+    say what the pair stands for                   mechc.claims
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy import Add, Expr, Symbol, exp, log, oo
-from sympy.logic.boolalg import Boolean
+from sympy import Symbol
 
+from mechc.cases import Atom, Case, Piece, by_cases, log_sum
+from mechc.claims import claim_of
 from mechc.declare import Claim, Declaration
-from mechc.errors import DeclarationError, UnsupportedError
-from mechc.order import Facts, Undecided
+from mechc.masses import check_masses
 from mechc.parameters import Parameter
-from mechc.pieces import split
-from mechc.terms import Negative, Term, terms
+from mechc.terms import Term
 
-MAX_SPLITS = 6
-
-
-@dataclass(frozen=True)
-class Piece:
-    """An interval on which P and Q have one formula each.
-
-    Attributes:
-        lo: left end, an expression in parameters or -oo.
-        hi: right end. A lattice piece is the integers lo, ..., hi, both included. Pieces may be
-            empty (hi <= lo, lattice hi < lo) for some parameters of the case.
-        p: terms that add up to the density of P; () where it is zero.
-        q: the same for Q.
-    """
-
-    lo: Expr
-    hi: Expr
-    p: tuple[Term, ...]
-    q: tuple[Term, ...]
-
-    @property
-    def log_p(self) -> Expr | None:
-        """Log density of P, None where it is zero."""
-        return log_sum(self.p)
-
-    @property
-    def log_q(self) -> Expr | None:
-        """Log density of Q, None where it is zero."""
-        return log_sum(self.q)
-
-
-@dataclass(frozen=True)
-class Atom:
-    """A point with mass of its own; terms as in `Piece`, free of the variable."""
-
-    x: Expr
-    p: tuple[Term, ...]
-    q: tuple[Term, ...]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One order of the breakpoints, for the parameters with `condition`."""
-
-    condition: Boolean
-    pieces: tuple[Piece, ...]
-    atoms: tuple[Atom, ...]
+__all__ = ["Atom", "Case", "Pair", "Piece", "Term", "log_sum", "normalise"]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A normalised pair; see `Declaration` for the fields that are carried over."""
+    """A normalised pair.
+
+    Attributes:
+        name: name of the mechanism.
+        variable: output variable.
+        parameters: in the order in which kernels take them.
+        measure: "density", "lattice" or "finite".
+        cases: one for each order of the breakpoints; exactly one condition is true.
+        claim: what the pair stands for, and whether that was proved.
+        about: one sentence for people.
+        refs: literature.
+        notes: what was checked, and how.
+        reverse: the pair of the "add" direction when it is not the reversed pair.
+    """
 
     name: str
     variable: Symbol
@@ -88,15 +52,6 @@ class Pair:
     refs: tuple[str, ...]
     notes: tuple[str, ...]
     reverse: Pair | None = None
-
-
-def log_sum(parts: tuple[Term, ...]) -> Expr | None:
-    """log(sum of weight * exp(log_density)), None for the empty sum."""
-    if not parts:
-        return None
-    if len(parts) == 1:
-        return log(parts[0].weight) + parts[0].log_density
-    return log(Add(*(t.weight * exp(t.log_density) for t in parts)))
 
 
 def normalise(declaration: Declaration) -> Pair:
@@ -112,88 +67,17 @@ def normalise(declaration: Declaration) -> Pair:
         DeclarationError: a mass that is not one, a negative density, disjoint supports.
         UnsupportedError: a breakpoint that cannot be located.
     """
-    try:
-        cases = tuple(_cases(declaration, Facts.of(declaration.parameters)))
-    except UnsupportedError as error:
-        raise UnsupportedError(f"{declaration.name}: {error}") from None
+    cases = by_cases(declaration)
+    notes = check_masses(declaration, cases)
     return Pair(
         name=declaration.name,
         variable=declaration.variable,
         parameters=declaration.parameters,
         measure=declaration.measure,
         cases=cases,
-        claim=declaration.claim,
+        claim=claim_of(declaration),
         about=declaration.about,
         refs=declaration.refs,
-        notes=(),
+        notes=notes,
         reverse=normalise(declaration.reverse) if declaration.reverse else None,
     )
-
-
-def _cases(declaration: Declaration, facts: Facts) -> list[Case]:
-    """One case, or two where a sign depends on the parameters."""
-    try:
-        pieces = tuple(_merged(_pieces(declaration, facts), declaration.measure == "lattice"))
-        return [Case(facts.condition, pieces, tuple(_atoms(declaration, facts)))]
-    except Undecided as undecided:
-        if len(facts.known) >= MAX_SPLITS:
-            raise UnsupportedError(
-                f"the order of the breakpoints depends on more than {MAX_SPLITS} signs, the last "
-                f"one that of {undecided.expr}"
-            ) from None
-        return [
-            case
-            for positive in (True, False)
-            for case in _cases(declaration, facts.assuming(undecided.expr, positive))
-        ]
-
-
-def _pieces(declaration: Declaration, facts: Facts) -> list[Piece]:
-    """The pieces in order, those without mass left out."""
-    if declaration.measure == "finite":
-        return []
-    lattice, variable = declaration.measure == "lattice", declaration.variable
-    lo, hi = declaration.support
-    pieces = []
-    for stretch in split(
-        (declaration.p, declaration.q), variable, lo - 1 if lattice else lo, hi, facts
-    ):
-        a, b = (stretch.lo + 1 if lattice else stretch.lo), stretch.hi
-        here = facts.on(variable, a, b)
-        p, q = (_terms(declaration, e, here, f"on {a} .. {b}") for e in stretch.exprs)
-        if p or q:
-            pieces.append(Piece(a, b, p, q))
-    return pieces
-
-
-def _atoms(declaration: Declaration, facts: Facts) -> list[Atom]:
-    """The atoms, those without mass left out."""
-    atoms = []
-    for row in declaration.atoms:
-        (stretch,) = split(row, declaration.variable, -oo, oo, facts)
-        x, *masses = stretch.exprs
-        p, q = (_terms(declaration, mass, facts, f"at {x}") for mass in masses)
-        if p or q:
-            atoms.append(Atom(x, p, q))
-    return atoms
-
-
-def _terms(declaration: Declaration, expr: Expr, facts: Facts, where: str) -> tuple[Term, ...]:
-    """The terms of one expression, with the place in the error if it is negative."""
-    try:
-        return terms(expr, declaration.variable, facts)
-    except Negative:
-        raise DeclarationError(f"{declaration.name}: {expr} is negative {where}") from None
-
-
-def _merged(pieces: list[Piece], lattice: bool) -> list[Piece]:
-    """Adjacent pieces with the same formulas as one."""
-    merged: list[Piece] = []
-    for piece in pieces:
-        last = merged[-1] if merged else None
-        touching = last is not None and last.hi + (1 if lattice else 0) == piece.lo
-        if last is not None and touching and (last.p, last.q) == (piece.p, piece.q):
-            merged[-1] = Piece(last.lo, piece.hi, piece.p, piece.q)
-        else:
-            merged.append(piece)
-    return merged
