@@ -1,0 +1,97 @@
+"""Parameter values from users: named numbers in, the parameter vector of a kernel out.
+
+Checked once, when a mechanism is called; jitted code behind it checks nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mechc.errors import DeclarationError
+from mechc.kernel.protocol import ParameterInfo
+
+
+def bind(
+    mechanism: str, parameters: Sequence[ParameterInfo], values: Mapping[str, Any]
+) -> tuple[float, ...]:
+    """Return the parameter vector, defaults filled in.
+
+    Args:
+        mechanism: name for messages.
+        parameters: the kernel's parameters.
+        values: values by name.
+
+    Raises:
+        DeclarationError: a name is unknown or missing, or a value is outside its domain.
+    """
+    unknown = [name for name in values if all(p.name != name for p in parameters)]
+    if unknown:
+        listed = ", ".join(p.name for p in parameters) or "none"
+        raise DeclarationError(
+            f"{mechanism}: unknown parameter {unknown[0]!r} (parameters: {listed})"
+        )
+    theta = []
+    for info in parameters:
+        if info.name in values:
+            theta.append(check(mechanism, info, values[info.name]))
+        elif info.default is not None:
+            theta.append(info.default)
+        else:
+            raise DeclarationError(
+                f"{mechanism}: missing parameter {info.name} (expected {domain(info)})"
+            )
+    return tuple(theta)
+
+
+def check(mechanism: str, info: ParameterInfo, value: Any) -> float:
+    """Return one value as a float inside its domain.
+
+    Raises:
+        DeclarationError: it is not a finite number of the domain.
+    """
+    number = math.nan
+    if not isinstance(value, (bool, np.bool_, str, bytes)):
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+    problem = _problem(info, number)
+    if problem:
+        shown = value if isinstance(value, str) or not math.isfinite(number) else f"{number:g}"
+        raise DeclarationError(
+            f"{mechanism}: {info.name}={shown} {problem} (expected {domain(info)})"
+        )
+    return number
+
+
+def _problem(info: ParameterInfo, number: float) -> str:
+    """Say what is wrong with a number, "" if nothing."""
+    if not math.isfinite(number):
+        return "is not a finite number"
+    if info.integer and not number.is_integer():
+        return "is not an integer"
+    below = number < info.lo or (number == info.lo and info.lo_open)
+    above = number > info.hi or (number == info.hi and info.hi_open)
+    if below and info.lo == 0:
+        return "is not positive" if info.lo_open else "is negative"
+    if below:
+        return "is too small"
+    return "is too large" if above else ""
+
+
+def domain(info: ParameterInfo) -> str:
+    """Return the domain of a parameter in words, such as "scale > 0"."""
+    kind = "integer " if info.integer else ""
+    left = f"{info.lo:g} {'<' if info.lo_open else '<='} "
+    right = f" {'<' if info.hi_open else '<='} {info.hi:g}"
+    if info.lo == -math.inf and info.hi == math.inf:
+        return f"a finite {kind or 'number '}{info.name}"
+    if info.hi == math.inf:
+        return f"{kind}{info.name} {'>' if info.lo_open else '>='} {info.lo:g}"
+    if info.lo == -math.inf:
+        return f"{kind}{info.name}{right}"
+    return f"{kind}{left}{info.name}{right}"

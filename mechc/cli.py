@@ -1,0 +1,371 @@
+"""The command line: `mechc list | show | emit | epsilon | delta | curve | compare | calibrate ...`.
+
+Errors of mechc's own are one line on stderr and exit code 2 for bad input, 1 for the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+import mechc
+from mechc.errors import DeclarationError, LoweringError, MechcError, UnsupportedError
+
+if TYPE_CHECKING:
+    from mechc.accountants.bound import Bound
+    from mechc.composition import Composition
+    from mechc.mechanism import Mechanism
+
+out = Console()
+err = Console(stderr=True)
+
+
+class _Group(TyperGroup):
+    """The commands, with mechc's errors shown as one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command and turn errors of mechc's own into exit codes."""
+        try:
+            return super().invoke(ctx)
+        except MechcError as error:
+            err.print(f"mechc: {error}", markup=False, highlight=False, soft_wrap=True)
+            bad_input = isinstance(error, (DeclarationError, UnsupportedError, LoweringError))
+            ctx.exit(2 if bad_input else 1)
+
+
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    help="A mechanism compiler for differential privacy.",
+)
+
+Name = Annotated[str, typer.Argument(help="Name of a mechanism, or path of a mechanism file.")]
+MaybeName = Annotated[
+    str,
+    typer.Argument(help="Name of a mechanism, or path of a mechanism file.", show_default=False),
+]
+Set = Annotated[
+    list[str], typer.Option("--set", metavar="NAME=VALUE", help="A parameter; repeatable.")
+]
+Poisson = Annotated[
+    float | None, typer.Option("--poisson", metavar="RATE", help="Poisson sampling rate.")
+]
+Adjacency = Annotated[str, typer.Option(help="add_remove or replace.")]
+Count = Annotated[str, typer.Option("--count", "-k", help="Number of steps.")]
+Method = Annotated[str, typer.Option("--method", "-m", help="An accountant; see `mechc methods`.")]
+Direction = Annotated[str, typer.Option(help="both, remove or add.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DensityP = Annotated[str, typer.Option("--p", help="Density of P, instead of NAME.")]
+DensityQ = Annotated[str, typer.Option("--q", help="Density of Q.")]
+Variable = Annotated[str, typer.Option("--var", help="Variable of the densities.")]
+Delta = Annotated[float | None, typer.Option("--delta", "-d", help="Target delta.")]
+LogDelta = Annotated[float | None, typer.Option("--log-delta", help="Natural log of delta.")]
+Epsilon = Annotated[float | None, typer.Option("--epsilon", "-e", help="Epsilon.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        out.print(f"mechc {mechc.__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.command("list")
+def list_mechanisms() -> None:
+    """List the mechanisms that can be named."""
+    from mechc.present import tables
+
+    out.print(tables.mechanisms())
+
+
+@app.command("methods")
+def list_methods() -> None:
+    """List the accountants with what they need, prove and cost."""
+    from mechc.present import tables
+
+    out.print(tables.methods())
+
+
+@app.command()
+def show(
+    name: Name,
+    stage: Annotated[str, typer.Option(help="explain, pair, calculus, ir or source.")] = "explain",
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+) -> None:
+    """Show what was derived from a declaration, at any stage of the compiler."""
+    from mechc.present import stages
+
+    mechanism = _sampled(mechc.load(name), poisson, adjacency)
+    out.print(stages.show(mechanism, stage), highlight=False)
+
+
+@app.command()
+def emit(
+    name: Name,
+    output: Output,
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+) -> None:
+    """Write the compiled kernel as a standalone Python module."""
+    from mechc.present.progress import compiling
+
+    mechanism = _sampled(mechc.load(name), poisson, adjacency)
+    compiling(mechanism, err)
+    out.print(f"wrote {mechanism.emit(output)}", highlight=False)
+
+
+@app.command()
+def epsilon(
+    name: MaybeName = "",
+    settings: Set = [],  # noqa: B006 - typer copies it
+    delta: Delta = None,
+    log_delta: LogDelta = None,
+    count: Count = "1",
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+    method: Method = "auto",
+    direction: Direction = "both",
+    p: DensityP = "",
+    q: DensityQ = "",
+    var: Variable = "x",
+    as_json: Json = False,
+) -> None:
+    """Print bounds on epsilon for a given delta."""
+    run = _run(_mechanism(name, p, q, var, settings), settings, poisson, adjacency, count)
+    bound = run.epsilon(delta, log_delta=log_delta, method=method, direction=direction)
+    _print_bound("epsilon", bound, as_json)
+
+
+@app.command()
+def delta(
+    name: MaybeName = "",
+    settings: Set = [],  # noqa: B006 - typer copies it
+    epsilon: Epsilon = None,
+    count: Count = "1",
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+    method: Method = "auto",
+    direction: Direction = "both",
+    log: Annotated[bool, typer.Option("--log", help="Print log delta.")] = False,
+    p: DensityP = "",
+    q: DensityQ = "",
+    var: Variable = "x",
+    as_json: Json = False,
+) -> None:
+    """Print bounds on delta for a given epsilon."""
+    if epsilon is None:
+        raise DeclarationError("delta: --epsilon is needed")
+    run = _run(_mechanism(name, p, q, var, settings), settings, poisson, adjacency, count)
+    ask = run.log_delta if log else run.delta
+    bound = ask(epsilon, method=method, direction=direction)
+    _print_bound("log delta" if log else "delta", bound, as_json)
+
+
+@app.command()
+def compare(
+    name: Name,
+    settings: Set = [],  # noqa: B006 - typer copies it
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    count: Count = "1",
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+) -> None:
+    """Ask every method the same question: lower, estimate, upper and time."""
+    from mechc.present import comparison
+
+    if (epsilon is None) == (delta is None):
+        raise DeclarationError("compare: give exactly one of --epsilon and --delta")
+    run = _run(mechc.load(name), settings, poisson, adjacency, count)
+    out.print(comparison.table(run, epsilon=epsilon, delta=delta))
+
+
+@app.command()
+def curve(
+    name: Name,
+    settings: Set = [],  # noqa: B006 - typer copies it
+    delta: Annotated[float, typer.Option("--delta", "-d", help="Target delta.")] = 1e-5,
+    counts: Annotated[str, typer.Option(help="Counts, such as 1,10,100 or 1:1000:10.")] = "1:11",
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+    method: Method = "auto",
+    plot: Annotated[Path | None, typer.Option(help="Write a figure to this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print epsilon after each of several numbers of steps."""
+    from mechc.present import tables
+
+    numbers = _counts(counts)
+    run = _run(mechc.load(name), settings, poisson, adjacency, "1")
+    bound = run.epsilon_curve(delta, numbers, method=method)
+    if plot is not None:
+        from mechc.present.plot import epsilon_figure
+
+        epsilon_figure({"epsilon": (numbers, bound)}, plot, delta)
+    if as_json:
+        _print_json({"count": numbers, **_sides(bound)})
+    else:
+        out.print(tables.curve(numbers, bound))
+
+
+@app.command()
+def calibrate(
+    name: Name,
+    solve_for: Annotated[str, typer.Option(help="Parameter to find, or 'count'.")],
+    settings: Set = [],  # noqa: B006 - typer copies it
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    count: Count = "1",
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+    method: Method = "auto",
+    as_json: Json = False,
+) -> None:
+    """Find the parameter value whose proven upper bound meets the target."""
+    if epsilon is None or delta is None:
+        raise DeclarationError("calibrate: --epsilon and --delta are needed")
+    mechanism = _sampled(mechc.load(name), poisson, adjacency)
+    found = mechc.calibrate(
+        mechanism, solve_for=solve_for, epsilon=epsilon, delta=delta, method=method,
+        count=_one_count(count), **_values(settings),
+    )  # fmt: skip
+    if as_json:
+        _print_json({solve_for: found.value, **_sides(found.bound)})
+    else:
+        out.print(f"{solve_for} = {found.value!r}", highlight=False)
+        _print_bound("delta", found.bound, False)
+
+
+@app.command()
+def cache(
+    action: Annotated[str, typer.Argument(help="list, size or clear.")] = "list",
+) -> None:
+    """List, size or clear the cache of compiled kernels."""
+    from mechc.present import tables
+
+    out.print(tables.cache(action), highlight=False)
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where to write kernel and figure.")] = Path(),
+) -> None:
+    """Compile a new noise distribution and account for published training runs."""
+    from mechc.present import demo
+
+    demo.run(out, folder)
+
+
+def _mechanism(name: str, p: str, q: str, var: str, settings: Iterable[str]) -> Mechanism:
+    """The mechanism a command line names, or the one its densities declare."""
+    if bool(name) == bool(p or q):
+        raise DeclarationError("give either the name of a mechanism or both --p and --q")
+    if name:
+        return mechc.load(name)
+    from mechc.parse import declaration_from_text
+
+    return mechc.load(declaration_from_text(p, q, var, tuple(_values(settings))))
+
+
+def _run(
+    mechanism: Mechanism, settings: Iterable[str], poisson: float | None, adjacency: str, count: str
+) -> Composition:
+    from mechc.present.progress import compiling
+
+    sampled = _sampled(mechanism, poisson, adjacency)
+    compiling(sampled, err)
+    return sampled(**_values(settings)) * _one_count(count)
+
+
+def _sampled(mechanism: Mechanism, rate: float | None, adjacency: str) -> Mechanism:
+    if rate is None:
+        return mechanism
+    return mechc.poisson(mechanism, sampling_rate=rate, adjacency=adjacency)  # type: ignore[return-value]
+
+
+def _values(settings: Iterable[str]) -> dict[str, float]:
+    """Parameters from "name=value" words."""
+    values = {}
+    for word in settings:
+        name, equals, text = word.partition("=")
+        try:
+            values[name.strip()] = float(text)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise DeclarationError(f"--set {word}: expected NAME=NUMBER")
+    return values
+
+
+def _one_count(text: str) -> int:
+    from mechc.composition import as_count
+
+    try:
+        return as_count(int(text) if text.lstrip("+-").isdigit() else float(text))
+    except ValueError:
+        raise DeclarationError(
+            f"count={text!r} is not an integer (expected 0 <= count <= 10**12)"
+        ) from None
+
+
+def _counts(text: str) -> list[int]:
+    """Counts from "1,10,100" or "start:stop:step" (stop excluded, as in Python)."""
+    try:
+        if ":" in text:
+            return list(range(*(int(part) for part in text.split(":"))))
+        return [_one_count(part) for part in text.split(",")]
+    except (ValueError, TypeError):
+        raise DeclarationError(f"counts={text!r}: expected 1,10,100 or 1:1000:10") from None
+
+
+def _sides(bound: Bound) -> dict[str, Any]:
+    return {
+        "lower": bound.lower, "estimate": bound.estimate, "upper": bound.upper,
+        "method": bound.method, "status": bound.status,
+    }  # fmt: skip
+
+
+def _print_bound(what: str, bound: Bound, as_json: bool) -> None:
+    from mechc.present import tables
+
+    if as_json:
+        _print_json(_sides(bound))
+    else:
+        out.print(tables.bound(what, bound), highlight=False)
+
+
+def _print_json(values: dict[str, Any]) -> None:
+    """Print JSON; nan becomes null and inf the string "inf"."""
+
+    def plain(value: Any) -> Any:
+        if hasattr(value, "tolist"):
+            value = value.tolist()
+        if isinstance(value, list):
+            return [plain(v) for v in value]
+        if isinstance(value, float) and value != value:
+            return None
+        return str(value) if isinstance(value, float) and abs(value) == float("inf") else value
+
+    typer.echo(json.dumps({k: plain(v) for k, v in values.items()}))
+
+
+if os.environ.get("COLUMNS") is None and not out.is_terminal:
+    out.width = err.width = 100  # piped output should not be folded at 80 columns

@@ -1,0 +1,288 @@
+"""Events and compositions: which mechanism, with which parameters, how often.
+
+An `Event` is a mechanism with all parameters bound and validated. A `Composition` is a multiset of
+events; equal events are merged and the order is irrelevant, because adaptive composition of
+dominating pairs is (Zhu, Dong, Wang 2022, Theorem 10: the product of the pairs dominates,
+separately for each direction). Both answer the same queries.
+
+    run = 500 * laplace(scale=20.0) + 2000 * poisson(gaussian, sampling_rate=0.01)(sigma=0.8)
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Iterable, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.queries import Queries
+
+if TYPE_CHECKING:
+    from mechc.evaluation import Evaluation
+    from mechc.loss.measure import PrivacyLoss, Step
+    from mechc.mechanism import Mechanism
+
+MAX_COUNT = 10**12
+DIRECTIONS = ("both", "remove", "add")
+
+
+class Event(Queries):
+    """One use of a mechanism: a mechanism with its parameters bound.
+
+    Attributes:
+        mechanism: the mechanism.
+        theta: parameter values in the order of the kernel's PARAMETERS.
+    """
+
+    __slots__ = ("_single", "mechanism", "theta")
+
+    def __init__(self, mechanism: Mechanism, theta: tuple[float, ...]) -> None:
+        """Bind validated parameters; users call the mechanism instead."""
+        self.mechanism = mechanism
+        self.theta = theta
+        self._single: Composition | None = None
+
+    @property
+    def key(self) -> tuple[str, tuple[float, ...]]:
+        """What makes two events the same: the kernel and the parameters."""
+        return (self.mechanism.key, self.theta)
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """Parameter values by name."""
+        return dict(zip((p.name for p in self.mechanism.parameters), self.theta, strict=True))
+
+    def loss(self, direction: str = "remove") -> PrivacyLoss:
+        """Return the law of the privacy loss in one direction ("remove" or "add").
+
+        A declaration with a separate pair for "add" uses its own kernel; otherwise the add
+        direction is the reversed pair of the same kernel.
+        """
+        reverse_kernel = self.mechanism.reverse_kernel if direction == "add" else None
+        if reverse_kernel is not None:
+            return _privacy_loss(cast(Hashable, reverse_kernel), self.theta, False)
+        return _privacy_loss(cast(Hashable, self.mechanism.kernel), self.theta, direction == "add")
+
+    def composition(self) -> Composition:
+        """Return the composition of this one event."""
+        if self._single is None:
+            self._single = Composition(((self, 1),))
+        return self._single
+
+    def __mul__(self, count: Any) -> Composition:
+        """Repeat."""
+        return self.composition() * count
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Any) -> Composition:
+        """Compose with another event or composition."""
+        return self.composition() + other
+
+    __radd__ = __add__
+
+    def __eq__(self, other: object) -> bool:
+        """Compare kernel and parameters."""
+        return isinstance(other, Event) and self.key == other.key
+
+    def __hash__(self) -> int:
+        """Hash kernel and parameters."""
+        return hash(self.key)
+
+    def __repr__(self) -> str:
+        """Show the mechanism and its parameters."""
+        inside = ", ".join(f"{name}={value:g}" for name, value in self.parameters.items())
+        return f"{self.mechanism.name}({inside})"
+
+
+class Composition(Queries):
+    """A multiset of events.
+
+    Attributes:
+        parts: distinct events with their counts, in an order that depends on the content only.
+    """
+
+    __slots__ = ("_evaluations", "parts")
+
+    def __init__(self, parts: Iterable[tuple[Event, int]] = ()) -> None:
+        """Merge equal events and drop those that happen zero times or reveal nothing.
+
+        Args:
+            parts: events with counts, already validated.
+
+        Raises:
+            DeclarationError: the merged count of an event exceeds the largest allowed count.
+        """
+        merged: dict[tuple[str, tuple[float, ...]], tuple[Event, int]] = {}
+        for event, count in parts:
+            if count and not event.mechanism.is_identity(event.theta):
+                merged[event.key] = (event, merged.get(event.key, (event, 0))[1] + count)
+        for event, count in merged.values():
+            _check_count(count, str(event))
+        self.parts = tuple(merged[key] for key in sorted(merged))
+        self._evaluations: dict[Any, Evaluation] = {}
+
+    def composition(self) -> Composition:
+        """Return self; events and compositions answer the same queries."""
+        return self
+
+    @property
+    def count(self) -> int:
+        """Total number of steps."""
+        return sum(count for _, count in self.parts)
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether both directions are the same, proved for every event."""
+        return all(event.mechanism.symmetric for event, _ in self.parts)
+
+    def steps(self, direction: str) -> tuple[Step, ...]:
+        """Return the distinct privacy losses of one direction with their counts."""
+        from mechc.loss.measure import Step
+
+        return tuple(Step(event.loss(direction), count) for event, count in self.parts)
+
+    def evaluation(
+        self, method: str = "auto", direction: str = "both", rtol: float = 1e-6, **options: Any
+    ) -> Evaluation:
+        """Return log delta as a function, kept for further queries on this composition.
+
+        Raises:
+            DeclarationError: an argument is not acceptable.
+            UnsupportedError: the method cannot do this composition.
+        """
+        key = (method, direction, rtol, tuple(sorted(options.items())))
+        if key not in self._evaluations:
+            self._evaluations[key] = self._evaluate(method, direction, rtol, options)
+        return self._evaluations[key]
+
+    def _evaluate(
+        self, method: str, direction: str, rtol: float, options: dict[str, Any]
+    ) -> Evaluation:
+        from mechc import registry
+        from mechc.evaluation import Evaluation
+
+        if direction not in DIRECTIONS:
+            raise DeclarationError(
+                f"direction={direction!r} is not known (expected one of {', '.join(DIRECTIONS)})"
+            )
+        if not 0 < rtol < 1:
+            raise DeclarationError(f"rtol={rtol!r} is not a tolerance (expected 0 < rtol < 1)")
+        name, settled = registry.resolve(method, options)
+        wanted = ("remove", "add") if direction == "both" else (direction,)
+        if direction == "both" and self.symmetric:
+            wanted = ("remove",)
+        return Evaluation({d: self.steps(d) for d in wanted}, name, rtol, settled)
+
+    def __mul__(self, count: Any) -> Composition:
+        """Repeat everything."""
+        times = as_count(count)
+        return Composition((event, times * number) for event, number in self.parts)
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Any) -> Composition:
+        """Compose with another event or composition (0 is the empty one, for sum())."""
+        if isinstance(other, (Event, Composition)):
+            return Composition((*self.parts, *other.composition().parts))
+        if isinstance(other, int) and other == 0:
+            return self
+        return NotImplemented
+
+    __radd__ = __add__
+
+    def __iter__(self) -> Iterator[tuple[Event, int]]:
+        """Iterate over distinct events with their counts."""
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        """Number of distinct events."""
+        return len(self.parts)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare as multisets."""
+        return isinstance(other, Composition) and self.parts == other.parts
+
+    def __hash__(self) -> int:
+        """Hash as a multiset."""
+        return hash(self.parts)
+
+    def __repr__(self) -> str:
+        """Show events with their counts."""
+        return " + ".join(f"{count} * {event}" for event, count in self.parts) or "Composition()"
+
+
+def compose(*parts: Any) -> Composition:
+    """Compose events, compositions, and (event, count) pairs.
+
+    Args:
+        parts: each an Event, a Composition, or a pair of one of these with a count.
+
+    Returns:
+        The composition; the order of the parts is irrelevant.
+
+    Raises:
+        DeclarationError: a part is none of these, or a count is not acceptable.
+    """
+    flat: list[tuple[Event, int]] = []
+    for part in parts:
+        what, count = part if isinstance(part, tuple) and len(part) == 2 else (part, 1)
+        if not isinstance(what, (Event, Composition)):
+            raise DeclarationError(
+                f"compose: {what!r} is neither an event nor a composition "
+                "(expected event, composition, or (event, count))"
+            )
+        times = as_count(count)
+        flat.extend((event, times * number) for event, number in what.composition().parts)
+    return Composition(flat)
+
+
+def as_count(count: Any) -> int:
+    """Return a count as an int.
+
+    Args:
+        count: an integer, or a float with an integral value such as 1e6, from 0 to 10**12.
+
+    Raises:
+        DeclarationError: anything else.
+    """
+    if isinstance(count, (float, np.floating)) and float(count).is_integer():
+        count = int(count)
+    try:
+        value = operator.index(count)
+    except TypeError:
+        raise DeclarationError(
+            f"count={count!r} is not an integer (expected 0 <= count <= 10**12)"
+        ) from None
+    if isinstance(count, (bool, np.bool_)):
+        raise DeclarationError(f"count={count!r} is not a number (expected 0 <= count <= 10**12)")
+    _check_count(value, None)
+    return value
+
+
+def _check_count(value: int, event: str | None) -> None:
+    if not 0 <= value <= MAX_COUNT:
+        where = f"{event}: " if event else ""
+        problem = "is negative" if value < 0 else "is too large"
+        raise DeclarationError(f"{where}count={value} {problem} (expected 0 <= count <= 10**12)")
+
+
+@lru_cache(maxsize=2048)
+def _privacy_loss(kernel: Hashable, theta: tuple[float, ...], reverse: bool) -> PrivacyLoss:
+    from mechc.loss.measure import PrivacyLoss
+
+    values: NDArray[np.float64] = np.array(theta, dtype=np.float64)
+    if reverse:
+        return _privacy_loss(kernel, theta, False).reversed()
+    return PrivacyLoss.from_kernel(cast(Any, kernel), values)
+
+
+def unsupported_on_composition(name: str) -> UnsupportedError:
+    """Return the error for a transformation that needs a single mechanism."""
+    return UnsupportedError(
+        f"{name}: acts on a mechanism or an event, not on a composition; apply it to each part"
+    )

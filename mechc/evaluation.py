@@ -1,0 +1,140 @@
+"""One composition seen through one method: log delta as a function of epsilon.
+
+In: the distinct steps of a composition for each direction, a method, a tolerance. Out: bounds on
+log delta(epsilon), the maximum over the directions taken after composition, never before: the
+direction that is worse for one step need not be worse for many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mechc import registry
+from mechc.accountants.bound import Bound
+from mechc.loss.measure import Step, log_infinite
+
+
+class Evaluation:
+    """Log delta of a composition by one method.
+
+    Attributes:
+        directions: the directions that are evaluated; one if the other is its mirror image.
+    """
+
+    def __init__(
+        self,
+        steps: Mapping[str, Sequence[Step]],
+        method: str,
+        rtol: float,
+        options: tuple[tuple[str, Any], ...] = (),
+    ) -> None:
+        """Build one accountant for each direction.
+
+        Args:
+            steps: for each direction ("remove", "add") the distinct steps with their counts.
+            method: a resolved method name.
+            rtol: relative width of delta that "auto" aims at.
+            options: options of the accountant.
+
+        Raises:
+            UnsupportedError: the method cannot do these steps.
+        """
+        self.directions = tuple(steps)
+        self.method = method
+        self.steps = {d: tuple(s) for d, s in steps.items()}
+        self._log_infinite = {d: _log_infinite(s) for d, s in self.steps.items()}
+        self._accountants = {
+            d: registry.build(method, s, rtol, options) for d, s in self.steps.items() if s
+        }
+
+    @property
+    def log_infinite(self) -> float:
+        """Log of the mass at infinite loss, the limit of log delta for large epsilon."""
+        return max(self._log_infinite.values())
+
+    def log_infinite_in(self, direction: str) -> float:
+        """Log of the mass at infinite loss in one direction."""
+        return self._log_infinite[direction]
+
+    def log_delta(self, epsilon: float) -> Bound:
+        """Return bounds on log delta(epsilon), the worse of the directions."""
+        worst = self.log_delta_in(self.directions[0], epsilon)
+        for direction in self.directions[1:]:
+            worst = worse(worst, self.log_delta_in(direction, epsilon))
+        return worst
+
+    def log_delta_in(self, direction: str, epsilon: float) -> Bound:
+        """Return bounds on log delta(epsilon) in one direction, cut to what always holds.
+
+        Any pair satisfies max(1 - e^eps, mass at infinity) <= delta(eps) <= 1.
+        """
+        floor = max(log_positive_part(epsilon), self._log_infinite[direction])
+        if direction not in self._accountants:
+            return Bound(floor, floor, floor, "identity", "proven", {"direction": direction})
+        if math.isinf(epsilon):
+            value = floor if epsilon > 0 else 0.0
+            return Bound(value, value, value, "limit", "proven", {"direction": direction})
+        answer = self._accountants[direction].log_delta(epsilon)
+        lower, estimate, upper = map(float, (answer.lower, answer.estimate, answer.upper))
+        answer.detail["direction"] = direction
+        return Bound(
+            lower if math.isnan(lower) else min(max(lower, floor), 0.0),
+            estimate if math.isnan(estimate) else min(max(estimate, floor), 0.0),
+            upper if math.isnan(upper) else min(max(upper, floor), 0.0),
+            answer.method,
+            answer.status,
+            answer.detail,
+        )
+
+    def ess_sup(self) -> float:
+        """Return the largest finite loss of the composition: delta is the mass at infinity there.
+
+        Rounded up by more than the rounding of the sum.
+        """
+        return max(_ess_sup(steps) for steps in self.steps.values())
+
+
+def log_positive_part(epsilon: float) -> float:
+    """Return log max(0, 1 - e^epsilon), the profile of two equal distributions."""
+    return math.log(-math.expm1(epsilon)) if epsilon < 0 else -math.inf
+
+
+def worse(a: Bound, b: Bound) -> Bound:
+    """Return bounds on the larger of two quantities.
+
+    A lower bound on either is a lower bound on the larger; an upper bound needs both.
+    """
+    first, second = (a, b) if _rank(a) >= _rank(b) else (b, a)
+    uppers, estimates = (float(a.upper), float(b.upper)), (float(a.estimate), float(b.estimate))
+    lowers = [v for v in (float(a.lower), float(b.lower)) if not math.isnan(v)]
+    status = first.status if first.status != "proven" else second.status
+    return Bound(
+        max(lowers, default=math.nan),
+        math.nan if any(map(math.isnan, estimates)) else max(estimates),
+        math.nan if any(map(math.isnan, uppers)) else max(uppers),
+        first.method,
+        status,
+        first.detail,
+    )
+
+
+def _rank(bound: Bound) -> float:
+    """Key that orders two answers by how bad they are: estimate, else what there is."""
+    for value in (bound.estimate, bound.upper, bound.lower):
+        if not math.isnan(float(value)):
+            return float(value)
+    return math.inf
+
+
+def _log_infinite(steps: Sequence[Step]) -> float:
+    if len(steps) == 1 and steps[0].count == 1:
+        return steps[0].loss.log_infinite  # exact: a declared delta stays the same double
+    return log_infinite(steps)
+
+
+def _ess_sup(steps: Sequence[Step]) -> float:
+    total = math.fsum(step.count * step.loss.support[1] for step in steps if step.count)
+    scale = math.fsum(step.count * abs(step.loss.support[1]) for step in steps if step.count)
+    return max(0.0, total + 4 * 2.0**-52 * scale) if math.isfinite(total) else math.inf

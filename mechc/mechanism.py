@@ -1,0 +1,228 @@
+"""Mechanism: what `mechc.load` returns and users call.
+
+A mechanism is an origin (a mechanism file, a declaration or an emitted kernel), a chain of
+structural transformations such as Poisson sampling, and parameters bound so far. Everything
+derived from it is lazy: calling it with parameters needs the kernel, which comes from the cache
+without sympy when it has been compiled before; only a first compilation, `declaration` and
+`explain()` import the symbolic side.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mechc import binding, build
+from mechc.composition import Composition, Event, unsupported_on_composition
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.kernel.protocol import Kernel, ParameterInfo
+
+if TYPE_CHECKING:
+    from mechc.declare import Declaration
+    from mechc.present.explain import Explanation
+
+ADJACENCIES = ("add_remove", "replace")
+RATE = "sampling_rate"
+
+
+class Mechanism:
+    """A mechanism whose parameters are still open, or bound in part.
+
+    Attributes:
+        origin: where the declaration comes from.
+        transforms: structural transformations, innermost first, such as
+            (("poisson", "add_remove"),).
+        bound: parameter values fixed so far.
+    """
+
+    def __init__(
+        self,
+        origin: build.Origin,
+        transforms: tuple[tuple[str, ...], ...] = (),
+        bound: Mapping[str, float] | None = None,
+    ) -> None:
+        """Combine the parts; users call `load` and the samplers instead."""
+        self.origin = origin
+        self.transforms = transforms
+        self.bound = dict(bound or {})
+
+    @cached_property
+    def name(self) -> str:
+        """Name for people, such as "poisson(gaussian)"."""
+        name = self.origin.name
+        for transform in self.transforms:
+            name = f"{transform[0]}({name})"
+        return name
+
+    @cached_property
+    def key(self) -> str:
+        """What identifies the kernel: digest of the origin's text, transforms and versions."""
+        return build.key(self.origin, self.transforms)
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The compiled kernel, from the cache or freshly compiled.
+
+        Raises:
+            MechcError: the declaration is refused or cannot be compiled.
+        """
+        return self.compile()
+
+    def compile(self, progress: build.Progress | None = None) -> Kernel:
+        """Return the kernel, reporting each stage of a compilation to `progress`."""
+        return build.kernel(self.origin, self.transforms, progress)
+
+    @cached_property
+    def reverse_kernel(self) -> Kernel | None:
+        """The kernel of the "add" direction if it was declared separately, else None."""
+        return build.reverse_kernel(self.origin, self.transforms, self.kernel)
+
+    @property
+    def source(self) -> str:
+        """Text of the emitted kernel module."""
+        return build.source(self.kernel)
+
+    def emit(self, path: str | os.PathLike[str]) -> Path:
+        """Write the kernel as a standalone module (math, numpy and numba only).
+
+        The file appears complete or not at all.
+
+        Args:
+            path: where to write; an existing file is replaced.
+
+        Returns:
+            The path written.
+
+        Raises:
+            CacheError: the file cannot be written.
+        """
+        return build.write_atomically(Path(path), self.source)
+
+    @cached_property
+    def declaration(self) -> Declaration:
+        """The declaration with all transformations applied (imports sympy)."""
+        return build.declaration(self.origin, self.transforms)
+
+    def explain(self) -> Explanation:
+        """Return what was derived: pieces, branches, atoms, closed or numeric and why, claim.
+
+        Prints as text, and as LaTeX or HTML in notebooks. Imports sympy.
+        """
+        from mechc.present.explain import explain
+
+        return explain(self.declaration)
+
+    @cached_property
+    def parameters(self) -> tuple[ParameterInfo, ...]:
+        """The parameters in kernel order, with domains and defaults."""
+        return tuple(ParameterInfo(*p) for p in self.kernel.PARAMETERS)
+
+    @property
+    def claim(self) -> dict[str, Any]:
+        """What the pair dominates and why: status, theorem, adjacency, conditions, assumptions."""
+        return dict(self.kernel.CLAIM)
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether the add direction is the mirror image of remove, proved when compiling."""
+        return bool(self.kernel.SYMMETRIC) and self.reverse_kernel is None
+
+    def is_identity(self, theta: tuple[float, ...]) -> bool:
+        """Whether nothing is revealed at these parameters: a sampling rate of 0."""
+        if not self.transforms:
+            return False
+        return any(p.name == RATE and theta[i] == 0.0 for i, p in enumerate(self.parameters))
+
+    def __call__(self, **values: Any) -> Event:
+        """Bind all parameters; defaults fill the rest.
+
+        Raises:
+            DeclarationError: a parameter is unknown, missing, bound already or out of its domain.
+        """
+        if self.bound:
+            for name in values:
+                if name in self.bound:
+                    raise DeclarationError(
+                        f"{self.name}: {name} is bound to {self.bound[name]:g} already"
+                    )
+            values = {**self.bound, **values}
+        return Event(self, binding.bind(self.name, self.parameters, values))
+
+    def __repr__(self) -> str:
+        """Show the name and bound parameters."""
+        bound = "".join(f", {name}={value:g}" for name, value in self.bound.items())
+        return f"<mechanism {self.name}{bound}>"
+
+    def _repr_html_(self) -> str:
+        """Show the explanation in notebooks."""
+        return self.explain()._repr_html_()
+
+
+def load(what: Any) -> Mechanism:
+    """Return a mechanism.
+
+    Args:
+        what: the name of a mechanism (`mechc.available()`), the path of a mechanism file, a
+            Declaration, or a loaded kernel module.
+
+    Raises:
+        DeclarationError: no such mechanism, or the file cannot be read as one.
+    """
+    return what if isinstance(what, Mechanism) else Mechanism(build.origin(what))
+
+
+def available() -> tuple[str, ...]:
+    """Return the names of the mechanisms that `load` finds."""
+    return build.available()
+
+
+def poisson(
+    what: Mechanism | Event, sampling_rate: float | None = None, adjacency: str = "add_remove"
+) -> Mechanism | Event:
+    """Return a mechanism run on a Poisson sample: each record is kept independently.
+
+    Theorem 11 of Zhu, Dong, Wang (2022) for "add_remove". Sampling a sample again multiplies the
+    rates.
+
+    Args:
+        what: a mechanism, or an event (then an event is returned).
+        sampling_rate: probability in [0, 1] of keeping a record; None leaves it as a parameter.
+        adjacency: "add_remove" or "replace".
+
+    Raises:
+        DeclarationError: the rate or the adjacency is not acceptable.
+        UnsupportedError: `what` is a composition.
+    """
+    if isinstance(what, Composition):
+        raise unsupported_on_composition("poisson")
+    if adjacency not in ADJACENCIES:
+        listed = ", ".join(ADJACENCIES)
+        raise DeclarationError(f"adjacency={adjacency!r} is not known (expected one of {listed})")
+    if isinstance(what, Event):
+        if sampling_rate is None:
+            raise DeclarationError("poisson: sampling_rate is needed to sample an event")
+        values = {k: v for k, v in what.parameters.items() if k not in what.mechanism.bound}
+        sampled = _sampled(what.mechanism, sampling_rate, adjacency)
+        return sampled(**values)
+    return _sampled(load(what), sampling_rate, adjacency)
+
+
+def _sampled(base: Mechanism, sampling_rate: float | None, adjacency: str) -> Mechanism:
+    rate = None if sampling_rate is None else _check_rate(sampling_rate)
+    if any(transform[0] == "poisson" for transform in base.transforms):
+        if base.transforms[-1] != ("poisson", adjacency) or RATE not in base.bound or rate is None:
+            raise UnsupportedError(
+                f"poisson({base.name}): sampling a sample needs both rates and one adjacency"
+            )
+        bound = {**base.bound, RATE: base.bound[RATE] * rate}
+        return Mechanism(base.origin, base.transforms, bound)
+    bound = base.bound if rate is None else {**base.bound, RATE: rate}
+    return Mechanism(base.origin, (*base.transforms, ("poisson", adjacency)), bound)
+
+
+def _check_rate(value: Any) -> float:
+    info = ParameterInfo(RATE, 0.0, 1.0, False, False, False, None, (0.0, 1.0))
+    return binding.check("poisson", info, value)

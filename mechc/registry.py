@@ -1,0 +1,278 @@
+"""The accountants by name: what each one proves, needs and costs, and the rule of method="auto".
+
+In: a method name (optionally with one option behind a colon, "saddlepoint:msd1"), a list of steps.
+Out: an object with `log_delta(epsilon) -> Bound` for one direction. Accountant modules are
+imported when they are first asked for.
+
+The rule of "auto", in order; the first answer whose proven width in log delta is at most `rtol`
+is returned, else the narrowest of those tried:
+
+1. `direct`, if the composition has one step in all: the answer of one step needs no composition;
+2. `lattice`, if all losses lie on one lattice: a finite sum, exact up to rounding;
+3. `contour`: exact up to quadrature, with a cost that does not depend on the counts;
+4. `pld`, where the contour's proof is too wide (few steps, or losses with atoms and a density).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from mechc.accountants.bound import Bound
+from mechc.errors import DeclarationError, NumericError, UnsupportedError
+
+if TYPE_CHECKING:
+    from mechc.loss.measure import Step
+
+
+class Accountant(Protocol):
+    """What every accountant offers: log delta of a composition in one direction."""
+
+    def log_delta(self, epsilon: float) -> Bound:
+        """Return bounds on log delta at epsilon."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One accountant as a reader of a table wants to know it.
+
+    Attributes:
+        name: the word for `method=`.
+        answers: "interval" (proven on both sides), "upper" (proven upper bound only), "estimate"
+            (no proof), or "depends" (on the option).
+        needs: what a composition must have.
+        cost: how the work grows.
+        options: keyword options it accepts besides rtol; the first may be written after a colon.
+        source: the paper or theorem it implements.
+    """
+
+    name: str
+    answers: str
+    needs: str
+    cost: str
+    options: tuple[str, ...]
+    source: str
+
+    @property
+    def module(self) -> str:
+        """Name of the module that implements it."""
+        return f"mechc.accountants.{self.name}"
+
+    def accountant(self) -> Any:
+        """Import and return the accountant class."""
+        return getattr(import_module(self.module), f"{self.name.capitalize()}Accountant")
+
+
+METHODS = (
+    Method(
+        "contour",
+        "interval",
+        "any composition; wide where few steps carry atoms and a density",
+        "O(distinct steps), independent of counts and of delta",
+        ("certified",),
+        "inversion formula on the saddle contour, trapezoid rule with one-sided aliasing",
+    ),
+    Method(
+        "direct",
+        "interval",
+        "one step in all, or very few",
+        "O(1) root finding on the monotone branches of the loss",
+        (),
+        "delta(eps) = P(L > eps) - e^eps Q(L > eps)",
+    ),
+    Method(
+        "lattice",
+        "interval",
+        "all losses on one lattice",
+        "O(lattice points), independent of counts",
+        (),
+        "inversion formula folded onto one period",
+    ),
+    Method(
+        "pld",
+        "interval",
+        "any composition",
+        "O(distinct steps * n log n) on a grid of n points",
+        ("points",),
+        "Doroshenko et al. 2022 (connect the dots), exponentially tilted",
+    ),
+    Method(
+        "prv",
+        "interval",
+        "any composition; absolute error, so delta above about 1e-10",
+        "O(sqrt(count) log count) for one distinct step",
+        ("eps_error", "delta_error"),
+        "Gopi, Lee, Wutschitz 2021",
+    ),
+    Method(
+        "fourier",
+        "interval",
+        "losses with a density",
+        "O(distinct steps * n log n)",
+        ("points", "window"),
+        "Koskela, Jälkö, Honkela 2020",
+    ),
+    Method(
+        "saddlepoint",
+        "depends",
+        "finite moments around the saddle point; clt and moments are proven, msd is an estimate",
+        "O(distinct steps), independent of counts",
+        ("variant",),
+        "Alghamdi et al. 2023",
+    ),
+    Method(
+        "edgeworth",
+        "depends",
+        "losses without a lattice, many steps",
+        "O(distinct steps), independent of counts",
+        ("order", "interval", "tilted"),
+        "Wang et al. 2022",
+    ),
+    Method(
+        "renyi",
+        "upper",
+        "any composition",
+        "O(distinct steps) per order",
+        (),
+        "Mironov 2017; conversion of Asoodeh et al. / Canonne, Kamath, Steinke 2020",
+    ),
+    Method(
+        "clt",
+        "estimate",
+        "many steps",
+        "O(distinct steps)",
+        (),
+        "Bu, Dong, Long, Su 2020",
+    ),
+)
+
+
+def methods() -> tuple[Method, ...]:
+    """Return the accountants this installation has, with what they need, cost and prove."""
+    return tuple(m for m in METHODS if find_spec(m.module) is not None)
+
+
+def names() -> tuple[str, ...]:
+    """Return the words that `method=` accepts."""
+    return ("auto", *(m.name for m in methods()))
+
+
+def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    """Check a method name and its options.
+
+    Args:
+        method: a name, or "name:value" where value is the method's first option.
+        options: keyword options for the accountant.
+
+    Returns:
+        The bare name and the sorted options.
+
+    Raises:
+        DeclarationError: the name or an option is not known.
+    """
+    name, colon, value = str(method).partition(":")
+    if name == "auto" and not colon and not options:
+        return name, ()
+    known = {m.name: m for m in methods()}
+    if name not in known:
+        listed = ", ".join(names())
+        raise DeclarationError(f"method={method!r} is not known (expected one of {listed})")
+    accepted = known[name].options
+    if colon:
+        if not accepted:
+            raise DeclarationError(f"method={method!r}: {name} takes no option")
+        options = {accepted[0]: _number_or_word(value), **options}
+    for key in options:
+        if key not in accepted:
+            listed = ", ".join(accepted) or "none"
+            raise DeclarationError(f"{key}={options[key]!r}: {name} accepts the options: {listed}")
+    return name, tuple(sorted(options.items()))
+
+
+def _number_or_word(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def build(
+    name: str, steps: Sequence[Step], rtol: float, options: tuple[tuple[str, Any], ...] = ()
+) -> Accountant:
+    """Return the accountant `name` on these steps.
+
+    Raises:
+        UnsupportedError: the method cannot do these steps.
+    """
+    if name == "auto":
+        return Auto(steps, rtol)
+    known = {m.name: m for m in METHODS}
+    return cast(Accountant, known[name].accountant()(steps, rtol=rtol, **dict(options)))
+
+
+def candidates(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
+    """Yield the methods that "auto" tries on these steps, in order, each with the reason."""
+    have = {m.name for m in methods()}
+    total = sum(step.count for step in steps)
+    if total == 1:
+        yield "direct", "one step in all"
+    if all(step.loss.lattice is not None for step in steps):
+        yield "lattice", "all losses are lattices"
+    yield "contour", "cost independent of the counts"
+    if total > 1 and "direct" in have:
+        yield "direct", "the contour's proven width is above rtol and the steps are few"
+    if "pld" in have:
+        yield "pld", "the proven width of the methods before it is above rtol"
+
+
+class Auto:
+    """The accountant behind method="auto": see the module's docstring for the rule."""
+
+    def __init__(self, steps: Sequence[Step], rtol: float) -> None:
+        """Prepare the candidates; none is built before it is needed."""
+        self._steps, self._rtol = steps, rtol
+        self._queue = list(candidates(steps))
+        self._built: dict[str, Accountant] = {}
+
+    def log_delta(self, epsilon: float) -> Bound:
+        """Return the first answer narrow enough, else the narrowest.
+
+        Raises:
+            UnsupportedError: no method can answer.
+        """
+        best: Bound | None = None
+        refusals = []
+        for name, reason in list(self._queue):
+            try:
+                answer = self._accountant(name).log_delta(epsilon)
+            except (UnsupportedError, NumericError) as error:
+                self._queue.remove((name, reason))
+                refusals.append(f"{name}: {error}")
+                continue
+            answer.detail["auto"] = reason
+            if _width(answer) <= self._rtol:
+                return answer
+            if best is None or _width(answer) < _width(best):
+                best = answer
+        if best is None:
+            raise UnsupportedError("auto: no method can answer; " + "; ".join(refusals))
+        return best
+
+    def _accountant(self, name: str) -> Accountant:
+        if name not in self._built:
+            self._built[name] = build(name, self._steps, self._rtol)
+        return self._built[name]
+
+
+def _width(bound: Bound) -> float:
+    """Proven width in log delta; infinite without a proof on both sides."""
+    lower, upper = float(bound.lower), float(bound.upper)
+    if lower == upper:
+        return 0.0
+    width = upper - lower
+    return width if width == width else float("inf")

@@ -1,0 +1,234 @@
+"""From log delta as a function of epsilon to epsilon as a function of log delta.
+
+In: an Evaluation and a target log delta. Out: bounds on the smallest epsilon >= 0 with
+delta(epsilon) <= target. The sides are certified one evaluation at a time, without assuming that
+the computed curves are smooth or monotone:
+
+* upper: an epsilon at which the proven *upper* bound of log delta is at most the target;
+* lower: an epsilon at which the proven *lower* bound of log delta exceeds the target (or 0);
+* estimate: the root of the estimate.
+
+Since the true delta is decreasing, each is right whatever the search did. Evaluations are what
+costs time, so the search starts at the saddle point estimate, uses secant steps inside a bracket,
+and every loop has a cap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from mechc.accountants.bound import Bound
+from mechc.errors import MechcError, NumericError
+from mechc.evaluation import Evaluation, worse
+from mechc.loss.measure import Step
+
+MAX_EVALUATIONS = 200
+LARGEST_EPSILON = 1e300
+MAX_STEPS = 60  # outward steps from a root to its certified side
+FAR = 1e-3  # nats beyond which a side gets a root search of its own
+ROUND = 2.0**-52
+
+
+@dataclass
+class Curve:
+    """Log delta in one direction, remembered point by point."""
+
+    log_delta: Callable[[float], Bound]
+    target: float
+
+    def __post_init__(self) -> None:
+        """Start with an empty memory."""
+        self.points: dict[float, Bound] = {}
+
+    def at(self, epsilon: float) -> Bound:
+        """Return the bound at epsilon.
+
+        Raises:
+            NumericError: the search has used up its evaluations.
+        """
+        if epsilon not in self.points:
+            if len(self.points) >= MAX_EVALUATIONS:
+                raise NumericError(
+                    f"epsilon search: no root after {MAX_EVALUATIONS} evaluations, "
+                    f"log delta target {self.target!r}, last epsilon {epsilon!r}"
+                )
+            self.points[epsilon] = self.log_delta(epsilon)
+        return self.points[epsilon]
+
+    def excess(self, side: str, epsilon: float) -> float:
+        """Return one side of log delta minus the target.
+
+        The proven sides are moved outward by the rounding of exp and log, so that the answer also
+        holds for delta itself.
+        """
+        value = float(getattr(self.at(epsilon), side))
+        if value == -math.inf:
+            return value
+        slack = 1.5 * ROUND * (abs(self.target) + 4.0)
+        return (
+            value - self.target + (slack if side == "upper" else -slack if side == "lower" else 0)
+        )
+
+    def noise(self, epsilon: float) -> float:
+        """Return how far log delta has to be from the target to matter: 2 % of its own width."""
+        width = float(self.at(epsilon).upper) - float(self.at(epsilon).lower)
+        return max(2e-13, 4 * ROUND * abs(self.target), 0.02 * width if width < FAR else 0.0)
+
+
+def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
+    """Return bounds on the smallest epsilon >= 0 with log delta(epsilon) <= log_target.
+
+    Args:
+        evaluation: the composition and its method.
+        log_target: natural log of delta, <= 0; -inf asks for pure differential privacy.
+
+    Raises:
+        NumericError: the search does not settle within its cap.
+    """
+    if log_target < evaluation.log_infinite:
+        return _exact(math.inf, evaluation, "the mass at infinite loss exceeds delta")
+    if log_target == evaluation.log_infinite:
+        return _exact(evaluation.ess_sup(), evaluation, "delta is the mass at infinite loss")
+    answer = _in_direction(evaluation, evaluation.directions[0], log_target)
+    for direction in evaluation.directions[1:]:
+        curve = Curve(partial(evaluation.log_delta_in, direction), log_target)
+        if not curve.excess("upper", float(answer.upper)) <= 0:
+            answer = worse(answer, _in_direction(evaluation, direction, log_target))
+    return answer
+
+
+def _exact(value: float, evaluation: Evaluation, why: str) -> Bound:
+    """Answer at the end of the profile, where no inversion is needed."""
+    return Bound(value, value, value, evaluation.method, "proven", {"reason": why})
+
+
+def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> Bound:
+    curve = Curve(partial(evaluation.log_delta_in, direction), log_target)
+    start, slope = saddle_start(evaluation.steps[direction], log_target)
+    first = curve.at(start)
+    main = "upper" if math.isnan(float(first.estimate)) else "estimate"
+    if math.isnan(float(getattr(first, main))):
+        return Bound(math.nan, math.nan, math.nan, first.method, first.status, first.detail)
+    near, slope = root(curve, main, start, slope)
+    if math.isinf(near):
+        return Bound(0.0, near, near, first.method, first.status, first.detail)
+    upper, lower = _upper_side(curve, near, slope), _lower_side(curve, near, slope)
+    estimate = math.nan if main == "upper" else near
+    answer = curve.at(near)
+    detail = {**answer.detail, "evaluations": len(curve.points)}
+    return Bound(lower, estimate, upper, answer.method, answer.status, detail)
+
+
+def root(curve: Curve, side: str, start: float, slope: float) -> tuple[float, float]:
+    """Return where one side of log delta meets the target, up to its noise, and the slope there.
+
+    0 when it is below the target at 0 already, inf when it never comes down. Secant steps inside a
+    bracket; every fourth turn halves the bracket, so that the secant cannot stall.
+
+    Args:
+        curve: the curve and its target.
+        side: "lower", "estimate" or "upper".
+        start: first epsilon, > 0.
+        slope: guess of the derivative of log delta there, < 0.
+    """
+    lo, hi, x = 0.0, math.inf, start
+    last: tuple[float, float] | None = None
+    for turn in range(MAX_EVALUATIONS):
+        excess, noise = curve.excess(side, x), curve.noise(x)
+        done = hi < math.inf and hi - lo <= 4 * ROUND * hi
+        if abs(excess) <= noise or (x == 0.0 and excess <= 0) or done:
+            break
+        lo, hi = (x, hi) if excess > 0 else (lo, x)
+        if last is not None and abs(excess - last[1]) > 50 * noise:
+            secant = (excess - last[1]) / (x - last[0])
+            slope = secant if -math.inf < secant < 0 else slope
+        last = (x, excess) if math.isfinite(excess) else None
+        x = _next(lo, hi, x, excess, slope, halve=turn % 4 == 3 and turn > 4)
+        if x > LARGEST_EPSILON:
+            return math.inf, slope
+    return x, slope
+
+
+def _next(lo: float, hi: float, x: float, excess: float, slope: float, halve: bool) -> float:
+    """Return the next epsilon: a secant step, kept inside the bracket and to a factor of four."""
+    guess = x - excess / slope
+    if math.isinf(hi):
+        return min(guess, 4 * x) if guess > lo else 2 * x
+    if guess <= 0.0 == lo and not halve:
+        return 0.0
+    return guess if lo < guess < hi and not halve else 0.5 * (lo + hi)
+
+
+def _upper_side(curve: Curve, near: float, slope: float) -> float:
+    """Return an epsilon at which the proven upper bound is at most the target (nan: no proof)."""
+    excess = curve.excess("upper", near)
+    if math.isnan(excess):
+        return math.nan
+    if excess > FAR:
+        near, slope = root(curve, "upper", near, slope)
+    step = 0.0
+    for _ in range(MAX_STEPS):
+        excess = curve.excess("upper", near + step)
+        if excess <= 0:
+            return near + step
+        step = max(4 * step, 1.02 * excess / -slope + 4 * ROUND * near)
+    return math.inf
+
+
+def _lower_side(curve: Curve, near: float, slope: float) -> float:
+    """Return an epsilon >= 0 at which the proven lower bound exceeds the target (nan: no proof)."""
+    excess = curve.excess("lower", near)
+    if math.isnan(excess):
+        return math.nan
+    if excess < -FAR:
+        near, slope = root(curve, "lower", near, slope)
+    step = 0.0
+    for _ in range(MAX_STEPS):
+        if step >= near:
+            return 0.0
+        excess = curve.excess("lower", near - step)
+        if excess > 0:
+            return near - step
+        step = max(4 * step, 1.02 * excess / slope + 4 * ROUND * near)
+    return 0.0
+
+
+def saddle_start(steps: Sequence[Step], log_target: float) -> tuple[float, float]:
+    """Return an epsilon near the answer and the slope of log delta there.
+
+    Solves log delta = K(t) - t K'(t) + 1 - log(t (t+1)) - log(2 pi K''(t)) / 2 (the leading
+    saddle point approximation at eps = K'(t) - 1/t - 1/(t+1)) for t by damped Newton steps. Only
+    a start: whatever goes wrong here costs evaluations, never correctness.
+    """
+    ceiling = min((s.loss.strip[1] for s in steps if s.count), default=math.inf)
+    t = 1.0 if ceiling > 2 else 0.5 * ceiling
+    start = (1.0, -1.0)
+    try:
+        for _ in range(8):
+            k0, k1, k2 = _cumulants(steps, t)
+            if not k2 > 0:
+                break
+            epsilon_t = k1 - 1 / t - 1 / (t + 1)
+            if epsilon_t > 0:
+                start = (epsilon_t, -t)
+            f2 = k2 + 1 / t**2 + 1 / (1 + t) ** 2
+            value = k0 - epsilon_t * t - math.log(t * (t + 1)) - 0.5 * math.log(2 * math.pi * f2)
+            if abs(value - log_target) < 0.05:
+                break
+            new = t + (value - log_target) / (t * f2)
+            t = min(max(new, t / 4), 4 * t, 0.5 * (t + ceiling))
+    except (MechcError, ArithmeticError, ValueError):
+        return start
+    return start
+
+
+def _cumulants(steps: Sequence[Step], t: float) -> tuple[float, float, float]:
+    total = [0.0, 0.0, 0.0]
+    for step in steps:
+        values = step.loss.cumulants(t, 2)
+        for i in range(3):
+            total[i] += step.count * float(values[i])
+    return total[0], total[1], total[2]

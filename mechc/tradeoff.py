@@ -1,0 +1,145 @@
+"""The trade-off function from the privacy profile.
+
+f(alpha) = sup over a > 0 of g(a), g(a) = 1 - delta(log a) - a alpha, the smallest false negative
+rate of any test of "record present" against "absent" at false positive rate alpha (Dong, Roth, Su
+2022, Proposition 2.13; over all real epsilon, as pairs need not be symmetric). g is concave because
+delta is convex in a = e^epsilon. So any evaluated point gives a lower bound, and three points
+around the maximum give an upper bound by extending their chords.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mechc.accountants.bound import Bound
+
+if TYPE_CHECKING:
+    from mechc.composition import Composition
+    from mechc.evaluation import Evaluation
+
+TURNS = 120
+GOLDEN = 0.5 * (3.0 - math.sqrt(5.0))
+CLOSE = 1e-7  # width in epsilon at which the search stops: g is flat there
+
+
+@dataclass(frozen=True)
+class Point:
+    """g at one epsilon."""
+
+    epsilon: float
+    lower: float
+    estimate: float
+    upper: float
+    status: str
+
+    @property
+    def a(self) -> float:
+        """e^epsilon."""
+        return math.exp(self.epsilon)
+
+
+def false_negative(composition: Composition, alpha: float, how: dict[str, Any]) -> Bound:
+    """Return bounds on f(alpha), the smaller of the directions.
+
+    Args:
+        composition: the run.
+        alpha: false positive rate in [0, 1].
+        how: method, direction, rtol and options.
+    """
+    evaluation = composition.evaluation(**how)
+    answers = [_in_direction(evaluation, d, alpha) for d in evaluation.directions]
+    best = min(answers, key=lambda b: float(b.estimate))
+    lowers, uppers = [float(b.lower) for b in answers], [float(b.upper) for b in answers]
+    return Bound(
+        math.nan if any(map(math.isnan, lowers)) else min(lowers),
+        best.estimate,
+        min((u for u in uppers if not math.isnan(u)), default=math.nan),
+        best.method,
+        best.status,
+        best.detail,
+    )
+
+
+def _in_direction(evaluation: Evaluation, direction: str, alpha: float) -> Bound:
+    if alpha in (0.0, 1.0):
+        return _end(evaluation, direction, alpha)
+
+    def g(epsilon: float) -> Point:
+        bound = evaluation.log_delta_in(direction, epsilon)
+        rest = -math.expm1(epsilon + math.log(alpha))
+        low, mid, high = (math.exp(float(v)) for v in (bound.upper, bound.estimate, bound.lower))
+        return Point(epsilon, rest - low, rest - mid, rest - high, bound.status)
+
+    points = _maximise(g, -math.log(alpha))
+    best = max(range(len(points)), key=lambda i: points[i].estimate)
+    top = points[best]
+    left, right = points[max(best - 1, 0)], points[min(best + 1, len(points) - 1)]
+    return Bound(
+        max([0.0, *(p.lower for p in points if p.lower == p.lower)])
+        if top.lower == top.lower
+        else math.nan,
+        max(0.0, top.estimate),
+        _chords(left, top, right, alpha),
+        evaluation.method,
+        top.status,
+        {"direction": direction, "epsilon": top.epsilon},
+    )
+
+
+def _end(evaluation: Evaluation, direction: str, alpha: float) -> Bound:
+    """Ends of the curve: at alpha = 1 nothing is missed, at 0 the mass at infinity is caught."""
+    value = 0.0 if alpha == 1.0 else -math.expm1(evaluation.log_infinite_in(direction))
+    return Bound(value, value, value, evaluation.method, "proven", {"direction": direction})
+
+
+def _maximise(g: Any, highest: float) -> list[Point]:
+    """Golden section search on epsilon <= -log(alpha); returns all points, in order.
+
+    Beyond -log(alpha) g is not positive, and far to the left it is below 1 - e^epsilon's mirror,
+    so the bracket is grown leftwards until g falls.
+    """
+    hi, width = highest, 1.0
+    points = [g(hi)]
+    while len(points) < TURNS:
+        points.append(g(hi - width))
+        if len(points) > 2 and points[-1].estimate < points[-2].estimate:
+            break
+        if points[-1].estimate < points[0].estimate:
+            break
+        width *= 2.0
+    points.sort(key=lambda p: p.epsilon)
+    for _ in range(TURNS):
+        best = max(range(len(points)), key=lambda i: points[i].estimate)
+        lo = points[max(best - 1, 0)].epsilon
+        hi = points[min(best + 1, len(points) - 1)].epsilon
+        mid = points[best].epsilon
+        if hi - lo < CLOSE * max(1.0, abs(mid)):
+            break
+        left = mid - lo >= hi - mid
+        new = mid - GOLDEN * (mid - lo) if left else mid + GOLDEN * (hi - mid)
+        points.append(g(new))
+        points.sort(key=lambda p: p.epsilon)
+    return points
+
+
+def _chords(left: Point, top: Point, right: Point, alpha: float) -> float:
+    """Upper bound on a concave function that peaks between three points.
+
+    Between left and top it is below the chord from right through top, and the other way round;
+    outside it is below top's neighbours as long as these are certified to be lower.
+    """
+    if math.isnan(top.upper + left.lower + right.lower):
+        return math.nan
+    bounds = [top.upper, left.upper, right.upper]
+    if top.a > left.a:
+        bounds.append(top.upper + _rise(top, left) * (right.a - top.a))
+    if right.a > top.a:
+        bounds.append(top.upper + _rise(top, right) * (top.a - left.a))
+    return min(1.0 - alpha, max(0.0, *bounds))
+
+
+def _rise(top: Point, side: Point) -> float:
+    """Steepest slope the chord from `side` to `top` may have, continued beyond `top`."""
+    return max(0.0, (top.upper - side.lower) / abs(top.a - side.a))
