@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.composed import ComposedLoss
@@ -26,9 +26,11 @@ from mechc.accountants.transform import TiltedSum
 from mechc.accountants.window import Reach, Window, choose, images, reach
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss import grid
-from mechc.loss.grid import GridLaw
+from mechc.loss.grid import ULP
 from mechc.loss.measure import PrivacyLoss, Step
-from mechc.loss.mesh import Mesh, align
+from mechc.loss.mesh import align
+
+Floats = NDArray[np.float64]
 
 _BYTES = 200  # of memory per mesh point, at the peak of a composition
 _LEAST = 2**10
@@ -36,6 +38,7 @@ _USUAL = 2**20  # largest transform taken without being asked
 _SHARE = 0.02  # of rtol, spent on images and on what lies outside the grids
 _KEPT = 4  # compositions remembered for other epsilons
 _COARSE = 1.0  # largest predicted log(upper / lower) worth computing
+_PARTS = 33  # finest common step tried, as a part of the smallest lattice step
 _SAME = 1e-12  # relative difference at which two lattice steps are the same
 
 
@@ -111,15 +114,165 @@ class PldAccountant:
         return pair.bound(epsilon)
 
     def _compose(self, epsilon: float) -> _Pair:
-        window = choose(self._composed, epsilon, _SHARE * min(self._rtol, 1e-3))
+        window = choose(
+            self._composed, np.array(self._counts, float), epsilon, _SHARE * min(self._rtol, 1e-3)
+        )
         step = self._lattice_step()
         if step is not None:
             return self._on_lattice(window, step)
+        reaches = reach(self._composed, self._laws, window)
         size = self._size(window)
         while True:
-            pair = self._on_mesh(window, size)
-            if self._grid is not None or pair.width <= self._rtol:
-                return pair
-            if size >= self._largest() or pair.width > 0.7 * pair.predicted:
+            pair = self._on_mesh(window, reaches, size)
+            fine = pair.width <= self._rtol or pair.width > 2.0 * pair.predicted
+            if self._grid is not None or fine or size >= self._largest():
                 return pair
             size *= 2
+
+    def _largest(self) -> int:
+        room = int(self._max_bytes // _BYTES)
+        return min(_USUAL, 1 << max(room.bit_length() - 1, 1)) if self._grid is None else self._grid
+
+    def _size(self, window: Window) -> int:
+        """Number of points for which the bias law predicts a width within rtol."""
+        if self._grid is not None:
+            return self._grid
+        cost = self._curvature(window)
+        wanted = window.period / math.sqrt(0.8 * min(self._rtol, 0.1) / cost)
+        power = 1 << max(math.ceil(math.log2(min(max(wanted, 2.0), 2.0**60))), 1)
+        return min(max(power, _LEAST), self._largest())
+
+    def _curvature(self, window: Window) -> float:
+        """Leading coefficient of log(upper / lower) in the squared step, CtD and pools together."""
+        return self._composed.count * window.saddle * (window.saddle + 1.0) / 8.0
+
+    def _on_mesh(self, window: Window, reaches: Sequence[Reach], size: int) -> _Pair:
+        mesh = align(self._atoms(window), window.period / size, self._curvature(window))
+        predicted = self._curvature(window) * mesh.step**2 + mesh.miss
+        ranges = [
+            (math.floor((r.lo - o) / mesh.step) - 1, math.ceil((r.hi - o) / mesh.step) + 1)
+            for r, o in zip(reaches, mesh.offsets, strict=True)
+        ]
+        cells = max(last - first for first, last in ranges)
+        if predicted > _COARSE or max(cells, size) * _BYTES > self._max_bytes:
+            needed = window.period * math.sqrt(self._curvature(window) / _COARSE)
+            raise UnsupportedError(
+                f"pld: {self._composed.count} steps at epsilon={window.epsilon:g} need a mesh of "
+                f"about {max(needed, cells):.1e} points or {max(needed, cells) * _BYTES:.1e} bytes "
+                f"(max_bytes={self._max_bytes}, {size} points tried); contour needs no mesh"
+            )
+        args = list(zip(self._laws, reaches, mesh.offsets, ranges, self._counts, strict=True))
+        tilt, probes = window.tilt, window.probes
+        upper = TiltedSum(
+            (
+                (grid.dominating(law, o, mesh.step, a, b - a, (r.log_below, r.log_above)), k)
+                for law, r, o, (a, b), k in args
+            ),
+            tilt,
+            size,
+            probes,
+        )
+        lower = TiltedSum(
+            ((grid.dominated(law, o, mesh.step, a, b - a), k) for law, _, o, (a, b), k in args),
+            tilt,
+            size,
+            probes,
+        )
+        return _Pair(self._composed, window, lower, upper, predicted, exact=False)
+
+    def _on_lattice(self, window: Window, step: float) -> _Pair:
+        size = 1 << max(math.ceil(math.log2(window.period / step + 1.0)), 4)
+        if size * _BYTES > self._max_bytes:
+            raise UnsupportedError(
+                f"pld: the lattice of step {step:g} has {size} points in a period of "
+                f"{window.period:g}, more than max_bytes={self._max_bytes} allows; "
+                "contour needs no grid"
+            )
+        laws = (law.covering(window.left, window.right) for law in self._laws)
+        exact = ((grid.exact(law, step), k) for law, k in zip(laws, self._counts, strict=True))
+        total = TiltedSum(exact, window.tilt, size, window.probes)
+        return _Pair(self._composed, window, total, total, 0.0, exact=True)
+
+    def _lattice_step(self) -> float | None:
+        """A step of which all losses' lattice steps are multiples, if there is one."""
+        lattices = [law.lattice for law in self._laws]
+        steps = [lattice[1] for lattice in lattices if lattice is not None]
+        if len(steps) < len(lattices):
+            return None
+        for parts in range(1, _PARTS):
+            step = min(steps) / parts
+            if all(abs(s / step - round(s / step)) < _SAME * s / step for s in steps):
+                return step
+        return None
+
+    def _atoms(self, window: Window) -> list[tuple[Floats, Floats]]:
+        """Atoms and the error that a miss of one unit of loss in each of their hits makes."""
+        t0 = window.saddle
+        table = self._composed.by_step(t0, 0)[:, 0]
+        return [
+            (law.atom_loss, t0 * k * np.exp(law.atom_log_mass + t0 * law.atom_loss - log_m))
+            for law, k, log_m in zip(self._laws, self._counts, table, strict=True)
+        ]
+
+
+class _Pair:
+    """A dominating and a dominated composition, ready for any epsilon near the window's."""
+
+    def __init__(
+        self,
+        composed: ComposedLoss,
+        window: Window,
+        lower: TiltedSum,
+        upper: TiltedSum,
+        predicted: float,
+        *,
+        exact: bool,
+    ) -> None:
+        self._composed, self._window, self.predicted = composed, window, predicted
+        self._lower, self._upper, self._exact = lower, upper, exact
+        self.width = float(self.bound(window.epsilon).width)
+
+    def bound(self, epsilon: float) -> Bound:
+        """Combine both sides, images, rounding and the mass at infinity."""
+        upper, above = self._finite_upper(epsilon)
+        lower, below = self._finite_lower(epsilon)
+        outer = self._composed.outer(epsilon)
+        log_infinite = max(log1mexp(self._upper.log_finite), self._composed.log_infinite)
+        top = min(log_add(log_infinite + 16 * ULP, upper), outer.upper)
+        bottom = max(self._composed.with_infinite(lower) - 16 * ULP, outer.lower)
+        share = 0.5 if self._exact else 1.0 / 3.0
+        middle = share * above + (1 - share) * below if below > -math.inf else above
+        estimate = min(max(self._composed.with_infinite(middle), bottom), top)
+        return Bound(bottom, estimate, top, "pld", "proven", self._detail())
+
+    def _finite_upper(self, epsilon: float) -> tuple[float, float]:
+        """Log upper bound on the finite part, and the value without allowances."""
+        total = self._upper
+        least, _, _ = images(total, self._window, epsilon - total.slack)
+        factor, value, error = total.payoff(epsilon - total.slack)
+        bound = _log(value + error) + factor + total.relative
+        safe = log_subtract(bound, least - 2 * total.relative)
+        return safe, log_subtract(_log(value) + factor, least)
+
+    def _finite_lower(self, epsilon: float) -> tuple[float, float]:
+        """Log lower bound on the finite part, and the value without allowances."""
+        total = self._lower
+        least, most, right = images(total, self._window, epsilon + total.slack)
+        factor, value, error = total.payoff(epsilon + total.slack)
+        bound = _log(value - error) + factor - total.relative
+        safe = log_subtract(bound, log_add(most, right) + 2 * total.relative)
+        return safe, log_subtract(_log(value) + factor, least)
+
+    def _detail(self) -> dict[str, Any]:
+        return {
+            "step": self._upper.step,
+            "points": self._upper.size,
+            "period": self._upper.period,
+            "tilt": self._upper.tilt,
+            "predicted_width": self.predicted,
+            "exact_lattice": self._exact,
+        }
+
+
+def _log(x: float) -> float:
+    return math.log(x) if x > 0 else -math.inf

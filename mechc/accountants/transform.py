@@ -3,7 +3,7 @@
 In: grid laws with the same step, their counts, a tilt c and a transform length n (a power of 2).
 Out: for any eps the aliased payoff
 
-    S(eps) = sum_m exp(c m T) H(eps + m T),   H(x) = E_P[(1 - exp(x - S)); S > x],   T = n * step,
+    S(eps) = sum_m exp(c m T) H(eps + m T),   H(x) = E_P[(1 - exp(x - S))_+],   T = n * step,
 
 its rounding error, and nothing else: which of the images matters is the caller's business.
 Weights are tilted by exp(c l) before the transform and the tilt is undone inside the payoff
@@ -17,12 +17,13 @@ k-th power on the unit disc multiplies an error by at most k.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
+from mechc.accountants.logspace import log1mexp
 from mechc.loss.grid import ULP, GridLaw
 
 Floats = NDArray[np.float64]
@@ -39,40 +40,58 @@ class TiltedSum:
         offset: the sum lives on offset + step * integer.
         step: the mesh.
         log_scale: log of the moment generating function of the sum at the tilt.
+        log_mgf: the same at the probes.
+        log_finite: log of the probability that no step is infinite.
         relative: bound on the relative error of any answer, from rounding of the weights.
-        shift: bound on the error of a label, in units of loss.
+        slack: how far labels may be on the wrong side, in units of loss (GridLaw.slack, summed).
     """
 
     def __init__(
-        self, laws: Sequence[GridLaw], counts: Sequence[int], tilt: float, size: int
+        self,
+        laws: Iterable[tuple[GridLaw, int]],
+        tilt: float,
+        size: int,
+        probes: Sequence[float] = (),
     ) -> None:
-        """Transform every distinct law once, multiply the powers, transform back."""
-        self.tilt, self.size, self.step = tilt, size, laws[0].step
-        self.period = self.step * size
-        self.log_scale = self.relative = 0.0
+        """Transform every distinct law once, multiply the powers, transform back.
+
+        Args:
+            laws: grid laws of one step and their counts; taken one at a time.
+            tilt: c >= 0.
+            size: number of points of the period, a power of two.
+            probes: where else the generating function will be wanted.
+        """
+        self.tilt, self.size = tilt, size
+        self.log_scale = self.log_finite = self.relative = self.slack = 0.0
+        self.log_mgf = dict.fromkeys(probes, 0.0)
         self._origin = 0
+        offsets: list[float] = []
         spectrum: Complexes = np.ones(size // 2 + 1, np.complex128)
         error = 0.0  # 2-norm over the whole spectrum, divided by sqrt(size)
-        for law, count in zip(laws, counts, strict=True):
+        for law, count in laws:
+            self.step = law.step
             folded, centre, log_mgf, relative = _tilted(law, tilt, size)
             self.log_scale += count * log_mgf
+            self.log_finite += count * log1mexp(law.log_infinite)
             self.relative += count * relative
+            self.slack += count * law.slack
             self._origin += count * centre
+            offsets.append(count * law.offset)
+            for t in self.log_mgf:
+                self.log_mgf[t] += count * law.log_mgf(t)
             transformed = fft.rfft(folded)
             error += count * transform_error(size) * float(np.linalg.norm(folded))
             powered, rounding = _power(transformed, count)
             error += rounding
             spectrum *= powered
         self._sum: Floats = fft.irfft(spectrum, size)
-        self._error = error + (transform_error(size) + len(laws) * 4 * ULP) * float(
+        self._error = error + (transform_error(size) + len(offsets) * 4 * ULP) * float(
             np.linalg.norm(self._sum)
         )
-        self.offset = math.fsum(k * law.offset for law, k in zip(laws, counts, strict=True))
-        size_of_offset = math.fsum(
-            k * abs(law.offset) for law, k in zip(laws, counts, strict=True)
-        )
+        self.period = self.step * size
+        self.offset = math.fsum(offsets)
         self.relative += 8 * ULP * abs(self.log_scale)
-        self.shift = 8 * ULP * (size_of_offset + self.period)
+        self.slack += 8 * ULP * (math.fsum(map(abs, offsets)) + self.period)
 
     def payoff(self, epsilon: float) -> tuple[float, float, float]:
         """Return (log_factor, value, error) with S(eps) = exp(log_factor) * (value +- error)."""
@@ -80,11 +99,22 @@ class TiltedSum:
         index = np.arange(self.size)
         x = (self.offset - epsilon) + self.step * (start + index)
         x = np.maximum(x, 0.0)
-        gain = np.exp(-self.tilt * x) * -np.expm1(-x)
+        gain = self._periodic_payoff(x)
         terms = np.roll(self._sum, (self._origin - start) % self.size) * gain
         error = self._error * float(np.linalg.norm(gain))
         error += 256 * ULP * float(np.abs(terms).sum())
         return self.log_scale - self.tilt * epsilon, float(terms.sum()), error
+
+    def _periodic_payoff(self, x: Floats) -> Floats:
+        """Return sum_{r >= 0} f(x + r T) for f(x) = exp(-cx)(1 - exp(-x)) and 0 <= x < T."""
+        images = math.exp(-self.tilt * self.period)  # exp(-cT)
+        payoff: Floats = -np.expm1(-x)
+        if images > 0.0:
+            further = images * -math.expm1(-self.period)
+            further /= 1.0 - images * math.exp(-self.period)
+            payoff = (payoff + further * np.exp(-x)) / -math.expm1(-self.tilt * self.period)
+        payoff *= np.exp(-self.tilt * x)
+        return payoff
 
 
 def transform_error(size: int) -> float:
@@ -120,7 +150,7 @@ def _tilted(law: GridLaw, tilt: float, size: int) -> tuple[Floats, int, float, f
     )
     index = law.first + kept
     centre = round(float(weight @ index))
-    folded = np.bincount((index - centre) % size, weights=weight, minlength=size)
+    folded: Floats = np.bincount((index - centre) % size, weights=weight, minlength=size).astype(np.float64)
     return folded, centre, log_mgf, relative
 
 

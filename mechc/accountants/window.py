@@ -14,7 +14,7 @@ Both searches only choose; what is proven is proven by evaluating the bounds on 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from mechc.accountants import saddle
 from mechc.accountants.composed import ComposedLoss
 from mechc.accountants.logspace import log1mexp, log_add
-from mechc.errors import UnsupportedError
+from mechc.accountants.transform import TiltedSum
+from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.measure import PrivacyLoss
 
 Floats = NDArray[np.float64]
-LogMgf = Callable[[float], float]
 
 _CANCELLATION = math.log(20.0)  # nats by which the tilt may miss the saddle point
 _MORE_IMAGES = 64
@@ -56,6 +56,11 @@ class Window:
     left: float
     log_share: float
 
+    @property
+    def probes(self) -> tuple[float, float, float, float]:
+        """Tilts at which `images` wants the generating function."""
+        return (0.0, -1.0, self.right, self.left)
+
 
 def log_peak(s: Floats | float) -> Floats:
     """Return log of max_x exp(-sx)(1 - exp(-x)) = s^s / (1+s)^(1+s)."""
@@ -64,8 +69,16 @@ def log_peak(s: Floats | float) -> Floats:
     return out
 
 
-def choose(composed: ComposedLoss, epsilon: float, share: float) -> Window:
-    """Find the tilt and period with the shortest period.
+def choose(
+    composed: ComposedLoss, counts: Floats, epsilon: float, share: float
+) -> Window:
+    """Find the tilt with the shortest period.
+
+    Args:
+        composed: the composition.
+        counts: repetitions of its distinct steps.
+        epsilon: the query.
+        share: part of delta that images may cost.
 
     Raises:
         UnsupportedError: no tilt gives the loss a finite generating function to the right of 0.
@@ -78,8 +91,10 @@ def choose(composed: ComposedLoss, epsilon: float, share: float) -> Window:
         )
     log_delta = _log_saddle_point(composed, epsilon, t0)
     log_share = math.log(share) + log_delta
-    s, k_s = _table(composed, t0 * np.geomspace(0.1, 8.0, 34))
-    u, k_u = _table(composed, -1.0 - np.geomspace(0.05, 8.0 + 8.0 * t0, 14))
+    s, rows = _table(composed, t0 * np.geomspace(0.1, 8.0, 34))
+    k_s = rows @ counts
+    u, rows = _table(composed, -1.0 - np.geomspace(0.05, 8.0 + 8.0 * t0, 14))
+    k_u = rows @ counts
     excess_right = k_s - s * epsilon + log_peak(s) - log_share
     excess_left = k_u - u * epsilon + log_peak(-u - 1.0) - log_share
     phase = k_s - epsilon * s - np.log(s) - np.log1p(s)
@@ -93,7 +108,7 @@ def choose(composed: ComposedLoss, epsilon: float, share: float) -> Window:
         left = min(left, -log_share / c)
         period = max(right, left)
         if best is None or period < best[1]:
-            best = (c, period, float(s[i + 1 + at_right]), float(u[at_left]) if u.size else -2.0)
+            best = (c, period, float(s[i + 1 + at_right]), float(u[at_left]) if u.size else -1.0)
     if best is None or not math.isfinite(best[1]):
         raise UnsupportedError(f"pld: no window can be proven at epsilon={epsilon:g}")
     return Window(epsilon, t0, log_delta, best[0], best[1], best[2], best[3], log_share)
@@ -109,10 +124,22 @@ def _shortest(excess: Floats, rate: Floats) -> tuple[float, int]:
 
 
 def _table(composed: ComposedLoss, tilts: Floats) -> tuple[Floats, Floats]:
-    """Values of K at the tilts that are well inside the strip."""
+    """Values of K_j at the tilts inside the strip and within reach of the quadrature.
+
+    Returns:
+        Increasing tilts, shape (m,), and values, shape (m, distinct steps).
+    """
     lo, hi = composed.strip
     inside = tilts[(tilts > lo * (1 - 1e-6)) & (tilts < hi * (1 - 1e-6))]
-    return inside, np.array([composed.cumulants(float(t), 0)[0] for t in inside])
+    kept, rows = [], []
+    for t in inside[np.argsort(np.abs(inside))]:
+        try:
+            rows.append(composed.by_step(float(t), 0)[:, 0])
+        except NumericError:  # no quadrature that far out: the tilts nearer to 0 have to do
+            break
+        kept.append(float(t))
+    order = np.argsort(kept)
+    return np.array(kept)[order], np.array(rows).reshape(len(kept), -1)[order]
 
 
 def _log_saddle_point(composed: ComposedLoss, epsilon: float, t0: float) -> float:
@@ -141,11 +168,8 @@ def reach(composed: ComposedLoss, laws: Sequence[PrivacyLoss], window: Window) -
     Below: it is rounded up to the lowest point, where the tilt takes most of its weight.
     """
     margin = math.log(composed.count) + math.log(4.0 * len(laws))
-    s = window.saddle * np.geomspace(0.1, 16.0, 24)
-    u = -np.concatenate([[0.0], np.geomspace(0.05, 64.0, 16)])
-    s, u = (t[(t > composed.strip[0]) & (t < composed.strip[1])] for t in (s, u))
-    above = np.array([composed.by_step(float(t), 0)[:, 0] for t in s])
-    below = np.array([composed.by_step(float(t), 0)[:, 0] for t in u])
+    s, above = _table(composed, window.saddle * np.geomspace(0.1, 16.0, 24))
+    u, below = _table(composed, -np.concatenate([[0.0], np.geomspace(0.05, 64.0, 16)]))
     at_tilt = composed.by_step(window.tilt, 0)[:, 0]
     spent = window.log_share - window.log_delta - 10.0
     out = []
@@ -166,18 +190,22 @@ def reach(composed: ComposedLoss, laws: Sequence[PrivacyLoss], window: Window) -
     return out
 
 
-def images(
-    log_mgf: LogMgf, window: Window, period: float, epsilon: float
-) -> tuple[float, float, float]:
-    """Bound the images of H(epsilon) in the aliased payoff of a law with this generating function.
+def images(total: TiltedSum, window: Window, epsilon: float) -> tuple[float, float, float]:
+    """Bound the images of H(epsilon) in the aliased payoff of a composed grid law.
+
+    Args:
+        total: the composition, with the window's probes.
+        window: where it was taken.
+        epsilon: the query.
 
     Returns:
         Logs of (a lower bound on the left images, an upper bound on them, an upper bound on the
         right images).
     """
+    period, log_mgf = total.period, total.log_mgf
     c, s, u = window.tilt, window.right, -window.left
-    mass, covered = log_mgf(0.0), log_mgf(-1.0)
-    chernoff = log_mgf(-u) + float(log_peak(u - 1.0)) if u > 1 else math.inf
+    mass, covered = log_mgf[0.0], log_mgf[-1.0]
+    chernoff = log_mgf[-u] + float(log_peak(u - 1.0))
     least = most = -math.inf
     for m in range(1, _MORE_IMAGES + 1):
         x = epsilon - m * period
@@ -190,5 +218,5 @@ def images(
     rest = mass - (m + 1) * c * period - log1mexp(-c * period)
     most = log_add(most, rest)
     decay = -(s - c) * period
-    right = log_mgf(s) - s * epsilon + float(log_peak(s)) + decay - log1mexp(decay)
+    right = log_mgf[s] - s * epsilon + float(log_peak(s)) + decay - log1mexp(decay)
     return least, most, right

@@ -82,7 +82,12 @@ def mesh(offset: float, step: float, first: int, count: int) -> Floats:
 
 
 def dominating(
-    loss: PrivacyLoss, offset: float, step: float, first: int, count: int, tails: tuple[float, float]
+    loss: PrivacyLoss,
+    offset: float,
+    step: float,
+    first: int,
+    count: int,
+    tails: tuple[float, float],
 ) -> GridLaw:
     """Connect the dots: split every cell's mass between the cell's two ends, keeping P and Q.
 
@@ -93,7 +98,10 @@ def dominating(
 
     Args:
         loss: the privacy loss.
-        offset, step, first, count: mesh points of the first cell's lower end and count cells.
+        offset: loss of the mesh point with index 0.
+        step: distance of mesh points.
+        first: index of the lower end of the first cell.
+        count: number of cells.
         tails: log of upper bounds on P(L <= lowest point), which is put on that point, and on
             P(L > highest point), which is put at +inf.
 
@@ -123,9 +131,7 @@ def dominating(
     )
 
 
-def dominated(
-    loss: PrivacyLoss, offset: float, step: float, first: int, count: int
-) -> GridLaw:
+def dominated(loss: PrivacyLoss, offset: float, step: float, first: int, count: int) -> GridLaw:
     """Pool the losses around every mesh point, then move a little mass between pools.
 
     All outputs with a loss within step/2 of the mesh point s are merged: one output with masses
@@ -136,8 +142,10 @@ def dominated(
 
     Args:
         loss: the privacy loss.
-        offset, step, first, count: the mesh has count + 1 points from index first on; losses
-            beyond step/2 outside are dropped.
+        offset: loss of the mesh point with index 0.
+        step: distance of mesh points.
+        first: index of the first point.
+        count: one less than the number of points; losses beyond step/2 outside are dropped.
 
     Returns:
         A law on count + 2 points, one more below, whose delta is nowhere above the true one.
