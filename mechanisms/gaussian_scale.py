@@ -21,5 +21,7 @@ gaussian_scale = mechanism(
     parameters=(sp, sq),
     about="N(0, sp^2) against N(0, sq^2): the record changes the spread of the noise.",
     refs=("dong2022gaussian",),
-    claim=dominates("add_remove", because="the record changes the standard deviation from sq to sp"),
+    claim=dominates(
+        "add_remove", because="the record changes the standard deviation from sq to sp"
+    ),
 )

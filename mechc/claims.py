@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mechc.declare import Claim, Declaration, Poisson, Shift
+from mechc.declare import Adjacency, Claim, Declaration, Poisson, Shift
 from mechc.errors import UnsupportedError
 from mechc.shape import Shape, shape_of
 
@@ -42,6 +42,7 @@ def _shifted(declaration: Declaration, built: Shift) -> Claim:
     except UnsupportedError as error:
         shape = Shape(unimodal=None, symmetric=None, how=f"shape of the noise unknown: {error}")
     limit = f"the query moves by at most {built.sensitivity}"
+    adjacency: Adjacency
     if shape.symmetric:
         adjacency, limit = "any", f"{limit} between neighbours"
         symmetry = "the noise is symmetric, so both signs of the move are covered"

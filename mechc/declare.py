@@ -22,23 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from sympy import (
-    And,
-    Basic,
-    Expr,
-    Float,
-    I,
-    Piecewise,
-    Rational,
-    S,
-    Symbol,
-    nan,
-    oo,
-    srepr,
-    sympify,
-    zoo,
-)
-from sympy.core.function import AppliedUndef
+from sympy import And, Expr, Piecewise, Symbol, oo, srepr
 
 from mechc.errors import DeclarationError
 from mechc.parameters import (
@@ -52,6 +36,7 @@ from mechc.parameters import (
     rate,
     real,
 )
+from mechc.reading import Masses, Reader
 
 __all__ = [
     "Claim", "Declaration", "Parameter", "Poisson", "Shift", "additive", "count", "dominates",
@@ -60,7 +45,6 @@ __all__ = [
 
 Adjacency = Literal["any", "add_remove", "replace"]
 ADJACENCIES = ("any", "add_remove", "replace")
-Masses = tuple[tuple[Expr, Expr, Expr], ...]
 
 
 @dataclass(frozen=True)
@@ -146,7 +130,7 @@ class Declaration:
             for i, p in enumerate(self.parameters)
         }
         numbered[self.variable] = Symbol("x_", **self.variable._assumptions_orig)
-        parts = [self.measure]
+        parts: list[str] = [self.measure]
         parts += [srepr(e.xreplace(numbered)) for e in (self.p, self.q, *self.support)]
         parts += [srepr(e.xreplace(numbered)) for atom in self.atoms for e in atom]
         parts += [repr(p.info[1:6]) for p in self.parameters]
@@ -205,7 +189,7 @@ def mechanism(
         atoms = _numbered(name, outcomes)
         support = (0, len(atoms) - 1)
     _check_variable(name, variable, lattice or bool(outcomes), described)
-    reader = _Reader(name, variable, described)
+    reader = Reader(name, variable, described)
     return Declaration(
         name=name,
         variable=variable,
@@ -255,7 +239,7 @@ def additive(
     parameters = tuple(parameters)
     described = _parameters(name, parameters)
     _check_variable(name, variable, lattice, described)
-    reader = _Reader(name, variable, described)
+    reader = Reader(name, variable, described)
     density, shift = reader.expression("noise", noise), reader.constant("sensitivity", sensitivity)
     if not (shift.is_positive or shift.is_nonnegative):
         raise DeclarationError(f"{name}: sensitivity={shift} is not a positive number or parameter")
@@ -282,68 +266,6 @@ def dominates(adjacency: Adjacency, *, because: str) -> Claim:
         because: the theorem or argument, in words.
     """
     return Claim("declared", None, adjacency, assumptions=(because,))
-
-
-class _Reader:
-    """Turns what a file says into exact SymPy expressions in plain symbols."""
-
-    def __init__(self, name: str, variable: Symbol, parameters: tuple[Parameter, ...]) -> None:
-        self.name = name
-        self.variable = variable
-        self.plain: dict[Basic, Symbol] = {ParameterSymbol(p): p.symbol for p in parameters}
-        self.symbols = {p.symbol for p in parameters}
-
-    def expression(self, label: str, value: Any) -> Expr:
-        """`value` in the variable and the parameters."""
-        return self._read(label, value, self.symbols | {self.variable})
-
-    def constant(self, label: str, value: Any) -> Expr:
-        """`value` in the parameters alone."""
-        return self._read(label, value, self.symbols)
-
-    def atoms(self, atoms: Sequence[tuple[Any, Any, Any]]) -> Masses:
-        """Point masses; every row must have a place and two masses."""
-        for row in atoms:
-            if not isinstance(row, (tuple, list)) or len(row) != 3:
-                raise DeclarationError(f"{self.name}: atom {row!r} is not (x, mass_p, mass_q)")
-        return tuple(
-            (self.constant("atoms", x), self.constant("atoms", p), self.constant("atoms", q))
-            for x, p, q in atoms
-        )
-
-    def _read(self, label: str, value: Any, allowed: set[Symbol]) -> Expr:
-        where = f"{self.name}: {label}"
-        if isinstance(value, (str, bool)) or value is None:
-            raise DeclarationError(f"{where}={value!r} is not an expression")
-        try:
-            read = sympify(value, strict=True).xreplace(self.plain)
-        except (TypeError, ValueError, AttributeError) as error:
-            raise DeclarationError(f"{where}={value!r} is not an expression") from error
-        if not isinstance(read, Expr):
-            raise DeclarationError(f"{where}={value!r} is not an expression")
-        read = read.xreplace({f: exact(f) for f in read.atoms(Float)})
-        if read.has(nan, zoo, I):
-            raise DeclarationError(f"{where}={read} is not a real number or expression")
-        unknown = {str(u) for u in read.atoms(AppliedUndef)}
-        unknown |= {_described(s, allowed) for s in read.free_symbols - allowed}
-        if unknown:
-            raise DeclarationError(
-                f"{where} uses {', '.join(sorted(unknown))}; known here are "
-                f"{', '.join(sorted(map(str, allowed))) or 'no symbols'}"
-            )
-        return read
-
-
-def exact(number: Float) -> Expr:
-    """The rational number that a float literal was written as, e.g. 0.1 -> 1/10."""
-    return Rational(repr(float(number))) if number.is_finite else S(number)
-
-
-def _described(symbol: Symbol, allowed: set[Symbol]) -> str:
-    """An unknown symbol in words: most often a second symbol of a known name."""
-    if str(symbol) in {str(s) for s in allowed}:
-        return f"another symbol named {symbol} (made by a different call)"
-    return str(symbol)
 
 
 def _parameters(name: str, parameters: Iterable[Symbol]) -> tuple[Parameter, ...]:

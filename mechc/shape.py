@@ -156,8 +156,12 @@ def _symmetric(noise: Declaration) -> bool:
 
 
 def _possible_centres(noise: Declaration) -> list[Expr]:
-    logs = [t.log_density for case in by_cases(noise) for p in case.pieces for t in p.p]
-    return list(dict.fromkeys([S.Zero, *numeric.centres(logs, [], noise.variable)]))
+    """Zero, the turning points of the exponents, and the middle of a bounded support."""
+    cases = [case.pieces for case in by_cases(noise) if case.pieces]
+    logs = [t.log_density for pieces in cases for p in pieces for t in p.p]
+    middles = [(pieces[0].lo + pieces[-1].hi) / 2 for pieces in cases]
+    found = [S.Zero, *numeric.centres(logs, [], noise.variable), *middles]
+    return [c for c in dict.fromkeys(found) if c.is_finite]
 
 
 def _same(piece: Piece, x: Symbol, centre: Expr) -> bool:
