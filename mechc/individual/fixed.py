@@ -34,7 +34,9 @@ _BITS = 62
 _FRACTION, _WORD = 2.0**_BITS, 2.0**64
 # outside this range the power of two that scales the budget would leave float64
 _SMALLEST, _LARGEST = 1e-150, 1e150
-_SHAVE = 1.0 - 2.0**-50  # 8 units in the last place: covers the roundings on the way back to float64
+_SHAVE = (
+    1.0 - 2.0**-50
+)  # 8 units in the last place: covers the roundings on the way back to float64
 
 _U32 = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -134,7 +136,8 @@ def _low_word(value: float, scale: float, units: np.uint64, squared: bool) -> np
     if squared:
         return units * units
     fraction = np.uint64(np.int64(np.ceil((value * scale - np.float64(units)) * _FRACTION)))
-    return (units << np.uint64(62)) + max(fraction, np.uint64(value > 0.0))
+    free = value > 0.0 and units == np.uint64(0) and fraction == np.uint64(0)
+    return (units << np.uint64(62)) + fraction + np.uint64(free)
 
 
 @nb.njit("uint64(uint64, uint64, boolean)", **_jit)
@@ -196,7 +199,7 @@ def exhaust(
         low = cap_low - totals[i, 1]
         high = cap_high - totals[i, 0] - np.uint64(cap_low < totals[i, 1])
         room = np.sqrt(np.float64(high) * _WORD + np.float64(low))
-        factor[i] = 1.0 if keep[i] else room / (mu[i] * scale) * _SHAVE
+        factor[i] = 1.0 if keep[i] else min(room / (mu[i] * scale) * _SHAVE, _HUGE)
         if factor[i] > 0.0 and not keep[i]:
             totals[i, 0] = cap_high
             totals[i, 1] = cap_low

@@ -38,9 +38,10 @@ class GDPOdometer:
         given = [increments] if isinstance(increments, int | float) else list(increments)
         if not given:
             raise DeclarationError("increments is empty (expected at least one number > 0)")
-        self._increments = [float(d) for d in given]
+        filters = [SharedGDPFilter(mu=float(d)) for d in given]
+        self._increments = [f.mu for f in filters]
         self._squares = [0.0]
-        self._current = [SharedGDPFilter(mu=d) for d in self._increments][0]
+        self._current = filters[0]
 
     @property
     def segment(self) -> int:

@@ -166,7 +166,7 @@ def gaussian_order(epsilon: float, delta: float) -> float:
     """
 
     def loss(log_t: float) -> float:
-        order = 1 + np.exp(log_t)
+        order = 1 + float(np.exp(log_t))
         return -2 * renyi_budget(epsilon, delta, order) / order
 
     grid = np.linspace(-5, 15, 400)

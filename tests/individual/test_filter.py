@@ -1,0 +1,196 @@
+"""Filters never let anyone cross the budget; rational arithmetic is the judge."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mechc.errors import DeclarationError
+from mechc.individual import GDPFilter, SharedGDPFilter
+from mechc.individual.fixed import first_invalid
+
+budgets = st.floats(1e-3, 1e3)
+# anything float64 can hold, denormals included, and steps of the size that matters
+steps = st.one_of(st.floats(0, allow_nan=False), st.floats(0, 2), st.floats(0, 1e-300))
+
+
+def squares(values):
+    return sum((Fraction(float(v)) ** 2 for v in values), Fraction(0))
+
+
+@settings(deadline=None, max_examples=300)
+@given(budgets, st.lists(st.tuples(steps, st.integers(0, 5)), max_size=40))
+def test_an_adaptive_adversary_never_crosses_the_budget(budget, moves):
+    """The adversary sees the mask and what remains, and steers towards the edge."""
+    f = GDPFilter(people=1, mu=budget)
+    taken = []
+    for value, move in moves:
+        left = float(f.remaining()[0])
+        tries = [value, left, np.nextafter(left, np.inf), left / 2, budget * value, budget]
+        mu = min(tries[move], 1.7e308)
+        before = squares(taken)
+        if f.step([mu])[0]:
+            taken.append(mu)
+        else:  # a refusal has a reason
+            slack = 1 - Fraction(1, 2**40)
+            assert before + Fraction(mu) ** 2 > Fraction(budget) ** 2 * slack
+        assert squares(taken) <= Fraction(budget) ** 2
+        spent, remaining = float(f.spent()[0]), float(f.remaining()[0])
+        assert Fraction(spent) ** 2 >= squares(taken)
+        assert squares(taken) + Fraction(remaining) ** 2 <= Fraction(budget) ** 2
+
+
+@settings(deadline=None, max_examples=200)
+@given(budgets, st.lists(steps, max_size=10), steps.filter(np.isfinite), st.booleans())
+def test_exhaustion_stays_within_the_budget(budget, past, last, amplify):
+    f = GDPFilter(people=1, mu=budget)
+    taken = [mu for mu in past if f.step([mu])[0]]
+    factor = float(f.exhaust([last], amplify=amplify)[0])
+    assert amplify or factor <= 1
+    product = Fraction(factor) * Fraction(last)
+    total = squares(taken) + product**2
+    assert total <= Fraction(budget) ** 2
+    if factor not in (0.0, 1.0) and 1e-300 < factor < 1e300:
+        assert total >= Fraction(budget) ** 2 * (1 - Fraction(1, 10**12))
+
+
+@pytest.mark.parametrize("budget, step, count", [(1.0, 0.5, 4), (3.0, 0.75, 16), (0.7, 0.35, 4)])
+def test_a_sum_that_lands_on_the_budget_is_taken_and_nothing_after(budget, step, count):
+    f = GDPFilter(people=1, mu=budget)
+    for _ in range(count):
+        assert f.step([step])[0]
+    assert f.remaining()[0] == 0 and f.spent()[0] == budget
+    for tiny in (5e-324, 1e-200, step):
+        assert not f.step([tiny])[0]
+    assert f.step([0.0])[0]
+
+
+def test_pythagorean_steps_land_exactly():
+    f = GDPFilter(people=1, mu=5.0)
+    assert f.step([3.0])[0] and f.step([4.0])[0] and not f.step([1e-300])[0]
+
+
+def test_a_billion_tiny_steps_are_all_counted_and_cost_almost_nothing():
+    """One row stands for 1e9 steps: the total after n equal steps is n times that after one."""
+    mu, n = 1e-5, 10**9
+    f = GDPFilter(people=1, mu=1.0)
+    f.step([mu])
+    high, low = (int(v) for v in f._account.totals[0])
+    total, cap = n * ((high << 64) + low), int(f._account.budget.scale) ** 2
+    exact = n * Fraction(mu) ** 2
+    assert Fraction(total, cap) >= exact
+    assert Fraction(total, cap) <= exact * (1 + Fraction(1, 10**12))
+
+
+def test_denormal_steps_are_never_free():
+    f = GDPFilter(people=1, mu=1e150)
+    f.step([5e-324])
+    assert f._account.totals[0, 1] == 1
+
+
+def test_dense_and_sparse_updates_agree():
+    rng = np.random.default_rng(3)
+    a, b = (GDPFilter(people=500, mu=1.0) for _ in range(2))
+    for _ in range(40):
+        mu = rng.exponential(0.15, 500) * (rng.random(500) < 0.7)
+        who = rng.permutation(np.flatnonzero(mu))
+        dense = a.step(mu)
+        sparse = b.step((who, mu[who]))
+        assert np.array_equal(dense[who], sparse)
+    assert np.array_equal(a._account.totals, b._account.totals)
+
+
+def test_order_and_threads_do_not_change_totals():
+    rng = np.random.default_rng(4)
+    mu = rng.uniform(0, 0.2, (3, 600_000))
+    a, b = (GDPFilter(people=600_000, mu=3.0) for _ in range(2))
+    for row in mu:
+        a.step(row)
+    for row in mu[::-1]:
+        b.step(row)
+    assert np.array_equal(a._account.totals, b._account.totals)
+
+
+def test_someone_who_does_not_fit_sits_out_and_may_return():
+    f = GDPFilter(people=2, mu=1.0)
+    assert f.step([0.9, 0.1]).tolist() == [True, True]
+    assert f.step([0.9, 0.1]).tolist() == [False, True]
+    assert f.step([0.3, np.inf]).tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    "bad, message",
+    [
+        ([0.1, -0.1, 0], r"mu\[1\]"),
+        ([0.1, 0.1, np.nan], r"mu\[2\]"),
+        ([0.1], "shape"),
+        ([[0.1, 0.1, 0.1]], "shape"),
+        (["a", "b", "c"], "dtype"),
+        ([1j, 0, 0], "dtype"),
+        (([3], [0.1]), "index 3 out of range"),
+        (([-1], [0.1]), "index -1 out of range"),
+        (([0, 0], [0.1, 0.1]), "twice"),
+        (([0, 1], [0.1]), "shape"),
+        (([0.5], [0.1]), "integers"),
+        (([1], [-0.1]), r"mu\[1\]"),
+        (([1], [np.nan]), r"mu\[1\]"),
+        (([1], [0.1], [0.1]), "tuple of 3"),
+    ],
+)
+def test_bad_steps_are_refused_and_change_nothing(bad, message):
+    f = GDPFilter(people=3, mu=1.0)
+    f.step([0.5, 0.5, 0.5])
+    before = f._account.totals.copy()
+    with pytest.raises(DeclarationError, match=message):
+        f.step(bad)
+    assert np.array_equal(f._account.totals, before) and f.steps == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"people": 0, "mu": 1.0},
+        {"people": 1.5, "mu": 1.0},
+        {"people": 1},
+        {"people": 1, "mu": 1.0, "epsilon": 1.0, "delta": 1e-5},
+        {"people": 1, "epsilon": 1.0},
+        {"people": 1, "mu": 0.0},
+        {"people": 1, "mu": -1.0},
+        {"people": 1, "mu": np.nan},
+        {"people": 1, "mu": np.inf},
+        {"people": 1, "epsilon": -1.0, "delta": 1e-5},
+        {"people": 1, "epsilon": 1.0, "delta": 0.0},
+    ],
+)
+def test_bad_budgets_are_refused(arguments):
+    with pytest.raises(DeclarationError):
+        GDPFilter(**arguments)
+
+
+def test_the_shared_filter_stops_for_good():
+    f = SharedGDPFilter(mu=5.0)
+    assert f.step(3.0) and f.step(4.0) and not f.step(1e-9)
+    assert f.stopped and not f.step(0.0) and f.spent == 5.0
+
+
+def test_storage_and_output_may_live_on_disk(tmp_path):
+    f = GDPFilter(people=1000, mu=1.0, storage=tmp_path / "work")
+    mask = np.memmap(tmp_path / "mask", dtype=np.bool_, mode="w+", shape=1000)
+    mu = np.linspace(0, 2, 1000, dtype=np.float32)
+    assert f.step(mu, out=mask) is mask and mask.sum() == (mu <= 1).sum()
+    with pytest.raises(DeclarationError, match="exists"):
+        GDPFilter(people=1000, mu=1.0, storage=tmp_path / "work")
+
+
+def test_first_invalid_finds_nan_and_negative_but_not_inf():
+    assert first_invalid(np.array([0.0, -0.0, np.inf])) == -1
+    assert first_invalid(np.array([0.0, np.nan])) == 1
+    assert first_invalid(np.array([-5e-324, 1.0])) == 0
+
+
+def test_an_infinite_last_step_is_scaled_to_nothing_and_costs_nothing():
+    f = GDPFilter(people=2, mu=1.0)
+    assert f.exhaust([np.inf, 2.0]).tolist() == [0.0, pytest.approx(0.5)]
+    assert f.remaining().tolist() == [pytest.approx(1.0), 0.0]
