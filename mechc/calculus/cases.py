@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sympy import Add, And, Basic, Eq, Expr, Gt, S, Symbol, expand
 
 from mechc.calculus.regions import Split, regions_of
-from mechc.calculus.signs import Facts, facts_of
+from mechc.calculus.signs import Facts, eliminations, facts_of
 from mechc.calculus.types import Region
 
 if TYPE_CHECKING:
@@ -72,21 +72,9 @@ def _under(case: Case, relation: Basic) -> Case:
     """The case with one more condition; an equation also eliminates a parameter."""
     condition = And(case.condition, relation)
     pieces = case.pieces
-    if isinstance(relation, Eq):
-        solved = _solve(relation)
-        if solved is not None:
-            pieces = tuple(_substitute(piece, *solved) for piece in pieces)
+    for symbol, value in eliminations(relation).items():
+        pieces = tuple(_substitute(piece, symbol, value) for piece in pieces)
     return type(case)(condition=condition, pieces=pieces, atoms=case.atoms)
-
-
-def _solve(equation: Eq) -> tuple[Symbol, Expr] | None:
-    difference = expand(equation.lhs - equation.rhs)
-    for symbol in sorted(difference.free_symbols, key=str):
-        slope = difference.coeff(symbol)
-        rest = expand(difference - slope * symbol)
-        if slope.is_Number and not rest.has(symbol):
-            return symbol, expand(-rest / slope)
-    return None
 
 
 def _substitute(piece: Piece, symbol: Symbol, value: Expr) -> Piece:

@@ -217,23 +217,26 @@ _STEPS = tuple(mpmath.sqrt(p) for p in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 
 
 
 def typical_values(
-    parameters: Sequence[Parameter], condition: Basic = S.true, start: int = 1
+    parameters: Sequence[Parameter],
+    condition: Basic = S.true,
+    fixed: Mapping[Symbol, Expr] | None = None,
 ) -> Iterator[dict[Symbol, Any]]:
     """Endless irrational parameter vectors from the typical ranges (a Kronecker sequence).
 
     Args:
         parameters: their `typical` ranges are covered, geometrically where both ends are positive.
         condition: vectors that violate it are passed over (at most 400 in a row).
-        start: index of the first vector, so that two callers may use different ones.
+        fixed: parameters that are given by others, such as those an equation eliminates.
     """
     missed = 0
-    index = start
+    index = 1
     while missed < 400:
         vector = {
             p.symbol: _typical(p, (index * (j + 1) * _STEPS[j % len(_STEPS)]) % 1)
             for j, p in enumerate(parameters)
         }
         index += 1
+        vector |= {s: evaluate(value, vector) for s, value in (fixed or {}).items()}
         if holds(condition, vector):
             missed = 0
             yield vector

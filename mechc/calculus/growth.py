@@ -1,7 +1,7 @@
 """Asymptotic expansions with symbolic parameters: how a log density or a loss behaves at an end.
 
 An end is approached along y -> +oo (x = y, -y, lo + 1/y or hi - 1/y). An expression becomes a
-`Series`: finitely many terms c * exp(e*y) * y**a * log(y)**b, largest first, with the order of what
+`Series`: finitely many terms c * exp(e*y) * y**a * log(y)**b, with the order of what
 was left out. Coefficients and exponents are expressions in the parameters; orders are compared by
 proof (`signs.sign`). This is a small transseries calculus, as in Gruntz's limit algorithm, but with
 one exponential scale and with parameters; whatever leaves it raises `Unknown`.
@@ -9,7 +9,7 @@ one exponential scale and with parameters; whatever leaves it raises `Unknown`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -84,14 +84,16 @@ class Order:
 
 
 ONE = Order()
+_VANISHING = Order(logs=S.NegativeOne)
+Terms = Sequence[tuple[Expr, Order]]
 
 
 @dataclass(frozen=True)
 class Series:
-    """Sum of coefficient * order, largest first; `error` bounds what was left out (None: exact)."""
+    """Sum of coefficient * order, the largest first; what was left out has one of `errors`."""
 
     terms: tuple[tuple[Expr, Order], ...]
-    error: Order | None = None
+    errors: tuple[Order, ...] = ()
 
     @property
     def lead(self) -> tuple[Expr, Order]:
@@ -150,9 +152,9 @@ class Expansion:
         """Limit of a series."""
         coefficient, order = series.terms[0] if series.terms else (S.Zero, ONE)
         size = self.compare(order, ONE)
-        if size > 0:
+        if size > 0 and not self._swallowed(order, series.errors):
             return self._sign(coefficient) * oo
-        if series.error is not None and self.compare(series.error, ONE) >= 0:
+        if any(self.compare(error, ONE) >= 0 for error in series.errors):
             raise Unknown("limit of a truncated expansion")
         return coefficient if size == 0 else S.Zero
 
@@ -172,46 +174,45 @@ class Expansion:
 
     # ------------------------------------------------------------------ arithmetic of series
 
-    def _collect(self, terms: list[tuple[Expr, Order]], error: Order | None = None) -> Series:
-        """Merge equal orders, drop zeros and what the error swallows, sort."""
+    def _collect(self, terms: Terms, errors: tuple[Order, ...] = ()) -> Series:
+        """Merge equal orders, drop zeros and what an error swallows, put the largest first."""
         merged: dict[Order, Expr] = {}
         for coefficient, order in terms:
             merged[order] = merged.get(order, S.Zero) + coefficient
-        kept: list[tuple[Expr, Order]] = []
-        for order, coefficient in merged.items():
-            value = _normal(coefficient)
-            if value == 0 or (error is not None and self.compare(order, error) <= 0):
-                continue
-            self._insert(kept, (value, order))
-        return Series(tuple(kept), error)
+        kept = [(_normal(c), order) for order, c in merged.items()]
+        kept = [(c, order) for c, order in kept if c != 0 and not self._swallowed(order, errors)]
+        for index, (_, order) in enumerate(kept):
+            if all(self._at_least(order, other) for _, other in kept if other is not order):
+                return Series((kept[index], *kept[:index], *kept[index + 1 :]), errors)
+        if kept:
+            raise Unknown("the largest term depends on the parameters")
+        return Series((), errors)
 
-    def _insert(self, kept: list[tuple[Expr, Order]], term: tuple[Expr, Order]) -> None:
-        for index, (coefficient, order) in enumerate(kept):
-            size = self.compare(term[1], order)
-            if size == 0:
-                kept[index] = (_normal(coefficient + term[0]), order)
-                if kept[index][0] == 0:
-                    del kept[index]
-                return
-            if size > 0:
-                kept.insert(index, term)
-                return
-        kept.append(term)
+    def _swallowed(self, order: Order, errors: tuple[Order, ...]) -> bool:
+        return any(self._at_least(error, order) for error in errors)
 
-    def _larger(self, *errors: Order | None) -> Order | None:
-        found = [e for e in errors if e is not None]
-        return reduce(lambda a, b: a if self.compare(a, b) >= 0 else b, found) if found else None
+    def _at_least(self, order: Order, other: Order) -> bool:
+        try:
+            return self.compare(order, other) >= 0
+        except Unknown:
+            return False
+
+    def _largest(self, errors: Iterable[Order]) -> tuple[Order, ...]:
+        """The errors that no other provably covers."""
+        kept: list[Order] = []
+        for error in errors:
+            if not self._swallowed(error, tuple(kept)):
+                kept = [e for e in kept if not self._at_least(error, e)] + [error]
+        return tuple(kept)
 
     def _add(self, a: Series, b: Series) -> Series:
-        return self._collect([*a.terms, *b.terms], self._larger(a.error, b.error))
+        return self._collect([*a.terms, *b.terms], self._largest((*a.errors, *b.errors)))
 
     def _multiply(self, a: Series, b: Series) -> Series:
         terms = [(c * d, m * n) for c, m in a.terms for d, n in b.terms]
-        errors = []
-        for one, two in ((a, b), (b, a)):
-            if one.error is not None:
-                errors.append(one.error * two.terms[0][1] if two.terms else one.error)
-        return self._collect(terms, self._larger(*errors))
+        errors = [e * other for e in a.errors for other in _orders(b)]
+        errors += [e * other for e in b.errors for other in _orders(a)]
+        return self._collect(terms, self._largest(errors))
 
     def _scale(self, a: Series, coefficient: Expr, order: Order = ONE) -> Series:
         return self._multiply(a, Series(((coefficient, order),)))
@@ -219,18 +220,18 @@ class Expansion:
     def _relative(self, a: Series) -> Series:
         """The rest of a series divided by its leading term."""
         coefficient, order = a.lead
-        rest = Series(a.terms[1:], a.error)
+        rest = Series(a.terms[1:], a.errors)
         return self._scale(rest, 1 / coefficient, order**S.NegativeOne)
 
     def _compose(self, small: Series, coefficient: Callable[[int], Expr]) -> Series:
         """Sum over k of coefficient(k) * small**k for a series that tends to zero."""
         total, power = Series(()), Series(((S.One, ONE),))
-        if not small.terms and small.error is None:
+        if not small.terms and not small.errors:
             return self._collect([(coefficient(0), ONE)])
         for k in range(_TERMS):
             total = self._add(total, self._scale(power, coefficient(k)))
             power = self._multiply(power, small)
-        return self._collect(list(total.terms), self._larger(total.error, _size(power)))
+        return self._collect(total.terms, self._largest((*total.errors, *_orders(power))))
 
     # ------------------------------------------------------------------ functions of series
 
@@ -257,9 +258,9 @@ class Expansion:
                 small.append((coefficient, scale))
             else:
                 raise Unknown("exponential of a nonlinear function")
-        if a.error is not None and self.compare(a.error, ONE) >= 0:
+        if any(self.compare(error, ONE) >= 0 for error in a.errors):
             raise Unknown("exponential of a truncated expansion")
-        rest = self._compose(Series(tuple(small), a.error), lambda k: 1 / _factorial(k))
+        rest = self._compose(Series(tuple(small), a.errors), lambda k: 1 / _factorial(k))
         return self._scale(rest, factor_, order)
 
     def _log(self, a: Series) -> Series:
@@ -276,7 +277,7 @@ class Expansion:
         tail = self._compose(
             self._relative(a), lambda k: S.Zero if k == 0 else -Rational((-1) ** k, k)
         )
-        return self._collect([*head, *tail.terms], tail.error)
+        return self._collect([*head, *tail.terms], tail.errors)
 
     def _log_of(self, argument: Expr) -> Series:
         """Log of a product term by term, of a sum by its dominant exponentials."""
@@ -308,26 +309,26 @@ class Expansion:
         gaps = [self.limit_of(self._add(s, self._scale(best, S.NegativeOne))) for s in logs]
         mass = Add(*(exp(gap) for gap in gaps))
         if mass == 1:
-            return self._add(best, Series((), Order(power=-S(_TERMS))))
+            return self._add(best, Series((), (Order(power=-S(_TERMS)),)))
         return self._add(best, self._collect([(log(mass), ONE)], Order(logs=S.NegativeOne)))
 
     def _log_mix(self, weight: Expr, difference: Expr) -> Series:
         inner = self.series(difference)
         end = self.limit_of(inner)
         if end is oo:
-            vanishing = Series((), Order(logs=S.NegativeOne))
+            vanishing = Series((), (_VANISHING,))
             return reduce(self._add, (inner, self._collect([(log(weight), ONE)]), vanishing))
         value = log_mix(weight, end)
-        return self._collect([(value, ONE)], Order(logs=S.NegativeOne))
+        return self._collect([(value, ONE)], (_VANISHING,))
 
     def _log_erfc(self, a: Series) -> Series:
         """Log erfc(u) = -u**2 - log(u) - log(pi)/2 + O(u**-2) for u -> +oo."""
         end = self.limit_of(a)
         if end is not oo:
             value = log(erfc(end)) if end is not -oo else log(S(2))
-            return self._collect([(value, ONE)], Order(logs=S.NegativeOne))
+            return self._collect([(value, ONE)], (_VANISHING,))
         square = self._scale(self._multiply(a, a), S.NegativeOne)
-        rest = self._collect([(-log(pi) / 2, ONE)], _size(a) ** S(-2))  # type: ignore[operator]
+        rest = self._collect([(-log(pi) / 2, ONE)], tuple(o ** S(-2) for o in _orders(a)[:1]))
         return reduce(self._add, (square, self._scale(self._log(a), S.NegativeOne), rest))
 
     def _log_gamma(self, argument: Expr) -> Series:
@@ -336,7 +337,9 @@ class Expansion:
         if self.limit_of(a) is not oo:
             raise Unknown("gamma function at a finite point")
         shifted = self._add(a, Series(((-S.Half, ONE),)))
-        rest = self._collect([(log(sqrt(2 * pi)), ONE)], _size(a) ** S.NegativeOne)  # type: ignore[operator]
+        rest = self._collect(
+            [(log(sqrt(2 * pi)), ONE)], tuple(o**S.NegativeOne for o in _orders(a)[:1])
+        )
         product = self._multiply(shifted, self._log(a))
         return reduce(self._add, (product, self._scale(a, S.NegativeOne), rest))
 
@@ -354,7 +357,7 @@ class Expansion:
                 value = values[type(expr)] * (1 if end is oo else -1)
             else:
                 raise Unknown(f"{expr} at infinity")
-            return self._collect([(value, ONE)], Order(logs=S.NegativeOne))
+            return self._collect([(value, ONE)], (_VANISHING,))
         u = Dummy("u")
         derivatives = [type(expr)(u)]
         for _ in range(_TERMS):
@@ -363,8 +366,9 @@ class Expansion:
         return self._compose(small, lambda k: derivatives[k].subs(u, end) / _factorial(k))
 
 
-def _size(a: Series) -> Order | None:
-    return a.terms[0][1] if a.terms else a.error
+def _orders(a: Series) -> tuple[Order, ...]:
+    """Orders that together bound a series."""
+    return (*(order for _, order in a.terms[:1]), *a.errors)
 
 
 def _factorial(k: int) -> Expr:

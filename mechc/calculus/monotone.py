@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sympy import (
     Add,
@@ -38,9 +39,11 @@ from sympy import (
     together,
 )
 
+from mechc.calculus.curvature import curvature, shifted_pairs
+from mechc.calculus.growth import Expansion, Unknown, end_point
 from mechc.calculus.shape import Rational1, rational_in
 from mechc.calculus.signs import Facts, Undecided, sign
-from mechc.calculus.words import log_mix
+from mechc.calculus.words import BracketedRoot, log_mix
 
 _INCREASING = (log, exp, sinh, tanh, asinh, atan, erf)
 
@@ -73,7 +76,7 @@ def monotone_parts(
     """
     inside = facts.within(x, lo, hi)
     questions: list[Expr] = []
-    for rule in (_by_structure, _by_derivative, _by_shift):
+    for rule in (_by_structure, _by_derivative, _by_pairs):
         try:
             direction = rule(loss, x, inside)
         except Undecided as question:
@@ -166,9 +169,19 @@ def _by_derivative(loss: Expr, x: Symbol, facts: Facts) -> int | None:
     return orientation * sign(rational.expr, facts)
 
 
-def _by_shift(loss: Expr, x: Symbol, facts: Facts) -> int | None:
-    """Filled in by `curvature`."""
-    return None
+def _by_pairs(loss: Expr, x: Symbol, facts: Facts) -> int | None:
+    """c*h(x + d) - c*h(x) has derivative c*d*h''(somewhere between): the mean value theorem."""
+    orientation, inner = core(loss, x, facts)
+    pairs, alone = shifted_pairs(inner, x)
+    directions = {_by_structure(alone, x, facts)} if alone.has(x) else {0}
+    for constant, function, shift in pairs:
+        forward = sign(shift, facts)
+        bend = curvature(function, x, facts.stretched(x, shift, forward))
+        directions.add(None if bend is None else sign(constant, facts) * forward * bend)
+    directions -= {0}
+    if None in directions or len(directions) != 1:
+        return None
+    return orientation * (directions.pop() or 0)
 
 
 def _at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
@@ -199,7 +212,7 @@ def _at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[P
     cuts, last = roots
     ends = [lo, *(_back(r, rational) for r in cuts), hi]
     parts, direction = [], rest * last
-    for left, right in reversed(list(zip(ends[:-1], ends[1:], strict=True))):
+    for left, right in reversed(list(pairwise(ends))):
         parts.append(Part(left, right, direction, "roots of the derivative"))
         direction = -direction
     return parts[::-1]
@@ -265,5 +278,29 @@ def _sign_at(poly: Poly, end: Expr, side: int, facts: Facts) -> int:
 
 
 def _at_bracketed_root(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
-    """Filled in once limits of the derivative are available."""
-    return []
+    """A convex or concave loss has at most one extremum; the signs of its slope at the ends tell."""
+    orientation, inner = core(loss, x, facts)
+    bend = curvature(inner, x, facts)
+    if not bend:
+        return []
+    slope = diff(inner, x)
+    try:
+        first = _slope_sign(slope, x, lo, True, facts)
+        last = _slope_sign(slope, x, hi, False, facts)
+    except Unknown:
+        return []
+    if first == last:
+        return [Part(lo, hi, orientation * first, "convexity and the slope at the ends")]
+    root = BracketedRoot(slope, x, lo, hi)
+    return [
+        Part(lo, root, orientation * first, "left of the one extremum"),
+        Part(root, hi, orientation * last, "right of the one extremum"),
+    ]
+
+
+def _slope_sign(slope: Expr, x: Symbol, end: Expr, from_right: bool, facts: Facts) -> int:
+    """Sign of the slope near an end; a limit of zero says nothing."""
+    y, approach = end_point(x, end, from_right)
+    expansion = Expansion(y, facts)
+    lead, _ = expansion.series(slope.subs(x, approach)).lead
+    return sign(lead, facts)

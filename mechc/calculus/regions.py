@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sympy import Expr, Symbol
+from sympy import Expr, Pow, Symbol, log, nan, oo, zoo
 
 from mechc.calculus.growth import Expansion, Unknown, end_point
 from mechc.calculus.loss import loss_of
 from mechc.calculus.monotone import Part, monotone_parts
-from mechc.calculus.signs import Facts
+from mechc.calculus.signs import Facts, Undecided, sign
 from mechc.calculus.types import Kind, Numeric, Region
 
 if TYPE_CHECKING:
@@ -83,10 +83,10 @@ def _limit(
     """One-sided limit of the loss at an end of a part; None where no rule finds it."""
     if part.direction == 0:
         return loss
-    if end.is_finite or not end.is_infinite:
-        direct = _value(loss, x, end)
-        if direct is not None:
-            return direct
+    if not end.is_infinite:
+        value = loss.subs(x, end)
+        if _is_regular(value, facts):
+            return value
     y, approach = end_point(x, end, from_right)
     try:
         return Expansion(y, facts).limit(loss.subs(x, approach))
@@ -94,7 +94,13 @@ def _limit(
         return None
 
 
-def _value(loss: Expr, x: Symbol, end: Expr) -> Expr | None:
-    """The loss at a finite end where it is continuous."""
-    value = loss.subs(x, end)
-    return value if value.is_finite else None
+def _is_regular(value: Expr, facts: Facts) -> bool:
+    """Whether a substituted value is finite: no logarithm or negative power of zero in it."""
+    if value.has(oo, -oo, zoo, nan):
+        return False
+    try:
+        logs = all(sign(node.args[0], facts) > 0 for node in value.atoms(log))
+        powers = all(node.base != 0 or sign(node.exp, facts) > 0 for node in value.atoms(Pow))
+    except Undecided:
+        return False
+    return logs and powers

@@ -113,11 +113,11 @@ def _merge_logs(pairs: list[tuple[Expr, Expr]], x: Symbol) -> list[tuple[Expr, E
     """c*log(A) - c*log(B) becomes c*log(A/B) where A and B are algebraic in x."""
     merged: list[tuple[Expr, Expr]] = []
     for c, f in pairs:
-        if not isinstance(f, log) or f.atoms(exp):
+        if not _is_algebraic_log(f, x):
             merged.append((c, f))
             continue
         for index, (d, g) in enumerate(merged):
-            if isinstance(g, log) and not g.atoms(exp) and expand(c + d) == 0:
+            if _is_algebraic_log(g, x) and expand(c + d) == 0:
                 positive = c if not c.could_extract_minus_sign() else d
                 over, under = (f, g) if positive is c else (g, f)
                 merged[index] = (positive, log(over.args[0] / under.args[0]))
@@ -125,6 +125,10 @@ def _merge_logs(pairs: list[tuple[Expr, Expr]], x: Symbol) -> list[tuple[Expr, E
         else:
             merged.append((c, f))
     return merged
+
+
+def _is_algebraic_log(f: Expr, x: Symbol) -> bool:
+    return isinstance(f, log) and f.args[0].is_rational_function(x)
 
 
 @dataclass(frozen=True)

@@ -60,10 +60,12 @@ class Facts:
     Attributes:
         encoding: symbols to expressions in positive dummies (or real ones) that cover the domain.
         known: pairs (expression, sign) assumed in this case.
+        interval: where the variable runs, if it is encoded.
     """
 
     encoding: tuple[tuple[Symbol, Expr], ...] = ()
     known: tuple[tuple[Expr, int], ...] = ()
+    interval: tuple[Expr, Expr] = (-oo, oo)
 
     def encode(self, expr: Expr) -> Expr:
         """The expression with every symbol replaced by its free encoding."""
@@ -90,7 +92,15 @@ class Facts:
             value = hi - step
         else:
             value = (lo + hi * step) / (1 + step)
-        return replace(self, encoding=((x, value), *self.encoding))
+        return replace(self, encoding=((x, value), *self.encoding), interval=(lo, hi))
+
+    def stretched(self, x: Symbol, shift: Expr, forward: int) -> Facts:
+        """Facts whose interval also holds x + shift for every x in it (forward: sign of shift)."""
+        lo, hi = self.interval
+        outside = replace(self, encoding=tuple(e for e in self.encoding if e[0] != x))
+        if forward < 0:
+            return outside.within(x, lo if lo is -oo else lo + shift, hi)
+        return outside.within(x, lo, hi if hi is oo else hi + shift)
 
 
 def facts_of(parameters: tuple[Parameter, ...], condition: Basic = S.true) -> Facts:
@@ -131,13 +141,33 @@ def _domain(parameter: Parameter) -> Expr:
 
 
 def _solved(positive: Expr) -> tuple[Symbol, Expr] | None:
-    """From c*a - b > 0 with a a symbol, c > 0 a number, b >= 0: a = (b + r)/c."""
+    """From c*a - b > 0 with a a symbol: a = (b + r)/c; from b - c*a > 0: a = b/(c*(1 + r))."""
     for symbol in sorted(positive.free_symbols, key=str):
         c = expand(positive).coeff(symbol)
         rest = expand(c * symbol - positive)
-        if c.is_Number and c > 0 and not rest.has(symbol) and rest.is_nonnegative:
-            return symbol, rest / c + Dummy(f"r_{symbol.name}", positive=True)
+        if not c.is_Number or rest.has(symbol) or rest.is_nonnegative is None:
+            continue
+        free = Dummy(f"r_{symbol.name}", positive=True)
+        if c > 0 and rest.is_nonnegative:
+            return symbol, rest / c + free
+        if c < 0 and rest.is_negative and symbol.is_positive:
+            return symbol, rest / c / (1 + free)
     return None
+
+
+def eliminations(condition: Basic) -> dict[Symbol, Expr]:
+    """Parameters that the equations in a condition express by others (a linear one by each)."""
+    found: dict[Symbol, Expr] = {}
+    for part in condition.args if isinstance(condition, And) else (condition,):
+        if isinstance(part, Eq):
+            difference = expand((part.lhs - part.rhs).subs(found))
+            for symbol in sorted(difference.free_symbols, key=str):
+                slope = difference.coeff(symbol)
+                rest = expand(difference - slope * symbol)
+                if slope.is_Number and not rest.has(symbol):
+                    found[symbol] = expand(-rest / slope)
+                    break
+    return found
 
 
 def sign(expr: Expr, facts: Facts) -> int:

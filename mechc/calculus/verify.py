@@ -17,6 +17,7 @@ from mpmath import mp
 from sympy import Basic, Expr, Symbol
 
 from mechc.calculus.evaluate import Values, evaluate, typical_values
+from mechc.calculus.signs import eliminations
 
 if TYPE_CHECKING:
     from mechc.declare import Parameter
@@ -47,7 +48,9 @@ class Checker:
     ) -> Checker:  # fmt: skip
         """A checker with `count` parameter vectors that satisfy `condition`."""
         with mpmath.workdps(_DIGITS):
-            found = tuple(islice(typical_values(parameters, condition), count))
+            found = tuple(
+                islice(typical_values(parameters, condition, eliminations(condition)), count)
+            )
         return cls(x, found, integer)
 
     def inverse_error(self, loss: Expr, inverse: Expr, lo: Expr, hi: Expr, ell: Symbol) -> Any:
