@@ -18,7 +18,7 @@ Plain sums (Renyi divergences) use the same words: rho 2^s is rounded up to a mu
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba as nb
 import numpy as np
@@ -34,13 +34,12 @@ _BITS = 62
 _FRACTION, _WORD = 2.0**_BITS, 2.0**64
 # outside this range the power of two that scales the budget would leave float64
 _SMALLEST, _LARGEST = 1e-150, 1e150
-_SHAVE = (
-    1.0 - 2.0**-50
-)  # 8 units in the last place: covers the roundings on the way back to float64
+_SHAVE = 1.0 - 2.0**-50  # 8 ulp: covers the roundings on the way back to float64
+_HUGE = 1.7e308  # a factor stays finite
 
 _U32 = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
-_jit = {"error_model": "numpy", "cache": True, "nogil": True}
+_jit: dict[str, Any] = {"error_model": "numpy", "cache": True, "nogil": True}
 
 
 class Budget(NamedTuple):
