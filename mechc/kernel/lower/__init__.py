@@ -1,0 +1,93 @@
+"""Calculus in, KernelIR module out: the last room that knows SymPy.
+
+    freeze       one SymPy expression to IR, a whitelist
+    chains       pieces and regions to if / elif / else over x
+    functions    densities, loss, inverses, cgf, distribution functions
+    tables       branches, atoms, strip, lattice, mass at infinity
+    readable     formulas and branches in words
+    reference    numbers for the self-check, from the declaration
+
+Invariant: every entry of the calculus reappears either as a function of the module or as a
+sentence in its `capabilities`; an entry that has no kernel form fails the build if accounting
+needs it, and becomes "numeric" or "unavailable" with the reason if it is an optional closed form.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from mechc.calculus.types import Calculus
+from mechc.kernel import ir
+from mechc.kernel.lower.context import context
+from mechc.kernel.lower.functions import (
+    cgf,
+    densities,
+    describe,
+    distribution_functions,
+    inverses,
+    loss,
+)
+from mechc.kernel.lower.readable import branch_words, formulas
+from mechc.kernel.lower.reference import checks
+from mechc.kernel.lower.tables import infinite_mass, tables
+from mechc.kernel.passes import finish
+
+__all__ = ["lower"]
+
+
+def lower(calculus: Calculus) -> ir.Module:
+    """Lower a calculus to a kernel module.
+
+    Args:
+        calculus: of one ordered pair.
+
+    Returns:
+        The module in printable form, with reference values for its self-check.
+
+    Raises:
+        LoweringError: an expression that accounting needs has no kernel form.
+    """
+    pair, room = calculus.pair, context(calculus)
+    capabilities = {
+        "infinite_mass": describe([case.infinite_mass for case in calculus.cases]),
+        "lattice": describe([calculus.lattice]),
+    }
+    functions = [*densities(room), loss(room), infinite_mass(room)]
+    functions += [*cgf(room, capabilities), *distribution_functions(room, capabilities)]
+    return ir.Module(
+        name=pair.name,
+        about=pair.about,
+        refs=pair.refs,
+        claim={} if pair.claim is None else dataclasses.asdict(pair.claim),
+        parameters=tuple(_row(p.info) for p in pair.parameters),
+        names=room.names,
+        measure=pair.measure,
+        symmetric=calculus.symmetric,
+        capabilities=capabilities,
+        branches=branch_words(calculus),
+        formulas=formulas(pair),
+        functions=tuple(functions),
+        inverses=inverses(room),
+        tables=tables(room),
+        helpers=tuple(_finished(helper) for helper in room.helpers.found),
+        checks=checks(calculus),
+    )
+
+
+def _row(info: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A parameter as plain numbers; whole defaults and ends stay short floats."""
+    return tuple(
+        float(v) if isinstance(v, (int, float)) and not isinstance(v, bool) else v for v in info
+    )
+
+
+def _finished(helper: ir.Root | ir.Series) -> ir.Root | ir.Series:
+    if isinstance(helper, ir.Series):
+        return dataclasses.replace(helper, term=finish(helper.term))
+    return dataclasses.replace(
+        helper,
+        residual=finish(helper.residual),
+        lo=finish(helper.lo),
+        hi=finish(helper.hi),
+    )

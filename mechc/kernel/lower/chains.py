@@ -1,0 +1,131 @@
+"""Pieces and regions as if / elif / else over the output x.
+
+Intervals are half-open, [lo, hi), except that the last one includes its right end; lattice ranges
+include both ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from sympy import Expr, expand_log, log, oo, simplify
+
+from mechc.calculus.types import CalculusCase
+from mechc.kernel import ir
+from mechc.kernel.lower.context import Context
+from mechc.kernel.lower.freeze import Freezer
+from mechc.pair import Case
+from mechc.terms import Term
+
+Span = tuple[Expr, Expr, ir.Expr]
+X = ir.Var("x")
+
+
+def log_of_terms(terms: tuple[Term, ...], freeze: Freezer) -> ir.Expr:
+    """Log of the sum of terms, each kept in log space; -inf for the empty sum."""
+    logs = [freeze(expand_log(log(t.weight)) + t.log_density) for t in terms]
+    if not logs:
+        return ir.MINUS_INF
+    total, *others = logs
+    for other in others:
+        total = ir.call("log_add", total, other)
+    return total
+
+
+def density_chain(case: Case, side: Literal["p", "q"], context: Context) -> ir.Block:
+    """The log density of P or Q in one parameter case."""
+    pair = context.calculus.pair
+    if pair.measure == "finite":
+        return _points(case, side, context)
+    spans = []
+    for piece in case.pieces:
+        where = f"{pair.name}: log {side} on ({piece.lo}, {piece.hi})"
+        terms = piece.p if side == "p" else piece.q
+        spans.append((piece.lo, piece.hi, log_of_terms(terms, context.at_x.at(where))))
+    return _chain(spans, ir.MINUS_INF, context)
+
+
+def loss_chain(case: CalculusCase, context: Context) -> ir.Block:
+    """The loss in one parameter case."""
+    spans = []
+    for region in case.regions:
+        freeze = context.at_x.at(
+            f"{context.calculus.pair.name}: loss on ({region.lo}, {region.hi})"
+        )
+        if region.loss is None:
+            value: ir.Expr = ir.INF if region.kind == "p_only" else ir.MINUS_INF
+        else:
+            value = freeze(region.loss)
+        spans.append((region.lo, region.hi, value))
+    if context.calculus.pair.measure == "finite":
+        return _point_losses(case, context)
+    return _chain(spans, ir.NAN, context)
+
+
+def _chain(spans: Sequence[Span], outside: ir.Expr, context: Context) -> ir.Block:
+    """Arms over x for sorted spans, `outside` before, between and after them."""
+    lattice = context.calculus.pair.measure == "lattice"
+    arms: list[tuple[ir.Expr | None, ir.Block]] = []
+    end: Expr = -oo
+    spans = _merged(spans, lattice)
+    for i, (lo, hi, value) in enumerate(spans):
+        if lo != -oo and (i == 0 or not _touch(end, lo, lattice)):
+            arms.append((ir.Compare("<", X, context.constant(lo)), ir.Block((), outside)))
+        if hi == oo:
+            arms.append((None, ir.Block((), value)))
+            return ir.Block((), ir.Chain(tuple(arms)))
+        closed = lattice or i == len(spans) - 1
+        guard = ir.Compare("<=" if closed else "<", X, context.constant(hi))
+        arms.append((guard, ir.Block((), value)))
+        end = hi
+    arms.append((None, ir.Block((), outside)))
+    return ir.Block((), ir.Chain(tuple(arms)))
+
+
+def _merged(spans: Sequence[Span], lattice: bool) -> list[Span]:
+    """Touching spans with one formula as one (regions are cut at extrema, formulas are not)."""
+    merged: list[Span] = []
+    for lo, hi, value in spans:
+        if merged and merged[-1][2] == value and _touch(merged[-1][1], lo, lattice):
+            merged[-1] = (merged[-1][0], hi, value)
+        else:
+            merged.append((lo, hi, value))
+    return merged
+
+
+def _touch(end: Expr, start: Expr, lattice: bool) -> bool:
+    gap = start - end - (1 if lattice else 0)
+    return bool(gap == 0 or simplify(gap) == 0)
+
+
+def _points(case: Case, side: Literal["p", "q"], context: Context) -> ir.Block:
+    """A finite set: the log mass at each point."""
+    values = [
+        (atom.x, log_of_terms(atom.p if side == "p" else atom.q, context.constant))
+        for atom in case.atoms
+    ]
+    return _at_points(values, ir.MINUS_INF, context)
+
+
+def _point_losses(case: CalculusCase, context: Context) -> ir.Block:
+    values = []
+    for atom in case.atoms:
+        p, q = (log_of_terms(terms, context.constant) for terms in (atom.p, atom.q))
+        values.append(
+            (atom.x, ir.add(p, ir.negate(q)) if atom.p and atom.q else _one_sided(atom.p))
+        )
+    return _at_points(values, ir.NAN, context)
+
+
+def _one_sided(p: tuple[Term, ...]) -> ir.Expr:
+    return ir.INF if p else ir.MINUS_INF
+
+
+def _at_points(
+    values: Sequence[tuple[Expr, ir.Expr]], outside: ir.Expr, context: Context
+) -> ir.Block:
+    arms: list[tuple[ir.Expr | None, ir.Block]] = [
+        (ir.Compare("==", X, context.constant(x)), ir.Block((), value)) for x, value in values
+    ]
+    return ir.Block((), ir.Chain((*arms, (None, ir.Block((), outside)))))

@@ -1,0 +1,234 @@
+"""SymPy expression in, KernelIR expression out: a whitelist.
+
+Invariant: what comes out computes the same real (or complex) function as what went in; an
+expression that has no kernel form raises `LoweringError` and is never approximated. Nothing is
+made stable here except what SymPy still knows by name (log of a gamma function, a Bessel function
+or erfc); the passes see to the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import sympy
+from sympy import Basic, Expr, Symbol
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import Boolean, BooleanFunction
+
+from mechc.calculus.words import BracketedRoot, expm1c, log_mix, sinhc
+from mechc.errors import LoweringError
+from mechc.kernel import ir
+
+FUNCTIONS: dict[type[Basic], str] = {
+    sympy.exp: "exp", sympy.log: "log", sympy.sin: "sin", sympy.cos: "cos", sympy.tan: "tan",
+    sympy.sinh: "sinh", sympy.cosh: "cosh", sympy.tanh: "tanh", sympy.asinh: "asinh",
+    sympy.acosh: "acosh", sympy.atanh: "atanh", sympy.atan: "atan", sympy.asin: "asin",
+    sympy.acos: "acos", sympy.erf: "erf", sympy.erfc: "erfc", sympy.gamma: "gamma",
+    sympy.loggamma: "lgamma", sympy.Abs: "fabs", sympy.floor: "floor", sympy.ceiling: "ceil",
+    log_mix: "log_mix", sinhc: "sinhc", expm1c: "expm1c",
+}  # fmt: skip
+
+COMPLEX_FUNCTIONS = frozenset({"exp", "log", "sinh", "cosh", "tanh", "sinhc", "expm1c", "log_mix"})
+
+HELPERS = (sympy.Sum, BracketedRoot)
+
+COMPARISONS: dict[type[Basic], str] = {
+    sympy.StrictLessThan: "<", sympy.LessThan: "<=", sympy.StrictGreaterThan: ">",
+    sympy.GreaterThan: ">=", sympy.Equality: "==", sympy.Unequality: "!=",
+}  # fmt: skip
+
+
+@dataclass
+class Helpers:
+    """Roots and series met while freezing; each becomes one function of the module.
+
+    Attributes:
+        rises: tells whether the equation of a root goes from negative to positive.
+        found: the helpers in the order in which they must be emitted.
+    """
+
+    rises: Callable[[BracketedRoot], bool]
+    found: list[ir.Root | ir.Series] = field(default_factory=list)
+    _names: dict[Expr, str] = field(default_factory=dict)
+
+    def name(self, expr: Expr, prefix: str, build: Callable[[str], ir.Root | ir.Series]) -> str:
+        """The name of the helper for `expr`, built at the first request."""
+        if expr not in self._names:
+            # reserve the name first: building may meet further helpers
+            name = f"{prefix}_{len(self._names)}"
+            self._names[expr] = name
+            self.found.append(build(name))
+        return self._names[expr]
+
+
+@dataclass(frozen=True)
+class Freezer:
+    """Freezes expressions of one mechanism.
+
+    Attributes:
+        leaves: what each free symbol becomes.
+        where: for error messages, the mechanism and the place, e.g. "laplace: loss on (0, 1)".
+        helpers: collects roots and series.
+        complex: whether the variable is complex (cgf).
+    """
+
+    leaves: Mapping[Symbol, ir.Expr]
+    where: str
+    helpers: Helpers
+    complex: bool = False
+
+    def at(self, where: str) -> Freezer:
+        """The same freezer, reporting errors at another place."""
+        return Freezer(self.leaves, where, self.helpers, self.complex)
+
+    def __call__(self, expr: Basic) -> ir.Expr:
+        """Freeze an expression.
+
+        Args:
+            expr: a real SymPy expression or condition.
+
+        Returns:
+            The IR of the same function.
+
+        Raises:
+            LoweringError: for a node that has no kernel form.
+        """
+        if expr.is_Symbol:
+            if expr not in self.leaves:
+                raise self._refuse(expr, f"unknown symbol {expr}")
+            return self.leaves[expr]
+        if isinstance(expr, (Boolean, Relational, BooleanFunction)) and not expr.is_Symbol:
+            return self._condition(expr)
+        if not expr.free_symbols and not expr.has(*HELPERS):
+            return self._constant(expr)
+        if isinstance(expr, (sympy.Add, sympy.Mul)):
+            return self._sum_or_product(expr)
+        if isinstance(expr, sympy.Pow):
+            return ir.Pow(self(expr.base), self(expr.exp))
+        if isinstance(expr, sympy.log):
+            return self._log(expr.args[0])
+        return self._function(expr)
+
+    def _sum_or_product(self, expr: Expr) -> ir.Expr:
+        is_sum = isinstance(expr, sympy.Add)
+        join = ir.add if is_sum else ir.mul
+        numbers = [arg for arg in expr.args if arg.is_number and not arg.has(*HELPERS)]
+        others = [arg for arg in expr.args if arg not in numbers]
+        # one constant, rounded once, in place of several
+        parts = [self._constant(expr.func(*numbers))] if numbers else []
+        return join(*parts, *map(self, sorted(others, key=sympy.default_sort_key)))
+
+    def _function(self, expr: Basic) -> ir.Expr:
+        name = FUNCTIONS.get(type(expr))
+        if name is not None:
+            if self.complex and name not in COMPLEX_FUNCTIONS and self._is_complex(expr):
+                raise self._refuse(expr, "no complex form")
+            return ir.call(name, *(self(arg) for arg in expr.args))
+        match expr:
+            case sympy.factorial():
+                return ir.call("exp", self._log_factorial(expr.args[0]))
+            case sympy.binomial():
+                return ir.call("exp", ir.call("log_binomial", *map(self, expr.args)))
+            case sympy.besseli():
+                return ir.call("exp", ir.call("log_besseli", *map(self, expr.args)))
+            case sympy.sign():
+                return self(
+                    sympy.Piecewise((1, expr.args[0] > 0), (-1, expr.args[0] < 0), (0, True))
+                )
+            case sympy.Max() | sympy.Min():
+                return self._extreme(expr)
+            case sympy.Piecewise():
+                return self._piecewise(expr)
+            case BracketedRoot():
+                return ir.Helper(
+                    self.helpers.name(expr, "root", lambda name: self._root(name, expr))
+                )
+            case sympy.Sum():
+                return ir.Helper(
+                    self.helpers.name(expr, "series", lambda name: self._series(name, expr))
+                )
+        raise self._refuse(expr, "no kernel form")
+
+    def _is_complex(self, expr: Basic) -> bool:
+        return any(isinstance(self.leaves.get(symbol), ir.Var) for symbol in expr.free_symbols)
+
+    def _constant(self, expr: Basic) -> ir.Expr:
+        if isinstance(expr, sympy.Rational):
+            return ir.number(Fraction(int(expr.p), int(expr.q)))
+        if isinstance(expr, sympy.Float):
+            raise self._refuse(expr, "an inexact literal; write a Rational")
+        if expr is sympy.nan:
+            return ir.NAN
+        if expr is sympy.oo or expr is sympy.S.NegativeInfinity:
+            return ir.INF if expr is sympy.oo else ir.MINUS_INF
+        value = expr.evalf(40) if isinstance(expr, Expr) else expr
+        if not value.is_real:
+            raise self._refuse(expr, "not a real constant")
+        return ir.Constant(str(expr), float(value))
+
+    def _log(self, arg: Expr) -> ir.Expr:
+        match arg:
+            case sympy.gamma():
+                return ir.call("lgamma", self(arg.args[0]))
+            case sympy.factorial():
+                return self._log_factorial(arg.args[0])
+            case sympy.binomial():
+                return ir.call("log_binomial", *map(self, arg.args))
+            case sympy.besseli():
+                return ir.call("log_besseli", *map(self, arg.args))
+        return ir.call("log", self(arg))
+
+    def _log_factorial(self, arg: Expr) -> ir.Expr:
+        return ir.call("lgamma", self(arg + 1))
+
+    def _extreme(self, expr: Basic) -> ir.Expr:
+        op = ">=" if isinstance(expr, sympy.Max) else "<="
+        best, *others = (self(arg) for arg in expr.args)
+        for other in others:
+            best = ir.Select(ir.Compare(op, best, other), best, other)
+        return best
+
+    def _piecewise(self, expr: Basic) -> ir.Expr:
+        value: ir.Expr = ir.NAN
+        for branch, condition in reversed(expr.args):
+            held = condition is sympy.true
+            value = self(branch) if held else ir.Select(self(condition), self(branch), value)
+        return value
+
+    def _condition(self, expr: Basic) -> ir.Expr:
+        if expr is sympy.true or expr is sympy.false:
+            return ir.Compare("==", ir.ONE, ir.ONE if expr is sympy.true else ir.ZERO)
+        if type(expr) in COMPARISONS:
+            return ir.Compare(COMPARISONS[type(expr)], *map(self, expr.args))
+        match expr:
+            case sympy.And() | sympy.Or():
+                op = "and" if isinstance(expr, sympy.And) else "or"
+                return ir.Logic(op, tuple(map(self, sorted(expr.args, key=str))))
+            case sympy.Not():
+                return ir.Logic("not", (self(expr.args[0]),))
+        raise self._refuse(expr, "no kernel form as a condition")
+
+    def _root(self, name: str, expr: BracketedRoot) -> ir.Root:
+        body, bound, lo, hi = expr.args
+        inner = Freezer({**self._parameters(), bound: ir.Var("x")}, self.where, self.helpers)
+        lo_block, hi_block = (ir.Block((), self(end)) for end in (lo, hi))
+        doc = f"Root in x between {lo} and {hi} of {body.xreplace({bound: Symbol('x')})}."
+        rising = self.helpers.rises(expr)
+        return ir.Root(name, doc, rising, ir.Block((), inner(body)), lo_block, hi_block)
+
+    def _series(self, name: str, expr: sympy.Sum) -> ir.Series:
+        (index, lo, hi), *more = expr.limits
+        if more or lo is not sympy.S.NegativeInfinity or hi is not sympy.oo:
+            raise self._refuse(expr, "only sums over all integers")
+        inner = Freezer({**self._parameters(), index: ir.Var("n")}, self.where, self.helpers)
+        doc = f"Sum over all integers n of {expr.function.xreplace({index: Symbol('n')})}."
+        return ir.Series(name, doc, ir.Block((), inner(expr.function)))
+
+    def _parameters(self) -> dict[Symbol, ir.Expr]:
+        return {s: leaf for s, leaf in self.leaves.items() if isinstance(leaf, ir.Param)}
+
+    def _refuse(self, expr: Basic, reason: str) -> LoweringError:
+        kind = type(expr).__name__
+        return LoweringError(f"{self.where}: lowering cannot express {kind} in {expr}: {reason}")

@@ -1,0 +1,104 @@
+"""Functions of the parameters alone: branches, atoms, strip, lattice, the mass at infinity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sympy import Basic, Expr, nan
+from sympy import Tuple as SymTuple
+
+from mechc.calculus.types import CalculusCase, Closed, Entry, Region
+from mechc.kernel import ir
+from mechc.kernel.lower.chains import log_of_terms
+from mechc.kernel.lower.context import Context
+from mechc.kernel.passes import finish_expression
+from mechc.kernel.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSPLIT
+
+KINDS = {
+    "increasing": INCREASING, "decreasing": DECREASING, "plateau": PLATEAU, "p_only": P_ONLY,
+    "q_only": Q_ONLY, "unsplit": UNSPLIT,
+}  # fmt: skip
+
+
+def tables(context: Context) -> tuple[ir.Table, ...]:
+    """All table functions of the protocol."""
+    return (_branches(context), _atoms(context), _strip(context), _lattice(context))
+
+
+def infinite_mass(context: Context) -> ir.Function:
+    """P(q = 0); nan where only quadrature gives it."""
+    cases: list[tuple[Basic, ir.Block]] = []
+    for case in context.calculus.cases:
+        entry = case.infinite_mass
+        value = context.constant(entry.expr) if isinstance(entry, Closed) else ir.NAN
+        cases.append((case.condition, ir.Block((), value)))
+    doc = "P(q = 0), the mass at loss +inf; nan: by quadrature."
+    return ir.Function("infinite_mass", "", doc, context.by_case(cases))
+
+
+def _table(
+    context: Context, name: str, doc: str, columns: int, rows: Sequence[tuple[ir.Row, ...]]
+) -> ir.Table:
+    conditions = [case.condition for case in context.calculus.cases]
+    if all(r == rows[0] for r in rows):
+        conditions, rows = conditions[:1], rows[:1]
+    guards: list[ir.Expr | None] = [
+        finish_expression(context.constant(condition)) for condition in conditions[:-1]
+    ]
+    return ir.Table(name, doc, columns, tuple(zip([*guards, None], rows, strict=True)))
+
+
+def _row(doc: str, *values: ir.Expr) -> ir.Row:
+    return ir.Row(doc, tuple(finish_expression(value) for value in values))
+
+
+def _branches(context: Context) -> ir.Table:
+    rows, index = [], 0
+    for case in context.calculus.cases:
+        found = []
+        for region in case.regions:
+            found.append(_branch(region, index, context))
+            index += 1
+        rows.append(tuple(found))
+    doc = "Branches of the loss: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."
+    return _table(context, "branches", doc, 6, rows)
+
+
+def _branch(region: Region, index: int, context: Context) -> ir.Row:
+    freeze = context.constant.at(
+        f"{context.calculus.pair.name}: branch on ({region.lo}, {region.hi})"
+    )
+    limits = [ir.NAN if v is None else freeze(v) for v in (region.loss_lo, region.loss_hi)]
+    kind, position = ir.number(KINDS[region.kind]), ir.number(index)
+    doc = f"{region.kind} on ({region.lo}, {region.hi})"
+    return _row(doc, freeze(region.lo), freeze(region.hi), kind, *limits, position)
+
+
+def _atoms(context: Context) -> ir.Table:
+    rows = [tuple(_atom_rows(case, context)) for case in context.calculus.cases]
+    return _table(context, "atoms", "Atoms: x, log mass under P, log mass under Q.", 3, rows)
+
+
+def _atom_rows(case: CalculusCase, context: Context) -> list[ir.Row]:
+    freeze = context.constant
+    return [
+        _row(f"at {a.x}", freeze(a.x), log_of_terms(a.p, freeze), log_of_terms(a.q, freeze))
+        for a in case.atoms
+    ]
+
+
+def _vector(context: Context, name: str, doc: str, values: Sequence[Expr]) -> ir.Table:
+    row = _row("", *(context.constant(value) for value in values))
+    return ir.Table(name, doc, 0, ((None, (row,)),))
+
+
+def _strip(context: Context) -> ir.Table:
+    doc = "The open interval of real t in which E_P[exp(t L); L finite] is finite."
+    return _vector(context, "strip", doc, context.calculus.strip)
+
+
+def _lattice(context: Context) -> ir.Table:
+    entry: Entry = context.calculus.lattice
+    closed = isinstance(entry, Closed) and isinstance(entry.expr, SymTuple)
+    values = tuple(entry.expr) if isinstance(entry, Closed) and closed else (nan, nan)
+    return _vector(context, "lattice", "All losses are offset + step * integer; nan: no.", values)

@@ -1,0 +1,132 @@
+"""Powers and signs in the form they are computed: multiplication, sqrt, division, subtraction.
+
+Input: a stable expression with n-ary products and `Pow`. Output: no constant integer or half
+integer `Pow`, no negative exponent, rational constants whose denominator is not a power of two as
+a division (x/3.0 rounds once, x*0.333 twice).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from mechc.kernel.ir import (
+    ONE,
+    Call,
+    Constant,
+    Div,
+    Expr,
+    IntPow,
+    Mul,
+    Neg,
+    Number,
+    Pow,
+    call,
+    number,
+    transform,
+)
+
+LARGEST_CHAIN = 16
+"""Integer powers up to this one are multiplied out; beyond it `pow` is as accurate and shorter."""
+
+
+def arithmetic(expr: Expr) -> Expr:
+    """Give every power and product of `expr` its computed form."""
+    return transform(expr, _at_node)
+
+
+def _at_node(expr: Expr) -> Expr:
+    match expr:
+        case Pow(base, exponent) if (rational := _rational(exponent)) is not None:
+            return _quotient(Fraction(1), [(base, rational)])
+        case Pow(base, exponent):
+            return _power(base, exponent)
+        case Mul(args):
+            return _product(args)
+        case Number(exact) if exact < 0:
+            return Neg(_quotient(-exact, []))
+        case Number(exact):
+            return _quotient(exact, [])
+        case _:
+            return expr
+
+
+def _rational(expr: Expr) -> Fraction | None:
+    """The value of a rational constant, in any of the forms this pass gives it."""
+    match expr:
+        case Number(exact):
+            return exact
+        case Neg(arg):
+            value = _rational(arg)
+            return None if value is None else -value
+        case Div(Number(top), Number(bottom)):
+            return top / bottom
+        case _:
+            return None
+
+
+def _power(base: Expr, exponent: Expr) -> Expr:
+    if isinstance(base, Constant) and base.label == "E":
+        return call("exp", exponent)
+    return Call("pow", (base, exponent))
+
+
+def _product(factors: tuple[Expr, ...]) -> Expr:
+    """Gather the rational constant, the signs and the denominators of a product."""
+    constant = Fraction(1)
+    powers: list[tuple[Expr, Fraction]] = []
+    stack = list(reversed(factors))
+    while stack:
+        match stack.pop():
+            case rational if (value := _rational(rational)) is not None:
+                constant *= value
+            case Neg(arg):
+                constant = -constant
+                stack.append(arg)
+            case Mul(args):
+                stack.extend(reversed(args))
+            case Div(top, bottom):
+                stack.append(top)
+                powers.append((bottom, Fraction(-1)))
+            case factor:
+                powers.append((factor, Fraction(1)))
+    if constant < 0:
+        return Neg(_quotient(-constant, powers))
+    return _quotient(constant, powers)
+
+
+def _quotient(constant: Fraction, powers: list[tuple[Expr, Fraction]]) -> Expr:
+    """Constant * prod(base**exponent) as one division at most."""
+    top = [_positive_power(base, e) for base, e in powers if e > 0]
+    bottom = [_positive_power(base, -e) for base, e in powers if e < 0]
+    if constant.denominator & (constant.denominator - 1) == 0:
+        if constant != 1:
+            top.insert(0, Number(constant))
+    else:
+        if constant.numerator != 1:
+            top.insert(0, number(constant.numerator))
+        bottom.insert(0, number(constant.denominator))
+    numerator = _joined(top)
+    return Div(numerator, _joined(bottom)) if bottom else numerator
+
+
+def _joined(factors: list[Expr]) -> Expr:
+    flat = [
+        f for factor in factors for f in (factor.args if isinstance(factor, Mul) else (factor,))
+    ]
+    if not flat:
+        return ONE
+    return flat[0] if len(flat) == 1 else Mul(tuple(flat))
+
+
+def _positive_power(base: Expr, exponent: Fraction) -> Expr:
+    whole, rest = divmod(exponent, 1)
+    if rest not in (0, Fraction(1, 2)) or whole > LARGEST_CHAIN:
+        return Call("pow", (base, Number(exponent)))
+    factors: list[Expr] = []
+    if whole == 1:
+        factors.append(base)
+    elif whole > 1:
+        factors.append(IntPow(base, int(whole)))
+    if rest:
+        factors.append(call("sqrt", base))
+    return _joined(factors)

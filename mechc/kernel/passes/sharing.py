@@ -1,0 +1,170 @@
+"""Common subexpressions get a name; what does not depend on x leaves the loop.
+
+`share` works within one guard: an operation is named where it is first certainly evaluated, never
+in front of a guard or a `Select` that might protect it. `hoist` moves expressions in parameters
+alone out of the loop of an array function. That may evaluate one that its guard would have
+skipped, which costs a little time and nothing else: kernels are compiled without exceptions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from mechc.kernel.ir import (
+    Add,
+    Block,
+    Chain,
+    Constant,
+    Expr,
+    IntPow,
+    Local,
+    Mul,
+    Neg,
+    Number,
+    Param,
+    Select,
+    Var,
+    children,
+    depends_on,
+    map_block,
+    rebuild,
+)
+
+LEAVES = (Number, Constant, Param, Var, Local)
+
+Lets = tuple[tuple[Local, Expr], ...]
+
+
+def share(block: Block, prefix: str = "t") -> Block:
+    """Name every operation that occurs twice within one guard.
+
+    Args:
+        block: a block in printable form.
+        prefix: of the names of the temporaries.
+
+    Returns:
+        The block with assignments for the shared operations.
+    """
+    if isinstance(block.tail, Chain):
+        arms = tuple((guard, share(arm, prefix)) for guard, arm in block.tail.arms)
+        return Block(block.lets, Chain(arms))
+    sharer = _Sharer((*(value for _, value in block.lets), block.tail), prefix)
+    named = []
+    for name, value in block.lets:
+        renewed = sharer.rewrite(value)
+        named.extend([*sharer.take(), (name, renewed)])
+        sharer.names[value] = name
+    tail = sharer.rewrite(block.tail)
+    return Block((*named, *sharer.take()), tail)
+
+
+def share_all(values: tuple[Expr, ...], prefix: str = "t") -> tuple[Lets, tuple[Expr, ...]]:
+    """Name what is shared among several values that are all evaluated.
+
+    Args:
+        values: expressions in printable form.
+        prefix: of the names of the temporaries.
+
+    Returns:
+        The assignments, and the values in terms of them.
+    """
+    sharer = _Sharer(values, prefix)
+    rewritten = tuple(sharer.rewrite(value) for value in values)
+    return tuple(sharer.take()), rewritten
+
+
+class _Sharer:
+    """Rewrites expressions, collecting an assignment for each operation worth a name."""
+
+    def __init__(self, values: tuple[Expr, ...], prefix: str) -> None:
+        self.prefix = prefix
+        self.names: dict[Expr, Local] = {}
+        self._lets: list[tuple[Local, Expr]] = []
+        self._count = 0
+        uses: Counter[Expr] = Counter()
+        certain: set[Expr] = set()
+        for value in values:
+            _count(value, uses, certain)
+        self._wanted = {node for node, n in uses.items() if n > 1 and node in certain}
+        self._wanted |= {
+            node.base
+            for node in certain
+            if isinstance(node, IntPow) and not isinstance(node.base, LEAVES)
+        }
+
+    def take(self) -> list[tuple[Local, Expr]]:
+        """The assignments made since the last call."""
+        taken, self._lets = self._lets, []
+        return taken
+
+    def rewrite(self, expr: Expr) -> Expr:
+        """The expression in terms of the named operations."""
+        if expr in self.names:
+            return self.names[expr]
+        renewed = rebuild(expr, tuple(self.rewrite(arg) for arg in children(expr)))
+        if expr not in self._wanted:
+            return renewed
+        local = Local(f"{self.prefix}{self._count}")
+        self._count += 1
+        self.names[expr] = local
+        self._lets.append((local, renewed))
+        return local
+
+
+def _count(expr: Expr, uses: Counter[Expr], certain: set[Expr], sure: bool = True) -> None:
+    """Count operations; `certain` are those evaluated whatever a `Select` decides."""
+    if isinstance(expr, LEAVES):
+        return
+    worth = not (isinstance(expr, Neg) and isinstance(expr.arg, LEAVES))
+    if worth:
+        uses[expr] += 1
+        seen = uses[expr] > 1 and (expr in certain or not sure)
+        if sure:
+            certain.add(expr)
+        if seen:
+            return
+    for i, arg in enumerate(children(expr)):
+        _count(arg, uses, certain, sure and not (isinstance(expr, Select) and i > 0))
+
+
+def hoist(block: Block, variable: str) -> tuple[Lets, Block]:
+    """Take what depends on parameters alone out of a loop over `variable`.
+
+    Args:
+        block: the body of the loop, in printable form and without assignments.
+        variable: the loop variable.
+
+    Returns:
+        Assignments to run before the loop, and the body.
+    """
+    hoister = _Hoister(Var(variable))
+    body = map_block(block, hoister.rewrite)
+    lets, values = share_all(tuple(hoister.names), "s")
+    return (*lets, *zip(hoister.names.values(), values, strict=True)), share(body)
+
+
+class _Hoister:
+    """Replaces the largest operations free of the loop variable by names."""
+
+    def __init__(self, variable: Var) -> None:
+        self.variable = frozenset((variable,))
+        self.names: dict[Expr, Local] = {}
+
+    def rewrite(self, expr: Expr) -> Expr:
+        """The expression with its loop-free operations named."""
+        if isinstance(expr, LEAVES) or (isinstance(expr, Neg) and isinstance(expr.arg, LEAVES)):
+            return expr
+        if not depends_on(expr, self.variable):
+            return self.names.setdefault(expr, Local(f"c{len(self.names)}"))
+        if isinstance(expr, (Add, Mul)):
+            expr = self._grouped(expr)
+        return rebuild(expr, tuple(self.rewrite(arg) for arg in children(expr)))
+
+    def _grouped(self, expr: Add | Mul) -> Expr:
+        """The free operands of a sum or product joined into one."""
+        free = [arg for arg in expr.args if not depends_on(arg, self.variable)]
+        if len(free) < 2:
+            return expr
+        bound = [arg for arg in expr.args if depends_on(arg, self.variable)]
+        grouped = type(expr)(tuple(free))
+        return Add((*bound, grouped)) if isinstance(expr, Add) else Mul((grouped, *bound))

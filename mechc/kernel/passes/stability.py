@@ -1,0 +1,225 @@
+"""Rewrites that keep digits: log1p, expm1, softplus, log_mix, log_add, erfc tails, differences.
+
+Input and output: one expression. Invariant: equal functions wherever the input is defined. Each
+rule is a small function that returns the better form or None; `RULES` is the list, applied to every
+node from the leaves up until nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from mechc.kernel.ir import (
+    ONE,
+    Add,
+    Call,
+    Expr,
+    Mul,
+    Number,
+    Pow,
+    add,
+    call,
+    mul,
+    negate,
+    number,
+    split_number,
+    transform,
+)
+
+Rule = Callable[[Expr], Expr | None]
+
+LOG_OF = {
+    "cosh": "log_cosh", "sinh": "log_sinh", "erfc": "log_erfc", "gamma": "lgamma",
+}  # fmt: skip
+
+
+def stabilise(expr: Expr) -> Expr:
+    """Apply the rules everywhere, operands first, until none applies."""
+    return transform(expr, _at_node)
+
+
+def _at_node(expr: Expr) -> Expr:
+    for rule in RULES:
+        better = rule(expr)
+        if better is not None:
+            return stabilise(better)
+    return expr
+
+
+def _arguments(expr: Expr, name: str) -> tuple[Expr, ...] | None:
+    return expr.args if isinstance(expr, Call) and expr.name == name else None
+
+
+def _factor_out(term: Expr, name: str) -> tuple[Expr, Expr] | None:
+    """`(c, a)` if the term is `c * name(a)`."""
+    if (found := _arguments(term, name)) is not None:
+        return ONE, found[0]
+    if isinstance(term, Mul):
+        for i, factor in enumerate(term.args):
+            if (found := _arguments(factor, name)) is not None:
+                return mul(ONE, *term.args[:i], *term.args[i + 1 :]), found[0]
+    return None
+
+
+def inverse_pair(expr: Expr) -> Expr | None:
+    """log(exp(a)) = a and exp(log(a)) = a."""
+    for outer, inner in (("log", "exp"), ("exp", "log")):
+        if (arg := _arguments(expr, outer)) and (found := _arguments(arg[0], inner)):
+            return found[0]
+    return None
+
+
+def log_of_product(expr: Expr) -> Expr | None:
+    """log(c exp(a)) = log(c) + a; exp(a) must not overflow first."""
+    if (arg := _arguments(expr, "log")) and (found := _factor_out(arg[0], "exp")):
+        coefficient, exponent = found
+        return add(exponent, call("log", coefficient))
+    return None
+
+
+def log_of_function(expr: Expr) -> Expr | None:
+    """Log of cosh, sinh, erfc or gamma, which over- or underflow where their log does not."""
+    if (arg := _arguments(expr, "log")) is None:
+        return None
+    for name, logarithm in LOG_OF.items():
+        if (found := _factor_out(arg[0], name)) is not None:
+            coefficient, inner = found
+            log_value = call(logarithm, inner)
+            return log_value if coefficient == ONE else add(log_value, call("log", coefficient))
+    return None
+
+
+def log_of_sum(expr: Expr) -> Expr | None:
+    """Log of a sum that contains exponentials, or 1."""
+    if not ((arg := _arguments(expr, "log")) and isinstance(arg[0], Add)):
+        return None
+    terms = arg[0].args
+    exponentials = [found for t in terms if (found := _factor_out(t, "exp"))]
+    rest = [t for t in terms if _factor_out(t, "exp") is None]
+    return (
+        _log_one_and_exponential(exponentials, rest)
+        or _log_mixture(exponentials, rest)
+        or _log_add(exponentials, rest)
+        or _log1p(arg[0])
+    )
+
+
+def _log_one_and_exponential(pairs: list[tuple[Expr, Expr]], rest: list[Expr]) -> Expr | None:
+    if len(pairs) != 1 or rest != [ONE]:
+        return None
+    coefficient, exponent = pairs[0]
+    if coefficient == ONE:
+        return call("softplus", exponent)
+    if coefficient == number(-1):
+        return call("log1mexp", exponent)
+    return None
+
+
+def _log_mixture(pairs: list[tuple[Expr, Expr]], rest: list[Expr]) -> Expr | None:
+    """log(1 - q + q exp(d))."""
+    if len(pairs) == 1 and add(*rest, pairs[0][0]) == ONE:
+        return call("log_mix", pairs[0][0], pairs[0][1])
+    return None
+
+
+def _log_add(pairs: list[tuple[Expr, Expr]], rest: list[Expr]) -> Expr | None:
+    """log(v exp(a) + w exp(b)), two exponentials or one and a remainder."""
+    remainder = add(*rest) if rest else None
+    if len(pairs) == 2 and remainder is None:
+        (v, a), (w, b) = pairs
+    elif len(pairs) == 1 and remainder is not None:
+        ((v, a),) = pairs
+        w, b = remainder, number(0)
+    else:
+        return None
+    return call("log_sum", v, a, w, b)
+
+
+def _log1p(total: Expr) -> Expr | None:
+    coefficient = total.args[-1] if isinstance(total, Add) else None
+    if isinstance(coefficient, Number) and coefficient.exact == 1:
+        return call("log1p", add(total, number(-1)))
+    return None
+
+
+def exponential_difference(expr: Expr) -> Expr | None:
+    """C exp(a) - c = c expm1(a), for one pair of terms of a sum."""
+    if not isinstance(expr, Add):
+        return None
+    for i, term in enumerate(expr.args):
+        found = _factor_out(term, "exp")
+        if found is None:
+            continue
+        coefficient, exponent = found
+        others = expr.args[:i] + expr.args[i + 1 :]
+        opposite = negate(coefficient)
+        if opposite in others:
+            rest = [t for t in others if t != opposite]
+            return add(mul(coefficient, call("expm1", exponent)), *rest)
+    return None
+
+
+def error_function_complement(expr: Expr) -> Expr | None:
+    """C + c erf(u) = c erfc(-u), c - c erf(u) = c erfc(u)."""
+    if not isinstance(expr, Add) or len(expr.args) != 2:
+        return None
+    for term, other in (expr.args, expr.args[::-1]):
+        found = _factor_out(term, "erf")
+        if found is None:
+            continue
+        coefficient, arg = found
+        if other == coefficient:
+            return mul(coefficient, call("erfc", negate(arg)))
+        if other == negate(coefficient):
+            return mul(other, call("erfc", arg))
+    return None
+
+
+def _square(term: Expr) -> tuple[Fraction, Expr, Expr] | None:
+    """`(c, k, a)` if the term is c * k * a**2 with a rational c."""
+    coefficient, rest = split_number(term)
+    factors = rest.args if isinstance(rest, Mul) else (rest,)
+    for i, factor in enumerate(factors):
+        if isinstance(factor, Pow) and factor.exponent == number(2):
+            return coefficient, mul(ONE, *factors[:i], *factors[i + 1 :]), factor.base
+    return None
+
+
+def difference_of_squares(expr: Expr) -> Expr | None:
+    """K a^2 - k b^2 = k (a - b)(a + b) where a or b is itself a sum."""
+    if not isinstance(expr, Add):
+        return None
+    squares = [(i, found) for i, t in enumerate(expr.args) if (found := _square(t))]
+    for n, (i, (c, k, a)) in enumerate(squares):
+        for j, (d, m, b) in squares[n + 1 :]:
+            if c == -d and k == m and (isinstance(a, Add) or isinstance(b, Add)):
+                rest = [t for r, t in enumerate(expr.args) if r not in (i, j)]
+                return add(mul(Number(c), k, add(a, negate(b)), add(a, b)), *rest)
+    return None
+
+
+def hyperbolic_difference(expr: Expr) -> Expr | None:
+    """C cosh(a) - c = 2 c sinh(a/2)^2."""
+    if not isinstance(expr, Add):
+        return None
+    for i, term in enumerate(expr.args):
+        found = _factor_out(term, "cosh")
+        others = expr.args[:i] + expr.args[i + 1 :]
+        if found is not None and (opposite := negate(found[0])) in others:
+            half = call("sinh", mul(Number(Fraction(1, 2)), found[1]))
+            rest = [t for t in others if t != opposite]
+            return add(mul(number(2), found[0], Pow(half, number(2))), *rest)
+    return None
+
+
+RULES: tuple[Rule, ...] = (
+    inverse_pair,
+    log_of_product,
+    log_of_function,
+    log_of_sum,
+    exponential_difference,
+    error_function_complement,
+    difference_of_squares,
+    hyperbolic_difference,
+)

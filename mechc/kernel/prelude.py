@@ -1,0 +1,270 @@
+"""The functions an emitted kernel may use besides `math`, pasted into it as they stand here.
+
+Each is plain Python that numba compiles, written for numba's semantics (exp overflows to inf,
+log(0) is -inf, no exception). They call `math`, one another, and nothing else, so that the emitted
+text can also be run in high precision. Bounds are relative errors in units of 2**-53 where the
+arguments are exact, measured in tests/kernel/test_prelude.py.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class Primitive(NamedTuple):
+    """A prelude function: its numba signature, its text and the primitives it calls."""
+
+    name: str
+    signature: str
+    source: str
+    calls: tuple[str, ...]
+
+
+PRIMITIVES: dict[str, Primitive] = {}
+
+
+def primitive(signature: str) -> Callable[[F], F]:
+    """Register a function under its numba signature."""
+
+    def register(function: F) -> F:
+        name = function.__name__
+        source = inspect.getsource(function).split("\n", 1)[1].rstrip()
+        calls = tuple(n for n in function.__code__.co_names if n in PRIMITIVES)
+        PRIMITIVES[name] = Primitive(name, signature, source, calls)
+        return function
+
+    return register
+
+
+def closure(names: Iterable[str]) -> list[Primitive]:
+    """The named primitives and all they call, callees first."""
+    ordered: dict[str, Primitive] = {}
+
+    def visit(name: str) -> None:
+        for callee in PRIMITIVES[name].calls:
+            visit(callee)
+        ordered.setdefault(name, PRIMITIVES[name])
+
+    for name in names:
+        visit(name)
+    return list(ordered.values())
+
+
+@primitive("float64(float64)")
+def softplus(x: float) -> float:
+    """Return log(1 + exp(x))."""
+    if x > 0.0:
+        return x + math.log1p(math.exp(-x))
+    return math.log1p(math.exp(x))
+
+
+@primitive("float64(float64)")
+def log1mexp(x: float) -> float:
+    """Return log(1 - exp(x)) for x < 0 (split at -log 2: Maechler 2012)."""
+    if x > -0.6931471805599453:
+        return math.log(-math.expm1(x))
+    return math.log1p(-math.exp(x))
+
+
+@primitive("float64(float64, float64)")
+def log_mix(q: float, d: float) -> float:
+    """Return log(1 - q + q exp(d)) for 0 <= q <= 1."""
+    if d > 700.0:
+        return 0.0 if q == 0.0 else d + math.log(q) + math.log1p((1.0 - q) / q * math.exp(-d))
+    u = q * math.expm1(d)
+    if u > -0.5:
+        return math.log1p(u)
+    return math.log(1.0 - q + q * math.exp(d))
+
+
+@primitive("float64(float64, float64)")
+def log_add(a: float, b: float) -> float:
+    """Return log(exp(a) + exp(b))."""
+    if a == b:
+        return a + 0.6931471805599453
+    if a > b:
+        return a + math.log1p(math.exp(b - a))
+    return b + math.log1p(math.exp(a - b))
+
+
+@primitive("float64(float64, float64, float64, float64)")
+def log_sum(v: float, a: float, w: float, b: float) -> float:
+    """Return log(v exp(a) + w exp(b)), where the sum is positive."""
+    if b > a:
+        v, a, w, b = w, b, v, a
+    rest = 0.0 if b == a - math.inf else w * math.exp(b - a)
+    if 0.5 < v + rest < 2.0:
+        return a + math.log1p((v - 1.0) + rest)
+    return a + math.log(v + rest)
+
+
+@primitive("float64(float64)")
+def log_cosh(x: float) -> float:
+    """Return log(cosh(x))."""
+    a = math.fabs(x)
+    if a < 1.0:
+        s = math.sinh(a)
+        return 0.5 * math.log1p(s * s)
+    return a - 0.6931471805599453 + math.log1p(math.exp(-2.0 * a))
+
+
+@primitive("float64(float64)")
+def log_sinh(x: float) -> float:
+    """Return log(sinh(x)) for x > 0."""
+    if x < 2.0:
+        return math.log(math.sinh(x))
+    return x - 0.6931471805599453 + math.log1p(-math.exp(-2.0 * x))
+
+
+@primitive("float64(float64)")
+def log_erfc(x: float) -> float:
+    """Return log(erfc(x)); the asymptotic series of erfc beyond x = 10 (DLMF 7.12.1)."""
+    if x < 0.5:
+        return math.log1p(-math.erf(x))
+    if x < 10.0:
+        return math.log(math.erfc(x))
+    u = -0.5 / (x * x)
+    series = 1.0 + u * (1.0 + 3.0 * u * (1.0 + 5.0 * u * (1.0 + 7.0 * u * (1.0 + 9.0 * u))))
+    return -x * x - math.log(1.7724538509055161 * x) + math.log(series)
+
+
+@primitive("float64(float64)")
+def sinhc(u: float) -> float:
+    """Return sinh(u)/u, with 1 at u = 0."""
+    return 1.0 if u == 0.0 else math.sinh(u) / u
+
+
+@primitive("float64(float64)")
+def expm1c(u: float) -> float:
+    """Return (exp(u) - 1)/u, with 1 at u = 0."""
+    return 1.0 if u == 0.0 else math.expm1(u) / u
+
+
+@primitive("float64(float64, float64)")
+def log_binomial(n: float, k: float) -> float:
+    """Return the log of n choose k, for real 0 <= k <= n."""
+    return math.lgamma(n + 1.0) - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0)
+
+
+@primitive("float64(float64)")
+def floor(x: float) -> float:
+    """Return the largest integer <= x, as a float."""
+    return x if math.isinf(x) else float(math.floor(x))
+
+
+@primitive("float64(float64)")
+def ceil(x: float) -> float:
+    """Return the smallest integer >= x, as a float."""
+    return x if math.isinf(x) else float(math.ceil(x))
+
+
+@primitive("complex128(complex128)")
+def complex_exp(z: complex) -> complex:
+    """Return exp(z)."""
+    size = math.exp(z.real)
+    return complex(size * math.cos(z.imag), size * math.sin(z.imag))
+
+
+@primitive("complex128(complex128)")
+def complex_log1p(z: complex) -> complex:
+    """Return log(1 + z), accurate near z = 0 (where library versions lose the real part)."""
+    x, y = z.real, z.imag
+    if math.fabs(x) < 0.5 and math.fabs(y) < 0.5:
+        return complex(0.5 * math.log1p(x * (2.0 + x) + y * y), math.atan2(y, 1.0 + x))
+    return complex(math.log(math.hypot(1.0 + x, y)), math.atan2(y, 1.0 + x))
+
+
+@primitive("complex128(complex128)")
+def complex_log(z: complex) -> complex:
+    """Return the principal log(z), accurate near z = 1."""
+    return complex_log1p(complex(z.real - 1.0, z.imag))
+
+
+@primitive("complex128(complex128)")
+def complex_expm1(z: complex) -> complex:
+    """Return exp(z) - 1, accurate near z = 0."""
+    half = math.sin(0.5 * z.imag)
+    real = math.expm1(z.real) * math.cos(z.imag) - 2.0 * half * half
+    return complex(real, math.exp(z.real) * math.sin(z.imag))
+
+
+@primitive("complex128(complex128)")
+def complex_sinh(z: complex) -> complex:
+    """Return sinh(z)."""
+    x, y = z.real, z.imag
+    return complex(math.sinh(x) * math.cos(y), math.cosh(x) * math.sin(y))
+
+
+@primitive("complex128(complex128)")
+def complex_cosh(z: complex) -> complex:
+    """Return cosh(z)."""
+    x, y = z.real, z.imag
+    return complex(math.cosh(x) * math.cos(y), math.sinh(x) * math.sin(y))
+
+
+@primitive("complex128(complex128)")
+def complex_sinhc(z: complex) -> complex:
+    """Return sinh(z)/z, with 1 at z = 0."""
+    return complex_sinh(z) / z if z.real != 0.0 or z.imag != 0.0 else complex(1.0, 0.0)
+
+
+@primitive("complex128(complex128)")
+def complex_expm1c(z: complex) -> complex:
+    """Return (exp(z) - 1)/z, with 1 at z = 0."""
+    return complex_expm1(z) / z if z.real != 0.0 or z.imag != 0.0 else complex(1.0, 0.0)
+
+
+@primitive("complex128(complex128, complex128, complex128, complex128)")
+def complex_log_sum(v: complex, a: complex, w: complex, b: complex) -> complex:
+    """Return log(v exp(a) + w exp(b)) without overflow."""
+    if b.real > a.real:
+        v, a, w, b = w, b, v, a
+    return a + complex_log(v + w * complex_exp(b - a))
+
+
+@primitive("complex128(complex128)")
+def complex_softplus(z: complex) -> complex:
+    """Return log(1 + exp(z)) without overflow."""
+    if z.real > 0.0:
+        return z + complex_log1p(complex_exp(-z))
+    return complex_log1p(complex_exp(z))
+
+
+@primitive("complex128(complex128)")
+def complex_log1mexp(z: complex) -> complex:
+    """Return log(1 - exp(z)) for Re z <= 0."""
+    if z.real > -0.6931471805599453:
+        return complex_log(-complex_expm1(z))
+    return complex_log1p(-complex_exp(z))
+
+
+@primitive("complex128(complex128, complex128)")
+def complex_log_mix(q: complex, d: complex) -> complex:
+    """Return log(1 - q + q exp(d)) without overflow."""
+    if d.real > 700.0:
+        return d + complex_log(q + (1.0 - q) * complex_exp(-d))
+    return complex_log1p(q * complex_expm1(d))
+
+
+@primitive("complex128(complex128)")
+def complex_log_cosh(z: complex) -> complex:
+    """Return log(cosh(z)) without overflow."""
+    if z.real < 0.0:
+        z = -z
+    if z.real < 1.0:
+        s = complex_sinh(0.5 * z)
+        return complex_log1p(2.0 * s * s)
+    return z - 0.6931471805599453 + complex_log1p(complex_exp(-2.0 * z))
+
+
+@primitive("complex128(complex128)")
+def complex_log_sinh(z: complex) -> complex:
+    """Return log(sinh(z)) for Re z >= 0, without overflow."""
+    if z.real < 2.0:
+        return complex_log(complex_sinh(z))
+    return z - 0.6931471805599453 + complex_log1p(-complex_exp(-2.0 * z))

@@ -1,0 +1,154 @@
+"""KernelIR expressions and blocks as Python text.
+
+Input: printable IR (see `passes`). Output: lines of Python that CPython and numba read alike.
+Invariant: every number is a float literal that reads back as the same double; parentheses follow
+from precedence numbers and from nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from mechc.errors import InternalError
+from mechc.kernel.ir import (
+    Add,
+    Block,
+    Call,
+    Chain,
+    Compare,
+    Constant,
+    Div,
+    Expr,
+    Helper,
+    IntPow,
+    Local,
+    Logic,
+    Mul,
+    Neg,
+    Number,
+    Param,
+    Select,
+    Var,
+)
+
+MATH_FUNCTIONS = frozenset({
+    "exp", "log", "log1p", "expm1", "sqrt", "pow", "fabs", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "gamma", "lgamma",
+})  # fmt: skip
+
+SELECT, OR, AND, NOT, COMPARE, SUM, TERM, UNARY, ATOM = range(9)
+
+
+class Printer:
+    """Prints expressions and blocks.
+
+    Attributes:
+        functions: prelude functions that were printed, in order of first use.
+    """
+
+    def __init__(self) -> None:
+        """Start with no function used."""
+        self.functions: dict[str, None] = {}
+
+    def __call__(self, expr: Expr, outer: int = SELECT) -> str:
+        """The text of `expr`, in parentheses if it binds more loosely than `outer`."""
+        text, precedence = self._print(expr)
+        return f"({text})" if precedence < outer else text
+
+    def _print(self, expr: Expr) -> tuple[str, int]:
+        match expr:
+            case Number() | Constant():
+                return literal(expr.value)
+            case Param(name) | Var(name) | Local(name):
+                return name, ATOM
+            case Helper(name):
+                return f"{name}(theta)", ATOM
+            case Add(args):
+                return self._sum(args), SUM
+            case Mul(args):
+                first, *rest = args
+                return " * ".join([self(first, TERM), *(self(a, UNARY) for a in rest)]), TERM
+            case Neg(arg):
+                return f"-{self(arg, UNARY)}" if _tight(arg) else f"-{self(arg, TERM)}", UNARY
+            case Div(top, bottom):
+                return f"{self(top, TERM)} / {self(bottom, UNARY)}", TERM
+            case IntPow(base, exponent):
+                return " * ".join([self(base, ATOM)] * exponent), TERM
+            case Call(name, args):
+                return self._call(name, args), ATOM
+            case _:
+                return self._choice(expr)
+
+    def _choice(self, expr: Expr) -> tuple[str, int]:
+        match expr:
+            case Compare(op, left, right):
+                return f"{self(left, SUM)} {op} {self(right, SUM)}", COMPARE
+            case Logic("not", (arg,)):
+                return f"not {self(arg, NOT)}", NOT
+            case Logic(op, args):
+                level = AND if op == "and" else OR
+                return f" {op} ".join(self(arg, level + 1) for arg in args), level
+            case Select(condition, then, other):
+                chosen = f"{self(then, OR)} if {self(condition, OR)} else {self(other)}"
+                return chosen, SELECT
+        raise InternalError(f"printer: no text for {type(expr).__name__} (run the passes first)")
+
+    def _sum(self, args: tuple[Expr, ...]) -> str:
+        if len(args) == 2 and isinstance(args[0], Neg) and not isinstance(args[1], Neg):
+            args = args[::-1]
+        text = self(args[0], SUM)
+        for arg in args[1:]:
+            if isinstance(arg, Neg):
+                text += f" - {self(arg.arg, TERM)}"
+            else:
+                text += f" + {self(arg, TERM)}"
+        return text
+
+    def _call(self, name: str, args: tuple[Expr, ...]) -> str:
+        printed = ", ".join(self(arg) for arg in args)
+        if name in MATH_FUNCTIONS:
+            return f"math.{name}({printed})"
+        self.functions[name] = None
+        return f"{name}({printed})"
+
+    def block(self, block: Block, result: str) -> Iterator[str]:
+        """Lines of a block; `result` is "return {}" or an assignment to "{}"."""
+        for local, value in block.lets:
+            yield f"{local.name} = {self(value)}"
+        if not isinstance(block.tail, Chain):
+            yield result.format(self(block.tail))
+            return
+        yield from self.chain(
+            (guard, list(self.block(arm, result))) for guard, arm in block.tail.arms
+        )
+
+    def chain(self, arms: Iterable[tuple[Expr | None, list[str]]]) -> Iterator[str]:
+        """Lines of if / elif / else around the given lines; a lone else needs no guard."""
+        keyword = "if"
+        for guard, lines in arms:
+            if guard is None and keyword == "if":
+                yield from lines
+                return
+            yield "else:" if guard is None else f"{keyword} {self(guard)}:"
+            yield from indent(lines)
+            keyword = "elif"
+
+
+def indent(lines: list[str], depth: int = 1) -> list[str]:
+    """The lines, `depth` steps further in."""
+    return ["    " * depth + line if line else line for line in lines]
+
+
+def literal(value: float) -> tuple[str, int]:
+    """A double as text that reads back the same, and its precedence."""
+    if math.isnan(value):
+        return "math.nan", ATOM
+    if math.isinf(value):
+        return ("math.inf", ATOM) if value > 0 else ("-math.inf", UNARY)
+    return repr(float(value)), ATOM if value >= 0 else UNARY
+
+
+def _tight(expr: Expr) -> bool:
+    """Whether the minus sign may stand in front of the operand as it is."""
+    return not isinstance(expr, (Mul, Div, IntPow))
