@@ -20,48 +20,29 @@ from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from mechc.composition import Composition
     from mechc.evaluation import Evaluation
-    from mechc.loss.measure import Step
 
-ULP = 2.0**-52
 CELLS = 256
 SMALL_DELTA = 1e-12
 
 
 def renyi(composition: Composition, order: float, direction: str) -> Bound:
     """Return bounds on the Rényi divergence of one order, the larger of the directions."""
+    from mechc.accountants.renyi import RenyiAccountant
+
     evaluation = composition.evaluation("auto", direction)
-    answers = [_renyi(evaluation.steps[d], order, d) for d in evaluation.directions]
+    answers = [
+        _scalar(RenyiAccountant(steps).renyi_epsilon([order]), name)
+        for name, steps in evaluation.steps.items()
+    ]
     return max(answers, key=lambda b: float(b.upper))
 
 
-def _renyi(steps: Sequence[Step], order: float, direction: str) -> Bound:
-    value, width = 0.0, 0.0
-    for step in steps:
-        one = _renyi_of_step(step, order)
-        value += step.count * one
-        noise = step.loss.tolerance / abs(order - 1.0) if order != 1.0 else step.loss.tolerance
-        width += step.count * (noise + 8 * ULP * abs(one))
-    if math.isinf(value):
-        return Bound(value, value, value, "renyi", "proven", {"direction": direction})
-    low = max(0.0, value - width)
-    return Bound(low, value, value + width, "renyi", "proven", {"direction": direction})
-
-
-def _renyi_of_step(step: Step, order: float) -> float:
-    loss = step.loss
-    if order >= 1.0 and loss.log_infinite > -math.inf:
-        return math.inf
-    if order == math.inf:
-        return loss.support[1]
-    if order == 1.0:
-        return float(loss.cumulants(0.0, 1)[1])
-    if not loss.strip[0] < order - 1.0 < loss.strip[1]:
-        return math.inf
-    return loss.log_mgf(order - 1.0) / (order - 1.0)
+def _scalar(bound: Bound, direction: str) -> Bound:
+    lower, estimate, upper = (float(v[0]) for v in (bound.lower, bound.estimate, bound.upper))  # type: ignore[index]
+    detail = {"direction": direction}
+    return Bound(lower, estimate, upper, bound.method, bound.status, detail)
 
 
 def gdp(composition: Composition, epsilon_max: float | None, how: dict[str, Any]) -> Bound:

@@ -71,9 +71,20 @@ class Mechanism:
         """
         return self.compile()
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the kernel exists, so that nothing has to be derived."""
+        return "kernel" in vars(self) or build.find(self.origin, self.transforms) is not None
+
     def compile(self, progress: build.Progress | None = None) -> Kernel:
-        """Return the kernel, reporting each stage of a compilation to `progress`."""
-        return build.kernel(self.origin, self.transforms, progress)
+        """Return the kernel, reporting each stage of a compilation to `progress`.
+
+        Args:
+            progress: called with the name of each stage as it begins.
+        """
+        kernel = build.kernel(self.origin, self.transforms, progress)
+        vars(self)["kernel"] = kernel
+        return kernel
 
     @cached_property
     def reverse_kernel(self) -> Kernel | None:
@@ -142,6 +153,10 @@ class Mechanism:
         Raises:
             DeclarationError: a parameter is unknown, missing, bound already or out of its domain.
         """
+        if self.transforms and sum(p.name.startswith(RATE) for p in self.parameters) > 1:
+            raise DeclarationError(
+                f"{self.name}: rename the parameter {RATE} of {self.origin.name}"
+            )
         if self.bound:
             for name in values:
                 if name in self.bound:

@@ -219,15 +219,14 @@ def candidates(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
     """Yield the methods that "auto" tries on these steps, in order, each with the reason."""
     have = {m.name for m in methods()}
     total = sum(step.count for step in steps)
-    if total == 1:
-        yield "direct", "one step in all"
-    if all(step.loss.lattice is not None for step in steps):
-        yield "lattice", "all losses are lattices"
-    yield "contour", "cost independent of the counts"
-    if total > 1 and "direct" in have:
-        yield "direct", "the contour's proven width is above rtol and the steps are few"
-    if "pld" in have:
-        yield "pld", "the proven width of the methods before it is above rtol"
+    rule = (
+        ("direct", total == 1, "one step in all"),
+        ("lattice", all(s.loss.lattice for s in steps), "all losses are lattices"),
+        ("contour", True, "cost independent of the counts"),
+        ("direct", total > 1, "the contour's proven width is above rtol"),
+        ("pld", True, "the proven width of the methods before it is above rtol"),
+    )
+    yield from ((name, why) for name, applies, why in rule if applies and name in have)
 
 
 class Auto:

@@ -1,0 +1,90 @@
+"""Tables for the terminal."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from mechc.accountants.bound import Bound
+from mechc.errors import DeclarationError
+
+
+def number(value: Any) -> str:
+    """Return a number with as many digits as its width of proof deserves, or words for none."""
+    value = float(value)
+    return "-" if value != value else f"{value:.10g}"
+
+
+def bound(what: str, answer: Bound) -> Table:
+    """Return one answer: lower, estimate, upper, method, status."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_row(what, f"{number(answer.upper)}   (upper bound)", style="bold")
+    table.add_row("lower", number(answer.lower))
+    table.add_row("estimate", number(answer.estimate))
+    table.add_row("method", answer.method)
+    table.add_row("status", answer.status)
+    if "direction" in answer.detail:
+        table.add_row("direction", str(answer.detail["direction"]))
+    return table
+
+
+def curve(counts: Sequence[int], answer: Bound) -> Table:
+    """Return epsilon after each count."""
+    table = Table("steps", "lower", "estimate", "upper", box=None)
+    sides = zip(counts, answer.lower, answer.estimate, answer.upper, strict=True)  # type: ignore[arg-type]
+    for count, lower, estimate, upper in sides:
+        table.add_row(str(count), number(lower), number(estimate), number(upper))
+    return table
+
+
+def methods() -> Table:
+    """Return the accountants with what they need, prove and cost."""
+    from mechc.registry import methods as known
+
+    table = Table("method", "answers", "needs", "cost", "options", "source", box=None)
+    for method in known():
+        table.add_row(
+            method.name, method.answers, method.needs, method.cost, ", ".join(method.options),
+            method.source,
+        )  # fmt: skip
+    return table
+
+
+def mechanisms() -> Table:
+    """Return the mechanisms by name, with the first line of their files."""
+    from mechc import catalog
+
+    table = Table("mechanism", "about", box=None)
+    for name in catalog.available():
+        try:
+            words = ast.get_docstring(ast.parse(catalog.find(name).path.read_text("utf-8"))) or ""
+        except (SyntaxError, OSError) as error:
+            words = f"cannot be read: {error}"
+        table.add_row(name, words.partition("\n")[0])
+    return table
+
+
+def cache(action: str) -> Table:
+    """List, size or clear the kernel cache and return what there was.
+
+    Raises:
+        DeclarationError: the action is not known.
+    """
+    from mechc.kernel import cache as kernels
+
+    if action not in ("list", "size", "clear"):
+        raise DeclarationError(f"cache {action}: expected list, size or clear")
+    table = Table(box=None, show_header=False, pad_edge=False)
+    entries = kernels.entries()
+    if action == "list":
+        for entry in entries:
+            table.add_row(entry.name, entry.digest, f"{entry.size / 1024:.0f} KiB")
+    removed = kernels.clear() if action == "clear" else 0
+    table.add_row(f"{removed} kernels removed" if action == "clear" else f"{len(entries)} kernels")
+    table.add_row(
+        f"{sum(entry.size for entry in entries) / 2**20:.1f} MiB", str(kernels.directory())
+    )
+    return table
