@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.loss.measure import Step
+from mechc.loss.moments import generating
 
 Floats = NDArray[np.float64]
 
@@ -34,102 +35,93 @@ _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 LEVELS = 24  # clipping levels tried in the total-variation bound
 CELLS = 4000  # intervals tried before the decay proof falls back on total variation alone
 SAMPLED = 1.1  # slack on total variation and excess, which are sampled at the nodes
+BLOCK = 64  # frequencies between fresh starts of the recurrence for exp(i n theta)
 DROPPED = 1e-18  # tilted weight below which a node cannot be seen in phi
 
 
-@nb.njit("float64[::1](int64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
-         " float64)", **_JIT)
-def composed(offsets, counts, loss, log_weight, log_mass, t):  # type: ignore[no-untyped-def]
-    """Return [K, K', K'', rounding] of the composition at real t.
+@nb.njit("float64(float64)", **_JIT)
+def _sin_excess(x):  # type: ignore[no-untyped-def]
+    """Return sin(x) - x to full relative accuracy."""
+    if abs(x) > 0.5:
+        return math.sin(x) - x
+    q = x * x
+    term = -x * q / 6.0
+    total = term
+    for n in range(2, 8):
+        term *= -q / ((2 * n) * (2 * n + 1))
+        total += term
+    return total
 
-    `rounding` bounds the absolute error of K that rounding in nodes and weights causes.
-    """
+
+@nb.njit(
+    "float64[::1](int64[::1], float64[::1], float64[::1], float64[::1], float64[:,::1], float64)",
+    **_JIT,
+)
+def composed(offsets, counts, loss, log_weight, log_mass, t):  # type: ignore[no-untyped-def]
+    """Return [K, K', K'', rounding of K] of the composition at real t."""
     out = np.zeros(4)
     for i in range(counts.size):
         a, b = offsets[i], offsets[i + 1]
-        largest = 0.0
-        top = -np.inf
-        for j in range(a, b):
-            v = log_weight[j] + t * loss[j]
-            top = max(top, v)
-            if log_weight[j] > -700.0:
-                largest = max(largest, abs(t * loss[j]))
-        small = largest < 25.0 and log_mass[i] > -1e-3
-        shift = 0.0 if small else top
-        total = 0.0
-        change = 0.0
-        carry = 0.0
-        first = 0.0
-        noise = 0.0
-        for j in range(a, b):
-            tl = t * loss[j]
-            lw = log_weight[j]
-            w = math.exp(lw + tl - shift)
-            total += w
-            first += w * loss[j]
-            size = abs(tl)
-            if small:
-                v = math.exp(lw) * math.expm1(tl) - carry
-                new = change + v
-                carry = (new - change) - v
-                change = new
-                noise += abs(v) * (4.0 + abs(lw)) + 4.0 * w * size
-            else:
-                noise += w * (4.0 + abs(lw) + 4.0 * size)
-        if small:
-            k = math.log1p(change + math.expm1(log_mass[i]))
-        else:
-            k = shift + math.log(total)
-        mean = first / total
-        second = 0.0
-        drift = 0.0
-        for j in range(a, b):
-            w = math.exp(log_weight[j] + t * loss[j] - shift)
-            d = loss[j] - mean
-            drift += w * d
-            second += w * d * d
-        out[0] += counts[i] * k
-        out[1] += counts[i] * (mean + drift / total)
-        out[2] += counts[i] * second / total
-        out[3] += counts[i] * 2.2e-16 * (noise / total + 2.0 * abs(k))
+        one = generating(loss[a:b], log_weight[a:b], log_mass[i, 0], log_mass[i, 1], t)
+        for r in range(4):
+            out[r] += counts[i] * one[r]
     return out
 
 
-@nb.njit("void(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
-         " float64[::1], float64[::1])", **_JIT)
-def log_phi(offsets, counts, centred, weight, y, re, im):  # type: ignore[no-untyped-def]
-    """Log of the composed tilted characteristic function of the centred loss at each y.
+@nb.njit(
+    "void(int64[::1], float64[::1], float64[::1], float64[::1], float64, int64, int64,"
+    " float64[::1], float64[::1])",
+    **_JIT,
+)
+def log_phi(offsets, counts, centred, weight, h, begin, end, re, im):  # type: ignore[no-untyped-def]
+    """Log of the composed tilted characteristic function at y = n h, begin <= n < end.
 
-    phi - 1 is summed without cancellation: cos - 1 = -2 sin^2, and the linear term of sin drops
-    out because the loss is centred.
+    Per node u_n = exp(i n theta) - 1 - i n theta follows from u_{n-1} by additions of terms of
+    one sign while n theta is small, so that phi - 1 = sum w u_n (the loss is centred) never
+    cancels. The recurrence starts afresh every `BLOCK` frequencies.
     """
-    for n in range(y.size):
+    for n in range(end - begin):
         re[n] = 0.0
         im[n] = 0.0
-        for i in range(counts.size):
-            a = 0.0
-            b = 0.0
-            for j in range(offsets[i], offsets[i + 1]):
-                theta = y[n] * centred[j]
-                if abs(theta) < 0.3:
-                    q = theta * theta
-                    s = math.sin(0.5 * theta)
-                    a -= weight[j] * 2.0 * s * s
-                    b -= weight[j] * theta * q * (
-                        1.0 / 6.0 - q * (1.0 / 120.0 - q * (1.0 / 5040.0 - q * (1.0 / 362880.0
-                        - q / 39916800.0)))
-                    )
-                else:
-                    s = math.sin(0.5 * theta)
-                    c = math.cos(0.5 * theta)
-                    a -= weight[j] * 2.0 * s * s
-                    b += weight[j] * (2.0 * s * c - theta)
-            inner = 2.0 * a + a * a + b * b
-            if inner > -0.9:
-                re[n] += counts[i] * 0.5 * math.log1p(inner)
+    for i in range(counts.size):
+        a, b = offsets[i], offsets[i + 1]
+        size = b - a
+        w = weight[a:b]
+        c1 = np.empty(size)  # cos theta - 1
+        d1 = np.empty(size)  # sin theta - theta
+        theta = np.empty(size)
+        c = np.empty(size)
+        d = np.empty(size)
+        for j in range(size):
+            theta[j] = h * centred[a + j]
+            s = math.sin(0.5 * theta[j])
+            c1[j] = -2.0 * s * s
+            d1[j] = _sin_excess(theta[j])
+        for n in range(begin, end):
+            if (n - begin) % BLOCK == 0:
+                for j in range(size):
+                    angle = n * theta[j]
+                    s = math.sin(0.5 * angle)
+                    c[j] = -2.0 * s * s
+                    d[j] = _sin_excess(angle)
             else:
-                re[n] += counts[i] * 0.5 * math.log((1.0 + a) * (1.0 + a) + b * b)
-            im[n] += counts[i] * math.atan2(b, 1.0 + a)
+                for j in range(size):
+                    sine = d[j] + (n - 1) * theta[j]
+                    sine1 = d1[j] + theta[j]
+                    new = c[j] + c1[j] + c[j] * c1[j] - sine * sine1
+                    d[j] = d[j] + d1[j] + c[j] * sine1 + sine * c1[j]
+                    c[j] = new
+            x = 0.0
+            y = 0.0
+            for j in range(size):
+                x += w[j] * c[j]
+                y += w[j] * d[j]
+            inner = 2.0 * x + x * x + y * y
+            if inner > -0.9:
+                re[n - begin] += counts[i] * 0.5 * math.log1p(inner)
+            else:
+                re[n - begin] += counts[i] * 0.5 * math.log((1.0 + x) * (1.0 + x) + y * y)
+            im[n - begin] += counts[i] * math.atan2(y, 1.0 + x)
 
 
 @nb.njit("float64(float64[:,:,::1], float64[::1], float64[::1], float64)", **_JIT)
@@ -173,9 +165,10 @@ def decay_integral(  # type: ignore[no-untyped-def]
                 b += weight[j] * math.sin(theta)
             g = -(2.0 * a + a * a + b * b) - slack[i]
             root[i] = math.sqrt(g) if g > 0.0 else 0.0
+        # the widest cell that meets the goal; where no cell does, one in which phi changes little
         width = y
         value = 0.0
-        for _ in range(14):
+        for _ in range(6):
             value = 0.0
             for i in range(counts.size):
                 r = root[i] - spread[i] * width
@@ -213,7 +206,7 @@ class Law:
         offsets: where each step's nodes begin, shape (steps + 1,).
         counts: repetitions as float, shape (steps,).
         loss, log_weight: nodes of all steps.
-        log_mass: log of the finite mass of each step.
+        log_mass: logs of P(L < inf) and Q(p > 0) of each step, shape (steps, 2).
     """
 
     steps: tuple[Step, ...]
@@ -234,7 +227,7 @@ class Law:
             np.array([float(s.count) for s in steps]),
             np.concatenate([p[0] for p in parts]),
             np.concatenate([p[1] for p in parts]),
-            np.array([s.loss.log_finite for s in steps]),
+            np.array([[s.loss.log_finite, s.loss.log_q_finite] for s in steps]),
         )
 
     def composed(self, t: float) -> tuple[float, float, float, float]:
@@ -280,10 +273,13 @@ class Tilted:
         self.centred = np.concatenate(centred)
         self.weight = np.concatenate(weights)
 
-    def log_phi(self, y: Floats) -> tuple[Floats, Floats]:
-        """Return real and imaginary part of log phi at frequencies y, centred at the mean."""
-        re, im = np.empty(y.size), np.empty(y.size)
-        log_phi(self.offsets, self.counts, self.centred, self.weight, y, re, im)
+    def log_phi(self, h: float, begin: int, end: int) -> tuple[Floats, Floats]:
+        """Return real and imaginary part of log phi at y = n h, begin <= n < end.
+
+        The loss is centred at its tilted mean.
+        """
+        re, im = np.empty(end - begin), np.empty(end - begin)
+        log_phi(self.offsets, self.counts, self.centred, self.weight, h, begin, end, re, im)
         return re, im
 
     def decay(self, start: float, reach: float, goal: float) -> float:

@@ -92,7 +92,7 @@ class Contour:
         """Evaluate log phi until `nodes` frequencies are known."""
         have = self.re.size
         if nodes > have:
-            re, im = self.tilted.log_phi(self.h * np.arange(have + 1.0, nodes + 1.0))
+            re, im = self.tilted.log_phi(self.h, have + 1, nodes + 1)
             self.re, self.im = np.concatenate([self.re, re]), np.concatenate([self.im, im])
             self.decay = math.inf
 
@@ -160,7 +160,10 @@ class Contour:
         first = math.exp(min(50.0, self.log_mass - c * period - log_s)) / -math.expm1(-c * period)
         damped = (c + 1.0) * period
         second = math.exp(min(50.0, self.log_q + epsilon - damped - log_s)) / -math.expm1(-damped)
-        return first - second, 0.0 if epsilon - period <= self.lowest else second
+        if epsilon - period <= self.lowest:
+            return first - second, 0.0
+        known = max(0.0, first - second)  # each image lies between max(0, ...) and its mass
+        return known, first - known
 
     def at(self, log_mass: float, log_q: float, lowest: float) -> Contour:
         """Set log M(0), log M(-1) and the smallest loss of the composition."""
@@ -306,7 +309,10 @@ class _Side:
                 best, cost = (c, period), nodes
         c, period = best
         variance_c = max(self._law.composed(c)[2], 1e-300)
-        self._cover(top, c, 1.6 * math.sqrt(-2.0 * math.log(SHARE) / variance_c))
+        # far enough for the nodes, and to where one step's total variation takes over
+        steps = float(self._law.counts.sum())
+        reach = max(8.0 * math.sqrt(-2.0 * math.log(SHARE)), 20.0 * math.sqrt(steps))
+        self._cover(top, c, 0.2 * reach / math.sqrt(variance_c))
         contour = Contour(self._law, c, period, grid, log_b)
         return contour.at(self._log_mass, self.log_q, self._lowest)
 

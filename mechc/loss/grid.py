@@ -174,7 +174,8 @@ def exact(loss: PrivacyLoss, step: float | None = None) -> GridLaw:
     step = own if step is None else step
     index = np.round((loss.atom_loss - offset) / step).astype(np.int64)
     first = int(index.min())
-    mass = np.bincount(index - first, weights=np.exp(loss.atom_log_mass))
+    mass: Floats = np.zeros(int(index.max()) - first + 1)
+    np.add.at(mass, index - first, np.exp(loss.atom_log_mass))
     off = float(np.abs(offset + step * index - loss.atom_loss).max())
     return GridLaw(
         offset=offset,

@@ -220,31 +220,37 @@ class PrivacyLoss:
         """Log of the finite mass P(L < inf)."""
         return math.log1p(-math.exp(self.log_infinite))
 
-    def log_mgf(self, t: float) -> float:
-        """Return K(t) = log E_P[exp(tL); L finite] for real t.
+    @property
+    def log_q_finite(self) -> float:
+        """Log of Q(p > 0), the finite mass of the reversed pair; this is K(-1)."""
+        return math.log1p(-math.exp(self.log_minus_infinite))
+
+    def generating(self, t: float) -> tuple[float, float, float, float]:
+        """Return K(t), K'(t), K''(t) of the finite part and a bound on the rounding of K(t).
 
         Raises:
             NumericError: t is outside the strip of convergence.
         """
-        law = self.covering(min(t, -1.0), max(t, 0.0))
-        loss, log_weight = law.nodes()
-        return float(moments.log_mgf(loss, log_weight, self.log_finite, t))
+        loss, log_weight = self.covering(min(t, -1.0), max(t, 0.0)).nodes()
+        k = moments.generating(loss, log_weight, self.log_finite, self.log_q_finite, t)
+        return float(k[0]), float(k[1]), float(k[2]), float(k[3])
+
+    def log_mgf(self, t: float) -> float:
+        """Return K(t) = log E_P[exp(tL); L finite] for real t."""
+        return self.generating(t)[0]
 
     def cumulants(self, t: float, order: int) -> Floats:
         """Return [K(t), K'(t), ..., K^(order)(t)] of the finite part, shape (order + 1,)."""
-        law = self.covering(min(t, -1.0), max(t, 0.0))
-        loss, log_weight = law.nodes()
-        log_m = float(moments.log_mgf(loss, log_weight, self.log_finite, t))
-        raw = moments.central_moments(loss, log_weight, log_m, t, order)
-        return moments.cumulants_from_moments(raw, log_m)[: order + 1]
+        k, mean, _, _ = self.generating(t)
+        loss, log_weight = self.covering(min(t, -1.0), max(t, 0.0)).nodes()
+        raw = moments.central_moments(loss, log_weight, k, t, mean, order)
+        return moments.cumulants_from_moments(raw, k)[: order + 1]
 
     def log_abs_central_moment3(self, t: float) -> float:
         """Return the log third absolute central moment of the tilted, normalised finite law."""
-        law = self.covering(min(t, -1.0), max(t, 0.0))
-        loss, log_weight = law.nodes()
-        log_m = float(moments.log_mgf(loss, log_weight, self.log_finite, t))
-        mean = float(moments.central_moments(loss, log_weight, log_m, t, 1)[1])
-        return float(moments.log_abs_moment3(loss, log_weight, log_m, t, mean))
+        k, mean, _, _ = self.generating(t)
+        loss, log_weight = self.covering(min(t, -1.0), max(t, 0.0)).nodes()
+        return float(moments.log_abs_moment3(loss, log_weight, k, t, mean))
 
     def reversed(self) -> PrivacyLoss:
         """Return the privacy loss of the reversed pair (I3: K_rev(z) = K(-1-z))."""

@@ -32,9 +32,7 @@ class Mesh(NamedTuple):
     miss: float
 
 
-def align(
-    atoms: Sequence[tuple[Floats, Floats]], smallest: float, curvature: float
-) -> Mesh:
+def align(atoms: Sequence[tuple[Floats, Floats]], smallest: float, curvature: float) -> Mesh:
     """Choose the step and offsets.
 
     Args:

@@ -13,7 +13,7 @@ import numba as nb
 import numpy as np
 
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
-_SMALL = 25.0  # largest |t L| for which sums of expm1 neither overflow nor lose accuracy
+_SMALL = 600.0  # largest exponent that cannot overflow in a sum without rescaling
 
 
 @nb.njit("float64(float64[::1], float64[::1], float64)", **_JIT)
@@ -36,51 +36,91 @@ def log_sum(loss, log_weight, t):  # type: ignore[no-untyped-def]
     return top + math.log(total)
 
 
-@nb.njit("float64(float64[::1], float64[::1], float64, float64)", **_JIT)
-def log_mgf(loss, log_weight, log_mass, t):  # type: ignore[no-untyped-def]
-    """Return K(t) = log E_P[exp(tL); L finite], with mass exp(log_mass) known in advance.
+@nb.njit("float64(float64)", **_JIT)
+def excess(x):  # type: ignore[no-untyped-def]
+    """Return exp(x) - 1 - x to full relative accuracy."""
+    if abs(x) > 0.5:
+        return math.expm1(x) - x
+    term = 0.5 * x * x
+    total = term
+    for n in range(3, 16):
+        term *= x / n
+        total += term
+    return total
 
-    sum w expm1(tL) keeps relative accuracy where K itself is tiny, as in one step of many.
+
+@nb.njit("float64[::1](float64[::1], float64[::1], float64, float64, float64)", **_JIT)
+def generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-untyped-def]
+    """Return [K, K', K'', rounding of K] at real t for one step.
+
+    The masses M(0) and M(-1) are known, so K comes from the deviation of M from the chord between
+    them, M(t) = M(0) - t (M(-1) - M(0)) + sum w (exp(tL) - 1 + t (exp(-L) - 1)). For t >= 0 no
+    term of that sum is negative, and small losses enter quadratically: a step with K of 1e-12
+    keeps its relative accuracy, which a composition of 1e12 steps needs. The rounding bound takes
+    kernels to be good to 4 ulp: log p is off by |log p| ulp, exp(tL) by |tL| ulp.
     """
+    out = np.empty(4)
+    top = -np.inf
     largest = 0.0
     for j in range(loss.size):
+        top = max(top, log_weight[j] + t * loss[j])
         if log_weight[j] > -700.0:
-            largest = max(largest, abs(t * loss[j]))
-    if largest > _SMALL or log_mass < -1e-3:
-        return log_sum(loss, log_weight, t)
+            largest = max(largest, t * loss[j], -loss[j])
+    chord = largest < _SMALL and log_p_mass > -1e-3 and log_q_mass > -1e-3
+    shift = 0.0 if chord else top
     total = 0.0
-    carry = 0.0
+    first = 0.0
+    bend = 0.0
+    turn = 0.0
+    noise = 0.0
     for j in range(loss.size):
-        v = math.exp(log_weight[j]) * math.expm1(t * loss[j]) - carry
-        new = total + v
-        carry = (new - total) - v
-        total = new
-    return math.log1p(total + math.expm1(log_mass))
+        l = loss[j]
+        lw = log_weight[j]
+        if lw < -745.0 and chord:
+            continue
+        w = math.exp(lw + t * l - shift)
+        total += w
+        first += w * l
+        if chord:
+            p = math.exp(lw)
+            back = excess(-l)
+            step = p * (excess(t * l) + t * back)
+            bend += step
+            turn += p * (l * math.expm1(t * l) + back)
+            noise += abs(step) * (32.0 + 4.0 * abs(lw) + 8.0 * abs(t * l))
+        else:
+            noise += w * (8.0 + 4.0 * abs(lw) + 4.0 * abs(t * l))
+    if chord:
+        difference = math.expm1(log_q_mass) - math.expm1(log_p_mass)
+        change = math.expm1(log_p_mass) - t * difference + bend
+        out[0] = math.log1p(change)
+        out[1] = (turn - difference) / (1.0 + change)
+        noise += 4.0 * abs(change)
+    else:
+        out[0] = shift + math.log(total)
+        out[1] = first / total
+    drift = 0.0
+    second = 0.0
+    for j in range(loss.size):
+        w = math.exp(log_weight[j] + t * loss[j] - shift)
+        d = loss[j] - out[1]
+        drift += w * d
+        second += w * d * d
+    if not chord:
+        out[1] += drift / total
+    out[2] = second / total
+    out[3] = 2.2e-16 * (noise / total + 2.0 * abs(out[0]))
+    return out
 
 
-@nb.njit("float64[::1](float64[::1], float64[::1], float64, float64, int64)", **_JIT)
-def central_moments(loss, log_weight, log_m, t, order):  # type: ignore[no-untyped-def]
-    """Tilted mean and central moments 2..order of the law exp(tL - K) dP, K = log_m.
-
-    Returns an array [1, mean, mu_2, ..., mu_order].
-    """
+@nb.njit("float64[::1](float64[::1], float64[::1], float64, float64, float64, int64)", **_JIT)
+def central_moments(loss, log_weight, log_m, t, mean, order):  # type: ignore[no-untyped-def]
+    """Return [1, mean, mu_2, ..., mu_order] of the tilted law exp(tL - K) dP, K = log_m."""
     out = np.zeros(max(order, 1) + 1)
     out[0] = 1.0
-    total = 0.0
-    mean = 0.0
-    for j in range(loss.size):
-        w = math.exp(log_weight[j] + t * loss[j] - log_m)
-        total += w
-        mean += w * loss[j]
-    mean /= total
-    # second pass: the correction term makes the mean accurate to the spread, not to its size
-    shift = 0.0
-    for j in range(loss.size):
-        shift += math.exp(log_weight[j] + t * loss[j] - log_m) * (loss[j] - mean)
-    mean += shift / total
     out[1] = mean
     for j in range(loss.size):
-        w = math.exp(log_weight[j] + t * loss[j] - log_m) / total
+        w = math.exp(log_weight[j] + t * loss[j] - log_m)
         d = loss[j] - mean
         power = w * d
         for r in range(2, order + 1):
@@ -102,25 +142,6 @@ def log_abs_moment3(loss, log_weight, log_m, t, mean):  # type: ignore[no-untype
         d = abs(loss[j] - mean) / scale
         total += math.exp(log_weight[j] + t * loss[j] - log_m) * d * d * d
     return math.log(total) + 3.0 * math.log(scale)
-
-
-@nb.njit("float64(float64[::1], float64[::1], float64, float64)", **_JIT)
-def rounding_of_mgf(loss, log_weight, log_m, t):  # type: ignore[no-untyped-def]
-    """Bound on the rounding error of M(t)/exp(log_m), kernels being good to 4 ulp.
-
-    A weight exp(log p) is off by |log p| ulp, exp(tL) by |tL| ulp; only their effect on
-    expm1(tL) counts, because the total mass is known exactly. The same bound holds on the line
-    Re z = t, where |exp(zL) - 1| <= |exp(tL) - 1| + exp(tL) min(2, |y L|) adds a term that the
-    caller scales with y.
-    """
-    total = 0.0
-    for j in range(loss.size):
-        tilted = math.exp(log_weight[j] + t * loss[j] - log_m)
-        plain = math.exp(log_weight[j] - log_m)
-        size = abs(t * loss[j])
-        change = tilted * size if size < 1.0 else tilted + plain
-        total += change * (4.0 + abs(log_weight[j])) + 4.0 * tilted * size
-    return 2.2e-16 * total
 
 
 def cumulants_from_moments(moments: np.ndarray, log_m: float) -> np.ndarray:

@@ -8,7 +8,7 @@ p(x) exp((c + iy) L(x)) on one contour Re z = c for all |y| <= frequency.
 Every panel carries 16 nodes. A panel is split while the top Legendre coefficients of the tilted
 integrand are not negligible against the whole integral, and a branch is extended outwards while
 its last panel still matters; both tests are relative to the tilted total, so that a tail is
-resolved exactly when some tilt makes it count. The error estimate extrapolates the decay of the
+resolved exactly when some tilt makes it count. The error estimate continues the decay of the
 coefficients from degrees 6-7 to 14-15 on to degree 32, the first one a 16-point rule gets wrong.
 """
 
@@ -24,12 +24,14 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.kernel.protocol import Kernel
+from mechc.loss.moments import excess
 
 Floats = NDArray[np.float64]
 
 ORDER = 16
-RESOLVED = 1e-12  # top Legendre coefficient, relative to the tilted total
-NEGLIGIBLE = -43.0  # log of a share of the tilted total that may be left out
+MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share of its total
+GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share of the sum
+NEGLIGIBLE = 1e-24  # share of the tilted total that may be left out
 ROUNDS = 400
 MAX_PANELS = 60_000
 
@@ -72,65 +74,86 @@ def _log_totals(log_p, loss, half, tilts):  # type: ignore[no-untyped-def]
     return out
 
 
+@nb.njit("float64(float64)", **_JIT)
+def _exp(x):  # type: ignore[no-untyped-def]
+    """Return exp(x), zero far down where only the time of denormal numbers would be spent."""
+    return math.exp(x) if x > -700.0 else 0.0
+
+
 @nb.njit(
     "void(float64[:,::1], float64[:,::1], float64[::1], float64[::1], float64[::1],"
-    " float64[::1], float64[:,::1])",
+    " float64[::1], float64[:,:,:,::1])",
     **_JIT,
 )
-def _examine(log_p, loss, half, tilts, log_total, frequencies, out):  # type: ignore[no-untyped-def]
-    """Per panel: top coefficient, estimated error, log share; each the worst over the tilts.
+def _judge(log_p, loss, half, tilts, frequencies, log_total, out):  # type: ignore[no-untyped-def]
+    """Per panel, tilt and integrand: its sum of absolute values and its estimated error.
 
-    `frequencies[a]` is the frequency that has to be resolved at `tilts[a]`. The error is that of
-    the integral of p (exp(zL) - 1): the total mass is known without quadrature.
+    What has to be resolved is what the accountants sum: (0) p exp(zL) coarsely, for the mass; and
+    for accuracy (1) p (exp(zL) - 1 + z (exp(-L) - 1)), because M(0) and M(-1) are known, and on
+    the contour (2, 3) p exp(cL) (exp(iyL) - 1 - iyL). `frequencies[a]` is the y of `tilts[a]`;
+    `out[i, a, b]` is (sum, error) of integrand b in units of exp(log_total[a]).
     """
-    f = np.empty(16)
-    g = np.empty((2, 16))
+    f = np.empty((4, 16))
+    c = np.empty(4)
+    back = np.empty(16)
+    noise = np.empty(4)
     for i in range(half.size):
-        out[i, 0] = 0.0
-        out[i, 1] = 0.0
-        out[i, 2] = -np.inf
         middle = 0.5 * (loss[i, 7] + loss[i, 8])
-        spread = max(abs(loss[i, 0] - middle), abs(loss[i, 15] - middle))
+        for j in range(16):
+            back[j] = excess(-loss[i, j]) if loss[i, j] > -600.0 else -1.0
         for a in range(tilts.size):
-            frequency = frequencies[a]
-            turns = frequency * spread
-            share = 0.0
-            noise = 0.0
-            largest = 0.0
+            z = tilts[a]
+            y = frequencies[a]
+            kinds = 4 if y > 0.0 else 2
+            noise[:] = 0.0
             for j in range(16):
-                largest = max(largest, (abs(tilts[a]) + frequency) * abs(loss[i, j]))
-                v = log_p[i, j] + tilts[a] * loss[i, j] - log_total[a]
-                f[j] = math.exp(v) if v > -700.0 else 0.0
-                share += WEIGHTS[j] * f[j]
-                size = abs(log_p[i, j]) + abs(tilts[a] * loss[i, j]) + frequency * abs(loss[i, j])
-                noise = max(noise, size * f[j])
-            share *= half[i]
-            noise *= 2e-15 * half[i]
-            if share > 0.0:
-                out[i, 2] = max(out[i, 2], math.log(share))
-            if share < 1e-30:
-                continue
-            waves = 0
-            if turns > 1e-3:
-                waves = 2
+                l = loss[i, j]
+                lw = log_p[i, j] - log_total[a]
+                plain = _exp(lw)
+                if abs(z * l) < 0.5:
+                    bend = excess(z * l)
+                    tilted = plain * (1.0 + z * l + bend)
+                    f[1, j] = plain * bend
+                else:
+                    tilted = _exp(lw + z * l)
+                    f[1, j] = tilted - plain * (1.0 + z * l)
+                if back[j] >= 0.0:
+                    f[1, j] += z * plain * back[j]
+                else:
+                    f[1, j] += z * _exp(lw - l)
+                f[0, j] = tilted
+                if kinds == 4:
+                    s = math.sin(0.5 * y * l)
+                    f[2, j] = -2.0 * tilted * s * s
+                    f[3, j] = tilted * (math.sin(y * (l - middle)) - y * (l - middle))
+                if z == 0.0 or z == -1.0:
+                    f[1, j] = 0.0  # known masses, nothing to resolve
+                size = 2.0 + abs(log_p[i, j]) + abs(z * l) + y * abs(l)
+                for b in range(kinds):
+                    noise[b] = max(noise[b], size * abs(f[b, j]))
+                if abs(z * l) >= 0.5:
+                    noise[1] = max(noise[1], 0.1 * (tilted + plain * (1.0 + abs(z * l))))
+            for b in range(4):
+                out[i, a, b, 0] = 0.0
+                out[i, a, b, 1] = 0.0
+            for b in range(kinds):
+                total = 0.0
                 for j in range(16):
-                    angle = frequency * (loss[i, j] - middle)
-                    g[0, j] = f[j] * math.cos(angle)
-                    g[1, j] = f[j] * math.sin(angle)
-            for b in range(waves + 1):
-                c0 = c1 = c2 = c3 = 0.0
+                    total += WEIGHTS[j] * abs(f[b, j])
+                out[i, a, b, 0] = half[i] * total
+                if total * half[i] < 1e-40:
+                    continue
+                c[:] = 0.0
                 for j in range(16):
-                    v = f[j] if b == 0 else g[b - 1, j]
-                    c0 += _PROBE[0, j] * v
-                    c1 += _PROBE[1, j] * v
-                    c2 += _PROBE[2, j] * v
-                    c3 += _PROBE[3, j] * v
-                # what rounding of log p and z L leaves in a coefficient is not a lack of resolution
-                high = max(0.0, half[i] * max(abs(c0), abs(c1)) - noise)
-                middle_size = half[i] * max(abs(c2), abs(c3))
-                out[i, 0] = max(out[i, 0], high)
-                ratio = min(1.0, high / middle_size) if middle_size > 0.0 else 1.0
-                out[i, 1] = max(out[i, 1], high * ratio * ratio * min(1.0, largest))
+                    for m in range(4):
+                        c[m] += _PROBE[m, j] * f[b, j]
+                # what rounding leaves in a coefficient is not a lack of resolution
+                high = max(abs(c[0]), abs(c[1])) - 4e-15 * noise[b]
+                if high > 0.0:
+                    out[i, a, b, 1] = half[i] * high
+                    if b > 0:
+                        ratio = high / max(abs(c[2]), abs(c[3]), high)
+                        out[i, a, b, 1] *= max(ratio * ratio, high / (high + total))
 
 
 class Quadrature:
@@ -143,8 +166,7 @@ class Quadrature:
         tilts: the interval of real tilts covered so far.
         waves: the (tilt, frequency) covered last; only the mass that the tilt selects has to
             resolve the oscillation.
-        error: estimated absolute error of the integral of p (exp((z+iy)L) - 1), relative to the
-            total of p exp(zL), summed over panels.
+        error: estimated error of M(z) as a share of M(Re z), see `_judge`.
     """
 
     def __init__(self, kernel: Kernel, theta: Floats, rows: Floats, *, mass_of: str = "") -> None:
@@ -227,46 +249,66 @@ class Quadrature:
             NumericError: the panels did not settle, with the branch where they did not.
         """
         wide = (min(tilt_lo, self.tilts[0]), max(tilt_hi, self.tilts[1]))
-        if wide == self.tilts and self.waves[1] >= frequency and (
-            self.waves[0] == contour or frequency <= 0.0
+        if (
+            wide == self.tilts
+            and self.waves[1] >= frequency
+            and (self.waves[0] == contour or frequency <= 0.0)
         ):
             return
-        tilts = np.unique(np.concatenate([np.linspace(*wide, 5), [-1.0, 0.0, contour]]))
+        tilts = np.unique(np.concatenate([np.linspace(*wide, 4), [-1.0, 0.0, contour]]))
         tilts = tilts[(tilts >= wide[0]) & (tilts <= wide[1])]
         frequencies = np.where(tilts == contour, max(frequency, 0.0), 0.0)
+        goal = np.where(np.arange(4) == 0, MASS_GOAL, GOAL)
+        reference, report = np.full(tilts.size, math.nan), np.empty((0, tilts.size, 4, 2))
         for _ in range(ROUNDS):
-            half = self.half
-            totals = _log_totals(self.log_p, self.loss, half, tilts)
-            report = np.empty((half.size, 3))
-            _examine(self.log_p, self.loss, half, tilts, totals, frequencies, report)
+            if np.isnan(reference[0]):
+                reference = _log_totals(self.log_p, self.loss, self.half, tilts)
+                report = report[:0]
+            new = slice(report.shape[0], None)
+            fresh = np.empty((self.region[new].size, tilts.size, 4, 2))
+            _judge(
+                self.log_p[new], self.loss[new], self.half[new], tilts, frequencies, reference, fresh
+            )
+            report = np.concatenate([report, fresh])
+            totals = report.sum(axis=0)
+            if not (np.abs(np.log(totals[:, 0, 0])) < 30.0).all():
+                reference[0] = math.nan
+                continue
+            excess_error = report[..., 1] / (goal * totals[..., 0] + 1e-300)
             width = self.hi - self.lo
             floor = 4e-16 * np.maximum(np.abs(self.lo), np.abs(self.hi))
-            split = (report[:, 0] > RESOLVED) & (width > floor)
-            split |= self._hidden_peaks(tilts, totals)
-            grown = self._grow(report[:, 2])
+            split = (excess_error.max(axis=(1, 2)) > 1.0) & (width > floor)
+            log_totals = reference + np.log(totals[:, 0, 0])
+            split |= self._hidden_peaks(tilts, log_totals)
+            grown = self._grow((report[:, :, 0, 0] / totals[:, 0, 0]).max(axis=1))
             if not split.any() and not grown:
                 self.tilts, self.waves = wide, (contour, max(frequency, 0.0))
-                self.error = float(report[:, 1].sum())
-                self.log_totals = totals
+                self.error = float((totals[:, 1:, 1] / totals[:, :1, 0]).max())
+                self.log_totals = log_totals
                 return
             if split.any():
-                count = split.size
-                region, lo, hi = (a[:count][split] for a in (self.region, self.lo, self.hi))
-                middle = 0.5 * (lo + hi)
-                keep = np.ones(self.region.size, np.bool_)
-                keep[:count] = ~split
-                self._keep(keep)
-                self._add(
-                    np.concatenate([region, region]),
-                    np.concatenate([lo, middle]),
-                    np.concatenate([middle, hi]),
-                )
+                report = report[~split]
+                self._split(split)
         raise NumericError(
             f"{self._kernel.NAME}: quadrature did not settle in {ROUNDS} rounds at parameters "
             f"{self._theta.tolist()}, tilts {wide}, frequency {frequency:g} at {contour:g}"
         )
 
-    def _grow(self, log_share: Floats) -> bool:
+    def _split(self, split: NDArray[np.bool_]) -> None:
+        """Halve the flagged panels; panels added since they were judged stay at the end."""
+        count = split.size
+        region, lo, hi = (a[:count][split] for a in (self.region, self.lo, self.hi))
+        middle = 0.5 * (lo + hi)
+        keep = np.ones(self.region.size, np.bool_)
+        keep[:count] = ~split
+        self._keep(keep)
+        self._add(
+            np.concatenate([region, region]),
+            np.concatenate([lo, middle]),
+            np.concatenate([middle, hi]),
+        )
+
+    def _grow(self, share: Floats) -> bool:
         """Add a panel beyond an end of a branch whose last panel still matters."""
         regions, los, his = [], [], []
         for index, (lo, hi) in enumerate(self._rows):
@@ -276,11 +318,11 @@ class Quadrature:
             last = mine[np.argmax(self.hi[mine])]
             first = mine[np.argmin(self.lo[mine])]
             reach = self.hi[last] - self.lo[first]
-            if self.hi[last] < hi and log_share[last] > NEGLIGIBLE:
+            if self.hi[last] < hi and share[last] > NEGLIGIBLE:
                 regions.append(index)
                 los.append(self.hi[last])
                 his.append(min(hi, self._beyond(self.hi[last], reach)))
-            if self.lo[first] > lo and log_share[first] > NEGLIGIBLE:
+            if self.lo[first] > lo and share[first] > NEGLIGIBLE:
                 regions.append(index)
                 los.append(max(lo, -self._beyond(-self.lo[first], reach)))
                 his.append(self.lo[first])
@@ -323,7 +365,7 @@ class Quadrature:
                 inside = (left > 0) & (right < 0) & (region[:-3] == region[3:])
                 height = np.maximum(summit, np.maximum(a, b))
                 excess = height - np.maximum(a, b)
-                matters = inside & (excess > 2.0) & (height + np.log(gap) - total > NEGLIGIBLE)
+                matters = inside & (excess > 2.0) & (height + np.log(gap) - total > math.log(NEGLIGIBLE))
             if matters.any():
                 where = np.flatnonzero(matters) + 1
                 flagged[where // ORDER] = True

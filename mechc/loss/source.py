@@ -245,7 +245,7 @@ class KernelSource:
                 ends = max(
                     psi[0] if x[0] > lo else -np.inf, psi[-1] if x[-1] < hi else -np.inf
                 )
-                spent &= ends + math.log(reach) <= psi.max() + 2 * quad.NEGLIGIBLE
+                spent &= ends + math.log(reach) <= psi.max() + 2 * math.log(quad.NEGLIGIBLE)
             if spent:
                 return x
             reach *= 4
