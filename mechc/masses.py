@@ -159,14 +159,18 @@ class _CaseChecker:
     def _density(self, side: _Side, index: int, theta: Theta) -> numeric.Function:
         """The density on one piece, which complains when it is not a number."""
         piece = self.case.pieces[index]
+        lo, hi = self._range(piece, theta) or (-math.inf, math.inf)
         weights = [self._weight(t, theta) for t in side.of(piece)]
         logs = [e.at(theta) for _, e in self.densities[side.label, index]]
 
         def density(x: Floats) -> Floats:
-            values = sum(w * np.exp(log(x)) for w, log in zip(weights, logs, strict=True) if w > 0)
-            result = np.zeros_like(x) + values
-            # far out a formula may be inf - inf; nearer than that nan means negative or complex
-            bad = np.isnan(result) & (np.abs(x) < 1e15)
+            result = np.zeros_like(x)
+            for weight, log in zip(weights, logs, strict=True):
+                if weight > 0:
+                    result += weight * np.exp(log(x))
+            # rounding may cross the end of the piece, and far out a formula may be inf - inf
+            edge = np.minimum(np.abs(x - lo), np.abs(x - hi)) < 1e-9 * (1 + np.abs(x))
+            bad = np.isnan(result) & ~edge & (np.abs(x) < 1e15)
             if bad.any():
                 self._refuse(side, float(x[bad][0]), theta)
             return np.where(np.isnan(result), 0.0, result)

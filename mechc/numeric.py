@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import mpmath
 import numpy as np
 from numpy.typing import NDArray
-from sympy import Add, Basic, Dummy, Expr, Sum, Symbol, lambdify, oo
+from sympy import Add, Basic, Dummy, Expr, Sum, Symbol, lambdify
 
 from mechc.parameters import Parameter
 
@@ -25,6 +26,8 @@ Theta = tuple[float, ...]
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _BLOCK = 1 << 14
+# a mass below this at distance 16384 belongs to a tail that adds up to nothing
+_NEGLIGIBLE = 1e-40
 # a variable x = e^t is followed from e^-90 to e^150: x^4 still fits a double, and a tail that
 # falls like x^(-1.15) is below 1e-10 there
 _SMALLEST, _LARGEST = -90.0, 150.0
@@ -73,30 +76,48 @@ class Evaluator:
         given = (*theta, *(_sum_value(s, self.symbols, theta) for s in self.sums))
 
         def values(x: Floats) -> Floats:
+            result = np.full_like(x, np.nan)
             if self._fast is not None:
                 try:
-                    return _real(self._fast(x, *given), x)
+                    with np.errstate(all="ignore"):
+                        result = _real(self._fast(x, *given), x)
                 except (TypeError, ValueError, NameError, AttributeError, OverflowError):
                     self._fast = None
-            return np.array([_mp_value(self._slow, float(v), given) for v in x])
+            # overflow as in 0 * inf is not final: mpmath has no largest number
+            for i in np.flatnonzero(np.isnan(result)):
+                result[i] = _mp_value(self._slow, float(x[i]), given)
+            return result
 
         return values
+
+    def exactly(self, x: float, theta: Theta) -> float:
+        """The value at one point, evaluated by mpmath; nan when it is not real."""
+        given = (*theta, *(_sum_value(s, self.symbols, theta) for s in self.sums))
+        return _mp_value(self._slow, x, given)
 
 
 def value(expr: Expr, parameters: tuple[Parameter, ...], theta: Theta) -> float:
     """An expression in parameters as a float; nan when it is not real."""
-    if expr in (oo, -oo) or expr.is_number:
-        return float(expr)
-    given = dict(zip([p.symbol for p in parameters], map(_as_number, theta), strict=True))
-    sums = {s: _as_number(_sum_value(s, list(given), theta)) for s in expr.atoms(Sum)}
-    result = expr.xreplace(sums).subs(given).evalf()
-    return float(result) if result.is_extended_real else math.nan
+    if expr.is_number:
+        return float(expr) if expr.is_extended_real else math.nan
+    evaluator = _scalar(expr, parameters)
+    return evaluator.exactly(0.0, theta)
+
+
+@lru_cache(maxsize=4096)
+def _scalar(expr: Expr, parameters: tuple[Parameter, ...]) -> Evaluator:
+    return Evaluator(expr, Dummy("unused"), parameters)
 
 
 def holds(condition: Basic, parameters: tuple[Parameter, ...], theta: Theta) -> bool:
     """Whether a condition on the parameters is true."""
-    given = dict(zip([p.symbol for p in parameters], map(_as_number, theta), strict=True))
-    return bool(condition.subs(given) == True)  # noqa: E712 - SymPy's true
+    return bool(_truth(condition, parameters)(*theta))
+
+
+@lru_cache(maxsize=256)
+def _truth(condition: Basic, parameters: tuple[Parameter, ...]) -> Callable[..., Any]:
+    function: Callable[..., Any] = lambdify([p.symbol for p in parameters], condition, "mpmath")
+    return function
 
 
 def _as_number(x: float) -> Any:
@@ -116,7 +137,7 @@ def _real(values: Any, x: Floats) -> Floats:
     array = np.broadcast_to(np.asarray(values), x.shape)
     if np.iscomplexobj(array):
         return np.where(array.imag == 0, array.real, np.nan)
-    return array.astype(np.float64)
+    return np.array(array, dtype=np.float64)
 
 
 def _mp_value(function: Callable[..., Any] | None, x: float, given: Iterable[float]) -> float:
@@ -173,8 +194,12 @@ def _from_centre(f: Function, centre: float, side: float, span: float) -> float:
 
     def g(t: Floats) -> Floats:
         y = np.exp(t)
-        with np.errstate(all="ignore"):
-            return f(centre + side * y) * y
+        x = centre + side * y
+        # too close to tell apart: an end point, where the formula need not hold
+        apart = x != centre
+        result = np.zeros_like(t)
+        result[apart] = f(x[apart]) * y[apart]
+        return result
 
     top = _LARGEST if math.isinf(span) else math.log(span)
     return _adaptive(g, np.linspace(min(_SMALLEST, top - 1.0), top, 200))
@@ -209,31 +234,29 @@ def _panels(g: Function, a: Floats, b: Floats) -> Floats:
 
 
 def sum_over(f: Function, lo: float, hi: float, centres: Iterable[float]) -> float:
-    """Sum f over the integers lo..hi: directly near `centres`, then by Euler and Maclaurin."""
-    inside = [round(c) for c in centres if lo <= c <= hi] or [
-        int(lo) if math.isfinite(lo) else int(hi) if math.isfinite(hi) else 0
-    ]
-    first = max(lo, min(inside) - _BLOCK)
-    last = min(hi, max(inside) + _BLOCK)
-    with np.errstate(all="ignore"):
-        total = float(np.sum(f(np.arange(first, last + 1.0))))
-    if last < hi:
-        total += _tail(f, last, hi, 1.0)
-    if first > lo:
-        total += _tail(f, first, lo, -1.0)
-    return total
+    """Sum f over the integers lo..hi: directly near `centres` and the ends, smoothly elsewhere."""
+    marks = {round(c) for c in (lo, hi, *centres) if lo <= c <= hi and math.isfinite(c)} or {0}
+    total, done = 0.0, -math.inf
+    for mark in sorted(marks):
+        first = max(lo, mark - _BLOCK, done + 1)
+        last = min(hi, mark + _BLOCK)
+        if first > max(lo, done + 1):
+            total += _smooth_sum(f, max(lo - 1, done), first)
+        if last >= first:
+            total += float(np.sum(f(np.arange(first, last + 1.0))))
+            done = last
+    return total + (_smooth_sum(f, done, hi + 1) if done < hi else 0.0)
 
 
-def _tail(f: Function, start: float, end: float, side: float) -> float:
-    """Sum of f over the integers beyond `start` up to `end`, both ends treated as smooth."""
+def _smooth_sum(f: Function, a: float, b: float) -> float:
+    """Sum over the integers strictly between a and b, by Euler and Maclaurin."""
+    total = 0.0
     step = 0.5
-    stops = [start] if math.isinf(end) else [start, end]
-    with np.errstate(all="ignore"):
-        here = [f(np.array([s - step, s, s + step])) for s in stops]
-    lo, hi = (start, end) if side > 0 else (end, start)
-    total = integral(f, lo, hi, [])
-    total -= 0.5 * here[0][1] - (0.5 * here[1][1] if len(here) > 1 else 0.0)
-    total -= side * (here[0][2] - here[0][0]) / (2 * step) / 12
-    if len(here) > 1:
-        total += side * (here[1][2] - here[1][0]) / (2 * step) / 12
-    return float(total)
+    for end, side in ((a, 1.0), (b, -1.0)):
+        if math.isfinite(end):
+            here = f(np.array([end]))[0]
+            if not here > _NEGLIGIBLE:
+                return 0.0
+            before, after = f(np.array([end - step, end + step]))
+            total -= here / 2 + side * (after - before) / (2 * step) / 12
+    return float(total + integral(f, a, b, []))

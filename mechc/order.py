@@ -28,6 +28,7 @@ from sympy import (
     besseli,
     binomial,
     cancel,
+    erfc,
     exp,
     expand,
     fraction,
@@ -62,6 +63,9 @@ class Facts:
     parameters: tuple[Parameter, ...]
     known: tuple[tuple[Expr, bool], ...] = ()
     places: dict[Symbol, Expr] = field(default_factory=dict, compare=False)
+    _memo: dict[Expr, int | None] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     @staticmethod
     def of(parameters: tuple[Parameter, ...]) -> Facts:
@@ -88,8 +92,12 @@ class Facts:
 
     def sign(self, expr: Expr) -> int | None:
         """Weak sign of `expr`: 1, -1, 0, or None when not proved."""
-        sign = self._sign_by_domains(expr)
-        return self._sign_by_case(expr) if sign is None and self.known else sign
+        if expr not in self._memo:
+            sign = self._sign_by_domains(expr)
+            if sign is None and self.known:
+                sign = self._sign_by_case(expr)
+            self._memo[expr] = sign
+        return self._memo[expr]
 
     def decide(self, expr: Expr) -> int:
         """Weak sign of an expression in parameters.
@@ -109,7 +117,7 @@ class Facts:
         if sign is not None or isinstance(expr, Mul):
             return sign
         # places may refer to parameters, which have places of their own
-        placed = _with_signed_functions(expr.xreplace(self.places).xreplace(self.places))
+        placed = self._with_ranges(expr).xreplace(self.places).xreplace(self.places)
         numerator, denominator = fraction(together(placed))
         signs = _assumed_sign(expand(numerator)), _assumed_sign(expand(denominator))
         if None not in signs:
@@ -118,7 +126,7 @@ class Facts:
 
     def _sign_by_structure(self, expr: Expr) -> int | None:
         """From the signs of the parts; all parts of a declaration are taken to be real."""
-        if isinstance(expr, exp):
+        if isinstance(expr, (exp, erfc)):
             return 1
         if isinstance(expr, Pow) and (expr.exp.is_even or self.sign(expr.base) == 1):
             return 1
@@ -132,6 +140,21 @@ class Facts:
             if min(known) >= 0 or max(known) <= 0:
                 return max(known, key=abs)
         return None
+
+    def _with_ranges(self, expr: Expr) -> Expr:
+        """Replace functions by symbols with the same range, where SymPy does not know it.
+
+        The symbols are independent of each other, so what holds for them holds for the functions.
+        """
+        positive = {e: Dummy(positive=True) for e in expr.atoms(Sum, besseli, binomial, erfc)
+                    if _is_positive_function(e)}  # fmt: skip
+        bounded = {}
+        for e in expr.atoms(exp) - {expr}:
+            sign = self.sign(e.exp)
+            if sign is not None:
+                # exp of something positive exceeds one, of something negative stays below
+                bounded[e] = (1 + Dummy(positive=True)) ** sign
+        return expr.xreplace(positive).xreplace(bounded)
 
     def _sign_by_case(self, expr: Expr) -> int | None:
         """Use the case: expr = known fact times or plus something of known sign."""
@@ -161,16 +184,6 @@ def _assumed_sign(expr: Expr) -> int | None:
     return None
 
 
-def _with_signed_functions(expr: Expr) -> Expr:
-    """Replace functions whose positivity SymPy does not know by positive symbols."""
-    positive = {
-        e: Dummy(positive=True)
-        for e in expr.atoms(Sum, besseli, binomial)
-        if _is_positive_function(e)
-    }
-    return expr.xreplace(positive)
-
-
 def _is_positive_function(expr: Expr) -> bool:
     if isinstance(expr, Sum):
         # the index runs over real numbers, whatever the author's symbol says
@@ -178,6 +191,8 @@ def _is_positive_function(expr: Expr) -> bool:
         return bool(expr.function.subs(real).is_nonnegative)
     if isinstance(expr, besseli):
         return bool(expr.order.is_integer and expr.argument.is_positive)
+    if isinstance(expr, erfc):
+        return True
     return all(bool(a.is_integer) for a in expr.args) and bool(expr.args[0].is_nonnegative)
 
 

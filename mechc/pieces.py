@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from sympy import (
     Abs,
+    Add,
     Basic,
     Eq,
     Expr,
@@ -32,8 +33,11 @@ from sympy import (
     S,
     Symbol,
     ceiling,
+    exp,
     expand,
+    expand_log,
     floor,
+    log,
     oo,
     sign,
     sqrt,
@@ -150,7 +154,10 @@ def _signs(
     switch: _Switch, variable: Symbol, lo: Expr, hi: Expr, facts: Facts
 ) -> list[tuple[Expr, Expr, int]]:
     """The parts of (lo, hi) on which u keeps its sign, in order."""
-    first, roots = _roots(switch.u, variable, facts)
+    u = _without_exponentials(switch.u, variable)
+    if not u.has(variable):
+        return [(lo, hi, facts.decide(u))]
+    first, roots = _roots(u, variable, facts)
     parts: list[tuple[Expr, Expr, int]] = []
     here, s = lo, first
     for cut, after in _cuts(switch, variable, first, roots):
@@ -190,6 +197,27 @@ def _roots(u: Expr, variable: Symbol, facts: Facts) -> tuple[int, list[Expr]]:
         return side, []
     half, width = -b / (2 * a), side * sqrt(discriminant) / (2 * a)
     return side, [expand(half - width), expand(half + width)]
+
+
+def _without_exponentials(u: Expr, variable: Symbol) -> Expr:
+    """An expression of the same sign: a - b for exp(a) - exp(b), constants included."""
+    parts = Add.make_args(expand(u))
+    if len(parts) != 2 or not u.has(exp):
+        return u
+    coefficients, logs = [], []
+    for part in parts:
+        constant, rest = part.as_independent(variable, as_Add=False)
+        if rest != 1 and not isinstance(rest, exp):
+            return u
+        coefficients.append(constant)
+        logs.append(rest.exp if isinstance(rest, exp) else S.Zero)
+    if not (coefficients[0].is_positive and coefficients[1].is_negative):
+        if not (coefficients[1].is_positive and coefficients[0].is_negative):
+            return u
+        coefficients.reverse()
+        logs.reverse()
+    ratio = -coefficients[0] / coefficients[1]
+    return expand(logs[0] - logs[1]) + expand_log(log(ratio))
 
 
 def _cuts(

@@ -24,6 +24,8 @@ from sympy import (
     cosh,
     coth,
     csch,
+    erf,
+    erfc,
     exp,
     expand,
     factor_terms,
@@ -69,8 +71,20 @@ def terms(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Term, ...]:
     """
     if expr.is_zero:
         return ()
+    expr = _with_tails(expr)
     found = [_term(e, variable, facts) for e in _summands(expr, variable, facts)]
     return _merged(found, variable, facts)
+
+
+def _with_tails(expr: Expr) -> Expr:
+    """1 + erf(u) as erfc(-u), which keeps its relative accuracy in the tail."""
+    tails: dict[Expr, Expr] = {}
+    for total in expr.atoms(Add):
+        constant, rest = total.as_coeff_Add()
+        coefficient, functions = rest.as_coeff_Mul()
+        if isinstance(functions, erf) and abs(coefficient) == constant:
+            tails[total] = constant * erfc(-functions.args[0] * (coefficient / constant))
+    return expr.xreplace(tails)
 
 
 def _summands(expr: Expr, variable: Symbol, facts: Facts) -> list[Expr]:
