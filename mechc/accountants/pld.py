@@ -22,20 +22,21 @@ from numpy.typing import NDArray
 from mechc.accountants.bound import Bound
 from mechc.accountants.composed import ComposedLoss
 from mechc.accountants.logspace import log1mexp, log_add, log_subtract
-from mechc.accountants.transform import TiltedSum
+from mechc.accountants.transform import TiltedSum, distinct
 from mechc.accountants.window import Reach, Window, choose, images, reach
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss import grid
 from mechc.loss.grid import ULP
-from mechc.loss.measure import PrivacyLoss, Step
+from mechc.loss.measure import Step
 from mechc.loss.mesh import align
 
 Floats = NDArray[np.float64]
 
 _BYTES = 200  # of memory per mesh point, at the peak of a composition
 _LEAST = 2**10
-_USUAL = 2**20  # largest transform taken without being asked
+_USUAL = 2**20  # largest transform taken only to meet rtol
 _SHARE = 0.02  # of rtol, spent on images and on what lies outside the grids
+_LATTICE_SHARE = 1e-14  # the same where the mesh costs nothing
 _KEPT = 4  # compositions remembered for other epsilons
 _COARSE = 1.0  # largest predicted log(upper / lower) worth computing
 _PARTS = 33  # finest common step tried, as a part of the smallest lattice step
@@ -78,12 +79,7 @@ class PldAccountant:
                 f"{max_bytes}; contour and saddlepoint need no grid"
             )
         self._rtol, self._max_bytes, self._grid = rtol, max_bytes, grid
-        merged: dict[int, tuple[PrivacyLoss, int]] = {}
-        for loss, count in steps:
-            if count > 0:
-                merged[id(loss)] = (loss, merged.get(id(loss), (loss, 0))[1] + int(count))
-        self._laws = [loss for loss, _ in merged.values()]
-        self._counts = [count for _, count in merged.values()]
+        self._laws, self._counts = distinct(steps)
         self._composed = ComposedLoss(steps)
         self._kept: list[_Pair] = []
 
@@ -114,10 +110,9 @@ class PldAccountant:
         return pair.bound(epsilon)
 
     def _compose(self, epsilon: float) -> _Pair:
-        window = choose(
-            self._composed, np.array(self._counts, float), epsilon, _SHARE * min(self._rtol, 1e-3)
-        )
         step = self._lattice_step()
+        share = _SHARE * min(self._rtol, 1e-3) if step is None else _LATTICE_SHARE
+        window = choose(self._composed, np.array(self._counts, float), epsilon, share)
         if step is not None:
             return self._on_lattice(window, step)
         reaches = reach(self._composed, self._laws, window)
@@ -131,16 +126,19 @@ class PldAccountant:
 
     def _largest(self) -> int:
         room = int(self._max_bytes // _BYTES)
-        return min(_USUAL, 1 << max(room.bit_length() - 1, 1)) if self._grid is None else self._grid
+        return min(_USUAL, 1 << max(room.bit_length() - 1, 1))
 
     def _size(self, window: Window) -> int:
-        """Number of points for which the bias law predicts a width within rtol."""
+        """Number of points for which the bias law predicts a width within rtol.
+
+        Not more than is usual, unless the answer would be worth nothing.
+        """
         if self._grid is not None:
             return self._grid
-        cost = self._curvature(window)
-        wanted = window.period / math.sqrt(0.8 * min(self._rtol, 0.1) / cost)
-        power = 1 << max(math.ceil(math.log2(min(max(wanted, 2.0), 2.0**60))), 1)
-        return min(max(power, _LEAST), self._largest())
+        finest = window.period * math.sqrt(self._curvature(window))
+        wanted = min(finest / math.sqrt(0.8 * min(self._rtol, 0.1)), float(self._largest()))
+        wanted = max(wanted, finest / math.sqrt(0.1 * _COARSE), float(_LEAST))
+        return 1 << math.ceil(math.log2(min(wanted, 2.0**60)))
 
     def _curvature(self, window: Window) -> float:
         """Leading coefficient of log(upper / lower) in the squared step, CtD and pools together."""
@@ -155,11 +153,11 @@ class PldAccountant:
         ]
         cells = max(last - first for first, last in ranges)
         if predicted > _COARSE or max(cells, size) * _BYTES > self._max_bytes:
-            needed = window.period * math.sqrt(self._curvature(window) / _COARSE)
+            needed = max(size, cells, window.period * math.sqrt(self._curvature(window)))
             raise UnsupportedError(
                 f"pld: {self._composed.count} steps at epsilon={window.epsilon:g} need a mesh of "
-                f"about {max(needed, cells):.1e} points or {max(needed, cells) * _BYTES:.1e} bytes "
-                f"(max_bytes={self._max_bytes}, {size} points tried); contour needs no mesh"
+                f"{needed:.2g} points or {needed * _BYTES:.2g} bytes (max_bytes={self._max_bytes},"
+                f" grid={self._grid}); contour and saddlepoint need no mesh"
             )
         args = list(zip(self._laws, reaches, mesh.offsets, ranges, self._counts, strict=True))
         tilt, probes = window.tilt, window.probes

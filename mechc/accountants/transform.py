@@ -25,9 +25,19 @@ from scipy import fft
 
 from mechc.accountants.logspace import log1mexp
 from mechc.loss.grid import ULP, GridLaw
+from mechc.loss.measure import PrivacyLoss, Step
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
+
+
+def distinct(steps: Sequence[Step]) -> tuple[list[PrivacyLoss], list[int]]:
+    """Merge repetitions of one loss and drop steps that are never taken, in order of appearance."""
+    merged: dict[int, tuple[PrivacyLoss, int]] = {}
+    for loss, count in steps:
+        if count > 0:
+            merged[id(loss)] = (loss, merged.get(id(loss), (loss, 0))[1] + int(count))
+    return [loss for loss, _ in merged.values()], [count for _, count in merged.values()]
 
 
 class TiltedSum:
@@ -105,6 +115,20 @@ class TiltedSum:
         error += 256 * ULP * float(np.abs(terms).sum())
         return self.log_scale - self.tilt * epsilon, float(terms.sum()), error
 
+    def plain_payoff(self, epsilon: float, lowest: float) -> tuple[float, float]:
+        """Return E[(1 - exp(epsilon - S))_+] of the folded, untilted law, and its error.
+
+        The fold is onto the period that starts at `lowest`: this is the answer of the classical
+        Fourier methods, relative to the finite mass; the tilt has to be 0.
+        """
+        start = math.ceil((lowest - self.offset) / self.step)
+        points = self.offset + self.step * (start + np.arange(self.size))
+        gain = -np.expm1(np.minimum(epsilon - points, 0.0))
+        terms = np.roll(self._sum, (self._origin - start) % self.size) * gain
+        error = self._error * float(np.linalg.norm(gain))
+        error += 256 * ULP * float(np.abs(terms).sum())
+        return float(terms.sum()), error
+
     def _periodic_payoff(self, x: Floats) -> Floats:
         """Return sum_{r >= 0} f(x + r T) for f(x) = exp(-cx)(1 - exp(-x)) and 0 <= x < T."""
         images = math.exp(-self.tilt * self.period)  # exp(-cT)
@@ -150,7 +174,8 @@ def _tilted(law: GridLaw, tilt: float, size: int) -> tuple[Floats, int, float, f
     )
     index = law.first + kept
     centre = round(float(weight @ index))
-    folded: Floats = np.bincount((index - centre) % size, weights=weight, minlength=size).astype(np.float64)
+    folded: Floats = np.zeros(size)
+    np.add.at(folded, (index - centre) % size, weight)
     return folded, centre, log_mgf, relative
 
 

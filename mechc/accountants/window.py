@@ -30,6 +30,7 @@ from mechc.loss.measure import PrivacyLoss
 Floats = NDArray[np.float64]
 
 _CANCELLATION = math.log(20.0)  # nats by which the tilt may miss the saddle point
+_LARGE = 500.0  # values of one step's K beyond which no further tilt is tried
 _MORE_IMAGES = 64
 
 
@@ -69,9 +70,7 @@ def log_peak(s: Floats | float) -> Floats:
     return out
 
 
-def choose(
-    composed: ComposedLoss, counts: Floats, epsilon: float, share: float
-) -> Window:
+def choose(composed: ComposedLoss, counts: Floats, epsilon: float, share: float) -> Window:
     """Find the tilt with the shortest period.
 
     Args:
@@ -91,9 +90,9 @@ def choose(
         )
     log_delta = _log_saddle_point(composed, epsilon, t0)
     log_share = math.log(share) + log_delta
-    s, rows = _table(composed, t0 * np.geomspace(0.1, 8.0, 34))
+    s, rows = table(composed, t0 * np.geomspace(0.1, 8.0, 34))
     k_s = rows @ counts
-    u, rows = _table(composed, -1.0 - np.geomspace(0.05, 8.0 + 8.0 * t0, 14))
+    u, rows = table(composed, -1.0 - np.geomspace(0.05, 8.0 + 8.0 * t0, 14))
     k_u = rows @ counts
     excess_right = k_s - s * epsilon + log_peak(s) - log_share
     excess_left = k_u - u * epsilon + log_peak(-u - 1.0) - log_share
@@ -123,7 +122,7 @@ def _shortest(excess: Floats, rate: Floats) -> tuple[float, int]:
     return float(periods[at]), at
 
 
-def _table(composed: ComposedLoss, tilts: Floats) -> tuple[Floats, Floats]:
+def table(composed: ComposedLoss, tilts: Floats) -> tuple[Floats, Floats]:
     """Values of K_j at the tilts inside the strip and within reach of the quadrature.
 
     Returns:
@@ -138,6 +137,8 @@ def _table(composed: ComposedLoss, tilts: Floats) -> tuple[Floats, Floats]:
         except NumericError:  # no quadrature that far out: the tilts nearer to 0 have to do
             break
         kept.append(float(t))
+        if float(np.abs(rows[-1]).max()) > _LARGE:
+            break
     order = np.argsort(kept)
     return np.array(kept)[order], np.array(rows).reshape(len(kept), -1)[order]
 
@@ -168,8 +169,8 @@ def reach(composed: ComposedLoss, laws: Sequence[PrivacyLoss], window: Window) -
     Below: it is rounded up to the lowest point, where the tilt takes most of its weight.
     """
     margin = math.log(composed.count) + math.log(4.0 * len(laws))
-    s, above = _table(composed, window.saddle * np.geomspace(0.1, 16.0, 24))
-    u, below = _table(composed, -np.concatenate([[0.0], np.geomspace(0.05, 64.0, 16)]))
+    s, above = table(composed, window.saddle * np.geomspace(0.1, 12.0, 24))
+    u, below = table(composed, -np.concatenate([[0.0], np.geomspace(0.05, 64.0, 16)]))
     at_tilt = composed.by_step(window.tilt, 0)[:, 0]
     spent = window.log_share - window.log_delta - 10.0
     out = []
