@@ -159,7 +159,8 @@ class PldAccountant:
                 f"{needed:.2g} points or {needed * _BYTES:.2g} bytes (max_bytes={self._max_bytes},"
                 f" grid={self._grid}); contour and saddlepoint need no mesh"
             )
-        args = list(zip(self._laws, reaches, mesh.offsets, ranges, self._counts, strict=True))
+        laws = [law.covering(window.left, window.right) for law in self._laws]
+        args = list(zip(laws, reaches, mesh.offsets, ranges, self._counts, strict=True))
         tilt, probes = window.tilt, window.probes
         upper = TiltedSum(
             (
@@ -171,7 +172,10 @@ class PldAccountant:
             probes,
         )
         lower = TiltedSum(
-            ((grid.dominated(law, o, mesh.step, a, b - a), k) for law, _, o, (a, b), k in args),
+            (
+                (grid.dominated(law, o, mesh.step, a, b - a, tilt), k)
+                for law, _, o, (a, b), k in args
+            ),
             tilt,
             size,
             probes,

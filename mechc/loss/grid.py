@@ -34,6 +34,7 @@ Mask = NDArray[np.bool_]
 
 ULP = 2.0**-53
 _TINY = 1e-290  # masses below are treated as lost to underflow
+_NEGLIGIBLE = -60.0  # log of a share of the largest tilted mass
 _LEAST = 1e-300  # smallest mass of a grid law
 _ROUNDS = 40
 
@@ -111,13 +112,12 @@ def dominating(
     edges = mesh(offset, step, first, count + 1)
     p, q = loss.cell_masses(edges)
     p = np.where(p < _TINY, np.where(_meets(edges, loss.support), p + _TINY, p), p)
-    noise = _noise(loss)
-    scale = -np.expm1(-np.diff(edges))
-    up = (p - np.exp(edges[:-1]) * q + noise * p) / scale
+    noise = _noise(loss, p)
+    up = (p - np.exp(edges[:-1]) * q + noise * p) / -np.expm1(-np.diff(edges))
     up = np.where(q < _TINY, p, np.clip(up, 0.0, p))
     mass = np.zeros(count + 1)
     mass[:-1] = p - up
-    mass[1:] += up
+    mass[1:] += up + noise * p
     mass[0] += math.exp(tails[0])
     mass[(mass > 0) & (mass < _LEAST)] = _LEAST
     return GridLaw(
@@ -127,11 +127,13 @@ def dominating(
         mass=mass,
         log_infinite=float(np.logaddexp(loss.log_infinite, tails[1])),
         slack=_label_error(edges),
-        inflation=noise,
+        inflation=4 * ULP,
     )
 
 
-def dominated(loss: PrivacyLoss, offset: float, step: float, first: int, count: int) -> GridLaw:
+def dominated(
+    loss: PrivacyLoss, offset: float, step: float, first: int, count: int, tilt: float
+) -> GridLaw:
     """Pool the losses around every mesh point, then move a little mass between pools.
 
     All outputs with a loss within step/2 of the mesh point s are merged: one output with masses
@@ -146,13 +148,15 @@ def dominated(loss: PrivacyLoss, offset: float, step: float, first: int, count: 
         step: distance of mesh points.
         first: index of the first point.
         count: one less than the number of points; losses beyond step/2 outside are dropped.
+        tilt: half cells whose mass, tilted by exp(tilt * loss), is negligible are dropped too.
 
     Returns:
         A law on count + 2 points, one more below, whose delta is nowhere above the true one.
     """
     points = mesh(offset, step, first, count + 1)
-    noise, label = _noise(loss), _label_error(points)
-    halves = _Halves.of(loss, points, 2 * label)
+    label = _label_error(points)
+    halves = _Halves.of(loss, points, 2 * label, tilt)
+    noise = float(_noise(loss, np.array([halves.least])).max())
     mass = _balance(halves, step, noise)
     mass[mass < _LEAST] = 0.0
     return GridLaw(
@@ -188,9 +192,11 @@ def exact(loss: PrivacyLoss, step: float | None = None) -> GridLaw:
     )
 
 
-def _noise(loss: PrivacyLoss) -> float:
-    """Relative error allowed to cell masses: the quadrature's own and a few roundings."""
-    return 2.0 * loss.tolerance + 8.0 * ULP
+def _noise(loss: PrivacyLoss, mass: Floats) -> Floats:
+    """Relative error allowed to cell masses: the quadrature's own, and that of exp(log p)."""
+    size = np.abs(np.log(np.maximum(mass, _LEAST)))
+    noise: Floats = 2.0 * loss.tolerance + ULP * (16.0 + 4.0 * size)
+    return noise
 
 
 def _label_error(points: Floats) -> float:
@@ -207,16 +213,18 @@ def _meets(edges: Floats, support: tuple[float, float]) -> Mask:
 class _Halves:
     """Masses under P of the half cells below and at-or-above every mesh point s, and their gaps.
 
-    The gap is P - e^s Q, the sum of 1 - exp(s - L): how far the half cell is beyond s.
+    The gap is P - e^s Q, the sum of 1 - exp(s - L): how far the half cell is beyond s. `least` is
+    the smallest mass kept.
     """
 
     below: Floats
     above: Floats
     below_gap: Floats
     above_gap: Floats
+    least: float
 
     @classmethod
-    def of(cls, loss: PrivacyLoss, points: Floats, nudge: float) -> _Halves:
+    def of(cls, loss: PrivacyLoss, points: Floats, nudge: float, tilt: float) -> _Halves:
         """Cut the cells; atoms that are on a point up to rounding, `nudge`, belong above it."""
         half = 0.5 * (points[1] - points[0])
         edges = np.empty(2 * points.size + 1)
@@ -225,10 +233,13 @@ class _Halves:
         edges[2:-1:2] = 0.5 * (points[1:] + points[:-1])
         edges[-1] = points[-1] + half
         p, q = loss.cell_masses(edges)
-        lost = (p < _TINY) | (q < _TINY)
+        with np.errstate(divide="ignore"):
+            tilted = np.log(p) + tilt * np.repeat(points, 2)
+        lost = (p < _TINY) | (q < _TINY) | (tilted < tilted.max() + _NEGLIGIBLE)
         p, q = np.where(lost, 0.0, p), np.where(lost, 0.0, q)
         gap = p - np.repeat(np.exp(points), 2) * q
-        return cls(p[0::2], p[1::2], gap[0::2], gap[1::2])
+        least = float(p.min(where=~lost, initial=1.0))
+        return cls(p[0::2], p[1::2], gap[0::2], gap[1::2], least)
 
     def pools(self, handed: Mask, step: float) -> tuple[Floats, Floats]:
         """Masses and mean gaps of the pools when the `handed` lower halves go one point down.
