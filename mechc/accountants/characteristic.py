@@ -136,22 +136,26 @@ def _log_variation(tables, atoms, counts, y):  # type: ignore[no-untyped-def]
     return total
 
 
-@nb.njit("float64(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
-         " float64[::1], float64[::1], float64[:,:,::1], float64, float64, float64)", **_JIT)
+@nb.njit(
+    "float64(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
+    " float64[::1], float64[:,:,::1], float64, float64, float64, float64)",
+    **_JIT,
+)
 def decay_integral(  # type: ignore[no-untyped-def]
-    offsets, counts, centred, weight, spread, slack, atoms, tables, start, reach, goal
+    offsets, counts, centred, weight, spread, slack, atoms, tables, start, reach, edge, goal
 ):
-    """Bound the integral of sup_{y' >= y} |phi(y')| / y^2 over y > start.
+    """Bound the integral of sup |phi(y')| / y^2 over start < y < edge, the sup over y' in (y, edge).
 
-    `reach` is the frequency up to which the nodes resolve phi; `goal` is the log of |phi| that
-    is small enough. The supremum makes the bound valid for the trapezoid sum as well.
+    `reach` is the frequency up to which the nodes resolve phi; `edge` is the end of a periodic
+    integrand's half period, or infinity; `goal` is the log of |phi| that is small enough. The
+    supremum makes the bound valid for the trapezoid sum as well.
     """
     left = np.empty(CELLS + 1)
     log_b = np.empty(CELLS)
     count = 0
     y = start
     root = np.empty(counts.size)
-    while y < reach and count < CELLS:
+    while y < min(reach, edge) and count < CELLS:
         far = _log_variation(tables, atoms, counts, y)
         if far < goal:
             break
@@ -181,17 +185,21 @@ def decay_integral(  # type: ignore[no-untyped-def]
         log_b[count] = min(value, far)
         count += 1
         y += width
+    y = min(y, edge)
     left[count] = y
     # far out: dyadic cells with the total-variation bound alone
     total = 0.0
     highest = -np.inf
-    edge = y * 2.0**200
-    tail = _log_variation(tables, atoms, counts, edge)
-    total += math.exp(tail) / edge
-    for m in range(199, -1, -1):
-        a = y * 2.0**m
-        highest = _log_variation(tables, atoms, counts, a)
-        total += math.exp(highest) * 0.5 / a
+    if y < edge < np.inf:
+        highest = _log_variation(tables, atoms, counts, y)
+        total += math.exp(highest) * (1.0 / y - 1.0 / edge)
+    elif y < edge:
+        last = y * 2.0**200
+        total += math.exp(_log_variation(tables, atoms, counts, last)) / last
+        for m in range(199, -1, -1):
+            a = y * 2.0**m
+            highest = _log_variation(tables, atoms, counts, a)
+            total += math.exp(highest) * 0.5 / a
     for m in range(count - 1, -1, -1):
         highest = max(highest, log_b[m])
         total += math.exp(highest) * (1.0 / left[m] - 1.0 / left[m + 1])
@@ -282,8 +290,8 @@ class Tilted:
         log_phi(self.offsets, self.counts, self.centred, self.weight, h, begin, end, re, im)
         return re, im
 
-    def decay(self, start: float, reach: float, goal: float) -> float:
-        """Return a bound on the integral of sup |phi| / y^2 beyond `start`."""
+    def decay(self, start: float, reach: float, edge: float, goal: float) -> float:
+        """Return a bound on the integral of sup |phi| / y^2 from `start` to `edge`."""
         return float(
             decay_integral(
                 self.offsets,
@@ -296,6 +304,7 @@ class Tilted:
                 self.tables,
                 start,
                 reach,
+                edge,
                 goal,
             )
         )

@@ -1,16 +1,8 @@
-"""Exact accounting by the trapezoid rule on a vertical contour, with bounds that are a theorem.
+"""Exact accounting on a vertical contour: choice of contour, period and length, and the answer.
 
-For 0 < c < t_plus and h = 2 pi / T (Poisson summation, numerics Theorem A)
-
-    S = (h / 2 pi) sum_n g(c + inh) = sum_m exp(mTc) H(eps + mT),
-    g(z) = exp(K(z) - eps z) / (z (z + 1)),   H(eps) = E_P[(1 - exp(eps - L))_+; L finite].
-
-All terms on the right are non-negative: m = 0 is the answer, m > 0 are bounded by Chernoff, and
-m < 0 are known up to r_m: H(eps - mT) = M(0) - exp(eps - mT) M(-1) + r_m with
-0 <= r_m <= exp(eps - mT) M(-1). What the sum leaves out beyond frequency Y is bounded by
-`characteristic.decay_integral`. The number of nodes does not depend on the number of steps.
-
-Negative epsilon goes through the reversed pair (I3), so that nothing cancels:
+The sum itself and its error terms are in `trapezoid`; what is left out beyond the last node is
+bounded by `characteristic.decay_integral`. The number of nodes does not depend on the number of
+steps. Negative epsilon goes through the reversed pair (I3), so that nothing cancels:
 delta(eps) = 1 - exp(eps) M(-1) + exp(eps) H_rev(-eps).
 """
 
@@ -18,157 +10,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.characteristic import Law, Tilted
+from mechc.accountants.characteristic import Law
+from mechc.accountants.trapezoid import Answer, Contour, Lattice, Smooth
 from mechc.errors import NumericError
 from mechc.loss.measure import Step, log_infinite
 
-Floats = NDArray[np.float64]
-
 SHARE = 1e-13  # images and truncation may cost this share of delta
 CANCELLATION = math.log(1e3)  # nats by which the contour may miss the saddle point
-WORK = 400_000_000  # node evaluations per answer before a wide bound is returned instead
-ULP = 2.2e-16
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Log of lower bound, estimate and upper bound of the finite part, and how it was found."""
-
-    lower: float
-    estimate: float
-    upper: float
-    detail: dict[str, float | str]
+EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
+WORK = 200_000_000  # node evaluations per answer before a wide bound is returned instead
 
 
 def log_add(a: float, b: float) -> float:
     """Return log(exp(a) + exp(b))."""
     return float(np.logaddexp(a, b))
-
-
-def log_sub(a: float, b: float) -> float:
-    """Return log(max(0, exp(a) - exp(b)))."""
-    if b == -math.inf:
-        return a
-    return a + math.log(-math.expm1(b - a)) if b < a else -math.inf
-
-
-class Contour:
-    """One contour with its nodes: log phi at y = h, 2h, ...; re-used for many epsilons.
-
-    Attributes:
-        c, period: real part of the contour and T; the nodes are c + 2 pi i n / T.
-        grid, log_b: real s > 0 and K(s) + s log s - (1+s) log(1+s); minus s eps they bound the
-            hockey-stick divergence at eps (numerics (43)).
-        decay: bound on the integral of sup |phi| / y^2 beyond the last node.
-    """
-
-    def __init__(self, law: Law, c: float, period: float, grid: Floats, log_b: Floats) -> None:
-        """Fix the contour; nodes are evaluated on demand."""
-        self.c, self.period, self.grid, self.log_b = c, period, grid, log_b
-        self.h = 2.0 * math.pi / period
-        self.re, self.im = np.empty(0), np.empty(0)
-        self.decay = math.inf
-        self.resolve(law)
-
-    def resolve(self, law: Law) -> None:
-        """Take a law whose nodes resolve higher frequencies; known values stay."""
-        self.k, self.mean, self.variance, self.rounding = law.composed(self.c)
-        self.tilted = Tilted(law, self.c)
-        self.reach = min(s.loss.frequency for s in law.steps)
-        self.tolerance = sum(s.count * s.loss.tolerance for s in law.steps)
-
-    @property
-    def work(self) -> int:
-        """Node evaluations spent so far."""
-        return self.re.size * self.tilted.weight.size
-
-    def extend(self, nodes: int) -> None:
-        """Evaluate log phi until `nodes` frequencies are known."""
-        have = self.re.size
-        if nodes > have:
-            re, im = self.tilted.log_phi(self.h, have + 1, nodes + 1)
-            self.re, self.im = np.concatenate([self.re, re]), np.concatenate([self.im, im])
-            self.decay = math.inf
-
-    def terms(self, epsilon: float) -> tuple[Floats, float]:
-        """Real parts of g(c + inh) / g(c) for n = 1, 2, ..., and a bound on their rounding."""
-        y = self.h * np.arange(1.0, self.re.size + 1.0)
-        phase = self.im + y * (self.mean - epsilon)
-        z = self.c + 1j * y
-        factor = (self.c * (self.c + 1.0)) / (z * (z + 1.0))
-        size = np.exp(self.re)
-        value: Floats = (factor * size * np.exp(1j * phase)).real
-        turns = np.abs(self.im) + y * (abs(self.mean) + abs(epsilon))
-        noise = np.abs(factor) * size * (8.0 + np.abs(self.re) + 2.0 * turns)
-        return value, ULP * float(noise.sum())
-
-    def answer(self, epsilon: float) -> Answer | None:
-        """Evaluate Theorem A at epsilon with the nodes at hand; None where the sum is not positive.
-
-        All errors are shares of S, the trapezoid sum.
-        """
-        c, period = self.c, self.period
-        values, noise = self.terms(epsilon)
-        total = 1.0 + 2.0 * float(np.sum(values[::-1]))
-        if not total > 0.0:
-            return None
-        log_s = self.k - c * epsilon - math.log(c) - math.log1p(c) - math.log(period)
-        log_s += math.log(total)
-        left = self._left_images(epsilon, log_s)
-        later = self.grid > c
-        decay = self.period * (self.grid[later] - c)
-        with np.errstate(divide="ignore"):
-            rights = self.log_b[later] - self.grid[later] * epsilon - decay - log_s
-            rights -= np.log(-np.expm1(-decay))
-        right = math.exp(min(50.0, float(rights.min())))
-        tail = min(1e50, c * (c + 1.0) * self.decay * period / (math.pi * total))
-        rounding = self.rounding + self.tolerance + ULP * (
-            40.0 + 4.0 * abs(self.k) + 4.0 * abs(c * epsilon)
-        )
-        rounding += (2.0 * noise + ULP * 4.0 * float(np.abs(values).sum())) / total
-        known, unknown = left
-        rounding += 8.0 * ULP * abs(known)
-        share = 1.0 - known
-        low = share - rounding - tail - right - unknown
-        high = share + rounding + tail
-        if not high > 0.0:
-            return None
-        return Answer(
-            log_s + math.log(low) if low > 0.0 else -math.inf,
-            log_s + math.log(share) if share > 0.0 else -math.inf,
-            log_s + math.log(high),
-            {
-                "contour": c,
-                "period": period,
-                "nodes": float(values.size),
-                "right_images": right / high,
-                "left_images": unknown / high,
-                "truncation": tail / high,
-                "rounding": rounding / high,
-            },
-        )
-
-    def _left_images(self, epsilon: float, log_s: float) -> tuple[float, float]:
-        """Closed form of the images m < 0 and a bound on what it leaves out, as shares of S."""
-        c, period = self.c, self.period
-        first = math.exp(min(50.0, self.log_mass - c * period - log_s)) / -math.expm1(-c * period)
-        damped = (c + 1.0) * period
-        second = math.exp(min(50.0, self.log_q + epsilon - damped - log_s)) / -math.expm1(-damped)
-        if epsilon - period <= self.lowest:
-            return first - second, 0.0
-        known = max(0.0, first - second)  # each image lies between max(0, ...) and its mass
-        return known, first - known
-
-    def at(self, log_mass: float, log_q: float, lowest: float) -> Contour:
-        """Set log M(0), log M(-1) and the smallest loss of the composition."""
-        self.log_mass, self.log_q, self.lowest = log_mass, log_q, lowest
-        return self
 
 
 class ContourAccountant:
@@ -184,8 +43,12 @@ class ContourAccountant:
         self._steps = tuple(s for s in steps if s.count > 0)
         self._rtol = rtol
         self._log_infinite = log_infinite(self._steps)
-        self._forward = _Side(self._steps)
+        self._payoff = self._find_payoff()
+        self._forward = _Side(self._steps, self._payoff, rtol)
         self._backward: _Side | None = None
+
+    def _find_payoff(self) -> Smooth | Lattice:
+        return Smooth()
 
     def log_delta(self, epsilon: float) -> Bound:
         """Return log delta(epsilon) with bounds.
@@ -202,7 +65,7 @@ class ContourAccountant:
         else:
             if self._backward is None:
                 reverse = tuple(Step(s.loss.reversed(), s.count) for s in self._steps)
-                self._backward = _Side(reverse)
+                self._backward = _Side(reverse, self._payoff.reversed(), self._rtol)
             a = self._backward.finite(-epsilon)
             base = math.log(-math.expm1(epsilon + self._forward.log_q))
             logs = [log_add(base, epsilon + v) for v in (a.lower, a.estimate, a.upper)]
@@ -213,8 +76,10 @@ class ContourAccountant:
 class _Side:
     """The finite part H of one direction for epsilon >= 0, with everything that can be re-used."""
 
-    def __init__(self, steps: tuple[Step, ...]) -> None:
+    def __init__(self, steps: tuple[Step, ...], payoff: Smooth | Lattice, rtol: float) -> None:
         self._steps = steps
+        self._payoff = payoff
+        self._rtol = rtol
         self._law = Law.of(steps)
         self._contours: list[Contour] = []
         self._lowest = sum(s.count * s.loss.support[0] for s in steps)
@@ -313,24 +178,29 @@ class _Side:
         steps = float(self._law.counts.sum())
         reach = max(8.0 * math.sqrt(-2.0 * math.log(SHARE)), 20.0 * math.sqrt(steps))
         self._cover(top, c, 0.2 * reach / math.sqrt(variance_c))
-        contour = Contour(self._law, c, period, grid, log_b)
-        return contour.at(self._log_mass, self.log_q, self._lowest)
+        masses = (self._log_mass, self.log_q, self._lowest)
+        return Contour(
+            self._law, self._payoff, c, self._payoff.period(period), grid, log_b, masses
+        )
 
     def _run(self, contour: Contour, epsilon: float) -> Answer | None:
         """Add nodes until the truncation is proven small, or the work limit is reached."""
         nodes = 64
         while True:
             contour.extend(nodes)
+            if contour.complete:
+                return contour.answer(epsilon)
             last = contour.h * nodes
             values, _ = contour.terms(epsilon)
             quiet = float(np.abs(values[-32:]).max()) < SHARE * 1e-2
-            if quiet or contour.work > WORK:
+            wanted = 4.0 * SHARE if contour.work < EASY else 1e-3 * self._rtol
+            if quiet or contour.work > EASY:
                 total = max(1.0 + 2.0 * float(values.sum()), 1e-3)
-                factor = contour.c * (contour.c + 1.0) * contour.period / (math.pi * total)
-                goal = math.log(SHARE * last / factor) if factor > 0 else math.log(SHARE)
-                contour.decay = contour.tilted.decay(last, contour.reach, min(goal, -1.0))
-                enough = factor * contour.decay < 4.0 * SHARE
-                if enough or contour.work > WORK:
+                start = float(self._payoff.transform(np.array([contour.c + 0j]), epsilon)[0].real)
+                factor = self._payoff.size(contour.c) * contour.period / (math.pi * total * start)
+                goal = min(math.log(wanted * last / factor), -1.0)
+                contour.decay = contour.tilted.decay(last, contour.reach, self._payoff.edge, goal)
+                if factor * contour.decay < wanted or contour.work > WORK:
                     return contour.answer(epsilon)
             nodes = nodes + 64 if not quiet and nodes < 1024 else 2 * nodes
             if contour.h * nodes > contour.reach or quiet:
@@ -338,7 +208,9 @@ class _Side:
                 try:
                     self._cover(0.0, contour.c, reach)
                 except NumericError:
-                    contour.decay = contour.tilted.decay(last, contour.reach, -1.0)
+                    contour.decay = contour.tilted.decay(
+                        last, contour.reach, self._payoff.edge, -1.0
+                    )
                     return contour.answer(epsilon)
                 contour.resolve(self._law)
 

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.errors import DeclarationError, NumericError
+from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.kernel.protocol import Kernel
-from mechc.loss import moments
+from mechc.loss import branches, moments
 from mechc.loss.source import KernelSource, Nodes
 
 Floats = NDArray[np.float64]
@@ -251,6 +251,56 @@ class PrivacyLoss:
         k, mean, _, _ = self.generating(t)
         loss, log_weight = self.covering(min(t, -1.0), max(t, 0.0)).nodes()
         return float(moments.log_abs_moment3(loss, log_weight, k, t, mean))
+
+    def hockey_stick_log(self, epsilon: float) -> tuple[float, float, float]:
+        """Return (lower, estimate, upper) of log delta(epsilon) for one step, by the branches.
+
+        All terms are positive (I1 without the difference), so that deep tails keep their
+        relative accuracy.
+        """
+        value, error = -math.inf, 0.0
+        if self._source is not None and self._source.continuous:
+            value, error = branches.log_hockey_stick(self._source, epsilon, self._reverse)
+        gap = self.atom_loss - epsilon
+        up = gap > 0
+        terms = self.atom_log_mass[up] + np.log(-np.expm1(-gap[up]))
+        shaky = np.abs(self.atom_loss[up]) + abs(epsilon)
+        with np.errstate(divide="ignore"):
+            noise = self.atom_log_mass[up] - gap[up] + np.log(4e-16 * shaky)
+        if error > 0:
+            noise = np.append(noise, value + math.log(error))
+        value = float(np.logaddexp.reduce(np.concatenate([terms, [value, self.log_infinite]])))
+        log_error = float(np.logaddexp.reduce(noise)) if noise.size else -math.inf
+        if value == -math.inf:
+            return value, value, value
+        share = math.exp(min(log_error - value, 0.0)) + 1e-14
+        return value + math.log1p(-min(share, 0.999999)), value, value + math.log1p(share)
+
+    def cell_masses(self, edges: Floats) -> tuple[Floats, Floats]:
+        """Return the masses of L in the cells (edges[i], edges[i+1]] under P and Q, finite part.
+
+        Args:
+            edges: increasing losses, shape (n + 1,).
+        """
+        p, q = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
+        if self._source is not None and self._source.continuous:
+            lo, hi = (-1.0 - self.tilts[1], -1.0 - self.tilts[0]) if self._reverse else self.tilts
+            p, q = branches.cell_masses(self._source, edges, self._reverse, lo, hi)
+        cell = np.searchsorted(edges, self.atom_loss, side="left") - 1
+        keep = (cell >= 0) & (cell < p.size)
+        np.add.at(p, cell[keep], np.exp(self.atom_log_mass[keep]))
+        np.add.at(q, cell[keep], np.exp(self.atom_log_mass[keep] - self.atom_loss[keep]))
+        return p, q
+
+    def density(self, loss: Floats) -> Floats:
+        """Return the density of the loss under P at `loss` (I7).
+
+        Raises:
+            UnsupportedError: the loss has atoms, so that it has no density.
+        """
+        if self._source is None or self.atom_loss.size:
+            raise UnsupportedError(f"{self.label}: the loss has atoms, it has no density")
+        return branches.density(self._source, loss, self._reverse)
 
     def reversed(self) -> PrivacyLoss:
         """Return the privacy loss of the reversed pair (I3: K_rev(z) = K(-1-z))."""

@@ -132,7 +132,7 @@ def _judge(log_p, loss, half, tilts, frequencies, log_total, out):  # type: igno
                 for b in range(kinds):
                     noise[b] = max(noise[b], size * abs(f[b, j]))
                 if abs(z * l) >= 0.5:
-                    noise[1] = max(noise[1], 0.1 * (tilted + plain * (1.0 + abs(z * l))))
+                    noise[1] = max(noise[1], size * (tilted + plain * (1.0 + abs(z * l))))
             for b in range(4):
                 out[i, a, b, 0] = 0.0
                 out[i, a, b, 1] = 0.0
@@ -258,7 +258,7 @@ class Quadrature:
         tilts = np.unique(np.concatenate([np.linspace(*wide, 4), [-1.0, 0.0, contour]]))
         tilts = tilts[(tilts >= wide[0]) & (tilts <= wide[1])]
         frequencies = np.where(tilts == contour, max(frequency, 0.0), 0.0)
-        goal = np.where(np.arange(4) == 0, MASS_GOAL, GOAL)
+        goal = np.where(np.arange(4) == 0, 1e-14 if self._mass_of else MASS_GOAL, GOAL)
         reference, report = np.full(tilts.size, math.nan), np.empty((0, tilts.size, 4, 2))
         for _ in range(ROUNDS):
             if np.isnan(reference[0]):

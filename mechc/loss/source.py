@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.errors import NumericError
+from mechc.errors import InternalError, NumericError
 from mechc.kernel import protocol
 from mechc.kernel.protocol import Kernel
 from mechc.loss import quadrature as quad
@@ -154,6 +154,13 @@ class KernelSource:
         self.log_infinite = summed if math.isnan(closed) else math.log(closed) if closed else -math.inf
         self.log_minus_infinite = float(np.logaddexp.reduce(log_q_only))
         self._check_masses()
+
+    @property
+    def panels(self) -> quad.Quadrature:
+        """The panels of the continuous part."""
+        if self._panels is None:
+            raise InternalError(f"{self.label} has no continuous part")
+        return self._panels
 
     @property
     def tilts(self) -> tuple[float, float]:

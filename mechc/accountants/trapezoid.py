@@ -1,0 +1,249 @@
+"""The trapezoid rule on one vertical contour, with the error terms of Theorem A.
+
+For 0 < c < t_plus, period T and h = 2 pi / T (Poisson summation)
+
+    S = (1 / T) sum_n M(z_n) exp(-eps z_n) W(z_n) = sum_m exp(mTc) H(eps + mT),   z_n = c + inh,
+
+where H(eps) = E_P[(1 - exp(eps - L))_+; L finite] and W(z) = 1 / (z (z + 1)) is the transform of
+the payoff. When every loss lies on a lattice of step eta the integrand is periodic and the sum
+over one period, with T a multiple of eta, is the whole sum; W is then the lattice transform
+(numerics 4.2 b). All terms on the right are non-negative: m = 0 is the answer, m > 0 are bounded by
+Chernoff, and m < 0 lie between max(0, M(0) - exp(eps - mT) M(-1)) and M(0).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants.characteristic import Law, Tilted
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+
+ULP = 2.2e-16
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Log of lower bound, estimate and upper bound of the finite part, and how it was found."""
+
+    lower: float
+    estimate: float
+    upper: float
+    detail: dict[str, float | str]
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """Payoff transform for losses with a density: W(z) = 1 / (z (z + 1)).
+
+    `edge` is the largest distinct frequency; `size(c)` bounds |W(c + iy)| y^2 below it.
+    """
+
+    edge = math.inf
+
+    def size(self, c: float) -> float:
+        """Return 1: |z (z + 1)| >= y^2."""
+        return 1.0
+
+    def reversed(self) -> Smooth:
+        """Return the transform for the reversed pair."""
+        return self
+
+    def period(self, wanted: float) -> float:
+        """Any period will do."""
+        return wanted
+
+    def transform(self, z: Complexes, epsilon: float) -> Complexes:
+        """Return W at the complex points z."""
+        out: Complexes = 1.0 / (z * (z + 1.0))
+        return out
+
+    def nodes(self, period: float) -> float:
+        """Number of distinct frequencies y > 0."""
+        return math.inf
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Payoff transform for losses on offset + step * Z.
+
+    With g the distance from epsilon up to the next lattice point,
+    W(z) = step * (exp(-zg) / (1 - exp(-step z)) - exp(-(z+1)g) / (1 - exp(-step (z+1)))).
+    """
+
+    offset: float
+    step: float
+
+    @property
+    def edge(self) -> float:
+        """Half a period of the integrand."""
+        return math.pi / self.step
+
+    def size(self, c: float) -> float:
+        """Bound |W(c + iy)| y^2 for y <= edge, from |1 - exp(-step z)| >= (2/pi) step y e^(...)."""
+        growth = math.exp(0.5 * self.step * c) + math.exp(0.5 * self.step * (c + 1.0))
+        return 0.5 * math.pi * growth * self.edge
+
+    def reversed(self) -> Lattice:
+        """Return the transform for the reversed pair, whose losses are negated."""
+        return Lattice(-self.offset, self.step)
+
+    def period(self, wanted: float) -> float:
+        """An odd multiple of the step, so that no node falls on the edge of the period."""
+        half = math.ceil(0.5 * wanted / self.step)
+        return (2 * half + 1) * self.step
+
+    def transform(self, z: Complexes, epsilon: float) -> Complexes:
+        """Return W at the complex points z."""
+        place = (epsilon - self.offset) / self.step
+        gap = self.step * (math.floor(place) + 1.0 - place)
+        out: Complexes = self.step * (
+            np.exp(-z * gap) / -np.expm1(-self.step * z)
+            - np.exp(-(z + 1.0) * gap) / -np.expm1(-self.step * (z + 1.0))
+        )
+        return out
+
+    def nodes(self, period: float) -> float:
+        """Number of distinct frequencies y > 0 in one period of the integrand."""
+        return float(round((period / self.step - 1.0) / 2.0))
+
+
+class Contour:
+    """One contour with its nodes: log phi at y = h, 2h, ...; re-used for many epsilons.
+
+    Attributes:
+        c, period: real part of the contour and T; the nodes are c + 2 pi i n / T.
+        grid, log_b: real s > 0 and K(s) + s log s - (1+s) log(1+s); minus s eps they bound the
+            hockey-stick divergence at eps (numerics (43)).
+        decay: bound on the integral of sup |phi| / y^2 beyond the last node.
+    """
+
+    def __init__(
+        self,
+        law: Law,
+        payoff: Smooth | Lattice,
+        c: float,
+        period: float,
+        grid: Floats,
+        log_b: Floats,
+        masses: tuple[float, float, float],
+    ) -> None:
+        """Fix the contour; nodes are evaluated on demand.
+
+        Args:
+            law: the composition, resolved as far as the first nodes need.
+            payoff: transform of the payoff.
+            c, period: real part and T.
+            grid, log_b: see the attributes.
+            masses: log M(0), log M(-1) and the smallest finite loss of the composition.
+        """
+        self.c, self.period, self.grid, self.log_b = c, period, grid, log_b
+        self.payoff = payoff
+        self.log_mass, self.log_q, self.lowest = masses
+        self.most = payoff.nodes(period)
+        self.h = 2.0 * math.pi / period
+        self.re, self.im = np.empty(0), np.empty(0)
+        self.decay = math.inf
+        self.resolve(law)
+
+    def resolve(self, law: Law) -> None:
+        """Take a law whose nodes resolve higher frequencies; known values stay."""
+        self.k, self.mean, self.variance, self.rounding = law.composed(self.c)
+        self.tilted = Tilted(law, self.c)
+        self.reach = min(s.loss.frequency for s in law.steps)
+        self.tolerance = sum(s.count * s.loss.tolerance for s in law.steps)
+
+    @property
+    def work(self) -> int:
+        """Node evaluations spent so far."""
+        return self.re.size * self.tilted.weight.size
+
+    def extend(self, nodes: int) -> None:
+        """Evaluate log phi until `nodes` frequencies are known."""
+        nodes = int(min(nodes, self.most))
+        have = self.re.size
+        if nodes > have:
+            re, im = self.tilted.log_phi(self.h, have + 1, nodes + 1)
+            self.re, self.im = np.concatenate([self.re, re]), np.concatenate([self.im, im])
+            self.decay = 0.0 if nodes == self.most else math.inf
+
+    @property
+    def complete(self) -> bool:
+        """All frequencies of a periodic integrand are known."""
+        return self.re.size >= self.most
+
+    def terms(self, epsilon: float) -> tuple[Floats, float]:
+        """Real parts of g(c + inh) / g(c) for n = 1, 2, ..., and a bound on their rounding."""
+        y = self.h * np.arange(1.0, self.re.size + 1.0)
+        phase = self.im + y * (self.mean - epsilon)
+        z = self.c + 1j * y
+        start = self.payoff.transform(np.array([self.c + 0j]), epsilon)[0].real
+        factor = self.payoff.transform(z, epsilon) / start
+        size = np.exp(self.re)
+        value: Floats = (factor * size * np.exp(1j * phase)).real
+        turns = np.abs(self.im) + y * (abs(self.mean) + abs(epsilon))
+        noise = np.abs(factor) * size * (8.0 + np.abs(self.re) + 2.0 * turns)
+        return value, ULP * float(noise.sum())
+
+    def answer(self, epsilon: float) -> Answer | None:
+        """Evaluate Theorem A at epsilon with the nodes at hand; None where the sum is not positive.
+
+        All errors are shares of S, the trapezoid sum.
+        """
+        c, period = self.c, self.period
+        values, noise = self.terms(epsilon)
+        total = 1.0 + 2.0 * float(np.sum(values[::-1]))
+        if not total > 0.0:
+            return None
+        start = float(self.payoff.transform(np.array([c + 0j]), epsilon)[0].real)
+        log_s = self.k - c * epsilon + math.log(start) - math.log(period) + math.log(total)
+        left = self._left_images(epsilon, log_s)
+        later = self.grid > c
+        decay = self.period * (self.grid[later] - c)
+        with np.errstate(divide="ignore"):
+            rights = self.log_b[later] - self.grid[later] * epsilon - decay - log_s
+            rights -= np.log(-np.expm1(-decay))
+        right = math.exp(min(50.0, float(rights.min())))
+        tail = self.decay * self.payoff.size(c) * period / (math.pi * start * total)
+        tail = min(1e50, tail)
+        rounding = self.rounding + self.tolerance + ULP * (
+            40.0 + 4.0 * abs(self.k) + 4.0 * abs(c * epsilon)
+        )
+        rounding += (2.0 * noise + ULP * 4.0 * float(np.abs(values).sum())) / total
+        known, unknown = left
+        rounding += 8.0 * ULP * abs(known)
+        share = 1.0 - known
+        low = share - rounding - tail - right - unknown
+        high = share + rounding + tail
+        if not high > 0.0:
+            return None
+        return Answer(
+            log_s + math.log(low) if low > 0.0 else -math.inf,
+            log_s + math.log(share) if share > 0.0 else -math.inf,
+            log_s + math.log(high),
+            {
+                "contour": c,
+                "period": period,
+                "nodes": float(values.size),
+                "right_images": right / high,
+                "left_images": unknown / high,
+                "truncation": tail / high,
+                "rounding": rounding / high,
+            },
+        )
+
+    def _left_images(self, epsilon: float, log_s: float) -> tuple[float, float]:
+        """Closed form of the images m < 0 and a bound on what it leaves out, as shares of S."""
+        c, period = self.c, self.period
+        first = math.exp(min(50.0, self.log_mass - c * period - log_s)) / -math.expm1(-c * period)
+        damped = (c + 1.0) * period
+        second = math.exp(min(50.0, self.log_q + epsilon - damped - log_s)) / -math.expm1(-damped)
+        if epsilon - period <= self.lowest:
+            return first - second, 0.0
+        known = max(0.0, first - second)  # each image lies between max(0, ...) and its mass
+        return known, first - known

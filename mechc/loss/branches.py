@@ -1,0 +1,296 @@
+"""The monotone branches of a bound kernel: inverse loss, masses between losses, one-step answers.
+
+In: a KernelSource. Out: for any loss l the outputs x with L(x) = l, so that events {L > l} become
+intervals of x, on which densities are integrated without cancellation.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.kernel import protocol
+from mechc.loss.quadrature import NODES, ORDER, WEIGHTS, Quadrature
+from mechc.loss.source import KernelSource
+
+Floats = NDArray[np.float64]
+
+HALVINGS = 200
+
+
+@dataclass(frozen=True)
+class Branch:
+    """An interval of outputs on which the loss is strictly monotone.
+
+    Attributes:
+        lo, hi: its ends, as far as mass reaches (finite).
+        loss_lo, loss_hi: losses at the ends.
+        inverse: index for the kernel's `loss_inverse_many`, or -1 for bisection.
+    """
+
+    lo: float
+    hi: float
+    loss_lo: float
+    loss_hi: float
+    inverse: int
+
+    @property
+    def increasing(self) -> bool:
+        """The loss grows with x."""
+        return self.loss_hi > self.loss_lo
+
+
+def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.0) -> list[Branch]:
+    """Return the monotone branches over the panels that carry mass for the tilts given."""
+    if not source.continuous:
+        return []
+    panels = source.panels
+    panels.cover(tilt_lo, tilt_hi, 0.0, 0.0)
+    out: list[Branch] = []
+    for index, row in enumerate(source.rows):
+        mine = panels.region == index
+        if not mine.any():
+            continue
+        lo, hi = float(panels.lo[mine].min()), float(panels.hi[mine].max())
+        if row[2] == protocol.UNSPLIT:
+            order = np.argsort(panels.lo[mine])
+            x = panels.x[mine][order].ravel()
+            loss = panels.loss[mine][order].ravel()
+            ends = [lo, *_extrema(source, x, loss), hi]
+        else:
+            ends = [lo, hi]
+        inner = _losses(source, _inside(np.array(ends)))
+        for i in range(len(ends) - 1):
+            a = _limit(row[3], ends[i], row[0], inner[2 * i])
+            b = _limit(row[4], ends[i + 1], row[1], inner[2 * i + 1])
+            if a != b:
+                known = -1 if row[2] == protocol.UNSPLIT else int(row[5])
+                out.append(Branch(ends[i], ends[i + 1], a, b, known))
+    return out
+
+
+def _limit(limit: float, at: float, end: float, inner: float) -> float:
+    """Use the declared limit of the loss where the interval reaches the end of its branch."""
+    return float(limit) if at == end and math.isfinite(limit) else float(inner)
+
+
+def _inside(ends: Floats) -> Floats:
+    """Points just inside both ends of consecutive intervals."""
+    return np.stack(
+        [np.nextafter(ends[:-1], ends[1:]), np.nextafter(ends[1:], ends[:-1])], axis=1
+    ).ravel()
+
+
+def _losses(source: KernelSource, x: Floats) -> Floats:
+    out = np.empty(x.size)
+    source.kernel.loss_many(np.ascontiguousarray(x), source.theta, out)
+    return out
+
+
+def _extrema(source: KernelSource, x: Floats, loss: Floats) -> list[float]:
+    """Interior extrema of the loss, by golden section around sign changes of its increments."""
+    step = np.sign(np.diff(loss))
+    turns = np.flatnonzero(step[1:] * step[:-1] < 0) + 1
+    out = []
+    for t in turns:
+        a, b = x[t - 1], x[t + 1]
+        sign = 1.0 if step[t - 1] > 0 else -1.0
+        ratio = (math.sqrt(5.0) - 1.0) / 2.0
+        for _ in range(120):
+            c, d = b - ratio * (b - a), a + ratio * (b - a)
+            f = sign * _losses(source, np.array([c, d]))
+            a, b = (a, d) if f[0] > f[1] else (c, b)
+        out.append(0.5 * (a + b))
+    return out
+
+
+def inverse(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
+    """Return x on the branch with L(x) = loss; losses outside its range give the nearer end."""
+    loss = np.ascontiguousarray(np.atleast_1d(loss), np.float64)
+    low, high = min(branch.loss_lo, branch.loss_hi), max(branch.loss_lo, branch.loss_hi)
+    inside = (loss > low) & (loss < high)
+    first, last = (branch.lo, branch.hi) if branch.increasing else (branch.hi, branch.lo)
+    x = np.where(loss <= low, first, last).astype(np.float64)
+    if inside.any():
+        wanted = np.ascontiguousarray(loss[inside])
+        found = np.empty(wanted.size)
+        good = np.zeros(wanted.size, np.bool_)
+        if branch.inverse >= 0:
+            source.kernel.loss_inverse_many(branch.inverse, wanted, source.theta, found)
+            good = _round_trip(source, found, wanted)
+        if not good.all():
+            found[~good] = _bisect(source, branch, wanted[~good])
+        x[inside] = np.clip(found, branch.lo, branch.hi)
+    return x
+
+
+def _round_trip(source: KernelSource, x: Floats, loss: Floats) -> NDArray[np.bool_]:
+    """Which x really have the loss asked for: a closed inverse can lose its digits at the ends."""
+    with np.errstate(invalid="ignore"):
+        back = _losses(source, x)
+        near: NDArray[np.bool_] = np.abs(back - loss) <= 1e-12 * (np.abs(loss) + np.abs(back))
+    return near & np.isfinite(x)
+
+
+def _root(source: KernelSource, row: Floats, loss: float) -> float:
+    """Solve L(x) = loss on a monotone branch (a row of `branches`), whatever its inverse is worth."""
+    lo, hi, sign = float(row[0]), float(row[1]), float(row[2])
+    x = np.empty(1)
+    source.kernel.loss_inverse_many(int(row[5]), np.array([loss]), source.theta, x)
+    if lo < x[0] < hi and _round_trip(source, x, np.array([loss]))[0]:
+        return float(x[0])
+
+    def beyond(at: float) -> bool:
+        return sign * (float(source.kernel.loss(at, source.theta)) - loss) > 0
+
+    start = 0.5 * (lo + hi) if math.isfinite(lo + hi) else (
+        lo + 1.0 if math.isfinite(lo) else hi - 1.0 if math.isfinite(hi) else 0.0
+    )
+    a = b = start
+    width = max(1.0, abs(start))
+    while math.isfinite(a) and a > lo and beyond(a):
+        b, a, width = a, max(lo, a - width), 2.0 * width
+    width = max(1.0, abs(start))
+    while math.isfinite(b) and b < hi and not beyond(b):
+        a, b, width = b, min(hi, b + width), 2.0 * width
+    for _ in range(HALVINGS):
+        middle = 0.5 * (a + b)
+        a, b = (a, middle) if beyond(middle) else (middle, b)
+        if b - a <= 4e-16 * max(abs(a), abs(b)):
+            break
+    return 0.5 * (a + b)
+
+
+def _bisect(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
+    a, b = np.full(loss.size, branch.lo), np.full(loss.size, branch.hi)
+    for _ in range(HALVINGS):
+        middle = 0.5 * (a + b)
+        above = (_losses(source, middle) > loss) == branch.increasing
+        a, b = np.where(above, a, middle), np.where(above, middle, b)
+        if not (b - a > 4e-16 * np.maximum(np.abs(a), np.abs(b))).any():
+            break
+    return 0.5 * (a + b)
+
+
+def above(source: KernelSource, epsilon: float, reverse: bool) -> Floats:
+    """Intervals of x on which L > epsilon (reverse: -L > epsilon), shape (n, 2)."""
+    threshold = -epsilon if reverse else epsilon
+    rows = []
+    for row in source.rows:
+        lo, hi = float(row[0]), float(row[1])
+        if row[2] == protocol.UNSPLIT:
+            continue
+        left, right = float(row[3]), float(row[4])
+        if math.isnan(left) or math.isnan(right):
+            continue
+        increasing = row[2] == protocol.INCREASING
+        if max(left, right) <= threshold or min(left, right) >= threshold:
+            inside = (min(left, right) >= threshold) != reverse
+            if inside:
+                rows.append((lo, hi))
+            continue
+        cut = _root(source, row, threshold)
+        rows.append((cut, hi) if increasing != reverse else (lo, cut))
+    for branch in branches_of(source):
+        if branch.inverse >= 0 and not _open_limits(source, branch):
+            continue
+        cut = float(inverse(source, branch, np.array([threshold]))[0])
+        rows.append((cut, branch.hi) if branch.increasing != reverse else (branch.lo, cut))
+    rows = [r for r in rows if r[1] > r[0]]
+    return np.array(rows, np.float64).reshape(-1, 2)
+
+
+def _open_limits(source: KernelSource, branch: Branch) -> bool:
+    rows = source.rows[source.rows[:, 5] == branch.inverse]
+    return bool(np.isnan(rows[:, 3:5]).any())
+
+
+def log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tuple[float, float]:
+    """Log of E_P[(1 - exp(eps - L))_+; L finite, continuous part] and a relative error bound."""
+    rows = above(source, epsilon, reverse)
+    if rows.size == 0:
+        return -math.inf, 0.0
+    density = "q" if reverse else "p"
+    quadrature = Quadrature(source.kernel, source.theta, rows, mass_of=density)
+    quadrature.cover(0.0, 0.0, 0.0, 0.0)
+    x = np.ascontiguousarray(quadrature.x.ravel())
+    sign = -1.0 if reverse else 1.0
+    loss = sign * _losses(source, x)
+    log_w = quadrature.log_p.ravel() + np.log((quadrature.half[:, None] * WEIGHTS).ravel())
+    gap = loss - epsilon
+    with np.errstate(invalid="ignore", divide="ignore"):
+        payoff = np.where(gap > 0, -np.expm1(-gap), 0.0)
+        terms = log_w + np.log(payoff)
+    top = float(terms.max())
+    if not math.isfinite(top):
+        return -math.inf, 0.0
+    share = np.exp(terms - top)
+    total = float(np.sum(np.sort(share)))
+    # rounding of p, of L - eps, and the quadrature itself (coefficients below 1e-14 of the mass)
+    seen = log_w > -math.inf
+    plain = np.exp(np.minimum(log_w - top, 600.0))
+    loss = np.where(seen, loss, 0.0)
+    shaky = plain * np.exp(-np.maximum(gap, 0.0)) * (np.abs(loss) + abs(epsilon))
+    noise = 2.2e-16 * float(
+        (share * (8.0 + np.abs(quadrature.log_p.ravel())))[seen].sum() + 4.0 * shaky[seen].sum()
+    )
+    return top + math.log(total), noise / total + 1e-13 * float(plain.sum()) / total
+
+
+def cell_masses(
+    source: KernelSource, edges: Floats, reverse: bool, tilt_lo: float, tilt_hi: float
+) -> tuple[Floats, Floats]:
+    """Masses of the continuous part in the cells (edges[i], edges[i+1]] under P and Q.
+
+    Every cell is integrated on its own sub-intervals of x, cut at panel ends, so that masses far
+    out in a tail keep their relative accuracy.
+    """
+    p, q = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
+    sign = -1.0 if reverse else 1.0
+    for branch in branches_of(source, tilt_lo, tilt_hi):
+        panels = source.panels
+        inner = panels.lo[(panels.lo > branch.lo) & (panels.lo < branch.hi)]
+        cuts = inverse(source, branch, sign * edges)
+        ends = np.unique(np.concatenate([cuts, inner, [branch.lo, branch.hi]]))
+        half = 0.5 * np.diff(ends)
+        middle = 0.5 * (ends[1:] + ends[:-1])
+        cell = np.searchsorted(edges, sign * _losses(source, middle), side="left") - 1
+        keep = (cell >= 0) & (cell < p.size)
+        half, middle, cell = half[keep], middle[keep], cell[keep]
+        x = np.ascontiguousarray((middle[:, None] + half[:, None] * NODES).ravel())
+        for out, density in ((p, source.kernel.log_p_many), (q, source.kernel.log_q_many)):
+            log_f = np.empty(x.size)
+            density(x, source.theta, log_f)
+            mass = (np.exp(log_f).reshape(-1, ORDER) @ WEIGHTS) * half
+            np.add.at(out, cell, mass)
+    return (q, p) if reverse else (p, q)
+
+
+def density(source: KernelSource, loss: Floats, reverse: bool) -> Floats:
+    """Density of the loss under P at `loss`: sum over branches of p(x) / |L'(x)| (I7).
+
+    The slope comes from central differences of order six on the branch.
+    """
+    loss = np.ascontiguousarray(loss, np.float64)
+    sign = -1.0 if reverse else 1.0
+    out = np.zeros(loss.size)
+    dens = source.kernel.log_q_many if reverse else source.kernel.log_p_many
+    for branch in branches_of(source):
+        low, high = min(branch.loss_lo, branch.loss_hi), max(branch.loss_lo, branch.loss_hi)
+        inside = (sign * loss > low) & (sign * loss < high)
+        if not inside.any():
+            continue
+        x = inverse(source, branch, sign * loss[inside])
+        room = np.minimum(x - branch.lo, branch.hi - x)
+        step = np.minimum(room / 4.0, 1e-3 * (branch.hi - branch.lo) / 64.0) + 1e-300
+        slope = np.zeros(x.size)
+        for m, weight in ((1, 0.75), (2, -0.15), (3, 1.0 / 60.0)):
+            slope += weight * (_losses(source, x + m * step) - _losses(source, x - m * step))
+        log_f = np.empty(x.size)
+        dens(np.ascontiguousarray(x), source.theta, log_f)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            out[inside] += np.exp(log_f) * step / np.abs(slope)
+    return out
