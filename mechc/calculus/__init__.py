@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sympy import Symbol, oo
+from sympy import Symbol
 
-from mechc.calculus.cases import Refined, refine
+from mechc.calculus.cases import Refined, by_case, refine
 from mechc.calculus.inverse import invert
+from mechc.calculus.tails import tails_of
 from mechc.calculus.types import (
     Calculus,
     CalculusCase,
@@ -48,18 +49,25 @@ def derive(pair: Pair, *, budget: float = 2.0) -> Calculus:
     Returns:
         The calculus; what has no closed form is marked as such, never left out.
     """
-    cases = [_case(refined, pair) for refined in refine(pair)]
+    refined = refine(pair)
+    lattice = pair.measure == "lattice"
+    cases = [_case(case, pair) for case in refined]
+    tails = [tails_of(case.regions, pair.variable, case.facts, lattice) for case in refined]
+    conditions = [case.condition for case in refined]
     return Calculus(
         pair=pair,
         ell=ELL,
         z=Z,
         cases=tuple(cases),
-        strip=(-oo, oo),
+        strip=tuple(
+            by_case([(c, t.strip[side]) for c, t in zip(conditions, tails, strict=True)])
+            for side in (0, 1)
+        ),
         lattice=Unavailable("not derived"),
         symmetric=False,
         cumulants=Unavailable("not derived"),
-        tails=(),
-        notes=(),
+        tails=tuple(dict.fromkeys(s for t in tails for s in t.sentences)),
+        notes=tuple(dict.fromkeys(n for t in tails for n in t.notes)),
         reverse=derive(pair.reverse, budget=budget) if pair.reverse is not None else None,
     )
 

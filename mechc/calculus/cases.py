@@ -8,10 +8,11 @@ becomes constant is seen to be a plateau.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sympy import Add, And, Basic, Eq, Expr, Gt, S, Symbol, expand
+from sympy import Add, And, Basic, Eq, Expr, Gt, Piecewise, S, Symbol, expand
 
 from mechc.calculus.regions import Split, regions_of
 from mechc.calculus.signs import Facts, eliminations, facts_of
@@ -33,6 +34,13 @@ class Refined:
     atoms: tuple[Atom, ...]
 
 
+def by_case(values: Sequence[tuple[Basic, Expr]]) -> Expr:
+    """One expression for values that hold under different conditions, which cover the domain."""
+    if len({value for _, value in values}) == 1:
+        return values[0][1]
+    return Piecewise(*((value, condition) for condition, value in values))
+
+
 def refine(pair: Pair) -> list[Refined]:
     """Split the cases of a pair as far as the direction of the loss needs it."""
     found = []
@@ -50,14 +58,19 @@ def _refine(case: Case, pair: Pair, facts: Facts, depth: int) -> list[Refined]:
             for region in regions_of(piece, pair.variable, facts, depth > 0)
         )
     except Split as question:
-        return [
-            refined
+        finer = [
+            _refine(_under(case, relation), pair, facts.assume(question.expr, sign), depth - 1)
             for relation, sign in _alternatives(question.expr)
-            for refined in _refine(
-                _under(case, relation), pair, facts.assume(question.expr, sign), depth - 1
-            )
         ]
+        if any(_is_split(refined) for refined in (finer[0], finer[2])):
+            return [refined for alternative in finer for refined in alternative]
+        return _refine(case, pair, facts, 0)
     return [Refined(case.condition, facts, regions, case.atoms)]
+
+
+def _is_split(refined: list[Refined]) -> bool:
+    """Whether the finer case helped: no region is left unsplit."""
+    return all(region.kind != "unsplit" for case in refined for region in case.regions)
 
 
 def _alternatives(expr: Expr) -> list[tuple[Basic, int]]:

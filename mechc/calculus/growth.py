@@ -82,6 +82,10 @@ class Order:
             expand(self.logs * exponent),
         )
 
+    def of(self, y: Symbol) -> Expr:
+        """The scale function at y."""
+        return exp(self.rate * y) * y**self.power * log(y) ** self.logs
+
 
 ONE = Order()
 _VANISHING = Order(logs=S.NegativeOne)
@@ -153,7 +157,7 @@ class Expansion:
         coefficient, order = series.terms[0] if series.terms else (S.Zero, ONE)
         size = self.compare(order, ONE)
         if size > 0 and not self._swallowed(order, series.errors):
-            return self._sign(coefficient) * oo
+            return self.sign(coefficient) * oo
         if any(self.compare(error, ONE) >= 0 for error in series.errors):
             raise Unknown("limit of a truncated expansion")
         return coefficient if size == 0 else S.Zero
@@ -161,12 +165,13 @@ class Expansion:
     def compare(self, a: Order, b: Order) -> int:
         """+1 if a grows faster than b, 0 if they are the same, -1 otherwise."""
         for left, right in ((a.rate, b.rate), (a.power, b.power), (a.logs, b.logs)):
-            difference = self._sign(left - right) if left != right else 0
+            difference = self.sign(left - right) if left != right else 0
             if difference:
                 return difference
         return 0
 
-    def _sign(self, expr: Expr) -> int:
+    def sign(self, expr: Expr) -> int:
+        """Sign of an expression in the parameters; Unknown where it is open."""
         try:
             return sign(expr, self.facts)
         except Undecided as question:
@@ -239,7 +244,7 @@ class Expansion:
         if exponent.is_Integer and 0 < exponent <= 8:
             return reduce(self._multiply, [a] * int(exponent))
         coefficient, order = a.lead
-        if not exponent.is_Integer and self._sign(coefficient) < 0:
+        if not exponent.is_Integer and self.sign(coefficient) < 0:
             raise Unknown("power of a negative quantity")
         rest = self._compose(self._relative(a), lambda k: _binomial(exponent, k))
         return self._scale(rest, coefficient**exponent, order**exponent)
@@ -267,7 +272,7 @@ class Expansion:
         coefficient, order = a.lead
         if order.logs != 0:
             raise Unknown("iterated logarithm")
-        if self._sign(coefficient) <= 0:
+        if self.sign(coefficient) <= 0:
             raise Unknown("logarithm of a negative quantity")
         head = [
             (expand_log(log(coefficient)), ONE),
@@ -281,6 +286,8 @@ class Expansion:
 
     def _log_of(self, argument: Expr) -> Series:
         """Log of a product term by term, of a sum by its dominant exponentials."""
+        if not argument.has(self.y):
+            return self._collect([(expand_log(log(argument)), ONE)])
         if isinstance(argument, Mul):
             return reduce(self._add, (self._log_of(a) for a in argument.args))
         if isinstance(argument, exp):
@@ -306,11 +313,12 @@ class Expansion:
         for other in logs[1:]:
             if self.limit_of(self._add(other, self._scale(best, S.NegativeOne))) is oo:
                 best = other
-        gaps = [self.limit_of(self._add(s, self._scale(best, S.NegativeOne))) for s in logs]
-        mass = Add(*(exp(gap) for gap in gaps))
-        if mass == 1:
-            return self._add(best, Series((), (Order(power=-S(_TERMS)),)))
-        return self._add(best, self._collect([(log(mass), ONE)], Order(logs=S.NegativeOne)))
+        gaps = [self._add(s, self._scale(best, S.NegativeOne)) for s in logs]
+        mass = Add(*(exp(self.limit_of(gap)) for gap in gaps))
+        if mass != 1:
+            return self._add(best, self._collect([(log(mass), ONE)], (_VANISHING,)))
+        fast = all(gap.terms and gap.lead[1].power.is_positive for gap in gaps if gap.terms)
+        return self._add(best, Series((), (Order(power=-S(_TERMS)) if fast else _VANISHING,)))
 
     def _log_mix(self, weight: Expr, difference: Expr) -> Series:
         inner = self.series(difference)

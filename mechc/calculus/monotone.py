@@ -43,7 +43,7 @@ from mechc.calculus.curvature import curvature, shifted_pairs
 from mechc.calculus.growth import Expansion, Unknown, end_point
 from mechc.calculus.shape import Rational1, rational_in
 from mechc.calculus.signs import Facts, Undecided, sign
-from mechc.calculus.words import BracketedRoot, log_mix
+from mechc.calculus.words import BracketedRoot, log_mix, spell_out
 
 _INCREASING = (log, exp, sinh, tanh, asinh, atan, erf)
 
@@ -75,6 +75,8 @@ def monotone_parts(
         the parameters is open, that expression (the caller may split the case on it).
     """
     inside = facts.within(x, lo, hi)
+    if not is_smooth(loss, x, inside):
+        return [Part(lo, hi, None, "the loss may be singular inside")], None
     questions: list[Expr] = []
     for rule in (_by_structure, _by_derivative, _by_pairs):
         try:
@@ -100,6 +102,20 @@ def _varies(expr: Expr, x: Symbol, facts: Facts) -> bool:
     """Whether an expression holds the variable, as such or encoded."""
     free = expr.free_symbols
     return x in free or any(s.is_Dummy for s in free)
+
+
+def is_smooth(loss: Expr, x: Symbol, facts: Facts) -> bool:
+    """Whether no logarithm or power in the loss reaches zero inside the interval, by proof."""
+    delicate = [node.args[0] for node in loss.atoms(log) if node.has(x)]
+    delicate += [
+        node.base
+        for node in loss.atoms(Pow)
+        if node.base.has(x) and not (node.exp.is_Integer and node.exp > 0)
+    ]
+    try:
+        return all(sign(spell_out(node), facts) != 0 for node in delicate)
+    except Undecided:
+        return False
 
 
 def core(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr]:
@@ -278,7 +294,7 @@ def _sign_at(poly: Poly, end: Expr, side: int, facts: Facts) -> int:
 
 
 def _at_bracketed_root(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
-    """A convex or concave loss has at most one extremum; the signs of its slope at the ends tell."""
+    """A convex or concave loss has at most one extremum: its slope at the ends tells."""
     orientation, inner = core(loss, x, facts)
     bend = curvature(inner, x, facts)
     if not bend:

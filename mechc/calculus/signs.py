@@ -7,7 +7,7 @@ of the variable may then become a case split; anything else leaves a region "uns
 Rules, in order: SymPy's own assumptions; factoring; encoding of every domain by free positive
 symbols, after which a sum whose monomials all have one sign has that sign (q in (0, 1) becomes
 1/(1+r); a fact a > b becomes a = b + r); exp(u) = 1 + w for u > 0; differences of equal powers
-A^c - B^c, which have the sign of c (A - B); negative discriminants.
+A^c - B^c, which have the sign of c (A - B); negative discriminants; 1 + cos(u) for abs(u) < pi.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from sympy import (
     Pow,
     S,
     Symbol,
+    cos,
+    erfc,
     exp,
     expand,
     expand_mul,
@@ -34,6 +36,7 @@ from sympy import (
     fraction,
     log,
     oo,
+    pi,
     together,
 )
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt
@@ -225,6 +228,8 @@ def _assumed(expr: Expr) -> int | None:
         return 1
     if expr.is_negative or expr is S.NegativeInfinity:
         return -1
+    if isinstance(expr, erfc) and expr.args[0].is_real:
+        return 1
     return None
 
 
@@ -239,7 +244,7 @@ def _power(expr: Pow, facts: Facts) -> int:
 
 def _irreducible(expr: Expr, facts: Facts) -> int:
     """Sign of something that does not factor."""
-    for rule in (_by_fact, _by_monotone_function, _by_powers, _by_monomials, _by_discriminant):
+    for rule in _RULES:
         found = rule(expr, facts)
         if found is not None:
             return found
@@ -344,3 +349,30 @@ def _by_discriminant(expr: Expr, facts: Facts) -> int | None:
         except Undecided:
             continue
     return None
+
+
+def _by_cosine(expr: Expr, facts: Facts) -> int | None:
+    """c*(1 + cos(u)) for -pi < u < pi, c*(1 - cos(u)) for 0 < u < 2*pi, cos(u) in between."""
+    waves = expr.atoms(cos)
+    if len(waves) != 1:
+        return None
+    (wave,) = waves
+    (angle,) = wave.args
+    amplitude, rest = expr.coeff(wave), expand(expr - expr.coeff(wave) * wave)
+    ratio = factor(rest / amplitude) if amplitude != 0 else None
+    if ratio not in (S.Zero, S.One, S.NegativeOne):
+        return None
+    lo, hi = {0: (-pi / 2, pi / 2), 1: (-pi, pi), -1: (S.Zero, 2 * pi)}[int(ratio)]
+    if sign(angle - lo, facts) > 0 and sign(hi - angle, facts) > 0:
+        return sign(amplitude, facts) * (-1 if ratio == -1 else 1)
+    return None
+
+
+_RULES = (
+    _by_fact,
+    _by_monotone_function,
+    _by_powers,
+    _by_cosine,
+    _by_monomials,
+    _by_discriminant,
+)

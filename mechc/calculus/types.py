@@ -76,6 +76,11 @@ class Region:
     loss_hi: Expr | None
     inverse: Entry
 
+    @property
+    def interval(self) -> str:
+        """The interval as it is written in messages."""
+        return f"({self.lo}, {self.hi})"
+
 
 @dataclass(frozen=True)
 class CalculusCase:

@@ -60,8 +60,8 @@ def plain(parameter):
     return parameter.parameter.symbol
 
 
-def pair(name: str, parameters, pieces, atoms=(), measure="density", variable=X) -> Pair:
-    case = Case(condition=true, pieces=tuple(pieces), atoms=tuple(atoms))
+def pair(name: str, parameters, pieces, atoms=(), measure="density", variable=X, condition=true) -> Pair:
+    case = Case(condition=condition, pieces=tuple(pieces), atoms=tuple(atoms))
     return Pair(
         name=name,
         variable=variable,

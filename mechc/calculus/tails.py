@@ -1,0 +1,160 @@
+"""Tails: where E_P[exp(zL)] is finite, and how p, q and the loss behave at the ends.
+
+Input: the regions of one case. Output: the open strip (t_minus, t_plus) of real z, and sentences.
+
+At an end where the loss stays bounded nothing is at stake. Where it tends to +oo, write
+r = -lim log(p dx)/L along the logarithm of the approach: the integral of p exp(tL) converges there
+for t < r and diverges for t > r. Where it tends to -oo the same with signs reversed bounds t from
+below; r >= 1 there, because q = p exp(-L) is integrable. Lattice sums behave like integrals here.
+When an expansion is out of reach every term of p is set beside one term of q, which gives a strip
+that is surely inside the true one, at the worst [-1, 0].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sympy import Expr, Max, Min, S, Symbol, factor, log, oo
+
+from mechc.calculus.growth import ONE, Expansion, Series, Unknown, end_point
+from mechc.calculus.loss import log_sum
+from mechc.calculus.monotone import is_smooth
+from mechc.calculus.shape import tidy
+from mechc.calculus.signs import Facts
+from mechc.calculus.types import Region
+
+if TYPE_CHECKING:
+    from mechc.pair import Term
+
+
+@dataclass(frozen=True)
+class Tails:
+    """The strip of one case and what was seen at the ends."""
+
+    strip: tuple[Expr, Expr]
+    sentences: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def tails_of(regions: Sequence[Region], x: Symbol, facts: Facts, lattice: bool) -> Tails:
+    """Strip of convergence of E_P[exp(zL); L finite].
+
+    Args:
+        regions: of one case.
+        x: the variable.
+        facts: what holds in the case.
+        lattice: sums over integers instead of integrals.
+
+    Returns:
+        The strip, never wider than proved, with the behaviour at every end that matters.
+    """
+    lower: list[Expr] = [-oo]
+    upper: list[Expr] = [oo]
+    sentences: list[str] = []
+    notes: list[str] = []
+    for region in regions:
+        if region.loss is None:
+            continue
+        if region.kind == "unsplit" and not _is_smooth(region, x, facts):
+            lower.append(S.NegativeOne)
+            upper.append(S.Zero)
+            notes.append(f"strip cut to [-1, 0]: the loss may be singular in {region.interval}")
+            continue
+        for end, limit, from_right in (
+            (region.lo, region.loss_lo, True),
+            (region.hi, region.loss_hi, False),
+        ):
+            if lattice and not end.is_infinite:
+                continue
+            try:
+                side, reach, sentence = _at_end(region, x, end, limit, from_right, facts)
+            except Unknown as reason:
+                below, above = _term_by_term(region, x, end, from_right, facts)
+                lower.append(below)
+                upper.append(above)
+                notes.append(
+                    f"tails at {x} -> {end} compared term by term ({reason}): "
+                    f"the moments are known to be finite between {below} and {above}"
+                )
+                continue
+            sentences += [sentence] if sentence else []
+            if reach is not None:
+                (upper if side > 0 else lower).append(reach)
+    return Tails((Max(*lower), Min(*upper)), tuple(dict.fromkeys(sentences)), tuple(notes))
+
+
+def _is_smooth(region: Region, x: Symbol, facts: Facts) -> bool:
+    return is_smooth(region.loss, x, facts.within(x, region.lo, region.hi))
+
+
+def _at_end(
+    region: Region, x: Symbol, end: Expr, limit: Expr | None, from_right: bool, facts: Facts
+) -> tuple[int, Expr | None, str | None]:
+    """Side of the strip, the bound that an end sets (None: none), and what was seen."""
+    if limit is not None and not limit.is_infinite:
+        return 0, None, f"as {x} -> {end} the loss tends to {limit}" if end.is_infinite else None
+    y, approach = end_point(x, end, from_right)
+    expansion = Expansion(y, facts)
+    loss = expansion.series(region.loss.subs(x, approach))  # type: ignore[union-attr]
+    if not expansion.limit_of(loss).is_infinite:
+        return 0, None, None
+    stretch = log(y) if end.is_infinite else -log(y)
+    mass = expansion.series(log_sum(region.p, x).subs(x, approach) + stretch)
+    side = expansion.sign(loss.lead[0])
+    return side, _reach(mass, loss, expansion), _unbounded(x, end, mass, loss, expansion)
+
+
+def _term_by_term(
+    region: Region, x: Symbol, end: Expr, from_right: bool, facts: Facts
+) -> tuple[Expr, Expr]:
+    """A strip that is surely inside the true one: every term of p beside its best term of q."""
+    above = Min(*(
+        Max(*(_pair_reach(p, q, x, end, from_right, facts) for q in region.q)) for p in region.p
+    ))  # fmt: skip
+    below = Min(*(
+        Max(*(_pair_reach(q, p, x, end, from_right, facts) for p in region.p)) for q in region.q
+    ))  # fmt: skip
+    return -1 - below, above
+
+
+def _pair_reach(p: Term, q: Term, x: Symbol, end: Expr, from_right: bool, facts: Facts) -> Expr:
+    """A t >= 0 up to which p^(1+t) q^(-t) is integrable at an end; zero where nothing is known."""
+    y, approach = end_point(x, end, from_right)
+    expansion = Expansion(y, facts)
+    loss = tidy(p.log_density - q.log_density, x).subs(x, approach)
+    try:
+        series = expansion.series(loss)
+        if expansion.limit_of(series) is not oo:
+            return oo
+        stretch = log(y) if end.is_infinite else -log(y)
+        mass = expansion.series(p.log_density.subs(x, approach) + stretch)
+        reach = _reach(mass, series, expansion)
+    except Unknown:
+        return S.Zero
+    return oo if reach is None else reach
+
+
+def _reach(mass: Series, loss: Series, expansion: Expansion) -> Expr | None:
+    """-log(p dx)/L, or None where it is infinite."""
+    (decay, decay_order), (growth, growth_order) = mass.lead, loss.lead
+    if expansion.sign(decay) > 0 or expansion.compare(decay_order, ONE) <= 0:
+        raise Unknown("the density does not decay")
+    size = expansion.compare(decay_order, growth_order)
+    if size > 0:
+        return None
+    if size < 0:
+        return S.Zero if expansion.sign(growth) > 0 else S.NegativeOne
+    return factor(-decay / growth)
+
+
+def _unbounded(x: Symbol, end: Expr, mass: Series, loss: Series, expansion: Expansion) -> str:
+    (decay, decay_order), (growth, growth_order) = mass.lead, loss.lead
+    y = expansion.y
+    shown = {y: (x - end) if not end.is_infinite else x if end is oo else -x}
+    scale = {y: 1 / shown[y]} if not end.is_infinite else shown
+    return (
+        f"as {x} -> {end} the loss grows like {(growth * growth_order.of(y)).subs(scale)} "
+        f"and log p like {(decay * decay_order.of(y)).subs(scale)}"
+    )
