@@ -19,6 +19,7 @@ _LARGEST = 1e15
 _SMALLEST = 1e-290
 _SETTLED = 1e-13  # relative change of t at which Newton stops
 _UPWARD = 3.0  # largest factor of one step up: K' may grow exponentially beyond the root
+_BISECT_EVERY = 3  # so that a bracket of many decades shrinks whatever Newton does
 
 Target = Callable[[float], tuple[float, float]]
 
@@ -67,17 +68,17 @@ def solve(composed: ComposedLoss, target: Target, epsilon: float) -> Tilt:
         )
     low, high = 0.0, math.inf
     t = _first_guess(composed, epsilon, end)
-    for _ in range(_MAX_STEPS):
+    for count in range(_MAX_STEPS):
         gap, slope = _gap(composed, target, t)
         if gap == 0.0:
             return Tilt(t, True)
         low, high = (t, high) if gap < 0 else (low, t)
-        step = -gap / (t * slope) if slope > 0 and math.isfinite(gap) else -math.copysign(9.0, gap)
+        step = -gap / (t * slope) if slope > 0 and math.isfinite(gap) else -math.copysign(1.0, gap)
         if abs(step) < _SETTLED or (high - low) <= 2e-16 * t:
             return Tilt(t, True)
         if t <= _SMALLEST or low >= end * (1 - 1e-9):
             return Tilt(t, False)
-        t = _inside(t, step, low, high, end)
+        t = _next(t, step, low, high, end, count % _BISECT_EVERY == 2)
     return Tilt(low if low > 0 else t, high < math.inf)
 
 
@@ -103,14 +104,18 @@ def _gap(composed: ComposedLoss, target: Target, t: float) -> tuple[float, float
     return float(mean) - value, float(variance) - derivative
 
 
-def _inside(t: float, step: float, low: float, high: float, end: float) -> float:
-    """Take a Newton step in log t, or bisect where it leaves the bracket."""
-    proposal = t * math.exp(min(max(step, -9.0), math.log(_UPWARD)))
-    ceiling = min(high, end)
-    if low < proposal < ceiling:
+def _next(t: float, step: float, low: float, high: float, end: float, bisect: bool) -> float:
+    """Take a Newton step in log t inside the bracket (low, high) and the strip, or bisect.
+
+    A step down at most squares a small t: a few steps cover all magnitudes.
+    """
+    wide = 0.0 < 4.0 * low < high < math.inf
+    if bisect and wide:
+        return math.sqrt(low) * math.sqrt(high)
+    farthest = -max(9.0, abs(math.log(t)))
+    proposal = max(t * math.exp(min(max(step, farthest), math.log(_UPWARD))), _SMALLEST)
+    if low < proposal < min(high, end):
         return proposal
     if low == 0.0:
-        return t / 100.0
-    if high == math.inf and math.isfinite(end):
-        return 0.5 * (low + end) if end < _LARGEST else min(t * _UPWARD, 0.5 * (low + end))
-    return math.sqrt(low * ceiling) if ceiling > 4 * low else 0.5 * (low + ceiling)
+        return max(t * math.exp(farthest), _SMALLEST)
+    return math.sqrt(low) * math.sqrt(high) if wide else 0.5 * (low + min(high, end))
