@@ -76,6 +76,7 @@ class Evaluator:
         given = (*theta, *(_sum_value(s, self.symbols, theta) for s in self.sums))
 
         def values(x: Floats) -> Floats:
+            x = np.asarray(x, dtype=np.float64)
             result = np.full_like(x, np.nan)
             if self._fast is not None:
                 try:
@@ -243,7 +244,7 @@ def sum_over(f: Function, lo: float, hi: float, centres: Iterable[float]) -> flo
         if first > max(lo, done + 1):
             total += _smooth_sum(f, max(lo - 1, done), first)
         if last >= first:
-            total += float(np.sum(f(np.arange(first, last + 1.0))))
+            total += float(np.sum(f(np.arange(float(first), last + 1.0))))
             done = last
     return total + (_smooth_sum(f, done, hi + 1) if done < hi else 0.0)
 
@@ -254,7 +255,7 @@ def _smooth_sum(f: Function, a: float, b: float) -> float:
     step = 0.5
     for end, side in ((a, 1.0), (b, -1.0)):
         if math.isfinite(end):
-            here = f(np.array([end]))[0]
+            here = f(np.array([float(end)]))[0]
             if not here > _NEGLIGIBLE:
                 return 0.0
             before, after = f(np.array([end - step, end + step]))

@@ -28,6 +28,7 @@ from sympy import (
     besseli,
     binomial,
     cancel,
+    erf,
     erfc,
     exp,
     expand,
@@ -130,6 +131,8 @@ class Facts:
             return 1
         if isinstance(expr, Pow) and (expr.exp.is_even or self.sign(expr.base) == 1):
             return 1
+        if isinstance(expr, Add) and _is_normal_tail(expr):
+            return 1
         if isinstance(expr, (Mul, Add)):
             signs = [self.sign(part) for part in expr.args]
             known = [s for s in signs if s is not None]
@@ -194,6 +197,15 @@ def _is_positive_function(expr: Expr) -> bool:
     if isinstance(expr, erfc):
         return True
     return all(bool(a.is_integer) for a in expr.args) and bool(expr.args[0].is_nonnegative)
+
+
+def _is_normal_tail(expr: Add) -> bool:
+    """Whether this is a + b erf(u) or a - b erfc(u), not negative by |erf| <= 1 and erfc <= 2."""
+    constant, rest = expr.as_coeff_Add()
+    coefficient, function = rest.as_coeff_Mul()
+    if isinstance(function, erf):
+        return bool(abs(coefficient) <= constant)
+    return bool(isinstance(function, erfc) and -2 * coefficient <= constant)
 
 
 def _ranging(parameter: Parameter) -> Expr:

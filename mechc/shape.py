@@ -66,6 +66,9 @@ def _proof(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> str | Non
     last: tuple[Expr, tuple[Term, ...]] | None = None
     try:
         for piece in pieces:
+            if variable.is_integer and facts.sign(piece.hi - piece.lo) not in (0, 1):
+                # the steps below would lead through points that the piece may not have
+                return None
             terms = tuple(Term(t.weight, t.log_density.subs(variable, x)) for t in piece.p)
             for direction in (_jump(last, piece.lo, terms, x, variable, facts),
                               *_directions(piece, terms, x, facts)):  # fmt: skip
