@@ -1,0 +1,120 @@
+"""The Renyi accountant against closed forms and against dp-accounting."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+import series_laws as laws
+
+from mechc.accountants.renyi import RenyiAccountant
+from mechc.errors import DeclarationError
+from mechc.loss.measure import PrivacyLoss, Step
+
+ORDERS = [0.3, 0.9, 1.0, 1.5, 2.0, 7.25, 64.0]
+
+
+def test_gaussian_divergences_are_linear_in_the_order():
+    count, sigma = 7, 2.5
+    bound = RenyiAccountant([Step(laws.gaussian(sigma, 60.0), count)]).renyi_epsilon(ORDERS)
+    exact = np.array(ORDERS) * count / (2 * sigma**2)
+    assert bound.estimate == pytest.approx(exact, rel=1e-12)
+    assert (bound.lower <= exact).all() and (exact <= bound.upper).all()
+
+
+def test_randomized_response_divergences_and_their_limit():
+    e = 0.7
+    bound = RenyiAccountant([Step(laws.randomized_response(e), 3)]).renyi_epsilon([*ORDERS, np.inf])
+    p, q = math.exp(e) / (1 + math.exp(e)), 1 / (1 + math.exp(e))
+    exact = [
+        3 * math.log(p**a * q ** (1 - a) + q**a * p ** (1 - a)) / (a - 1)
+        if a != 1
+        else 3 * e * (p - q)
+        for a in ORDERS
+    ]
+    assert bound.estimate == pytest.approx([*exact, 3 * e], rel=1e-12)
+
+
+def test_fractional_order_of_a_subsampled_gaussian():
+    with mpmath.workdps(30):
+        q, s = mpmath.mpf(0.01), mpmath.mpf(2)
+
+        def integrand(x):
+            ratio = (1 - q) + q * mpmath.exp((2 * x - 1) / (2 * s * s))
+            return mpmath.npdf(x, 0, s) * ratio ** mpmath.mpf(2.5)
+
+        exact = float(3000 * mpmath.log(mpmath.quad(integrand, range(-60, 61, 4))) / 1.5)
+    accountant = RenyiAccountant([Step(laws.subsampled_gaussian(0.01, 2.0), 3000)])
+    assert accountant.renyi_epsilon([2.5]).estimate[0] == pytest.approx(exact, rel=1e-12)
+
+
+def test_mass_at_infinity_makes_orders_above_one_infinite():
+    accountant = RenyiAccountant([Step(laws.worst_case(0.1, 1e-6), 100)])
+    values = accountant.renyi_epsilon([0.5, 1.0, 2.0]).estimate
+    assert math.isfinite(values[0]) and values[1] == values[2] == math.inf
+    # the conversion keeps the mass apart and stays useful
+    bound = accountant.log_delta(3.0)
+    assert math.log(1e-4) < bound.upper < math.log(0.02)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0, 12.0])
+def test_conversion_is_the_best_over_all_orders(epsilon):
+    loss = laws.subsampled_gaussian(0.01, 2.0)
+    bound = RenyiAccountant([Step(loss, 3000)]).log_delta(epsilon)
+    orders = 1 + np.geomspace(0.05, 200, 20001)
+    kept, log_weight = loss.nodes()
+    alpha = bound.detail["order"]
+
+    def converted(a):
+        values = log_weight + (a - 1) * kept
+        k = 3000 * (values.max() + math.log(np.exp(values - values.max()).sum()))
+        return k - (a - 1) * epsilon + (a - 1) * math.log1p(-1 / a) - math.log(a)
+
+    assert bound.upper == pytest.approx(converted(alpha), abs=1e-9)
+    assert bound.upper <= min(converted(a) for a in orders[::50]) + 1e-9
+    assert bound.lower <= bound.estimate == bound.upper
+
+
+def test_conversion_agrees_with_dp_accounting():
+    rdp = pytest.importorskip("dp_accounting.rdp.rdp_privacy_accountant")
+    loss, count = laws.subsampled_gaussian(0.01, 2.0), 3000
+    accountant = RenyiAccountant([Step(loss, count)])
+    orders = np.linspace(1.5, 40.0, 400).tolist()
+    divergences = accountant.renyi_epsilon(orders).estimate
+    for epsilon in (0.5, 1.0, 2.0):
+        peer, _ = rdp.compute_delta(orders, divergences, epsilon)
+        ours = accountant.log_delta(epsilon).upper
+        assert math.log(peer) - 0.02 < ours <= math.log(peer) + 1e-9  # its orders are a grid
+
+
+def test_divergences_agree_with_dp_accounting():
+    dp = pytest.importorskip("dp_accounting")
+    rdp = pytest.importorskip("dp_accounting.rdp")
+    orders = [2.0, 5.0, 16.0]  # its fractional orders are off by 7e-5
+    event = dp.PoissonSampledDpEvent(0.01, dp.GaussianDpEvent(2.0))
+    peer = rdp.RdpAccountant(orders).compose(event, 3000)
+    steps = [Step(laws.subsampled_gaussian(0.01, 2.0), 3000)]
+    ours = RenyiAccountant(steps).renyi_epsilon(orders).estimate
+    assert ours == pytest.approx(peer._rdp, rel=1e-7)
+
+
+def test_bound_covers_the_corpus():
+    for name, q, sigma, count, epsilon in (
+        ("SGK_rem", 0.01, 1.5, 10000, 1.0),
+        ("SGS1_rem", 0.01, 2.0, 3000, 1.0),
+        ("SGS3_rem", 0.01, 2.0, 3000, 3.0),
+    ):
+        steps = [Step(laws.subsampled_gaussian(q, sigma), count)]
+        bound = RenyiAccountant(steps).log_delta(epsilon)
+        assert bound.lower <= math.log(laws.truth(name)) <= bound.upper
+
+
+def test_a_loss_without_spread_is_settled():
+    steps = [Step(PrivacyLoss.from_atoms([0.0], [1.0]), 10)]
+    assert RenyiAccountant(steps).log_delta(0.1).upper == -math.inf
+
+
+@pytest.mark.parametrize("orders", [[0.0], [-1.0], [math.nan], [[2.0]]])
+def test_bad_orders_are_named(orders):
+    with pytest.raises(DeclarationError, match="expected positive numbers"):
+        RenyiAccountant([]).renyi_epsilon(orders)
