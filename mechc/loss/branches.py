@@ -62,7 +62,7 @@ def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.
             ends = [lo, *_extrema(source, x, loss), hi]
         else:
             ends = [lo, hi]
-        inner = _losses(source, _inside(np.array(ends)))
+        inner = losses_at(source, _inside(np.array(ends)))
         for i in range(len(ends) - 1):
             a = _limit(row[3], ends[i], row[0], inner[2 * i])
             b = _limit(row[4], ends[i + 1], row[1], inner[2 * i + 1])
@@ -84,7 +84,8 @@ def _inside(ends: Floats) -> Floats:
     ).ravel()
 
 
-def _losses(source: KernelSource, x: Floats) -> Floats:
+def losses_at(source: KernelSource, x: Floats) -> Floats:
+    """Return the loss at outputs x."""
     out = np.empty(x.size)
     source.kernel.loss_many(np.ascontiguousarray(x), source.theta, out)
     return out
@@ -101,7 +102,7 @@ def _extrema(source: KernelSource, x: Floats, loss: Floats) -> list[float]:
         ratio = (math.sqrt(5.0) - 1.0) / 2.0
         for _ in range(120):
             c, d = b - ratio * (b - a), a + ratio * (b - a)
-            f = sign * _losses(source, np.array([c, d]))
+            f = sign * losses_at(source, np.array([c, d]))
             a, b = (a, d) if f[0] > f[1] else (c, b)
         out.append(0.5 * (a + b))
     return out
@@ -130,7 +131,7 @@ def inverse(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
 def _round_trip(source: KernelSource, x: Floats, loss: Floats) -> NDArray[np.bool_]:
     """Which x really have the loss asked for: a closed inverse can lose its digits at the ends."""
     with np.errstate(invalid="ignore"):
-        back = _losses(source, x)
+        back = losses_at(source, x)
         near: NDArray[np.bool_] = np.abs(back - loss) <= 1e-12 * (np.abs(loss) + np.abs(back))
     return near & np.isfinite(x)
 
@@ -168,7 +169,7 @@ def _bisect(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
     a, b = np.full(loss.size, branch.lo), np.full(loss.size, branch.hi)
     for _ in range(HALVINGS):
         middle = 0.5 * (a + b)
-        above = (_losses(source, middle) > loss) == branch.increasing
+        above = (losses_at(source, middle) > loss) == branch.increasing
         a, b = np.where(above, a, middle), np.where(above, middle, b)
         if not (b - a > 4e-16 * np.maximum(np.abs(a), np.abs(b))).any():
             break
@@ -218,7 +219,7 @@ def log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tup
     quadrature.cover(0.0, 0.0, 0.0, 0.0)
     x = np.ascontiguousarray(quadrature.x.ravel())
     sign = -1.0 if reverse else 1.0
-    loss = sign * _losses(source, x)
+    loss = sign * losses_at(source, x)
     log_w = quadrature.log_p.ravel() + np.log((quadrature.half[:, None] * WEIGHTS).ravel())
     gap = loss - epsilon
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -257,7 +258,7 @@ def cell_masses(
         ends = np.unique(np.concatenate([cuts, inner, [branch.lo, branch.hi]]))
         half = 0.5 * np.diff(ends)
         middle = 0.5 * (ends[1:] + ends[:-1])
-        cell = np.searchsorted(edges, sign * _losses(source, middle), side="left") - 1
+        cell = np.searchsorted(edges, sign * losses_at(source, middle), side="left") - 1
         keep = (cell >= 0) & (cell < p.size)
         half, middle, cell = half[keep], middle[keep], cell[keep]
         x = np.ascontiguousarray((middle[:, None] + half[:, None] * NODES).ravel())
@@ -288,7 +289,7 @@ def density(source: KernelSource, loss: Floats, reverse: bool) -> Floats:
         step = np.minimum(room / 4.0, 1e-3 * (branch.hi - branch.lo) / 64.0) + 1e-300
         slope = np.zeros(x.size)
         for m, weight in ((1, 0.75), (2, -0.15), (3, 1.0 / 60.0)):
-            slope += weight * (_losses(source, x + m * step) - _losses(source, x - m * step))
+            slope += weight * (losses_at(source, x + m * step) - losses_at(source, x - m * step))
         log_f = np.empty(x.size)
         dens(np.ascontiguousarray(x), source.theta, log_f)
         with np.errstate(divide="ignore", invalid="ignore"):

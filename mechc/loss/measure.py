@@ -168,6 +168,16 @@ class PrivacyLoss:
             _reverse=reverse,
         )
 
+    @property
+    def source(self) -> KernelSource | None:
+        """What the law was made from, None for plain atoms; for the modules of this room."""
+        return self._source
+
+    @property
+    def is_reversed(self) -> bool:
+        """This is the law of the reversed pair of its source."""
+        return self._reverse
+
     def covering(
         self,
         tilt_lo: float = -1.0,

@@ -32,6 +32,7 @@ ORDER = 16
 MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share of its total
 GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share of the sum
 NEGLIGIBLE = 1e-24  # share of the tilted total that may be left out
+OVERLAP = 2.0  # nats by which log M may bend below the chord between neighbouring test tilts
 ROUNDS = 400
 MAX_PANELS = 60_000
 
@@ -43,6 +44,7 @@ _ANALYSIS = np.ascontiguousarray(
 )
 _DEGREES = np.array([ORDER - 1, ORDER - 2, 7, 6])
 _PROBE = np.ascontiguousarray(_ANALYSIS[_DEGREES])
+TOP = np.ascontiguousarray(_ANALYSIS[ORDER - 2 :])  # values at nodes -> top two coefficients
 _SYNTHESIS = np.stack(
     [legendre.legval(NODES, legendre.legder(np.eye(ORDER)[n])) for n in range(ORDER)], axis=1
 )
@@ -255,12 +257,33 @@ class Quadrature:
             and (self.waves[0] == contour or frequency <= 0.0)
         ):
             return
-        tilts = np.unique(np.concatenate([np.linspace(*wide, 4), [-1.0, 0.0, contour]]))
+        tilts = np.unique([*wide, -1.0, 0.0, contour])
         tilts = tilts[(tilts >= wide[0]) & (tilts <= wide[1])]
-        frequencies = np.where(tilts == contour, max(frequency, 0.0), 0.0)
+        rounds = ROUNDS
+        while rounds:
+            frequencies = np.where(tilts == contour, max(frequency, 0.0), 0.0)
+            rounds = self._settle(tilts, frequencies, rounds)
+            # tilts in between are covered by their neighbours only if the tilted laws overlap
+            middle = 0.5 * (tilts[1:] + tilts[:-1])
+            known = self.log_totals
+            bend = 0.5 * (known[1:] + known[:-1]) - _log_totals(
+                self.log_p, self.loss, self.half, middle
+            )
+            if not (bend > OVERLAP).any():
+                self.tilts, self.waves = wide, (contour, max(frequency, 0.0))
+                return
+            tilts = np.unique(np.concatenate([tilts, middle[bend > OVERLAP]]))
+        raise NumericError(
+            f"{self._kernel.NAME}: quadrature did not settle in {ROUNDS} rounds at parameters "
+            f"{self._theta.tolist()}, tilts {wide}, frequency {frequency:g} at {contour:g}"
+        )
+
+    def _settle(self, tilts: Floats, frequencies: Floats, rounds: int) -> int:
+        """Split and grow until the tilts given are resolved; returns the rounds left over."""
         goal = np.where(np.arange(4) == 0, 1e-14 if self._mass_of else MASS_GOAL, GOAL)
         reference, report = np.full(tilts.size, math.nan), np.empty((0, tilts.size, 4, 2))
-        for _ in range(ROUNDS):
+        while rounds:
+            rounds -= 1
             if np.isnan(reference[0]):
                 reference = _log_totals(self.log_p, self.loss, self.half, tilts)
                 report = report[:0]
@@ -274,25 +297,20 @@ class Quadrature:
             if not (np.abs(np.log(totals[:, 0, 0])) < 30.0).all():
                 reference[0] = math.nan
                 continue
-            excess_error = report[..., 1] / (goal * totals[..., 0] + 1e-300)
+            short = report[..., 1] / (goal * totals[..., 0] + 1e-300)
             width = self.hi - self.lo
             floor = 4e-16 * np.maximum(np.abs(self.lo), np.abs(self.hi))
-            split = (excess_error.max(axis=(1, 2)) > 1.0) & (width > floor)
-            log_totals = reference + np.log(totals[:, 0, 0])
-            split |= self._hidden_peaks(tilts, log_totals)
+            split = (short.max(axis=(1, 2)) > 1.0) & (width > floor)
+            self.log_totals = reference + np.log(totals[:, 0, 0])
+            split |= self._hidden_peaks(tilts, self.log_totals)
             grown = self._grow((report[:, :, 0, 0] / totals[:, 0, 0]).max(axis=1))
             if not split.any() and not grown:
-                self.tilts, self.waves = wide, (contour, max(frequency, 0.0))
                 self.error = float((totals[:, 1:, 1] / totals[:, :1, 0]).max())
-                self.log_totals = log_totals
-                return
+                return rounds
             if split.any():
                 report = report[~split]
                 self._split(split)
-        raise NumericError(
-            f"{self._kernel.NAME}: quadrature did not settle in {ROUNDS} rounds at parameters "
-            f"{self._theta.tolist()}, tilts {wide}, frequency {frequency:g} at {contour:g}"
-        )
+        return 0
 
     def _split(self, split: NDArray[np.bool_]) -> None:
         """Halve the flagged panels; panels added since they were judged stay at the end."""

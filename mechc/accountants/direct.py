@@ -1,0 +1,134 @@
+"""Answers without a transform: one step by its branches, two steps nested, few atoms enumerated.
+
+These are the cases in which a characteristic function decays slowly or not at all. Every term is
+positive, so that nothing cancels and deep tails keep their relative accuracy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from mechc.accountants.bound import Bound
+from mechc.accountants.composed import ComposedLoss
+from mechc.accountants.saddle import saddle_target, solve
+from mechc.errors import UnsupportedError
+from mechc.loss.measure import PrivacyLoss, Step, log_infinite
+from mechc.loss.nested import log_hockey_stick_pair
+
+Floats = NDArray[np.float64]
+
+MAX_ATOMS = 3_000_000
+ULP = 2.2e-16
+
+
+def enumerable(steps: Sequence[Step]) -> bool:
+    """All losses are atoms, and few enough composed ones to list them all."""
+    total = 1.0
+    for s in steps:
+        if s.loss.loss.size or not math.isinf(s.loss.frequency):
+            return False
+        m = s.loss.atom_loss.size
+        total *= math.exp(
+            min(60.0, gammaln(s.count + m) - gammaln(s.count + 1.0) - gammaln(float(m)))
+        )
+    return total <= MAX_ATOMS
+
+
+class DirectAccountant:
+    """Exact answers for one or two steps, and for compositions of few atoms.
+
+    Args:
+        steps: distinct steps with counts.
+        rtol: relative width wanted (not needed: the answer is as good as float64 allows).
+
+    Raises:
+        UnsupportedError: more than two steps, one of them with a density.
+    """
+
+    def __init__(self, steps: Sequence[Step], *, rtol: float = 1e-6) -> None:
+        """Expand the steps, or list all composed atoms."""
+        self._steps = tuple(s for s in steps if s.count > 0)
+        self._log_infinite = log_infinite(self._steps)
+        self._atoms: tuple[Floats, Floats, Floats] | None = None
+        count = sum(s.count for s in self._steps)
+        if enumerable(self._steps) and count > 1:
+            self._atoms = _enumerate(self._steps)
+        elif count > 2:
+            raise UnsupportedError(
+                f"direct: {count} steps with a density; direct takes one or two steps, or atoms "
+                "alone; contour, pld and saddlepoint take any number"
+            )
+
+    def log_delta(self, epsilon: float) -> Bound:
+        """Return log delta(epsilon) with bounds, for any real epsilon.
+
+        Raises:
+            NumericError: an integral did not settle.
+        """
+        if self._atoms is not None:
+            logs = self._enumerated(epsilon)
+        else:
+            laws = [s.loss for s in self._steps for _ in range(s.count)]
+            logs = self._one(laws[0], epsilon) if len(laws) == 1 else self._two(laws, epsilon)
+        lower, estimate, upper = (min(v, 0.0) for v in logs)
+        return Bound(lower, estimate, upper, "direct", "proven", {})
+
+    def _one(self, law: PrivacyLoss, epsilon: float) -> tuple[float, float, float]:
+        return law.hockey_stick_log(epsilon)
+
+    def _two(self, laws: list[PrivacyLoss], epsilon: float) -> tuple[float, float, float]:
+        # the step with a density outside: its kinks are integrated, those of atoms are summed
+        outer, inner = sorted(laws, key=lambda law: law.loss.size, reverse=True)
+        tilt = 2.0 * solve(ComposedLoss(self._steps), saddle_target(epsilon), epsilon).t
+        tilt = min(tilt, (1.0 - 1e-3) * min(law.strip[1] for law in laws))
+        value, error = log_hockey_stick_pair(outer, inner, epsilon, tilt)
+        return tuple(  # type: ignore[return-value]
+            float(np.logaddexp(self._log_infinite, value + shift))
+            for shift in (-2.0 * error, 0.0, 2.0 * error)
+        )
+
+    def _enumerated(self, epsilon: float) -> tuple[float, float, float]:
+        assert self._atoms is not None
+        loss, log_mass, noise = self._atoms
+        gap = loss - epsilon
+        up = gap > 0
+        if not up.any():
+            return (self._log_infinite,) * 3
+        terms = log_mass[up] + np.log(-np.expm1(-gap[up]))
+        value = float(np.logaddexp.reduce(terms))
+        share = np.exp(terms - value)
+        shaky = np.exp(log_mass[up] - gap[up] - value) * (np.abs(loss[up]) + abs(epsilon))
+        error = float(share @ noise[up]) + 16.0 * ULP * (1.0 + float(shaky.sum()))
+        return tuple(  # type: ignore[return-value]
+            float(np.logaddexp(self._log_infinite, value + shift)) for shift in (-error, 0.0, error)
+        )
+
+
+def _enumerate(steps: Sequence[Step]) -> tuple[Floats, Floats, Floats]:
+    """All composed losses with log masses and bounds on the rounding of the log masses."""
+    loss, log_mass, noise = np.zeros(1), np.zeros(1), np.zeros(1)
+    for s in steps:
+        one = _multinomial(s.loss.atom_loss, s.loss.atom_log_mass, s.count)
+        loss = (loss[:, None] + one[0]).ravel()
+        log_mass = (log_mass[:, None] + one[1]).ravel()
+        noise = (noise[:, None] + one[2]).ravel()
+    return loss, log_mass, noise
+
+
+def _multinomial(loss: Floats, log_mass: Floats, count: int) -> tuple[Floats, Floats, Floats]:
+    """The count-fold sum of a law with few atoms: every way to share `count` among them."""
+    m = loss.size
+    bars = np.array(list(combinations(range(count + m - 1), m - 1)), np.int64).reshape(-1, m - 1)
+    ends = np.full((bars.shape[0], 1), count + m - 1)
+    shares = np.diff(np.concatenate([np.full_like(ends, -1), bars, ends], axis=1), axis=1) - 1
+    shares = shares.astype(np.float64)
+    parts = gammaln(shares + 1.0)
+    log_count = gammaln(count + 1.0)
+    noise = 8.0 * ULP * (2.0 + log_count + parts.sum(axis=1) - shares @ log_mass)
+    return shares @ loss, log_count - parts.sum(axis=1) + shares @ log_mass, noise
