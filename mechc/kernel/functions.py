@@ -229,10 +229,10 @@ class Writer:
 
     def _row(self, table: ir.Table, i: int, row: ir.Row, values: list[str]) -> list[str]:
         """Lines that fill one row; a branch that is empty at these parameters is skipped."""
-        comment = f"# {row.doc}"
+        comment = textwrap.wrap(row.doc, WIDTH - 12, initial_indent="# ", subsequent_indent="#   ")
         if table.name != "branches":
-            return [comment, *(f"out[{i}, {j}] = {v}" for j, v in enumerate(values))]
-        return [comment, f"n = add_branch(out, n, {', '.join(values)})"]
+            return [*comment, *(f"out[{i}, {j}] = {v}" for j, v in enumerate(values))]
+        return [*comment, f"n = add_branch(out, n, {', '.join(values)})"]
 
     def _vector(self, table: ir.Table) -> str:
         ((_, (row,)),) = table.cases

@@ -204,7 +204,9 @@ def mul(*factors: Expr) -> Expr:
 
 
 def negate(expr: Expr) -> Expr:
-    """The negative of `expr`."""
+    """The negative of `expr`, term by term for a sum, so that like terms meet."""
+    if isinstance(expr, Add):
+        return Add(tuple(negate(arg) for arg in expr.args))
     return mul(number(-1), expr)
 
 

@@ -103,6 +103,37 @@ def log_sum(v: float, a: float, w: float, b: float) -> float:
     return a + math.log(v + rest)
 
 
+@primitive("float64(float64, float64, float64)")
+def log_ratio(n: float, d: float, gap: float) -> float:
+    """Return log(n/d) for n, d > 0, where gap is n - d to full accuracy."""
+    r = gap / d
+    if math.fabs(r) < 0.5:
+        return math.log1p(r)
+    return math.log(n / d)
+
+
+@primitive("float64(float64, float64, float64)")
+def exp_difference(a: float, b: float, gap: float) -> float:
+    """Return exp(a) - exp(b), where gap is a - b to full accuracy."""
+    if gap < 0.0:
+        return math.exp(b) * math.expm1(gap)
+    return -math.exp(a) * math.expm1(-gap)
+
+
+@primitive("float64(float64, float64, float64)")
+def log_exp_difference(a: float, b: float, gap: float) -> float:
+    """Return log(exp(a) - exp(b)), where gap is a - b > 0 to full accuracy."""
+    return a + log1mexp(-gap)
+
+
+@primitive("float64(float64, float64, float64, float64)")
+def power_difference(a: float, b: float, gap: float, k: float) -> float:
+    """Return a**k - b**k for a, b >= 0, where gap is a - b to full accuracy."""
+    if a < b:
+        return math.pow(b, k) * math.expm1(k * log_ratio(a, b, gap))
+    return -math.pow(a, k) * math.expm1(k * log_ratio(b, a, -gap)) if a > 0.0 else 0.0
+
+
 @primitive("float64(float64)")
 def log_cosh(x: float) -> float:
     """Return log(cosh(x))."""

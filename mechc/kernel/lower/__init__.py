@@ -1,11 +1,14 @@
 """Calculus in, KernelIR module out: the last room that knows SymPy.
 
     freeze       one SymPy expression to IR, a whitelist
+    exact        other forms of a formula, equal in exact arithmetic
+    choice       the form that keeps the most digits, by measurement
     chains       pieces and regions to if / elif / else over x
     functions    densities, loss, inverses, cgf, distribution functions
     tables       branches, atoms, strip, lattice, mass at infinity
     readable     formulas and branches in words
-    reference    numbers for the self-check, from the declaration
+    samples      the declared formulas as numbers
+    reference    numbers for the self-check
 
 Invariant: every entry of the calculus reappears either as a function of the module or as a
 sentence in its `capabilities`; an entry that has no kernel form fails the build if accounting
@@ -19,6 +22,7 @@ from typing import Any
 
 from mechc.calculus.types import Calculus
 from mechc.kernel import ir
+from mechc.kernel.lower.choice import Chooser
 from mechc.kernel.lower.context import context
 from mechc.kernel.lower.functions import (
     cgf,
@@ -49,11 +53,12 @@ def lower(calculus: Calculus) -> ir.Module:
         LoweringError: an expression that accounting needs has no kernel form.
     """
     pair, room = calculus.pair, context(calculus)
+    chooser = Chooser(room)
     capabilities = {
         "infinite_mass": describe([case.infinite_mass for case in calculus.cases]),
         "lattice": describe([calculus.lattice]),
     }
-    functions = [*densities(room), loss(room), infinite_mass(room)]
+    functions = [*densities(room), loss(chooser), infinite_mass(room)]
     functions += [*cgf(room, capabilities), *distribution_functions(room, capabilities)]
     return ir.Module(
         name=pair.name,
@@ -68,8 +73,8 @@ def lower(calculus: Calculus) -> ir.Module:
         branches=branch_words(calculus),
         formulas=formulas(pair),
         functions=tuple(functions),
-        inverses=inverses(room),
-        tables=tables(room),
+        inverses=inverses(chooser),
+        tables=tables(chooser),
         helpers=tuple(_finished(helper) for helper in room.helpers.found),
         checks=checks(calculus),
     )

@@ -6,13 +6,14 @@ include both ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from sympy import Expr, expand_log, log, oo, simplify
+from sympy import Add, Expr, cancel, exp, expand_log, log, oo, simplify
 
 from mechc.calculus.types import CalculusCase
 from mechc.kernel import ir
+from mechc.kernel.lower.choice import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.freeze import Freezer
 from mechc.pair import Case
@@ -46,20 +47,18 @@ def density_chain(case: Case, side: Literal["p", "q"], context: Context) -> ir.B
     return _chain(spans, ir.MINUS_INF, context)
 
 
-def loss_chain(case: CalculusCase, context: Context) -> ir.Block:
+def loss_chain(case: CalculusCase, chooser: Chooser) -> ir.Block:
     """The loss in one parameter case."""
+    context = chooser.context
+    if context.calculus.pair.measure == "finite":
+        return _at_points(list(_point_losses(case, chooser)), ir.NAN, context)
     spans = []
     for region in case.regions:
-        freeze = context.at_x.at(
-            f"{context.calculus.pair.name}: loss on ({region.lo}, {region.hi})"
-        )
         if region.loss is None:
             value: ir.Expr = ir.INF if region.kind == "p_only" else ir.MINUS_INF
         else:
-            value = freeze(region.loss)
+            value = chooser.loss(region.loss)
         spans.append((region.lo, region.hi, value))
-    if context.calculus.pair.measure == "finite":
-        return _point_losses(case, context)
     return _chain(spans, ir.NAN, context)
 
 
@@ -108,18 +107,15 @@ def _points(case: Case, side: Literal["p", "q"], context: Context) -> ir.Block:
     return _at_points(values, ir.MINUS_INF, context)
 
 
-def _point_losses(case: CalculusCase, context: Context) -> ir.Block:
-    values = []
+def _point_losses(case: CalculusCase, chooser: Chooser) -> Iterator[tuple[Expr, ir.Expr]]:
+    """The loss at each point of a finite set."""
     for atom in case.atoms:
-        p, q = (log_of_terms(terms, context.constant) for terms in (atom.p, atom.q))
-        values.append(
-            (atom.x, ir.add(p, ir.negate(q)) if atom.p and atom.q else _one_sided(atom.p))
-        )
-    return _at_points(values, ir.NAN, context)
-
-
-def _one_sided(p: tuple[Term, ...]) -> ir.Expr:
-    return ir.INF if p else ir.MINUS_INF
+        if not atom.p or not atom.q:
+            yield atom.x, ir.INF if atom.p else ir.MINUS_INF
+            continue
+        p, q = (Add(*(t.weight * exp(t.log_density) for t in side)) for side in (atom.p, atom.q))
+        loss = expand_log(log(cancel(p / q)))
+        yield atom.x, chooser.constant(loss, case, chooser.context.constant)
 
 
 def _at_points(

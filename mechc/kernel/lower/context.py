@@ -12,7 +12,7 @@ from sympy import Basic, Symbol
 from mechc.calculus.types import Calculus
 from mechc.kernel import ir
 from mechc.kernel.lower.freeze import Freezer, Helpers
-from mechc.kernel.lower.reference import rises
+from mechc.kernel.lower.roots import rises
 from mechc.kernel.passes import finish
 from mechc.kernel.prelude import PRIMITIVES
 

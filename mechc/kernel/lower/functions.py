@@ -8,6 +8,7 @@ from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Region
 from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.lower.chains import density_chain, loss_chain
+from mechc.kernel.lower.choice import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.freeze import Freezer
 from mechc.kernel.passes import finish
@@ -30,32 +31,39 @@ def densities(context: Context) -> list[ir.Function]:
     return found
 
 
-def loss(context: Context) -> ir.Function:
+def loss(chooser: Chooser) -> ir.Function:
     """The privacy loss."""
-    cases = [(case.condition, loss_chain(case, context)) for case in context.calculus.cases]
+    context = chooser.context
+    cases = [(case.condition, loss_chain(case, chooser)) for case in context.calculus.cases]
     doc = "Privacy loss log(p/q); inf where only p > 0, -inf where only q > 0, nan where neither."
     return ir.Function("loss", "x", doc, context.by_case(cases), array=True)
 
 
-def inverses(context: Context) -> tuple[ir.Inverse, ...]:
+def inverses(chooser: Chooser) -> tuple[ir.Inverse, ...]:
     """X as a function of the loss, for every strictly monotone region."""
-    regions = [region for case in context.calculus.cases for region in case.regions]
+    cases = chooser.context.calculus.cases
+    regions = [(region, case) for case in cases for region in case.regions]
     return tuple(
-        _inverse(index, region, context)
-        for index, region in enumerate(regions)
+        _inverse(index, region, case, chooser)
+        for index, (region, case) in enumerate(regions)
         if region.kind in ("increasing", "decreasing")
     )
 
 
-def _inverse(index: int, region: Region, context: Context) -> ir.Inverse:
-    place = f"{context.calculus.pair.name}: inverse on ({region.lo}, {region.hi})"
-    ends = [finish(ir.Block((), context.constant.at(place)(end))) for end in (region.lo, region.hi)]
+def _inverse(index: int, region: Region, case: CalculusCase, chooser: Chooser) -> ir.Inverse:
+    context, place = chooser.context, f"inverse on ({region.lo}, {region.hi})"
+    freeze = context.constant.at(f"{context.calculus.pair.name}: {place}")
+    lo, hi = (finish(ir.Block((), freeze(end))) for end in (region.lo, region.hi))
     body, doc = None, f"x in ({region.lo}, {region.hi}) with loss(x) = ell"
     if isinstance(region.inverse, Closed):
-        body = finish(ir.Block((), context.at_loss.at(place)(region.inverse.expr)))
+        form = chooser.inverse(index, region, case)
+        if form is None:
+            doc += ", by bracketing (the closed form loses digits)"
+        else:
+            body = finish(ir.Block((), form))
     else:
         doc += f", by bracketing ({region.inverse.reason})"
-    return ir.Inverse(index, doc + ".", region.kind == "increasing", body, ends[0], ends[1])
+    return ir.Inverse(index, doc + ".", region.kind == "increasing", body, lo, hi)
 
 
 def cgf(context: Context, capabilities: dict[str, str]) -> list[ir.Function]:

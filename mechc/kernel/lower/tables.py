@@ -10,6 +10,7 @@ from sympy import Tuple as SymTuple
 from mechc.calculus.types import CalculusCase, Closed, Entry, Region
 from mechc.kernel import ir
 from mechc.kernel.lower.chains import log_of_terms
+from mechc.kernel.lower.choice import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.passes import finish_expression
 from mechc.kernel.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSPLIT
@@ -20,9 +21,10 @@ KINDS = {
 }  # fmt: skip
 
 
-def tables(context: Context) -> tuple[ir.Table, ...]:
+def tables(chooser: Chooser) -> tuple[ir.Table, ...]:
     """All table functions of the protocol."""
-    return (_branches(context), _atoms(context), _strip(context), _lattice(context))
+    context = chooser.context
+    return (_branches(chooser), _atoms(context), _strip(context), _lattice(context))
 
 
 def infinite_mass(context: Context) -> ir.Function:
@@ -52,23 +54,26 @@ def _row(doc: str, *values: ir.Expr) -> ir.Row:
     return ir.Row(doc, tuple(finish_expression(value) for value in values))
 
 
-def _branches(context: Context) -> ir.Table:
+def _branches(chooser: Chooser) -> ir.Table:
+    context = chooser.context
     rows, index = [], 0
     for case in context.calculus.cases:
         found = []
         for region in case.regions:
-            found.append(_branch(region, index, context))
+            found.append(_branch(region, index, case, chooser))
             index += 1
         rows.append(tuple(found))
     doc = "Branches of the loss: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."
     return _table(context, "branches", doc, 6, rows)
 
 
-def _branch(region: Region, index: int, context: Context) -> ir.Row:
+def _branch(region: Region, index: int, case: CalculusCase, chooser: Chooser) -> ir.Row:
+    context = chooser.context
     freeze = context.constant.at(
         f"{context.calculus.pair.name}: branch on ({region.lo}, {region.hi})"
     )
-    limits = [ir.NAN if v is None else freeze(v) for v in (region.loss_lo, region.loss_hi)]
+    ends = (region.loss_lo, region.loss_hi)
+    limits = [ir.NAN if v is None else chooser.constant(v, case, freeze) for v in ends]
     kind, position = ir.number(KINDS[region.kind]), ir.number(index)
     doc = f"{region.kind} on ({region.lo}, {region.hi})"
     return _row(doc, freeze(region.lo), freeze(region.hi), kind, *limits, position)

@@ -1,7 +1,7 @@
 """IR to IR: the passes that make a frozen expression accurate, then cheap, then printable.
 
-    frozen [Block] -> stability -> [stable] -> arithmetic -> [printable] -> sharing -> [Block with
-    temporaries], and for array functions -> hoisting -> [temporaries free of x outside the loop]
+    frozen -> stability -> stable -> arithmetic -> printable -> lift -> choices as if/else
+    -> sharing -> temporaries; for array functions also -> hoisting -> loop-free parts in front
 
 Each pass keeps the function the same in exact arithmetic. Canonical form on the way out: no `Pow`
 with a constant integer exponent, no negative powers, every repeated operation named once within
@@ -10,6 +10,7 @@ its guard.
 
 from mechc.kernel.ir import Block, Expr, map_block
 from mechc.kernel.passes.arithmetic import arithmetic
+from mechc.kernel.passes.lift import lift
 from mechc.kernel.passes.sharing import hoist, share, share_all
 from mechc.kernel.passes.stability import stabilise
 
@@ -25,7 +26,7 @@ def finish(block: Block) -> Block:
     Returns:
         The block in printable form, ready for `share` or `hoist`.
     """
-    return map_block(block, finish_expression)
+    return lift(map_block(block, finish_expression))
 
 
 def finish_expression(expr: Expr) -> Expr:

@@ -28,9 +28,13 @@ from mechc.kernel.ir import (
     depends_on,
     map_block,
     rebuild,
+    walk,
 )
 
 LEAVES = (Number, Constant, Param, Var, Local)
+
+LARGE = 14
+"""Nodes that a part of an expression may have before it gets a line of its own."""
 
 Lets = tuple[tuple[Local, Expr], ...]
 
@@ -74,23 +78,24 @@ def share_all(values: tuple[Expr, ...], prefix: str = "t") -> tuple[Lets, tuple[
 
 
 class _Sharer:
-    """Rewrites expressions, collecting an assignment for each operation worth a name."""
+    """Rewrites expressions, collecting an assignment for each operation worth a name.
 
-    def __init__(self, values: tuple[Expr, ...], prefix: str) -> None:
+    Worth a name are operations used twice, the bases of integer powers, and parts so large that
+    the line would be hard to read. `named` are operations that get a name from elsewhere.
+    """
+
+    def __init__(self, values: tuple[Expr, ...], prefix: str, named: tuple[Expr, ...] = ()) -> None:
         self.prefix = prefix
         self.names: dict[Expr, Local] = {}
         self._lets: list[tuple[Local, Expr]] = []
         self._count = 0
         uses: Counter[Expr] = Counter()
-        certain: set[Expr] = set()
+        self._certain: set[Expr] = set()
         for value in values:
-            _count(value, uses, certain)
-        self._wanted = {node for node, n in uses.items() if n > 1 and node in certain}
-        self._wanted |= {
-            node.base
-            for node in certain
-            if isinstance(node, IntPow) and not isinstance(node.base, LEAVES)
-        }
+            _count(value, uses, self._certain)
+        twice = {node for node, times in uses.items() if times > 1}
+        powers = {node.base for node in self._certain if isinstance(node, IntPow)}
+        self._wanted = ((twice | powers) & self._certain) - set(named)
 
     def take(self) -> list[tuple[Local, Expr]]:
         """The assignments made since the last call."""
@@ -101,8 +106,13 @@ class _Sharer:
         """The expression in terms of the named operations."""
         if expr in self.names:
             return self.names[expr]
-        renewed = rebuild(expr, tuple(self.rewrite(arg) for arg in children(expr)))
-        if expr not in self._wanted:
+        return rebuild(expr, tuple(self._part(arg) for arg in children(expr)))
+
+    def _part(self, expr: Expr) -> Expr:
+        """A part of an expression, or the name it deserves."""
+        renewed = self.rewrite(expr)
+        large = expr in self._certain and sum(1 for _ in walk(renewed)) > LARGE
+        if isinstance(renewed, Local) or not (large or expr in self._wanted):
             return renewed
         local = Local(f"{self.prefix}{self._count}")
         self._count += 1
@@ -139,8 +149,15 @@ def hoist(block: Block, variable: str) -> tuple[Lets, Block]:
     """
     hoister = _Hoister(Var(variable))
     body = map_block(block, hoister.rewrite)
-    lets, values = share_all(tuple(hoister.names), "s")
-    return (*lets, *zip(hoister.names.values(), values, strict=True)), share(body)
+    # smaller ones first, so that larger ones can use their names
+    free = sorted(hoister.names.items(), key=lambda entry: sum(1 for _ in walk(entry[0])))
+    sharer = _Sharer(tuple(value for value, _ in free), "s", tuple(hoister.names))
+    before: list[tuple[Local, Expr]] = []
+    for value, name in free:
+        renewed = sharer.rewrite(value)
+        before.extend([*sharer.take(), (name, renewed)])
+        sharer.names[value] = name
+    return tuple(before), share(body)
 
 
 class _Hoister:

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from mechc.kernel.ir import (
     ONE,
+    ZERO,
     Add,
     Call,
     Expr,
@@ -90,6 +91,17 @@ def log_of_function(expr: Expr) -> Expr | None:
     return None
 
 
+def log_of_difference(expr: Expr) -> Expr | None:
+    """log(exp(a) - exp(b)) and log(exp(a) - 1), which overflow where their log does not."""
+    if (arg := _arguments(expr, "log")) is None:
+        return None
+    if (difference := _arguments(arg[0], "exp_difference")) is not None:
+        return call("log_exp_difference", *difference)
+    if (exponent := _arguments(arg[0], "expm1")) is not None:
+        return call("log_exp_difference", exponent[0], ZERO, exponent[0])
+    return None
+
+
 def log_of_sum(expr: Expr) -> Expr | None:
     """Log of a sum that contains exponentials, or 1."""
     if not ((arg := _arguments(expr, "log")) and isinstance(arg[0], Add)):
@@ -144,19 +156,22 @@ def _log1p(total: Expr) -> Expr | None:
 
 
 def exponential_difference(expr: Expr) -> Expr | None:
-    """C exp(a) - c = c expm1(a), for one pair of terms of a sum."""
+    """C exp(a) - c = c expm1(a) and c exp(a) - c exp(b), for one pair of terms of a sum."""
     if not isinstance(expr, Add):
         return None
-    for i, term in enumerate(expr.args):
-        found = _factor_out(term, "exp")
-        if found is None:
-            continue
-        coefficient, exponent = found
-        others = expr.args[:i] + expr.args[i + 1 :]
+    found = [(term, pair) for term in expr.args if (pair := _factor_out(term, "exp"))]
+    for term, (coefficient, exponent) in found:
+        others = [t for t in expr.args if t is not term]
         opposite = negate(coefficient)
         if opposite in others:
             rest = [t for t in others if t != opposite]
             return add(mul(coefficient, call("expm1", exponent)), *rest)
+        for other, (second, below) in found:
+            if second == opposite:
+                gap = add(exponent, negate(below))
+                difference = call("exp_difference", exponent, below, gap)
+                rest = [t for t in others if t is not other]
+                return add(mul(coefficient, difference), *rest)
     return None
 
 
@@ -217,6 +232,7 @@ RULES: tuple[Rule, ...] = (
     inverse_pair,
     log_of_product,
     log_of_function,
+    log_of_difference,
     log_of_sum,
     exponential_difference,
     error_function_complement,

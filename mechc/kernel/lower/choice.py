@@ -1,0 +1,179 @@
+"""Which of several exact forms of a formula keeps the most digits, by measurement.
+
+Input: candidates from `exact`. Output: the frozen form with the smallest largest relative error
+against the declared pair, at irrational and extreme typical parameters and far into the tails; the
+one with fewer operations where errors are alike. Deterministic: equal input, equal choice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import mpmath
+from mpmath import mp
+from sympy import Expr
+
+from mechc.calculus.types import CalculusCase, Closed, Region
+from mechc.kernel import ir
+from mechc.kernel.lower.context import Context
+from mechc.kernel.lower.exact import candidates
+from mechc.kernel.lower.freeze import Freezer
+from mechc.kernel.lower.samples import DIGITS, Sample, corners, vectors
+from mechc.kernel.passes import finish_expression
+from mechc.kernel.run import runnable
+
+VECTORS = 3
+GOOD = 2.0**-50
+"""Errors up to this one are as good as none: the candidate with fewer operations is taken."""
+
+INVERTIBLE = 1e-13
+"""A closed inverse with a larger error than this is replaced by bracketing."""
+
+Measure = Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One place to try a candidate: the arguments, and the error of a value there."""
+
+    arguments: tuple[float, ...]
+    error: Measure
+
+
+@dataclass
+class Chooser:
+    """Chooses forms for one calculus; equal expressions get equal forms.
+
+    Attributes:
+        context: of the lowering.
+    """
+
+    context: Context
+    _samples: dict[int, list[Sample]] = field(default_factory=dict)
+    _chosen: dict[Expr, ir.Expr] = field(default_factory=dict)
+
+    def loss(self, expr: Expr) -> ir.Expr:
+        """The best form of a loss formula, over all regions where it holds."""
+        if expr not in self._chosen:
+            trials = self._loss_trials(expr)
+            self._chosen[expr] = self._best(expr, self.context.at_x, "x", trials)[0]
+        return self._chosen[expr]
+
+    def inverse(self, index: int, region: Region, case: CalculusCase) -> ir.Expr | None:
+        """The best form of a closed inverse, None if no form is accurate enough."""
+        assert isinstance(region.inverse, Closed)
+        place = self.context.at_loss.at(f"{self.context.calculus.pair.name}: inverse {index}")
+        trials = self._inverse_trials(region, case)
+        form, error = self._best(region.inverse.expr, place, "ell", trials)
+        return form if error <= INVERTIBLE else None
+
+    def constant(self, expr: Expr, case: CalculusCase, place: Freezer) -> ir.Expr:
+        """The best form of an expression in parameters."""
+        if not expr.free_symbols:
+            return place(expr)
+        trials = []
+        with mp.workdps(DIGITS):
+            for sample in self.samples(case):
+                value = sample.value(expr)
+                trials.append(Trial(self._arguments(sample), _relative(value)))
+        return self._best(expr, place, None, trials)[0]
+
+    def samples(self, case: CalculusCase) -> list[Sample]:
+        """The parameter vectors of a case."""
+        calculus = self.context.calculus
+        if id(case) not in self._samples:
+            with mp.workdps(DIGITS):
+                found = [*vectors(calculus, case, VECTORS), *corners(calculus, case)]
+            self._samples[id(case)] = [Sample(calculus, theta) for theta in found]
+        return self._samples[id(case)]
+
+    def _arguments(self, sample: Sample, *first: Any) -> tuple[float, ...]:
+        return (*map(float, first), *(float(v) for v in sample.theta.values()))
+
+    def _loss_trials(self, expr: Expr) -> list[Trial]:
+        trials = []
+        with mp.workdps(DIGITS):
+            for case in self.context.calculus.cases:
+                for region in case.regions:
+                    if region.loss != expr:
+                        continue
+                    for sample, x in self._points(region, case):
+                        value = sample.loss(region, x)
+                        trials.append(Trial(self._arguments(sample, x), _relative(value)))
+        return trials
+
+    def _inverse_trials(self, region: Region, case: CalculusCase) -> list[Trial]:
+        trials = []
+        with mp.workdps(DIGITS):
+            for sample, x in self._points(region, case):
+                ell = float(sample.loss(region, x))
+                root = sample.solved(region, ell, x)
+                if root is not None and ell != 0.0:
+                    error = _relative_or_residual(sample, region, ell, root)
+                    trials.append(Trial(self._arguments(sample, ell), error))
+        return trials
+
+    def _points(self, region: Region, case: CalculusCase) -> Iterator[tuple[Sample, Any]]:
+        for sample in self.samples(case):
+            for x in sample.points(region):
+                yield sample, x
+
+    def _best(
+        self, expr: Expr, place: Freezer, variable: str | None, trials: Iterable[Trial]
+    ) -> tuple[ir.Expr, float]:
+        """The candidate with the smallest (error class, number of operations), and its error."""
+        trials, names = list(trials), list(self.context.names)
+        if variable is not None:
+            names.insert(0, variable)
+        found: list[tuple[int, int, ir.Expr, float]] = []
+        for candidate in candidates(expr, self.context.calculus.pair.variable):
+            frozen = place(candidate)
+            printable = finish_expression(frozen)
+            if any(isinstance(node, ir.Helper) for node in ir.walk(printable)):
+                return frozen, 0.0
+            error = _largest(printable, names, trials)
+            grade = math.ceil(math.log2(max(error, GOOD) / GOOD)) if error < math.inf else 10**6
+            operations = ir.count_operations(ir.Block((), printable))
+            found.append((grade, operations, frozen, error))
+        _, _, best, error = min(found, key=lambda entry: entry[:2])
+        return best, error
+
+
+def _largest(printable: ir.Expr, names: list[str], trials: list[Trial]) -> float:
+    """The largest error of a candidate; nan counts as infinite."""
+    function = runnable(printable, names)
+    worst = 0.0
+    with mp.workdps(DIGITS):
+        for trial in trials:
+            error = trial.error(function(*trial.arguments))
+            worst = max(worst, math.inf if math.isnan(error) else error)
+    return worst
+
+
+def _relative(value: Any) -> Measure:
+    def error(found: float) -> float:
+        if not mpmath.isfinite(value) or value == 0:
+            return 0.0 if found == value else math.inf
+        return float(abs(found - value) / abs(value)) if math.isfinite(found) else math.inf
+
+    return error
+
+
+def _relative_or_residual(sample: Sample, region: Region, ell: float, root: Any) -> Measure:
+    """The error in x, or in the loss at x where that is smaller (an ill-conditioned inverse)."""
+
+    def error(found: float) -> float:
+        if not math.isfinite(found):
+            return math.inf
+        forward = abs(found - root) / abs(root)
+        if forward < GOOD:
+            return float(forward)
+        value = sample.loss(region, mpmath.mpf(found))
+        if not mpmath.isfinite(value):
+            return float(forward)
+        return float(min(forward, abs(value - ell) / abs(ell)))
+
+    return error

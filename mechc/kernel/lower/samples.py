@@ -1,0 +1,148 @@
+"""The declared formulas as numbers: parameter vectors, points in every region, mpmath values.
+
+Input: a calculus. Output: values to 50 digits straight from the terms of the pair. Parameter
+vectors and points are doubles and count as exact, so that they can be handed to compiled code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import mpmath
+from mpmath import mp, mpf
+from sympy import Dummy, Expr, Sum, Symbol, oo
+
+from mechc.calculus.evaluate import evaluate, holds, typical_values
+from mechc.calculus.types import Calculus, CalculusCase, Region
+from mechc.terms import Term
+
+DIGITS = 50
+DEEPEST = -700.0
+"""Points where both densities are below exp(DEEPEST) are of no interest."""
+
+STEPS = tuple(math.sqrt(v) for v in (0.013, 0.13, 3.0, 31.0, 320.0, 3.2e5))
+FRACTIONS = tuple(math.sqrt(v) for v in (0.00013, 0.013, 0.11, 0.37, 0.71, 0.97))
+
+Values = Mapping[Symbol, Any]
+
+
+def vectors(calculus: Calculus, case: CalculusCase, count: int) -> list[dict[Symbol, Any]]:
+    """Irrational typical parameter vectors of a case, rounded to doubles."""
+    found = islice(typical_values(calculus.pair.parameters, case.condition), count)
+    rounded = [{symbol: mpf(float(v)) for symbol, v in vector.items()} for vector in found]
+    return [theta for theta in rounded if holds(case.condition, theta)]
+
+
+def corners(calculus: Calculus, case: CalculusCase) -> list[dict[Symbol, Any]]:
+    """Vectors of ends of the typical ranges: all low, all high, alternating."""
+    parameters = calculus.pair.parameters
+    found = []
+    for pattern in ((0, 0), (1, 1), (0, 1), (1, 0)):
+        theta = {p.symbol: mpf(p.typical[pattern[i % 2]]) for i, p in enumerate(parameters)}
+        if theta not in found and holds(case.condition, theta):
+            found.append(theta)
+    return found
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The declared formulas at one parameter vector."""
+
+    calculus: Calculus
+    theta: Values
+    _sums: dict[Sum, Any] = field(default_factory=dict, compare=False)
+
+    def value(self, expr: Expr, x: Any = None) -> Any:
+        """An expression in the parameters, and in the variable if `x` is given."""
+        dummies = {node: Dummy() for node in expr.atoms(Sum)}
+        for node in dummies.keys() - self._sums.keys():
+            self._sums[node] = _total(node, self.theta)
+        at = {**self.theta, **{dummy: self._sums[node] for node, dummy in dummies.items()}}
+        if x is not None:
+            at[self.calculus.pair.variable] = x
+        return evaluate(expr.xreplace(dummies), at)
+
+    def log(self, terms: tuple[Term, ...], x: Any) -> Any:
+        """Log of a sum of terms at x."""
+        total = mpmath.fsum(
+            self.value(t.weight) * mpmath.exp(self.value(t.log_density, x)) for t in terms
+        )
+        return mpmath.log(total) if total > 0 else -mpmath.inf
+
+    def loss(self, region: Region, x: Any) -> Any:
+        """Log p - log q of a region at x."""
+        return self.log(region.p, x) - self.log(region.q, x)
+
+    def solved(self, region: Region, ell: float, x: Any) -> Any:
+        """The x near the given one where the loss is the double `ell`; None where it is too flat.
+
+        One step of Newton's method, from a point where the loss is `ell` but for rounding.
+        """
+        step = mpf(10) ** (-DIGITS // 3) * max(abs(x), mpf(1) / 1000)
+        slope = (self.loss(region, x + step) - self.loss(region, x - step)) / (2 * step)
+        if not mpmath.isfinite(slope) or abs(slope * x) < abs(ell) * mpf("1e-3"):
+            return None
+        return x - (self.loss(region, x) - mpf(ell)) / slope
+
+    def points(self, region: Region) -> Iterator[Any]:
+        """Doubles inside a region, its tails included."""
+        lo, hi = self.value(region.lo), self.value(region.hi)
+        lattice = self.calculus.pair.measure == "lattice"
+        seen = set()
+        for x in self._spread(region, lo, hi):
+            point = mpf(int(mpmath.nint(x))) if lattice else mpf(float(x))
+            inside = lo <= point <= hi if lattice else lo < point < hi
+            if inside and point not in seen and self._log_mass(region, point) > DEEPEST:
+                seen.add(point)
+                yield point
+
+    def _spread(self, region: Region, lo: Any, hi: Any) -> Iterator[Any]:
+        if mpmath.isinf(lo) and mpmath.isinf(hi):
+            scale = self._scale(region, mpf(0), 1)
+            yield from (sign * s * scale for s in STEPS for sign in (-1, 1))
+        elif mpmath.isinf(hi):
+            scale = self._scale(region, lo, 1)
+            yield from (lo + s * scale for s in STEPS)
+        elif mpmath.isinf(lo):
+            scale = self._scale(region, hi, -1)
+            yield from (hi - s * scale for s in STEPS)
+        else:
+            yield from (lo + f * (hi - lo) for f in FRACTIONS)
+
+    def _scale(self, region: Region, start: Any, sign: int) -> Any:
+        """A power of two over which the log density falls by about one."""
+        width, here = mpf(1), self._log_mass(region, start + sign * mpf(1) / 1024)
+
+        def fell(w: Any) -> bool:
+            return bool(self._log_mass(region, start + sign * w) < here - 1)
+
+        for _ in range(60):
+            if fell(width) and not fell(width / 2):
+                break
+            width = width / 2 if fell(width) else width * 2
+        return width
+
+    def _log_mass(self, region: Region, x: Any) -> Any:
+        return max(self.log(region.p, x), self.log(region.q, x))
+
+
+def _total(node: Sum, theta: Values) -> Any:
+    """A sum over all integers, from 0 outwards until the terms vanish."""
+    index, lo, hi = node.limits[0]
+    if lo != -oo or hi != oo:
+        return evaluate(node, theta)
+
+    def term(n: int) -> Any:
+        return evaluate(node.function, {**theta, index: mpf(n)})
+
+    total, n = term(0), 1
+    while True:
+        pair = term(n) + term(-n)
+        total += pair
+        if abs(pair) < abs(total) * mpf(10) ** (-mp.dps - 5):
+            return total
+        n += 1
