@@ -36,7 +36,7 @@ LEVELS = 24  # clipping levels tried in the total-variation bound
 CELLS = 4000  # intervals tried before the decay proof falls back on total variation alone
 SAMPLED = 1.1  # slack on total variation and excess, which are sampled at the nodes
 BLOCK = 64  # frequencies between fresh starts of the recurrence for exp(i n theta)
-DROPPED = 1e-18  # tilted weight below which a node cannot be seen in phi
+DROPPED = 1e-24  # tilted weight below which a node is left out of phi, and accounted for
 
 
 @nb.njit("float64(float64)", **_JIT)
@@ -257,6 +257,7 @@ class Tilted:
         self.spread = np.empty(law.counts.size)
         self.slack = np.empty(law.counts.size)
         self.atoms = np.zeros(law.counts.size)
+        self.lost = 0.0  # how far leaving out nodes can move log phi
         self.tables = np.empty((law.counts.size, LEVELS, 2))
         for i, step in enumerate(law.steps):
             a, b = law.offsets[i], law.offsets[i + 1]
@@ -273,6 +274,7 @@ class Tilted:
             self.tables[i] = _variation_table(w[:n], step.loss.spacing, step.loss.region)
             seen = w > DROPPED
             lost = float(w[~seen].sum())
+            self.lost += 2.0 * law.counts[i] * lost
             self.slack[i] = 8.0 * (step.loss.tolerance + lost) + 1e-15
             centred.append(d[seen])
             weights.append(w[seen])

@@ -152,7 +152,7 @@ class _Side:
     def _choose(self, epsilon: float) -> Contour:
         """Contour and period that need the fewest nodes (the rule of numerics 4.1b)."""
         t0, f2 = self._saddle(epsilon)
-        top = min(3.0 * t0 + 8.0 / math.sqrt(f2), self._t_max)
+        top = min(t0 + 5.0 / math.sqrt(f2), self._t_max)
         self._cover(top)
         below = t0 * np.exp(np.linspace(-3.0, 0.0, 11))
         grid = np.concatenate([below, np.geomspace(t0, top, 11)[1:]]) if top > t0 else below
@@ -176,8 +176,8 @@ class _Side:
         variance_c = max(self._law.composed(c)[2], 1e-300)
         # far enough for the nodes, and to where one step's total variation takes over
         steps = float(self._law.counts.sum())
-        reach = max(8.0 * math.sqrt(-2.0 * math.log(SHARE)), 20.0 * math.sqrt(steps))
-        self._cover(top, c, 0.2 * reach / math.sqrt(variance_c))
+        reach = max(1.6 * math.sqrt(-2.0 * math.log(SHARE)), 1.5 * math.sqrt(steps))
+        self._cover(top, c, reach / math.sqrt(variance_c))
         masses = (self._log_mass, self.log_q, self._lowest)
         return Contour(
             self._law, self._payoff, c, self._payoff.period(period), grid, log_b, masses

@@ -15,6 +15,7 @@ coefficients from degrees 6-7 to 14-15 on to degree 32, the first one a 16-point
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numba as nb
@@ -32,7 +33,8 @@ ORDER = 16
 MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share of its total
 GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share of the sum
 NEGLIGIBLE = 1e-24  # share of the tilted total that may be left out
-OVERLAP = 2.0  # nats by which log M may bend below the chord between neighbouring test tilts
+OVERLAP = 0.15  # least affinity of the tilted laws at neighbouring test tilts
+TURN = 9.0  # radians of the wave that a panel may span before it is cut without further tests
 ROUNDS = 400
 MAX_PANELS = 60_000
 
@@ -158,6 +160,21 @@ def _judge(log_p, loss, half, tilts, frequencies, log_total, out):  # type: igno
                         out[i, a, b, 1] *= max(ratio * ratio, high / (high + total))
 
 
+@dataclass
+class _Tests:
+    """What has been judged: tilts, their frequencies, units, and the report of `_judge`."""
+
+    tilts: Floats
+    waves: Floats
+    reference: Floats
+    report: Floats
+
+    @classmethod
+    def none(cls) -> _Tests:
+        empty = np.empty(0)
+        return cls(empty, empty, empty, np.empty((0, 0, 4, 2)))
+
+
 class Quadrature:
     """Panels of one kernel at one parameter vector, extended on demand.
 
@@ -186,6 +203,7 @@ class Quadrature:
         self.x = self.log_p = self.loss = np.empty((0, ORDER))
         self.tilts = (0.0, 0.0)
         self.waves = (0.0, -1.0)
+        self._tests = _Tests.none()
         self.error = math.inf
         self.log_totals: Floats = np.empty(0)
         for index, (lo, hi) in enumerate(rows):
@@ -260,70 +278,120 @@ class Quadrature:
         tilts = np.unique([*wide, -1.0, 0.0, contour])
         tilts = tilts[(tilts >= wide[0]) & (tilts <= wide[1])]
         rounds = ROUNDS
-        while rounds:
-            frequencies = np.where(tilts == contour, max(frequency, 0.0), 0.0)
-            rounds = self._settle(tilts, frequencies, rounds)
+        while True:
+            waves = np.where(tilts == contour, max(frequency, 0.0), 0.0)
+            rounds = self._settle(tilts, waves, rounds)
+            if not rounds:
+                raise NumericError(
+                    f"{self._kernel.NAME}: quadrature did not settle in {ROUNDS} rounds at "
+                    f"parameters {self._theta.tolist()}, tilts {wide}, frequency {frequency:g} at "
+                    f"{contour:g}"
+                )
             # tilts in between are covered by their neighbours only if the tilted laws overlap
-            middle = 0.5 * (tilts[1:] + tilts[:-1])
-            known = self.log_totals
-            bend = 0.5 * (known[1:] + known[:-1]) - _log_totals(
-                self.log_p, self.loss, self.half, middle
-            )
-            if not (bend > OVERLAP).any():
+            share = self._tests.report[:, :, 0, 0] / self._tests.report[:, :, 0, 0].sum(axis=0)
+            overlap = np.sqrt(share[:, 1:] * share[:, :-1]).sum(axis=0)
+            apart = overlap < OVERLAP
+            if not apart.any():
                 self.tilts, self.waves = wide, (contour, max(frequency, 0.0))
                 return
-            tilts = np.unique(np.concatenate([tilts, middle[bend > OVERLAP]]))
-        raise NumericError(
-            f"{self._kernel.NAME}: quadrature did not settle in {ROUNDS} rounds at parameters "
-            f"{self._theta.tolist()}, tilts {wide}, frequency {frequency:g} at {contour:g}"
-        )
+            tilts = np.unique(np.concatenate([tilts, 0.5 * (tilts[1:] + tilts[:-1])[apart]]))
 
-    def _settle(self, tilts: Floats, frequencies: Floats, rounds: int) -> int:
+    def _settle(self, tilts: Floats, waves: Floats, rounds: int) -> int:
         """Split and grow until the tilts given are resolved; returns the rounds left over."""
+        self._begin(tilts, waves)
         goal = np.where(np.arange(4) == 0, 1e-14 if self._mass_of else MASS_GOAL, GOAL)
-        reference, report = np.full(tilts.size, math.nan), np.empty((0, tilts.size, 4, 2))
         while rounds:
             rounds -= 1
-            if np.isnan(reference[0]):
-                reference = _log_totals(self.log_p, self.loss, self.half, tilts)
-                report = report[:0]
-            new = slice(report.shape[0], None)
-            fresh = np.empty((self.region[new].size, tilts.size, 4, 2))
-            _judge(
-                self.log_p[new], self.loss[new], self.half[new], tilts, frequencies, reference, fresh
-            )
-            report = np.concatenate([report, fresh])
-            totals = report.sum(axis=0)
+            tests = self._tests
+            totals = tests.report.sum(axis=0)
             if not (np.abs(np.log(totals[:, 0, 0])) < 30.0).all():
-                reference[0] = math.nan
+                self._tests = _Tests.none()
+                self._begin(tilts, waves)
                 continue
-            short = report[..., 1] / (goal * totals[..., 0] + 1e-300)
+            short = tests.report[..., 1] / (goal * totals[..., 0] + 1e-300)
             width = self.hi - self.lo
             floor = 4e-16 * np.maximum(np.abs(self.lo), np.abs(self.hi))
             split = (short.max(axis=(1, 2)) > 1.0) & (width > floor)
-            self.log_totals = reference + np.log(totals[:, 0, 0])
-            split |= self._hidden_peaks(tilts, self.log_totals)
-            grown = self._grow((report[:, :, 0, 0] / totals[:, 0, 0]).max(axis=1))
+            self.log_totals = tests.reference + np.log(totals[:, 0, 0])
+            grown = self._grow((tests.report[:, :, 0, 0] / totals[:, 0, 0]).max(axis=1))
             if not split.any() and not grown:
-                self.error = float((totals[:, 1:, 1] / totals[:, :1, 0]).max())
-                return rounds
+                split = self._hidden_peaks(tilts, self.log_totals)
+                if not split.any():
+                    self.error = float((totals[:, 1:, 1] / totals[:, :1, 0]).max())
+                    return rounds
             if split.any():
-                report = report[~split]
-                self._split(split)
+                self._split(split, np.full(int(split.sum()), 2))
+            self._judge_new()
         return 0
 
-    def _split(self, split: NDArray[np.bool_]) -> None:
-        """Halve the flagged panels; panels added since they were judged stay at the end."""
+    def _begin(self, tilts: Floats, waves: Floats) -> None:
+        """Set up the tests at the tilts given; what was judged before is kept."""
+        old = self._tests
+        self._tests = _Tests(tilts, waves, np.empty(tilts.size), np.empty((0, tilts.size, 4, 2)))
+        wave = float(waves.max())
+        if wave > 0.0:
+            self._presplit(float(tilts[int(np.argmax(waves))]), wave)
+            old = old if old.report.shape[0] == self.region.size else _Tests.none()
+        report = np.empty((self.region.size, tilts.size, 4, 2))
+        fresh = np.ones(tilts.size, np.bool_)
+        for a, (tilt, y) in enumerate(zip(tilts, waves, strict=True)):
+            match = np.flatnonzero((old.tilts == tilt) & (old.waves == y))
+            if match.size:
+                fresh[a] = False
+                report[:, a] = old.report[:, match[0]]
+                self._tests.reference[a] = old.reference[match[0]]
+        if fresh.any():
+            part = np.empty((self.region.size, int(fresh.sum()), 4, 2))
+            reference = _log_totals(self.log_p, self.loss, self.half, tilts[fresh])
+            self._tests.reference[fresh] = reference
+            _judge(
+                self.log_p, self.loss, self.half, tilts[fresh], waves[fresh], reference, part
+            )
+            report[:, fresh] = part
+        self._tests.report = report
+
+    def _judge_new(self) -> None:
+        """Judge the panels added since the last time."""
+        tests = self._tests
+        new = slice(tests.report.shape[0], None)
+        part = np.empty((self.region[new].size, tests.tilts.size, 4, 2))
+        _judge(
+            self.log_p[new],
+            self.loss[new],
+            self.half[new],
+            tests.tilts,
+            tests.waves,
+            tests.reference,
+            part,
+        )
+        tests.report = np.concatenate([tests.report, part])
+
+    def _presplit(self, tilt: float, frequency: float) -> None:
+        """Cut panels in which the wave turns too often for 16 nodes, where the tilt has mass."""
+        psi = self.log_p + tilt * self.loss
+        seen = psi.max(axis=1) > psi.max() - 50.0
+        turns = frequency * np.abs(self.loss[:, -1] - self.loss[:, 0])
+        parts = np.where(seen, np.ceil(np.clip(turns / TURN, 1.0, 4096.0)), 1.0).astype(np.int64)
+        split = parts > 1
+        if split.any():
+            self._split(split, parts[split])
+
+    def _split(self, split: NDArray[np.bool_], parts: NDArray[np.int64]) -> None:
+        """Cut the flagged panels into equal parts; panels added after their judgement stay last."""
         count = split.size
         region, lo, hi = (a[:count][split] for a in (self.region, self.lo, self.hi))
-        middle = 0.5 * (lo + hi)
         keep = np.ones(self.region.size, np.bool_)
         keep[:count] = ~split
         self._keep(keep)
+        self._tests.report = self._tests.report[~split[: self._tests.report.shape[0]]]
+        which = np.repeat(np.arange(region.size), parts)
+        place = np.arange(which.size) - np.repeat(np.cumsum(parts) - parts, parts)
+        step = (hi - lo)[which] / parts[which]
+        last = place + 1 == parts[which]
         self._add(
-            np.concatenate([region, region]),
-            np.concatenate([lo, middle]),
-            np.concatenate([middle, hi]),
+            region[which],
+            lo[which] + place * step,
+            np.where(last, hi[which], lo[which] + (place + 1) * step),
         )
 
     def _grow(self, share: Floats) -> bool:
