@@ -124,11 +124,15 @@ probability = rate
 
 
 def count(
-    name: str, lo: int = 1, *, default: int | None = None, typical: tuple[int, int] = (1, 5)
+    name: str,
+    lo: int = 1,
+    *,
+    default: int | None = None,
+    typical: tuple[int, int] | None = None,
 ) -> ParameterSymbol:
-    """An integer parameter in [lo, oo); other arguments as `positive`."""
+    """An integer parameter in [lo, oo), typically up to lo + 4; other arguments as `positive`."""
     return parameter(name, lo, math.inf, hi_open=True, integer=True, default=default,
-                     typical=typical)  # fmt: skip
+                     typical=typical or (lo, lo + 4))  # fmt: skip
 
 
 def parameter(

@@ -15,7 +15,22 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 import sympy
-from sympy import And, Basic, Expr, Integer, Not, Or, Piecewise, Rational, Symbol, nan, oo, pi, zoo
+from sympy import (
+    And,
+    Basic,
+    Expr,
+    I,
+    Integer,
+    Not,
+    Or,
+    Piecewise,
+    Rational,
+    Symbol,
+    nan,
+    oo,
+    pi,
+    zoo,
+)
 from sympy.logic.boolalg import Boolean
 
 from mechc.declare import Declaration, additive, integer, mechanism, parameter, positive, real
@@ -82,8 +97,8 @@ def parse(text: str, symbols: Mapping[str, Symbol]) -> Expr:
         raise
     except (TypeError, ValueError, AttributeError, RecursionError, ZeroDivisionError) as error:
         raise DeclarationError(f"cannot read {text!r}: {error}") from error
-    if value.has(nan, zoo):
-        raise DeclarationError(f"cannot read {text!r}: it divides by zero or is undefined")
+    if value.has(nan, zoo, I):
+        raise DeclarationError(f"cannot read {text!r}: it is not a real number")
     return value
 
 

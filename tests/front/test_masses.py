@@ -1,7 +1,8 @@
 """What is not a pair of laws is refused, with the numbers found; what is one is accepted."""
 
 import pytest
-from examples import ADDITIVE, PAIRS
+from front_evaluate import normalised
+from front_examples import ADDITIVE, PAIRS
 from sympy import Abs, Heaviside, Piecewise, exp, log, oo, pi, sin, sqrt
 
 from mechc.declare import additive, count, integer, mechanism, parameter, positive, rate, real
@@ -89,7 +90,7 @@ def test_lattice_masses_are_summed_not_integrated():
 @pytest.mark.parametrize("declaration", [*ADDITIVE, *PAIRS], ids=lambda d: d.name)
 @pytest.mark.parametrize("transform", [lambda d: d, poisson], ids=["plain", "poisson"])
 def test_laws_are_accepted_and_the_error_noted(declaration, transform):
-    assert "mass one" in normalise(transform(declaration)).notes[0]
+    assert "mass one" in normalised(transform(declaration)).notes[0]
 
 
 def test_heavy_tails_and_far_narrow_peaks_are_integrated():

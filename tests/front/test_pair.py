@@ -4,8 +4,8 @@ import random
 
 import mpmath
 import pytest
-from evaluate import by_pieces, case_at, definition, irrational_vectors
-from examples import ADDITIVE, BIMODAL, PAIRS
+from front_evaluate import by_pieces, case_at, definition, irrational_vectors, normalised
+from front_examples import ADDITIVE, BIMODAL, PAIRS
 from sympy import (
     Abs,
     Heaviside,
@@ -52,7 +52,7 @@ def _points(declaration, rng):
 @pytest.mark.parametrize("transform", [lambda d: d, poisson], ids=["plain", "poisson"])
 def test_pieces_agree_with_the_definition(declaration, transform):
     declaration = transform(declaration)
-    pair = normalise(declaration)
+    pair = normalised(declaration)
     p, q = definition(declaration, declaration.p), definition(declaration, declaration.q)
     rng = random.Random(declaration.name)
     for theta in irrational_vectors(declaration, 5):
@@ -66,7 +66,7 @@ def test_pieces_agree_with_the_definition(declaration, transform):
 
 @pytest.mark.parametrize("declaration", EVERYTHING, ids=lambda d: d.name)
 def test_atoms_agree_with_the_definition(declaration):
-    pair = normalise(declaration)
+    pair = normalised(declaration)
     for theta in irrational_vectors(declaration, 5):
         given = {p.symbol: v for p, v in zip(declaration.parameters, theta, strict=True)}
         atoms = {a.x: a for a in case_at(pair, theta).atoms}
@@ -79,7 +79,7 @@ def test_atoms_agree_with_the_definition(declaration):
 
 @pytest.mark.parametrize("declaration", EVERYTHING, ids=lambda d: d.name)
 def test_no_switch_is_left_and_weights_are_constants(declaration):
-    pair = normalise(poisson(declaration))
+    pair = normalised(poisson(declaration))
     for case in pair.cases:
         for piece in case.pieces:
             assert piece.p or piece.q
@@ -93,7 +93,7 @@ def test_no_switch_is_left_and_weights_are_constants(declaration):
 
 @pytest.mark.parametrize("declaration", EVERYTHING, ids=lambda d: d.name)
 def test_conditions_exclude_each_other_and_cover(declaration):
-    pair = normalise(declaration)
+    pair = normalised(declaration)
     for theta in irrational_vectors(declaration, 8):
         case_at(pair, theta)
 

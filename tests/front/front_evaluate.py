@@ -7,7 +7,9 @@ import mpmath
 from sympy import Dummy, Sum, lambdify
 
 from mechc.declare import Declaration
-from mechc.pair import Case, Pair
+from mechc.pair import Case, Pair, normalise
+
+normalised = cache(normalise)
 
 
 @cache
