@@ -1,15 +1,24 @@
-"""Symbolic derivation: Pair in, Calculus out."""
+"""Pair in, Calculus out: everything that accounting needs from (P, Q), derived once.
+
+    refine the cases, find monotone regions          cases, regions, monotone, curvature, loss
+    invert the loss on each region                   inverse
+    strip of finite moments, behaviour at the ends   tails, growth
+    cumulant generating function and cumulants       cgf, primitives, cumulants
+    mass at infinity, distribution functions         distribution
+    lattice, symmetry                                lattice, symmetry
+
+Signs are proved in `signs`, formulas are rewritten in `shape`, checked in `verify` and `evaluate`,
+and SymPy's own solvers run under a wall clock in `budget`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sympy import Symbol
+from sympy import Expr
 
-from mechc.calculus.cases import Refined, by_case, refine
-from mechc.calculus.inverse import invert
-from mechc.calculus.tails import tails_of
+from mechc.calculus.cases import by_case, refine
+from mechc.calculus.derivation import ELL, Derived, Z, derive_case, joined, solve_in_child
 from mechc.calculus.types import (
     Calculus,
     CalculusCase,
@@ -19,7 +28,6 @@ from mechc.calculus.types import (
     Region,
     Unavailable,
 )
-from mechc.calculus.verify import Checker
 
 if TYPE_CHECKING:
     from mechc.pair import Pair
@@ -35,9 +43,6 @@ __all__ = [
     "derive",
 ]
 
-ELL = Symbol("ell", real=True)
-Z = Symbol("z")
-
 
 def derive(pair: Pair, *, budget: float = 2.0) -> Calculus:
     """Derive everything that accounting needs from an ordered pair.
@@ -49,40 +54,22 @@ def derive(pair: Pair, *, budget: float = 2.0) -> Calculus:
     Returns:
         The calculus; what has no closed form is marked as such, never left out.
     """
-    refined = refine(pair)
-    lattice = pair.measure == "lattice"
-    cases = [_case(case, pair) for case in refined]
-    tails = [tails_of(case.regions, pair.variable, case.facts, lattice) for case in refined]
-    conditions = [case.condition for case in refined]
+    cases = [derive_case(refined, pair) for refined in refine(pair)]
+    cases = solve_in_child(cases, pair, budget)
     return Calculus(
         pair=pair,
         ell=ELL,
         z=Z,
-        cases=tuple(cases),
-        strip=tuple(
-            by_case([(c, t.strip[side]) for c, t in zip(conditions, tails, strict=True)])
-            for side in (0, 1)
-        ),
-        lattice=Unavailable("not derived"),
-        symmetric=False,
-        cumulants=Unavailable("not derived"),
-        tails=tuple(dict.fromkeys(s for t in tails for s in t.sentences)),
-        notes=tuple(dict.fromkeys(n for t in tails for n in t.notes)),
+        cases=tuple(derived.case for derived in cases),
+        strip=(_by_case(cases, 0), _by_case(cases, 1)),
+        lattice=joined(cases, "lattice"),
+        symmetric=all(derived.symmetric for derived in cases),
+        cumulants=joined(cases, "cumulants"),
+        tails=tuple(dict.fromkeys(s for derived in cases for s in derived.tails.sentences)),
+        notes=tuple(dict.fromkeys(n for derived in cases for n in derived.notes)),
         reverse=derive(pair.reverse, budget=budget) if pair.reverse is not None else None,
     )
 
 
-def _case(refined: Refined, pair: Pair) -> CalculusCase:
-    checker = Checker.of(
-        pair.variable, pair.parameters, refined.condition, pair.measure == "lattice"
-    )
-    regions = [replace(r, inverse=invert(r, ELL, checker)) for r in refined.regions]
-    return CalculusCase(
-        condition=refined.condition,
-        regions=tuple(regions),
-        atoms=refined.atoms,
-        infinite_mass=Numeric("by quadrature"),
-        cgf=Numeric("by quadrature"),
-        cdf_p=Unavailable("not derived"),
-        cdf_q=Unavailable("not derived"),
-    )
+def _by_case(cases: list[Derived], side: int) -> Expr:
+    return by_case([(derived.case.condition, derived.tails.strip[side]) for derived in cases])

@@ -133,8 +133,8 @@ def _shift_between(f: Expr, g: Expr, x: Symbol) -> Expr | None:
     """The shift with f(x) = g(x + shift), read off the first affine parts."""
     if type(f) is not type(g) or f == x:
         return None
-    for slope, intercept in _affine_parts(f, x):
-        for other_slope, other_intercept in _affine_parts(g, x):
+    for slope, intercept in affine_parts(f, x):
+        for other_slope, other_intercept in affine_parts(g, x):
             if (slope - other_slope).expand() != 0:
                 continue
             shift = ((intercept - other_intercept) / slope).expand()
@@ -144,9 +144,9 @@ def _shift_between(f: Expr, g: Expr, x: Symbol) -> Expr | None:
     return None
 
 
-def _affine_parts(expr: Expr, x: Symbol) -> list[tuple[Expr, Expr]]:
+def affine_parts(expr: Expr, x: Symbol) -> list[tuple[Expr, Expr]]:
     """Slope and intercept of the maximal affine subexpressions."""
     affine = affine_in(expr, x)
     if affine is not None:
         return [affine]
-    return [part for a in expr.args if a.has(x) for part in _affine_parts(a, x)]
+    return [part for a in expr.args if a.has(x) for part in affine_parts(a, x)]

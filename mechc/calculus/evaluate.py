@@ -1,17 +1,22 @@
 """Numbers for derived formulas: an mpmath evaluator, and the parameter vectors used for checks.
 
 Input: a SymPy expression and values of its symbols. Output: an mpmath number at the working
-precision of `mpmath.mp`. Every formula that leaves this room has been compared with its definition
-through this module, so it shares no code with the kernel room.
+precision of `mpmath.mp`, or a NumPy array in double precision where only a check is wanted. Every
+formula that leaves this room has been compared with its definition through this module, so it
+shares no code with the kernel room.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import mpmath
+import numpy as np
 from mpmath import mp
+from numpy.typing import NDArray
+from scipy import special
 from sympy import (
     Add,
     And,
@@ -33,7 +38,7 @@ from sympy.logic.boolalg import BooleanAtom
 from mechc.calculus.words import BracketedRoot
 
 if TYPE_CHECKING:
-    from mechc.declare import Parameter
+    from mechc.parameters import Parameter
 
 Values = Mapping[Symbol, Any]
 
@@ -97,6 +102,17 @@ def holds(condition: Basic, values: Values) -> bool:
     raise NotImplementedError(f"condition {condition} of type {type(condition).__name__}")
 
 
+def evaluate_array(expr: Expr, values: Mapping[Symbol, Any]) -> NDArray[Any]:
+    """Value of an expression in double precision, elementwise.
+
+    Args:
+        expr: as in `evaluate`, without sums and roots.
+        values: numbers or NumPy arrays (real or complex) for every free symbol.
+    """
+    with np.errstate(all="ignore"):
+        return np.asarray(_ArrayEvaluator(values).value(expr))
+
+
 class _Evaluator:
     """One evaluation; equal subexpressions are computed once."""
 
@@ -114,43 +130,105 @@ class _Evaluator:
         if isinstance(expr, Symbol):
             return self.values[expr]
         if expr.is_Number or isinstance(expr, NumberSymbol) or expr is S.ImaginaryUnit:
-            return _constant(expr)
+            return self.constant(expr)
         if isinstance(expr, Add):
             return sum((self.value(a) for a in expr.args[1:]), self.value(expr.args[0]))
         if isinstance(expr, Mul):
-            return mpmath.fprod([self.value(a) for a in expr.args])
+            return prod((self.value(a) for a in expr.args[1:]), start=self.value(expr.args[0]))
         if isinstance(expr, Pow):
-            return mpmath.power(self.value(expr.base), self.value(expr.exp))
+            return self.power(expr)
         if isinstance(expr, Piecewise):
-            return self._piecewise(expr)
+            return self.piecewise(expr)
         if isinstance(expr, Sum):
-            return self._sum(expr)
+            return self.sum(expr)
         if isinstance(expr, BracketedRoot):
-            return self._root(expr)
-        name = type(expr).__name__
+            return self.root(expr)
+        return self.function(type(expr).__name__)(*(self.value(a) for a in expr.args))
+
+    def constant(self, expr: Any) -> Any:
+        return _constant(expr)
+
+    def power(self, expr: Pow) -> Any:
+        return mpmath.power(self.value(expr.base), self.value(expr.exp))
+
+    def function(self, name: str) -> Callable[..., Any]:
         function = _NAMES.get(name) or getattr(mpmath, name, None)
         if function is None:
             raise NotImplementedError(f"{name} has no mpmath value here")
-        return function(*(self.value(a) for a in expr.args))
+        return function  # type: ignore[no-any-return]
 
-    def _piecewise(self, expr: Piecewise) -> Any:
+    def piecewise(self, expr: Piecewise) -> Any:
         for value, condition in expr.args:
             if holds(condition, self.values):
                 return self.value(value)
         return mpmath.nan
 
-    def _sum(self, expr: Sum) -> Any:
+    def sum(self, expr: Sum) -> Any:
         index, lo, hi = expr.limits[0]
         return mpmath.nsum(
             lambda n: evaluate(expr.function, {**self.values, index: n}),
             [self.value(lo), self.value(hi)],
         )
 
-    def _root(self, expr: BracketedRoot) -> Any:
+    def root(self, expr: BracketedRoot) -> Any:
         equation, x, lo, hi = expr.args
         return bisect(
             lambda v: evaluate(equation, {**self.values, x: v}), self.value(lo), self.value(hi)
         )
+
+
+class _ArrayEvaluator(_Evaluator):
+    """The same walk over NumPy arrays; parameters enter as Python floats."""
+
+    def constant(self, expr: Any) -> Any:
+        return complex(expr) if expr is S.ImaginaryUnit else float(expr)
+
+    def power(self, expr: Pow) -> Any:
+        exponent = expr.exp
+        return self.value(expr.base) ** (
+            int(exponent) if exponent.is_Integer else self.value(exponent)
+        )
+
+    def function(self, name: str) -> Callable[..., Any]:
+        return _ARRAY_NAMES.get(name) or getattr(np, name)  # type: ignore[no-any-return]
+
+    def sum(self, expr: Sum) -> Any:
+        values = {s: mpmath.mpf(float(v)) for s, v in self.values.items() if np.ndim(v) == 0}
+        return float(evaluate(expr, values))
+
+    def root(self, expr: BracketedRoot) -> Any:
+        return self.sum(expr)
+
+
+def _sinhc(u: Any) -> Any:
+    return np.where(u == 0, 1.0, np.sinh(u) / np.where(u == 0, 1.0, u))
+
+
+def _expm1c(u: Any) -> Any:
+    return np.where(u == 0, 1.0, np.expm1(u) / np.where(u == 0, 1.0, u))
+
+
+_ARRAY_NAMES: dict[str, Callable[..., Any]] = {
+    "Abs": np.abs,
+    "Max": np.maximum,
+    "Min": np.minimum,
+    "acosh": np.arccosh,
+    "asinh": np.arcsinh,
+    "atanh": np.arctanh,
+    "atan": np.arctan,
+    "acos": np.arccos,
+    "asin": np.arcsin,
+    "erf": special.erf,
+    "erfc": special.erfc,
+    "gamma": special.gamma,
+    "loggamma": special.loggamma,
+    "besseli": special.iv,
+    "besselk": special.kv,
+    "sech": lambda u: 1 / np.cosh(u),
+    "log_mix": lambda q, d: np.log1p(q * np.expm1(d)),
+    "sinhc": _sinhc,
+    "expm1c": _expm1c,
+}
 
 
 def _constant(expr: Any) -> Any:

@@ -11,7 +11,7 @@ points of that very region, which also picks the right one of several roots.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sympy import (
     Add,
@@ -247,15 +247,30 @@ def invert(region: Region, ell: Symbol, checker: Checker) -> Entry:
     """
     if region.kind not in ("increasing", "decreasing") or region.loss is None:
         return Numeric(_NOT_INVERTIBLE.get(region.kind, "nothing to invert"))
-    tried: list[tuple[float, int, Expr, str]] = []
     try:
-        for order, (formula, how) in enumerate(candidates(region.loss, checker.x, ell)):
-            error = checker.inverse_error(region.loss, formula, region.lo, region.hi, ell)
-            if error is not None:
-                tried.append((float(error), order, formula, how))
+        found = list(candidates(region.loss, checker.x, ell))
     except Unsolved as reason:
         return Numeric(f"no closed form by rules ({reason}); bracketed on the monotone region")
+    return best_inverse(found, region, ell, checker)
+
+
+def best_inverse(
+    found: Sequence[tuple[Expr, str]], region: Region, ell: Symbol, checker: Checker
+) -> Entry:
+    """The verified candidate that is accurate in double precision; the first of several.
+
+    Args:
+        found: formulas in `ell` and where they come from.
+        region: monotone, with its loss.
+        ell: the symbol of the loss.
+        checker: where a formula has to hold.
+    """
+    tried = []
+    for order, (formula, how) in enumerate(found):
+        error = checker.inverse_error(region.loss, formula, region.lo, region.hi, ell)
+        if error is not None:
+            tried.append((float(error) > _ROUGH, order, formula, how))
     if not tried:
         return Numeric("no candidate survived verification; bracketed on the monotone region")
-    best = min(tried, key=lambda entry: (entry[0] > _ROUGH, entry[1]))
-    return Closed(best[2], f"{best[3]}, verified")
+    _, _, formula, how = min(tried, key=lambda entry: entry[:2])
+    return Closed(formula, f"{how}, verified")

@@ -44,7 +44,7 @@ from sympy.core.relational import Eq, Ge, Gt, Le, Lt
 from mechc.calculus.words import log_mix
 
 if TYPE_CHECKING:
-    from mechc.declare import Parameter
+    from mechc.parameters import Parameter
 
 
 class Undecided(Exception):

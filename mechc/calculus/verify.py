@@ -7,23 +7,27 @@ double precision is preferred.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import mpmath
-from mpmath import mp
-from sympy import Basic, Expr, Symbol
+import numpy as np
+from numpy.typing import NDArray
+from sympy import Add, Basic, Expr, Symbol, exp
 
-from mechc.calculus.evaluate import Values, evaluate, typical_values
+from mechc.calculus.evaluate import Values, evaluate, evaluate_array, typical_values
 from mechc.calculus.signs import eliminations
+from mechc.calculus.types import Region
 
 if TYPE_CHECKING:
-    from mechc.declare import Parameter
+    from mechc.pair import Atom, Term
+    from mechc.parameters import Parameter
 
 _DIGITS = 60
 _TOLERANCE = mpmath.mpf(10) ** -20
+_MOMENT_TOLERANCE = 1e-7  # of the quadrature that closed moments are compared with
 _FRACTIONS = ("0.07182", "0.3141592", "0.618034", "0.9314718")
 
 
@@ -73,6 +77,27 @@ class Checker:
             worst = max(worst, self._double_error(loss, inverse, ell, vector, targets))
         return worst
 
+    def vanishes(self, constant: Expr) -> bool:
+        """Whether an expression in the parameters is zero to 50 digits at all vectors."""
+        with mpmath.workdps(_DIGITS):
+            values = [evaluate(constant, vector) for vector in self.vectors]
+        return bool(values) and all(abs(v) < mpmath.mpf(10) ** (10 - _DIGITS) for v in values)
+
+    def moment_agrees(
+        self, formula: Expr, z: Symbol, regions: Sequence[Region], atoms: Sequence[Atom],
+        strip: tuple[Expr, Expr],
+    ) -> bool:  # fmt: skip
+        """Whether log M(z) equals quadrature at complex z inside the strip."""
+        for vector in self.vectors:
+            ends = [float(evaluate(end, vector)) for end in strip]
+            for where in _inside_strip(*ends):
+                floats = {symbol: float(v) for symbol, v in vector.items()}
+                found = complex(evaluate_array(formula, {**floats, z: where}))
+                truth = log_moment(regions, atoms, self.x, vector, where, self.integer)
+                if not abs(np.exp(found - truth) - 1) < _MOMENT_TOLERANCE:
+                    return False
+        return bool(self.vectors)
+
     def _double_error(
         self, loss: Expr, inverse: Expr, ell: Symbol, vector: Values, targets: list[Any]
     ) -> Any:
@@ -95,6 +120,14 @@ class Checker:
         if not self.integer:
             return found
         return sorted({min(max(mpmath.nint(v), left), right) for v in found})
+
+
+def _inside_strip(lower: float, upper: float) -> list[complex]:
+    left, right = max(lower, -2.0), min(upper, 1.0)
+    return [
+        complex(left + 0.437 * (right - left), 0.71),
+        complex(left + 0.861 * (right - left), -0.39),
+    ]
 
 
 def _inside(lo: Any, hi: Any, fraction: Any) -> Any:
@@ -123,6 +156,81 @@ def _round_trip(
     return bool(close_x and abs(there - target) <= _TOLERANCE * (1 + abs(target)))
 
 
-def precision() -> int:
-    """Working digits of the checks."""
-    return max(_DIGITS, mp.dps)
+_STEP = np.linspace(-4.5, 4.5, 1201)
+_BLOCK = 1 << 13
+
+
+def log_moment(
+    regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, vector: Values, z: complex,
+    integer: bool,
+) -> complex:  # fmt: skip
+    """Log E_P[exp(zL); L finite] by double exponential quadrature or direct sums.
+
+    Args:
+        regions: of one case.
+        atoms: declared atoms.
+        x: the variable.
+        vector: parameter values.
+        z: where.
+        integer: sum over integers.
+
+    Returns:
+        The principal logarithm; the imaginary part is meaningful modulo 2 pi.
+    """
+    floats = {symbol: float(v) for symbol, v in vector.items()}
+    total = 0j
+    for region in regions:
+        if region.loss is not None:
+            lo, hi = (float(evaluate(end, vector)) for end in (region.lo, region.hi))
+            total += _integral(region, x, floats, lo, hi, z, integer)
+    for atom in atoms:
+        if atom.p and atom.q:
+            p, q = (float(evaluate_array(_density(side), floats)) for side in (atom.p, atom.q))
+            total += p ** (1 + z) * q ** (-z) if p and q else 0
+    return complex(np.log(total))
+
+
+def _integral(
+    region: Region, x: Symbol, floats: Mapping[Symbol, float], lo: float, hi: float, z: complex,
+    integer: bool,
+) -> complex:  # fmt: skip
+    if integer:
+        nodes = np.arange(max(lo, -_BLOCK), min(hi, _BLOCK) + 1)
+        weights = np.ones_like(nodes)
+    else:
+        nodes, weights = _double_exponential(lo, hi)
+    at = {**floats, x: nodes}
+    log_p = np.broadcast_to(_log_terms(region.p, at), nodes.shape)
+    loss = evaluate_array(region.loss, at)
+    values = np.exp(log_p + z * loss) * weights
+    return complex(np.sum(values[np.isfinite(values)]))
+
+
+def _log_terms(terms: Sequence[Term], at: Mapping[Symbol, Any]) -> NDArray[np.float64]:
+    parts = [
+        np.log(evaluate_array(t.weight, at)) + evaluate_array(t.log_density, at) for t in terms
+    ]
+    return np.asarray(np.logaddexp.reduce(np.broadcast_arrays(*parts), axis=0))
+
+
+def _density(terms: Sequence[Term]) -> Expr:
+    return Add(*(t.weight * exp(t.log_density) for t in terms))
+
+
+def _double_exponential(lo: float, hi: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Nodes and weights of the double exponential rule (Takahasi, Mori 1974) on (lo, hi)."""
+    t, step = _STEP, _STEP[1] - _STEP[0]
+    if np.isfinite(lo) and np.isfinite(hi):
+        s = np.pi / 2 * np.sinh(t)
+        nodes = (lo + hi) / 2 + (hi - lo) / 2 * np.tanh(s)
+        weights = (hi - lo) / 2 * np.pi / 2 * np.cosh(t) / np.cosh(s) ** 2
+        inside = (nodes > lo) & (nodes < hi)
+        return nodes[inside], weights[inside] * step
+    if not np.isfinite(lo) and not np.isfinite(hi):
+        left, weight_left = _double_exponential(-np.inf, 0.0)
+        right, weight_right = _double_exponential(0.0, np.inf)
+        return np.concatenate([left, right]), np.concatenate([weight_left, weight_right])
+    s = np.pi / 2 * np.sinh(t)
+    away = np.exp(s)
+    weights = away * np.pi / 2 * np.cosh(t) * step
+    return (lo + away, weights) if np.isfinite(lo) else (hi - away, weights)

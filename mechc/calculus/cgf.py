@@ -1,0 +1,242 @@
+"""The cumulant generating function log E_P[exp(zL); L finite] in closed form, where there is one.
+
+Input: the regions of one case. Output: log M(z) in the complex symbol z, `Closed` after comparison
+with quadrature at complex z, else `Numeric` with the first region that has no rule. Rules per
+stretch of regions with one formula:
+
+- plateau: mass * exp(z L);
+- loss with density C exp(g l) on (l0, l1), where log p - log|L'| - g L is constant; this
+  rule covers Laplace, logistic, Gumbel, one-sided and truncated exponentials;
+- quadratic exponents on the whole line: completing the square;
+- lattice: geometric sums.
+
+Atoms and finite sets add finite sums. Removable singularities are expressed by `sinhc`, `expm1c`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sympy import (
+    Add,
+    Expr,
+    Mul,
+    S,
+    Symbol,
+    cancel,
+    diff,
+    exp,
+    expand,
+    expand_log,
+    factor,
+    fraction,
+    log,
+    oo,
+    pi,
+    sqrt,
+)
+
+from mechc.calculus.loss import log_sum
+from mechc.calculus.primitives import geometric, mass
+from mechc.calculus.shape import affine_in, polynomial_in, rational_in
+from mechc.calculus.signs import Facts, Undecided, sign
+from mechc.calculus.types import Closed, Entry, Numeric, Region
+from mechc.calculus.words import sinhc
+
+if TYPE_CHECKING:
+    from mechc.pair import Atom
+
+
+class NoRule(Exception):
+    """A stretch has no closed moment generating function."""
+
+
+def cgf_of(
+    regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, z: Symbol, facts: Facts,
+    lattice: bool,
+) -> Entry:  # fmt: skip
+    """Closed log M(z), not yet verified.
+
+    Args:
+        regions: of one case.
+        atoms: declared atoms.
+        x: the variable.
+        z: the complex argument.
+        facts: what holds in the case.
+        lattice: sums over integers instead of integrals.
+    """
+    try:
+        parts = [_stretch(r, x, z, facts, lattice) for r in stretches(regions)]
+    except NoRule as reason:
+        return Numeric(f"{reason}; summed over quadrature nodes")
+    parts += [atom_moment(atom, z) for atom in atoms if atom.p and atom.q]
+    how = ", ".join(dict.fromkeys(name for _, name in parts))
+    moments = [m for m, _ in parts if m != 0]
+    if not moments:
+        return Numeric("the loss is never finite")
+    return Closed(_log(moments, z), how)
+
+
+def stretches(regions: Sequence[Region]) -> list[Region]:
+    """Regions with a finite loss, neighbours with the same formula joined."""
+    joined: list[Region] = []
+    for region in regions:
+        last = joined[-1] if joined else None
+        if region.loss is None:
+            continue
+        if last and (last.p, last.q) == (region.p, region.q) and last.hi == region.lo:
+            joined[-1] = replace(last, hi=region.hi, loss_hi=region.loss_hi, kind="unsplit")
+        else:
+            joined.append(region)
+    return joined
+
+
+def _log(moments: list[Expr], z: Symbol) -> Expr:
+    """Log of a sum of products; of a single product, the sum of the logarithms."""
+    if len(moments) > 1:
+        return log(Add(*moments))
+    exponents, others = S.Zero, []
+    for part in Mul.make_args(moments[0]):
+        if isinstance(part, exp):
+            exponents += part.args[0]
+        else:
+            others.append(part)
+    constant = Mul(*(p for p in others if not p.has(z)))
+    varying = [log(p) if not p.is_Pow else p.exp * log(p.base) for p in others if p.has(z)]
+    return factor(exponents) + _log_constant(constant) + Add(*varying)
+
+
+def _log_constant(constant: Expr) -> Expr:
+    """Log of a positive constant, with the denominator's sign in front."""
+    numerator, denominator = fraction(factor(constant))
+    return expand_log(log(numerator)) - expand_log(log(denominator))
+
+
+def _stretch(region: Region, x: Symbol, z: Symbol, facts: Facts, lattice: bool) -> tuple[Expr, str]:
+    if region.kind == "plateau":
+        found = mass(region.p, x, region.lo, region.hi, facts, lattice)
+        if found is not None:
+            return found * exp(z * region.loss), "mass of a plateau"
+        raise NoRule(f"no closed mass on {region.interval}")
+    if len(region.p) != 1 or len(region.q) != 1:
+        raise NoRule(f"a mixture with a varying loss on {region.interval}")
+    rules = (_geometric_moment,) if lattice else (_exponential_loss, _gaussian_moment)
+    for rule in rules:
+        moment = rule(region, x, z, facts)
+        if moment is not None:
+            return moment, _NAMES[rule.__name__]
+    raise NoRule(f"no rule for the integral over {region.interval}")
+
+
+_NAMES = {
+    "_geometric_moment": "geometric sums",
+    "_exponential_loss": "exponential density of the loss",
+    "_gaussian_moment": "completing the square",
+}
+
+
+def _exponential_loss(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:
+    """The loss has density C*exp(g*l) between its limits on a monotone region."""
+    if region.kind not in ("increasing", "decreasing") or None in (region.loss_lo, region.loss_hi):
+        return None
+    slope = diff(region.loss, x)
+    log_p = log_sum(region.p, x)
+    rate = _constant_ratio(diff(log_p, x) - diff(slope, x) / slope, slope, x)
+    if rate is None:
+        return None
+    middle = _inner_point(region)
+    at = {x: middle}
+    density = exp(log_p.subs(at)) / slope.subs(at) * exp(-rate * region.loss.subs(at))
+    if region.kind == "decreasing":
+        density = -density
+    bottom, top = region.loss_lo, region.loss_hi
+    if region.kind == "decreasing":
+        bottom, top = top, bottom
+    return _collect_exp(density) * _exponential_moment(z + rate, bottom, top)
+
+
+def _constant_ratio(numerator: Expr, denominator: Expr, x: Symbol) -> Expr | None:
+    rational = rational_in(numerator / denominator, x)
+    if rational is None:
+        return None
+    value = cancel(rational.expr)
+    return None if value.has(x, rational.generator or x) else value
+
+
+def _inner_point(region: Region) -> Expr:
+    if region.lo.is_infinite:
+        return S.Zero if region.hi.is_infinite else region.hi
+    return region.lo
+
+
+def _collect_exp(expr: Expr) -> Expr:
+    """Merge exponentials and cancel what is algebraic."""
+    exponents, rest = S.Zero, S.One
+    for part in Mul.make_args(factor(expr.powsimp())):
+        if isinstance(part, exp):
+            exponents += part.args[0]
+        else:
+            rest *= part
+    return cancel(rest) * exp(factor(exponents))
+
+
+def _exponential_moment(rate: Expr, bottom: Expr, top: Expr) -> Expr:
+    """Integral of exp(rate*l) over (bottom, top), convergence left to the strip."""
+    if top is oo and bottom is -oo:
+        raise NoRule("an exponential density on the whole line")
+    if top is oo:
+        return exp(expand(rate * bottom)) / (-rate)
+    if bottom is -oo:
+        return exp(expand(rate * top)) / rate
+    width, middle = factor(top - bottom), factor(top + bottom) / 2
+    return width * exp(expand(rate * middle)) * sinhc(rate * width / 2)
+
+
+def _gaussian_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:
+    """Integral of exp of a quadratic over the whole line."""
+    if not (region.lo is -oo and region.hi is oo):
+        return None
+    (p,), (q,) = region.p, region.q
+    coefficients = []
+    for term in (p, q):
+        found = polynomial_in(term.log_density, x, 2)
+        if found is None:
+            return None
+        coefficients.append((*found, S.Zero, S.Zero)[:3])
+    try:
+        if sign(coefficients[0][2], facts) >= 0:
+            return None
+    except Undecided:
+        return None
+    c, b, a = ((1 + z) * m - z * n for m, n in zip(*coefficients, strict=True))
+    spread = cancel(a / coefficients[0][2])  # 1 at z = 0
+    weight = p.weight * sqrt(pi / -coefficients[0][2])
+    exponent = factor(expand(c - b**2 / (4 * a)) + z * expand_log(log(cancel(p.weight / q.weight))))
+    return _positive_constant(weight) * exp(exponent) * factor(spread) ** (-S.Half)
+
+
+def _positive_constant(expr: Expr) -> Expr:
+    return expr.powsimp(force=True).cancel()
+
+
+def _geometric_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:
+    """Affine exponents over a range of integers."""
+    (p,), (q,) = region.p, region.q
+    first, second = affine_in(p.log_density, x), affine_in(q.log_density, x)
+    if first is None or second is None:
+        return None
+    slope = expand((1 + z) * first[0] - z * second[0])
+    intercept = expand((1 + z) * first[1] - z * second[1])
+    total = geometric(slope, intercept, region.lo, region.hi, facts)
+    if total is None:
+        return None
+    ratio = cancel(p.weight / q.weight)
+    return p.weight * (S.One if ratio == 1 else exp(z * log(ratio))) * total
+
+
+def atom_moment(atom: Atom, z: Symbol) -> tuple[Expr, str]:
+    """p*exp(z*log(p/q)) of an atom with both masses positive."""
+    p, q = (Add(*(t.weight * exp(t.log_density) for t in side)) for side in (atom.p, atom.q))
+    return p * exp(z * expand_log(log(cancel(p / q)))), "finite sum"

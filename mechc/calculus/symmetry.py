@@ -1,0 +1,127 @@
+"""Whether the reversed pair has the same privacy loss: K(z) = K(-1 - z).
+
+Input: the regions and atoms of one case. Output: True when a reflection x -> c - x is proved to
+carry P to Q and Q to P (Gaussian, Laplace, every even noise), and atoms pair off with their masses
+exchanged. False means not proved. Equality of two log densities is proved by a vanishing derivative
+(a polynomial identity in x and one exponential) and agreement at a point, where constants may be
+compared numerically.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sympy import Add, Expr, Symbol, cancel, diff, exp, expand, log, together
+
+from mechc.calculus.curvature import affine_parts
+from mechc.calculus.shape import polynomial_in, rational_in, tidy
+from mechc.calculus.types import Region
+from mechc.calculus.verify import Checker
+
+if TYPE_CHECKING:
+    from mechc.pair import Atom, Term
+
+Segment = tuple[Expr, Expr, tuple["Term", ...], tuple["Term", ...]]
+
+
+def is_symmetric(regions: Sequence[Region], atoms: Sequence[Atom], checker: Checker) -> bool:
+    """Whether P and Q exchange under a reflection.
+
+    Args:
+        regions: of one case.
+        atoms: declared atoms.
+        checker: knows the variable, and where constants are compared.
+    """
+    x = checker.x
+    if not _atoms_pair_off(atoms):
+        return False
+    segments = _segments(regions)
+    if not segments:
+        return bool(atoms)
+    return any(_reflects(segments, c, checker) for c in _centres(segments, x))
+
+
+def _segments(regions: Sequence[Region]) -> list[Segment]:
+    """One entry for neighbouring regions of the same formula."""
+    joined: list[Segment] = []
+    for region in regions:
+        if joined and joined[-1][2:] == (region.p, region.q) and joined[-1][1] == region.lo:
+            joined[-1] = (joined[-1][0], region.hi, region.p, region.q)
+        else:
+            joined.append((region.lo, region.hi, region.p, region.q))
+    return joined
+
+
+def _centres(segments: list[Segment], x: Symbol) -> Iterator[Expr]:
+    """Candidates for c: from breakpoints, else from the centres of the two densities."""
+    points = [end for s in segments for end in s[:2] if not end.is_infinite]
+    if points:
+        yield expand(points[0] + points[-1])
+        return
+    _, _, p, q = segments[0]
+    seen = set()
+    for left in _zeros(p[0].log_density, x):
+        for right in _zeros(q[0].log_density, x):
+            centre = expand(left + right)
+            if centre not in seen:
+                seen.add(centre)
+                yield centre
+
+
+def _zeros(expr: Expr, x: Symbol) -> list[Expr]:
+    """Vertex of a quadratic, or zeros of the affine parts."""
+    quadratic = polynomial_in(expr, x, 2)
+    if quadratic is not None and len(quadratic) == 3:
+        return [-quadratic[1] / (2 * quadratic[2])]
+    return [-intercept / slope for slope, intercept in affine_parts(expr, x)]
+
+
+def _reflects(segments: list[Segment], c: Expr, checker: Checker) -> bool:
+    for (lo, hi, p, q), (lo2, hi2, p2, q2) in zip(segments, reversed(segments), strict=True):
+        if expand(c - lo2 - hi) != 0 and not (lo2.is_infinite and hi == -lo2):
+            return False
+        if expand(c - hi2 - lo) != 0 and not (hi2.is_infinite and lo == -hi2):
+            return False
+        if not (_same(p, q2, c, checker) and _same(q, p2, c, checker)):
+            return False
+    return True
+
+
+def _same(one: tuple[Term, ...], other: tuple[Term, ...], c: Expr, checker: Checker) -> bool:
+    """Whether one(c - x) = other(x), term by term."""
+    x, waiting = checker.x, list(other)
+    for term in one:
+        moved = term.log_density.subs(x, c - x)
+        twin = next((t for t in waiting if _equal(term.weight, moved, t, checker)), None)
+        if twin is None:
+            return False
+        waiting.remove(twin)
+    return not waiting
+
+
+def _equal(weight: Expr, moved: Expr, other: Term, checker: Checker) -> bool:
+    x = checker.x
+    difference = tidy(moved - other.log_density, x)
+    if difference.has(x):
+        rational = rational_in(diff(difference, x), x)
+        if rational is None or cancel(together(rational.expr)) != 0:
+            return False
+        difference = difference.subs(x, 0)
+    gap = expand(difference + log(cancel(weight / other.weight)))
+    return bool(gap == 0) or checker.vanishes(gap)
+
+
+def _atoms_pair_off(atoms: Sequence[Atom]) -> bool:
+    masses = [(_mass(a.p), _mass(a.q)) for a in atoms]
+    waiting = list(masses)
+    for p, q in masses:
+        twin = next((m for m in waiting if cancel(m[0] - q) == 0 and cancel(m[1] - p) == 0), None)
+        if twin is None:
+            return False
+        waiting.remove(twin)
+    return True
+
+
+def _mass(terms: tuple[Term, ...]) -> Expr:
+    return Add(*(t.weight * exp(t.log_density) for t in terms))
