@@ -6,7 +6,7 @@ is the logarithm of a sum: kappa_1 = m_1, kappa_2 = m_2 - m_1^2, ... for m_r = M
 
 from __future__ import annotations
 
-from sympy import Expr, Symbol, Tuple, diff, factor_terms, log
+from sympy import Add, Dummy, Expr, Mul, Symbol, Tuple, diff, log
 
 from mechc.calculus.types import Closed, Entry, Unavailable
 
@@ -22,18 +22,44 @@ def cumulants_of(cgf: Entry, z: Symbol) -> Entry:
     """
     if not isinstance(cgf, Closed):
         return Unavailable("no closed generating function; the numeric side differentiates its own")
-    if isinstance(cgf.expr, log):
-        values = _from_moments(cgf.expr.args[0], z)
-    else:
-        values = [diff(cgf.expr, z, order).subs(z, 0) for order in range(1, ORDER + 1)]
+    short, constants = _abbreviated(cgf.expr, z)
+    is_log = isinstance(short, log)
+    values = _from_moments(short.args[0], z) if is_log else _derivatives(short, z)
+    values = [value.xreplace(constants) for value in values]
     return Closed(Tuple(*values), "derivatives of the generating function at 0")
+
+
+def _abbreviated(expr: Expr, z: Symbol) -> tuple[Expr, dict[Expr, Expr]]:
+    """Stand-ins for what is free of z, so that differentiation does not carry it along."""
+    constants: dict[Expr, Expr] = {}
+
+    def shorten(node: Expr) -> Expr:
+        if not node.has(z):
+            if node.is_Number:
+                return node
+            stand_in = Dummy("c")
+            constants[stand_in] = node
+            return stand_in
+        if isinstance(node, (Add, Mul)):
+            constant, rest = node.as_independent(z, as_Add=isinstance(node, Add))
+            parts = [shorten(a) for a in node.func.make_args(rest)]
+            return node.func(shorten(constant), *parts)
+        return node if node == z else node.func(*(shorten(a) for a in node.args))
+
+    return shorten(expr), constants
+
+
+def _derivatives(expr: Expr, z: Symbol) -> list[Expr]:
+    found, values = expr, []
+    for _ in range(ORDER):
+        found = diff(found, z)
+        values.append(found.subs(z, 0))
+    return values
 
 
 def _from_moments(moment: Expr, z: Symbol) -> list[Expr]:
     at_zero = moment.subs(z, 0)
-    m1, m2, m3, m4 = (
-        factor_terms(diff(moment, z, order).subs(z, 0)) / at_zero for order in range(1, ORDER + 1)
-    )
+    m1, m2, m3, m4 = (value / at_zero for value in _derivatives(moment, z))
     return [
         m1,
         m2 - m1**2,

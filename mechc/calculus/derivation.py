@@ -74,7 +74,7 @@ def derive_case(refined: Refined, pair: Pair) -> Derived:
     return Derived(
         case=case,
         tails=tails,
-        lattice=lattice_of(regions, atoms, x, integer),
+        lattice=lattice_of(regions, atoms, x, facts, integer),
         symmetric=is_symmetric(regions, atoms, checker),
         cumulants=cumulants_of(cgf, Z),
         notes=(*tails.notes, *_notes(case, pair)),

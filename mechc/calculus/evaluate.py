@@ -301,6 +301,8 @@ def typical_values(
 ) -> Iterator[dict[Symbol, Any]]:
     """Endless irrational parameter vectors from the typical ranges (a Kronecker sequence).
 
+    Where the condition is never met there, the ranges are widened step by step.
+
     Args:
         parameters: their `typical` ranges are covered, geometrically where both ends are positive.
         condition: vectors that violate it are passed over (at most 400 in a row).
@@ -310,7 +312,7 @@ def typical_values(
     index = 1
     while missed < 400:
         vector = {
-            p.symbol: _typical(p, (index * (j + 1) * _STEPS[j % len(_STEPS)]) % 1)
+            p.symbol: _typical(p, (index * (j + 1) * _STEPS[j % len(_STEPS)]) % 1, missed // 50)
             for j, p in enumerate(parameters)
         }
         index += 1
@@ -322,7 +324,14 @@ def typical_values(
             missed += 1
 
 
-def _typical(parameter: Parameter, fraction: Any) -> Any:
+def _typical(parameter: Parameter, fraction: Any, wider: int) -> Any:
+    """A value in the typical range, widened tenfold on both sides `wider` times."""
     lo, hi = (mpmath.mpf(end) for end in parameter.typical)
+    reach = mpmath.mpf(10) ** wider
+    if wider:
+        lo = lo / reach if lo > 0 and parameter.lo <= 0 else max(lo - reach, parameter.lo)
+        hi = (
+            hi * reach if mpmath.isinf(parameter.hi) else parameter.hi - (parameter.hi - hi) / reach
+        )
     value = lo * (hi / lo) ** fraction if lo > 0 else lo + (hi - lo) * fraction
     return mpmath.nint(value) if parameter.integer else value

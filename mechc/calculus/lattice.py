@@ -11,9 +11,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sympy import Add, Expr, Rational, S, Symbol, Tuple, cancel, exp, expand, expand_log, ilcm, log
+from sympy import (
+    Add,
+    Expr,
+    Piecewise,
+    Rational,
+    S,
+    Symbol,
+    Tuple,
+    cancel,
+    exp,
+    expand,
+    expand_log,
+    ilcm,
+    log,
+    true,
+)
 
 from mechc.calculus.shape import affine_in
+from mechc.calculus.signs import Facts, Undecided, sign
 from mechc.calculus.types import Closed, Entry, Region, Unavailable
 
 if TYPE_CHECKING:
@@ -27,6 +43,7 @@ def lattice_of(regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, inte
         regions: of the case.
         atoms: declared atoms.
         x: the variable.
+        facts: what holds in the case.
         integer: whether the output is an integer.
     """
     losses: list[Expr] = [atom_loss(a) for a in atoms if a.p and a.q]
@@ -44,7 +61,7 @@ def lattice_of(regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, inte
             return Unavailable(f"the loss varies continuously or irregularly on {region.interval}")
     if not losses:
         return Closed(Tuple(S.Zero, S.One), "no finite loss")
-    return _lattice([expand(loss) for loss in losses], slopes)
+    return _lattice([expand(loss) for loss in losses], slopes, facts)
 
 
 def atom_loss(atom: Atom) -> Expr:
@@ -53,7 +70,7 @@ def atom_loss(atom: Atom) -> Expr:
     return expand(expand_log(log(cancel(p / q)), force=True))
 
 
-def _lattice(losses: list[Expr], slopes: list[Expr]) -> Entry:
+def _lattice(losses: list[Expr], slopes: list[Expr], facts: Facts) -> Entry:
     offset = losses[0]
     gaps = [g for g in (expand(loss - offset) for loss in losses) if g != 0]
     if not gaps and not slopes:
@@ -61,6 +78,7 @@ def _lattice(losses: list[Expr], slopes: list[Expr]) -> Entry:
     for unit in dict.fromkeys((*slopes, *gaps)):
         step = _common_step(unit, (*slopes, *gaps))
         if step is not None:
+            step = step * _orientation(step, facts)
             return Closed(Tuple(offset, step), "all gaps between losses are multiples of the step")
     return Unavailable("the differences of the losses are not proved to be commensurate")
 
@@ -75,4 +93,12 @@ def _common_step(unit: Expr, gaps: Sequence[Expr]) -> Expr | None:
         if not isinstance(ratio, Rational):
             return None
         denominator = int(ilcm(denominator, int(ratio.q)))
-    return -unit / denominator if unit.could_extract_minus_sign() else unit / denominator
+    return unit / denominator
+
+
+def _orientation(step: Expr, facts: Facts) -> Expr:
+    """The sign that makes a step positive."""
+    try:
+        return S(sign(step, facts))
+    except Undecided:
+        return Piecewise((S.One, step > 0), (S.NegativeOne, true))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sympy import Add, Expr, Symbol, cancel, diff, exp, expand, log, together
+from sympy import Add, Expr, S, Symbol, cancel, diff, exp, expand, log, together
 
 from mechc.calculus.curvature import affine_parts
 from mechc.calculus.shape import polynomial_in, rational_in, tidy
@@ -58,6 +58,8 @@ def _centres(segments: list[Segment], x: Symbol) -> Iterator[Expr]:
     points = [end for s in segments for end in s[:2] if not end.is_infinite]
     if points:
         yield expand(points[0] + points[-1])
+        if x.is_integer:
+            yield expand(points[0] + points[-1] - 1)
         return
     _, _, p, q = segments[0]
     seen = set()
@@ -78,14 +80,40 @@ def _zeros(expr: Expr, x: Symbol) -> list[Expr]:
 
 
 def _reflects(segments: list[Segment], c: Expr, checker: Checker) -> bool:
-    for (lo, hi, p, q), (lo2, hi2, p2, q2) in zip(segments, reversed(segments), strict=True):
-        if expand(c - lo2 - hi) != 0 and not (lo2.is_infinite and hi == -lo2):
+    """Whether x -> c - x maps the segments to themselves, with p and q exchanged."""
+    mirrored = [(_mirror(hi, c), _mirror(lo, c), q, p) for lo, hi, p, q in reversed(segments)]
+    last = len(segments) - 1
+    for index, (here, there) in enumerate(zip(segments, mirrored, strict=True)):
+        if not (_same(here[2], there[2], c, checker) and _same(here[3], there[3], c, checker)):
             return False
-        if expand(c - hi2 - lo) != 0 and not (hi2.is_infinite and lo == -hi2):
+        if (
+            here[1] != there[1]
+            and expand(here[1] - there[1]) != 0
+            and (
+                index == last or not _agree(segments, index, expand(there[1] - here[1]), checker.x)
+            )
+        ):
             return False
-        if not (_same(p, q2, c, checker) and _same(q, p2, c, checker)):
-            return False
-    return True
+    first = segments[0][0], mirrored[0][0]
+    return bool(first[0] == first[1] or expand(first[0] - first[1]) == 0)
+
+
+def _mirror(end: Expr, c: Expr) -> Expr:
+    return -end if end.is_infinite else expand(c - end)
+
+
+def _agree(segments: list[Segment], index: int, overlap: Expr, x: Symbol) -> bool:
+    """On a lattice the last point of a segment may as well belong to the next, if both agree."""
+    if not x.is_integer or overlap not in (S.One, S.NegativeOne):
+        return False
+    left, right = segments[index], segments[index + 1]
+    point = left[1] if overlap == -1 else right[0]
+    return all(
+        len(one) == len(two) == 1
+        and expand((one[0].log_density - two[0].log_density).subs(x, point)) == 0
+        and cancel(one[0].weight - two[0].weight) == 0
+        for one, two in zip(left[2:], right[2:], strict=True)
+    )
 
 
 def _same(one: tuple[Term, ...], other: tuple[Term, ...], c: Expr, checker: Checker) -> bool:
