@@ -59,7 +59,7 @@ def lower(calculus: Calculus) -> ir.Module:
         "lattice": describe([calculus.lattice]),
     }
     functions = [*densities(room), loss(chooser), infinite_mass(room)]
-    functions += [*cgf(room, capabilities), *distribution_functions(room, capabilities)]
+    functions += [*cgf(room, capabilities), *distribution_functions(chooser, capabilities)]
     return ir.Module(
         name=pair.name,
         about=pair.about,

@@ -8,18 +8,20 @@ one with fewer operations where errors are alike. Deterministic: equal input, eq
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import mpmath
 from mpmath import mp
-from sympy import Expr
+from sympy import Basic, Expr
 
+from mechc.calculus.evaluate import holds
 from mechc.calculus.types import CalculusCase, Closed, Region
+from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.lower.context import Context
-from mechc.kernel.lower.exact import candidates
+from mechc.kernel.lower.exact import candidates, quotients
 from mechc.kernel.lower.freeze import Freezer
 from mechc.kernel.lower.samples import DIGITS, Sample, corners, vectors
 from mechc.kernel.passes import finish_expression
@@ -31,6 +33,15 @@ GOOD = 2.0**-50
 
 INVERTIBLE = 1e-13
 """A closed inverse with a larger error than this is replaced by bracketing."""
+
+PROBABLE = 1e-12
+"""A distribution function with a larger relative error than this is not emitted."""
+
+SMALLEST = 1e-290
+"""Smaller probabilities are near underflow, where no relative accuracy is asked."""
+
+TAIL_DIGITS = 360
+"""Enough to see a tail probability of exp(-700) in one minus its complement."""
 
 Measure = Callable[[float], float]
 
@@ -59,7 +70,8 @@ class Chooser:
         """The best form of a loss formula, over all regions where it holds."""
         if expr not in self._chosen:
             trials = self._loss_trials(expr)
-            self._chosen[expr] = self._best(expr, self.context.at_x, "x", trials)[0]
+            forms = candidates(expr, self.context.calculus.pair.variable)
+            self._chosen[expr] = self._best(forms, self.context.at_x, "x", trials)[0]
         return self._chosen[expr]
 
     def inverse(self, index: int, region: Region, case: CalculusCase) -> ir.Expr | None:
@@ -67,7 +79,8 @@ class Chooser:
         assert isinstance(region.inverse, Closed)
         place = self.context.at_loss.at(f"{self.context.calculus.pair.name}: inverse {index}")
         trials = self._inverse_trials(region, case)
-        form, error = self._best(region.inverse.expr, place, "ell", trials)
+        forms = candidates(region.inverse.expr, self.context.calculus.ell)
+        form, error = self._best(forms, place, "ell", trials)
         return form if error <= INVERTIBLE else None
 
     def constant(self, expr: Expr, case: CalculusCase, place: Freezer) -> ir.Expr:
@@ -79,7 +92,28 @@ class Chooser:
             for sample in self.samples(case):
                 value = sample.value(expr)
                 trials.append(Trial(self._arguments(sample), _relative(value)))
-        return self._best(expr, place, None, trials)[0]
+        forms = candidates(expr, self.context.calculus.pair.variable)
+        return self._best(forms, place, None, trials)[0]
+
+    def probability(self, expr: Expr, condition: Basic, case: CalculusCase) -> ir.Expr:
+        """The best form of one arm of a distribution function.
+
+        Raises:
+            LoweringError: no form is accurate in the tails.
+        """
+        trials, variable = [], self.context.calculus.pair.variable
+        with mp.workdps(TAIL_DIGITS):
+            for region in case.regions:
+                for sample, x in self._points(region, case):
+                    if not holds(condition, {**sample.theta, variable: x}):
+                        continue
+                    value = sample.value(expr, x)
+                    if value == 0 or abs(value) > SMALLEST:
+                        trials.append(Trial(self._arguments(sample, x), _relative(value)))
+        form, error = self._best(quotients(expr), self.context.at_x, "x", trials)
+        if error > PROBABLE:
+            raise LoweringError(f"every form of {expr} loses digits ({error:.0e})")
+        return form
 
     def samples(self, case: CalculusCase) -> list[Sample]:
         """The parameter vectors of a case."""
@@ -122,15 +156,15 @@ class Chooser:
                 yield sample, x
 
     def _best(
-        self, expr: Expr, place: Freezer, variable: str | None, trials: Iterable[Trial]
+        self, forms: list[Expr], place: Freezer, variable: str | None, trials: list[Trial]
     ) -> tuple[ir.Expr, float]:
         """The candidate with the smallest (error class, number of operations), and its error."""
-        trials, names = list(trials), list(self.context.names)
+        names = list(self.context.names)
         if variable is not None:
             names.insert(0, variable)
         found: list[tuple[int, int, ir.Expr, float]] = []
-        for candidate in candidates(expr, self.context.calculus.pair.variable):
-            frozen = place(candidate)
+        for form in forms:
+            frozen = place(form)
             printable = finish_expression(frozen)
             if any(isinstance(node, ir.Helper) for node in ir.walk(printable)):
                 return frozen, 0.0

@@ -38,6 +38,8 @@ from sympy import (
 )
 from sympy.polys.polyerrors import PolynomialError
 
+from mechc.calculus.words import spell_out
+
 Exponentials = dict[Expr, Expr]
 """A sum of exponentials as exponent -> coefficient."""
 
@@ -70,6 +72,18 @@ def candidates(expr: Expr, variable: Symbol) -> list[Expr]:
         if rewritten not in forms:
             forms.append(rewritten)
     return forms
+
+
+def quotients(expr: Expr) -> list[Expr]:
+    """Forms of a probability: as it is, factored, and divided by each exponential it contains.
+
+    Args:
+        expr: a sum of quotients of sums of exponentials, or anything else.
+    """
+    top, bottom = (exponentials(part) for part in fraction(together(expr)))
+    scaled = [total(shifted(top, -e)) / total(shifted(bottom, -e)) for e in bottom]
+    spelled = total(exponentials(spell_out(expr)))
+    return list(dict.fromkeys([expr, spelled, factored(expr), *scaled]))
 
 
 def factored(expr: Expr) -> Expr:

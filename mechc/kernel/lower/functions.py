@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from sympy import Basic, Expr, Piecewise
+from collections.abc import Callable
 
-from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Region
+from sympy import And, Basic, Expr, Not, Piecewise, expand, true
+
+from mechc.calculus.types import CalculusCase, Closed, Entry, Region
 from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.lower.chains import density_chain, loss_chain
@@ -70,12 +72,14 @@ def cgf(context: Context, capabilities: dict[str, str]) -> list[ir.Function]:
     """Log M(z) where every parameter case has a closed form; says so in `capabilities`."""
     entries = [case.cgf for case in context.calculus.cases]
     capabilities["cgf"] = describe(entries)
-    exprs = [entry.expr for entry in entries if isinstance(entry, Closed)]
-    if len(exprs) < len(entries):
+    if not all(isinstance(entry, Closed) for entry in entries):
         return []
     try:
-        body = _by_case(context.calculus, exprs, context, context.at_z)
-        body = ir.map_block(body, lambda expr: complexify(expr, "z"))
+        blocks = [
+            (case.condition, _by_arms(case.cgf, context.at_z, lambda expr, _: context.at_z(expr)))
+            for case in context.calculus.cases
+        ]
+        body = ir.map_block(context.by_case(blocks), lambda expr: complexify(expr, "z"))
     except LoweringError as error:
         capabilities["cgf"] = f"numeric: {error}"
         return []
@@ -83,27 +87,35 @@ def cgf(context: Context, capabilities: dict[str, str]) -> list[ir.Function]:
     return [ir.Function("cgf", "z", doc, body, complex=True)]
 
 
-def distribution_functions(context: Context, capabilities: dict[str, str]) -> list[ir.Function]:
-    """cdf_p, sf_p, cdf_q, sf_q where all of them have closed forms."""
-    entries = [e for case in context.calculus.cases for e in (case.cdf_p, case.cdf_q)]
+def distribution_functions(chooser: Chooser, capabilities: dict[str, str]) -> list[ir.Function]:
+    """cdf_p, sf_p, cdf_q, sf_q where all of them have closed forms good in the tails."""
+    cases = chooser.context.calculus.cases
+    entries = [entry for case in cases for entry in (case.cdf_p, case.cdf_q)]
     capabilities["cdf"] = describe(entries)
     if not all(isinstance(entry, Closed) for entry in entries):
         return []
-    found = []
     try:
-        for side in ("p", "q"):
-            exprs = [_closed(case, side) for case in context.calculus.cases]
-            word = f"Probability of (-inf, x] under {side.upper()}."
-            body = _by_case(context.calculus, exprs, context, context.at_x)
-            found.append(ir.Function(f"cdf_{side}", "x", word, body))
-            word = f"Probability of (x, inf) under {side.upper()}."
-            above = [_complement(expr) for expr in exprs]
-            body = _by_case(context.calculus, above, context, context.at_x)
-            found.append(ir.Function(f"sf_{side}", "x", word, body))
+        return [
+            _distribution(chooser, side, above) for side in ("p", "q") for above in (False, True)
+        ]
     except LoweringError as error:
         capabilities["cdf"] = f"unavailable: {error}"
         return []
-    return found
+
+
+def _distribution(chooser: Chooser, side: str, above: bool) -> ir.Function:
+    blocks = []
+    for case in chooser.context.calculus.cases:
+
+        def arm(expr: Expr, condition: Basic, case: CalculusCase = case) -> ir.Expr:
+            # the complement inside the arms, so that 1 - (1 - tail) becomes the tail
+            return chooser.probability(expand(1 - expr) if above else expr, condition, case)
+
+        entry = case.cdf_p if side == "p" else case.cdf_q
+        blocks.append((case.condition, _by_arms(entry, chooser.context.at_x, arm)))
+    name, word = ("sf", "(x, inf)") if above else ("cdf", "(-inf, x]")
+    doc = f"Probability of {word} under {side.upper()}."
+    return ir.Function(f"{name}_{side}", "x", doc, chooser.context.by_case(blocks))
 
 
 def describe(entries: list[Entry]) -> str:
@@ -115,35 +127,18 @@ def describe(entries: list[Entry]) -> str:
     return f"closed: {', '.join(hows)}"
 
 
-def _closed(case: CalculusCase, side: str) -> Expr:
-    entry = case.cdf_p if side == "p" else case.cdf_q
+def _by_arms(entry: Entry, freeze: Freezer, arm: Callable[[Expr, Basic], ir.Expr]) -> ir.Block:
+    """A block for a closed entry; a Piecewise becomes its arms."""
     assert isinstance(entry, Closed)
-    return entry.expr
-
-
-def _complement(expr: Expr) -> Expr:
-    """1 - expr, inside the arms so that 1 - (1 - tail) becomes the tail."""
-    if isinstance(expr, Piecewise):
-        return Piecewise(*((1 - value, condition) for value, condition in expr.args))
-    return 1 - expr
-
-
-def _by_case(calculus: Calculus, exprs: list[Expr], context: Context, freeze: Freezer) -> ir.Block:
-    cases: list[tuple[Basic, ir.Block]] = [
-        (case.condition, _arms(expr, freeze))
-        for case, expr in zip(calculus.cases, exprs, strict=True)
-    ]
-    return context.by_case(cases)
-
-
-def _arms(expr: Expr, freeze: Freezer) -> ir.Block:
-    """A block; a Piecewise becomes its arms."""
-    if not isinstance(expr, Piecewise):
-        return ir.Block((), freeze(expr))
+    if not isinstance(entry.expr, Piecewise):
+        return ir.Block((), arm(entry.expr, true))
     arms: list[tuple[ir.Expr | None, ir.Block]] = []
-    for value, condition in expr.args:
-        guard = None if condition == True else freeze(condition)  # noqa: E712
-        arms.append((guard, ir.Block((), freeze(value))))
+    earlier: list[Basic] = []
+    for value, condition in entry.expr.args:
+        guard = None if condition is true else freeze(condition)
+        here = And(condition, *(Not(c) for c in earlier))
+        arms.append((guard, ir.Block((), arm(value, here))))
+        earlier.append(condition)
     if arms[-1][0] is not None:
         arms.append((None, ir.Block((), ir.NAN)))
     return ir.Block((), ir.Chain(tuple(arms)))

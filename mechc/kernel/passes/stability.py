@@ -71,6 +71,17 @@ def inverse_pair(expr: Expr) -> Expr | None:
     return None
 
 
+def exponential_product(expr: Expr) -> Expr | None:
+    """exp(a) exp(b) = exp(a + b)."""
+    if not isinstance(expr, Mul):
+        return None
+    exponents = [arg[0] for factor in expr.args if (arg := _arguments(factor, "exp"))]
+    if len(exponents) < 2:
+        return None
+    others = [factor for factor in expr.args if not _arguments(factor, "exp")]
+    return mul(*others, call("exp", add(*exponents)))
+
+
 def log_of_product(expr: Expr) -> Expr | None:
     """log(c exp(a)) = log(c) + a; exp(a) must not overflow first."""
     if (arg := _arguments(expr, "log")) and (found := _factor_out(arg[0], "exp")):
@@ -230,6 +241,7 @@ def hyperbolic_difference(expr: Expr) -> Expr | None:
 
 RULES: tuple[Rule, ...] = (
     inverse_pair,
+    exponential_product,
     log_of_product,
     log_of_function,
     log_of_difference,
