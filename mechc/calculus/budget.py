@@ -65,7 +65,8 @@ def _communicate(child: subprocess.Popen[bytes], message: bytes, seconds: float)
 
 def _answers(output: bytes) -> dict[int, list[Expr]]:
     """Whole pickles at the head of the output; the last one may be cut off by the kill."""
-    stream, found = io.BytesIO(output), {}
+    stream = io.BytesIO(output)
+    found: dict[int, list[Expr]] = {}
     while True:
         try:
             index, answers = pickle.load(stream)

@@ -139,16 +139,19 @@ _NAMES = {
 
 def _exponential_loss(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:
     """The loss has density C*exp(g*l) between its limits on a monotone region."""
-    if region.kind not in ("increasing", "decreasing") or None in (region.loss_lo, region.loss_hi):
+    loss = region.loss
+    if loss is None or region.kind not in ("increasing", "decreasing"):
         return None
-    slope = diff(region.loss, x)
+    if region.loss_lo is None or region.loss_hi is None:
+        return None
+    slope = diff(loss, x)
     log_p = log_sum(region.p, x)
     rate = _constant_ratio(diff(log_p, x) - diff(slope, x) / slope, slope, x)
     if rate is None:
         return None
     middle = _inner_point(region)
     at = {x: middle}
-    density = exp(log_p.subs(at)) / slope.subs(at) * exp(-rate * region.loss.subs(at))
+    density = exp(log_p.subs(at)) / slope.subs(at) * exp(-rate * loss.subs(at))
     if region.kind == "decreasing":
         density = -density
     bottom, top = region.loss_lo, region.loss_hi

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sympy import Expr, Pow, Sum, Symbol, besseli, erfc, loggamma
+from sympy import Basic, Expr, Pow, Sum, Symbol, Tuple, besseli, erfc, loggamma
 
 from mechc.calculus.budget import Task, run
 from mechc.calculus.cases import Refined, by_case
@@ -101,14 +101,14 @@ def _notes(case: CalculusCase, pair: Pair) -> list[str]:
 
 def joined(cases: list[Derived], entry: str) -> Entry:
     """One entry for all cases: closed only if it is closed in every case."""
-    found = [(derived.case.condition, getattr(derived, entry)) for derived in cases]
-    for _, value in found:
+    found: list[tuple[Basic, Entry]] = [(d.case.condition, getattr(d, entry)) for d in cases]
+    rows = []
+    for condition, value in found:
         if not isinstance(value, Closed):
             return value
-    rows = [[(condition, component) for component in value.expr] for condition, value in found]
+        rows.append([(condition, component) for component in value.expr])
     columns = [by_case(list(column)) for column in zip(*rows, strict=True)]
-    first: Closed = found[0][1]
-    return Closed(type(first.expr)(*columns), first.how)
+    return Closed(Tuple(*columns), getattr(found[0][1], "how", ""))
 
 
 def solve_in_child(cases: list[Derived], pair: Pair, seconds: float) -> list[Derived]:

@@ -155,7 +155,7 @@ class _Evaluator:
         function = _NAMES.get(name) or getattr(mpmath, name, None)
         if function is None:
             raise NotImplementedError(f"{name} has no mpmath value here")
-        return function  # type: ignore[no-any-return]
+        return function
 
     def piecewise(self, expr: Piecewise) -> Any:
         for value, condition in expr.args:
@@ -190,7 +190,7 @@ class _ArrayEvaluator(_Evaluator):
         )
 
     def function(self, name: str) -> Callable[..., Any]:
-        return _ARRAY_NAMES.get(name) or getattr(np, name)  # type: ignore[no-any-return]
+        return _ARRAY_NAMES.get(name) or getattr(np, name)
 
     def sum(self, expr: Sum) -> Any:
         values = {s: mpmath.mpf(float(v)) for s, v in self.values.items() if np.ndim(v) == 0}

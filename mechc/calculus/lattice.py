@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from mechc.pair import Atom
 
 
-def lattice_of(regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, integer: bool) -> Entry:
+def lattice_of(
+    regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, facts: Facts, integer: bool
+) -> Entry:
     """The lattice of the losses of one case.
 
     Args:

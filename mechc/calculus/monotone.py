@@ -11,7 +11,6 @@ derivative itself is monotone. What no rule decides is "unsplit", never an error
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -189,7 +188,7 @@ def _by_pairs(loss: Expr, x: Symbol, facts: Facts) -> int | None:
     """c*h(x + d) - c*h(x) has derivative c*d*h''(somewhere between): the mean value theorem."""
     orientation, inner = core(loss, x, facts)
     pairs, alone = shifted_pairs(inner, x)
-    directions = {_by_structure(alone, x, facts)} if alone.has(x) else {0}
+    directions: set[int | None] = {_by_structure(alone, x, facts)} if alone.has(x) else {0}
     for constant, function, shift in pairs:
         forward = sign(shift, facts)
         bend = curvature(function, x, facts.stretched(x, shift, forward))
@@ -259,8 +258,7 @@ def _real_roots(
     poly = Poly(polynomial, g)
     if poly.degree() not in (1, 2):
         return None
-    at: Callable[[Expr, int], int] = lambda end, side: _sign_at(poly, end, side, facts)  # noqa: E731
-    first, last = at(lo, 1), at(hi, -1)
+    first, last = _sign_at(poly, lo, facts), _sign_at(poly, hi, facts)
     if poly.degree() == 1:
         b, a = poly.all_coeffs()[::-1]
         return ([factor(-b / a)], last) if first * last < 0 else None
@@ -284,13 +282,12 @@ def _discriminant(a: Expr, b: Expr, c: Expr) -> Expr:
     return factor(b**2 - 4 * a * c)
 
 
-def _sign_at(poly: Poly, end: Expr, side: int, facts: Facts) -> int:
+def _sign_at(poly: Poly, end: Expr, facts: Facts) -> int:
     if end is oo:
         return sign(poly.LC(), facts)
     if end is -oo:
-        return sign(poly.LC(), facts) * (-1) ** poly.degree()
-    value = factor(poly.eval(end))
-    return sign(value, facts)
+        return sign(poly.LC(), facts) * (-1 if poly.degree() % 2 else 1)
+    return sign(factor(poly.eval(end)), facts)
 
 
 def _at_bracketed_root(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
