@@ -14,5 +14,5 @@ uniform = additive(
     sensitivity=sensitivity,
     parameters=(halfwidth, sensitivity),
     about="Uniform noise on (-halfwidth, halfwidth): nothing is revealed, or everything.",
-    refs=("geng2020truncated",),
+    refs=("geng2019optimal",),
 )

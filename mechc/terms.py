@@ -20,7 +20,6 @@ from sympy import (
     Rational,
     S,
     Symbol,
-    binomial,
     cosh,
     coth,
     csch,
@@ -162,10 +161,6 @@ def _special(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Expr, Expr]:
         u = expr.args[0] + (1 if isinstance(expr, factorial) else 0)
         if facts.sign(u) == 1:
             return S.One, loggamma(u)
-    if isinstance(expr, binomial):
-        n, k = expr.args
-        if facts.sign(k) in (0, 1) and facts.sign(n - k) in (0, 1):
-            return S.One, loggamma(n + 1) - loggamma(k + 1) - loggamma(n - k + 1)
     return S.One, log(expr)
 
 

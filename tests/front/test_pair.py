@@ -44,8 +44,8 @@ def _fifty_digits():
 
 def _points(declaration, rng):
     if declaration.measure == "lattice":
-        return [rng.randint(-8, 12) for _ in range(12)]
-    return [mpmath.mpf(rng.uniform(-4, 8)) for _ in range(12)]
+        return [rng.randint(-8, 12) for _ in range(8)]
+    return [mpmath.mpf(rng.uniform(-4, 8)) for _ in range(8)]
 
 
 @pytest.mark.parametrize("declaration", EVERYTHING, ids=lambda d: d.name)
