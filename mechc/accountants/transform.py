@@ -150,8 +150,24 @@ def transform_error(size: int) -> float:
     twiddle = 2 * ULP
     gamma = 4 * ULP / (1 - 4 * ULP)
     level = twiddle + gamma * (math.sqrt(2.0) + twiddle)
-    levels = math.log2(size) + 2
+    levels = 2.0 + sum(p if p > 2 else 1 for p in _factors(size))
     return levels * level / (1 - levels * level)
+
+
+def _factors(size: int) -> list[int]:
+    """Prime factors as the library uses them; a large one is replaced by Bluestein's transforms.
+
+    A butterfly of p points is counted as p levels of two, a Bluestein transform as three
+    transforms of four times the size and its chirps.
+    """
+    factors, rest = [], size
+    for p in (2, 3, 5, 7, 11):
+        while rest % p == 0:
+            factors.append(p)
+            rest //= p
+    if rest > 1:
+        factors += [2] * (3 * math.ceil(math.log2(4 * rest)) + 8)
+    return factors
 
 
 def _tilted(law: GridLaw, tilt: float, size: int) -> tuple[Floats, int, float, float]:
@@ -188,7 +204,7 @@ def _power(spectrum: Complexes, count: int) -> tuple[Complexes, float]:
         log_size = np.where(near_one, 0.5 * np.log1p(np.where(near_one, square, 0.0)), np.log(size))
     angle = np.angle(spectrum)
     magnitude = np.exp(count * log_size)
-    rounding = magnitude * (ULP * (8 + count * (4 + 2 * np.abs(angle) - 4 * log_size * near_one)))
-    rounding[magnitude == 0.0] = 0.0
+    growth = 4 + 2 * np.abs(angle) - 4 * np.where(near_one, log_size, 0.0)
+    rounding = magnitude * (ULP * (8 + count * growth))
     mean_square = float(2.0 * np.sum(rounding**2)) / (2 * (spectrum.size - 1))
     return magnitude * np.exp(1j * np.remainder(count * angle, 2 * np.pi)), math.sqrt(mean_square)

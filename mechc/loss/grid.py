@@ -199,7 +199,9 @@ def rounded(
         step=step,
         first=-count // 2 + (1 if above else 0),
         mass=mass,
-        log_infinite=float(np.logaddexp(loss.log_infinite, tails[0])) if above else loss.log_infinite,
+        log_infinite=float(np.logaddexp(loss.log_infinite, tails[0]))
+        if above
+        else loss.log_infinite,
         slack=_label_error(edges),
         inflation=4 * ULP,
     )

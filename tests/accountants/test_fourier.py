@@ -1,0 +1,82 @@
+"""The Fourier accountant: tables 1 and 2 of the paper, containment, refusals."""
+
+import math
+
+import pytest
+from written_kernels import gaussian, laplace, truth
+
+from mechc.accountants.fourier import FourierAccountant
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.loss.measure import Step
+
+SGK = gaussian(1.5, 0.01)
+TABLE_1 = [(50_000, 0.0491228786423), (200_000, 0.0496013846114)]
+TABLE_1_FINE = [(800_000, 0.0496014103252), (3_200_000, 0.0496014103163)]
+TABLE_2 = [(2.0, 0.0422160172923), (6.0, 0.0496014103158), (10.0, 0.0496014103134)]
+
+
+@pytest.mark.parametrize(("n", "value"), TABLE_1)
+def test_table_1(n, value):
+    """Values to the rounding of an untilted transform; column err(L, n) is not 2|I_n - I_2n|."""
+    bound = FourierAccountant([Step(SGK.law(), 10_000)], n=n, window=12.0).log_delta(1.0)
+    assert math.exp(bound.estimate) == pytest.approx(value, abs=2e-11)
+    assert bound.lower <= truth("SGK_rem") <= bound.upper
+    error = abs(math.exp(bound.estimate) - math.exp(truth("SGK_rem")))
+    assert error <= bound.detail["discretisation"] + 1e-11
+
+
+@pytest.mark.slow
+def test_tables_at_full_size():
+    law = SGK.law()
+    for n, value in TABLE_1_FINE:
+        accountant = FourierAccountant([Step(law, 10_000)], n=n, window=12.0)
+        estimate = math.exp(accountant.log_delta(1.0).estimate)
+        assert estimate == pytest.approx(value, abs=1e-11)
+    for window, value in TABLE_2:
+        accountant = FourierAccountant([Step(law, 10_000)], n=3_200_000, window=window)
+        estimate = math.exp(accountant.log_delta(1.0).estimate)
+        assert estimate == pytest.approx(value, abs=1e-7 if window == 2.0 else 1e-11)
+
+
+def test_window_error_is_reported():
+    """A window of 2 loses 15 percent of delta: the Chernoff tail says so, the bounds still hold."""
+    bound = FourierAccountant([Step(SGK.law(), 10_000)], n=100_000, window=2.0).log_delta(1.0)
+    lost = math.exp(truth("SGK_rem")) - math.exp(bound.estimate)
+    assert 0 < lost < bound.detail["tail"]
+    assert bound.lower <= truth("SGK_rem") <= bound.upper
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "reverse", "count", "eps"),
+    [
+        ("SGK_add", SGK, True, 10_000, 1.0),
+        ("SGS1_rem", gaussian(2.0, 0.01), False, 3000, 1.0),
+        ("G1", gaussian(1.0), False, 1, 1.0),
+    ],
+)
+def test_corpus(name, kernel, reverse, count, eps):
+    bound = FourierAccountant([Step(kernel.law(reverse), count)]).log_delta(eps)
+    assert bound.lower <= truth(name) <= bound.upper
+    assert bound.estimate == pytest.approx(truth(name), abs=1e-7)
+
+
+def test_bounds_close_in_linearly():
+    widths = [
+        FourierAccountant([Step(SGK.law(), 1000)], n=n, window=4.0).log_delta(0.3).width
+        for n in (2**16, 2**17)
+    ]
+    assert widths[0] / widths[1] == pytest.approx(2.0, rel=0.05)
+
+
+def test_refusals():
+    law = SGK.law()
+    with pytest.raises(UnsupportedError, match="point masses"):
+        FourierAccountant([Step(laplace(1.0).law(), 1)])
+    with pytest.raises(UnsupportedError, match="window"):
+        FourierAccountant([Step(law, 10)], window=2.0).log_delta(2.5)
+    with pytest.raises(UnsupportedError, match="max_bytes"):
+        FourierAccountant([Step(law, 10)], n=2**26)
+    with pytest.raises(DeclarationError, match="n=7"):
+        FourierAccountant([Step(law, 10)], n=7)
+    with pytest.raises(DeclarationError, match="window=0"):
+        FourierAccountant([Step(law, 10)], window=0.0)
