@@ -25,7 +25,6 @@ from mechc.errors import UnsupportedError
 from mechc.loss.measure import Step
 
 _METHOD = "clt"
-_LATTICE_SPREAD = 3.0  # standard deviations a lattice step must not exceed a third of
 
 
 def log_gaussian_delta(mu: float, epsilon: float) -> float:
@@ -67,12 +66,8 @@ class CltAccountant:
                 f"{_METHOD}: the loss needs a finite, positive variance (found {variance:g} with "
                 f"exponential moments up to t={composed.strip[1]:g}); use direct, pld or contour"
             )
+        composed.refuse_lattice(0.0, _METHOD)
         sd = math.sqrt(float(variance))
-        if sd < _LATTICE_SPREAD * composed.lattice_step:
-            raise UnsupportedError(
-                f"{_METHOD}: the loss is a lattice of step {composed.lattice_step:g}, too coarse "
-                f"for {composed.count} steps (sd {sd:g}); use contour, pld or direct"
-            )
         return 2.0 * (float(mean) - composed.log_finite + composed.log_covered) / sd
 
     def log_delta(self, epsilon: float) -> Bound:

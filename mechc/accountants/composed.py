@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 
 U = 2.0**-53
 _REMEMBERED = 64  # tilts whose cumulants are kept
+_STEPS_PER_SPREAD = 3.0  # lattice steps that a standard deviation must hold
 
 
 class Interval(NamedTuple):
@@ -184,11 +185,24 @@ class ComposedLoss:
             total += float(k) * min(0.0, math.log(float(np.exp(logs).sum())))
         return total
 
-    @property
-    def lattice_step(self) -> float:
-        """Return the widest lattice step when every step's loss is a lattice, else zero."""
+    def refuse_lattice(self, t: float, method: str) -> None:
+        """Refuse a lattice that a density with the moments at tilt t cannot smooth.
+
+        A lattice of step h is seen through the tilted standard deviation s and through the payoff,
+        which lives on a length 1/t: a density is right within 10 % only for s >= 3 h and t h <= 1.
+        A composition counts as a lattice when every step's loss is one, with the widest step.
+
+        Raises:
+            UnsupportedError: the lattice is too coarse for the number of steps.
+        """
         spans = [law.lattice[1] if law.lattice else 0.0 for law in self._laws]
-        return max(spans, default=0.0) if all(spans) else 0.0
+        step = max(spans, default=0.0) if all(spans) else 0.0
+        sd = math.sqrt(max(float(self.cumulants(t, 2)[2]), 0.0))
+        if sd < _STEPS_PER_SPREAD * step or t * step > 1.0:
+            raise UnsupportedError(
+                f"{method}: the loss is a lattice of step {step:g}, too coarse for a normal law at "
+                f"{self.count} steps (sd {sd:g}, tilt {t:g}); use contour, pld or direct"
+            )
 
     def settled(self, epsilon: float) -> Interval | None:
         """Return the exact answer where epsilon is outside the support of the loss, else None.
@@ -222,9 +236,12 @@ class ComposedLoss:
         return Interval(self.log_infinite - slack, min(0.0, self.log_infinite + slack))
 
     def _complement(self, epsilon: float) -> tuple[float, float]:
-        """Return the log of exp(epsilon) Q(p > 0) and its rounding error."""
+        """Return the log of exp(epsilon) Q(p > 0) and its error; atoms are good to an ulp."""
         x = epsilon + self.log_covered
-        return x, 8 * U * (abs(epsilon) + abs(self.log_covered))
+        atomic = sum(
+            float(k) for k, law in zip(self.counts, self._laws, strict=True) if law.atom_loss.size
+        )
+        return x, 8 * U * (abs(epsilon) + abs(self.log_covered) + atomic)
 
     def with_infinite(self, log_finite_part: float) -> float:
         """Return the log of delta from the log of its finite part."""

@@ -39,7 +39,6 @@ Floats = NDArray[np.float64]
 
 _METHOD = "edgeworth"
 _LARGEST_EPSILON = 700.0  # exp(epsilon) is still a double
-_LATTICE_SPREAD = 3.0  # standard deviations a lattice step must not exceed a third of
 
 
 class _Side(NamedTuple):
@@ -117,7 +116,7 @@ class EdgeworthAccountant:
             return math.nan
         under_p, under_q = self._sides(self._order)
         if not self._interval:
-            self._refuse_lattice(under_p)
+            self._composed.refuse_lattice(0.0, _METHOD)
         growth = math.exp(epsilon)
         plus, minus = under_p.survival(epsilon), growth * under_q.survival(epsilon)
         if not plus - minus > 8 * U * (abs(plus) + abs(minus)):
@@ -183,12 +182,4 @@ class EdgeworthAccountant:
                 f"{_METHOD}: order {order} needs {order + 2} moments of the loss under P and Q, "
                 f"and its generating function is finite only on [{lo:g}, {hi:g}]; "
                 "use pld, direct or contour"
-            )
-
-    def _refuse_lattice(self, side: _Side) -> None:
-        step = self._composed.lattice_step
-        if side.sd < _LATTICE_SPREAD * step:
-            raise UnsupportedError(
-                f"{_METHOD}: the loss is a lattice of step {step:g}, too coarse for the normal law "
-                f"at {self._composed.count} steps (sd {side.sd:g}); use contour, pld or direct"
             )

@@ -49,6 +49,8 @@ class Standardised(NamedTuple):
 def edgeworth_error(composed: ComposedLoss, t: float) -> float:
     """Return the uniform error of the first-order expansion for the loss tilted by t.
 
+    It may exceed one: the expansion is no distribution function.
+
     Raises:
         UnsupportedError: a step has no finite fourth moment at this tilt, or no spread at all.
     """
@@ -56,7 +58,7 @@ def edgeworth_error(composed: ComposedLoss, t: float) -> float:
     error = independent_bound(moments)
     if composed.identical:
         error = min(error, identical_bound(moments))
-    return min(1.0, error * (1.0 + 1e-9))
+    return error * (1.0 + 1e-9)
 
 
 def standardised_moments(composed: ComposedLoss, t: float) -> Standardised:
@@ -107,7 +109,7 @@ def identical_bound(moments: Standardised) -> float:
     p += 96 * math.sqrt(2 * e) * skew / (k4 * n) ** 0.25
     p += 16 * math.sqrt(2) * k4**0.25 * skew * e**1.5 / n**0.75
     limit = math.exp(e * e * (1 / 6 + 1 / (2 * room)))
-    growth = limit * math.exp(e * e * 2 * p / (576 * room))
+    growth = limit * _exp(e * e * 2 * p / (576 * room))
     q = k4 / 12 + 1 / (4 * room) + p / (576 * room)
     square = skew * _power(5) / (6 * n**1.5) + (k4 / 24 + skew**2 / 36) * _power(6) / n**2
     square += k4 * skew * _power(7) / (72 * n**2.5) + k4**2 * _power(8) / (576 * n**3)
@@ -118,6 +120,10 @@ def identical_bound(moments: Standardised) -> float:
     far = 2**2.5 * (_upper_gamma(1.5, start**2 / 8) - _upper_gamma(1.5, end**2 / 8))
     far *= _PSI * k3 / (3 * math.pi * math.sqrt(n))
     return float(_leading(moments, limit) + near + _skewness_tail(moments) + far)
+
+
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 700.0 else math.inf
 
 
 def _power(p: int) -> float:

@@ -19,9 +19,13 @@ Floats = NDArray[np.float64]
 
 
 def standardise(cumulants: Floats) -> Floats:
-    """Return [lambda_3, ..., lambda_n] = K^(r) / K''^(r/2) from [K, K', ..., K^(n)]."""
+    """Return [lambda_3, ..., lambda_n] = K^(r) / K''^(r/2) from [K, K', ..., K^(n)].
+
+    Not finite where the spread is too small for its powers to be doubles.
+    """
     r = np.arange(3, cumulants.size)
-    out: Floats = cumulants[3:] / np.sqrt(cumulants[2]) ** r
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        out: Floats = cumulants[3:] / np.sqrt(cumulants[2]) ** r
     return out
 
 

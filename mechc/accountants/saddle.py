@@ -16,9 +16,11 @@ from mechc.errors import NumericError, UnsupportedError
 
 _MAX_STEPS = 200
 _LARGEST = 1e15
-_SMALLEST = 1e-290
+_SMALLEST = 1e-150  # 1/t^2 is still a double
 _SETTLED = 1e-13  # relative change of t at which Newton stops
 _UPWARD = 3.0  # largest factor of one step up: K' may grow exponentially beyond the root
+_CLOSE = 1.1  # ratio of a bracket whose upper end is a tilt that float64 cannot serve
+_UNUSABLE = 0.5  # rounding error of K at which a tilt no longer serves
 _BISECT_EVERY = 3  # so that a bracket of many decades shrinks whatever Newton does
 
 Target = Callable[[float], tuple[float, float]]
@@ -66,20 +68,23 @@ def solve(composed: ComposedLoss, target: Target, epsilon: float) -> Tilt:
         raise UnsupportedError(
             "the privacy loss has no exponential moment: no tilt t > 0 exists; use pld or direct"
         )
-    low, high = 0.0, math.inf
+    low, high, usable = 0.0, math.inf, math.inf
     t = _first_guess(composed, epsilon, end)
     for count in range(_MAX_STEPS):
         gap, slope = _gap(composed, target, t)
         if gap == 0.0:
             return Tilt(t, True)
         low, high = (t, high) if gap < 0 else (low, t)
+        usable = min(usable, t) if gap == math.inf else usable
         step = -gap / (t * slope) if slope > 0 and math.isfinite(gap) else -math.copysign(1.0, gap)
         if abs(step) < _SETTLED or (high - low) <= 2e-16 * t:
             return Tilt(t, True)
         if t <= _SMALLEST or low >= end * (1 - 1e-9):
             return Tilt(t, False)
+        if high == usable and high < _CLOSE * low:
+            return Tilt(low, False)
         t = _next(t, step, low, high, end, count % _BISECT_EVERY == 2)
-    return Tilt(low if low > 0 else t, high < math.inf)
+    return Tilt(low if low > 0 else t, False)
 
 
 def _first_guess(composed: ComposedLoss, epsilon: float, end: float) -> float:
@@ -87,19 +92,23 @@ def _first_guess(composed: ComposedLoss, epsilon: float, end: float) -> float:
     _, mean, variance = composed.cumulants(0.0, 2)
     excess = mean - epsilon
     root = math.sqrt(excess * excess + 6.0 * max(variance, 0.0))
-    guess = 3.0 / (excess + root) if excess > 0 else (root - excess) / max(2 * variance, 1e-300)
+    if excess > 0:
+        guess = 3.0 / (excess + root)
+    else:
+        guess = (root - excess) / (2.0 * variance) if variance > 0 else math.inf
     guess = min(max(float(guess), _SMALLEST), 2.0)
     return guess if guess < end else 0.5 * end
 
 
 def _gap(composed: ComposedLoss, target: Target, t: float) -> tuple[float, float]:
-    """K'(t) - target(t) and its derivative; a tilt too large for the quadrature counts as above."""
+    """K'(t) - target(t) and its derivative; (inf, nan) where t is too large for the numerics."""
     value, derivative = target(t)
     try:
         _, mean, variance = composed.cumulants(t, 2)
+        usable = composed.log_mass_error(t) < _UNUSABLE or t <= 1.0
     except NumericError:
         return math.inf, math.nan
-    if not (math.isfinite(mean) and math.isfinite(variance)):
+    if not (math.isfinite(mean) and math.isfinite(variance) and usable):
         return math.inf, math.nan
     return float(mean) - value, float(variance) - derivative
 

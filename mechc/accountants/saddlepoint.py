@@ -126,10 +126,10 @@ class SaddlepointAccountant:
         outer = self._composed.outer(epsilon)
         outer = outer.meet(-math.inf, upper_at(self._composed, tilt.t, epsilon))
         if self._variant == "clt":
-            self._refuse_lattice(tilt.t)
+            self._composed.refuse_lattice(tilt.t, self._method)
             return self._clt(epsilon, tilt, outer)
         self._refuse_unsolved(epsilon, tilt)
-        self._refuse_lattice(tilt.t)
+        self._composed.refuse_lattice(tilt.t, self._method)
         if self._variant == "edgeworth":
             return self._edgeworth(epsilon, tilt, outer)
         return self._steepest_descent(epsilon, tilt, outer)
@@ -184,6 +184,3 @@ class SaddlepointAccountant:
                 f"{self._method}: K'(t) does not reach epsilon={epsilon:g} up to t={tilt.t:g}, "
                 "there is no saddle point; use pld, direct or variant='moments'"
             )
-
-    def _refuse_lattice(self, t: float) -> None:
-        tilted.refuse_lattice(self._composed, t, self._method)

@@ -30,7 +30,6 @@ BERRY_ESSEEN_IDENTICAL = 0.4748  # Shevtsova 2011, identically distributed summa
 _DROP = 120.0  # nats below the peak at which the payoff integral is cut
 _GROWTH = 2.0  # ratio of neighbouring panels
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
-_LATTICE_SPREAD = 3.0  # standard deviations a lattice step must not exceed a third of
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,8 @@ class TiltedLaw:
             UnsupportedError: the tilted law is a point mass.
         """
         cumulants = composed.cumulants(t, order)
-        if not cumulants[2] > 0.0:
+        lambdas = standardise(cumulants)
+        if not (cumulants[2] > 0.0 and np.isfinite(lambdas).all()):
             raise UnsupportedError(
                 f"the privacy loss tilted by t={t:g} has no spread: no central limit theorem "
                 "applies; use direct or pld"
@@ -69,7 +69,7 @@ class TiltedLaw:
         sd = math.sqrt(float(cumulants[2]))
         main, error = exponent(composed, t, epsilon)
         excess = (float(cumulants[1]) - epsilon) / sd
-        return cls(t, main, error, excess, sd, standardise(cumulants))
+        return cls(t, main, error, excess, sd, lambdas)
 
     def log_normal_value(self) -> float:
         """Return log of the finite part of delta under a normal tilted law, SPA (66), (78)-(79)."""
@@ -148,27 +148,6 @@ class TiltedLaw:
         upper = log_add(log_value, radius) + slack
         lower = log_subtract(log_value - relative, radius + relative)
         return Interval(lower - slack, upper)
-
-
-def refuse_lattice(composed: ComposedLoss, t: float, method: str) -> None:
-    """Refuse a normal density for a lattice that it cannot smooth.
-
-    A lattice of step h is seen through f_t, which lives on a length 1/t, and through the tilted
-    standard deviation s: a density needs both s >= 3 h and t h <= 1 to be right within 10 %.
-
-    Raises:
-        UnsupportedError: the lattice is too coarse for the number of steps.
-    """
-    step = composed.lattice_step
-    if step == 0.0:
-        return
-    sd = math.sqrt(float(composed.cumulants(t, 2)[2]))
-    if sd < _LATTICE_SPREAD * step or t * step > 1.0:
-        raise UnsupportedError(
-            f"{method}: the loss is a lattice of step {step:g}, too coarse for a central limit "
-            f"theorem at {composed.count} steps (tilted sd {sd:g}, tilt {t:g}); "
-            "use contour, pld or direct"
-        )
 
 
 def refuse_divergence(series: Floats, log_atoms: float, rtol: float, method: str) -> None:

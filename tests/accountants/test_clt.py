@@ -46,7 +46,7 @@ def test_masses_at_infinity_are_split_off():
 
 
 def test_coarse_lattice_is_refused():
-    with pytest.raises(UnsupportedError, match=r"lattice of step 1, too coarse for 4 steps"):
+    with pytest.raises(UnsupportedError, match=r"lattice of step 1, too coarse .* at 4 steps"):
         CltAccountant([Step(laws.randomized_response(0.5), 4)]).log_delta(0.5)
 
 
