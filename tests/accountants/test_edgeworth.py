@@ -29,6 +29,7 @@ TILTED = {  # relative errors of orders 1 to 4, from an independent implementati
     "SGK": (-4e-5, 2.5e-7, 4.5e-8, -2e-9),
     "SGS1": (-5e-5, 1.3e-7, 7e-8, -1e-9),
     "SGS3": (-8e-5, 9e-5, 9e-5, -1e-3),
+    "SGB": (-1e-3, -7e-5, -3e-5, -1e-6),
     "Laplace": (-4e-3, -1e-2, -1e-2, -1e-2),
     "logistic": (4e-3, 2e-6, 6e-5, -4e-6),
 }
@@ -38,10 +39,13 @@ TILTED = {  # relative errors of orders 1 to 4, from an independent implementati
 def cases():
     logistic = laws.logistic(0.1732)
     exact = laws.contour_delta(*logistic.nodes(), 20, 0.5, 4.3, 200.0, 3000)
+    sgb = laws.subsampled_gaussian(0.1, 1.0)
+    sgb_exact = laws.contour_delta(*sgb.nodes(), 200, 4.0, 1.0, 30.0, 3000)
     return {
         "SGK": (laws.subsampled_gaussian(0.01, 1.5), 10000, 1.0, laws.truth("SGK_rem")),
         "SGS1": (laws.subsampled_gaussian(0.01, 2.0), 3000, 1.0, laws.truth("SGS1_rem")),
         "SGS3": (laws.subsampled_gaussian(0.01, 2.0), 3000, 3.0, laws.truth("SGS3_rem")),
+        "SGB": (sgb, 200, 4.0, sgb_exact),
         "Laplace": (laws.laplace(0.1), 20, 0.5, laws.truth("L2")),
         "logistic": (logistic, 20, 0.5, exact),
     }

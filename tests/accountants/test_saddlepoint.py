@@ -30,7 +30,7 @@ def cases():
         "SGK": (laws.subsampled_gaussian(0.01, 1.5), 10000, 1.0, laws.truth("SGK_rem")),
         "SGS1": (laws.subsampled_gaussian(0.01, 2.0), 3000, 1.0, laws.truth("SGS1_rem")),
         "SGS3": (laws.subsampled_gaussian(0.01, 2.0), 3000, 3.0, laws.truth("SGS3_rem")),
-        "SGB": (sgb, 200, 4.0, laws.contour_delta(*sgb.nodes(), 200, 4.0, 3.0, 30.0, 3000)),
+        "SGB": (sgb, 200, 4.0, laws.contour_delta(*sgb.nodes(), 200, 4.0, 1.0, 30.0, 3000)),
         "Laplace": (laws.laplace(0.1), 20, 0.5, laws.truth("L2")),
         "logistic": (
             logistic,
