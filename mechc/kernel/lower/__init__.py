@@ -58,7 +58,7 @@ def lower(calculus: Calculus) -> ir.Module:
         "infinite_mass": describe([case.infinite_mass for case in calculus.cases]),
         "lattice": describe([calculus.lattice]),
     }
-    functions = [*densities(room), loss(chooser), infinite_mass(room)]
+    functions = [*densities(chooser), loss(chooser), infinite_mass(room)]
     functions += [*cgf(room, capabilities), *distribution_functions(chooser, capabilities)]
     return ir.Module(
         name=pair.name,

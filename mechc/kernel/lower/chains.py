@@ -35,13 +35,11 @@ def log_of_terms(terms: tuple[Term, ...], freeze: Freezer) -> ir.Expr:
 
 
 def density_chain(case: Case, side: Literal["p", "q"], context: Context) -> ir.Block:
-    """The log density of P or Q in one parameter case."""
-    pair = context.calculus.pair
-    if pair.measure == "finite":
-        return _points(case, side, context)
+    """The log density (or mass on a lattice) of P or Q in one parameter case."""
+    name = context.calculus.pair.name
     spans = []
     for piece in case.pieces:
-        where = f"{pair.name}: log {side} on ({piece.lo}, {piece.hi})"
+        where = f"{name}: log {side} on ({piece.lo}, {piece.hi})"
         terms = piece.p if side == "p" else piece.q
         spans.append((piece.lo, piece.hi, log_of_terms(terms, context.at_x.at(where))))
     return _chain(spans, ir.MINUS_INF, context)
@@ -98,13 +96,20 @@ def _touch(end: Expr, start: Expr, lattice: bool) -> bool:
     return bool(gap == 0 or simplify(gap) == 0)
 
 
-def _points(case: Case, side: Literal["p", "q"], context: Context) -> ir.Block:
+def log_mass(terms: tuple[Term, ...], case: CalculusCase, chooser: Chooser) -> ir.Expr:
+    """Log of the mass of an atom; -inf for none."""
+    if not terms:
+        return ir.MINUS_INF
+    mass = Add(*(term.weight * exp(term.log_density) for term in terms))
+    return chooser.constant(expand_log(log(mass)), case, chooser.context.constant)
+
+
+def mass_chain(case: CalculusCase, side: Literal["p", "q"], chooser: Chooser) -> ir.Block:
     """A finite set: the log mass at each point."""
     values = [
-        (atom.x, log_of_terms(atom.p if side == "p" else atom.q, context.constant))
-        for atom in case.atoms
+        (atom.x, log_mass(atom.p if side == "p" else atom.q, case, chooser)) for atom in case.atoms
     ]
-    return _at_points(values, ir.MINUS_INF, context)
+    return _at_points(values, ir.MINUS_INF, chooser.context)
 
 
 def _point_losses(case: CalculusCase, chooser: Chooser) -> Iterator[tuple[Expr, ir.Expr]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from sympy import And, Basic, Expr, Not, Piecewise, expand, true
 
 from mechc.calculus.types import CalculusCase, Closed, Entry, Region
 from mechc.errors import LoweringError
 from mechc.kernel import ir
-from mechc.kernel.lower.chains import density_chain, loss_chain
+from mechc.kernel.lower.chains import density_chain, loss_chain, mass_chain
 from mechc.kernel.lower.choice import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.freeze import Freezer
@@ -17,16 +18,18 @@ from mechc.kernel.passes import finish
 from mechc.kernel.passes.complexify import complexify
 
 
-def densities(context: Context) -> list[ir.Function]:
+def densities(chooser: Chooser) -> list[ir.Function]:
     """log_p and log_q."""
+    context = chooser.context
     pair = context.calculus.pair
+    sides: tuple[Literal["p", "q"], ...] = ("p", "q")
     word = "density" if pair.measure == "density" else "mass"
     found = []
-    for side in ("p", "q"):
-        cases = [
-            (case.condition, density_chain(case, "p" if side == "p" else "q", context))
-            for case in pair.cases
-        ]
+    for side in sides:
+        if pair.measure == "finite":
+            cases = [(c.condition, mass_chain(c, side, chooser)) for c in context.calculus.cases]
+        else:
+            cases = [(c.condition, density_chain(c, side, context)) for c in pair.cases]
         doc = f"Log {word} of {side.upper()} at x."
         body = context.by_case(cases)
         found.append(ir.Function(f"log_{side}", "x", doc, body, array=True))
@@ -141,4 +144,6 @@ def _by_arms(entry: Entry, freeze: Freezer, arm: Callable[[Expr, Basic], ir.Expr
         earlier.append(condition)
     if arms[-1][0] is not None:
         arms.append((None, ir.Block((), ir.NAN)))
+    while len(arms) > 1 and arms[-2][1] == arms[-1][1]:
+        del arms[-2]
     return ir.Block((), ir.Chain(tuple(arms)))

@@ -9,7 +9,7 @@ from sympy import Tuple as SymTuple
 
 from mechc.calculus.types import CalculusCase, Closed, Entry, Region
 from mechc.kernel import ir
-from mechc.kernel.lower.chains import log_of_terms
+from mechc.kernel.lower.chains import log_mass
 from mechc.kernel.lower.choice import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.passes import finish_expression
@@ -24,7 +24,7 @@ KINDS = {
 def tables(chooser: Chooser) -> tuple[ir.Table, ...]:
     """All table functions of the protocol."""
     context = chooser.context
-    return (_branches(chooser), _atoms(context), _strip(context), _lattice(context))
+    return (_branches(chooser), _atoms(chooser), _strip(context), _lattice(context))
 
 
 def infinite_mass(context: Context) -> ir.Function:
@@ -79,17 +79,21 @@ def _branch(region: Region, index: int, case: CalculusCase, chooser: Chooser) ->
     return _row(doc, freeze(region.lo), freeze(region.hi), kind, *limits, position)
 
 
-def _atoms(context: Context) -> ir.Table:
-    rows = [tuple(_atom_rows(case, context)) for case in context.calculus.cases]
-    return _table(context, "atoms", "Atoms: x, log mass under P, log mass under Q.", 3, rows)
-
-
-def _atom_rows(case: CalculusCase, context: Context) -> list[ir.Row]:
-    freeze = context.constant
-    return [
-        _row(f"at {a.x}", freeze(a.x), log_of_terms(a.p, freeze), log_of_terms(a.q, freeze))
-        for a in case.atoms
+def _atoms(chooser: Chooser) -> ir.Table:
+    context = chooser.context
+    rows = [
+        tuple(
+            _row(
+                f"at {atom.x}",
+                context.constant(atom.x),
+                log_mass(atom.p, case, chooser),
+                log_mass(atom.q, case, chooser),
+            )
+            for atom in case.atoms
+        )
+        for case in context.calculus.cases
     ]
+    return _table(context, "atoms", "Atoms: x, log mass under P, log mass under Q.", 3, rows)
 
 
 def _vector(context: Context, name: str, doc: str, values: Sequence[Expr]) -> ir.Table:

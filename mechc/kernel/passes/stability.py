@@ -187,18 +187,20 @@ def exponential_difference(expr: Expr) -> Expr | None:
 
 
 def error_function_complement(expr: Expr) -> Expr | None:
-    """C + c erf(u) = c erfc(-u), c - c erf(u) = c erfc(u)."""
+    """C - c erf(u) = c erfc(u), c + c erf(u) = c erfc(-u), 2c - c erfc(u) = c erfc(-u)."""
     if not isinstance(expr, Add) or len(expr.args) != 2:
         return None
     for term, other in (expr.args, expr.args[::-1]):
-        found = _factor_out(term, "erf")
-        if found is None:
-            continue
-        coefficient, arg = found
-        if other == coefficient:
-            return mul(coefficient, call("erfc", negate(arg)))
-        if other == negate(coefficient):
-            return mul(other, call("erfc", arg))
+        if (found := _factor_out(term, "erf")) is not None:
+            coefficient, arg = found
+            if other == coefficient:
+                return mul(coefficient, call("erfc", negate(arg)))
+            if other == negate(coefficient):
+                return mul(other, call("erfc", arg))
+        if (found := _factor_out(term, "erfc")) is not None:
+            coefficient, arg = found
+            if other == mul(number(-2), coefficient):
+                return mul(negate(coefficient), call("erfc", negate(arg)))
     return None
 
 

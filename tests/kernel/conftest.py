@@ -1,0 +1,67 @@
+"""Shared by the kernel tests: compiled texts, loaded kernels, golden files."""
+
+import importlib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from mechc import transform
+from mechc.compiler import compile_declaration
+from mechc.kernel import cache as kernels
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--update-goldens", action="store_true", help="write emitted kernels to tests/golden"
+    )
+
+
+@cache
+def declaration(name):
+    """A built-in declaration; "poisson(laplace)" is the sampled one."""
+    base = name.removeprefix("poisson(").removesuffix(")")
+    declared = getattr(importlib.import_module(f"mechc.mechanisms.{base}"), base)
+    return transform.poisson(declared) if name.startswith("poisson(") else declared
+
+
+@cache
+def source(name):
+    """The emitted text of a built-in mechanism, compiled once a session."""
+    return compile_declaration(declaration(name))
+
+
+@pytest.fixture(scope="session")
+def kernel_directory(request):
+    """Where tests keep compiled kernels from one run to the next."""
+    return Path(request.config.cache.mkdir("mechc-kernels"))
+
+
+@pytest.fixture
+def kernel_of(kernel_directory, monkeypatch):
+    """A loaded kernel by name; machine code is kept between runs."""
+    monkeypatch.setenv(kernels.VARIABLE, str(kernel_directory))
+
+    def load(name):
+        text = source(name)
+        key = kernels.request_key(text)
+        return kernels.lookup(key) or kernels.store(key, name, text)
+
+    return load
+
+
+@pytest.fixture
+def golden(request):
+    """Compare a text with its golden file, or write it under --update-goldens."""
+
+    def compare(name, text):
+        path = GOLDEN / name
+        if request.config.getoption("--update-goldens"):
+            path.write_text(text, encoding="utf-8")
+        assert text == path.read_text(encoding="utf-8"), (
+            f"{name} differs from what is emitted now; if that is wanted, run with --update-goldens"
+        )
+
+    return compare

@@ -1,0 +1,195 @@
+"""Every mechanism three ways: declaration in mpmath, emitted text in mpmath, compiled kernel.
+
+A (the definition) against B (the text in high precision) finds compiler bugs; B against C (the
+compiled kernel) finds lost digits.
+"""
+
+import itertools
+from functools import cache
+
+import mpmath
+import numpy as np
+import pytest
+from conftest import declaration, source
+from highprecision import module
+from mpmath import mp, mpf
+
+from mechc.calculus import derive
+from mechc.calculus.evaluate import holds, typical_values
+from mechc.kernel.lower.samples import Sample
+from mechc.pair import normalise
+
+QUICK = ("gaussian", "laplace", "student_t", "poisson(gaussian)", "approximate_dp")
+OTHERS = (
+    "logistic", "cauchy", "subbotin", "uniform", "gaussian_scale", "discrete_laplace", "discrete_gaussian",
+    "randomized_response", "poisson(laplace)", "poisson(logistic)", "poisson(student_t)",
+    "poisson(subbotin)", "poisson(uniform)", "poisson(gaussian_scale)",
+    "poisson(discrete_laplace)", "poisson(discrete_gaussian)", "poisson(approximate_dp)",
+)  # fmt: skip
+NAMES = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
+
+FIRST_VECTOR = 50
+"""Well after the vectors by which the compiler chooses among forms."""
+
+LITERALS = 4e-16
+"""What rounding the constants of the text to doubles may do to its values."""
+
+
+@cache
+def derived(name):
+    return derive(normalise(declaration(name)))
+
+
+def samples(name, count=5):
+    """(case, sample) at irrational parameter vectors that the compiler has not seen."""
+    calculus = derived(name)
+    for case in calculus.cases:
+        vectors = typical_values(calculus.pair.parameters, case.condition)
+        for vector in itertools.islice(vectors, FIRST_VECTOR, FIRST_VECTOR + count):
+            theta = {symbol: mpf(float(value)) for symbol, value in vector.items()}
+            if holds(case.condition, theta):
+                yield calculus, case, Sample(calculus, theta)
+
+
+def points(calculus, case, sample):
+    """(x, p terms, q terms) over all regions and atoms of a case."""
+    for region in case.regions:
+        for x in sample.points(region):
+            yield x, region.p, region.q
+    if calculus.pair.measure == "finite":
+        for atom in case.atoms:
+            yield sample.value(atom.x), atom.p, atom.q
+
+
+@cache
+def definitions(name):
+    """(function, x, theta, value) from the declaration, at 50 digits."""
+    return tuple(_definitions(name))
+
+
+def _definitions(name):
+    with mp.workdps(50):
+        for calculus, case, sample in samples(name):
+            theta = [float(v) for v in sample.theta.values()]
+            for x, p_terms, q_terms in points(calculus, case, sample):
+                p, q = sample.log(p_terms, x), sample.log(q_terms, x)
+                yield "log_p", float(x), theta, p
+                yield "log_q", float(x), theta, q
+                if mpmath.isfinite(p) or mpmath.isfinite(q):
+                    yield "loss", float(x), theta, p - q
+
+
+def error(found, value, scale=0):
+    if not mpmath.isfinite(value):
+        return 0.0 if found == value else float("inf")
+    return float(abs(found - value) / max(abs(value), mpf(scale), mpf("1e-300")))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_text_says_what_the_declaration_says(name):
+    text = module(source(name))
+    with mp.workdps(50):
+        for function, x, theta, value in definitions(name):
+            found = getattr(text, function)(mpf(x), [mpf(v) for v in theta])
+            assert error(found, value, 1e-2) < 20 * LITERALS, (function, x, theta)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_compiled_kernel_keeps_the_digits(name, kernel_of):
+    kernel = kernel_of(name)
+    worst = {}
+    for function, x, theta, value in definitions(name):
+        found = getattr(kernel, function)(x, np.array(theta))
+        worst[function] = max(worst.get(function, 0.0), error(found, value))
+    assert max(worst.values()) < 1e-14, worst
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arrays_agree_with_scalars(name, kernel_of):
+    kernel = kernel_of(name)
+    for function, group in itertools.groupby(
+        sorted(definitions(name), key=lambda d: (d[0], d[2])), key=lambda d: (d[0], tuple(d[2]))
+    ):
+        x = np.array([d[1] for d in group])
+        out, theta = np.empty_like(x), np.array(function[1])
+        getattr(kernel, f"{function[0]}_many")(x, theta, out)
+        scalar = np.array([getattr(kernel, function[0])(v, theta) for v in x])
+        np.testing.assert_allclose(out, scalar, rtol=4e-15, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_inverses_return_to_where_the_loss_came_from(name, kernel_of):
+    kernel = kernel_of(name)
+    with mp.workdps(50):
+        for _calculus, case, sample in samples(name):
+            theta = np.array([float(v) for v in sample.theta.values()])
+            rows = kernel.branches(theta)
+            for region in case.regions:
+                if region.kind not in ("increasing", "decreasing"):
+                    continue
+                for x in sample.points(region):
+                    value = sample.loss(region, x)
+                    row = rows[(rows[:, 0] <= float(x)) & (float(x) <= rows[:, 1])][0]
+                    out = np.empty(1)
+                    kernel.loss_inverse_many(int(row[5]), np.array([float(value)]), theta, out)
+                    residual = error(sample.loss(region, mpf(out[0])), value)
+                    assert min(error(out[0], x), residual) < 1e-13, (region.kind, x, theta)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_branches_cover_the_pieces_and_limits_are_limits(name, kernel_of):
+    kernel = kernel_of(name)
+    lattice = kernel.MEASURE == "lattice"
+    for _calculus, _case, sample in samples(name, count=3):
+        theta = np.array([float(v) for v in sample.theta.values()])
+        rows = kernel.branches(theta)
+        ends = kernel.breakpoints(theta)
+        assert list(ends) == sorted(set(rows[:, :2].ravel()))
+        for lo, hi, kind, left, right, _ in rows:
+            assert lo <= hi if lattice else lo < hi
+            if kind in (1.0, -1.0, 0.0) and np.isfinite([lo, hi, left, right]).all():
+                a, b = (lo, hi) if lattice else (np.nextafter(lo, hi), np.nextafter(hi, lo))
+                scale = max(abs(left), abs(right), 1e-300)
+                assert abs(kernel.loss(a, theta) - left) <= 1e-6 * scale
+                assert abs(kernel.loss(b, theta) - right) <= 1e-6 * scale
+                assert kind == np.sign(right - left)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cumulant_generating_function_against_the_definition(name):
+    text = module(source(name))
+    if not hasattr(text, "cgf"):
+        pytest.skip(text.CAPABILITIES["cgf"])
+    with mp.workdps(20):
+        for calculus, case, sample in samples(name, count=2):
+            theta = list(sample.theta.values())
+            for z in (mpmath.mpc(0.7, 0), mpmath.mpc(-0.3, 1.9)):
+                expected = _moment(calculus, case, sample, z)
+                found = mp.exp(text.cgf(z, theta))
+                assert abs(found - expected) < 1e-9 * (abs(expected) + 1)
+
+
+def _moment(calculus, case, sample, z):
+    """E_P[exp(zL); L finite] straight from the terms."""
+    total = mpmath.mpc(0)
+    for atom in case.atoms:
+        if atom.p and atom.q:
+            p, q = sample.log(atom.p, 0), sample.log(atom.q, 0)
+            total += mp.exp(p + z * (p - q))
+    for region in case.regions:
+        if not (region.p and region.q):
+            continue
+
+        def integrand(x, region=region):
+            p, q = sample.log(region.p, x), sample.log(region.q, x)
+            return mp.exp(p + z * (p - q))
+
+        lo, hi = sample.value(region.lo), sample.value(region.hi)
+        if calculus.pair.measure == "lattice":
+            reach = 4000
+            first, last = max(lo, mpf(-reach)), min(hi, mpf(reach))
+            total += mpmath.fsum(integrand(mpf(n)) for n in range(int(first), int(last) + 1))
+        elif lo < hi:
+            breaks = [lo, *sorted(sample.points(region)), hi]
+            total += mpmath.quad(integrand, breaks)
+    return total
