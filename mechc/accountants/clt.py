@@ -81,7 +81,7 @@ class CltAccountant:
         """
         composed = self._composed
         settled = composed.settled(epsilon)
-        detail: dict[str, Any] = {"reason": "epsilon outside the support"}
+        detail: dict[str, Any] = {"reason": "no approximation is needed here"}
         if settled is not None:
             return Bound(settled.lower, settled.upper, settled.upper, _METHOD, "proven", detail)
         shift = composed.log_finite - composed.log_covered

@@ -205,17 +205,20 @@ class ComposedLoss:
             )
 
     def settled(self, epsilon: float) -> Interval | None:
-        """Return the exact answer where epsilon is outside the support of the loss, else None.
+        """Return the answer where it needs no approximation, else None.
 
         Beyond ess sup only the mass at infinity counts; below ess inf no output favours Q, and
-        delta = 1 - exp(epsilon) Q(p > 0).
+        delta = 1 - exp(epsilon) Q(p > 0). Far below, delta is one in float64 anyway.
         """
+        if self.log_finite == -math.inf or epsilon == -math.inf:
+            return Interval(0.0, 0.0)
         if epsilon >= self.support[1]:
             return self._infinite()
         if epsilon <= self.support[0]:
             x, slack = self._complement(epsilon)
             return Interval(log1mexp(x + slack), log1mexp(min(0.0, x - slack)))
-        return None
+        outer = self.outer(epsilon)
+        return outer if outer.upper - outer.lower <= 4 * U else None
 
     def outer(self, epsilon: float) -> Interval:
         """Return the interval that needs no computation.

@@ -99,7 +99,7 @@ class EdgeworthAccountant:
         """
         settled = self._composed.settled(epsilon)
         if settled is not None:
-            detail = {"reason": "epsilon outside the support"}
+            detail = {"reason": "no approximation is needed here"}
             return Bound(settled.lower, settled.upper, settled.upper, _METHOD, "proven", detail)
         estimate = self._estimate(epsilon)
         if self._interval:

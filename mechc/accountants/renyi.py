@@ -55,7 +55,7 @@ class RenyiAccountant:
         """
         settled = self._composed.settled(epsilon)
         if settled is not None:
-            detail: dict[str, Any] = {"reason": "epsilon outside the support"}
+            detail: dict[str, Any] = {"reason": "no approximation is needed here"}
             return Bound(settled.lower, settled.upper, settled.upper, _METHOD, "proven", detail)
         t = solve(self._composed, payoff_target(epsilon), epsilon).t
         upper = maximum_bound(self._composed, t, epsilon)

@@ -89,14 +89,14 @@ def solve(composed: ComposedLoss, target: Target, epsilon: float) -> Tilt:
 
 def _first_guess(composed: ComposedLoss, epsilon: float, end: float) -> float:
     """Root for a quadratic K and target eps + 3/(2t), kept small where K' may explode."""
-    _, mean, variance = composed.cumulants(0.0, 2)
+    _, mean, variance = map(float, composed.cumulants(0.0, 2))
     excess = mean - epsilon
-    root = math.sqrt(excess * excess + 6.0 * max(variance, 0.0))
+    root = math.hypot(excess, math.sqrt(6.0 * max(variance, 0.0)))
     if excess > 0:
         guess = 3.0 / (excess + root)
     else:
         guess = (root - excess) / (2.0 * variance) if variance > 0 else math.inf
-    guess = min(max(float(guess), _SMALLEST), 2.0)
+    guess = min(max(guess, _SMALLEST), 2.0)
     return guess if guess < end else 0.5 * end
 
 

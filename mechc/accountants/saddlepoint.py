@@ -119,7 +119,9 @@ class SaddlepointAccountant:
         """
         settled = self._composed.settled(epsilon)
         if settled is not None:
-            return self._bound(settled, settled.upper, {"reason": "epsilon outside the support"})
+            return self._bound(
+                settled, settled.upper, {"reason": "no approximation is needed here"}
+            )
         if self._variant == "moments":
             return self._moments(epsilon)
         tilt = solve(self._composed, saddle_target(epsilon), epsilon)

@@ -75,7 +75,7 @@ class TiltedLaw:
         """Return log of the finite part of delta under a normal tilted law, SPA (66), (78)-(79)."""
         upper, lower = self._mills_arguments()
         difference = log_mills(upper) - log_mills(lower)
-        main = self.log_prefactor - 0.5 * self.excess**2 - HALF_LOG_TWO_PI
+        main = self.log_prefactor - 0.5 * self.excess * self.excess - HALF_LOG_TWO_PI
         return main + log_mills(upper) + log1mexp(-difference)
 
     def _mills_arguments(self) -> tuple[float, float]:

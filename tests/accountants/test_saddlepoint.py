@@ -191,6 +191,22 @@ def test_negative_epsilon_keeps_the_trivial_bound(cases):
         assert bound.upper <= 0.0
 
 
+@pytest.mark.parametrize("variant", ["msd1", "clt", "moments", "edgeworth"])
+def test_extremes_of_epsilon_are_settled(variant):
+    accountant = SaddlepointAccountant([Step(laws.gaussian(1.0), 3)], variant=variant)
+    for epsilon in (-math.inf, -1e308, -1e6, -40.0):
+        bound = accountant.log_delta(epsilon)
+        assert -5e-18 <= bound.lower <= bound.upper == 0.0
+    assert accountant.log_delta(math.inf).upper == -math.inf
+
+
+def test_all_mass_at_infinity():
+    nothing = PrivacyLoss.from_atoms([], [], 1.0, 1.0)
+    steps = [Step(nothing, 2), Step(laws.gaussian(1.0), 2)]
+    for epsilon in (-1.0, 0.0, 50.0):
+        assert SaddlepointAccountant(steps, variant="clt").log_delta(epsilon).lower == 0.0
+
+
 def test_coarse_lattice_is_refused():
     steps = [Step(laws.randomized_response(0.5), 10)]
     with pytest.raises(UnsupportedError, match=r"lattice of step 1, too coarse.*contour, pld"):
