@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from scipy import special
 
@@ -80,10 +79,9 @@ class CltAccountant:
             UnsupportedError: see `mu`.
         """
         composed = self._composed
-        settled = composed.settled(epsilon)
-        detail: dict[str, Any] = {"reason": "no approximation is needed here"}
+        settled = composed.settled(epsilon, _METHOD)
         if settled is not None:
-            return Bound(settled.lower, settled.upper, settled.upper, _METHOD, "proven", detail)
+            return settled
         shift = composed.log_finite - composed.log_covered
         finite = composed.log_finite + log_gaussian_delta(self.mu, epsilon - shift)
         estimate = composed.outer(epsilon).project(composed.with_infinite(finite))

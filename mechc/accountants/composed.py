@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.accountants.bound import Bound
 from mechc.accountants.logspace import log1mexp, log_add
 from mechc.errors import UnsupportedError
 from mechc.loss.measure import PrivacyLoss, Step, log_infinite
@@ -204,11 +205,18 @@ class ComposedLoss:
                 f"{self.count} steps (sd {sd:g}, tilt {t:g}); use contour, pld or direct"
             )
 
-    def settled(self, epsilon: float) -> Interval | None:
-        """Return the answer where it needs no approximation, else None.
+    def settled(self, epsilon: float, method: str) -> Bound | None:
+        """Return the answer as a Bound where it needs no approximation, else None."""
+        exact = self._settled_interval(epsilon)
+        if exact is None:
+            return None
+        detail = {"reason": "no approximation is needed here"}
+        return Bound(exact.lower, exact.upper, exact.upper, method, "proven", detail)
 
-        Beyond ess sup only the mass at infinity counts; below ess inf no output favours Q, and
-        delta = 1 - exp(epsilon) Q(p > 0). Far below, delta is one in float64 anyway.
+    def _settled_interval(self, epsilon: float) -> Interval | None:
+        """Beyond ess sup only the mass at infinity counts; below ess inf no output favours Q.
+
+        There delta = 1 - exp(epsilon) Q(p > 0). Far below, delta is one in float64 anyway.
         """
         if self.log_finite == -math.inf or epsilon == -math.inf:
             return Interval(0.0, 0.0)

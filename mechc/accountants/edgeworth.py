@@ -97,10 +97,9 @@ class EdgeworthAccountant:
             UnsupportedError: a moment does not exist, or the loss is a lattice that the normal
                 law cannot smooth.
         """
-        settled = self._composed.settled(epsilon)
+        settled = self._composed.settled(epsilon, _METHOD)
         if settled is not None:
-            detail = {"reason": "no approximation is needed here"}
-            return Bound(settled.lower, settled.upper, settled.upper, _METHOD, "proven", detail)
+            return settled
         estimate = self._estimate(epsilon)
         if self._interval:
             return self._with_interval(epsilon, estimate)

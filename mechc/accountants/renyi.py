@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,10 +52,9 @@ class RenyiAccountant:
         Raises:
             UnsupportedError: the divergence is infinite for every order above one.
         """
-        settled = self._composed.settled(epsilon)
+        settled = self._composed.settled(epsilon, _METHOD)
         if settled is not None:
-            detail: dict[str, Any] = {"reason": "no approximation is needed here"}
-            return Bound(settled.lower, settled.upper, settled.upper, _METHOD, "proven", detail)
+            return settled
         t = solve(self._composed, payoff_target(epsilon), epsilon).t
         upper = maximum_bound(self._composed, t, epsilon)
         proven = self._composed.outer(epsilon).meet(-math.inf, upper)

@@ -117,11 +117,9 @@ class SaddlepointAccountant:
             UnsupportedError: the variant cannot answer: no saddle point, a lattice too coarse for
                 a density, a series that does not converge.
         """
-        settled = self._composed.settled(epsilon)
+        settled = self._composed.settled(epsilon, self._method)
         if settled is not None:
-            return self._bound(
-                settled, settled.upper, {"reason": "no approximation is needed here"}
-            )
+            return settled
         if self._variant == "moments":
             return self._moments(epsilon)
         tilt = solve(self._composed, saddle_target(epsilon), epsilon)
