@@ -7,10 +7,11 @@ imported when they are first asked for.
 The rule of "auto", in order; the first answer whose proven width in log delta is at most `rtol`
 is returned, else the narrowest of those tried:
 
-1. `direct`, if the composition has one step in all: the answer of one step needs no composition;
-2. `lattice`, if all losses lie on one lattice: a finite sum, exact up to rounding;
+1. `lattice`, if all losses lie on one lattice: a finite sum, exact up to rounding;
+2. `direct`, if there are at most two steps in all, or only atoms and few enough to list;
 3. `contour`: exact up to quadrature, with a cost that does not depend on the counts;
-4. `pld`, where the contour's proof is too wide (few steps, or losses with atoms and a density).
+4. `direct` again, for few steps, where the contour's frequencies decay slowly;
+5. `pld`, for losses that have atoms beside a density.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ METHODS = (
         "interval",
         "any composition; wide where few steps carry atoms and a density",
         "O(distinct steps), independent of counts and of delta",
-        ("certified",),
+        (),
         "inversion formula on the saddle contour, trapezoid rule with one-sided aliasing",
     ),
     Method(
@@ -218,15 +219,19 @@ def build(
 def candidates(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
     """Yield the methods that "auto" tries on these steps, in order, each with the reason."""
     have = {m.name for m in methods()}
+    enumerable = import_module("mechc.accountants.direct").enumerable
     total = sum(step.count for step in steps)
     rule = (
-        ("direct", total == 1, "one step in all"),
         ("lattice", all(s.loss.lattice for s in steps), "all losses are lattices"),
+        ("direct", total <= 2 or enumerable(steps), "at most two steps, or few atoms in all"),
         ("contour", True, "cost independent of the counts"),
-        ("direct", total > 1, "the contour's proven width is above rtol"),
-        ("pld", True, "the proven width of the methods before it is above rtol"),
+        ("pld", any(map(_mixed, steps)), "atoms beside a density widen the contour's proof"),
     )
     yield from ((name, why) for name, applies, why in rule if applies and name in have)
+
+
+def _mixed(step: Step) -> bool:
+    return bool(step.loss.atom_loss.size and step.loss.loss.size)
 
 
 class Auto:

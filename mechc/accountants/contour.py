@@ -21,6 +21,7 @@ from mechc.loss.measure import Step, log_infinite
 
 SHARE = 1e-13  # images and truncation may cost this share of delta
 CANCELLATION = math.log(1e3)  # nats by which the contour may miss the saddle point
+MASS = 3e-14  # relative error of a mass at infinity, or of 1 - exp(eps), in log
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
 WORK = 200_000_000  # node evaluations per answer before a wide bound is returned instead
 
@@ -61,14 +62,20 @@ class ContourAccountant:
         """
         if epsilon >= 0:
             a = self._forward.finite(epsilon)
-            logs = [log_add(self._log_infinite, v) for v in (a.lower, a.estimate, a.upper)]
+            logs = [
+                log_add(self._log_infinite + margin, v)
+                for margin, v in zip((-MASS, 0.0, MASS), (a.lower, a.estimate, a.upper), strict=True)
+            ]
         else:
             if self._backward is None:
                 reverse = tuple(Step(s.loss.reversed(), s.count) for s in self._steps)
                 self._backward = _Side(reverse, self._payoff.reversed(), self._rtol)
             a = self._backward.finite(-epsilon)
             base = math.log(-math.expm1(epsilon + self._forward.log_q))
-            logs = [log_add(base, epsilon + v) for v in (a.lower, a.estimate, a.upper)]
+            logs = [
+                log_add(base + margin, epsilon + v)
+                for margin, v in zip((-MASS, 0.0, MASS), (a.lower, a.estimate, a.upper), strict=True)
+            ]
         lower, estimate, upper = (min(v, 0.0) for v in logs)
         return Bound(lower, estimate, upper, "contour", "proven", dict(a.detail))
 

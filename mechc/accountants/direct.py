@@ -124,7 +124,8 @@ def _enumerate(steps: Sequence[Step]) -> tuple[Floats, Floats, Floats]:
 def _multinomial(loss: Floats, log_mass: Floats, count: int) -> tuple[Floats, Floats, Floats]:
     """The count-fold sum of a law with few atoms: every way to share `count` among them."""
     m = loss.size
-    bars = np.array(list(combinations(range(count + m - 1), m - 1)), np.int64).reshape(-1, m - 1)
+    ways = list(combinations(range(count + m - 1), m - 1))
+    bars = np.array(ways, np.int64).reshape(len(ways), m - 1)
     ends = np.full((bars.shape[0], 1), count + m - 1)
     shares = np.diff(np.concatenate([np.full_like(ends, -1), bars, ends], axis=1), axis=1) - 1
     shares = shares.astype(np.float64)

@@ -136,7 +136,6 @@ class PrivacyLoss:
                 tilts=(-math.inf, math.inf),
                 contour=0.0,
                 frequency=math.inf,
-                tolerance=0.0,
                 symmetric=False,
                 label=label,
             )
@@ -161,7 +160,6 @@ class PrivacyLoss:
             tilts=tilts,
             contour=contour,
             frequency=freq if source.continuous else math.inf,
-            tolerance=source.tolerance,
             symmetric=source.symmetric,
             label=source.label + (" reversed" if reverse else ""),
             _source=source,
@@ -326,7 +324,6 @@ class PrivacyLoss:
             tilts=(-math.inf, math.inf),
             contour=0.0,
             frequency=math.inf,
-            tolerance=0.0,
             symmetric=self.symmetric,
             label=self.label + " reversed",
         )

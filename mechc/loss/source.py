@@ -33,6 +33,7 @@ class Nodes:
     atom_log_mass: Floats
     support: tuple[float, float]
     lattice: tuple[float, float] | None
+    tolerance: float
 
     @classmethod
     def of_atoms(cls, loss: Floats, log_mass: Floats) -> Nodes:
@@ -41,7 +42,7 @@ class Nodes:
         support = (float(loss[0]), float(loss[-1])) if loss.size else (math.nan, math.nan)
         none = np.empty(0)
         return cls(
-            none, none, none, np.empty(0, np.int64), loss, log_mass, support, find_lattice(loss)
+            none, none, none, np.empty(0, np.int64), loss, log_mass, support, find_lattice(loss), 0.0
         )
 
     def reversed(self) -> Nodes:
@@ -56,6 +57,7 @@ class Nodes:
             atom_log_mass=np.ascontiguousarray((self.atom_log_mass - self.atom_loss)[::-1]),
             support=(-self.support[1], -self.support[0]),
             lattice=lattice,
+            tolerance=self.tolerance,
         )
 
     def as_fields(self) -> dict[str, Any]:
@@ -169,19 +171,17 @@ class KernelSource:
             return self._lattice_tilts if self.kernel.MEASURE == "lattice" else (-math.inf, math.inf)
         return self._panels.tilts
 
-    @property
-    def tolerance(self) -> float:
-        """Estimated quadrature error; see PrivacyLoss."""
-        return 0.0 if self._panels is None else self._panels.error
-
     def nodes(self, lo: float, hi: float, contour: float, frequency: float) -> Nodes:
         """Return nodes accurate for real tilts lo..hi and for `frequency` at Re z = contour."""
         if self._panels is None:
             if self.kernel.MEASURE == "lattice" and (lo < self.tilts[0] or hi > self.tilts[1]):
                 self._widen_lattice(lo, hi)
             return Nodes.of_atoms(self.atom_loss, self.atom_log_mass)
-        self._panels.cover(lo, hi, contour, frequency)
+        self._panels.cover(lo, hi, contour, 0.0)
         panels = self._panels
+        if frequency > 0:  # a copy, so that later questions do not pay for this one's waves
+            panels = self._panels.copy()
+            panels.cover(lo, hi, contour, frequency)
         order = np.lexsort((panels.lo, panels.region))
         half = panels.half[order]
         loss = panels.loss[order]
@@ -196,6 +196,7 @@ class KernelSource:
             atom_log_mass=self.atom_log_mass,
             support=self._support(loss),
             lattice=None,
+            tolerance=panels.error,
         )
 
     def _support(self, loss: Floats) -> tuple[float, float]:
