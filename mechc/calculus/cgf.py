@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 from sympy import (
     Add,
     Expr,
@@ -31,7 +32,6 @@ from sympy import (
     expand,
     expand_log,
     factor,
-    fraction,
     log,
     oo,
     pi,
@@ -40,13 +40,16 @@ from sympy import (
 
 from mechc.calculus.loss import log_sum
 from mechc.calculus.primitives import geometric, mass
-from mechc.calculus.shape import affine_in, polynomial_in, rational_in
-from mechc.calculus.signs import Facts, Undecided, sign
+from mechc.calculus.shape import affine_in, merge_constant_logs, polynomial_in, rational_in
+from mechc.calculus.signs import Facts, Undecided, sampled, sign
 from mechc.calculus.types import Closed, Entry, Numeric, Region
 from mechc.calculus.words import sinhc
 
 if TYPE_CHECKING:
     from mechc.pair import Atom
+
+
+_VARIES = 1e-3  # a ratio with a slope above this is not constant
 
 
 class NoRule(Exception):
@@ -76,7 +79,7 @@ def cgf_of(
     moments = [m for m, _ in parts if m != 0]
     if not moments:
         return Numeric("the loss is never finite")
-    return Closed(_log(moments, z), how)
+    return Closed(_log(moments, z, facts), how)
 
 
 def stretches(regions: Sequence[Region]) -> list[Region]:
@@ -93,25 +96,34 @@ def stretches(regions: Sequence[Region]) -> list[Region]:
     return joined
 
 
-def _log(moments: list[Expr], z: Symbol) -> Expr:
+def _log(moments: list[Expr], z: Symbol, facts: Facts) -> Expr:
     """Log of a sum of products; of a single product, the sum of the logarithms."""
     if len(moments) > 1:
         return log(Add(*moments))
     exponents, others = S.Zero, []
     for part in Mul.make_args(moments[0]):
         if isinstance(part, exp):
-            exponents += part.args[0]
+            exponents += factor(part.args[0])
         else:
             others.append(part)
     constant = Mul(*(p for p in others if not p.has(z)))
-    varying = [log(p) if not p.is_Pow else p.exp * log(p.base) for p in others if p.has(z)]
-    return factor(exponents) + _log_constant(constant) + Add(*varying)
+    varying = [_log_positive(p, z, facts) for p in others if p.has(z)]
+    varying += [_log_positive(p, z, facts) for p in Mul.make_args(factor(constant))]
+    return exponents + merge_constant_logs(Add(*varying))
 
 
-def _log_constant(constant: Expr) -> Expr:
-    """Log of a positive constant, with the denominator's sign in front."""
-    numerator, denominator = fraction(factor(constant))
-    return expand_log(log(numerator)) - expand_log(log(denominator))
+def _log_positive(part: Expr, z: Symbol, facts: Facts) -> Expr:
+    """Log of a factor that keeps its sign on the real part of the strip: its sign at 0 is removed.
+
+    The signs of all factors cancel, because M is positive there.
+    """
+    if part.is_Pow and not part.exp.has(z):
+        return part.exp * _log_positive(part.base, z, facts)
+    try:
+        positive = sign(part.subs(z, 0), facts) * part
+    except Undecided:
+        return log(part)
+    return expand_log(log(positive))
 
 
 def _stretch(region: Region, x: Symbol, z: Symbol, facts: Facts, lattice: bool) -> tuple[Expr, str]:
@@ -146,7 +158,11 @@ def _exponential_loss(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Exp
         return None
     slope = diff(loss, x)
     log_p = log_sum(region.p, x)
-    rate = _constant_ratio(diff(log_p, x) - diff(slope, x) / slope, slope, x)
+    ratio = (diff(log_p, x) - diff(slope, x) / slope) / slope
+    trend = sampled(diff(ratio, x), facts.within(x, region.lo, region.hi))
+    if np.any(np.abs(trend) > _VARIES):
+        return None
+    rate = _constant(ratio, x)
     if rate is None:
         return None
     middle = _inner_point(region)
@@ -160,8 +176,8 @@ def _exponential_loss(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Exp
     return _collect_exp(density) * _exponential_moment(z + rate, bottom, top)
 
 
-def _constant_ratio(numerator: Expr, denominator: Expr, x: Symbol) -> Expr | None:
-    rational = rational_in(numerator / denominator, x)
+def _constant(ratio: Expr, x: Symbol) -> Expr | None:
+    rational = rational_in(ratio, x)
     if rational is None:
         return None
     value = cancel(rational.expr)
@@ -216,8 +232,9 @@ def _gaussian_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr
     c, b, a = ((1 + z) * m - z * n for m, n in zip(*coefficients, strict=True))
     spread = cancel(a / coefficients[0][2])  # 1 at z = 0
     weight = p.weight * sqrt(pi / -coefficients[0][2])
-    exponent = factor(expand(c - b**2 / (4 * a)) + z * expand_log(log(cancel(p.weight / q.weight))))
-    return _positive_constant(weight) * exp(exponent) * factor(spread) ** (-S.Half)
+    exponent = factor(expand(c - b**2 / (4 * a)))
+    ratio = z * log(cancel(p.weight / q.weight))
+    return _positive_constant(weight) * exp(exponent) * exp(ratio) * factor(spread) ** (-S.Half)
 
 
 def _positive_constant(expr: Expr) -> Expr:

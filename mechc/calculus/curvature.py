@@ -9,7 +9,22 @@ second derivative. Where a rule gives +-1 the curvature is strict unless the fun
 
 from __future__ import annotations
 
-from sympy import Add, Expr, Mul, Pow, S, Symbol, cosh, diff, erfc, exp, log, loggamma
+from sympy import (
+    Add,
+    Expr,
+    Mul,
+    Pow,
+    S,
+    Symbol,
+    besseli,
+    cosh,
+    count_ops,
+    diff,
+    erfc,
+    exp,
+    log,
+    loggamma,
+)
 
 from mechc.calculus.shape import affine_in, rational_in
 from mechc.calculus.signs import Facts, Undecided, sign
@@ -64,6 +79,9 @@ def _of_power(power: Expr, facts: Facts) -> int:
 
 
 def _of_log(argument: Expr, x: Symbol, facts: Facts) -> int | None:
+    if isinstance(argument, besseli) and x.is_integer and argument.args[0].is_integer:
+        # differences of Poisson variables have log-concave masses exp(-c)*I_n(c)
+        return -1 if argument.args[1].is_positive and not argument.args[1].has(x) else None
     if isinstance(argument, erfc) and affine_in(argument.args[0], x) is not None:
         return -1
     if isinstance(argument, cosh) and affine_in(argument.args[0], x) is not None:
@@ -121,7 +139,8 @@ def shifted_pairs(expr: Expr, x: Symbol) -> tuple[list[tuple[Expr, Expr, Expr]],
         for index, (d, g) in enumerate(waiting):
             shift = _shift_between(f, g, x) if (c + d).expand() == 0 else None
             if shift is not None:
-                pairs.append((c, g, shift))
+                simpler = count_ops(f) < count_ops(g)
+                pairs.append((d, f, -shift) if simpler else (c, g, shift))
                 del waiting[index]
                 break
         else:

@@ -25,6 +25,7 @@ from sympy import (
     S,
     Symbol,
     atan,
+    besseli,
     binomial,
     cosh,
     coth,
@@ -298,6 +299,8 @@ class Expansion:
             return self._log_erfc(self.series(argument.args[0]))
         if isinstance(argument, gamma):
             return self._log_gamma(argument.args[0])
+        if isinstance(argument, besseli):
+            return self._log_bessel(*argument.args)
         if isinstance(argument, _HYPERBOLIC):
             return self._log_of(argument.rewrite(exp))
         if isinstance(argument, Add) and argument.has(exp):
@@ -350,6 +353,16 @@ class Expansion:
         )
         product = self._multiply(shifted, self._log(a))
         return reduce(self._add, (product, self._scale(a, S.NegativeOne), rest))
+
+    def _log_bessel(self, order: Expr, argument: Expr) -> Series:
+        """Log I_n(c) = n*log(c/2) - log Gamma(n + 1) + O(1/n); I_{-n} = I_n for integers."""
+        if argument.has(self.y) or not order.is_integer:
+            raise Unknown("Bessel function of a growing argument")
+        size = order * self.sign(self.series(order).lead[0])
+        error = Series((), (Order(power=S.NegativeOne),))
+        linear = self._scale(self.series(size), log(argument / 2))
+        rest = self._scale(self._log_gamma(size + 1), S.NegativeOne)
+        return reduce(self._add, (linear, rest, error))
 
     def _function(self, expr: Expr) -> Series:
         """An analytic function at the limit of its argument, or a known limit at infinity."""
@@ -405,7 +418,7 @@ def end_point(x: Symbol, end: Expr, from_right: bool) -> tuple[Symbol, Expr]:
     Returns:
         The symbol y, to be sent to +oo, and x as a function of it.
     """
-    y = Dummy("y", positive=True)
+    y = Dummy("y", positive=True, integer=bool(x.is_integer) or None)
     if end is oo:
         return y, y
     if end is -oo:

@@ -64,6 +64,7 @@ _NOT_INVERTIBLE = {
     "unsplit": "the monotone parts are found when parameters are bound",
 }
 _ROUGH = 1e-11  # a form that loses more than this in double precision gives way to another
+_UNUSABLE = 1e-9  # and beyond this to bracketing
 
 
 class Unsolved(Exception):
@@ -269,8 +270,10 @@ def best_inverse(
     for order, (formula, how) in enumerate(found):
         error = checker.inverse_error(region.loss, formula, region.lo, region.hi, ell)
         if error is not None:
-            tried.append((float(error) > _ROUGH, order, formula, how))
+            tried.append((float(error), order, formula, how))
+    if tried and min(tried)[0] > _UNUSABLE:
+        return Numeric("the closed form loses its digits; bracketed on the monotone region")
     if not tried:
         return Numeric("no candidate survived verification; bracketed on the monotone region")
-    _, _, formula, how = min(tried, key=lambda entry: entry[:2])
+    _, _, formula, how = min(tried, key=lambda entry: (entry[0] > _ROUGH, entry[1]))
     return Closed(formula, f"{how}, verified")

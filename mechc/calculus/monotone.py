@@ -191,7 +191,10 @@ def _by_pairs(loss: Expr, x: Symbol, facts: Facts) -> int | None:
     directions: set[int | None] = {_by_structure(alone, x, facts)} if alone.has(x) else {0}
     for constant, function, shift in pairs:
         forward = sign(shift, facts)
-        bend = curvature(function, x, facts.stretched(x, shift, forward))
+        between = facts.stretched(x, shift, forward)
+        if not is_smooth(function, x, between):
+            return None
+        bend = curvature(function, x, between)
         directions.add(None if bend is None else sign(constant, facts) * forward * bend)
     directions -= {0}
     if None in directions or len(directions) != 1:
@@ -210,6 +213,8 @@ def _at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[P
         try:
             rest *= sign(part, facts)
         except Undecided:
+            if not part.has(x, rational.generator or x):
+                raise
             if open_factor is not None:
                 return []
             open_factor = part

@@ -76,11 +76,26 @@ def tidy(expr: Expr, x: Symbol) -> Expr:
 
 
 def _constant(coefficient: Expr) -> Expr:
-    """A coefficient free of the variable, factored; logarithms in it merged."""
-    logs = [a for a in Add.make_args(coefficient) if a.has(log)]
-    if len(logs) == len(Add.make_args(coefficient)):
-        return coefficient
-    return factor_terms(factor(coefficient))
+    """A coefficient free of the variable: algebraic part factored, logarithms merged."""
+    logs = [a for a in Add.make_args(expand(coefficient)) if a.has(log)]
+    algebraic = factor_terms(factor(coefficient - Add(*logs)))
+    return algebraic + merge_constant_logs(Add(*logs))
+
+
+def merge_constant_logs(expr: Expr) -> Expr:
+    """c*log(a) - c*log(b) + ... becomes c*log(a/b) for logarithms of positive constants."""
+    grouped: dict[Expr, Expr] = {}
+    rest = S.Zero
+    for term in Add.make_args(expr):
+        logs = [a for a in Mul.make_args(term) if isinstance(a, log)]
+        if len(logs) != 1 or logs[0].has(exp):
+            rest += term
+            continue
+        coefficient, argument = term / logs[0], logs[0].args[0]
+        if coefficient.could_extract_minus_sign():
+            coefficient, argument = -coefficient, 1 / argument
+        grouped[coefficient] = grouped.get(coefficient, S.One) * argument
+    return rest + Add(*(c * log(a) for c, a in grouped.items()))
 
 
 def _split_log(node: Expr, x: Symbol) -> Expr:

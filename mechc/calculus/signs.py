@@ -12,9 +12,12 @@ A^c - B^c, which have the sign of c (A - B); negative discriminants; 1 + cos(u) 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sympy import (
     Add,
     And,
@@ -27,6 +30,7 @@ from sympy import (
     Pow,
     S,
     Symbol,
+    besseli,
     cos,
     erfc,
     exp,
@@ -41,7 +45,8 @@ from sympy import (
 )
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt
 
-from mechc.calculus.words import log_mix
+from mechc.calculus.evaluate import evaluate_array
+from mechc.calculus.words import expm1c, log_mix, sinhc
 
 if TYPE_CHECKING:
     from mechc.parameters import Parameter
@@ -54,6 +59,9 @@ class Undecided(Exception):
         """Remember the factor that was not decided."""
         super().__init__(f"sign of {expr}")
         self.expr = expr
+
+
+_SAMPLES = 48  # points at which an open sign is looked at before rules are tried
 
 
 @dataclass(frozen=True)
@@ -148,12 +156,18 @@ def _solved(positive: Expr) -> tuple[Symbol, Expr] | None:
     for symbol in sorted(positive.free_symbols, key=str):
         c = expand(positive).coeff(symbol)
         rest = expand(c * symbol - positive)
-        if not c.is_Number or rest.has(symbol) or rest.is_nonnegative is None:
+        if (
+            c.has(symbol)
+            or c.is_zero
+            or c.is_positive is None
+            or rest.has(symbol)
+            or rest.is_nonnegative is None
+        ):
             continue
         free = Dummy(f"r_{symbol.name}", positive=True)
-        if c > 0 and rest.is_nonnegative:
+        if c.is_positive and rest.is_nonnegative:
             return symbol, rest / c + free
-        if c < 0 and rest.is_negative and symbol.is_positive:
+        if c.is_negative and rest.is_negative and symbol.is_positive:
             return symbol, rest / c / (1 + free)
     return None
 
@@ -164,13 +178,25 @@ def eliminations(condition: Basic) -> dict[Symbol, Expr]:
     for part in condition.args if isinstance(condition, And) else (condition,):
         if isinstance(part, Eq):
             difference = expand((part.lhs - part.rhs).subs(found))
-            for symbol in sorted(difference.free_symbols, key=str):
-                slope = difference.coeff(symbol)
-                rest = expand(difference - slope * symbol)
-                if slope.is_Number and not rest.has(symbol):
-                    found[symbol] = expand(-rest / slope)
-                    break
+            solution = next(
+                filter(None, map(_isolated(difference), sorted(difference.free_symbols, key=str))),
+                None,
+            )
+            found |= dict([solution]) if solution else {}
     return found
+
+
+def _isolated(difference: Expr) -> Callable[[Symbol], tuple[Symbol, Expr] | None]:
+    """Solver of difference = 0 for a symbol that occurs linearly with a slope that is not zero."""
+
+    def solve(symbol: Symbol) -> tuple[Symbol, Expr] | None:
+        slope = difference.coeff(symbol)
+        rest = expand(difference - slope * symbol)
+        if slope.has(symbol) or rest.has(symbol) or not slope.is_nonzero:
+            return None
+        return symbol, expand(-rest / slope)
+
+    return solve
 
 
 def sign(expr: Expr, facts: Facts) -> int:
@@ -228,7 +254,9 @@ def _assumed(expr: Expr) -> int | None:
         return 1
     if expr.is_negative or expr is S.NegativeInfinity:
         return -1
-    if isinstance(expr, erfc) and expr.args[0].is_real:
+    if isinstance(expr, (erfc, sinhc, expm1c)) and expr.args[0].is_real:
+        return 1
+    if isinstance(expr, besseli) and expr.args[0].is_integer and expr.args[1].is_positive:
         return 1
     return None
 
@@ -244,11 +272,40 @@ def _power(expr: Pow, facts: Facts) -> int:
 
 def _irreducible(expr: Expr, facts: Facts) -> int:
     """Sign of something that does not factor."""
+    if _refuted(expr, facts):
+        raise Undecided(expr)
     for rule in _RULES:
         found = rule(expr, facts)
         if found is not None:
             return found
     raise Undecided(expr)
+
+
+def _refuted(expr: Expr, facts: Facts) -> bool:
+    """Whether both signs occur at sampled points of the domain: then no rule need be tried."""
+    found = sampled(expr, facts)
+    size = np.max(np.abs(found), where=np.isfinite(found), initial=0.0) * 1e-9
+    return bool(np.any(found > size) and np.any(found < -size))
+
+
+def sampled(expr: Expr, facts: Facts) -> NDArray[np.float64]:
+    """Values of an expression at points spread over the encoded domain; nan where none is known."""
+    unbound = expr.free_symbols.union(*(e.free_symbols for e, _ in facts.known))
+    unbound = unbound.union(*(value.free_symbols for _, value in facts.encoding))
+    values: dict[Symbol, Any] = {}
+    generator = np.random.default_rng(20)
+    for symbol in sorted(unbound, key=lambda s: s.sort_key()):
+        sample = generator.normal(scale=1.5, size=_SAMPLES)
+        values[symbol] = np.exp(sample) if symbol.is_nonnegative else sample
+    try:
+        for symbol, value in reversed(facts.encoding):
+            values[symbol] = evaluate_array(value, values)
+        found = evaluate_array(expr, values)
+        for known, value in facts.known:
+            found = np.where(evaluate_array(known, values) * value > 0, found, np.nan)
+    except (AttributeError, TypeError, NotImplementedError):
+        return np.full(_SAMPLES, np.nan)
+    return found
 
 
 def _by_fact(expr: Expr, facts: Facts) -> int | None:
