@@ -69,14 +69,13 @@ def calibrate(
     if as_delta(delta) == -math.inf:
         raise DeclarationError("delta=0 is out of range (expected 0 < delta <= 1)")
     at = as_epsilon(epsilon)
-    how = {"method": method, "direction": direction}
 
     def bound_at(value: float) -> Bound:
         if solve_for == "count":
             run = mechanism(**fixed) * value
         else:
             run = mechanism(**{**fixed, solve_for: value}) * count
-        return run.delta(at, **how)
+        return run.delta(at, method=method, direction=direction)
 
     def excess(value: float) -> float:
         upper = float(bound_at(value).upper)

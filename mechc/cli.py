@@ -67,6 +67,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DensityP = Annotated[str, typer.Option("--p", help="Density of P, instead of NAME.")]
 DensityQ = Annotated[str, typer.Option("--q", help="Density of Q.")]
 Variable = Annotated[str, typer.Option("--var", help="Variable of the densities.")]
+Domain = Annotated[
+    list[str], typer.Option(help="Domain of a parameter of --p, such as '0 <= w <= 1'.")
+]
 Delta = Annotated[float | None, typer.Option("--delta", "-d", help="Target delta.")]
 LogDelta = Annotated[float | None, typer.Option("--log-delta", help="Natural log of delta.")]
 Epsilon = Annotated[float | None, typer.Option("--epsilon", "-e", help="Epsilon.")]
@@ -146,10 +149,11 @@ def epsilon(
     p: DensityP = "",
     q: DensityQ = "",
     var: Variable = "x",
+    domain: Domain = [],  # noqa: B006 - typer copies it
     as_json: Json = False,
 ) -> None:
     """Print bounds on epsilon for a given delta."""
-    run = _run(_mechanism(name, p, q, var, settings), settings, poisson, adjacency, count)
+    run = _run(_mechanism(name, p, q, var, domain), settings, poisson, adjacency, count)
     bound = run.epsilon(delta, log_delta=log_delta, method=method, direction=direction)
     _print_bound("epsilon", bound, as_json)
 
@@ -168,12 +172,13 @@ def delta(
     p: DensityP = "",
     q: DensityQ = "",
     var: Variable = "x",
+    domain: Domain = [],  # noqa: B006 - typer copies it
     as_json: Json = False,
 ) -> None:
     """Print bounds on delta for a given epsilon."""
     if epsilon is None:
         raise DeclarationError("delta: --epsilon is needed")
-    run = _run(_mechanism(name, p, q, var, settings), settings, poisson, adjacency, count)
+    run = _run(_mechanism(name, p, q, var, domain), settings, poisson, adjacency, count)
     ask = run.log_delta if log else run.delta
     bound = ask(epsilon, method=method, direction=direction)
     _print_bound("log delta" if log else "delta", bound, as_json)
@@ -244,9 +249,14 @@ def calibrate(
         raise DeclarationError("calibrate: --epsilon and --delta are needed")
     mechanism = _sampled(mechc.load(name), poisson, adjacency)
     found = mechc.calibrate(
-        mechanism, solve_for=solve_for, epsilon=epsilon, delta=delta, method=method,
-        count=_one_count(count), **_values(settings),
-    )  # fmt: skip
+        mechanism,
+        solve_for=solve_for,
+        epsilon=epsilon,
+        delta=delta,
+        method=method,
+        count=_one_count(count),
+        **_values(settings),  # type: ignore[arg-type]
+    )
     if as_json:
         _print_json({solve_for: found.value, **_sides(found.bound)})
     else:
@@ -274,7 +284,7 @@ def demo(
     demo.run(out, folder)
 
 
-def _mechanism(name: str, p: str, q: str, var: str, settings: Iterable[str]) -> Mechanism:
+def _mechanism(name: str, p: str, q: str, var: str, domains: Iterable[str]) -> Mechanism:
     """The mechanism a command line names, or the one its densities declare."""
     if bool(name) == bool(p or q):
         raise DeclarationError("give either the name of a mechanism or both --p and --q")
@@ -282,7 +292,8 @@ def _mechanism(name: str, p: str, q: str, var: str, settings: Iterable[str]) -> 
         return mechc.load(name)
     from mechc.parse import declaration_from_text
 
-    return mechc.load(declaration_from_text(p, q, var, tuple(_values(settings))))
+    text = {"p": p or None, "q": q or None, "variable": var}
+    return mechc.load(declaration_from_text("command line", parameters=domains, **text))
 
 
 def _run(
@@ -298,7 +309,7 @@ def _run(
 def _sampled(mechanism: Mechanism, rate: float | None, adjacency: str) -> Mechanism:
     if rate is None:
         return mechanism
-    return mechc.poisson(mechanism, sampling_rate=rate, adjacency=adjacency)  # type: ignore[return-value]
+    return mechc.poisson(mechanism, sampling_rate=rate, adjacency=adjacency)
 
 
 def _values(settings: Iterable[str]) -> dict[str, float]:

@@ -75,13 +75,13 @@ class Event(Queries):
 
     def __mul__(self, count: Any) -> Composition:
         """Repeat."""
-        return self.composition() * count
+        return Composition(((self, as_count(count)),))
 
     __rmul__ = __mul__
 
     def __add__(self, other: Any) -> Composition:
         """Compose with another event or composition."""
-        return self.composition() + other
+        return self.composition().__add__(other)
 
     __radd__ = __add__
 
@@ -286,3 +286,8 @@ def unsupported_on_composition(name: str) -> UnsupportedError:
     return UnsupportedError(
         f"{name}: acts on a mechanism or an event, not on a composition; apply it to each part"
     )
+
+
+def forget_losses() -> None:
+    """Drop all cached privacy losses; the next query builds its own."""
+    _privacy_loss.cache_clear()

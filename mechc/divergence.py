@@ -68,13 +68,13 @@ def gdp(composition: Composition, epsilon_max: float | None, how: dict[str, Any]
 def _gdp_on_grid(evaluation: Evaluation, grid: np.ndarray[Any, Any]) -> Bound:
     bounds = [evaluation.log_delta(float(e)) for e in grid]
     following = [*grid[1:], grid[-1]]
-    sides = [
+    lower, estimate, upper = (
         max(gdp_mu(float(e), float(getattr(b, side))) for e, b in zip(points, bounds, strict=True))
         for side, points in (("lower", grid), ("estimate", grid), ("upper", following))
-    ]
+    )
     beyond = math.exp(float(bounds[-1].upper))
     detail = {"epsilon_range": (-float(grid[-1]), float(grid[-1])), "delta_beyond": beyond}
-    return Bound(*sides, evaluation.method, bounds[0].status, detail)
+    return Bound(lower, estimate, upper, evaluation.method, bounds[0].status, detail)
 
 
 def log_gaussian_delta(mu: float, epsilon: float) -> float:

@@ -88,12 +88,12 @@ class Evaluation:
             answer.detail,
         )
 
-    def ess_sup(self) -> float:
-        """Return the largest finite loss of the composition: delta is the mass at infinity there.
+    def largest_loss(self) -> tuple[float, float]:
+        """Return the largest finite loss of the composition and what rounding may add to it.
 
-        Rounded up by more than the rounding of the sum.
+        At and beyond it delta is the mass at infinity.
         """
-        return max(_ess_sup(steps) for steps in self.steps.values())
+        return max(_largest_loss(steps) for steps in self.steps.values())
 
 
 def log_positive_part(epsilon: float) -> float:
@@ -134,7 +134,9 @@ def _log_infinite(steps: Sequence[Step]) -> float:
     return log_infinite(steps)
 
 
-def _ess_sup(steps: Sequence[Step]) -> float:
-    total = math.fsum(step.count * step.loss.support[1] for step in steps if step.count)
-    scale = math.fsum(step.count * abs(step.loss.support[1]) for step in steps if step.count)
-    return max(0.0, total + 4 * 2.0**-52 * scale) if math.isfinite(total) else math.inf
+def _largest_loss(steps: Sequence[Step]) -> tuple[float, float]:
+    tops = [step.count * step.loss.support[1] for step in steps if step.count]
+    if not all(map(math.isfinite, tops)):
+        return math.inf, 0.0
+    total = math.fsum(tops)
+    return (total, 8 * 2.0**-52 * math.fsum(map(abs, tops))) if total > 0 else (0.0, 0.0)

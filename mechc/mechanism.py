@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from mechc import binding, build
 from mechc.composition import Composition, Event, unsupported_on_composition
@@ -52,7 +52,7 @@ class Mechanism:
     @cached_property
     def name(self) -> str:
         """Name for people, such as "poisson(gaussian)"."""
-        name = self.origin.name
+        name = str(self.origin.name)
         for transform in self.transforms:
             name = f"{transform[0]}({name})"
         return name
@@ -192,6 +192,18 @@ def load(what: Any) -> Mechanism:
 def available() -> tuple[str, ...]:
     """Return the names of the mechanisms that `load` finds."""
     return build.available()
+
+
+@overload
+def poisson(
+    what: Mechanism, sampling_rate: float | None = None, adjacency: str = "add_remove"
+) -> Mechanism: ...
+
+
+@overload
+def poisson(
+    what: Event, sampling_rate: float | None = None, adjacency: str = "add_remove"
+) -> Event: ...
 
 
 def poisson(

@@ -91,7 +91,8 @@ def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
     if log_target < evaluation.log_infinite:
         return _exact(math.inf, evaluation, "the mass at infinite loss exceeds delta")
     if log_target == evaluation.log_infinite:
-        return _exact(evaluation.ess_sup(), evaluation, "delta is the mass at infinite loss")
+        top, rounding = evaluation.largest_loss()
+        return _exact(top, evaluation, "delta is the mass at infinite loss", rounding)
     answer = _in_direction(evaluation, evaluation.directions[0], log_target)
     for direction in evaluation.directions[1:]:
         curve = Curve(partial(evaluation.log_delta_in, direction), log_target)
@@ -100,9 +101,10 @@ def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
     return answer
 
 
-def _exact(value: float, evaluation: Evaluation, why: str) -> Bound:
+def _exact(value: float, evaluation: Evaluation, why: str, rounding: float = 0.0) -> Bound:
     """Answer at the end of the profile, where no inversion is needed."""
-    return Bound(value, value, value, evaluation.method, "proven", {"reason": why})
+    lower = max(0.0, value - rounding)
+    return Bound(lower, value, value + rounding, evaluation.method, "proven", {"reason": why})
 
 
 def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> Bound:
@@ -146,20 +148,23 @@ def root(curve: Curve, side: str, start: float, slope: float) -> tuple[float, fl
             secant = (excess - last[1]) / (x - last[0])
             slope = secant if -math.inf < secant < 0 else slope
         last = (x, excess) if math.isfinite(excess) else None
-        x = _next(lo, hi, x, excess, slope, halve=turn % 4 == 3 and turn > 4)
+        x = _next(lo, hi, x, excess, slope, late=turn > 4 and turn % 4 == 3)
         if x > LARGEST_EPSILON:
             return math.inf, slope
     return x, slope
 
 
-def _next(lo: float, hi: float, x: float, excess: float, slope: float, halve: bool) -> float:
-    """Return the next epsilon: a secant step, kept inside the bracket and to a factor of four."""
+def _next(lo: float, hi: float, x: float, excess: float, slope: float, late: bool) -> float:
+    """Return the next epsilon: a secant step, inside the bracket and at most a factor of four.
+
+    `late` asks for progress that does not depend on the slope.
+    """
     guess = x - excess / slope
     if math.isinf(hi):
-        return min(guess, 4 * x) if guess > lo else 2 * x
-    if guess <= 0.0 == lo and not halve:
+        return min(guess, 4 * x) if guess > lo and not late else x * x + 2 * x
+    if guess <= 0.0 == lo and not late:
         return 0.0
-    return guess if lo < guess < hi and not halve else 0.5 * (lo + hi)
+    return guess if lo < guess < hi and not late else 0.5 * (lo + hi)
 
 
 def _upper_side(curve: Curve, near: float, slope: float) -> float:

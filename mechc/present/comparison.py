@@ -59,6 +59,10 @@ def table(run: Composition, *, epsilon: float | None, delta: float | None) -> Ta
         if isinstance(answer, str):
             shown.add_row(method, "-", "-", "-", time_text, answer, style="dim")
         else:
-            sides = (number(answer.lower), number(answer.estimate), number(answer.upper))
+            sides = (
+                number(answer.lower, "lower"),
+                number(answer.estimate),
+                number(answer.upper, "upper"),
+            )
             shown.add_row(method, *sides, time_text, answer.status)
     return shown

@@ -139,7 +139,8 @@ def _head(pair: Pair) -> Iterator[Line]:
 def _loss(calculus: Calculus, case: CalculusCase) -> Iterator[Line]:
     bracket = "{} .. {}" if calculus.pair.measure == "lattice" else "({}, {})"
     for region in case.regions:
-        yield Line(bracket.format(region.lo, region.hi), region.kind.replace("_", " "))
+        ends = bracket.format(region.lo, region.hi)
+        yield Line("region", f"{region.kind.replace('_', ' ')} on {ends}")
         yield Line("  log p", formula=_log_sum(region.p))
         yield Line("  log q", formula=_log_sum(region.q))
         if region.loss is not None:
@@ -147,7 +148,7 @@ def _loss(calculus: Calculus, case: CalculusCase) -> Iterator[Line]:
             if region.kind not in ("plateau", "unsplit"):
                 yield _entry("  inverse", region.inverse)
     for atom in case.atoms:
-        yield Line(f"x = {atom.x}", _atom(atom))
+        yield Line("atom", _atom(atom))
 
 
 def _log_sum(terms: tuple[Term, ...]) -> Any:
@@ -165,7 +166,7 @@ def _range(region: Region) -> str:
 
 def _atom(atom: Atom) -> str:
     p, q = (" + ".join(sympy.sstr(t.weight) for t in side) or "0" for side in (atom.p, atom.q))
-    return f"atom with mass {p} under P and {q} under Q"
+    return f"at x = {atom.x}: mass {p} under P, {q} under Q"
 
 
 def _transforms(calculus: Calculus, case: CalculusCase) -> Iterator[Line]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
 from typing import Any
 
 from rich.table import Table
@@ -12,17 +14,32 @@ from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError
 
 
-def number(value: Any) -> str:
-    """Return a number with as many digits as its width of proof deserves, or words for none."""
+def number(value: Any, side: str = "estimate", digits: int = 10) -> str:
+    """Return a number in decimal, rounded to the safe side; "-" where there is none.
+
+    Args:
+        value: the number.
+        side: "lower" rounds down, "upper" rounds up, "estimate" to nearest.
+        digits: significant digits.
+    """
     value = float(value)
-    return "-" if value != value else f"{value:.10g}"
+    if value != value:
+        return "-"
+    if math.isinf(value) or value == 0:
+        return f"{value:g}"
+    rounding = {"lower": ROUND_FLOOR, "upper": ROUND_CEILING}.get(side, ROUND_HALF_EVEN)
+    rounded = Context(prec=digits, rounding=rounding).create_decimal_from_float(value)
+    text = (
+        f"{rounded:.{digits}g}" if -5 < rounded.adjusted() < digits else f"{rounded.normalize():e}"
+    )
+    return text
 
 
 def bound(what: str, answer: Bound) -> Table:
     """Return one answer: lower, estimate, upper, method, status."""
     table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_row(what, f"{number(answer.upper)}   (upper bound)", style="bold")
-    table.add_row("lower", number(answer.lower))
+    table.add_row(what, f"{number(answer.upper, 'upper')}   (upper bound)", style="bold")
+    table.add_row("lower", number(answer.lower, "lower"))
     table.add_row("estimate", number(answer.estimate))
     table.add_row("method", answer.method)
     table.add_row("status", answer.status)
@@ -36,7 +53,7 @@ def curve(counts: Sequence[int], answer: Bound) -> Table:
     table = Table("steps", "lower", "estimate", "upper", box=None)
     sides = zip(counts, answer.lower, answer.estimate, answer.upper, strict=True)  # type: ignore[arg-type]
     for count, lower, estimate, upper in sides:
-        table.add_row(str(count), number(lower), number(estimate), number(upper))
+        table.add_row(str(count), number(lower, "lower"), number(estimate), number(upper, "upper"))
     return table
 
 
@@ -44,12 +61,11 @@ def methods() -> Table:
     """Return the accountants with what they need, prove and cost."""
     from mechc.registry import methods as known
 
-    table = Table("method", "answers", "needs", "cost", "options", "source", box=None)
+    table = Table("method", "answers", "needs", "cost", "options", box=None)
     for method in known():
         table.add_row(
-            method.name, method.answers, method.needs, method.cost, ", ".join(method.options),
-            method.source,
-        )  # fmt: skip
+            method.name, method.answers, method.needs, method.cost, ", ".join(method.options)
+        )
     return table
 
 

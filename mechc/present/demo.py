@@ -1,0 +1,171 @@
+"""`mechc demo`: from a noise that no library ships to proven bounds on published training runs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Table
+
+import mechc
+from mechc import composition
+from mechc.accountants.bound import Bound
+from mechc.composition import Composition
+from mechc.errors import MechcError
+from mechc.mechanism import Mechanism
+from mechc.present.progress import compiling
+from mechc.present.tables import number
+
+NOISE = Path(__file__).with_name("demo_noise.py")
+KERNEL_FILE = "mechc_demo_kernel.py"
+FIGURE_FILE = "mechc_demo.png"
+DELTA = 1e-5
+
+
+class Run(NamedTuple):
+    """A composition to account for, and where its parameters come from.
+
+    Attributes:
+        label: a line for the table.
+        events: the composition.
+        delta: target.
+        published: epsilon as published, "" if none.
+        source: where the parameters are published, "" if they are made up.
+    """
+
+    label: str
+    events: Composition
+    delta: float
+    published: str
+    source: str
+
+
+def run(out: Console, folder: Path) -> None:
+    """Run the whole line once and print every stage.
+
+    Args:
+        out: terminal to print to.
+        folder: where the emitted kernel and the figure go.
+    """
+    start = time.perf_counter()
+    huber = _compile(out, folder)
+    runs = training_runs(huber, out)
+    _account(out, runs)
+    _figure(out, folder)
+    out.print(f"\nTotal time: {time.perf_counter() - start:.1f} s", highlight=False)
+
+
+def _compile(out: Console, folder: Path) -> Mechanism:
+    """Show, compile, explain and emit the noise that is declared beside this module."""
+    out.rule("1  Declare: a noise that no privacy library ships")
+    out.print(Syntax(NOISE.read_text("utf-8").strip(), "python", background_color="default"))
+    out.rule("2  Compile: what was derived")
+    huber = mechc.load(NOISE)
+    start = time.perf_counter()
+    compiling(huber, out)
+    seconds = time.perf_counter() - start
+    claim = huber.claim
+    out.print(
+        f"compiled in {seconds:.1f} s; dominating pair: {claim['status']} by theorem "
+        f"{claim['theorem']} ({'; '.join(claim['conditions'])})",
+        highlight=False,
+    )
+    for index, branch in enumerate(huber.kernel.BRANCHES):
+        out.print(f"  branch {index:2}  {branch}", highlight=False)
+    written = huber.emit(folder / KERNEL_FILE)
+    lines = len(huber.source.splitlines())
+    out.print(
+        f"wrote {written}: {lines} lines that need only math, numpy and numba; running it checks "
+        "it against its reference values",
+        highlight=False,
+    )
+    return huber
+
+
+def training_runs(huber: Mechanism, out: Console) -> list[Run]:
+    """Return the runs of the demo, their kernels compiled."""
+    gaussian = mechc.load("gaussian")
+    sampled, sampled_huber = mechc.poisson(gaussian), mechc.poisson(huber)
+    counts = mechc.load("discrete_laplace")
+    for mechanism in (gaussian, sampled, sampled_huber, counts):
+        compiling(mechanism, out)
+
+    def sgd(rate: float, sigma: float, steps: int) -> Composition:
+        return steps * sampled(sampling_rate=rate, sigma=sigma)
+
+    mixed = sgd(0.01, 1.5, 2000) + 50 * gaussian(sigma=30.0) + 20 * counts(a=0.05)
+    queries = 5000 * sampled_huber(sampling_rate=0.01, sigma=2.0, knee=1.0)
+    return [
+        Run("Huber noise, 5000 sampled queries", queries, 1e-6, "", ""),
+        Run("MNIST, Abadi et al. 2016", sgd(0.01, 4.0, 10_000), DELTA, "1.26", "section 5.1"),
+        Run("MNIST, Bu et al. 2020", sgd(256 / 60_000, 1.3, 4688), DELTA, "1.34", "figure 4"),
+        Run("CIFAR-10, De et al. 2022", sgd(4096 / 50_000, 10.0, 725), DELTA, "1.0", "released"),
+        Run("a million steps", sgd(1e-3, 0.8, 1_000_000), 1e-8, "", ""),
+        Run("SGD + 50 Gaussian + 20 counts", mixed, 1e-6, "", ""),
+    ]
+
+
+def _account(out: Console, runs: list[Run]) -> None:
+    out.rule("3  Account: epsilon for published training runs")
+    table = Table(
+        "run", "steps", "delta", "lower", "upper", "method", "ms", "moments", "CLT", "published",
+        box=None,
+    )  # fmt: skip
+    for item in runs:
+        answer, seconds = _timed(item)
+        table.add_row(
+            item.label, f"{item.events.count:,}", f"{item.delta:g}",
+            number(answer.lower, "lower", 8), number(answer.upper, "upper", 8), answer.method,
+            f"{1e3 * seconds:.1f}", number(_other(item, "saddlepoint:moments").upper, "upper", 4),
+            number(_other(item, "clt").estimate, digits=4), item.published,
+        )  # fmt: skip
+    out.print(table)
+    out.print(
+        "lower and upper are proven. moments: the moments accountant, best order, proven upper "
+        "bound. CLT: an estimate;\nit may be too small. published: by the moments accountant of "
+        "the time.",
+        highlight=False,
+    )
+
+
+def _timed(item: Run) -> tuple[Bound, float]:
+    """Ask twice, with nothing remembered in between, and time the second time (machine code)."""
+    item.events.epsilon(item.delta)
+    composition.forget_losses()
+    again = Composition(item.events.parts)
+    start = time.perf_counter()
+    answer = again.epsilon(item.delta)
+    return answer, time.perf_counter() - start
+
+
+def _other(item: Run, method: str) -> Bound:
+    try:
+        return item.events.epsilon(item.delta, method=method)
+    except MechcError as error:
+        nan = float("nan")
+        return Bound(nan, nan, nan, method, str(error))
+
+
+def _figure(out: Console, folder: Path) -> None:
+    """Draw epsilon against steps for the run of Abadi et al."""
+    from mechc.present.plot import epsilon_figure
+
+    counts = [1, *range(250, 10_001, 250)]
+    step = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.01)(sigma=4.0)
+    methods = {"proven interval": "auto", "moments accountant": "saddlepoint:moments", "CLT": "clt"}
+    curves = {
+        label: (counts, step.epsilon_curve(DELTA, counts, method=method))
+        for label, method in methods.items()
+    }
+    try:
+        path = epsilon_figure(
+            curves, folder / FIGURE_FILE, DELTA, {"published: 1.26": (10_000, 1.26)},
+            "MNIST run of Abadi et al. (2016): q = 0.01, sigma = 4",
+        )  # fmt: skip
+    except MechcError as error:
+        out.print(f"no figure: {error}", highlight=False)
+        return
+    out.print(f"wrote {path}: epsilon against steps", highlight=False)

@@ -1,0 +1,121 @@
+"""Edge semantics: what has to hold exactly at the ends of every range."""
+
+import math
+
+import numpy as np
+import pytest
+
+import mechc
+from mechc.errors import DeclarationError
+
+NOTHING = mechc.Composition()
+
+
+def sides(bound):
+    return (bound.lower, bound.estimate, bound.upper)
+
+
+@pytest.mark.parametrize("epsilon", [-2.0, -1e-9, 0.0, 1e-9, 3.0])
+def test_the_empty_composition_is_the_identity(epsilon):
+    expected = max(0.0, -math.expm1(epsilon))
+    assert NOTHING.delta(epsilon).estimate == pytest.approx(expected, rel=1e-15)
+    assert NOTHING.delta(epsilon).lower <= expected <= NOTHING.delta(epsilon).upper
+
+
+def test_count_zero_is_the_identity(gaussian):
+    run = 0 * gaussian(sigma=1.0)
+    assert run == NOTHING
+    assert sides(run.epsilon(1e-5)) == (0.0, 0.0, 0.0)
+    assert sides(run.epsilon(0.0)) == (0.0, 0.0, 0.0)
+    assert sides(run.delta(0.0)) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
+def test_sampling_rate_zero_reveals_nothing(gaussian, adjacency):
+    event = mechc.poisson(gaussian, sampling_rate=0.0, adjacency=adjacency)(sigma=1.0)
+    assert sides((1000 * event).epsilon(0.0)) == (0.0, 0.0, 0.0)
+    assert sides(event.delta(0.0)) == (0.0, 0.0, 0.0)
+
+
+def test_sampling_rate_one_is_the_mechanism(gaussian):
+    plain = gaussian(sigma=2.0).delta(0.5)
+    sampled = mechc.poisson(gaussian, sampling_rate=1.0)(sigma=2.0).delta(0.5)
+    assert sampled.estimate == pytest.approx(plain.estimate, rel=1e-9)
+
+
+def test_pure_privacy(laplace, gaussian):
+    run = 10 * laplace(scale=4.0)
+    answer = run.epsilon(0.0)
+    assert answer.lower <= 10 / 4.0 <= answer.upper
+    assert answer.upper == pytest.approx(2.5, rel=1e-12)
+    assert sides(gaussian(sigma=1.0).epsilon(0.0)) == (math.inf,) * 3
+
+
+def test_beyond_the_largest_loss_only_the_mass_at_infinity_is_left(laplace):
+    assert sides((10 * laplace(scale=4.0)).delta(2.5001)) == (0.0, 0.0, 0.0)
+    run = 10 * mechc.load("uniform")(halfwidth=10.0)
+    expected = 1 - 0.95**10
+    assert run.delta(5.0).lower <= expected <= run.delta(5.0).upper
+    assert run.delta(math.inf).estimate == pytest.approx(expected, rel=1e-14)
+
+
+def test_delta_below_the_mass_at_infinity():
+    event = mechc.load("approximate_dp")(epsilon=1.0, delta=1e-6)
+    assert sides(event.epsilon(9.9e-7)) == (math.inf,) * 3
+    assert event.epsilon(1e-6).upper == pytest.approx(1.0, rel=1e-12)
+    assert event.epsilon(1.1e-6).upper < 1.0
+
+
+def test_infinite_and_negative_epsilon(gaussian):
+    event = gaussian(sigma=1.0)
+    assert sides(event.delta(math.inf)) == (0.0, 0.0, 0.0)
+    assert sides(event.delta(-math.inf)) == (1.0, 1.0, 1.0)
+    # I3: delta(-e) = 1 - exp(-e) + exp(-e) delta_reversed(e), and the Gaussian is its own mirror
+    expected = 1 - math.exp(-1) + math.exp(-1) * event.delta(1.0).estimate
+    assert event.delta(-1.0).estimate == pytest.approx(expected, rel=1e-9)
+
+
+def test_large_delta_needs_no_epsilon(gaussian):
+    assert sides(gaussian(sigma=1.0).epsilon(1.0)) == (0.0, 0.0, 0.0)
+    advantage = gaussian(sigma=1.0).advantage()
+    assert gaussian(sigma=1.0).epsilon(min(1.0, advantage.upper * 1.01)).upper == 0.0
+
+
+def test_arrays_in_arrays_out(gaussian):
+    run = 10 * gaussian(sigma=10.0)
+    grid = np.array([[0.1, 0.5], [1.0, 2.0]])
+    answer = run.delta(grid)
+    assert answer.upper.shape == (2, 2)
+    assert answer.upper[1, 0] == run.delta(1.0).upper
+    assert run.epsilon([1e-3, 1e-5]).lower.shape == (2,)
+    assert run.delta([]).upper.shape == (0,)
+
+
+def test_sampling_twice_multiplies_the_rates(gaussian):
+    twice = mechc.poisson(mechc.poisson(gaussian, sampling_rate=0.5), sampling_rate=0.2)
+    once = mechc.poisson(gaussian, sampling_rate=0.1)
+    assert twice(sigma=1.0) == once(sigma=1.0)
+
+
+def test_sampling_an_event_gives_an_event(gaussian):
+    event = mechc.poisson(gaussian(sigma=3.0), sampling_rate=0.1)
+    assert event == mechc.poisson(gaussian, sampling_rate=0.1)(sigma=3.0)
+    with pytest.raises(DeclarationError, match="sampling_rate is needed"):
+        mechc.poisson(gaussian(sigma=3.0))
+
+
+def test_directions_of_one_sided_noise(tmp_path):
+    """P = Exp, Q = Exp + D: remove has mass 1 - e^-D at infinity, add is (1 - e^(eps-D))_+."""
+    path = tmp_path / "one_sided.py"
+    path.write_text(
+        "from sympy import Piecewise, exp\n"
+        "from mechc.declare import mechanism, positive, real\n"
+        'x, d = real("x"), positive("shift", typical=(0.2, 2))\n'
+        "law = lambda y: Piecewise((exp(-y), y > 0), (0, True))\n"
+        'one_sided = mechanism("one_sided", variable=x, p=law(x), q=law(x - d), parameters=(d,))\n'
+    )
+    event = mechc.load(path)(shift=0.7)
+    assert event.delta(0.3, direction="remove").estimate == pytest.approx(-math.expm1(-0.7))
+    assert event.delta(0.3, direction="add").estimate == pytest.approx(-math.expm1(0.3 - 0.7))
+    assert event.delta(0.3).estimate == pytest.approx(-math.expm1(-0.7))
+    assert sides(event.delta(0.71, direction="add")) == (0.0, 0.0, 0.0)

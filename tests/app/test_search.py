@@ -1,0 +1,86 @@
+"""Epsilon from log delta: certified sides on made-up profiles with known inverses."""
+
+import math
+
+import pytest
+
+from mechc import search
+from mechc.accountants.bound import Bound
+from mechc.errors import NumericError
+
+
+def solve(log_delta, target, start=1.0, slope=-1.0):
+    curve = search.Curve(log_delta, target)
+    root, slope = search.root(curve, "estimate", start, slope)
+    upper = search._upper_side(curve, root, slope)
+    lower = search._lower_side(curve, root, slope)
+    return lower, root, upper, len(curve.points)
+
+
+def profile(function, width=1e-10):
+    def log_delta(epsilon):
+        value = function(epsilon)
+        return Bound(value - width, value, value + width, "made up", "proven")
+
+    return log_delta
+
+
+@pytest.mark.parametrize("target", [-0.5, -3.0, -30.0, -900.0])
+@pytest.mark.parametrize("start", [1e-3, 1.0, 50.0])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda e: -e,
+        lambda e: -(e**2) - 1e-3 * e,
+        lambda e: -math.exp(e) + 1,
+        lambda e: -100 * math.log1p(e),
+    ],
+)
+def test_roots_are_found_in_few_steps(function, start, target):
+    lower, root, upper, evaluations = solve(profile(function), target, start)
+    assert function(root) == pytest.approx(target, rel=1e-9)
+    assert lower <= root <= upper
+    assert function(lower) - 1e-10 > target >= function(upper) + 1e-10
+    assert upper - lower <= 1e-7 * max(1.0, root)
+    assert evaluations <= 40
+
+
+def test_wide_bounds_get_their_own_roots():
+    lower, root, upper, _ = solve(profile(lambda e: -(e**2), width=2.0), -10.0)
+    assert root == pytest.approx(math.sqrt(10))
+    assert upper == pytest.approx(math.sqrt(12), rel=1e-6) and upper >= math.sqrt(12)
+    assert lower == pytest.approx(math.sqrt(8), rel=1e-6) and lower <= math.sqrt(8)
+
+
+def test_a_target_above_the_profile_gives_zero():
+    lower, root, upper, _ = solve(profile(lambda e: -5.0 - e), -2.0)
+    assert (lower, root, upper) == (0.0, 0.0, 0.0)
+
+
+def test_a_jump_is_bracketed():
+    """A lattice's profile may fall to nothing: log delta is -inf beyond the largest loss."""
+    lower, _, upper, _ = solve(profile(lambda e: -1.0 - e if e < 2 else -math.inf), -4.0)
+    assert upper >= 2 and upper == pytest.approx(2, rel=1e-9)
+    assert lower < 2
+
+
+def test_a_profile_that_never_falls_ends():
+    curve = search.Curve(profile(lambda e: -1.0), -2.0)
+    assert search.root(curve, "estimate", 1.0, -1.0)[0] == math.inf
+
+
+def test_nothing_proven_stays_unproven():
+    def estimate_only(epsilon):
+        return Bound(math.nan, -epsilon, math.nan, "made up", "estimate")
+
+    lower, root, upper, _ = solve(estimate_only, -3.0)
+    assert math.isnan(lower) and math.isnan(upper)
+    assert root == pytest.approx(3.0)
+
+
+def test_noise_does_not_loop():
+    noisy = profile(lambda e: -e + 1e-3 * math.sin(1e6 * e))
+    try:
+        solve(noisy, -3.0)
+    except NumericError as error:
+        assert "evaluations" in str(error)
