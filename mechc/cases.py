@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy import Add, Expr, exp, log, oo
+from sympy import Add, Expr, ceiling, exp, floor, log, nan, oo
 from sympy.logic.boolalg import Boolean
 
 from mechc.declare import Declaration
@@ -118,10 +118,10 @@ def _pieces(declaration: Declaration, facts: Facts) -> list[Piece]:
         return []
     lattice, variable = declaration.measure == "lattice", declaration.variable
     lo, hi = declaration.support
+    if lattice:
+        lo, hi = ceiling(lo) - 1, floor(hi)
     pieces = []
-    for stretch in split(
-        (declaration.p, declaration.q), variable, lo - 1 if lattice else lo, hi, facts
-    ):
+    for stretch in split((declaration.p, declaration.q), variable, lo, hi, facts):
         a, b = (stretch.lo + 1 if lattice else stretch.lo), stretch.hi
         here = facts.on(variable, a, b)
         p, q = (_terms(declaration, e, here, f"on {a} .. {b}") for e in stretch.exprs)
@@ -143,7 +143,10 @@ def _atoms(declaration: Declaration, facts: Facts) -> list[Atom]:
 
 
 def _terms(declaration: Declaration, expr: Expr, facts: Facts, where: str) -> tuple[Term, ...]:
-    """The terms of one expression, with the place in the error if it is negative."""
+    """The terms of one expression, with the place in the error if there is one."""
+    if expr.has(nan):
+        raise DeclarationError(f"{declaration.name}: there is no formula {where}; end the "
+                               "Piecewise with (0, True)")  # fmt: skip
     try:
         return terms(expr, declaration.variable, facts)
     except Negative:

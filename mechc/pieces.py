@@ -17,28 +17,34 @@ from sympy import (
     Abs,
     Add,
     Basic,
+    DiracDelta,
     Eq,
     Expr,
     Ge,
     Gt,
     Heaviside,
+    KroneckerDelta,
     Le,
     Lt,
     Max,
     Min,
+    Mod,
     Ne,
-    Piecewise,
     Poly,
     PolynomialError,
     S,
     Symbol,
+    arg,
     ceiling,
     exp,
     expand,
     expand_log,
     floor,
+    frac,
+    im,
     log,
     oo,
+    re,
     sign,
     sqrt,
 )
@@ -48,6 +54,7 @@ from mechc.errors import UnsupportedError
 from mechc.order import Facts, Undecided
 
 SWITCHES = (Abs, sign, Max, Min, Heaviside, Relational)
+ROUGH = (floor, ceiling, frac, Mod, DiracDelta, KroneckerDelta, re, im, arg)
 LIMIT = 400
 
 
@@ -81,6 +88,7 @@ def split(
         stretch = waiting.pop()
         node = _innermost(stretch.exprs)
         if node is None:
+            _check_smooth(stretch.exprs, variable)
             done.append(stretch)
             continue
         if node.has(variable):
@@ -100,6 +108,14 @@ def _innermost(exprs: tuple[Expr, ...]) -> Basic | None:
     nodes: set[Basic] = set().union(*(e.atoms(*SWITCHES) for e in exprs))
     inner = [n for n in nodes if not any(a.has(*SWITCHES) for a in n.args)]
     return min(inner, key=lambda n: n.sort_key(), default=None)
+
+
+def _check_smooth(exprs: tuple[Expr, ...], variable: Symbol) -> None:
+    """Refuse what is neither smooth nor a switch that can be cut at."""
+    for rough in set().union(*(e.atoms(*ROUGH) for e in exprs)):
+        if rough.has(variable):
+            raise UnsupportedError(f"{rough} is neither smooth nor one of Abs, Max, Min, sign, "
+                                   "Heaviside, Piecewise")  # fmt: skip
 
 
 def _switch(node: Basic) -> _Switch:
@@ -157,7 +173,8 @@ def _signs(
     u = _without_exponentials(switch.u, variable)
     if not u.has(variable):
         return [(lo, hi, facts.decide(u))]
-    first, roots = _roots(u, variable, facts)
+    zeros_matter = bool(variable.is_integer) and switch.zero is not None
+    first, roots = _roots(u, variable, facts, zeros_matter)
     parts: list[tuple[Expr, Expr, int]] = []
     here, s = lo, first
     for cut, after in _cuts(switch, variable, first, roots):
@@ -178,7 +195,7 @@ def _before(a: Expr, b: Expr, facts: Facts) -> bool:
     return False if oo in (a, -b) else facts.decide(expand(b - a)) > 0
 
 
-def _roots(u: Expr, variable: Symbol, facts: Facts) -> tuple[int, list[Expr]]:
+def _roots(u: Expr, variable: Symbol, facts: Facts, zeros_matter: bool) -> tuple[int, list[Expr]]:
     """The sign of u far to the left, and its simple zeros in increasing order."""
     try:
         poly = Poly(u, variable)
@@ -194,6 +211,9 @@ def _roots(u: Expr, variable: Symbol, facts: Facts) -> tuple[int, list[Expr]]:
     a, b, c = poly.all_coeffs()
     side, discriminant = facts.decide(a), expand(b**2 - 4 * a * c)
     if facts.decide(discriminant) <= 0:
+        if zeros_matter and not discriminant.is_negative:
+            raise UnsupportedError(f"{u} may touch zero without changing sign; on the integers, "
+                                   "state the value there by linear conditions")  # fmt: skip
         return side, []
     half, width = -b / (2 * a), side * sqrt(discriminant) / (2 * a)
     return side, [expand(half - width), expand(half + width)]
@@ -242,8 +262,3 @@ def _cuts(
                                    "state the value there with an inequality")  # fmt: skip
         s = -s
     return cuts
-
-
-def is_smooth(expr: Expr) -> bool:
-    """Whether no switching function is left."""
-    return not expr.has(Piecewise, *SWITCHES)

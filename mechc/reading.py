@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sympy import Basic, Expr, Float, I, Rational, S, Symbol, nan, sympify, zoo
+from sympy import Basic, Expr, Float, I, Rational, S, Sum, Symbol, nan, sympify, zoo
 from sympy.core.function import AppliedUndef
 
 from mechc.errors import DeclarationError
@@ -56,7 +56,7 @@ class Reader:
             raise DeclarationError(f"{where}={value!r} is not an expression") from error
         if not isinstance(read, Expr):
             raise DeclarationError(f"{where}={value!r} is not an expression")
-        read = read.xreplace({f: exact(f) for f in read.atoms(Float)})
+        read = _with_named_indices(read.xreplace({f: exact(f) for f in read.atoms(Float)}))
         if read.has(nan, zoo, I):
             raise DeclarationError(f"{where}={read} is not a real number or expression")
         unknown = {str(u) for u in read.atoms(AppliedUndef)}
@@ -67,6 +67,26 @@ class Reader:
                 f"{', '.join(sorted(map(str, allowed))) or 'no symbols'}"
             )
         return read
+
+
+def _with_named_indices(expr: Expr) -> Expr:
+    """Give every index of summation a name of its own, equal in every process.
+
+    A `Dummy` is numbered by the process that made it, which no digest may depend on.
+    """
+    taken = {s.name for s in expr.free_symbols}
+
+    def renamed(total: Sum) -> Sum:
+        inner = len(total.function.atoms(Sum))
+        names = {}
+        for i, limit in enumerate(total.limits):
+            name = f"k_{inner + i}"
+            while name in taken:
+                name += "_"
+            names[limit[0]] = Symbol(name, integer=True)
+        return total.xreplace(names)
+
+    return expr.replace(lambda e: isinstance(e, Sum), renamed)
 
 
 def exact(number: Float) -> Expr:

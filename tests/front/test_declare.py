@@ -4,7 +4,7 @@ import math
 import pickle
 
 import pytest
-from sympy import Abs, Function, I, Symbol, exp, nan, sqrt
+from sympy import Abs, Dummy, Function, I, Sum, Symbol, exp, nan, oo, sqrt
 
 from mechc.declare import (
     additive,
@@ -172,6 +172,25 @@ def test_other_maths_has_other_digests():
     digests = {d.digest for d in (base, narrow, bounded, atoms, reverse)}
     assert len(digests) == 5
     assert swapped.digest == base.digest  # only the names changed
+
+
+def test_a_digest_does_not_depend_on_the_process():
+    n, d = integer("n"), count("d", default=1)
+
+    def made():
+        k = Dummy("k", integer=True)
+        return additive("a", noise=exp(-Abs(n)) / Sum(exp(-Abs(k)), (k, -oo, oo)), variable=n,
+                        sensitivity=d, lattice=True, parameters=(d,))  # fmt: skip
+
+    assert made().digest == made().digest
+    assert made() == made()
+
+
+def test_an_index_of_summation_never_captures_a_parameter():
+    k = positive("k_0")
+    i = Dummy("i", integer=True)
+    made = mechanism("a", variable=x, p=Sum(exp(-k * i**2), (i, -oo, oo)), q=1, parameters=(k,))
+    assert made.p.free_symbols == {k.parameter.symbol}
 
 
 def test_declarations_survive_pickling():

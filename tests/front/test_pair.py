@@ -8,6 +8,7 @@ from front_evaluate import by_pieces, case_at, definition, irrational_vectors, n
 from front_examples import ADDITIVE, BIMODAL, PAIRS
 from sympy import (
     Abs,
+    Eq,
     Heaviside,
     Max,
     Min,
@@ -16,6 +17,7 @@ from sympy import (
     erf,
     erfc,
     exp,
+    floor,
     log,
     oo,
     pi,
@@ -26,8 +28,8 @@ from sympy import (
 )
 
 from mechc.catalog import available, find, load_declaration
-from mechc.declare import additive, mechanism, positive, real
-from mechc.errors import UnsupportedError
+from mechc.declare import additive, count, integer, mechanism, positive, real
+from mechc.errors import DeclarationError, UnsupportedError
 from mechc.pair import normalise
 from mechc.transform import poisson
 
@@ -153,6 +155,27 @@ def test_a_breakpoint_that_cannot_be_located_is_refused(switch):
     declared = mechanism("wild", variable=real("x"), p=exp(-Abs(switch)), q=exp(-Abs(switch)))
     with pytest.raises(UnsupportedError, match="linear and quadratic"):
         normalise(declared)
+
+
+def test_steps_without_end_are_refused():
+    x = real("x")
+    with pytest.raises(UnsupportedError, match="neither smooth nor"):
+        normalise(mechanism("stairs", variable=x, p=exp(-floor(x)), q=exp(-Abs(x)) / 2))
+
+
+def test_a_double_zero_on_the_integers_is_refused_rather_than_missed():
+    n, d = integer("n"), count("d", default=1)
+    spike = Piecewise((1, Eq(n**2 - 2 * n + 1, 0)), (0, True))
+    declared = additive("spike", noise=spike, variable=n, sensitivity=d, parameters=(d,),
+                        lattice=True)  # fmt: skip
+    with pytest.raises(UnsupportedError, match="touch zero"):
+        normalise(declared)
+
+
+def test_a_piecewise_without_default_is_refused_where_it_says_nothing():
+    x = real("x")
+    with pytest.raises(DeclarationError, match="no formula on 1"):
+        normalise(mechanism("gap", variable=x, p=Piecewise((exp(x), x < 1)), q=exp(-Abs(x)) / 2))
 
 
 def test_one_minus_cosine_stays_inside_a_logarithm():
