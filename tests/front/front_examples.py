@@ -8,7 +8,6 @@ from sympy import (
     Min,
     Piecewise,
     Rational,
-    besseli,
     cos,
     cosh,
     erf,
@@ -18,11 +17,11 @@ from sympy import (
     log,
     oo,
     pi,
-    sech,
     sign,
     sqrt,
 )
 
+from mechc.catalog import available, find, load_declaration
 from mechc.declare import Declaration, additive, count, integer, mechanism, positive, rate, real
 
 x, n = real("x"), integer("n")
@@ -43,11 +42,6 @@ def noise(name, density, parameters=(scale, sensitivity), **options):
 
 
 ADDITIVE: list[Declaration] = [
-    noise("truncated_laplace", exp(-Abs(x) / scale) / (2 * scale * (1 - exp(-halfwidth / scale))),
-          (scale, halfwidth, sensitivity), support=(-halfwidth, halfwidth)),
-    noise("gumbel", exp(-u - exp(-u)) / scale),
-    noise("exponential", exp(-u) / scale, support=(0, oo)),
-    noise("hyperbolic_secant", sech(pi * u / 2) / (2 * scale)),
     noise("squared_secant", 1 / (2 * scale * cosh(u) ** 2)),
     noise("modified_gaussian", half * exp(half - x) * erfc((1 - x) / sqrt(2)), (sensitivity,)),
     noise("skew_normal", exp(-x**2 / 2) * (1 + erf(x)) / sqrt(2 * pi), (sensitivity,)),
@@ -65,7 +59,6 @@ ADDITIVE: list[Declaration] = [
     noise("parabola", 6 * u * (1 - u) / scale, support=(0, scale)),
     noise("heaviside", exp(-u) / scale * Heaviside(x)),
     noise("signed", (2 + sign(x)) * exp(-Abs(u)) / (4 * scale)),
-    noise("skellam", exp(-2 * scale) * besseli(Abs(n), 2 * scale), (scale, steps), lattice=True),
     noise("geometric", (1 - exp(-scale)) * exp(-scale * n), (scale, steps), lattice=True,
           support=(0, oo)),
     noise("zeta", 1 / (1 + Abs(n)) ** 2 / (pi**2 / 3 - 1), (steps,), lattice=True),
@@ -92,3 +85,6 @@ PAIRS: list[Declaration] = [
     mechanism("own_reverse", variable=x, p=exp(-Abs(x - 1)) / 2, q=exp(-Abs(x)) / 2,
               reverse=(exp(-Abs(x)) / 2, exp(-Abs(x - 2)) / 2)),
 ]  # fmt: skip
+
+SHIPPED: list[Declaration] = [load_declaration(find(name)) for name in available()]
+BY_NAME = {d.name: d for d in (*SHIPPED, *ADDITIVE, *PAIRS, BIMODAL)}

@@ -2,17 +2,15 @@
 
 import pytest
 from front_evaluate import normalised
-from front_examples import ADDITIVE, BIMODAL, PAIRS
+from front_examples import BIMODAL, BY_NAME
 from sympy import Abs, Piecewise, Rational, exp, oo, pi, sqrt
 
-from mechc.catalog import find, load_declaration
 from mechc.claims import claim_of
 from mechc.declare import Claim, additive, count, dominates, integer, mechanism, positive, real
 from mechc.transform import poisson
 
 x, n = real("x"), integer("n")
 scale, sensitivity = positive("scale"), positive("sensitivity", default=1)
-BY_NAME = {d.name: d for d in (*ADDITIVE, *PAIRS)}
 
 
 def _noise(density, parameters=(sensitivity,), **options):
@@ -26,7 +24,7 @@ def _noise(density, parameters=(sensitivity,), **options):
      "discrete_gaussian", "uniform"],
 )  # fmt: skip
 def test_symmetric_unimodal_noise_is_proven_for_both_signs(name):
-    claim = normalised(load_declaration(find(name))).claim
+    claim = normalised(BY_NAME[name]).claim
     assert (claim.status, claim.theorem, claim.adjacency) == ("proven", "T1", "any")
 
 
@@ -150,7 +148,7 @@ def test_sampling_twice_rests_on_the_first_sampling():
 
 
 def test_sampling_a_pair_for_replacement_is_only_declared():
-    response = load_declaration(find("randomized_response"))
+    response = BY_NAME["randomized_response"]
     claim = claim_of(poisson(response))
     assert claim.status == "declared"
     assert any("replacement" in a for a in claim.assumptions)

@@ -5,7 +5,7 @@ import random
 import mpmath
 import pytest
 from front_evaluate import by_pieces, case_at, definition, irrational_vectors, normalised
-from front_examples import ADDITIVE, BIMODAL, PAIRS
+from front_examples import BY_NAME
 from sympy import (
     Abs,
     Eq,
@@ -27,14 +27,12 @@ from sympy import (
     true,
 )
 
-from mechc.catalog import available, find, load_declaration
 from mechc.declare import additive, count, integer, mechanism, positive, real
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.pair import normalise
 from mechc.transform import poisson
 
-BUILT_IN = [load_declaration(find(name)) for name in available()]
-EVERYTHING = [*BUILT_IN, *ADDITIVE, BIMODAL, *PAIRS]
+EVERYTHING = list(BY_NAME.values())
 SWITCHES = (Abs, Max, Min, sign, Piecewise, Heaviside)
 
 
@@ -101,7 +99,7 @@ def test_conditions_exclude_each_other_and_cover(declaration):
 
 
 def _built_in(name):
-    return normalise(next(d for d in BUILT_IN if d.name == name))
+    return normalise(BY_NAME[name])
 
 
 def test_gaussian_is_one_piece_with_the_expected_terms():
@@ -117,7 +115,7 @@ def test_gaussian_is_one_piece_with_the_expected_terms():
 
 
 def test_laplace_is_three_pieces_and_sampling_keeps_its_plateaus_visible():
-    pair = normalise(poisson(next(d for d in BUILT_IN if d.name == "laplace")))
+    pair = normalise(poisson(BY_NAME["laplace"]))
     (case,) = pair.cases
     d = Symbol("sensitivity", positive=True, real=True)
     assert [str(p.hi) for p in case.pieces] == ["0", str(d), "oo"]
@@ -179,7 +177,7 @@ def test_a_piecewise_without_default_is_refused_where_it_says_nothing():
 
 
 def test_one_minus_cosine_stays_inside_a_logarithm():
-    raised = next(d for d in ADDITIVE if d.name == "raised_cosine")
+    raised = BY_NAME["raised_cosine"]
     piece = normalise(raised).cases[0].pieces[0]
     assert "log(cos(" in str(piece.q[0].log_density)
 

@@ -3,13 +3,11 @@
 import mpmath
 import pytest
 from front_evaluate import by_pieces, definition, irrational_vectors, normalised
-from front_examples import ADDITIVE, BIMODAL, PAIRS
+from front_examples import ADDITIVE, BIMODAL, BY_NAME, PAIRS
 
-from mechc.catalog import find, load_declaration
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.transform import poisson
 
-BY_NAME = {d.name: d for d in (*ADDITIVE, *PAIRS, BIMODAL)}
 POINTS = [mpmath.mpf(v) / 7 for v in range(-20, 30, 3)]
 
 
@@ -55,7 +53,7 @@ def test_rate_zero_and_one_are_the_ends():
 
 
 def test_atoms_and_outcomes_are_mixed_too():
-    sampled = poisson(load_declaration(find("approximate_dp")))
+    sampled = poisson(BY_NAME["approximate_dp"])
     delta, r = (p.symbol for p in sampled.parameters[1:])
     leak, *_, unseen = sampled.atoms
     assert (leak[1], leak[2]) == (r * delta, 0)
@@ -74,7 +72,7 @@ def test_the_declared_reverse_pair_holds_the_record_in_second_place():
 
 
 def test_replacement_mixes_both_shifts_into_the_centre():
-    gaussian = load_declaration(find("gaussian"))
+    gaussian = BY_NAME["gaussian"]
     sampled = poisson(gaussian, adjacency="replace")
     x = sampled.variable
     d, r = (p.symbol for p in sampled.parameters[1:])
