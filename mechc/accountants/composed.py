@@ -137,10 +137,18 @@ class ComposedLoss:
         self._memo[key] = table
 
     def log_mass_error(self, t: float) -> float:
-        """Bound on the absolute error of K(t): quadrature and rounding."""
+        """Bound on the absolute error of K(t): quadrature, rounding, and masses of atoms.
+
+        Masses given as numbers are good to an ulp, which moves M(t) by |t| ulp where K is found
+        from the known masses M(0) and M(-1).
+        """
         table = self._generating(t)
         quadrature = np.array([law.tolerance for law in self._laws])
-        return float(self.counts @ (quadrature + table[:, 3] + 4 * U * abs(table[:, 0])))
+        atomic = np.array(
+            [4 * U * max(1.0, abs(t)) * bool(law.atom_loss.size) for law in self._laws]
+        )
+        atomic *= np.exp(np.minimum(-table[:, 0], 700.0))
+        return float(self.counts @ (quadrature + atomic + table[:, 3] + 4 * U * abs(table[:, 0])))
 
     def mean_error(self, t: float) -> float:
         """Bound on the error of K'(t): weights off by a relative e move a mean by 2 e sigma."""

@@ -32,6 +32,7 @@ from mechc.accountants.chernoff import chernoff_bounds
 from mechc.accountants.composed import ComposedLoss, U
 from mechc.accountants.edgeworth_interval import edgeworth_error
 from mechc.accountants.edgeworth_series import hermite_coefficients, hermite_values, standardise
+from mechc.accountants.saddlepoint import SaddlepointAccountant
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.measure import Step
 
@@ -63,9 +64,11 @@ class EdgeworthAccountant:
 
     Args:
         steps: the composition; counts up to 1e12.
-        rtol: not used by a method whose accuracy is fixed by its order.
-        order: order of the expansion, 1 to 8; it needs order + 2 cumulants.
+        rtol: for the tilted series, the size above which a growing term counts as divergence.
+        order: order of the expansion, 1 to 8 (tilted: 1 to 4); it needs order + 2 cumulants.
         interval: add the proven interval around the first-order expansion (EEAI).
+        tilted: expand the tilted loss instead, which is `saddlepoint` with variant="edgeworth";
+            its interval is always given.
 
     Raises:
         DeclarationError: the order does not exist.
@@ -78,12 +81,18 @@ class EdgeworthAccountant:
         rtol: float = 1e-6,
         order: int = 2,
         interval: bool = False,
+        tilted: bool = False,
     ) -> None:
         """Merge the steps; the expansions are made at the first query."""
-        if order not in range(1, 9):
+        if not isinstance(order, int) or order not in range(1, 9):
             raise DeclarationError(f"order={order!r}: expected an integer from 1 to 8")
         self._composed = ComposedLoss(steps)
         self._order, self._interval = order, interval
+        self._tilted = (
+            SaddlepointAccountant(steps, rtol=rtol, variant="edgeworth", order=order)
+            if tilted
+            else None
+        )
         self._expansions: dict[int, tuple[_Side, _Side]] = {}
         self._errors: tuple[float, float] | None = None
 
@@ -97,6 +106,8 @@ class EdgeworthAccountant:
             UnsupportedError: a moment does not exist, or the loss is a lattice that the normal
                 law cannot smooth.
         """
+        if self._tilted is not None:
+            return self._tilted.log_delta(epsilon)
         settled = self._composed.settled(epsilon, _METHOD)
         if settled is not None:
             return settled

@@ -118,6 +118,13 @@ def test_order_four_reaches_1e8(cases, name):
     assert bound.status == "proven" and bound.lower <= math.log(delta) <= bound.upper
 
 
+def test_tilted_is_the_saddlepoint_variant(cases):
+    loss, count, epsilon, _ = cases["SGK"]
+    steps = [Step(loss, count)]
+    ours = EdgeworthAccountant(steps, order=3, tilted=True).log_delta(epsilon)
+    assert ours == SaddlepointAccountant(steps, variant="edgeworth", order=3).log_delta(epsilon)
+
+
 def test_divergence_is_refused(cases):
     loss, count, epsilon, _ = cases["SGS3"]
     with pytest.raises(UnsupportedError, match=r"does not converge.*use contour"):
