@@ -292,8 +292,10 @@ def _mechanism(name: str, p: str, q: str, var: str, domains: Iterable[str]) -> M
         return mechc.load(name)
     from mechc.parse import declaration_from_text
 
-    text = {"p": p or None, "q": q or None, "variable": var}
-    return mechc.load(declaration_from_text("command line", parameters=domains, **text))
+    declared = declaration_from_text(
+        "command line", p=p or None, q=q or None, variable=var, parameters=domains
+    )
+    return mechc.load(declared)
 
 
 def _run(

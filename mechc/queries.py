@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -62,8 +62,9 @@ class Queries:
             DeclarationError: an argument is not acceptable.
             UnsupportedError: the method cannot do this composition.
         """
+        points = checked(as_epsilon, epsilon)
         evaluation = self.composition().evaluation(method, direction, rtol, **options)
-        return elementwise(evaluation.log_delta, as_epsilon, epsilon)
+        return points.ask(evaluation.log_delta)
 
     def delta(
         self,
@@ -79,8 +80,9 @@ class Queries:
         Arguments and errors as for `log_delta`. Below the smallest double the lower side is 0 and
         the upper side the smallest positive double.
         """
+        points = checked(as_epsilon, epsilon)
         evaluation = self.composition().evaluation(method, direction, rtol, **options)
-        return elementwise(lambda e: from_log(evaluation.log_delta(e)), as_epsilon, epsilon)
+        return points.ask(lambda e: from_log(evaluation.log_delta(e)))
 
     def epsilon(
         self,
@@ -115,9 +117,10 @@ class Queries:
 
         if (delta is None) == (log_delta is None):
             raise DeclarationError("epsilon: give exactly one of delta= and log_delta=")
-        evaluation = self.composition().evaluation(method, direction, rtol, **options)
         target, check = (delta, as_delta) if log_delta is None else (log_delta, _as_log_delta)
-        return elementwise(lambda t: search.epsilon(evaluation, t), check, target)
+        points = checked(check, target)
+        evaluation = self.composition().evaluation(method, direction, rtol, **options)
+        return points.ask(lambda t: search.epsilon(evaluation, t))
 
     def advantage(self, **how: Any) -> Bound:
         """Return bounds on the largest advantage of a membership test, delta(0).
@@ -141,7 +144,7 @@ class Queries:
         from mechc import tradeoff
 
         composition = self.composition()
-        return elementwise(lambda a: tradeoff.false_negative(composition, a, how), _as_rate, alpha)
+        return checked(_as_rate, alpha).ask(lambda a: tradeoff.false_negative(composition, a, how))
 
     def renyi(self, orders: Any, *, direction: str = "both") -> Bound:
         """Return bounds on the Rényi divergence of the given orders, max over the directions.
@@ -154,8 +157,8 @@ class Queries:
         from mechc import divergence
 
         composition = self.composition()
-        return elementwise(
-            lambda order: divergence.renyi(composition, order, direction), _as_order, orders
+        return checked(_as_order, orders).ask(
+            lambda order: divergence.renyi(composition, order, direction)
         )
 
     def gdp(self, *, epsilon_max: float | None = None, **how: Any) -> Bound:
@@ -185,13 +188,25 @@ class Queries:
         return curve.epsilon_curve(self.composition(), _as_positive_delta(delta), counts, how)
 
 
-def elementwise(ask: Callable[[float], Bound], check: Callable[[Any], float], values: Any) -> Bound:
-    """Apply a scalar query to a number or to every element of an array."""
+class Points(NamedTuple):
+    """Checked arguments of a query: their values and, for an array, its shape."""
+
+    values: tuple[float, ...]
+    shape: tuple[int, ...] | None
+
+    def ask(self, query: Callable[[float], Bound]) -> Bound:
+        """Apply a scalar query to each value; a number gives scalars, an array gives arrays."""
+        if self.shape is None:
+            return query(self.values[0])
+        return collect([query(value) for value in self.values], self.shape)
+
+
+def checked(check: Callable[[Any], float], values: Any) -> Points:
+    """Check a number, or every element of an array, before anything is computed."""
     if isinstance(values, (int, float)) or np.ndim(values) == 0:
-        return ask(check(values))
+        return Points((check(values),), None)
     array = np.asarray(values)
-    answers = [ask(check(value)) for value in array.ravel()]
-    return collect(answers, array.shape)
+    return Points(tuple(check(value) for value in array.ravel()), array.shape)
 
 
 def collect(answers: list[Bound], shape: tuple[int, ...]) -> Bound:

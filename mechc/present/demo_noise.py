@@ -7,5 +7,6 @@ from mechc.declare import additive, positive, real
 x, s, k = real("x"), positive("sigma", typical=(0.5, 10)), positive("knee", typical=(0.5, 2))
 d = positive("sensitivity", default=1, typical=(0.5, 2))
 mass = s * (sqrt(2 * pi) * erf(k / sqrt(2)) + 2 * exp(-(k**2) / 2) / k)
-shape = Piecewise((exp(-((x / s) ** 2) / 2), Abs(x) < k * s), (exp(k**2 / 2 - k * Abs(x) / s), True))
+core, tail = exp(-((x / s) ** 2) / 2), exp(k**2 / 2 - k * Abs(x) / s)
+shape = Piecewise((core, Abs(x) < k * s), (tail, True))
 huber = additive("huber", noise=shape / mass, variable=x, sensitivity=d, parameters=(s, k, d))

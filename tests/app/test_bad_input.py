@@ -60,7 +60,7 @@ def test_sampling_a_composition_is_refused(gaussian):
 
 
 def test_a_bound_parameter_cannot_be_bound_again(gaussian):
-    with pytest.raises(DeclarationError, match="sampling_rate is bound to 0.1 already"):
+    with pytest.raises(DeclarationError, match=r"sampling_rate is bound to 0\.1 already"):
         mechc.poisson(gaussian, sampling_rate=0.1)(sigma=1.0, sampling_rate=0.2)
 
 

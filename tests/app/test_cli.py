@@ -1,0 +1,130 @@
+"""The command line: answers, errors as one line with an exit code, files that appear whole."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import mechc
+from mechc.cli import app
+
+GAUSSIAN = ["gaussian", "--set", "sigma=0.8", "--poisson", "0.01", "--count", "2000"]
+
+
+def run(*words, code=0):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def test_epsilon_of_a_known_run():
+    answer = json.loads(run("epsilon", *GAUSSIAN, "--delta", "1e-5", "--json").stdout)
+    assert answer["lower"] <= 4.2934362885701 + 1e-12
+    assert 4.2934362885701 - 1e-12 <= answer["upper"]
+    assert answer["status"] == "proven"
+    text = run("epsilon", *GAUSSIAN, "--delta", "1e-5").stdout
+    assert "4.29343628" in text and "upper bound" in text
+
+
+def test_delta_and_its_log():
+    plain = json.loads(run("delta", *GAUSSIAN, "--epsilon", "1", "--json").stdout)
+    log = json.loads(run("delta", *GAUSSIAN, "--epsilon", "1", "--log", "--json").stdout)
+    assert plain["upper"] > 0 > log["upper"]
+
+
+def test_a_method_without_proof_prints_no_bounds():
+    answer = json.loads(run("delta", *GAUSSIAN, "-e", "1", "--method", "clt", "--json").stdout)
+    assert answer["lower"] is None and answer["upper"] is None and answer["estimate"] > 0
+
+
+def test_densities_on_the_command_line(gaussian):
+    words = ["--p", "exp(-(x-1)**2/2)/sqrt(2*pi)", "--q", "exp(-x**2/2)/sqrt(2*pi)"]
+    answer = json.loads(run("delta", *words, "-e", "1", "--json").stdout)
+    assert answer["estimate"] == pytest.approx(gaussian(sigma=1.0).delta(1.0).estimate, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["epsilon", "laplace", "--set", "scale=-1", "-d", "1e-5"], "scale=-1 is not positive"),
+        (["epsilon", "laplace", "--set", "scale", "-d", "1e-5"], "expected NAME=NUMBER"),
+        (["epsilon", "laplace", "--set", "scale=1"], "exactly one"),
+        (["epsilon", "laplace", "--set", "scale=1", "-d", "2"], "0 <= delta <= 1"),
+        (["epsilon", "laplace", "--set", "scale=1", "-d", "1e-5", "-k", "1.5"], "not an integer"),
+        (["epsilon", "laplace", "--set", "scale=1", "-d", "1e-5", "-k", "x"], "not an integer"),
+        (["epsilon", "laplace", "--set", "scale=1", "-d", "1e-5", "-m", "magic"], "magic"),
+        (["epsilon", "gaussian", "--poisson", "2", "-d", "1e-5"], "sampling_rate"),
+        (["epsilon", "-d", "1e-5"], "either the name"),
+        (["delta", "laplace", "--set", "scale=1"], "--epsilon is needed"),
+        (["delta", "--p", "__import__('os')", "--q", "1", "-e", "1"], "cannot read|not"),
+        (["show", "laplace", "--stage", "poetry"], "expected one of"),
+        (["show", "no_such_thing"], "no mechanism 'no_such_thing'"),
+        (["compare", "laplace"], "exactly one"),
+        (["cache", "burn"], "expected list, size or clear"),
+        (["curve", "laplace", "--set", "scale=9", "--counts", "a:b"], "expected 1,10,100"),
+        (["calibrate", "laplace", "--solve-for", "shape", "-e", "1", "-d", "0.1"], "shape"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(words, message):
+    result = run(*words, code=2)
+    assert result.stdout == ""
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("mechc: ")
+    assert any(part in lines[0] for part in message.split("|"))
+
+
+def test_lists():
+    listed = run("list").stdout
+    for name in mechc.available():
+        assert name in listed
+    assert "contour" in run("methods").stdout
+    assert "--poisson" in run("epsilon", "--help").stdout
+    assert run("--version").stdout.strip() == f"mechc {mechc.__version__}"
+
+
+@pytest.mark.parametrize("stage", ["explain", "pair", "calculus", "ir", "source"])
+def test_every_stage_can_be_shown(stage):
+    text = run("show", "laplace", "--stage", stage).stdout
+    assert "scale" in text and len(text.splitlines()) > 10
+
+
+def test_emit_writes_a_module_that_checks_itself(tmp_path):
+    path = tmp_path / "laplace_kernels.py"
+    run("emit", "laplace", "-o", path)
+    assert list(tmp_path.iterdir()) == [path]
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert path.read_text("utf-8") == mechc.load("laplace").source
+
+
+def test_emit_into_a_missing_folder_leaves_nothing(tmp_path):
+    path = tmp_path / "missing" / "kernel.py"
+    result = run("emit", "laplace", "-o", path, code=1)
+    assert result.stderr.startswith("mechc: cannot write")
+    assert not path.parent.exists()
+
+
+def test_curve_and_compare():
+    words = ["laplace", "--set", "scale=20"]
+    curve = json.loads(run("curve", *words, "--counts", "1,10,100", "--json").stdout)
+    assert curve["count"] == [1, 10, 100]
+    assert sorted(curve["upper"]) == curve["upper"]
+    table = run("compare", *words, "--count", "500", "--epsilon", "1").stdout
+    for method in ("auto", "contour", "saddlepoint:moments", "clt"):
+        assert method in table
+
+
+def test_calibrate():
+    words = ["gaussian", "--solve-for", "sigma", "--epsilon", "1", "--delta", "1e-5", "--json"]
+    answer = json.loads(run("calibrate", *words).stdout)
+    assert answer["upper"] <= 1e-5
+    # the analytic Gaussian mechanism at (1, 1e-5), Balle and Wang 2018: 3.730631634...
+    assert answer["sigma"] == pytest.approx(3.7306316348, rel=1e-6)
+
+
+def test_cache_lists_what_was_compiled():
+    mechc.load("laplace").compile()
+    assert "laplace" in run("cache", "list").stdout
+    assert "MiB" in run("cache", "size").stdout
