@@ -15,7 +15,7 @@ Atoms and finite sets add finite sums. Removable singularities are expressed by 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,9 @@ from sympy import (
     expand,
     expand_log,
     factor,
+    gamma,
     log,
+    loggamma,
     oo,
     pi,
     sqrt,
@@ -40,7 +42,7 @@ from sympy import (
 
 from mechc.calculus.loss import log_sum
 from mechc.calculus.primitives import geometric, mass
-from mechc.calculus.shape import affine_in, merge_constant_logs, polynomial_in, rational_in
+from mechc.calculus.shape import affine_in, merge_constant_logs, polynomial_in, rational_in, tidy
 from mechc.calculus.signs import Facts, Undecided, sampled, sign
 from mechc.calculus.types import Closed, Entry, Numeric, Region
 from mechc.calculus.words import sinhc
@@ -134,19 +136,12 @@ def _stretch(region: Region, x: Symbol, z: Symbol, facts: Facts, lattice: bool) 
         raise NoRule(f"no closed mass on {region.interval}")
     if len(region.p) != 1 or len(region.q) != 1:
         raise NoRule(f"a mixture with a varying loss on {region.interval}")
-    rules = (_geometric_moment,) if lattice else (_exponential_loss, _gaussian_moment)
-    for rule in rules:
+    rules = _LATTICE_RULES if lattice else _RULES
+    for rule, name in rules.items():
         moment = rule(region, x, z, facts)
         if moment is not None:
-            return moment, _NAMES[rule.__name__]
+            return moment, name
     raise NoRule(f"no rule for the integral over {region.interval}")
-
-
-_NAMES = {
-    "_geometric_moment": "geometric sums",
-    "_exponential_loss": "exponential density of the loss",
-    "_gaussian_moment": "completing the square",
-}
 
 
 def _exponential_loss(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:
@@ -249,7 +244,7 @@ def _geometric_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Exp
         return None
     slope = expand((1 + z) * first[0] - z * second[0])
     intercept = expand((1 + z) * first[1] - z * second[1])
-    total = geometric(slope, intercept, region.lo, region.hi, facts)
+    total = geometric(slope, intercept, region.lo, region.hi, facts, z)
     if total is None:
         return None
     ratio = cancel(p.weight / q.weight)
@@ -260,3 +255,44 @@ def atom_moment(atom: Atom, z: Symbol) -> tuple[Expr, str]:
     """p*exp(z*log(p/q)) of an atom with both masses positive."""
     p, q = (Add(*(t.weight * exp(t.log_density) for t in side)) for side in (atom.p, atom.q))
     return p * exp(z * expand_log(log(cancel(p / q)))), "finite sum"
+
+
+def _gamma_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:
+    """x**(k - 1) * exp(-c*x) on (0, oo) with a shape k that does not depend on z."""
+    if not (region.lo == 0 and region.hi is oo):
+        return None
+    (p,), (q,) = region.p, region.q
+    exponent = expand((1 + z) * tidy(p.log_density, x) - z * tidy(q.log_density, x))
+    power = exponent.coeff(log(x))
+    linear = polynomial_in(expand(exponent - power * log(x)), x, 1)
+    if linear is None or len(linear) < 2 or factor(power).has(z):
+        return None
+    shape, scale = factor(power) + 1, cancel(linear[1].subs(z, 0) / linear[1])
+    first = factor(-linear[1].subs(z, 0))
+    ratio = exp(z * log(cancel(p.weight / q.weight)))
+    return p.weight * gamma(shape) * first**-shape * ratio * exp(linear[0]) * scale**shape
+
+
+def _poisson_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:
+    """Sum of exp(k*n + m)/n! over n >= 0."""
+    if not (region.lo == 0 and region.hi is oo):
+        return None
+    (p,), (q,) = region.p, region.q
+    exponent = expand((1 + z) * tidy(p.log_density, x) - z * tidy(q.log_density, x))
+    linear = polynomial_in(expand(exponent + loggamma(x + 1)), x, 1)
+    if linear is None or len(linear) < 2:
+        return None
+    ratio = exp(z * log(cancel(p.weight / q.weight)))
+    return p.weight * ratio * exp(linear[0]) * exp(exp(linear[1]))
+
+
+Rule = Callable[[Region, Symbol, Symbol, Facts], Expr | None]
+_RULES: dict[Rule, str] = {
+    _exponential_loss: "exponential density of the loss",
+    _gaussian_moment: "completing the square",
+    _gamma_moment: "gamma integral",
+}
+_LATTICE_RULES: dict[Rule, str] = {
+    _geometric_moment: "geometric sums",
+    _poisson_moment: "exponential series",
+}

@@ -240,6 +240,8 @@ def _constant(expr: Any) -> Any:
         return mpmath.mpf(expr._mpf_)
     if expr is S.ImaginaryUnit:
         return mpmath.mpc(0, 1)
+    if expr in (S.NaN, S.ComplexInfinity):
+        return mpmath.nan
     if expr in (S.Infinity, S.NegativeInfinity):
         return mpmath.inf if expr is S.Infinity else -mpmath.inf
     return mpmath.mpmathify(expr.evalf(mp.dps + 5))

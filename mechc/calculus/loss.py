@@ -66,7 +66,7 @@ def _loss(p: _Pairs, q: _Pairs, x: Symbol, facts: Facts) -> Expr:
 
 
 def _log(weight: Expr) -> Expr:
-    return expand_log(log(cancel(weight))) if weight.has(exp) else log(cancel(weight))
+    return expand_log(log(weight)) if weight.has(exp) else log(cancel(weight))
 
 
 def _proportion(one: tuple[Expr, Expr], two: tuple[Expr, Expr], x: Symbol) -> Expr | None:

@@ -12,39 +12,21 @@ derivative itself is monotone. What no rule decides is "unsplit", never an error
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 from sympy import (
     Add,
     Expr,
     Mul,
-    Poly,
     Pow,
-    S,
     Symbol,
-    asinh,
-    atan,
-    diff,
-    erf,
     erfc,
-    exp,
-    factor,
-    fraction,
-    log,
-    oo,
-    sinh,
-    sqrt,
-    tanh,
-    together,
 )
 
 from mechc.calculus.curvature import curvature, shifted_pairs
-from mechc.calculus.growth import Expansion, Unknown, end_point
-from mechc.calculus.shape import Rational1, rational_in
+from mechc.calculus.extrema import at_bracketed_root, at_roots
 from mechc.calculus.signs import Facts, Undecided, sign
-from mechc.calculus.words import BracketedRoot, log_mix, spell_out
-
-_INCREASING = (log, exp, sinh, tanh, asinh, atan, erf)
+from mechc.calculus.slope import INCREASING, core, derivative, is_smooth, singular_point
+from mechc.calculus.words import log_mix
 
 
 @dataclass(frozen=True)
@@ -54,7 +36,6 @@ class Part:
     lo: Expr
     hi: Expr
     direction: int | None
-    how: str
 
 
 def monotone_parts(
@@ -75,63 +56,37 @@ def monotone_parts(
     """
     inside = facts.within(x, lo, hi)
     if not is_smooth(loss, x, inside):
-        return [Part(lo, hi, None, "the loss may be singular inside")], None
+        pole = singular_point(loss, x, lo, hi, inside)
+        if pole is None:
+            return [Part(lo, hi, None)], None
+        left, question = monotone_parts(loss, x, lo, pole, facts)
+        right, other = monotone_parts(loss, x, pole, hi, facts)
+        return left + right, question or other
     questions: list[Expr] = []
     for rule in (_by_structure, _by_derivative, _by_pairs):
         try:
             direction = rule(loss, x, inside)
-        except Undecided as question:
-            questions.append(question.expr)
+        except Undecided as open_sign:
+            questions.append(open_sign.expr)
             continue
         if direction is not None:
-            return [Part(lo, hi, direction, rule.__name__)], None
-    for cut in (_at_roots, _at_bracketed_root):
+            return [Part(lo, hi, direction)], None
+    for extrema in (at_roots, at_bracketed_root):
         try:
-            parts = cut(loss, x, lo, hi, inside)
-        except Undecided as question:
-            questions.append(question.expr)
+            parts = extrema(loss, x, lo, hi, inside)
+        except Undecided as open_sign:
+            questions.append(open_sign.expr)
             continue
         if parts:
-            return parts, None
+            return [Part(*part) for part in parts], None
     open_question = next((e for e in questions if not _varies(e, x, inside)), None)
-    return [Part(lo, hi, None, "no rule decided the sign of the derivative")], open_question
+    return [Part(lo, hi, None)], open_question
 
 
 def _varies(expr: Expr, x: Symbol, facts: Facts) -> bool:
     """Whether an expression holds the variable, as such or encoded."""
     free = expr.free_symbols
     return x in free or any(s.is_Dummy for s in free)
-
-
-def is_smooth(loss: Expr, x: Symbol, facts: Facts) -> bool:
-    """Whether no logarithm or power in the loss reaches zero inside the interval, by proof."""
-    delicate = [node.args[0] for node in loss.atoms(log) if node.has(x)]
-    delicate += [
-        node.base
-        for node in loss.atoms(Pow)
-        if node.base.has(x) and not (node.exp.is_Integer and node.exp > 0)
-    ]
-    try:
-        return all(sign(spell_out(node), facts) != 0 for node in delicate)
-    except Undecided:
-        return False
-
-
-def core(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr]:
-    """Strip constants and increasing functions: loss rises where orientation*core rises."""
-    orientation = 1
-    while True:
-        constant, rest = loss.as_independent(x, as_Add=True)
-        factor_, inner = rest.as_independent(x, as_Add=False)
-        if constant != 0 or factor_ != 1:
-            orientation *= sign(factor_, facts)
-            loss = inner
-        elif isinstance(loss, log_mix):
-            loss = loss.args[1]
-        elif isinstance(loss, _INCREASING):
-            loss = loss.args[0]
-        else:
-            return orientation, loss
 
 
 def _by_structure(loss: Expr, x: Symbol, facts: Facts) -> int | None:
@@ -149,7 +104,7 @@ def _by_structure(loss: Expr, x: Symbol, facts: Facts) -> int | None:
         return None if direction is None else sign(constant, facts) * direction
     if isinstance(loss, log_mix):
         return _by_structure(loss.args[1], x, facts)
-    if isinstance(loss, (*_INCREASING, erfc)):
+    if isinstance(loss, (*INCREASING, erfc)):
         direction = _by_structure(loss.args[0], x, facts)
         return direction if direction is None else (-1 if isinstance(loss, erfc) else 1) * direction
     if isinstance(loss, Pow) and not loss.exp.has(x):
@@ -170,15 +125,8 @@ def _even_or_positive(power: Expr, facts: Facts) -> int:
     return base
 
 
-def _derivative(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr, Rational1 | None]:
-    orientation, inner = core(loss, x, facts)
-    slope = diff(inner, x)
-    rational = rational_in(slope, x)
-    return orientation, slope, rational
-
-
 def _by_derivative(loss: Expr, x: Symbol, facts: Facts) -> int | None:
-    orientation, slope, rational = _derivative(loss, x, facts)
+    orientation, slope, rational = derivative(loss, x, facts)
     if rational is None:
         return orientation * sign(slope, facts)
     return orientation * sign(rational.expr, facts)
@@ -200,125 +148,3 @@ def _by_pairs(loss: Expr, x: Symbol, facts: Facts) -> int | None:
     if None in directions or len(directions) != 1:
         return None
     return orientation * (directions.pop() or 0)
-
-
-def _at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
-    """Cut at the roots of a numerator of degree one or two in x or in the generator."""
-    orientation, _, rational = _derivative(loss, x, facts)
-    if rational is None:
-        return []
-    numerator, denominator = fraction(together(rational.expr))
-    rest, open_factor = orientation * sign(denominator, facts), None
-    for part in Mul.make_args(factor(numerator)):
-        try:
-            rest *= sign(part, facts)
-        except Undecided:
-            if not part.has(x, rational.generator or x):
-                raise
-            if open_factor is not None:
-                return []
-            open_factor = part
-    if open_factor is None:
-        return []
-    generator = rational.generator or x
-    if rational.generator is not None and open_factor.has(x):
-        return []
-    interval = _interval_of(rational, lo, hi, x)
-    if interval is None:
-        return []
-    roots = _real_roots(open_factor, generator, *interval, facts)
-    if roots is None:
-        return []
-    cuts, last = roots
-    ends = [lo, *(_back(r, rational) for r in cuts), hi]
-    parts, direction = [], rest * last
-    for left, right in reversed(list(pairwise(ends))):
-        parts.append(Part(left, right, direction, "roots of the derivative"))
-        direction = -direction
-    return parts[::-1]
-
-
-def _interval_of(rational: Rational1, lo: Expr, hi: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
-    """The interval as the generator runs through it (the rate of an exponential is positive)."""
-    if rational.generator is None:
-        return lo, hi
-    if rational.kind != "exp" or rational.rate is None or not rational.rate.is_positive:
-        return None
-    ends = []
-    for end in (lo, hi):
-        ends.append(S.Zero if end is -oo else oo if end is oo else exp(rational.rate * end))
-    return ends[0], ends[1]
-
-
-def _back(root: Expr, rational: Rational1) -> Expr:
-    if rational.generator is None or rational.rate is None:
-        return root
-    return log(root) / rational.rate
-
-
-def _real_roots(
-    polynomial: Expr, g: Symbol, lo: Expr, hi: Expr, facts: Facts
-) -> tuple[list[Expr], int] | None:
-    """Roots of a linear or quadratic in the open interval, and its sign just below `hi`."""
-    poly = Poly(polynomial, g)
-    if poly.degree() not in (1, 2):
-        return None
-    first, last = _sign_at(poly, lo, facts), _sign_at(poly, hi, facts)
-    if poly.degree() == 1:
-        b, a = poly.all_coeffs()[::-1]
-        return ([factor(-b / a)], last) if first * last < 0 else None
-    c, b, a = poly.all_coeffs()[::-1]
-    root = sqrt(_discriminant(a, b, c))
-    opens = sign(a, facts)
-    smaller, larger = ((-b - opens * root) / (2 * a), (-b + opens * root) / (2 * a))
-    if first * last < 0:
-        return [larger if last == opens else smaller], last
-    if sign(b**2 - 4 * a * c, facts) <= 0 or first != opens:
-        return None
-    vertex = factor(-b / (2 * a))
-    inside = all(
-        end.is_infinite or sign((vertex - end) * side, facts) > 0
-        for end, side in ((lo, 1), (hi, -1))
-    )
-    return ([smaller, larger], last) if inside else None
-
-
-def _discriminant(a: Expr, b: Expr, c: Expr) -> Expr:
-    return factor(b**2 - 4 * a * c)
-
-
-def _sign_at(poly: Poly, end: Expr, facts: Facts) -> int:
-    if end is oo:
-        return sign(poly.LC(), facts)
-    if end is -oo:
-        return sign(poly.LC(), facts) * (-1 if poly.degree() % 2 else 1)
-    return sign(factor(poly.eval(end)), facts)
-
-
-def _at_bracketed_root(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
-    """A convex or concave loss has at most one extremum: its slope at the ends tells."""
-    orientation, inner = core(loss, x, facts)
-    bend = curvature(inner, x, facts)
-    if not bend:
-        return []
-    slope = diff(inner, x)
-    try:
-        first = _slope_sign(slope, x, lo, True, facts)
-        last = _slope_sign(slope, x, hi, False, facts)
-    except Unknown:
-        return []
-    if first == last:
-        return [Part(lo, hi, orientation * first, "convexity and the slope at the ends")]
-    root = BracketedRoot(slope, x, lo, hi)
-    return [
-        Part(lo, root, orientation * first, "left of the one extremum"),
-        Part(root, hi, orientation * last, "right of the one extremum"),
-    ]
-
-
-def _slope_sign(slope: Expr, x: Symbol, end: Expr, from_right: bool, facts: Facts) -> int:
-    """Sign of the slope near an end; a limit of zero says nothing."""
-    y, approach = end_point(x, end, from_right)
-    expansion = Expansion(y, facts)
-    lead, _ = expansion.series(slope.subs(x, approach)).lead
-    return sign(lead, facts)

@@ -82,17 +82,23 @@ def integral_to(terms: tuple[Term, ...], x: Symbol, lo: Expr, facts: Facts) -> E
     return total
 
 
-def geometric(k: Expr, m: Expr, lo: Expr, hi: Expr, facts: Facts) -> Expr | None:
-    """Sum of exp(k*n + m) over integers lo <= n <= hi; None where it diverges or signs are open."""
+def geometric(
+    k: Expr, m: Expr, lo: Expr, hi: Expr, facts: Facts, z: Symbol | None = None
+) -> Expr | None:
+    """Sum of exp(k*n + m) over integers lo <= n <= hi; None where it diverges or signs are open.
+
+    Where k depends on z, convergence at z = 0 decides (and the strip is the caller's).
+    """
     if k == 0:
         return None if lo.is_infinite or hi.is_infinite else (hi - lo + 1) * exp(m)
     if not lo.is_infinite and not hi.is_infinite:
         count = hi - lo + 1
         return count * exp(expand(k * lo + m)) * expm1c(expand(k * count)) / expm1c(k)
     try:
-        if hi is oo and lo is not -oo and sign(k, facts) < 0:
+        trend = sign(k if z is None else k.subs(z, 0), facts)
+        if hi is oo and lo is not -oo and trend < 0:
             return exp(expand(k * lo + m)) / (1 - exp(k))
-        if lo is -oo and hi is not oo and sign(k, facts) > 0:
+        if lo is -oo and hi is not oo and trend > 0:
             return exp(expand(k * hi + m)) / (1 - exp(-k))
     except Undecided:
         pass

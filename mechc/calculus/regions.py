@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sympy import Expr, Pow, Symbol, log, nan, oo, zoo
+from sympy import Expr, Pow, Symbol, floor, log, nan, oo, zoo
 
 from mechc.calculus.growth import Expansion, Unknown, end_point
 from mechc.calculus.loss import loss_of
@@ -57,9 +57,19 @@ def regions_of(piece: Piece, x: Symbol, facts: Facts, may_split: bool) -> list[R
         return [_one_sided(piece)]
     loss = loss_of(piece.p, piece.q, x, facts)
     parts, question = monotone_parts(loss, x, piece.lo, piece.hi, facts)
+    if x.is_integer:
+        parts = _whole_numbers(parts)
     if question is not None and may_split:
         raise Split(question)
     return [_region(piece, part, loss, x, facts) for part in parts]
+
+
+def _whole_numbers(parts: list[Part]) -> list[Part]:
+    """Interior cuts between integers: the left part keeps the integer below an extremum."""
+    cuts = [floor(part.hi) for part in parts[:-1]]
+    starts = [parts[0].lo, *(cut + 1 for cut in cuts)]
+    ends = [*cuts, parts[-1].hi]
+    return [Part(lo, hi, part.direction) for lo, hi, part in zip(starts, ends, parts, strict=True)]
 
 
 def _one_sided(piece: Piece) -> Region:

@@ -22,6 +22,7 @@ from sympy import (
     Rational,
     S,
     Symbol,
+    binomial,
     cos,
     cosh,
     coth,
@@ -32,9 +33,12 @@ from sympy import (
     expand_log,
     factor,
     factor_terms,
+    factorial,
     fraction,
+    gamma,
     ilcm,
     log,
+    loggamma,
     sec,
     sech,
     sin,
@@ -61,6 +65,7 @@ def tidy(expr: Expr, x: Symbol) -> Expr:
         An equal expression (under the assumptions of its symbols).
     """
     expr = expr.replace(lambda node: isinstance(node, log), lambda node: _split_log(node, x))
+    expr = expr.replace(lambda node: isinstance(node, log), _log_of_factorials)
     opaque: dict[Expr, Dummy] = {}
     polynomial = _hide(expr, x, opaque)
     shown = {dummy: node for node, dummy in opaque.items()}
@@ -111,6 +116,19 @@ def _split_log(node: Expr, x: Symbol) -> Expr:
     if dependent != 1 or not (constant / outer).is_positive:
         return node
     return log(inner) - expand_log(log(constant / outer))
+
+
+def _log_of_factorials(node: Expr) -> Expr:
+    """Logarithms of factorials, binomials and gamma functions of positive arguments."""
+    (argument,) = node.args
+    if isinstance(argument, gamma):
+        return loggamma(argument.args[0])
+    if isinstance(argument, factorial):
+        return loggamma(argument.args[0] + 1)
+    if isinstance(argument, binomial):
+        n, k = argument.args
+        return loggamma(n + 1) - loggamma(k + 1) - loggamma(n - k + 1)
+    return node
 
 
 def _hide(expr: Expr, x: Symbol, opaque: dict[Expr, Dummy]) -> Expr:

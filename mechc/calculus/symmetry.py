@@ -121,23 +121,23 @@ def _same(one: tuple[Term, ...], other: tuple[Term, ...], c: Expr, checker: Chec
     x, waiting = checker.x, list(other)
     for term in one:
         moved = term.log_density.subs(x, c - x)
-        twin = next((t for t in waiting if _equal(term.weight, moved, t, checker)), None)
+        twin = next((t for t in waiting if _equal(term.weight, moved, t, c, checker)), None)
         if twin is None:
             return False
         waiting.remove(twin)
     return not waiting
 
 
-def _equal(weight: Expr, moved: Expr, other: Term, checker: Checker) -> bool:
+def _equal(weight: Expr, moved: Expr, other: Term, c: Expr, checker: Checker) -> bool:
     x = checker.x
     difference = tidy(moved - other.log_density, x)
     if difference.has(x):
         rational = rational_in(diff(difference, x), x)
         if rational is None or cancel(together(rational.expr)) != 0:
             return False
-        difference = difference.subs(x, 0)
+        difference = difference.subs(x, c / 2)
     gap = expand(difference + log(cancel(weight / other.weight)))
-    return bool(gap == 0) or checker.vanishes(gap)
+    return bool(gap == 0) or (gap.is_finite is not False and checker.vanishes(gap))
 
 
 def _atoms_pair_off(atoms: Sequence[Atom]) -> bool:

@@ -20,9 +20,9 @@ from sympy import Expr, Max, Min, S, Symbol, factor, log, oo
 
 from mechc.calculus.growth import ONE, Expansion, Series, Unknown, end_point
 from mechc.calculus.loss import log_sum
-from mechc.calculus.monotone import is_smooth
 from mechc.calculus.shape import tidy
 from mechc.calculus.signs import Facts
+from mechc.calculus.slope import is_smooth
 from mechc.calculus.types import Region
 
 if TYPE_CHECKING:
