@@ -53,7 +53,7 @@ class Claim:
 
     Attributes:
         status: "proven" when mechc checked the conditions of `theorem`; "declared" otherwise.
-        theorem: short name of the theorem, e.g. "T1" (docs/mechanisms), or None.
+        theorem: short name of the theorem, "T1" or "T6" (see mechc.claims), or None.
         adjacency: neighbouring relation it holds for; "any" means the one that the sensitivity, or
             whatever the author measured, refers to.
         conditions: what was checked, in words.

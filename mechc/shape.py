@@ -13,11 +13,27 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from sympy import Abs, Add, Dummy, Expr, Mul, S, Symbol, diff, exp, expand, factor, fraction, oo
+from sympy import (
+    Abs,
+    Add,
+    Dummy,
+    Expr,
+    Mul,
+    S,
+    Symbol,
+    diff,
+    erfc,
+    exp,
+    expand,
+    factor,
+    fraction,
+    log,
+    oo,
+)
 from sympy import together as over_one
 
 from mechc import numeric
-from mechc.cases import Case, Piece, by_cases, explored, log_sum
+from mechc.cases import MAX_SPLITS, Case, Piece, by_cases, explored, log_sum
 from mechc.declare import Declaration
 from mechc.errors import UnsupportedError
 from mechc.numeric import Evaluator, Floats, Theta
@@ -26,6 +42,8 @@ from mechc.pieces import split
 from mechc.terms import Term
 
 UP, DOWN, FLAT = 1, -1, 0
+# up and then down, or one of them: what a concave log density does
+PEAK = 2
 VECTORS = 4
 
 
@@ -61,30 +79,38 @@ def shape_of(noise: Declaration) -> Shape:
 
 def _proof(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> str | None:
     """How unimodality follows, None when it could not be proved."""
-    x = Dummy("x", real=True)
-    rising, by_concavity = True, False
-    last: tuple[Expr, tuple[Term, ...]] | None = None
     try:
-        for piece in pieces:
-            if variable.is_integer and facts.sign(piece.hi - piece.lo) not in (0, 1):
-                # the steps below would lead through points that the piece may not have
-                return None
-            terms = tuple(Term(t.weight, t.log_density.subs(variable, x)) for t in piece.p)
-            for direction in (_jump(last, piece.lo, terms, x, variable, facts),
-                              *_directions(piece, terms, x, facts)):  # fmt: skip
-                if direction is None:
-                    # concave in the logarithm: up, then down
-                    direction, by_concavity = UP, True
-                    if not rising:
-                        return None
-                    rising = False
-                elif direction == UP and not rising:
-                    return None
-                rising = rising and direction != DOWN
-            last = (piece.hi, terms)
-    except (_Unknown, Undecided, UnsupportedError):
+        directions = _all_directions(pieces, variable, facts)
+    except (_Unknown, UnsupportedError):
         return None
-    return "log-concave pieces" if by_concavity else "signs of the derivative"
+    except Undecided as undecided:
+        if len(facts.known) >= MAX_SPLITS:
+            return None
+        cases = (facts.assuming(undecided.expr, positive) for positive in (True, False))
+        proofs = [_proof(pieces, variable, case) for case in cases]
+        return None if None in proofs else max(p for p in proofs if p)
+    rising = True
+    for direction in directions:
+        if direction in (UP, PEAK) and not rising:
+            return None
+        rising = rising and direction in (UP, FLAT)
+    return "log-concave pieces" if PEAK in directions else "signs of the derivative"
+
+
+def _all_directions(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> list[int]:
+    """The directions of the density from left to right, jumps included."""
+    x = Dummy("x", real=True)
+    directions: list[int] = []
+    last: tuple[Expr, tuple[Term, ...]] | None = None
+    for piece in pieces:
+        if variable.is_integer and facts.sign(piece.hi - piece.lo) not in (0, 1):
+            # the steps below would lead through points that the piece may not have
+            raise _Unknown
+        terms = tuple(Term(t.weight, t.log_density.subs(variable, x)) for t in piece.p)
+        directions.append(_jump(last, piece.lo, terms, x, variable, facts))
+        directions += _directions(piece, terms, x, facts)
+        last = (piece.hi, terms)
+    return directions
 
 
 class _Unknown(Exception):
@@ -121,22 +147,46 @@ def _known(sign: int | None) -> int:
     return sign
 
 
-def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) -> list[int | None]:
-    """Directions along one piece; None for up and then down."""
+def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) -> list[int]:
+    """Directions along one piece."""
     slopes = [factor(over_one(diff(t.log_density, x))) for t in terms]
     turning = {f for s in slopes for f in Mul.make_args(fraction(s)[0]) if _can_cut(f, x)}
     marks = tuple(Abs(f) for f in sorted(turning, key=str)) or (x,)
-    found: list[int | None] = []
+    found: list[int] = []
     for stretch in split(marks, x, piece.lo, piece.hi, facts):
         here = facts.on(x, stretch.lo, stretch.hi)
         signs = {here.sign(s) for s in slopes}
         if signs <= {UP, FLAT} or signs <= {DOWN, FLAT}:
             found.append(UP if UP in signs else DOWN if DOWN in signs else FLAT)
-        elif len(slopes) == 1 and here.sign(factor(over_one(diff(slopes[0], x)))) in (DOWN, FLAT):
-            found.append(None)
+        elif len(terms) == 1 and _is_concave(terms[0].log_density, slopes[0], x, here):
+            found.append(PEAK)
         else:
             raise _Unknown
     return found
+
+
+def _is_concave(log_density: Expr, slope: Expr, x: Symbol, here: Facts) -> bool:
+    """Concavity by the second derivative, of the whole or of every summand."""
+    if here.sign(factor(over_one(diff(slope, x)))) in (DOWN, FLAT):
+        return True
+    return all(
+        _is_log_normal_tail(part, x, here) or here.sign(diff(part, x, 2)) in (DOWN, FLAT)
+        for part in Add.make_args(log_density)
+    )
+
+
+def _is_log_normal_tail(part: Expr, x: Symbol, here: Facts) -> bool:
+    """Whether this is a multiple of log erfc(a x + b), concave as the log of a normal integral."""
+    factors, function = part.as_independent(x, as_Add=False)
+    if not isinstance(function, log) or here.sign(factors) not in (0, 1):
+        return False
+    constant, rest = function.args[0].as_coeff_Add()
+    coefficient, tail = rest.as_coeff_Mul()
+    # 2 - erfc(u) is erfc(-u)
+    if constant not in (0, -2 * coefficient) or not isinstance(tail, erfc):
+        return False
+    poly = tail.args[0].as_poly(x)
+    return poly is not None and poly.degree() == 1
 
 
 def _can_cut(part: Expr, x: Symbol) -> bool:
