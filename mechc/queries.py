@@ -7,6 +7,7 @@ and a status where the chosen method proves nothing). `float(bound)` is the uppe
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 ULP = 2.0**-52
 
 
-class Queries:
+class Queries(ABC):
     """The queries that `Event` and `Composition` share.
 
     Keyword arguments of all of them:
@@ -36,9 +37,9 @@ class Queries:
 
     __slots__ = ()
 
+    @abstractmethod
     def composition(self) -> Composition:
         """Return the composition the queries are about."""
-        raise NotImplementedError
 
     def log_delta(
         self,

@@ -1,0 +1,29 @@
+"""What an installed copy contains."""
+
+import tomllib
+from pathlib import Path
+
+import mechc
+import mechc.mechanisms
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def test_every_folder_with_modules_is_a_listed_package():
+    folders = {path.parent.relative_to(ROOT) for path in (ROOT / "mechc").rglob("*.py")}
+    found = {".".join(folder.parts) for folder in folders} | {"mechc.mechanisms"}
+    assert found == set(PROJECT["tool"]["setuptools"]["packages"])
+
+
+def test_versions_agree():
+    assert PROJECT["project"]["version"] == mechc.__version__
+
+
+def test_mechanisms_are_part_of_the_package():
+    folder = Path(next(iter(mechc.mechanisms.__path__)))
+    assert {"laplace.py", "gaussian.py"} <= {path.name for path in folder.iterdir()}
+
+
+def test_typing_information_is_shipped():
+    assert (Path(mechc.__file__).parent / "py.typed").exists()
