@@ -92,9 +92,9 @@ class FourierAccountant:
         Raises:
             UnsupportedError: epsilon is beyond the window, or no window can be proven.
         """
-        settled = self._composed.settled(epsilon)
+        settled = self._composed.settled(epsilon, "fourier")
         if settled is not None:
-            return Bound(settled.lower, settled.upper, settled.upper, "fourier", "proven", {})
+            return settled
         if self._sums is None:
             self._sums = _Sums(self._composed, self._laws, self._counts, self._n, self._given)
         return self._sums.bound(epsilon)
@@ -112,7 +112,7 @@ class _Sums:
         window: float | None,
     ) -> None:
         self._composed, self._laws, self._counts = composed, laws, counts
-        tails = Tails(composed, np.array(counts, dtype=np.float64), "fourier")
+        tails = Tails(composed, "fourier")
         self.window = self._default_window(tails) if window is None else window
         self._beyond = sum(map(math.exp, tails.log_beyond(tails.distinct, self.window)))
         singles = [tails.log_beyond(j, self.window) for j in range(len(laws))]

@@ -38,6 +38,8 @@ _USUAL = 2**20  # largest transform taken only to meet rtol
 _SHARE = 0.02  # of rtol, spent on images and on what lies outside the grids
 _LATTICE_SHARE = 1e-14  # the same where the mesh costs nothing
 _KEPT = 4  # compositions remembered for other epsilons
+_LEAP = 20.0  # nats by which a guess of delta falls at most, from one composition to the next
+_GUESSES = 6  # windows tried, each for a better guess of delta
 _COARSE = 1.0  # largest predicted log(upper / lower) worth computing
 _PARTS = 33  # finest common step tried, as a part of the smallest lattice step
 _SAME = 1e-12  # relative difference at which two lattice steps are the same
@@ -97,10 +99,9 @@ class PldAccountant:
             UnsupportedError: no window can be proven, or the mesh that the answer needs is larger
                 than max_bytes allows.
         """
-        settled = self._composed.settled(epsilon)
+        settled = self._composed.settled(epsilon, "pld")
         if settled is not None:
-            middle = settled.upper
-            return Bound(settled.lower, middle, settled.upper, "pld", "proven", {"exact": True})
+            return settled
         for pair in self._kept:
             found = pair.bound(epsilon)
             if found.width <= max(self._rtol, 1.2 * pair.width):
@@ -110,19 +111,31 @@ class PldAccountant:
         return pair.bound(epsilon)
 
     def _compose(self, epsilon: float) -> _Pair:
+        """Compose at a window whose guess of delta holds: it sets what images may cost."""
         step = self._lattice_step()
         share = _SHARE * min(self._rtol, 1e-3) if step is None else _LATTICE_SHARE
-        window = choose(self._composed, np.array(self._counts, float), epsilon, share)
-        if step is not None:
-            return self._on_lattice(window, step)
+        log_delta = 0.0
+        for _ in range(_GUESSES):
+            window = choose(self._composed, epsilon, share, log_delta)
+            pair = self._on_mesh(window) if step is None else self._on_lattice(window, step)
+            if pair.width <= self._rtol or pair.log_delta > window.log_delta - 1.0:
+                break
+            log_delta = max(pair.log_delta - 0.5, window.log_delta - _LEAP)
+        return pair
+
+    def _on_mesh(self, window: Window) -> _Pair:
+        """Refine the mesh until the width is what was asked for or does not come from the mesh."""
         reaches = reach(self._composed, self._laws, window)
-        size = self._size(window)
+        size, width = self._size(window), math.inf
         while True:
-            pair = self._on_mesh(window, reaches, size)
-            fine = pair.width <= self._rtol or pair.width > 2.0 * pair.predicted
-            if self._grid is not None or fine or size >= self._largest():
+            pair = self._discretised(window, reaches, size)
+            if self._grid is not None or pair.width <= self._rtol or pair.width > 0.6 * width:
                 return pair
-            size *= 2
+            if size >= self._largest():
+                return pair
+            width = pair.width
+            size *= 2 if width < 4.0 * self._rtol else 4
+            size = min(size, self._largest())
 
     def _largest(self) -> int:
         room = int(self._max_bytes // _BYTES)
@@ -144,7 +157,7 @@ class PldAccountant:
         """Leading coefficient of log(upper / lower) in the squared step, CtD and pools together."""
         return self._composed.count * window.saddle * (window.saddle + 1.0) / 8.0
 
-    def _on_mesh(self, window: Window, reaches: Sequence[Reach], size: int) -> _Pair:
+    def _discretised(self, window: Window, reaches: Sequence[Reach], size: int) -> _Pair:
         mesh = align(self._atoms(window), window.period / size, self._curvature(window))
         predicted = self._curvature(window) * mesh.step**2 + mesh.miss
         ranges = [
@@ -233,6 +246,7 @@ class _Pair:
         self._composed, self._window, self.predicted = composed, window, predicted
         self._lower, self._upper, self._exact = lower, upper, exact
         self.width = float(self.bound(window.epsilon).width)
+        self.log_delta = self._finite_upper(window.epsilon)[1]
 
     def bound(self, epsilon: float) -> Bound:
         """Combine both sides, images, rounding and the mass at infinity."""

@@ -82,9 +82,9 @@ class PrvAccountant:
         Raises:
             UnsupportedError: the mesh needs more than max_bytes, or no window can be proven.
         """
-        settled = self._composed.settled(epsilon)
+        settled = self._composed.settled(epsilon, "prv")
         if settled is not None:
-            return Bound(settled.lower, settled.upper, settled.upper, "prv", "proven", {})
+            return settled
         total = self._transformed()
         reach = self._eps_error + self._drift + total.slack
         low, low_error = total.plain_payoff(epsilon + reach, -self._window)
@@ -115,7 +115,7 @@ class PrvAccountant:
         """Discretise and compose, once."""
         if self._sum is None:
             counts = np.array(self._counts, dtype=np.float64)
-            tails = Tails(self._composed, counts, "prv")
+            tails = Tails(self._composed, "prv")
             steps = float(counts.sum())
             self._window = self._choose_window(tails, steps)
             width = self._eps_error / math.sqrt(0.5 * steps * math.log(12 / self._delta_error))

@@ -23,7 +23,7 @@ _ROUNDING = 1e-9  # added to every log of a bound: error of K, quadrature includ
 class Tails:
     """Tail bounds of every distinct step and of the sum, both conditional on a finite loss."""
 
-    def __init__(self, composed: ComposedLoss, counts: Floats, method: str) -> None:
+    def __init__(self, composed: ComposedLoss, method: str) -> None:
         """Tabulate K on both sides of 0.
 
         Raises:
@@ -38,8 +38,8 @@ class Tails:
             )
         finite = composed.by_step(0.0, 0)[:, 0]
         steps = [(s, right - finite), (-u, left - finite)]
-        self._sides = [(t, np.column_stack([rows, rows @ counts])) for t, rows in steps]
-        self.distinct = counts.size
+        self._sides = [(t, np.column_stack([rows, rows @ composed.counts])) for t, rows in steps]
+        self.distinct = composed.counts.size
 
     def window(self, index: int, log_level: float) -> float:
         """Return a with P(X > a) and P(X < -a) at most exp(log_level) each.

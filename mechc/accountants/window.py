@@ -32,6 +32,7 @@ Floats = NDArray[np.float64]
 _CANCELLATION = math.log(20.0)  # nats by which the tilt may miss the saddle point
 _LARGE = 500.0  # values of one step's K beyond which no further tilt is tried
 _MORE_IMAGES = 64
+_RECENTRED = 6  # times that the table is moved to a better saddle point
 
 
 @dataclass(frozen=True)
@@ -70,47 +71,61 @@ def log_peak(s: Floats | float) -> Floats:
     return out
 
 
-def choose(composed: ComposedLoss, counts: Floats, epsilon: float, share: float) -> Window:
+def choose(composed: ComposedLoss, epsilon: float, share: float, log_delta: float = 0.0) -> Window:
     """Find the tilt with the shortest period.
 
     Args:
         composed: the composition.
-        counts: repetitions of its distinct steps.
         epsilon: the query.
         share: part of delta that images may cost.
+        log_delta: log of what is known to be about the answer, or above it.
 
     Raises:
         UnsupportedError: no tilt gives the loss a finite generating function to the right of 0.
     """
-    t0 = saddle.solve(composed, saddle.saddle_target(epsilon), epsilon).t
-    if not t0 < composed.strip[1]:
-        raise UnsupportedError(
-            "pld: no positive tilt has a finite generating function, so that no window can be "
-            "proven; contour and direct need none"
-        )
-    log_delta = _log_saddle_point(composed, epsilon, t0)
-    log_share = math.log(share) + log_delta
-    s, rows = table(composed, t0 * np.geomspace(0.1, 8.0, 34))
-    k_s = rows @ counts
+    t0, s, k_s = _around_saddle(composed, epsilon)
     u, rows = table(composed, -1.0 - np.geomspace(0.05, 8.0 + 8.0 * t0, 14))
-    k_u = rows @ counts
-    excess_right = k_s - s * epsilon + log_peak(s) - log_share
-    excess_left = k_u - u * epsilon + log_peak(-u - 1.0) - log_share
+    k_u = rows @ composed.counts
+    above = k_s - s * epsilon + log_peak(s)
+    log_delta = min(log_delta, _log_saddle_point(composed, epsilon, t0), float(above.min()))
+    log_share = math.log(share) + log_delta
+    below = k_u - u * epsilon + log_peak(-u - 1.0)
     phase = k_s - epsilon * s - np.log(s) - np.log1p(s)
     best: tuple[float, float, float, float] | None = None
-    for i in np.flatnonzero(s <= t0 * 1.0001):
+    for i in np.flatnonzero((s <= t0 * 1.0001) & (phase <= phase.min() + _CANCELLATION)):
         c = float(s[i])
-        if phase[i] > phase.min() + _CANCELLATION:
-            continue
-        right, at_right = _shortest(excess_right[i + 1 :], s[i + 1 :] - c)
-        left, at_left = _shortest(excess_left, c - u)
-        left = min(left, -log_share / c)
-        period = max(right, left)
-        if best is None or period < best[1]:
-            best = (c, period, float(s[i + 1 + at_right]), float(u[at_left]) if u.size else -1.0)
-    if best is None or not math.isfinite(best[1]):
-        raise UnsupportedError(f"pld: no window can be proven at epsilon={epsilon:g}")
-    return Window(epsilon, t0, log_delta, best[0], best[1], best[2], best[3], log_share)
+        right, at_right = _shortest(above[i + 1 :] - log_share, s[i + 1 :] - c)
+        left, at_left = _shortest(below - log_share, c - u)
+        period = max(right, min(left, -log_share / c))
+        if best is None or period < best[0]:
+            best = (period, c, float(s[i + 1 + at_right]), float(u[at_left]) if u.size else -1.0)
+    if best is None or not math.isfinite(best[0]):
+        raise UnsupportedError(
+            f"pld: no window can be proven at epsilon={epsilon:g}; contour and direct need none"
+        )
+    return Window(epsilon, t0, log_delta, best[1], best[0], best[2], best[3], log_share)
+
+
+def _around_saddle(composed: ComposedLoss, epsilon: float) -> tuple[float, Floats, Floats]:
+    """Return the saddle point, and K on tilts around it.
+
+    The search may stop short where a quadrature does not settle; then the table finds a better
+    point, as good as its spacing.
+    """
+    t0 = saddle.solve(composed, saddle.saddle_target(epsilon), epsilon).t
+    for _ in range(_RECENTRED):
+        s, rows = table(composed, t0 * np.geomspace(0.1, 8.0, 34))
+        if s.size < 2:
+            raise UnsupportedError(
+                "pld: no positive tilt has a finite generating function, so that no window can be "
+                "proven; direct needs none"
+            )
+        k_s = rows @ composed.counts
+        best = float(s[np.argmin(k_s - epsilon * s - np.log(s) - np.log1p(s))])
+        if abs(math.log(best / t0)) < 0.3 or best == s[-1] < 4.0 * t0:
+            break
+        t0 = best
+    return t0, s, k_s
 
 
 def _shortest(excess: Floats, rate: Floats) -> tuple[float, int]:
