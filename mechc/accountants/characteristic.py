@@ -247,41 +247,45 @@ class Law:
 
 
 class Tilted:
-    """The composed characteristic function on one contour Re z = c."""
+    """The law of every step tilted at Re z = c, normalised and centred.
 
-    def __init__(self, law: Law, c: float) -> None:
-        """Tilt the law at c and drop nodes that cannot be seen."""
-        self.c = c
+    Attributes:
+        spread: standard deviation of each step's tilted loss, shape (steps,).
+        lost: how far nodes left out can move log phi of the composition.
+        slack: the same for g = 1 - |phi|^2 of one step, shape (steps,).
+    """
+
+    def __init__(self, law: Law, c: float, floor: float = DROPPED) -> None:
+        """Tilt the law at c; nodes are left out while they carry at most `floor` of a step."""
+        self._law, self._c = law, c
         self.counts = law.counts
+        n = law.counts.size
+        self.spread, self.slack = np.empty(n), np.empty(n)
+        self.lost = 0.0
         centred, weights, sizes = [], [], []
-        self.spread = np.empty(law.counts.size)
-        self.slack = np.empty(law.counts.size)
-        self.atoms = np.zeros(law.counts.size)
-        self.lost = 0.0  # how far leaving out nodes can move log phi
-        self.tables = np.empty((law.counts.size, LEVELS, 2))
-        for i, step in enumerate(law.steps):
-            a, b = law.offsets[i], law.offsets[i + 1]
-            loss, log_w = law.loss[a:b], law.log_weight[a:b]
-            psi = log_w + c * loss
-            w = np.exp(psi - psi.max())
-            w /= w.sum()
-            mean = float(w @ loss)
-            d = loss - mean
-            d -= float(w @ d)
+        for i in range(n):
+            w, d = self._step(i)
             self.spread[i] = math.sqrt(float(w @ (d * d)))
-            n = step.loss.loss.size
-            self.atoms[i] = float(w[n:].sum())
-            self.tables[i] = _variation_table(w[:n], step.loss.spacing, step.loss.region)
-            seen = w > DROPPED
-            lost = float(w[~seen].sum())
-            self.lost += 2.0 * law.counts[i] * lost
-            self.slack[i] = 8.0 * (step.loss.tolerance + lost) + 1e-15
+            seen = w > floor / max(w.size, 1)
+            rest = float(w[~seen].sum())
+            self.lost += 2.0 * law.counts[i] * rest
+            self.slack[i] = 4.0 * rest + 8.0 * law.steps[i].loss.tolerance + 1e-14
             centred.append(d[seen])
             weights.append(w[seen])
             sizes.append(int(seen.sum()))
         self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self.centred = np.concatenate(centred)
         self.weight = np.concatenate(weights)
+
+    def _step(self, i: int) -> tuple[Floats, Floats]:
+        """Tilted weights and centred losses of step i."""
+        a, b = self._law.offsets[i], self._law.offsets[i + 1]
+        psi = self._law.log_weight[a:b] + self._c * self._law.loss[a:b]
+        w = np.exp(psi - psi.max())
+        w /= w.sum()
+        d = self._law.loss[a:b] - float(w @ self._law.loss[a:b])
+        d -= float(w @ d)
+        return w, d
 
     def log_phi(self, h: float, begin: int, end: int) -> tuple[Floats, Floats]:
         """Return real and imaginary part of log phi at y = n h, begin <= n < end.
@@ -293,7 +297,17 @@ class Tilted:
         return re, im
 
     def decay(self, start: float, reach: float, edge: float, goal: float) -> float:
-        """Return a bound on the integral of sup |phi| / y^2 from `start` to `edge`."""
+        """Return a bound on the integral of sup |phi| / y^2 from `start` to `edge`.
+
+        `reach` is the frequency that the nodes resolve.
+        """
+        atoms = np.empty(self.counts.size)
+        tables = np.empty((self.counts.size, LEVELS, 2))
+        for i, step in enumerate(self._law.steps):
+            w, _ = self._step(i)
+            n = step.loss.loss.size
+            atoms[i] = float(w[n:].sum())
+            tables[i] = _variation_table(w[:n], step.loss.spacing, step.loss.region)
         return float(
             decay_integral(
                 self.offsets,
@@ -302,8 +316,8 @@ class Tilted:
                 self.weight,
                 self.spread,
                 self.slack,
-                self.atoms,
-                self.tables,
+                atoms,
+                tables,
                 start,
                 reach,
                 edge,

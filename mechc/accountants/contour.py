@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.characteristic import Law
+from mechc.accountants.characteristic import Law, Tilted
 from mechc.accountants.trapezoid import Answer, Contour, Lattice, Smooth
 from mechc.errors import NumericError
 from mechc.loss.measure import Step, log_infinite
@@ -121,8 +121,10 @@ class _Side:
 
     def _cover(self, tilt: float, contour: float = 0.0, frequency: float = 0.0) -> None:
         """Make all steps accurate for real tilts up to `tilt` and for one frequency."""
+        floor = 1e-18 / float(self._law.counts.sum())
         steps = tuple(
-            Step(s.loss.covering(-1.0, tilt, contour, frequency), s.count) for s in self._steps
+            Step(s.loss.covering(-1.0, tilt, contour, frequency, floor), s.count)
+            for s in self._steps
         )
         if any(a.loss is not b.loss for a, b in zip(steps, self._steps, strict=True)):
             self._steps = steps
@@ -181,10 +183,7 @@ class _Side:
                 best, cost = (c, period), nodes
         c, period = best
         variance_c = max(self._law.composed(c)[2], 1e-300)
-        # far enough for the nodes, and to where one step's total variation takes over
-        steps = float(self._law.counts.sum())
-        reach = max(1.6 * math.sqrt(-2.0 * math.log(SHARE)), 1.5 * math.sqrt(steps))
-        self._cover(top, c, reach / math.sqrt(variance_c))
+        self._cover(top, c, 1.2 * math.sqrt(-2.0 * math.log(SHARE) / variance_c))
         masses = (self._log_mass, self.log_q, self._lowest)
         return Contour(
             self._law, self._payoff, c, self._payoff.period(period), grid, log_b, masses
@@ -194,10 +193,15 @@ class _Side:
         """Add nodes until the truncation is proven small, or the work limit is reached."""
         nodes = 64
         while True:
+            if contour.h * min(nodes, contour.most) > contour.reach:
+                try:
+                    self._cover(0.0, contour.c, 1.5 * contour.h * nodes)
+                except NumericError:
+                    return contour.answer(epsilon)
+                contour.resolve(self._law)
             contour.extend(nodes)
             if contour.complete:
                 return contour.answer(epsilon)
-            last = contour.h * nodes
             values, _ = contour.terms(epsilon)
             quiet = float(np.abs(values[-32:]).max()) < SHARE * 1e-2
             wanted = 4.0 * SHARE if contour.work < EASY else 1e-3 * self._rtol
@@ -205,21 +209,40 @@ class _Side:
                 total = max(1.0 + 2.0 * float(values.sum()), 1e-3)
                 start = float(self._payoff.transform(np.array([contour.c + 0j]), epsilon)[0].real)
                 factor = self._payoff.size(contour.c) * contour.period / (math.pi * total * start)
-                goal = min(math.log(wanted * last / factor), -1.0)
-                contour.decay = contour.tilted.decay(last, contour.reach, self._payoff.edge, goal)
+                contour.decay = self._decay(contour, contour.h * nodes, wanted / factor)
                 if factor * contour.decay < wanted or contour.work > WORK:
                     return contour.answer(epsilon)
             nodes = nodes + 64 if not quiet and nodes < 1024 else 2 * nodes
-            if contour.h * nodes > contour.reach or quiet:
-                reach = max(2.0 * contour.reach, 1.5 * contour.h * nodes)
-                try:
-                    self._cover(0.0, contour.c, reach)
-                except NumericError:
-                    contour.decay = contour.tilted.decay(
-                        last, contour.reach, self._payoff.edge, -1.0
-                    )
-                    return contour.answer(epsilon)
-                contour.resolve(self._law)
+
+    def _decay(self, contour: Contour, start: float, wanted: float) -> float:
+        """Bound on the integral of sup |phi| / y^2 beyond `start`, by nodes that see far enough.
+
+        They need to resolve frequencies up to where the total variation of one step takes over,
+        a few times 1 / spread, but only for the bulk of the mass.
+        """
+        goal = min(math.log(wanted * start), -1.0)
+        count = float(self._law.counts.sum())
+        reach = max(2.0 * start, 1.5 * math.sqrt(count / contour.variance))
+        best = math.inf
+        for _ in range(6):
+            try:
+                law = self._far_law(contour.c, reach, 1e-3 / count)
+            except NumericError:
+                break
+            far = Tilted(law, contour.c, 1e-3 / count)
+            bound = far.decay(start, reach, self._payoff.edge, goal)
+            enough = bound < wanted or bound > 0.5 * best or law.loss.size > 50_000
+            best = min(best, bound)
+            if enough or math.isinf(law.steps[0].loss.frequency):
+                break
+            reach *= 3.0
+        return best
+
+    def _far_law(self, c: float, reach: float, floor: float) -> Law:
+        """The composition with nodes for high frequencies, not kept."""
+        return Law.of(
+            tuple(Step(s.loss.covering(-1.0, 0.0, c, reach, floor), s.count) for s in self._steps)
+        )
 
     def _chernoff(self, epsilon: float, reason: str) -> Answer:
         """Upper bound (43) alone, where the contour has no answer."""

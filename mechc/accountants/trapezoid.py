@@ -156,7 +156,7 @@ class Contour:
         self.k, self.mean, self.variance, self.rounding = law.composed(self.c)
         self.tilted = Tilted(law, self.c)
         self.reach = min(s.loss.frequency for s in law.steps)
-        self.tolerance = sum(s.count * s.loss.tolerance for s in law.steps) + self.tilted.lost
+        self.tolerance = sum(s.count * s.loss.tolerance for s in law.steps) + self.tilted.lost + 1e-15
 
     @property
     def work(self) -> int:

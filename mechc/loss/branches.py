@@ -48,7 +48,7 @@ def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.
     if not source.continuous:
         return []
     panels = source.panels
-    panels.cover(tilt_lo, tilt_hi, 0.0, 0.0)
+    panels.cover(tilt_lo, tilt_hi)
     out: list[Branch] = []
     for index, row in enumerate(source.rows):
         mine = panels.region == index
@@ -216,7 +216,7 @@ def log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tup
         return -math.inf, 0.0
     density = "q" if reverse else "p"
     quadrature = Quadrature(source.kernel, source.theta, rows, mass_of=density)
-    quadrature.cover(0.0, 0.0, 0.0, 0.0)
+    quadrature.cover(0.0, 0.0)
     x = np.ascontiguousarray(quadrature.x.ravel())
     sign = -1.0 if reverse else 1.0
     loss = sign * losses_at(source, x)

@@ -95,7 +95,7 @@ class PrivacyLoss:
                 does not settle.
         """
         source = KernelSource(kernel, np.ascontiguousarray(theta, dtype=np.float64))
-        return cls._from_source(source, reverse, -1.0, 0.0, 0.0, 0.0)
+        return cls._from_source(source, reverse, -1.0, 0.0)
 
     @classmethod
     def from_atoms(
@@ -142,14 +142,21 @@ class PrivacyLoss:
 
     @classmethod
     def _from_source(
-        cls, source: KernelSource, reverse: bool, lo: float, hi: float, contour: float, freq: float
+        cls,
+        source: KernelSource,
+        reverse: bool,
+        lo: float,
+        hi: float,
+        contour: float = 0.0,
+        freq: float = 0.0,
+        floor: float = 0.0,
     ) -> PrivacyLoss:
         if reverse:
-            nodes = source.nodes(-1.0 - hi, -1.0 - lo, -1.0 - contour, freq).reversed()
+            nodes = source.nodes(-1.0 - hi, -1.0 - lo, -1.0 - contour, freq, floor).reversed()
             tilts = (-1.0 - source.tilts[1], -1.0 - source.tilts[0])
             strip = (-1.0 - source.strip[1], -1.0 - source.strip[0])
         else:
-            nodes = source.nodes(lo, hi, contour, freq)
+            nodes = source.nodes(lo, hi, contour, freq, floor)
             tilts, strip = source.tilts, source.strip
         infinite = (source.log_infinite, source.log_minus_infinite)
         return cls(
@@ -182,6 +189,7 @@ class PrivacyLoss:
         tilt_hi: float = 0.0,
         contour: float | None = None,
         frequency: float = 0.0,
+        floor: float = 0.0,
     ) -> PrivacyLoss:
         """Return this law with nodes accurate for the tilts and frequencies asked for.
 
@@ -189,6 +197,7 @@ class PrivacyLoss:
             tilt_lo, tilt_hi: real tilts wanted; clipped to the open strip of convergence.
             contour: real part on which `frequency` has to be resolved (default tilt_hi).
             frequency: largest |Im z| wanted there.
+            floor: share of the tilted mass below which a panel need not resolve the frequency.
 
         Raises:
             NumericError: the quadrature does not settle.
@@ -207,7 +216,9 @@ class PrivacyLoss:
                     f"({self.strip[0]:g}, {self.strip[1]:g})"
                 )
         tilt_lo, tilt_hi = min(tilt_lo, self.tilts[0]), max(tilt_hi, self.tilts[1])
-        return self._from_source(self._source, self._reverse, tilt_lo, tilt_hi, contour, frequency)
+        return self._from_source(
+            self._source, self._reverse, tilt_lo, tilt_hi, contour, frequency, floor
+        )
 
     def nodes(self) -> tuple[Floats, Floats]:
         """Return (loss, log_weight) of quadrature nodes and atoms together."""
@@ -314,7 +325,7 @@ class PrivacyLoss:
         """Return the privacy loss of the reversed pair (I3: K_rev(z) = K(-1-z))."""
         if self._source is not None:
             lo, hi = -1.0 - self.tilts[1], -1.0 - self.tilts[0]
-            return self._from_source(self._source, not self._reverse, lo, hi, -1.0, 0.0)
+            return self._from_source(self._source, not self._reverse, lo, hi)
         nodes = Nodes.of_atoms(-self.atom_loss, self.atom_log_mass - self.atom_loss)
         return PrivacyLoss(
             **nodes.as_fields(),

@@ -2,8 +2,8 @@
 
 In: an emitted kernel, its parameters, the tilts z and the frequency y that a query needs.
 Out: Gauss-Legendre nodes x with log p(x), the loss L(x) and its slope, such that the integrals of
-p(x) exp(z L(x)) over every branch are resolved for all real tilts of an interval, and those of
-p(x) exp((c + iy) L(x)) on one contour Re z = c for all |y| <= frequency.
+p(x) exp(z L(x)) over every branch are resolved for all real tilts of an interval, and, in a copy,
+those of p(x) exp((c + iy) L(x)) on one contour Re z = c for all |y| <= frequency.
 
 Every panel carries 16 nodes. A panel is split while the top Legendre coefficients of the tilted
 integrand are not negligible against the whole integral, and a branch is extended outwards while
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numba as nb
@@ -87,29 +87,25 @@ def _exp(x):  # type: ignore[no-untyped-def]
 
 @nb.njit(
     "void(float64[:,::1], float64[:,::1], float64[::1], float64[::1], float64[::1],"
-    " float64[::1], float64[:,:,:,::1])",
+    " float64[:,:,:,::1])",
     **_JIT,
 )
-def _judge(log_p, loss, half, tilts, frequencies, log_total, out):  # type: ignore[no-untyped-def]
+def _judge(log_p, loss, half, tilts, log_total, out):  # type: ignore[no-untyped-def]
     """Per panel, tilt and integrand: its sum of absolute values and its estimated error.
 
     What has to be resolved is what the accountants sum: (0) p exp(zL) coarsely, for the mass; and
-    for accuracy (1) p (exp(zL) - 1 + z (exp(-L) - 1)), because M(0) and M(-1) are known, and on
-    the contour (2, 3) p exp(cL) (exp(iyL) - 1 - iyL). `frequencies[a]` is the y of `tilts[a]`;
+    for accuracy (1) p (exp(zL) - 1 + z (exp(-L) - 1)), because M(0) and M(-1) are known.
     `out[i, a, b]` is (sum, error) of integrand b in units of exp(log_total[a]).
     """
-    f = np.empty((4, 16))
+    f = np.empty((2, 16))
     c = np.empty(4)
     back = np.empty(16)
-    noise = np.empty(4)
+    noise = np.empty(2)
     for i in range(half.size):
-        middle = 0.5 * (loss[i, 7] + loss[i, 8])
         for j in range(16):
             back[j] = excess(-loss[i, j]) if loss[i, j] > -600.0 else -1.0
         for a in range(tilts.size):
             z = tilts[a]
-            y = frequencies[a]
-            kinds = 4 if y > 0.0 else 2
             noise[:] = 0.0
             for j in range(16):
                 l = loss[i, j]
@@ -127,25 +123,19 @@ def _judge(log_p, loss, half, tilts, frequencies, log_total, out):  # type: igno
                 else:
                     f[1, j] += z * _exp(lw - l)
                 f[0, j] = tilted
-                if kinds == 4:
-                    s = math.sin(0.5 * y * l)
-                    f[2, j] = -2.0 * tilted * s * s
-                    f[3, j] = tilted * (math.sin(y * (l - middle)) - y * (l - middle))
                 if z == 0.0 or z == -1.0:
                     f[1, j] = 0.0  # known masses, nothing to resolve
-                size = 2.0 + abs(log_p[i, j]) + abs(z * l) + y * abs(l)
-                for b in range(kinds):
+                size = 2.0 + abs(log_p[i, j]) + abs(z * l)
+                for b in range(2):
                     noise[b] = max(noise[b], size * abs(f[b, j]))
                 if abs(z * l) >= 0.5:
                     noise[1] = max(noise[1], size * (tilted + plain * (1.0 + abs(z * l))))
-            for b in range(4):
-                out[i, a, b, 0] = 0.0
-                out[i, a, b, 1] = 0.0
-            for b in range(kinds):
+            for b in range(2):
                 total = 0.0
                 for j in range(16):
                     total += WEIGHTS[j] * abs(f[b, j])
                 out[i, a, b, 0] = half[i] * total
+                out[i, a, b, 1] = 0.0
                 if total * half[i] < 1e-40:
                     continue
                 c[:] = 0.0
@@ -163,17 +153,16 @@ def _judge(log_p, loss, half, tilts, frequencies, log_total, out):  # type: igno
 
 @dataclass
 class _Tests:
-    """What has been judged: tilts, their frequencies, units, and the report of `_judge`."""
+    """What has been judged: tilts, units, and the report of `_judge` per panel."""
 
     tilts: Floats
-    waves: Floats
     reference: Floats
     report: Floats
 
     @classmethod
     def none(cls) -> _Tests:
         empty = np.empty(0)
-        return cls(empty, empty, empty, np.empty((0, 0, 4, 2)))
+        return cls(empty, empty, np.empty((0, 0, 2, 2)))
 
 
 class Quadrature:
@@ -184,8 +173,7 @@ class Quadrature:
         lo, hi: ends of the panels, shape (panels,).
         x, log_p, loss: values at the nodes, shape (panels, 16).
         tilts: the interval of real tilts covered so far.
-        waves: the (tilt, frequency) covered last; only the mass that the tilt selects has to
-            resolve the oscillation.
+        points: tilts inside that interval that were asked for and are covered exactly.
         error: estimated error of M(z) as a share of M(Re z), see `_judge`.
     """
 
@@ -203,7 +191,7 @@ class Quadrature:
         self.lo = self.hi = np.empty(0)
         self.x = self.log_p = self.loss = np.empty((0, ORDER))
         self.tilts = (0.0, 0.0)
-        self.waves = (0.0, -1.0)
+        self.points: tuple[float, ...] | None = None  # None: nothing is settled yet
         self._tests = _Tests.none()
         self.error = math.inf
         self.log_totals: Floats = np.empty(0)
@@ -258,62 +246,54 @@ class Quadrature:
         for name in ("region", "lo", "hi", "x", "log_p", "loss"):
             setattr(self, name, getattr(self, name)[mask])
 
-    def copy(self) -> Quadrature:
-        """Return panels that can be refined without changing these."""
-        other = copy(self)
-        other._tests = replace(self._tests)
-        return other
-
     @property
     def half(self) -> Floats:
         """Half widths of the panels."""
         return 0.5 * (self.hi - self.lo)
 
-    def cover(self, tilt_lo: float, tilt_hi: float, contour: float, frequency: float) -> None:
-        """Refine until real tilts in [tilt_lo, tilt_hi] and |y| <= frequency at `contour` are resolved.
+    def cover(self, tilt_lo: float, tilt_hi: float, *points: float) -> None:
+        """Refine until all real tilts in [tilt_lo, tilt_hi] are resolved, `points` exactly so.
 
         Raises:
             NumericError: the panels did not settle, with the branch where they did not.
         """
         wide = (min(tilt_lo, self.tilts[0]), max(tilt_hi, self.tilts[1]))
         if (
-            wide == self.tilts
-            and self.waves[1] >= frequency
-            and (self.waves[0] == contour or frequency <= 0.0)
+            self.points is not None
+            and wide == self.tilts
+            and set(points) <= {*self.points, *wide}
         ):
             return
-        tilts = np.unique([*wide, -1.0, 0.0, contour])
+        tilts = np.unique([*wide, -1.0, 0.0, *points])
         tilts = tilts[(tilts >= wide[0]) & (tilts <= wide[1])]
         rounds = ROUNDS
         while True:
-            waves = np.where(tilts == contour, max(frequency, 0.0), 0.0)
-            rounds = self._settle(tilts, waves, rounds)
+            rounds = self._settle(tilts, rounds)
             if not rounds:
                 raise NumericError(
                     f"{self._kernel.NAME}: quadrature did not settle in {ROUNDS} rounds at "
-                    f"parameters {self._theta.tolist()}, tilts {wide}, frequency {frequency:g} at "
-                    f"{contour:g}"
+                    f"parameters {self._theta.tolist()}, tilts {wide}"
                 )
             # tilts in between are covered by their neighbours only if the tilted laws overlap
             share = self._tests.report[:, :, 0, 0] / self._tests.report[:, :, 0, 0].sum(axis=0)
             overlap = np.sqrt(share[:, 1:] * share[:, :-1]).sum(axis=0)
             apart = overlap < OVERLAP
             if not apart.any():
-                self.tilts, self.waves = wide, (contour, max(frequency, 0.0))
+                self.tilts, self.points = wide, points
                 return
             tilts = np.unique(np.concatenate([tilts, 0.5 * (tilts[1:] + tilts[:-1])[apart]]))
 
-    def _settle(self, tilts: Floats, waves: Floats, rounds: int) -> int:
+    def _settle(self, tilts: Floats, rounds: int) -> int:
         """Split and grow until the tilts given are resolved; returns the rounds left over."""
-        self._begin(tilts, waves)
-        goal = np.where(np.arange(4) == 0, 1e-14 if self._mass_of else MASS_GOAL, GOAL)
+        self._begin(tilts)
+        goal = np.where(np.arange(2) == 0, 1e-14 if self._mass_of else MASS_GOAL, GOAL)
         while rounds:
             rounds -= 1
             tests = self._tests
             totals = tests.report.sum(axis=0)
             if not ((totals[:, 0, 0] > 1e-13) & (totals[:, 0, 0] < 1e13)).all():
                 self._tests = _Tests.none()
-                self._begin(tilts, waves)
+                self._begin(tilts)
                 continue
             short = tests.report[..., 1] / (goal * totals[..., 0] + 1e-300)
             width = self.hi - self.lo
@@ -331,57 +311,60 @@ class Quadrature:
             self._judge_new()
         return 0
 
-    def _begin(self, tilts: Floats, waves: Floats) -> None:
+    def _begin(self, tilts: Floats) -> None:
         """Set up the tests at the tilts given; what was judged before is kept."""
         old = self._tests
-        self._tests = _Tests(tilts, waves, np.empty(tilts.size), np.empty((0, tilts.size, 4, 2)))
-        wave = float(waves.max())
-        if wave > 0.0:
-            self._presplit(float(tilts[int(np.argmax(waves))]), wave)
-            old = old if old.report.shape[0] == self.region.size else _Tests.none()
-        report = np.empty((self.region.size, tilts.size, 4, 2))
-        fresh = np.ones(tilts.size, np.bool_)
-        for a, (tilt, y) in enumerate(zip(tilts, waves, strict=True)):
-            match = np.flatnonzero((old.tilts == tilt) & (old.waves == y))
-            if match.size:
-                fresh[a] = False
-                report[:, a] = old.report[:, match[0]]
-                self._tests.reference[a] = old.reference[match[0]]
+        fresh = ~np.isin(tilts, old.tilts)
+        report = np.empty((self.region.size, tilts.size, 2, 2))
+        reference = np.empty(tilts.size)
+        if not fresh.all():
+            place = np.searchsorted(old.tilts, tilts[~fresh])
+            report[:, ~fresh], reference[~fresh] = old.report[:, place], old.reference[place]
         if fresh.any():
-            part = np.empty((self.region.size, int(fresh.sum()), 4, 2))
-            reference = _log_totals(self.log_p, self.loss, self.half, tilts[fresh])
-            self._tests.reference[fresh] = reference
-            _judge(
-                self.log_p, self.loss, self.half, tilts[fresh], waves[fresh], reference, part
-            )
+            part = np.empty((self.region.size, int(fresh.sum()), 2, 2))
+            reference[fresh] = _log_totals(self.log_p, self.loss, self.half, tilts[fresh])
+            _judge(self.log_p, self.loss, self.half, tilts[fresh], reference[fresh], part)
             report[:, fresh] = part
-        self._tests.report = report
+        self._tests = _Tests(tilts, reference, report)
 
     def _judge_new(self) -> None:
         """Judge the panels added since the last time."""
         tests = self._tests
         new = slice(tests.report.shape[0], None)
-        part = np.empty((self.region[new].size, tests.tilts.size, 4, 2))
+        part = np.empty((self.region[new].size, tests.tilts.size, 2, 2))
         _judge(
             self.log_p[new],
             self.loss[new],
             self.half[new],
             tests.tilts,
-            tests.waves,
             tests.reference,
             part,
         )
         tests.report = np.concatenate([tests.report, part])
 
-    def _presplit(self, tilt: float, frequency: float) -> None:
-        """Cut panels in which the wave turns too often for 16 nodes, where the tilt has mass."""
-        psi = self.log_p + tilt * self.loss
-        seen = psi.max(axis=1) > psi.max() - 50.0
-        turns = frequency * np.abs(self.loss[:, -1] - self.loss[:, 0])
-        parts = np.where(seen, np.ceil(np.clip(turns / TURN, 1.0, 4096.0)), 1.0).astype(np.int64)
-        split = parts > 1
-        if split.any():
-            self._split(split, parts[split])
+    def with_waves(self, contour: float, frequency: float, floor: float) -> Quadrature:
+        """Return a copy that resolves exp(iyL), |y| <= frequency, under the law tilted at `contour`.
+
+        Panels in which the wave would turn by more than `TURN` are cut, except where the tilted
+        law has less than `floor` of its mass. The amplitude is resolved already, and 16 nodes
+        integrate a wave of TURN radians to 1e-17.
+        """
+        other = copy(self)
+        other._tests = _Tests.none()
+        mass = (np.exp(self.log_p + contour * self.loss - self._log_total(contour)) @ WEIGHTS)
+        turns = frequency * (self.loss.max(axis=1) - self.loss.min(axis=1)) / TURN
+        turns = np.where(mass * self.half > floor, np.clip(turns, 1.0, 1e6), 1.0)
+        parts = np.ceil(turns).astype(np.int64)
+        if parts.sum() > MAX_PANELS:
+            raise NumericError(
+                f"{self._kernel.NAME}: frequency {frequency:g} would need {parts.sum()} panels"
+            )
+        if (parts > 1).any():
+            other._split(parts > 1, parts[parts > 1])
+        return other
+
+    def _log_total(self, tilt: float) -> float:
+        return float(_log_totals(self.log_p, self.loss, self.half, np.array([tilt]))[0])
 
     def _split(self, split: NDArray[np.bool_], parts: NDArray[np.int64]) -> None:
         """Cut the flagged panels into equal parts; panels added after their judgement stay last."""
@@ -390,7 +373,8 @@ class Quadrature:
         keep = np.ones(self.region.size, np.bool_)
         keep[:count] = ~split
         self._keep(keep)
-        self._tests.report = self._tests.report[~split[: self._tests.report.shape[0]]]
+        judged = self._tests.report.shape[0]
+        self._tests.report = self._tests.report[~split[:judged]]
         which = np.repeat(np.arange(region.size), parts)
         place = np.arange(which.size) - np.repeat(np.cumsum(parts) - parts, parts)
         step = (hi - lo)[which] / parts[which]
@@ -475,5 +459,5 @@ def log_mass(kernel: Kernel, theta: Floats, lo: float, hi: float, mass_of: str) 
         NumericError: the quadrature did not settle.
     """
     quadrature = Quadrature(kernel, theta, np.array([[lo, hi]]), mass_of=mass_of)
-    quadrature.cover(0.0, 0.0, 0.0, 0.0)
+    quadrature.cover(0.0, 0.0)
     return float(quadrature.log_totals[0])

@@ -171,17 +171,20 @@ class KernelSource:
             return self._lattice_tilts if self.kernel.MEASURE == "lattice" else (-math.inf, math.inf)
         return self._panels.tilts
 
-    def nodes(self, lo: float, hi: float, contour: float, frequency: float) -> Nodes:
+    def nodes(
+        self, lo: float, hi: float, contour: float = 0.0, frequency: float = 0.0, floor: float = 0.0
+    ) -> Nodes:
         """Return nodes accurate for real tilts lo..hi and for `frequency` at Re z = contour."""
         if self._panels is None:
             if self.kernel.MEASURE == "lattice" and (lo < self.tilts[0] or hi > self.tilts[1]):
                 self._widen_lattice(lo, hi)
             return Nodes.of_atoms(self.atom_loss, self.atom_log_mass)
-        self._panels.cover(lo, hi, contour, 0.0)
         panels = self._panels
-        if frequency > 0:  # a copy, so that later questions do not pay for this one's waves
-            panels = self._panels.copy()
-            panels.cover(lo, hi, contour, frequency)
+        if frequency > 0:  # in a copy, so that later questions do not pay for this one's waves
+            panels.cover(lo, hi, contour)
+            panels = panels.with_waves(contour, frequency, floor)
+        else:
+            panels.cover(lo, hi)
         order = np.lexsort((panels.lo, panels.region))
         half = panels.half[order]
         loss = panels.loss[order]
@@ -271,7 +274,7 @@ class KernelSource:
 
     def _check_masses(self) -> None:
         """Masses of P and Q must be one: the two checks that find missed modes and wrong pairs."""
-        nodes = self.nodes(-1.0, 0.0, 0.0, 0.0)
+        nodes = self.nodes(-1.0, 0.0)
         for name, shift, at_infinity in (
             ("P", 0.0, self.log_infinite),
             ("Q", -1.0, self.log_minus_infinite),
