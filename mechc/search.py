@@ -30,6 +30,7 @@ LARGEST_EPSILON = 1e300
 MAX_STEPS = 60  # outward steps from a root to its certified side
 FAR = 1e-3  # nats beyond which a side gets a root search of its own
 ROUND = 2.0**-52
+FIRST = (1.0, -1.0)  # where to start, and the slope there, when nothing is known
 
 
 @dataclass
@@ -204,33 +205,50 @@ def _lower_side(curve: Curve, near: float, slope: float) -> float:
 def saddle_start(steps: Sequence[Step], log_target: float) -> tuple[float, float]:
     """Return an epsilon near the answer and the slope of log delta there.
 
-    Solves log delta = K(t) - t K'(t) + 1 - log(t (t+1)) - log(2 pi K''(t)) / 2 (the leading
-    saddle point approximation at eps = K'(t) - 1/t - 1/(t+1)) for t by damped Newton steps. Only
-    a start: whatever goes wrong here costs evaluations, never correctness.
+    Solves log delta = K(t) - t K'(t) + 1 - log(t (t+1)) - log(2 pi F''(t)) / 2, the leading
+    saddle point approximation at eps = K'(t) - 1/t - 1/(t+1), for t. Only a start: whatever goes
+    wrong here costs evaluations, never correctness.
     """
-    ceiling = min((s.loss.strip[1] for s in steps if s.count), default=math.inf)
-    t = 1.0 if ceiling > 2 else 0.5 * ceiling
-    start = (1.0, -1.0)
     try:
-        for _ in range(8):
-            k0, k1, k2 = _cumulants(steps, t)
-            if not k2 > 0:
-                break
-            epsilon_t = k1 - 1 / t - 1 / (t + 1)
-            if epsilon_t > 0:
-                start = (epsilon_t, -t)
-            f2 = k2 + 1 / t**2 + 1 / (1 + t) ** 2
-            value = k0 - epsilon_t * t - math.log(t * (t + 1)) - 0.5 * math.log(2 * math.pi * f2)
-            if abs(value - log_target) < 0.05:
-                break
-            new = t + (value - log_target) / (t * f2)
-            t = min(max(new, t / 4), 4 * t, 0.5 * (t + ceiling))
+        mean, variance = _cumulants(steps, 0.0)[1:]
+        ceiling = min(step.loss.strip[1] for step in steps)
+
+        def normal(t: float) -> tuple[float, float, float]:
+            return mean * t + variance * t * t / 2, mean + variance * t, variance
+
+        first = min(math.sqrt(max(-2.0 * log_target, 1.0) / variance), 0.5 * ceiling)
+        t, rough = _newton(normal, log_target, first, ceiling)
+        # nodes are made once for all tilts that the next search is likely to need
+        reach = min(1.5 * t, 0.5 * (t + ceiling))
+        covered = [Step(step.loss.covering(-1.0, reach), step.count) for step in steps]
+        _, fine = _newton(lambda t: _cumulants(covered, t), log_target, t, ceiling)
+        return fine or rough or FIRST
     except (MechcError, ArithmeticError, ValueError):
-        return start
-    return start
+        return FIRST
+
+
+def _newton(
+    cumulants: Callable[[float], tuple[float, float, float]],
+    log_target: float,
+    t: float,
+    ceiling: float,
+) -> tuple[float, tuple[float, float] | None]:
+    """Damped Newton steps for the tilt t; returns t and (epsilon, slope) if epsilon > 0."""
+    found = None
+    for _ in range(8):
+        k0, k1, k2 = cumulants(t)
+        epsilon_t = k1 - 1 / t - 1 / (t + 1)
+        found = (epsilon_t, -t) if epsilon_t > 0 else found
+        f2 = k2 + 1 / t**2 + 1 / (1 + t) ** 2
+        value = k0 - epsilon_t * t - math.log(t * (t + 1)) - 0.5 * math.log(2 * math.pi * f2)
+        if abs(value - log_target) < 0.02:
+            break
+        t = min(max(t + (value - log_target) / (t * f2), t / 4), 4 * t, 0.5 * (t + ceiling))
+    return t, found
 
 
 def _cumulants(steps: Sequence[Step], t: float) -> tuple[float, float, float]:
+    """K, K' and K'' of the composition at t."""
     total = [0.0, 0.0, 0.0]
     for step in steps:
         values = step.loss.cumulants(t, 2)
