@@ -154,10 +154,10 @@ def log_sinh(x: float) -> float:
 
 @primitive("float64(float64)")
 def log_erfc(x: float) -> float:
-    """Return log(erfc(x)); the asymptotic series of erfc beyond x = 10 (DLMF 7.12.1)."""
+    """Return log(erfc(x)); the asymptotic series of erfc beyond x = 25 (DLMF 7.12.1)."""
     if x < 0.5:
         return math.log1p(-math.erf(x))
-    if x < 10.0:
+    if x < 25.0:
         return math.log(math.erfc(x))
     u = -0.5 / (x * x)
     series = 1.0 + u * (1.0 + 3.0 * u * (1.0 + 5.0 * u * (1.0 + 7.0 * u * (1.0 + 9.0 * u))))
@@ -180,6 +180,51 @@ def expm1c(u: float) -> float:
 def log_binomial(n: float, k: float) -> float:
     """Return the log of n choose k, for real 0 <= k <= n."""
     return math.lgamma(n + 1.0) - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0)
+
+
+@primitive("float64(float64, float64)")
+def lgamma_difference(a: float, h: float) -> float:
+    """Return lgamma(a + h) - lgamma(a) for a, a + h > 0, by Stirling's series for large a."""
+    b = a + h
+    if min(a, b) < 15.0:
+        return math.lgamma(b) - math.lgamma(a)
+    u, v = 1.0 / (a * a), 1.0 / (b * b)
+    below = (1.0 - u * (1.0 - u * (2.0 / 7.0 - u * 3.0 / 14.0)) / 30.0) / (12.0 * a)
+    above = (1.0 - v * (1.0 - v * (2.0 / 7.0 - v * 3.0 / 14.0)) / 30.0) / (12.0 * b)
+    return (a - 0.5) * math.log1p(h / a) + h * (math.log(b) - 1.0) + (above - below)
+
+
+@primitive("float64(float64, float64)")
+def debye_besseli(n: float, z: float) -> float:
+    """Return log(exp(-z) I_n(z)) for hypot(n, z) >= 200 by Debye's expansion (DLMF 10.41.3)."""
+    r = math.hypot(n, z)
+    t, q = 1.0 / r, (n / r) * (n / r)
+    u1 = 0.125 - q * 5.0 / 24.0
+    u2 = 9.0 / 128.0 - q * (77.0 / 192.0 - q * 385.0 / 1152.0)
+    u3 = 0.0732421875 - q * (0.8912109375 - q * (1.8464626736111112 - q * 1.0258125964506173))
+    u4 = 4.669584423426247 * q - 11.207002616222994
+    u4 = 0.112152099609375 + q * (q * (q * u4 + 8.78912353515625) - 2.3640869140625)
+    u5 = 84.63621767460073 - 28.212072558200244 * q
+    u5 = q * (q * (q * (q * u5 - 91.81824154324002) + 42.53499874538846) - 7.368794359479632)
+    u5 += 0.22710800170898438
+    series = t * (u1 + t * (u2 + t * (u3 + t * (u4 + t * u5))))
+    size = -0.5 * math.log(6.283185307179586 * r) + math.log1p(series)
+    return n * (n / (r + z)) - n * math.asinh(n / z) + size
+
+
+@primitive("float64(float64, float64)")
+def log_besseli_scaled(n: float, z: float) -> float:
+    """Return log(exp(-z) I_n(z)) for an integer n and z > 0; the power series where both small."""
+    n = math.fabs(n)
+    if n + z >= 300.0:
+        return debye_besseli(n, z)
+    term, rest, k = 1.0, 0.0, 1.0
+    while term > 1e-18 * rest:
+        term *= 0.25 * z * z / (k * (n + k))
+        rest += term
+        k += 1.0
+    shape = math.log1p(rest) - z if z < 1.0 else math.log((1.0 + rest) * math.exp(-z))
+    return shape if n == 0.0 else shape + (n * math.log(0.5 * z) - math.lgamma(n + 1.0))
 
 
 @primitive("float64(float64)")
@@ -213,7 +258,10 @@ def complex_log1p(z: complex) -> complex:
 @primitive("complex128(complex128)")
 def complex_log(z: complex) -> complex:
     """Return the principal log(z), accurate near z = 1."""
-    return complex_log1p(complex(z.real - 1.0, z.imag))
+    x, y = z.real, z.imag
+    if 0.5 < x < 1.5 and math.fabs(y) < 0.5:
+        return complex_log1p(complex(x - 1.0, y))
+    return complex(math.log(math.hypot(x, y)), math.atan2(y, x))
 
 
 @primitive("complex128(complex128)")

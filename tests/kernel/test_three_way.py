@@ -21,7 +21,9 @@ from mechc.pair import normalise
 
 QUICK = ("gaussian", "laplace", "student_t", "poisson(gaussian)", "approximate_dp")
 OTHERS = (
-    "logistic", "cauchy", "subbotin", "uniform", "gaussian_scale", "discrete_laplace", "discrete_gaussian",
+    "logistic", "cauchy", "subbotin", "gumbel", "hyperbolic_secant", "staircase", "exponential",
+    "truncated_laplace", "exponential_mechanism", "gdp", "pure_dp", "skellam",
+    "uniform", "gaussian_scale", "discrete_laplace", "discrete_gaussian",
     "randomized_response", "poisson(laplace)", "poisson(logistic)", "poisson(student_t)",
     "poisson(subbotin)", "poisson(uniform)", "poisson(gaussian_scale)",
     "poisson(discrete_laplace)", "poisson(discrete_gaussian)", "poisson(approximate_dp)",
@@ -129,6 +131,8 @@ def test_inverses_return_to_where_the_loss_came_from(name, kernel_of):
                     continue
                 for x in sample.points(region):
                     value = sample.loss(region, x)
+                    if sample.solved(region, float(value), x) is None:
+                        continue  # the double next to the limit of the loss says nothing about x
                     row = rows[(rows[:, 0] <= float(x)) & (float(x) <= rows[:, 1])][0]
                     out = np.empty(1)
                     kernel.loss_inverse_many(int(row[5]), np.array([float(value)]), theta, out)
@@ -152,7 +156,7 @@ def test_branches_cover_the_pieces_and_limits_are_limits(name, kernel_of):
                 scale = max(abs(left), abs(right), 1e-300)
                 assert abs(kernel.loss(a, theta) - left) <= 1e-6 * scale
                 assert abs(kernel.loss(b, theta) - right) <= 1e-6 * scale
-                assert kind == np.sign(right - left)
+                assert kind == np.sign(right - left) or lo == hi
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -163,7 +167,8 @@ def test_cumulant_generating_function_against_the_definition(name):
     with mp.workdps(20):
         for calculus, case, sample in samples(name, count=2):
             theta = list(sample.theta.values())
-            for z in (mpmath.mpc(0.7, 0), mpmath.mpc(-0.3, 1.9)):
+            below, above = text.strip(theta)
+            for z in (mpmath.mpc(min(0.7, above / 2), 0), mpmath.mpc(max(-0.3, below / 2), 1.9)):
                 expected = _moment(calculus, case, sample, z)
                 found = mp.exp(text.cgf(z, theta))
                 assert abs(found - expected) < 1e-9 * (abs(expected) + 1)
@@ -175,7 +180,7 @@ def _moment(calculus, case, sample, z):
     for atom in case.atoms:
         if atom.p and atom.q:
             p, q = sample.log(atom.p, 0), sample.log(atom.q, 0)
-            total += mp.exp(p + z * (p - q))
+            total += mp.exp(p + z * (p - q)) if mpmath.isfinite(p) else 0
     for region in case.regions:
         if not (region.p and region.q):
             continue

@@ -134,7 +134,7 @@ class Freezer:
             case sympy.binomial():
                 return ir.call("exp", ir.call("log_binomial", *map(self, expr.args)))
             case sympy.besseli():
-                return ir.call("exp", ir.call("log_besseli", *map(self, expr.args)))
+                return ir.call("exp", self._log_bessel(expr))
             case sympy.sign():
                 return self(
                     sympy.Piecewise((1, expr.args[0] > 0), (-1, expr.args[0] < 0), (0, True))
@@ -179,11 +179,16 @@ class Freezer:
             case sympy.binomial():
                 return ir.call("log_binomial", *map(self, arg.args))
             case sympy.besseli():
-                return ir.call("log_besseli", *map(self, arg.args))
+                return self._log_bessel(arg)
         return ir.call("log", self(arg))
 
     def _log_factorial(self, arg: Expr) -> ir.Expr:
         return ir.call("lgamma", self(arg + 1))
+
+    def _log_bessel(self, arg: Expr) -> ir.Expr:
+        """Log I_n(z) as z + log(exp(-z) I_n(z)): the z usually cancels against a weight."""
+        order, z = map(self, arg.args)
+        return ir.add(z, ir.call("log_besseli_scaled", order, z))
 
     def _extreme(self, expr: Basic) -> ir.Expr:
         op = ">=" if isinstance(expr, sympy.Max) else "<="

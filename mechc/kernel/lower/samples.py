@@ -14,7 +14,7 @@ from typing import Any
 
 import mpmath
 from mpmath import mp, mpf
-from sympy import Dummy, Expr, Sum, Symbol, oo
+from sympy import Abs, Dummy, Expr, Sum, Symbol, besseli, oo
 
 from mechc.calculus.evaluate import evaluate, holds, typical_values
 from mechc.calculus.types import Calculus, CalculusCase, Region
@@ -58,6 +58,8 @@ class Sample:
 
     def value(self, expr: Expr, x: Any = None) -> Any:
         """An expression in the parameters, and in the variable if `x` is given."""
+        # mpmath gives up on large negative orders; for integers the sign does not matter
+        expr = expr.replace(besseli, lambda order, z: besseli(Abs(order), z))
         dummies = {node: Dummy() for node in expr.atoms(Sum)}
         for node in dummies.keys() - self._sums.keys():
             self._sums[node] = _total(node, self.theta)

@@ -2,7 +2,7 @@
 
 Input and output: one expression. Invariant: equal functions wherever the input is defined. Each
 rule is a small function that returns the better form or None; `RULES` is the list, applied to every
-node from the leaves up until nothing changes.
+node, outer ones first, until nothing changes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from mechc.kernel.ir import (
     Pow,
     add,
     call,
+    children,
     mul,
     negate,
     number,
+    rebuild,
     split_number,
-    transform,
 )
 
 Rule = Callable[[Expr], Expr | None]
@@ -36,16 +37,14 @@ LOG_OF = {
 
 
 def stabilise(expr: Expr) -> Expr:
-    """Apply the rules everywhere, operands first, until none applies."""
-    return transform(expr, _at_node)
-
-
-def _at_node(expr: Expr) -> Expr:
+    """Apply the rules to a node before its operands: a log must see the sum it is of."""
     for rule in RULES:
         better = rule(expr)
         if better is not None:
             return stabilise(better)
-    return expr
+    args = children(expr)
+    renewed = tuple(stabilise(arg) for arg in args)
+    return expr if renewed == args else stabilise(rebuild(expr, renewed))
 
 
 def _arguments(expr: Expr, name: str) -> tuple[Expr, ...] | None:
@@ -153,10 +152,17 @@ def _log_add(pairs: list[tuple[Expr, Expr]], rest: list[Expr]) -> Expr | None:
         (v, a), (w, b) = pairs
     elif len(pairs) == 1 and remainder is not None:
         ((v, a),) = pairs
-        w, b = remainder, number(0)
+        w, b = remainder, ZERO
     else:
         return None
-    return call("log_sum", v, a, w, b)
+    if v != negate(w):
+        return call("log_sum", v, a, w, b)
+    if isinstance(v, Number) and v.exact < 0:
+        v, a, w, b = w, b, v, a
+    if isinstance(v, Number):
+        difference = call("log_exp_difference", a, b, add(a, negate(b)))
+        return add(difference, call("log", v)) if v != ONE else difference
+    return None
 
 
 def _log1p(total: Expr) -> Expr | None:
@@ -241,6 +247,20 @@ def hyperbolic_difference(expr: Expr) -> Expr | None:
     return None
 
 
+def gamma_difference(expr: Expr) -> Expr | None:
+    """C lgamma(a) - c lgamma(b), which cancels for large arguments."""
+    if not isinstance(expr, Add):
+        return None
+    found = [(term, pair) for term in expr.args if (pair := _factor_out(term, "lgamma"))]
+    for term, (coefficient, above) in found:
+        for other, (opposite, below) in found:
+            if opposite == negate(coefficient):
+                gap = add(above, negate(below))
+                rest = [t for t in expr.args if t is not term and t is not other]
+                return add(mul(coefficient, call("lgamma_difference", below, gap)), *rest)
+    return None
+
+
 RULES: tuple[Rule, ...] = (
     inverse_pair,
     exponential_product,
@@ -252,4 +272,5 @@ RULES: tuple[Rule, ...] = (
     error_function_complement,
     difference_of_squares,
     hyperbolic_difference,
+    gamma_difference,
 )

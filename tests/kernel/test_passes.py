@@ -1,0 +1,173 @@
+"""Passes on small expressions: what they turn into, and that the function stays the same."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mechc.kernel import ir
+from mechc.kernel.passes import finish, finish_expression, hoist, share
+from mechc.kernel.printer import Printer
+from mechc.kernel.run import runnable
+
+X, Y, S = ir.Var("x"), ir.Param("y"), ir.Param("s")
+NAMES = ("x", "y", "s")
+
+
+def half(expr):
+    return ir.mul(ir.Number(Fraction(1, 2)), expr)
+
+
+def log(expr):
+    return ir.call("log", expr)
+
+
+def exp(expr):
+    return ir.call("exp", expr)
+
+
+def text(expr):
+    return Printer()(finish_expression(expr))
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        (log(ir.add(ir.ONE, X)), "math.log1p(x)"),
+        (log(ir.add(ir.ONE, exp(X))), "softplus(x)"),
+        (log(ir.add(ir.ONE, ir.negate(exp(X)))), "log1mexp(x)"),
+        (log(ir.add(ir.ONE, ir.negate(S), ir.mul(S, exp(X)))), "log_mix(s, x)"),
+        (log(exp(X)), "x"),
+        (log(ir.mul(S, exp(X))), "x + math.log(s)"),
+        (ir.add(exp(X), ir.number(-1)), "math.expm1(x)"),
+        (ir.add(ir.mul(S, exp(X)), ir.negate(S)), "s * math.expm1(x)"),
+        (ir.add(exp(X), ir.negate(exp(ir.add(X, Y)))), "exp_difference(x, x + y, -y)"),
+        (ir.mul(exp(X), exp(Y)), "math.exp(x + y)"),
+        (log(ir.call("erfc", X)), "log_erfc(x)"),
+        (log(ir.call("cosh", X)), "log_cosh(x)"),
+        (ir.add(half(ir.ONE), half(ir.call("erf", X))), "0.5 * math.erfc(-x)"),
+        (ir.add(half(ir.ONE), ir.negate(half(ir.call("erf", X)))), "0.5 * math.erfc(x)"),
+        (ir.add(ir.ONE, ir.negate(half(ir.call("erfc", X)))), "0.5 * math.erfc(-x)"),
+        (
+            ir.add(ir.call("cosh", X), ir.number(-1)),
+            "2.0 * (math.sinh(0.5 * x) * math.sinh(0.5 * x))",
+        ),
+        (ir.Pow(X, ir.number(3)), "x * x * x"),
+        (ir.Pow(X, ir.number(-2)), "1.0 / (x * x)"),
+        (ir.Pow(X, ir.Number(Fraction(-1, 2))), "1.0 / math.sqrt(x)"),
+        (ir.Pow(X, ir.Number(Fraction(3, 2))), "x * math.sqrt(x)"),
+        (ir.Pow(X, S), "math.pow(x, s)"),
+        (ir.mul(ir.Number(Fraction(1, 3)), X), "x / 3.0"),
+        (ir.mul(ir.Number(Fraction(-2, 3)), X, ir.Pow(S, ir.number(-1))), "-2.0 * x / (3.0 * s)"),
+        (ir.add(ir.negate(X), Y), "y - x"),
+    ],
+)  # fmt: skip
+def test_stable_and_printable_forms(expr, expected):
+    assert text(expr) == expected
+
+
+def test_difference_of_squares():
+    square = ir.Pow(ir.add(X, ir.negate(Y)), ir.number(2))
+    found = text(ir.add(ir.Pow(X, ir.number(2)), ir.negate(square)))
+    assert found == "y * (2.0 * x - y)"
+
+
+def test_lgamma_pairs_become_differences():
+    expr = ir.add(ir.call("lgamma", ir.add(X, half(ir.ONE))), ir.negate(ir.call("lgamma", X)))
+    assert text(expr) == "lgamma_difference(x, 0.5)"
+
+
+LEAVES = st.sampled_from([X, Y, S, ir.ONE, ir.number(2), ir.Number(Fraction(1, 3))])
+
+
+def compound(inner):
+    return st.one_of(
+        st.lists(inner, min_size=2, max_size=3).map(lambda a: ir.add(*a)),
+        st.lists(inner, min_size=2, max_size=3).map(lambda a: ir.mul(*a)),
+        inner.map(ir.negate),
+        st.tuples(inner, st.sampled_from([-1, 2, 3])).map(lambda p: ir.Pow(p[0], ir.number(p[1]))),
+        inner.map(exp),
+        inner.map(lambda a: log(ir.add(ir.ONE, exp(a)))),
+        st.tuples(inner, inner, inner).map(
+            lambda t: ir.Select(ir.Compare("<", t[0], t[1]), t[1], t[2])
+        ),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.recursive(LEAVES, compound, max_leaves=8))
+def test_passes_keep_the_function(expr):
+    """Against a plain evaluation of the untouched tree."""
+    values = {"x": 0.37, "y": -0.81, "s": 0.59}
+    expected = plain(expr, values)
+    found = runnable(finish_expression(expr), NAMES)(*values.values())
+    if abs(expected) < 1e100:
+        assert found == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+def plain(expr, values):
+    """The obvious interpreter."""
+    import math
+
+    go = lambda e: plain(e, values)  # noqa: E731
+    match expr:
+        case ir.Number(exact):
+            return float(exact)
+        case ir.Var(name) | ir.Param(name):
+            return values[name]
+        case ir.Add(args):
+            return math.fsum(map(go, args)) if all(map(math.isfinite, map(go, args))) else math.nan
+        case ir.Mul(args):
+            return math.prod(map(go, args))
+        case ir.Pow(base, exponent):
+            try:
+                return go(base) ** go(exponent)
+            except (ZeroDivisionError, OverflowError):
+                return math.inf
+        case ir.Call("exp", (arg,)):
+            return math.exp(min(go(arg), 700.0)) if not math.isnan(go(arg)) else math.nan
+        case ir.Call("log", (arg,)):
+            return math.log(go(arg))
+        case ir.Compare("<", left, right):
+            return go(left) < go(right)
+        case ir.Select(condition, then, other):
+            return go(then) if go(condition) else go(other)
+    raise AssertionError(expr)
+
+
+def test_sharing_names_what_occurs_twice():
+    shared = log(ir.add(X, S))
+    block = share(ir.Block((), ir.mul(shared, ir.add(shared, Y))))
+    assert [name.name for name, _ in block.lets] == ["t0"]
+    assert Printer()(block.tail) == "t0 * (t0 + y)"
+
+
+def test_sharing_never_crosses_a_guard():
+    """log(x) belongs to the arm where x > 0, however often it occurs there."""
+    guarded = ir.Select(ir.Compare(">", X, ir.ZERO), ir.mul(log(X), ir.add(log(X), Y)), ir.ZERO)
+    block = share(ir.Block((), ir.add(guarded, Y)))
+    assert all(value != log(X) for _, value in block.lets)
+    lifted = share(finish(ir.Block((), guarded)))
+    assert not lifted.lets
+    assert isinstance(lifted.tail, ir.Chain)
+    assert lifted.tail.arms[0][1].lets[0][1] == log(X)
+
+
+def test_hoisting_takes_parameters_out_of_the_loop():
+    body = finish(ir.Block((), ir.add(ir.mul(ir.Pow(S, ir.number(-2)), X), log(S), log(Y))))
+    before, inside = hoist(body, "x")
+    assert len(before) == 2
+    loop_free = {ir.Var("x")}
+    assert all(not ir.depends_on(value, frozenset(loop_free)) for _, value in before)
+    assert ir.count_operations(inside) == 2
+
+
+def test_hoisting_names_a_part_before_the_whole():
+    t = log(S)
+    before, _ = hoist(ir.Block((), ir.mul(X, t, ir.add(X, ir.mul(t, t, Y)))), "x")
+    names = [name.name for name, _ in before]
+    assert len(names) == len(set(names))
+    for i, (_, value) in enumerate(before):
+        used = {node.name for node in ir.walk(value) if isinstance(node, ir.Local)}
+        assert used <= set(names[:i])

@@ -1,0 +1,221 @@
+"""Prelude functions, as compiled, against mpmath over wide ranges, with stated bounds in ulp."""
+
+import math
+
+import mpmath
+import numba
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+from mechc.kernel.functions import jitted
+from mechc.kernel.prelude import PRIMITIVES, closure
+
+ULP = 2.0**-53
+
+WIDE = np.concatenate([sign * np.logspace(-12, 2.8, 150) for sign in (-1.0, 1.0)])
+POSITIVE = np.logspace(-12, 2.8, 200)
+RATES = np.array([1e-9, 1e-4, 0.013, 0.25, 0.5, 0.77, 0.999])
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """The whole prelude in one namespace, compiled as it is emitted, but for the disk cache."""
+    namespace = {"math": math, "numba": numba, "COMPILE": {"error_model": "numpy"}}
+    for function in closure(PRIMITIVES):
+        exec(jitted(function.signature, function.source), namespace)
+    return namespace
+
+
+def log(x):
+    return mp.log(x) if x > 0 else -mp.inf
+
+
+REAL = {
+    # name: (exact function, arguments, bound in ulp)
+    "softplus": (lambda x: mp.log1p(mp.exp(x)), [(x,) for x in WIDE], 4),
+    "log1mexp": (lambda x: mp.log1p(-mp.exp(x)), [(-x,) for x in POSITIVE], 6),
+    "log_mix": (
+        lambda q, d: mp.log(1 - q + q * mp.exp(d)),
+        [(q, d) for q in RATES for d in WIDE],
+        8,
+    ),
+    "log_add": (
+        lambda a, b: mp.log(mp.exp(a) + mp.exp(b)),
+        [(a, b) for a in WIDE[::7] for b in (-700.0, -3.7, 0.1, 41.0)],
+        4,
+    ),
+    "log_cosh": (lambda x: mp.log(mp.cosh(x)), [(x,) for x in WIDE], 6),
+    "log_sinh": (lambda x: mp.log(mp.sinh(x)), [(x,) for x in POSITIVE], 40),
+    "log_erfc": (
+        lambda x: mp.log(mp.erfc(x)),
+        [(x,) for x in np.linspace(-6, 30, 400)] + [(x,) for x in np.logspace(1, 7, 50)],
+        12,
+    ),
+    "sinhc": (lambda u: mp.sinh(u) / u, [(u,) for u in WIDE], 4),
+    "expm1c": (lambda u: mp.expm1(u) / u, [(u,) for u in WIDE], 4),
+    "log_ratio": (
+        lambda n, d, gap: mp.log1p(gap / d),
+        [(n, 1.7, n - 1.7) for n in np.linspace(0.9, 3.3, 100)],
+        6,
+    ),
+    "lgamma_difference": (
+        lambda a, h: mp.loggamma(mpf(a) + mpf(h)) - mp.loggamma(a),
+        [(a, h) for a in (0.3, 4.0, 16.5, 300.0, 1e7) for h in (0.5, 1.0, 7.0, 1e3)],
+        30,
+    ),
+    "debye_besseli": (
+        lambda n, z: mp.log(mp.besseli(n, z)) - z,
+        [(n, z) for n in (0.0, 1.0, 40.0, 900.0) for z in (0.7, 15.0, 200.0, 3e3) if n + z > 300],
+        40,
+    ),
+    "log_besseli_scaled": (
+        lambda n, z: mp.log(mp.besseli(n, z)) - z,
+        [(n, z) for n in (0.0, -1.0, 13.0, 250.0) for z in (1e-8, 0.1, 2.5, 60.0, 150.0, 1e3)],
+        40,
+    ),
+    "exp_difference": (
+        lambda a, b, gap: mp.exp(b) * mp.expm1(gap),
+        [(b + g, b, g) for b in (-30.0, 0.25, 8.0) for g in WIDE[::5] if abs(g) < 600],
+        None,
+    ),
+    "power_difference": (
+        lambda a, b, gap, k: mpf(b) ** k * mp.expm1(k * mp.log1p(gap / mpf(b))),
+        [(1.25 + g, 1.25, g, k) for g in 2.0 ** np.arange(-40.0, 8.0) for k in (0.37, 1.9, 4.0)],
+        30,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [name for name, case in REAL.items() if case[2] is not None])
+def test_real_functions_within_their_bound(name, compiled):
+    exact, arguments, bound = REAL[name]
+    worst, where = 0.0, None
+    floor = 0.1 if name == "log_add" else 0.0  # it has a zero
+    with mp.workdps(60):
+        for args in arguments:
+            value = exact(*map(mpf, args))
+            found = compiled[name](*map(float, args))
+            error = float(abs(found - value) / max(abs(value), floor)) / ULP
+            if error > worst:
+                worst, where = error, args
+    assert worst <= bound, (worst, where)
+
+
+def test_exponential_difference_is_as_good_as_its_exponents(compiled):
+    arguments = REAL["exp_difference"][1]
+    with mp.workdps(60):
+        for a, b, gap in arguments:
+            value = mp.exp(mpf(b)) * mp.expm1(mpf(gap))
+            found = compiled["exp_difference"](a, b, gap)
+            # exp turns the rounding of its argument into a relative error
+            assert abs(found - value) <= (4 + abs(a) + abs(b)) * ULP * abs(value)
+
+
+def test_log_sum_of_weighted_exponentials(compiled):
+    rng = np.random.default_rng(7)
+    with mp.workdps(60):
+        for _ in range(300):
+            v, w = rng.uniform(0.01, 3.0, 2)
+            a, b = rng.uniform(-400.0, 400.0, 2)
+            value = mp.log(mpf(v) * mp.exp(mpf(a)) + mpf(w) * mp.exp(mpf(b)))
+            assert abs(compiled["log_sum"](v, a, w, b) - value) <= 4 * ULP * (1 + abs(value))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "value"),
+    [
+        ("softplus", (-math.inf,), 0.0),
+        ("softplus", (math.inf,), math.inf),
+        ("log1mexp", (-math.inf,), 0.0),
+        ("log1mexp", (0.0,), -math.inf),
+        ("log_mix", (0.25, math.inf), math.inf),
+        ("log_mix", (0.25, -math.inf), math.log(0.75)),
+        ("log_mix", (0.0, 800.0), 0.0),
+        ("log_mix", (1.0, -800.0), -math.inf),
+        ("log_add", (-math.inf, 1.5), 1.5),
+        ("log_add", (-math.inf, -math.inf), -math.inf),
+        ("log_sum", (0.5, 3.0, 0.25, -math.inf), 3.0 + math.log(0.5)),
+        ("power_difference", (0.0, 2.0, -2.0, 1.5), -(2.0**1.5)),
+        ("power_difference", (2.0, 0.0, 2.0, 1.5), 2.0**1.5),
+        ("power_difference", (0.0, 0.0, 0.0, 1.5), 0.0),
+        ("sinhc", (0.0,), 1.0),
+        ("expm1c", (0.0,), 1.0),
+        ("log_erfc", (-math.inf,), math.log(2.0)),
+        ("floor", (-math.inf,), -math.inf),
+        ("ceil", (2.5,), 3.0),
+    ],
+)
+def test_limits(name, arguments, value, compiled):
+    assert compiled[name](*arguments) == pytest.approx(value, rel=1e-15)
+
+
+def test_ratio_far_from_one(compiled):
+    for n in (1e-300, 1e-3, 7.0, 1e300):
+        assert compiled["log_ratio"](n, 2.0, n - 2.0) == pytest.approx(math.log(n / 2), rel=1e-15)
+
+
+COMPLEX = {
+    "complex_exp": mp.exp,
+    "complex_log": mp.log,
+    "complex_log1p": lambda z: mp.log(1 + z),
+    "complex_expm1": lambda z: mp.exp(z) - 1,
+    "complex_sinh": mp.sinh,
+    "complex_cosh": mp.cosh,
+    "complex_sinhc": lambda z: mp.sinh(z) / z,
+    "complex_expm1c": lambda z: (mp.exp(z) - 1) / z,
+    "complex_softplus": lambda z: mp.log(1 + mp.exp(z)),
+    "complex_log_cosh": lambda z: mp.log(mp.cosh(z)),
+    "complex_log_sinh": lambda z: mp.log(mp.sinh(z)),
+    "complex_log1mexp": lambda z: mp.log(1 - mp.exp(z)),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_functions_normwise(name, compiled):
+    """|error| <= 20 ulp of |value|; logarithms may differ by whole turns."""
+    rng = np.random.default_rng(11)
+    sizes = 10.0 ** rng.uniform(-20, 1.3, 400)
+    angles = rng.uniform(-math.pi, math.pi, 400)
+    with mp.workdps(80):
+        for z in sizes * np.exp(1j * angles):
+            if name == "complex_log_sinh" and z.real < 0:
+                z = -z
+            if name == "complex_log1mexp" and z.real > 0:
+                z = -z
+            value = COMPLEX[name](mpmath.mpc(z))
+            found = mpmath.mpc(compiled[name](complex(z)))
+            if "log" in name or "softplus" in name:
+                turns = mp.nint((found - value).imag / (2 * mp.pi))
+                found -= mpmath.mpc(0, 2 * mp.pi * turns)
+            assert abs(found - value) <= 20 * ULP * max(abs(value), mpf(1e-290)), z
+
+
+def test_complex_mixture_and_sum(compiled):
+    rng = np.random.default_rng(3)
+    with mp.workdps(60):
+        for _ in range(300):
+            q = complex(rng.uniform(0.001, 0.5))
+            d = complex(*rng.uniform(-3.0, 3.0, 2))
+            value = 1 - q.real + q.real * mp.exp(mpmath.mpc(d))
+            found = mp.exp(mpmath.mpc(compiled["complex_log_mix"](q, d)))
+            assert abs(found - value) <= 20 * ULP * (abs(value) + 1)
+            a, b = (complex(*rng.uniform(-300.0, 300.0, 2)) for _ in range(2))
+            value = q.real * mp.exp(mpmath.mpc(a)) + 2 * mp.exp(mpmath.mpc(b))
+            found = mp.exp(mpmath.mpc(compiled["complex_log_sum"](q, a, complex(2.0), b)))
+            assert abs(found - value) <= 1e4 * ULP * abs(value)
+
+
+def test_small_complex_arguments_keep_their_real_part(compiled):
+    """Library versions of log1p and expm1 lose it (numpy issue 22609)."""
+    z = complex(1e-20, 1e-20)
+    assert compiled["complex_expm1"](z).real == pytest.approx(1e-20, rel=1e-15)
+    assert compiled["complex_log1p"](z).real == pytest.approx(1e-20, rel=1e-15)
+
+
+def test_every_primitive_is_tested():
+    tested = set(REAL) | set(COMPLEX) | {
+        "log_sum", "complex_log_mix", "complex_log_sum", "floor", "ceil", "log_exp_difference",
+        "log_binomial",
+    }  # fmt: skip
+    assert tested == set(PRIMITIVES)
