@@ -28,7 +28,7 @@ from sympy import (
     true,
 )
 
-from mechc.calculus.shape import affine_in
+from mechc.calculus.shape import affine_in, quotient
 from mechc.calculus.signs import Facts, Undecided, sign
 from mechc.calculus.types import Closed, Entry, Region, Unavailable
 
@@ -69,7 +69,7 @@ def lattice_of(
 def atom_loss(atom: Atom) -> Expr:
     """Loss of an atom with mass under both."""
     p, q = (Add(*(t.weight * exp(t.log_density) for t in side)) for side in (atom.p, atom.q))
-    return expand(expand_log(log(cancel(p / q)), force=True))
+    return expand(expand_log(log(quotient(p, q)), force=True))
 
 
 def _lattice(losses: list[Expr], slopes: list[Expr], facts: Facts) -> Entry:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sympy import Add, Expr, S, Symbol, cancel, exp, expand_log, log
 
-from mechc.calculus.shape import tidy
+from mechc.calculus.shape import quotient, tidy
 from mechc.calculus.signs import Facts, Undecided, sign
 from mechc.calculus.words import log_mix
 
@@ -56,7 +56,7 @@ _Pairs = list[tuple[Expr, Expr]]
 
 def _loss(p: _Pairs, q: _Pairs, x: Symbol, facts: Facts) -> Expr:
     if len(p) == len(q) == 1:
-        return tidy(_log(p[0][0] / q[0][0]) + p[0][1] - q[0][1], x)
+        return tidy(_log(quotient(p[0][0], q[0][0])) + p[0][1] - q[0][1], x)
     for mine, other, orientation in ((p, q, 1), (q, p, -1)):
         mixture = _as_mixture(mine, other, x, facts)
         if mixture is not None:
@@ -66,7 +66,7 @@ def _loss(p: _Pairs, q: _Pairs, x: Symbol, facts: Facts) -> Expr:
 
 
 def _log(weight: Expr) -> Expr:
-    return expand_log(log(weight)) if weight.has(exp) else log(cancel(weight))
+    return expand_log(log(weight)) if weight.has(exp) else log(weight)
 
 
 def _proportion(one: tuple[Expr, Expr], two: tuple[Expr, Expr], x: Symbol) -> Expr | None:

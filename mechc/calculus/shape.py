@@ -23,9 +23,11 @@ from sympy import (
     S,
     Symbol,
     binomial,
+    cancel,
     cos,
     cosh,
     coth,
+    count_ops,
     csc,
     csch,
     exp,
@@ -67,24 +69,26 @@ def tidy(expr: Expr, x: Symbol) -> Expr:
     expr = expr.replace(lambda node: isinstance(node, log), lambda node: _split_log(node, x))
     expr = expr.replace(lambda node: isinstance(node, log), _log_of_factorials)
     opaque: dict[Expr, Dummy] = {}
-    polynomial = _hide(expr, x, opaque)
-    shown = {dummy: node for node, dummy in opaque.items()}
+    logs = {node: Dummy("l", real=True) for node in expr.atoms(log) if not node.has(x)}
+    polynomial = _hide(expr.xreplace(logs), x, opaque)
     try:
         poly = Poly(expand(polynomial), x, *opaque.values())
     except PolynomialError:
         return expr
+    shown = {dummy: node for node, dummy in (*opaque.items(), *logs.items())}
     pairs = []
     for powers, coefficient in poly.terms():
         monomial = Mul(*(g**n for g, n in zip(poly.gens, powers, strict=True)))
-        pairs.append((_constant(coefficient), monomial.xreplace(shown)))
+        pairs.append((_constant(coefficient, shown), monomial.xreplace(shown)))
     return Add(*(c * f for c, f in _merge_logs(pairs, x)))
 
 
-def _constant(coefficient: Expr) -> Expr:
+def _constant(coefficient: Expr, shown: dict[Dummy, Expr]) -> Expr:
     """A coefficient free of the variable: algebraic part factored, logarithms merged."""
-    logs = [a for a in Add.make_args(expand(coefficient)) if a.has(log)]
-    algebraic = factor_terms(factor(coefficient - Add(*logs)))
-    return algebraic + merge_constant_logs(Add(*logs))
+    terms = Add.make_args(expand(coefficient))
+    logs = Add(*(a for a in terms if a.free_symbols & shown.keys()))
+    algebraic = factor_terms(factor(coefficient - logs))
+    return algebraic + merge_constant_logs(logs.xreplace(shown))
 
 
 def merge_constant_logs(expr: Expr) -> Expr:
@@ -162,6 +166,12 @@ def _merge_logs(pairs: list[tuple[Expr, Expr]], x: Symbol) -> list[tuple[Expr, E
 
 def _is_algebraic_log(f: Expr, x: Symbol) -> bool:
     return isinstance(f, log) and f.args[0].is_rational_function(x)
+
+
+def quotient(over: Expr, under: Expr) -> Expr:
+    """over/under for constants, cancelled where that makes it shorter."""
+    ratio = over / under
+    return min((ratio, cancel(ratio)), key=count_ops)
 
 
 @dataclass(frozen=True)
