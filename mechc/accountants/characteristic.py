@@ -137,7 +137,7 @@ def _log_variation(tables, atoms, counts, y):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(
-    "float64(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
+    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
     " float64[::1], float64[:,:,::1], float64, float64, float64, float64)",
     **_JIT,
 )
@@ -149,6 +149,8 @@ def decay_integral(  # type: ignore[no-untyped-def]
     `reach` is the frequency up to which the nodes resolve phi; `edge` is the end of a periodic
     integrand's half period, or infinity; `goal` is the log of |phi| that is small enough. The
     supremum makes the bound valid for the trapezoid sum as well.
+
+    Returns the bound, and the part of it that only total variation accounts for.
     """
     left = np.empty(CELLS + 1)
     log_b = np.empty(CELLS)
@@ -200,10 +202,11 @@ def decay_integral(  # type: ignore[no-untyped-def]
             a = y * 2.0**m
             highest = _log_variation(tables, atoms, counts, a)
             total += math.exp(highest) * 0.5 / a
+    beyond = total
     for m in range(count - 1, -1, -1):
         highest = max(highest, log_b[m])
         total += math.exp(highest) * (1.0 / left[m] - 1.0 / left[m + 1])
-    return total
+    return total, beyond
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,10 +299,13 @@ class Tilted:
         log_phi(self.offsets, self.counts, self.centred, self.weight, h, begin, end, re, im)
         return re, im
 
-    def decay(self, start: float, reach: float, edge: float, goal: float) -> float:
+    def decay(
+        self, start: float, reach: float, edge: float, goal: float
+    ) -> tuple[float, float]:
         """Return a bound on the integral of sup |phi| / y^2 from `start` to `edge`.
 
-        `reach` is the frequency that the nodes resolve.
+        `reach` is the frequency that the nodes resolve; the second value is the part of the
+        bound from beyond it.
         """
         atoms = np.empty(self.counts.size)
         tables = np.empty((self.counts.size, LEVELS, 2))
@@ -308,22 +314,21 @@ class Tilted:
             n = step.loss.loss.size
             atoms[i] = float(w[n:].sum())
             tables[i] = _variation_table(w[:n], step.loss.spacing, step.loss.region)
-        return float(
-            decay_integral(
-                self.offsets,
-                self.counts,
-                self.centred,
-                self.weight,
-                self.spread,
-                self.slack,
-                atoms,
-                tables,
-                start,
-                reach,
-                edge,
-                goal,
-            )
+        total, beyond = decay_integral(
+            self.offsets,
+            self.counts,
+            self.centred,
+            self.weight,
+            self.spread,
+            self.slack,
+            atoms,
+            tables,
+            start,
+            reach,
+            edge,
+            goal,
         )
+        return float(total), float(beyond)
 
 
 def _variation_table(w: Floats, spacing: Floats, region: NDArray[np.int64]) -> Floats:

@@ -230,10 +230,10 @@ class _Side:
             except NumericError:
                 break
             far = Tilted(law, contour.c, 1e-3 / count)
-            bound = far.decay(start, reach, self._payoff.edge, goal)
-            enough = bound < wanted or bound > 0.5 * best or law.loss.size > 50_000
+            bound, beyond = far.decay(start, reach, self._payoff.edge, goal)
+            helps = beyond > 0.3 * bound and bound < 0.5 * best
             best = min(best, bound)
-            if enough or math.isinf(law.steps[0].loss.frequency):
+            if best < wanted or not helps or law.loss.size > 50_000:
                 break
             reach *= 3.0
         return best
