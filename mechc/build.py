@@ -68,6 +68,9 @@ def origin(what: Any) -> Origin:
     )
 
 
+_loaded: dict[str, Kernel] = {}  # kernels of this process by request key
+
+
 def available() -> tuple[str, ...]:
     """Return the names of the mechanisms that can be loaded."""
     return catalog.available()
@@ -97,17 +100,21 @@ def kernel(origin: Origin, transforms: Transforms, progress: Progress | None = N
         transforms: transformations to apply, innermost first.
         progress: called with the name of each stage of a compilation.
     """
-    found = find(origin, transforms)
-    return _compile(origin, transforms, progress)[0] if found is None else found
+    name = key(origin, transforms)
+    if name not in _loaded:
+        found = find(origin, transforms)
+        _loaded[name] = found or _compile(origin, transforms, progress)[0]
+    return _loaded[name]
 
 
 def reverse_kernel(origin: Origin, transforms: Transforms, forward: Kernel) -> Kernel | None:
     """Return the kernel declared for the add direction, or None if it is the reversed pair."""
     if isinstance(origin, LoadedKernel):
         return None
-    found = cache.lookup(key(origin, (*transforms, REVERSE)))
-    if found is None:
-        found = _compile(origin, transforms, None)[1]
+    name = key(origin, (*transforms, REVERSE))
+    if name not in _loaded:
+        _loaded[name] = cache.lookup(name) or _compile(origin, transforms, None)[1]
+    found = _loaded[name]
     return None if found.DIGEST == forward.DIGEST else found
 
 

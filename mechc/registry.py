@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -151,6 +152,7 @@ METHODS = (
 )
 
 
+@cache
 def methods() -> tuple[Method, ...]:
     """Return the accountants this installation has, with what they need, cost and prove."""
     return tuple(m for m in METHODS if find_spec(m.module) is not None)

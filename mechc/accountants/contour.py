@@ -15,6 +15,7 @@ import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.characteristic import Law, Tilted
+from mechc.accountants.logspace import log_add
 from mechc.accountants.trapezoid import Answer, Contour, Lattice, Smooth
 from mechc.errors import NumericError
 from mechc.loss.measure import Step, log_infinite
@@ -22,13 +23,9 @@ from mechc.loss.measure import Step, log_infinite
 SHARE = 1e-13  # images and truncation may cost this share of delta
 CANCELLATION = math.log(1e3)  # nats by which the contour may miss the saddle point
 MASS = 3e-14  # relative error of a mass at infinity, or of 1 - exp(eps), in log
+BELOW = 8  # real parts tried at and below the saddle point, and tilts tried above it
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
 WORK = 200_000_000  # node evaluations per answer before a wide bound is returned instead
-
-
-def log_add(a: float, b: float) -> float:
-    """Return log(exp(a) + exp(b))."""
-    return float(np.logaddexp(a, b))
 
 
 class ContourAccountant:
@@ -94,7 +91,9 @@ class _Side:
         self._t_max = min(s.loss.strip[1] for s in steps) * (1.0 - 1e-4)
         self._log_mass = sum(s.count * s.loss.log_finite for s in steps)
         self.log_q = sum(
-            s.count * math.log1p(-math.exp(s.loss.log_minus_infinite)) for s in steps
+            s.count * math.log1p(-math.exp(s.loss.log_minus_infinite))
+            for s in steps
+            if s.loss.log_minus_infinite < 0
         )
 
     def finite(self, epsilon: float) -> Answer:
@@ -142,7 +141,8 @@ class _Side:
         low, high = 0.0, self._t_max
         curvature = math.nan
         for _ in range(200):
-            self._cover(t)
+            # as far as the contour will need if this tilt is right
+            self._cover(min(t + 5.0 * t / math.sqrt(2.0 + variance * t * t), self._t_max))
             _, k1, k2, _ = self._law.composed(t)
             slope = k1 - epsilon - 1.0 / t - 1.0 / (t + 1.0)
             curvature = k2 + t**-2 + (1.0 + t) ** -2
@@ -163,17 +163,18 @@ class _Side:
         t0, f2 = self._saddle(epsilon)
         top = min(t0 + 5.0 / math.sqrt(f2), self._t_max)
         self._cover(top)
-        below = t0 * np.exp(np.linspace(-3.0, 0.0, 11))
-        grid = np.concatenate([below, np.geomspace(t0, top, 11)[1:]]) if top > t0 else below
+        below = t0 * np.exp(np.linspace(-3.0, 0.0, BELOW))
+        above = np.linspace(t0, top, BELOW)[1:] if top > t0 else below[:0]
+        grid = np.concatenate([below, above])
         sums = np.array([self._law.composed(t)[:3] for t in grid])
         k, variance = sums[:, 0], sums[:, 2]
         exponent = k - epsilon * grid - np.log(grid) - np.log1p(grid)
         log_b = k + grid * np.log(grid) - (1.0 + grid) * np.log1p(grid)
-        log_small = exponent[10] - 0.5 * math.log(2.0 * math.pi * f2) + math.log(SHARE)
+        log_small = exponent[BELOW - 1] - 0.5 * math.log(2.0 * math.pi * f2) + math.log(SHARE)
         best, cost = (t0, 1.0), math.inf
-        for i in range(min(11, grid.size - 1)):
+        for i in range(min(BELOW, grid.size - 1)):
             c = float(grid[i])
-            if exponent[i] - exponent[10] > CANCELLATION:
+            if exponent[i] - exponent[BELOW - 1] > CANCELLATION:
                 continue
             left = min(-log_small / c, (epsilon - log_small) / (c + 1.0))
             image = log_b[i + 1 :] - grid[i + 1 :] * epsilon - log_small

@@ -16,6 +16,7 @@ The directory is `MECHC_CACHE` if set, else the user's cache directory. If it ca
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib.util
 import json
@@ -53,6 +54,11 @@ class CacheEntry(NamedTuple):
     size: int
 
 
+@functools.cache
+def _versions() -> tuple[str, str]:
+    return metadata.version("mechc"), metadata.version("sympy")
+
+
 def request_key(origin: str, transforms: Iterable[object] = ()) -> str:
     """The key under which the answer to a request is found.
 
@@ -63,7 +69,7 @@ def request_key(origin: str, transforms: Iterable[object] = ()) -> str:
     Returns:
         A digest that also covers the versions and the text of the compiler.
     """
-    versions = [metadata.version("mechc"), metadata.version("sympy"), PROTOCOL, _compiler_digest()]
+    versions = [*_versions(), PROTOCOL, _compiler_digest()]
     text = json.dumps([origin, [repr(step) for step in transforms], versions])
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -95,12 +101,15 @@ def store(key: str, name: str, source: str) -> Kernel:
         The loaded kernel.
 
     Raises:
-        CacheError: the text is not sealed, or not even a temporary directory can be written.
+        CacheError: the text is not sealed or does not load (then nothing of it is kept), or not
+            even a temporary directory can be written.
     """
     if not intact(source):
         raise CacheError(f"{name}: the kernel text is damaged (its seal does not match)")
     try:
         return _store(_home(), key, name, source)
+    except CacheError:
+        raise
     except OSError as error:
         _fall_back(error)
     try:
@@ -176,7 +185,11 @@ def _store(home: Path, key: str, name: str, source: str) -> Kernel:
         present = False
     if not present:
         _write(path, source)
-    kernel = _load(path)
+    try:
+        kernel = _load(path)
+    except CacheError:
+        path.unlink(missing_ok=True)
+        raise
     # the index last: a request never points at a kernel that did not load
     _write(home / "requests" / key, f"{path.name}\n")
     return kernel

@@ -237,12 +237,15 @@ class PrivacyLoss:
     @property
     def log_finite(self) -> float:
         """Log of the finite mass P(L < inf)."""
-        return math.log1p(-math.exp(self.log_infinite))
+        return math.log1p(-math.exp(self.log_infinite)) if self.log_infinite < 0 else -math.inf
 
     @property
     def log_q_finite(self) -> float:
-        """Log of Q(p > 0), the finite mass of the reversed pair; this is K(-1)."""
-        return math.log1p(-math.exp(self.log_minus_infinite))
+        """Log of Q(p > 0), which is K(-1); nan for plain atoms, whose masses only sum roughly."""
+        if self._source is None:
+            return math.nan
+        lost = self.log_minus_infinite
+        return math.log1p(-math.exp(lost)) if lost < 0 else -math.inf
 
     def generating(self, t: float) -> tuple[float, float, float, float]:
         """Return K(t), K'(t), K''(t) of the finite part and a bound on the rounding of K(t).

@@ -69,7 +69,8 @@ class OneStep:
         total = np.empty(epsilon.size)
         _log_payoffs(*self._atoms, epsilon, total)
         for panels in self._panels:
-            total = np.logaddexp(total, panels.log_payoff(epsilon))
+            with np.errstate(invalid="ignore"):
+                total = np.logaddexp(total, panels.log_payoff(epsilon))
         return total
 
 

@@ -34,6 +34,7 @@ ORDER = 16
 MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share of its total
 GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share of the sum
 NEGLIGIBLE = 1e-24  # share of the tilted total that may be left out
+LOG_NEGLIGIBLE = math.log(NEGLIGIBLE)
 OVERLAP = 0.15  # least affinity of the tilted laws at neighbouring test tilts
 TURN = 9.0  # radians of the wave that a panel may span before it is cut without further tests
 ROUNDS = 400
@@ -149,6 +150,38 @@ def _judge(log_p, loss, half, tilts, log_total, out):  # type: ignore[no-untyped
                     if b > 0:
                         ratio = high / max(abs(c[2]), abs(c[3]), high)
                         out[i, a, b, 1] *= max(ratio * ratio, high / (high + total))
+
+
+@nb.njit(
+    "void(float64[:,::1], float64[:,::1], float64[:,::1], int64[::1], float64, float64, b1[::1])",
+    **_JIT,
+)
+def _summits(x, log_p, loss, region, z, total, flagged):  # type: ignore[no-untyped-def]
+    """Flag panels where the slopes around a local maximum point to a higher summit that matters.
+
+    A narrow mode between two nodes shows as a local maximum whose neighbours' secants meet far
+    above it; for a log-concave mode they bound its height.
+    """
+    n = region.size * 16
+    for i in range(1, n - 2):
+        if region[(i - 1) // 16] != region[(i + 2) // 16]:
+            continue
+        x0, x1 = x[(i - 1) // 16, (i - 1) % 16], x[i // 16, i % 16]
+        x2, x3 = x[(i + 1) // 16, (i + 1) % 16], x[(i + 2) // 16, (i + 2) % 16]
+        p0 = log_p[(i - 1) // 16, (i - 1) % 16] + z * loss[(i - 1) // 16, (i - 1) % 16]
+        p1 = log_p[i // 16, i % 16] + z * loss[i // 16, i % 16]
+        p2 = log_p[(i + 1) // 16, (i + 1) % 16] + z * loss[(i + 1) // 16, (i + 1) % 16]
+        p3 = log_p[(i + 2) // 16, (i + 2) % 16] + z * loss[(i + 2) // 16, (i + 2) % 16]
+        left, right = (p1 - p0) / (x1 - x0), (p3 - p2) / (x3 - x2)
+        if not (left > 0.0 and right < 0.0):
+            continue
+        gap = x2 - x1
+        step = (p2 - p1 - right * gap) / (left - right)
+        summit = p1 + left * min(max(step, 0.0), gap)
+        known = max(p1, p2)
+        if summit > known + 2.0 and summit + math.log(gap) - total > LOG_NEGLIGIBLE:
+            flagged[i // 16] = True
+            flagged[(i + 1) // 16] = True
 
 
 @dataclass
@@ -417,36 +450,12 @@ class Quadrature:
         return far
 
     def _hidden_peaks(self, tilts: Floats, totals: Floats) -> NDArray[np.bool_]:
-        """Panels where the slopes left and right of a local maximum point to a higher summit.
-
-        A narrow mode between two nodes shows as a local maximum whose neighbours' secants meet
-        far above it; for a log-concave mode they bound its height.
-        """
+        """Panels beside which a narrow mode may hide between nodes, see `_summits`."""
         order = np.lexsort((self.lo, self.region))
-        x = self.x[order].ravel()
-        region = np.repeat(self.region[order], ORDER)
         flagged = np.zeros(order.size, np.bool_)
-        if x.size < 4:
-            return flagged
-        for z, total in ((tilts[0], totals[0]), (tilts[-1], totals[-1])):
-            with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-                psi = self.log_p[order].ravel() + z * self.loss[order].ravel()
-                slope = np.diff(psi) / np.diff(x)
-                mid = slice(1, -2)
-                # summit of the secants from the left (slope i-1) and the right (slope i+1)
-                left, right = slope[:-2], slope[2:]
-                a, b = psi[mid], psi[2:-1]
-                gap = x[2:-1] - x[mid]
-                step = (b - a - right * gap) / (left - right)
-                summit = a + left * np.clip(step, 0.0, gap)
-                inside = (left > 0) & (right < 0) & (region[:-3] == region[3:])
-                height = np.maximum(summit, np.maximum(a, b))
-                excess = height - np.maximum(a, b)
-                matters = inside & (excess > 2.0) & (height + np.log(gap) - total > math.log(NEGLIGIBLE))
-            if matters.any():
-                where = np.flatnonzero(matters) + 1
-                flagged[where // ORDER] = True
-                flagged[np.minimum((where + 1) // ORDER, order.size - 1)] = True
+        x, log_p, loss = self.x[order], self.log_p[order], self.loss[order]
+        for at in (0, -1):
+            _summits(x, log_p, loss, self.region[order], tilts[at], totals[at], flagged)
         out = np.zeros(order.size, np.bool_)
         out[order] = flagged
         return out

@@ -151,6 +151,10 @@ class KernelSource:
         self.atom_loss, self.atom_log_mass = merge(
             np.concatenate([a[0] for a in atoms]), np.concatenate([a[1] for a in atoms])
         )
+        limits = self.rows[:, 3:5].ravel()
+        self._limits = np.concatenate([limits[~np.isnan(limits)], self.atom_loss])
+        unsplit = self.rows[:, 2] == protocol.UNSPLIT
+        self._limits_known = not (np.isnan(limits).any() or unsplit.any())
         closed = float(kernel.infinite_mass(theta))
         summed = float(np.logaddexp.reduce(log_p_only))
         self.log_infinite = summed if math.isnan(closed) else math.log(closed) if closed else -math.inf
@@ -204,12 +208,10 @@ class KernelSource:
 
     def _support(self, loss: Floats) -> tuple[float, float]:
         """Range of the finite loss: declared limits of the branches, atoms, and what nodes show."""
-        limits = self.rows[:, 3:5].ravel()
-        known = limits[~np.isnan(limits)]
-        unsplit = self.rows[:, 2] == protocol.UNSPLIT
-        seen = loss.ravel() if np.isnan(limits).any() or unsplit.any() else np.empty(0)
-        values = np.concatenate([known, self.atom_loss, seen])
-        return float(values.min()), float(values.max())
+        if not self._limits_known:
+            values = np.concatenate([self._limits, loss.ravel()])
+            return float(values.min()), float(values.max())
+        return float(self._limits.min()), float(self._limits.max())
 
     def _declared_atoms(self) -> tuple[Floats, Floats, float, float]:
         """Declared point masses: finite losses, their log masses, and the one-sided masses."""
@@ -256,7 +258,7 @@ class KernelSource:
                 ends = max(
                     psi[0] if x[0] > lo else -np.inf, psi[-1] if x[-1] < hi else -np.inf
                 )
-                spent &= ends + math.log(reach) <= psi.max() + 2 * math.log(quad.NEGLIGIBLE)
+                spent &= ends + math.log(reach) <= psi.max() + 2 * quad.LOG_NEGLIGIBLE
             if spent:
                 return x
             reach *= 4
