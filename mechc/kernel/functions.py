@@ -92,10 +92,12 @@ class Writer:
                 yield self._array(function)
         yield from self._inverses()
         below = "<=" if self.module.measure == "lattice" else "<"
-        yield jitted(ADD_BRANCH_TYPE, ADD_BRANCH.format(below=below))
         for table in self.module.tables:
+            if table.name == "branches":
+                yield jitted(ADD_BRANCH_TYPE, ADD_BRANCH.format(below=below))
             yield self._vector(table) if table.columns == 0 else self._table(table)
-        yield jitted(VECTOR, BREAKPOINTS)
+            if table.name == "branches":
+                yield jitted(VECTOR, BREAKPOINTS)
 
     def _define(self, signature: str, head: str, doc: str, lines: Iterable[str]) -> str:
         docstring = textwrap.wrap(doc, WIDTH - 8)

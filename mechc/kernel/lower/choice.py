@@ -112,7 +112,7 @@ class Chooser:
                         trials.append(Trial(self._arguments(sample, x), _relative(value)))
         form, error = self._best(quotients(expr), self.context.at_x, "x", trials)
         if error > PROBABLE:
-            raise LoweringError(f"every form of {expr} loses digits ({error:.0e})")
+            raise LoweringError(f"every closed form loses digits (relative error {error:.0e})")
         return form
 
     def samples(self, case: CalculusCase) -> list[Sample]:

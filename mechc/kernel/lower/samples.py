@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -21,6 +22,9 @@ from mechc.calculus.types import Calculus, CalculusCase, Region
 from mechc.terms import Term
 
 DIGITS = 50
+ROUGH = 20
+"""Digits for choosing points."""
+
 DEEPEST = -700.0
 """Points where both densities are below exp(DEEPEST) are of no interest."""
 
@@ -55,18 +59,18 @@ class Sample:
     calculus: Calculus
     theta: Values
     _sums: dict[Sum, Any] = field(default_factory=dict, compare=False)
+    _points: dict[Region, list[Any]] = field(default_factory=dict, compare=False)
 
     def value(self, expr: Expr, x: Any = None) -> Any:
         """An expression in the parameters, and in the variable if `x` is given."""
-        # mpmath gives up on large negative orders; for integers the sign does not matter
-        expr = expr.replace(besseli, lambda order, z: besseli(Abs(order), z))
-        dummies = {node: Dummy() for node in expr.atoms(Sum)}
-        for node in dummies.keys() - self._sums.keys():
-            self._sums[node] = _total(node, self.theta)
-        at = {**self.theta, **{dummy: self._sums[node] for node, dummy in dummies.items()}}
+        expr, sums = _prepared(expr)
+        for node in sums:
+            if node not in self._sums:
+                self._sums[node] = _total(node, self.theta)
+        at = {**self.theta, **{dummy: self._sums[node] for node, dummy in sums.items()}}
         if x is not None:
             at[self.calculus.pair.variable] = x
-        return evaluate(expr.xreplace(dummies), at)
+        return evaluate(expr, at)
 
     def log(self, terms: tuple[Term, ...], x: Any) -> Any:
         """Log of a sum of terms at x."""
@@ -90,8 +94,14 @@ class Sample:
             return None
         return x - (self.loss(region, x) - mpf(ell)) / slope
 
-    def points(self, region: Region) -> Iterator[Any]:
+    def points(self, region: Region) -> list[Any]:
         """Doubles inside a region, its tails included."""
+        if region not in self._points:
+            with mp.workdps(ROUGH):
+                self._points[region] = list(self._inside(region))
+        return self._points[region]
+
+    def _inside(self, region: Region) -> Iterator[Any]:
         lo, hi = self.value(region.lo), self.value(region.hi)
         lattice = self.calculus.pair.measure == "lattice"
         seen = set()
@@ -130,6 +140,17 @@ class Sample:
 
     def _log_mass(self, region: Region, x: Any) -> Any:
         return max(self.log(region.p, x), self.log(region.q, x))
+
+
+@lru_cache(maxsize=1024)
+def _prepared(expr: Expr) -> tuple[Expr, dict[Sum, Dummy]]:
+    """The expression with a dummy for each sum, and Bessel functions of orders >= 0.
+
+    mpmath gives up on large negative orders; for integers the sign does not matter.
+    """
+    expr = expr.replace(besseli, lambda order, z: besseli(Abs(order), z))
+    sums = {node: Dummy() for node in expr.atoms(Sum)}
+    return expr.xreplace(sums), sums
 
 
 def _total(node: Sum, theta: Values) -> Any:

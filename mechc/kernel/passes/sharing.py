@@ -33,7 +33,7 @@ from mechc.kernel.ir import (
 
 LEAVES = (Number, Constant, Param, Var, Local)
 
-LARGE = 14
+LARGE = 11
 """Nodes that a part of an expression may have before it gets a line of its own."""
 
 Lets = tuple[tuple[Local, Expr], ...]

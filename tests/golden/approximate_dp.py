@@ -1,0 +1,356 @@
+"""approximate_dp: A mechanism of which only (epsilon, delta) is known.
+
+Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 1; do not edit.
+Operations in the scalar functions: 48.
+
+at 0: P has mass delta, Q has mass 0
+at 1: P has mass (1 - delta)*exp(epsilon)/(exp(epsilon) + 1), Q has mass (1 -
+    delta)/(exp(epsilon) + 1)
+at 2: P has mass (1 - delta)/(exp(epsilon) + 1), Q has mass (1 -
+    delta)*exp(epsilon)/(exp(epsilon) + 1)
+at 3: P has mass 0, Q has mass delta
+"""
+
+import math
+
+import numba
+import numpy as np
+
+COMPILE = {"error_model": "numpy", "cache": True}
+
+DIGEST = "6b4a70fba44f154f"
+PROTOCOL = 1
+NAME = "approximate_dp"
+MEASURE = "finite"
+SYMMETRIC = True
+# name, lo, hi, lo open, hi open, integer, default, typical range
+PARAMETERS = (
+    ("epsilon", 0.0, math.inf, True, True, False, None, (0.1, 5.0)),
+    ("delta", 0.0, 1.0, False, False, False, None, (1e-06, 0.1)),
+)
+BRANCHES = ()
+CAPABILITIES = {
+    "infinite_mass": "closed: closed masses",
+    "lattice": "closed: all gaps between losses are multiples of the step",
+    "cgf": "closed: finite sum, verified",
+    "cdf": "unavailable: only derived for densities without atoms",
+}
+CLAIM = {
+    "status": "declared",
+    "theorem": None,
+    "adjacency": "any",
+    "conditions": (),
+    "assumptions": (
+        "Kairouz, Oh, Viswanath 2015: every (epsilon, delta)-private mechanism is a post-processing of this pair",
+    ),
+}
+REFS = ("kairouz2015composition",)
+ABOUT = "A mechanism of which only (epsilon, delta) is known."
+
+
+@numba.njit("float64(float64, float64, float64, float64)", **COMPILE)
+def log_sum(v: float, a: float, w: float, b: float) -> float:
+    """Return log(v exp(a) + w exp(b)), where the sum is positive."""
+    if b > a:
+        v, a, w, b = w, b, v, a
+    rest = 0.0 if b == a - math.inf else w * math.exp(b - a)
+    if 0.5 < v + rest < 2.0:
+        return a + math.log1p((v - 1.0) + rest)
+    return a + math.log(v + rest)
+
+
+@numba.njit("float64(float64)", **COMPILE)
+def softplus(x: float) -> float:
+    """Return log(1 + exp(x))."""
+    if x > 0.0:
+        return x + math.log1p(math.exp(-x))
+    return math.log1p(math.exp(x))
+
+
+@numba.njit("complex128(complex128)", **COMPILE)
+def complex_exp(z: complex) -> complex:
+    """Return exp(z)."""
+    size = math.exp(z.real)
+    return complex(size * math.cos(z.imag), size * math.sin(z.imag))
+
+
+@numba.njit("complex128(complex128)", **COMPILE)
+def complex_log1p(z: complex) -> complex:
+    """Return log(1 + z), accurate near z = 0 (where library versions lose the real part)."""
+    x, y = z.real, z.imag
+    if math.fabs(x) < 0.5 and math.fabs(y) < 0.5:
+        return complex(0.5 * math.log1p(x * (2.0 + x) + y * y), math.atan2(y, 1.0 + x))
+    return complex(math.log(math.hypot(1.0 + x, y)), math.atan2(y, 1.0 + x))
+
+
+@numba.njit("complex128(complex128)", **COMPILE)
+def complex_log(z: complex) -> complex:
+    """Return the principal log(z), accurate near z = 1."""
+    x, y = z.real, z.imag
+    if 0.5 < x < 1.5 and math.fabs(y) < 0.5:
+        return complex_log1p(complex(x - 1.0, y))
+    return complex(math.log(math.hypot(x, y)), math.atan2(y, x))
+
+
+@numba.njit("complex128(complex128, complex128, complex128, complex128)", **COMPILE)
+def complex_log_sum(v: complex, a: complex, w: complex, b: complex) -> complex:
+    """Return log(v exp(a) + w exp(b)) without overflow."""
+    if b.real > a.real:
+        v, a, w, b = w, b, v, a
+    return a + complex_log(v + w * complex_exp(b - a))
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def log_p(x, theta):
+    """Log mass of P at x."""
+    epsilon = theta[0]
+    delta = theta[1]
+    if x == 0.0:
+        return math.log(delta)
+    elif x == 1.0:
+        t0 = 1.0 / (1.0 - delta)
+        return -log_sum(t0, -epsilon, t0, 0.0)
+    elif x == 2.0:
+        return math.log1p(-delta) - softplus(epsilon)
+    elif x == 3.0:
+        return -math.inf
+    else:
+        return -math.inf
+
+
+@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+def log_p_many(xs, theta, out):
+    """Write log_p of each element to out."""
+    epsilon = theta[0]
+    delta = theta[1]
+    c0 = math.log(delta)
+    c2 = math.log1p(-delta) - softplus(epsilon)
+    s0 = 1.0 / (1.0 - delta)
+    c1 = -log_sum(s0, -epsilon, s0, 0.0)
+    for i in range(xs.size):
+        x = xs[i]
+        if x == 0.0:
+            out[i] = c0
+        elif x == 1.0:
+            out[i] = c1
+        elif x == 2.0:
+            out[i] = c2
+        elif x == 3.0:
+            out[i] = -math.inf
+        else:
+            out[i] = -math.inf
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def log_q(x, theta):
+    """Log mass of Q at x."""
+    epsilon = theta[0]
+    delta = theta[1]
+    if x == 0.0:
+        return -math.inf
+    elif x == 1.0:
+        return math.log1p(-delta) - softplus(epsilon)
+    elif x == 2.0:
+        t0 = 1.0 / (1.0 - delta)
+        return -log_sum(t0, -epsilon, t0, 0.0)
+    elif x == 3.0:
+        return math.log(delta)
+    else:
+        return -math.inf
+
+
+@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+def log_q_many(xs, theta, out):
+    """Write log_q of each element to out."""
+    epsilon = theta[0]
+    delta = theta[1]
+    c2 = math.log(delta)
+    c0 = math.log1p(-delta) - softplus(epsilon)
+    s0 = 1.0 / (1.0 - delta)
+    c1 = -log_sum(s0, -epsilon, s0, 0.0)
+    for i in range(xs.size):
+        x = xs[i]
+        if x == 0.0:
+            out[i] = -math.inf
+        elif x == 1.0:
+            out[i] = c0
+        elif x == 2.0:
+            out[i] = c1
+        elif x == 3.0:
+            out[i] = c2
+        else:
+            out[i] = -math.inf
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def loss(x, theta):
+    """Privacy loss log(p/q); inf where only p > 0, -inf where only q > 0, nan where neither."""
+    epsilon = theta[0]
+    if x == 0.0:
+        return math.inf
+    elif x == 1.0:
+        return epsilon
+    elif x == 2.0:
+        return -epsilon
+    elif x == 3.0:
+        return -math.inf
+    else:
+        return math.nan
+
+
+@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+def loss_many(xs, theta, out):
+    """Write loss of each element to out."""
+    epsilon = theta[0]
+    for i in range(xs.size):
+        x = xs[i]
+        if x == 0.0:
+            out[i] = math.inf
+        elif x == 1.0:
+            out[i] = epsilon
+        elif x == 2.0:
+            out[i] = -epsilon
+        elif x == 3.0:
+            out[i] = -math.inf
+        else:
+            out[i] = math.nan
+
+
+@numba.njit("float64(float64[::1])", **COMPILE)
+def infinite_mass(theta):
+    """P(q = 0), the mass at loss +inf; nan: by quadrature."""
+    delta = theta[1]
+    return delta
+
+
+@numba.njit("complex128(complex128, float64[::1])", **COMPILE)
+def cgf(z, theta):
+    """Cumulant generating function log E_P[exp(z L); L finite] for complex z."""
+    epsilon = theta[0]
+    delta = theta[1]
+    t0 = 1.0 - delta
+    t1 = math.exp(epsilon) + 1.0
+    t2 = epsilon * z
+    return complex_log_sum(t0 / t1, -t2, t0 * complex_exp(t2) / t1, epsilon)
+
+
+@numba.njit("void(int64, float64[::1], float64[::1], float64[::1])", **COMPILE)
+def loss_inverse_many(branch, ells, theta, out):
+    """Write the inverse of each loss on one branch to out; nan on branches without one."""
+    for i in range(ells.size):
+        out[i] = math.nan
+
+
+@numba.njit(
+    "int64(float64[:, ::1], int64, float64, float64, float64, float64, float64, float64)",
+    **COMPILE,
+)
+def add_branch(out, n, lo, hi, kind, left, right, index):
+    """Write a branch to row n unless it is empty; return the next free row."""
+    if not lo < hi:
+        return n
+    out[n, 0], out[n, 1], out[n, 2] = lo, hi, kind
+    out[n, 3], out[n, 4], out[n, 5] = left, right, index
+    return n + 1
+
+
+@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+def branches(theta):
+    """Branches of the loss: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."""
+    out = np.empty((0, 6))
+    return out
+
+
+@numba.njit("float64[::1](float64[::1])", **COMPILE)
+def breakpoints(theta):
+    """Sorted distinct ends of the branches."""
+    rows = branches(theta)
+    out = np.empty(2 * rows.shape[0])
+    n = 0
+    for i in range(rows.shape[0]):
+        for j in range(2):
+            if n == 0 or rows[i, j] > out[n - 1]:
+                out[n] = rows[i, j]
+                n += 1
+    return out[:n]
+
+
+@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+def atoms(theta):
+    """Atoms: x, log mass under P, log mass under Q."""
+    epsilon = theta[0]
+    delta = theta[1]
+    t0 = 1.0 / (1.0 - delta)
+    out = np.empty((4, 3))
+    # at 0
+    out[0, 0] = 0.0
+    out[0, 1] = math.log(delta)
+    out[0, 2] = -math.inf
+    # at 1
+    out[1, 0] = 1.0
+    out[1, 1] = -log_sum(t0, -epsilon, t0, 0.0)
+    out[1, 2] = math.log1p(-delta) - softplus(epsilon)
+    # at 2
+    out[2, 0] = 2.0
+    out[2, 1] = math.log1p(-delta) - softplus(epsilon)
+    out[2, 2] = -log_sum(t0, -epsilon, t0, 0.0)
+    # at 3
+    out[3, 0] = 3.0
+    out[3, 1] = -math.inf
+    out[3, 2] = math.log(delta)
+    return out
+
+
+@numba.njit("float64[::1](float64[::1])", **COMPILE)
+def strip(theta):
+    """The open interval of real t in which E_P[exp(t L); L finite] is finite."""
+    return np.array([-math.inf, math.inf])
+
+
+@numba.njit("float64[::1](float64[::1])", **COMPILE)
+def lattice(theta):
+    """All losses are offset + step * integer; nan: no."""
+    epsilon = theta[0]
+    return np.array([epsilon, 2.0 * epsilon])
+
+
+# function, argument, theta, value computed from the declaration to 50 digits
+CHECKS = (
+    ("log_p", 0.0, (0.5055177598875075, 0.0002091741802597587), -8.47234325471101),
+    ("log_p", 1.0, (0.5055177598875075, 0.0002091741802597587), -0.4722065772901355),
+    ("log_q", 1.0, (0.5055177598875075, 0.0002091741802597587), -0.977724337177643),
+    ("loss", 1.0, (0.5055177598875075, 0.0002091741802597587), 0.5055177598875075),
+    ("log_p", 2.0, (0.5055177598875075, 0.0002091741802597587), -0.977724337177643),
+    ("log_q", 2.0, (0.5055177598875075, 0.0002091741802597587), -0.4722065772901355),
+    ("loss", 2.0, (0.5055177598875075, 0.0002091741802597587), -0.5055177598875075),
+    ("log_q", 3.0, (0.5055177598875075, 0.0002091741802597587), -8.47234325471101),
+    ("log_p", 0.0, (2.555482055616836, 0.043753837687342034), -3.129175951457744),
+    ("log_p", 1.0, (2.555482055616836, 0.043753837687342034), -0.119527095587595),
+    ("log_q", 1.0, (2.555482055616836, 0.043753837687342034), -2.675009151204431),
+    ("loss", 1.0, (2.555482055616836, 0.043753837687342034), 2.555482055616836),
+    ("log_p", 2.0, (2.555482055616836, 0.043753837687342034), -2.675009151204431),
+    ("log_q", 2.0, (2.555482055616836, 0.043753837687342034), -0.119527095587595),
+    ("loss", 2.0, (2.555482055616836, 0.043753837687342034), -2.555482055616836),
+    ("log_q", 3.0, (2.555482055616836, 0.043753837687342034), -3.129175951457744),
+)
+
+
+def self_check():
+    """Return a list of (function, points, largest relative error) against CHECKS."""
+    worst = {}
+    for name, argument, theta, value in CHECKS:
+        found = globals()[name](argument, np.array(theta))
+        error = abs(found - value) / max(abs(value), 1e-300)
+        points, largest = worst.get(name, (0, 0.0))
+        worst[name] = points + 1, max(largest, error if error == error else math.inf)
+    return [(name, points, error) for name, (points, error) in worst.items()]
+
+
+if __name__ == "__main__":
+    rows = self_check()
+    print(f"{NAME} {DIGEST}: relative error against values to 50 digits")
+    for name, points, error in rows:
+        verdict = "ok" if error <= 1e-12 else "FAILED"
+        print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
+    raise SystemExit(any(error > 1e-12 for _, _, error in rows))
+# sha256 of the text above: eabe4452843528f62fd4d0270578f3ee62ca45ac256ba597be7468772ff2eb3e

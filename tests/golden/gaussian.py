@@ -1,0 +1,317 @@
+"""gaussian: Gaussian noise of standard deviation sigma on a real query.
+
+Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 1; do not edit.
+Operations in the scalar functions: 59.
+
+on (-oo, oo):
+    p = (sqrt(2)/(2*sqrt(pi)*sigma)) * exp(-(-sensitivity + x)**2/(2*sigma**2))
+    q = (sqrt(2)/(2*sqrt(pi)*sigma)) * exp(-x**2/(2*sigma**2))
+"""
+
+import math
+
+import numba
+import numpy as np
+
+COMPILE = {"error_model": "numpy", "cache": True}
+
+DIGEST = "ea8496b268d3a0e5"
+PROTOCOL = 1
+NAME = "gaussian"
+MEASURE = "density"
+SYMMETRIC = True
+# name, lo, hi, lo open, hi open, integer, default, typical range
+PARAMETERS = (
+    ("sigma", 0.0, math.inf, True, True, False, None, (0.5, 50.0)),
+    ("sensitivity", 0.0, math.inf, True, True, False, 1.0, (0.1, 5.0)),
+)
+BRANCHES = ("increasing on (-oo, oo)",)
+CAPABILITIES = {
+    "infinite_mass": "closed: no such region",
+    "lattice": "unavailable: the loss varies continuously or irregularly on (-oo, oo)",
+    "cgf": "closed: completing the square, verified",
+    "cdf": "closed: antiderivatives by rule",
+}
+CLAIM = {
+    "status": "proven",
+    "theorem": "T1",
+    "adjacency": "any",
+    "conditions": (
+        "the noise is unimodal (signs of the derivative)",
+        "the noise is symmetric, so both signs of the move are covered",
+    ),
+    "assumptions": ("the query moves by at most sensitivity between neighbours",),
+}
+REFS = ("dwork2006our", "balle2018improving")
+ABOUT = "Gaussian noise of standard deviation sigma on a real query."
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def log_p(x, theta):
+    """Log density of P at x."""
+    sigma = theta[0]
+    sensitivity = theta[1]
+    t0 = x - sensitivity
+    return -0.9189385332046728 - 0.5 * (t0 * t0) / (sigma * sigma) - math.log(sigma)
+
+
+@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+def log_p_many(xs, theta, out):
+    """Write log_p of each element to out."""
+    sigma = theta[0]
+    sensitivity = theta[1]
+    c0 = sigma * sigma
+    c1 = -0.9189385332046728 - math.log(sigma)
+    for i in range(xs.size):
+        x = xs[i]
+        t0 = x - sensitivity
+        out[i] = c1 - 0.5 * (t0 * t0) / c0
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def log_q(x, theta):
+    """Log density of Q at x."""
+    sigma = theta[0]
+    return -0.9189385332046728 - 0.5 * (x * x) / (sigma * sigma) - math.log(sigma)
+
+
+@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+def log_q_many(xs, theta, out):
+    """Write log_q of each element to out."""
+    sigma = theta[0]
+    c0 = sigma * sigma
+    c1 = -0.9189385332046728 - math.log(sigma)
+    for i in range(xs.size):
+        x = xs[i]
+        out[i] = c1 - 0.5 * (x * x) / c0
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def loss(x, theta):
+    """Privacy loss log(p/q); inf where only p > 0, -inf where only q > 0, nan where neither."""
+    sigma = theta[0]
+    sensitivity = theta[1]
+    return 0.5 * sensitivity * (2.0 * x - sensitivity) / (sigma * sigma)
+
+
+@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+def loss_many(xs, theta, out):
+    """Write loss of each element to out."""
+    sigma = theta[0]
+    sensitivity = theta[1]
+    c1 = sigma * sigma
+    c0 = 0.5 * sensitivity
+    for i in range(xs.size):
+        x = xs[i]
+        out[i] = c0 * (2.0 * x - sensitivity) / c1
+
+
+@numba.njit("float64(float64[::1])", **COMPILE)
+def infinite_mass(theta):
+    """P(q = 0), the mass at loss +inf; nan: by quadrature."""
+    return 0.0
+
+
+@numba.njit("complex128(complex128, float64[::1])", **COMPILE)
+def cgf(z, theta):
+    """Cumulant generating function log E_P[exp(z L); L finite] for complex z."""
+    sigma = theta[0]
+    sensitivity = theta[1]
+    return 0.5 * (sensitivity * sensitivity) * z * (z + 1.0) / (sigma * sigma)
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def cdf_p(x, theta):
+    """Probability of (-inf, x] under P."""
+    sigma = theta[0]
+    sensitivity = theta[1]
+    t0 = math.erfc(0.7071067811865476 * sensitivity / sigma + -0.7071067811865476 * x / sigma)
+    return 0.5 * t0
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def sf_p(x, theta):
+    """Probability of (x, inf) under P."""
+    sigma = theta[0]
+    sensitivity = theta[1]
+    t0 = -0.7071067811865476 * sensitivity / sigma - -0.7071067811865476 * x / sigma
+    return 0.5 * math.erfc(t0)
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def cdf_q(x, theta):
+    """Probability of (-inf, x] under Q."""
+    sigma = theta[0]
+    return 0.5 * math.erfc(-0.7071067811865476 * x / sigma)
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def sf_q(x, theta):
+    """Probability of (x, inf) under Q."""
+    sigma = theta[0]
+    return 0.5 * math.erfc(0.7071067811865476 * x / sigma)
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def loss_inverse_0(ell, theta):
+    """x in (-oo, oo) with loss(x) = ell."""
+    sigma = theta[0]
+    sensitivity = theta[1]
+    return 0.5 * sensitivity + ell * (sigma * sigma) / sensitivity
+
+
+@numba.njit("void(int64, float64[::1], float64[::1], float64[::1])", **COMPILE)
+def loss_inverse_many(branch, ells, theta, out):
+    """Write the inverse of each loss on one branch to out; nan on branches without one."""
+    if branch == 0:
+        for i in range(ells.size):
+            out[i] = loss_inverse_0(ells[i], theta)
+    else:
+        for i in range(ells.size):
+            out[i] = math.nan
+
+
+@numba.njit(
+    "int64(float64[:, ::1], int64, float64, float64, float64, float64, float64, float64)",
+    **COMPILE,
+)
+def add_branch(out, n, lo, hi, kind, left, right, index):
+    """Write a branch to row n unless it is empty; return the next free row."""
+    if not lo < hi:
+        return n
+    out[n, 0], out[n, 1], out[n, 2] = lo, hi, kind
+    out[n, 3], out[n, 4], out[n, 5] = left, right, index
+    return n + 1
+
+
+@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+def branches(theta):
+    """Branches of the loss: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."""
+    out = np.empty((1, 6))
+    n = 0
+    # increasing on (-oo, oo)
+    n = add_branch(out, n, -math.inf, math.inf, 1.0, -math.inf, math.inf, 0.0)
+    return out[:n]
+
+
+@numba.njit("float64[::1](float64[::1])", **COMPILE)
+def breakpoints(theta):
+    """Sorted distinct ends of the branches."""
+    rows = branches(theta)
+    out = np.empty(2 * rows.shape[0])
+    n = 0
+    for i in range(rows.shape[0]):
+        for j in range(2):
+            if n == 0 or rows[i, j] > out[n - 1]:
+                out[n] = rows[i, j]
+                n += 1
+    return out[:n]
+
+
+@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+def atoms(theta):
+    """Atoms: x, log mass under P, log mass under Q."""
+    out = np.empty((0, 3))
+    return out
+
+
+@numba.njit("float64[::1](float64[::1])", **COMPILE)
+def strip(theta):
+    """The open interval of real t in which E_P[exp(t L); L finite] is finite."""
+    return np.array([-math.inf, math.inf])
+
+
+@numba.njit("float64[::1](float64[::1])", **COMPILE)
+def lattice(theta):
+    """All losses are offset + step * integer; nan: no."""
+    return np.array([math.nan, math.nan])
+
+
+# function, argument, theta, value computed from the declaration to 50 digits
+CHECKS = (
+    ("log_p", -0.9121403400793103, (3.368194241975185, 0.6144615656140887), -2.236028757750874),
+    ("log_q", -0.9121403400793103, (3.368194241975185, 0.6144615656140887), -2.169984301222263),
+    ("loss", -0.9121403400793103, (3.368194241975185, 0.6144615656140887), -0.06604445652861105),
+    ("loss_inverse_0", -0.06604445652861105, (3.368194241975185, 0.6144615656140887), -0.9121403400793102),
+    ("log_p", 0.9121403400793103, (3.368194241975185, 0.6144615656140887), -2.137220754333895),
+    ("log_q", 0.9121403400793103, (3.368194241975185, 0.6144615656140887), -2.169984301222263),
+    ("loss", 0.9121403400793103, (3.368194241975185, 0.6144615656140887), 0.03276354688836842),
+    ("loss_inverse_0", 0.03276354688836842, (3.368194241975185, 0.6144615656140887), 0.9121403400793103),
+    ("log_p", -2.8844410203711917, (3.368194241975185, 0.6144615656140887), -2.672874931513417),
+    ("log_q", -2.8844410203711917, (3.368194241975185, 0.6144615656140887), -2.500005305767618),
+    ("loss", -2.8844410203711917, (3.368194241975185, 0.6144615656140887), -0.17286962574579887),
+    ("loss_inverse_0", -0.17286962574579887, (3.368194241975185, 0.6144615656140887), -2.8844410203711917),
+    ("log_p", 2.8844410203711917, (3.368194241975185, 0.6144615656140887), -2.3604165896620617),
+    ("log_q", 2.8844410203711917, (3.368194241975185, 0.6144615656140887), -2.500005305767618),
+    ("loss", 2.8844410203711917, (3.368194241975185, 0.6144615656140887), 0.13958871610555623),
+    ("loss_inverse_0", 0.13958871610555623, (3.368194241975185, 0.6144615656140887), 2.8844410203711917),
+    ("log_p", -13.856406460551018, (3.368194241975185, 0.6144615656140887), -11.36253345648667),
+    ("log_q", -13.856406460551018, (3.368194241975185, 0.6144615656140887), -10.595392340341704),
+    ("loss", -13.856406460551018, (3.368194241975185, 0.6144615656140887), -0.7671411161449655),
+    ("loss_inverse_0", -0.7671411161449655, (3.368194241975185, 0.6144615656140887), -13.856406460551018),
+    ("log_p", 13.856406460551018, (3.368194241975185, 0.6144615656140887), -9.861532133836981),
+    ("log_q", 13.856406460551018, (3.368194241975185, 0.6144615656140887), -10.595392340341704),
+    ("loss", 13.856406460551018, (3.368194241975185, 0.6144615656140887), 0.7338602065047228),
+    ("loss_inverse_0", 0.7338602065047228, (3.368194241975185, 0.6144615656140887), 13.856406460551018),
+    ("log_p", -44.54211490264017, (3.368194241975185, 0.6144615656140887), -92.00394058956064),
+    ("log_q", -44.54211490264017, (3.368194241975185, 0.6144615656140887), -89.57477804350351),
+    ("loss", -44.54211490264017, (3.368194241975185, 0.6144615656140887), -2.4291625460571376),
+    ("loss_inverse_0", -2.4291625460571376, (3.368194241975185, 0.6144615656140887), -44.54211490264017),
+    ("log_p", 44.54211490264017, (3.368194241975185, 0.6144615656140887), -87.17889640708661),
+    ("log_q", 44.54211490264017, (3.368194241975185, 0.6144615656140887), -89.57477804350351),
+    ("loss", 44.54211490264017, (3.368194241975185, 0.6144615656140887), 2.395881636416895),
+    ("loss_inverse_0", 2.395881636416895, (3.368194241975185, 0.6144615656140887), 44.54211490264017),
+    ("log_p", -7.297122720634483, (22.689464903349588, 3.7756301561691705), -4.159917572246105),
+    ("log_q", -7.297122720634483, (22.689464903349588, 3.7756301561691705), -4.092555233329666),
+    ("loss", -7.297122720634483, (22.689464903349588, 3.7756301561691705), -0.06736233891643939),
+    ("loss_inverse_0", -0.06736233891643939, (22.689464903349588, 3.7756301561691705), -7.297122720634483),
+    ("log_p", 7.297122720634483, (22.689464903349588, 3.7756301561691705), -4.0528833680752765),
+    ("log_q", 7.297122720634483, (22.689464903349588, 3.7756301561691705), -4.092555233329666),
+    ("loss", 7.297122720634483, (22.689464903349588, 3.7756301561691705), 0.039671865254389524),
+    ("loss_inverse_0", 0.039671865254389524, (22.689464903349588, 3.7756301561691705), 7.297122720634483),
+    ("log_p", -23.075528162969533, (22.689464903349588, 3.7756301561691705), -4.741080267381856),
+    ("log_q", -23.075528162969533, (22.689464903349588, 3.7756301561691705), -4.557999094189174),
+    ("loss", -23.075528162969533, (22.689464903349588, 3.7756301561691705), -0.1830811731926817),
+    ("loss_inverse_0", -0.1830811731926817, (22.689464903349588, 3.7756301561691705), -23.075528162969533),
+    ("log_p", 23.075528162969533, (22.689464903349588, 3.7756301561691705), -4.402608394658543),
+    ("log_q", 23.075528162969533, (22.689464903349588, 3.7756301561691705), -4.557999094189174),
+    ("loss", 23.075528162969533, (22.689464903349588, 3.7756301561691705), 0.1553906995306318),
+    ("loss_inverse_0", 0.1553906995306318, (22.689464903349588, 3.7756301561691705), 23.075528162969533),
+    ("log_p", -110.85125168440814, (22.689464903349588, 3.7756301561691705), -16.802125597789395),
+    ("log_q", -110.85125168440814, (22.689464903349588, 3.7756301561691705), -15.97529721954635),
+    ("loss", -110.85125168440814, (22.689464903349588, 3.7756301561691705), -0.8268283782430441),
+    ("loss_inverse_0", -0.8268283782430441, (22.689464903349588, 3.7756301561691705), -110.85125168440814),
+    ("log_p", 110.85125168440814, (22.689464903349588, 3.7756301561691705), -15.176159314965355),
+    ("log_q", 110.85125168440814, (22.689464903349588, 3.7756301561691705), -15.97529721954635),
+    ("loss", 110.85125168440814, (22.689464903349588, 3.7756301561691705), 0.7991379045809942),
+    ("loss_inverse_0", 0.7991379045809942, (22.689464903349588, 3.7756301561691705), 110.85125168440814),
+    ("log_p", -356.3369192211214, (22.689464903349588, 3.7756301561691705), -129.99079201355673),
+    ("log_q", -356.3369192211214, (22.689464903349588, 3.7756301561691705), -127.3635716132749),
+    ("loss", -356.3369192211214, (22.689464903349588, 3.7756301561691705), -2.6272204002818453),
+    ("loss_inverse_0", -2.6272204002818453, (22.689464903349588, 3.7756301561691705), -356.3369192211213),
+    ("log_p", 356.3369192211214, (22.689464903349588, 3.7756301561691705), -124.76404168665509),
+    ("log_q", 356.3369192211214, (22.689464903349588, 3.7756301561691705), -127.3635716132749),
+    ("loss", 356.3369192211214, (22.689464903349588, 3.7756301561691705), 2.5995299266197955),
+    ("loss_inverse_0", 2.5995299266197955, (22.689464903349588, 3.7756301561691705), 356.3369192211214),
+)
+
+
+def self_check():
+    """Return a list of (function, points, largest relative error) against CHECKS."""
+    worst = {}
+    for name, argument, theta, value in CHECKS:
+        found = globals()[name](argument, np.array(theta))
+        error = abs(found - value) / max(abs(value), 1e-300)
+        points, largest = worst.get(name, (0, 0.0))
+        worst[name] = points + 1, max(largest, error if error == error else math.inf)
+    return [(name, points, error) for name, (points, error) in worst.items()]
+
+
+if __name__ == "__main__":
+    rows = self_check()
+    print(f"{NAME} {DIGEST}: relative error against values to 50 digits")
+    for name, points, error in rows:
+        verdict = "ok" if error <= 1e-12 else "FAILED"
+        print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
+    raise SystemExit(any(error > 1e-12 for _, _, error in rows))
+# sha256 of the text above: 9db15196a307d8ddda54532f8ccd347dc45cc529808322f29174f6e7a81946ad

@@ -1,0 +1,455 @@
+"""laplace: Laplace noise on a real query.
+
+Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 1; do not edit.
+Operations in the scalar functions: 114.
+
+on (-oo, 0):
+    p = (1/(2*scale)) * exp((-sensitivity + x)/scale)
+    q = (1/(2*scale)) * exp(x/scale)
+on (0, sensitivity):
+    p = (1/(2*scale)) * exp((-sensitivity + x)/scale)
+    q = (1/(2*scale)) * exp(-x/scale)
+on (sensitivity, oo):
+    p = (1/(2*scale)) * exp(-(-sensitivity + x)/scale)
+    q = (1/(2*scale)) * exp(-x/scale)
+"""
+
+import math
+
+import numba
+import numpy as np
+
+COMPILE = {"error_model": "numpy", "cache": True}
+
+DIGEST = "d306bfe06720fc1e"
+PROTOCOL = 1
+NAME = "laplace"
+MEASURE = "density"
+SYMMETRIC = True
+# name, lo, hi, lo open, hi open, integer, default, typical range
+PARAMETERS = (
+    ("scale", 0.0, math.inf, True, True, False, None, (0.5, 50.0)),
+    ("sensitivity", 0.0, math.inf, True, True, False, 1.0, (0.1, 5.0)),
+)
+BRANCHES = (
+    "plateau on (-oo, 0)",
+    "increasing on (0, sensitivity)",
+    "plateau on (sensitivity, oo)",
+)
+CAPABILITIES = {
+    "infinite_mass": "closed: no such region",
+    "lattice": "unavailable: the loss varies continuously or irregularly on (0, sensitivity)",
+    "cgf": "closed: mass of a plateau, exponential density of the loss, verified",
+    "cdf": "closed: antiderivatives by rule",
+}
+CLAIM = {
+    "status": "proven",
+    "theorem": "T1",
+    "adjacency": "any",
+    "conditions": (
+        "the noise is unimodal (signs of the derivative)",
+        "the noise is symmetric, so both signs of the move are covered",
+    ),
+    "assumptions": ("the query moves by at most sensitivity between neighbours",),
+}
+REFS = ("dwork2006calibrating",)
+ABOUT = "Laplace noise on a real query."
+
+
+@numba.njit("complex128(complex128)", **COMPILE)
+def complex_sinh(z: complex) -> complex:
+    """Return sinh(z)."""
+    x, y = z.real, z.imag
+    return complex(math.sinh(x) * math.cos(y), math.cosh(x) * math.sin(y))
+
+
+@numba.njit("complex128(complex128)", **COMPILE)
+def complex_sinhc(z: complex) -> complex:
+    """Return sinh(z)/z, with 1 at z = 0."""
+    return complex_sinh(z) / z if z.real != 0.0 or z.imag != 0.0 else complex(1.0, 0.0)
+
+
+@numba.njit("complex128(complex128)", **COMPILE)
+def complex_exp(z: complex) -> complex:
+    """Return exp(z)."""
+    size = math.exp(z.real)
+    return complex(size * math.cos(z.imag), size * math.sin(z.imag))
+
+
+@numba.njit("complex128(complex128)", **COMPILE)
+def complex_log1p(z: complex) -> complex:
+    """Return log(1 + z), accurate near z = 0 (where library versions lose the real part)."""
+    x, y = z.real, z.imag
+    if math.fabs(x) < 0.5 and math.fabs(y) < 0.5:
+        return complex(0.5 * math.log1p(x * (2.0 + x) + y * y), math.atan2(y, 1.0 + x))
+    return complex(math.log(math.hypot(1.0 + x, y)), math.atan2(y, 1.0 + x))
+
+
+@numba.njit("complex128(complex128)", **COMPILE)
+def complex_log(z: complex) -> complex:
+    """Return the principal log(z), accurate near z = 1."""
+    x, y = z.real, z.imag
+    if 0.5 < x < 1.5 and math.fabs(y) < 0.5:
+        return complex_log1p(complex(x - 1.0, y))
+    return complex(math.log(math.hypot(x, y)), math.atan2(y, x))
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def log_p(x, theta):
+    """Log density of P at x."""
+    scale = theta[0]
+    sensitivity = theta[1]
+    if x < sensitivity:
+        return -0.6931471805599453 + (x - sensitivity) / scale - math.log(scale)
+    else:
+        return -0.6931471805599453 - (x - sensitivity) / scale - math.log(scale)
+
+
+@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+def log_p_many(xs, theta, out):
+    """Write log_p of each element to out."""
+    scale = theta[0]
+    sensitivity = theta[1]
+    c0 = -0.6931471805599453 - math.log(scale)
+    for i in range(xs.size):
+        x = xs[i]
+        if x < sensitivity:
+            out[i] = (x - sensitivity) / scale + c0
+        else:
+            out[i] = c0 - (x - sensitivity) / scale
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def log_q(x, theta):
+    """Log density of Q at x."""
+    scale = theta[0]
+    if x < 0.0:
+        return -0.6931471805599453 + x / scale - math.log(scale)
+    else:
+        return -0.6931471805599453 - x / scale - math.log(scale)
+
+
+@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+def log_q_many(xs, theta, out):
+    """Write log_q of each element to out."""
+    scale = theta[0]
+    c0 = -0.6931471805599453 - math.log(scale)
+    for i in range(xs.size):
+        x = xs[i]
+        if x < 0.0:
+            out[i] = x / scale + c0
+        else:
+            out[i] = c0 - x / scale
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def loss(x, theta):
+    """Privacy loss log(p/q); inf where only p > 0, -inf where only q > 0, nan where neither."""
+    scale = theta[0]
+    sensitivity = theta[1]
+    if x < 0.0:
+        return -sensitivity / scale
+    elif x < sensitivity:
+        return (2.0 * x - sensitivity) / scale
+    else:
+        return sensitivity / scale
+
+
+@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+def loss_many(xs, theta, out):
+    """Write loss of each element to out."""
+    scale = theta[0]
+    sensitivity = theta[1]
+    c1 = sensitivity / scale
+    c0 = -c1
+    for i in range(xs.size):
+        x = xs[i]
+        if x < 0.0:
+            out[i] = c0
+        elif x < sensitivity:
+            out[i] = (2.0 * x - sensitivity) / scale
+        else:
+            out[i] = c1
+
+
+@numba.njit("float64(float64[::1])", **COMPILE)
+def infinite_mass(theta):
+    """P(q = 0), the mass at loss +inf; nan: by quadrature."""
+    return 0.0
+
+
+@numba.njit("complex128(complex128, float64[::1])", **COMPILE)
+def cgf(z, theta):
+    """Cumulant generating function log E_P[exp(z L); L finite] for complex z."""
+    scale = theta[0]
+    sensitivity = theta[1]
+    t0 = sensitivity * z / scale
+    t1 = 0.5 * sensitivity * math.exp(-0.5 * sensitivity / scale) * complex_sinhc(sensitivity * (z + 0.5) / scale)
+    t2 = 0.5 * complex_exp(-sensitivity / scale - t0) + t1 / scale + 0.5 * complex_exp(t0)
+    return complex_log(t2)
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def cdf_p(x, theta):
+    """Probability of (-inf, x] under P."""
+    scale = theta[0]
+    sensitivity = theta[1]
+    if sensitivity > x or x < 0.0:
+        return 0.5 * math.exp(x / scale - sensitivity / scale)
+    else:
+        t0 = -0.5 * math.exp(sensitivity / scale - x / scale)
+        return t0 + 1.0
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def sf_p(x, theta):
+    """Probability of (x, inf) under P."""
+    scale = theta[0]
+    sensitivity = theta[1]
+    if sensitivity > x or x < 0.0:
+        t0 = -0.5 * math.exp(x / scale - sensitivity / scale)
+        return t0 + 1.0
+    else:
+        return 0.5 * math.exp(sensitivity / scale - x / scale)
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def cdf_q(x, theta):
+    """Probability of (-inf, x] under Q."""
+    scale = theta[0]
+    if x < 0.0:
+        return 0.5 * math.exp(x / scale)
+    else:
+        return 1.0 - 0.5 * math.exp(-x / scale)
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def sf_q(x, theta):
+    """Probability of (x, inf) under Q."""
+    scale = theta[0]
+    if x < 0.0:
+        return 1.0 - 0.5 * math.exp(x / scale)
+    else:
+        return 0.5 * math.exp(-x / scale)
+
+
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
+def loss_inverse_1(ell, theta):
+    """x in (0, sensitivity) with loss(x) = ell."""
+    scale = theta[0]
+    sensitivity = theta[1]
+    return 0.5 * (sensitivity + ell * scale)
+
+
+@numba.njit("void(int64, float64[::1], float64[::1], float64[::1])", **COMPILE)
+def loss_inverse_many(branch, ells, theta, out):
+    """Write the inverse of each loss on one branch to out; nan on branches without one."""
+    if branch == 1:
+        for i in range(ells.size):
+            out[i] = loss_inverse_1(ells[i], theta)
+    else:
+        for i in range(ells.size):
+            out[i] = math.nan
+
+
+@numba.njit(
+    "int64(float64[:, ::1], int64, float64, float64, float64, float64, float64, float64)",
+    **COMPILE,
+)
+def add_branch(out, n, lo, hi, kind, left, right, index):
+    """Write a branch to row n unless it is empty; return the next free row."""
+    if not lo < hi:
+        return n
+    out[n, 0], out[n, 1], out[n, 2] = lo, hi, kind
+    out[n, 3], out[n, 4], out[n, 5] = left, right, index
+    return n + 1
+
+
+@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+def branches(theta):
+    """Branches of the loss: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."""
+    scale = theta[0]
+    sensitivity = theta[1]
+    t0 = sensitivity / scale
+    out = np.empty((3, 6))
+    n = 0
+    # plateau on (-oo, 0)
+    n = add_branch(out, n, -math.inf, 0.0, 0.0, -t0, -t0, 0.0)
+    # increasing on (0, sensitivity)
+    n = add_branch(out, n, 0.0, sensitivity, 1.0, -t0, t0, 1.0)
+    # plateau on (sensitivity, oo)
+    n = add_branch(out, n, sensitivity, math.inf, 0.0, t0, t0, 2.0)
+    return out[:n]
+
+
+@numba.njit("float64[::1](float64[::1])", **COMPILE)
+def breakpoints(theta):
+    """Sorted distinct ends of the branches."""
+    rows = branches(theta)
+    out = np.empty(2 * rows.shape[0])
+    n = 0
+    for i in range(rows.shape[0]):
+        for j in range(2):
+            if n == 0 or rows[i, j] > out[n - 1]:
+                out[n] = rows[i, j]
+                n += 1
+    return out[:n]
+
+
+@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+def atoms(theta):
+    """Atoms: x, log mass under P, log mass under Q."""
+    out = np.empty((0, 3))
+    return out
+
+
+@numba.njit("float64[::1](float64[::1])", **COMPILE)
+def strip(theta):
+    """The open interval of real t in which E_P[exp(t L); L finite] is finite."""
+    return np.array([-math.inf, math.inf])
+
+
+@numba.njit("float64[::1](float64[::1])", **COMPILE)
+def lattice(theta):
+    """All losses are offset + step * integer; nan: no."""
+    return np.array([math.nan, math.nan])
+
+
+# function, argument, theta, value computed from the declaration to 50 digits
+CHECKS = (
+    ("log_p", -0.45607017003965516, (3.368194241975185, 0.6144615656140887), -2.2253594583624134),
+    ("log_q", -0.45607017003965516, (3.368194241975185, 0.6144615656140887), -2.0429288972158703),
+    ("loss", -0.45607017003965516, (3.368194241975185, 0.6144615656140887), -0.18243056114654319),
+    ("log_p", -1.4422205101855958, (3.368194241975185, 0.6144615656140887), -2.5181425549713667),
+    ("log_q", -1.4422205101855958, (3.368194241975185, 0.6144615656140887), -2.3357119938248236),
+    ("loss", -1.4422205101855958, (3.368194241975185, 0.6144615656140887), -0.18243056114654319),
+    ("log_p", -6.928203230275509, (3.368194241975185, 0.6144615656140887), -4.146903346650889),
+    ("log_q", -6.928203230275509, (3.368194241975185, 0.6144615656140887), -3.9644727855043467),
+    ("loss", -6.928203230275509, (3.368194241975185, 0.6144615656140887), -0.18243056114654319),
+    ("log_p", -22.271057451320086, (3.368194241975185, 0.6144615656140887), -8.702119916360118),
+    ("log_q", -22.271057451320086, (3.368194241975185, 0.6144615656140887), -8.519689355213576),
+    ("loss", -22.271057451320086, (3.368194241975185, 0.6144615656140887), -0.18243056114654319),
+    ("log_p", -71.55417527999327, (3.368194241975185, 0.6144615656140887), -23.33403075288374),
+    ("log_q", -71.55417527999327, (3.368194241975185, 0.6144615656140887), -23.1516001917372),
+    ("loss", -71.55417527999327, (3.368194241975185, 0.6144615656140887), -0.18243056114654319),
+    ("log_p", -2262.741699796952, (3.368194241975185, 0.6144615656140887), -673.8866316717657),
+    ("log_q", -2262.741699796952, (3.368194241975185, 0.6144615656140887), -673.7042011106192),
+    ("loss", -2262.741699796952, (3.368194241975185, 0.6144615656140887), -0.18243056114654319),
+    ("log_p", 0.007005939767811254, (3.368194241975185, 0.6144615656140887), -2.0878744807929763),
+    ("log_q", 0.007005939767811254, (3.368194241975185, 0.6144615656140887), -1.9096039764985597),
+    ("loss", 0.007005939767811254, (3.368194241975185, 0.6144615656140887), -0.17827050429441652),
+    ("loss_inverse_1", -0.17827050429441652, (3.368194241975185, 0.6144615656140887), 0.007005939767811245),
+    ("log_p", 0.07005939767811255, (3.368194241975185, 0.6144615656140887), -2.0691542249584063),
+    ("log_q", 0.07005939767811255, (3.368194241975185, 0.6144615656140887), -1.9283242323331298),
+    ("loss", 0.07005939767811255, (3.368194241975185, 0.6144615656140887), -0.14082999262527635),
+    ("loss_inverse_1", -0.14082999262527635, (3.368194241975185, 0.6144615656140887), 0.07005939767811258),
+    ("log_p", 0.20379384612362778, (3.368194241975185, 0.6144615656140887), -2.029449137057332),
+    ("log_q", 0.20379384612362778, (3.368194241975185, 0.6144615656140887), -1.9680293202342036),
+    ("loss", 0.20379384612362778, (3.368194241975185, 0.6144615656140887), -0.06141981682312884),
+    ("loss_inverse_1", -0.06141981682312884, (3.368194241975185, 0.6144615656140887), 0.20379384612362778),
+    ("log_p", 0.37376237876257595, (3.368194241975185, 0.6144615656140887), -1.9789863310466924),
+    ("log_q", 0.37376237876257595, (3.368194241975185, 0.6144615656140887), -2.0184921262448436),
+    ("loss", 0.37376237876257595, (3.368194241975185, 0.6144615656140887), 0.03950579519815103),
+    ("loss_inverse_1", 0.03950579519815103, (3.368194241975185, 0.6144615656140887), 0.37376237876257595),
+    ("log_p", 0.5177545181724743, (3.368194241975185, 0.6144615656140887), -1.9362357860765016),
+    ("log_q", 0.5177545181724743, (3.368194241975185, 0.6144615656140887), -2.0612426712150342),
+    ("loss", 0.5177545181724743, (3.368194241975185, 0.6144615656140887), 0.12500688513853292),
+    ("loss_inverse_1", 0.12500688513853292, (3.368194241975185, 0.6144615656140887), 0.5177545181724743),
+    ("log_p", 0.6051744584402167, (3.368194241975185, 0.6144615656140887), -1.9102812436756222),
+    ("log_q", 0.6051744584402167, (3.368194241975185, 0.6144615656140887), -2.0871972136159136),
+    ("loss", 0.6051744584402167, (3.368194241975185, 0.6144615656140887), 0.17691596994029146),
+    ("loss_inverse_1", 0.17691596994029146, (3.368194241975185, 0.6144615656140887), 0.6051744584402167),
+    ("log_p", 1.0705317356537438, (3.368194241975185, 0.6144615656140887), -2.0429288972158703),
+    ("log_q", 1.0705317356537438, (3.368194241975185, 0.6144615656140887), -2.2253594583624134),
+    ("loss", 1.0705317356537438, (3.368194241975185, 0.6144615656140887), 0.18243056114654319),
+    ("log_p", 2.0566820757996847, (3.368194241975185, 0.6144615656140887), -2.3357119938248236),
+    ("log_q", 2.0566820757996847, (3.368194241975185, 0.6144615656140887), -2.5181425549713667),
+    ("loss", 2.0566820757996847, (3.368194241975185, 0.6144615656140887), 0.18243056114654319),
+    ("log_p", 7.542664795889597, (3.368194241975185, 0.6144615656140887), -3.9644727855043462),
+    ("log_q", 7.542664795889597, (3.368194241975185, 0.6144615656140887), -4.146903346650889),
+    ("loss", 7.542664795889597, (3.368194241975185, 0.6144615656140887), 0.18243056114654319),
+    ("log_p", 22.885519016934175, (3.368194241975185, 0.6144615656140887), -8.519689355213576),
+    ("log_q", 22.885519016934175, (3.368194241975185, 0.6144615656140887), -8.702119916360118),
+    ("loss", 22.885519016934175, (3.368194241975185, 0.6144615656140887), 0.18243056114654319),
+    ("log_p", 72.16863684560737, (3.368194241975185, 0.6144615656140887), -23.151600191737202),
+    ("log_q", 72.16863684560737, (3.368194241975185, 0.6144615656140887), -23.334030752883745),
+    ("loss", 72.16863684560737, (3.368194241975185, 0.6144615656140887), 0.18243056114654319),
+    ("log_p", 2263.356161362566, (3.368194241975185, 0.6144615656140887), -673.7042011106191),
+    ("log_q", 2263.356161362566, (3.368194241975185, 0.6144615656140887), -673.8866316717657),
+    ("loss", 2263.356161362566, (3.368194241975185, 0.6144615656140887), 0.18243056114654319),
+    ("log_p", -3.6485613603172413, (22.689464903349588, 3.7756301561691705), -4.142256649110798),
+    ("log_q", -3.6485613603172413, (22.689464903349588, 3.7756301561691705), -3.9758521009095844),
+    ("loss", -3.6485613603172413, (22.689464903349588, 3.7756301561691705), -0.16640454820121314),
+    ("log_p", -11.537764081484767, (22.689464903349588, 3.7756301561691705), -4.489959988734416),
+    ("log_q", -11.537764081484767, (22.689464903349588, 3.7756301561691705), -4.323555440533203),
+    ("loss", -11.537764081484767, (22.689464903349588, 3.7756301561691705), -0.16640454820121314),
+    ("log_p", -55.42562584220407, (22.689464903349588, 3.7756301561691705), -6.424243672711478),
+    ("log_q", -55.42562584220407, (22.689464903349588, 3.7756301561691705), -6.257839124510265),
+    ("loss", -55.42562584220407, (22.689464903349588, 3.7756301561691705), -0.16640454820121314),
+    ("log_p", -178.1684596105607, (22.689464903349588, 3.7756301561691705), -11.833927607136763),
+    ("log_q", -178.1684596105607, (22.689464903349588, 3.7756301561691705), -11.66752305893555),
+    ("loss", -178.1684596105607, (22.689464903349588, 3.7756301561691705), -0.16640454820121314),
+    ("log_p", -572.4334022399462, (22.689464903349588, 3.7756301561691705), -29.210491766266895),
+    ("log_q", -572.4334022399462, (22.689464903349588, 3.7756301561691705), -29.044087218065684),
+    ("loss", -572.4334022399462, (22.689464903349588, 3.7756301561691705), -0.16640454820121314),
+    ("log_p", 0.043048807183273086, (22.689464903349588, 3.7756301561691705), -3.9795551405813687),
+    ("log_q", 0.043048807183273086, (22.689464903349588, 3.7756301561691705), -3.8169451999098305),
+    ("loss", 0.043048807183273086, (22.689464903349588, 3.7756301561691705), -0.1626099406715382),
+    ("loss_inverse_1", -0.1626099406715382, (22.689464903349588, 3.7756301561691705), 0.043048807183272954),
+    ("log_p", 0.43048807183273086, (22.689464903349588, 3.7756301561691705), -3.9624794066978315),
+    ("log_q", 0.43048807183273086, (22.689464903349588, 3.7756301561691705), -3.8340209337933677),
+    ("loss", 0.43048807183273086, (22.689464903349588, 3.7756301561691705), -0.12845847290446352),
+    ("loss_inverse_1", -0.12845847290446352, (22.689464903349588, 3.7756301561691705), 0.4304880718327307),
+    ("log_p", 1.25223485751641, (22.689464903349588, 3.7756301561691705), -3.9262622993670027),
+    ("log_q", 1.25223485751641, (22.689464903349588, 3.7756301561691705), -3.870238041124196),
+    ("loss", 1.25223485751641, (22.689464903349588, 3.7756301561691705), -0.05602425824280644),
+    ("loss_inverse_1", -0.05602425824280644, (22.689464903349588, 3.7756301561691705), 1.25223485751641),
+    ("log_p", 2.296626164220984, (22.689464903349588, 3.7756301561691705), -3.880232509279252),
+    ("log_q", 2.296626164220984, (22.689464903349588, 3.7756301561691705), -3.916267831211947),
+    ("loss", 2.296626164220984, (22.689464903349588, 3.7756301561691705), 0.036035321932695485),
+    ("loss_inverse_1", 0.036035321932695485, (22.689464903349588, 3.7756301561691705), 2.296626164220984),
+    ("log_p", 3.1814025184002674, (22.689464903349588, 3.7756301561691705), -3.8412374797380893),
+    ("log_q", 3.1814025184002674, (22.689464903349588, 3.7756301561691705), -3.9552628607531095),
+    ("loss", 3.1814025184002674, (22.689464903349588, 3.7756301561691705), 0.11402538101502016),
+    ("loss_inverse_1", 0.11402538101502016, (22.689464903349588, 3.7756301561691705), 3.1814025184002674),
+    ("log_p", 3.718564452028338, (22.689464903349588, 3.7756301561691705), -3.8175629710656187),
+    ("log_q", 3.718564452028338, (22.689464903349588, 3.7756301561691705), -3.9789373694255805),
+    ("loss", 3.718564452028338, (22.689464903349588, 3.7756301561691705), 0.16137439835996167),
+    ("loss_inverse_1", 0.16137439835996167, (22.689464903349588, 3.7756301561691705), 3.718564452028338),
+    ("log_p", 7.424191516486411, (22.689464903349588, 3.7756301561691705), -3.9758521009095844),
+    ("log_q", 7.424191516486411, (22.689464903349588, 3.7756301561691705), -4.142256649110798),
+    ("loss", 7.424191516486411, (22.689464903349588, 3.7756301561691705), 0.16640454820121314),
+    ("log_p", 15.313394237653938, (22.689464903349588, 3.7756301561691705), -4.323555440533203),
+    ("log_q", 15.313394237653938, (22.689464903349588, 3.7756301561691705), -4.489959988734416),
+    ("loss", 15.313394237653938, (22.689464903349588, 3.7756301561691705), 0.16640454820121314),
+    ("log_p", 59.20125599837324, (22.689464903349588, 3.7756301561691705), -6.257839124510265),
+    ("log_q", 59.20125599837324, (22.689464903349588, 3.7756301561691705), -6.424243672711478),
+    ("loss", 59.20125599837324, (22.689464903349588, 3.7756301561691705), 0.16640454820121314),
+    ("log_p", 181.94408976672986, (22.689464903349588, 3.7756301561691705), -11.66752305893555),
+    ("log_q", 181.94408976672986, (22.689464903349588, 3.7756301561691705), -11.833927607136763),
+    ("loss", 181.94408976672986, (22.689464903349588, 3.7756301561691705), 0.16640454820121314),
+    ("log_p", 576.2090323961154, (22.689464903349588, 3.7756301561691705), -29.044087218065684),
+    ("log_q", 576.2090323961154, (22.689464903349588, 3.7756301561691705), -29.210491766266898),
+    ("loss", 576.2090323961154, (22.689464903349588, 3.7756301561691705), 0.16640454820121314),
+)
+
+
+def self_check():
+    """Return a list of (function, points, largest relative error) against CHECKS."""
+    worst = {}
+    for name, argument, theta, value in CHECKS:
+        found = globals()[name](argument, np.array(theta))
+        error = abs(found - value) / max(abs(value), 1e-300)
+        points, largest = worst.get(name, (0, 0.0))
+        worst[name] = points + 1, max(largest, error if error == error else math.inf)
+    return [(name, points, error) for name, (points, error) in worst.items()]
+
+
+if __name__ == "__main__":
+    rows = self_check()
+    print(f"{NAME} {DIGEST}: relative error against values to 50 digits")
+    for name, points, error in rows:
+        verdict = "ok" if error <= 1e-12 else "FAILED"
+        print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
+    raise SystemExit(any(error > 1e-12 for _, _, error in rows))
+# sha256 of the text above: 0654db3ad50908fc755dbf485341518bc6f5213811702fde6932f1ed802ba66d

@@ -1,0 +1,186 @@
+"""Emitted text: goldens, self-check, what it may contain, that every node and primitive occurs."""
+
+import ast
+import re
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from conftest import GOLDEN, source
+
+from mechc.kernel import cache as kernels
+from mechc.kernel import ir
+from mechc.kernel.emit import emit
+from mechc.kernel.lower.context import identifiers
+from mechc.kernel.prelude import PRIMITIVES
+from mechc.kernel.printer import MATH_FUNCTIONS, literal
+from mechc.kernel.protocol import PROTOCOL
+from mechc.kernel.seal import intact
+
+GOLDENS = ("gaussian", "laplace", "student_t", "approximate_dp", "poisson(gaussian)")
+
+
+def golden_name(name):
+    return name.replace("(", "_").replace(")", "") + ".py"
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_golden(name, golden):
+    golden(golden_name(name), source(name))
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.py")), ids=lambda path: path.stem)
+def test_goldens_are_sealed_and_plain(path):
+    text = path.read_text(encoding="utf-8")
+    assert intact(text)
+    assert "fastmath" not in text
+    tree = ast.parse(text)
+    imported = {alias.name for node in ast.walk(tree) for alias in getattr(node, "names", ())}
+    assert imported == {"math", "numba", "numpy"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "numba.njit":
+            assert node.keywords[0].arg is None, "one compile policy for all"
+            assert ast.unparse(node.keywords[0].value) == "COMPILE"
+    assert 'COMPILE = {"error_model": "numpy", "cache": True}' in text
+
+
+def test_emission_is_deterministic():
+    code = (
+        "import sys; sys.path.insert(0, 'tests/kernel'); from conftest import source;"
+        "sys.stdout.write(source('student_t'))"
+    )
+    environment = {"PYTHONHASHSEED": "12345", "PATH": ""}
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert run.stdout == source("student_t")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GOLDENS)
+def test_self_check_of_the_standalone_file(name, tmp_path):
+    path = tmp_path / "kernel.py"
+    path.write_text(source(name), encoding="utf-8")
+    run = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "ok" in run.stdout and "FAILED" not in run.stdout
+
+
+def test_self_check_notices_a_wrong_constant(tmp_path):
+    path = tmp_path / "kernel.py"
+    text = source("approximate_dp")
+    wrong = re.sub(r'(\("loss", 1\.0, \(.*?\), )([\d.]+)', r"\g<1>0.125", text, count=1)
+    assert wrong != text
+    path.write_text(wrong, encoding="utf-8")
+    run = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert "FAILED" in run.stdout
+
+
+def test_self_check_has_five_points_a_function():
+    text = source("laplace")
+    for function in ("log_p", "log_q", "loss", "loss_inverse_1"):
+        assert text.count(f'    ("{function}", ') >= 10
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_kernel_answers_the_protocol(name, kernel_of):
+    kernel = kernel_of(name)
+    assert kernel.PROTOCOL == PROTOCOL
+    assert name == kernel.NAME
+    assert re.fullmatch(r"[0-9a-f]{16}", kernel.DIGEST)
+    assert kernel.MEASURE in ("density", "lattice", "finite")
+    assert isinstance(kernel.SYMMETRIC, bool)
+    assert all(re.match(r"closed|numeric|unavailable", v) for v in kernel.CAPABILITIES.values())
+    theta = np.array([0.7 * (p[7][0] + p[7][1]) / 2 for p in kernel.PARAMETERS])
+    rows = kernel.branches(theta)
+    assert rows.shape[1:] == (6,)
+    assert rows.dtype == np.float64
+    assert len(kernel.BRANCHES) >= rows.shape[0]
+    assert kernel.atoms(theta).shape[1:] == (3,)
+    assert kernel.strip(theta).shape == kernel.lattice(theta).shape == (2,)
+    assert isinstance(kernel.infinite_mass(theta), float)
+    assert hasattr(kernel, "cgf") == kernel.CAPABILITIES["cgf"].startswith("closed")
+    assert hasattr(kernel, "cdf_p") == kernel.CAPABILITIES["cdf"].startswith("closed")
+
+
+def tiny(expr, **changes):
+    """A module whose loss is the expression."""
+    block = ir.Block((), expr)
+    values = {
+        "name": "tiny", "about": "", "refs": (), "claim": {}, "names": ("a",),
+        "parameters": (("a", 0.0, float("inf"), True, True, False, None, (0.5, 2.0)),),
+        "measure": "density", "symmetric": False, "capabilities": {}, "branches": (),
+        "formulas": (), "helpers": (), "inverses": (), "tables": (),
+        "functions": (ir.Function("loss", "x", "Loss.", block, array=True),),
+    }  # fmt: skip
+    return ir.Module(**(values | changes))
+
+
+def test_every_node_is_emitted(monkeypatch, tmp_path):
+    """One kernel that contains all node types compiles and computes the right number."""
+    a, x = ir.Param("a"), ir.Var("x")
+    root = ir.Root(
+        "root_0", "Root.", True,
+        ir.Block((), ir.Add((ir.IntPow(x, 3), ir.Neg(a)))),
+        ir.Block((), ir.ZERO), ir.Block((), ir.INF),
+    )  # fmt: skip
+    series = ir.Series(
+        "series_1", "Series.", ir.Block((), ir.call("exp", ir.Neg(ir.IntPow(ir.Var("n"), 2))))
+    )
+    condition = ir.Logic(
+        "and", (ir.Compare("<", x, a), ir.Logic("not", (ir.Compare("==", x, ir.ZERO),)))
+    )
+    expr = ir.Add((
+        ir.Mul((ir.Number(Fraction(3, 4)), x)), ir.Div(x, a), ir.Helper("root_0"),
+        ir.Helper("series_1"), ir.Constant("pi", 3.141592653589793),
+        ir.Select(condition, ir.call("pow", a, ir.TWO), ir.ONE),
+    ))  # fmt: skip
+    text = emit(tiny(expr, helpers=(root, series)))
+    monkeypatch.setenv(kernels.VARIABLE, str(tmp_path))
+    kernel = kernels.store("0" * 64, "tiny", text)
+    expected = 0.75 * 0.5 + 0.5 / 1.3 + 1.3 ** (1 / 3) + 1.7726372048266521 + np.pi + 1.3**2
+    assert kernel.loss(0.5, np.array([1.3])) == pytest.approx(expected, rel=1e-15)
+    out = np.empty(1)
+    kernel.loss_many(np.array([0.5]), np.array([1.3]), out)
+    assert out[0] == pytest.approx(expected, rel=1e-15)
+
+
+def test_every_primitive_is_reachable():
+    """Some mechanism, pass or whitelist entry leads to each prelude function."""
+    from pathlib import Path
+
+    import mechc.kernel
+
+    room = Path(mechc.kernel.__file__).parent
+    sources = [p.read_text() for p in room.rglob("*.py") if p.name != "prelude.py"]
+    called = {callee for primitive in PRIMITIVES.values() for callee in primitive.calls}
+    for name in PRIMITIVES:
+        plain = name.removeprefix("complex_")
+        assert name in called or any(f'"{plain}"' in text for text in sources), name
+
+
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 5e-324, 1.7976931348623157e308, -2.5, 1e22])
+def test_literals_read_back_the_same(value):
+    assert ast.literal_eval(literal(value)[0]) == value
+
+
+def test_only_math_functions_that_numba_has():
+    import math
+
+    assert all(hasattr(math, name) for name in MATH_FUNCTIONS)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("scale", "sensitivity"), ("scale", "sensitivity")),
+        (("x", "theta", "lambda"), ("x_", "theta_", "lambda_")),
+        (("t0", "log_p", "softplus"), ("t0_", "log_p_", "softplus_")),
+        (("a b", "a_b", "2nd"), ("a_b", "a_b_", "p_2nd")),
+    ],
+)
+def test_parameter_names_never_clash(names, expected):
+    assert identifiers(names) == expected
