@@ -29,7 +29,9 @@ from mechc.loss.measure import PrivacyLoss
 
 Floats = NDArray[np.float64]
 
+_CHERNOFF_EXCESS = 2.0  # nats by which Chernoff's bound on delta is usually too high, or more
 _CANCELLATION = math.log(20.0)  # nats by which the tilt may miss the saddle point
+_ROUNDING = 1e-13  # of a transform, relative to delta, with a margin
 _LARGE = 500.0  # values of one step's K beyond which no further tilt is tried
 _MORE_IMAGES = 64
 _RECENTRED = 6  # times that the table is moved to a better saddle point
@@ -42,7 +44,7 @@ class Window:
     Attributes:
         epsilon: the query it was made for.
         saddle: tilt t0 of the saddle point, which sets the mesh.
-        log_delta: log of the saddle-point estimate of the finite part of delta.
+        log_delta: log of the guess of the finite part of delta.
         tilt: c <= t0, where the transform is taken.
         period: smallest T that keeps the images below the share asked for.
         right, left: tilts s > c and -u < -1 of the best bounds on the images.
@@ -87,8 +89,10 @@ def choose(composed: ComposedLoss, epsilon: float, share: float, log_delta: floa
     u, rows = table(composed, -1.0 - np.geomspace(0.05, 8.0 + 8.0 * t0, 14))
     k_u = rows @ composed.counts
     above = k_s - s * epsilon + log_peak(s)
-    log_delta = min(log_delta, _log_saddle_point(composed, epsilon, t0), float(above.min()))
+    log_delta = min(log_delta, float(above.min()) - _CHERNOFF_EXCESS)
     log_share = math.log(share) + log_delta
+    # known images cancel digits, of which the transform of many steps leaves fewer
+    multiple = min(100.0, max(0.5, share / (_ROUNDING * composed.count)))
     below = k_u - u * epsilon + log_peak(-u - 1.0)
     phase = k_s - epsilon * s - np.log(s) - np.log1p(s)
     best: tuple[float, float, float, float] | None = None
@@ -96,7 +100,8 @@ def choose(composed: ComposedLoss, epsilon: float, share: float, log_delta: floa
         c = float(s[i])
         right, at_right = _shortest(above[i + 1 :] - log_share, s[i + 1 :] - c)
         left, at_left = _shortest(below - log_share, c - u)
-        period = max(right, min(left, -log_share / c))
+        known = -(log_delta + math.log(multiple)) / c
+        period = max(right, known, min(left, -log_share / c))
         if best is None or period < best[0]:
             best = (period, c, float(s[i + 1 + at_right]), float(u[at_left]) if u.size else -1.0)
     if best is None or not math.isfinite(best[0]):
@@ -158,15 +163,6 @@ def table(composed: ComposedLoss, tilts: Floats) -> tuple[Floats, Floats]:
     return np.array(kept)[order], np.array(rows).reshape(len(kept), -1)[order]
 
 
-def _log_saddle_point(composed: ComposedLoss, epsilon: float, t0: float) -> float:
-    """Log of the leading saddle-point term, kept below the Chernoff-type bound."""
-    k = composed.cumulants(t0, 2)
-    curvature = k[2] + 1 / t0**2 + 1 / (1 + t0) ** 2
-    term = k[0] - epsilon * t0 - math.log(t0) - math.log1p(t0)
-    term -= 0.5 * math.log(2 * math.pi * curvature)
-    return float(min(term, k[0] - epsilon * t0 + log_peak(t0), 0.0))
-
-
 @dataclass(frozen=True)
 class Reach:
     """The range of one step's loss that a grid has to cover, and logs of the masses beyond it."""
@@ -195,7 +191,10 @@ def reach(composed: ComposedLoss, laws: Sequence[PrivacyLoss], window: Window) -
         highest = (above[:, j] + margin - window.log_share) / s
         i = int(np.argmin(highest))
         hi, log_above = float(highest[i]), above[i, j] - s[i] * highest[i] + 1e-9
+        # both the tilted mass below, and the mass under Q that the left images are known by
         lowest = (below[:, j] - at_tilt[j] + margin - spent) / (u - window.tilt)
+        under_q = (below[:, j] + margin - spent) / np.minimum(u + 1.0, -1e-3)
+        lowest = np.minimum(lowest, under_q)
         i = int(np.argmax(lowest))
         lo, log_below = float(lowest[i]), below[i, j] - u[i] * lowest[i] + 1e-9
         if hi >= law.support[1]:
