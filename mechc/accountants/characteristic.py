@@ -151,7 +151,8 @@ def decay_integral(  # type: ignore[no-untyped-def]
     integrand's half period, or infinity; `goal` is the log of |phi| that is small enough. The
     supremum makes the bound valid for the trapezoid sum as well.
 
-    Returns the bound, and the part of it that only total variation accounts for.
+    Returns the bound, and what it would be if only frequencies that total variation has to
+    account for were large: they lift the supremum everywhere before them.
     """
     left = np.empty(CELLS + 1)
     log_b = np.empty(CELLS)
@@ -203,7 +204,7 @@ def decay_integral(  # type: ignore[no-untyped-def]
             a = y * 2.0**m
             highest = _log_variation(tables, atoms, counts, a)
             total += math.exp(highest) * 0.5 / a
-    beyond = total
+    beyond = math.exp(highest) / start if y < edge else 0.0
     for m in range(count - 1, -1, -1):
         highest = max(highest, log_b[m])
         total += math.exp(highest) * (1.0 / left[m] - 1.0 / left[m + 1])
@@ -305,8 +306,8 @@ class Tilted:
     ) -> tuple[float, float]:
         """Return a bound on the integral of sup |phi| / y^2 from `start` to `edge`.
 
-        `reach` is the frequency that the nodes resolve; the second value is the part of the
-        bound from beyond it.
+        `reach` is the frequency that the nodes resolve; the second value says how much of the
+        bound is due to what lies beyond it.
         """
         atoms = np.empty(self.counts.size)
         tables = np.empty((self.counts.size, LEVELS, 2))
