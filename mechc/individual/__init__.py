@@ -4,6 +4,7 @@ Individual budgets and individual epsilons depend on the data of the person they
 steer a run; they must not be published.
 """
 
+from mechc.individual.accountant import IndividualAccountant as IndividualAccountant
 from mechc.individual.filter import GDPFilter as GDPFilter
 from mechc.individual.filter import SharedGDPFilter as SharedGDPFilter
 from mechc.individual.odometer import GDPOdometer as GDPOdometer

@@ -142,9 +142,9 @@ class Reader:
         """Close the file."""
         self._file.close()
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of a stored array."""
-        return self._offsets[name][2]
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """Return the dtype of a stored array."""
+        return np.dtype(self._offsets[name][1]).newbyteorder("=")
 
     def copy_into(self, name: str, out: NDArray[Any]) -> None:
         """Fill `out` with a stored array, piece by piece.

@@ -1,0 +1,306 @@
+"""Per-person epsilon and delta after any number of adaptive steps of one family of mechanisms.
+
+Each step has one scalar per person, such as the noise ratio of that person's gradient. What is
+known after k steps is a row of totals per person (`ledger`); everything else is computed from it:
+
+    log E_P[exp(zL)] of a person = sum over the person's steps of K(z; parameter)
+                                 = row @ table(z),
+
+and delta, or epsilon, follows from the contour integral with its bounds (Theorem A in
+`accountants.contour`). Bounds hold for the dominating pair of each step, composed over the steps
+that were taken; for a run whose steps depend on earlier outputs they are the individual (epsilon,
+delta)-accountant of Koskela, Tobaben and Honkela (2023), section 5, not a filter.
+
+Individual epsilons depend on the data of the person they belong to and must not be published.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mechc.accountants.bound import Bound
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.individual import plancherel
+from mechc.individual.account import PathLike, Update
+from mechc.individual.evaluate import Answers, Evaluator, Query
+from mechc.individual.family import Family
+from mechc.individual.grid import Grid
+from mechc.individual.journal import Journal
+from mechc.individual.ledger import Ledger
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+METHODS = ("contour", "plancherel", "renyi")
+FINER = (4, 16)  # buckets of the refined grids, as multiples of the first
+_COARSE = 0.02  # widths beyond which the plain counts are worth reading
+_KIND = "individual-ledger"
+
+
+class IndividualAccountant:
+    """Accountant with one row per person.
+
+    Attributes:
+        family: the mechanism along its parameter.
+        grid: the parameter grid of the ledger.
+        rtol: relative width of epsilon that refinement aims for.
+    """
+
+    def __init__(
+        self,
+        mechanism: Any,
+        *,
+        parameter: str,
+        people: int,
+        span: tuple[float, float],
+        rtol: float = 1e-4,
+        buckets: int = 64,
+        spacing: str = "geometric",
+        splines: bool = True,
+        storage: PathLike | None = None,
+        journal: int = 1 << 28,
+    ) -> None:
+        """Start with nobody touched.
+
+        Args:
+            mechanism: a mechanism with all parameters bound but one, or a `Family`.
+            parameter: the free parameter.
+            people: population size.
+            span: range of the parameter, both ends positive. Values on the side of more privacy
+                loss are refused; values on the other side count as the end of the span.
+            rtol: relative width of epsilon to aim for.
+            buckets: number of buckets of the grid.
+            spacing: "geometric" or "linear".
+            splines: keep spline weights, which make bounds sharp within buckets; without them
+                steps are rounded to the safe side of their bucket, as in the paper.
+            storage: path of a new directory to map the ledger from, if it should not live in
+                memory.
+            journal: bytes that recorded steps may take; as long as they fit, people whose bounds
+                are wider than rtol are accounted for again on finer grids.
+
+        Raises:
+            DeclarationError: an argument is not acceptable.
+            UnsupportedError: the family is not ordered, so that no side of a grid is safe.
+        """
+        if not 0.0 < rtol < 1.0:
+            raise DeclarationError(f"rtol={rtol!r} (expected 0 < rtol < 1)")
+        family = mechanism
+        if not isinstance(mechanism, Family):
+            family = Family.of(mechanism, parameter, span)
+        self.family: Family = family
+        self.grid = Grid(family.worst, family.best, int(buckets), spacing, splines)
+        self.rtol = float(rtol)
+        self._ledger = Ledger(people, self.grid, storage)
+        self._journal = Journal(self.people, journal if splines else 0)
+        self._evaluators: dict[tuple[int, str], Evaluator] = {}
+
+    @property
+    def people(self) -> int:
+        """Population size."""
+        return self._ledger.people
+
+    @property
+    def steps(self) -> int:
+        """Number of steps recorded, repetitions included."""
+        return self._ledger.steps
+
+    def step(self, values: Update, *, count: int = 1) -> None:
+        """Record a step.
+
+        Args:
+            values: the parameter of the step for each person: an array of shape (people,), or
+                (indices, values) when only some are touched. inf for a noise parameter (0 for one
+                that grows with the privacy loss) means not touched.
+            count: how often the step is repeated.
+
+        Raises:
+            DeclarationError: a value outside the span on the side of more privacy loss, negative
+                or nan, a wrong shape, an index out of range or given twice. Nothing has been
+                recorded then.
+        """
+        self._ledger.add(self.family.parameter, values, self.family.untouched, count)
+        self._journal.add(values, int(count))
+
+    def epsilon(
+        self, delta: float, *, method: str = "contour", rows: ArrayLike | None = None
+    ) -> Bound:
+        """Return each person's epsilon at delta, the larger of both directions.
+
+        Args:
+            delta: in [1e-250, 1).
+            method: "contour", "renyi" (upper bounds by Renyi divergences), or "plancherel" (the
+                paper's FFT evaluation of the counts; an estimate).
+            rows: indices of the people asked for; everybody by default.
+
+        Raises:
+            DeclarationError: an argument is not acceptable.
+            UnsupportedError: no such method.
+        """
+        if not 1e-250 <= delta < 1.0:
+            raise DeclarationError(f"delta={delta!r} (expected 1e-250 <= delta < 1)")
+        return self._answer(Query(math.log(delta), math.nan, self.rtol), method, rows)
+
+    def delta(
+        self, epsilon: float, *, method: str = "contour", rows: ArrayLike | None = None
+    ) -> Bound:
+        """Return each person's delta at epsilon, the larger of both directions.
+
+        Args:
+            epsilon: finite, >= 0.
+            method: as for `epsilon`.
+            rows: indices of the people asked for; everybody by default.
+
+        Raises:
+            DeclarationError: an argument is not acceptable.
+            UnsupportedError: no such method.
+        """
+        if not 0.0 <= epsilon < math.inf:
+            raise DeclarationError(f"epsilon={epsilon!r} (expected a finite number >= 0)")
+        return self._answer(Query(math.nan, float(epsilon), self.rtol), method, rows)
+
+    def save(self, path: PathLike) -> None:
+        """Write the ledger atomically; the journal is not part of the file.
+
+        Args:
+            path: the file to create or replace.
+        """
+        self._ledger.save(path, _KIND, self._identity())
+
+    def restore(self, path: PathLike) -> None:
+        """Continue from a saved ledger of the same population, family and grid.
+
+        Args:
+            path: a file written by `save`.
+
+        Raises:
+            StateError: damaged, of another version, or of another accountant; the ledger is
+                unchanged then.
+        """
+        self._ledger.restore(path, _KIND, self._identity())
+        self._journal.close()
+
+    def _identity(self) -> dict[str, Any]:
+        grid = self.grid
+        return {
+            "family": self.family.name,
+            "parameter": self.family.parameter,
+            "span": [grid.worst, grid.best],
+            "buckets": grid.buckets,
+            "spacing": grid.spacing,
+            "splines": grid.splines,
+        }
+
+    def _answer(self, query: Query, method: str, rows: ArrayLike | None) -> Bound:
+        who = np.arange(self.people) if rows is None else self._check_rows(rows)
+        if method not in METHODS:
+            raise UnsupportedError(f"method={method!r} (expected one of {', '.join(METHODS)})")
+        if method == "renyi":
+            return self._renyi(query, who)
+        if method == "plancherel":
+            losses = {d: self._losses(d) for d in self.family.directions}
+            return plancherel.answer(self._ledger.counts[who], losses, query)
+        answers = self._contour(self._ledger, query, who)
+        finest = self.grid.buckets
+        for factor in FINER:
+            wide = np.flatnonzero(_width(answers, query) > self.rtol)
+            if wide.size == 0 or not self._journal.complete:
+                break
+            finest = self.grid.buckets * factor
+            grid = Grid(self.grid.worst, self.grid.best, finest, self.grid.spacing, True)
+            ledger = Ledger(wide.size, grid)
+            self._journal.replay(ledger, who[wide], self.family.parameter, self.family.untouched)
+            _intersect(answers, self._contour(ledger, query, np.arange(wide.size)), wide)
+        return self._bound(answers, query, finest)
+
+    def _contour(self, ledger: Ledger, query: Query, rows: Rows) -> Answers:
+        """Answer from one ledger, the worse of the directions."""
+        sides = [self._side(ledger, query, rows, d) for d in self.family.directions]
+        return Answers(*(np.maximum.reduce(v) for v in zip(*map(_fields, sides), strict=True)))
+
+    def _side(self, ledger: Ledger, query: Query, rows: Rows, direction: str) -> Answers:
+        """One direction; people whose spline bounds are wide are read by plain counts as well."""
+        evaluator = self._evaluator(ledger.grid, direction)
+        if ledger.grid.splines:
+            answers = evaluator.run(ledger, query, rows, "splines")
+            wide = np.flatnonzero(_width(answers, query) > max(_COARSE, self.rtol))
+        else:
+            answers = evaluator.run(ledger, query, rows, "worse")
+            answers.lower[:] = 0.0 if query.inverse else max(0.0, -math.expm1(query.epsilon))
+            wide = np.arange(rows.size)
+        if wide.size:
+            if ledger.grid.splines:
+                worse = evaluator.run(ledger, query, rows[wide], "worse")
+                answers.upper[wide] = np.fmin(answers.upper[wide], worse.upper)
+            better = evaluator.run(ledger, query, rows[wide], "better")
+            answers.lower[wide] = np.fmax(answers.lower[wide], better.lower)
+        return answers
+
+    def _evaluator(self, grid: Grid, direction: str) -> Evaluator:
+        key = (grid.buckets, direction)
+        if key not in self._evaluators:
+            self._evaluators[key] = Evaluator(self.family, grid, direction)
+        return self._evaluators[key]
+
+    def _losses(self, direction: str) -> list[Any]:
+        return [self.family.loss(float(v), direction) for v in self.grid.knots]
+
+    def _renyi(self, query: Query, rows: Rows) -> Bound:
+        """Upper bounds (C.3) from the divergences alone."""
+        sides = [
+            self._evaluator(self.grid, d).chernoff(self._ledger, query, rows)
+            for d in self.family.directions
+        ]
+        upper = np.maximum.reduce(sides)
+        nan = np.full(upper.shape, np.nan)
+        detail = {"directions": self.family.directions, "order": self.family.checked}
+        return Bound(nan, upper, upper, "renyi", "upper bound only", detail)
+
+    def _bound(self, answers: Answers, query: Query, finest: int) -> Bound:
+        width = _width(answers, query)
+        estimate = np.clip(
+            np.where(np.isnan(answers.estimate), answers.upper, answers.estimate),
+            answers.lower,
+            answers.upper,
+        )
+        detail = {
+            "directions": self.family.directions,
+            "order": self.family.checked,
+            "relative_width": width,
+            "within_rtol": bool((width <= self.rtol).all()),
+            "buckets": finest,
+        }
+        return Bound(answers.lower, estimate, answers.upper, "contour", "proven", detail)
+
+    def _check_rows(self, rows: ArrayLike) -> Rows:
+        index = np.asarray(rows)
+        if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer):
+            raise DeclarationError("rows is not a one-dimensional array of integers")
+        wrong = np.flatnonzero((index < 0) | (index >= self.people))
+        if wrong.size:
+            raise DeclarationError(f"index {index[wrong[0]]} out of range (people={self.people})")
+        return index.astype(np.int64)
+
+
+def _fields(answers: Answers) -> tuple[Floats, ...]:
+    a = answers
+    return a.lower, a.estimate, a.upper, a.numeric, a.compression
+
+
+def _width(answers: Answers, query: Query) -> Floats:
+    """Relative width of the bounds; differences below 1e-9 of epsilon 1, or of delta, are none."""
+    floor = 1e-9 if query.inverse else 1e-300
+    gap = answers.upper - answers.lower
+    return np.asarray(np.where(gap > floor, gap / np.maximum(answers.upper, 1e-300), 0.0))
+
+
+def _intersect(answers: Answers, finer: Answers, rows: Rows) -> None:
+    """Keep what finer answers for some people add."""
+    answers.lower[rows] = np.fmax(answers.lower[rows], finer.lower)
+    answers.upper[rows] = np.fmin(answers.upper[rows], finer.upper)
+    answers.estimate[rows] = np.where(
+        np.isnan(finer.estimate), answers.estimate[rows], finer.estimate
+    )

@@ -1,0 +1,228 @@
+"""Epsilon or delta of everyone in a ledger, in one direction.
+
+People differ in their best contour. Each gets, from matrix products with the table of K(t), an
+upper bound by Chernoff and a choice of contour, period and number of nodes; people with the same
+choice form a group, and for a group log phi at all nodes is one matrix product of ledger rows with
+a `ContourTable`. People whose answer is not yet sharp go into another round with more nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.individual import solve
+from mechc.individual.account import _THREADS
+from mechc.individual.family import Family
+from mechc.individual.grid import Grid
+from mechc.individual.ledger import Ledger
+from mechc.individual.table import Contour, ContourTable, Members, Tilts
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+SHARE = 0.02  # of the tolerance asked for, that images and truncation may take
+ROUNDS = (1, 4, 16)  # nodes of the rounds, as multiples of the first choice
+LEAST, MOST = 32, 4096  # nodes
+PERIODS = 1.5  # periods are rounded up to powers of this
+BLOCK = 1 << 13  # people handled at a time
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is asked: epsilon at a delta, or delta at an epsilon (the other one is nan)."""
+
+    log_delta: float
+    epsilon: float
+    rtol: float
+
+    @property
+    def inverse(self) -> bool:
+        """Whether epsilon is asked for."""
+        return math.isnan(self.epsilon)
+
+
+@dataclass
+class Answers:
+    """Bounds for all people, and what keeps them apart.
+
+    Attributes:
+        lower, estimate, upper: shape (people,); estimate is nan where only Chernoff answered.
+        numeric: share of delta lost to images, truncation and rounding.
+        compression: share of delta lost to the tables' error between knots.
+    """
+
+    lower: Floats
+    estimate: Floats
+    upper: Floats
+    numeric: Floats
+    compression: Floats
+
+
+class Evaluator:
+    """One direction of a family on a grid, with the tables made so far."""
+
+    def __init__(self, family: Family, grid: Grid, direction: str) -> None:
+        """Tabulate K."""
+        self.tilts = Tilts(Members(family, grid, direction))
+        self._contours: dict[int, Contour] = {}
+        self._tables: dict[tuple[int, int, int], dict[str, ContourTable]] = {}
+
+    def run(self, ledger: Ledger, query: Query, rows: Rows, reading: str) -> Answers:
+        """Answer for the people in `rows`.
+
+        Args:
+            ledger: the column totals.
+            query: what is asked.
+            rows: indices of people.
+            reading: which table to read the ledger with, see `table`.
+        """
+        answers, at, period, nodes, start = self._first(ledger, query, rows, reading)
+        todo = np.flatnonzero(at >= 0)
+        for factor in ROUNDS:
+            if todo.size == 0:
+                break
+            length = np.clip(nodes[todo] * factor, LEAST, MOST)
+            power = np.ceil(np.log2(length)).astype(np.int64)
+            step = np.ceil(np.log(period[todo] * factor**0.25) / math.log(PERIODS)).astype(np.int64)
+            groups = list(_groups(power, step, at[todo]))
+            self._resolve([key for _, key in groups])
+            for members, (n, j, i) in groups:
+                table = self._table(i, j, n)[reading]
+                who = todo[members]
+                for a in range(0, who.size, BLOCK):
+                    part = who[a : a + BLOCK]
+                    self._block(ledger, query, rows, part, table, start, answers, reading)
+            todo = todo[self._open(answers, query, at, todo)]
+        return answers
+
+    def chernoff(self, ledger: Ledger, query: Query, rows: Rows) -> Floats:
+        """Upper bounds from K(t) at real tilts alone (Renyi accounting).
+
+        Args:
+            ledger: the column totals.
+            query: what is asked.
+            rows: indices of people.
+        """
+        reading = "splines" if ledger.grid.splines else "worse"
+        return self._first(ledger, query, rows, reading)[0].upper
+
+    def _first(
+        self, ledger: Ledger, query: Query, rows: Rows, reading: str
+    ) -> tuple[Answers, Rows, Floats, Floats, Floats]:
+        """Chernoff bounds and choices: (answers, tilt index, period, nodes, first epsilon)."""
+        n = rows.size
+        upper, start, period, nodes = (np.empty(n) for _ in range(4))
+        at = np.empty(n, np.int64)
+        log_small = math.log(SHARE * query.rtol)
+
+        def work(s: slice) -> None:
+            k = ledger.block(rows[s]) @ self.tilts.upper(reading)
+            part = (upper[s], start[s], at[s], period[s], nodes[s])
+            log_delta, epsilon = query.log_delta, query.epsilon
+            solve.choose(k, self.tilts.t, log_delta, epsilon, log_small, *part)
+            untouched = k[:, -1] == 0.0
+            upper[s][untouched] = 0.0 if query.inverse else -np.inf
+            at[s][untouched] = -1
+
+        in_blocks(n, work)
+        while not self.tilts.complete and (at[at >= 0] > self.tilts.t.size - 2 - solve.ABOVE).any():
+            self.tilts.extend(4)
+            in_blocks(n, work)
+        if query.inverse:
+            upper = np.maximum(upper, 0.0)
+            floor = np.zeros(n)
+        else:
+            upper = np.exp(np.minimum(upper, 0.0))
+            floor = np.full(n, max(0.0, -math.expm1(query.epsilon)))
+            upper = np.maximum(upper, floor)
+        estimate = np.where(upper == floor, floor, np.nan)
+        none = np.where(at >= 0, np.inf, 0.0)
+        answers = Answers(floor, estimate, upper, none, none.copy())
+        return answers, at, period, nodes, np.maximum(start, 0.0)
+
+    def _block(
+        self,
+        ledger: Ledger,
+        query: Query,
+        rows: Rows,
+        part: Rows,
+        table: ContourTable,
+        start: Floats,
+        answers: Answers,
+        reading: str,
+    ) -> None:
+        """Solve for some people with one table and keep what is sharper than before."""
+        block = ledger.block(rows[part])
+        products = block @ table.table
+        right = (self.tilts.t > table.c * 1.0001) & (self.tilts.t < table.c * 5.0)
+        s = self.tilts.t[right]
+        log_b = np.ascontiguousarray(block @ self.tilts.upper(reading)[:, right] + _log_peaks(s))
+        infinite = -np.expm1(block @ self.tilts.mass)
+        out = np.empty((part.size, 5))
+        target = math.exp(query.log_delta) if query.inverse else query.epsilon
+
+        def work(i: slice) -> None:
+            solve.solve(
+                products[i], table.nodes, table.c, table.period, table.growth, table.bands, s,
+                log_b[i], infinite[i], start[part[i]], target, query.inverse, out[i],
+            )  # fmt: skip
+
+        in_blocks(part.size, work, 1 << 9)
+        lower, estimate, upper, numeric, compression = out.T
+        with np.errstate(invalid="ignore"):
+            answers.lower[part] = np.fmax(answers.lower[part], lower)
+            answers.upper[part] = np.fmin(answers.upper[part], upper)
+            better = numeric < answers.numeric[part]
+        answers.numeric[part] = np.where(better, numeric, answers.numeric[part])
+        answers.compression[part] = np.where(better, compression, answers.compression[part])
+        answers.estimate[part] = np.where(better, estimate, answers.estimate[part])
+
+    def _open(self, answers: Answers, query: Query, at: Rows, who: Rows) -> NDArray[np.bool_]:
+        """Who would gain from more nodes."""
+        numeric = answers.numeric[who]
+        scale = answers.upper[who] * self.tilts.t[at[who]] if query.inverse else 1.0
+        enough = 5.0 * SHARE * query.rtol * scale
+        with np.errstate(invalid="ignore"):
+            return ~(numeric <= np.maximum(enough, 0.1 * answers.compression[who]))
+
+    def _resolve(self, keys: list[tuple[int, ...]]) -> None:
+        """Tilt the members once for all periods that are needed on each contour."""
+        for i in {key[2] for key in keys}:
+            frequency = max(2 * math.pi * 2**n / PERIODS**j for n, j, k in keys if k == i)
+            known = self._contours.get(i)
+            if known is None or known.frequency < frequency:
+                self._contours[i] = Contour(self.tilts, i, frequency)
+
+    def _table(self, at: int, step: int, power: int) -> dict[str, ContourTable]:
+        key = (at, step, power)
+        if key not in self._tables:
+            contour = self._contours[at]
+            self._tables[key] = ContourTable.of(contour, PERIODS**step, 2**power)
+        return self._tables[key]
+
+
+def _groups(*keys: Rows) -> Iterator[tuple[Rows, tuple[int, ...]]]:
+    """Yield the positions that share each combination of keys."""
+    order = np.lexsort(keys)
+    table = np.stack(keys)[:, order]
+    cuts = np.flatnonzero((np.diff(table, axis=1) != 0).any(axis=0)) + 1
+    for part in np.split(order, cuts):
+        yield part, tuple(int(k[part[0]]) for k in keys)
+
+
+def _log_peaks(s: Floats) -> Floats:
+    return np.asarray(s * np.log(s / (1.0 + s)) - np.log1p(s))
+
+
+def in_blocks(count: int, work: Callable[[slice], None], size: int = BLOCK) -> None:
+    """Run `work` over slices of rows in threads."""
+    slices = [slice(a, min(a + size, count)) for a in range(0, count, size)]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for _ in pool.map(work, slices):
+            pass

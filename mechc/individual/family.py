@@ -1,0 +1,133 @@
+"""A mechanism with one free number per person: its laws, and the side on which it is safe.
+
+Rounding the parameter towards more noise would under-report. Which way that is, and that it is the
+same way for every epsilon, is T9 for a family ordered by domination: H_eps of a noisier member is
+smaller for all eps (equivalently the noisier pair is a post-processing of the other). The order is
+a theorem for the noise of additive Gaussian, Laplace, ... mechanisms and for their Poisson sampled
+versions; here it is checked numerically between neighbouring members for every family, and a
+family that is seen to break it is refused.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.loss.measure import PrivacyLoss
+
+Floats = NDArray[np.float64]
+
+_MEMBERS = 33  # members compared in the check
+_SPREADS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5, 6.0)  # epsilons, in standard deviations
+
+
+class Family:
+    """Privacy losses of one mechanism along one scalar parameter.
+
+    Attributes:
+        name: for messages.
+        parameter: name of the free parameter.
+        directions: the directions to account for ("remove", "add"; one if they mirror each other).
+        worst, best: the ends of the span with most and least privacy loss.
+        untouched: parameter value that stands for "not touched": inf for noise, 0 for sensitivity.
+        checked: how the order of the family was checked, in words.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        parameter: str,
+        law: Callable[[float, str], PrivacyLoss],
+        directions: tuple[str, ...],
+        span: tuple[float, float],
+    ) -> None:
+        """Determine which end of the span is the private one and check the order.
+
+        Args:
+            name: for messages.
+            parameter: name of the free parameter.
+            law: parameter value and direction to privacy loss.
+            directions: subset of ("remove", "add").
+            span: positive ends of the parameter range.
+
+        Raises:
+            DeclarationError: the span is not an interval of positive numbers.
+            UnsupportedError: the family is not ordered by domination on the span.
+        """
+        lo, hi = (float(v) for v in span)
+        if not 0.0 < lo < hi < np.inf:
+            raise DeclarationError(f"span={span!r} (expected 0 < low < high, both finite)")
+        self.name, self.parameter, self.directions = name, parameter, directions
+        self._law = law
+        members = np.geomspace(lo, hi, _MEMBERS)
+        noisier_up = self._profile(hi, [0.0])[0, 0] < self._profile(lo, [0.0])[0, 0]
+        self.worst, self.best = (lo, hi) if noisier_up else (hi, lo)
+        self.untouched = np.inf if noisier_up else 0.0
+        self.checked = self._check(members if noisier_up else members[::-1])
+
+    @classmethod
+    def of(cls, mechanism: Any, parameter: str, span: tuple[float, float]) -> Family:
+        """Return the family of a mechanism with all parameters bound but one.
+
+        Args:
+            mechanism: a mechanism, or what `mechc.load` accepts.
+            parameter: the one left open.
+            span: positive ends of its range.
+
+        Raises:
+            DeclarationError: no such parameter, or it is bound.
+        """
+        from mechc.mechanism import load
+
+        loaded = load(mechanism)
+        names = [p.name for p in loaded.parameters]
+        if parameter not in names or parameter in loaded.bound:
+            free = ", ".join(n for n in names if n not in loaded.bound)
+            raise DeclarationError(f"{loaded.name}: parameter={parameter!r} (free: {free})")
+        directions = ("remove",) if loaded.symmetric else ("remove", "add")
+
+        def law(value: float, direction: str) -> PrivacyLoss:
+            return loaded(**{parameter: value}).loss(direction)
+
+        return cls(loaded.name, parameter, law, directions, span)
+
+    def loss(self, value: float, direction: str) -> PrivacyLoss:
+        """Return the privacy loss of one member.
+
+        Args:
+            value: parameter value.
+            direction: "remove" or "add".
+        """
+        return self._law(float(value), direction)
+
+    def _profile(self, value: float, epsilons: list[float] | Floats) -> Floats:
+        """Return [log lower, log upper] of delta at each epsilon, shape (2, n)."""
+        loss = self.loss(value, "remove")
+        bounds = np.array([loss.hockey_stick_log(float(e)) for e in epsilons])
+        return bounds[:, [0, 2]].T
+
+    def _check(self, members: Floats) -> str:
+        """Compare neighbours, most revealing first; both signs of epsilon cover both directions."""
+        for worse, better in itertools.pairwise(members):
+            _, mean, variance, _ = self.loss(worse, "remove").generating(0.0)
+            spread = np.array(_SPREADS) * np.sqrt(max(variance, mean * mean))
+            epsilons = np.concatenate([-spread[:0:-1], spread])
+            high = self._profile(worse, epsilons)[1]
+            low = self._profile(better, epsilons)[0]
+            wrong = np.flatnonzero(low > high)
+            if wrong.size:
+                raise UnsupportedError(
+                    f"{self.name}: {self.parameter}={better:g} is less private than"
+                    f" {self.parameter}={worse:g} at epsilon={epsilons[wrong[0]]:g} and more"
+                    " private elsewhere: without an order no side of a grid is safe. Use an"
+                    " ordered parameter (a noise scale, a sensitivity, a rate)."
+                )
+        return (
+            f"delta decreases from {self.parameter}={members[0]:g} to {members[-1]:g}: checked for"
+            f" {members.size - 1} neighbouring pairs at {2 * len(_SPREADS) - 1} epsilons"
+        )

@@ -1,0 +1,157 @@
+"""The parameter grid: from a value to columns of the ledger, and from tables at knots to columns.
+
+Knots run from the most revealing member of the family to the most private one, evenly in the
+logarithm of the parameter ("geometric") or in the parameter itself ("linear", as in section D.2 of
+Koskela, Tobaben and Honkela 2023). A person's row holds
+
+* counts (the paper): one for the bucket whose knot is the next worse value, the last one for
+  values better than the last knot. Rounding to the safe side costs a bucket's width;
+* spline weights, unless the grid is told to do without: the value is rounded down to one of
+  `CELLS` cells of its bucket, and the four cubic B-splines that do not vanish there get their
+  values, non-negative with sum `ONE`. A table f known at the knots is turned into spline
+  coefficients a; then sum over steps of f(value) = sum over columns of weight * a / ONE, up to an
+  error of fourth order in the width of a bucket, measured between the knots and charged to the
+  bucket's count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.errors import DeclarationError
+
+Floats = NDArray[np.float64]
+
+CELLS = 1 << 16
+ONE = 1 << 15
+_MARGIN = 2.0  # on errors measured at knots and midpoints
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A parameter grid.
+
+    Attributes:
+        worst: most revealing parameter value, knot 0.
+        best: most private parameter value, the last knot.
+        buckets: number of buckets between them.
+        spacing: "geometric" or "linear".
+        splines: whether the ledger holds spline weights (else counts).
+    """
+
+    worst: float
+    best: float
+    buckets: int
+    spacing: str
+    splines: bool
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.spacing not in ("geometric", "linear"):
+            raise DeclarationError(f"spacing={self.spacing!r} (expected 'geometric' or 'linear')")
+        if not 4 <= self.buckets <= 1 << 16:
+            raise DeclarationError(f"buckets={self.buckets!r} (expected 4 <= buckets <= 65536)")
+
+    @property
+    def counts(self) -> int:
+        """Number of count columns."""
+        return self.buckets + 1
+
+    @property
+    def weights(self) -> int:
+        """Number of spline columns."""
+        return self.buckets + 3 if self.splines else 0
+
+    @property
+    def columns(self) -> int:
+        """Columns of a row, counts first."""
+        return self.counts + self.weights
+
+    @property
+    def knots(self) -> Floats:
+        """Parameter values at the ends of the buckets, worst first, shape (buckets + 1,)."""
+        return self.values(np.arange(self.buckets + 1.0))
+
+    @property
+    def middles(self) -> Floats:
+        """Parameter values in the middle of the buckets, shape (buckets,)."""
+        return self.values(np.arange(self.buckets) + 0.5)
+
+    def values(self, position: Floats) -> Floats:
+        """Return the parameter at positions 0 (worst) to buckets (best)."""
+        share = position / self.buckets
+        if self.spacing == "linear":
+            return self.worst + share * (self.best - self.worst)
+        return np.asarray(self.worst * (self.best / self.worst) ** share)
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """(a, b) with position = a x + b, x the parameter or its logarithm."""
+        ends = np.array([self.worst, self.best])
+        x = ends if self.spacing == "linear" else np.log(ends)
+        return float(self.buckets / (x[1] - x[0])), float(-self.buckets * x[0] / (x[1] - x[0]))
+
+
+def spline_weights() -> NDArray[np.uint16]:
+    """Return the four B-spline values for each cell, integers with sum `ONE`, (CELLS, 4)."""
+    f = np.arange(CELLS) / CELLS
+    exact = np.stack(
+        [(1 - f) ** 3, 3 * f**3 - 6 * f**2 + 4, -3 * f**3 + 3 * f**2 + 3 * f + 1, f**3], axis=1
+    ) * (ONE / 6)
+    weights = np.floor(exact)
+    missing = (ONE - weights.sum(axis=1)).astype(int)
+    order = np.argsort(weights - exact, axis=1)  # largest remainders first
+    for rank in range(3):
+        rows = np.flatnonzero(missing > rank)
+        weights[rows, order[rows, rank]] += 1
+    return weights.astype(np.uint16)
+
+
+def spline_coefficients(knots: Floats) -> Floats:
+    """Return spline coefficients of tables known at the knots, without solving a system.
+
+    a = f - d2 f / 6 + d4 f / 36 with central differences: exact for cubics, and local, so that a
+    steep table spoils only its neighbourhood. Two knots beyond each end are extrapolated.
+
+    Args:
+        knots: shape (n + 1, ...), real or complex.
+
+    Returns:
+        Shape (n + 3, ...).
+    """
+    f = knots
+    before = [4 * f[0] - 6 * f[1] + 4 * f[2] - f[3]]
+    before.insert(0, 4 * before[0] - 6 * f[0] + 4 * f[1] - f[2])
+    before.insert(0, 4 * before[0] - 6 * before[1] + 4 * f[0] - f[1])
+    after = [4 * f[-1] - 6 * f[-2] + 4 * f[-3] - f[-4]]
+    after.append(4 * after[0] - 6 * f[-1] + 4 * f[-2] - f[-3])
+    after.append(4 * after[1] - 6 * after[0] + 4 * f[-1] - f[-2])
+    wide = np.concatenate([np.stack(before), f, np.stack(after)])
+    second = wide[2:] - 2 * wide[1:-1] + wide[:-2]
+    fourth = second[2:] - 2 * second[1:-1] + second[:-2]
+    return np.asarray(wide[2:-2] - second[1:-1] / 6 + fourth / 36)
+
+
+def spline_radius(knots: Floats, middles: Floats, coefficients: Floats) -> Floats:
+    """Bound how far the spline is from the table in each bucket.
+
+    The error is measured at the ends and the middle of the bucket, where that of a cubic spline is
+    largest, and doubled; the slope across a cell is added for rounding down to a cell.
+
+    Args:
+        knots: shape (n + 1, m).
+        middles: shape (n, m).
+        coefficients: from `spline_coefficients`, shape (n + 3, m).
+
+    Returns:
+        Non-negative, shape (n, m).
+    """
+    a = coefficients
+    at_knots = np.abs((a[:-2] + 4 * a[1:-1] + a[2:]) / 6 - knots)
+    at_middles = np.abs((a[:-3] + 23 * a[1:-2] + 23 * a[2:-1] + a[3:]) / 48 - middles)
+    slope = np.maximum(np.abs(middles - knots[:-1]), np.abs(middles - knots[1:]))
+    worst = np.maximum(at_middles, np.maximum(at_knots[:-1], at_knots[1:]))
+    return np.asarray(_MARGIN * (worst + 2 * slope / CELLS))

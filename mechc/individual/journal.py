@@ -1,0 +1,76 @@
+"""The journal: the steps as they were given, as long as they fit a memory limit.
+
+A ledger cannot be refined after the fact; the journal can be replayed into a finer one for the
+people whose bounds are too wide. Large populations outgrow it, and then the width reached with the
+first grid is what there is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.individual.account import Update
+from mechc.individual.ledger import Ledger
+
+Rows = NDArray[np.int64]
+
+
+class Journal:
+    """Recorded steps.
+
+    Attributes:
+        complete: whether every step is still there.
+    """
+
+    def __init__(self, people: int, limit: int) -> None:
+        """Start empty.
+
+        Args:
+            people: population size.
+            limit: bytes the journal may take before it gives up.
+        """
+        self._people, self._left = people, limit
+        self._steps: list[tuple[Rows | None, NDArray[Any], int]] = []
+        self.complete = limit > 0
+
+    def add(self, update: Update, count: int) -> None:
+        """Record a step that a ledger has accepted.
+
+        Args:
+            update: parameter values, dense or (indices, values).
+            count: repetitions.
+        """
+        if not self.complete:
+            return
+        where = None
+        if isinstance(update, tuple):
+            where, update = np.array(update[0], np.int64), update[1]
+        values = np.array(update, np.float64)
+        self._left -= values.nbytes + (0 if where is None else where.nbytes)
+        self._steps.append((where, values, count))
+        if self._left < 0:
+            self.close()
+
+    def close(self) -> None:
+        """Give up: free the memory and say so from now on."""
+        self._steps, self.complete = [], False
+
+    def replay(self, ledger: Ledger, rows: Rows, name: str, untouched: float) -> None:
+        """Record all steps of some people in another ledger.
+
+        Args:
+            ledger: an empty ledger for len(rows) people.
+            rows: which people, in the order of the ledger.
+            name, untouched: as for `Ledger.add`.
+        """
+        position = np.full(self._people, -1)
+        position[rows] = np.arange(rows.size)
+        for where, values, count in self._steps:
+            if where is None:
+                ledger.add(name, values[rows], untouched, count)
+            else:
+                keep = position[where] >= 0
+                ledger.add(name, (position[where[keep]], values[keep]), untouched, count)

@@ -1,0 +1,215 @@
+"""The ledger: for each person, how much of each column of the grid all steps so far have used.
+
+Totals are integers of the smallest type that cannot overflow, so the order of the steps does not
+matter and a saved ledger continues exactly. A step touches one count and four spline weights a
+person; 64 buckets take 130 bytes a person for counts and 268 for splines.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numba as nb
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.errors import DeclarationError
+from mechc.individual import state
+from mechc.individual.account import (
+    PathLike,
+    Update,
+    allocate,
+    as_floats,
+    check_dense,
+    check_people,
+    check_sparse,
+    for_rows,
+)
+from mechc.individual.grid import CELLS, ONE, Grid, spline_weights
+
+Floats = NDArray[np.float64]
+
+_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True, "nogil": True}
+_KINDS = ("uint16", "uint32", "uint64")
+_COUNTS = [f"void({k}[:,::1], int64[::1], int64, int64)" for k in _KINDS]
+_SPLINES = [f"void({k}[:,::1], int64[::1], uint16[:,::1], int64)" for k in _KINDS]
+
+
+# numba freezes globals of other modules in its cache, so numbers from `grid` arrive as arguments
+@nb.njit("void(float64[::1], float64, float64, boolean, int64, int64, int64[::1])", **_JIT)
+def locate(values, a, b, geometric, buckets, size, place):  # type: ignore[no-untyped-def]
+    """Find the cell of each value: bucket * size + cell; buckets * size beyond the best knot.
+
+    Positions are rounded down, towards the worst knot; one part in 1e9 of a cell is given away so
+    that rounding of the logarithm cannot round up. -1 is worse than the first knot.
+    """
+    cells = buckets * size
+    slack = 1e-9 + 1e-14 * cells
+    for i in range(values.size):
+        x = np.log(values[i]) if geometric else values[i]
+        cell = (a * x + b) * size
+        if cell < -slack:
+            place[i] = -1
+        elif cell > cells + slack:
+            place[i] = cells
+        else:
+            place[i] = min(np.int64(max(np.floor(cell - slack), 0.0)), cells - 1)
+
+
+@nb.njit(_COUNTS, **_JIT)
+def add_counts(totals, place, size, count):  # type: ignore[no-untyped-def]
+    """Add `count` to the bucket of each person who was touched (place >= 0)."""
+    for i in range(place.size):
+        if place[i] >= 0:
+            totals[i, place[i] // size] += totals.dtype.type(count)
+
+
+@nb.njit(_SPLINES, **_JIT)
+def add_splines(totals, place, weights, count):  # type: ignore[no-untyped-def]
+    """Add `count` times the four spline weights of each person touched within the span."""
+    size = weights.shape[0]
+    for i in range(place.size):
+        bucket = place[i] // size
+        if 0 <= bucket < totals.shape[1] - 3:
+            cell = place[i] % size
+            for j in range(4):
+                totals[i, bucket + j] += totals.dtype.type(weights[cell, j] * count)
+
+
+class Ledger:
+    """Column totals of all people.
+
+    Attributes:
+        people: population size.
+        grid: what the columns mean.
+        counts: unsigned integers, shape (people, buckets + 1).
+        weights: unsigned integers in units of 1 / `ONE`, shape (people, buckets + 3 or 0).
+        steps: number of steps, repetitions included.
+    """
+
+    def __init__(self, people: int, grid: Grid, storage: PathLike | None = None) -> None:
+        """Start with nobody touched.
+
+        Args:
+            people: population size.
+            grid: the grid.
+            storage: path of a new directory to map the totals from; in memory without it.
+        """
+        self.people, self.grid, self.steps = check_people(people), grid, 0
+        self._mapped = storage is not None
+        shapes = {"counts": grid.counts, "weights": grid.weights}
+        if storage is not None:
+            Path(storage).mkdir(parents=True)
+        for name, columns in shapes.items():
+            kind = "uint64" if storage else "uint16" if name == "counts" else "uint32"
+            file = Path(storage) / name if storage and columns else None
+            setattr(self, name, allocate((self.people, columns), np.dtype(kind), file))
+        self._splines = spline_weights()
+
+    counts: NDArray[Any]
+    weights: NDArray[Any]
+
+    def add(self, name: str, update: Update, untouched: float, count: int) -> None:
+        """Record a step, taken `count` times.
+
+        Args:
+            name: parameter name, for error messages.
+            update: parameter values, dense or (indices, values).
+            untouched: the value that stands for "not touched" (0 or inf).
+            count: repetitions, >= 1.
+
+        Raises:
+            DeclarationError: a value is worse than the worst knot, or the update is malformed;
+                nothing has been recorded then.
+        """
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+            raise DeclarationError(f"count={count!r} (expected an integer >= 1)")
+        if isinstance(update, tuple):
+            people, values = check_sparse(name, update, self.people)
+            place = self._place(name, values, untouched)
+            self._widen(int(count))
+            counts, weights = self.counts[people], self.weights[people]
+            self._add(counts, weights, place, int(count))
+            self.counts[people], self.weights[people] = counts, weights
+        else:
+            dense = check_dense(name, update, self.people)
+            for start in range(0, self.people, 1 << 20):
+                self._place(name, as_floats(dense[start : start + (1 << 20)]), untouched)
+            self._widen(int(count))
+
+            def work(s: slice) -> None:
+                place = self._place(name, as_floats(dense[s]), untouched)
+                self._add(self.counts[s], self.weights[s], place, int(count))
+
+            for_rows(self.people, work)
+        self.steps += int(count)
+
+    def block(self, rows: NDArray[np.int64]) -> Floats:
+        """Return the column totals of some people in units of steps, shape (len(rows), columns)."""
+        out = np.empty((rows.size, self.grid.columns))
+        out[:, : self.grid.counts] = self.counts[rows]
+        np.multiply(self.weights[rows], 1.0 / ONE, out=out[:, self.grid.counts :])
+        return out
+
+    def save(self, path: PathLike, kind: str, meta: dict[str, Any]) -> None:
+        """Write the ledger atomically, with facts that must match when it is read back."""
+        facts = {"people": self.people, "steps": self.steps, **meta}
+        state.write(path, kind, facts, {"counts": self.counts, "weights": self.weights})
+
+    def restore(self, path: PathLike, kind: str, meta: dict[str, Any]) -> None:
+        """Read a ledger back; unchanged if population, grid or `meta` do not match."""
+        with state.Reader(path, kind) as reader:
+            for name, own in {"people": self.people, **meta}.items():
+                if reader.meta.get(name) != own:
+                    raise state.StateError(
+                        f"state file {path}: {name}={reader.meta.get(name)!r}, expected {own!r}"
+                    )
+            read = {}
+            for name in ("counts", "weights"):
+                own_array = getattr(self, name)
+                new = np.empty(own_array.shape, reader.dtype(name))
+                read[name] = own_array if self._mapped else new
+                reader.copy_into(name, read[name])
+            self.counts, self.weights = read["counts"], read["weights"]
+            self.steps = int(reader.meta["steps"])
+
+    def _place(self, name: str, values: Floats, untouched: float) -> NDArray[np.int64]:
+        """Locate values; -1 for people not touched."""
+        grid = self.grid
+        touched = values != untouched
+        safe = values if touched.all() else np.where(touched, values, grid.best)
+        if grid.splines:
+            place = np.empty(values.size, np.int64)
+            a, b = grid.scale
+            locate(safe, a, b, grid.spacing == "geometric", grid.buckets, CELLS, place)
+        else:  # compared with the knots themselves: a value on a knot stays there
+            sign = 1.0 if grid.best > grid.worst else -1.0
+            place = np.searchsorted(sign * grid.knots, sign * safe, side="right") - 1
+            place *= CELLS
+        bad = np.flatnonzero((place < 0) & touched)
+        if bad.size:
+            raise DeclarationError(
+                f"{name}={values[bad[0]]:g} is outside the span on the side of more privacy loss"
+                f" (the worst value accounted for is {grid.worst:g})"
+            )
+        place[~touched] = -1
+        return place
+
+    def _add(
+        self, counts: NDArray[Any], weights: NDArray[Any], place: NDArray[np.int64], count: int
+    ) -> None:
+        add_counts(counts, place, CELLS, count)
+        if self.grid.splines:
+            add_splines(weights, place, self._splines, count)
+
+    def _widen(self, count: int) -> None:
+        """Change to wider integer types before anything could overflow."""
+        for name, unit in (("counts", 1), ("weights", ONE)):
+            most = (self.steps + count) * unit
+            if most > np.iinfo(np.uint64).max:
+                raise DeclarationError(f"count={count!r} exceeds what a ledger can hold")
+            array = getattr(self, name)
+            if most > np.iinfo(array.dtype).max:
+                kind = np.uint32 if most <= np.iinfo(np.uint32).max else np.uint64
+                setattr(self, name, array.astype(kind))

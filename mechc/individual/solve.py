@@ -1,0 +1,246 @@
+"""Compiled loops over people: choice of contour, and Theorem A solved for epsilon or delta.
+
+Notation of `accountants.contour`: S = (1/T) e^{K(c) - c eps} / (c(c+1)) * total(eps) with
+total = 1 + 2 sum_n Re w_n e^{-i n h eps}, w_n = phi(nh) c(c+1) / (z_n (z_n + 1)), and
+
+    S - e^{-cT}/(1 - e^{-cT}) - right images <= delta <= S - known left images
+
+up to the truncation and to the error of the tables. An error E_n of log phi changes term n by at
+most |w_n| (e^{E_n} - 1).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True, "nogil": True}
+ULP = 2.2e-16
+BELOW = 7  # tilts below the saddle tried as contour
+ABOVE = 6  # tilts above a contour tried for its right images
+
+
+@nb.njit("float64(float64)", **_JIT)
+def log_peak(s):  # type: ignore[no-untyped-def]
+    """Return log of max_x e^{-sx} (1 - e^{-x})_+ = s^s / (1+s)^(1+s), for s > 0."""
+    return s * math.log(s / (1.0 + s)) - math.log1p(s)
+
+
+@nb.njit(
+    "void(float64[:,::1], float64[::1], float64, float64, float64, float64[::1], float64[::1],"
+    " int64[::1], float64[::1], float64[::1])",
+    **_JIT,
+)
+def choose(k, t, log_delta, epsilon, log_small, bound, guess, at, period, nodes):  # type: ignore[no-untyped-def]
+    """Bound the answer by Chernoff and choose contour, period and number of nodes per person.
+
+    Exactly one of `log_delta` and `epsilon` is given, the other is nan. `bound` receives the
+    upper bound (epsilon, or log delta), `guess` the value of the other quantity's kind used for
+    the choice: epsilon. `log_small` is the log of the share images may have.
+    """
+    for p in range(k.shape[0]):
+        best = np.inf
+        j = 0
+        for i in range(t.size):
+            value = k[p, i] + log_peak(t[i])
+            value = (value - log_delta) / t[i] if math.isnan(epsilon) else value - t[i] * epsilon
+            if value < best:
+                best = value
+                j = i
+        bound[p] = best
+        eps = best if math.isnan(epsilon) else epsilon
+        goal = (log_delta if math.isnan(epsilon) else min(best, 0.0) - 2.0) + log_small
+        guess[p] = eps
+        cost = np.inf
+        lowest = k[p, j] - t[j] * eps - math.log(t[j]) - math.log1p(t[j])
+        for i in range(max(j - BELOW, 1), min(j + 1, t.size - 1)):
+            c = t[i]
+            level = k[p, i] - c * eps - math.log(c) - math.log1p(c)
+            if level - lowest > 6.0 and i < j:
+                continue
+            right = np.inf
+            for r in range(i + 1, min(i + 1 + ABOVE, t.size)):
+                image = k[p, r] + log_peak(t[r]) - t[r] * eps - goal
+                right = min(right, image / (t[r] - c))
+            left = min(-goal / c, (max(eps, 0.0) - goal) / (c + 1.0))
+            long = max(left, right)
+            slope1 = (k[p, i + 1] - k[p, i]) / (t[i + 1] - t[i])
+            slope0 = (k[p, i] - k[p, i - 1]) / (t[i] - t[i - 1])
+            curvature = max(2.0 * (slope1 - slope0) / (t[i + 1] - t[i - 1]), 1e-300)
+            need = long * math.sqrt(-2.0 * log_small / curvature) / (2.0 * math.pi)
+            if need < cost:
+                cost = need
+                at[p] = i
+                period[p] = long
+        if cost == np.inf:
+            at[p] = -1
+        nodes[p] = cost
+
+
+@nb.njit("void(float64[::1], float64[::1], float64, float64, float64[::1])", **_JIT)
+def _series(wr, wi, h, epsilon, out):  # type: ignore[no-untyped-def]
+    """Set out = [total, d total / d epsilon] by a rotation that starts afresh now and then."""
+    total = 1.0
+    slope = 0.0
+    cr = 1.0
+    ci = 0.0
+    rr = math.cos(h * epsilon)
+    ri = -math.sin(h * epsilon)
+    for n in range(wr.size):
+        if n % 64 == 0:
+            cr = math.cos((n + 1) * h * epsilon)
+            ci = -math.sin((n + 1) * h * epsilon)
+        else:
+            new = cr * rr - ci * ri
+            ci = cr * ri + ci * rr
+            cr = new
+        total += 2.0 * (wr[n] * cr - wi[n] * ci)
+        slope += 2.0 * (n + 1) * h * (wr[n] * ci + wi[n] * cr)
+    out[0] = total
+    out[1] = slope
+
+
+@nb.njit("float64(float64, float64)", **_JIT)
+def _moved(log_size, error):  # type: ignore[no-untyped-def]
+    """Bound |e^v - e^w| for Re v = log_size, |v - w| <= error and |e^w| <= 1."""
+    if error < 0.5:
+        return math.exp(log_size) * math.expm1(error)
+    return math.exp(log_size) + math.exp(min(log_size + error, 0.0))
+
+
+@nb.njit(
+    "void(float64[::1], int64, float64, float64, float64[::1], int64[::1], float64[::1],"
+    " float64[::1], float64[::1])",
+    **_JIT,
+)
+def _prepare(row, n, c, h, growth, bands, wr, wi, errors):  # type: ignore[no-untyped-def]
+    """Fill w_n; errors = [table error, extra for lower bounds, truncation, rounding] of total."""
+    beyond = row[2 * n + 2]
+    gamma = row[2 * n + 3 :]
+    errors[0] = math.expm1(gamma[0])
+    errors[1] = math.expm1(gamma[0] + beyond) - errors[0]
+    errors[3] = ULP * (64.0 + 4.0 * abs(row[2 * n]))
+    band = 0
+    for i in range(n):
+        if i + 1 == bands[band + 1]:
+            band += 1
+        re, im, g = row[i], row[n + i], growth[i + 1]
+        y = (i + 1) * h
+        turn = im - math.atan2(y, c) - math.atan2(y, c + 1.0)  # with the phase of 1 / (z (z+1))
+        size = math.exp(re) / g
+        wr[i] = size * math.cos(turn)
+        wi[i] = size * math.sin(turn)
+        error = _moved(re, gamma[0] + gamma[band] * g) / g
+        both = _moved(re, gamma[0] + (gamma[band] + beyond) * g) / g
+        errors[0] += 2.0 * error
+        errors[1] += 2.0 * max(both - error, 0.0)
+        errors[3] += 2.0 * ULP * size * (64.0 + 64.0 * abs(re) + 64.0 * abs(im))
+    sup = math.exp(min(row[2 * n + 1], 0.0) + gamma[0])
+    errors[2] = 2.0 * c * (c + 1.0) * sup / (n * h * h)
+
+
+@nb.njit(
+    "void(float64[::1], float64[::1], float64, float64, float64, float64, float64[::1], float64,"
+    " float64[::1], float64[::1], float64[::1], float64[::1])",
+    **_JIT,
+)
+def _bounds(wr, wi, c, h, k, epsilon, errors, infinite, s, log_b, series, out):  # type: ignore[no-untyped-def]
+    """Set out = [lower, estimate, upper, slope of log, numeric share] of delta(epsilon)."""
+    period = 2.0 * math.pi / h
+    _series(wr, wi, h, epsilon, series)
+    front = math.exp(min(k - c * epsilon, 700.0)) / (c * (c + 1.0) * period)
+    first = math.exp(-c * period) / -math.expm1(-c * period)
+    damped = (c + 1.0) * period
+    second = math.exp(min(epsilon - damped, 700.0)) / -math.expm1(-damped)
+    known = max(first - second, 0.0) * (1.0 - infinite)
+    right = np.inf
+    for r in range(s.size):
+        gap = period * (s[r] - c)
+        image = math.exp(min(log_b[r] - s[r] * epsilon - gap, 700.0)) / -math.expm1(-gap)
+        right = min(right, image)
+    numeric = errors[2] + errors[3] * (1.0 + abs(c * epsilon) + abs(epsilon))
+    out[2] = front * (series[0] + errors[0] + numeric) - known + infinite
+    out[1] = front * series[0] - known + infinite
+    out[0] = front * (series[0] - errors[0] - errors[1] - numeric) - first - right + infinite
+    out[3] = series[1] / series[0] - c
+    out[4] = (numeric + (first - known + right) / front) / series[0]
+
+
+@nb.njit(
+    "float64(float64[::1], float64[::1], float64, float64, float64, float64, float64, int64,"
+    " float64[::1], float64, float64[::1], float64[::1], float64[::1], float64[::1])",
+    **_JIT,
+)
+def _invert(  # type: ignore[no-untyped-def]
+    wr, wi, c, h, k, start, delta, side, errors, infinite, s, log_b, series, out
+):
+    """Solve bound(side)(epsilon) = delta on its safe side; nan where it cannot be done.
+
+    side 2: an epsilon >= 0 whose upper bound is at most delta. side 0: one whose lower bound is
+    at least delta, or 0. side 1: the estimate.
+    """
+    epsilon = max(start, 0.0)
+    for attempt in range(40):
+        _bounds(wr, wi, c, h, k, epsilon, errors, infinite, s, log_b, series, out)
+        value = out[side]
+        fits = value <= delta if side == 2 else value >= delta
+        if side != 1 and fits:
+            return epsilon
+        if epsilon == 0.0 and value <= delta:
+            return 0.0
+        if not value > 0.0 or not series[0] > 0.0:
+            return math.nan
+        slope = min(out[3], -1e-3 * c)
+        move = math.log(delta / value) / slope
+        if side == 1 and abs(move) <= 1e-13 * (1.0 + epsilon):
+            return epsilon
+        nudge = 1e-14 * (attempt + 1) * (1.0 + epsilon) * (side - 1)
+        epsilon = max(epsilon + move + nudge, 0.0)
+    return epsilon if side == 1 else math.nan
+
+
+@nb.njit(
+    "void(float64[:,::1], int64, float64, float64, float64[::1], int64[::1], float64[::1],"
+    " float64[:,::1], float64[::1], float64[::1], float64, boolean, float64[:,::1])",
+    **_JIT,
+)
+def solve(rows, n, c, period, growth, bands, s, log_b, infinite, start, target, inverse, out):  # type: ignore[no-untyped-def]
+    """Bounds for a block of people: out = [lower, estimate, upper, numeric share, table share].
+
+    Args:
+        rows: products of ledger rows with a `ContourTable`, shape (people, 2 n + 3 + bands).
+        n, c, period, growth, bands: of the table.
+        s, log_b: tilts right of c, and K(s) + log_peak(s) for each person.
+        infinite: mass at infinite loss of each person.
+        start: first guess of epsilon (inverse) for each person.
+        target: delta (inverse) or epsilon.
+        inverse: solve for epsilon, instead of evaluating delta.
+    """
+    h = 2.0 * math.pi / period
+    wr, wi = np.empty(n), np.empty(n)
+    errors, series, values = np.empty(4), np.empty(2), np.empty(5)
+    for p in range(rows.shape[0]):
+        _prepare(rows[p], n, c, h, growth, bands, wr, wi, errors)
+        k, d = rows[p, 2 * n], infinite[p]
+        if not rows[p, -1] < 1e6:  # some step has no table here
+            out[p, :3] = np.nan
+            out[p, 3:] = np.inf
+        elif inverse:
+            found = start[p]
+            for side in (1, 0, 2):
+                value = _invert(
+                    wr, wi, c, h, k, found, target, side, errors, d, s, log_b[p], series, values
+                )
+                out[p, side] = value
+                if side == 1:
+                    found = value if value >= 0.0 else start[p]
+                    out[p, 3] = values[4]
+                    out[p, 4] = (errors[0] + errors[1]) / series[0]
+        else:
+            _bounds(wr, wi, c, h, k, target, errors, d, s, log_b[p], series, values)
+            out[p, :3] = values[:3]
+            out[p, 3] = values[4]
+            out[p, 4] = (errors[0] + errors[1]) / series[0]
