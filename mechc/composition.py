@@ -123,7 +123,8 @@ class Composition(Queries):
                 merged[event.key] = (event, merged.get(event.key, (event, 0))[1] + count)
         for event, count in merged.values():
             _check_count(count, str(event))
-        self.parts = tuple(merged[key] for key in sorted(merged))
+        order = sorted(merged, key=lambda key: (merged[key][0].mechanism.name, key[1], key[0]))
+        self.parts = tuple(merged[key] for key in order)
         self._evaluations: dict[Any, Evaluation] = {}
 
     def composition(self) -> Composition:

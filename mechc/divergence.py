@@ -10,7 +10,9 @@ without bound in the range of epsilon that is compared, so the range is part of 
 
 from __future__ import annotations
 
+import heapq
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,12 +20,15 @@ from scipy.special import log_ndtr
 
 from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError
+from mechc.queries import as_epsilon
 
 if TYPE_CHECKING:
     from mechc.composition import Composition
     from mechc.evaluation import Evaluation
 
-CELLS = 256
+CELLS = 32
+MAX_SPLITS = 400
+CLOSE = 1e-5  # relative distance of the bounds on mu at which the search stops
 SMALL_DELTA = 1e-12
 
 
@@ -48,8 +53,7 @@ def _scalar(bound: Bound, direction: str) -> Bound:
 def gdp(composition: Composition, epsilon_max: float | None, how: dict[str, Any]) -> Bound:
     """Return bounds on the smallest mu that holds for all epsilon up to `epsilon_max`.
 
-    Proven cell by cell: on [e_i, e_{i+1}] the run's delta is at most its upper bound at e_i and
-    the Gaussian's at least its value at e_{i+1}. Negative epsilon is covered through the other
+    Proven cell by cell with `cell_mu`. Negative epsilon is covered through the other
     direction: delta_{P,Q}(-e) = 1 - e^-e + e^-e delta_{Q,P}(e) holds for both profiles.
     """
     if how.get("direction", "both") != "both":
@@ -57,24 +61,75 @@ def gdp(composition: Composition, epsilon_max: float | None, how: dict[str, Any]
     evaluation = composition.evaluation(**how)
     if epsilon_max is None:
         epsilon_max = float(composition.epsilon(SMALL_DELTA, **how).upper)
+    epsilon_max = as_epsilon(epsilon_max)
     if not 0 <= epsilon_max < math.inf:
         raise DeclarationError(
             f"epsilon_max={epsilon_max!r} is not a finite number >= 0; where a mass sits at "
             "infinite loss no mu exists"
         )
-    return _gdp_on_grid(evaluation, np.linspace(0.0, epsilon_max, CELLS + 1))
+    return _largest_mu(evaluation, epsilon_max)
 
 
-def _gdp_on_grid(evaluation: Evaluation, grid: np.ndarray[Any, Any]) -> Bound:
-    bounds = [evaluation.log_delta(float(e)) for e in grid]
-    following = [*grid[1:], grid[-1]]
-    lower, estimate, upper = (
-        max(gdp_mu(float(e), float(getattr(b, side))) for e, b in zip(points, bounds, strict=True))
-        for side, points in (("lower", grid), ("estimate", grid), ("upper", following))
-    )
-    beyond = math.exp(float(bounds[-1].upper))
-    detail = {"epsilon_range": (-float(grid[-1]), float(grid[-1])), "delta_beyond": beyond}
-    return Bound(lower, estimate, upper, evaluation.method, bounds[0].status, detail)
+def _largest_mu(evaluation: Evaluation, epsilon_max: float) -> Bound:
+    """Bisect the cell that allows the largest mu until the bounds meet."""
+    bounds: dict[float, Bound] = {}
+
+    def log_delta(side: str, at: float) -> float:
+        if at not in bounds:
+            bounds[at] = evaluation.log_delta(at)
+        return float(getattr(bounds[at], side))
+
+    def cell(a: float, b: float) -> tuple[float, float, float]:
+        return -cell_mu(a, b, log_delta("upper", a), log_delta("upper", b)), a, b
+
+    def largest(side: str) -> float:
+        return max(gdp_mu(e, log_delta(side, e)) for e in list(bounds))
+
+    cells = [cell(a, b) for a, b in pairwise(epsilon_max * i / CELLS for i in range(CELLS + 1))]
+    heapq.heapify(cells)
+    for _ in range(MAX_SPLITS):
+        top, a, b = cells[0]
+        middle = 0.5 * (a + b)
+        if -top <= largest("lower") * (1 + CLOSE) or not a < middle < b:
+            break
+        heapq.heapreplace(cells, cell(a, middle))
+        heapq.heappush(cells, cell(middle, b))
+    first, last = bounds[0.0], bounds[epsilon_max]
+    beyond = math.exp(float(last.upper))
+    detail = {"epsilon_range": (-epsilon_max, epsilon_max), "delta_beyond": beyond}
+    lower, estimate = largest("lower"), largest("estimate")
+    return Bound(lower, estimate, -cells[0][0], first.method, first.status, detail)
+
+
+def cell_mu(a: float, b: float, log_delta_a: float, log_delta_b: float) -> float:
+    """Return a mu whose profile lies above a run's between two epsilons.
+
+    In x = e^eps both profiles are convex: the run's lies below its chord, the Gaussian's above its
+    tangent at the middle. Two straight lines are in order if they are at both ends.
+
+    Args:
+        a: left end of the cell.
+        b: right end.
+        log_delta_a: upper bound on the run's log delta at a.
+        log_delta_b: the same at b.
+    """
+    if math.isnan(log_delta_a + log_delta_b):
+        return math.nan
+    middle = math.log(0.5 * (math.exp(a) + math.exp(b)))
+    half = math.log(0.5 * (math.exp(b) - math.exp(a)))
+
+    def covers(mu: float) -> bool:
+        value = log_gaussian_delta(mu, middle)
+        fall = half + float(log_ndtr(-mu / 2 - middle / mu))
+        at_b = value + math.log(-math.expm1(fall - value)) if fall < value else -math.inf
+        return log_delta_a <= float(np.logaddexp(value, fall)) and log_delta_b <= at_b
+
+    hi = gdp_mu(b, log_delta_a)  # the steps' bound: always enough
+    lo = max(gdp_mu(a, log_delta_a), gdp_mu(b, log_delta_b))
+    while hi - lo > 0.1 * CLOSE * hi and math.isfinite(hi):
+        mid = 0.5 * (lo + hi)
+        lo, hi = (lo, mid) if covers(mid) else (mid, hi)
+    return hi
 
 
 def log_gaussian_delta(mu: float, epsilon: float) -> float:

@@ -129,7 +129,7 @@ def root(curve: Curve, side: str, start: float, slope: float) -> tuple[float, fl
     """Return where one side of log delta meets the target, up to its noise, and the slope there.
 
     0 when it is below the target at 0 already, inf when it never comes down. Secant steps inside a
-    bracket; every fourth turn halves the bracket, so that the secant cannot stall.
+    bracket; where a step did not halve the excess, the next one halves the bracket instead.
 
     Args:
         curve: the curve and its target.
@@ -148,24 +148,25 @@ def root(curve: Curve, side: str, start: float, slope: float) -> tuple[float, fl
         if last is not None and abs(excess - last[1]) > 50 * noise:
             secant = (excess - last[1]) / (x - last[0])
             slope = secant if -math.inf < secant < 0 else slope
+        stalled = turn > 3 and last is not None and 2 * abs(excess) > abs(last[1])
         last = (x, excess) if math.isfinite(excess) else None
-        x = _next(lo, hi, x, excess, slope, late=turn > 4 and turn % 4 == 3)
+        x = _next(lo, hi, x, excess, slope, stalled)
         if x > LARGEST_EPSILON:
             return math.inf, slope
     return x, slope
 
 
-def _next(lo: float, hi: float, x: float, excess: float, slope: float, late: bool) -> float:
+def _next(lo: float, hi: float, x: float, excess: float, slope: float, stalled: bool) -> float:
     """Return the next epsilon: a secant step, inside the bracket and at most a factor of four.
 
-    `late` asks for progress that does not depend on the slope.
+    `stalled` asks for progress that does not depend on the slope.
     """
     guess = x - excess / slope
     if math.isinf(hi):
-        return min(guess, 4 * x) if guess > lo and not late else x * x + 2 * x
-    if guess <= 0.0 == lo and not late:
+        return min(guess, 4 * x) if guess > lo and not stalled else x * x + 2 * x
+    if guess <= 0.0 == lo and not stalled:
         return 0.0
-    return guess if lo < guess < hi and not late else 0.5 * (lo + hi)
+    return guess if lo < guess < hi and not stalled else 0.5 * (lo + hi)
 
 
 def _upper_side(curve: Curve, near: float, slope: float) -> float:
