@@ -1,0 +1,176 @@
+"""Losses, directions, limits and coverage of the regions, against the declared densities."""
+
+import mpmath
+import pytest
+from calculus_zoo import SHIPPED, SLOW, SMOOTH, UNSEEN, density, derived, vectors
+
+from mechc.calculus.evaluate import evaluate
+
+NAMES = [
+    *(m for m in SHIPPED if m not in ("randomized_response", "approximate_dp")),
+    *(f"poisson:{m}" for m in SMOOTH),
+    *(f"add:poisson:{m}" for m in ("gaussian", "laplace", "student_t", "gaussian_scale")),
+    *(pytest.param(m, marks=pytest.mark.slow) if m in SLOW else m for m in UNSEEN),
+    *(f"poisson:{m}" for m in ("gumbel", "huber", "one_sided", "two_normals")),
+]
+
+
+def ends_of(region, vector):
+    return evaluate(region.lo, vector), evaluate(region.hi, vector)
+
+
+def points(lo, hi, integer):
+    """Points of an interval, deep tails included."""
+    if lo == -mpmath.inf and hi == mpmath.inf:
+        found = [mpmath.mpf(v) for v in ("-33.1", "-2.3", "0.41", "1.7", "29.3")]
+    elif lo == -mpmath.inf:
+        found = [hi - mpmath.mpf(v) for v in ("41.3", "3.1", "0.013")]
+    elif hi == mpmath.inf:
+        found = [lo + mpmath.mpf(v) for v in ("0.013", "3.1", "41.3")]
+    else:
+        found = [lo + (hi - lo) * mpmath.mpf(f) for f in ("0.00013", "0.371", "0.932")]
+    if integer:
+        found = sorted({min(max(mpmath.nint(v), lo), hi) for v in found})
+    return found
+
+
+def regions(name):
+    calculus = derived(name)
+    for case in calculus.cases:
+        for vector in vectors(calculus, case):
+            for region in case.regions:
+                lo, hi = ends_of(region, vector)
+                if lo < hi or (lo == hi and calculus.pair.measure == "lattice"):
+                    yield calculus, vector, region, lo, hi
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_loss_is_the_logarithm_of_the_declared_ratio(name):
+    p, q = density(name, "p"), density(name, "q")
+    with mpmath.workdps(60):
+        for calculus, vector, region, lo, hi in regions(name):
+            x = calculus.pair.variable
+            for at in points(lo, hi, calculus.pair.measure == "lattice"):
+                over, under = p(at, vector), q(at, vector)
+                assert (over > 0) == (region.kind != "q_only")
+                assert (under > 0) == (region.kind != "p_only")
+                if region.loss is not None:
+                    truth = mpmath.log(over) - mpmath.log(under)
+                    found = evaluate(region.loss, {**vector, x: at})
+                    assert abs(found - truth) <= mpmath.mpf(10) ** -25 * (1 + abs(truth))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_loss_moves_in_the_stated_direction(name):
+    with mpmath.workdps(60):
+        for calculus, vector, region, lo, hi in regions(name):
+            if region.kind not in ("increasing", "decreasing", "plateau"):
+                continue
+            x = calculus.pair.variable
+            at = points(lo, hi, calculus.pair.measure == "lattice")
+            losses = [evaluate(region.loss, {**vector, x: v}) for v in at]
+            sign = {"increasing": 1, "decreasing": -1, "plateau": 0}[region.kind]
+            for left, right in zip(losses[:-1], losses[1:], strict=True):
+                assert mpmath.sign(right - left) == sign
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_limits_are_approached(name):
+    # exp(exp(x)) has as many bits as exp(x) says
+    steps = (4, 9) if "gumbel" in name else (8, 24)
+    with mpmath.workdps(80):
+        for calculus, vector, region, lo, hi in regions(name):
+            if region.loss is None or calculus.pair.measure == "lattice":
+                continue
+            x = calculus.pair.variable
+            for limit, path in ((region.loss_lo, (lo, hi)), (region.loss_hi, (hi, lo))):
+                assert limit is not None
+                limit = evaluate(limit, vector)
+                near, nearer = (
+                    evaluate(region.loss, {**vector, x: approach(*path, step)}) for step in steps
+                )
+                if mpmath.isinf(limit):
+                    assert mpmath.sign(nearer) == mpmath.sign(limit)
+                    assert abs(nearer) > abs(near)
+                else:
+                    assert abs(nearer - limit) <= max(abs(near - limit), mpmath.mpf(10) ** -60)
+                    assert abs(nearer - limit) < 0.02
+
+
+def approach(end, other, step):
+    """A point near an end; the further the step the nearer."""
+    if end == mpmath.inf:
+        return mpmath.mpf(2) ** step
+    if end == -mpmath.inf:
+        return -(mpmath.mpf(2) ** step)
+    width = 1 if mpmath.isinf(other) else (other - end)
+    return end + mpmath.sign(other - end) * abs(width) * mpmath.mpf(10) ** -step
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_regions_follow_each_other(name):
+    calculus = derived(name)
+    for case in calculus.cases:
+        for vector in vectors(calculus, case):
+            with mpmath.workdps(40):
+                ends = [ends_of(region, vector) for region in case.regions]
+                step = 1 if calculus.pair.measure == "lattice" else 0
+                for (_, hi), (lo, _) in zip(ends[:-1], ends[1:], strict=True):
+                    assert lo >= hi + step or abs(lo - hi - step) < mpmath.mpf(10) ** -30
+
+
+@pytest.mark.parametrize("name", ["student_t", "cauchy", "poisson:student_t"])
+def test_extrema_of_student_t(name):
+    """x = (D -+ sqrt(D^2 + 4 nu s^2))/2 and |L| <= (nu + 1) asinh(D/(2 sqrt(nu) s))."""
+    calculus = derived(name)
+    (case,) = calculus.cases
+    assert [r.kind for r in case.regions] == ["decreasing", "increasing", "decreasing"]
+    with mpmath.workdps(40):
+        for vector in vectors(calculus, case):
+            values = {s.name: v for s, v in vector.items()}
+            nu, s, d = values.get("nu", 1), values["scale"], values["sensitivity"]
+            root = mpmath.sqrt(d**2 + 4 * nu * s**2)
+            lo, hi = ends_of(case.regions[1], vector)
+            assert mpmath.almosteq(lo, (d - root) / 2)
+            assert mpmath.almosteq(hi, (d + root) / 2)
+            top = (nu + 1) * mpmath.asinh(d / (2 * mpmath.sqrt(nu) * s))
+            if "sampling_rate" in values:
+                r = values["sampling_rate"]
+                top = mpmath.log(1 - r + r * mpmath.exp(top))
+            assert mpmath.almosteq(evaluate(case.regions[1].loss_hi, vector), top)
+
+
+def test_cases_of_subbotin():
+    kinds = {str(c.condition): [r.kind for r in c.regions] for c in derived("subbotin").cases}
+    assert kinds == {
+        "beta > 1": ["increasing"] * 3,
+        "Eq(beta, 1)": ["plateau", "increasing", "plateau"],
+        "1 > beta": ["decreasing", "increasing", "decreasing"],
+    }
+
+
+def test_cases_of_gaussian_scale():
+    kinds = {str(c.condition): [r.kind for r in c.regions] for c in derived("gaussian_scale").cases}
+    assert kinds == {
+        "sp > sq": ["decreasing", "increasing"],
+        "Eq(sp, sq)": ["plateau"],
+        "sq > sp": ["increasing", "decreasing"],
+    }
+
+
+@pytest.mark.parametrize("name", ["laplace", "poisson:laplace", "add:poisson:laplace"])
+def test_plateaus_of_laplace(name):
+    (case,) = derived(name).cases
+    assert [r.kind for r in case.regions][::2] == ["plateau", "plateau"]
+
+
+def test_what_cannot_be_decided_is_unsplit():
+    (case,) = derived("scale_mixture").cases
+    assert [r.kind for r in case.regions] == ["unsplit"]
+    assert any("split numerically" in note for note in derived("scale_mixture").notes)
+
+
+def test_singular_point_is_a_boundary():
+    (case,) = derived("zero_inside").cases
+    assert [(r.kind, r.hi) for r in case.regions][0] == ("increasing", 0)
+    assert case.regions[0].loss_hi.is_infinite
