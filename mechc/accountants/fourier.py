@@ -119,7 +119,7 @@ class _Sums:
         self._cut = sum(k * sum(map(math.exp, s)) for k, s in zip(counts, singles, strict=True))
         self._coarse, self._fine = (self._riemann(m) for m in (n, 2 * n))
         self._down, self._up = (
-            TiltedSum(
+            TiltedSum.of(
                 (
                     (rounded(law, 2 * self.window / n, n, above=side, tails=tail), k)
                     for law, k, tail in zip(laws, counts, singles, strict=True)
@@ -145,7 +145,7 @@ class _Sums:
             GridLaw(0.0, step, -n // 2, law.density(points) * step, law.log_infinite, 0.0, 0.0)
             for law in self._laws
         )
-        return TiltedSum(zip(laws, self._counts, strict=True), 0.0, n)
+        return TiltedSum.of(zip(laws, self._counts, strict=True), 0.0, n)
 
     def bound(self, epsilon: float) -> Bound:
         if not -self.window <= epsilon < self.window:
@@ -171,7 +171,7 @@ class _Sums:
             "points": self._coarse.size,
             "window": self.window,
         }
-        middle = self._log(estimate)
+        middle = min(max(self._log(estimate), bottom), top)
         return Bound(bottom, middle, top, "fourier", "proven", detail)
 
     def _log(self, finite: float) -> float:

@@ -33,7 +33,8 @@ from mechc.loss.mesh import align
 Floats = NDArray[np.float64]
 
 _BYTES = 200  # of memory per mesh point, at the peak of a composition
-_LEAST = 2**10
+_LEAST = 2**10  # smallest transform
+_LONGEST = 4  # largest grid of one step, in periods, where that is a matter of choice
 _USUAL = 2**20  # largest transform taken only to meet rtol
 _SHARE = 0.02  # of rtol, spent on images and on what lies outside the grids
 _LATTICE_SHARE = 1e-14  # the same where the mesh costs nothing
@@ -160,39 +161,28 @@ class PldAccountant:
     def _discretised(self, window: Window, reaches: Sequence[Reach], size: int) -> _Pair:
         mesh = align(self._atoms(window), window.period / size, self._curvature(window))
         predicted = self._curvature(window) * mesh.step**2 + mesh.miss
-        ranges = [
-            (math.floor((r.lo - o) / mesh.step) - 1, math.ceil((r.hi - o) / mesh.step) + 1)
-            for r, o in zip(reaches, mesh.offsets, strict=True)
-        ]
-        cells = max(last - first for first, last in ranges)
-        if predicted > _COARSE or max(cells, size) * _BYTES > self._max_bytes:
-            needed = max(size, cells, window.period * math.sqrt(self._curvature(window)))
+        ranges = []
+        for r, offset in zip(reaches, mesh.offsets, strict=True):
+            lo = max(r.lo, min(r.at_least, r.hi - _LONGEST * size * mesh.step))
+            first = math.floor((lo - offset) / mesh.step) - 1
+            ranges.append((first, math.ceil((r.hi - offset) / mesh.step) + 1))
+        points = max(last - first for first, last in ranges) + 1
+        if predicted > _COARSE or max(points, size) * _BYTES > self._max_bytes:
+            needed = max(size, points, window.period * math.sqrt(self._curvature(window)))
             raise UnsupportedError(
                 f"pld: {self._composed.count} steps at epsilon={window.epsilon:g} need a mesh of "
                 f"{needed:.2g} points or {needed * _BYTES:.2g} bytes (max_bytes={self._max_bytes},"
                 f" grid={self._grid}); contour and saddlepoint need no mesh"
             )
-        laws = [law.covering(window.left, window.right) for law in self._laws]
-        args = list(zip(laws, reaches, mesh.offsets, ranges, self._counts, strict=True))
-        tilt, probes = window.tilt, window.probes
-        upper = TiltedSum(
-            (
-                (grid.dominating(law, o, mesh.step, a, b - a, (r.log_below, r.log_above)), k)
-                for law, r, o, (a, b), k in args
-            ),
-            tilt,
-            size,
-            probes,
-        )
-        lower = TiltedSum(
-            (
-                (grid.dominated(law, o, mesh.step, a, b - a, tilt), k)
-                for law, _, o, (a, b), k in args
-            ),
-            tilt,
-            size,
-            probes,
-        )
+        upper, lower = (TiltedSum(window.tilt, size, window.probes) for _ in range(2))
+        for j, (first, last) in enumerate(ranges):
+            law = self._laws[j].covering(window.left, window.right)
+            cells = grid.Cells.cut(law, mesh.offsets[j], mesh.step, first, last - first + 1)
+            tails = (reaches[j].log_below(float(cells.points[0])), reaches[j].log_above)
+            upper.add(grid.dominating(cells, tails), self._counts[j])
+            lower.add(grid.dominated(cells, window.tilt), self._counts[j])
+        upper.close()
+        lower.close()
         return _Pair(self._composed, window, lower, upper, predicted, exact=False)
 
     def _on_lattice(self, window: Window, step: float) -> _Pair:
@@ -205,7 +195,7 @@ class PldAccountant:
             )
         laws = (law.covering(window.left, window.right) for law in self._laws)
         exact = ((grid.exact(law, step), k) for law, k in zip(laws, self._counts, strict=True))
-        total = TiltedSum(exact, window.tilt, size, window.probes)
+        total = TiltedSum.of(exact, window.tilt, size, window.probes)
         return _Pair(self._composed, window, total, total, 0.0, exact=True)
 
     def _lattice_step(self) -> float | None:

@@ -130,7 +130,7 @@ class PrvAccountant:
             laws = [self._discretise(j, size, tails) for j in range(len(self._laws))]
             self._drift = float(counts @ [drift for _, drift in laws])
             pairs = ((law, k) for (law, _), k in zip(laws, self._counts, strict=True))
-            self._sum = TiltedSum(pairs, 0.0, size)
+            self._sum = TiltedSum.of(pairs, 0.0, size)
         return self._sum
 
     def _choose_window(self, tails: Tails, steps: float) -> float:

@@ -56,52 +56,65 @@ class TiltedSum:
         slack: how far labels may be on the wrong side, in units of loss (GridLaw.slack, summed).
     """
 
-    def __init__(
-        self,
+    def __init__(self, tilt: float, size: int, probes: Sequence[float] = ()) -> None:
+        """Start with the law of the empty sum.
+
+        Args:
+            tilt: c >= 0.
+            size: number of points of the period.
+            probes: where else the generating function will be wanted.
+        """
+        self.tilt, self.size = tilt, size
+        self.step = self.period = math.nan
+        self.log_scale = self.log_finite = self.relative = self.slack = 0.0
+        self.log_mgf = dict.fromkeys(probes, 0.0)
+        self._origin = 0
+        self._offsets: list[float] = []
+        self._spectrum: Complexes = np.ones(size // 2 + 1, np.complex128)
+        self._error = 0.0  # 2-norm over the whole spectrum, divided by sqrt(size)
+
+    @classmethod
+    def of(
+        cls,
         laws: Iterable[tuple[GridLaw, int]],
         tilt: float,
         size: int,
         probes: Sequence[float] = (),
-    ) -> None:
-        """Transform every distinct law once, multiply the powers, transform back.
-
-        Args:
-            laws: grid laws of one step and their counts; taken one at a time.
-            tilt: c >= 0.
-            size: number of points of the period, a power of two.
-            probes: where else the generating function will be wanted.
-        """
-        self.tilt, self.size = tilt, size
-        self.log_scale = self.log_finite = self.relative = self.slack = 0.0
-        self.log_mgf = dict.fromkeys(probes, 0.0)
-        self._origin = 0
-        offsets: list[float] = []
-        spectrum: Complexes = np.ones(size // 2 + 1, np.complex128)
-        error = 0.0  # 2-norm over the whole spectrum, divided by sqrt(size)
+    ) -> TiltedSum:
+        """Compose laws and counts in one call; the laws are taken one at a time."""
+        total = cls(tilt, size, probes)
         for law, count in laws:
-            self.step = law.step
-            folded, centre, log_mgf, relative = _tilted(law, tilt, size)
-            self.log_scale += count * log_mgf
-            self.log_finite += count * log1mexp(law.log_infinite)
-            self.relative += count * relative
-            self.slack += count * law.slack
-            self._origin += count * centre
-            offsets.append(count * law.offset)
-            for t in self.log_mgf:
-                self.log_mgf[t] += count * law.log_mgf(t)
-            transformed = fft.rfft(folded)
-            error += count * transform_error(size) * float(np.linalg.norm(folded))
-            powered, rounding = _power(transformed, count)
-            error += rounding
-            spectrum *= powered
-        self._sum: Floats = fft.irfft(spectrum, size)
-        self._error = error + (transform_error(size) + len(offsets) * 4 * ULP) * float(
-            np.linalg.norm(self._sum)
-        )
-        self.period = self.step * size
-        self.offset = math.fsum(offsets)
+            total.add(law, count)
+        return total.close()
+
+    def add(self, law: GridLaw, count: int) -> None:
+        """Add `count` copies of a law: one transform and one power."""
+        self.step, self.period = law.step, law.step * self.size
+        folded, centre, log_mgf, relative = _tilted(law, self.tilt, self.size)
+        self.log_scale += count * log_mgf
+        self.log_finite += count * log1mexp(law.log_infinite)
+        self.relative += count * relative
+        self.slack += count * law.slack
+        self._origin += count * centre
+        self._offsets.append(count * law.offset)
+        for t in self.log_mgf:
+            self.log_mgf[t] += count * law.log_mgf(t)
+        transformed = fft.rfft(folded)
+        self._error += count * transform_error(self.size) * _norm(folded)
+        powered, rounding = _power(transformed, count)
+        self._error += rounding
+        self._spectrum *= powered
+
+    def close(self) -> TiltedSum:
+        """Transform back; nothing can be added afterwards."""
+        self._sum: Floats = fft.irfft(self._spectrum, self.size)
+        del self._spectrum
+        last = transform_error(self.size) + len(self._offsets) * 4 * ULP
+        self._error += last * _norm(self._sum)
+        self.offset = math.fsum(self._offsets)
         self.relative += 8 * ULP * abs(self.log_scale)
-        self.slack += 8 * ULP * (math.fsum(map(abs, offsets)) + self.period)
+        self.slack += 8 * ULP * (math.fsum(map(abs, self._offsets)) + self.period)
+        return self
 
     def payoff(self, epsilon: float) -> tuple[float, float, float]:
         """Return (log_factor, value, error) with S(eps) = exp(log_factor) * (value +- error)."""
@@ -111,7 +124,7 @@ class TiltedSum:
         x = np.maximum(x, 0.0)
         gain = self._periodic_payoff(x)
         terms = np.roll(self._sum, (self._origin - start) % self.size) * gain
-        error = self._error * float(np.linalg.norm(gain))
+        error = self._error * _norm(gain)
         error += 256 * ULP * float(np.abs(terms).sum())
         return self.log_scale - self.tilt * epsilon, float(terms.sum()), error
 
@@ -125,7 +138,7 @@ class TiltedSum:
         points = self.offset + self.step * (start + np.arange(self.size))
         gain = -np.expm1(np.minimum(epsilon - points, 0.0))
         terms = np.roll(self._sum, (self._origin - start) % self.size) * gain
-        error = self._error * float(np.linalg.norm(gain))
+        error = self._error * _norm(gain)
         error += 256 * ULP * float(np.abs(terms).sum())
         return float(terms.sum()), error
 
@@ -152,6 +165,10 @@ def transform_error(size: int) -> float:
     level = twiddle + gamma * (math.sqrt(2.0) + twiddle)
     levels = 2.0 + sum(p if p > 2 else 1 for p in _factors(size))
     return levels * level / (1 - levels * level)
+
+
+def _norm(x: Floats) -> float:
+    return math.sqrt(float((x * x).sum()))
 
 
 def _factors(size: int) -> list[int]:
@@ -189,7 +206,7 @@ def _tilted(law: GridLaw, tilt: float, size: int) -> tuple[Floats, int, float, f
         16 + 4 * abs(tilt) * float(np.abs(points).max()) + 4 * abs(top)
     )
     index = law.first + kept
-    centre = round(float(weight @ index))
+    centre = round(float((weight * index).sum()))
     folded: Floats = np.zeros(size)
     np.add.at(folded, (index - centre) % size, weight)
     return folded, centre, log_mgf, relative

@@ -163,45 +163,60 @@ def table(composed: ComposedLoss, tilts: Floats) -> tuple[Floats, Floats]:
     return np.array(kept)[order], np.array(rows).reshape(len(kept), -1)[order]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reach:
-    """The range of one step's loss that a grid has to cover, and logs of the masses beyond it."""
+    """The range of one step's loss that a grid should cover, and what lies beyond.
+
+    Attributes:
+        lo: lower end of the range.
+        hi: upper end of the range.
+        at_least: a grid that has to be shorter may end here: the tilted mass below is spent, but
+            the left images will be known less well.
+        lowest: ess inf of the loss.
+        log_above: log of a bound on P(L > hi).
+    """
 
     lo: float
     hi: float
-    log_below: float
+    at_least: float
+    lowest: float
     log_above: float
+    _tilts: Floats
+    _values: Floats
+
+    def log_below(self, x: float) -> float:
+        """Return the log of a Chernoff bound on P(L <= x)."""
+        if x < self.lowest:
+            return -math.inf
+        return float((self._values - self._tilts * x).min()) + 1e-9
 
 
 def reach(composed: ComposedLoss, laws: Sequence[PrivacyLoss], window: Window) -> list[Reach]:
     """Find per distinct step where its loss stops to matter, by Chernoff.
 
     Above: the mass becomes mass at infinity, so that all of it together may be the share asked for.
-    Below: it is rounded up to the lowest point, where the tilt takes most of its weight.
+    Below: it is rounded up to the lowest point, which matters under the tilt, and under Q for what
+    is known of the left images.
     """
     margin = math.log(composed.count) + math.log(4.0 * len(laws))
     s, above = table(composed, window.saddle * np.geomspace(0.1, 12.0, 24))
     u, below = table(composed, -np.concatenate([[0.0], np.geomspace(0.05, 64.0, 16)]))
+    if s.size == 0 or u.size == 0:
+        raise UnsupportedError("pld: the privacy loss has no bound on its tails; use direct")
     at_tilt = composed.by_step(window.tilt, 0)[:, 0]
     spent = window.log_share - window.log_delta - 10.0
     out = []
     for j, law in enumerate(laws):
-        if s.size == 0 or u.size == 0:
-            raise UnsupportedError(f"pld: no tail bound for {law.label}")
         highest = (above[:, j] + margin - window.log_share) / s
         i = int(np.argmin(highest))
-        hi, log_above = float(highest[i]), above[i, j] - s[i] * highest[i] + 1e-9
-        # both the tilted mass below, and the mass under Q that the left images are known by
-        lowest = (below[:, j] - at_tilt[j] + margin - spent) / (u - window.tilt)
-        under_q = (below[:, j] + margin - spent) / np.minimum(u + 1.0, -1e-3)
-        lowest = np.minimum(lowest, under_q)
-        i = int(np.argmax(lowest))
-        lo, log_below = float(lowest[i]), below[i, j] - u[i] * lowest[i] + 1e-9
+        hi, log_above = float(highest[i]), float(above[i, j] - s[i] * highest[i]) + 1e-9
         if hi >= law.support[1]:
             hi, log_above = law.support[1], -math.inf
-        if lo <= law.support[0]:
-            lo, log_below = law.support[0], -math.inf
-        out.append(Reach(lo, hi, float(log_below), float(log_above)))
+        tilted = (below[:, j] - at_tilt[j] + margin - spent) / (u - window.tilt)
+        under_q = (below[:, j] + margin - spent) / np.minimum(u + 1.0, -1e-3)
+        at_least = max(float(tilted.max()), law.support[0])
+        lo = max(min(at_least, float(under_q.max())), law.support[0])
+        out.append(Reach(lo, hi, at_least, law.support[0], log_above, u, below[:, j]))
     return out
 
 

@@ -74,7 +74,8 @@ class GridLaw:
         top = float(exponent.max())
         exponent -= top
         np.exp(exponent, out=exponent)
-        return top + math.log(float(exponent @ self.mass[kept]))
+        exponent *= self.mass[kept]
+        return top + math.log(float(exponent.sum()))
 
 
 def mesh(offset: float, step: float, first: int, count: int) -> Floats:
@@ -82,58 +83,83 @@ def mesh(offset: float, step: float, first: int, count: int) -> Floats:
     return offset + step * (first + np.arange(count, dtype=np.float64))
 
 
-def dominating(
-    loss: PrivacyLoss,
-    offset: float,
-    step: float,
-    first: int,
-    count: int,
-    tails: tuple[float, float],
-) -> GridLaw:
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """One privacy loss, cut at the points of a mesh and half way between them.
+
+    Attributes:
+        loss: the privacy loss.
+        offset, step, first: the mesh; its points are those of `points`.
+        points: shape (n,).
+        p, q: masses under P and Q of the half cells below and at-or-above every point, shape
+            (n, 2). Atoms that are on a point up to rounding belong at-or-above it: the cuts are
+            `nudge` below the points.
+        nudge: that distance.
+    """
+
+    loss: PrivacyLoss
+    offset: float
+    step: float
+    first: int
+    points: Floats
+    p: Floats
+    q: Floats
+    nudge: float
+
+    @classmethod
+    def cut(cls, loss: PrivacyLoss, offset: float, step: float, first: int, count: int) -> Cells:
+        """Integrate the half cells of `count` mesh points from index `first` on."""
+        points = mesh(offset, step, first, count)
+        nudge = min(2 * _label_error(points), 0.25 * step)
+        edges = np.empty(2 * count + 1)
+        edges[0] = points[0] - 0.5 * step
+        edges[1::2] = points - nudge
+        edges[2:-1:2] = 0.5 * (points[1:] + points[:-1])
+        edges[-1] = points[-1] + 0.5 * step
+        p, q = loss.cell_masses(edges)
+        return cls(loss, offset, step, first, points, p.reshape(-1, 2), q.reshape(-1, 2), nudge)
+
+
+def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
     """Connect the dots: split every cell's mass between the cell's two ends, keeping P and Q.
 
     Doroshenko et al. 2022, Algorithm 1, per cell: of the masses (mP, mQ) of (s, s+h] the part
     (mP - e^s mQ) / (1 - e^-h) goes up and the rest down. r = exp(-L) keeps its mean in every cell
     and is spread to the ends, hence domination. Differences of delta(eps) never appear, so small
-    meshes lose no digits.
+    meshes lose no digits. Cells begin and end `nudge` below the points, their ends are then moved
+    up to the points.
 
     Args:
-        loss: the privacy loss.
-        offset: loss of the mesh point with index 0.
-        step: distance of mesh points.
-        first: index of the lower end of the first cell.
-        count: number of cells.
-        tails: log of upper bounds on P(L <= lowest point), which is put on that point, and on
-            P(L > highest point), which is put at +inf.
+        cells: the cut loss.
+        tails: log of upper bounds on P(L <= first point), which is put on that point, and on
+            P(L > last point), which is put at +inf.
 
     Returns:
-        A law on count + 1 points whose delta is nowhere below the true one.
+        A law on one point more whose delta is nowhere below the true one.
     """
-    edges = mesh(offset, step, first, count + 1)
-    p, q = loss.cell_masses(edges)
-    p = np.where(p < _TINY, np.where(_meets(edges, loss.support), p + _TINY, p), p)
-    noise = _noise(loss, p)
-    up = (p - np.exp(edges[:-1]) * q + noise * p) / -np.expm1(-np.diff(edges))
+    p, q = (m[:, 1] + np.append(m[1:, 0], 0.0) for m in (cells.p, cells.q))
+    lo, hi = cells.loss.support
+    live = (cells.points + cells.step >= lo) & (cells.points - cells.nudge <= hi)
+    p = np.where((p < _TINY) & live, p + _TINY, p)
+    noise = _noise(cells.loss, p)
+    up = (p - np.exp(cells.points - cells.nudge) * q + noise * p) / -math.expm1(-cells.step)
     up = np.where(q < _TINY, p, np.clip(up, 0.0, p))
-    mass = np.zeros(count + 1)
-    mass[:-1] = p - up
+    mass = np.append(p - up, 0.0)
     mass[1:] += up + noise * p
-    mass[0] += math.exp(tails[0])
+    mass[0] += cells.p[0, 0] + math.exp(tails[0])
     mass[(mass > 0) & (mass < _LEAST)] = _LEAST
     return GridLaw(
-        offset=offset,
-        step=step,
-        first=first,
+        offset=cells.offset,
+        step=cells.step,
+        first=cells.first,
         mass=mass,
-        log_infinite=float(np.logaddexp(loss.log_infinite, tails[1])),
-        slack=_label_error(edges),
+        log_infinite=float(np.logaddexp(cells.loss.log_infinite, tails[1])),
+        slack=_label_error(cells.points),
         inflation=4 * ULP,
     )
 
 
-def dominated(
-    loss: PrivacyLoss, offset: float, step: float, first: int, count: int, tilt: float
-) -> GridLaw:
+def dominated(cells: Cells, tilt: float) -> GridLaw:
     """Pool the losses around every mesh point, then move a little mass between pools.
 
     All outputs with a loss within step/2 of the mesh point s are merged: one output with masses
@@ -143,28 +169,23 @@ def dominated(
     balanced is rounded down. Every move is post-processing of the output or makes the loss smaller.
 
     Args:
-        loss: the privacy loss.
-        offset: loss of the mesh point with index 0.
-        step: distance of mesh points.
-        first: index of the first point.
-        count: one less than the number of points; losses beyond step/2 outside are dropped.
+        cells: the cut loss; what lies outside the cells is dropped.
         tilt: half cells whose mass, tilted by exp(tilt * loss), is negligible are dropped too.
 
     Returns:
-        A law on count + 2 points, one more below, whose delta is nowhere above the true one.
+        A law on one point more, below the mesh, whose delta is nowhere above the true one.
     """
-    points = mesh(offset, step, first, count + 1)
-    label = _label_error(points)
-    halves = _Halves.of(loss, points, 2 * label, tilt)
-    noise = float(_noise(loss, np.array([halves.least])).max())
-    mass = _balance(halves, step, noise)
+    label = _label_error(cells.points)
+    halves = _Halves.of(cells, tilt)
+    noise = float(_noise(cells.loss, np.array([halves.least])).max())
+    mass = _balance(halves, cells.step, noise)
     mass[mass < _LEAST] = 0.0
     return GridLaw(
-        offset=offset,
-        step=step,
-        first=first - 1,
+        offset=cells.offset,
+        step=cells.step,
+        first=cells.first - 1,
         mass=mass,
-        log_infinite=loss.log_infinite,
+        log_infinite=cells.loss.log_infinite,
         slack=2 * noise + 4 * label,
         inflation=noise,
     )
@@ -241,11 +262,6 @@ def _label_error(points: Floats) -> float:
     return 4.0 * ULP * max(abs(float(points[0])), abs(float(points[-1])))
 
 
-def _meets(edges: Floats, support: tuple[float, float]) -> Mask:
-    """Cells that can carry mass."""
-    return (edges[1:] >= support[0]) & (edges[:-1] <= support[1])
-
-
 @dataclass(frozen=True, eq=False)
 class _Halves:
     """Masses under P of the half cells below and at-or-above every mesh point s, and their gaps.
@@ -261,22 +277,15 @@ class _Halves:
     least: float
 
     @classmethod
-    def of(cls, loss: PrivacyLoss, points: Floats, nudge: float, tilt: float) -> _Halves:
-        """Cut the cells; atoms that are on a point up to rounding, `nudge`, belong above it."""
-        half = 0.5 * (points[1] - points[0])
-        edges = np.empty(2 * points.size + 1)
-        edges[0] = points[0] - half
-        edges[1::2] = points - min(nudge, 0.5 * half)
-        edges[2:-1:2] = 0.5 * (points[1:] + points[:-1])
-        edges[-1] = points[-1] + half
-        p, q = loss.cell_masses(edges)
+    def of(cls, cells: Cells, tilt: float) -> _Halves:
+        """Drop what is negligible under the tilt, and measure the gaps."""
         with np.errstate(divide="ignore"):
-            tilted = np.log(p) + tilt * np.repeat(points, 2)
-        lost = (p < _TINY) | (q < _TINY) | (tilted < tilted.max() + _NEGLIGIBLE)
-        p, q = np.where(lost, 0.0, p), np.where(lost, 0.0, q)
-        gap = p - np.repeat(np.exp(points), 2) * q
-        least = float(p.min(where=~lost, initial=1.0))
-        return cls(p[0::2], p[1::2], gap[0::2], gap[1::2], least)
+            tilted = np.log(cells.p) + tilt * cells.points[:, None]
+        kept = (cells.p >= _TINY) & (cells.q >= _TINY) & (tilted >= tilted.max() + _NEGLIGIBLE)
+        p, q = np.where(kept, cells.p, 0.0), np.where(kept, cells.q, 0.0)
+        gap = p - np.exp(cells.points)[:, None] * q
+        least = float(p.min(where=kept, initial=1.0))
+        return cls(p[:, 0], p[:, 1], gap[:, 0], gap[:, 1], least)
 
     def pools(self, handed: Mask, step: float) -> tuple[Floats, Floats]:
         """Masses and mean gaps of the pools when the `handed` lower halves go one point down.

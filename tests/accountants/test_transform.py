@@ -37,7 +37,7 @@ LAWS = [
 def test_payoff_is_the_sum_over_images(tilt, size, epsilon):
     """S = sum_m exp(c m T) H(eps + m T), with many images where the period is short."""
     points, mass = convolved(LAWS)
-    total = TiltedSum(LAWS, tilt, size)
+    total = TiltedSum.of(LAWS, tilt, size)
     expected = sum(
         math.exp(tilt * m * total.period)
         * float(mass @ -np.expm1(np.minimum(epsilon + m * total.period - points, 0.0)))
@@ -50,7 +50,7 @@ def test_payoff_is_the_sum_over_images(tilt, size, epsilon):
 
 def test_untilted_payoff_without_aliasing():
     points, mass = convolved(LAWS)
-    total = TiltedSum(LAWS, 0.0, 256)
+    total = TiltedSum.of(LAWS, 0.0, 256)
     for epsilon in (-1.0, 0.2, 0.9):
         value, error = total.plain_payoff(epsilon, -5.0)
         expected = float(mass @ -np.expm1(np.minimum(epsilon - points, 0.0)))
@@ -61,7 +61,7 @@ def test_untilted_payoff_without_aliasing():
 def test_relative_accuracy_far_below_one():
     """Binomial sum: P(all 400 steps up) = 2^-400 is exact to rounding where the tilt is right."""
     law = grid_law([0.5, 0.5], first=0, offset=0.0, step=1.0)
-    total = TiltedSum([(law, 400)], 30.0, 64)
+    total = TiltedSum.of([(law, 400)], 30.0, 64)
     factor, value, error = total.payoff(399.0)
     expected = -400 * math.log(2.0) + math.log(-math.expm1(-1.0))
     assert factor + math.log(value) == pytest.approx(expected, abs=1e-10)
@@ -69,7 +69,7 @@ def test_relative_accuracy_far_below_one():
 
 
 def test_generating_functions_at_the_probes():
-    total = TiltedSum(LAWS, 1.0, 64, (0.0, -1.0, 2.0))
+    total = TiltedSum.of(LAWS, 1.0, 64, (0.0, -1.0, 2.0))
     points, mass = convolved(LAWS)
     for t, value in total.log_mgf.items():
         assert value == pytest.approx(math.log(float(mass @ np.exp(t * points))), abs=1e-13)

@@ -72,14 +72,14 @@ def random_pieces(rng):
     return Pieces(pieces, atoms[: rng.integers(0, 5)])
 
 
+NONE = (-math.inf, -math.inf)
+
+
 def both(law, step, offset=0.0, tilt=1.0):
     first = math.floor((law.support[0] - offset) / step) - 1
-    count = math.ceil((law.support[1] - offset) / step) + 1 - first
-    none = (-math.inf, -math.inf)
-    return (
-        grid.dominated(law, offset, step, first, count, tilt),
-        grid.dominating(law, offset, step, first, count, none),
-    )
+    count = math.ceil((law.support[1] - offset) / step) + 2 - first
+    cells = grid.Cells.cut(law, offset, step, first, count)
+    return grid.dominated(cells, tilt), grid.dominating(cells, NONE)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -149,7 +149,7 @@ def test_the_top_atom_does_not_fall_with_the_half_cell_below_it():
 
 def test_tails_are_put_where_they_are_safe():
     law = Pieces([(-1.0, 1.0, math.log(0.5), 0.0)], [])
-    upper = grid.dominating(law, 0.0, 0.1, -5, 10, (math.log(0.25), math.log(0.3)))
+    upper = grid.dominating(grid.Cells.cut(law, 0.0, 0.1, -5, 11), (math.log(0.25), math.log(0.3)))
     assert math.exp(upper.log_infinite) == pytest.approx(0.3)
     assert upper.mass[0] > 0.25
     for eps in np.linspace(-1.5, 1.5, 31):
@@ -167,11 +167,10 @@ def test_lattice_is_itself():
 
 def test_rounding_down_and_up_brackets_to_first_order():
     law = laplace_pieces(0.8)
-    none = (-math.inf, -math.inf)
     widths = []
     for count in (64, 128):
-        down = grid.rounded(law, 2.0 / count, count, above=False, tails=none)
-        up = grid.rounded(law, 2.0 / count, count, above=True, tails=none)
+        down = grid.rounded(law, 2.0 / count, count, above=False, tails=NONE)
+        up = grid.rounded(law, 2.0 / count, count, above=True, tails=NONE)
         for eps in np.linspace(-1, 1, 21):
             assert delta_of(down, eps) <= law.delta(eps) + 1e-15
             assert delta_of(up, eps) >= law.delta(eps) - 1e-15
@@ -192,8 +191,8 @@ def test_gaussian_deep_in_the_tail():
     law = SimpleNamespace(
         cell_masses=cell_masses, tolerance=1e-12, log_infinite=-math.inf, support=(25.0, 40.0)
     )
-    lower = grid.dominated(law, 0.0, 0.01, 2600, 900, 30.0)
-    upper = grid.dominating(law, 0.0, 0.01, 2600, 900, (-math.inf, -math.inf))
+    cells = grid.Cells.cut(law, 0.0, 0.01, 2600, 900)
+    lower, upper = grid.dominated(cells, 30.0), grid.dominating(cells, NONE)
     eps = 29.0
     exact = np.exp(special.log_ndtr(-eps + 0.5)) - math.exp(
         eps + float(special.log_ndtr(-eps - 0.5))
