@@ -160,7 +160,7 @@ def table(composed: ComposedLoss, tilts: Floats) -> tuple[Floats, Floats]:
         if float(np.abs(rows[-1]).max()) > _LARGE:
             break
     order = np.argsort(kept)
-    return np.array(kept)[order], np.array(rows).reshape(len(kept), -1)[order]
+    return np.array(kept)[order], np.array(rows).reshape(len(kept), composed.counts.size)[order]
 
 
 @dataclass(frozen=True, eq=False)
