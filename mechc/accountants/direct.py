@@ -83,6 +83,8 @@ class DirectAccountant:
         return law.hockey_stick_log(epsilon)
 
     def _two(self, laws: list[PrivacyLoss], epsilon: float) -> tuple[float, float, float]:
+        if sum(law.support[1] for law in laws) <= epsilon:
+            return (self._log_infinite,) * 3
         # the step with a density outside: its kinks are integrated, those of atoms are summed
         outer, inner = sorted(laws, key=lambda law: law.loss.size, reverse=True)
         tilt = 2.0 * solve(ComposedLoss(self._steps), saddle_target(epsilon), epsilon).t

@@ -17,7 +17,7 @@ from mechc.accountants.trapezoid import Lattice
 from mechc.errors import UnsupportedError
 from mechc.loss.measure import Step
 
-MAX_POINTS = 1e9  # lattice points that one step may span before a lattice is of no use
+MAX_POINTS = 1e6  # finer than this share of a step, any two losses seem commensurate
 
 
 def common_lattice(steps: Sequence[Step]) -> Lattice | None:
@@ -25,16 +25,17 @@ def common_lattice(steps: Sequence[Step]) -> Lattice | None:
 
     Euclid's algorithm on the steps of the lattices; a remainder below rounding counts as zero.
     """
-    step = 0.0
+    step = largest = 0.0
     for s in steps:
         if s.loss.lattice is None:
             return None
         if s.loss.support[0] == s.loss.support[1]:
             continue  # one point fits any lattice
         a, b = max(step, s.loss.lattice[1]), min(step, s.loss.lattice[1])
+        largest = max(largest, a)
         noise = 1e-13 * a
         while b > noise:
-            if a / b > MAX_POINTS:
+            if largest / b > MAX_POINTS:
                 return None
             a, b = b, abs(a - b * round(a / b))
             noise = max(noise, 1e-13 * a)

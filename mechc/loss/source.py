@@ -216,7 +216,9 @@ class KernelSource:
     def _declared_atoms(self) -> tuple[Floats, Floats, float, float]:
         """Declared point masses: finite losses, their log masses, and the one-sided masses."""
         rows = np.asarray(self.kernel.atoms(self.theta), np.float64).reshape(-1, 3)
-        return split_atoms(rows[:, 1], rows[:, 2], rows[:, 1] - rows[:, 2])
+        with np.errstate(invalid="ignore"):  # an outcome that has mass under neither law
+            loss = rows[:, 1] - rows[:, 2]
+        return split_atoms(rows[:, 1], rows[:, 2], loss)
 
     def _plateau(self, lo: float, hi: float) -> tuple[Floats, Floats, float, float]:
         x = 0.5 * (lo + hi) if math.isfinite(lo + hi) else (
