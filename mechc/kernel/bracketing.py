@@ -10,7 +10,7 @@ SIGNATURE = "float64(float64, float64, float64, float64, float64[::1])"
 TEMPLATE = '''\
 def {name}(level, lo, hi, rising, theta):
     """Return x in (lo, hi) with {function}(x, theta) = level; rising is 1.0 or -1.0."""
-    a, b, step = lo, hi, 1.0
+    a, b, step, outside = lo, hi, 1.0, 0.0
     if math.isinf(a) and math.isinf(b):
         if rising * ({function}(0.0, theta) - level) > 0.0:
             b = 0.0
@@ -20,7 +20,12 @@ def {name}(level, lo, hi, rising, theta):
         x = a + step if math.isinf(b) else b - step
         if math.isinf(x):
             return x
-        if rising * ({function}(x, theta) - level) < 0.0:
+        f = rising * ({function}(x, theta) - level)
+        if math.isnan(f):
+            # so far out that the function has no value: the root is nearer
+            outside = 1.0 if math.isinf(b) else -1.0
+            f = outside
+        if f < 0.0:
             a = x
         else:
             b = x
@@ -30,8 +35,10 @@ def {name}(level, lo, hi, rising, theta):
     for _ in range(500):
         x = x1 + t * (x2 - x1)
         f = rising * ({function}(x, theta) - level)
-        if f == 0.0:
-            return x
+        if f == 0.0 or (math.isnan(f) and outside == 0.0):
+            return x + f
+        if math.isnan(f):
+            f = outside * math.inf
         if (f > 0.0) == (f1 > 0.0):
             x3, f3 = x1, f1
         else:

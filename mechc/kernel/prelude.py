@@ -153,15 +153,27 @@ def log_sinh(x: float) -> float:
 
 
 @primitive("float64(float64)")
+def log_erfcx(x: float) -> float:
+    """Return log(exp(x**2) erfc(x)), with the rounding of x**2 made good."""
+    if x < -1.0:
+        return x * x + math.log(math.erfc(x))
+    if x < 25.0:
+        square = x * x
+        high = 134217729.0 * x - (134217729.0 * x - x)
+        low = x - high
+        missing = ((high * high - square) + 2.0 * high * low) + low * low
+        return math.log(math.exp(square) * math.erfc(x)) + missing
+    u = -0.5 / (x * x)
+    series = u * (1.0 + 3.0 * u * (1.0 + 5.0 * u * (1.0 + 7.0 * u * (1.0 + 9.0 * u))))
+    return math.log1p(series) - math.log(1.7724538509055161 * x)
+
+
+@primitive("float64(float64)")
 def log_erfc(x: float) -> float:
-    """Return log(erfc(x)); the asymptotic series of erfc beyond x = 25 (DLMF 7.12.1)."""
+    """Return log(erfc(x)); beyond x = 25 by the asymptotic series of erfc (DLMF 7.12.1)."""
     if x < 0.5:
         return math.log1p(-math.erf(x))
-    if x < 25.0:
-        return math.log(math.erfc(x))
-    u = -0.5 / (x * x)
-    series = 1.0 + u * (1.0 + 3.0 * u * (1.0 + 5.0 * u * (1.0 + 7.0 * u * (1.0 + 9.0 * u))))
-    return -x * x - math.log(1.7724538509055161 * x) + math.log(series)
+    return math.log(math.erfc(x)) if x < 25.0 else log_erfcx(x) - x * x
 
 
 @primitive("float64(float64)")

@@ -69,8 +69,11 @@ class Printer:
             case Mul(args):
                 first, *rest = args
                 return " * ".join([self(first, TERM), *(self(a, UNARY) for a in rest)]), TERM
+            case Neg(Mul() | Div() | IntPow() as product):
+                # the sign binds to the first factor, so the text is a product
+                return f"-{self(product, TERM)}", TERM
             case Neg(arg):
-                return f"-{self(arg, UNARY)}" if _tight(arg) else f"-{self(arg, TERM)}", UNARY
+                return f"-{self(arg, UNARY)}", UNARY
             case Div(top, bottom):
                 return f"{self(top, TERM)} / {self(bottom, UNARY)}", TERM
             case IntPow(base, exponent):
@@ -147,8 +150,3 @@ def literal(value: float) -> tuple[str, int]:
     if math.isinf(value):
         return ("math.inf", ATOM) if value > 0 else ("-math.inf", UNARY)
     return repr(float(value)), ATOM if value >= 0 else UNARY
-
-
-def _tight(expr: Expr) -> bool:
-    """Whether the minus sign may stand in front of the operand as it is."""
-    return not isinstance(expr, (Mul, Div, IntPow))

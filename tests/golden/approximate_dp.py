@@ -18,7 +18,7 @@ import numpy as np
 
 COMPILE = {"error_model": "numpy", "cache": True}
 
-DIGEST = "6b4a70fba44f154f"
+DIGEST = "d4710c87790b116c"
 PROTOCOL = 1
 NAME = "approximate_dp"
 MEASURE = "finite"
@@ -350,7 +350,7 @@ if __name__ == "__main__":
     rows = self_check()
     print(f"{NAME} {DIGEST}: relative error against values to 50 digits")
     for name, points, error in rows:
-        verdict = "ok" if error <= 1e-12 else "FAILED"
+        verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
-    raise SystemExit(any(error > 1e-12 for _, _, error in rows))
-# sha256 of the text above: eabe4452843528f62fd4d0270578f3ee62ca45ac256ba597be7468772ff2eb3e
+    raise SystemExit(any(error > 1e-10 for _, _, error in rows))
+# sha256 of the text above: ed038ebdc3a3b052e9b82308e25829bf0e9a456a6251d6af1fa368ea47054382

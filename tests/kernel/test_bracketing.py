@@ -19,6 +19,8 @@ CASES = [
     (lambda x: math.log(-x) if x < 0 else -math.inf, -300.0, -math.inf, 0.0, -1.0, -math.exp(-300)),
     (lambda x: math.expm1(-x), -0.999999, 0.0, math.inf, -1.0, -math.log(1e-6)),
     (lambda x: -1.0 if x < 0.7 else 1.0 + x, 0.0, 0.0, 1.0, 1.0, 0.7),
+    (lambda x: x if abs(x) < 40.0 else math.nan, 31.0, -math.inf, math.inf, 1.0, 31.0),
+    (lambda x: -x if abs(x) < 40.0 else math.nan, 31.0, -math.inf, math.inf, -1.0, -31.0),
     (lambda x: math.tan(x), 5.0, -math.pi / 2, math.pi / 2, 1.0, math.atan(5.0)),
 ]
 
@@ -63,6 +65,11 @@ def test_a_level_that_is_never_reached_ends_at_infinity():
     solve, _ = solver(lambda x: math.tanh(x))
     assert solve(2.0, 0.0, math.inf, 1.0, None) == math.inf
     assert solve(-2.0, -math.inf, 0.0, 1.0, None) == -math.inf
+
+
+def test_no_value_anywhere_is_nan():
+    solve, _ = solver(lambda x: math.nan)
+    assert math.isnan(solve(1.0, 0.0, 1.0, 1.0, None))
 
 
 def test_a_level_beyond_a_finite_end_ends_there():

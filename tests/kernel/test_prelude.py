@@ -52,6 +52,11 @@ REAL = {
         [(x,) for x in np.linspace(-6, 30, 400)] + [(x,) for x in np.logspace(1, 7, 50)],
         12,
     ),
+    "log_erfcx": (
+        lambda x: x * x + mp.log(mp.erfc(x)),
+        [(x,) for x in np.linspace(-20, 30, 400)] + [(x,) for x in np.logspace(1, 7, 50)],
+        40,  # it has a zero at 0
+    ),
     "sinhc": (lambda u: mp.sinh(u) / u, [(u,) for u in WIDE], 4),
     "expm1c": (lambda u: mp.expm1(u) / u, [(u,) for u in WIDE], 4),
     "log_ratio": (

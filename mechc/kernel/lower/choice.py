@@ -137,6 +137,9 @@ class Chooser:
                     for sample, x in self._points(region, case):
                         value = sample.loss(region, x)
                         trials.append(Trial(self._arguments(sample, x), _relative(value)))
+                    for sample in self.samples(case):
+                        for x in sample.remote_points(region):
+                            trials.append(Trial(self._arguments(sample, x), _is_a_number))
         return trials
 
     def _inverse_trials(self, region: Region, case: CalculusCase) -> list[Trial]:
@@ -194,6 +197,11 @@ def _relative(value: Any) -> Measure:
         return float(abs(found - value) / abs(value)) if math.isfinite(found) else math.inf
 
     return error
+
+
+def _is_a_number(found: float) -> float:
+    """Far out only nan is wrong: where root finding passes, accuracy does not matter."""
+    return math.inf if math.isnan(found) else 0.0
 
 
 def _relative_or_residual(sample: Sample, region: Region, ell: float, root: Any) -> Measure:

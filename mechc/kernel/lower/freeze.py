@@ -20,7 +20,7 @@ from sympy.logic.boolalg import Boolean, BooleanFunction
 from mechc.calculus.words import BracketedRoot, expm1c, log_mix, sinhc
 from mechc.errors import LoweringError
 from mechc.kernel import ir
-from mechc.kernel.lower.exact import log_ratio, power_difference
+from mechc.kernel.lower.exact import log_erfcx, log_ratio, power_difference
 
 FUNCTIONS: dict[type[Basic], str] = {
     sympy.exp: "exp", sympy.log: "log", sympy.sin: "sin", sympy.cos: "cos", sympy.tan: "tan",
@@ -29,7 +29,7 @@ FUNCTIONS: dict[type[Basic], str] = {
     sympy.acos: "acos", sympy.erf: "erf", sympy.erfc: "erfc", sympy.gamma: "gamma",
     sympy.loggamma: "lgamma", sympy.Abs: "fabs", sympy.floor: "floor", sympy.ceiling: "ceil",
     log_mix: "log_mix", log_ratio: "log_ratio", power_difference: "power_difference",
-    sinhc: "sinhc", expm1c: "expm1c",
+    log_erfcx: "log_erfcx", sinhc: "sinhc", expm1c: "expm1c",
 }  # fmt: skip
 
 COMPLEX_FUNCTIONS = frozenset({"exp", "log", "sinh", "cosh", "tanh", "sinhc", "expm1c", "log_mix"})

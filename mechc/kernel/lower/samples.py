@@ -29,6 +29,7 @@ DEEPEST = -700.0
 """Points where both densities are below exp(DEEPEST) are of no interest."""
 
 STEPS = tuple(math.sqrt(v) for v in (0.013, 0.13, 3.0, 31.0, 320.0, 3.2e5))
+REMOTE = (31.0, 1.1e3, 1e5)
 FRACTIONS = tuple(math.sqrt(v) for v in (0.00013, 0.013, 0.11, 0.37, 0.71, 0.97))
 
 Values = Mapping[Symbol, Any]
@@ -100,6 +101,14 @@ class Sample:
             with mp.workdps(ROUGH):
                 self._points[region] = list(self._inside(region))
         return self._points[region]
+
+    def remote_points(self, region: Region) -> Iterator[Any]:
+        """Doubles far beyond the points, towards the infinite ends of a region."""
+        points = self.points(region)
+        for end, sign, outermost in ((region.lo, -1, min), (region.hi, 1, max)):
+            if points and mpmath.isinf(self.value(end)):
+                width = max(abs(outermost(points)), mpf(1))
+                yield from (mpf(float(outermost(points) + sign * s * width)) for s in REMOTE)
 
     def _inside(self, region: Region) -> Iterator[Any]:
         lo, hi = self.value(region.lo), self.value(region.hi)
