@@ -64,8 +64,9 @@ def generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-
     largest = 0.0
     for j in range(loss.size):
         top = max(top, log_weight[j] + t * loss[j])
-        # under Q a node can matter whose weight under P is zero in float64
-        if log_weight[j] > -700.0 or log_weight[j] - loss[j] > -100.0:
+        # under Q, or at a far tilt, a node can matter whose weight under P is zero in float64
+        tilted = max(log_weight[j] - loss[j], log_weight[j] + t * loss[j])
+        if log_weight[j] > -700.0 or tilted > -100.0:
             largest = max(largest, t * loss[j], -loss[j])
     chord = largest < _SMALL and log_p_mass > -1e-3 and log_q_mass > -1e-3
     shift = 0.0 if chord else top
