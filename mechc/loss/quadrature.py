@@ -95,7 +95,8 @@ def _judge(log_p, loss, half, tilts, log_total, out):  # type: ignore[no-untyped
     """Per panel, tilt and integrand: its sum of absolute values and its estimated error.
 
     What has to be resolved is what the accountants sum: (0) p exp(zL) coarsely, for the mass; and
-    for accuracy (1) p (exp(zL) - 1 + z (exp(-L) - 1)), because M(0) and M(-1) are known.
+    for accuracy (1) p (exp(zL) - 1 + z (exp(-L) - 1)), because M(0) and M(-1) are known; where
+    M(z) is far below them, p exp(zL) again.
     `out[i, a, b]` is (sum, error) of integrand b in units of exp(log_total[a]).
     """
     f = np.empty((2, 16))
@@ -107,10 +108,17 @@ def _judge(log_p, loss, half, tilts, log_total, out):  # type: ignore[no-untyped
             back[j] = excess(-loss[i, j]) if loss[i, j] > -600.0 else -1.0
         for a in range(tilts.size):
             z = tilts[a]
+            # P and Q nearly disjoint: M(z) is no small change of M(0) but far below it
+            apart = log_total[a] < -1.0
             noise[:] = 0.0
             for j in range(16):
                 l = loss[i, j]
                 lw = log_p[i, j] - log_total[a]
+                size = 2.0 + abs(log_p[i, j]) + abs(z * l)
+                if apart:
+                    f[0, j] = f[1, j] = _exp(lw + z * l)
+                    noise[0] = noise[1] = max(noise[0], size * f[0, j])
+                    continue
                 plain = _exp(lw)
                 if abs(z * l) < 0.5:
                     bend = excess(z * l)
@@ -126,7 +134,6 @@ def _judge(log_p, loss, half, tilts, log_total, out):  # type: ignore[no-untyped
                 f[0, j] = tilted
                 if z == 0.0 or z == -1.0:
                     f[1, j] = 0.0  # known masses, nothing to resolve
-                size = 2.0 + abs(log_p[i, j]) + abs(z * l)
                 for b in range(2):
                     noise[b] = max(noise[b], size * abs(f[b, j]))
                 if abs(z * l) >= 0.5:
@@ -241,6 +248,7 @@ class Quadrature:
         up = anchor + offsets[anchor + offsets < hi]
         down = anchor - offsets[anchor - offsets > lo]
         points = np.concatenate([up, down])
+        points = points[points != anchor]  # an offset can be below the rounding of the anchor
         scales = np.abs(points - anchor)
         log_p, log_q = np.empty(points.size), np.empty(points.size)
         self._kernel.log_p_many(points, self._theta, log_p)
