@@ -9,7 +9,7 @@ the target needs no such assumption, it is evaluated.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from mechc.accountants.bound import Bound
@@ -47,6 +47,7 @@ def calibrate(
     count: int = 1,
     method: str = "auto",
     direction: str = "both",
+    parameters: Mapping[str, float] | None = None,
     **fixed: float,
 ) -> Calibration:
     """Return the least noisy value of one parameter that meets (epsilon, delta).
@@ -59,7 +60,8 @@ def calibrate(
         count: number of steps.
         method: an accountant with a proven upper side.
         direction: "both", "remove" or "add".
-        **fixed: the other parameters; defaults fill the rest.
+        parameters: the other parameters; defaults fill the rest.
+        **fixed: the same as keywords, where their names are not taken.
 
     Raises:
         DeclarationError: an argument is not acceptable.
@@ -69,12 +71,13 @@ def calibrate(
     if as_delta(delta) == -math.inf:
         raise DeclarationError("delta=0 is out of range (expected 0 < delta <= 1)")
     at = as_epsilon(epsilon)
+    others = {**(parameters or {}), **fixed}
 
     def bound_at(value: float) -> Bound:
         if solve_for == "count":
-            run = mechanism(**fixed) * value
+            run = mechanism(**others) * value
         else:
-            run = mechanism(**{**fixed, solve_for: value}) * count
+            run = mechanism(**{**others, solve_for: value}) * count
         return run.delta(at, method=method, direction=direction)
 
     def excess(value: float) -> float:

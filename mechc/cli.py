@@ -255,7 +255,7 @@ def calibrate(
         delta=delta,
         method=method,
         count=_one_count(count),
-        **_values(settings),  # type: ignore[arg-type]
+        parameters=_values(settings),
     )
     if as_json:
         _print_json({solve_for: found.value, **_sides(found.bound)})

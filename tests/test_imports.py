@@ -126,7 +126,16 @@ def test_nothing_imports_the_outside():
 
 def test_symbolic_rooms_do_not_know_numbers():
     """Nothing symbolic imports losses, accountants or queries."""
-    symbolic = ("declare", "parameters", "pair", "pieces", "terms", "transform", "calculus", "parse")
+    symbolic = (
+        "declare",
+        "parameters",
+        "pair",
+        "pieces",
+        "terms",
+        "transform",
+        "calculus",
+        "parse",
+    )
     numeric = ("loss", "accountants", "composition", "queries", "individual")
     for name, path in SOURCES.items():
         if any(inside(name, room) for room in symbolic):

@@ -101,7 +101,7 @@ def test_curve_is_the_epsilon_of_each_count(sampled_gaussian):
     counts = [1000, 1, 0, 30]
     curve = event.epsilon_curve(1e-5, counts)
     for index, count in enumerate(counts):
-        assert curve.upper[index] == (count * event).epsilon(1e-5).upper
+        assert curve.upper[index] == pytest.approx((count * event).epsilon(1e-5).upper)
     with pytest.raises(DeclarationError, match="0 < delta"):
         event.epsilon_curve(0.0, counts)
 
@@ -148,4 +148,6 @@ def test_calibrate_says_when_there_is_nothing_to_find(gaussian):
         mechc.calibrate(gaussian, solve_for="sigma", epsilon=1.0, delta=1e-5, method="clt")
     leak = mechc.load("approximate_dp")
     with pytest.raises(UnsupportedError, match="no epsilon from"):
-        mechc.calibrate(leak, solve_for="epsilon", epsilon=1.0, delta=1e-6, **{"delta": 1e-3})
+        mechc.calibrate(
+            leak, solve_for="epsilon", epsilon=1.0, delta=1e-6, parameters={"delta": 1e-3}
+        )
