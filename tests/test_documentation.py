@@ -1,4 +1,4 @@
-"""The documentation runs: Python blocks are executed, and the text block after one is its output."""
+"""The documentation runs: Python blocks are executed, and the text after one is its output."""
 
 import contextlib
 import io

@@ -3,8 +3,9 @@
 import tomllib
 from pathlib import Path
 
-import mechc
 import mechc.mechanisms
+
+import mechc
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
