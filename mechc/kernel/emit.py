@@ -14,13 +14,14 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 
 from mechc.kernel import ir
-from mechc.kernel.functions import WIDTH, Writer, jitted
+from mechc.kernel.parts import Module
 from mechc.kernel.passes import share
 from mechc.kernel.prelude import closure
 from mechc.kernel.printer import literal
 from mechc.kernel.protocol import PROTOCOL
 from mechc.kernel.seal import seal
 from mechc.kernel.selfcheck import self_check_text
+from mechc.kernel.writer import WIDTH, Writer, jitted
 
 IMPORTS = """\
 import math
@@ -31,7 +32,7 @@ import numpy as np
 COMPILE = {"error_model": "numpy", "cache": True}"""
 
 
-def emit(module: ir.Module) -> str:
+def emit(module: Module) -> str:
     """Write a kernel module.
 
     Args:
@@ -50,7 +51,7 @@ def emit(module: ir.Module) -> str:
     return seal(f'{header}\n\n{IMPORTS}\n\nDIGEST = "{digest}"\n{constants}\n\n\n{body}\n')
 
 
-def _header(module: ir.Module) -> str:
+def _header(module: Module) -> str:
     """The module docstring: what this is, its formulas, versions and cost."""
     operations = sum(ir.count_operations(share(f.body)) for f in module.functions)
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("mechc", "sympy"))
@@ -72,7 +73,7 @@ def _wrapped(lines: Sequence[str]) -> Iterator[str]:
         yield from textwrap.wrap(line, WIDTH, subsequent_indent=indentation)
 
 
-def _constants(module: ir.Module) -> str:
+def _constants(module: Module) -> str:
     values = {
         "PROTOCOL": PROTOCOL,
         "NAME": module.name,
@@ -108,7 +109,7 @@ def _pretty(value: object, indentation: int = 0) -> str:
     return f"{opening}\n{lines}{' ' * indentation}{closing[-1]}"
 
 
-def _parameters(module: ir.Module) -> str:
+def _parameters(module: Module) -> str:
     rows = [f"    ({', '.join(map(_plain, row))})," for row in module.parameters]
     return "\n".join(["PARAMETERS = (", *rows, ")"])
 

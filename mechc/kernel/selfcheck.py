@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mechc.kernel.ir import Check
+from mechc.kernel.parts import Check
 from mechc.kernel.printer import literal
 
 TOLERANCE = 1e-10

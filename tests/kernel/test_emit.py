@@ -14,6 +14,7 @@ from mechc.kernel import cache as kernels
 from mechc.kernel import ir
 from mechc.kernel.emit import emit
 from mechc.kernel.lower.context import identifiers
+from mechc.kernel.parts import Function, Module, Root, Series
 from mechc.kernel.prelude import PRIMITIVES
 from mechc.kernel.printer import MATH_FUNCTIONS, literal
 from mechc.kernel.protocol import PROTOCOL
@@ -114,20 +115,20 @@ def tiny(expr, **changes):
         "parameters": (("a", 0.0, float("inf"), True, True, False, None, (0.5, 2.0)),),
         "measure": "density", "symmetric": False, "capabilities": {}, "branches": (),
         "formulas": (), "helpers": (), "inverses": (), "tables": (),
-        "functions": (ir.Function("loss", "x", "Loss.", block, array=True),),
+        "functions": (Function("loss", "x", "Loss.", block, array=True),),
     }  # fmt: skip
-    return ir.Module(**(values | changes))
+    return Module(**(values | changes))
 
 
 def test_every_node_is_emitted(monkeypatch, tmp_path):
     """One kernel that contains all node types compiles and computes the right number."""
     a, x = ir.Param("a"), ir.Var("x")
-    root = ir.Root(
+    root = Root(
         "root_0", "Root.", True,
         ir.Block((), ir.Add((ir.IntPow(x, 3), ir.Neg(a)))),
         ir.Block((), ir.ZERO), ir.Block((), ir.INF),
     )  # fmt: skip
-    series = ir.Series(
+    series = Series(
         "series_1", "Series.", ir.Block((), ir.call("exp", ir.Neg(ir.IntPow(ir.Var("n"), 2))))
     )
     condition = ir.Logic(

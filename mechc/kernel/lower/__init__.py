@@ -21,7 +21,6 @@ import dataclasses
 from typing import Any
 
 from mechc.calculus.types import Calculus
-from mechc.kernel import ir
 from mechc.kernel.lower.choice import Chooser
 from mechc.kernel.lower.context import context
 from mechc.kernel.lower.functions import (
@@ -35,12 +34,13 @@ from mechc.kernel.lower.functions import (
 from mechc.kernel.lower.readable import branch_words, formulas
 from mechc.kernel.lower.reference import checks
 from mechc.kernel.lower.tables import infinite_mass, tables
+from mechc.kernel.parts import Module, Root, Series
 from mechc.kernel.passes import finish
 
 __all__ = ["lower"]
 
 
-def lower(calculus: Calculus) -> ir.Module:
+def lower(calculus: Calculus) -> Module:
     """Lower a calculus to a kernel module.
 
     Args:
@@ -60,7 +60,7 @@ def lower(calculus: Calculus) -> ir.Module:
     }
     functions = [*densities(chooser), loss(chooser), infinite_mass(room)]
     functions += [*cgf(room, capabilities), *distribution_functions(chooser, capabilities)]
-    return ir.Module(
+    return Module(
         name=pair.name,
         about=pair.about,
         refs=pair.refs,
@@ -87,8 +87,8 @@ def _row(info: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def _finished(helper: ir.Root | ir.Series) -> ir.Root | ir.Series:
-    if isinstance(helper, ir.Series):
+def _finished(helper: Root | Series) -> Root | Series:
+    if isinstance(helper, Series):
         return dataclasses.replace(helper, term=finish(helper.term))
     return dataclasses.replace(
         helper,

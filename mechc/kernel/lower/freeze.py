@@ -21,6 +21,7 @@ from mechc.calculus.words import BracketedRoot, expm1c, log_mix, sinhc
 from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.lower.exact import log_erfcx, log_ratio, power_difference
+from mechc.kernel.parts import Root, Series
 
 FUNCTIONS: dict[type[Basic], str] = {
     sympy.exp: "exp", sympy.log: "log", sympy.sin: "sin", sympy.cos: "cos", sympy.tan: "tan",
@@ -52,10 +53,10 @@ class Helpers:
     """
 
     rises: Callable[[BracketedRoot], bool]
-    found: list[ir.Root | ir.Series] = field(default_factory=list)
+    found: list[Root | Series] = field(default_factory=list)
     _names: dict[Expr, str] = field(default_factory=dict)
 
-    def name(self, expr: Expr, prefix: str, build: Callable[[str], ir.Root | ir.Series]) -> str:
+    def name(self, expr: Expr, prefix: str, build: Callable[[str], Root | Series]) -> str:
         """The name of the helper for `expr`, built at the first request."""
         if expr not in self._names:
             # reserve the name first: building may meet further helpers
@@ -217,21 +218,21 @@ class Freezer:
                 return ir.Logic("not", (self(expr.args[0]),))
         raise self._refuse(expr, "no kernel form as a condition")
 
-    def _root(self, name: str, expr: BracketedRoot) -> ir.Root:
+    def _root(self, name: str, expr: BracketedRoot) -> Root:
         body, bound, lo, hi = expr.args
         inner = Freezer({**self._parameters(), bound: ir.Var("x")}, self.where, self.helpers)
         lo_block, hi_block = (ir.Block((), self(end)) for end in (lo, hi))
         doc = f"Root in x between {lo} and {hi} of {body.xreplace({bound: Symbol('x')})}."
         rising = self.helpers.rises(expr)
-        return ir.Root(name, doc, rising, ir.Block((), inner(body)), lo_block, hi_block)
+        return Root(name, doc, rising, ir.Block((), inner(body)), lo_block, hi_block)
 
-    def _series(self, name: str, expr: sympy.Sum) -> ir.Series:
+    def _series(self, name: str, expr: sympy.Sum) -> Series:
         (index, lo, hi), *more = expr.limits
         if more or lo is not sympy.S.NegativeInfinity or hi is not sympy.oo:
             raise self._refuse(expr, "only sums over all integers")
         inner = Freezer({**self._parameters(), index: ir.Var("n")}, self.where, self.helpers)
         doc = f"Sum over all integers n of {expr.function.xreplace({index: Symbol('n')})}."
-        return ir.Series(name, doc, ir.Block((), inner(expr.function)))
+        return Series(name, doc, ir.Block((), inner(expr.function)))
 
     def _parameters(self) -> dict[Symbol, ir.Expr]:
         return {s: leaf for s, leaf in self.leaves.items() if isinstance(leaf, ir.Param)}

@@ -14,11 +14,12 @@ from mechc.kernel.lower.chains import density_chain, loss_chain, mass_chain
 from mechc.kernel.lower.choice import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.freeze import Freezer
+from mechc.kernel.parts import Function, Inverse
 from mechc.kernel.passes import finish
 from mechc.kernel.passes.complexify import complexify
 
 
-def densities(chooser: Chooser) -> list[ir.Function]:
+def densities(chooser: Chooser) -> list[Function]:
     """log_p and log_q."""
     context = chooser.context
     pair = context.calculus.pair
@@ -32,19 +33,19 @@ def densities(chooser: Chooser) -> list[ir.Function]:
             cases = [(c.condition, density_chain(c, side, context)) for c in pair.cases]
         doc = f"Log {word} of {side.upper()} at x."
         body = context.by_case(cases)
-        found.append(ir.Function(f"log_{side}", "x", doc, body, array=True))
+        found.append(Function(f"log_{side}", "x", doc, body, array=True))
     return found
 
 
-def loss(chooser: Chooser) -> ir.Function:
+def loss(chooser: Chooser) -> Function:
     """The privacy loss."""
     context = chooser.context
     cases = [(case.condition, loss_chain(case, chooser)) for case in context.calculus.cases]
     doc = "Privacy loss log(p/q); inf where only p > 0, -inf where only q > 0, nan where neither."
-    return ir.Function("loss", "x", doc, context.by_case(cases), array=True)
+    return Function("loss", "x", doc, context.by_case(cases), array=True)
 
 
-def inverses(chooser: Chooser) -> tuple[ir.Inverse, ...]:
+def inverses(chooser: Chooser) -> tuple[Inverse, ...]:
     """X as a function of the loss, for every strictly monotone region."""
     cases = chooser.context.calculus.cases
     regions = [(region, case) for case in cases for region in case.regions]
@@ -55,7 +56,7 @@ def inverses(chooser: Chooser) -> tuple[ir.Inverse, ...]:
     )
 
 
-def _inverse(index: int, region: Region, case: CalculusCase, chooser: Chooser) -> ir.Inverse:
+def _inverse(index: int, region: Region, case: CalculusCase, chooser: Chooser) -> Inverse:
     context, place = chooser.context, f"inverse on ({region.lo}, {region.hi})"
     freeze = context.constant.at(f"{context.calculus.pair.name}: {place}")
     lo, hi = (finish(ir.Block((), freeze(end))) for end in (region.lo, region.hi))
@@ -68,10 +69,10 @@ def _inverse(index: int, region: Region, case: CalculusCase, chooser: Chooser) -
             body = finish(ir.Block((), form))
     else:
         doc += f", by bracketing ({region.inverse.reason})"
-    return ir.Inverse(index, doc + ".", region.kind == "increasing", body, lo, hi)
+    return Inverse(index, doc + ".", region.kind == "increasing", body, lo, hi)
 
 
-def cgf(context: Context, capabilities: dict[str, str]) -> list[ir.Function]:
+def cgf(context: Context, capabilities: dict[str, str]) -> list[Function]:
     """Log M(z) where every parameter case has a closed form; says so in `capabilities`."""
     entries = [case.cgf for case in context.calculus.cases]
     capabilities["cgf"] = describe(entries)
@@ -87,10 +88,10 @@ def cgf(context: Context, capabilities: dict[str, str]) -> list[ir.Function]:
         capabilities["cgf"] = f"numeric: {error}"
         return []
     doc = "Cumulant generating function log E_P[exp(z L); L finite] for complex z."
-    return [ir.Function("cgf", "z", doc, body, complex=True)]
+    return [Function("cgf", "z", doc, body, complex=True)]
 
 
-def distribution_functions(chooser: Chooser, capabilities: dict[str, str]) -> list[ir.Function]:
+def distribution_functions(chooser: Chooser, capabilities: dict[str, str]) -> list[Function]:
     """cdf_p, sf_p, cdf_q, sf_q where all of them have closed forms good in the tails."""
     cases = chooser.context.calculus.cases
     entries = [entry for case in cases for entry in (case.cdf_p, case.cdf_q)]
@@ -106,7 +107,7 @@ def distribution_functions(chooser: Chooser, capabilities: dict[str, str]) -> li
         return []
 
 
-def _distribution(chooser: Chooser, side: str, above: bool) -> ir.Function:
+def _distribution(chooser: Chooser, side: str, above: bool) -> Function:
     blocks = []
     for case in chooser.context.calculus.cases:
 
@@ -118,7 +119,7 @@ def _distribution(chooser: Chooser, side: str, above: bool) -> ir.Function:
         blocks.append((case.condition, _by_arms(entry, chooser.context.at_x, arm)))
     name, word = ("sf", "(x, inf)") if above else ("cdf", "(-inf, x]")
     doc = f"Probability of {word} under {side.upper()}."
-    return ir.Function(f"{name}_{side}", "x", doc, chooser.context.by_case(blocks))
+    return Function(f"{name}_{side}", "x", doc, chooser.context.by_case(blocks))
 
 
 def describe(entries: list[Entry]) -> str:

@@ -14,8 +14,8 @@ import mpmath
 from mpmath import mp
 
 from mechc.calculus.types import Calculus, CalculusCase, Region
-from mechc.kernel.ir import Check
 from mechc.kernel.lower.samples import DIGITS, Sample, vectors
+from mechc.kernel.parts import Check
 
 VECTORS = 2
 

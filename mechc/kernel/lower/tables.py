@@ -12,6 +12,7 @@ from mechc.kernel import ir
 from mechc.kernel.lower.chains import log_mass
 from mechc.kernel.lower.choice import Chooser
 from mechc.kernel.lower.context import Context
+from mechc.kernel.parts import Function, Row, Table
 from mechc.kernel.passes import finish_expression
 from mechc.kernel.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSPLIT
 
@@ -21,13 +22,13 @@ KINDS = {
 }  # fmt: skip
 
 
-def tables(chooser: Chooser) -> tuple[ir.Table, ...]:
+def tables(chooser: Chooser) -> tuple[Table, ...]:
     """All table functions of the protocol."""
     context = chooser.context
     return (_branches(chooser), _atoms(chooser), _strip(context), _lattice(context))
 
 
-def infinite_mass(context: Context) -> ir.Function:
+def infinite_mass(context: Context) -> Function:
     """P(q = 0); nan where only quadrature gives it."""
     cases: list[tuple[Basic, ir.Block]] = []
     for case in context.calculus.cases:
@@ -35,26 +36,26 @@ def infinite_mass(context: Context) -> ir.Function:
         value = context.constant(entry.expr) if isinstance(entry, Closed) else ir.NAN
         cases.append((case.condition, ir.Block((), value)))
     doc = "P(q = 0), the mass at loss +inf; nan: by quadrature."
-    return ir.Function("infinite_mass", "", doc, context.by_case(cases))
+    return Function("infinite_mass", "", doc, context.by_case(cases))
 
 
 def _table(
-    context: Context, name: str, doc: str, columns: int, rows: Sequence[tuple[ir.Row, ...]]
-) -> ir.Table:
+    context: Context, name: str, doc: str, columns: int, rows: Sequence[tuple[Row, ...]]
+) -> Table:
     conditions = [case.condition for case in context.calculus.cases]
     if all(r == rows[0] for r in rows):
         conditions, rows = conditions[:1], rows[:1]
     guards: list[ir.Expr | None] = [
         finish_expression(context.constant(condition)) for condition in conditions[:-1]
     ]
-    return ir.Table(name, doc, columns, tuple(zip([*guards, None], rows, strict=True)))
+    return Table(name, doc, columns, tuple(zip([*guards, None], rows, strict=True)))
 
 
-def _row(doc: str, *values: ir.Expr) -> ir.Row:
-    return ir.Row(doc, tuple(finish_expression(value) for value in values))
+def _row(doc: str, *values: ir.Expr) -> Row:
+    return Row(doc, tuple(finish_expression(value) for value in values))
 
 
-def _branches(chooser: Chooser) -> ir.Table:
+def _branches(chooser: Chooser) -> Table:
     context = chooser.context
     rows, index = [], 0
     for case in context.calculus.cases:
@@ -67,7 +68,7 @@ def _branches(chooser: Chooser) -> ir.Table:
     return _table(context, "branches", doc, 6, rows)
 
 
-def _branch(region: Region, index: int, case: CalculusCase, chooser: Chooser) -> ir.Row:
+def _branch(region: Region, index: int, case: CalculusCase, chooser: Chooser) -> Row:
     context = chooser.context
     freeze = context.constant.at(
         f"{context.calculus.pair.name}: branch on ({region.lo}, {region.hi})"
@@ -79,7 +80,7 @@ def _branch(region: Region, index: int, case: CalculusCase, chooser: Chooser) ->
     return _row(doc, freeze(region.lo), freeze(region.hi), kind, *limits, position)
 
 
-def _atoms(chooser: Chooser) -> ir.Table:
+def _atoms(chooser: Chooser) -> Table:
     context = chooser.context
     rows = [
         tuple(
@@ -96,17 +97,17 @@ def _atoms(chooser: Chooser) -> ir.Table:
     return _table(context, "atoms", "Atoms: x, log mass under P, log mass under Q.", 3, rows)
 
 
-def _vector(context: Context, name: str, doc: str, values: Sequence[Expr]) -> ir.Table:
+def _vector(context: Context, name: str, doc: str, values: Sequence[Expr]) -> Table:
     row = _row("", *(context.constant(value) for value in values))
-    return ir.Table(name, doc, 0, ((None, (row,)),))
+    return Table(name, doc, 0, ((None, (row,)),))
 
 
-def _strip(context: Context) -> ir.Table:
+def _strip(context: Context) -> Table:
     doc = "The open interval of real t in which E_P[exp(t L); L finite] is finite."
     return _vector(context, "strip", doc, context.calculus.strip)
 
 
-def _lattice(context: Context) -> ir.Table:
+def _lattice(context: Context) -> Table:
     entry: Entry = context.calculus.lattice
     closed = isinstance(entry, Closed) and isinstance(entry.expr, SymTuple)
     values = tuple(entry.expr) if isinstance(entry, Closed) and closed else (nan, nan)

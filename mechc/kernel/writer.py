@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from mechc.kernel import ir
 from mechc.kernel.bracketing import SIGNATURE as SOLVER
 from mechc.kernel.bracketing import solver_text
+from mechc.kernel.parts import Function, Inverse, Module, Root, Row, Series, Table
 from mechc.kernel.passes import hoist, share, share_all
 from mechc.kernel.printer import Printer, indent
 
@@ -73,7 +74,7 @@ def jitted(signature: str, text: str) -> str:
 class Writer:
     """Writes the functions of one module and remembers which primitives they use."""
 
-    def __init__(self, module: ir.Module) -> None:
+    def __init__(self, module: Module) -> None:
         """Prepare to write the functions of `module`."""
         self.module = module
         self.printer = Printer()
@@ -85,7 +86,7 @@ class Writer:
     def kernels(self) -> Iterator[str]:
         """Every function of the module, callees first."""
         for helper in self.module.helpers:
-            yield from self._root(helper) if isinstance(helper, ir.Root) else self._series(helper)
+            yield from self._root(helper) if isinstance(helper, Root) else self._series(helper)
         for function in self.module.functions:
             yield self._scalar(function)
             if function.array:
@@ -118,14 +119,14 @@ class Writer:
             f"{name} = theta[{i}]" for i, name in enumerate(self.module.names) if name in leaves
         ]
 
-    def _scalar(self, function: ir.Function) -> str:
+    def _scalar(self, function: Function) -> str:
         body = share(function.body)
         lines = [*self._unpack(body), *self.printer.block(body, "return {}")]
         head = f"{function.name}({function.variable}, theta)".replace("(, ", "(")
         signature = SCALAR if function.variable else CONSTANT
         return self._define(COMPLEX if function.complex else signature, head, function.doc, lines)
 
-    def _array(self, function: ir.Function) -> str:
+    def _array(self, function: Function) -> str:
         lines = [*self._unpack(function.body), *self._loops(function.body, function.variable)]
         head = f"{function.name}_many({function.variable}s, theta, out)"
         return self._define(ARRAY, head, f"Write {function.name} of each element to out.", lines)
@@ -155,7 +156,7 @@ class Writer:
             yield self._inverse(inverse)
         yield self._inverse_many()
 
-    def _inverse(self, inverse: ir.Inverse) -> str:
+    def _inverse(self, inverse: Inverse) -> str:
         head = f"loss_inverse_{inverse.index}(ell, theta)"
         if inverse.body is not None:
             body = share(inverse.body)
@@ -191,7 +192,7 @@ class Writer:
             lines,
         )
 
-    def _root(self, helper: ir.Root) -> Iterator[str]:
+    def _root(self, helper: Root) -> Iterator[str]:
         suffix = helper.name.removeprefix("root_")
         residual, solver = f"residual_{suffix}", f"solve_{suffix}"
         body = share(helper.residual)
@@ -203,7 +204,7 @@ class Writer:
         lines.append(f"return {solver}(0.0, lo, hi, {rising}, theta)")
         yield self._define(CONSTANT, f"{helper.name}(theta)", helper.doc, lines)
 
-    def _series(self, helper: ir.Series) -> Iterator[str]:
+    def _series(self, helper: Series) -> Iterator[str]:
         body = share(helper.term)
         lines = [*self._unpack(body), *self.printer.block(body, "return {}")]
         term = f"term_of_{helper.name}"
@@ -211,7 +212,7 @@ class Writer:
         lines = SERIES.format(term=term).splitlines()
         yield self._define(CONSTANT, f"{helper.name}(theta)", helper.doc, lines)
 
-    def _table(self, table: ir.Table) -> str:
+    def _table(self, table: Table) -> str:
         arms = []
         for guard, rows in table.cases:
             lets, values = share_all(tuple(v for row in rows for v in row.values))
@@ -229,14 +230,14 @@ class Writer:
         params, head = self._unpack(*blocks), f"{table.name}(theta)"
         return self._define(TABLE, head, table.doc, [*params, *self.printer.chain(arms)])
 
-    def _row(self, table: ir.Table, i: int, row: ir.Row, values: list[str]) -> list[str]:
+    def _row(self, table: Table, i: int, row: Row, values: list[str]) -> list[str]:
         """Lines that fill one row; a branch that is empty at these parameters is skipped."""
         comment = textwrap.wrap(row.doc, WIDTH - 12, initial_indent="# ", subsequent_indent="#   ")
         if table.name != "branches":
             return [*comment, *(f"out[{i}, {j}] = {v}" for j, v in enumerate(values))]
         return [*comment, f"n = add_branch(out, n, {', '.join(values)})"]
 
-    def _vector(self, table: ir.Table) -> str:
+    def _vector(self, table: Table) -> str:
         ((_, (row,)),) = table.cases
         lets, values = share_all(row.values)
         lines = [f"{local.name} = {self.printer(value)}" for local, value in lets]
