@@ -137,26 +137,36 @@ class _Side:
         _, mean, variance, _ = self._law.composed(0.0)
         gap = epsilon - mean
         variance = max(variance, 1e-300)
-        t = min((gap + math.sqrt(gap * gap + 8.0 * variance)) / (2.0 * variance), self._t_max)
-        low, high = 0.0, self._t_max
-        curvature = math.nan
+        root = math.sqrt(gap * gap + 8.0 * variance)
+        guess = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
+        guess = min(guess, self._t_max)
+        # the guess can be far too large where K'' grows: go up in steps until K' is passed
+        low, high = 0.0, min(guess, 16.0)
+        while True:
+            self._cover(high)
+            if self._slope(high, epsilon)[0] >= 0.0:
+                break
+            topmost = 1e9 < high * (self._highest - epsilon) < math.inf
+            if high >= self._t_max or topmost:
+                return high, self._slope(high, epsilon)[1]  # only the topmost losses count by now
+            low, high = high, min(4.0 * high, self._t_max)
+        t = min(max(guess, low), high)
         for _ in range(200):
-            # as far as the contour will need if this tilt is right
-            self._cover(min(t + 5.0 * t / math.sqrt(2.0 + variance * t * t), self._t_max))
-            _, k1, k2, _ = self._law.composed(t)
-            slope = k1 - epsilon - 1.0 / t - 1.0 / (t + 1.0)
-            curvature = k2 + t**-2 + (1.0 + t) ** -2
+            slope, curvature = self._slope(t, epsilon)
             low, high = (t, high) if slope < 0 else (low, t)
             step = -slope / (curvature * t)
             if abs(step) < 1e-4 or high - low <= 1e-6 * high:
                 break
-            if t * (self._highest - epsilon) > 1e9 and step > 0:
-                break  # only the topmost atom counts by now
             new = t * math.exp(min(1.5, max(-3.0, step)))
             if not low < new < high:
                 new = math.sqrt(low * high) if low > 0 else 0.1 * high
             t = new
-        return t, curvature
+        return t, self._slope(t, epsilon)[1]
+
+    def _slope(self, t: float, epsilon: float) -> tuple[float, float]:
+        """F'(t) and F''(t) for F(t) = K(t) - eps t - log t - log(1 + t)."""
+        _, k1, k2, _ = self._law.composed(t)
+        return k1 - epsilon - 1.0 / t - 1.0 / (t + 1.0), k2 + t**-2 + (1.0 + t) ** -2
 
     def _choose(self, epsilon: float) -> Contour:
         """Contour and period that need the fewest nodes (the rule of numerics 4.1b)."""

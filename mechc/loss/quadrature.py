@@ -35,10 +35,12 @@ MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share 
 GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share of the sum
 NEGLIGIBLE = 1e-24  # share of the tilted total that may be left out
 LOG_NEGLIGIBLE = math.log(NEGLIGIBLE)
+CLIFF = 20.0  # nats by which the integrand may fall between neighbouring nodes that matter
 OVERLAP = 0.15  # least affinity of the tilted laws at neighbouring test tilts
 TURN = 9.0  # radians of the wave that a panel may span before it is cut without further tests
 ROUNDS = 400
 MAX_PANELS = 60_000
+MAX_TESTS = 4_000_000  # panels times tilts that are judged at once
 
 NODES, WEIGHTS = legendre.leggauss(ORDER)
 _VANDER = legendre.legvander(NODES, ORDER - 1)
@@ -167,7 +169,8 @@ def _summits(x, log_p, loss, region, z, total, flagged):  # type: ignore[no-unty
     """Flag panels where the slopes around a local maximum point to a higher summit that matters.
 
     A narrow mode between two nodes shows as a local maximum whose neighbours' secants meet far
-    above it; for a log-concave mode they bound its height.
+    above it; for a log-concave mode they bound its height. A mode that ends at an edge of its panel
+    shows as a cliff: what the next panel has of it lies before that panel's first node.
     """
     n = region.size * 16
     for i in range(1, n - 2):
@@ -179,13 +182,15 @@ def _summits(x, log_p, loss, region, z, total, flagged):  # type: ignore[no-unty
         p1 = log_p[i // 16, i % 16] + z * loss[i // 16, i % 16]
         p2 = log_p[(i + 1) // 16, (i + 1) % 16] + z * loss[(i + 1) // 16, (i + 1) % 16]
         p3 = log_p[(i + 2) // 16, (i + 2) % 16] + z * loss[(i + 2) // 16, (i + 2) % 16]
+        gap = x2 - x1
+        known = max(p1, p2)
+        if abs(p1 - p2) > CLIFF and known + math.log(gap) - total > LOG_NEGLIGIBLE:
+            flagged[(i + 1) // 16 if p1 > p2 else i // 16] = True
         left, right = (p1 - p0) / (x1 - x0), (p3 - p2) / (x3 - x2)
         if not (left > 0.0 and right < 0.0):
             continue
-        gap = x2 - x1
         step = (p2 - p1 - right * gap) / (left - right)
         summit = p1 + left * min(max(step, 0.0), gap)
-        known = max(p1, p2)
         if summit > known + 2.0 and summit + math.log(gap) - total > LOG_NEGLIGIBLE:
             flagged[i // 16] = True
             flagged[(i + 1) // 16] = True
@@ -323,6 +328,11 @@ class Quadrature:
                 self.tilts, self.points = wide, points
                 return
             tilts = np.unique(np.concatenate([tilts, 0.5 * (tilts[1:] + tilts[:-1])[apart]]))
+            if tilts.size * self.region.size > MAX_TESTS:
+                raise NumericError(
+                    f"{self._kernel.NAME}: tilts {wide} at parameters {self._theta.tolist()} "
+                    "span too many scales"
+                )
 
     def _settle(self, tilts: Floats, rounds: int) -> int:
         """Split and grow until the tilts given are resolved; returns the rounds left over."""
@@ -462,8 +472,8 @@ class Quadrature:
         order = np.lexsort((self.lo, self.region))
         flagged = np.zeros(order.size, np.bool_)
         x, log_p, loss = self.x[order], self.log_p[order], self.loss[order]
-        for at in (0, -1):
-            _summits(x, log_p, loss, self.region[order], tilts[at], totals[at], flagged)
+        for tilt, total in zip(tilts, totals, strict=True):
+            _summits(x, log_p, loss, self.region[order], tilt, total, flagged)
         out = np.zeros(order.size, np.bool_)
         out[order] = flagged
         return out
