@@ -113,6 +113,22 @@ class Lattice:
         return float(round((period / self.step - 1.0) / 2.0))
 
 
+def moved_by_rounding(law: Law, c: float) -> float:
+    """Bound how far rounding of losses on a lattice can move K(c).
+
+    Such a loss is a difference of logs of masses, off by their rounding however small it is
+    itself; moving a loss by d moves K(c) by c d.
+    """
+    moved = 0.0
+    for step in law.steps:
+        if step.loss.lattice is not None:
+            loss, log_mass = step.loss.atom_loss, step.loss.atom_log_mass
+            weight = np.exp(log_mass + c * loss - np.logaddexp.reduce(log_mass + c * loss))
+            shift = ULP * float(weight @ (np.abs(log_mass) + np.abs(log_mass - loss)))
+            moved += step.count * c * shift
+    return moved
+
+
 class Contour:
     """One contour with its nodes: log phi at y = h, 2h, ...; re-used for many epsilons.
 
@@ -157,6 +173,7 @@ class Contour:
         self.tilted = Tilted(law, self.c)
         self.reach = min(s.loss.frequency for s in law.steps)
         self.tolerance = sum(s.count * s.loss.tolerance for s in law.steps) + self.tilted.lost + 1e-15
+        self.tolerance += moved_by_rounding(law, self.c)
 
     @property
     def work(self) -> int:
