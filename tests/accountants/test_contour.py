@@ -1,0 +1,69 @@
+"""The contour accountant where it is hard: phase transitions, nearly disjoint pairs, far tails."""
+
+import math
+
+import numpy as np
+import pytest
+
+import mechc
+
+pairs = pytest.importorskip("pairs")
+truth = pytest.importorskip("truth")
+
+
+@pytest.fixture(scope="module")
+def gaussian():
+    return mechc.load("gaussian")
+
+
+@pytest.fixture(scope="module")
+def training(gaussian):
+    """A run whose tilted law splits in two around the tilt 35: most steps small, a few huge."""
+    return 3000 * mechc.poisson(gaussian)(sigma=2.0, sampling_rate=0.01)
+
+
+def test_saddle_point_beyond_a_sudden_rise_of_the_mean(training):
+    exact = truth.contour([(pairs.gaussian(2.0).sampled(0.01), 3000)], 10.0)
+    bound = training.log_delta(10.0, method="contour", direction="remove")
+    assert bound.lower <= exact <= bound.upper
+    assert bound.upper - bound.lower < 1e-9
+
+
+def test_curve_is_decreasing_and_convex_through_the_rise(training):
+    epsilon = np.linspace(0.5, 60.0, 24)
+    bounds = [training.log_delta(e, method="contour", direction="remove") for e in epsilon]
+    estimate = np.array([b.estimate for b in bounds])
+    assert all(b.upper - b.lower < 1e-8 for b in bounds)
+    assert (np.diff(estimate) < 0).all()
+    # convex in alpha: at each point at most the chord of its neighbours
+    alpha = np.exp(epsilon)
+    share = (alpha[2:] - alpha[1:-1]) / (alpha[2:] - alpha[:-2])
+    chord = np.logaddexp(np.log(share) + estimate[:-2], np.log1p(-share) + estimate[2:])
+    assert (estimate[1:-1] <= chord + 1e-9).all()
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+@pytest.mark.parametrize("sigma", [1e-3, 3e-3, 1e-2, 3e-2, 0.1])
+def test_nearly_disjoint_pairs(gaussian, sigma, epsilon):
+    """P has no weight in float64 where Q lives; delta is 1 up to far below rounding."""
+    bound = (10 * gaussian(sigma=sigma)).log_delta(epsilon, method="contour")
+    assert bound.lower > -1e-9
+    assert bound.upper >= -1e-15
+
+
+@pytest.mark.parametrize(
+    ("sigma", "count", "epsilon"),
+    [(0.01, 10, 1e5), (0.1, 10, 1e3), (1.0, 3, 40.0), (50.0, 10**6, 300.0), (1e3, 10, 1e-3),
+     (1e5, 10, 0.0), (1e5, 10**10, 12.0), (3.0, 7, -2.5), (0.5, 100, -900.0)],
+)  # fmt: skip
+def test_gaussian_against_its_closed_form(gaussian, sigma, count, epsilon):
+    exact = truth.gaussian(math.sqrt(count) / sigma, epsilon)
+    bound = (count * gaussian(sigma=sigma)).log_delta(epsilon, method="contour")
+    assert bound.lower - 1e-15 <= exact <= bound.upper + 1e-15
+    assert bound.upper - bound.lower < 1e-6 * max(1.0, abs(exact))
+
+
+def test_many_more_steps_than_sigma_can_hide(gaussian):
+    """10**12 steps with delta equal to 1 in float64: no saddle point, but an answer."""
+    bound = (10**12 * gaussian(sigma=1e-3)).log_delta(0.0)
+    assert bound.lower <= 0.0 == bound.upper

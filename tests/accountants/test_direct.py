@@ -1,0 +1,100 @@
+"""One and two steps, and enumerated atoms, against integrals and sums in ball arithmetic."""
+
+import math
+
+import pytest
+
+import mechc
+from mechc.accountants.direct import DirectAccountant
+from mechc.errors import UnsupportedError
+from mechc.loss.measure import PrivacyLoss, Step
+
+pairs = pytest.importorskip("pairs")
+truth = pytest.importorskip("truth")
+
+ONE_STEP = [
+    ("gaussian", (0.8,), 4.0), ("gaussian", (2.0,), -1.3), ("student_t", (3.0, 0.7), 0.9),
+    ("cauchy", (2.0,), 0.4), ("logistic", (1.5,), 0.3), ("hyperbolic_secant", (1.2,), 0.5),
+    ("gumbel", (1.3,), 0.6), ("subbotin", (4.0, 1.1), 9.0), ("subbotin", (0.6, 1.0), 0.5),
+    ("gaussian_scale", (1.0, 1.3), 0.1), ("gaussian_scale", (1.3, 1.0), 3.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize(("name", "theta", "epsilon"), ONE_STEP)
+def test_one_step(name, theta, epsilon, direction):
+    mechanism = mechc.load(name)
+    names = [p.name for p in mechanism.parameters if p.name != "sensitivity"]
+    event = mechanism(**dict(zip(names, theta, strict=True)))
+    pair = pairs.PAIRS[name](*theta)
+    law = event.loss(direction)
+    if epsilon >= law.support[1]:
+        epsilon = 0.5 * law.support[1]
+    exact = truth.one_step(pair.reversed() if direction == "add" else pair, epsilon)
+    bound = DirectAccountant([Step(law, 1)]).log_delta(epsilon)
+    assert bound.lower <= exact <= bound.upper
+    assert bound.upper - bound.lower < 1e-9
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 1e5])
+def test_root_beyond_the_rounding_of_the_offsets(epsilon):
+    """sigma = 1e5: the loss exceeds epsilon only at outputs of 1e10 and more."""
+    exact = truth.gaussian(1e-5, epsilon) if epsilon < 10 else None
+    bound = mechc.load("gaussian")(sigma=1e5).log_delta(epsilon, method="direct")
+    assert exact is None or bound.lower <= exact <= bound.upper
+    assert bound.upper < -(0.49 * (epsilon * 1e5) ** 2)
+
+
+def test_two_steps_beyond_the_largest_loss():
+    event = mechc.poisson(mechc.load("logistic"))(scale=2.0, sampling_rate=0.1)
+    for direction in ("remove", "add"):
+        steps = [Step(event.loss(direction), 2)]
+        assert DirectAccountant(steps).log_delta(1.5).upper == -math.inf
+
+
+@pytest.mark.parametrize("epsilon", [-0.4, 0.1, 0.9])
+def test_two_laplace_and_logistic_steps(epsilon):
+    width = truth.ball(0.5)
+    up, down = truth.ball(0.5), (-width).exp() / 2
+    laplace = truth.half_tilted_uniform(2, width, (-width / 2).exp() / 4, up, down, epsilon)
+    logistic = truth.half_tilted_uniform(2, width, 1 / (4 * (width / 2).sinh()), 0, 0, epsilon)
+    for name, exact in (("laplace", laplace), ("logistic", logistic)):
+        law = mechc.load(name)(scale=2.0).loss()
+        bound = DirectAccountant([Step(law, 2)]).log_delta(epsilon)
+        assert bound.lower <= exact <= bound.upper
+        assert bound.upper - bound.lower < 1e-10
+
+
+def test_three_steps_with_a_density_are_refused():
+    law = mechc.load("gaussian")(sigma=1.0).loss()
+    with pytest.raises(UnsupportedError, match="3 steps with a density"):
+        DirectAccountant([Step(law, 3)])
+
+
+@pytest.mark.parametrize("epsilon", [-0.5, 0.0, 0.55, 1.7])
+def test_enumerated_atoms(epsilon):
+    losses = [math.log(4.0), math.log(1.5), 0.0, math.log(0.5)]
+    masses, infinite = [0.2, 0.15, 0.1, 0.25], 0.3
+    q_mass = sum(m * math.exp(-v) for m, v in zip(masses, losses, strict=True))
+    law = PrivacyLoss.from_atoms(losses, masses, infinite, 1.0 - q_mass)
+    exact = truth.atoms(list(zip(losses, masses, strict=True)), 5, epsilon, infinite)
+    bound = DirectAccountant([Step(law, 5)]).log_delta(epsilon)
+    assert bound.lower <= exact <= bound.upper
+    assert bound.upper - bound.lower < 1e-12
+
+
+def test_add_beats_remove_for_two_sampled_laplace_steps():
+    """mechanisms.md T0: the worse direction of one step need not be the worse one of two."""
+    event = mechc.poisson(mechc.load("laplace"))(scale=2.0, sampling_rate=0.5)
+    one = {d: event.delta(0.07, direction=d).estimate for d in ("remove", "add")}
+    two = {d: (2 * event).delta(0.07, direction=d) for d in ("remove", "add")}
+    assert one["remove"] > one["add"]
+    assert two["remove"].estimate == pytest.approx(0.09487162954808024, rel=1e-9)
+    assert two["add"].estimate == pytest.approx(0.10869735385715215, rel=1e-9)
+
+
+def test_directions_of_one_sided_noise_differ():
+    """Exponential noise: one direction is certain with probability 1 - 1/e, the other is pure."""
+    event = mechc.load("exponential")(scale=1.0)
+    assert event.delta(1.5, direction="add").estimate == pytest.approx(-math.expm1(-1), rel=1e-12)
+    assert event.delta(1.0, direction="remove").estimate == 0.0

@@ -1,0 +1,89 @@
+"""The folded contour against sums over the lattice."""
+
+import math
+
+import pytest
+
+import mechc
+from mechc.accountants.lattice import LatticeAccountant, common_lattice
+from mechc.errors import UnsupportedError
+from mechc.loss.measure import PrivacyLoss, Step
+
+truth = pytest.importorskip("truth")
+arb = pytest.importorskip("flint").arb
+
+
+def answer(loss, count, epsilon):
+    return LatticeAccountant([Step(loss, count)]).log_delta(epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [-3.0, 0.0, 0.37, 5.0, 20.0, 39.0])
+@pytest.mark.parametrize(("budget", "categories"), [(0.4, 2), (0.4, 5), (0.01, 2)])
+def test_randomized_response(budget, categories, epsilon):
+    e = arb(budget)
+    total = e.exp() + categories - 1
+    masses = [1 / total, (categories - 2) / total, e.exp() / total]
+    exact_law = truth.lattice(-e, e, masses, 100, epsilon) if epsilon < 100 * budget else -math.inf
+    step = mechc.load("randomized_response")(epsilon=budget, categories=categories).loss()
+    bound = answer(step, 100, epsilon)
+    assert bound.lower - 1e-15 <= exact_law <= bound.upper + 1e-15
+    assert exact_law == -math.inf or bound.upper - bound.lower < 1e-9
+
+
+@pytest.mark.parametrize("epsilon", [-1.0, 0.0, 2.0, 14.9])
+def test_approximate_dp(epsilon):
+    e, d = arb(0.3), arb(1e-7)
+    total = 1 + e.exp()
+    masses = [(1 - d) / total, (1 - d) * e.exp() / total]
+    exact = truth.lattice(-e, 2 * e, masses, 50, epsilon, infinite=d)
+    step = mechc.load("approximate_dp")(epsilon=0.3, delta=1e-7).loss()
+    bound = answer(step, 50, epsilon)
+    assert bound.lower <= exact <= bound.upper
+    assert bound.upper - bound.lower < 1e-10
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 10.0, 60.0])
+def test_discrete_gaussian(epsilon):
+    sigma, reach = arb(1.5), 80
+    weights = [(-(arb(n) ** 2) / (2 * sigma**2)).exp() for n in range(-reach, reach + 1)]
+    total = sum(weights, arb(0))
+    # P is centred at 1: L = (2 n - 1) / (2 sigma^2)
+    masses = [(-(arb(n - 1) ** 2) / (2 * sigma**2)).exp() / total for n in range(-reach, reach + 1)]
+    step = 1 / sigma**2
+    exact = truth.lattice(step * (-reach - arb(1) / 2), step, masses, 20, epsilon)
+    bound = answer(mechc.load("discrete_gaussian")(sigma=1.5).loss(), 20, epsilon)
+    assert bound.lower <= exact <= bound.upper
+    assert bound.upper - bound.lower < 1e-10
+
+
+def two_atoms(loss):
+    share = math.exp(loss) / (1 + math.exp(loss))
+    return PrivacyLoss.from_atoms([loss, -loss], [share, 1 - share])
+
+
+def test_commensurate_steps_share_a_lattice():
+    found = common_lattice([Step(two_atoms(0.2), 3), Step(two_atoms(0.3), 2)])
+    # losses 0.2 (2i - 3) + 0.3 (2j - 2): all on -1.2 + 0.2 Z
+    assert found.step == pytest.approx(0.2, rel=1e-12)
+    assert (found.offset + 1.2) / 0.2 == pytest.approx(round((found.offset + 1.2) / 0.2), abs=1e-9)
+
+
+def test_incommensurate_steps_do_not():
+    steps = [Step(two_atoms(0.2), 3), Step(two_atoms(0.2 * math.sqrt(2)), 2)]
+    with pytest.raises(UnsupportedError, match="not on one lattice"):
+        LatticeAccountant(steps)
+
+
+def test_mixed_lattices_against_the_list_of_all_atoms():
+    steps = [Step(two_atoms(0.2), 6), Step(two_atoms(0.3), 4)]
+    bound = LatticeAccountant(steps).log_delta(0.7)
+    total = arb(0)
+    for i in range(7):
+        for j in range(5):
+            loss = arb(0.2) * (2 * i - 6) + arb(0.3) * (2 * j - 4)
+            if loss > arb(0.7):
+                a, b = (1 / (1 + (-arb(v)).exp()) for v in (0.2, 0.3))
+                ways = math.comb(6, i) * math.comb(4, j)
+                mass = ways * a**i * (1 - a) ** (6 - i) * b**j * (1 - b) ** (4 - j)
+                total += mass * (1 - (arb(0.7) - loss).exp())
+    assert bound.lower <= float(total.log()) <= bound.upper

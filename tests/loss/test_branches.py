@@ -1,0 +1,56 @@
+"""Cells, densities and one-step answers on the monotone branches."""
+
+import math
+
+import numpy as np
+import pytest
+
+import mechc
+
+EVENTS = {
+    "gaussian": lambda: mechc.load("gaussian")(sigma=1.2),
+    "sampled": lambda: mechc.poisson(mechc.load("gaussian"))(sigma=1.2, sampling_rate=0.1),
+    "student_t": lambda: mechc.load("student_t")(nu=3.0, scale=1.0),
+    "laplace": lambda: mechc.load("laplace")(scale=2.0),
+    "gaussian_scale": lambda: mechc.load("gaussian_scale")(sp=1.0, sq=1.4),
+}
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("name", EVENTS)
+def test_cells_hold_all_the_mass(name, direction):
+    law = EVENTS[name]().loss(direction)
+    lo, hi = max(law.support[0], -60.0), min(law.support[1], 60.0)
+    p, q = law.cell_masses(np.linspace(lo - 0.1, hi + 0.1, 201))
+    assert p.sum() == pytest.approx(1.0, abs=1e-12)
+    assert q.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_cells_of_a_gaussian_keep_their_accuracy_in_the_tail():
+    sigma = 1.2
+    law = EVENTS["gaussian"]().loss()
+    mean, spread = 0.5 / sigma**2, 1.0 / sigma
+    edges = np.array([-1.0, 0.0, 2.0, 5.0, 6.0])
+    p, _ = law.cell_masses(edges)
+    tail = [0.5 * math.erfc((e - mean) / spread / math.sqrt(2)) for e in edges]
+    assert p == pytest.approx(-np.diff(tail), rel=1e-11)
+
+
+def test_density_of_gaussian_and_logistic_losses():
+    sigma, width = 1.2, 0.5
+    loss = np.linspace(-0.45, 0.45, 7)
+    mean, spread = 0.5 / sigma**2, 1.0 / sigma
+    normal = np.exp(-0.5 * ((loss - mean) / spread) ** 2) / (spread * math.sqrt(2 * math.pi))
+    assert EVENTS["gaussian"]().loss().density(loss) == pytest.approx(normal, rel=1e-7)
+    uniform = np.exp(loss / 2) / (4 * math.sinh(width / 2))
+    logistic = mechc.load("logistic")(scale=2.0).loss()
+    assert logistic.density(loss) == pytest.approx(uniform, rel=1e-7)
+
+
+@pytest.mark.parametrize("epsilon", [-2.0, 0.0, 0.5, 3.0, 30.0, 300.0])
+def test_one_gaussian_step_in_far_tails(epsilon):
+    truth = pytest.importorskip("truth")
+    lower, estimate, upper = EVENTS["gaussian"]().loss().hockey_stick_log(epsilon)
+    assert lower <= truth.gaussian(1 / truth.ball(1.2), epsilon) <= upper
+    assert lower <= estimate <= upper
+    assert upper - lower < 1e-9 * max(1.0, abs(estimate))

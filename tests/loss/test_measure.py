@@ -1,0 +1,129 @@
+"""PrivacyLoss: atoms and their errors, lattices, cumulants, reversal."""
+
+import math
+
+import numpy as np
+import pytest
+
+import mechc
+from mechc.errors import DeclarationError, NumericError
+from mechc.loss.measure import PrivacyLoss, Step, log_infinite
+from mechc.loss.source import find_lattice, merge
+
+pairs = pytest.importorskip("pairs")
+truth = pytest.importorskip("truth")
+
+
+@pytest.mark.parametrize(
+    ("losses", "masses", "infinite", "word"),
+    [
+        ([0.1, math.inf], [0.5, 0.5], 0.0, "finite"),
+        ([0.1], [0.5, 0.5], 0.0, "one per mass"),
+        ([0.1, -0.1], [-0.5, 1.5], 0.0, "non-negative"),
+        ([0.1, -0.1], [0.5, 0.4], 0.0, "sum"),
+        ([1.0, 0.5], [0.5, 0.5], 0.0, "under Q"),
+        ([0.0], [math.nan], 0.0, "sum"),
+    ],
+)
+def test_atoms_that_are_no_law(losses, masses, infinite, word):
+    with pytest.raises(DeclarationError, match=word):
+        PrivacyLoss.from_atoms(losses, masses, infinite)
+
+
+def test_equal_losses_are_merged():
+    loss, log_mass = merge(np.array([1.0, -1.0, 1.0]), np.log([0.25, 0.5, 0.25]))
+    assert loss.tolist() == [-1.0, 1.0]
+    assert np.exp(log_mass) == pytest.approx([0.5, 0.5], rel=1e-15)
+
+
+@pytest.mark.parametrize("step", [1e-9, 0.1, 3.7, 1e5])
+def test_lattice_is_found(step):
+    found = find_lattice(step * np.array([-7.0, -3.0, 1.0, 4.0, 100.0]) + 0.3 * step)
+    assert found is not None
+    assert found[1] == pytest.approx(step, rel=1e-12)
+
+
+@pytest.mark.parametrize("shift", [1e-9, 1e-6, 1e-3, 0.1 * math.sqrt(2)])
+def test_near_lattice_is_not_a_lattice(shift):
+    losses = np.array([-0.5, -0.25, 0.0, 0.25 + shift, 0.5])
+    found = find_lattice(losses)
+    if found is not None:  # then every loss really is on it
+        place = (losses - found[0]) / found[1]
+        assert np.abs(place - np.round(place)).max() * found[1] < 1e-13
+        assert found[1] <= 1.01 * shift
+
+
+LAWS = [
+    ("gaussian", (0.9,), 1.0), ("gaussian", (2.0,), 0.03), ("student_t", (2.5, 1.0), 1.0),
+    ("logistic", (2.0,), 0.2), ("gumbel", (3.0,), 1.0), ("subbotin", (1.5, 2.0), 1.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("tilt", [0.4, 3.0, 21.0])
+@pytest.mark.parametrize(("name", "theta", "rate"), LAWS)
+def test_generating_function_and_its_derivatives(name, theta, rate, tilt):
+    mechanism = mechc.load(name)
+    names = [p.name for p in mechanism.parameters if p.name != "sensitivity"]
+    how = dict(zip(names, theta, strict=True))
+    pair = pairs.PAIRS[name](*theta)
+    if rate < 1.0:
+        mechanism, pair = mechc.poisson(mechanism), pair.sampled(rate)
+        how["sampling_rate"] = rate
+    law = mechanism(**how).loss()
+    if tilt >= 0.9 * law.strip[1]:
+        pytest.skip("outside the strip")
+    table = truth.nodes(pair, tilt)
+    total = sum((w for w, _ in table), truth.ball(0))
+    mean = sum((w * v for w, v in table), truth.ball(0)) / total
+    central = [sum((w * (v - mean) ** r for w, v in table), truth.ball(0)) / total for r in (2, 3)]
+    fourth = sum((w * (v - mean) ** 4 for w, v in table), truth.ball(0)) / total
+    exact = [total.log(), mean, *central, fourth - 3 * central[0] ** 2]
+    got = law.cumulants(tilt, 4)
+    for r, (a, b) in enumerate(zip(got, map(float, exact), strict=True)):
+        # a fourth cumulant is a difference of moments
+        allowed = 1e-12 * abs(b) + (1e-11 * float(fourth) if r == 4 else 0.0)
+        allowed += 1e-13 * float(central[0]) ** (r / 2)
+        assert abs(a - b) <= allowed, (r, a, b)
+    third = sum((w * abs(v - mean) ** 3 for w, v in table), truth.ball(0)) / total
+    assert law.log_abs_central_moment3(tilt) == pytest.approx(float(third.log()), abs=2e-4)
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.1])
+def test_reversal_mirrors_the_generating_function(rate):
+    """I3: K of the reversed pair at t is K at -1 - t."""
+    mechanism = mechc.load("gumbel")
+    event = mechanism(scale=2.0) if rate == 1 else mechc.poisson(mechanism)(
+        scale=2.0, sampling_rate=rate
+    )  # fmt: skip
+    forward, backward = event.loss("remove"), event.loss("add")
+    for t in (-0.7, 0.3, 0.9):
+        assert backward.log_mgf(t) == pytest.approx(forward.log_mgf(-1.0 - t), abs=1e-14)
+    again = backward.reversed()
+    assert again.support == forward.support
+    assert again.log_mgf(0.5) == pytest.approx(forward.log_mgf(0.5), rel=1e-13)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.2, 1.1])
+def test_profile_of_the_reversal(epsilon):
+    """I3: delta_rev(eps) = 1 - e^eps + e^eps delta(-eps)."""
+    law = mechc.load("gumbel")(scale=0.8).loss()
+    forward = math.exp(law.hockey_stick_log(-epsilon)[1])
+    backward = math.exp(law.reversed().hockey_stick_log(epsilon)[1])
+    assert backward == pytest.approx(
+        -math.expm1(epsilon) + math.exp(epsilon) * forward, rel=1e-9, abs=1e-14
+    )
+
+
+def test_covering_refuses_tilts_outside_the_strip():
+    """N(0, 1) against N(0, 0.8^2): K is finite up to t = 0.64 / 0.36 only."""
+    law = mechc.load("gaussian_scale")(sp=1.0, sq=0.8).loss()
+    assert law.strip[1] == pytest.approx(0.64 / 0.36, rel=1e-12)
+    law.covering(-1.0, 1.5)
+    with pytest.raises(NumericError, match="outside the strip"):
+        law.covering(-1.0, 1.9)
+
+
+def test_mass_at_infinity_of_a_composition():
+    law = PrivacyLoss.from_atoms([0.0], [1.0 - 1e-12], 1e-12, 1e-12)
+    assert log_infinite([Step(law, 10**6)]) == pytest.approx(math.log(1e-6), abs=1e-6)
+    assert log_infinite([]) == -math.inf

@@ -1,0 +1,42 @@
+"""Nodes resolve every tilt and frequency asked for."""
+
+import cmath
+
+import numpy as np
+import pytest
+
+import mechc
+
+
+@pytest.mark.parametrize("sigma", [1e-3, 0.01, 0.05, 0.3, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("tilt", [1e-6, 0.5, 3.0])
+def test_generating_function_of_a_gaussian(sigma, tilt):
+    law = mechc.load("gaussian")(sigma=sigma).loss()
+    k, mean, variance, rounding = law.generating(tilt)
+    exact = tilt * (tilt + 1.0) / (2.0 * sigma**2)
+    assert abs(k - exact) <= rounding + 1e-12 * exact
+    assert rounding <= 1e-10 * exact + 1e-12
+    assert mean == pytest.approx((2 * tilt + 1) / (2 * sigma**2), rel=1e-11)
+    assert variance == pytest.approx(sigma**-2, rel=1e-9)  # x near 4 is known to 4e-16
+    assert law.covering(-1.0, tilt).tolerance < 1e-15
+
+
+@pytest.mark.parametrize("frequency", [1.0, 20.0, 300.0])
+def test_waves_on_a_contour(frequency):
+    sigma, c = 40.0, 0.7
+    law = mechc.load("gaussian")(sigma=sigma).loss().covering(-1.0, c, c, frequency)
+    z = complex(c, frequency)
+    loss, log_weight = law.nodes()
+    found = complex(np.sum(np.exp(log_weight + z * loss)))
+    assert abs(found - cmath.exp(z * (z + 1) / (2 * sigma**2))) < 1e-12
+
+
+def test_heavy_tails_and_cusps_have_mass_one():
+    for event in (
+        mechc.load("cauchy")(scale=1e-3),
+        mechc.load("student_t")(nu=0.3, scale=1.0),
+        mechc.load("subbotin")(beta=0.5, scale=1.0),
+    ):
+        loss, log_weight = event.loss().nodes()
+        assert np.exp(log_weight).sum() == pytest.approx(1.0, abs=1e-9)
+        assert np.exp(log_weight - loss).sum() == pytest.approx(1.0, abs=1e-9)
