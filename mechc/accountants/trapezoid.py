@@ -172,7 +172,8 @@ class Contour:
         self.k, self.mean, self.variance, self.rounding = law.composed(self.c)
         self.tilted = Tilted(law, self.c)
         self.reach = min(s.loss.frequency for s in law.steps)
-        self.tolerance = sum(s.count * s.loss.tolerance for s in law.steps) + self.tilted.lost + 1e-15
+        self.tolerance = sum(s.count * s.loss.tolerance for s in law.steps)
+        self.tolerance += self.tilted.lost + 1e-15
         self.tolerance += moved_by_rounding(law, self.c)
 
     @property
