@@ -25,7 +25,8 @@ CANCELLATION = math.log(1e3)  # nats by which the contour may miss the saddle po
 MASS = 3e-14  # relative error of a mass at infinity, or of 1 - exp(eps), in log
 BELOW = 8  # real parts tried at and below the saddle point, and tilts tried above it
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
-WORK = 200_000_000  # node evaluations per answer before a wide bound is returned instead
+WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
+LARGEST = 100_000  # nodes of the tilted law beyond which no higher frequency is asked for
 
 
 class ContourAccountant:
@@ -221,7 +222,8 @@ class _Side:
                 start = float(self._payoff.transform(np.array([contour.c + 0j]), epsilon)[0].real)
                 factor = self._payoff.size(contour.c) * contour.period / (math.pi * total * start)
                 contour.decay = self._decay(contour, contour.h * nodes, wanted / factor)
-                if factor * contour.decay < wanted or contour.work > WORK:
+                large = contour.work > WORK or contour.tilted.weight.size > LARGEST
+                if factor * contour.decay < wanted or large:
                     return contour.answer(epsilon)
             nodes = nodes + 64 if not quiet and nodes < 1024 else 2 * nodes
 
