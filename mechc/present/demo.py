@@ -29,11 +29,11 @@ class Run(NamedTuple):
     """A composition to account for, and where its parameters come from.
 
     Attributes:
-        label: a line for the table.
+        label: a word or two for the table.
         events: the composition.
         delta: target.
         published: epsilon as published, "" if none.
-        source: where the parameters are published, "" if they are made up.
+        source: the parameters, and where they are published.
     """
 
     label: str
@@ -99,36 +99,58 @@ def training_runs(huber: Mechanism, out: Console) -> list[Run]:
     mixed = sgd(0.01, 1.5, 2000) + 50 * gaussian(sigma=30.0) + 20 * counts(a=0.05)
     queries = 5000 * sampled_huber(sampling_rate=0.01, sigma=2.0, knee=1.0)
     return [
-        Run("Huber noise, 5000 sampled queries", queries, 1e-6, "", ""),
-        Run("MNIST, Abadi et al. 2016", sgd(0.01, 4.0, 10_000), DELTA, "1.26", "section 5.1"),
-        Run("MNIST, Bu et al. 2020", sgd(256 / 60_000, 1.3, 4688), DELTA, "1.34", "figure 4"),
-        Run("CIFAR-10, De et al. 2022", sgd(4096 / 50_000, 10.0, 725), DELTA, "1.0", "released"),
-        Run("a million steps", sgd(1e-3, 0.8, 1_000_000), 1e-8, "", ""),
-        Run("SGD + 50 Gaussian + 20 counts", mixed, 1e-6, "", ""),
-    ]
+        Run(
+            "Huber noise", queries, 1e-6, "",
+            "queries on samples, rate 0.01, sigma 2, knee 1",
+        ),
+        Run(
+            "MNIST 2016", sgd(0.01, 4.0, 10_000), DELTA, "1.26",
+            "rate 0.01, sigma 4: Abadi et al., Deep learning with differential privacy, 2016",
+        ),
+        Run(
+            "MNIST 2020", sgd(256 / 60_000, 1.3, 4688), DELTA, "1.34",
+            "rate 256/60000, sigma 1.3, 20 epochs: Bu et al., Deep learning with Gaussian "
+            "differential privacy, 2020",
+        ),
+        Run(
+            "CIFAR 2022", sgd(4096 / 50_000, 10.0, 725), DELTA, "<= 1.0",
+            "rate 4096/50000, sigma 10, stopping at epsilon 1: configuration released with De et "
+            "al., Unlocking high-accuracy differentially private image classification, 2022",
+        ),
+        Run("a million", sgd(1e-3, 0.8, 1_000_000), 1e-8, "", "rate 0.001, sigma 0.8"),
+        Run(
+            "mixed", mixed, 1e-6, "",
+            "2000 training steps (rate 0.01, sigma 1.5), 50 Gaussian releases (sigma 30) and 20 "
+            "counts with discrete Laplace noise (a = 0.05)",
+        ),
+    ]  # fmt: skip
 
 
 def _account(out: Console, runs: list[Run]) -> None:
     out.rule("3  Account: epsilon for published training runs")
-    table = Table(
-        "run", "steps", "delta", "lower", "upper", "method", "ms", "moments", "CLT", "published",
-        box=None,
-    )  # fmt: skip
+    names = ("run", "lower", "upper", "method", "ms", "moments", "CLT", "paper")
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(name, no_wrap=True)
     for item in runs:
         answer, seconds = _timed(item)
         table.add_row(
-            item.label, f"{item.events.count:,}", f"{item.delta:g}",
-            number(answer.lower, "lower", 8), number(answer.upper, "upper", 8), answer.method,
+            item.label, 
+            number(answer.lower, "lower", 7), number(answer.upper, "upper", 7), answer.method,
             f"{1e3 * seconds:.1f}", number(_other(item, "saddlepoint:moments").upper, "upper", 4),
             number(_other(item, "clt").estimate, digits=4), item.published,
         )  # fmt: skip
     out.print(table)
-    out.print(
-        "lower and upper are proven. moments: the moments accountant, best order, proven upper "
-        "bound. CLT: an estimate;\nit may be too small. published: by the moments accountant of "
-        "the time.",
-        highlight=False,
-    )
+    notes = [
+        f"{item.label}: {item.events.count:,} steps, delta {item.delta:.0e}; {item.source}"
+        for item in runs
+    ]
+    notes += [
+        "lower and upper are proven. moments: the moments accountant at its best order, an upper "
+        "bound. CLT: an estimate that may be too small. paper: as published, by the moments "
+        "accountant of the time."
+    ]
+    out.print("\n".join(notes), highlight=False, style="dim")
 
 
 def _timed(item: Run) -> tuple[Bound, float]:
@@ -153,7 +175,7 @@ def _figure(out: Console, folder: Path) -> None:
     """Draw epsilon against steps for the run of Abadi et al."""
     from mechc.present.plot import epsilon_figure
 
-    counts = [1, *range(250, 10_001, 250)]
+    counts = [1, 5, 15, 30, 60, 100, 150, *range(250, 10_001, 250)]
     step = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.01)(sigma=4.0)
     methods = {"proven interval": "auto", "moments accountant": "saddlepoint:moments", "CLT": "clt"}
     curves = {
@@ -162,7 +184,7 @@ def _figure(out: Console, folder: Path) -> None:
     }
     try:
         path = epsilon_figure(
-            curves, folder / FIGURE_FILE, DELTA, {"published: 1.26": (10_000, 1.26)},
+            curves, folder / FIGURE_FILE, DELTA, {"as published: 1.26": (10_000, 1.26)},
             "MNIST run of Abadi et al. (2016): q = 0.01, sigma = 4",
         )  # fmt: skip
     except MechcError as error:

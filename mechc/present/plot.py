@@ -52,10 +52,12 @@ def epsilon_figure(
             axes.fill_between(counts, lower, upper, color=colour, alpha=0.25, linewidth=0)
     for label, (steps, value) in (points or {}).items():
         axes.plot([steps], [value], "ko", markersize=5)
-        axes.annotate(label, (steps, value), (-8, 8), textcoords="offset points", ha="right")
+        axes.annotate(
+            label, (steps, value), (-8, 0), textcoords="offset points", ha="right", va="center"
+        )
     axes.set(xlabel="steps", ylabel=rf"$\varepsilon$ at $\delta$ = {delta:g}", title=title)
     axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     try:
