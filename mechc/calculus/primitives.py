@@ -159,11 +159,15 @@ def _at(primitive: Expr, x: Symbol, end: Expr) -> Expr | None:
 
 def _limit(term: Expr, x: Symbol, end: Expr) -> Expr | None:
     y, approach = end_point(x, end, True)
+    constant, rest = term.as_independent(x, as_Add=False)
+    inside = rest.args[0] if isinstance(rest, exp) else rest
     try:
-        limit = Expansion(y, Facts()).limit(term.subs(x, approach))
+        limit = Expansion(y, Facts()).limit(inside.subs(x, approach))
     except Unknown:
         return None
-    return None if limit.is_infinite else limit
+    if isinstance(rest, exp):
+        limit = exp(limit)
+    return None if limit.is_infinite else constant * limit
 
 
 def antiderivative(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:

@@ -216,23 +216,24 @@ def sign(expr: Expr, facts: Facts) -> int:
     if quick is not None:
         return quick
     if expr.is_Mul:
-        return _product(expr.args, facts)
+        return _product(expr.args, facts, sign)
     if expr.is_Pow and expr.exp.is_real:
         return _power(expr, facts)
     numerator, denominator = fraction(together(expr))
-    numerator = factor(numerator)
+    numerator, denominator = factor(numerator), factor(denominator)
     if numerator.is_Mul or denominator != 1:
-        return _product((*Mul.make_args(numerator), *Mul.make_args(denominator)), facts)
+        factors = (*Mul.make_args(numerator), *Mul.make_args(denominator))
+        return _product(factors, facts, _factor)
     return _irreducible(numerator, facts)
 
 
-def _product(factors: tuple[Expr, ...], facts: Facts) -> int:
+def _product(factors: tuple[Expr, ...], facts: Facts, each: Callable[[Expr, Facts], int]) -> int:
     """Sign of a product; an undecided factor that holds the rest fixed is what gets reported."""
     total = 1
     undecided: Undecided | None = None
     for part in factors:
         try:
-            total *= sign(part, facts) if part.is_Pow or part.is_Mul else _factor(part, facts)
+            total *= each(part, facts)
         except Undecided as question:
             if undecided is not None:
                 raise Undecided(Mul(*factors)) from None
@@ -243,6 +244,9 @@ def _product(factors: tuple[Expr, ...], facts: Facts) -> int:
 
 
 def _factor(expr: Expr, facts: Facts) -> int:
+    """Sign of something that has been factored already."""
+    if expr.is_Pow or expr.is_Mul:
+        return sign(expr, facts)
     quick = _assumed(expr)
     return quick if quick is not None else _irreducible(expr, facts)
 

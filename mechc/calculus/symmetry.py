@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sympy import Add, Expr, S, Symbol, cancel, diff, exp, expand, log, together
+from sympy import Add, Expr, Pow, S, Symbol, cancel, diff, exp, expand, log, together
 
 from mechc.calculus.curvature import affine_parts
 from mechc.calculus.shape import polynomial_in, rational_in, tidy
@@ -130,7 +130,7 @@ def _same(one: tuple[Term, ...], other: tuple[Term, ...], c: Expr, checker: Chec
 
 def _equal(weight: Expr, moved: Expr, other: Term, c: Expr, checker: Checker) -> bool:
     x = checker.x
-    difference = tidy(moved - other.log_density, x)
+    difference = tidy(_expanded_bases(moved - other.log_density), x)
     if difference.has(x):
         rational = rational_in(diff(difference, x), x)
         if rational is None or cancel(together(rational.expr)) != 0:
@@ -138,6 +138,14 @@ def _equal(weight: Expr, moved: Expr, other: Term, c: Expr, checker: Checker) ->
         difference = difference.subs(x, c / 2)
     gap = expand(difference + log(cancel(weight / other.weight)))
     return bool(gap == 0) or (gap.is_finite is not False and checker.vanishes(gap))
+
+
+def _expanded_bases(expr: Expr) -> Expr:
+    """Bases of powers as sums, so that (a - x)/s and a/s - x/s compare equal."""
+    return expr.replace(
+        lambda node: isinstance(node, Pow) and not node.exp.is_Integer,
+        lambda node: expand(node.base) ** node.exp,
+    )
 
 
 def _atoms_pair_off(atoms: Sequence[Atom]) -> bool:

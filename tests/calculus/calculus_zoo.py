@@ -6,7 +6,7 @@ code is shared with the formulas under test.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from itertools import islice
 
 import mpmath
@@ -50,9 +50,7 @@ k, h = positive("k", typical=(0.5, 3)), positive("h", typical=(2, 9))
 
 
 def shifted(name, noise, *parameters):
-    return additive(
-        name, noise=noise, variable=x, sensitivity=D, parameters=(*parameters, D)
-    )
+    return additive(name, noise=noise, variable=x, sensitivity=D, parameters=(*parameters, D))
 
 
 def pair(name, p, q, *parameters, **kwargs):
@@ -116,7 +114,7 @@ UNSEEN = {
 SLOW = ("scale_mixture", "raised_cosine", "exponentially_modified")
 
 
-@lru_cache(maxsize=None)
+@cache
 def declared(name):
     """Declaration by name; "poisson:" and "reversed:" transform the rest of the name."""
     if name.startswith("poisson:"):
@@ -124,7 +122,7 @@ def declared(name):
     return UNSEEN[name]() if name in UNSEEN else load_declaration(find(name))
 
 
-@lru_cache(maxsize=None)
+@cache
 def derived(name):
     """Calculus by name; "add:" swaps P and Q by hand."""
     if not name.startswith("add:"):
@@ -147,9 +145,7 @@ def reversed_pair(given):
 
 def vectors(calculus, case, count=2):
     """Parameter vectors inside a case."""
-    found = typical_values(
-        calculus.pair.parameters, case.condition, eliminations(case.condition)
-    )
+    found = typical_values(calculus.pair.parameters, case.condition, eliminations(case.condition))
     return list(islice(found, count))
 
 
@@ -162,11 +158,11 @@ def density(name, side):
     lo, hi = declaration.support
     symbols = [p.symbol for p in declaration.parameters]
     function = lambdify(
-        [declaration.variable, *symbols], expr.xreplace({s: 1 for s in sums}), "mpmath"
+        [declaration.variable, *symbols], expr.xreplace(dict.fromkeys(sums, 1)), "mpmath"
     )
     ends = lambdify(symbols, [lo, hi], "mpmath")
 
-    @lru_cache(maxsize=None)
+    @cache
     def divisor(*given):
         """Every declaration here with an infinite sum has it as a divisor, and it is a theta."""
         scale = mpmath.mpf(1)

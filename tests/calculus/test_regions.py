@@ -1,5 +1,7 @@
 """Losses, directions, limits and coverage of the regions, against the declared densities."""
 
+from itertools import pairwise
+
 import mpmath
 import pytest
 from calculus_zoo import SHIPPED, SLOW, SMOOTH, UNSEEN, density, derived, vectors
@@ -70,7 +72,7 @@ def test_loss_moves_in_the_stated_direction(name):
             at = points(lo, hi, calculus.pair.measure == "lattice")
             losses = [evaluate(region.loss, {**vector, x: v}) for v in at]
             sign = {"increasing": 1, "decreasing": -1, "plateau": 0}[region.kind]
-            for left, right in zip(losses[:-1], losses[1:], strict=True):
+            for left, right in pairwise(losses):
                 assert mpmath.sign(right - left) == sign
 
 
@@ -115,7 +117,7 @@ def test_regions_follow_each_other(name):
             with mpmath.workdps(40):
                 ends = [ends_of(region, vector) for region in case.regions]
                 step = 1 if calculus.pair.measure == "lattice" else 0
-                for (_, hi), (lo, _) in zip(ends[:-1], ends[1:], strict=True):
+                for (_, hi), (lo, _) in pairwise(ends):
                     assert lo >= hi + step or abs(lo - hi - step) < mpmath.mpf(10) ** -30
 
 
@@ -172,5 +174,5 @@ def test_what_cannot_be_decided_is_unsplit():
 
 def test_singular_point_is_a_boundary():
     (case,) = derived("zero_inside").cases
-    assert [(r.kind, r.hi) for r in case.regions][0] == ("increasing", 0)
-    assert case.regions[0].loss_hi.is_infinite
+    first = case.regions[0]
+    assert (first.kind, first.hi, first.loss_hi.is_infinite) == ("increasing", 0, True)

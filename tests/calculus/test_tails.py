@@ -1,0 +1,144 @@
+"""Strips of finite moments, lattices of losses, symmetry."""
+
+import mpmath
+import pytest
+from calculus_zoo import SHIPPED, SMOOTH, UNSEEN, density, derived, vectors
+
+from mechc.calculus.evaluate import evaluate
+from mechc.calculus.types import Closed, Unavailable
+
+ENTIRE = [
+    *(m for m in SHIPPED if m != "gaussian_scale"),
+    *(f"poisson:{m}" for m in SMOOTH if m != "gaussian_scale"),
+    *(f"add:poisson:{m}" for m in ("gaussian", "laplace", "student_t", "subbotin")),
+    "hyperbolic_secant", "huber", "scale_mixture", "quartic", "poisson:gumbel", "poisson_mass",
+]  # fmt: skip
+
+
+def strip(name, **values):
+    """The strip of the first case whose condition the given parameters meet."""
+    calculus = derived(name)
+    given = {p.symbol: mpmath.mpf(values[p.name]) for p in calculus.pair.parameters}
+    return tuple(evaluate(end, given) for end in calculus.strip)
+
+
+@pytest.mark.parametrize("name", ENTIRE)
+def test_all_moments_are_finite(name):
+    calculus = derived(name)
+    for case in calculus.cases:
+        for vector in vectors(calculus, case):
+            ends = [evaluate(end, vector) for end in calculus.strip]
+            assert ends == [-mpmath.inf, mpmath.inf]
+
+
+def test_gaussian_scale():
+    """N(0, sp^2) against N(0, sq^2) with sp > sq: t < sq^2/(sp^2 - sq^2); reversed otherwise."""
+    assert strip("gaussian_scale", sp=1, sq=0.5) == (-mpmath.inf, mpmath.mpf(1) / 3)
+    assert strip("gaussian_scale", sp=0.5, sq=1) == (-mpmath.mpf(4) / 3, mpmath.inf)
+    assert strip("gaussian_scale", sp=1, sq=1) == (-mpmath.inf, mpmath.inf)
+    remove = strip("poisson:gaussian_scale", sp=1, sq=0.5, sampling_rate=0.1)
+    assert remove == (-mpmath.inf, mpmath.mpf(1) / 3)
+    add = strip("add:poisson:gaussian_scale", sp=1, sq=0.5, sampling_rate=0.1)
+    assert add == (-mpmath.mpf(4) / 3, mpmath.inf)
+
+
+def test_gumbel():
+    with mpmath.workdps(30):
+        lower, upper = strip("gumbel", b=1, sensitivity=1)
+        assert mpmath.almosteq(lower, -mpmath.e / (mpmath.e - 1))
+        assert upper == mpmath.inf
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("triangular", {"h": 4, "sensitivity": 1}, (-2, 1)),
+        ("beta_pair", {}, (-2, 1)),
+        ("zero_inside", {}, (-mpmath.inf, 0.5)),
+        ("two_normals", {"b": 2, "c": 1, "sensitivity": 1}, (-mpmath.inf, mpmath.mpf(1) / 3)),
+        ("gamma_scale", {"b": 2, "c": 1, "k": 1}, (-mpmath.inf, 1)),
+        ("geometric", {"b": 1, "c": 2}, (-mpmath.inf, 1)),
+        ("laplace_against_normal", {"b": 1, "c": 1, "sensitivity": 1}, (-mpmath.inf, 0)),
+    ],
+)  # fmt: skip
+def test_finite_ends(name, values, expected):
+    found = strip(name, **values)
+    assert all(mpmath.almosteq(a, b) or a == b for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.slow
+def test_raised_cosine():
+    assert strip("raised_cosine", h=4, sensitivity=1) == (-1.5, 0.5)
+
+
+@pytest.mark.parametrize("name", ["gaussian_scale", "two_normals"])
+def test_the_integrand_decays_inside_and_grows_outside(name):
+    p, q = density(name, "p"), density(name, "q")
+    calculus = derived(name)
+    for case in calculus.cases:
+        for vector in vectors(calculus, case, 1):
+            upper = evaluate(calculus.strip[1], vector)
+            if mpmath.isinf(upper):
+                continue
+            for t, decays in ((upper * 0.99, True), (upper * 1.01, False)):
+                near, far = (
+                    (1 + t) * mpmath.log(p(v, vector)) - t * mpmath.log(q(v, vector))
+                    for v in (mpmath.mpf(4000), mpmath.mpf(8000))
+                )
+                assert (far < near) == decays
+
+
+def test_what_happens_at_the_ends_is_told():
+    assert any("grows like" in sentence for sentence in derived("gaussian").tails)
+    assert any("tends to" in sentence for sentence in derived("laplace").tails)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("discrete_laplace", {"a": 2, "sensitivity": 3}, (-6, 4)),
+        ("discrete_gaussian", {"sigma": 2, "sensitivity": 3}, (-1.125, 0.75)),
+        ("approximate_dp", {"epsilon": 2, "delta": 0.1}, (2, 4)),
+        ("randomized_response", {"epsilon": 2, "categories": 5}, (2, 2)),
+        ("one_sided", {"b": 2, "sensitivity": 3}, (1.5, 1)),
+    ],
+)
+def test_lattice(name, values, expected):
+    calculus = derived(name)
+    given = {p.symbol: mpmath.mpf(values[p.name]) for p in calculus.pair.parameters}
+    assert isinstance(calculus.lattice, Closed)
+    assert tuple(evaluate(e, given) for e in calculus.lattice.expr) == expected
+
+
+def test_two_losses_are_always_a_lattice():
+    lattice = derived("poisson:uniform").lattice
+    assert isinstance(lattice, Closed)
+
+
+@pytest.mark.parametrize(
+    "name", ["gaussian", "laplace", "poisson:randomized_response", "poisson:discrete_laplace"]
+)
+def test_no_lattice(name):
+    assert isinstance(derived(name).lattice, Unavailable)
+
+
+SYMMETRIC = [
+    "gaussian", "laplace", "logistic", "student_t", "cauchy", "subbotin", "discrete_laplace",
+    "discrete_gaussian", "randomized_response", "approximate_dp", "uniform", "hyperbolic_secant",
+    "huber", "scale_mixture", "triangular", "quartic", "beta_pair",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_symmetric(name):
+    assert derived(name).symmetric
+
+
+@pytest.mark.parametrize("name", ["gaussian_scale", "gumbel", "one_sided", "poisson:gaussian",
+                                  "asymmetric_laplace", "two_normals"])  # fmt: skip
+def test_not_symmetric(name):
+    assert not derived(name).symmetric
+
+
+def test_names_are_all_known():
+    assert set(SYMMETRIC) <= {*SHIPPED, *UNSEEN}
