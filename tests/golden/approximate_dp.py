@@ -18,7 +18,7 @@ import numpy as np
 
 COMPILE = {"error_model": "numpy", "cache": True}
 
-DIGEST = "d4710c87790b116c"
+DIGEST = "50085afe5aa5d95d"
 PROTOCOL = 1
 NAME = "approximate_dp"
 MEASURE = "finite"
@@ -124,17 +124,17 @@ def log_p_many(xs, theta, out):
     epsilon = theta[0]
     delta = theta[1]
     c0 = math.log(delta)
-    c2 = math.log1p(-delta) - softplus(epsilon)
+    c1 = math.log1p(-delta) - softplus(epsilon)
     s0 = 1.0 / (1.0 - delta)
-    c1 = -log_sum(s0, -epsilon, s0, 0.0)
+    c2 = -log_sum(s0, -epsilon, s0, 0.0)
     for i in range(xs.size):
         x = xs[i]
         if x == 0.0:
             out[i] = c0
         elif x == 1.0:
-            out[i] = c1
-        elif x == 2.0:
             out[i] = c2
+        elif x == 2.0:
+            out[i] = c1
         elif x == 3.0:
             out[i] = -math.inf
         else:
@@ -164,20 +164,20 @@ def log_q_many(xs, theta, out):
     """Write log_q of each element to out."""
     epsilon = theta[0]
     delta = theta[1]
-    c2 = math.log(delta)
-    c0 = math.log1p(-delta) - softplus(epsilon)
+    c0 = math.log(delta)
+    c1 = math.log1p(-delta) - softplus(epsilon)
     s0 = 1.0 / (1.0 - delta)
-    c1 = -log_sum(s0, -epsilon, s0, 0.0)
+    c2 = -log_sum(s0, -epsilon, s0, 0.0)
     for i in range(xs.size):
         x = xs[i]
         if x == 0.0:
             out[i] = -math.inf
         elif x == 1.0:
-            out[i] = c0
-        elif x == 2.0:
             out[i] = c1
-        elif x == 3.0:
+        elif x == 2.0:
             out[i] = c2
+        elif x == 3.0:
+            out[i] = c0
         else:
             out[i] = -math.inf
 
@@ -353,4 +353,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: ed038ebdc3a3b052e9b82308e25829bf0e9a456a6251d6af1fa368ea47054382
+# sha256 of the text above: 74c1c331ca3d859c20630f2c602b2530de983cdc52194bacd9de6beb7d1f057d

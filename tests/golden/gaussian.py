@@ -15,7 +15,7 @@ import numpy as np
 
 COMPILE = {"error_model": "numpy", "cache": True}
 
-DIGEST = "47c7afab98c7bbc1"
+DIGEST = "eb400213b8ed3727"
 PROTOCOL = 1
 NAME = "gaussian"
 MEASURE = "density"
@@ -99,11 +99,11 @@ def loss_many(xs, theta, out):
     """Write loss of each element to out."""
     sigma = theta[0]
     sensitivity = theta[1]
-    c1 = sigma * sigma
-    c0 = 0.5 * sensitivity
+    c0 = sigma * sigma
+    c1 = 0.5 * sensitivity
     for i in range(xs.size):
         x = xs[i]
-        out[i] = c0 * (2.0 * x - sensitivity) / c1
+        out[i] = c1 * (2.0 * x - sensitivity) / c0
 
 
 @numba.njit("float64(float64[::1])", **COMPILE)
@@ -314,4 +314,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 5ff39e5da483264c60f008dedf3902f802184dba537a4a31a94377f35e1b7ac9
+# sha256 of the text above: 5f9a889287ca4d56cd3e425140a244000b8bbebf1388f46169352b605e3e4017

@@ -17,7 +17,7 @@ import numpy as np
 
 COMPILE = {"error_model": "numpy", "cache": True}
 
-DIGEST = "e263893b350d8440"
+DIGEST = "f51d2fba00c25ab5"
 PROTOCOL = 1
 NAME = "student_t"
 MEASURE = "density"
@@ -92,14 +92,14 @@ def log_p_many(xs, theta, out):
     nu = theta[0]
     scale = theta[1]
     sensitivity = theta[2]
-    c1 = nu * (scale * scale)
+    c0 = nu * (scale * scale)
     s0 = 0.5 * nu
-    c0 = -s0 - 0.5
+    c1 = -s0 - 0.5
     c2 = -lgamma_difference(s0 + 0.5, -0.5) + -0.5723649429247001 - 0.5 * math.log(nu) - math.log(scale)
     for i in range(xs.size):
         x = xs[i]
         t0 = x - sensitivity
-        out[i] = c0 * math.log1p(t0 * t0 / c1) + c2
+        out[i] = c1 * math.log1p(t0 * t0 / c0) + c2
 
 
 @numba.njit("float64(float64, float64[::1])", **COMPILE)
@@ -117,13 +117,13 @@ def log_q_many(xs, theta, out):
     """Write log_q of each element to out."""
     nu = theta[0]
     scale = theta[1]
-    c1 = nu * (scale * scale)
+    c0 = nu * (scale * scale)
     s0 = 0.5 * nu
-    c0 = -s0 - 0.5
+    c1 = -s0 - 0.5
     c2 = -lgamma_difference(s0 + 0.5, -0.5) + -0.5723649429247001 - 0.5 * math.log(nu) - math.log(scale)
     for i in range(xs.size):
         x = xs[i]
-        out[i] = c0 * math.log1p(x * x / c1) + c2
+        out[i] = c1 * math.log1p(x * x / c0) + c2
 
 
 @numba.njit("float64(float64, float64[::1])", **COMPILE)
@@ -144,13 +144,13 @@ def loss_many(xs, theta, out):
     nu = theta[0]
     scale = theta[1]
     sensitivity = theta[2]
-    c1 = nu * (scale * scale)
-    c0 = 0.5 * (nu + 1.0)
+    c0 = nu * (scale * scale)
+    c1 = 0.5 * (nu + 1.0)
     for i in range(xs.size):
         x = xs[i]
         t0 = x - sensitivity
-        t1 = log_ratio(x * x + c1, c1 + t0 * t0, sensitivity * (2.0 * x - sensitivity))
-        out[i] = c0 * t1
+        t1 = log_ratio(x * x + c0, c0 + t0 * t0, sensitivity * (2.0 * x - sensitivity))
+        out[i] = c1 * t1
 
 
 @numba.njit("float64(float64[::1])", **COMPILE)
@@ -467,4 +467,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 394b03334926d3f7418ad6b1c94223d3d3f624603b63a2263292c9b3bc9087df
+# sha256 of the text above: 21649e0c76c5330096e936e1428cf616f418735bb60c0da146d0c1dee15b2ab7

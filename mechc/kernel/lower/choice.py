@@ -71,7 +71,7 @@ class Chooser:
         if expr not in self._chosen:
             trials = self._loss_trials(expr)
             forms = candidates(expr, self.context.calculus.pair.variable)
-            self._chosen[expr] = self._best(forms, self.context.at_x, "x", trials)[0]
+            self._chosen[expr] = self._best(forms, self._place_of(expr), "x", trials)[0]
         return self._chosen[expr]
 
     def inverse(self, index: int, region: Region, case: CalculusCase) -> ir.Expr | None:
@@ -152,6 +152,13 @@ class Chooser:
                     error = _relative_or_residual(sample, region, ell, root)
                     trials.append(Trial(self._arguments(sample, ell), error))
         return trials
+
+    def _place_of(self, loss: Expr) -> Freezer:
+        """Freezes a loss, and names the first region where it holds if that fails."""
+        calculus = self.context.calculus
+        regions = (region for case in calculus.cases for region in case.regions)
+        first = next(region for region in regions if region.loss == loss)
+        return self.context.at_x.at(f"{calculus.pair.name}: loss on ({first.lo}, {first.hi})")
 
     def _points(self, region: Region, case: CalculusCase) -> Iterator[tuple[Sample, Any]]:
         for sample in self.samples(case):

@@ -85,7 +85,7 @@ def context(calculus: Calculus) -> Context:
 
     def freezer(symbol: Symbol | None, name: str) -> Freezer:
         variable: dict[Symbol, ir.Expr] = {} if symbol is None else {symbol: ir.Var(name)}
-        return Freezer({**leaves, **variable}, pair.name, helpers, complex=name == "z")
+        return Freezer({**leaves, **variable}, pair.name, helpers)
 
     return Context(
         calculus,

@@ -33,8 +33,6 @@ FUNCTIONS: dict[type[Basic], str] = {
     log_erfcx: "log_erfcx", sinhc: "sinhc", expm1c: "expm1c",
 }  # fmt: skip
 
-COMPLEX_FUNCTIONS = frozenset({"exp", "log", "sinh", "cosh", "tanh", "sinhc", "expm1c", "log_mix"})
-
 HELPERS = (sympy.Sum, BracketedRoot)
 
 COMPARISONS: dict[type[Basic], str] = {
@@ -74,17 +72,15 @@ class Freezer:
         leaves: what each free symbol becomes.
         where: for error messages, the mechanism and the place, e.g. "laplace: loss on (0, 1)".
         helpers: collects roots and series.
-        complex: whether the variable is complex (cgf).
     """
 
     leaves: Mapping[Symbol, ir.Expr]
     where: str
     helpers: Helpers
-    complex: bool = False
 
     def at(self, where: str) -> Freezer:
         """The same freezer, reporting errors at another place."""
-        return Freezer(self.leaves, where, self.helpers, self.complex)
+        return Freezer(self.leaves, where, self.helpers)
 
     def __call__(self, expr: Basic) -> ir.Expr:
         """Freeze an expression.
@@ -126,8 +122,6 @@ class Freezer:
     def _function(self, expr: Basic) -> ir.Expr:
         name = FUNCTIONS.get(type(expr))
         if name is not None:
-            if self.complex and name not in COMPLEX_FUNCTIONS and self._is_complex(expr):
-                raise self._refuse(expr, "no complex form")
             return ir.call(name, *(self(arg) for arg in expr.args))
         match expr:
             case sympy.factorial():
@@ -153,9 +147,6 @@ class Freezer:
                     self.helpers.name(expr, "series", lambda name: self._series(name, expr))
                 )
         raise self._refuse(expr, "no kernel form")
-
-    def _is_complex(self, expr: Basic) -> bool:
-        return any(isinstance(self.leaves.get(symbol), ir.Var) for symbol in expr.free_symbols)
 
     def _constant(self, expr: Basic) -> ir.Expr:
         if isinstance(expr, sympy.Rational):

@@ -9,6 +9,7 @@ skipped, which costs a little time and nothing else: kernels are compiled withou
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from mechc.kernel.ir import (
     Add,
@@ -147,13 +148,15 @@ def hoist(block: Block, variable: str) -> tuple[Lets, Block]:
     Returns:
         Assignments to run before the loop, and the body.
     """
-    hoister = _Hoister(Var(variable))
-    body = map_block(block, hoister.rewrite)
+    found = _Hoister(variable, ())
+    map_block(block, found.rewrite)
     # smaller ones first, so that larger ones can use their names
-    free = sorted(hoister.names.items(), key=lambda entry: sum(1 for _ in walk(entry[0])))
-    sharer = _Sharer(tuple(value for value, _ in free), "s", tuple(hoister.names))
+    ordered = sorted(found.names, key=lambda value: sum(1 for _ in walk(value)))
+    hoister = _Hoister(variable, ordered)
+    body = map_block(block, hoister.rewrite)
+    sharer = _Sharer(tuple(ordered), "s", tuple(ordered))
     before: list[tuple[Local, Expr]] = []
-    for value, name in free:
+    for value, name in hoister.names.items():
         renewed = sharer.rewrite(value)
         before.extend([*sharer.take(), (name, renewed)])
         sharer.names[value] = name
@@ -163,9 +166,9 @@ def hoist(block: Block, variable: str) -> tuple[Lets, Block]:
 class _Hoister:
     """Replaces the largest operations free of the loop variable by names."""
 
-    def __init__(self, variable: Var) -> None:
-        self.variable = frozenset((variable,))
-        self.names: dict[Expr, Local] = {}
+    def __init__(self, variable: str, values: Sequence[Expr]) -> None:
+        self.variable = frozenset((Var(variable),))
+        self.names = {value: Local(f"c{i}") for i, value in enumerate(values)}
 
     def rewrite(self, expr: Expr) -> Expr:
         """The expression with its loop-free operations named."""
