@@ -25,7 +25,7 @@ PathLike = str | os.PathLike[str]
 Update = ArrayLike | tuple[ArrayLike, ArrayLike]
 
 _ROWS = 1 << 18  # rows handled at a time: 6 MB of state, input and mask
-_THREADS = min(4, os.cpu_count() or 1)
+THREADS = min(4, os.cpu_count() or 1)
 
 
 class Account:
@@ -148,7 +148,7 @@ def for_rows(count: int, work: Callable[[slice], None]) -> None:
     if count <= _ROWS:
         work(slice(0, count))
         return
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         for _ in pool.map(work, slices):
             pass
 

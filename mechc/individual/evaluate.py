@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.individual import solve
-from mechc.individual.account import _THREADS
+from mechc.individual.account import THREADS
 from mechc.individual.family import Family
 from mechc.individual.grid import Grid
 from mechc.individual.ledger import Ledger
@@ -30,7 +30,7 @@ SHARE = 0.02  # of the tolerance asked for, that images and truncation may take
 ROUNDS = (1, 4, 16)  # nodes of the rounds, as multiples of the first choice
 LEAST, MOST = 32, 4096  # nodes
 PERIODS = 1.5  # periods are rounded up to powers of this
-BLOCK = 1 << 13  # people handled at a time
+BLOCK, SMALL = 1 << 13, 1 << 11  # people handled at a time
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,25 @@ class Answers:
     compression: Floats
 
 
+@dataclass(frozen=True)
+class Choices:
+    """How to answer for each person.
+
+    Attributes:
+        at: tilt through which the contour goes, -1 where none is needed.
+        period: shortest period.
+        nodes: estimate of the nodes needed.
+        start: an epsilon to start from.
+        bucket: the most revealing bucket with steps in it.
+    """
+
+    at: Rows
+    period: Floats
+    nodes: Floats
+    start: Floats
+    bucket: Rows
+
+
 class Evaluator:
     """One direction of a family on a grid, with the tables made so far."""
 
@@ -82,7 +101,8 @@ class Evaluator:
             rows: indices of people.
             reading: which table to read the ledger with, see `table`.
         """
-        answers, at, period, nodes, start = self._first(ledger, query, rows, reading)
+        answers, first = self._first(ledger, query, rows, reading)
+        at, period, nodes, start = first.at, first.period, first.nodes, first.start
         todo = np.flatnonzero(at >= 0)
         for factor in ROUNDS:
             if todo.size == 0:
@@ -91,13 +111,16 @@ class Evaluator:
             power = np.ceil(np.log2(length)).astype(np.int64)
             step = np.ceil(np.log(period[todo] * factor**0.25) / math.log(PERIODS)).astype(np.int64)
             groups = list(_groups(power, step, at[todo]))
-            self._resolve([key for _, key in groups])
+            for i in np.unique(at[todo]):
+                mine = at[todo] == i
+                self._resolve(int(i), step[mine], power[mine], int(first.bucket[todo][mine].min()))
             for members, (n, j, i) in groups:
                 table = self._table(i, j, n)[reading]
-                who = todo[members]
-                for a in range(0, who.size, BLOCK):
-                    part = who[a : a + BLOCK]
+
+                def work(part: Rows, table: ContourTable = table) -> None:
                     self._block(ledger, query, rows, part, table, start, answers, reading)
+
+                in_blocks(todo[members], work, SMALL)
             todo = todo[self._open(answers, query, at, todo)]
         return answers
 
@@ -114,26 +137,35 @@ class Evaluator:
 
     def _first(
         self, ledger: Ledger, query: Query, rows: Rows, reading: str
-    ) -> tuple[Answers, Rows, Floats, Floats, Floats]:
-        """Chernoff bounds and choices: (answers, tilt index, period, nodes, first epsilon)."""
+    ) -> tuple[Answers, Choices]:
+        """Return Chernoff bounds and what they say about everybody's contour."""
         n = rows.size
         upper, start, period, nodes = (np.empty(n) for _ in range(4))
-        at = np.empty(n, np.int64)
-        log_small = math.log(SHARE * query.rtol)
+        at, bucket = np.empty(n, np.int64), np.empty(n, np.int64)
+        asked = (query.log_delta, query.epsilon, query.rtol, math.log(SHARE * query.rtol))
 
-        def work(s: slice) -> None:
-            k = ledger.block(rows[s]) @ self.tilts.upper(reading)
-            part = (upper[s], start[s], at[s], period[s], nodes[s])
-            log_delta, epsilon = query.log_delta, query.epsilon
-            solve.choose(k, self.tilts.t, log_delta, epsilon, log_small, *part)
-            untouched = k[:, -1] == 0.0
-            upper[s][untouched] = 0.0 if query.inverse else -np.inf
-            at[s][untouched] = -1
+        def work(who: Rows) -> None:
+            columns = self.tilts.columns(reading)
+            k = ledger.times(rows[who], columns[0])
+            radius, bend = (
+                ledger.times(rows[who], part[:, :: solve.STRIDE]) for part in columns[1:]
+            )
+            found = solve.choose(k, radius, bend, self.tilts.t, *asked)
+            upper[who], start[who], period[who], nodes[who] = found[:, :4].T
+            at[who] = found[:, 4]
+            bucket[who] = ledger.first_bucket(rows[who])
+            untouched = who[k[:, -1] == 0.0]
+            upper[untouched] = 0.0 if query.inverse else -np.inf
+            at[untouched] = -1
 
-        in_blocks(n, work)
-        while not self.tilts.complete and (at[at >= 0] > self.tilts.t.size - 2 - solve.ABOVE).any():
-            self.tilts.extend(4)
-            in_blocks(n, work)
+        todo = np.arange(n)
+        while todo.size:
+            in_blocks(todo, work)
+            if self.tilts.complete:
+                break
+            todo = todo[at[todo] > self.tilts.t.size - 2 - solve.ABOVE]
+            if todo.size:
+                self.tilts.extend(16)
         if query.inverse:
             upper = np.maximum(upper, 0.0)
             floor = np.zeros(n)
@@ -144,7 +176,7 @@ class Evaluator:
         estimate = np.where(upper == floor, floor, np.nan)
         none = np.where(at >= 0, np.inf, 0.0)
         answers = Answers(floor, estimate, upper, none, none.copy())
-        return answers, at, period, nodes, np.maximum(start, 0.0)
+        return answers, Choices(at, period, nodes, start, bucket)
 
     def _block(
         self,
@@ -158,22 +190,16 @@ class Evaluator:
         reading: str,
     ) -> None:
         """Solve for some people with one table and keep what is sharper than before."""
-        block = ledger.block(rows[part])
-        products = block @ table.table
+        products = ledger.times(rows[part], table.table)
         right = (self.tilts.t > table.c * 1.0001) & (self.tilts.t < table.c * 5.0)
         s = self.tilts.t[right]
-        log_b = np.ascontiguousarray(block @ self.tilts.upper(reading)[:, right] + _log_peaks(s))
-        infinite = -np.expm1(block @ self.tilts.mass)
-        out = np.empty((part.size, 5))
+        log_b = ledger.times(rows[part], self.tilts.columns(reading)[0][:, right]) + _log_peaks(s)
+        infinite = -np.expm1(ledger.times(rows[part], self.tilts.mass[:, None])[:, 0])
         target = math.exp(query.log_delta) if query.inverse else query.epsilon
-
-        def work(i: slice) -> None:
-            solve.solve(
-                products[i], table.nodes, table.c, table.period, table.growth, table.bands, s,
-                log_b[i], infinite[i], start[part[i]], target, query.inverse, out[i],
-            )  # fmt: skip
-
-        in_blocks(part.size, work, 1 << 9)
+        out = solve.solve(
+            products, table.nodes, table.c, table.period, table.growth, table.bands, s, log_b,
+            infinite, start[part], target, query.inverse,
+        )  # fmt: skip
         lower, estimate, upper, numeric, compression = out.T
         with np.errstate(invalid="ignore"):
             answers.lower[part] = np.fmax(answers.lower[part], lower)
@@ -191,13 +217,14 @@ class Evaluator:
         with np.errstate(invalid="ignore"):
             return ~(numeric <= np.maximum(enough, 0.1 * answers.compression[who]))
 
-    def _resolve(self, keys: list[tuple[int, ...]]) -> None:
-        """Tilt the members once for all periods that are needed on each contour."""
-        for i in {key[2] for key in keys}:
-            frequency = max(2 * math.pi * 2**n / PERIODS**j for n, j, k in keys if k == i)
-            known = self._contours.get(i)
-            if known is None or known.frequency < frequency:
-                self._contours[i] = Contour(self.tilts, i, frequency)
+    def _resolve(self, at: int, step: Rows, power: Rows, bucket: int) -> None:
+        """Tilt the members once for all periods that are needed on a contour."""
+        frequency = float((2.0 * math.pi * 2.0**power / PERIODS**step).max())
+        known = self._contours.get(at)
+        if known is None or known.frequency < frequency or known.bucket > bucket:
+            self._contours[at] = Contour(self.tilts, at, frequency, bucket)
+            for key in [k for k in self._tables if k[0] == at]:
+                del self._tables[key]
 
     def _table(self, at: int, step: int, power: int) -> dict[str, ContourTable]:
         key = (at, step, power)
@@ -220,9 +247,9 @@ def _log_peaks(s: Floats) -> Floats:
     return np.asarray(s * np.log(s / (1.0 + s)) - np.log1p(s))
 
 
-def in_blocks(count: int, work: Callable[[slice], None], size: int = BLOCK) -> None:
-    """Run `work` over slices of rows in threads."""
-    slices = [slice(a, min(a + size, count)) for a in range(0, count, size)]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for _ in pool.map(work, slices):
+def in_blocks(who: Rows, work: Callable[[Rows], None], size: int = BLOCK) -> None:
+    """Run `work` over parts of `who` in threads."""
+    parts = [who[a : a + size] for a in range(0, who.size, size)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        for _ in pool.map(work, parts):
             pass

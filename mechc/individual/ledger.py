@@ -35,6 +35,12 @@ _KINDS = ("uint16", "uint32", "uint64")
 _COUNTS = [f"void({k}[:,::1], int64[::1], int64, int64)" for k in _KINDS]
 _SPLINES = [f"void({k}[:,::1], int64[::1], uint16[:,::1], int64)" for k in _KINDS]
 
+_PRODUCTS = [
+    f"void({k}[:,::1], {w}[:,::1], float64, int64[::1], float64[:,::1], float64[:,::1])"
+    for k in _KINDS
+    for w in _KINDS[1:]
+]
+
 
 # numba freezes globals of other modules in its cache, so numbers from `grid` arrive as arguments
 @nb.njit("void(float64[::1], float64, float64, boolean, int64, int64, int64[::1])", **_JIT)
@@ -75,6 +81,29 @@ def add_splines(totals, place, weights, count):  # type: ignore[no-untyped-def]
             cell = place[i] % size
             for j in range(4):
                 totals[i, bucket + j] += totals.dtype.type(weights[cell, j] * count)
+
+
+@nb.njit(_PRODUCTS, **_JIT)
+def product(counts, weights, unit, people, table, out):  # type: ignore[no-untyped-def]
+    """Set out to rows of the ledger times a table, skipping columns a person never touched.
+
+    Written out instead of calling BLAS: rows are half empty, every person's sum is the same
+    wherever and with whomever it is computed, and threads are ours to place.
+    """
+    n = counts.shape[1]
+    for i in range(people.size):
+        row = out[i]
+        row[:] = 0.0
+        for j in range(n):
+            a = np.float64(counts[people[i], j])
+            if a > 0.0:
+                for m in range(row.size):
+                    row[m] += a * table[j, m]
+        for j in range(weights.shape[1]):
+            a = np.float64(weights[people[i], j]) / unit
+            if a > 0.0:
+                for m in range(row.size):
+                    row[m] += a * table[n + j, m]
 
 
 class Ledger:
@@ -145,12 +174,20 @@ class Ledger:
             for_rows(self.people, work)
         self.steps += int(count)
 
-    def block(self, rows: NDArray[np.int64]) -> Floats:
-        """Return the column totals of some people in units of steps, shape (len(rows), columns)."""
-        out = np.empty((rows.size, self.grid.columns))
-        out[:, : self.grid.counts] = self.counts[rows]
-        np.multiply(self.weights[rows], 1.0 / ONE, out=out[:, self.grid.counts :])
+    def times(self, people: NDArray[np.int64], table: Floats) -> Floats:
+        """Return some people's column totals, in units of steps, times a table.
+
+        Args:
+            people: indices.
+            table: shape (grid.columns, m).
+        """
+        out = np.empty((people.size, table.shape[1]))
+        product(self.counts, self.weights, float(ONE), people, np.ascontiguousarray(table), out)
         return out
+
+    def first_bucket(self, people: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the most revealing bucket each person has steps in (0 if none)."""
+        return np.argmax(self.counts[people] > 0, axis=1)
 
     def save(self, path: PathLike, kind: str, meta: dict[str, Any]) -> None:
         """Write the ledger atomically, with facts that must match when it is read back."""

@@ -19,8 +19,10 @@ import numpy as np
 
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True, "nogil": True}
 ULP = 2.2e-16
-BELOW = 7  # tilts below the saddle tried as contour
-ABOVE = 6  # tilts above a contour tried for its right images
+STRIDE = 4  # contours go through every fourth tilt, so that there are few
+CANCELLATION = 6.0  # nats by which a contour may miss the saddle
+BELOW = 18  # tilts below the saddle tried as contour
+ABOVE = 14  # tilts above a contour tried for its right images
 
 
 @nb.njit("float64(float64)", **_JIT)
@@ -29,18 +31,43 @@ def log_peak(s):  # type: ignore[no-untyped-def]
     return s * math.log(s / (1.0 + s)) - math.log1p(s)
 
 
+@nb.njit("float64(float64[::1], float64[::1], int64, float64, float64)", **_JIT)
+def _period(k, t, i, epsilon, goal):  # type: ignore[no-untyped-def]
+    """Return the shortest period at c = t[i] that keeps all images below exp(goal)."""
+    right = np.inf
+    for r in range(i + 1, min(i + 1 + ABOVE, t.size)):
+        image = k[r] + log_peak(t[r]) - t[r] * epsilon - goal
+        right = min(right, image / (t[r] - t[i]))
+    left = min(-goal / t[i], (epsilon - goal) / (t[i] + 1.0))
+    return max(left, right)
+
+
 @nb.njit(
-    "void(float64[:,::1], float64[::1], float64, float64, float64, float64[::1], float64[::1],"
-    " int64[::1], float64[::1], float64[::1])",
+    "float64[:,::1](float64[:,::1], float64[:,::1], float64[:,::1], float64[::1], float64, float64,"
+    " float64, float64)",
     **_JIT,
 )
-def choose(k, t, log_delta, epsilon, log_small, bound, guess, at, period, nodes):  # type: ignore[no-untyped-def]
+def choose(k, radius, bend, t, log_delta, epsilon, rtol, log_small):  # type: ignore[no-untyped-def]
     """Bound the answer by Chernoff and choose contour, period and number of nodes per person.
 
-    Exactly one of `log_delta` and `epsilon` is given, the other is nan. `bound` receives the
-    upper bound (epsilon, or log delta), `guess` the value of the other quantity's kind used for
-    the choice: epsilon. `log_small` is the log of the share images may have.
+    Contours below the saddle need fewer nodes when few steps matter, and tables are more accurate
+    there; both are weighed against cancellation.
+
+    Args:
+        k: upper bounds on K(t) of each person, shape (people, tilts).
+        radius: error of K(t) at every `STRIDE`-th tilt.
+        bend: K''(t) at every `STRIDE`-th tilt.
+        t: the tilts.
+        log_delta: log of the delta asked about, or nan.
+        epsilon: the epsilon asked about, or nan.
+        rtol: relative tolerance.
+        log_small: log of the share of delta that images may have.
+
+    Returns:
+        Columns [upper bound on epsilon or log delta, an epsilon to start from, period, nodes,
+        index of the tilt through which the contour goes or -1].
     """
+    out = np.empty((k.shape[0], 5))
     for p in range(k.shape[0]):
         best = np.inf
         j = 0
@@ -50,34 +77,30 @@ def choose(k, t, log_delta, epsilon, log_small, bound, guess, at, period, nodes)
             if value < best:
                 best = value
                 j = i
-        bound[p] = best
-        eps = best if math.isnan(epsilon) else epsilon
+        out[p, 0] = best
+        eps = max(best, 0.0) if math.isnan(epsilon) else epsilon
         goal = (log_delta if math.isnan(epsilon) else min(best, 0.0) - 2.0) + log_small
-        guess[p] = eps
-        cost = np.inf
+        out[p, 1] = eps
+        tolerance = rtol * t[j] * eps if math.isnan(epsilon) else rtol
         lowest = k[p, j] - t[j] * eps - math.log(t[j]) - math.log1p(t[j])
-        for i in range(max(j - BELOW, 1), min(j + 1, t.size - 1)):
+        cost = np.inf
+        out[p, 4] = -1.0
+        for i in range(min(j + 2, t.size - 2), max(j - BELOW, -1), -1):
             c = t[i]
-            level = k[p, i] - c * eps - math.log(c) - math.log1p(c)
-            if level - lowest > 6.0 and i < j:
+            m = i // STRIDE
+            level = k[p, i] - c * eps - math.log(c) - math.log1p(c) - lowest
+            if i % STRIDE or (level > CANCELLATION and out[p, 4] >= 0.0):
                 continue
-            right = np.inf
-            for r in range(i + 1, min(i + 1 + ABOVE, t.size)):
-                image = k[p, r] + log_peak(t[r]) - t[r] * eps - goal
-                right = min(right, image / (t[r] - c))
-            left = min(-goal / c, (max(eps, 0.0) - goal) / (c + 1.0))
-            long = max(left, right)
-            slope1 = (k[p, i + 1] - k[p, i]) / (t[i + 1] - t[i])
-            slope0 = (k[p, i] - k[p, i - 1]) / (t[i] - t[i - 1])
-            curvature = max(2.0 * (slope1 - slope0) / (t[i + 1] - t[i - 1]), 1e-300)
-            need = long * math.sqrt(-2.0 * log_small / curvature) / (2.0 * math.pi)
-            if need < cost:
-                cost = need
-                at[p] = i
-                period[p] = long
-        if cost == np.inf:
-            at[p] = -1
-        nodes[p] = cost
+            length = _period(k[p], t, i, eps, goal)
+            need = length * math.sqrt(2.0 * (max(level, 0.0) - log_small) / max(bend[p, m], 1e-300))
+            need = need / (2.0 * math.pi)
+            weighed = max(need, 16.0) * (1.0 + 4.0 * radius[p, m] * math.exp(level) / tolerance)
+            if weighed < cost:
+                cost = weighed
+                out[p, 2] = length
+                out[p, 3] = need
+                out[p, 4] = i
+    return out
 
 
 @nb.njit("void(float64[::1], float64[::1], float64, float64, float64[::1])", **_JIT)
@@ -203,22 +226,31 @@ def _invert(  # type: ignore[no-untyped-def]
 
 
 @nb.njit(
-    "void(float64[:,::1], int64, float64, float64, float64[::1], int64[::1], float64[::1],"
-    " float64[:,::1], float64[::1], float64[::1], float64, boolean, float64[:,::1])",
+    "float64[:,::1](float64[:,::1], int64, float64, float64, float64[::1], int64[::1],"
+    " float64[::1], float64[:,::1], float64[::1], float64[::1], float64, boolean)",
     **_JIT,
 )
-def solve(rows, n, c, period, growth, bands, s, log_b, infinite, start, target, inverse, out):  # type: ignore[no-untyped-def]
-    """Bounds for a block of people: out = [lower, estimate, upper, numeric share, table share].
+def solve(rows, n, c, period, growth, bands, s, log_b, infinite, start, target, inverse):  # type: ignore[no-untyped-def]
+    """Bound epsilon or delta for a block of people.
 
     Args:
         rows: products of ledger rows with a `ContourTable`, shape (people, 2 n + 3 + bands).
-        n, c, period, growth, bands: of the table.
-        s, log_b: tilts right of c, and K(s) + log_peak(s) for each person.
+        n: nodes of the table.
+        c: real part of the contour.
+        period: of the table.
+        growth: of the table.
+        bands: of the table.
+        s: tilts right of c.
+        log_b: K(s) + log_peak(s) for each person, shape (people, len(s)).
         infinite: mass at infinite loss of each person.
         start: first guess of epsilon (inverse) for each person.
         target: delta (inverse) or epsilon.
         inverse: solve for epsilon, instead of evaluating delta.
+
+    Returns:
+        Columns [lower, estimate, upper, numeric share, share of the tables' errors].
     """
+    out = np.empty((rows.shape[0], 5))
     h = 2.0 * math.pi / period
     wr, wi = np.empty(n), np.empty(n)
     errors, series, values = np.empty(4), np.empty(2), np.empty(5)
@@ -244,3 +276,4 @@ def solve(rows, n, c, period, growth, bands, s, log_b, infinite, start, target, 
             out[p, :3] = values[:3]
             out[p, 3] = values[4]
             out[p, 4] = (errors[0] + errors[1]) / series[0]
+    return out

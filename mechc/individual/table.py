@@ -17,15 +17,17 @@ that keeps every person who used them away from that tilt.
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.characteristic import Law, Tilted
 from mechc.errors import NumericError
+from mechc.individual import decay
+from mechc.individual.account import THREADS
 from mechc.individual.family import Family
 from mechc.individual.grid import Grid, spline_coefficients, spline_radius
 from mechc.loss.measure import PrivacyLoss, Step
@@ -34,60 +36,12 @@ Floats = NDArray[np.float64]
 Values = NDArray[Any]
 
 READINGS = ("splines", "worse", "better")
-TOO_FAR = 300.0  # nats of K per step beyond which a tilt is of no use to anyone
+TOO_FAR = 100.0  # nats of K per step beyond which a tilt is of no use to anyone
 FORBIDDEN = 1e12  # stands for K where it is too far, or diverges
-FIRST, RATIO = 0.05, 1.25  # smallest tilt, and the ratio between neighbouring ones
+FIRST, RATIO = 0.05, 1.12  # smallest tilt, and the ratio between neighbouring ones
+STENCIL = 3  # knots outside a bucket that its spline depends on
+FURTHER = 8.0  # frequencies beyond the nodes that may be looked at to prove decay
 SAMPLED = 0.9  # share of the measured decay that is relied on between knots
-
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
-
-
-@nb.njit("float64(float64[:,::1], float64, float64)", **_JIT)
-def _variation(levels, atoms, y):  # type: ignore[no-untyped-def]
-    """Total-variation bound on |phi(y')| for all y' >= y."""
-    best = 1.0
-    for g in range(levels.shape[0]):
-        best = min(best, atoms + levels[g, 0] / y + levels[g, 1])
-    return best
-
-
-@nb.njit(
-    "float64(float64[::1], float64[::1], float64, float64, float64, float64[:,::1], float64,"
-    " float64)",
-    **_JIT,
-)
-def log_sup(  # type: ignore[no-untyped-def]
-    centred, weight, spread, slack, atoms, levels, start, end
-):
-    """Bound log sup |phi(y)| over y >= start for one step; nodes resolve phi up to `end`.
-
-    With g = 1 - |phi|^2, sqrt g(y + d) >= sqrt g(y) - d spread (see `characteristic`). Walking
-    along y with steps that keep sqrt g above a level proves the level; beyond `end`, or once it
-    is enough, total variation takes over.
-    """
-    y = start
-    level = 1.0
-    first = True
-    while y < end:
-        if _variation(levels, atoms, y) ** 2 <= 1.0 - level * level and not first:
-            break
-        a = 0.0
-        b = 0.0
-        for j in range(centred.size):
-            s = math.sin(0.5 * y * centred[j])
-            a -= 2.0 * weight[j] * s * s
-            b += weight[j] * math.sin(y * centred[j])
-        g = -(2.0 * a + a * a + b * b) - slack
-        root = math.sqrt(g) if g > 0.0 else 0.0
-        least = 0.05 * root / spread  # a smaller step would gain less than a tenth of the exponent
-        if first or root - least * spread < level:
-            level = min(level, root - least * spread)
-        first = False
-        if not level > 0.0:
-            return 0.0
-        y += max(least, (root - level) / spread)
-    far = _variation(levels, atoms, max(y, start))
-    return max(0.5 * math.log1p(-min(level * level, 1.0 - 1e-16)), math.log(far))
 
 
 class Members:
@@ -151,8 +105,8 @@ class Tilts:
     Attributes:
         members: whose K it is.
         t: tilts, increasing by `RATIO`, shape (m,).
-        k: K(t) and its error at the members, nan where too far; one array of shape (members, 2)
-            for each tilt.
+        k: K(t), its error, and K''(t) at the members, nan where too far; one array of shape
+            (members, 3) for each tilt.
         complete: whether larger tilts are too far even for the best member.
         mass: log M(0) at the knots, zero for spline columns, shape (columns,).
     """
@@ -162,20 +116,20 @@ class Tilts:
         self.members = members
         self._losses = [members.loss(i) for i in range(members.values.size)]
         self._alive = np.ones(members.values.size, np.bool_)
-        self._upper: dict[str, Floats] = {}
+        self._columns: dict[str, Floats] = {}
         self.t = np.empty(0)
         self.k: list[Floats] = []
         counts = members.grid.counts
         self.mass = np.zeros(members.grid.columns)
         self.mass[:counts] = [loss.log_finite for loss in self._losses[:counts]]
         self.complete = False
-        self.extend(32)
+        self.extend(64)
 
     def extend(self, count: int) -> None:
         """Add up to `count` larger tilts."""
         for _ in range(count):
             t = float(self.t[-1]) * RATIO if self.t.size else FIRST
-            row = np.full((self._alive.size, 2), np.nan)
+            row = np.full((self._alive.size, 3), np.nan)
             for i in np.flatnonzero(self._alive):
                 row[i], self._losses[i] = _generating(self._losses[i], t)
             self._alive &= row[:, 0] < TOO_FAR
@@ -186,27 +140,35 @@ class Tilts:
                 self.complete = True
                 return
 
-    def upper(self, reading: str) -> Floats:
-        """Return columns of K(t) plus its error, `FORBIDDEN` where useless, (columns, m)."""
-        known = self._upper.get(reading, np.empty((self.members.grid.columns, 0)))
-        for row in self.k[known.shape[1] :]:
-            k, radius = self.members.columns(reading, row[:, :1], row[:, 1:])
-            known = np.append(known, np.where(np.isnan(k), FORBIDDEN, k + radius), axis=1)
-        self._upper[reading] = known
-        return known
+    def columns(self, reading: str) -> Floats:
+        """Return columns of K(t) plus its error, the error, and K''(t), (3, columns, m).
+
+        K(t) is `FORBIDDEN` where the tilt is useless.
+        """
+        known = self._columns.get(reading, np.empty((3, self.members.grid.columns, 0)))
+        new = [known]
+        for row in self.k[known.shape[2] :]:
+            pair, radius = self.members.columns(reading, row[:, [0, 2]], row[:, [1, 1]])
+            k, error, bend = pair[:, 0], radius[:, 0], pair[:, 1]
+            useless = np.isnan(k)
+            three = np.stack([k + error, error, bend])
+            three[:, useless] = [[FORBIDDEN], [0.0], [0.0]]
+            new.append(three[:, :, None])
+        self._columns[reading] = np.concatenate(new, axis=2)
+        return self._columns[reading]
 
 
-def _generating(loss: PrivacyLoss, t: float) -> tuple[tuple[float, float], PrivacyLoss]:
-    """Return (K(t), its error), (inf, 0) where it diverges, and the law with nodes for t."""
+def _generating(loss: PrivacyLoss, t: float) -> tuple[tuple[float, ...], PrivacyLoss]:
+    """Return (K(t), its error, K''(t)), inf where it diverges, and the law with nodes for t."""
     if not t < loss.strip[1] * (1.0 - 1e-6):
-        return (math.inf, 0.0), loss
+        return (math.inf, 0.0, 0.0), loss
     try:
         if t > loss.tilts[1]:
             loss = loss.covering(-1.0, min(max(1.6 * t, 20.0), loss.strip[1] * (1.0 - 1e-7)))
     except NumericError:
-        return (math.inf, 0.0), loss
-    k, _, _, rounding = loss.generating(t)
-    return (k, rounding + loss.tolerance), loss
+        return (math.inf, 0.0, 0.0), loss
+    k, _, bend, rounding = loss.generating(t)
+    return (k, rounding + loss.tolerance, bend), loss
 
 
 class Contour:
@@ -215,31 +177,38 @@ class Contour:
     Attributes:
         at: index of c among the tilts.
         frequency: the |Im z| up to which members are resolved.
+        bucket: the first bucket that is needed.
     """
 
-    def __init__(self, tilts: Tilts, at: int, frequency: float) -> None:
-        """Tilt the members that are not too far at c, resolved up to `frequency` or beyond."""
-        self.tilts, self.at, self.frequency = tilts, at, frequency
+    def __init__(self, tilts: Tilts, at: int, frequency: float, bucket: int) -> None:
+        """Tilt the members that matter and are not too far, resolved up to `frequency`."""
+        self.tilts, self.at, self.frequency, self.bucket = tilts, at, frequency, bucket
         self.c = float(tilts.t[at])
-        self._tilted: dict[int, tuple[PrivacyLoss, Tilted]] = {}
-        for i in np.flatnonzero(~np.isnan(tilts.k[at][:, 0])):
-            try:
-                self._tilted[int(i)] = self._tilt(tilts.members.loss(int(i)))
-            except NumericError:  # no answer for those who used it, see `ContourTable.of`
-                continue
+        knot = np.arange(tilts.members.values.size) % tilts.members.grid.counts
+        near = ~np.isnan(tilts.k[at][:, 0]) & (knot >= bucket - STENCIL)
+        chosen = [int(i) for i in np.flatnonzero(near)]
+        with ThreadPoolExecutor(THREADS) as pool:
+            self._tilted = dict(zip(chosen, pool.map(self._tilt, chosen), strict=True))
 
-    def _tilt(self, loss: PrivacyLoss) -> tuple[PrivacyLoss, Tilted]:
-        """Tilt one law, resolved up to the frequency from which on its smoothness takes over."""
-        loss = loss.covering(-1.0, self.c, self.c, 1.01 * self.frequency)
-        tilted = Tilted(Law.of((Step(loss, 1),)), self.c)
-        enough = _variation_reach(tilted.tables[0], float(tilted.atoms[0]))
-        if loss.frequency < enough < 64.0 * self.frequency:
+    def _tilt(self, index: int) -> tuple[PrivacyLoss, Tilted, Floats] | None:
+        """Tilt one law, resolved up to the frequency from which on its smoothness takes over.
+
+        None where the quadrature gives up: then there is no answer for those who used the member.
+        """
+        loss = self.tilts.members.loss(index)
+        try:
+            loss = loss.covering(-1.0, self.c, self.c, 1.01 * self.frequency)
+        except NumericError:
+            return None
+        variation = decay.variation(loss, self.c)
+        enough = decay.enough(variation)
+        if loss.frequency < enough < FURTHER * self.frequency:
             try:
                 loss = loss.covering(-1.0, self.c, self.c, 1.01 * enough)
-                tilted = Tilted(Law.of((Step(loss, 1),)), self.c)
-            except NumericError:
+                variation = decay.variation(loss, self.c)
+            except NumericError:  # then nothing is proven about this step beyond the nodes
                 pass
-        return loss, tilted
+        return loss, Tilted(Law.of((Step(loss, 1),)), self.c), variation
 
     def nodes(self, h: float, count: int) -> tuple[NDArray[np.complex128], Floats, Floats]:
         """Return log M(c), log phi(h), ..., log phi(count h) of the members, errors, log sup.
@@ -252,22 +221,18 @@ class Contour:
         values = np.full((k.shape[0], count + 1), np.nan, np.complex128)
         errors = np.full(values.shape, np.nan)
         sup = np.zeros(k.shape[0])
-        for i, (loss, tilted) in self._tilted.items():
+        for i, found in self._tilted.items():
+            if found is None:
+                continue
+            loss, tilted, variation = found
             re, im = tilted.log_phi(h, 1, count + 1)
             drift = h * np.arange(1.0, count + 1.0) * loss.generating(self.c)[1]
-            values[i, 0], errors[i, 0] = k[i]
+            values[i, 0], errors[i, 0] = k[i, :2]
             values[i, 1:] = re + 1j * (np.unwrap(im) + drift)
-            errors[i, 1:] = (4.0 * loss.tolerance + 1e-15) * np.exp(-re)
-            sup[i] = log_sup(
-                tilted.centred,
-                tilted.weight,
-                max(float(tilted.spread[0]), 1e-300),
-                float(tilted.slack[0]),
-                float(tilted.atoms[0]),
-                np.ascontiguousarray(tilted.tables[0]),
-                h * (count + 1),
-                loss.frequency,
-            )
+            errors[i, 1:] = (4.0 * loss.tolerance + 2.0 * tilted.lost + 1e-15) * np.exp(-re)
+            spread, slack = float(tilted.spread[0]), float(tilted.slack[0])
+            law = (tilted.centred, tilted.weight, spread, slack, variation)
+            sup[i] = decay.log_sup(*law, h * (count + 1), loss.frequency)
         return values, errors, sup
 
 
@@ -301,12 +266,12 @@ class ContourTable:
         z = c + 1j * h * np.arange(nodes + 1.0)
         growth = np.abs(z * (z + 1.0)) / (c * (c + 1.0))
         bands = np.append(2 ** np.arange(int(math.log2(nodes)) + 1) - 1, nodes + 1)
-        values, errors, decay = contour.nodes(h, nodes)
+        values, errors, log_sup = contour.nodes(h, nodes)
         tables = {}
         for reading in READINGS if members.grid.splines else READINGS[1:]:
             a, radius = members.columns(reading, values, errors)
             gamma = np.maximum.reduceat(radius / growth, bands[:-1], axis=1)
-            sup, beyond = _sup(members.grid, reading, decay), np.zeros(a.shape[0])
+            sup, beyond = _sup(members.grid, reading, log_sup), np.zeros(a.shape[0])
             if reading == "splines":
                 beyond[members.grid.buckets] = _leave_out(values[members.grid.buckets], growth)
             parts = [a[:, 1:].real, a[:, 1:].imag, a[:, :1].real, sup[:, None], beyond[:, None]]
@@ -317,24 +282,17 @@ class ContourTable:
         return tables
 
 
-def _sup(grid: Grid, reading: str, decay: Floats) -> Floats:
+def _sup(grid: Grid, reading: str, log_sup: Floats) -> Floats:
     """Return the bound on log |phi| beyond the last node, per column."""
     n, out = grid.buckets, np.zeros(grid.columns)
     if reading == "better":
-        out[:n] = decay[1 : n + 1]
+        out[:n] = log_sup[1 : n + 1]
         return out
-    out[: n + 1] = decay[: n + 1]
+    out[: n + 1] = log_sup[: n + 1]
     if reading == "splines":
-        out[:n] = np.maximum(np.maximum(decay[:n], decay[1 : n + 1]), decay[n + 1 :])
+        out[:n] = np.maximum(np.maximum(log_sup[:n], log_sup[1 : n + 1]), log_sup[n + 1 :])
         out *= SAMPLED
     return out
-
-
-def _variation_reach(levels: Floats, atoms: float) -> float:
-    """Frequency beyond which total variation alone keeps |phi| below 0.9, inf if none."""
-    room = 0.9 - atoms - levels[:, 1]
-    good = room > 0
-    return float(np.min(levels[good, 0] / room[good])) if good.any() else math.inf
 
 
 def _leave_out(log_m: NDArray[np.complex128], growth: Floats) -> float:
