@@ -138,14 +138,14 @@ def _log_variation(tables, atoms, counts, y):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(
-    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
-    " float64[::1], float64[:,:,::1], float64, float64, float64, float64)",
+    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
+    " float64[::1], float64[::1], float64[:,:,::1], float64, float64, float64, float64)",
     **_JIT,
 )
 def decay_integral(  # type: ignore[no-untyped-def]
     offsets, counts, centred, weight, spread, slack, atoms, tables, start, reach, edge, goal
 ):
-    """Bound the integral of sup |phi(y')| / y^2 over start < y < edge, the sup over y' in (y, edge).
+    """Bound the integral of sup |phi(y')| / y^2 over start < y < edge, y' between y and edge.
 
     `reach` is the frequency up to which the nodes resolve phi; `edge` is the end of a periodic
     integrand's half period, or infinity; `goal` is the log of |phi| that is small enough. The
@@ -301,9 +301,7 @@ class Tilted:
         log_phi(self.offsets, self.counts, self.centred, self.weight, h, begin, end, re, im)
         return re, im
 
-    def decay(
-        self, start: float, reach: float, edge: float, goal: float
-    ) -> tuple[float, float]:
+    def decay(self, start: float, reach: float, edge: float, goal: float) -> tuple[float, float]:
         """Return a bound on the integral of sup |phi| / y^2 from `start` to `edge`.
 
         `reach` is the frequency that the nodes resolve; the second value says how much of the

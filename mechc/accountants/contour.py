@@ -18,11 +18,10 @@ from mechc.accountants.characteristic import Law, Tilted
 from mechc.accountants.logspace import log_add
 from mechc.accountants.trapezoid import Answer, Contour, Lattice, Smooth
 from mechc.errors import NumericError
-from mechc.loss.measure import Step, log_infinite
+from mechc.loss.measure import MASS_ERROR, Step, log_infinite
 
 SHARE = 1e-13  # images and truncation may cost this share of delta
 CANCELLATION = math.log(1e3)  # nats by which the contour may miss the saddle point
-MASS = 3e-14  # relative error of a mass at infinity, or of 1 - exp(eps), in log
 BELOW = 8  # real parts tried at and below the saddle point, and tilts tried above it
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
 WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
@@ -62,7 +61,9 @@ class ContourAccountant:
             a = self._forward.finite(epsilon)
             logs = [
                 log_add(self._log_infinite + margin, v)
-                for margin, v in zip((-MASS, 0.0, MASS), (a.lower, a.estimate, a.upper), strict=True)
+                for margin, v in zip(
+                    (-MASS_ERROR, 0.0, MASS_ERROR), (a.lower, a.estimate, a.upper), strict=True
+                )
             ]
         else:
             if self._backward is None:
@@ -72,7 +73,9 @@ class ContourAccountant:
             base = math.log(-math.expm1(epsilon + self._forward.log_q))
             logs = [
                 log_add(base + margin, epsilon + v)
-                for margin, v in zip((-MASS, 0.0, MASS), (a.lower, a.estimate, a.upper), strict=True)
+                for margin, v in zip(
+                    (-MASS_ERROR, 0.0, MASS_ERROR), (a.lower, a.estimate, a.upper), strict=True
+                )
             ]
         lower, estimate, upper = (min(v, 0.0) for v in logs)
         return Bound(lower, estimate, upper, "contour", "proven", dict(a.detail))
@@ -197,9 +200,7 @@ class _Side:
         variance_c = max(self._law.composed(c)[2], 1e-300)
         self._cover(top, c, 1.2 * math.sqrt(-2.0 * math.log(SHARE) / variance_c))
         masses = (self._log_mass, self.log_q, self._lowest)
-        return Contour(
-            self._law, self._payoff, c, self._payoff.period(period), grid, log_b, masses
-        )
+        return Contour(self._law, self._payoff, c, self._payoff.period(period), grid, log_b, masses)
 
     def _run(self, contour: Contour, epsilon: float) -> Answer | None:
         """Add nodes until the truncation is proven small, or the work limit is reached."""

@@ -16,9 +16,10 @@ from scipy.special import gammaln
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.composed import ComposedLoss
+from mechc.accountants.logspace import log_add
 from mechc.accountants.saddle import saddle_target, solve
 from mechc.errors import UnsupportedError
-from mechc.loss.measure import PrivacyLoss, Step, log_infinite
+from mechc.loss.measure import MASS_ERROR, PrivacyLoss, Step, log_infinite
 from mechc.loss.nested import log_hockey_stick_pair
 
 Floats = NDArray[np.float64]
@@ -84,16 +85,13 @@ class DirectAccountant:
 
     def _two(self, laws: list[PrivacyLoss], epsilon: float) -> tuple[float, float, float]:
         if sum(law.support[1] for law in laws) <= epsilon:
-            return (self._log_infinite,) * 3
+            return self._around(-math.inf, 0.0)
         # the step with a density outside: its kinks are integrated, those of atoms are summed
         outer, inner = sorted(laws, key=lambda law: law.loss.size, reverse=True)
         tilt = 2.0 * solve(ComposedLoss(self._steps), saddle_target(epsilon), epsilon).t
         tilt = min(tilt, (1.0 - 1e-3) * min(law.strip[1] for law in laws))
         value, error = log_hockey_stick_pair(outer, inner, epsilon, tilt)
-        return tuple(  # type: ignore[return-value]
-            float(np.logaddexp(self._log_infinite, value + shift))
-            for shift in (-2.0 * error, 0.0, 2.0 * error)
-        )
+        return self._around(value, 2.0 * error)
 
     def _enumerated(self, epsilon: float) -> tuple[float, float, float]:
         assert self._atoms is not None
@@ -101,14 +99,21 @@ class DirectAccountant:
         gap = loss - epsilon
         up = gap > 0
         if not up.any():
-            return (self._log_infinite,) * 3
+            return self._around(-math.inf, 0.0)
         terms = log_mass[up] + np.log(-np.expm1(-gap[up]))
         value = float(np.logaddexp.reduce(terms))
         share = np.exp(terms - value)
         shaky = np.exp(log_mass[up] - gap[up] - value) * (np.abs(loss[up]) + abs(epsilon))
         error = float(share @ noise[up]) + 16.0 * ULP * (1.0 + float(shaky.sum()))
-        return tuple(  # type: ignore[return-value]
-            float(np.logaddexp(self._log_infinite, value + shift)) for shift in (-error, 0.0, error)
+        return self._around(value, error)
+
+    def _around(self, value: float, error: float) -> tuple[float, float, float]:
+        """Lower, estimate, upper from the finite part, its error, and the mass at infinity."""
+        base = self._log_infinite
+        return (
+            log_add(base - MASS_ERROR, value - error),
+            log_add(base, value),
+            log_add(base + MASS_ERROR, value + error),
         )
 
 

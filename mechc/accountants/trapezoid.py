@@ -102,10 +102,9 @@ class Lattice:
         """Return W at the complex points z."""
         place = (epsilon - self.offset) / self.step
         gap = self.step * (math.floor(place) + 1.0 - place)
-        out: Complexes = self.step * (
-            np.exp(-z * gap) / -np.expm1(-self.step * z)
-            - np.exp(-(z + 1.0) * gap) / -np.expm1(-self.step * (z + 1.0))
-        )
+        low = np.exp(-z * gap) / -np.expm1(-self.step * z)
+        high = np.exp(-(z + 1.0) * gap) / -np.expm1(-self.step * (z + 1.0))
+        out: Complexes = self.step * np.asarray(low - high, np.complex128)
         return out
 
     def nodes(self, period: float) -> float:
@@ -154,8 +153,10 @@ class Contour:
         Args:
             law: the composition, resolved as far as the first nodes need.
             payoff: transform of the payoff.
-            c, period: real part and T.
-            grid, log_b: see the attributes.
+            c: real part.
+            period: T.
+            grid: see the attributes.
+            log_b: see the attributes.
             masses: log M(0), log M(-1) and the smallest finite loss of the composition.
         """
         self.c, self.period, self.grid, self.log_b = c, period, grid, log_b
@@ -199,7 +200,7 @@ class Contour:
         """Real parts of g(c + inh) / g(c) for n = 1, 2, ..., and a bound on their rounding."""
         y = self.h * np.arange(1.0, self.re.size + 1.0)
         phase = self.im + y * (self.mean - epsilon)
-        z = self.c + 1j * y
+        z = np.asarray(self.c + 1j * y, np.complex128)
         start = self.payoff.transform(np.array([self.c + 0j]), epsilon)[0].real
         factor = self.payoff.transform(z, epsilon) / start
         size = np.exp(self.re)
@@ -229,8 +230,10 @@ class Contour:
         right = math.exp(min(50.0, float(rights.min())))
         tail = self.decay * self.payoff.size(c) * period / (math.pi * start * total)
         tail = min(1e50, tail)
-        rounding = self.rounding + self.tolerance + ULP * (
-            40.0 + 4.0 * abs(self.k) + 4.0 * abs(c * epsilon)
+        rounding = (
+            self.rounding
+            + self.tolerance
+            + ULP * (40.0 + 4.0 * abs(self.k) + 4.0 * abs(c * epsilon))
         )
         rounding += (2.0 * noise + ULP * 4.0 * float(np.abs(values).sum())) / total
         known, unknown = left

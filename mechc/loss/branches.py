@@ -137,7 +137,7 @@ def _round_trip(source: KernelSource, x: Floats, loss: Floats) -> NDArray[np.boo
 
 
 def _root(source: KernelSource, row: Floats, loss: float) -> float:
-    """Solve L(x) = loss on a monotone branch (a row of `branches`), whatever its inverse is worth."""
+    """Solve L(x) = loss on a monotone branch (a row of `branches`), even with a bad inverse."""
     lo, hi, sign = float(row[0]), float(row[1]), float(row[2])
     x = np.empty(1)
     source.kernel.loss_inverse_many(int(row[5]), np.array([loss]), source.theta, x)
@@ -147,8 +147,10 @@ def _root(source: KernelSource, row: Floats, loss: float) -> float:
     def beyond(at: float) -> bool:
         return sign * (float(source.kernel.loss(at, source.theta)) - loss) > 0
 
-    start = 0.5 * (lo + hi) if math.isfinite(lo + hi) else (
-        lo + 1.0 if math.isfinite(lo) else hi - 1.0 if math.isfinite(hi) else 0.0
+    start = (
+        0.5 * (lo + hi)
+        if math.isfinite(lo + hi)
+        else (lo + 1.0 if math.isfinite(lo) else hi - 1.0 if math.isfinite(hi) else 0.0)
     )
     a = b = start
     width = max(1.0, abs(start))
@@ -173,7 +175,8 @@ def _bisect(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
         a, b = np.where(above, a, middle), np.where(above, middle, b)
         if not (b - a > 4e-16 * np.maximum(np.abs(a), np.abs(b))).any():
             break
-    return 0.5 * (a + b)
+    middle = 0.5 * (a + b)
+    return np.asarray(middle, np.float64)
 
 
 def above(source: KernelSource, epsilon: float, reverse: bool) -> Floats:

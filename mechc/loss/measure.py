@@ -2,7 +2,8 @@
 
 In: a kernel and its parameters (or plain atoms). Out: nodes, atoms and masses at infinity with
 
-    E_P[g(L); L finite] = sum_j exp(log_weight_j) g(loss_j) + sum_a exp(atom_log_mass_a) g(atom_loss_a)
+    E_P[g(L); L finite] = sum_j exp(log_weight_j) g(loss_j)
+                          + sum_a exp(atom_log_mass_a) g(atom_loss_a)
 
 accurate for g(l) = exp(zl) on a stated strip of tilts; accountants see nothing else. Weights under
 Q are weights under P times exp(-loss). The reversed pair is the same law seen from Q with the sign
@@ -27,11 +28,14 @@ from mechc.loss.source import KernelSource, Nodes
 Floats = NDArray[np.float64]
 
 
+MASS_ERROR = 3e-14  # allowance for log of a composed mass at infinity, and of 1 - exp(eps) M(-1)
+
+
 class Step(NamedTuple):
     """One distinct step of a composition: its privacy loss and how often it is repeated."""
 
     loss: PrivacyLoss
-    count: int
+    count: int  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +198,8 @@ class PrivacyLoss:
         """Return this law with nodes accurate for the tilts and frequencies asked for.
 
         Args:
-            tilt_lo, tilt_hi: real tilts wanted; clipped to the open strip of convergence.
+            tilt_lo: smallest real tilt wanted, inside the open strip of convergence.
+            tilt_hi: largest real tilt wanted, likewise.
             contour: real part on which `frequency` has to be resolved (default tilt_hi).
             frequency: largest |Im z| wanted there.
             floor: share of the tilted mass below which a panel need not resolve the frequency.
@@ -346,7 +351,9 @@ class PrivacyLoss:
 def log_infinite(steps: Sequence[Step]) -> float:
     """Return log of the mass at infinity of a composition, 1 - prod (1 - d_j)^count_j (I5)."""
     log_finite = sum(
-        s.count * math.log1p(-math.exp(s.loss.log_infinite)) if s.loss.log_infinite < 0 else -math.inf
+        s.count * math.log1p(-math.exp(s.loss.log_infinite))
+        if s.loss.log_infinite < 0
+        else -math.inf
         for s in steps
         if s.count and s.loss.log_infinite > -math.inf
     )

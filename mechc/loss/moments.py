@@ -76,22 +76,22 @@ def generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-
     turn = 0.0
     noise = 0.0
     for j in range(loss.size):
-        l = loss[j]
+        value = loss[j]
         lw = log_weight[j]
         if lw < -745.0 and chord:
             continue
-        w = math.exp(lw + t * l - shift)
+        w = math.exp(lw + t * value - shift)
         total += w
-        first += w * l
+        first += w * value
         if chord:
             p = math.exp(lw)
-            back = excess(-l)
-            step = p * (excess(t * l) + t * back)
+            back = excess(-value)
+            step = p * (excess(t * value) + t * back)
             bend += step
-            turn += p * (l * math.expm1(t * l) + back)
-            noise += abs(step) * (32.0 + 4.0 * abs(lw) + 8.0 * abs(t * l))
+            turn += p * (value * math.expm1(t * value) + back)
+            noise += abs(step) * (32.0 + 4.0 * abs(lw) + 8.0 * abs(t * value))
         else:
-            noise += w * (8.0 + 4.0 * abs(lw) + 4.0 * abs(t * l))
+            noise += w * (8.0 + 4.0 * abs(lw) + 4.0 * abs(t * value))
     if chord:
         difference = math.expm1(log_q_mass) - math.expm1(log_p_mass)
         change = math.expm1(log_p_mass) - t * difference + bend
@@ -154,7 +154,5 @@ def cumulants_from_moments(moments: np.ndarray, log_m: float) -> np.ndarray:
     mu = moments.copy()
     mu[1] = 0.0
     for r in range(2, n + 1):
-        out[r] = mu[r] - sum(
-            math.comb(r - 1, m - 1) * out[m] * mu[r - m] for m in range(2, r - 1)
-        )
+        out[r] = mu[r] - sum(math.comb(r - 1, m - 1) * out[m] * mu[r - m] for m in range(2, r - 1))
     return out

@@ -33,7 +33,7 @@ ACCURACY = 2e-12  # relative error allowed for nodes, cuts and outer quadrature 
 
 @nb.njit("void(float64[::1], float64[::1], float64[::1], float64[::1])", **_JIT)
 def _log_payoffs(loss, log_weight, epsilon, out):  # type: ignore[no-untyped-def]
-    """log sum_j w_j (1 - exp(eps - loss_j))_+ for every eps."""
+    """Log of sum_j w_j (1 - exp(eps - loss_j))_+ for every eps."""
     for m in range(epsilon.size):
         top = -np.inf
         for j in range(loss.size):
@@ -90,7 +90,10 @@ class _Panels:
         rise = np.abs(np.diff(branches.losses_at(source, edge)))
         parts = np.ceil(np.clip(np.nan_to_num(tilt * rise / SPAN, posinf=1.0), 1, 400)).astype(int)
         self._edges = np.concatenate(
-            [np.linspace(a, b, n, endpoint=False) for a, b, n in zip(edge, edge[1:], parts)]
+            [
+                np.linspace(a, b, n, endpoint=False)
+                for a, b, n in zip(edge[:-1], edge[1:], parts, strict=True)
+            ]
             + [edge[-1:]]
         )
         self._up = branch.increasing != reverse  # losses above epsilon lie to the right
@@ -110,7 +113,9 @@ class _Panels:
     def log_payoff(self, epsilon: Floats) -> Floats:
         """Whole panels above each epsilon, and the part above it of the panel that it cuts."""
         cut = branches.inverse(self._source, self._branch, self._sign * epsilon)
-        place = np.clip(np.searchsorted(self._edges, cut, side="right") - 1, 0, self._edges.size - 2)
+        place = np.clip(
+            np.searchsorted(self._edges, cut, side="right") - 1, 0, self._edges.size - 2
+        )
         out = np.empty(epsilon.size)
         # epsilons that cut the same panel share the whole panels above it
         order = np.argsort(place, kind="stable")
@@ -130,7 +135,7 @@ class _Panels:
         hi = self._edges[place + 1] if self._up else cut
         loss, log_w = self._nodes(0.5 * (lo + hi), 0.5 * (hi - lo))
         gap = loss - epsilon[:, None]
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             terms = log_w + np.log(np.where(gap > 0, -np.expm1(-gap), 0.0))
         part = np.logaddexp.reduce(np.where(np.isnan(terms), -np.inf, terms), axis=1)
         both: Floats = np.logaddexp(out, part)
@@ -143,7 +148,8 @@ def log_hockey_stick_pair(
     """Log of H(epsilon) for two independent steps, finite parts, and its relative error.
 
     Args:
-        outer, inner: the two steps.
+        outer: the step that is integrated over.
+        inner: the step whose one-step answer is the integrand.
         epsilon: any real number.
         tilt: the saddle point of the pair at epsilon, or above; tails are resolved up to it.
 
@@ -208,4 +214,6 @@ def _outer(outer: PrivacyLoss, h: OneStep, epsilon: float) -> tuple[float, float
                 np.stack([middle, new[split, 1]], axis=1),
             ]
         )
-    raise NumericError(f"{outer.label}: the two-step integral at epsilon={epsilon:g} did not settle")
+    raise NumericError(
+        f"{outer.label}: the two-step integral at epsilon={epsilon:g} did not settle"
+    )

@@ -114,32 +114,32 @@ def _judge(log_p, loss, half, tilts, log_total, out):  # type: ignore[no-untyped
             apart = log_total[a] < -1.0
             noise[:] = 0.0
             for j in range(16):
-                l = loss[i, j]
+                value = loss[i, j]
                 lw = log_p[i, j] - log_total[a]
-                size = 2.0 + abs(log_p[i, j]) + abs(z * l)
+                size = 2.0 + abs(log_p[i, j]) + abs(z * value)
                 if apart:
-                    f[0, j] = f[1, j] = _exp(lw + z * l)
+                    f[0, j] = f[1, j] = _exp(lw + z * value)
                     noise[0] = noise[1] = max(noise[0], size * f[0, j])
                     continue
                 plain = _exp(lw)
-                if abs(z * l) < 0.5:
-                    bend = excess(z * l)
-                    tilted = plain * (1.0 + z * l + bend)
+                if abs(z * value) < 0.5:
+                    bend = excess(z * value)
+                    tilted = plain * (1.0 + z * value + bend)
                     f[1, j] = plain * bend
                 else:
-                    tilted = _exp(lw + z * l)
-                    f[1, j] = tilted - plain * (1.0 + z * l)
+                    tilted = _exp(lw + z * value)
+                    f[1, j] = tilted - plain * (1.0 + z * value)
                 if back[j] >= 0.0:
                     f[1, j] += z * plain * back[j]
                 else:
-                    f[1, j] += z * _exp(lw - l)
+                    f[1, j] += z * _exp(lw - value)
                 f[0, j] = tilted
                 if z == 0.0 or z == -1.0:
                     f[1, j] = 0.0  # known masses, nothing to resolve
                 for b in range(2):
                     noise[b] = max(noise[b], size * abs(f[b, j]))
-                if abs(z * l) >= 0.5:
-                    noise[1] = max(noise[1], size * (tilted + plain * (1.0 + abs(z * l))))
+                if abs(z * value) >= 0.5:
+                    noise[1] = max(noise[1], size * (tilted + plain * (1.0 + abs(z * value))))
             for b in range(2):
                 total = 0.0
                 for j in range(16):
@@ -304,11 +304,7 @@ class Quadrature:
             NumericError: the panels did not settle, with the branch where they did not.
         """
         wide = (min(tilt_lo, self.tilts[0]), max(tilt_hi, self.tilts[1]))
-        if (
-            self.points is not None
-            and wide == self.tilts
-            and set(points) <= {*self.points, *wide}
-        ):
+        if self.points is not None and wide == self.tilts and set(points) <= {*self.points, *wide}:
             return
         tilts = np.unique([*wide, -1.0, 0.0, *points])
         tilts = tilts[(tilts >= wide[0]) & (tilts <= wide[1])]
@@ -394,7 +390,7 @@ class Quadrature:
         tests.report = np.concatenate([tests.report, part])
 
     def with_waves(self, contour: float, frequency: float, floor: float) -> Quadrature:
-        """Return a copy that resolves exp(iyL), |y| <= frequency, under the law tilted at `contour`.
+        """Return a copy that resolves exp(iyL), |y| <= frequency, in the law tilted at `contour`.
 
         Panels in which the wave would turn by more than `TURN` are cut, except where the tilted
         law has less than `floor` of its mass. The amplitude is resolved already, and 16 nodes
@@ -402,7 +398,7 @@ class Quadrature:
         """
         other = copy(self)
         other._tests = _Tests.none()
-        mass = (np.exp(self.log_p + contour * self.loss - self._log_total(contour)) @ WEIGHTS)
+        mass = np.exp(self.log_p + contour * self.loss - self._log_total(contour)) @ WEIGHTS
         turns = frequency * (self.loss.max(axis=1) - self.loss.min(axis=1)) / TURN
         turns = np.where(mass * self.half > floor, np.clip(turns, 1.0, 1e6), 1.0)
         parts = np.ceil(turns).astype(np.int64)
@@ -420,7 +416,8 @@ class Quadrature:
     def _split(self, split: NDArray[np.bool_], parts: NDArray[np.int64]) -> None:
         """Cut the flagged panels into equal parts; panels added after their judgement stay last."""
         count = split.size
-        region, lo, hi = (a[:count][split] for a in (self.region, self.lo, self.hi))
+        region = self.region[:count][split]
+        lo, hi = self.lo[:count][split], self.hi[:count][split]
         keep = np.ones(self.region.size, np.bool_)
         keep[:count] = ~split
         self._keep(keep)

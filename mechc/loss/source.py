@@ -42,7 +42,15 @@ class Nodes:
         support = (float(loss[0]), float(loss[-1])) if loss.size else (math.nan, math.nan)
         none = np.empty(0)
         return cls(
-            none, none, none, np.empty(0, np.int64), loss, log_mass, support, find_lattice(loss), 0.0
+            none,
+            none,
+            none,
+            np.empty(0, np.int64),
+            loss,
+            log_mass,
+            support,
+            find_lattice(loss),
+            0.0,
         )
 
     def reversed(self) -> Nodes:
@@ -118,7 +126,8 @@ class KernelSource:
         self.kernel, self.theta = kernel, theta
         self.label = f"{kernel.NAME}{tuple(float(v) for v in theta)}"
         self.symmetric = bool(kernel.SYMMETRIC)
-        self.strip = tuple(float(v) for v in kernel.strip(theta))
+        lowest, highest = (float(v) for v in kernel.strip(theta))
+        self.strip = (lowest, highest)
         rows = np.asarray(kernel.branches(theta), np.float64).reshape(-1, 6)
         kinds = rows[:, 2].astype(int)
         self._lattice_rows = rows if kernel.MEASURE == "lattice" else rows[:0]
@@ -157,7 +166,9 @@ class KernelSource:
         self._limits_known = not (np.isnan(limits).any() or unsplit.any())
         closed = float(kernel.infinite_mass(theta))
         summed = float(np.logaddexp.reduce(log_p_only))
-        self.log_infinite = summed if math.isnan(closed) else math.log(closed) if closed else -math.inf
+        self.log_infinite = (
+            summed if math.isnan(closed) else math.log(closed) if closed else -math.inf
+        )
         self.log_minus_infinite = float(np.logaddexp.reduce(log_q_only))
         self._check_masses()
 
@@ -172,7 +183,9 @@ class KernelSource:
     def tilts(self) -> tuple[float, float]:
         """Real tilts covered so far, in the orientation of the kernel."""
         if self._panels is None:
-            return self._lattice_tilts if self.kernel.MEASURE == "lattice" else (-math.inf, math.inf)
+            return (
+                self._lattice_tilts if self.kernel.MEASURE == "lattice" else (-math.inf, math.inf)
+            )
         return self._panels.tilts
 
     def nodes(
@@ -221,8 +234,10 @@ class KernelSource:
         return split_atoms(rows[:, 1], rows[:, 2], loss)
 
     def _plateau(self, lo: float, hi: float) -> tuple[Floats, Floats, float, float]:
-        x = 0.5 * (lo + hi) if math.isfinite(lo + hi) else (
-            hi - 1.0 if math.isfinite(hi) else lo + 1.0 if math.isfinite(lo) else 0.0
+        x = (
+            0.5 * (lo + hi)
+            if math.isfinite(lo + hi)
+            else (hi - 1.0 if math.isfinite(hi) else lo + 1.0 if math.isfinite(lo) else 0.0)
         )
         value = float(self.kernel.loss(x, self.theta))
         mass = quad.log_mass(self.kernel, self.theta, lo, hi, "p")
@@ -257,9 +272,7 @@ class KernelSource:
                 with np.errstate(invalid="ignore"):
                     psi = log_p + z * (log_p - log_q)
                 psi = np.where(np.isfinite(psi), psi, -np.inf)
-                ends = max(
-                    psi[0] if x[0] > lo else -np.inf, psi[-1] if x[-1] < hi else -np.inf
-                )
+                ends = max(psi[0] if x[0] > lo else -np.inf, psi[-1] if x[-1] < hi else -np.inf)
                 spent &= ends + math.log(reach) <= psi.max() + 2 * quad.LOG_NEGLIGIBLE
             if spent:
                 return x
