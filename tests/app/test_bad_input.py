@@ -148,13 +148,18 @@ def test_a_file_with_a_syntax_error(tmp_path):
     [
         ("p=exp(-Abs(x)), q=exp(-Abs(x - 1)) / 2", "mass|integrate|one"),
         ("p=exp(-Abs(x)) / 2 + y, q=exp(-Abs(x)) / 2", "y"),
+        (
+            "p=Piecewise((1, (0 < x) & (x < 1)), (0, True)),"
+            "q=Piecewise((1, (2 < x) & (x < 3)), (0, True))",
+            "share no outcome",
+        ),
         ("p=exp(-x**2) * (1 - x) / sqrt(pi), q=exp(-x**2) / sqrt(pi)", "negative"),
     ],
 )
 def test_declarations_that_are_refused(tmp_path, body, message):
     path = tmp_path / "wrong.py"
     path.write_text(
-        "from sympy import Abs, Symbol, exp, pi, sqrt\n"
+        "from sympy import Abs, Piecewise, Symbol, exp, pi, sqrt\n"
         "from mechc.declare import mechanism, real\n"
         'x, y = real("x"), Symbol("y")\n'
         f'wrong = mechanism("wrong", variable=x, {body})\n'
