@@ -104,6 +104,8 @@ class Printer:
         for arg in args[1:]:
             if isinstance(arg, Neg):
                 text += f" - {self(arg.arg, TERM)}"
+            elif isinstance(arg, Constant) and arg.value < 0:
+                text += f" - {literal(-arg.value)[0]}"
             else:
                 text += f" + {self(arg, TERM)}"
         return text

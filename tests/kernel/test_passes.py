@@ -67,6 +67,21 @@ def test_stable_and_printable_forms(expr, expected):
     assert text(expr) == expected
 
 
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        (((3, S), (1, Y), (0, ir.ONE)), "x * (x * x * s + y) + 1.0"),
+        (((2, ir.TWO), (1, S), (0, Y)), "x * (2.0 * x + s) + y"),
+        (((2, S), (1, Y)), "x * (x * s + y)"),
+        (((2, S), (0, Y)), "x * x * s + y"),
+        (((1, S), (0, Y)), "x * s + y"),
+    ],
+)
+def test_polynomials_are_nested(terms, expected):
+    powers = [ir.mul(ir.ONE if n == 0 else ir.Pow(X, ir.number(n)), c) for n, c in terms]
+    assert text(ir.add(*powers)) == expected
+
+
 def test_difference_of_squares():
     square = ir.Pow(ir.add(X, ir.negate(Y)), ir.number(2))
     found = text(ir.add(ir.Pow(X, ir.number(2)), ir.negate(square)))
