@@ -185,3 +185,18 @@ def test_only_math_functions_that_numba_has():
 )
 def test_parameter_names_never_clash(names, expected):
     assert identifiers(names) == expected
+
+
+def test_the_outline_shows_every_function_of_the_module():
+    from conftest import declaration
+
+    from mechc.calculus import derive
+    from mechc.kernel.lower import lower
+    from mechc.kernel.outline import outline
+    from mechc.pair import normalise
+
+    module = lower(derive(normalise(declaration("student_t"))))
+    text = outline(module)
+    for name in ("log_p(x)", "loss(x)", "loss_inverse_1(ell)", "branches", "strip"):
+        assert f"\n{name}" in f"\n{text}"
+    assert "0.5 * (nu + 1.0) * log_ratio(" in text
