@@ -259,7 +259,7 @@ class Auto:
             answer.detail["auto"] = reason
             if _width(answer) <= self._rtol:
                 return answer
-            if best is None or _width(answer) < _width(best):
+            if best is None or _rank(answer) < _rank(best):
                 best = answer
         if best is None:
             raise UnsupportedError("auto: no method can answer; " + "; ".join(refusals))
@@ -269,6 +269,12 @@ class Auto:
         if name not in self._built:
             self._built[name] = build(name, self._steps, self._rtol)
         return self._built[name]
+
+
+def _rank(bound: Bound) -> tuple[float, float]:
+    """Narrower is better; of two without a lower bound, the one with the lower upper bound."""
+    upper = float(bound.upper)
+    return _width(bound), upper if upper == upper else float("inf")
 
 
 def _width(bound: Bound) -> float:
