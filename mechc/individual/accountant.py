@@ -17,6 +17,7 @@ Individual epsilons depend on the data of the person they belong to and must not
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ Rows = NDArray[np.int64]
 
 METHODS = ("contour", "plancherel", "renyi")
 FINER = (4, 16)  # buckets of the refined grids, as multiples of the first
-_COARSE = 0.02  # widths beyond which the plain counts are worth reading
+_COARSE = 0.02  # width beyond which plain counts may do better than splines
 _KIND = "individual-ledger"
 
 
@@ -203,41 +204,52 @@ class IndividualAccountant:
         if method == "plancherel":
             losses = {d: self._losses(d) for d in self.family.directions}
             return plancherel.answer(self._ledger.counts[who], losses, query)
-        answers = self._contour(self._ledger, query, who)
-        finest = self.grid.buckets
-        for factor in FINER:
-            wide = np.flatnonzero(_width(answers, query) > self.rtol)
-            if wide.size == 0 or not self._journal.complete:
-                break
-            finest = self.grid.buckets * factor
-            grid = Grid(self.grid.worst, self.grid.best, finest, self.grid.spacing, True)
-            ledger = Ledger(wide.size, grid)
-            self._journal.replay(ledger, who[wide], self.family.parameter, self.family.untouched)
-            _intersect(answers, self._contour(ledger, query, np.arange(wide.size)), wide)
-        return self._bound(answers, query, finest)
+        sides = {d: self._coarse(query, who, d) for d in self.family.directions}
+        finest = self._refine(sides, query, who)
+        if self.grid.splines:
+            self._plain(sides, query, who)
+        return self._bound(sides, query, finest)
 
-    def _contour(self, ledger: Ledger, query: Query, rows: Rows) -> Answers:
-        """Answer from one ledger, the worse of the directions."""
-        sides = [self._side(ledger, query, rows, d) for d in self.family.directions]
-        return Answers(*(np.maximum.reduce(v) for v in zip(*map(_fields, sides), strict=True)))
-
-    def _side(self, ledger: Ledger, query: Query, rows: Rows, direction: str) -> Answers:
-        """One direction; people whose spline bounds are wide are read by plain counts as well."""
-        evaluator = self._evaluator(ledger.grid, direction)
-        if ledger.grid.splines:
-            answers = evaluator.run(ledger, query, rows, "splines")
-            wide = np.flatnonzero(_width(answers, query) > max(_COARSE, self.rtol))
-        else:
-            answers = evaluator.run(ledger, query, rows, "worse")
-            answers.lower[:] = 0.0 if query.inverse else max(0.0, -math.expm1(query.epsilon))
-            wide = np.arange(rows.size)
-        if wide.size:
-            if ledger.grid.splines:
-                worse = evaluator.run(ledger, query, rows[wide], "worse")
-                answers.upper[wide] = np.fmin(answers.upper[wide], worse.upper)
-            better = evaluator.run(ledger, query, rows[wide], "better")
-            answers.lower[wide] = np.fmax(answers.lower[wide], better.lower)
+    def _coarse(self, query: Query, rows: Rows, direction: str) -> Answers:
+        """Answer one direction from the ledger."""
+        evaluator = self._evaluator(self.grid, direction)
+        if self.grid.splines:
+            return evaluator.run(self._ledger, query, rows, "splines")
+        answers = evaluator.run(self._ledger, query, rows, "worse")
+        better = evaluator.run(self._ledger, query, rows, "better")
+        answers.estimate = np.asarray((answers.estimate + better.estimate) / 2)
+        answers.lower = better.lower
         return answers
+
+    def _refine(self, sides: dict[str, Answers], query: Query, rows: Rows) -> int:
+        """Replay the journal into finer grids for those who are not sharp; return the finest."""
+        finest = self.grid.buckets
+        for factor in FINER if self._journal.complete else ():
+            grid = replace(self.grid, buckets=self.grid.buckets * factor)
+            for direction in sorted(sides, key=lambda d: -float(sides[d].upper.max())):
+                wide = _wide(sides, direction, query, self.rtol)
+                if wide.size == 0:
+                    continue
+                finest = grid.buckets
+                ledger = Ledger(wide.size, grid)
+                family = self.family
+                self._journal.replay(ledger, rows[wide], family.parameter, family.untouched)
+                finer = self._evaluator(grid, direction)
+                found = finer.run(ledger, query, np.arange(wide.size), "splines")
+                sides[direction].meet(wide, found)
+        return finest
+
+    def _plain(self, sides: dict[str, Answers], query: Query, rows: Rows) -> None:
+        """Read plain counts for those whose spline bounds are wider than a bucket might cost."""
+        for direction in sides:
+            wide = _wide(sides, direction, query, max(_COARSE, self.rtol))
+            if wide.size:
+                evaluator = self._evaluator(self.grid, direction)
+                worse = evaluator.run(self._ledger, query, rows[wide], "worse")
+                better = evaluator.run(self._ledger, query, rows[wide], "better")
+                side = sides[direction]
+                side.upper[wide] = np.fmin(side.upper[wide], worse.upper)
+                side.lower[wide] = np.fmax(side.lower[wide], better.lower)
 
     def _evaluator(self, grid: Grid, direction: str) -> Evaluator:
         key = (grid.buckets, direction)
@@ -259,13 +271,10 @@ class IndividualAccountant:
         detail = {"directions": self.family.directions, "order": self.family.checked}
         return Bound(nan, upper, upper, "renyi", "upper bound only", detail)
 
-    def _bound(self, answers: Answers, query: Query, finest: int) -> Bound:
-        width = _width(answers, query)
-        estimate = np.clip(
-            np.where(np.isnan(answers.estimate), answers.upper, answers.estimate),
-            answers.lower,
-            answers.upper,
-        )
+    def _bound(self, sides: dict[str, Answers], query: Query, finest: int) -> Bound:
+        lower, upper = _hull(sides)
+        best = [np.where(np.isnan(a.estimate), a.upper, a.estimate) for a in sides.values()]
+        width = _relative(upper - lower, upper, query)
         detail = {
             "directions": self.family.directions,
             "order": self.family.checked,
@@ -273,7 +282,8 @@ class IndividualAccountant:
             "within_rtol": bool((width <= self.rtol).all()),
             "buckets": finest,
         }
-        return Bound(answers.lower, estimate, answers.upper, "contour", "proven", detail)
+        estimate = np.clip(np.maximum.reduce(best), lower, upper)
+        return Bound(lower, estimate, upper, "contour", "proven", detail)
 
     def _check_rows(self, rows: ArrayLike) -> Rows:
         index = np.asarray(rows)
@@ -285,22 +295,19 @@ class IndividualAccountant:
         return index.astype(np.int64)
 
 
-def _fields(answers: Answers) -> tuple[Floats, ...]:
-    a = answers
-    return a.lower, a.estimate, a.upper, a.numeric, a.compression
+def _hull(sides: dict[str, Answers]) -> tuple[Floats, Floats]:
+    """Bounds on the larger of the directions."""
+    lower = np.maximum.reduce([a.lower for a in sides.values()])
+    return lower, np.maximum.reduce([a.upper for a in sides.values()])
 
 
-def _width(answers: Answers, query: Query) -> Floats:
-    """Relative width of the bounds; differences below 1e-9 of epsilon 1, or of delta, are none."""
+def _wide(sides: dict[str, Answers], direction: str, query: Query, rtol: float) -> Rows:
+    """Who has a larger width than rtol because of this direction."""
+    lower, upper = _hull(sides)
+    return np.flatnonzero(_relative(sides[direction].upper - lower, upper, query) > rtol)
+
+
+def _relative(gap: Floats, upper: Floats, query: Query) -> Floats:
+    """Gaps relative to the upper bound; below 1e-9 of epsilon = 1 there is none."""
     floor = 1e-9 if query.inverse else 1e-300
-    gap = answers.upper - answers.lower
-    return np.asarray(np.where(gap > floor, gap / np.maximum(answers.upper, 1e-300), 0.0))
-
-
-def _intersect(answers: Answers, finer: Answers, rows: Rows) -> None:
-    """Keep what finer answers for some people add."""
-    answers.lower[rows] = np.fmax(answers.lower[rows], finer.lower)
-    answers.upper[rows] = np.fmin(answers.upper[rows], finer.upper)
-    answers.estimate[rows] = np.where(
-        np.isnan(finer.estimate), answers.estimate[rows], finer.estimate
-    )
+    return np.asarray(np.where(gap > floor, gap / np.maximum(upper, 1e-300), 0.0))

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from mechc.individual import solve
 from mechc.individual.account import THREADS
+from mechc.individual.contours import Contour, ContourTable
 from mechc.individual.family import Family
 from mechc.individual.grid import Grid
 from mechc.individual.ledger import Ledger
-from mechc.individual.table import Contour, ContourTable, Members, Tilts
+from mechc.individual.tilts import Members, Tilts
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -63,6 +64,21 @@ class Answers:
     numeric: Floats
     compression: Floats
 
+    def meet(self, rows: Rows, other: Answers) -> None:
+        """Keep what other answers for some of the people add.
+
+        Args:
+            rows: the people the other answers are for.
+            other: valid for the same question.
+        """
+        with np.errstate(invalid="ignore"):
+            better = other.numeric + other.compression < self.numeric[rows] + self.compression[rows]
+        self.lower[rows] = np.fmax(self.lower[rows], other.lower)
+        self.upper[rows] = np.fmin(self.upper[rows], other.upper)
+        for name in ("estimate", "numeric", "compression"):
+            own, new = getattr(self, name), getattr(other, name)
+            own[rows] = np.where(better, new, own[rows])
+
 
 @dataclass(frozen=True)
 class Choices:
@@ -87,10 +103,11 @@ class Evaluator:
     """One direction of a family on a grid, with the tables made so far."""
 
     def __init__(self, family: Family, grid: Grid, direction: str) -> None:
-        """Tabulate K."""
-        self.tilts = Tilts(Members(family, grid, direction))
+        """Remember what to tabulate; tables are made when someone needs them."""
+        self._family, self._grid, self._direction = family, grid, direction
         self._contours: dict[int, Contour] = {}
         self._tables: dict[tuple[int, int, int], dict[str, ContourTable]] = {}
+        self.tilts: Tilts
 
     def run(self, ledger: Ledger, query: Query, rows: Rows, reading: str) -> Answers:
         """Answer for the people in `rows`.
@@ -140,6 +157,7 @@ class Evaluator:
     ) -> tuple[Answers, Choices]:
         """Return Chernoff bounds and what they say about everybody's contour."""
         n = rows.size
+        self._tabulate(int(ledger.first_bucket(rows).min(initial=self._grid.buckets)))
         upper, start, period, nodes = (np.empty(n) for _ in range(4))
         at, bucket = np.empty(n, np.int64), np.empty(n, np.int64)
         asked = (query.log_delta, query.epsilon, query.rtol, math.log(SHARE * query.rtol))
@@ -178,6 +196,14 @@ class Evaluator:
         answers = Answers(floor, estimate, upper, none, none.copy())
         return answers, Choices(at, period, nodes, start, bucket)
 
+    def _tabulate(self, bucket: int) -> None:
+        """Tabulate K from this bucket on."""
+        if not hasattr(self, "tilts") or bucket < self.tilts.members.bucket:
+            members = Members(self._family, self._grid, self._direction, bucket)
+            self.tilts = Tilts(members)
+            self._contours.clear()
+            self._tables.clear()
+
     def _block(
         self,
         ledger: Ledger,
@@ -200,14 +226,7 @@ class Evaluator:
             products, table.nodes, table.c, table.period, table.growth, table.bands, s, log_b,
             infinite, start[part], target, query.inverse,
         )  # fmt: skip
-        lower, estimate, upper, numeric, compression = out.T
-        with np.errstate(invalid="ignore"):
-            answers.lower[part] = np.fmax(answers.lower[part], lower)
-            answers.upper[part] = np.fmin(answers.upper[part], upper)
-            better = numeric < answers.numeric[part]
-        answers.numeric[part] = np.where(better, numeric, answers.numeric[part])
-        answers.compression[part] = np.where(better, compression, answers.compression[part])
-        answers.estimate[part] = np.where(better, estimate, answers.estimate[part])
+        answers.meet(part, Answers(*out.T))
 
     def _open(self, answers: Answers, query: Query, at: Rows, who: Rows) -> NDArray[np.bool_]:
         """Who would gain from more nodes."""

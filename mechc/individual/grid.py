@@ -17,6 +17,7 @@ Koskela, Tobaben and Honkela 2023). A person's row holds
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +81,7 @@ class Grid:
         """Parameter values in the middle of the buckets, shape (buckets,)."""
         return self.values(np.arange(self.buckets) + 0.5)
 
-    def values(self, position: Floats) -> Floats:
+    def values(self, position: NDArray[Any]) -> Floats:
         """Return the parameter at positions 0 (worst) to buckets (best)."""
         share = position / self.buckets
         if self.spacing == "linear":

@@ -64,7 +64,8 @@ class Journal:
         Args:
             ledger: an empty ledger for len(rows) people.
             rows: which people, in the order of the ledger.
-            name, untouched: as for `Ledger.add`.
+            name: as for `Ledger.add`.
+            untouched: as for `Ledger.add`.
         """
         position = np.full(self._people, -1)
         position[rows] = np.arange(rows.size)

@@ -187,7 +187,7 @@ class Ledger:
 
     def first_bucket(self, people: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the most revealing bucket each person has steps in (0 if none)."""
-        return np.argmax(self.counts[people] > 0, axis=1)
+        return np.asarray(np.argmax(self.counts[people] > 0, axis=1), np.int64)
 
     def save(self, path: PathLike, kind: str, meta: dict[str, Any]) -> None:
         """Write the ledger atomically, with facts that must match when it is read back."""

@@ -40,7 +40,7 @@ def answer(
     """
     used = np.flatnonzero(counts.any(axis=0))
     found = [
-        _direction([laws[i] for i in used], counts[:, used], query) for laws in losses.values()
+        _direction([laws[int(i)] for i in used], counts[:, used], query) for laws in losses.values()
     ]
     estimate = np.maximum.reduce(found)
     nan = np.full(estimate.shape, np.nan)
