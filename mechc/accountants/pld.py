@@ -159,8 +159,10 @@ class PldAccountant:
         return self._composed.count * window.saddle * (window.saddle + 1.0) / 8.0
 
     def _discretised(self, window: Window, reaches: Sequence[Reach], size: int) -> _Pair:
-        mesh = align(self._atoms(window), window.period / size, self._curvature(window))
-        predicted = self._curvature(window) * mesh.step**2 + mesh.miss
+        largest = [law.support[1] for law in self._laws]
+        curvature = self._curvature(window)
+        mesh = align(self._atoms(window), largest, window.period / size, curvature)
+        predicted = curvature * mesh.step**2 + mesh.miss
         ranges = []
         for r, offset in zip(reaches, mesh.offsets, strict=True):
             lo = max(r.lo, min(r.at_least, r.hi - _LONGEST * size * mesh.step))
@@ -168,7 +170,7 @@ class PldAccountant:
             ranges.append((first, math.ceil((r.hi - offset) / mesh.step) + 1))
         points = max(last - first for first, last in ranges) + 1
         if predicted > _COARSE or max(points, size) * _BYTES > self._max_bytes:
-            needed = max(size, points, window.period * math.sqrt(self._curvature(window)))
+            needed = max(size, points, window.period * math.sqrt(curvature))
             raise UnsupportedError(
                 f"pld: {self._composed.count} steps at epsilon={window.epsilon:g} need a mesh of "
                 f"{needed:.2g} points or {needed * _BYTES:.2g} bytes (max_bytes={self._max_bytes},"

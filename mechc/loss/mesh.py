@@ -5,11 +5,14 @@ allowed. Out: a step not much larger, and offsets, such that the atoms lie on me
 little above one. Atoms on mesh points cost nothing; an atom a share x of the step above its point
 costs the lower bound x * step, the only error of first order in the step, so that a good common
 step is worth a search. With two atoms it is exact, with d it is a simultaneous approximation with
-misses of order (misses tried)^(-1/(d-1)).
+misses of order (steps tried)^(-1/(d-1)). A law without atoms is laid so that its largest loss is
+half a step above the highest point: losses that pile up there (an extremum of the loss inside the
+output) then have a pool of their own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -32,11 +35,17 @@ class Mesh(NamedTuple):
     miss: float
 
 
-def align(atoms: Sequence[tuple[Floats, Floats]], smallest: float, curvature: float) -> Mesh:
+def align(
+    atoms: Sequence[tuple[Floats, Floats]],
+    largest: Sequence[float],
+    smallest: float,
+    curvature: float,
+) -> Mesh:
     """Choose the step and offsets.
 
     Args:
         atoms: per law, losses and weights of its atoms; weights are expected numbers of hits.
+        largest: per law, ess sup of the loss.
         smallest: smallest step allowed; the answer is at most 1.25 times larger.
         curvature: cost of the mesh itself is curvature * step**2, where an atom's is
             weight * miss; both are errors of the composed loss's logarithm.
@@ -46,12 +55,12 @@ def align(atoms: Sequence[tuple[Floats, Floats]], smallest: float, curvature: fl
     """
     heavy = [_heaviest(loss, weight) for loss, weight in atoms]
     gap = _main_gap(heavy)
-    top = int(gap / smallest)
-    if top < 1:
-        return _cost(heavy, smallest, curvature)[1]
-    least = max(1, int(gap / (_STRETCH * smallest)))
-    counts = np.unique(np.linspace(least, top, min(_TRIED, top - least + 1)).astype(np.int64))
-    costs = [(_cost(heavy, gap / float(count), curvature)) for count in counts[::-1]]
+    steps = [smallest]
+    if gap >= smallest:
+        top, least = int(gap / smallest), max(1, int(gap / (_STRETCH * smallest)))
+        counts = np.unique(np.linspace(least, top, min(_TRIED, top - least + 1)).astype(np.int64))
+        steps = [gap / float(count) for count in counts[::-1]]
+    costs = [_cost(heavy, largest, step, curvature) for step in steps]
     return min(costs, key=lambda cost: cost[0])[1]
 
 
@@ -71,12 +80,15 @@ def _main_gap(heavy: Sequence[tuple[Floats, Floats]]) -> float:
 
 
 def _cost(
-    heavy: Sequence[tuple[Floats, Floats]], step: float, curvature: float
+    heavy: Sequence[tuple[Floats, Floats]],
+    largest: Sequence[float],
+    step: float,
+    curvature: float,
 ) -> tuple[float, Mesh]:
     offsets, miss = [], 0.0
-    for loss, weight in heavy:
+    for (loss, weight), top in zip(heavy, largest, strict=True):
         if loss.size == 0:
-            offsets.append(0.0)
+            offsets.append(top - 0.5 * step if math.isfinite(top) else 0.0)
             continue
         index = (loss - loss[0]) / step
         above = index - np.round(index)
