@@ -65,10 +65,15 @@ class Evaluation:
             worst = worse(worst, self.log_delta_in(direction, epsilon))
         return worst
 
-    def log_delta_in(self, direction: str, epsilon: float) -> Bound:
+    def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
         """Return bounds on log delta(epsilon) in one direction, cut to what always holds.
 
         Any pair satisfies max(1 - e^eps, mass at infinity) <= delta(eps) <= 1.
+
+        Args:
+            direction: "remove" or "add".
+            epsilon: any real number.
+            rough: be content with the first method of "auto", however wide its answer.
         """
         floor = max(log_positive_part(epsilon), self._log_infinite[direction])
         if direction not in self._accountants:
@@ -76,7 +81,11 @@ class Evaluation:
         if math.isinf(epsilon):
             value = floor if epsilon > 0 else 0.0
             return Bound(value, value, value, "limit", "proven", {"direction": direction})
-        answer = self._accountants[direction].log_delta(epsilon)
+        accountant = self._accountants[direction]
+        if rough and isinstance(accountant, registry.Auto):
+            answer = accountant.rough(epsilon)
+        else:
+            answer = accountant.log_delta(epsilon)
         lower, estimate, upper = map(float, (answer.lower, answer.estimate, answer.upper))
         answer.detail["direction"] = direction
         return Bound(

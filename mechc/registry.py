@@ -243,9 +243,26 @@ class Auto:
     def log_delta(self, epsilon: float) -> Bound:
         """Return the first answer narrow enough, else the narrowest.
 
+        Args:
+            epsilon: any real number.
+
         Raises:
             UnsupportedError: no method can answer.
         """
+        return self._first(epsilon, self._rtol)
+
+    def rough(self, epsilon: float) -> Bound:
+        """Return the first answer, however wide: enough to steer a search.
+
+        Args:
+            epsilon: any real number.
+
+        Raises:
+            UnsupportedError: no method can answer.
+        """
+        return self._first(epsilon, float("inf"))
+
+    def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None
         refusals = []
         for name, reason in list(self._queue):
@@ -257,7 +274,7 @@ class Auto:
                     self._queue.remove((name, reason))
                 continue
             answer.detail["auto"] = reason
-            if _width(answer) <= self._rtol:
+            if _width(answer) <= rtol:
                 return answer
             if best is None or _rank(answer) < _rank(best):
                 best = answer

@@ -96,8 +96,9 @@ def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
         return _exact(top, evaluation, "delta is the mass at infinite loss", rounding)
     answer = _in_direction(evaluation, evaluation.directions[0], log_target)
     for direction in evaluation.directions[1:]:
+        side = "estimate" if math.isnan(float(answer.upper)) else "upper"
         curve = Curve(partial(evaluation.log_delta_in, direction), log_target)
-        if not curve.excess("upper", float(answer.upper)) <= 0:
+        if not curve.excess(side, float(getattr(answer, side))) <= 0:
             answer = worse(answer, _in_direction(evaluation, direction, log_target))
     return answer
 
@@ -109,7 +110,7 @@ def _exact(value: float, evaluation: Evaluation, why: str, rounding: float = 0.0
 
 
 def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> Bound:
-    curve = Curve(partial(evaluation.log_delta_in, direction), log_target)
+    curve = Curve(partial(evaluation.log_delta_in, direction, rough=True), log_target)
     start, slope = saddle_start(evaluation.steps[direction], log_target)
     first = curve.at(start)
     main = "upper" if math.isnan(float(first.estimate)) else "estimate"
@@ -118,6 +119,9 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     near, slope = root(curve, main, start, slope)
     if math.isinf(near):
         return Bound(0.0, near, near, first.method, first.status, first.detail)
+    if evaluation.method == "auto":  # now that the place is known, the narrowest method there
+        curve = Curve(partial(evaluation.log_delta_in, direction), log_target)
+        near, slope = root(curve, main, near, slope)
     upper, lower = _upper_side(curve, near, slope), _lower_side(curve, near, slope)
     estimate = math.nan if main == "upper" else near
     answer = curve.at(near)
