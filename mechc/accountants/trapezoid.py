@@ -85,9 +85,17 @@ class Lattice:
         return math.pi / self.step
 
     def size(self, c: float) -> float:
-        """Bound |W(c + iy)| y^2 for y <= edge, from |1 - exp(-step z)| >= (2/pi) step y e^(...)."""
-        growth = math.exp(0.5 * self.step * c) + math.exp(0.5 * self.step * (c + 1.0))
-        return 0.5 * math.pi * growth * self.edge
+        """Bound |W(c + iy)| y^2 for y <= edge, c > 0, part by part.
+
+        From |1 - exp(-step z)| >= (2/pi) step y e^(...), or >= 1 - exp(-step c) where c is large.
+        """
+
+        def part(t: float) -> float:
+            if self.step * t > 2.0:
+                return self.step * self.edge**2 / -math.expm1(-self.step * t)
+            return 0.5 * math.pi * math.exp(0.5 * self.step * t) * self.edge
+
+        return part(c) + part(c + 1.0)
 
     def reversed(self) -> Lattice:
         """Return the transform for the reversed pair, whose losses are negated."""
