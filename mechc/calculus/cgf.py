@@ -87,7 +87,7 @@ def cgf_of(
     how = ", ".join(dict.fromkeys(name for _, name in parts))
     moments = [m for m, _ in parts if m != 0]
     if not moments:
-        return Numeric("the loss is never finite")
+        return Closed(S.NegativeInfinity, "the loss is never finite")
     return Closed(_log(moments, z, facts), how)
 
 

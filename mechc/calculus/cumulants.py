@@ -6,7 +6,7 @@ is the logarithm of a sum: kappa_1 = m_1, kappa_2 = m_2 - m_1^2, ... for m_r = M
 
 from __future__ import annotations
 
-from sympy import Add, Dummy, Expr, Mul, Symbol, Tuple, diff, log
+from sympy import Add, Dummy, Expr, Mul, S, Symbol, Tuple, diff, log
 
 from mechc.calculus.types import Closed, Entry, Unavailable
 
@@ -20,6 +20,8 @@ def cumulants_of(cgf: Entry, z: Symbol) -> Entry:
         cgf: entry for log M(z).
         z: its argument.
     """
+    if cgf == Closed(S.NegativeInfinity, "the loss is never finite"):
+        return Unavailable("the loss is never finite")
     if not isinstance(cgf, Closed):
         return Unavailable("no closed generating function; the numeric side differentiates its own")
     short, constants = _abbreviated(cgf.expr, z)

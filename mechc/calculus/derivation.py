@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sympy import Basic, Expr, Pow, Sum, Symbol, Tuple, besseli, erfc, loggamma
+from sympy import Basic, Expr, Pow, S, Sum, Symbol, Tuple, besseli, erfc, loggamma
 
 from mechc.calculus.budget import Task, run
 from mechc.calculus.cases import Refined, by_case
@@ -83,7 +83,7 @@ def derive_case(refined: Refined, pair: Pair) -> Derived:
 
 def _checked(cgf: Entry, refined: Refined, tails: Tails, checker: Checker) -> Entry:
     """A closed generating function survives only if quadrature agrees at complex z."""
-    if not isinstance(cgf, Closed):
+    if not isinstance(cgf, Closed) or cgf.expr is S.NegativeInfinity:
         return cgf
     if checker.moment_agrees(cgf.expr, Z, refined.regions, refined.atoms, tails.strip):
         return replace(cgf, how=f"{cgf.how}, verified")

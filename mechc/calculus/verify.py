@@ -189,7 +189,8 @@ def log_moment(
         if atom.p and atom.q:
             p, q = (float(evaluate_array(_density(side), floats)) for side in (atom.p, atom.q))
             total += p ** (1 + z) * q ** (-z) if p and q else 0
-    return complex(np.log(total))
+    with np.errstate(all="ignore"):
+        return complex(np.log(total))
 
 
 def _integral(
@@ -204,15 +205,17 @@ def _integral(
     at = {**floats, x: nodes}
     log_p = np.broadcast_to(_log_terms(region.p, at), nodes.shape)
     loss = evaluate_array(region.loss, at)
-    values = np.exp(log_p + z * loss) * weights
+    with np.errstate(all="ignore"):
+        values = np.exp(log_p + z * loss) * weights
     return complex(np.sum(values[np.isfinite(values)]))
 
 
 def _log_terms(terms: Sequence[Term], at: Mapping[Symbol, Any]) -> NDArray[np.float64]:
-    parts = [
-        np.log(evaluate_array(t.weight, at)) + evaluate_array(t.log_density, at) for t in terms
-    ]
-    return np.asarray(np.logaddexp.reduce(np.broadcast_arrays(*parts), axis=0))
+    with np.errstate(all="ignore"):
+        parts = [
+            np.log(evaluate_array(t.weight, at)) + evaluate_array(t.log_density, at) for t in terms
+        ]
+        return np.asarray(np.logaddexp.reduce(np.broadcast_arrays(*parts), axis=0))
 
 
 def _density(terms: Sequence[Term]) -> Expr:
