@@ -247,7 +247,7 @@ class PrivacyLoss:
     @property
     def log_q_finite(self) -> float:
         """Log of Q(p > 0), which is K(-1); nan for plain atoms, whose masses only sum roughly."""
-        if self._source is None:
+        if self._source is None and not self.loss.size:
             return math.nan
         lost = self.log_minus_infinite
         return math.log1p(-math.exp(lost)) if lost < 0 else -math.inf
