@@ -204,6 +204,8 @@ class _Side:
 
     def _run(self, contour: Contour, epsilon: float) -> Answer | None:
         """Add nodes until the truncation is proven small, or the work limit is reached."""
+        if not contour.weight(epsilon) > 0.0:
+            return None
         nodes = 64
         while True:
             if contour.h * min(nodes, contour.most) > contour.reach:
@@ -220,7 +222,7 @@ class _Side:
             wanted = 4.0 * SHARE if contour.work < EASY else 1e-3 * self._rtol
             if quiet or contour.work > EASY:
                 total = max(1.0 + 2.0 * float(values.sum()), 1e-3)
-                start = float(self._payoff.transform(np.array([contour.c + 0j]), epsilon)[0].real)
+                start = contour.weight(epsilon)
                 factor = self._payoff.size(contour.c) * contour.period / (math.pi * total * start)
                 contour.decay = self._decay(contour, contour.h * nodes, wanted / factor)
                 large = contour.work > WORK or contour.tilted.weight.size > LARGEST

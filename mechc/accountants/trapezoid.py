@@ -204,12 +204,16 @@ class Contour:
         """All frequencies of a periodic integrand are known."""
         return self.re.size >= self.most
 
+    def weight(self, epsilon: float) -> float:
+        """Return W(c), the size of the first term."""
+        return float(self.payoff.transform(np.array([self.c + 0j]), epsilon)[0].real)
+
     def terms(self, epsilon: float) -> tuple[Floats, float]:
         """Real parts of g(c + inh) / g(c) for n = 1, 2, ..., and a bound on their rounding."""
         y = self.h * np.arange(1.0, self.re.size + 1.0)
         phase = self.im + y * (self.mean - epsilon)
         z = np.asarray(self.c + 1j * y, np.complex128)
-        start = self.payoff.transform(np.array([self.c + 0j]), epsilon)[0].real
+        start = self.weight(epsilon)
         factor = self.payoff.transform(z, epsilon) / start
         size = np.exp(self.re)
         value: Floats = (factor * size * np.exp(1j * phase)).real
@@ -223,11 +227,13 @@ class Contour:
         All errors are shares of S, the trapezoid sum.
         """
         c, period = self.c, self.period
+        if not self.weight(epsilon) > 0.0:
+            return None  # the payoff underflows so far from this contour's own epsilon
         values, noise = self.terms(epsilon)
         total = 1.0 + 2.0 * float(np.sum(values[::-1]))
         if not total > 0.0:
             return None
-        start = float(self.payoff.transform(np.array([c + 0j]), epsilon)[0].real)
+        start = self.weight(epsilon)
         log_s = self.k - c * epsilon + math.log(start) - math.log(period) + math.log(total)
         left = self._left_images(epsilon, log_s)
         later = self.grid > c
