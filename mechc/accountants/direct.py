@@ -18,7 +18,7 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.composed import ComposedLoss
 from mechc.accountants.logspace import log_add
 from mechc.accountants.saddle import saddle_target, solve
-from mechc.errors import UnsupportedError
+from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.measure import MASS_ERROR, PrivacyLoss, Step, log_infinite
 from mechc.loss.nested import log_hockey_stick_pair
 
@@ -34,6 +34,8 @@ def enumerable(steps: Sequence[Step]) -> bool:
     for s in steps:
         if s.loss.loss.size or not math.isinf(s.loss.frequency):
             return False
+        if math.isinf(s.loss.support[1] - s.loss.support[0]):
+            return False  # a lattice without end is only known where mass was looked for
         m = s.loss.atom_loss.size
         total *= math.exp(
             min(60.0, gammaln(s.count + m) - gammaln(s.count + 1.0) - gammaln(float(m)))
@@ -77,6 +79,9 @@ class DirectAccountant:
         else:
             laws = [s.loss for s in self._steps for _ in range(s.count)]
             logs = self._one(laws[0], epsilon) if len(laws) == 1 else self._two(laws, epsilon)
+            top = sum(law.support[1] for law in laws)
+            if logs[2] == -math.inf and epsilon < top:
+                raise NumericError(f"direct: no node reaches losses above epsilon={epsilon!r}")
         lower, estimate, upper = (min(v, 0.0) for v in logs)
         return Bound(lower, estimate, upper, "direct", "proven", {})
 

@@ -209,10 +209,9 @@ class PrivacyLoss:
         """
         contour = tilt_hi if contour is None else contour
         wide = self.tilts[0] <= tilt_lo and tilt_hi <= self.tilts[1]
-        waves = frequency <= 0 or (
-            frequency <= self.frequency and (contour == self.contour or self._source is None)
-        )
-        if self._source is None or not self._source.continuous or (wide and waves):
+        waves = frequency <= 0 or math.isinf(self.frequency)
+        waves = waves or (frequency <= self.frequency and contour == self.contour)
+        if self._source is None or (wide and waves):
             return self
         for t in (tilt_lo, tilt_hi):
             if not self.strip[0] < t < self.strip[1]:
