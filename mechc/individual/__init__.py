@@ -5,6 +5,8 @@ steer a run; they must not be published.
 """
 
 from mechc.individual.accountant import IndividualAccountant as IndividualAccountant
+from mechc.individual.approximate import ApproximateFilter as ApproximateFilter
+from mechc.individual.approximate import gdp_upper_bound as gdp_upper_bound
 from mechc.individual.filter import GDPFilter as GDPFilter
 from mechc.individual.filter import SharedGDPFilter as SharedGDPFilter
 from mechc.individual.odometer import GDPOdometer as GDPOdometer

@@ -48,7 +48,7 @@ class IndividualAccountant:
     Attributes:
         family: the mechanism along its parameter.
         grid: the parameter grid of the ledger.
-        rtol: relative width of epsilon that refinement aims for.
+        rtol: relative width of answers that refinement aims for.
     """
 
     def __init__(
@@ -87,14 +87,13 @@ class IndividualAccountant:
             DeclarationError: an argument is not acceptable.
             UnsupportedError: the family is not ordered, so that no side of a grid is safe.
         """
-        if not 0.0 < rtol < 1.0:
-            raise DeclarationError(f"rtol={rtol!r} (expected 0 < rtol < 1)")
+        self.rtol = rtol
+        self._tolerance(None)
         family = mechanism
         if not isinstance(mechanism, Family):
             family = Family.of(mechanism, parameter, span)
         self.family: Family = family
         self.grid = Grid(family.worst, family.best, int(buckets), spacing, splines)
-        self.rtol = float(rtol)
         self._ledger = Ledger(people, self.grid, storage)
         self._journal = Journal(self.people, journal if splines else 0)
         self._evaluators: dict[tuple[int, str], Evaluator] = {}
@@ -126,8 +125,26 @@ class IndividualAccountant:
         self._ledger.add(self.family.parameter, values, self.family.untouched, count)
         self._journal.add(values, int(count))
 
+    def take_back(self, values: ArrayLike, people: ArrayLike) -> None:
+        """Undo the last step for some people, before anything of it has been released.
+
+        Args:
+            values: what the last call of `step` was given, shape (people,).
+            people: indices of those for whom the step did not happen.
+        """
+        rows = self._check_rows(people)
+        given = np.asarray(values, np.float64)
+        family = self.family
+        self._ledger.take_back(family.parameter, rows, given[rows], family.untouched)
+        self._journal.take_back(rows, family.untouched)
+
     def epsilon(
-        self, delta: float, *, method: str = "contour", rows: ArrayLike | None = None
+        self,
+        delta: float,
+        *,
+        method: str = "contour",
+        rows: ArrayLike | None = None,
+        rtol: float | None = None,
     ) -> Bound:
         """Return each person's epsilon at delta, the larger of both directions.
 
@@ -136,6 +153,7 @@ class IndividualAccountant:
             method: "contour", "renyi" (upper bounds by Renyi divergences), or "plancherel" (the
                 paper's FFT evaluation of the counts; an estimate).
             rows: indices of the people asked for; everybody by default.
+            rtol: relative width to aim for; that of the accountant by default.
 
         Raises:
             DeclarationError: an argument is not acceptable.
@@ -143,10 +161,15 @@ class IndividualAccountant:
         """
         if not 1e-250 <= delta < 1.0:
             raise DeclarationError(f"delta={delta!r} (expected 1e-250 <= delta < 1)")
-        return self._answer(Query(math.log(delta), math.nan, self.rtol), method, rows)
+        return self._answer(Query(math.log(delta), math.nan, self._tolerance(rtol)), method, rows)
 
     def delta(
-        self, epsilon: float, *, method: str = "contour", rows: ArrayLike | None = None
+        self,
+        epsilon: float,
+        *,
+        method: str = "contour",
+        rows: ArrayLike | None = None,
+        rtol: float | None = None,
     ) -> Bound:
         """Return each person's delta at epsilon, the larger of both directions.
 
@@ -154,6 +177,7 @@ class IndividualAccountant:
             epsilon: finite, >= 0.
             method: as for `epsilon`.
             rows: indices of the people asked for; everybody by default.
+            rtol: relative width to aim for; that of the accountant by default.
 
         Raises:
             DeclarationError: an argument is not acceptable.
@@ -161,7 +185,7 @@ class IndividualAccountant:
         """
         if not 0.0 <= epsilon < math.inf:
             raise DeclarationError(f"epsilon={epsilon!r} (expected a finite number >= 0)")
-        return self._answer(Query(math.nan, float(epsilon), self.rtol), method, rows)
+        return self._answer(Query(math.nan, float(epsilon), self._tolerance(rtol)), method, rows)
 
     def save(self, path: PathLike) -> None:
         """Write the ledger atomically; the journal is not part of the file.
@@ -183,6 +207,12 @@ class IndividualAccountant:
         """
         self._ledger.restore(path, _KIND, self._identity())
         self._journal.close()
+
+    def _tolerance(self, rtol: float | None) -> float:
+        value = self.rtol if rtol is None else rtol
+        if not 0.0 < value < 1.0:
+            raise DeclarationError(f"rtol={value!r} (expected 0 < rtol < 1)")
+        return float(value)
 
     def _identity(self) -> dict[str, Any]:
         grid = self.grid
@@ -227,7 +257,9 @@ class IndividualAccountant:
         for factor in FINER if self._journal.complete else ():
             grid = replace(self.grid, buckets=self.grid.buckets * factor)
             for direction in sorted(sides, key=lambda d: -float(sides[d].upper.max())):
-                wide = _wide(sides, direction, query, self.rtol)
+                wide = _wide(sides, direction, query, query.rtol)
+                coarse = sides[direction].compression[wide] > sides[direction].numeric[wide]
+                wide = wide[coarse]  # a finer grid does not help the others
                 if wide.size == 0:
                     continue
                 finest = grid.buckets
@@ -242,7 +274,7 @@ class IndividualAccountant:
     def _plain(self, sides: dict[str, Answers], query: Query, rows: Rows) -> None:
         """Read plain counts for those whose spline bounds are wider than a bucket might cost."""
         for direction in sides:
-            wide = _wide(sides, direction, query, max(_COARSE, self.rtol))
+            wide = _wide(sides, direction, query, max(_COARSE, query.rtol))
             if wide.size:
                 evaluator = self._evaluator(self.grid, direction)
                 worse = evaluator.run(self._ledger, query, rows[wide], "worse")
@@ -279,7 +311,7 @@ class IndividualAccountant:
             "directions": self.family.directions,
             "order": self.family.checked,
             "relative_width": width,
-            "within_rtol": bool((width <= self.rtol).all()),
+            "within_rtol": bool((width <= query.rtol).all()),
             "buckets": finest,
         }
         estimate = np.clip(np.maximum.reduce(best), lower, upper)

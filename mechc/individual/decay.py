@@ -105,7 +105,8 @@ def log_sup(centred, weight, spread, slack, table, start, end):  # type: ignore[
         if y == start or root - least * spread < level:
             level = min(level, root - least * spread)
         if not level > 0.0:
-            return 0.0
+            return math.log(min(_far(table, start), 1.0))
         y += max(least, (root - level) / max(spread, 1e-300))
-    near = 0.5 * math.log1p(-min(level * level, 1.0 - 1e-16))
-    return max(near, math.log(min(_far(table, max(y, start)), 1.0)))
+    walked = 0.5 * math.log1p(-min(level * level, 1.0 - 1e-16))
+    walked = max(walked, math.log(min(_far(table, max(y, start)), 1.0)))
+    return min(walked, math.log(min(_far(table, start), 1.0)))

@@ -54,6 +54,16 @@ class Journal:
         if self._left < 0:
             self.close()
 
+    def take_back(self, people: Rows, untouched: float) -> None:
+        """Undo the last step for some people; it must have been a dense one.
+
+        Args:
+            people: indices.
+            untouched: the value that stands for "not touched".
+        """
+        if self.complete:
+            self._steps[-1][1][people] = untouched
+
     def close(self) -> None:
         """Give up: free the memory and say so from now on."""
         self._steps, self.complete = [], False

@@ -174,6 +174,22 @@ class Ledger:
             for_rows(self.people, work)
         self.steps += int(count)
 
+    def take_back(
+        self, name: str, people: NDArray[np.int64], values: Floats, untouched: float
+    ) -> None:
+        """Undo a step that was recorded once for some people.
+
+        Args:
+            name: as for `add`.
+            people: distinct indices.
+            values: what was recorded for them.
+            untouched: as for `add`.
+        """
+        place = self._place(name, values, untouched)
+        counts, weights = self.counts[people], self.weights[people]
+        self._add(counts, weights, place, -1)  # unsigned, so adding -1 subtracts
+        self.counts[people], self.weights[people] = counts, weights
+
     def times(self, people: NDArray[np.int64], table: Floats) -> Floats:
         """Return some people's column totals, in units of steps, times a table.
 

@@ -86,8 +86,8 @@ def _transforms(
     rows = []
     for loss in losses:
         mass, _ = loss.cell_masses(edges)
-        with np.errstate(divide="ignore"):
-            rows.append(np.log(np.fft.rfft(np.fft.fftshift(mass))))
+        transform = np.fft.rfft(np.fft.fftshift(mass))
+        rows.append(np.log(np.where(transform == 0, 1e-300, transform)))
     return np.array(rows), np.fft.fftshift(s)
 
 

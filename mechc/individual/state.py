@@ -151,20 +151,22 @@ class Reader:
 
         Args:
             name: the array's name.
-            out: array of the same shape and kind, possibly memory-mapped.
+            out: array of the same shape, possibly memory-mapped, of the stored dtype or one that
+                holds all its values.
 
         Raises:
-            StateError: the stored array has another shape or dtype.
+            StateError: the stored array has another shape, or a dtype that does not fit.
         """
         offset, dtype, shape = self._offsets[name]
-        if shape != out.shape or np.dtype(dtype) != out.dtype.newbyteorder("<"):
+        stored = np.dtype(dtype)
+        if shape != out.shape or not np.can_cast(stored, out.dtype, "safe"):
             raise self._error(f"{name} is {dtype}{list(shape)}, expected {list(out.shape)}")
         self._file.seek(offset)
         flat = out.reshape(-1)
         count = max(1, _PIECE // out.dtype.itemsize)
         for start in range(0, flat.size, count):
             part = flat[start : start + count]
-            part[:] = np.frombuffer(self._file.read(part.nbytes), dtype=dtype)
+            part[:] = np.frombuffer(self._file.read(part.size * stored.itemsize), dtype=stored)
 
     def _error(self, what: str) -> StateError:
         return StateError(f"state file {self._path}: {what}")

@@ -1,0 +1,162 @@
+"""The approximate (epsilon, delta)-filter: individual budgets for any dominating pairs.
+
+Section 5 of Koskela, Tobaben and Honkela (2023): if the composed profile of a person's dominating
+pairs lies below that of mu-GDP for all epsilon, the run's Renyi divergences lie below those of
+mu-GDP at every order (equations 5.1 to 5.3), and converting these back gives (epsilon, delta).
+
+What can be computed is less: a profile is compared on a finite range of epsilon. For sampled
+mechanisms the smallest mu grows without bound with that range, because their losses have heavier
+tails than any Gaussian fitted to their centre. So every mu here comes with the range |epsilon| <=
+epsilon_max in which it was shown to hold and with the delta that is left at the end of it, and
+the filter built on it is called approximate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from mechc.accountants.bound import Bound
+from mechc.errors import DeclarationError
+from mechc.individual.accountant import IndividualAccountant
+from mechc.individual.fixed import Floats, Mask
+from mechc.individual.gaussian import gdp_delta
+from mechc.individual.renyi import gaussian_order, renyi_budget
+
+CELLS = 12
+_RTOL = 1e-2  # of the profiles: the cells cost more than that
+_ROUNDING = 1e-12
+
+
+def gdp_upper_bound(
+    accountant: IndividualAccountant,
+    epsilon_max: float,
+    *,
+    cells: int = CELLS,
+    rows: ArrayLike | None = None,
+) -> Bound:
+    """Return each person's smallest mu whose profile is above theirs for |epsilon| <= epsilon_max.
+
+    Profiles are convex in e^epsilon. Between two points a person's profile is therefore below its
+    chord, and mu is taken so large that the chord is below the profile of mu-GDP, which touches it
+    at a point known in closed form. Negative epsilons follow from the other direction.
+
+    Args:
+        accountant: whose people are asked about.
+        epsilon_max: end of the range, finite and > 0.
+        cells: number of cells the range is divided into.
+        rows: indices of people; everybody by default.
+
+    Returns:
+        Bound on mu. detail["slack"] holds an upper bound on delta(epsilon_max): what mu does not
+        vouch for. There is no claim beyond detail["epsilon_range"].
+
+    Raises:
+        DeclarationError: an argument is not acceptable.
+    """
+    if not 0.0 < epsilon_max < math.inf:
+        raise DeclarationError(f"epsilon_max={epsilon_max!r} (expected a finite number > 0)")
+    edges = np.linspace(0.0, epsilon_max, cells + 1)
+    profiles = [accountant.delta(float(e), rows=rows, rtol=_RTOL) for e in edges]
+    lowers = [_solve(np.asarray(p.lower), e) for p, e in zip(profiles, edges, strict=True)]
+    uppers = [np.asarray(p.upper) for p in profiles]
+    cell = zip(uppers[:-1], uppers[1:], edges[:-1], edges[1:], strict=True)
+    lower = np.maximum.reduce(lowers)
+    upper = np.maximum.reduce([_cover(*c) for c in cell])
+    detail = {"epsilon_range": (-epsilon_max, epsilon_max), "slack": uppers[-1], "cells": cells}
+    return Bound(lower, np.sqrt(lower * upper), upper, "gdp", "proven within epsilon_range", detail)
+
+
+def _bisect(enough: Callable[[Floats], Mask], shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+    """Enclose the mu at which a monotone condition becomes true."""
+    low, high = np.full(shape, 1e-6), np.full(shape, 1e4)
+    for _ in range(60):
+        middle = np.sqrt(low * high)
+        true = enough(middle)
+        low, high = np.where(true, low, middle), np.where(true, middle, high)
+    return low, high
+
+
+def _solve(delta: Floats, epsilon: float) -> Floats:
+    """Return the mu with delta_mu(epsilon) = delta, rounded down; 0 where delta is 0."""
+    low, _ = _bisect(lambda mu: np.asarray(gdp_delta(mu, epsilon)[1] > delta), delta.shape)
+    return np.where(delta > 0, low, 0.0)
+
+
+def _cover(left: Floats, right: Floats, start: float, end: float) -> Floats:
+    """Return a mu whose profile is above the chord from (start, left) to (end, right)."""
+    slope = np.minimum((right - left) / (math.exp(end) - math.exp(start)), 0.0)
+    touching = special.ndtri(np.clip(-slope, 1e-300, 1.0))  # where both have the same slope
+
+    def enough(mu: Floats) -> Mask:
+        epsilon = np.clip(-mu * (touching + mu / 2), start, end)
+        chord = left + slope * (np.exp(epsilon) - math.exp(start))
+        return np.asarray(gdp_delta(mu, epsilon)[0] >= chord + _ROUNDING * left)
+
+    return np.where(left > 0, _bisect(enough, left.shape)[1], 0.0)
+
+
+class ApproximateFilter:
+    """Individual filter for steps of any dominating pairs, approximate in the sense above.
+
+    Attributes:
+        accountant: the ledger of the steps taken.
+        mu: the budget.
+        epsilon_max: end of the range on which profiles are compared.
+    """
+
+    def __init__(
+        self,
+        accountant: IndividualAccountant,
+        *,
+        epsilon_max: float,
+        mu: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+    ) -> None:
+        """Put a budget on the people of an accountant.
+
+        Args:
+            accountant: a fresh accountant; the filter takes over its ledger.
+            epsilon_max: end of the range on which profiles are compared.
+            mu: the budget; or
+            epsilon: a target, together with
+            delta: the mu whose Renyi divergences convert to (epsilon, delta).
+
+        Raises:
+            DeclarationError: no budget, two budgets, or one out of range.
+        """
+        if (mu is None) == (epsilon is None or delta is None):
+            raise DeclarationError("expected a budget: either mu, or epsilon and delta")
+        if mu is None and epsilon is not None and delta is not None:
+            order = gaussian_order(epsilon, delta)
+            mu = math.sqrt(2.0 * renyi_budget(epsilon, delta, order) / order) * (1.0 - 1e-12)
+        if mu is None or not 0.0 < mu < math.inf:
+            raise DeclarationError(f"mu={mu!r} (expected a finite number > 0)")
+        self.accountant, self.mu, self.epsilon_max = accountant, float(mu), float(epsilon_max)
+
+    def step(self, values: ArrayLike) -> Mask:
+        """Offer a step and record it for those whose mu stays within the budget.
+
+        Args:
+            values: the parameter of the step for each person, shape (people,).
+
+        Returns:
+            Who takes part, shape (people,).
+
+        Raises:
+            DeclarationError: as for `IndividualAccountant.step`; nothing is recorded then.
+        """
+        given = np.asarray(values, np.float64)
+        self.accountant.step(given)
+        fits = np.asarray(self.spent().upper <= self.mu)
+        self.accountant.take_back(given, np.flatnonzero(~fits))
+        return fits
+
+    def spent(self) -> Bound:
+        """Return each person's mu so far, with its range and slack; see `gdp_upper_bound`."""
+        return gdp_upper_bound(self.accountant, self.epsilon_max)

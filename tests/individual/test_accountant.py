@@ -1,0 +1,255 @@
+"""Individual accountant against closed forms, ball arithmetic and exact atoms."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+import mechc
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.individual import IndividualAccountant, StateError
+from mechc.individual.family import Family
+from mechc.loss.measure import PrivacyLoss
+
+SPAN = (0.5, 50.0)
+
+
+@pytest.fixture(scope="module")
+def gaussian():
+    return Family.of(mechc.load("gaussian"), "sigma", (2.0, 200.0))
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    mechanism = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.01)
+    return Family.of(mechanism, "sigma", SPAN)
+
+
+def accountant(family, people, **options):
+    return IndividualAccountant(family, parameter="sigma", people=people, span=SPAN, **options)
+
+
+def gaussian_epsilon(mu, delta):
+    """Epsilon of mu-GDP in 40 digits, by bisection."""
+    with mpmath.workdps(40):
+        m, low, high = mpmath.mpf(mu), mpmath.mpf(0), mpmath.mpf(mu * mu / 2 + 8 * mu)
+        for _ in range(90):
+            e = (low + high) / 2
+            above = mpmath.ncdf(-e / m + m / 2) - mpmath.exp(e) * mpmath.ncdf(-e / m - m / 2)
+            low, high = (e, high) if above > delta else (low, e)
+        return float(high)
+
+
+def test_gaussian_steps_add_up_to_a_gaussian(gaussian):
+    """Random adaptive steps of the plain Gaussian mechanism have a closed form."""
+    rng = np.random.default_rng(0)
+    acc = accountant(gaussian, 20)
+    steps = np.exp(rng.uniform(math.log(3), math.log(150), (30, 20)))
+    steps[rng.random(steps.shape) < 0.2] = np.inf
+    for row in steps:
+        acc.step(row)
+    mu = np.sqrt((steps**-2.0).sum(axis=0))
+    bound = acc.epsilon(1e-6)
+    exact = np.array([gaussian_epsilon(m, 1e-6) for m in mu])
+    assert bound.status == "proven" and bound.detail["within_rtol"]
+    assert (bound.lower <= exact).all() and (exact <= bound.upper).all()
+    assert np.allclose(bound.upper, exact, rtol=1e-4, atol=0)
+    assert np.allclose(bound.estimate, exact, rtol=2e-6, atol=0)
+    back = acc.delta(float(exact[0]), rows=[0], rtol=1e-3)
+    assert back.lower[0] <= 1e-6 <= back.upper[0] <= 1e-6 * 1.001
+
+
+@pytest.mark.parametrize(
+    "name", ["SGK_rem", "SGS1_rem", pytest.param("SGS3_rem", marks=pytest.mark.slow)]
+)
+def test_sampled_gaussian_against_ball_arithmetic(sampled, name):
+    """Values of delta computed with two independent arbitrary-precision methods."""
+    sigma, count, epsilon, delta = {
+        "SGK_rem": (1.5, 10_000, 1.0, 0.04960141031482577560),
+        "SGS1_rem": (2.0, 3000, 1.0, 4.648530662351804e-05),
+        "SGS3_rem": (2.0, 3000, 3.0, 9.45180165423610089964e-24),
+    }[name]
+    acc = accountant(sampled, 2)
+    acc.step([sigma, np.inf], count=count)
+    bound = acc.delta(epsilon)
+    assert bound.lower[0] <= delta <= bound.upper[0]
+    assert bound.upper[0] <= delta * (1 + 1e-3)
+    assert bound.lower[1] == bound.upper[1] == 0.0
+    at = acc.epsilon(delta)
+    assert at.lower[0] <= epsilon <= at.upper[0] <= epsilon * (1 + 1e-4)
+    assert at.upper[1] == 0.0
+
+
+def test_hard_people_are_refined_from_the_journal(sampled):
+    """Low noise and sparse sampling: one person's buckets alone would leave a percent."""
+    rng = np.random.default_rng(3)
+    acc = accountant(sampled, 3, rtol=1e-3)
+    plain = accountant(sampled, 3, rtol=1e-3, journal=0)
+    steps = np.exp(rng.uniform(math.log(0.9), math.log(3), (10, 3)))
+    for row in steps:
+        for a in (acc, plain):
+            a.step(row, count=100)
+    bound, coarse = acc.epsilon(1e-5), plain.epsilon(1e-5)
+    assert bound.detail["within_rtol"] and bound.detail["buckets"] > 64
+    assert coarse.detail["buckets"] == 64 and not coarse.detail["within_rtol"]
+    assert (coarse.lower <= bound.lower).all() and (bound.upper <= coarse.upper).all()
+    mechanism = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.01)
+    for person in range(3):
+        run = mechc.compose(*((mechanism(sigma=float(s)), 100) for s in steps[:, person]))
+        assert run.epsilon(1e-5).lower <= bound.upper[person]
+        assert run.epsilon(1e-5).upper >= bound.lower[person]
+
+
+def test_buckets_as_in_the_paper_enclose_and_plancherel_estimates_them(gaussian):
+    acc = accountant(gaussian, 3, splines=False, buckets=256, spacing="linear")
+    sigmas = np.array([20.3, 31.7, 77.0])
+    for _ in range(10):
+        acc.step(sigmas)
+    bound = acc.epsilon(1e-5)
+    exact = np.array([gaussian_epsilon(math.sqrt(10) / s, 1e-5) for s in sigmas])
+    assert (bound.lower <= exact).all() and (exact <= bound.upper).all()
+    assert (bound.upper / bound.lower < 1.06).all()
+    knots = acc.grid.knots
+    safe = knots[np.searchsorted(knots, sigmas, side="right") - 1]
+    rounded = np.array([gaussian_epsilon(math.sqrt(10) / s, 1e-5) for s in safe])
+    assert np.allclose(bound.upper, rounded, rtol=1e-5)
+    fft = acc.epsilon(1e-5, method="plancherel")
+    assert fft.status == "estimate" and np.isnan(fft.upper).all()
+    assert np.allclose(fft.estimate, rounded, rtol=1e-3)
+    delta = acc.delta(0.5, method="plancherel").estimate
+    assert np.allclose(delta[0], acc.delta(0.5).upper[0], rtol=1e-3)
+
+
+def test_renyi_is_the_conversion_of_the_sum_of_divergences(gaussian):
+    acc = accountant(gaussian, 1)
+    acc.step([10.0], count=50)
+    bound = acc.epsilon(1e-5, method="renyi")
+    mu2 = 50 / 100
+    t = np.geomspace(0.05, 500, 100_000)
+    best = (t * (t + 1) * mu2 / 2 + t * np.log(t) - (1 + t) * np.log1p(t) - math.log(1e-5)) / t
+    assert best.min() <= bound.upper[0] <= best.min() * 1.002
+    assert bound.upper[0] > acc.epsilon(1e-5).upper[0]
+    assert np.isnan(bound.lower).all()
+
+
+def test_noise_beyond_the_span_counts_as_its_end(gaussian):
+    acc = accountant(gaussian, 2, journal=0)
+    acc.step([10.0, 10.0], count=20)
+    acc.step([1e9, np.inf], count=20)
+    bound = acc.epsilon(1e-6)
+    without = gaussian_epsilon(math.sqrt(20) / 10, 1e-6)
+    capped = gaussian_epsilon(math.sqrt(20 / 100 + 20 / 200**2), 1e-6)
+    assert bound.lower[0] <= without and capped <= bound.upper[0] <= capped * (1 + 1e-4)
+    assert bound.lower[1] <= without <= bound.upper[1]
+
+
+def test_parameters_that_grow_with_the_loss_run_the_other_way():
+    """Randomised response: binary epsilon-DP steps, exact by counting atoms."""
+    acc = IndividualAccountant(
+        mechc.load("pure_dp"), parameter="epsilon", people=2, span=(0.001, 0.5), buckets=16
+    )
+    assert acc.family.untouched == 0.0 and acc.grid.worst == 0.5
+    acc.step([0.1, 0.0], count=40)
+    bound = acc.delta(0.5)
+    p = math.exp(0.1) / (1 + math.exp(0.1))
+    exact = sum(
+        math.comb(40, i) * p**i * (1 - p) ** (40 - i) * -math.expm1(0.5 - 0.1 * (2 * i - 40))
+        for i in range(41)
+        if 0.1 * (2 * i - 40) > 0.5
+    )
+    assert bound.lower[0] <= exact <= bound.upper[0]
+    assert bound.upper[1] == 0.0
+
+
+def test_a_family_without_an_order_is_refused():
+    def law(value, direction):
+        mass, e = 1e-3 * value, 1.0 / value  # the mass at infinity grows, the bulk shrinks
+        p = math.exp(e) / (1 + math.exp(e))
+        losses = np.array([-e, e]) + math.log1p(-mass)
+        return PrivacyLoss.from_atoms(losses, [(1 - p) * (1 - mass), p * (1 - mass)], mass)
+
+    with pytest.raises(UnsupportedError, match="without an order no side of a grid is safe"):
+        Family("crossing", "value", law, ("remove",), (0.5, 50.0))
+
+
+def test_saving_restoring_and_asking_for_some(gaussian, tmp_path):
+    acc = accountant(gaussian, 50)
+    acc.step(np.linspace(5, 100, 50), count=10)
+    acc.save(tmp_path / "ledger")
+    other = accountant(gaussian, 50)
+    other.restore(tmp_path / "ledger")
+    assert other.steps == 10
+    assert np.allclose(other.epsilon(1e-6).upper, acc.epsilon(1e-6).upper, rtol=1e-12, atol=0)
+    rows = [7, 3, 49]
+    some = acc.epsilon(1e-6, rows=rows)
+    assert np.allclose(some.upper, acc.epsilon(1e-6).upper[rows], rtol=1e-4)
+    for wrong in (accountant(gaussian, 49), accountant(gaussian, 50, buckets=32)):
+        with pytest.raises(StateError, match="expected"):
+            wrong.restore(tmp_path / "ledger")
+        assert wrong.steps == 0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a: a.epsilon(0.0),
+        lambda a: a.epsilon(1.0),
+        lambda a: a.epsilon(math.nan),
+        lambda a: a.delta(-1.0),
+        lambda a: a.delta(math.inf),
+        lambda a: a.epsilon(1e-6, rows=[2]),
+        lambda a: a.epsilon(1e-6, rows=[0.5]),
+        lambda a: a.epsilon(1e-6, method="guess"),
+        lambda a: a.step([1.0, 1.0]),
+        lambda a: a.step([10.0, math.nan]),
+        lambda a: a.step([10.0, 10.0], count=0),
+    ],
+)
+def test_bad_questions_and_steps_are_refused(gaussian, call):
+    acc = accountant(gaussian, 2)
+    with pytest.raises((DeclarationError, UnsupportedError)):
+        call(acc)
+    assert acc.steps == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"parameter": "scale"},
+        {"span": (0.0, 1.0)},
+        {"span": (2.0, 1.0)},
+        {"span": (1.0, math.inf)},
+        {"rtol": 0.0},
+        {"people": 0},
+        {"buckets": 2},
+    ],
+)
+def test_bad_accountants_are_refused(arguments):
+    options = {"parameter": "sigma", "people": 2, "span": (2.0, 20.0), **arguments}
+    with pytest.raises(DeclarationError):
+        IndividualAccountant(mechc.load("gaussian"), **options)
+
+
+@pytest.mark.slow
+def test_a_thousand_random_sequences_are_never_under_reported(sampled):
+    """Upper bounds hold for the unbucketed sequences, and are within 1e-3 after refinement."""
+    rng = np.random.default_rng(11)
+    people, distinct, repeats = 1000, 8, 125
+    acc = accountant(sampled, people, rtol=1e-3)
+    low = np.exp(rng.uniform(math.log(1.0), math.log(15), people))
+    steps = np.minimum(low * np.exp(rng.exponential(0.5, (distinct, people))), 49.0)
+    for row in steps:
+        acc.step(row, count=repeats)
+    bound = acc.epsilon(1e-6)
+    mechanism = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.01)
+    worst = 0.0
+    for person in range(people):
+        run = mechc.compose(*((mechanism(sigma=float(s)), repeats) for s in steps[:, person]))
+        # delta(upper) <= 1e-6 says that epsilon(1e-6) <= upper, without a search
+        exact = run.delta(float(bound.upper[person]))
+        assert float(exact.lower) <= 1e-6
+        below = run.delta(float(bound.upper[person]) * (1 - 1e-3))
+        assert float(below.upper) >= 1e-6
+        worst = max(worst, float(bound.detail["relative_width"][person]))
+    assert worst <= 1e-3

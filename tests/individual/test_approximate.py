@@ -1,0 +1,70 @@
+"""The approximate filter says where its mu holds, and grows with the range as theory says."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+import mechc
+from mechc.errors import DeclarationError
+from mechc.individual import ApproximateFilter, IndividualAccountant, gdp_upper_bound
+
+
+def gaussian_accountant(people):
+    return IndividualAccountant(
+        mechc.load("gaussian"), parameter="sigma", people=people, span=(2.0, 50.0), buckets=32, journal=0
+    )
+
+
+def test_gaussian_runs_have_their_own_mu_on_every_range():
+    acc = gaussian_accountant(3)
+    acc.step([5.0, 10.0, np.inf], count=10)
+    for epsilon_max in (0.5, 1.5):
+        bound = gdp_upper_bound(acc, epsilon_max, cells=8)
+        exact = np.array([math.sqrt(10) / 5, math.sqrt(10) / 10, 0.0])
+        assert (bound.lower <= exact * (1 + 1e-12)).all() and (exact <= bound.upper).all()
+        assert (bound.upper[:2] <= 1.05 * exact[:2]).all() and bound.upper[2] == 0
+        assert bound.detail["epsilon_range"] == (-epsilon_max, epsilon_max)
+        m, e = mpmath.mpf(float(exact[0])), epsilon_max
+        delta = mpmath.ncdf(-e / m + m / 2) - mpmath.exp(e) * mpmath.ncdf(-e / m - m / 2)
+        assert delta <= bound.detail["slack"][0] <= delta * 1.01
+
+
+@pytest.mark.slow
+def test_mu_of_a_sampled_run_grows_with_the_range():
+    """q = .1, sigma = 1, 50 steps: .857 at epsilon .5, 1.38 at 10 (independent computation)."""
+    sampled = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.1)
+    acc = IndividualAccountant(sampled, parameter="sigma", people=1, span=(0.9, 2.0))
+    acc.step([1.0], count=50)
+    small, large = (gdp_upper_bound(acc, e, cells=64) for e in (0.5, 10.0))
+    assert small.lower[0] * 0.98 <= 0.857 <= small.upper[0] * 1.02
+    assert large.lower[0] * 0.98 <= 1.38 <= large.upper[0] * 1.02
+    assert large.lower[0] > small.upper[0]
+    assert large.detail["slack"][0] < small.detail["slack"][0]
+
+
+def test_the_filter_records_only_steps_that_fit():
+    acc = gaussian_accountant(3)
+    f = ApproximateFilter(acc, mu=0.9, epsilon_max=0.8)
+    given = np.array([2.5, 5.0, np.inf])
+    active = np.array([f.step(given) for _ in range(5)])
+    assert active[:, 1:].all() and active[:, 0].tolist() == [True] * 5  # 5 / 6.25 <= .81
+    assert not f.step(np.array([2.5, np.inf, np.inf]))[0]
+    spent = f.spent()
+    assert (spent.upper <= 0.9).all()
+    true = np.sqrt((active / given**2).sum(axis=0))
+    assert (spent.lower <= true * (1 + 1e-12)).all() and (true <= spent.upper).all()
+
+
+def test_a_target_becomes_the_mu_that_renyi_conversion_allows():
+    f = ApproximateFilter(gaussian_accountant(1), epsilon=0.8, delta=1e-5, epsilon_max=1.0)
+    assert f.mu == pytest.approx(math.sqrt(405.29) / 100, rel=1e-4)
+
+
+@pytest.mark.parametrize("budget", [{}, {"mu": 1.0, "epsilon": 1.0, "delta": 1e-5}, {"mu": -1.0}])
+def test_bad_budgets_are_refused(budget):
+    with pytest.raises(DeclarationError):
+        ApproximateFilter(gaussian_accountant(1), epsilon_max=1.0, **budget)
+    with pytest.raises(DeclarationError, match="epsilon_max"):
+        gdp_upper_bound(gaussian_accountant(1), math.inf)

@@ -1,0 +1,178 @@
+"""The ledger counts what was given, on the safe side, and comes back from disk as it was."""
+
+import numpy as np
+import pytest
+
+from mechc.errors import DeclarationError
+from mechc.individual import StateError
+from mechc.individual.grid import (
+    CELLS,
+    ONE,
+    Grid,
+    spline_coefficients,
+    spline_radius,
+    spline_weights,
+)
+from mechc.individual.ledger import Ledger
+
+GRID = Grid(0.5, 50.0, 16, "geometric", True)
+
+
+def random_steps(people, steps, seed=0):
+    rng = np.random.default_rng(seed)
+    values = np.exp(rng.uniform(np.log(0.5), np.log(80), (steps, people)))
+    return np.where(rng.random(values.shape) < 0.2, np.inf, values)
+
+
+@pytest.mark.parametrize("spacing", ["geometric", "linear"])
+@pytest.mark.parametrize("ends", [(0.5, 50.0), (50.0, 0.5)])
+def test_counts_are_those_of_the_safe_knot(spacing, ends):
+    grid = Grid(*ends, 16, spacing, False)
+    ledger = Ledger(300, grid)
+    lo, hi = min(ends), max(ends)
+    values = np.random.default_rng(1).uniform(lo, hi, 300)
+    values[:17] = grid.knots
+    ledger.add("sigma", values, np.inf, 1)
+    bucket = np.argmax(ledger.counts, axis=1)
+    safe = grid.knots[bucket]
+    worse = safe <= values if ends[0] < ends[1] else safe >= values
+    assert worse.all() and (ledger.counts.sum(axis=1) == 1).all()
+    assert np.array_equal(bucket[:17], np.arange(17))
+    inner = bucket < 16
+    following = grid.knots[bucket[inner] + 1]
+    assert (np.abs(following - safe[inner]) > np.abs(values[inner] - safe[inner])).all()
+
+
+def test_splines_put_the_value_back_where_it_was():
+    """The position is linear in the knots, so the splines return it up to one cell, rounded."""
+    ledger = Ledger(1000, GRID)
+    values = np.exp(np.random.default_rng(2).uniform(np.log(0.5), np.log(50), 1000))
+    ledger.add("sigma", values, np.inf, 1)
+    assert (ledger.weights.sum(axis=1) == ONE).all()
+    found = ledger.weights @ np.arange(-1.0, 18.0) / ONE
+    position = 16 * np.log(values / 0.5) / np.log(100)
+    assert (position - found >= -4 / ONE).all() and (position - found <= 1 / CELLS + 4 / ONE).all()
+
+
+def test_spline_weights_are_whole_and_non_negative():
+    weights = spline_weights().astype(int)
+    assert (weights.sum(axis=1) == ONE).all() and weights.min() >= 0
+
+
+def test_splines_reproduce_cubics_and_measure_what_they_miss():
+    x = np.arange(13.0)
+    cubic = np.stack([x**3 - 2 * x, 7 - x**2], axis=1)
+    a = spline_coefficients(cubic)
+    assert np.allclose((a[:-2] + 4 * a[1:-1] + a[2:]) / 6, cubic, rtol=1e-12, atol=1e-9)
+    f = lambda x: np.exp(-0.8 * x)[:, None]  # noqa: E731
+    knots, middles = f(x), f(x[:-1] + 0.5)
+    a = spline_coefficients(knots)
+    radius = spline_radius(knots, middles, a)
+    t = np.linspace(0, 1, 101)
+    basis = (
+        np.stack([(1 - t) ** 3, 3 * t**3 - 6 * t**2 + 4, -3 * t**3 + 3 * t**2 + 3 * t + 1, t**3])
+        / 6
+    )
+    for i in range(12):
+        error = np.abs(basis.T @ a[i : i + 4] - f(i + t))
+        assert error.max() <= radius[i, 0]
+
+
+def test_order_repetition_and_sparse_updates_do_not_matter():
+    steps = random_steps(200, 12)
+    a, b, c = (Ledger(200, GRID) for _ in range(3))
+    for row in steps:
+        a.add("sigma", row, np.inf, 3)
+    for row in steps[::-1]:
+        for _ in range(3):
+            b.add("sigma", row, np.inf, 1)
+        who = np.flatnonzero(np.isfinite(row))[::-1]
+        c.add("sigma", (who, row[who]), np.inf, 3)
+    for other in (b, c):
+        assert np.array_equal(a.counts, other.counts) and np.array_equal(a.weights, other.weights)
+    assert a.steps == b.steps == c.steps == 36
+
+
+def test_types_widen_before_they_overflow():
+    a, b = Ledger(5, GRID), Ledger(5, GRID)
+    values = np.array([0.5, 1.0, 3.0, 60.0, np.inf])
+    a.add("sigma", values, np.inf, 60_000)
+    assert a.counts.dtype == np.uint16
+    a.add("sigma", values, np.inf, 10**6)
+    assert a.counts.dtype == np.uint32 and a.weights.dtype == np.uint64
+    b.add("sigma", values, np.inf, 1_060_000)
+    assert np.array_equal(a.counts, b.counts) and np.array_equal(a.weights, b.weights)
+    with pytest.raises(DeclarationError, match="exceeds what a ledger can hold"):
+        a.add("sigma", values, np.inf, 10**19)
+
+
+def test_a_step_can_be_taken_back():
+    a, b = Ledger(50, GRID), Ledger(50, GRID)
+    steps = random_steps(50, 2, seed=5)
+    for ledger in (a, b):
+        ledger.add("sigma", steps[0], np.inf, 1)
+    a.add("sigma", steps[1], np.inf, 1)
+    a.take_back("sigma", np.arange(50), steps[1], np.inf)
+    assert np.array_equal(a.counts, b.counts) and np.array_equal(a.weights, b.weights)
+
+
+def test_products_agree_with_numpy():
+    ledger = Ledger(40, GRID)
+    for row in random_steps(40, 5):
+        ledger.add("sigma", row, np.inf, 1)
+    table = np.random.default_rng(0).normal(size=(GRID.columns, 7))
+    dense = np.concatenate([ledger.counts, ledger.weights / ONE], axis=1)
+    rows = np.array([3, 39, 0])
+    assert np.allclose(ledger.times(rows, table), dense[rows] @ table, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "bad, message",
+    [
+        ([1.0, 0.4, 1.0], "sigma=0.4 is outside the span"),
+        ([1.0, -1.0, 1.0], r"sigma\[1\]"),
+        ([1.0, np.nan, 1.0], r"sigma\[1\]"),
+        ([1.0, 1.0], "shape"),
+        (([3], [1.0]), "out of range"),
+        (([1, 1], [1.0, 1.0]), "twice"),
+        (([1], [0.1]), "outside the span"),
+    ],
+)
+def test_bad_steps_change_nothing(bad, message):
+    ledger = Ledger(3, GRID)
+    ledger.add("sigma", [1.0, 2.0, np.inf], np.inf, 1)
+    before = ledger.counts.copy(), ledger.weights.copy()
+    with pytest.raises(DeclarationError, match=message):
+        ledger.add("sigma", bad, np.inf, 1)
+    assert np.array_equal(before[0], ledger.counts) and np.array_equal(before[1], ledger.weights)
+    assert ledger.steps == 1
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True])
+def test_bad_counts_are_refused(count):
+    with pytest.raises(DeclarationError, match="count"):
+        Ledger(1, GRID).add("sigma", [1.0], np.inf, count)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("cubic", 16), ("geometric", 3), ("geometric", 1 << 20)], ids=str
+)
+def test_bad_grids_are_refused(arguments):
+    spacing, buckets = arguments
+    with pytest.raises(DeclarationError):
+        Grid(0.5, 50.0, buckets, spacing, True)
+
+
+def test_saved_ledgers_come_back(tmp_path):
+    a = Ledger(100, GRID)
+    a.add("sigma", random_steps(100, 1)[0], np.inf, 70_000)
+    a.save(tmp_path / "s", "ledger", {"family": "x"})
+    mapped = Ledger(100, GRID, tmp_path / "work")
+    for b in (Ledger(100, GRID), mapped):
+        b.restore(tmp_path / "s", "ledger", {"family": "x"})
+        assert b.steps == 70_000
+        assert np.array_equal(a.counts, b.counts) and np.array_equal(a.weights, b.weights)
+    for other, meta in ((Ledger(99, GRID), {"family": "x"}), (Ledger(100, GRID), {"family": "y"})):
+        with pytest.raises(StateError, match="expected"):
+            other.restore(tmp_path / "s", "ledger", meta)
+        assert other.steps == 0 and not other.counts.any()
