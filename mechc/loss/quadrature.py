@@ -36,6 +36,7 @@ GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share o
 NEGLIGIBLE = 1e-24  # share of the tilted total that may be left out
 LOG_NEGLIGIBLE = math.log(NEGLIGIBLE)
 CLIFF = 20.0  # nats by which the integrand may fall between neighbouring nodes that matter
+OUTWARD = 1.12 ** np.arange(-12.0, 60.0)  # where far modes are looked for, in lengths of a branch
 OVERLAP = 0.15  # least affinity of the tilted laws at neighbouring test tilts
 TURN = 9.0  # radians of the wave that a panel may span before it is cut without further tests
 ROUNDS = 400
@@ -349,6 +350,9 @@ class Quadrature:
             self.log_totals = tests.reference + np.log(totals[:, 0, 0])
             grown = self._grow((tests.report[:, :, 0, 0] / totals[:, 0, 0]).max(axis=1))
             if not split.any() and not grown:
+                if self._grow_to_far_modes(tilts):
+                    self._judge_new()
+                    continue
                 split = self._hidden_peaks(tilts, self.log_totals)
                 if not split.any():
                     self.error = float((totals[:, 1:, 1] / totals[:, :1, 0]).max())
@@ -454,6 +458,37 @@ class Quadrature:
         if regions:
             self._add(np.array(regions), np.array(los), np.array(his))
         return bool(regions)
+
+    def _grow_to_far_modes(self, tilts: Floats) -> bool:
+        """Extend a branch to a mode that only a large tilt brings out, far beyond its panels.
+
+        Under sparse sampling exp(zL) outgrows p only far out: the tilted density falls, and rises
+        again. Points at geometric distances show such a mode by its flanks.
+        """
+        found = False
+        for index, (lo, hi) in enumerate(self._rows):
+            mine = np.flatnonzero(self.region == index)
+            if mine.size == 0 or self._mass_of:
+                continue
+            first, last = float(self.lo[mine].min()), float(self.hi[mine].max())
+            for edge, end, sign in ((last, hi, 1.0), (first, lo, -1.0)):
+                x = edge + sign * (last - first) * OUTWARD
+                x = np.ascontiguousarray(x[(x - end) * sign < 0.0])
+                if x.size == 0 or edge == end:
+                    continue
+                log_p, loss = np.empty(x.size), np.empty(x.size)
+                self._kernel.log_p_many(x, self._theta, log_p)
+                self._kernel.loss_many(x, self._theta, loss)
+                seen = np.isfinite(log_p) & np.isfinite(loss)
+                size = np.where(seen, log_p, -np.inf) + np.log(np.abs(x - edge))
+                psi = size + tilts[:, None] * np.where(seen, loss, 0.0) - self.log_totals[:, None]
+                high = np.flatnonzero((psi > LOG_NEGLIGIBLE).any(axis=0))
+                if high.size:
+                    far = float(x[min(high[-1] + 1, x.size - 1)])
+                    pair = (edge, far) if sign > 0 else (far, edge)
+                    self._add(np.array([index]), np.array([pair[0]]), np.array([pair[1]]))
+                    found = True
+        return found
 
     def _beyond(self, edge: float, reach: float) -> float:
         far = edge + reach
