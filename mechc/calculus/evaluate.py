@@ -192,9 +192,10 @@ class _ArrayEvaluator(_Evaluator):
     def function(self, name: str) -> Callable[..., Any]:
         return _ARRAY_NAMES.get(name) or getattr(np, name)
 
-    def sum(self, expr: Sum) -> Any:
-        values = {s: mpmath.mpf(float(v)) for s, v in self.values.items() if np.ndim(v) == 0}
-        return float(evaluate(expr, values))
+    def sum(self, expr: Expr) -> Any:
+        if any(np.ndim(self.values[s]) for s in expr.free_symbols):
+            raise NotImplementedError(f"{type(expr).__name__} over arrays")
+        return float(evaluate(expr, {s: float(self.values[s]) for s in expr.free_symbols}))
 
     def root(self, expr: BracketedRoot) -> Any:
         return self.sum(expr)

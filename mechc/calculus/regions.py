@@ -16,6 +16,7 @@ from mechc.calculus.loss import loss_of
 from mechc.calculus.monotone import Part, monotone_parts
 from mechc.calculus.signs import Facts, Undecided, sign
 from mechc.calculus.types import Kind, Numeric, Region
+from mechc.calculus.words import BracketedRoot
 
 if TYPE_CHECKING:
     from mechc.pair import Piece
@@ -93,6 +94,8 @@ def _limit(
     """One-sided limit of the loss at an end of a part; None where no rule finds it."""
     if part.direction == 0:
         return loss
+    if end.has(BracketedRoot):
+        return None
     if not end.is_infinite:
         value = loss.subs(x, end)
         if _is_regular(value, facts):

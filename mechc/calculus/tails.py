@@ -21,9 +21,10 @@ from sympy import Expr, Max, Min, S, Symbol, factor, log, oo
 from mechc.calculus.growth import ONE, Expansion, Series, Unknown, end_point
 from mechc.calculus.loss import log_sum
 from mechc.calculus.shape import tidy
-from mechc.calculus.signs import Facts
+from mechc.calculus.signs import Facts, Undecided, sign
 from mechc.calculus.slope import is_smooth
 from mechc.calculus.types import Region
+from mechc.calculus.words import BracketedRoot
 
 if TYPE_CHECKING:
     from mechc.pair import Term
@@ -66,7 +67,7 @@ def tails_of(regions: Sequence[Region], x: Symbol, facts: Facts, lattice: bool) 
             (region.lo, region.loss_lo, True),
             (region.hi, region.loss_hi, False),
         ):
-            if lattice and not end.is_infinite:
+            if end.has(BracketedRoot) or (lattice and not end.is_infinite):
                 continue
             try:
                 side, reach, sentence = _at_end(region, x, end, limit, from_right, facts)
@@ -82,7 +83,26 @@ def tails_of(regions: Sequence[Region], x: Symbol, facts: Facts, lattice: bool) 
             sentences += [sentence] if sentence else []
             if reach is not None:
                 (upper if side > 0 else lower).append(reach)
-    return Tails((Max(*lower), Min(*upper)), tuple(dict.fromkeys(sentences)), tuple(notes))
+    strip = (Max(*_undominated(lower, 1, facts)), Min(*_undominated(upper, -1, facts)))
+    return Tails(strip, tuple(dict.fromkeys(sentences)), tuple(notes))
+
+
+def _undominated(bounds: list[Expr], side: int, facts: Facts) -> list[Expr]:
+    """Bounds that no other one provably replaces: the largest (side 1) or smallest (-1)."""
+    kept: list[Expr] = []
+    for bound in dict.fromkeys(bounds):
+        if not any(_beats(other, bound, side, facts) for other in kept):
+            kept = [k for k in kept if not _beats(bound, k, side, facts)] + [bound]
+    return kept
+
+
+def _beats(one: Expr, other: Expr, side: int, facts: Facts) -> bool:
+    if one.is_infinite or other.is_infinite:
+        return bool(one == side * oo or other == -side * oo)
+    try:
+        return sign(one - other, facts) in (0, side)
+    except Undecided:
+        return False
 
 
 def _is_smooth(region: Region, x: Symbol, facts: Facts) -> bool:

@@ -99,6 +99,10 @@ UNSEEN = {
     "cauchy_scale": lambda: pair(
         "cauchy_scale", b / (pi * (b**2 + x**2)), c / (pi * (c**2 + x**2)), b, c
     ),
+    "exponential_against_weibull": lambda: pair(
+        "exponential_against_weibull", exp(-x / b) / b, 3 * x**2 * exp(-(x**3)), b,
+        support=(0, oo),
+    ),
     "zero_inside": lambda: pair(
         "zero_inside", normal(x, 1), x**2 * normal(x, 1),
     ),

@@ -7,6 +7,7 @@ import pytest
 from calculus_zoo import SHIPPED, SLOW, SMOOTH, UNSEEN, density, derived, vectors
 
 from mechc.calculus.evaluate import evaluate
+from mechc.calculus.words import BracketedRoot
 
 NAMES = [
     *(m for m in SHIPPED if m not in ("randomized_response", "approximate_dp")),
@@ -86,7 +87,9 @@ def test_limits_are_approached(name):
                 continue
             x = calculus.pair.variable
             for limit, path in ((region.loss_lo, (lo, hi)), (region.loss_hi, (hi, lo))):
-                assert limit is not None
+                if limit is None:
+                    assert region.lo.has(BracketedRoot) or region.hi.has(BracketedRoot)
+                    continue
                 limit = evaluate(limit, vector)
                 near, nearer = (
                     evaluate(region.loss, {**vector, x: approach(*path, step)}) for step in steps
@@ -164,6 +167,12 @@ def test_cases_of_gaussian_scale():
 def test_plateaus_of_laplace(name):
     (case,) = derived(name).cases
     assert [r.kind for r in case.regions][::2] == ["plateau", "plateau"]
+
+
+def test_an_extremum_without_a_formula_is_bracketed():
+    (case,) = derived("exponential_against_weibull").cases
+    assert [r.kind for r in case.regions] == ["decreasing", "increasing"]
+    assert case.regions[0].hi.has(BracketedRoot)
 
 
 def test_what_cannot_be_decided_is_unsplit():

@@ -58,6 +58,7 @@ def test_gumbel():
         ("two_normals", {"b": 2, "c": 1, "sensitivity": 1}, (-mpmath.inf, mpmath.mpf(1) / 3)),
         ("gamma_scale", {"b": 2, "c": 1, "k": 1}, (-mpmath.inf, 1)),
         ("geometric", {"b": 1, "c": 2}, (-mpmath.inf, 1)),
+        ("exponential_against_weibull", {"b": 1}, (-mpmath.inf, 0)),
         ("laplace_against_normal", {"b": 1, "c": 1, "sensitivity": 1}, (-mpmath.inf, 0)),
     ],
 )  # fmt: skip
