@@ -13,7 +13,7 @@ from typing import Any
 
 from mechc import registry
 from mechc.accountants.bound import Bound
-from mechc.loss.measure import Step, log_infinite
+from mechc.loss.measure import MASS_ERROR, Step, log_infinite
 
 
 class Evaluation:
@@ -76,6 +76,9 @@ class Evaluation:
             rough: be content with the first method of "auto", however wide its answer.
         """
         floor = max(log_positive_part(epsilon), self._log_infinite[direction])
+        single = sum(step.count for step in self.steps[direction]) == 1
+        margin = 0.0 if single else MASS_ERROR  # a composed mass at infinity has been rounded
+        proven = max(log_positive_part(epsilon), self._log_infinite[direction] - margin)
         if direction not in self._accountants:
             return Bound(floor, floor, floor, "identity", "proven", {"direction": direction})
         if math.isinf(epsilon):
@@ -89,7 +92,7 @@ class Evaluation:
         lower, estimate, upper = map(float, (answer.lower, answer.estimate, answer.upper))
         answer.detail["direction"] = direction
         return Bound(
-            lower if math.isnan(lower) else min(max(lower, floor), 0.0),
+            lower if math.isnan(lower) else min(max(lower, proven), 0.0),
             estimate if math.isnan(estimate) else min(max(estimate, floor), 0.0),
             upper if math.isnan(upper) else min(max(upper, floor), 0.0),
             answer.method,
