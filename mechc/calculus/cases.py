@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from sympy import Add, And, Basic, Eq, Expr, Gt, Piecewise, S, Symbol, expand
 
+from mechc.calculus.facts import Facts, eliminations, facts_of
 from mechc.calculus.regions import Split, regions_of
-from mechc.calculus.signs import Facts, eliminations, facts_of
 from mechc.calculus.types import Region
 
 if TYPE_CHECKING:

@@ -40,6 +40,7 @@ from sympy import (
     sqrt,
 )
 
+from mechc.calculus.facts import Facts, Undecided, sampled
 from mechc.calculus.loss import log_sum
 from mechc.calculus.primitives import geometric, mass
 from mechc.calculus.shape import (
@@ -50,7 +51,7 @@ from mechc.calculus.shape import (
     rational_in,
     tidy,
 )
-from mechc.calculus.signs import Facts, Undecided, sampled, sign
+from mechc.calculus.signs import sign
 from mechc.calculus.types import Closed, Entry, Numeric, Region
 from mechc.calculus.words import sinhc
 

@@ -26,8 +26,9 @@ from sympy import (
     loggamma,
 )
 
+from mechc.calculus.facts import Facts, Undecided
 from mechc.calculus.shape import affine_in, rational_in
-from mechc.calculus.signs import Facts, Undecided, sign
+from mechc.calculus.signs import sign
 
 
 def curvature(expr: Expr, x: Symbol, facts: Facts) -> int | None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from sympy import Add, Expr, Piecewise, S, Symbol, exp, oo, true
 
 from mechc.calculus.cgf import stretches
+from mechc.calculus.facts import Facts
 from mechc.calculus.primitives import integral_to, mass
-from mechc.calculus.signs import Facts
 from mechc.calculus.types import Closed, Entry, Numeric, Region, Unavailable
 
 if TYPE_CHECKING:

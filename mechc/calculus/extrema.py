@@ -13,9 +13,11 @@ from itertools import pairwise
 from sympy import Expr, Mul, Poly, S, Symbol, diff, exp, factor, fraction, log, oo, sqrt, together
 
 from mechc.calculus.curvature import curvature
-from mechc.calculus.growth import Expansion, Unknown, end_point
+from mechc.calculus.facts import Facts, Undecided
+from mechc.calculus.growth import Expansion, end_point
+from mechc.calculus.series import Unknown
 from mechc.calculus.shape import Rational1
-from mechc.calculus.signs import Facts, Undecided, sign
+from mechc.calculus.signs import sign
 from mechc.calculus.slope import core, derivative
 from mechc.calculus.words import BracketedRoot
 

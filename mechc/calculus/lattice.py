@@ -28,8 +28,9 @@ from sympy import (
     true,
 )
 
+from mechc.calculus.facts import Facts, Undecided
 from mechc.calculus.shape import affine_in, quotient
-from mechc.calculus.signs import Facts, Undecided, sign
+from mechc.calculus.signs import sign
 from mechc.calculus.types import Closed, Entry, Region, Unavailable
 
 if TYPE_CHECKING:

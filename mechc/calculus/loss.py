@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from sympy import Add, Expr, S, Symbol, cancel, exp, expand_log, log
 
+from mechc.calculus.facts import Facts, Undecided
 from mechc.calculus.shape import quotient, tidy
-from mechc.calculus.signs import Facts, Undecided, sign
+from mechc.calculus.signs import sign
 from mechc.calculus.words import log_mix
 
 if TYPE_CHECKING:

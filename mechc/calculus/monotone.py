@@ -24,7 +24,8 @@ from sympy import (
 
 from mechc.calculus.curvature import curvature, shifted_pairs
 from mechc.calculus.extrema import at_bracketed_root, at_roots
-from mechc.calculus.signs import Facts, Undecided, sign
+from mechc.calculus.facts import Facts, Undecided
+from mechc.calculus.signs import sign
 from mechc.calculus.slope import INCREASING, core, derivative, is_smooth, singular_point
 from mechc.calculus.words import log_mix
 

@@ -35,9 +35,11 @@ from sympy import (
 )
 from sympy import pi as PI
 
-from mechc.calculus.growth import Expansion, Unknown, end_point
+from mechc.calculus.facts import Facts, Undecided
+from mechc.calculus.growth import Expansion, end_point
+from mechc.calculus.series import Unknown
 from mechc.calculus.shape import affine_in, polynomial_in, rational_in, tidy
-from mechc.calculus.signs import Facts, Undecided, sign
+from mechc.calculus.signs import sign
 from mechc.calculus.words import expm1c
 
 if TYPE_CHECKING:

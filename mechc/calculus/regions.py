@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from sympy import Expr, Pow, Symbol, floor, log, nan, oo, zoo
 
-from mechc.calculus.growth import Expansion, Unknown, end_point
+from mechc.calculus.facts import Facts, Undecided
+from mechc.calculus.growth import Expansion, end_point
 from mechc.calculus.loss import loss_of
 from mechc.calculus.monotone import Part, monotone_parts
-from mechc.calculus.signs import Facts, Undecided, sign
+from mechc.calculus.series import Unknown
+from mechc.calculus.signs import sign
 from mechc.calculus.types import Kind, Numeric, Region
 from mechc.calculus.words import BracketedRoot
 

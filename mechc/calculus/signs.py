@@ -13,15 +13,11 @@ A^c - B^c, which have the sign of c (A - B); negative discriminants; 1 + cos(u) 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sympy import (
     Add,
-    And,
-    Basic,
     Dummy,
     Expr,
     Mul,
@@ -29,7 +25,6 @@ from sympy import (
     PolynomialError,
     Pow,
     S,
-    Symbol,
     besseli,
     cos,
     erfc,
@@ -39,164 +34,12 @@ from sympy import (
     factor,
     fraction,
     log,
-    oo,
     pi,
     together,
 )
-from sympy.core.relational import Eq, Ge, Gt, Le, Lt
 
-from mechc.calculus.evaluate import evaluate_array
+from mechc.calculus.facts import Facts, Undecided, sampled
 from mechc.calculus.words import expm1c, log_mix, sinhc
-
-if TYPE_CHECKING:
-    from mechc.parameters import Parameter
-
-
-class Undecided(Exception):
-    """No rule signs `expr`."""
-
-    def __init__(self, expr: Expr) -> None:
-        """Remember the factor that was not decided."""
-        super().__init__(f"sign of {expr}")
-        self.expr = expr
-
-
-_SAMPLES = 48  # points at which an open sign is looked at before rules are tried
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What may be used in a proof.
-
-    Attributes:
-        encoding: symbols to expressions in positive dummies (or real ones) that cover the domain.
-        known: pairs (expression, sign) assumed in this case.
-        interval: where the variable runs, if it is encoded.
-    """
-
-    encoding: tuple[tuple[Symbol, Expr], ...] = ()
-    known: tuple[tuple[Expr, int], ...] = ()
-    interval: tuple[Expr, Expr] = (-oo, oo)
-
-    def encode(self, expr: Expr) -> Expr:
-        """The expression with every symbol replaced by its free encoding."""
-        for symbol, value in self.encoding:
-            expr = expr.subs(symbol, value)
-        return expr
-
-    def assume(self, expr: Expr, sign: int) -> Facts:
-        """Facts with one more sign; a linear one is also encoded."""
-        facts = replace(self, known=(*self.known, (expr, sign)))
-        if sign == 0:
-            return facts
-        solved = _solved(expr * sign)
-        return replace(facts, encoding=(solved, *facts.encoding)) if solved else facts
-
-    def within(self, x: Symbol, lo: Expr, hi: Expr) -> Facts:
-        """Facts that also know lo < x < hi."""
-        step = Dummy("t", positive=True)
-        if lo is -oo and hi is oo:
-            value: Expr = Dummy("t", real=True)
-        elif hi is oo:
-            value = lo + step
-        elif lo is -oo:
-            value = hi - step
-        else:
-            value = (lo + hi * step) / (1 + step)
-        return replace(self, encoding=((x, value), *self.encoding), interval=(lo, hi))
-
-    def stretched(self, x: Symbol, shift: Expr, forward: int) -> Facts:
-        """Facts whose interval also holds x + shift for every x in it (forward: sign of shift)."""
-        lo, hi = self.interval
-        outside = replace(self, encoding=tuple(e for e in self.encoding if e[0] != x))
-        if forward < 0:
-            return outside.within(x, lo if lo is -oo else lo + shift, hi)
-        return outside.within(x, lo, hi if hi is oo else hi + shift)
-
-
-def facts_of(parameters: tuple[Parameter, ...], condition: Basic = S.true) -> Facts:
-    """Facts of the parameter domains and of a case condition.
-
-    Args:
-        parameters: their domains are encoded.
-        condition: conjunction of relations; other Booleans are ignored (less can be proved).
-    """
-    facts = Facts(tuple((p.symbol, _domain(p)) for p in parameters if _domain(p) != p.symbol))
-    parts = condition.args if isinstance(condition, And) else (condition,)
-    for part in parts:
-        if isinstance(part, (Gt, Ge)):
-            facts = facts.assume(part.lhs - part.rhs, 1)
-        elif isinstance(part, (Lt, Le)):
-            facts = facts.assume(part.rhs - part.lhs, 1)
-        elif isinstance(part, Eq):
-            facts = facts.assume(part.lhs - part.rhs, 0)
-    return facts
-
-
-def _domain(parameter: Parameter) -> Expr:
-    """Encoding of a domain: interior points only; ends are limits of what holds inside."""
-    lo, hi = S(parameter.lo), S(parameter.hi)
-    symbol = parameter.symbol
-    if lo.is_Float:
-        lo = S(int(lo)) if lo == int(lo) else S(parameter.lo)
-    if hi.is_Float and hi != oo and hi == int(hi):
-        hi = S(int(hi))
-    free = Dummy(f"r_{symbol.name}", positive=True)
-    if lo.is_infinite:
-        return symbol if hi.is_infinite else hi - free
-    if hi.is_infinite:
-        return symbol if lo == 0 and symbol.is_positive else lo + free
-    if lo == 0:
-        return hi / (1 + free)
-    return (lo + hi * free) / (1 + free)
-
-
-def _solved(positive: Expr) -> tuple[Symbol, Expr] | None:
-    """From c*a - b > 0 with a a symbol: a = (b + r)/c; from b - c*a > 0: a = b/(c*(1 + r))."""
-    for symbol in sorted(positive.free_symbols, key=str):
-        c = expand(positive).coeff(symbol)
-        rest = expand(c * symbol - positive)
-        if (
-            c.has(symbol)
-            or c.is_zero
-            or c.is_positive is None
-            or rest.has(symbol)
-            or rest.is_nonnegative is None
-        ):
-            continue
-        free = Dummy(f"r_{symbol.name}", positive=True)
-        if c.is_positive and rest.is_nonnegative:
-            return symbol, rest / c + free
-        if c.is_negative and rest.is_negative and symbol.is_positive:
-            return symbol, rest / c / (1 + free)
-    return None
-
-
-def eliminations(condition: Basic) -> dict[Symbol, Expr]:
-    """Parameters that the equations in a condition express by others (a linear one by each)."""
-    found: dict[Symbol, Expr] = {}
-    for part in condition.args if isinstance(condition, And) else (condition,):
-        if isinstance(part, Eq):
-            difference = expand((part.lhs - part.rhs).subs(found))
-            solution = next(
-                filter(None, map(_isolated(difference), sorted(difference.free_symbols, key=str))),
-                None,
-            )
-            found |= dict([solution]) if solution else {}
-    return found
-
-
-def _isolated(difference: Expr) -> Callable[[Symbol], tuple[Symbol, Expr] | None]:
-    """Solver of difference = 0 for a symbol that occurs linearly with a slope that is not zero."""
-
-    def solve(symbol: Symbol) -> tuple[Symbol, Expr] | None:
-        slope = difference.coeff(symbol)
-        rest = expand(difference - slope * symbol)
-        if slope.has(symbol) or rest.has(symbol) or not slope.is_nonzero:
-            return None
-        return symbol, expand(-rest / slope)
-
-    return solve
 
 
 def sign(expr: Expr, facts: Facts) -> int:
@@ -290,26 +133,6 @@ def _refuted(expr: Expr, facts: Facts) -> bool:
     found = sampled(expr, facts)
     size = np.max(np.abs(found), where=np.isfinite(found), initial=0.0) * 1e-9
     return bool(np.any(found > size) and np.any(found < -size))
-
-
-def sampled(expr: Expr, facts: Facts) -> NDArray[np.float64]:
-    """Values of an expression at points spread over the encoded domain; nan where none is known."""
-    unbound = expr.free_symbols.union(*(e.free_symbols for e, _ in facts.known))
-    unbound = unbound.union(*(value.free_symbols for _, value in facts.encoding))
-    values: dict[Symbol, Any] = {}
-    generator = np.random.default_rng(20)
-    for symbol in sorted(unbound, key=lambda s: s.sort_key()):
-        sample = generator.normal(scale=1.5, size=_SAMPLES)
-        values[symbol] = np.exp(sample) if symbol.is_nonnegative else sample
-    try:
-        for symbol, value in reversed(facts.encoding):
-            values[symbol] = evaluate_array(value, values)
-        found = evaluate_array(expr, values)
-        for known, value in facts.known:
-            found = np.where(evaluate_array(known, values) * value > 0, found, np.nan)
-    except (AttributeError, TypeError, NotImplementedError):
-        return np.full(_SAMPLES, np.nan)
-    return found
 
 
 def _by_fact(expr: Expr, facts: Facts) -> int | None:

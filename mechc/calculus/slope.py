@@ -23,8 +23,9 @@ from sympy import (
     tanh,
 )
 
+from mechc.calculus.facts import Facts, Undecided
 from mechc.calculus.shape import Rational1, affine_in, rational_in
-from mechc.calculus.signs import Facts, Undecided, sign
+from mechc.calculus.signs import sign
 from mechc.calculus.words import log_mix, spell_out
 
 INCREASING = (log, exp, sinh, tanh, asinh, atan, erf)

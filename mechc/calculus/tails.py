@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING
 
 from sympy import Expr, Max, Min, S, Symbol, factor, log, oo
 
-from mechc.calculus.growth import ONE, Expansion, Series, Unknown, end_point
+from mechc.calculus.facts import Facts, Undecided
+from mechc.calculus.growth import Expansion, end_point
 from mechc.calculus.loss import log_sum
+from mechc.calculus.series import ONE, Series, Unknown
 from mechc.calculus.shape import tidy
-from mechc.calculus.signs import Facts, Undecided, sign
+from mechc.calculus.signs import sign
 from mechc.calculus.slope import is_smooth
 from mechc.calculus.types import Region
 from mechc.calculus.words import BracketedRoot

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sympy import Add, Basic, Expr, Symbol, exp
 
 from mechc.calculus.evaluate import Values, evaluate, evaluate_array, typical_values
-from mechc.calculus.signs import eliminations
+from mechc.calculus.facts import eliminations
 from mechc.calculus.types import Region
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from sympy import (
 
 from mechc.calculus import derive
 from mechc.calculus.evaluate import typical_values
-from mechc.calculus.signs import eliminations
+from mechc.calculus.facts import eliminations
 from mechc.catalog import find, load_declaration
 from mechc.declare import additive, integer, mechanism, positive, real
 from mechc.pair import normalise

@@ -30,8 +30,8 @@ def test_the_clock_is_kept_and_earlier_answers_survive():
     hopeless = Task("solve", x**7 * exp(sin(x * a) ** 5) - cos(x) ** x - y, x)
     slow = [Task("integrate", exp(-(x**n)) * sin(x) ** n / (1 + x**n), x, 0, 1) for n in (5, 7, 9)]
     start = time.monotonic()
-    answers = run([Task("solve", x - a, x), hopeless, *slow], 6.0)
-    assert time.monotonic() - start < 9.0
+    answers = run([Task("solve", x - a, x), hopeless, *slow], 3.0)
+    assert time.monotonic() - start < 6.0
     assert answers[0] == [a]
 
 

@@ -3,8 +3,9 @@
 import pytest
 from sympy import Symbol, erfc, exp, log, loggamma, oo, pi, sqrt, symbols
 
-from mechc.calculus.growth import Expansion, Unknown
-from mechc.calculus.signs import Facts, facts_of
+from mechc.calculus.facts import Facts, facts_of
+from mechc.calculus.growth import Expansion
+from mechc.calculus.series import Unknown
 from mechc.calculus.words import log_mix
 from mechc.parameters import rate
 

@@ -37,10 +37,10 @@ def points(lo, hi, integer):
     return found
 
 
-def regions(name):
+def regions(name, count=1):
     calculus = derived(name)
     for case in calculus.cases:
-        for vector in vectors(calculus, case):
+        for vector in vectors(calculus, case, count):
             for region in case.regions:
                 lo, hi = ends_of(region, vector)
                 if lo < hi or (lo == hi and calculus.pair.measure == "lattice"):
@@ -51,7 +51,7 @@ def regions(name):
 def test_loss_is_the_logarithm_of_the_declared_ratio(name):
     p, q = density(name, "p"), density(name, "q")
     with mpmath.workdps(60):
-        for calculus, vector, region, lo, hi in regions(name):
+        for calculus, vector, region, lo, hi in regions(name, count=2):
             x = calculus.pair.variable
             for at in points(lo, hi, calculus.pair.measure == "lattice"):
                 over, under = p(at, vector), q(at, vector)
@@ -116,7 +116,7 @@ def approach(end, other, step):
 def test_regions_follow_each_other(name):
     calculus = derived(name)
     for case in calculus.cases:
-        for vector in vectors(calculus, case):
+        for vector in vectors(calculus, case, 1):
             with mpmath.workdps(40):
                 ends = [ends_of(region, vector) for region in case.regions]
                 step = 1 if calculus.pair.measure == "lattice" else 0

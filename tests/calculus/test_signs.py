@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import Symbol, cos, exp, log, oo, pi, sqrt, symbols
 
-from mechc.calculus.signs import Facts, Undecided, eliminations, facts_of, sign
+from mechc.calculus.facts import Facts, Undecided, eliminations, facts_of
+from mechc.calculus.signs import sign
 from mechc.parameters import positive, rate
 
 a, b, s = symbols("a b s", positive=True)
