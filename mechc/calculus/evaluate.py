@@ -294,7 +294,8 @@ def _rises(f: Callable[[Any], Any], lo: Any, hi: Any) -> bool:
     return bool(f(probe) > 0)
 
 
-_STEPS = tuple(mpmath.sqrt(p) for p in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37))
+with mp.workprec(53):  # whatever precision the importing program has set
+    _STEPS = tuple(mpmath.sqrt(p) for p in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37))
 
 
 def typical_values(

@@ -37,7 +37,7 @@ Values = Mapping[Symbol, Any]
 
 def vectors(calculus: Calculus, case: CalculusCase, count: int) -> list[dict[Symbol, Any]]:
     """Irrational typical parameter vectors of a case, rounded to doubles."""
-    with mp.workdps(ROUGH):  # whatever precision the caller has set, the same vectors
+    with mp.workprec(53):  # whatever precision the caller has set, the same vectors
         found = list(islice(typical_values(calculus.pair.parameters, case.condition), count))
     rounded = [{symbol: mpf(float(v)) for symbol, v in vector.items()} for vector in found]
     return [theta for theta in rounded if holds(case.condition, theta)]
