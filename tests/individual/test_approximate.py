@@ -13,7 +13,12 @@ from mechc.individual import ApproximateFilter, IndividualAccountant, gdp_upper_
 
 def gaussian_accountant(people):
     return IndividualAccountant(
-        mechc.load("gaussian"), parameter="sigma", people=people, span=(2.0, 50.0), buckets=32, journal=0
+        mechc.load("gaussian"),
+        parameter="sigma",
+        people=people,
+        span=(2.0, 50.0),
+        buckets=32,
+        journal=0,
     )
 
 
