@@ -8,7 +8,6 @@ between knots, in bands of nodes, and how small |phi| stays beyond the last node
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 from mechc.accountants.characteristic import Law, Tilted
 from mechc.errors import NumericError
 from mechc.individual import decay
-from mechc.individual.account import THREADS
 from mechc.individual.tilts import FORBIDDEN, Tilts
 from mechc.loss.measure import PrivacyLoss, Step
 
@@ -59,9 +57,7 @@ class Contour:
         proven[counts - 1] = True
         proven &= near & members.needed(bucket, self._stride)
         chosen = [int(i) for i in np.flatnonzero((near & members.needed(bucket)) | proven)]
-        with ThreadPoolExecutor(THREADS) as pool:
-            found = pool.map(self._tilt, chosen, [bool(proven[i]) for i in chosen])
-            self._tilted = dict(zip(chosen, found, strict=True))
+        self._tilted = {i: self._tilt(i, bool(proven[i])) for i in chosen}
 
     def _tilt(self, index: int, proven: bool) -> _Tilt | None:
         """Tilt one law; to prove decay, up to where the smoothness of its density takes over.

@@ -27,6 +27,7 @@ from mechc.individual.tilts import Members, Tilts
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
+USELESS = 1e6  # an epsilon that says that no tilt was of use
 SHARE = 0.02  # of the tolerance asked for, that images and truncation may take
 ROUNDS = (1, 4, 16)  # nodes of the rounds, as multiples of the first choice
 LEAST, MOST = 32, 4096  # nodes
@@ -185,7 +186,7 @@ class Evaluator:
             if todo.size:
                 self.tilts.extend(16)
         if query.inverse:
-            upper = np.maximum(upper, 0.0)
+            upper = np.where(upper < USELESS, np.maximum(upper, 0.0), np.inf)
             floor = np.zeros(n)
         else:
             upper = np.exp(np.minimum(upper, 0.0))
@@ -220,11 +221,10 @@ class Evaluator:
         right = (self.tilts.t > table.c * 1.0001) & (self.tilts.t < table.c * 5.0)
         s = self.tilts.t[right]
         log_b = ledger.times(rows[part], self.tilts.columns(reading)[0][:, right]) + _log_peaks(s)
-        infinite = -np.expm1(ledger.times(rows[part], self.tilts.mass[:, None])[:, 0])
         target = math.exp(query.log_delta) if query.inverse else query.epsilon
         out = solve.solve(
             products, table.nodes, table.c, table.period, table.growth, table.bands, s, log_b,
-            infinite, start[part], target, query.inverse,
+            start[part], target, query.inverse,
         )  # fmt: skip
         answers.meet(part, Answers(*out.T))
 

@@ -113,6 +113,13 @@ class Family:
 
     def _check(self, members: Floats) -> str:
         """Compare neighbours, most revealing first; both signs of epsilon cover both directions."""
+        losses = [self.loss(members[0], d) for d in self.directions]
+        if any(max(a.log_infinite, a.log_minus_infinite) > -np.inf for a in losses):
+            raise UnsupportedError(
+                f"{self.name}: some outputs occur only with or only without a record, a loss"
+                " without bound that individual accounting does not follow; account for the worst"
+                " case with the mechanism's own epsilon and delta"
+            )
         for worse, better in itertools.pairwise(members):
             _, mean, variance, _ = self.loss(worse, "remove").generating(0.0)
             spread = np.array(_SPREADS) * np.sqrt(max(variance, mean * mean))

@@ -166,11 +166,11 @@ def _prepare(row, n, c, h, growth, bands, wr, wi, errors):  # type: ignore[no-un
 
 
 @nb.njit(
-    "void(float64[::1], float64[::1], float64, float64, float64, float64, float64[::1], float64,"
+    "void(float64[::1], float64[::1], float64, float64, float64, float64, float64[::1],"
     " float64[::1], float64[::1], float64[::1], float64[::1])",
     **_JIT,
 )
-def _bounds(wr, wi, c, h, k, epsilon, errors, infinite, s, log_b, series, out):  # type: ignore[no-untyped-def]
+def _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out):  # type: ignore[no-untyped-def]
     """Set out = [lower, estimate, upper, slope of log, numeric share] of delta(epsilon)."""
     period = 2.0 * math.pi / h
     _series(wr, wi, h, epsilon, series)
@@ -178,27 +178,27 @@ def _bounds(wr, wi, c, h, k, epsilon, errors, infinite, s, log_b, series, out): 
     first = math.exp(-c * period) / -math.expm1(-c * period)
     damped = (c + 1.0) * period
     second = math.exp(min(epsilon - damped, 700.0)) / -math.expm1(-damped)
-    known = max(first - second, 0.0) * (1.0 - infinite)
+    known = max(first - second, 0.0)
     right = np.inf
     for r in range(s.size):
         gap = period * (s[r] - c)
         image = math.exp(min(log_b[r] - s[r] * epsilon - gap, 700.0)) / -math.expm1(-gap)
         right = min(right, image)
     numeric = errors[2] + errors[3] * (1.0 + abs(c * epsilon) + abs(epsilon))
-    out[2] = front * (series[0] + errors[0] + numeric) - known + infinite
-    out[1] = front * series[0] - known + infinite
-    out[0] = front * (series[0] - errors[0] - errors[1] - numeric) - first - right + infinite
+    out[2] = front * (series[0] + errors[0] + numeric) - known
+    out[1] = front * series[0] - known
+    out[0] = front * (series[0] - errors[0] - errors[1] - numeric) - first - right
     out[3] = series[1] / series[0] - c
     out[4] = (numeric + (first - known + right) / front) / series[0]
 
 
 @nb.njit(
     "float64(float64[::1], float64[::1], float64, float64, float64, float64, float64, int64,"
-    " float64[::1], float64, float64[::1], float64[::1], float64[::1], float64[::1])",
+    " float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])",
     **_JIT,
 )
 def _invert(  # type: ignore[no-untyped-def]
-    wr, wi, c, h, k, start, delta, side, errors, infinite, s, log_b, series, out
+    wr, wi, c, h, k, start, delta, side, errors, s, log_b, series, out
 ):
     """Solve bound(side)(epsilon) = delta on its safe side; nan where it cannot be done.
 
@@ -207,7 +207,7 @@ def _invert(  # type: ignore[no-untyped-def]
     """
     epsilon = max(start, 0.0)
     for attempt in range(40):
-        _bounds(wr, wi, c, h, k, epsilon, errors, infinite, s, log_b, series, out)
+        _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out)
         value = out[side]
         fits = value <= delta if side == 2 else value >= delta
         if side != 1 and fits:
@@ -227,10 +227,10 @@ def _invert(  # type: ignore[no-untyped-def]
 
 @nb.njit(
     "float64[:,::1](float64[:,::1], int64, float64, float64, float64[::1], int64[::1],"
-    " float64[::1], float64[:,::1], float64[::1], float64[::1], float64, boolean)",
+    " float64[::1], float64[:,::1], float64[::1], float64, boolean)",
     **_JIT,
 )
-def solve(rows, n, c, period, growth, bands, s, log_b, infinite, start, target, inverse):  # type: ignore[no-untyped-def]
+def solve(rows, n, c, period, growth, bands, s, log_b, start, target, inverse):  # type: ignore[no-untyped-def]
     """Bound epsilon or delta for a block of people.
 
     Args:
@@ -242,7 +242,6 @@ def solve(rows, n, c, period, growth, bands, s, log_b, infinite, start, target, 
         bands: of the table.
         s: tilts right of c.
         log_b: K(s) + log_peak(s) for each person, shape (people, len(s)).
-        infinite: mass at infinite loss of each person.
         start: first guess of epsilon (inverse) for each person.
         target: delta (inverse) or epsilon.
         inverse: solve for epsilon, instead of evaluating delta.
@@ -256,7 +255,7 @@ def solve(rows, n, c, period, growth, bands, s, log_b, infinite, start, target, 
     errors, series, values = np.empty(4), np.empty(2), np.empty(5)
     for p in range(rows.shape[0]):
         _prepare(rows[p], n, c, h, growth, bands, wr, wi, errors)
-        k, d = rows[p, 2 * n], infinite[p]
+        k = rows[p, 2 * n]
         if not rows[p, -1] < 1e6:  # some step has no table here
             out[p, :3] = np.nan
             out[p, 3:] = np.inf
@@ -264,7 +263,7 @@ def solve(rows, n, c, period, growth, bands, s, log_b, infinite, start, target, 
             found = start[p]
             for side in (1, 0, 2):
                 value = _invert(
-                    wr, wi, c, h, k, found, target, side, errors, d, s, log_b[p], series, values
+                    wr, wi, c, h, k, found, target, side, errors, s, log_b[p], series, values
                 )
                 out[p, side] = value
                 if side == 1:
@@ -272,7 +271,7 @@ def solve(rows, n, c, period, growth, bands, s, log_b, infinite, start, target, 
                     out[p, 3] = values[4]
                     out[p, 4] = (errors[0] + errors[1]) / series[0]
         else:
-            _bounds(wr, wi, c, h, k, target, errors, d, s, log_b[p], series, values)
+            _bounds(wr, wi, c, h, k, target, errors, s, log_b[p], series, values)
             out[p, :3] = values[:3]
             out[p, 3] = values[4]
             out[p, 4] = (errors[0] + errors[1]) / series[0]

@@ -105,7 +105,6 @@ class Tilts:
         k: K(t), its error, and K''(t) at the members, nan where too far; one array of shape
             (members, 3) for each tilt.
         complete: whether larger tilts are too far even for the best member.
-        mass: log M(0) at the knots, zero for spline columns, shape (columns,).
     """
 
     def __init__(self, members: Members) -> None:
@@ -116,9 +115,6 @@ class Tilts:
         self._columns: dict[str, Floats] = {}
         self.t = np.empty(0)
         self.k: list[Floats] = []
-        counts = members.grid.counts
-        self.mass = np.zeros(members.grid.columns)
-        self.mass[:counts] = [loss.log_finite for loss in self._losses[:counts]]
         self.complete = False
         self.extend(64)
 

@@ -164,13 +164,20 @@ def test_parameters_that_grow_with_the_loss_run_the_other_way():
 
 def test_a_family_without_an_order_is_refused():
     def law(value, direction):
-        mass, e = 1e-3 * value, 1.0 / value  # the mass at infinity grows, the bulk shrinks
-        p = math.exp(e) / (1 + math.exp(e))
-        losses = np.array([-e, e]) + math.log1p(-mass)
-        return PrivacyLoss.from_atoms(losses, [(1 - p) * (1 - mass), p * (1 - mass)], mass)
+        p, rare = 0.5 + 0.4 / value, 1e-3 * min(value, 9.0)  # a shrinking bulk, a growing tail
+        masses = np.array([p, 1 - p, 0]) * (1 - rare) + [0, 0, rare]
+        q_masses = np.array([1 - p, p, 0]) * (1 - 1e-4 * rare) + [0, 0, 1e-4 * rare]
+        return PrivacyLoss.from_atoms(np.log(masses / q_masses), masses)
 
     with pytest.raises(UnsupportedError, match="without an order no side of a grid is safe"):
-        Family("crossing", "value", law, ("remove",), (0.5, 50.0))
+        Family("crossing", "value", law, ("remove",), (1.0, 50.0))
+
+
+def test_mass_at_infinite_loss_is_refused():
+    with pytest.raises(UnsupportedError, match="individual accounting does not follow"):
+        IndividualAccountant(
+            mechc.load("uniform"), parameter="halfwidth", people=2, span=(2.0, 50.0)
+        )
 
 
 def test_saving_restoring_and_asking_for_some(gaussian, tmp_path):
