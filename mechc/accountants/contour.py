@@ -238,7 +238,7 @@ class _Side:
         """
         goal = min(math.log(wanted * start), -1.0)
         count = float(self._law.counts.sum())
-        reach = max(2.0 * start, 1.5 * math.sqrt(count / contour.variance))
+        reach = max(2.0 * start, 1.5 * math.sqrt(count / max(contour.variance, 1e-300)))
         best = math.inf
         for _ in range(6):
             try:

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.contour import ContourAccountant
-from mechc.accountants.trapezoid import Lattice
+from mechc.accountants.logspace import log_add
+from mechc.accountants.trapezoid import ULP, Lattice
 from mechc.errors import UnsupportedError
-from mechc.loss.measure import Step
+from mechc.loss.measure import MASS_ERROR, Step
 
 MAX_POINTS = 1e6  # finer than this share of a step, any two losses seem commensurate
 
@@ -73,7 +74,39 @@ class LatticeAccountant(ContourAccountant):
 
     def log_delta(self, epsilon: float) -> Bound:
         """Return log delta(epsilon) with bounds; see ContourAccountant."""
-        bound = super().log_delta(epsilon)
+        bound = self._topmost(epsilon) or super().log_delta(epsilon)
         return Bound(
             bound.lower, bound.estimate, bound.upper, "lattice", bound.status, bound.detail
         )
+
+    def _topmost(self, epsilon: float) -> Bound | None:
+        """Answer where only the largest loss exceeds epsilon: P(L = top) (1 - exp(epsilon - top)).
+
+        There the saddle point runs off to infinity and the contour loses its digits.
+        """
+        losses = [s.loss for s in self._steps]
+        tops = [s.count * law.support[1] for s, law in zip(self._steps, losses, strict=True)]
+        top = math.fsum(tops)
+        noise = 8.0 * ULP * math.fsum(map(abs, [*tops, epsilon]))
+        lattice = self._payoff
+        if epsilon < 0 or not isinstance(lattice, Lattice):
+            return None
+        if not top - 0.5 * lattice.step < epsilon < top + noise:
+            return None
+        gap = top - epsilon
+        mass = math.fsum(
+            s.count * float(law.atom_log_mass[-1])
+            for s, law in zip(self._steps, losses, strict=True)
+        )
+        error = 8.0 * ULP * (sum(s.count for s in self._steps) + abs(mass))
+        sides = [
+            mass + margin + (math.log(-math.expm1(-width)) if width > 0 else -math.inf)
+            for margin, width in ((-error, gap - noise), (0.0, gap), (error, gap + noise))
+        ]
+        base = self._log_infinite
+        lower, estimate, upper = (
+            log_add(base + margin, value)
+            for margin, value in zip((-MASS_ERROR, 0.0, MASS_ERROR), sides, strict=True)
+        )
+        detail = {"reason": "only the largest loss exceeds epsilon"}
+        return Bound(lower, estimate, upper, "lattice", "proven", detail)

@@ -97,6 +97,8 @@ def choose(composed: ComposedLoss, epsilon: float, share: float, log_delta: floa
     phase = k_s - epsilon * s - np.log(s) - np.log1p(s)
     best: tuple[float, float, float, float] | None = None
     for i in np.flatnonzero((s <= t0 * 1.0001) & (phase <= phase.min() + _CANCELLATION)):
+        if i + 1 == s.size:
+            continue  # no tilt to the right to bound images with
         c = float(s[i])
         right, at_right = _shortest(above[i + 1 :] - log_share, s[i + 1 :] - c)
         left, at_left = _shortest(below - log_share, c - u)

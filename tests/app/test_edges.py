@@ -119,3 +119,51 @@ def test_directions_of_one_sided_noise(tmp_path):
     assert event.delta(0.3, direction="add").estimate == pytest.approx(-math.expm1(0.3 - 0.7))
     assert event.delta(0.3).estimate == pytest.approx(-math.expm1(-0.7))
     assert sides(event.delta(0.71, direction="add")) == (0.0, 0.0, 0.0)
+
+
+def discrete_gaussian_log_delta(sigma, epsilon):
+    """By summation in logarithms over far more points than carry mass."""
+    n = np.arange(-4000, 4001.0)
+    total = np.logaddexp.reduce(-(n**2) / (2 * sigma**2))
+    p, q = -((n - 1) ** 2) / (2 * sigma**2) - total, -(n**2) / (2 * sigma**2) - total
+    above = p - q > epsilon
+    return np.logaddexp.reduce(p[above] + np.log(-np.expm1(epsilon - (p - q)[above])))
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 10.0, 20.0, 50.0])
+def test_deep_tails_of_a_lattice_without_end(epsilon):
+    event = mechc.load("discrete_gaussian")(sigma=2.0)
+    answer, truth = event.log_delta(epsilon), discrete_gaussian_log_delta(2.0, epsilon)
+    assert answer.lower <= truth * (1 - 1e-15) and truth * (1 + 1e-15) <= answer.upper
+    assert event.epsilon(0.0).lower == math.inf
+
+
+@pytest.mark.parametrize("epsilon", [10.0, 15.0, 40.0])
+def test_deep_tails_of_a_loss_whose_limits_are_not_known(tmp_path, epsilon):
+    """A mixture of two Gaussians: beyond 20 the loss is that of the wider one, up to its weight."""
+    path = tmp_path / "contaminated.py"
+    path.write_text(
+        "from sympy import exp, pi, sqrt\n"
+        "from mechc.declare import additive, positive, rate, real\n"
+        'x, s, w = real("x"), positive("sigma"), rate("weight", typical=(0.05, 0.5))\n'
+        'r, d = positive("ratio", typical=(1.5, 5)), positive("sensitivity", default=1)\n'
+        "normal = lambda t: exp(-(x**2) / (2 * t**2)) / (t * sqrt(2 * pi))\n"
+        "noise = (1 - w) * normal(s) + w * normal(r * s)\n"
+        'contaminated = additive("contaminated", noise=noise, variable=x, sensitivity=d,\n'
+        "    parameters=(s, r, w, d))\n"
+    )
+    event = mechc.load(path)(sigma=1.0, ratio=3.0, weight=0.1)
+    answer = event.log_delta(epsilon)
+    wide = mechc.load("gaussian")(sigma=3.0).log_delta(epsilon).estimate + math.log(0.1)
+    # within the wide component L(x) = (x - 1/2) / 9 where the narrow one has died out
+    assert answer.lower <= wide + 1e-6 and wide - 1e-6 <= answer.upper
+    assert event.epsilon(0.0).upper == math.inf
+
+
+@pytest.mark.parametrize("target", [1e-3, 1e-9, 1e-12, 1e-15])
+def test_epsilon_just_below_the_largest_loss(target):
+    event = mechc.load("randomized_response")(epsilon=1.0, categories=2)
+    answer = event.epsilon(target)
+    p = math.e / (1 + math.e)
+    truth = 1 + math.log1p(-target / p)  # p - e^eps (1 - p) = delta
+    assert answer.lower <= truth + 1e-15 and truth - 1e-15 <= answer.upper
