@@ -8,7 +8,7 @@
     lattice, symmetry                                lattice, symmetry
 
 Signs are proved in `signs`, formulas are rewritten in `shape`, checked in `verify` and `evaluate`,
-and SymPy's own solvers run under a wall clock in `budget`.
+and SymPy's own solver runs under a wall clock in `budget`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""SymPy's solvers under a wall clock: a child process that is killed when its time is up.
+"""SymPy's solver under a wall clock: a child process that is killed when its time is up.
 
-Input: a list of tasks. Output: for each task the answers that arrived in time. `solve` and
-`integrate` have no time limit of their own and may run for hours, and a thread cannot be killed, so
-they run in `python -m mechc.calculus.budget`, which reads pickled tasks from standard input and
-writes each answer as soon as it has it; what is missing when the clock runs out counts as
-unsolved. Answers are candidates: the caller verifies them.
+Input: a list of equations. Output: for each the solutions that arrived in time. `solve` has no time
+limit of its own and may run for hours, and a thread cannot be killed, so it runs in
+`python -m mechc.calculus.budget`, which reads pickled tasks from standard input and writes each
+answer as soon as it has it; what is missing when the clock runs out counts as unsolved. Answers are
+candidates: the caller verifies them.
 """
 
 from __future__ import annotations
@@ -15,20 +15,16 @@ import pickle
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import Literal
 
-from sympy import Expr, Integral, Symbol, integrate, solve
+from sympy import Expr, Symbol, solve
 
 
 @dataclass(frozen=True)
 class Task:
-    """Solve expr = 0 for x, or integrate expr over lo < x < hi."""
+    """Solve expr = 0 for x."""
 
-    kind: Literal["solve", "integrate"]
     expr: Expr
     x: Symbol
-    lo: Expr | None = None
-    hi: Expr | None = None
 
 
 def run(tasks: list[Task], seconds: float) -> dict[int, list[Expr]]:
@@ -75,19 +71,12 @@ def _answers(output: bytes) -> dict[int, list[Expr]]:
         found[index] = answers
 
 
-def _attempt(task: Task) -> list[Expr]:
-    if task.kind == "solve":
-        return [s for s in solve(task.expr, task.x) if isinstance(s, Expr)]
-    value = integrate(task.expr, (task.x, task.lo, task.hi))
-    return [] if value.has(Integral) else [value]
-
-
 def main() -> None:
     """Read tasks from standard input, write answers to standard output."""
     tasks = pickle.load(sys.stdin.buffer)
     for index, task in enumerate(tasks):
         try:
-            answers = _attempt(task)
+            answers = [s for s in solve(task.expr, task.x) if isinstance(s, Expr)]
         except Exception:  # SymPy raises whatever it likes; no answer is an answer
             answers = []
         sys.stdout.buffer.write(pickle.dumps((index, answers)))

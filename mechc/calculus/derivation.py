@@ -121,7 +121,7 @@ def solve_in_child(cases: list[Derived], pair: Pair, seconds: float) -> list[Der
     """
     x = pair.variable
     losses = list(dict.fromkeys(r.loss for d in cases for r in d.case.regions if _promising(r)))
-    tasks = [Task("solve", spell_out(loss) - ELL, x) for loss in losses]
+    tasks = [Task(spell_out(loss) - ELL, x) for loss in losses]
     answers = run(tasks, seconds)
     solutions = {loss: answers.get(index, []) for index, loss in enumerate(losses)}
     return [_with_solutions(derived, solutions, pair) for derived in cases] if losses else cases

@@ -2,8 +2,9 @@
 
 Input: a term weight * exp(log_density) and an interval (or a range of integers). Output: its
 antiderivative, its mass, or None. Rules: affine exponent; quadratic exponent with a negative
-leading coefficient (error function); a density f'(x) exp(f(x)), such as Gumbel's; a rational
-function of one exponential (partial fractions); one over a quadratic (arctangent); geometric sums.
+leading coefficient (error function); a density f'(x) exp(f(x)), such as Gumbel's; polynomials,
+sines and cosines; a rational function of one exponential (partial fractions); one over a quadratic
+(arctangent); geometric sums.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from sympy import (
     apart,
     atan,
     cancel,
+    cos,
     diff,
     erfc,
     exp,
@@ -30,6 +32,7 @@ from sympy import (
     log,
     oo,
     powdenest,
+    sin,
     sqrt,
     together,
 )
@@ -179,7 +182,7 @@ def antiderivative(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
     """
     if not exponent.has(x):
         return x * exp(exponent)
-    for rule in (_affine, _gaussian, _own_derivative, _rational_exponential, _lorentzian):
+    for rule in _RULES:
         found = rule(exponent, x, facts)
         if found is not None:
             return found
@@ -240,6 +243,25 @@ def _density(exponent: Expr, x: Symbol) -> Expr:
     return product
 
 
+def _term_by_term(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
+    """Polynomials plus sines and cosines of affine functions."""
+    total = S.Zero
+    for term in Add.make_args(expand(_density(exponent, x))):
+        constant, rest = term.as_independent(x, as_Add=False)
+        if isinstance(rest, (cos, sin)):
+            affine = affine_in(rest.args[0], x)
+            if affine is None:
+                return None
+            turned = sin(rest.args[0]) if isinstance(rest, cos) else -cos(rest.args[0])
+            total += constant * turned / affine[0]
+            continue
+        base, power = rest.as_base_exp()
+        if rest != 1 and (base != x or not power.is_Integer or power < 0):
+            return None
+        total += constant * (x if rest == 1 else x ** (power + 1) / (power + 1))
+    return total
+
+
 def _rational_exponential(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
     """Rational function of E = exp(c*x): integral of R(E)/(c*E) dE where only powers remain."""
     rational = rational_in(_density(exponent, x), x)
@@ -278,3 +300,13 @@ def _lorentzian(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
         return None
     root = powdenest(sqrt(gap), force=True)
     return 2 * numerator / root * atan(expand((2 * a * x + b) / root))
+
+
+_RULES = (
+    _affine,
+    _gaussian,
+    _own_derivative,
+    _term_by_term,
+    _rational_exponential,
+    _lorentzian,
+)

@@ -1,10 +1,10 @@
-"""SymPy's solvers in a child process: answers, wall clock, and a calm parent."""
+"""SymPy's solver in a child process: answers, wall clock, and a calm parent."""
 
 import subprocess
 import sys
 import time
 
-from sympy import Symbol, cos, exp, pi, sin, symbols
+from sympy import Symbol, cos, exp, sin, symbols
 
 from mechc.calculus.budget import Task, run
 
@@ -12,25 +12,16 @@ x, y = symbols("x y", real=True)
 a = Symbol("a", positive=True)
 
 
-def test_solve_and_integrate():
-    answers = run(
-        [
-            Task("solve", x**2 - a, x),
-            Task("integrate", 1 + cos(pi * x / a), x, -a, a),
-            Task("integrate", exp(-exp(sin(x))), x, 0, y),
-        ],
-        20.0,
-    )
+def test_solutions_come_back_and_failures_are_empty():
+    answers = run([Task(x**2 - a, x), Task(x * exp(exp(x)) + sin(x) - y, x)], 20.0)
     assert {v**2 for v in answers[0]} == {a}
-    assert answers[1] == [2 * a]
-    assert answers.get(2, []) == []
+    assert answers[1] == []
 
 
 def test_the_clock_is_kept_and_earlier_answers_survive():
-    hopeless = Task("solve", x**7 * exp(sin(x * a) ** 5) - cos(x) ** x - y, x)
-    slow = [Task("integrate", exp(-(x**n)) * sin(x) ** n / (1 + x**n), x, 0, 1) for n in (5, 7, 9)]
+    slow = [Task(sum(y**k * x**k for k in range(n)) ** 3 - cos(x) ** n - x, x) for n in range(30)]
     start = time.monotonic()
-    answers = run([Task("solve", x - a, x), hopeless, *slow], 3.0)
+    answers = run([Task(x - a, x), *slow], 3.0)
     assert time.monotonic() - start < 6.0
     assert answers[0] == [a]
 
@@ -44,7 +35,7 @@ def test_no_task_starts_no_child():
 def test_works_without_a_main_module():
     script = (
         "from sympy import symbols; from mechc.calculus.budget import Task, run; "
-        "x, y = symbols('x y', real=True); print(run([Task('solve', x - y, x)], 20.0))"
+        "x, y = symbols('x y', real=True); print(run([Task(x - y, x)], 20.0))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True

@@ -150,7 +150,9 @@ def test_cumulants_are_derivatives_of_the_generating_function(name):
             assert abs(evaluate(value, vector) - truth) < 1e-12 * (1 + abs(truth))
 
 
-@pytest.mark.parametrize("name", ["uniform", "one_sided", "triangular", "huber", "approximate_dp"])
+@pytest.mark.parametrize(
+    "name", ["uniform", "one_sided", "triangular", "huber", "approximate_dp", "raised_cosine"]
+)
 def test_infinite_mass(name):
     calculus = derived(name)
     for case in calculus.cases:
