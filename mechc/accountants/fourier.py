@@ -8,7 +8,9 @@ function, in place of the paper's special cases, and 2 |I_n - I_2n| (7.4), which
 
 What is proven is the successor of 2021 (Koskela, Jalko, Prediger, Honkela): the loss rounded down
 and up to the mesh gives laws with smaller and larger losses, so that delta lies between. Their
-distance is exp(k h t) at saddle point t: first order in the mesh. `pld` has second order.
+distance is exp(k h t) at saddle point t: first order in the mesh. `pld` has second order. The mass
+of a rounded law that the period folds to the wrong side is bounded with that law's own generating
+function: rounding k steps up moves the sum by as much as k h.
 """
 
 from __future__ import annotations
@@ -118,7 +120,7 @@ class _Sums:
         singles = [tails.log_beyond(j, self.window) for j in range(len(laws))]
         self._cut = sum(k * sum(map(math.exp, s)) for k, s in zip(counts, singles, strict=True))
         self._coarse, self._fine = (self._riemann(m) for m in (n, 2 * n))
-        self._down, self._up = (
+        self._up, self._down = (
             TiltedSum.of(
                 (
                     (rounded(law, 2 * self.window / n, n, above=side, tails=tail), k)
@@ -126,8 +128,11 @@ class _Sums:
                 ),
                 0.0,
                 n,
+                probes=[tilt],
             )
-            for side in (False, True)
+            for side, tilt in zip(
+                (True, False), tails.tilts(tails.distinct, self.window), strict=True
+            )
         )
 
     def _default_window(self, tails: Tails) -> float:
@@ -153,26 +158,33 @@ class _Sums:
                 f"fourier: epsilon={epsilon:g} is outside the window of half width "
                 f"{self.window:g}; give a larger window=, or use contour or pld"
             )
-        estimate, finer = (
-            total.plain_payoff(epsilon, -self.window)[0] * math.exp(total.log_scale)
-            for total in (self._coarse, self._fine)
-        )
+        log_estimate, log_finer = (self._logged(t, epsilon) for t in (self._coarse, self._fine))
         lower, low_error = self._down.plain_payoff(epsilon + self._down.slack, -self.window)
         upper, high_error = self._up.plain_payoff(epsilon - self._up.slack, -self.window)
         lower = (lower - low_error) * math.exp(self._down.log_scale - self._down.relative)
         upper = (upper + high_error) * math.exp(self._up.log_scale + self._up.relative)
         outer = self._composed.outer(epsilon)
-        bottom = max(outer.lower, self._log(lower - self._beyond - self._cut))
-        top = min(outer.upper, self._log(upper + self._beyond + self._cut))
+        bottom = max(outer.lower, self._log(lower - self._wrapped(self._down)))
+        top = min(outer.upper, self._log(upper + self._wrapped(self._up)))
         detail = {
-            "discretisation": 2 * abs(estimate - finer),
+            "discretisation": 2 * abs(math.exp(log_estimate) - math.exp(log_finer)),
             "tail": self._beyond,
             "periodisation": self._beyond + self._cut,
             "points": self._coarse.size,
             "window": self.window,
         }
-        middle = min(max(self._log(estimate), bottom), top)
+        middle = min(max(self._composed.with_infinite(log_estimate), bottom), top)
         return Bound(bottom, middle, top, "fourier", "proven", detail)
+
+    def _wrapped(self, total: TiltedSum) -> float:
+        """Chernoff bound on the mass of a rounded law that the period folds to the wrong side."""
+        ((tilt, log_mgf),) = total.log_mgf.items()
+        return math.exp(min(0.0, log_mgf + total.relative - abs(tilt) * self.window))
+
+    def _logged(self, total: TiltedSum, epsilon: float) -> float:
+        """Log of a Riemann sum; at most 0, which sums over jumps of a density may exceed far."""
+        value, _ = total.plain_payoff(epsilon, -self.window)
+        return min(0.0, math.log(value) + total.log_scale) if value > 0 else -math.inf
 
     def _log(self, finite: float) -> float:
         part = math.log(finite) if finite > 0 else -math.inf

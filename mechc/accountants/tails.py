@@ -57,6 +57,14 @@ class Tails:
         right, left = (float((rows[:, index] - t * a).min()) + _ROUNDING for t, rows in self._sides)
         return min(right, 0.0), min(left, 0.0)
 
+    def tilts(self, index: int, a: float) -> tuple[float, float]:
+        """Return the tilts t > 0 and t < 0 at which the bounds of `log_beyond` are attained."""
+        right, left = (
+            float(s * t[int(np.argmin(rows[:, index] - t * a))])
+            for s, (t, rows) in zip((1.0, -1.0), self._sides, strict=True)
+        )
+        return right, left
+
     def mean_beyond(self, index: int, a: float) -> float:
         """Return a bound on E[|X|; |X| > a] for a > 0, from x exp(-tx) <= a exp(-ta), ta >= 1."""
         total = 0.0

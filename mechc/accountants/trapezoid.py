@@ -241,7 +241,7 @@ class Contour:
         with np.errstate(divide="ignore"):
             rights = self.log_b[later] - self.grid[later] * epsilon - decay - log_s
             rights -= np.log(-np.expm1(-decay))
-        right = math.exp(min(50.0, float(rights.min())))
+        right = math.exp(float(rights.min(initial=50.0)))
         tail = self.decay * self.payoff.size(c) * period / (math.pi * start * total)
         tail = min(1e50, tail)
         rounding = (

@@ -123,6 +123,8 @@ def central_moments(loss, log_weight, log_m, t, mean, order):  # type: ignore[no
     out[1] = mean
     for j in range(loss.size):
         w = math.exp(log_weight[j] + t * loss[j] - log_m)
+        if w == 0.0:
+            continue  # so far out that powers of d may overflow
         d = loss[j] - mean
         power = w * d
         for r in range(2, order + 1):
@@ -133,17 +135,23 @@ def central_moments(loss, log_weight, log_m, t, mean, order):  # type: ignore[no
 
 @nb.njit("float64(float64[::1], float64[::1], float64, float64, float64)", **_JIT)
 def log_abs_moment3(loss, log_weight, log_m, t, mean):  # type: ignore[no-untyped-def]
-    """Log of the tilted third absolute central moment."""
-    total = 0.0
-    scale = 0.0
+    """Log of the tilted third absolute central moment.
+
+    In units of the largest contribution, not of the farthest node, beside which every other one
+    may vanish.
+    """
+    top = -np.inf
     for j in range(loss.size):
-        scale = max(scale, abs(loss[j] - mean))
-    if scale == 0.0:
+        v = log_weight[j] + t * loss[j] - log_m + 3.0 * math.log(abs(loss[j] - mean))
+        if v > top:
+            top = v
+    if top == -np.inf:
         return -np.inf
+    total = 0.0
     for j in range(loss.size):
-        d = abs(loss[j] - mean) / scale
-        total += math.exp(log_weight[j] + t * loss[j] - log_m) * d * d * d
-    return math.log(total) + 3.0 * math.log(scale)
+        v = log_weight[j] + t * loss[j] - log_m + 3.0 * math.log(abs(loss[j] - mean))
+        total += math.exp(v - top)
+    return top + math.log(total)
 
 
 def cumulants_from_moments(moments: np.ndarray, log_m: float) -> np.ndarray:
