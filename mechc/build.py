@@ -12,7 +12,7 @@ own for "add", that entry is the kernel of "remove" again: so a missing entry is
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,14 +146,14 @@ def write_atomically(path: Path, text: str) -> Path:
     Raises:
         CacheError: the file cannot be written.
     """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", text=True)
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            with open(temporary, "x", encoding="utf-8") as stream:  # permissions of a usual file
                 stream.write(text)
             os.replace(temporary, path)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise CacheError(f"cannot write {path}: {error.strerror}") from error

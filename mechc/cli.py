@@ -136,6 +136,22 @@ def emit(
 
 
 @app.command()
+def report(
+    name: Name,
+    output: Output,
+    settings: Set = [],  # noqa: B006
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+) -> None:
+    """Write a datasheet of a mechanism as one HTML file."""
+    from mechc.present.progress import compiling
+
+    mechanism = _sampled(mechc.load(name), poisson, adjacency)
+    compiling(mechanism, err)
+    out.print(f"wrote {mechanism.report(output, **_values(settings))}", highlight=False)
+
+
+@app.command()
 def epsilon(
     name: MaybeName = "",
     settings: Set = [],  # noqa: B006 - typer copies it

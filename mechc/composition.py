@@ -141,6 +141,11 @@ class Composition(Queries):
         """Whether both directions are the same, proved for every event."""
         return all(event.mechanism.symmetric for event, _ in self.parts)
 
+    @property
+    def methods_used(self) -> frozenset[str]:
+        """Names of the methods that have answered queries on this composition."""
+        return frozenset().union(*(e.methods_used for e in self._evaluations.values()))
+
     def steps(self, direction: str) -> tuple[Step, ...]:
         """Return the distinct privacy losses of one direction with their counts."""
         from mechc.loss.measure import Step

@@ -21,6 +21,7 @@ class Evaluation:
 
     Attributes:
         directions: the directions that are evaluated; one if the other is its mirror image.
+        methods_used: names of the methods that have answered so far.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Evaluation:
         """
         self.directions = tuple(steps)
         self.method = method
+        self.methods_used: set[str] = set()
         self.steps = {d: tuple(s) for d, s in steps.items()}
         self._log_infinite = {d: _log_infinite(s) for d, s in self.steps.items()}
         self._accountants = {
@@ -89,6 +91,7 @@ class Evaluation:
             answer = accountant.rough(epsilon)
         else:
             answer = accountant.log_delta(epsilon)
+        self.methods_used.add(answer.method)
         lower, estimate, upper = map(float, (answer.lower, answer.estimate, answer.upper))
         answer.detail["direction"] = direction
         return Bound(

@@ -126,6 +126,27 @@ class Mechanism:
 
         return explain(self.declaration)
 
+    def report(self, path: str | os.PathLike[str], **values: float) -> Path:
+        """Write a datasheet as one HTML file (optional extra `report`).
+
+        It shows parameters, claim, derivation, figures and kernel source, and needs no network.
+
+        Args:
+            path: file to write.
+            values: parameters for the figures; typical ones by default.
+
+        Returns:
+            The path written.
+
+        Raises:
+            DeclarationError: a parameter is unknown or out of its domain.
+            UnsupportedError: jinja2 or matplotlib is not installed.
+            CacheError: the file cannot be written.
+        """
+        from mechc.present.report import report
+
+        return build.write_atomically(Path(path), report(self, values))
+
     @cached_property
     def parameters(self) -> tuple[ParameterInfo, ...]:
         """The parameters in kernel order, with domains and defaults."""

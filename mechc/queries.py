@@ -7,6 +7,7 @@ and a status where the chosen method proves nothing). `float(bound)` is the uppe
 from __future__ import annotations
 
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +18,8 @@ from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from mechc.composition import Composition
 
 ULP = 2.0**-52
@@ -122,6 +125,39 @@ class Queries(ABC):
         points = checked(check, target)
         evaluation = self.composition().evaluation(method, direction, rtol, **options)
         return points.ask(lambda t: search.epsilon(evaluation, t))
+
+    def plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        kind: str = "profile",
+        delta: float = 1e-6,
+        counts: Iterable[int] | None = None,
+        **how: Any,
+    ) -> Figure:
+        """Draw what is proven and return the matplotlib figure (optional extra `plot`).
+
+        Args:
+            path: file to write as well; its suffix decides the format.
+            kind: "profile" (epsilon against delta), "tradeoff" (false negative against false
+                positive rate) or "steps" (epsilon after each number of repetitions).
+            delta: target for "steps".
+            counts: numbers of repetitions for "steps", default 1 to 100.
+            how: keyword arguments of the query that is drawn.
+
+        Raises:
+            DeclarationError: the kind is not known.
+            UnsupportedError: matplotlib is not installed, or the file cannot be written.
+        """
+        from mechc.present import plot
+
+        return plot.run(self, path, kind=kind, delta=delta, counts=counts, **how)
+
+    def cite(self) -> str:
+        """Return BibTeX for the mechanisms and for the methods that have answered so far."""
+        from mechc.present import cite
+
+        return cite.bibtex(self.composition())
 
     def advantage(self, **how: Any) -> Bound:
         """Return bounds on the largest advantage of a membership test, delta(0).

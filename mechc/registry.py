@@ -48,6 +48,7 @@ class Method:
         cost: how the work grows.
         options: keyword options it accepts besides rtol; the first may be written after a colon.
         source: the paper or theorem it implements.
+        refs: keys of the works to cite, in `present/references.bib`.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Method:
     cost: str
     options: tuple[str, ...]
     source: str
+    refs: tuple[str, ...]
 
     @property
     def module(self) -> str:
@@ -75,6 +77,7 @@ METHODS = (
         "O(distinct steps), independent of counts and of delta",
         (),
         "inversion formula on the saddle contour, trapezoid rule with one-sided aliasing",
+        ("zhu2022optimal", "trefethen2014exponentially"),
     ),
     Method(
         "direct",
@@ -83,6 +86,7 @@ METHODS = (
         "O(1) root finding on the monotone branches of the loss",
         (),
         "delta(eps) = P(L > eps) - e^eps Q(L > eps)",
+        ("balle2018improving",),
     ),
     Method(
         "lattice",
@@ -91,6 +95,7 @@ METHODS = (
         "O(lattice points), independent of counts",
         (),
         "inversion formula folded onto one period",
+        ("zhu2022optimal", "trefethen2014exponentially"),
     ),
     Method(
         "pld",
@@ -99,6 +104,7 @@ METHODS = (
         "O(distinct steps * n log n) on a grid of n points",
         ("grid", "max_bytes"),
         "Doroshenko et al. 2022 (connect the dots), exponentially tilted",
+        ("doroshenko2022connect",),
     ),
     Method(
         "prv",
@@ -107,6 +113,7 @@ METHODS = (
         "O(sqrt(count) log count) for one distinct step",
         ("eps_error", "delta_error", "max_bytes"),
         "Gopi, Lee, Wutschitz 2021",
+        ("gopi2021numerical",),
     ),
     Method(
         "fourier",
@@ -115,6 +122,7 @@ METHODS = (
         "O(distinct steps * n log n)",
         ("n", "window", "max_bytes"),
         "Koskela, Jälkö, Honkela 2020",
+        ("koskela2020computing",),
     ),
     Method(
         "saddlepoint",
@@ -123,6 +131,7 @@ METHODS = (
         "O(distinct steps), independent of counts",
         ("variant", "order"),
         "Alghamdi et al. 2023",
+        ("alghamdi2023saddle",),
     ),
     Method(
         "edgeworth",
@@ -131,6 +140,7 @@ METHODS = (
         "O(distinct steps), independent of counts",
         ("order", "interval", "tilted"),
         "Wang et al. 2022",
+        ("wang2022edgeworth",),
     ),
     Method(
         "renyi",
@@ -139,6 +149,7 @@ METHODS = (
         "O(distinct steps) per order",
         (),
         "Mironov 2017; conversion of Asoodeh et al. / Canonne, Kamath, Steinke 2020",
+        ("mironov2017renyi", "canonne2020discrete"),
     ),
     Method(
         "clt",
@@ -147,6 +158,7 @@ METHODS = (
         "O(distinct steps)",
         (),
         "Bu, Dong, Long, Su 2020",
+        ("bu2020deep",),
     ),
 )
 

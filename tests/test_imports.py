@@ -31,8 +31,12 @@ ALLOWED = {
 
 NUMERIC_LIBRARIES = {"numpy", "scipy", "numba"}
 
-# the one line where the application hands over to presentation, inside a function
-HANDOVER = {("mechanism", "present.explain")}
+# the lines where the application hands over to presentation, inside functions
+HANDOVER = {
+    ("mechanism", "present.explain"),
+    ("mechanism", "present.report"),
+    ("queries", "present"),
+}
 
 
 def module_name(path: Path) -> str:
