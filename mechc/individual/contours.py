@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 READINGS = ("splines", "worse", "better")
 FURTHER = 8.0  # frequencies beyond the nodes that may be looked at to prove decay
 PROVEN = 64  # knots at which decay is proven
+_FLOOR = 1e-20  # share of a tilted law that need not resolve frequencies
 SAMPLED = 0.9  # share of the proven decay that is relied on between those knots
 
 
@@ -52,7 +53,7 @@ class Contour:
         members, counts = tilts.members, tilts.members.grid.counts
         # decay is proven at every so many knots: |phi| beyond the nodes varies slowly
         self._stride = max(1, members.grid.buckets // PROVEN)
-        near = ~np.isnan(tilts.k[at][:, 0])
+        near = ~np.isnan(tilts.k[:, 0, at])
         proven = (np.arange(near.size) % self._stride == 0) & (np.arange(near.size) < counts)
         proven[counts - 1] = True
         proven &= near & members.needed(bucket, self._stride)
@@ -66,14 +67,14 @@ class Contour:
         """
         loss = self.tilts.members.loss(index)
         try:
-            loss = loss.covering(-1.0, self.c, self.c, 1.01 * self.frequency)
+            loss = loss.covering(-1.0, self.c, self.c, 1.01 * self.frequency, _FLOOR)
         except NumericError:
             return None
         variation = decay.variation(loss, self.c) if proven else None
         enough = decay.enough(variation) if variation is not None else 0.0
         if loss.frequency < enough < FURTHER * self.frequency:
             try:
-                loss = loss.covering(-1.0, self.c, self.c, 1.01 * enough)
+                loss = loss.covering(-1.0, self.c, self.c, 1.01 * enough, _FLOOR)
                 variation = decay.variation(loss, self.c)
             except NumericError:  # then nothing is proven about this step beyond the nodes
                 pass
@@ -86,7 +87,7 @@ class Contour:
             Shapes (members, count + 1), the same, and (buckets + 1,): a bound on log |phi| beyond
             the last node for all steps of a bucket. nan for members that are too far.
         """
-        k = self.tilts.k[self.at]
+        k = self.tilts.k
         values = np.full((k.shape[0], count + 1), np.nan, np.complex128)
         errors = np.full(values.shape, np.nan)
         sup = np.zeros(k.shape[0])
@@ -96,7 +97,7 @@ class Contour:
             loss, tilted = found.loss, found.tilted
             re, im = tilted.log_phi(h, 1, count + 1)
             drift = h * np.arange(1.0, count + 1.0) * loss.generating(self.c)[1]
-            values[i, 0], errors[i, 0] = k[i, :2]
+            values[i, 0], errors[i, 0] = k[i, :2, self.at]
             values[i, 1:] = re + 1j * (np.unwrap(im) + drift)
             errors[i, 1:] = (4.0 * loss.tolerance + 2.0 * tilted.lost + 1e-15) * np.exp(-re)
             if found.variation is not None:
@@ -127,6 +128,7 @@ class ContourTable:
         c, period: the contour and T = 2 pi / h.
         nodes: number N of nodes with n >= 1.
         growth: |z(z+1)| / (c(c+1)) at n = 0 ... N.
+        phase: argument of z(z+1) at n = 1 ... N.
         bands: first node of each error band, then N + 1.
         table: coefficients, shape (columns, 2 N + 3 + bands): Re log phi, Im log phi (with the
             mean), K(c), the bound on log |phi| beyond the last node, what lower bounds add to the
@@ -138,6 +140,7 @@ class ContourTable:
     period: float
     nodes: int
     growth: Floats
+    phase: Floats
     bands: NDArray[np.int64]
     table: Floats
 
@@ -148,6 +151,7 @@ class ContourTable:
         h = 2.0 * math.pi / period
         z = c + 1j * h * np.arange(nodes + 1.0)
         growth = np.abs(z * (z + 1.0)) / (c * (c + 1.0))
+        phase = np.angle(z[1:]) + np.angle(z[1:] + 1.0)
         bands = np.append(2 ** np.arange(int(math.log2(nodes)) + 1) - 1, nodes + 1)
         values, errors, log_sup = contour.nodes(h, nodes)
         tables = {}
@@ -164,7 +168,8 @@ class ContourTable:
             table = np.concatenate([*parts, gamma], axis=1)
             # no table, no answer: an error this large leaves no bound behind
             table[np.isnan(table).any(axis=1)] = [0.0] * (table.shape[1] - 1) + [FORBIDDEN]
-            tables[reading] = cls(c, period, nodes, growth, bands, np.ascontiguousarray(table))
+            full = np.ascontiguousarray(table)
+            tables[reading] = cls(c, period, nodes, growth, phase, bands, full)
         return tables
 
 

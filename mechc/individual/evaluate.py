@@ -32,6 +32,7 @@ SHARE = 0.02  # of the tolerance asked for, that images and truncation may take
 ROUNDS = (1, 4, 16)  # nodes of the rounds, as multiples of the first choice
 LEAST, MOST = 32, 4096  # nodes
 PERIODS = 1.5  # periods are rounded up to powers of this
+NEAR, FURTHER = 80.0, 4.0  # tilts looked at first, and how much further if somebody needs them
 BLOCK, SMALL = 1 << 13, 1 << 11  # people handled at a time
 
 
@@ -184,7 +185,7 @@ class Evaluator:
                 break
             todo = todo[at[todo] > self.tilts.t.size - 2 - solve.ABOVE]
             if todo.size:
-                self.tilts.extend(16)
+                self.tilts = Tilts(self.tilts.members, FURTHER * float(self.tilts.t[-1]))
         if query.inverse:
             upper = np.where(upper < USELESS, np.maximum(upper, 0.0), np.inf)
             floor = np.zeros(n)
@@ -201,7 +202,7 @@ class Evaluator:
         """Tabulate K from this bucket on."""
         if not hasattr(self, "tilts") or bucket < self.tilts.members.bucket:
             members = Members(self._family, self._grid, self._direction, bucket)
-            self.tilts = Tilts(members)
+            self.tilts = Tilts(members, NEAR)
             self._contours.clear()
             self._tables.clear()
 
@@ -223,8 +224,8 @@ class Evaluator:
         log_b = ledger.times(rows[part], self.tilts.columns(reading)[0][:, right]) + _log_peaks(s)
         target = math.exp(query.log_delta) if query.inverse else query.epsilon
         out = solve.solve(
-            products, table.nodes, table.c, table.period, table.growth, table.bands, s, log_b,
-            start[part], target, query.inverse,
+            products, table.nodes, table.c, table.period, table.growth, table.phase,
+            table.bands, s, log_b, start[part], target, query.inverse,
         )  # fmt: skip
         answers.meet(part, Answers(*out.T))
 

@@ -32,11 +32,11 @@ def log_peak(s):  # type: ignore[no-untyped-def]
 
 
 @nb.njit("float64(float64[::1], float64[::1], int64, float64, float64)", **_JIT)
-def _period(k, t, i, epsilon, goal):  # type: ignore[no-untyped-def]
+def _period(log_b, t, i, epsilon, goal):  # type: ignore[no-untyped-def]
     """Return the shortest period at c = t[i] that keeps all images below exp(goal)."""
     right = np.inf
     for r in range(i + 1, min(i + 1 + ABOVE, t.size)):
-        image = k[r] + log_peak(t[r]) - t[r] * epsilon - goal
+        image = log_b[r] - t[r] * epsilon - goal
         right = min(right, image / (t[r] - t[i]))
     left = min(-goal / t[i], (epsilon - goal) / (t[i] + 1.0))
     return max(left, right)
@@ -68,12 +68,18 @@ def choose(k, radius, bend, t, log_delta, epsilon, rtol, log_small):  # type: ig
         index of the tilt through which the contour goes or -1].
     """
     out = np.empty((k.shape[0], 5))
+    peak = np.empty(t.size)
+    log_b = np.empty(t.size)
+    for i in range(t.size):
+        peak[i] = log_peak(t[i])
     for p in range(k.shape[0]):
         best = np.inf
         j = 0
         for i in range(t.size):
-            value = k[p, i] + log_peak(t[i])
-            value = (value - log_delta) / t[i] if math.isnan(epsilon) else value - t[i] * epsilon
+            log_b[i] = k[p, i] + peak[i]
+            value = log_b[i] - t[i] * epsilon
+            if math.isnan(epsilon):
+                value = (log_b[i] - log_delta) / t[i]
             if value < best:
                 best = value
                 j = i
@@ -91,7 +97,7 @@ def choose(k, radius, bend, t, log_delta, epsilon, rtol, log_small):  # type: ig
             level = k[p, i] - c * eps - math.log(c) - math.log1p(c) - lowest
             if i % STRIDE or (level > CANCELLATION and out[p, 4] >= 0.0):
                 continue
-            length = _period(k[p], t, i, eps, goal)
+            length = _period(log_b, t, i, eps, goal)
             need = length * math.sqrt(2.0 * (max(level, 0.0) - log_small) / max(bend[p, m], 1e-300))
             need = need / (2.0 * math.pi)
             weighed = max(need, 16.0) * (1.0 + 4.0 * radius[p, m] * math.exp(level) / tolerance)
@@ -126,20 +132,20 @@ def _series(wr, wi, h, epsilon, out):  # type: ignore[no-untyped-def]
     out[1] = slope
 
 
-@nb.njit("float64(float64, float64)", **_JIT)
-def _moved(log_size, error):  # type: ignore[no-untyped-def]
-    """Bound |e^v - e^w| for Re v = log_size, |v - w| <= error and |e^w| <= 1."""
-    if error < 0.5:
-        return math.exp(log_size) * math.expm1(error)
-    return math.exp(log_size) + math.exp(min(log_size + error, 0.0))
+@nb.njit("float64(float64, float64, float64)", **_JIT)
+def _moved(size, log_size, error):  # type: ignore[no-untyped-def]
+    """Bound |e^v - e^w| for |e^v| = size, |v - w| <= error and |e^w| <= 1."""
+    if error < 0.5:  # expm1(x) <= x (1 + 0.6 x) up to there
+        return size * error * (1.0 + 0.6 * error)
+    return size + math.exp(min(log_size + error, 0.0))
 
 
 @nb.njit(
-    "void(float64[::1], int64, float64, float64, float64[::1], int64[::1], float64[::1],"
-    " float64[::1], float64[::1])",
+    "void(float64[::1], int64, float64, float64, float64[::1], float64[::1], int64[::1],"
+    " float64[::1], float64[::1], float64[::1])",
     **_JIT,
 )
-def _prepare(row, n, c, h, growth, bands, wr, wi, errors):  # type: ignore[no-untyped-def]
+def _prepare(row, n, c, h, growth, phase, bands, wr, wi, errors):  # type: ignore[no-untyped-def]
     """Fill w_n; errors = [table error, extra for lower bounds, truncation, rounding] of total."""
     beyond = row[2 * n + 2]
     gamma = row[2 * n + 3 :]
@@ -151,13 +157,13 @@ def _prepare(row, n, c, h, growth, bands, wr, wi, errors):  # type: ignore[no-un
         if i + 1 == bands[band + 1]:
             band += 1
         re, im, g = row[i], row[n + i], growth[i + 1]
-        y = (i + 1) * h
-        turn = im - math.atan2(y, c) - math.atan2(y, c + 1.0)  # with the phase of 1 / (z (z+1))
-        size = math.exp(re) / g
+        turn = im - phase[i]
+        phi = math.exp(re)
+        size = phi / g
         wr[i] = size * math.cos(turn)
         wi[i] = size * math.sin(turn)
-        error = _moved(re, gamma[0] + gamma[band] * g) / g
-        both = _moved(re, gamma[0] + (gamma[band] + beyond) * g) / g
+        error = _moved(phi, re, gamma[0] + gamma[band] * g) / g
+        both = _moved(phi, re, gamma[0] + (gamma[band] + beyond) * g) / g
         errors[0] += 2.0 * error
         errors[1] += 2.0 * max(both - error, 0.0)
         errors[3] += 2.0 * ULP * size * (64.0 + 64.0 * abs(re) + 64.0 * abs(im))
@@ -165,9 +171,29 @@ def _prepare(row, n, c, h, growth, bands, wr, wi, errors):  # type: ignore[no-un
     errors[2] = 2.0 * c * (c + 1.0) * sup / (n * h * h)
 
 
+@nb.njit("float64(float64, float64, float64, float64, float64)", **_JIT)
+def _image(period, c, epsilon, s, log_b):  # type: ignore[no-untyped-def]
+    """Bound the right images, sum_{m >= 1} e^{mTc} delta(epsilon + mT), by B_s at one s > c."""
+    gap = period * (s - c)
+    return math.exp(min(log_b - s * epsilon - gap, 700.0)) / -math.expm1(-gap)
+
+
+@nb.njit("int64(float64, float64, float64, float64[::1], float64[::1])", **_JIT)
+def _sharpest(period, c, epsilon, s, log_b):  # type: ignore[no-untyped-def]
+    """Return which s bounds the right images best near an epsilon."""
+    best = 0
+    least = np.inf
+    for r in range(s.size):
+        value = log_b[r] - s[r] * epsilon - period * (s[r] - c)
+        if value < least:
+            least = value
+            best = r
+    return best
+
+
 @nb.njit(
     "void(float64[::1], float64[::1], float64, float64, float64, float64, float64[::1],"
-    " float64[::1], float64[::1], float64[::1], float64[::1])",
+    " float64, float64, float64[::1], float64[::1])",
     **_JIT,
 )
 def _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out):  # type: ignore[no-untyped-def]
@@ -179,11 +205,7 @@ def _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out):  # type: i
     damped = (c + 1.0) * period
     second = math.exp(min(epsilon - damped, 700.0)) / -math.expm1(-damped)
     known = max(first - second, 0.0)
-    right = np.inf
-    for r in range(s.size):
-        gap = period * (s[r] - c)
-        image = math.exp(min(log_b[r] - s[r] * epsilon - gap, 700.0)) / -math.expm1(-gap)
-        right = min(right, image)
+    right = _image(period, c, epsilon, s, log_b)
     numeric = errors[2] + errors[3] * (1.0 + abs(c * epsilon) + abs(epsilon))
     out[2] = front * (series[0] + errors[0] + numeric) - known
     out[1] = front * series[0] - known
@@ -194,7 +216,7 @@ def _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out):  # type: i
 
 @nb.njit(
     "float64(float64[::1], float64[::1], float64, float64, float64, float64, float64, int64,"
-    " float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])",
+    " float64[::1], float64, float64, float64[::1], float64[::1])",
     **_JIT,
 )
 def _invert(  # type: ignore[no-untyped-def]
@@ -226,11 +248,13 @@ def _invert(  # type: ignore[no-untyped-def]
 
 
 @nb.njit(
-    "float64[:,::1](float64[:,::1], int64, float64, float64, float64[::1], int64[::1],"
-    " float64[::1], float64[:,::1], float64[::1], float64, boolean)",
+    "float64[:,::1](float64[:,::1], int64, float64, float64, float64[::1], float64[::1],"
+    " int64[::1], float64[::1], float64[:,::1], float64[::1], float64, boolean)",
     **_JIT,
 )
-def solve(rows, n, c, period, growth, bands, s, log_b, start, target, inverse):  # type: ignore[no-untyped-def]
+def solve(  # type: ignore[no-untyped-def]
+    rows, n, c, period, growth, phase, bands, s, log_b, start, target, inverse
+):
     """Bound epsilon or delta for a block of people.
 
     Args:
@@ -239,6 +263,7 @@ def solve(rows, n, c, period, growth, bands, s, log_b, start, target, inverse): 
         c: real part of the contour.
         period: of the table.
         growth: of the table.
+        phase: of the table.
         bands: of the table.
         s: tilts right of c.
         log_b: K(s) + log_peak(s) for each person, shape (people, len(s)).
@@ -254,8 +279,11 @@ def solve(rows, n, c, period, growth, bands, s, log_b, start, target, inverse): 
     wr, wi = np.empty(n), np.empty(n)
     errors, series, values = np.empty(4), np.empty(2), np.empty(5)
     for p in range(rows.shape[0]):
-        _prepare(rows[p], n, c, h, growth, bands, wr, wi, errors)
+        _prepare(rows[p], n, c, h, growth, phase, bands, wr, wi, errors)
         k = rows[p, 2 * n]
+        near = start[p] if inverse else target
+        r = _sharpest(period, c, near, s, log_b[p])
+        image = log_b[p, r]
         if not rows[p, -1] < 1e6:  # some step has no table here
             out[p, :3] = np.nan
             out[p, 3:] = np.inf
@@ -263,7 +291,7 @@ def solve(rows, n, c, period, growth, bands, s, log_b, start, target, inverse): 
             found = start[p]
             for side in (1, 0, 2):
                 value = _invert(
-                    wr, wi, c, h, k, found, target, side, errors, s, log_b[p], series, values
+                    wr, wi, c, h, k, found, target, side, errors, s[r], image, series, values
                 )
                 out[p, side] = value
                 if side == 1:
@@ -271,7 +299,7 @@ def solve(rows, n, c, period, growth, bands, s, log_b, start, target, inverse): 
                     out[p, 3] = values[4]
                     out[p, 4] = (errors[0] + errors[1]) / series[0]
         else:
-            _bounds(wr, wi, c, h, k, target, errors, s, log_b[p], series, values)
+            _bounds(wr, wi, c, h, k, target, errors, s[r], image, series, values)
             out[p, :3] = values[:3]
             out[p, 3] = values[4]
             out[p, 4] = (errors[0] + errors[1]) / series[0]

@@ -18,12 +18,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.individual.family import Family
 from mechc.individual.grid import Grid, spline_coefficients, spline_radius
+from mechc.loss import moments
 from mechc.loss.measure import PrivacyLoss
 
 Floats = NDArray[np.float64]
@@ -31,7 +33,9 @@ Values = NDArray[Any]
 
 TOO_FAR = 100.0  # nats of K per step beyond which a tilt is of no use to anyone
 FORBIDDEN = 1e12  # stands for K where it is too far, or diverges
-FIRST, RATIO = 0.05, 1.12  # smallest tilt, and the ratio between neighbouring ones
+RATIO = 1.12  # between neighbouring tilts
+_TILTS = 0.05 * RATIO ** np.arange(168.0)  # up to 8e6
+_NEAR, _STRIDE = 20.0, 1.6  # tilts covered at first, and how much further every time
 STENCIL = 3  # knots outside a bucket that its spline depends on
 
 
@@ -50,13 +54,16 @@ class Members:
         self.bucket = bucket
         middles = grid.middles if grid.splines else np.empty(0)
         self.values = np.concatenate([grid.knots, middles])
+        self._losses: dict[int, PrivacyLoss] = {}
 
     def loss(self, index: int) -> PrivacyLoss:
         """Return the law of one member, with nodes of its own.
 
         Nodes accumulate in a law: one that has served a far tilt would be slow on every contour.
         """
-        return self._family.loss(self.values[index], self._direction)
+        if index not in self._losses:
+            self._losses[index] = self._family.loss(self.values[index], self._direction)
+        return self._losses[index].fork()
 
     def needed(self, bucket: int, reach: int = STENCIL) -> NDArray[np.bool_]:
         """Return which members tables for this bucket and more private ones depend on."""
@@ -97,68 +104,82 @@ class Members:
 
 
 class Tilts:
-    """K at real tilts; grows to larger tilts on demand.
+    """K at real tilts.
 
     Attributes:
         members: whose K it is.
-        t: tilts, increasing by `RATIO`, shape (m,).
-        k: K(t), its error, and K''(t) at the members, nan where too far; one array of shape
-            (members, 3) for each tilt.
+        t: tilts, increasing by `RATIO`.
         complete: whether larger tilts are too far even for the best member.
+        k: K(t), its error and K''(t), nan where too far, shape (members, 3, tilts).
     """
 
-    def __init__(self, members: Members) -> None:
-        """Tabulate the first tilts."""
+    def __init__(self, members: Members, reach: float) -> None:
+        """Tabulate tilts up to `reach`, or to where they are too far for everybody."""
         self.members = members
-        self._losses = [members.loss(i) for i in range(members.values.size)]
-        self._alive = members.needed(members.bucket)
+        given = _TILTS[reach >= _TILTS]
+        best = _tabulated(members.loss(members.grid.buckets), given)
+        self.t = given[: best.shape[1]]
+        self.complete = best.shape[1] < given.size or reach >= _TILTS[-1]
+        needed = members.needed(members.bucket)
+        self.k = np.full((needed.size, 3, self.t.size), np.nan)
+        for i in np.flatnonzero(needed):
+            values = _tabulated(members.loss(int(i)), self.t)
+            self.k[i, :, : values.shape[1]] = values
         self._columns: dict[str, Floats] = {}
-        self.t = np.empty(0)
-        self.k: list[Floats] = []
-        self.complete = False
-        self.extend(64)
-
-    def extend(self, count: int) -> None:
-        """Add up to `count` larger tilts."""
-        for _ in range(count):
-            t = float(self.t[-1]) * RATIO if self.t.size else FIRST
-            row = np.full((self._alive.size, 3), np.nan)
-            for i in np.flatnonzero(self._alive):
-                row[i], self._losses[i] = _generating(self._losses[i], t)
-            self._alive &= row[:, 0] < TOO_FAR
-            row[~self._alive] = np.nan
-            self.k.append(row)
-            self.t = np.append(self.t, t)
-            if not self._alive[self.members.grid.buckets]:
-                self.complete = True
-                return
 
     def columns(self, reading: str) -> Floats:
-        """Return columns of K(t) plus its error, the error, and K''(t), (3, columns, m).
+        """Return columns of K(t) plus its error, the error, and K''(t), (3, columns, tilts).
 
         K(t) is `FORBIDDEN` where the tilt is useless.
         """
-        known = self._columns.get(reading, np.empty((3, self.members.grid.columns, 0)))
-        new = [known]
-        for row in self.k[known.shape[2] :]:
-            pair, radius = self.members.columns(reading, row[:, [0, 2]], row[:, [1, 1]])
-            k, error, bend = pair[:, 0], radius[:, 0], pair[:, 1]
-            useless = np.isnan(k)
-            three = np.stack([k + error, error, bend])
-            three[:, useless] = [[FORBIDDEN], [0.0], [0.0]]
-            new.append(three[:, :, None])
-        self._columns[reading] = np.concatenate(new, axis=2)
+        if reading not in self._columns:
+            found = np.empty((3, self.members.grid.columns, self.t.size))
+            for m in range(self.t.size):
+                row = self.k[:, :, m]
+                pair, radius = self.members.columns(reading, row[:, [0, 2]], row[:, [1, 1]])
+                k, error, bend = pair[:, 0], radius[:, 0], pair[:, 1]
+                found[:, :, m] = k + error, error, bend
+                found[:, np.isnan(k), m] = [[FORBIDDEN], [0.0], [0.0]]
+            self._columns[reading] = found
         return self._columns[reading]
 
 
-def _generating(loss: PrivacyLoss, t: float) -> tuple[tuple[float, ...], PrivacyLoss]:
-    """Return (K(t), its error, K''(t)), inf where it diverges, and the law with nodes for t."""
-    if not t < loss.strip[1] * (1.0 - 1e-6):
-        return (math.inf, 0.0, 0.0), loss
-    try:
-        if t > loss.tilts[1]:
-            loss = loss.covering(-1.0, min(max(1.6 * t, 20.0), loss.strip[1] * (1.0 - 1e-7)))
-    except NumericError:
-        return (math.inf, 0.0, 0.0), loss
-    k, _, bend, rounding = loss.generating(t)
-    return (k, rounding + loss.tolerance, bend), loss
+@nb.njit(
+    "float64[:,::1](float64[::1], float64[::1], float64, float64, float64[::1])",
+    error_model="numpy",
+    cache=True,
+    nogil=True,
+)
+def _generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-untyped-def]
+    """Return rows K(t), rounding of K(t), K''(t) at all tilts."""
+    out = np.empty((3, t.size))
+    for i in range(t.size):
+        found = moments.generating(loss, log_weight, log_p_mass, log_q_mass, t[i])
+        out[0, i], out[1, i], out[2, i] = found[0], found[3], found[2]
+    return out
+
+
+def _tabulated(loss: PrivacyLoss, t: Floats) -> Floats:
+    """Return K, its error and K'' at useful tilts, shape (3, number of them).
+
+    Useful are the tilts within the strip before K(t) exceeds `TOO_FAR`; the law is widened in
+    strides until they are covered, or the quadrature gives up.
+    """
+    t = t[t < loss.strip[1] * (1.0 - 1e-6)]
+    parts = [np.empty((3, 0))]
+    begin = 0
+    while begin < t.size:
+        end = int(np.searchsorted(t, max(_STRIDE * float(t[begin]), _NEAR), side="right"))
+        try:
+            loss = loss.covering(-1.0, float(t[end - 1]))
+        except NumericError:
+            break
+        masses = (loss.log_finite, loss.log_q_finite)
+        part = _generating(*loss.nodes(), *masses, t[begin:end])
+        part[1] += loss.tolerance
+        useful = int(np.argmax(np.append(part[0], math.inf) >= TOO_FAR))
+        parts.append(part[:, :useful])
+        if useful < end - begin:
+            break
+        begin = end
+    return np.concatenate(parts, axis=1)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -223,6 +223,11 @@ class PrivacyLoss:
         return self._from_source(
             self._source, self._reverse, tilt_lo, tilt_hi, contour, frequency, floor
         )
+
+    def fork(self) -> PrivacyLoss:
+        """Return a copy whose nodes grow apart: what is asked of it leaves this law lean."""
+        source = None if self._source is None else self._source.fork()
+        return replace(self, _source=source, _memo={})
 
     def nodes(self) -> tuple[Floats, Floats]:
         """Return (loss, log_weight) of quadrature nodes and atoms together."""

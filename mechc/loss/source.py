@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -173,6 +174,12 @@ class KernelSource:
         )
         self.log_minus_infinite = float(np.logaddexp.reduce(log_q_only))
         self._check_masses()
+
+    def fork(self) -> KernelSource:
+        """Return a copy whose panels and lattice grow on their own; arrays are never written to."""
+        other = copy(self)
+        other._panels = copy(self._panels)
+        return other
 
     @property
     def panels(self) -> quad.Quadrature:
