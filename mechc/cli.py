@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,12 +15,35 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 import mechc
+from mechc.arguments import (
+    Adjacency,
+    Count,
+    Delta,
+    DensityP,
+    DensityQ,
+    Direction,
+    Domain,
+    Epsilon,
+    Json,
+    LogDelta,
+    MaybeName,
+    Method,
+    Name,
+    Output,
+    Poisson,
+    Set,
+    Variable,
+    count_of,
+    counts_of,
+    mechanism_of,
+    run_of,
+    sampled,
+    values_of,
+)
 from mechc.errors import DeclarationError, LoweringError, MechcError, UnsupportedError
 
 if TYPE_CHECKING:
     from mechc.accountants.bound import Bound
-    from mechc.composition import Composition
-    from mechc.mechanism import Mechanism
 
 out = Console()
 err = Console(stderr=True)
@@ -47,33 +69,6 @@ app = typer.Typer(
     add_completion=False,
     help="A mechanism compiler for differential privacy.",
 )
-
-Name = Annotated[str, typer.Argument(help="Name of a mechanism, or path of a mechanism file.")]
-MaybeName = Annotated[
-    str,
-    typer.Argument(help="Name of a mechanism, or path of a mechanism file.", show_default=False),
-]
-Set = Annotated[
-    list[str], typer.Option("--set", metavar="NAME=VALUE", help="A parameter; repeatable.")
-]
-Poisson = Annotated[
-    float | None, typer.Option("--poisson", metavar="RATE", help="Poisson sampling rate.")
-]
-Adjacency = Annotated[str, typer.Option(help="add_remove or replace.")]
-Count = Annotated[str, typer.Option("--count", "-k", help="Number of steps.")]
-Method = Annotated[str, typer.Option("--method", "-m", help="An accountant; see `mechc methods`.")]
-Direction = Annotated[str, typer.Option(help="both, remove or add.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-DensityP = Annotated[str, typer.Option("--p", help="Density of P, instead of NAME.")]
-DensityQ = Annotated[str, typer.Option("--q", help="Density of Q.")]
-Variable = Annotated[str, typer.Option("--var", help="Variable of the densities.")]
-Domain = Annotated[
-    list[str], typer.Option(help="Domain of a parameter of --p, such as '0 <= w <= 1'.")
-]
-Delta = Annotated[float | None, typer.Option("--delta", "-d", help="Target delta.")]
-LogDelta = Annotated[float | None, typer.Option("--log-delta", help="Natural log of delta.")]
-Epsilon = Annotated[float | None, typer.Option("--epsilon", "-e", help="Epsilon.")]
-Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
 
 
 def main() -> None:
@@ -116,7 +111,7 @@ def show(
     """Show what was derived from a declaration, at any stage of the compiler."""
     from mechc.present import stages
 
-    mechanism = _sampled(mechc.load(name), poisson, adjacency)
+    mechanism = sampled(mechc.load(name), poisson, adjacency)
     out.print(stages.show(mechanism, stage), highlight=False)
 
 
@@ -130,7 +125,7 @@ def emit(
     """Write the compiled kernel as a standalone Python module."""
     from mechc.present.progress import compiling
 
-    mechanism = _sampled(mechc.load(name), poisson, adjacency)
+    mechanism = sampled(mechc.load(name), poisson, adjacency)
     compiling(mechanism, err)
     out.print(f"wrote {mechanism.emit(output)}", highlight=False)
 
@@ -146,9 +141,9 @@ def report(
     """Write a datasheet of a mechanism as one HTML file."""
     from mechc.present.progress import compiling
 
-    mechanism = _sampled(mechc.load(name), poisson, adjacency)
+    mechanism = sampled(mechc.load(name), poisson, adjacency)
     compiling(mechanism, err)
-    out.print(f"wrote {mechanism.report(output, **_values(settings))}", highlight=False)
+    out.print(f"wrote {mechanism.report(output, **values_of(settings))}", highlight=False)
 
 
 @app.command()
@@ -169,7 +164,7 @@ def epsilon(
     as_json: Json = False,
 ) -> None:
     """Print bounds on epsilon for a given delta."""
-    run = _run(_mechanism(name, p, q, var, domain), settings, poisson, adjacency, count)
+    run = run_of(mechanism_of(name, p, q, var, domain), settings, poisson, adjacency, count)
     bound = run.epsilon(delta, log_delta=log_delta, method=method, direction=direction)
     _print_bound("epsilon", bound, as_json)
 
@@ -194,7 +189,7 @@ def delta(
     """Print bounds on delta for a given epsilon."""
     if epsilon is None:
         raise DeclarationError("delta: --epsilon is needed")
-    run = _run(_mechanism(name, p, q, var, domain), settings, poisson, adjacency, count)
+    run = run_of(mechanism_of(name, p, q, var, domain), settings, poisson, adjacency, count)
     ask = run.log_delta if log else run.delta
     bound = ask(epsilon, method=method, direction=direction)
     _print_bound("log delta" if log else "delta", bound, as_json)
@@ -215,7 +210,7 @@ def compare(
 
     if (epsilon is None) == (delta is None):
         raise DeclarationError("compare: give exactly one of --epsilon and --delta")
-    run = _run(mechc.load(name), settings, poisson, adjacency, count)
+    run = run_of(mechc.load(name), settings, poisson, adjacency, count)
     out.print(comparison.table(run, epsilon=epsilon, delta=delta))
 
 
@@ -234,8 +229,8 @@ def curve(
     """Print epsilon after each of several numbers of steps."""
     from mechc.present import tables
 
-    numbers = _counts(counts)
-    run = _run(mechc.load(name), settings, poisson, adjacency, "1")
+    numbers = counts_of(counts)
+    run = run_of(mechc.load(name), settings, poisson, adjacency, "1")
     bound = run.epsilon_curve(delta, numbers, method=method)
     if plot is not None:
         from mechc.present.plot import epsilon_figure
@@ -263,15 +258,15 @@ def calibrate(
     """Find the parameter value whose proven upper bound meets the target."""
     if epsilon is None or delta is None:
         raise DeclarationError("calibrate: --epsilon and --delta are needed")
-    mechanism = _sampled(mechc.load(name), poisson, adjacency)
+    mechanism = sampled(mechc.load(name), poisson, adjacency)
     found = mechc.calibrate(
         mechanism,
         solve_for=solve_for,
         epsilon=epsilon,
         delta=delta,
         method=method,
-        count=_one_count(count),
-        parameters=_values(settings),
+        count=count_of(count),
+        parameters=values_of(settings),
     )
     if as_json:
         _print_json({solve_for: found.value, **_sides(found.bound)})
@@ -298,71 +293,6 @@ def demo(
     from mechc.present import demo
 
     demo.run(out, folder)
-
-
-def _mechanism(name: str, p: str, q: str, var: str, domains: Iterable[str]) -> Mechanism:
-    """The mechanism a command line names, or the one its densities declare."""
-    if bool(name) == bool(p or q):
-        raise DeclarationError("give either the name of a mechanism or both --p and --q")
-    if name:
-        return mechc.load(name)
-    from mechc.parse import declaration_from_text
-
-    declared = declaration_from_text(
-        "command line", p=p or None, q=q or None, variable=var, parameters=domains
-    )
-    return mechc.load(declared)
-
-
-def _run(
-    mechanism: Mechanism, settings: Iterable[str], poisson: float | None, adjacency: str, count: str
-) -> Composition:
-    from mechc.present.progress import compiling
-
-    sampled = _sampled(mechanism, poisson, adjacency)
-    compiling(sampled, err)
-    return sampled(**_values(settings)) * _one_count(count)
-
-
-def _sampled(mechanism: Mechanism, rate: float | None, adjacency: str) -> Mechanism:
-    if rate is None:
-        return mechanism
-    return mechc.poisson(mechanism, sampling_rate=rate, adjacency=adjacency)
-
-
-def _values(settings: Iterable[str]) -> dict[str, float]:
-    """Parameters from "name=value" words."""
-    values = {}
-    for word in settings:
-        name, equals, text = word.partition("=")
-        try:
-            values[name.strip()] = float(text)
-        except ValueError:
-            equals = ""
-        if not equals or not name:
-            raise DeclarationError(f"--set {word}: expected NAME=NUMBER")
-    return values
-
-
-def _one_count(text: str) -> int:
-    from mechc.composition import as_count
-
-    try:
-        return as_count(int(text) if text.lstrip("+-").isdigit() else float(text))
-    except ValueError:
-        raise DeclarationError(
-            f"count={text!r} is not an integer (expected 0 <= count <= 10**12)"
-        ) from None
-
-
-def _counts(text: str) -> list[int]:
-    """Counts from "1,10,100" or "start:stop:step" (stop excluded, as in Python)."""
-    try:
-        if ":" in text:
-            return list(range(*(int(part) for part in text.split(":"))))
-        return [_one_count(part) for part in text.split(",")]
-    except (ValueError, TypeError):
-        raise DeclarationError(f"counts={text!r}: expected 1,10,100 or 1:1000:10") from None
 
 
 def _sides(bound: Bound) -> dict[str, Any]:
