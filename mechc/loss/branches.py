@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.kernel import protocol
-from mechc.loss.quadrature import NODES, ORDER, WEIGHTS, Quadrature
+from mechc.loss.quadrature import Quadrature
+from mechc.loss.rule import NODES, ORDER, WEIGHTS
 from mechc.loss.source import KernelSource
 
 Floats = NDArray[np.float64]
@@ -56,9 +57,7 @@ def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.
             continue
         lo, hi = float(panels.lo[mine].min()), float(panels.hi[mine].max())
         if row[2] == protocol.UNSPLIT:
-            order = np.argsort(panels.lo[mine])
-            x = panels.x[mine][order].ravel()
-            loss = panels.loss[mine][order].ravel()
+            x, loss = panels.x[mine].ravel(), panels.loss[mine].ravel()
             ends = [lo, *_extrema(source, x, loss), hi]
         else:
             ends = [lo, hi]

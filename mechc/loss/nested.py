@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
-from mechc.loss import branches, quadrature
-from mechc.loss.quadrature import NODES, ORDER, WEIGHTS
+from mechc.loss import branches
+from mechc.loss.rule import NODES, ORDER, TOP, WEIGHTS
 
 if TYPE_CHECKING:
     from mechc.loss.measure import PrivacyLoss
@@ -198,7 +198,7 @@ def _outer(outer: PrivacyLoss, h: OneStep, epsilon: float) -> tuple[float, float
         if reference == -math.inf:
             return reference, 0.0
         scaled = np.exp(np.minimum(value - reference, 600.0))
-        top = np.abs(scaled @ quadrature.TOP.T).max(axis=1) * half
+        top = np.abs(scaled @ TOP.T).max(axis=1) * half
         noise = 1e-14 * scaled.max(axis=1) * half
         width = 2.0 * half
         tiny = width <= 1e-15 * np.abs(new).max(axis=1)

@@ -14,6 +14,8 @@ from mechc.errors import InternalError, NumericError
 from mechc.kernel import protocol
 from mechc.kernel.protocol import Kernel
 from mechc.loss import quadrature as quad
+from mechc.loss.resolution import LOG_NEGLIGIBLE
+from mechc.loss.rule import DERIVATIVE, ORDER, WEIGHTS
 
 Floats = NDArray[np.float64]
 
@@ -212,16 +214,12 @@ class KernelSource:
             panels = panels.with_waves(contour, frequency, floor)
         else:
             panels.cover(lo, hi)
-        order = np.lexsort((panels.lo, panels.region))
-        half = panels.half[order]
-        loss = panels.loss[order]
-        log_weight = panels.log_p[order] + np.log(half[:, None] * quad.WEIGHTS[None, :])
-        spacing = np.abs(loss @ quad.DERIVATIVE.T) * quad.WEIGHTS[None, :]
+        spacing = np.abs(panels.loss @ DERIVATIVE.T) * WEIGHTS
         return Nodes(
-            loss=np.ascontiguousarray(loss.ravel()),
-            log_weight=np.ascontiguousarray(log_weight.ravel()),
-            spacing=np.ascontiguousarray(spacing.ravel()),
-            region=np.repeat(panels.region[order], quad.ORDER),
+            loss=panels.loss.ravel(),
+            log_weight=(panels.log_p + np.log(panels.half[:, None] * WEIGHTS)).ravel(),
+            spacing=spacing.ravel(),
+            region=np.repeat(panels.region, ORDER),
             atom_loss=self.atom_loss,
             atom_log_mass=self.atom_log_mass,
             support=self._support(),
@@ -285,7 +283,7 @@ class KernelSource:
                     psi = log_p + z * (log_p - log_q)
                 psi = np.where(np.isfinite(psi), psi, -np.inf)
                 ends = max(psi[0] if x[0] > lo else -np.inf, psi[-1] if x[-1] < hi else -np.inf)
-                spent &= ends + math.log(reach) <= psi.max() + 2 * quad.LOG_NEGLIGIBLE
+                spent &= ends + math.log(reach) <= psi.max() + 2 * LOG_NEGLIGIBLE
             if spent:
                 return x
             reach *= 4

@@ -1,0 +1,35 @@
+"""The rule of one panel: 16 Gauss-Legendre nodes, and what their values say about a function.
+
+The rule is exact up to degree 31. The Legendre coefficients that 16 values determine show whether
+a function is resolved: their decay from degrees 6-7 to 14-15 continues to degree 32, the first one
+that the rule gets wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import legendre
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
+
+ORDER = 16
+NODES, WEIGHTS = legendre.leggauss(ORDER)
+
+# _ANALYSIS[n, j]: f(x_j) -> n-th Legendre coefficient
+_ANALYSIS = np.ascontiguousarray(
+    ((2 * np.arange(ORDER) + 1) / 2)[:, None]
+    * legendre.legvander(NODES, ORDER - 1).T
+    * WEIGHTS[None, :]
+)
+_SLOPES = np.stack(
+    [legendre.legval(NODES, legendre.legder(np.eye(ORDER)[n])) for n in range(ORDER)], axis=1
+)
+
+TOP = np.ascontiguousarray(_ANALYSIS[ORDER - 2 :])  # values at nodes -> top two coefficients
+PROBE = np.ascontiguousarray(_ANALYSIS[[ORDER - 1, ORDER - 2, 7, 6]])  # top two and middle two
+DERIVATIVE = np.ascontiguousarray(_SLOPES @ _ANALYSIS)  # values at nodes -> d/dxi at nodes
