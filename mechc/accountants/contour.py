@@ -173,7 +173,7 @@ class _Side:
         return k1 - epsilon - 1.0 / t - 1.0 / (t + 1.0), k2 + t**-2 + (1.0 + t) ** -2
 
     def _choose(self, epsilon: float) -> Contour:
-        """Contour and period that need the fewest nodes (the rule of numerics 4.1b)."""
+        """Contour and period that need the fewest nodes (docs/numerics.md, section 4)."""
         t0, f2 = self._saddle(epsilon)
         top = min(t0 + 5.0 / math.sqrt(f2), self._t_max)
         self._cover(top)

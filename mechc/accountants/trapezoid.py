@@ -7,7 +7,7 @@ For 0 < c < t_plus, period T and h = 2 pi / T (Poisson summation)
 where H(eps) = E_P[(1 - exp(eps - L))_+; L finite] and W(z) = 1 / (z (z + 1)) is the transform of
 the payoff. When every loss lies on a lattice of step eta the integrand is periodic and the sum
 over one period, with T a multiple of eta, is the whole sum; W is then the lattice transform
-(numerics 4.2 b). All terms on the right are non-negative: m = 0 is the answer, m > 0 are bounded by
+(docs/numerics.md, section 5). All terms on the right are non-negative: m = 0 is the answer, m > 0 are bounded by
 Chernoff, and m < 0 lie between max(0, M(0) - exp(eps - mT) M(-1)) and M(0).
 """
 
@@ -142,7 +142,7 @@ class Contour:
     Attributes:
         c, period: real part of the contour and T; the nodes are c + 2 pi i n / T.
         grid, log_b: real s > 0 and K(s) + s log s - (1+s) log(1+s); minus s eps they bound the
-            hockey-stick divergence at eps (numerics (43)).
+            hockey-stick divergence at eps (docs/numerics.md, section 4).
         decay: bound on the integral of sup |phi| / y^2 beyond the last node.
     """
 
