@@ -115,7 +115,7 @@ def test_accountants_use_numeric_libraries_only():
 
 
 def test_nothing_imports_the_outside():
-    """`present`, `verify`, `cli` and its `arguments` are the outside: they may use everything, nothing uses them."""
+    """`present`, `verify` and the command line may use everything; nothing uses them."""
     outside = ("present", "verify", "cli", "arguments")
     for name, path in SOURCES.items():
         if any(inside(name, room) for room in outside):

@@ -1,8 +1,8 @@
 """Exact accounting when all losses lie on one lattice: randomised response, discrete noise.
 
 The composed loss is on a lattice, its characteristic function is periodic, and the contour sum
-over one period is complete (docs/numerics.md, section 5); only images a whole period away remain, and they
-are bounded as in Theorem A. Computed losses may be off the lattice by rounding; moving every loss
+over one period is complete (docs/numerics.md, section 5); only images a whole period away remain,
+and they are bounded as in Theorem A. Computed losses may be off the lattice by rounding; moving every loss
 by d changes K(z) by at most |z| d per step, which the rounding allowance covers.
 """
 

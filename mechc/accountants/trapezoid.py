@@ -7,8 +7,8 @@ For 0 < c < t_plus, period T and h = 2 pi / T (Poisson summation)
 where H(eps) = E_P[(1 - exp(eps - L))_+; L finite] and W(z) = 1 / (z (z + 1)) is the transform of
 the payoff. When every loss lies on a lattice of step eta the integrand is periodic and the sum
 over one period, with T a multiple of eta, is the whole sum; W is then the lattice transform
-(docs/numerics.md, section 5). All terms on the right are non-negative: m = 0 is the answer, m > 0 are bounded by
-Chernoff, and m < 0 lie between max(0, M(0) - exp(eps - mT) M(-1)) and M(0).
+(docs/numerics.md, section 5). All terms on the right are non-negative: m = 0 is the answer, m > 0
+are bounded by Chernoff, and m < 0 lie between max(0, M(0) - exp(eps - mT) M(-1)) and M(0).
 """
 
 from __future__ import annotations
