@@ -2,8 +2,8 @@
 
 The composed loss is on a lattice, its characteristic function is periodic, and the contour sum
 over one period is complete (docs/numerics.md, section 5); only images a whole period away remain,
-and they are bounded as in Theorem A. Computed losses may be off the lattice by rounding; moving every loss
-by d changes K(z) by at most |z| d per step, which the rounding allowance covers.
+and they are bounded as in Theorem A. Computed losses may be off the lattice by rounding; moving
+every loss by d changes K(z) by at most |z| d per step, which the rounding allowance covers.
 """
 
 from __future__ import annotations
