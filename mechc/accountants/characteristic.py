@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.loss.measure import Step
-from mechc.loss.moments import generating
+from mechc.loss.moments import generating, tilted_sums
 
 Floats = NDArray[np.float64]
 
@@ -66,6 +66,21 @@ def composed(offsets, counts, loss, log_weight, log_mass, t):  # type: ignore[no
         one = generating(loss[a:b], log_weight[a:b], log_mass[i, 0], log_mass[i, 1], t)
         for r in range(4):
             out[r] += counts[i] * one[r]
+    return out
+
+
+@nb.njit(
+    "float64[:,::1](int64[::1], float64[::1], float64[::1], float64[::1], float64[::1])", **_JIT
+)
+def roughly(offsets, counts, loss, log_weight, tilts):  # type: ignore[no-untyped-def]
+    """Return rows [K, K', K'', rounding of K] of the composition at real tilts, by plain sums."""
+    out = np.zeros((tilts.size, 4))
+    for i in range(counts.size):
+        a, b = offsets[i], offsets[i + 1]
+        for m in range(tilts.size):
+            one = tilted_sums(loss[a:b], log_weight[a:b], tilts[m])
+            for r in range(4):
+                out[m, r] += counts[i] * one[r]
     return out
 
 
@@ -249,6 +264,13 @@ class Law:
             self.offsets, self.counts, self.loss, self.log_weight, self.log_mass, float(t)
         )
         return float(out[0]), float(out[1]), float(out[2]), float(out[3])
+
+    def roughly(self, *tilts: float) -> Floats:
+        """Return rows K, K', K'' and rounding error of K at real tilts, to absolute accuracy."""
+        out: Floats = roughly(
+            self.offsets, self.counts, self.loss, self.log_weight, np.array(tilts, np.float64)
+        )
+        return out
 
 
 class Tilted:

@@ -25,6 +25,7 @@ CANCELLATION = math.log(1e3)  # nats by which the contour may miss the saddle po
 BELOW = 8  # real parts tried at and below the saddle point, and tilts tried above it
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
 WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
+MIRRORED = 16.0  # tilts up to which both directions are covered at once
 LARGEST = 100_000  # nodes of the tilted law beyond which no higher frequency is asked for
 
 
@@ -93,6 +94,7 @@ class _Side:
         self._lowest = sum(s.count * s.loss.support[0] for s in steps)
         self._highest = sum(s.count * s.loss.support[1] for s in steps)
         self._t_max = min(s.loss.strip[1] for s in steps) * (1.0 - 1e-4)
+        self._t_min = max(s.loss.strip[0] for s in steps) * (1.0 - 1e-4)
         self._log_mass = sum(s.count * s.loss.log_finite for s in steps)
         self.log_q = sum(
             s.count * math.log1p(-math.exp(s.loss.log_minus_infinite))
@@ -125,8 +127,10 @@ class _Side:
     def _cover(self, tilt: float, contour: float = 0.0, frequency: float = 0.0) -> None:
         """Make all steps accurate for real tilts up to `tilt` and for one frequency."""
         floor = 1e-18 / float(self._law.counts.sum())
+        # the other direction will ask for tilts down to -1 - tilt: cheaper together
+        low = -1.0 - tilt if tilt < MIRRORED and -1.0 - tilt > self._t_min else -1.0
         steps = tuple(
-            Step(s.loss.covering(-1.0, tilt, contour, frequency, floor), s.count)
+            Step(s.loss.covering(low, tilt, contour, frequency, floor), s.count)
             for s in self._steps
         )
         if any(a.loss is not b.loss for a, b in zip(steps, self._steps, strict=True)):
@@ -138,14 +142,15 @@ class _Side:
 
         Without a root below the end of the strip, the largest usable tilt is returned.
         """
-        _, mean, variance, _ = self._law.composed(0.0)
+        _, mean, variance, _ = self._law.roughly(0.0)[0]
         gap = epsilon - mean
         variance = max(variance, 1e-300)
         root = math.sqrt(gap * gap + 8.0 * variance)
         guess = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
         guess = min(guess, self._t_max)
         # the guess can be far too large where K'' grows: go up in steps until K' is passed
-        low, high = 0.0, min(guess, 16.0)
+        spread = math.sqrt(variance + guess**-2 + (1.0 + guess) ** -2)
+        low, high = 0.0, min(1.2 * guess + 5.0 / spread, 16.0, self._t_max)
         while True:
             self._cover(high)
             if self._slope(high, epsilon)[0] >= 0.0:
@@ -169,7 +174,7 @@ class _Side:
 
     def _slope(self, t: float, epsilon: float) -> tuple[float, float]:
         """F'(t) and F''(t) for F(t) = K(t) - eps t - log t - log(1 + t)."""
-        _, k1, k2, _ = self._law.composed(t)
+        _, k1, k2, _ = map(float, self._law.roughly(t)[0])
         return k1 - epsilon - 1.0 / t - 1.0 / (t + 1.0), k2 + t**-2 + (1.0 + t) ** -2
 
     def _choose(self, epsilon: float) -> Contour:
@@ -180,10 +185,9 @@ class _Side:
         below = t0 * np.exp(np.linspace(-3.0, 0.0, BELOW))
         above = np.linspace(t0, top, BELOW)[1:] if top > t0 else below[:0]
         grid = np.concatenate([below, above])
-        sums = np.array([self._law.composed(t)[:3] for t in grid])
-        k, variance = sums[:, 0], sums[:, 2]
+        k, _, variance, rounding = self._law.roughly(*grid).T
         exponent = k - epsilon * grid - np.log(grid) - np.log1p(grid)
-        log_b = k + grid * np.log(grid) - (1.0 + grid) * np.log1p(grid)
+        log_b = k + rounding + grid * np.log(grid) - (1.0 + grid) * np.log1p(grid)
         log_small = exponent[BELOW - 1] - 0.5 * math.log(2.0 * math.pi * f2) + math.log(SHARE)
         best, cost = (t0, 1.0), math.inf
         for i in range(min(BELOW, grid.size - 1)):
@@ -197,7 +201,7 @@ class _Side:
             if nodes < cost:
                 best, cost = (c, period), nodes
         c, period = best
-        variance_c = max(self._law.composed(c)[2], 1e-300)
+        variance_c = max(float(self._law.roughly(c)[0, 2]), 1e-300)
         self._cover(top, c, 1.2 * math.sqrt(-2.0 * math.log(SHARE) / variance_c))
         masses = (self._log_mass, self.log_q, self._lowest)
         return Contour(self._law, self._payoff, c, self._payoff.period(period), grid, log_b, masses)
@@ -265,7 +269,7 @@ class _Side:
         log_upper = self._log_mass
         for t in np.geomspace(1e-3, max(self._steps[0].loss.tilts[1], 2e-3), 60):
             if t < self._t_max and all(t <= s.loss.tilts[1] for s in self._steps):
-                k, _, _, rounding = self._law.composed(float(t))
+                k, _, _, rounding = self._law.roughly(float(t))[0]
                 bound = k - t * epsilon + t * math.log(t) - (1.0 + t) * math.log1p(t)
                 log_upper = min(log_upper, bound + rounding + 1e-12)
         return Answer(-math.inf, log_upper, log_upper, {"reason": reason})

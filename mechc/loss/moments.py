@@ -115,6 +115,33 @@ def generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-
     return out
 
 
+@nb.njit("float64[::1](float64[::1], float64[::1], float64)", **_JIT)
+def tilted_sums(loss, log_weight, t):  # type: ignore[no-untyped-def]
+    """Return [K, K', K'', rounding of K] at real t from the plain sums, one exponential a node.
+
+    Absolute accuracy only: for searches, and for bounds that carry the rounding along.
+    """
+    top = -np.inf
+    for j in range(loss.size):
+        top = max(top, log_weight[j] + t * loss[j])
+    w = np.empty(loss.size)
+    total, first, noise = 0.0, 0.0, 0.0
+    for j in range(loss.size):
+        v = log_weight[j] + t * loss[j] - top
+        w[j] = math.exp(v) if v > -80.0 else 0.0
+        total += w[j]
+        first += w[j] * loss[j]
+        noise += w[j] * (8.0 + 4.0 * abs(log_weight[j]) + 4.0 * abs(t * loss[j]))
+    mean = first / total
+    second = 0.0
+    for j in range(loss.size):
+        second += w[j] * (loss[j] - mean) ** 2
+    out = np.empty(4)
+    out[0], out[1], out[2] = top + math.log(total), mean, second / total
+    out[3] = 2.2e-16 * (noise / total + 2.0 * abs(out[0])) + loss.size * 1e-34
+    return out
+
+
 @nb.njit("float64[::1](float64[::1], float64[::1], float64, float64, float64, int64)", **_JIT)
 def central_moments(loss, log_weight, log_m, t, mean, order):  # type: ignore[no-untyped-def]
     """Return [1, mean, mu_2, ..., mu_order] of the tilted law exp(tL - K) dP, K = log_m."""

@@ -67,6 +67,14 @@ def carry(origin, old, new):  # type: ignore[no-untyped-def]
     return out
 
 
+@nb.njit("void(float64[::1], float64[::1])", **JIT)
+def clear(log_p, loss):  # type: ignore[no-untyped-def]
+    """Take out outputs where the kernel has no answer: log p = -inf, loss 0."""
+    for i in range(log_p.size):
+        if not (math.isfinite(log_p[i]) and math.isfinite(loss[i])):
+            log_p[i], loss[i] = -np.inf, 0.0
+
+
 @nb.njit(
     "Tuple((int64[::1], float64[:,::1], b1))(int64[::1], float64[::1], float64[::1],"
     " float64[:,::1], float64[:,:,:,::1], float64[:,:,::1], float64[::1])",

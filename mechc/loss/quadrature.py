@@ -14,7 +14,6 @@ it count. What is tested is in `resolution`, what is done about it in `mosaic`.
 from __future__ import annotations
 
 import math
-from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +32,7 @@ OUTWARD = 1.12 ** np.arange(-12.0, 60.0)  # where far modes are looked for, in l
 OVERLAP = 0.15  # least affinity of the tilted laws at neighbouring test tilts
 TURN = 9.0  # radians of the wave that a panel may span before it is cut without further tests
 MOST_NARROW = 1e-3  # share of the mass that panels too narrow for doubles may carry
+REMEMBERED = 8  # single tilts known to be resolved
 DRIFT = 1e13  # factor by which a total may leave its unit before the units are set anew
 ROUNDS = 400
 MAX_PANELS = 60_000
@@ -87,22 +87,24 @@ class Quadrature:
             NumericError: the panels did not settle, with the branch where they did not.
         """
         wide = (min(tilt_lo, self.tilts[0]), max(tilt_hi, self.tilts[1]))
-        if self.points is not None and wide == self.tilts and set(points) <= {*self.points, *wide}:
-            return
-        wanted = sorted({*wide, -1.0, 0.0, *points})
-        tilts = np.array([t for t in wanted if wide[0] <= t <= wide[1]])
+        known = set() if self.points is None else {*self.points, *self.tilts}
+        wanted = {*points} if known and wide == self.tilts else {*wide, *self.tilts, *points}
+        if not known:
+            wanted |= {t for t in (-1.0, 0.0) if wide[0] <= t <= wide[1]}
+        widened = not known or wide != self.tilts
+        tilts = np.array(sorted(wanted if widened else wanted - known))
         rounds = ROUNDS
         while tilts.size:
             rounds, apart = self._settle(tilts, rounds)
-            if not apart.size:
-                self.tilts, self.points = wide, points
-                return
+            if not (widened and apart.size):
+                break
             tilts = np.sort(np.concatenate([tilts, apart]))
             if tilts.size * self.region.size > MAX_TESTS:
                 raise NumericError(
                     f"{self._kernel.NAME}: tilts {wide} at parameters {self._theta.tolist()} "
                     "span too many scales"
                 )
+        self.tilts, self.points = wide, (*points, *(self.points or ()))[:REMEMBERED]
 
     def _settle(self, tilts: Floats, rounds: int) -> tuple[int, Floats]:
         """Split and grow until the tilts given are resolved.
@@ -200,7 +202,8 @@ class Quadrature:
         parts = mosaic.waves(
             self.log_p, self.loss, half, contour, total[0], frequency / TURN, floor
         )
-        other = copy(self)
+        other = object.__new__(Quadrature)
+        other.__dict__.update(self.__dict__)
         if parts.sum() > parts.size:
             other._relay(parts, np.full((len(self._rows), 2), math.nan))
         return other
@@ -232,9 +235,7 @@ class Quadrature:
         """Nodes of panels, log p and the loss there; -inf and 0 where the kernel has no answer."""
         x = 0.5 * (lo + hi)[:, None] + (0.5 * (hi - lo))[:, None] * NODES
         log_p, loss = self._at(x.ravel())
-        good = np.isfinite(log_p) & np.isfinite(loss)
-        if not good.all():
-            log_p[~good], loss[~good] = -np.inf, 0.0
+        mosaic.clear(log_p, loss)
         return x, log_p.reshape(-1, ORDER), loss.reshape(-1, ORDER)
 
     def _at(self, x: Floats) -> tuple[Floats, Floats]:
