@@ -26,5 +26,9 @@ def test_mechanisms_are_part_of_the_package():
     assert {"laplace.py", "gaussian.py"} <= {path.name for path in folder.iterdir()}
 
 
-def test_typing_information_is_shipped():
-    assert (Path(mechc.__file__).parent / "py.typed").exists()
+def test_data_files_are_shipped():
+    folder = Path(mechc.__file__).parent
+    files = (p for p in folder.rglob("*.*") if p.is_file() and "__pycache__" not in p.parts)
+    data = {str(p.relative_to(folder)) for p in files if p.suffix != ".py"}
+    assert data == set(PROJECT["tool"]["setuptools"]["package-data"]["mechc"])
+    assert "py.typed" in data
