@@ -276,6 +276,32 @@ def calibrate(
 
 
 @app.command()
+def verify(
+    name: Annotated[str, typer.Argument(help="A mechanism, its file, or an emitted kernel.")],
+    level: Annotated[str, typer.Option(help="quick or full.")] = "quick",
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Verify a kernel against its declaration in ball arithmetic; exit code 1 if it fails."""
+    from mechc.verify import subject
+    from mechc.verify.certificate import verify
+    from mechc.verify.table import table
+
+    mechanism, kernel = subject.find(name)
+    certificate = verify(sampled(mechanism, poisson, adjacency), level, kernel)
+    if output is not None:
+        output.write_text(certificate.to_json(), encoding="utf-8")
+    if as_json:
+        typer.echo(certificate.to_json(), nl=False)
+    else:
+        out.print(table(certificate))
+    if not certificate.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
 def cache(
     action: Annotated[str, typer.Argument(help="list, size or clear.")] = "list",
 ) -> None:

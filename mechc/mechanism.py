@@ -23,6 +23,7 @@ from mechc.kernel.protocol import Kernel, ParameterInfo
 if TYPE_CHECKING:
     from mechc.declare import Declaration
     from mechc.present.explain import Explanation
+    from mechc.verify.certificate import Certificate
 
 ADJACENCIES = ("add_remove", "replace")
 RATE = "sampling_rate"
@@ -146,6 +147,19 @@ class Mechanism:
         from mechc.present.report import report
 
         return build.write_atomically(Path(path), report(self, values))
+
+    def verify(self, level: str = "quick") -> Certificate:
+        """Verify the kernel against the declaration in ball arithmetic (needs python-flint).
+
+        Args:
+            level: "quick" or "full", see `mechc.verify.certificate.verify`.
+
+        Returns:
+            The certificate: `.ok`, `.checks`, `.max_rel_error`, `.to_json()`.
+        """
+        from mechc.verify.certificate import verify
+
+        return verify(self, level)
 
     @cached_property
     def parameters(self) -> tuple[ParameterInfo, ...]:

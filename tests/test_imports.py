@@ -35,6 +35,7 @@ NUMERIC_LIBRARIES = {"numpy", "scipy", "numba"}
 HANDOVER = {
     ("mechanism", "present.explain"),
     ("mechanism", "present.report"),
+    ("mechanism", "verify.certificate"),
     ("queries", "present"),
 }
 

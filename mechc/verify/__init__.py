@@ -1,0 +1,1 @@
+"""Verification: ball arithmetic on declarations, certificates for kernels, certified answers."""

@@ -1,0 +1,248 @@
+"""Functions of a kernel against the ball oracle, point by point."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from flint import acb, arb, ctx
+from sympy import besseli, binomial, factorial, gamma, loggamma
+
+from mechc.declare import Declaration
+from mechc.errors import MechcError
+from mechc.kernel.protocol import DECREASING, INCREASING
+from mechc.verify.ball import COARSE_STEP, Oracle
+from mechc.verify.result import Check
+
+VALUES = 1e-14
+CGF = 1e-13
+CDF = 1e-13
+ABSOLUTE = 1e-15  # of distribution functions, whose tails may be differences from one
+SPECIAL = 1e-13  # where the variable stands inside a Bessel or gamma function
+NEAR_ZERO = 0.1  # values below this are compared absolutely
+NEAR_ENDS = 4  # units in the last place within which an end of a branch may be rounded
+MOMENT_BITS = 88
+
+Raw = Callable[[Oracle, Any], Any]
+
+
+def tolerance(declaration: Declaration, check: Check) -> float:
+    """The tolerance of values at points, with the reason where it is not `VALUES`."""
+    x = declaration.variable
+    hard = declaration.p.atoms(besseli, gamma, loggamma, binomial, factorial)
+    names = sorted({type(f).__name__ for f in hard if f.has(x)})
+    if not names:
+        return VALUES
+    check.note(f"{', '.join(names)} of the variable in double precision: tolerance {SPECIAL:g}")
+    return SPECIAL
+
+
+def _raw(name: str) -> Raw:
+    if name == "loss":
+        return Oracle.raw_loss
+    law = name[-1]
+    return lambda oracle, x: oracle.raw_log_density(law, x)
+
+
+def values(kernel: Any, oracle: Oracle, xs: Sequence[float], name: str, check: Check) -> None:
+    """`log_p`, `log_q` or `loss`, scalar and array form, at the outputs `xs`."""
+    theta = np.array(oracle.theta)
+    check.tolerance = tolerance(oracle.declaration, check)
+    out = np.empty(len(xs))
+    with np.errstate(all="ignore"):
+        getattr(kernel, f"{name}_many")(np.array(xs), theta, out)
+    scalar, raw = getattr(kernel, name), _raw(name)
+    for x, many in zip(xs, out, strict=True):
+        truth = oracle.at(partial(raw, oracle, arb(x)))
+        for found in {float(scalar(x, theta)), float(many)}:
+            error = point_error(found, truth, check.tolerance, _sensitivity(oracle, raw, x))
+            if error > check.tolerance and _rounded_end(kernel, oracle, raw, x, found, theta):
+                check.note("next to an end of a branch, within its rounding")
+                continue
+            if error > check.tolerance and not _representable(truth):
+                continue
+            check.record(error, x=x, theta=oracle.theta, found=found, enclosure=text(truth))
+
+
+def _representable(truth: Any) -> bool:
+    """Whether a double can hold the value, and the place has one."""
+    return not truth.is_nan()
+
+
+def _sensitivity(oracle: Oracle, raw: Raw, x: float) -> Callable[[], float]:
+    return partial(oracle.sensitivity, raw, x)
+
+
+def point_error(
+    found: float, truth: Any, enough: float, sensitivity: Callable[[], float]
+) -> float:
+    """abs(found - truth), relative to the larger of the truth and the input sensitivity.
+
+    The sensitivity is only asked for when the plain relative error is above `enough`.
+    """
+    if not truth.is_finite():
+        if truth.is_nan():
+            return 0.0 if math.isnan(found) else math.inf
+        return 0.0 if found == (math.inf if truth > 0 else -math.inf) else math.inf
+    if not math.isfinite(found):
+        return math.inf
+    distance = float(abs(arb(found) - truth).upper())
+    size = float(abs(truth).mid())
+    if distance <= enough * size:
+        return distance / size if size else 0.0
+    if distance <= enough * NEAR_ZERO:
+        return distance / NEAR_ZERO
+    return distance / max(size, NEAR_ZERO, sensitivity())
+
+
+def _rounded_end(
+    kernel: Any, oracle: Oracle, raw: Raw, x: float, found: float, theta: Any
+) -> bool:
+    """Whether the value is right for a place a few units in the last place away, at an end."""
+    ends = np.asarray(kernel.breakpoints(theta))
+    spacing = math.ulp(max(abs(x), *(abs(e) for e in ends if math.isfinite(e)), 1e-300))
+    if not any(abs(x - e) <= NEAR_ENDS * spacing for e in ends if math.isfinite(e)):
+        return False
+    for step in range(-NEAR_ENDS, NEAR_ENDS + 1):
+        y = x + step * spacing
+        truth = oracle.at(partial(raw, oracle, arb(y)))
+        if point_error(found, truth, VALUES, _sensitivity(oracle, raw, y)) <= VALUES:
+            return True
+    return False
+
+
+def inverses(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> None:
+    """loss(inverse(l)) = l on every monotone branch that has a closed inverse."""
+    theta = np.array(oracle.theta)
+    check.tolerance = tolerance(oracle.declaration, check)
+    for lo, hi, kind, left, right, index in np.asarray(kernel.branches(theta)):
+        if kind not in (INCREASING, DECREASING):
+            continue
+        lowest, highest = min(left, right), max(left, right)
+        for x in xs:
+            if not lo < x < hi:
+                continue
+            target = float(oracle.loss(x).mid())
+            if not lowest < target < highest or not math.isfinite(target):
+                continue
+            out = np.empty(1)
+            kernel.loss_inverse_many(int(index), np.array([target]), theta, out)
+            found = float(out[0])
+            if math.isnan(found):
+                check.note(f"branch {int(index)}: no closed inverse, bracketed at run time")
+                break
+            if math.isinf(found) and math.isinf(hi if found > 0 else lo):
+                # past the last loss that a double can tell from the limit
+                back = arb(right if found > 0 else left)
+                error = float((abs(back - target) / max(abs(target), NEAR_ZERO)).upper())
+            else:
+                error = _round_trip(oracle, found, target, check.tolerance)
+            where = {"loss": target, "branch": int(index), "theta": oracle.theta, "found": found}
+            check.record(error, **where)
+
+
+def _round_trip(oracle: Oracle, found: float, target: float, enough: float) -> float:
+    if not math.isfinite(found):
+        return math.inf
+    back = oracle.loss(found)
+    if not back.is_finite():
+        return math.inf
+    distance = float(abs(back - target).upper())
+    if distance <= enough * abs(target):
+        return distance / abs(target) if target else 0.0
+    if distance <= enough * NEAR_ZERO:
+        return distance / NEAR_ZERO
+    return distance / max(abs(target), NEAR_ZERO, oracle.sensitivity(Oracle.raw_loss, found))
+
+
+def generating_function(
+    kernel: Any, oracle: Oracle, zs: Sequence[complex], check: Check
+) -> None:
+    """The closed `cgf` against rigorous quadrature at complex z."""
+    theta = np.array(oracle.theta)
+    for z in zs:
+        found = complex(kernel.cgf(z, theta))
+        truth = log_moment(oracle, z)
+        if truth is None:
+            check.note(f"no enclosure of M({z})")
+            continue
+        error = _complex_error(found, truth, oracle, z, check.tolerance)
+        where = {"theta": oracle.theta, "found": str(found), "enclosure": text(truth)}
+        check.record(error, z=str(z), **where)
+
+
+def log_moment(oracle: Oracle, z: complex) -> Any:
+    """Ball around log M(z), None where quadrature does not converge."""
+    with ctx.workprec(MOMENT_BITS):
+        try:
+            moment = oracle.moment(acb(z))
+        except MechcError:
+            return None
+        return moment.log() if not moment.contains(0) else None
+
+
+def _complex_error(found: complex, truth: Any, oracle: Oracle, z: complex, enough: float) -> float:
+    """Distance modulo 2 pi i, relative to the larger of the value and the input sensitivity."""
+    if not (math.isfinite(found.real) and math.isfinite(found.imag)):
+        return math.inf
+    gap = acb(found) - truth
+    turns = round(float(gap.imag.mid()) / (2 * math.pi))
+    distance = float(abs(gap - acb(0, 2 * turns * arb.pi())).upper())
+    size = float(abs(truth).mid())
+    # log M is known to the rounding of M where M is close to one
+    size = max(size, 1.0)
+    if distance <= enough * size:
+        return distance / size
+    near = log_moment(oracle, z * (1 - COARSE_STEP))
+    scale = size if near is None else size + float(abs(near - truth).mid()) / COARSE_STEP
+    scale += oracle.integral_sensitivity(lambda o: _log_moment_or(o, z, truth))
+    return distance / scale
+
+
+def _log_moment_or(oracle: Oracle, z: complex, otherwise: Any) -> Any:
+    found = log_moment(oracle, z)
+    return otherwise if found is None else found
+
+
+def distributions(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> None:
+    """cdf_p, sf_p, cdf_q, sf_q against rigorous integrals."""
+    theta = np.array(oracle.theta)
+    for law in "pq":
+        for x in xs:
+            with ctx.workprec(MOMENT_BITS):
+                below = oracle.mass(law, hi=x)
+                above = oracle.mass(law, lo=x)
+            for name, truth in ((f"cdf_{law}", below), (f"sf_{law}", above)):
+                found = float(getattr(kernel, name)(x, theta))
+                error = point_error(found, truth, check.tolerance, lambda: 0.0)
+                if error > check.tolerance and abs(arb(found) - truth) <= ABSOLUTE:
+                    check.note(f"tails to absolute accuracy {ABSOLUTE:g} only")
+                    continue
+                if error > check.tolerance:
+                    error = _distribution_error(oracle, law, name, x, found, truth)
+                check.record(error, function=name, x=x, theta=oracle.theta, found=found,
+                             enclosure=text(truth))  # fmt: skip
+
+
+def _distribution_error(
+    oracle: Oracle, law: str, name: str, x: float, found: float, truth: Any
+) -> float:
+    """The error relative to what one relative unit in the input does to the value."""
+    def mass(one: Oracle) -> Any:
+        return one.mass(law, hi=x) if name.startswith("cdf") else one.mass(law, lo=x)
+
+    with ctx.workprec(MOMENT_BITS):
+        scale = abs(float(truth.mid())) + oracle.integral_sensitivity(mass)
+        if oracle.measure == "density":
+            height = oracle.log_density(law, x)
+            if height.is_finite():
+                scale += abs(x) * math.exp(float(height.mid()))
+    return float(abs(arb(found) - truth).upper()) / scale if scale else math.inf
+
+
+def text(ball: Any) -> str:
+    """A ball as text with enough digits to reproduce it."""
+    return str(ball.str(25))

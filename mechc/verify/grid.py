@@ -1,0 +1,90 @@
+"""Where a kernel is compared with its declaration: parameter vectors, outputs, tilts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from mechc import numeric
+from mechc.declare import Parameter
+from mechc.verify.ball import Oracle
+
+LOWEST_LOG = -700.0  # how deep into the tails
+FARTHEST = 1e150
+CLOSEST = 2.0**-12
+CORNERS = 8
+
+
+def vectors(
+    parameters: tuple[Parameter, ...], count: int, corners: bool
+) -> list[tuple[float, ...]]:
+    """Typical parameter vectors, and the corners of the typical ranges if wanted."""
+    found = [tuple(map(float, v)) for v in numeric.typical_vectors(parameters, count)]
+    if corners:
+        ends = itertools.product(*(p.typical for p in parameters))
+        found += [tuple(map(float, v)) for v in itertools.islice(ends, CORNERS)]
+    return list(dict.fromkeys(found))
+
+
+def outputs(oracle: Oracle, breakpoints: Sequence[float], rng: np.random.Generator, count: int
+) -> list[float]:  # fmt: skip
+    """Outputs: breakpoints and their neighbours, tails to the smallest densities, random ones.
+
+    Args:
+        oracle: the pair.
+        breakpoints: finite ends of branches.
+        rng: for the random points.
+        count: number of random points.
+    """
+    lattice = oracle.measure == "lattice"
+    finite = sorted({float(b) for b in breakpoints if math.isfinite(b)})
+    found = [p for b in finite for p in (np.nextafter(b, -np.inf), b, np.nextafter(b, np.inf))]
+    centres = finite or [0.0]
+    reach = []
+    for side in (-1.0, 1.0):
+        edge = centres[0] if side < 0 else centres[-1]
+        tail = list(_outward(oracle, edge, side))
+        reach.append(tail[len(tail) // 2] if tail else edge)
+        found += tail
+    lo, hi = min(*reach, *centres), max(*reach, *centres)
+    found += list(rng.uniform(lo, hi, count))
+    for a, b in itertools.pairwise(finite):
+        found += [a + (b - a) * f for f in (1e-6, 0.01, 0.3, 0.5, 0.77, 0.999)]
+    if lattice:
+        steps = [c + d for c in centres for d in range(-3, 4)]
+        found = [float(np.rint(p)) for p in (*found, *steps) if abs(p) < 1e9]
+    return sorted({float(p) for p in found if math.isfinite(p)})
+
+
+def _outward(oracle: Oracle, start: float, side: float) -> Iterator[float]:
+    """Points at growing distance until both densities are below exp(LOWEST_LOG)."""
+    away, factor, last = CLOSEST, 4.0, math.nan
+    for _ in range(200):
+        x = start + side * away
+        size = max(_height(oracle, law, x) for law in "pq")
+        if abs(x) > FARTHEST or size < LOWEST_LOG:
+            return
+        yield x
+        if abs(size - last) < 2.0 and away > 1e3:
+            factor = min(factor * factor, 1e6)
+        away, last = away * factor if size - last > -40.0 or away < 1 else away * 1.3, size
+
+
+def _height(oracle: Oracle, law: str, x: float) -> float:
+    if oracle.measure == "lattice":
+        x = float(np.rint(x))
+    value = oracle.log_density(law, x)
+    if value.is_nan():
+        return -math.inf
+    return float(value.mid()) if value.is_finite() else -math.inf
+
+
+def tilts(strip: tuple[float, float], full: bool) -> list[complex]:
+    """Points inside the strip of convergence, real and complex, 0 and -1 among them."""
+    lo, hi = (max(strip[0], -8.0), min(strip[1], 7.0))
+    real = [lo + (hi - lo) * f for f in ((0.03, 0.3, 0.62, 0.97) if full else (0.03, 0.97))]
+    points = [complex(r, i) for r in real for i in ((0.0, 1.7, 23.0) if full else (0.0, 2.3))]
+    return [*points, complex(1e-7 if strip[1] > 0 else -1e-7), -1.0 + 0j, 0j]

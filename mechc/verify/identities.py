@@ -1,0 +1,258 @@
+"""Identities that a pair and its kernel satisfy exactly, tested by enclosures and proofs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from flint import acb, arb, ctx
+from sympy import diff
+
+from mechc.errors import MechcError
+from mechc.kernel.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY
+from mechc.verify import arithmetic, proofs
+from mechc.verify.ball import Oracle
+from mechc.verify.checks import MOMENT_BITS, log_moment, point_error, text
+from mechc.verify.result import Check
+
+WIDTH = 1e-12  # widest enclosure of a mass that proves anything
+EXACT = 1e-14
+LATTICE = 1e-12
+
+
+def masses(oracle: Oracle, check: Check) -> None:
+    """P and Q have mass one; M(0) = 1 - P(q=0); M(-1) = Q(p>0) = 1 - Q(p=0)."""
+    with ctx.workprec(MOMENT_BITS):
+        rows = [
+            ("mass of P", oracle.mass("p"), arb(1)),
+            ("mass of Q", oracle.mass("q"), arb(1)),
+            ("M(0)", oracle.moment(acb(0)).real, 1 - oracle.infinite_mass("p")),
+            ("M(-1)", oracle.moment(acb(-1)).real, 1 - oracle.infinite_mass("q")),
+        ]
+    for name, left, right in rows:
+        gap = left - right
+        check.record(float(abs(gap.mid())), identity=name, theta=oracle.theta, enclosure=text(left))
+        if not gap.contains(0) or not float(gap.rad()) <= WIDTH:
+            check.fail(f"{name} is {text(left)}, not {text(right)}, at {oracle.theta}")
+
+
+def reversal(oracle: Oracle, kernel: Any, zs: Sequence[complex], check: Check) -> None:
+    """M of (Q, P) at z is M of (P, Q) at -1-z; and M(z) = M(-1-z) where SYMMETRIC says so."""
+    swapped = Oracle(_reversed(oracle.declaration), oracle.theta)
+    for z in zs:
+        forward, backward = log_moment(oracle, -1 - z), log_moment(swapped, z)
+        if forward is None or backward is None:
+            check.note(f"no enclosure at {z}")
+            continue
+        check.record(0.0, z=str(z), theta=oracle.theta, enclosure=text(forward))
+        if not forward.overlaps(backward):
+            check.fail(f"reversed M at {z} is {text(backward)}, not {text(forward)}")
+        if kernel.SYMMETRIC:
+            same = log_moment(oracle, z)
+            if same is not None and not same.overlaps(forward):
+                check.fail(f"SYMMETRIC, but M({z}) is not M({-1 - z}) at {oracle.theta}")
+
+
+def _reversed(declaration: Any) -> Any:
+    return replace(
+        declaration,
+        p=declaration.q,
+        q=declaration.p,
+        atoms=tuple((x, q, p) for x, p, q in declaration.atoms),
+        construction=None,
+    )
+
+
+def pieces(oracle: Oracle, xs: Sequence[float], check: Check) -> None:
+    """The pieces that integrals use are the declared densities."""
+    with ctx.workprec(160):
+        parts = oracle.parts()
+        for x in xs:
+            ball = arb(x)
+            inside = [p for p in parts if p.lo < ball and ball < p.hi]
+            if oracle.measure == "lattice":
+                inside = [p for p in parts if p.lo <= ball and ball <= p.hi]
+            if not inside:
+                if not any(p.lo <= ball and ball <= p.hi for p in parts):
+                    _no_mass(oracle, x, check)
+                continue
+            for law in "pq":
+                side = getattr(inside[0], law)
+                piece = arb.neg_inf() if side.is_zero else side.log(ball, False)
+                declared = oracle.raw_log_density(law, ball)
+                check.points += 1
+                if not (piece.overlaps(declared) or piece == declared or declared.is_nan()):
+                    check.fail(f"{law} at {x}: piece {text(piece)}, declared {text(declared)}, "
+                               f"theta {oracle.theta}")  # fmt: skip
+
+
+def _no_mass(oracle: Oracle, x: float, check: Check) -> None:
+    for law in "pq":
+        check.points += 1
+        if oracle.raw_log_density(law, arb(x)).is_finite():
+            check.fail(f"{law} is positive at {x}, outside all pieces, theta {oracle.theta}")
+
+
+def one_sided(kernel: Any, oracle: Oracle, check: Check) -> None:
+    """`infinite_mass` is P(q = 0)."""
+    found = float(kernel.infinite_mass(np.array(oracle.theta)))
+    with ctx.workprec(MOMENT_BITS):
+        truth = oracle.infinite_mass("p")
+        if math.isnan(found):
+            check.note("left to quadrature")
+            return
+        error = point_error(found, truth, check.tolerance, lambda: oracle.integral_sensitivity(
+            lambda o: o.infinite_mass("p")))  # fmt: skip
+    check.record(error, theta=oracle.theta, found=found, enclosure=text(truth))
+
+
+def atoms(kernel: Any, oracle: Oracle, check: Check) -> None:
+    """Atoms of the kernel are those declared, each mass of each law."""
+    rows = np.asarray(kernel.atoms(np.array(oracle.theta)))
+    rows = rows[(rows[:, 1:] > -np.inf).any(axis=1)]
+    with ctx.workprec(160):
+        declared = [
+            (float(x.mid()), *(arb.neg_inf() if m.is_zero() else m.log() for m in (p, q)))
+            for x, p, q in oracle.atoms
+            if not (p.is_zero() and q.is_zero())
+        ]
+    if len(rows) != len(declared):
+        check.fail(f"{len(rows)} atoms, {len(declared)} declared, at {oracle.theta}")
+        return
+    ordered: list[Any] = sorted(declared, key=_first)
+    for row, (x, *logs) in zip(rows[np.argsort(rows[:, 0])], ordered, strict=True):
+        for column, law, truth in ((1, "p", logs[0]), (2, "q", logs[1])):
+            error = _atom_error(oracle, float(row[column]), truth, x, law, check.tolerance)
+            check.record(error, atom=x, law=law, theta=oracle.theta, found=float(row[column]),
+                         enclosure=text(truth))  # fmt: skip
+
+
+def _first(row: Any) -> float:
+    return float(row[0])
+
+
+def _atom_error(
+    oracle: Oracle, found: float, truth: Any, x: float, law: str, enough: float
+) -> float:
+    def log_mass(one: Oracle) -> Any:
+        mass = next(row for row in one.atoms if float(row[0].mid()) == x)[1 if law == "p" else 2]
+        return mass.log()
+
+    return point_error(found, truth, enough, lambda: oracle.integral_sensitivity(log_mass))
+
+
+def branches(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> None:
+    """Every branch is monotone as it says, proved where bisection succeeds, and within its ends."""
+    for lo, hi, kind, left, right, _ in np.asarray(kernel.branches(np.array(oracle.theta))):
+        inside = [x for x in xs if lo < x < hi]
+        losses = [(x, oracle.loss(x)) for x in inside]
+        if kind in (P_ONLY, Q_ONLY):
+            limit = arb.pos_inf() if kind == P_ONLY else arb.neg_inf()
+            wrong = [x for x, v in losses if v != limit]
+            if wrong:
+                check.fail(f"the loss at {wrong[0]} is finite, theta {oracle.theta}")
+        elif kind in (INCREASING, DECREASING, PLATEAU):
+            _ordered(oracle, losses, (lo, hi, kind, left, right), check)
+            if kind != PLATEAU and oracle.measure == "density":
+                _proved(oracle, lo, hi, int(kind), inside, check)
+        check.points += 1
+
+
+def _ordered(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
+    """Values lie between the limits and in the order that the kind of the branch says."""
+    lo, hi, kind, left, right = row
+    lowest, highest = min(left, right), max(left, right)
+    last = None
+    for x, value in losses:
+        if not value.is_finite():
+            check.fail(f"the loss at {x} is {value}, inside a finite branch, {oracle.theta}")
+            return
+        room = EXACT * max(abs(value), arb(oracle.sensitivity(Oracle.raw_loss, x)))
+        if value < lowest - room or value > highest + room:
+            check.fail(f"loss {text(value)} at {x} is outside [{lowest}, {highest}] of the branch "
+                       f"({lo}, {hi}), theta {oracle.theta}")  # fmt: skip
+        if last is not None and kind * (value - last) < -room:
+            check.fail(f"not monotone near {x} on ({lo}, {hi}), theta {oracle.theta}")
+        last = value
+
+
+def _proved(
+    oracle: Oracle, lo: float, hi: float, direction: int, inside: Sequence[float], check: Check
+) -> None:
+    """The sign of dL/dx on a branch: bisection between tested points, order at infinity beyond."""
+    x = oracle.declaration.variable
+    for piece, part in zip(oracle.case.pieces, _bound(oracle), strict=True):
+        a, b = max(lo, float(part[0])), min(hi, float(part[1]))
+        points = [v for v in inside if a < v < b]
+        if len(points) < 2 or not piece.p or not piece.q:
+            continue
+        summands = proofs.monotone_parts(piece)
+        near = proofs.decided([part for _, part in summands], x, oracle.values, points)
+        if len(near) < 2:
+            check.note("sign of L' sampled, not proved, on some branch")
+            continue
+        ends = (arb(near[0]), arb(near[-1]))
+        results = [
+            proofs.sign_on(diff(part, x), x, oracle.values, *ends, sign * direction)
+            for sign, part in summands
+        ]
+        wrong = [how for proved, how in results if how.startswith("the sign is opposite")]
+        if wrong and len(summands) == 1:
+            check.fail(f"L' on ({lo}, {hi}): {wrong[0]}, theta {oracle.theta}")
+        elif not all(proved for proved, _ in results):
+            check.note("sign of L' sampled, not proved, on some branch")
+        else:
+            beyond = [
+                proofs.sign_beyond(part, x, oracle.values, abs(end), side, sign * direction)[0]
+                for sign, part in summands
+                for side, end, edge in ((-1, ends[0], a), (1, ends[1], b))
+                if math.isinf(edge) and side * end > 0
+            ]
+            inner = len(near) < len(points) or not all(beyond)
+            check.note("sign of L' proved" + (", sampled in the far tails" if inner else ""))
+
+
+def _bound(oracle: Oracle) -> list[tuple[Any, ...]]:
+    return [
+        tuple(arithmetic.constant(e, oracle.values).mid() for e in (piece.lo, piece.hi))
+        for piece in oracle.case.pieces
+    ]
+
+
+def strip(kernel: Any, oracle: Oracle, check: Check) -> None:
+    """M(t) is finite, with a bound, close to the ends of the strip that the kernel states."""
+    lo, hi = (float(v) for v in kernel.strip(np.array(oracle.theta)))
+    for t in (_near(lo, -1.0, -40.0), _near(hi, 0.0, 40.0)):
+        with ctx.workprec(64):
+            try:
+                moment = oracle.moment(acb(t)).real
+            except MechcError as error:
+                check.fail(f"M({t}) is not bounded: {error}; strip ({lo}, {hi}), {oracle.theta}")
+                continue
+        check.record(0.0 if moment.is_finite() else math.inf, t=t, theta=oracle.theta,
+                     enclosure=text(moment))  # fmt: skip
+
+
+def _near(end: float, inner: float, far: float) -> float:
+    return far if math.isinf(end) else end + 0.02 * (inner - end)
+
+
+def lattice(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> None:
+    """All finite losses are offset + step * integer where the kernel says so."""
+    offset, step = (float(v) for v in kernel.lattice(np.array(oracle.theta)))
+    if math.isnan(step):
+        return
+    points = xs if oracle.measure != "finite" else ()
+    losses = [(x, oracle.loss(x)) for x in points]
+    with ctx.workprec(160):
+        losses += [
+            (float(x.mid()), (p / q).log()) for x, p, q in oracle.atoms if p > 0 and q > 0
+        ]
+    for x, value in losses:
+        if value.is_finite():
+            position = float(((value - offset) / step).mid())
+            error = abs(position - round(position)) / max(1.0, abs(position))
+            check.record(error, x=x, theta=oracle.theta, step=step)

@@ -1,0 +1,107 @@
+"""Proofs by interval bisection: the sign of a derivative on a whole interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flint import arb, ctx
+from sympy import Expr, Symbol, diff, expand
+
+from mechc.cases import Piece, log_sum
+from mechc.verify import arithmetic
+from mechc.verify.infinity import AtInfinity, Unknown, slope
+from mechc.verify.sums import exact
+
+MAX_BOXES = 6000
+BITS = 96
+
+
+def sign_on(
+    derivative: Expr, x: Symbol, values: Any, lo: Any, hi: Any, wanted: int
+) -> tuple[bool, str]:
+    """Prove that an expression has one sign on an interval with finite ends.
+
+    Args:
+        derivative: in `x` and the symbols of `values`.
+        x: the variable.
+        values: exact balls for the parameters.
+        lo: left end, an exact ball.
+        hi: right end.
+        wanted: 1 or -1.
+
+    Returns:
+        Whether it was proved, and if not where not.
+    """
+    with ctx.workprec(BITS):
+        f = arithmetic.function(derivative, x, values)
+        todo, boxes = [(lo, hi)], 0
+        while todo:
+            a, b = todo.pop()
+            boxes += 1
+            value = f(a.union(b), False) * wanted
+            if value > 0:
+                continue
+            if value < 0:
+                return False, f"the sign is opposite on [{a.str(6)}, {b.str(6)}]"
+            middle = ((a + b) / 2).mid()
+            if boxes > MAX_BOXES or not (a < middle and middle < b):
+                return False, f"undecided near {middle.str(8)}"
+            todo += [(a, middle), (middle, b)]
+    return True, f"{boxes} intervals"
+
+
+def sign_beyond(
+    expr: Expr, x: Symbol, values: Any, start: Any, side: int, wanted: int
+) -> tuple[bool, str]:
+    """Prove the sign of d(expr)/dx for side * x >= start > 0.
+
+    Args:
+        expr: the function, not its derivative.
+        x: the variable.
+        values: exact balls for the parameters.
+        start: positive ball.
+        side: 1 or -1.
+        wanted: sign of d/dx.
+    """
+    try:
+        y, derivative = slope(expr.xreplace(exact(values)), x, side)
+        order = AtInfinity(y, start).order(derivative)
+    except Unknown as reason:
+        return False, str(reason)
+    leading = order.f * (wanted * side)
+    return bool(leading > 0), "order at infinity"
+
+
+def monotone_parts(piece: Piece) -> list[tuple[int, Expr]]:
+    """Functions whose derivatives decide the sign of dL/dx: all of one sign suffices.
+
+    With a single term in q, L = log sum w_i exp(f_i - g) moves with every f_i - g; with a single
+    term in p it moves against every g_j - f.
+
+    Returns:
+        (sign, function); constants are left out, and L itself stands where both are sums.
+    """
+    p, q = [t.log_density for t in piece.p], [t.log_density for t in piece.q]
+    if len(q) == 1:
+        parts = [(1, expand(f - q[0])) for f in p]
+    elif len(p) == 1:
+        parts = [(-1, expand(g - p[0])) for g in q]
+    else:
+        log_p, log_q = log_sum(piece.p), log_sum(piece.q)
+        parts = [(1, log_p - log_q)] if log_p is not None and log_q is not None else []
+    return [(sign, part) for sign, part in parts if not part.is_number and part.free_symbols]
+
+
+def decided(
+    functions: list[Expr], x: Symbol, values: Any, points: Sequence[float]
+) -> list[float]:
+    """The points between the outermost ones at which the sign of every derivative is decided."""
+    with ctx.workprec(BITS):
+        slopes = [arithmetic.function(diff(f, x), x, values) for f in functions]
+        signed = [v for v in points if all(_signed(s(arb(v), False)) for s in slopes)]
+    return [v for v in points if signed and signed[0] <= v <= signed[-1]]
+
+
+def _signed(value: Any) -> bool:
+    return bool(value > 0) or bool(value < 0)

@@ -1,0 +1,246 @@
+"""A small independent checker: re-verifies a certificate from the emitted file and the JSON alone.
+
+Nothing of the compiler and no ball arithmetic: the declaration is rebuilt from its canonical text
+against a whitelist of SymPy names, evaluated with mpmath, and compared with the kernel at the
+places that the certificate names. What it tests:
+
+* the digests of the declaration and of the kernel file;
+* that every recorded enclosure of log p, log q and the loss contains the value mpmath finds, and
+  that the kernel is as close to it as the certificate says;
+* that the certificate claims success only if each of its checks does;
+* the masses of P and Q, by mpmath quadrature or summation.
+
+    python -m mechc.verify.recheck KERNEL.py CERTIFICATE.json
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import numpy as np
+import sympy
+
+DIGITS = 60
+SLACK = 4.0  # room for the rounding of recorded errors
+MASS = 1e-9
+
+
+def recheck(kernel_path: str | Path, certificate: str | Path) -> list[str]:
+    """Return what is wrong; an empty list is success.
+
+    Args:
+        kernel_path: the emitted module.
+        certificate: the JSON file.
+    """
+    text = Path(kernel_path).read_text("utf-8")
+    content = json.loads(Path(certificate).read_text("utf-8"))
+    problems = _digests(text, content) + _claims(content)
+    if problems:
+        return problems
+    pair = Pair(content["canonical"])
+    kernel = _load(Path(kernel_path))
+    with mpmath.workdps(DIGITS):
+        for check in content["checks"]:
+            if check["name"] in ("log_p", "log_q", "loss") and check["where"]:
+                problems += _value(kernel, pair, check)
+        problems += _masses(pair, content["vectors"][0])
+    return problems
+
+
+def _digests(text: str, content: dict[str, Any]) -> list[str]:
+    problems = []
+    if hashlib.sha256(text.encode()).hexdigest() != content["kernel_sha256"]:
+        problems.append("the kernel file is not the one that was certified")
+    digest = hashlib.sha256(content["canonical"].encode()).hexdigest()
+    if digest != content["declaration_digest"]:
+        problems.append("the declaration does not have the digest stated")
+    return problems
+
+
+def _claims(content: dict[str, Any]) -> list[str]:
+    failed = [c["name"] for c in content["checks"] if c["failures"] or not c["ok"]]
+    loose = [
+        c["name"]
+        for c in content["checks"]
+        if c["kind"] == "values" and not float(c["max_error"]) <= float(c["tolerance"])
+    ]
+    problems = [f"{name} failed" for name in dict.fromkeys(failed + loose)]
+    if content["ok"] != (not failed):
+        problems.append("the verdict is not that of the checks")
+    return problems
+
+
+class Pair:
+    """A declaration rebuilt from its canonical text."""
+
+    def __init__(self, canonical: str) -> None:
+        """Read the text line by line."""
+        self.measure, *lines = canonical.split("\n")
+        rows = [line for line in lines if not line.startswith("(")]
+        self.parameters = [line for line in lines if line.startswith("(")]
+        exprs = [expression(line) for line in rows]
+        self.p, self.q, self.lo, self.hi = exprs[:4]
+        rest = exprs[4:]
+        self.atoms = [tuple(rest[i : i + 3]) for i in range(0, len(rest) // 3 * 3, 3)]
+
+    def substituted(self, expr: Any, theta: Any, x: float | None = None) -> Any:
+        """The expression with exact numbers for its symbols."""
+        values = {}
+        for symbol in expr.free_symbols:
+            if symbol.name == "x_":
+                if x is not None:
+                    values[symbol] = sympy.Rational(x)
+            else:
+                values[symbol] = sympy.Rational(float(theta[int(symbol.name[6:])]))
+        return expr.xreplace(values)
+
+    def log_density(self, law: str, theta: Any, x: float) -> Any:
+        """Log density by mpmath."""
+        value = self.substituted(self.p if law == "p" else self.q, theta, x)
+        number = sympy.N(value.doit(), DIGITS)
+        return mpmath.log(mpmath.mpf(number)) if number != 0 else -mpmath.inf
+
+
+_SYMPY = {
+    "Add", "Mul", "Pow", "Integer", "Rational", "Symbol", "exp", "log", "Abs", "Max", "Min",
+    "sign", "Piecewise", "ExprCondPair", "And", "Or", "Not", "StrictLessThan", "LessThan",
+    "StrictGreaterThan", "GreaterThan", "Equality", "Unequality", "Tuple", "Sum", "gamma",
+    "loggamma", "erf", "erfc",
+    "besseli", "binomial", "factorial", "sin", "cos", "tan", "atan", "sinh", "cosh", "tanh", "sech",
+    "csch", "coth", "asinh", "Heaviside", "floor", "ceiling", "Half",
+}  # fmt: skip
+_CONSTANTS = {
+    name: getattr(sympy, name) for name in ("pi", "oo", "E", "true", "false")
+}  # fmt: skip
+
+
+def expression(text: str) -> Any:
+    """SymPy's `srepr` text as an expression, by a whitelist; nothing is evaluated as Python."""
+    return _build(ast.parse(text, mode="eval").body)
+
+
+def _build(node: ast.AST) -> Any:
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, str, bool)):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_build(node.operand)
+    if isinstance(node, ast.Name) and node.id in _CONSTANTS:
+        return _CONSTANTS[node.id]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _SYMPY:
+        args = [_build(a) for a in node.args]
+        named = {k.arg: _build(k.value) for k in node.keywords if k.arg is not None}
+        made: Any = getattr(sympy, node.func.id, None)
+        if node.func.id == "ExprCondPair":
+            return tuple(args)
+        return made(*args, **named)
+    if isinstance(node, ast.Tuple):
+        return tuple(_build(e) for e in node.elts)
+    raise ValueError(f"not a declaration: {ast.dump(node)[:80]}")
+
+
+def _load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("mechc_rechecked_kernel", path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path} is not a module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _value(kernel: Any, pair: Pair, check: dict[str, Any]) -> list[str]:
+    """One recorded place: enclosure, kernel value and error."""
+    where, name = check["where"], check["name"]
+    x, theta = float(where["x"]), where["theta"]
+    if name == "loss":
+        p, q = (pair.log_density(law, theta, x) for law in "pq")
+        truth = p - q
+    else:
+        truth = pair.log_density(name[-1], theta, x)
+    found = float(getattr(kernel, name)(x, np.array(theta, dtype=float)))
+    problems = []
+    if not mpmath.isfinite(truth):
+        return [] if found == float(truth) else [f"{name}({x}) is {found}, not {truth}"]
+    middle, radius = _ball(where["enclosure"])
+    if abs(truth - middle) > radius + abs(middle) * mpmath.mpf(10) ** -20:
+        problems.append(f"{name}({x}): {mpmath.nstr(truth, 20)} is outside {where['enclosure']}")
+    distance = abs(found - truth)
+    allowed = SLACK * float(check["tolerance"]) * max(abs(truth), 1 + abs(x))
+    if distance > allowed:
+        problems.append(f"{name}({x}) is {found!r}, mpmath says {mpmath.nstr(truth, 20)}")
+    return problems
+
+
+def _ball(text: str) -> tuple[Any, Any]:
+    """Middle and radius of a ball as it is written in a certificate."""
+    inner = text.strip("[]")
+    if "+/-" not in inner:
+        return mpmath.mpf(inner), mpmath.mpf(0)
+    middle, _, radius = inner.partition("+/-")
+    return mpmath.mpf(middle.strip() or 0), mpmath.mpf(radius.strip())
+
+
+def _masses(pair: Pair, theta: Any) -> list[str]:
+    """Total masses to quadrature accuracy."""
+    problems = []
+    with mpmath.workdps(20):
+        for column, law in enumerate("pq", start=1):
+            total = sum(
+                (mpmath.mpf(sympy.N(pair.substituted(a[column], theta), 20)) for a in pair.atoms),
+                start=mpmath.mpf(0),
+            )
+            if pair.measure != "finite":
+                total += _mass(pair, law, theta)
+            if abs(total - 1) > MASS:
+                problems.append(f"{law} has mass {mpmath.nstr(total, 12)}")
+    return problems
+
+
+def _mass(pair: Pair, law: str, theta: Any) -> Any:
+    expr = pair.substituted((pair.p if law == "p" else pair.q), theta).doit()
+    (x,) = expr.free_symbols or {sympy.Symbol("x_", real=True)}
+    value = sympy.lambdify(x, expr, "mpmath")
+    lo, hi = (mpmath.mpf(float(pair.substituted(e, theta))) for e in (pair.lo, pair.hi))
+    if pair.measure == "lattice":
+        first, last = max(lo, mpmath.mpf(-2000)), min(hi, mpmath.mpf(2000))
+        return sum((value(int(n)) for n in mpmath.arange(first, last + 1)), start=mpmath.mpf(0))
+    marks = sorted({float(m) for m in _marks(expr, x)} | {0.0})
+    edges = [lo, *(m for m in _spread(marks) if lo < m < hi), hi]
+    return mpmath.quad(value, edges)
+
+
+def _marks(expr: Any, x: Any) -> list[Any]:
+    """Where switches turn, and centres of exponents: zeros of what is affine in x."""
+    found = []
+    for part in sympy.preorder_traversal(expr):
+        poly = part.as_poly(x) if part.has(x) and part.is_Add else None
+        if poly is not None and poly.degree() == 1:
+            found.append(sympy.N(-poly.coeff_monomial(1) / poly.coeff_monomial(x)))
+    return [f for f in found if f.is_real]
+
+
+def _spread(marks: list[float]) -> list[float]:
+    """Points at growing distance from every mark, so that no peak is missed."""
+    away = [0.0] + [s * 4.0**k for k in range(-3, 9) for s in (-1, 1)]
+    return sorted({m + a for m in marks for a in away})
+
+
+def main(arguments: list[str]) -> int:
+    """Command line: print what is wrong; exit code 0 only if nothing is."""
+    if len(arguments) != 2:
+        sys.stderr.write("usage: python -m mechc.verify.recheck KERNEL.py CERTIFICATE.json\n")
+        return 2
+    problems = recheck(*arguments)
+    sys.stdout.write("\n".join(problems) + "\n" if problems else "re-verified\n")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

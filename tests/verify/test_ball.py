@@ -1,0 +1,117 @@
+"""The ball oracle against closed forms that owe nothing to it."""
+
+import math
+
+import pytest
+
+pytest.importorskip("flint")
+
+from flint import acb, arb, ctx
+
+import mechc
+from mechc.errors import MechcError
+from mechc.verify.arithmetic import constant
+from mechc.verify.ball import Oracle
+
+pytestmark = pytest.mark.oracle
+
+
+def oracle(name, *theta, sampled=False):
+    mechanism = mechc.load(name)
+    return Oracle((mechc.poisson(mechanism) if sampled else mechanism).declaration, theta)
+
+
+@pytest.fixture(autouse=True)
+def precision():
+    with ctx.workprec(96):
+        yield
+
+
+Z = [0, -1, 0.5, 3.25, -2.5, complex(0.75, 2.0), complex(-0.5, 11.0)]
+
+
+@pytest.mark.parametrize("z", Z)
+def test_moments_of_gaussians(z):
+    found = oracle("gaussian", 1.25, 0.75).moment(acb(z))
+    mu2 = (arb(0.75) / arb(1.25)) ** 2
+    assert found.overlaps((mu2 * acb(z) * (acb(z) + 1) / 2).exp())
+    assert found.rel_accuracy_bits() > 50
+
+
+@pytest.mark.parametrize("z", Z)
+def test_moments_of_logistic_laws(z):
+    d = arb(3) / 4
+    half = acb(z) + 0.5
+    exact = (half * d).sinh() / (2 * half * (d / 2).sinh()) if z != complex(-0.5) else None
+    assert oracle("logistic", 4.0, 3.0).moment(acb(z)).overlaps(exact)
+
+
+@pytest.mark.parametrize("z", Z)
+def test_moments_of_laplace_laws(z):
+    d, z = arb(3) / 4, acb(z)
+    exact = ((1 + z) * (z * d).exp() + z * (-(1 + z) * d).exp()) / (1 + 2 * z)
+    assert exact.overlaps(oracle("laplace", 4.0, 3.0).moment(z)) or not exact.is_finite()
+
+
+def test_heavy_tails_keep_relative_accuracy():
+    mass = oracle("cauchy", 1.0, 1.0).mass("q", lo=1e30)
+    # 1/(pi x) to first order, the next one is 1e-60 smaller
+    assert abs(mass * arb.pi() * arb(1e30) - 1) < 1e-20
+
+
+def test_student_tail_against_the_incomplete_beta_function():
+    nu, x = arb(3), arb(2.5)
+    exact = (nu / (nu + x * x)).beta_lower(nu / 2, arb(1) / 2, regularized=True) / 2
+    assert oracle("student_t", 3.0, 1.0, 1.0).mass("q", lo=2.5).overlaps(exact)
+
+
+def test_a_strip_ends():
+    # N(0, 1) against N(0, 1/4): finite for t < 1/3
+    scales = oracle("gaussian_scale", 1.0, 0.5)
+    assert scales.moment(acb(0.33)).is_finite()
+    with pytest.raises(MechcError):
+        scales.moment(acb(0.34))
+
+
+@pytest.mark.parametrize("sampled", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", mechc.available())
+def test_masses_are_one(name, sampled):
+    from mechc.numeric import typical_vectors
+
+    mechanism = mechc.load(name)
+    declaration = (mechc.poisson(mechanism) if sampled else mechanism).declaration
+    (theta,) = typical_vectors(declaration.parameters, 1)
+    bound = Oracle(declaration, theta)
+    for law in "pq":
+        assert bound.mass(law).contains(1)
+        assert bound.mass(law).rad() < 1e-20
+    assert bound.moment(acb(0)).overlaps(acb(1 - bound.infinite_mass("p")))
+
+
+def test_lattice_moments_of_the_discrete_laplace():
+    a, z = arb(0.5), acb(0.75, 1.5)
+    up, down = 1 / (1 + (-a).exp()), (-a).exp() / (1 + (-a).exp())
+    exact = up * (z * a).exp() + down * (-z * a).exp()
+    assert oracle("discrete_laplace", 0.5, 1.0).moment(z).overlaps(exact)
+
+
+def test_skellam_masses_against_poisson_differences():
+    rate = 2.0
+    difference = sum(
+        math.exp(-2 * rate) * rate ** (n + n + 3) / math.factorial(n) / math.factorial(n + 3)
+        for n in range(60)
+    )
+    assert float(oracle("skellam", rate, 1.0).log_density("q", 3.0).exp().mid()) == pytest.approx(
+        difference, rel=1e-13
+    )
+
+
+def test_undecided_switches_give_unions():
+    from sympy import Abs, Symbol
+
+    from mechc.verify.arithmetic import function
+
+    x = Symbol("x", real=True)
+    ball = function(Abs(x), x, {})(arb(0, 1), False)
+    assert ball.contains(0.5) and ball.contains(0)
+    assert constant(Abs(x).subs(x, -2), {}) == 2

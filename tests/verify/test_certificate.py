@@ -1,0 +1,111 @@
+"""Certificates: what passes, what they say, and the independent checker."""
+
+import json
+
+import pytest
+
+pytest.importorskip("flint")
+
+import mechc
+from mechc.errors import DeclarationError
+from mechc.verify import subject
+from mechc.verify.recheck import expression, main, recheck
+
+pytestmark = pytest.mark.oracle
+
+
+@pytest.fixture(scope="module")
+def laplace(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("certificate")
+    mechanism = mechc.load("laplace")
+    kernel = mechanism.emit(folder / "laplace.py")
+    certificate = mechanism.verify()
+    written = folder / "laplace.json"
+    written.write_text(certificate.to_json())
+    return kernel, written, certificate
+
+
+@pytest.mark.parametrize("name", ["laplace", "approximate_dp", "skellam", "uniform", "exponential"])
+def test_quick_verification_passes(name):
+    certificate = mechc.load(name).verify()
+    assert certificate.ok, [(c.name, c.failures) for c in certificate.checks if not c.ok]
+    assert certificate.max_rel_error <= 1e-13
+
+
+def test_sampled_gaussian_passes():
+    certificate = mechc.poisson(mechc.load("gaussian")).verify()
+    assert certificate.ok
+    assert {c.name for c in certificate.checks} >= {"log_p", "loss", "masses", "branches", "strip"}
+    assert all(c.points for c in certificate.checks if c.name in ("log_p", "log_q", "loss"))
+
+
+def test_json_is_complete_and_stable(laplace):
+    _, written, certificate = laplace
+    content = json.loads(written.read_text())
+    assert content["ok"] is True and content["schema"] == 1
+    assert content["declaration_digest"] == mechc.load("laplace").declaration.digest
+    assert [c["name"] for c in content["checks"]] == [c.name for c in certificate.checks]
+    assert certificate.to_json() == certificate.to_json()
+
+
+def test_independent_checker_agrees(laplace):
+    kernel, written, _ = laplace
+    assert recheck(kernel, written) == []
+    assert main([str(kernel), str(written)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.update(kernel_sha256="0" * 64), "not the one"),
+        (lambda c: c.update(canonical=c["canonical"].replace("-1", "-2")), "digest"),
+        (lambda c: c["checks"][0].update(ok=False), "failed"),
+        (lambda c: c["checks"][0].update(max_error=1.0), "failed"),
+        (lambda c: c["checks"][0]["where"].update(enclosure="[1.5 +/- 1e-20]"), "outside"),
+    ],
+)
+def test_independent_checker_refuses(laplace, tmp_path, change, message):
+    kernel, written, _ = laplace
+    content = json.loads(written.read_text())
+    change(content)
+    forged = tmp_path / "forged.json"
+    forged.write_text(json.dumps(content))
+    assert any(message in problem for problem in recheck(kernel, forged))
+    assert main([str(kernel), str(forged)]) == 1
+
+
+def test_canonical_text_is_read_by_whitelist():
+    with pytest.raises(ValueError, match="not a declaration"):
+        expression("__import__('os').system('true')")
+    with pytest.raises(ValueError, match="not a declaration"):
+        expression("Symbol.__class__")
+
+
+def test_kernel_files_find_their_declaration(tmp_path):
+    sampled = mechc.poisson(mechc.load("laplace"))
+    path = sampled.emit(tmp_path / "kernel.py")
+    mechanism, kernel = subject.find(str(path))
+    assert mechanism.name == "poisson(laplace)" and kernel.DIGEST == sampled.kernel.DIGEST
+
+
+def test_unknown_level_is_refused():
+    with pytest.raises(DeclarationError, match="level"):
+        mechc.load("laplace").verify("thorough")
+
+
+def test_command_line(tmp_path):
+    from typer.testing import CliRunner
+
+    from mechc.cli import app
+
+    done = CliRunner().invoke(app, ["verify", "pure_dp", "-o", str(tmp_path / "c.json")])
+    assert done.exit_code == 0 and "verified" in done.stdout
+    assert json.loads((tmp_path / "c.json").read_text())["ok"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", mechc.available())
+def test_full_verification(name):
+    certificate = mechc.load(name).verify("full")
+    assert certificate.ok, [(c.name, c.failures) for c in certificate.checks if not c.ok]
+    assert certificate.seconds < 120
