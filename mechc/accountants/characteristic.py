@@ -277,6 +277,9 @@ class Tilted:
     """The law of every step tilted at Re z = c, normalised and centred.
 
     Attributes:
+        c: the tilt.
+        mean: mean of each step's tilted loss, shape (steps,).
+        weights: per step, tilted and normalised weights of all nodes, then of all atoms.
         spread: standard deviation of each step's tilted loss, shape (steps,).
         lost: how far nodes left out can move log phi of the composition.
         slack: the same for g = 1 - |phi|^2 of one step, shape (steps,).
@@ -284,14 +287,16 @@ class Tilted:
 
     def __init__(self, law: Law, c: float, floor: float = DROPPED) -> None:
         """Tilt the law at c; nodes are left out while they carry at most `floor` of a step."""
-        self._law, self._c = law, c
+        self._law, self.c = law, c
         self.counts = law.counts
         n = law.counts.size
-        self.spread, self.slack = np.empty(n), np.empty(n)
+        self.mean, self.spread, self.slack = np.empty(n), np.empty(n), np.empty(n)
         self.lost = 0.0
+        self.weights: list[Floats] = []
         centred, weights, sizes = [], [], []
         for i in range(n):
             w, d = self._step(i)
+            self.weights.append(w)
             self.spread[i] = math.sqrt(float(w @ (d * d)))
             seen = w > floor / max(w.size, 1)
             rest = float(w[~seen].sum())
@@ -307,11 +312,14 @@ class Tilted:
     def _step(self, i: int) -> tuple[Floats, Floats]:
         """Tilted weights and centred losses of step i."""
         a, b = self._law.offsets[i], self._law.offsets[i + 1]
-        psi = self._law.log_weight[a:b] + self._c * self._law.loss[a:b]
+        psi = self._law.log_weight[a:b] + self.c * self._law.loss[a:b]
         w = np.exp(psi - psi.max())
         w /= w.sum()
-        d = self._law.loss[a:b] - float(w @ self._law.loss[a:b])
-        d -= float(w @ d)
+        first = float(w @ self._law.loss[a:b])
+        d = self._law.loss[a:b] - first
+        second = float(w @ d)
+        self.mean[i] = first + second
+        d -= second
         return w, d
 
     def log_phi(self, h: float, begin: int, end: int) -> tuple[Floats, Floats]:
@@ -323,19 +331,25 @@ class Tilted:
         log_phi(self.offsets, self.counts, self.centred, self.weight, h, begin, end, re, im)
         return re, im
 
+    def variation(self) -> Floats:
+        """Return bounds on the part of |phi| that the densities make, shape (steps, LEVELS, 2).
+
+        Every row (v, e) of a step says |C(y)| <= v / y + e.
+        """
+        tables = np.empty((self.counts.size, LEVELS, 2))
+        for step, w, table in zip(self._law.steps, self.weights, tables, strict=True):
+            nodes = w[: step.loss.loss.size].copy()
+            _variation_table(nodes, step.loss.spacing, step.loss.region, table)
+        return tables
+
     def decay(self, start: float, reach: float, edge: float, goal: float) -> tuple[float, float]:
         """Return a bound on the integral of sup |phi| / y^2 from `start` to `edge`.
 
         `reach` is the frequency that the nodes resolve; the second value says how much of the
         bound is due to what lies beyond it.
         """
-        atoms = np.empty(self.counts.size)
-        tables = np.empty((self.counts.size, LEVELS, 2))
-        for i, step in enumerate(self._law.steps):
-            w, _ = self._step(i)
-            n = step.loss.loss.size
-            atoms[i] = float(w[n:].sum())
-            _variation_table(w[:n].copy(), step.loss.spacing, step.loss.region, tables[i])
+        steps = zip(self._law.steps, self.weights, strict=True)
+        atoms = np.array([float(w[s.loss.loss.size :].sum()) for s, w in steps])
         total, beyond = decay_integral(
             self.offsets,
             self.counts,
@@ -344,7 +358,7 @@ class Tilted:
             self.spread,
             self.slack,
             atoms,
-            tables,
+            self.variation(),
             start,
             reach,
             edge,

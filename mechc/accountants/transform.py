@@ -122,7 +122,7 @@ class TiltedSum:
         index = np.arange(self.size)
         x = (self.offset - epsilon) + self.step * (start + index)
         x = np.maximum(x, 0.0)
-        gain = self._periodic_payoff(x)
+        gain = periodic_payoff(x, self.tilt, self.period)
         terms = np.roll(self._sum, (self._origin - start) % self.size) * gain
         error = self._error * _norm(gain)
         error += 256 * ULP * float(np.abs(terms).sum())
@@ -142,16 +142,17 @@ class TiltedSum:
         error += 256 * ULP * float(np.abs(terms).sum())
         return float(terms.sum()), error
 
-    def _periodic_payoff(self, x: Floats) -> Floats:
-        """Return sum_{r >= 0} f(x + r T) for f(x) = exp(-cx)(1 - exp(-x)) and 0 <= x < T."""
-        images = math.exp(-self.tilt * self.period)  # exp(-cT)
-        payoff: Floats = -np.expm1(-x)
-        if images > 0.0:
-            further = images * -math.expm1(-self.period)
-            further /= 1.0 - images * math.exp(-self.period)
-            payoff = (payoff + further * np.exp(-x)) / -math.expm1(-self.tilt * self.period)
-        payoff *= np.exp(-self.tilt * x)
-        return payoff
+
+def periodic_payoff(x: Floats, tilt: float, period: float) -> Floats:
+    """Return sum_{r >= 0} f(x + r T) for f(x) = exp(-cx)(1 - exp(-x)) and 0 <= x < T."""
+    images = math.exp(-tilt * period)  # exp(-cT)
+    payoff: Floats = -np.expm1(-x)
+    if images > 0.0:
+        further = images * -math.expm1(-period)
+        further /= 1.0 - images * math.exp(-period)
+        payoff = (payoff + further * np.exp(-x)) / -math.expm1(-tilt * period)
+    payoff *= np.exp(-tilt * x)
+    return payoff
 
 
 def transform_error(size: int) -> float:
