@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from mechc.mechanism import Mechanism as Mechanism
     from mechc.mechanism import available as available
     from mechc.mechanism import load as load
-    from mechc.mechanism import poisson as poisson
+    from mechc.operations import group as group
+    from mechc.operations import poisson as poisson
+    from mechc.operations import random_sensitivity as random_sensitivity
+    from mechc.operations import shift as shift
+    from mechc.operations import truncate as truncate
+    from mechc.operations import vector as vector
+    from mechc.operations import with_replacement as with_replacement
+    from mechc.operations import without_replacement as without_replacement
     from mechc.registry import methods as methods
 
 __version__ = "0.1.0"
@@ -31,13 +38,21 @@ _HOME = {
     "available": "mechc.mechanism",
     "calibrate": "mechc.calibration",
     "compose": "mechc.composition",
+    "group": "mechc.operations",
     "load": "mechc.mechanism",
     "methods": "mechc.registry",
-    "poisson": "mechc.mechanism",
+    "poisson": "mechc.operations",
+    "random_sensitivity": "mechc.operations",
+    "shift": "mechc.operations",
+    "truncate": "mechc.operations",
+    "vector": "mechc.operations",
+    "with_replacement": "mechc.operations",
+    "without_replacement": "mechc.operations",
 }
 __all__ = [
-    "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose", "load",
-    "methods", "poisson",
+    "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose", "group",
+    "load", "methods", "poisson", "random_sensitivity", "shift", "truncate", "vector",
+    "with_replacement", "without_replacement",
 ]  # fmt: skip
 
 

@@ -47,6 +47,51 @@ def bind(
     return tuple(theta)
 
 
+def without_lists(
+    mechanism: str, values: Mapping[str, Any]
+) -> tuple[int | None, dict[str, Any]]:
+    """Spread values that are lists over the parameters name_1, name_2, ... that stand for them.
+
+    Args:
+        mechanism: name for messages.
+        values: values by name, some of them one-dimensional sequences.
+
+    Returns:
+        The common length of the lists (None if there are none), and all values as numbers.
+
+    Raises:
+        DeclarationError: lists of different lengths, or an empty one.
+    """
+    lists = {name: v for name, v in values.items() if isinstance(v, (list, tuple, np.ndarray))}
+    if not lists:
+        return None, dict(values)
+    spread = {name: v for name, v in values.items() if name not in lists}
+    for name, sequence in lists.items():
+        if np.ndim(sequence) != 1 or not len(sequence):
+            raise DeclarationError(f"{mechanism}: {name}={sequence!r} is not a non-empty list")
+        spread.update({f"{name}_{i + 1}": value for i, value in enumerate(sequence)})
+    lengths = {name: len(sequence) for name, sequence in lists.items()}
+    if len(set(lengths.values())) > 1:
+        words = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise DeclarationError(f"{mechanism}: lists must have one length, but {words}")
+    return next(iter(lengths.values())), spread
+
+
+def probabilities(mechanism: str, name: str, values: Any) -> list[float]:
+    """Return a list of probabilities that add up to one.
+
+    Raises:
+        DeclarationError: they are not numbers in [0, 1] with sum 1.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not array.size or not ((array >= 0) & (array <= 1)).all():
+        raise DeclarationError(f"{mechanism}: {name}={values!r} (expected numbers in [0, 1])")
+    total = math.fsum(array.tolist())
+    if not abs(total - 1) <= 1e-12 * array.size:
+        raise DeclarationError(f"{mechanism}: {name} add up to {total!r} (expected 1)")
+    return [float(v) for v in array]
+
+
 def check(mechanism: str, info: ParameterInfo, value: Any) -> float:
     """Return one value as a float inside its domain.
 

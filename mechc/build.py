@@ -131,6 +131,7 @@ def declaration(origin: Origin, transforms: Transforms) -> Declaration:
     is_file = isinstance(origin, catalog.MechanismFile)
     made: Declaration = catalog.load_declaration(origin) if is_file else origin
     for name, *options in transforms:
+        transform.check_adjacency(made, name, *options)
         made = getattr(transform, name)(made, *options)
     return made
 

@@ -9,14 +9,27 @@ Then H_a(p || p(. - s)) is non-decreasing in |s| for either sign of s and every 
 {p > t/a}: two nested intervals, whose overlap shrinks as one moves. So the shift by the sensitivity
 dominates all shorter shifts of its sign. Of both signs when the noise is symmetric.
 
+T3, independent noise on coordinates: let p be log-concave on R^d. Then min(p(x), a p(x - v)) is
+log-concave in (x, v), and so is its integral over x, 1 - H_a, as a function of v (Prékopa): H is
+largest at an extreme point of the set of moves v. For an l1 ball that is one coordinate, for
+Gaussian noise and an l2 ball all directions are equal.
+
 T6, Poisson sampling: Zhu, Dong, Wang 2022, Theorem 11.
+
+T7, sampling without replacement: Balle, Barthe, Gaboardi 2018, Theorem 9 (mechc.transform.subset).
+
+T8, random upward moves: p(x-s)/p(x) grows with x for s > 0 when p is log-concave, so a half line
+separates the mixture of the moves from no move best, and longer moves only add to its mass. For
+Gaussian noise also for vectors: Choquette-Choo et al. 2024, Corollary 4.7.
+
+T9, data processing: Blackwell. A pair that gives another by post-processing dominates it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from mechc.declare import Adjacency, Claim, Declaration, Poisson, Shift
+from mechc.declare import Adjacency, Claim, Declaration, Derived, Poisson, Shift
 from mechc.errors import UnsupportedError
 from mechc.shape import Shape, shape_of
 
@@ -30,6 +43,8 @@ def claim_of(declaration: Declaration) -> Claim:
         return _shifted(declaration, built)
     if isinstance(built, Poisson):
         return _sampled(built)
+    if isinstance(built, Derived):
+        return _derived(built)
     return Claim("declared", None, "any", assumptions=(
         "the pair dominates the mechanism in the direction of its adjacency",))  # fmt: skip
 
@@ -76,3 +91,13 @@ def _sampled(built: Poisson) -> Claim:
     return Claim(base.status, "T6", "add_remove", (
         f"the base pair dominates ({base.status}, {base.theorem or 'by assertion'})",
         *base.conditions), (*base.assumptions, sampling))  # fmt: skip
+
+
+def _derived(built: Derived) -> Claim:
+    """The base's claim, carried over by the theorem of the step."""
+    base = claim_of(built.base)
+    proven = built.theorem is not None and base.status == "proven"
+    fits = built.adjacency if built.theorem != "T9" else base.adjacency
+    return Claim("proven" if proven else "declared", built.theorem, fits, (
+        f"the base pair dominates ({base.status}, {base.theorem or 'by assertion'})",
+        *base.conditions, *built.conditions), (*base.assumptions, *built.assumptions))  # fmt: skip

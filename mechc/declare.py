@@ -18,7 +18,7 @@ Nothing is derived here. `mechc.pair.normalise` takes the expressions apart and 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -30,8 +30,10 @@ from mechc.parameters import (
     ParameterSymbol,
     count,
     integer,
+    numbers,
     parameter,
     positive,
+    probabilities,
     probability,
     rate,
     real,
@@ -39,8 +41,9 @@ from mechc.parameters import (
 from mechc.reading import Masses, Reader
 
 __all__ = [
-    "Claim", "Declaration", "Parameter", "Poisson", "Shift", "additive", "count", "dominates",
-    "integer", "mechanism", "parameter", "positive", "probability", "rate", "real",
+    "Claim", "Declaration", "Derived", "Parameter", "Poisson", "Shift", "additive", "count",
+    "dominates", "integer", "lists", "mechanism", "numbers", "parameter", "positive",
+    "probabilities", "probability", "rate", "real",
 ]  # fmt: skip
 
 Adjacency = Literal["any", "add_remove", "replace"]
@@ -85,6 +88,25 @@ class Poisson:
 
 
 @dataclass(frozen=True)
+class Derived:
+    """The pair was made from that of `base`, and dominates because that one does.
+
+    Attributes:
+        base: what it was made from.
+        theorem: by which theorem (see mechc.claims); None when no theorem covers the step.
+        adjacency: neighbouring relation the new pair is for.
+        conditions: what was checked on the way, in words.
+        assumptions: what must be true besides, in words.
+    """
+
+    base: Declaration
+    theorem: str | None
+    adjacency: Adjacency
+    conditions: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Declaration:
     """An ordered pair (P, Q) as its author wrote it.
 
@@ -102,6 +124,7 @@ class Declaration:
         refs: literature.
         claim: what the author asserts; None asserts nothing.
         construction: how the pair was built, where a theorem can use it.
+        of_length: for parameters that are lists, the same declaration for another length.
     """
 
     name: str
@@ -116,7 +139,8 @@ class Declaration:
     about: str = ""
     refs: tuple[str, ...] = ()
     claim: Claim | None = None
-    construction: Shift | Poisson | None = field(default=None, compare=False)
+    construction: Shift | Poisson | Derived | None = field(default=None, compare=False)
+    of_length: Callable[[int], Declaration] | None = field(default=None, compare=False)
 
     @property
     def canonical(self) -> str:
@@ -255,6 +279,25 @@ def additive(
         parameters=parameters, lattice=lattice, about=about, refs=refs, claim=claim,
     )  # fmt: skip
     return replace(made, construction=Shift(density, shift))
+
+
+def lists(*, length: int) -> Callable[[Callable[[int], Declaration]], Declaration]:
+    """Declare a mechanism some of whose parameters are lists, made by `numbers`.
+
+    Decorates a function that builds the declaration for a given length; its name becomes the
+    declaration for `length`, and values of other lengths are accepted where it is used.
+
+    Args:
+        length: the length that is compiled when none is given.
+    """
+
+    def build(of_length: Callable[[int], Declaration]) -> Declaration:
+        def made(wanted: int) -> Declaration:
+            return replace(of_length(wanted), of_length=made)
+
+        return made(length)
+
+    return build
 
 
 def dominates(adjacency: Adjacency, *, because: str) -> Claim:

@@ -13,11 +13,11 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from mechc import binding, build
-from mechc.composition import Composition, Event, unsupported_on_composition
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.composition import Event
+from mechc.errors import DeclarationError
 from mechc.kernel.protocol import Kernel, ParameterInfo
 
 if TYPE_CHECKING:
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from mechc.present.explain import Explanation
     from mechc.verify.certificate import Certificate
 
-ADJACENCIES = ("add_remove", "replace")
 RATE = "sampling_rate"
+SAMPLERS = ("poisson", "without_replacement")
+LENGTH = "of_length"
 
 
 class Mechanism:
@@ -54,8 +55,8 @@ class Mechanism:
     def name(self) -> str:
         """Name for people, such as "poisson(gaussian)"."""
         name = str(self.origin.name)
-        for transform in self.transforms:
-            name = f"{transform[0]}({name})"
+        for transform, *_ in self.transforms:
+            name = name if transform == LENGTH else f"{transform}({name})"
         return name
 
     @cached_property
@@ -180,7 +181,10 @@ class Mechanism:
         """Whether nothing is revealed at these parameters: a sampling rate of 0."""
         if not self.transforms:
             return False
-        return any(p.name == RATE and theta[i] == 0.0 for i, p in enumerate(self.parameters))
+        names = [p.name for p in self.parameters]
+        return any(
+            name.startswith(RATE) and theta[i] == 0.0 for i, name in enumerate(names)
+        )
 
     def __call__(self, **values: Any) -> Event:
         """Bind all parameters; defaults fill the rest.
@@ -188,7 +192,11 @@ class Mechanism:
         Raises:
             DeclarationError: a parameter is unknown, missing, bound already or out of its domain.
         """
-        if self.transforms and sum(p.name.startswith(RATE) for p in self.parameters) > 1:
+        lists, values = binding.without_lists(self.name, values)
+        if lists and lists != self._length:
+            return self._of_length(lists)(**values)
+        samplers = sum(transform[0] in SAMPLERS for transform in self.transforms)
+        if samplers and sum(p.name.startswith(RATE) for p in self.parameters) > samplers:
             raise DeclarationError(
                 f"{self.name}: rename the parameter {RATE} of {self.origin.name}"
             )
@@ -200,6 +208,23 @@ class Mechanism:
                     )
             values = {**self.bound, **values}
         return Event(self, binding.bind(self.name, self.parameters, values))
+
+    @property
+    def _length(self) -> int | None:
+        """Length of the lists this mechanism is compiled for, if that was asked for."""
+        lengths = [int(t[1]) for t in self.transforms if t[0] == LENGTH]
+        return lengths[0] if lengths else None
+
+    def _of_length(self, length: int) -> Mechanism:
+        others = tuple(t for t in self.transforms if t[0] != LENGTH)
+        return Mechanism(self.origin, ((LENGTH, str(length)), *others), self.bound)
+
+    def with_rate(self, transform: tuple[str, ...], rate: float | None) -> Mechanism:
+        """Return this mechanism with one more transformation, one that adds a sampling rate."""
+        samplers = sum(t[0] in SAMPLERS for t in self.transforms)
+        name = f"{RATE}_{samplers + 1}" if samplers else RATE
+        bound = self.bound if rate is None else {**self.bound, name: rate}
+        return Mechanism(self.origin, (*self.transforms, transform), bound)
 
     def __repr__(self) -> str:
         """Show the name and bound parameters."""
@@ -227,64 +252,3 @@ def load(what: Any) -> Mechanism:
 def available() -> tuple[str, ...]:
     """Return the names of the mechanisms that `load` finds."""
     return build.available()
-
-
-@overload
-def poisson(
-    what: Mechanism, sampling_rate: float | None = None, adjacency: str = "add_remove"
-) -> Mechanism: ...
-
-
-@overload
-def poisson(
-    what: Event, sampling_rate: float | None = None, adjacency: str = "add_remove"
-) -> Event: ...
-
-
-def poisson(
-    what: Mechanism | Event, sampling_rate: float | None = None, adjacency: str = "add_remove"
-) -> Mechanism | Event:
-    """Return a mechanism run on a Poisson sample: each record is kept independently.
-
-    Theorem 11 of Zhu, Dong, Wang (2022) for "add_remove". Sampling a sample again multiplies the
-    rates.
-
-    Args:
-        what: a mechanism, or an event (then an event is returned).
-        sampling_rate: probability in [0, 1] of keeping a record; None leaves it as a parameter.
-        adjacency: "add_remove" or "replace".
-
-    Raises:
-        DeclarationError: the rate or the adjacency is not acceptable.
-        UnsupportedError: `what` is a composition.
-    """
-    if isinstance(what, Composition):
-        raise unsupported_on_composition("poisson")
-    if adjacency not in ADJACENCIES:
-        listed = ", ".join(ADJACENCIES)
-        raise DeclarationError(f"adjacency={adjacency!r} is not known (expected one of {listed})")
-    if isinstance(what, Event):
-        if sampling_rate is None:
-            raise DeclarationError("poisson: sampling_rate is needed to sample an event")
-        values = {k: v for k, v in what.parameters.items() if k not in what.mechanism.bound}
-        sampled = _sampled(what.mechanism, sampling_rate, adjacency)
-        return sampled(**values)
-    return _sampled(load(what), sampling_rate, adjacency)
-
-
-def _sampled(base: Mechanism, sampling_rate: float | None, adjacency: str) -> Mechanism:
-    rate = None if sampling_rate is None else _check_rate(sampling_rate)
-    if any(transform[0] == "poisson" for transform in base.transforms):
-        if base.transforms[-1] != ("poisson", adjacency) or RATE not in base.bound or rate is None:
-            raise UnsupportedError(
-                f"poisson({base.name}): sampling a sample needs both rates and one adjacency"
-            )
-        bound = {**base.bound, RATE: base.bound[RATE] * rate}
-        return Mechanism(base.origin, base.transforms, bound)
-    bound = base.bound if rate is None else {**base.bound, RATE: rate}
-    return Mechanism(base.origin, (*base.transforms, ("poisson", adjacency)), bound)
-
-
-def _check_rate(value: Any) -> float:
-    info = ParameterInfo(RATE, 0.0, 1.0, False, False, False, None, (0.0, 1.0))
-    return binding.check("poisson", info, value)

@@ -123,6 +123,31 @@ def rate(
 probability = rate
 
 
+def numbers(
+    name: str,
+    length: int,
+    lo: float = -math.inf,
+    hi: float = math.inf,
+    *,
+    typical: tuple[float, float] | None = None,
+) -> tuple[ParameterSymbol, ...]:
+    """Parameters name_1, name_2, ... in [lo, hi], to which a user may pass one list.
+
+    Args:
+        name: name of the list.
+        length: how many.
+        lo: lower end of the domain of each.
+        hi: upper end of the domain of each.
+        typical: range of values for numeric checks and generated tests.
+    """
+    return tuple(parameter(f"{name}_{i + 1}", lo, hi, typical=typical) for i in range(length))
+
+
+def probabilities(name: str, length: int) -> tuple[ParameterSymbol, ...]:
+    """As `numbers`, for probabilities that add up to one; checks use equal ones."""
+    return numbers(name, length, 0.0, 1.0, typical=(1 / length, 1 / length))
+
+
 def count(
     name: str,
     lo: int = 1,

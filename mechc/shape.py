@@ -66,7 +66,7 @@ def shape_of(noise: Declaration) -> Shape:
         True only when proved.
     """
     cases = explored(noise)
-    symmetric = _symmetric(noise) or None
+    symmetric = True if centre_of(noise) is not None else None
     proofs = [_proof(case.pieces, noise.variable, facts) for facts, case in cases]
     if None not in proofs:
         return Shape(True, symmetric, "; ".join(dict.fromkeys(p for p in proofs if p)))
@@ -158,15 +158,15 @@ def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) 
         signs = {here.sign(s) for s in slopes}
         if signs <= {UP, FLAT} or signs <= {DOWN, FLAT}:
             found.append(UP if UP in signs else DOWN if DOWN in signs else FLAT)
-        elif len(terms) == 1 and _is_concave(terms[0].log_density, slopes[0], x, here):
+        elif len(terms) == 1 and is_concave(terms[0].log_density, slopes[0], x, here):
             found.append(PEAK)
         else:
             raise _Unknown
     return found
 
 
-def _is_concave(log_density: Expr, slope: Expr, x: Symbol, here: Facts) -> bool:
-    """Concavity by the second derivative, of the whole or of every summand."""
+def is_concave(log_density: Expr, slope: Expr, x: Symbol, here: Facts) -> bool:
+    """Prove concavity by the second derivative, of the whole or of every summand."""
     if here.sign(factor(over_one(diff(slope, x)))) in (DOWN, FLAT):
         return True
     return all(
@@ -194,8 +194,12 @@ def _can_cut(part: Expr, x: Symbol) -> bool:
     return poly is not None and poly.degree() in (1, 2)
 
 
-def _symmetric(noise: Declaration) -> bool:
-    """Whether p(x) = p(2c - x) for c = 0 or a turning point, proved."""
+def centre_of(noise: Declaration) -> Expr | None:
+    """The c with p(x) = p(2c - x), proved; None where there is none or no proof.
+
+    Args:
+        noise: as for `shape_of`.
+    """
     x = noise.variable
     for centre in _possible_centres(noise):
         mirrored = replace(noise, q=noise.p.subs(x, 2 * centre - x))
@@ -204,8 +208,8 @@ def _symmetric(noise: Declaration) -> bool:
         except UnsupportedError:
             continue
         if all(_same(piece, x, centre) for piece in pieces):
-            return True
-    return False
+            return centre
+    return None
 
 
 def _possible_centres(noise: Declaration) -> list[Expr]:

@@ -62,12 +62,41 @@ def sign(expr: Expr, facts: Facts) -> int:
         return _product(expr.args, facts, sign)
     if expr.is_Pow and expr.exp.is_real:
         return _power(expr, facts)
+    plain = _of_plain_terms(expr, facts)
+    if plain is not None:
+        return plain
     numerator, denominator = fraction(together(expr))
     numerator, denominator = factor(numerator), factor(denominator)
     if numerator.is_Mul or denominator != 1:
         factors = (*Mul.make_args(numerator), *Mul.make_args(denominator))
         return _product(factors, facts, _factor)
     return _irreducible(numerator, facts)
+
+
+def _of_plain_terms(expr: Expr, facts: Facts) -> int | None:
+    """A sum of exponentials with coefficients of one sign, however many: nothing is factored."""
+    if not isinstance(expr, Add):
+        return None
+    signs = {_of_plain_product(term, facts) for term in expr.args}
+    return signs.pop() if len(signs) == 1 else None
+
+
+def _of_plain_product(term: Expr, facts: Facts) -> int | None:
+    total = 1
+    for part in Mul.make_args(term):
+        base, power = part.as_base_exp()
+        if isinstance(part, exp):
+            continue
+        found = _of_plain_terms(base, facts)
+        if base.is_Number or base.is_Symbol:
+            try:
+                found = sign(base, facts)
+            except Undecided:
+                return None
+        if not found or (found < 0 and not power.is_Integer):
+            return None
+        total *= found if power.is_odd or found > 0 else 1
+    return total
 
 
 def _product(factors: tuple[Expr, ...], facts: Facts, each: Callable[[Expr, Facts], int]) -> int:

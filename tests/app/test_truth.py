@@ -25,6 +25,11 @@ def heterogeneous():
     )
 
 
+def subset():
+    """A clipping norm of 1 moves the sum by up to 2 when a record is replaced."""
+    return mechc.without_replacement(mechc.load("gaussian"), 0.1)(sigma=1.0, sensitivity=2.0)
+
+
 EVENTS = {
     "G1": lambda: mechc.load("gaussian")(sigma=1.0),
     "G3": lambda: mechc.load("gaussian")(sigma=20.0),
@@ -50,6 +55,15 @@ EVENTS = {
     "SL_0.5_0.5_2_rem": lambda: sampled("laplace", 0.5, scale=2.0),
     "SL_0.5_0.5_2_add": lambda: sampled("laplace", 0.5, scale=2.0),
     "HET1": heterogeneous,
+    "S1": lambda: mechc.load("hyperbolic_secant")(scale=1.0),
+    "SK1": lambda: mechc.load("skellam")(rate=8.0),
+    "TL1": lambda: mechc.load("truncated_laplace")(scale=1.0, halfwidth=8.0),
+    "STS_rem": lambda: sampled("staircase", 0.2, epsilon=0.2, gamma=1 / (1 + math.exp(0.1))),
+    "WOR1": subset,
+    "WOR150": subset,
+    "MoG1": lambda: mechc.load("mixture_of_gaussians")(
+        sigma=1.5, sensitivities=(0, 1, 2), weights=(0.5, 0.3, 0.2)
+    ),
 }
 
 # atoms beside a density, or too few steps for the contour's series: bounded, more widely

@@ -1,8 +1,4 @@
-"""Transformations of declarations: from a pair to the pair of a larger mechanism, still symbolic.
-
-Each function takes a declaration and returns one; `construction` records what was done, so that a
-claim about the result can rest on the claim about its base (mechc.claims).
-"""
+"""Poisson sampling: every record enters the sample independently of the others."""
 
 from __future__ import annotations
 
@@ -11,9 +7,10 @@ from typing import Literal
 
 from sympy import Expr, Symbol
 
-from mechc.declare import Declaration, Parameter, Poisson, Shift
+from mechc.declare import Declaration, Derived, Poisson, Shift
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.parameters import rate
+from mechc.transform.parameters import free_name, with_parameters
 
 
 def poisson(
@@ -38,20 +35,54 @@ def poisson(
     """
     if adjacency not in ("add_remove", "replace"):
         raise DeclarationError(f"adjacency={adjacency!r} is not 'add_remove' or 'replace'")
-    added = rate(_free_name(declaration, "sampling_rate")).parameter
+    added = rate(free_name(declaration, "sampling_rate")).parameter
     r = added.symbol
     sampled = _replaced(declaration, r) if adjacency == "replace" else _sampled(declaration, r)
     reverse = declaration.reverse if adjacency == "add_remove" else None
     if reverse is not None:
-        reverse = _with_parameter(_sampled_second(reverse, r), added)
+        reverse = with_parameters(_sampled_second(reverse, r), added)
     return replace(
-        _with_parameter(sampled, added),
+        with_parameters(sampled, added),
         name=f"poisson({declaration.name})",
         reverse=reverse,
         about=f"{declaration.about} On a Poisson sample.".strip(),
         claim=None,
         construction=Poisson(declaration, r, adjacency),
     )
+
+
+def check_adjacency(declaration: Declaration, sampler: str, *options: str) -> None:
+    """Refuse a sampler whose neighbouring relation is not that of the pair it is applied to.
+
+    Args:
+        declaration: what is to be transformed.
+        sampler: name of the transformation.
+        options: its options.
+
+    Raises:
+        UnsupportedError: the message names the theorem and the pair that it would need.
+    """
+    found = declaration.claim.adjacency if declaration.claim else _built_for(declaration)
+    if sampler == "poisson" and options[:1] in ((), ("add_remove",)) and found == "replace":
+        raise UnsupportedError(
+            f"poisson({declaration.name}): the pair is for replacing a record, and Poisson "
+            "sampling under add/remove (T6) needs a pair for adding and removing one; use "
+            "without_replacement(), or declare a pair for add_remove"
+        )
+    if sampler == "without_replacement" and found == "add_remove":
+        raise UnsupportedError(
+            f"without_replacement({declaration.name}): the pair is for adding or removing a "
+            "record, and T7 needs one that dominates replacement in both orders; use poisson(), "
+            "or declare a pair for replace"
+        )
+
+
+def _built_for(declaration: Declaration) -> str:
+    """The adjacency of a transformed pair; "any" where only the claim's proof could tell."""
+    built = declaration.construction
+    if not isinstance(built, (Poisson, Derived)):
+        return "any"
+    return _built_for(built.base) if built.adjacency == "any" else built.adjacency
 
 
 def _sampled(declaration: Declaration, r: Symbol) -> Declaration:
@@ -92,14 +123,3 @@ def _replaced(declaration: Declaration, r: Symbol) -> Declaration:
 def _mixed(without: Expr, with_record: Expr, r: Symbol) -> Expr:
     """(1-r) without + r with_record."""
     return (1 - r) * without + r * with_record
-
-
-def _with_parameter(declaration: Declaration, added: Parameter) -> Declaration:
-    return replace(declaration, parameters=(*declaration.parameters, added))
-
-
-def _free_name(declaration: Declaration, wanted: str) -> str:
-    """`wanted`, or with the first number that makes it new."""
-    taken = {p.name for p in declaration.parameters} | {declaration.variable.name}
-    names = [wanted, *(f"{wanted}_{i}" for i in range(2, len(taken) + 3))]
-    return next(name for name in names if name not in taken)
