@@ -17,7 +17,7 @@ from mechc.kernel.protocol import ParameterInfo
 from mechc.mechanism import RATE, Mechanism, load
 
 ADJACENCIES = ("add_remove", "replace")
-MOST_OCCURRENCES = 24  # with replacement: more occurrences of one record count as revealing all
+MOST_OCCURRENCES = 12  # with replacement: more occurrences of one record count as revealing all
 
 Source = TypeVar("Source", Mechanism, Event)
 
@@ -90,7 +90,7 @@ def with_replacement(what: Source, *, dataset_size: int, batch_size: int) -> Sou
     sizes = {"dataset_size": dataset_size, "batch_size": batch_size}
     n, m = (_size("with_replacement", name, value) for name, value in sizes.items())
     base, values = _opened("with_replacement", what)
-    weights, lost = _occurrences(n, m)
+    weights, lost = occurrences(n, m)
     bound = {f"weights_{i + 1}": w for i, w in enumerate(weights)} | {"lost": lost}
     return _closed(
         what, _transformed(base, ("with_replacement", str(len(weights))), bound), values
@@ -245,8 +245,13 @@ def _size(name: str, what: str, value: Any) -> int:
     return int(binding.check(name, info, value))
 
 
-def _occurrences(n: int, m: int) -> tuple[list[float], float]:
-    """Binomial probabilities of 0, 1, 2, ... occurrences, and what the listed ones leave."""
+def occurrences(n: int, m: int) -> tuple[list[float], float]:
+    """Binomial probabilities of 0, 1, 2, ... occurrences, and what the listed ones leave.
+
+    Args:
+        n: number of records.
+        m: number of draws.
+    """
     from scipy.stats import binom
 
     listed = min(m, MOST_OCCURRENCES)

@@ -9,6 +9,7 @@ from truth import Pair, contour
 
 import mechc
 from mechc.errors import DeclarationError, UnsupportedError
+from mechc.operations import occurrences
 
 
 def hockey_stick(p, q, epsilon):
@@ -121,9 +122,11 @@ def _log_mixture(weights, sign, sigma=1.5):
 
 
 def test_many_occurrences_count_as_revealing_all():
-    event = mechc.with_replacement(mechc.load("gaussian"), dataset_size=4, batch_size=60)(sigma=9.0)
-    listed = 24
-    assert event.parameters["lost"] == pytest.approx(binom(60, 0.25).sf(listed), rel=1e-12)
+    weights, lost = occurrences(4, 60)
+    assert weights == pytest.approx(binom(60, 0.25).pmf(range(len(weights))), rel=1e-12)
+    assert lost == pytest.approx(binom(60, 0.25).sf(len(weights) - 1), rel=1e-12)
+    weights, lost = occurrences(10**6, 60)
+    assert len(weights) < 10 and lost < 1e-30
 
 
 def test_lists_of_any_length():
