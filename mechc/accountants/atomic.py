@@ -1,24 +1,27 @@
-"""The purely atomic part of a composition, which no contour can wait to decay.
+"""Sums of atoms: what every contour would wait for in vain, listed and paid out in closed form.
 
 Tilt every step's loss at c and split its characteristic function into atoms and density,
-phi_j = A_j + C_j. The product A = prod A_j^k_j belongs to the sums of atoms, which can be listed.
-What they contribute to the trapezoid sum of all frequencies is known in closed form (Theorem A for
-the discrete part alone),
+phi_j = A_j + C_j. Expanding the product of all steps,
 
-    (1 / T) sum_n A(nh) e^(...) W(c + inh) = sum_l w_l G(l - eps),
-    G(x) = sum_{x > mT} e^(-c (x - mT)) (1 - e^(-(x - mT))),
+    A = prod A_j^k_j                                  belongs to the sums of atoms,
+    B = sum_i k_i C_i A_i^(k_i - 1) prod A_j^k_j      to one draw with a density, the rest atoms.
 
-w_l being the tilted mass of the composed atom l. Only the remainder phi - A is left to the nodes.
-It has a density, and decays: by the product, with alpha_j = A_j(0) and |C_j(y)| <= gamma_j(y)
+Both are sub-probability laws whose part of the trapezoid sum over all frequencies is known
+(Theorem A for them alone): with w_l the tilted mass of a composed atom l,
 
-    |phi - A| <= prod (alpha_j + gamma_j)^k_j - prod alpha_j^k_j = O(1/y),
+    sum_l w_l G(l - eps),    G(x) = sum_{mT < x} e^(-c (x - mT)) (1 - e^(-(x - mT))),
 
-which the payoff's 1/y^2 makes a truncation error of O(1/Y^2), times the mass of the atoms.
+and an integral over the one density for B. What remains, phi - A - B, has at least two densities:
+
+    |phi - A - B| <= prod (alpha_j + gamma_j)^k_j - (same to first order in gamma) = O(1/y^2)
+
+for |C_j(y)| <= gamma_j(y), alpha_j = A_j(0), so that frequencies beyond Y cost O(1/Y^3).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,102 +31,56 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from mechc.accountants.characteristic import Law, Tilted
+from mechc.accountants.oscillation import Oscillation, mean_payoff
 from mechc.accountants.transform import periodic_payoff
+from mechc.loss.measure import Step
 
 Floats = NDArray[np.float64]
 
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 ULP = 2.2e-16
 MOST_SUMS = 400_000  # composed atoms that are listed
+MOST_PANELS = 100_000  # panels that the linear part is integrated over
 LEAST_SHARE = 1e-13  # composed atoms of less tilted mass than this are left to the contour
 NEGLIGIBLE = 1e-22  # tilted mass of a composed atom, as a share of the heaviest one's
 FINE = 1.1  # ratio of the cells in which the remainder's bound is integrated
 FAR = 600  # such cells
 
 
-@nb.njit(
-    "void(int64[::1], float64[::1], float64[::1], float64[::1], float64, int64, int64,"
-    " float64[::1], float64[::1])",
-    **_JIT,
-)
-def log_atoms(offsets, counts, centred, weight, h, begin, end, re, im):  # type: ignore[no-untyped-def]
-    """Log of prod_j (sum_a w_a exp(i n h d_a))^k_j for begin <= n < end."""
-    for n in range(begin, end):
-        size = 0.0
-        angle = 0.0
-        for i in range(counts.size):
-            x = 0.0
-            y = 0.0
-            for j in range(offsets[i], offsets[i + 1]):
-                theta = n * h * centred[j]
-                x += weight[j] * math.cos(theta)
-                y += weight[j] * math.sin(theta)
-            size += counts[i] * 0.5 * math.log(max(x * x + y * y, 1e-300))
-            angle += counts[i] * math.atan2(y, x)
-        re[n - begin] = size
-        im[n - begin] = angle
-
-
-@nb.njit("float64(float64[:,:,::1], float64[::1], float64[::1], float64[::1], float64)", **_JIT)
-def _excess(tables, atoms, density, counts, y):  # type: ignore[no-untyped-def]
-    """Log of prod (1 + gamma_j(y) / alpha_j)^k_j."""
-    total = 0.0
-    for i in range(counts.size):
-        gamma = density[i]
-        for g in range(tables.shape[1]):
-            gamma = min(gamma, tables[i, g, 0] / y + tables[i, g, 1])
-        total += counts[i] * math.log1p(gamma / atoms[i])
-    return total
-
-
-@nb.njit(
-    "float64(float64[:,:,::1], float64[::1], float64[::1], float64[::1], float64, float64)", **_JIT
-)
-def _remainder(tables, atoms, density, counts, log_share, start):  # type: ignore[no-untyped-def]
-    """Bound the integral of |phi - A| / y^2 from `start` on; the bound on |phi - A| decreases."""
-    total = 0.0
-    y = start
-    for _ in range(FAR):
-        size = math.exp(log_share) * math.expm1(
-            min(_excess(tables, atoms, density, counts, y), 700.0)
-        )
-        total += size * (1.0 / y - 1.0 / (FINE * y))
-        y *= FINE
-    return (
-        total
-        + math.exp(log_share)
-        * math.expm1(min(_excess(tables, atoms, density, counts, y), 700.0))
-        / y
-    )
-
-
 @dataclass(frozen=True, eq=False)
-class _Sums:
-    """Composed atoms: losses, logs of tilted masses, and the rounding of the latter."""
+class Sums:
+    """Composed atoms: losses, logs of tilted masses, the latter's rounding, and what is left out.
+
+    Attributes:
+        loss: shape (n,).
+        log_weight: logs of tilted masses, shape (n,).
+        noise: bound on the error of log_weight.
+        dropped: tilted mass of the atoms left out.
+    """
 
     loss: Floats
     log_weight: Floats
     noise: float
     dropped: float = 0.0
 
-    def plus(self, other: _Sums) -> _Sums | None:
+    def plus(self, other: Sums) -> Sums | None:
         """Convolve; None when there would be too many."""
         if self.loss.size * other.loss.size > MOST_SUMS:
             return None
         loss = (self.loss[:, None] + other.loss).ravel()
         log_weight = (self.log_weight[:, None] + other.log_weight).ravel()
         dropped = self.dropped + other.dropped
-        return _Sums(loss, log_weight, self.noise + other.noise, dropped).without_negligible()
+        return Sums(loss, log_weight, self.noise + other.noise, dropped).without_negligible()
 
-    def without_negligible(self) -> _Sums:
+    def without_negligible(self) -> Sums:
         """Drop the lightest sums."""
         kept = self.log_weight > self.log_weight.max() + math.log(NEGLIGIBLE)
         lost = float(np.exp(self.log_weight[~kept]).sum())
-        return _Sums(self.loss[kept], self.log_weight[kept], self.noise, self.dropped + lost)
+        return Sums(self.loss[kept], self.log_weight[kept], self.noise, self.dropped + lost)
 
 
-def _power(loss: Floats, log_weight: Floats, count: int) -> _Sums | None:
-    """All sums of `count` draws from a few atoms, the multinomial law."""
+def power(loss: Floats, log_weight: Floats, count: int) -> Sums | None:
+    """All sums of `count` draws from a few atoms, the multinomial law; None if they are many."""
     m = loss.size
     ways = gammaln(count + m) - gammaln(count + 1.0) - gammaln(float(m))
     if ways > math.log(MOST_SUMS):
@@ -140,78 +97,148 @@ def _power(loss: Floats, log_weight: Floats, count: int) -> _Sums | None:
         total = total + drawn * loss[i]
         log_mass = log_mass + drawn * log_weight[i] - gammaln(drawn + 1.0)
         rest = rest - drawn
-    return _Sums(total, log_mass, 16.0 * ULP * (2.0 + gammaln(count + 1.0))).without_negligible()
+    return Sums(total, log_mass, 16.0 * ULP * (2.0 + gammaln(count + 1.0))).without_negligible()
+
+
+def all_sums(steps: Sequence[Step], weights: Sequence[Floats], less: int = -1) -> Sums | None:
+    """Sums of the atoms of all steps, with one draw `less` of one step; None if too many."""
+    sums: Sums | None = Sums(np.zeros(1), np.zeros(1), 0.0)
+    for i, (step, weight) in enumerate(zip(steps, weights, strict=True)):
+        seen = weight > 0.0
+        one = power(step.loss.atom_loss[seen], np.log(weight[seen]), step.count - (i == less))
+        sums = sums.plus(one) if sums is not None and one is not None else None
+    return sums
+
+
+@nb.njit(
+    "float64(float64[:,:,::1], float64[::1], float64[::1], float64[::1], boolean, float64)", **_JIT
+)
+def _excess(tables, atoms, density, counts, linear, y):  # type: ignore[no-untyped-def]
+    """Bound |phi - A| / A(0), or |phi - A - B| / A(0), at all frequencies from y on."""
+    total = 0.0  # log of prod (1 + x_j)^k_j
+    bend = 0.0  # the same without its linear part
+    for i in range(counts.size):
+        gamma = density[i]
+        for g in range(tables.shape[1]):
+            gamma = min(gamma, tables[i, g, 0] / y + tables[i, g, 1])
+        x = gamma / atoms[i]
+        total += counts[i] * math.log1p(x)
+        if x > 1e-3:
+            bend += counts[i] * (math.log1p(x) - x)
+        else:
+            bend -= counts[i] * x * x * (0.5 - x / 3.0)
+    total = min(total, 700.0)
+    if not linear:
+        return math.expm1(total)
+    if total > 1e-2:
+        return math.expm1(total) - total + bend
+    return total * total * (0.5 + total / 6.0 * (1.0 + total)) + bend
+
+
+@nb.njit(
+    "float64(float64[:,:,::1], float64[::1], float64[::1], float64[::1], boolean, float64)", **_JIT
+)
+def excess_integral(tables, atoms, density, counts, linear, start):  # type: ignore[no-untyped-def]
+    """Bound the integral of |remainder| / A(0) / y^2 from `start` on; the bound decreases in y."""
+    total = 0.0
+    y = start
+    for _ in range(FAR):
+        size = _excess(tables, atoms, density, counts, linear, y)
+        total += size * (1.0 / y - 1.0 / (FINE * y))
+        y *= FINE
+    return total + _excess(tables, atoms, density, counts, linear, y) / y
 
 
 class AtomicPart:
-    """The sums of atoms of a composition, tilted at the real part of a contour.
+    """The part of a composition with at most one density among its draws, tilted at c.
 
     Attributes:
-        log_share: log of their tilted mass, A(0).
-        re, im: log A at y = h, 2h, ..., as far as asked for; centred like Tilted.
+        linear: B is in, not only A.
+        share: its tilted mass, A(0) + B(0).
+        law: the steps as atoms and polynomials.
+        reach: largest sum of centred atoms, for rounding.
     """
 
-    def __init__(self, law: Law, tilted: Tilted, sums: _Sums, parts: list[Floats]) -> None:
-        """Keep what `of` found: the composed atoms and the tilted weights of every step."""
-        self._sums, self._c, self._counts = sums, tilted.c, law.counts
-        self._atoms = np.array([float(w.sum()) for w in parts])
-        self.log_share = float(law.counts @ np.log(self._atoms))
-        sizes = [w.size for w in parts]
-        self._offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self._weight = np.concatenate(parts)
-        self._centred = np.concatenate(
-            [s.loss.atom_loss - m for s, m in zip(law.steps, tilted.mean, strict=True)]
-        )
-        self._reach = sum(s.count * float(np.abs(s.loss.atom_loss).max()) for s in law.steps)
-        self.re, self.im = np.empty(0), np.empty(0)
+    def __init__(self, law: Law, tilted: Tilted, fitted: Oscillation, sums: Sums) -> None:
+        """List the sums that B needs, where they are few enough."""
+        self.law, self._c, self._sums = fitted, tilted.c, sums
+        self._counts = law.counts
+        weights = [fitted.atoms(i)[1] for i in range(law.counts.size)]
+        self._atoms = np.array([float(w.sum()) for w in weights])
+        self._density = np.maximum(1.0 - self._atoms, 0.0) + 1e-15
+        self._tables = tilted.variation()
+        self._mass = math.exp(float(law.counts @ np.log(self._atoms)))
+        self.reach = sum(s.count * float(np.abs(s.loss.atom_loss).max()) for s in law.steps)
+        self._once: list[Sums] = []
+        panels = 0
+        for i in range(law.counts.size):
+            fewer = all_sums(law.steps, weights, less=i)
+            panels += 0 if fewer is None else fewer.loss.size * fitted.panels(i)[0].shape[0]
+            if fewer is None or panels > MOST_PANELS:
+                self._once = []
+                break
+            self._once.append(fewer)
+        self.linear = bool(self._once)
+        self.share = self._mass
+        for i, fewer in enumerate(self._once):
+            density = float(fitted.panels(i)[3].sum())
+            self.share += law.counts[i] * density * float(np.exp(fewer.log_weight).sum())
 
     @classmethod
-    def of(cls, law: Law, tilted: Tilted) -> AtomicPart | None:
+    def of(cls, law: Law, tilted: Tilted, fitted: Oscillation) -> AtomicPart | None:
         """Find the atomic part of a composition.
+
+        Args:
+            law: the composition.
+            tilted: where it is tilted.
+            fitted: the same as atoms and polynomials.
 
         Returns:
             None where it does not matter, or where its atoms are too many to list.
         """
-        parts = [w[s.loss.loss.size :] for s, w in zip(law.steps, tilted.weights, strict=True)]
-        if not all(w.size and w.sum() > 0.0 for w in parts):
-            return None
-        if law.counts @ np.log([w.sum() for w in parts]) < math.log(LEAST_SHARE):
-            return None
-        sums: _Sums | None = _Sums(np.zeros(1), np.zeros(1), 0.0)
-        for step, weight in zip(law.steps, parts, strict=True):
-            seen = weight > 0.0
-            one = _power(step.loss.atom_loss[seen], np.log(weight[seen]), step.count)
-            sums = sums.plus(one) if sums is not None and one is not None else None
-        return None if sums is None else cls(law, tilted, sums, parts)
-
-    def extend(self, h: float, nodes: int) -> None:
-        """Evaluate log A until `nodes` frequencies are known."""
-        have = self.re.size
-        if nodes > have:
-            re, im = np.empty(nodes - have), np.empty(nodes - have)
-            args = (self._offsets, self._counts, self._centred, self._weight)
-            log_atoms(*args, h, have + 1, nodes + 1, re, im)
-            self.re, self.im = np.concatenate([self.re, re]), np.concatenate([self.im, im])
+        weights = [fitted.atoms(i)[1] for i in range(law.counts.size)]
+        sums = all_sums(law.steps, weights)
+        return None if sums is None else cls(law, tilted, fitted, sums)
 
     def aliased(self, epsilon: float, period: float) -> tuple[float, float]:
-        """Return sum_l w_l G(l - epsilon) and a bound on its error."""
-        loss, weight = self._sums.loss, np.exp(self._sums.log_weight)
-        x = np.mod(loss - epsilon, period)
-        terms = weight * periodic_payoff(x, self._c, period)
-        value = float(np.sort(terms).sum())
-        # f is at most 1 / (1 + c) and its slope 1; both images sum to at most e^(-cT) max(1, c)
-        images = math.exp(-self._c * period) / -math.expm1(-self._c * period)
-        slope, height = 1.0 + max(1.0, self._c) * images, 1.0 / (1.0 + self._c) + images
-        shaky = float(weight.sum()) * (self._reach + abs(epsilon) + period)
-        error = 4.0 * ULP * slope * shaky + self._sums.dropped * height
-        return value, error + (self._sums.noise + 64.0 * ULP) * value
-
-    def remainder(self, tables: Floats, start: float) -> float:
-        """Bound the integral of |phi - A| / y^2 beyond `start`.
+        """Return the part's trapezoid sum over all frequencies, over M(c) e^(-c eps), and an error.
 
         Args:
-            tables: Tilted.variation().
-            start: last frequency that was evaluated.
+            epsilon: the query.
+            period: T.
         """
-        density = np.maximum(1.0 - self._atoms, 0.0) + 1e-15
-        return float(_remainder(tables, self._atoms, density, self._counts, self.log_share, start))
+        loss, weight = self._sums.loss, np.exp(self._sums.log_weight)
+        x = np.mod(loss - epsilon, period)
+        value = float(np.sort(weight * periodic_payoff(x, self._c, period)).sum())
+        mass, noise, dropped = float(weight.sum()), self._sums.noise, self._sums.dropped
+        for i, fewer in enumerate(self._once):
+            weight = self._counts[i] * np.exp(fewer.log_weight)
+            at = fewer.loss + self.law.mean[i] - epsilon
+            panels = self.law.panels(i)
+            value += mean_payoff(at, weight, *panels, self._c, period)
+            mass += float(weight.sum()) * float(panels[3].sum())
+            noise, dropped = max(noise, fewer.noise), dropped + self._counts[i] * fewer.dropped
+        # the payoff is at most 1 / (1 + c), its slope 1; images add at most max(1, c) e^(-cT)
+        images = math.exp(-self._c * period) / -math.expm1(-self._c * period)
+        slope, height = 1.0 + max(1.0, self._c) * images, 1.0 / (1.0 + self._c) + images
+        shaky = mass * (self.reach + abs(epsilon) + period)
+        error = 4.0 * ULP * slope * shaky + (dropped + self.law.error) * height
+        return value, error + (noise + 64.0 * ULP) * value
+
+    def truncation(self, start: float) -> float:
+        """Bound the integral of |remainder| / y^2 beyond `start`."""
+        found = excess_integral(
+            self._tables, self._atoms, self._density, self._counts, self.linear, start
+        )
+        return self._mass * float(found)
+
+
+def matters(law: Law, tilted: Tilted) -> bool:
+    """Whether sums of atoms carry so much of the tilted mass that they need a part of their own."""
+    total = 0.0
+    for step, weight in zip(law.steps, tilted.weights, strict=True):
+        atoms = float(weight[step.loss.loss.size :].sum())
+        if not atoms > 0.0:
+            return False
+        total += step.count * math.log(atoms)
+    return total > math.log(LEAST_SHARE)

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mechc.accountants.atomic import AtomicPart
+from mechc.accountants.atomic import AtomicPart, matters
+from mechc.accountants.beside import BesideAtoms
 from mechc.accountants.bound import Bound
 from mechc.accountants.characteristic import Law, Tilted
 from mechc.accountants.logspace import log_add
@@ -25,14 +26,11 @@ from mechc.loss.measure import MASS_ERROR, Step, log_infinite
 SHARE = 1e-13  # images and truncation may cost this share of delta
 CANCELLATION = math.log(1e3)  # nats by which the contour may miss the saddle point
 BELOW = 8  # real parts tried at and below the saddle point, and tilts tried above it
-CHEAP = 5_000_000  # node evaluations that are spent for more than rtol asks for
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
 WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
 REUSED = 1e-10  # width with which a contour answers for another epsilon
 MIRRORED = 16.0  # tilts up to which both directions are covered at once
-FINE, ENOUGH = 1e-3, 0.2  # truncation beside atoms, in rtol, worth CHEAP work and any work
 FIT, FITS = 1e-4, 4  # error of phi wanted of polynomials, in rtol, and refinements to get there
-ROUNDS = 12  # extensions of one contour beside atoms
 LARGEST = 100_000  # nodes of the tilted law beyond which no higher frequency is asked for
 
 
@@ -119,7 +117,7 @@ class _Side:
             return Answer(value - 1e-14, value, value + 1e-14, {"reason": "a single atom"})
         for contour in self._contours:
             answer = contour.answer(epsilon)
-            wanted = REUSED if contour.atomic is None else max(REUSED, self._rtol)
+            wanted = max(REUSED, self._rtol) if isinstance(contour, BesideAtoms) else REUSED
             if answer is not None and answer.upper - answer.lower <= wanted:
                 return answer
         try:
@@ -212,19 +210,29 @@ class _Side:
         variance_c = max(float(self._law.roughly(c)[0, 2]), 1e-300)
         self._cover(top, c, 1.2 * math.sqrt(-2.0 * math.log(SHARE) / variance_c))
         masses = (self._log_mass, self.log_q, self._lowest)
-        return Contour(self._law, self._payoff, c, self._payoff.period(period), grid, log_b, masses)
+        where = (c, self._payoff.period(period), grid, log_b, masses)
+        atomic = self._atomic(c)
+        if atomic is not None:
+            return BesideAtoms(atomic, self._law, self._payoff, *where)
+        return Contour(self._law, self._payoff, *where)
 
     def _run(self, contour: Contour, epsilon: float) -> Answer | None:
         """Add nodes until the truncation is proven small, or the work limit is reached."""
         if not contour.weight(epsilon) > 0.0:
             return None
-        if math.isinf(self._payoff.edge):
-            contour.atomic = AtomicPart.of(self._law, contour.tilted)
-        if contour.atomic is not None:
-            return self._beside_atoms(contour, contour.atomic, epsilon)
+        if isinstance(contour, BesideAtoms):
+            contour.settle(epsilon, self._rtol)
+            return contour.answer(epsilon)
         nodes = 64
         while True:
-            if not self._extend(contour, nodes) or contour.complete:
+            if contour.h * min(nodes, contour.most) > contour.reach:
+                try:
+                    self._cover(0.0, contour.c, 1.5 * contour.h * nodes)
+                except NumericError:
+                    return contour.answer(epsilon)
+                contour.resolve(self._law)
+            contour.extend(nodes)
+            if contour.complete:
                 return contour.answer(epsilon)
             values, _ = contour.terms(epsilon)
             quiet = float(np.abs(values[-32:]).max()) < SHARE * 1e-2
@@ -239,54 +247,22 @@ class _Side:
                     return contour.answer(epsilon)
             nodes = nodes + 64 if not quiet and nodes < 1024 else 2 * nodes
 
-    def _extend(self, contour: Contour, nodes: int) -> bool:
-        """Evaluate `nodes` frequencies; False where no quadrature resolves them."""
-        if contour.far is None and contour.h * min(nodes, contour.most) > contour.reach:
-            try:
-                self._cover(0.0, contour.c, 1.5 * contour.h * nodes)
-            except NumericError:
-                return False
-            contour.resolve(self._law)
-        contour.extend(nodes)
-        return True
-
-    def _beside_atoms(self, contour: Contour, atomic: AtomicPart, epsilon: float) -> Answer | None:
-        """Add nodes until little is left of the remainder, which decays like 1 / y."""
-        nodes = 64
-        if not self._extend(contour, nodes):
-            return contour.answer(epsilon)
-        contour.far = self._oscillation(contour)
-        bounds = contour.tilted.variation()
-        for _ in range(ROUNDS):
-            start = contour.weight(epsilon)
-            total = contour.first(epsilon)[0] + 2.0 * float(contour.terms(epsilon)[0].sum())
-            factor = self._payoff.size(contour.c) * contour.period
-            factor /= math.pi * max(total, 1e-3) * start
-            contour.decay = atomic.remainder(bounds, contour.h * nodes)
-            share = factor * contour.decay / self._rtol
-            affordable = CHEAP / contour.cost
-            if share <= FINE or (share <= ENOUGH and affordable < 2.0 * nodes):
-                break
-            fine, enough = (1.1 * nodes * math.sqrt(share / part) for part in (FINE, ENOUGH))
-            more = math.ceil(min(max(2.0 * nodes, min(fine, max(enough, affordable))), 1e9))
-            if contour.cost * more > WORK or not self._extend(contour, more):
-                break
-            nodes = more
-        return contour.answer(epsilon)
-
-    def _oscillation(self, contour: Contour) -> Oscillation | None:
-        """The law for high frequencies, on as few panels as are good enough."""
+    def _atomic(self, c: float) -> AtomicPart | None:
+        """The sums of atoms, and the law for high frequencies on as few panels as do."""
+        tilted = Tilted(self._law, c)
+        if math.isfinite(self._payoff.edge) or not matters(self._law, tilted):
+            return None
         floor = 1e-18 / float(self._law.counts.sum())
         frequency = 0.0
         for _ in range(FITS):
             try:
-                law = self._far_law(contour.c, frequency, 0.0, self._coarse)
+                law = self._far_law(c, frequency, 0.0, self._coarse)
             except NumericError:
                 return None
-            found = Oscillation(law, contour.tilted, floor)
-            if found.error < FIT * self._rtol:
-                return found
-            frequency = max(4.0 * frequency, 1.0 / float(contour.tilted.spread.max()))
+            fitted = Oscillation(law, tilted, floor)
+            if fitted.error < FIT * self._rtol:
+                return AtomicPart.of(self._law, tilted, fitted)
+            frequency = max(4.0 * frequency, 1.0 / float(tilted.spread.max()))
         return None
 
     def _decay(self, contour: Contour, start: float, wanted: float) -> float:

@@ -1,4 +1,4 @@
-"""The characteristic function at high frequencies, at a cost that does not grow with them.
+"""Laws of atoms and piecewise polynomials: their Fourier transform at a cost without waves.
 
 On every panel of the quadrature the density of the loss is a polynomial in the loss, in Legendre's
 basis; its Fourier transform is a sum of spherical Bessel functions (Filon's rule),
@@ -23,6 +23,7 @@ from mechc.accountants.characteristic import Law, Tilted
 from mechc.loss.rule import NODES, ORDER, WEIGHTS
 
 Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
 
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 STABLE = 8.0  # smallest phase of half a panel at which the recurrence goes upward
@@ -35,58 +36,143 @@ _AT_ENDS = np.stack([_ANALYSIS.T @ (-1.0) ** _DEGREES, _ANALYSIS.sum(axis=0)], a
 @nb.njit("UniTuple(float64, 2)(float64[::1], float64)", **_JIT)
 def _filon(coefficient, w):  # type: ignore[no-untyped-def]
     """Return sum_n coefficient_n i^n j_n(w)."""
-    sine = math.sin(w)
-    before = sine / w
-    now = before / w - math.cos(w) / w
+    inverse = 1.0 / w
+    before = math.sin(w) * inverse
+    now = (before - math.cos(w)) * inverse
     re = coefficient[0] * before
     im = coefficient[1] * now
-    sign = -1.0
-    for n in range(2, coefficient.size):
-        after = (2 * n - 1) / w * now - before
+    for n in range(2, coefficient.size, 4):
+        after = (2 * n - 1) * inverse * now - before
+        re -= coefficient[n] * after
+        before = (2 * n + 1) * inverse * after - now
+        im -= coefficient[n + 1] * before
+        if n + 2 == coefficient.size:
+            break
+        now = (2 * n + 3) * inverse * before - after
+        re += coefficient[n + 2] * now
+        after = (2 * n + 5) * inverse * now - before
+        im += coefficient[n + 3] * after
         before, now = now, after
-        if n % 2 == 0:
-            re += sign * coefficient[n] * now
-        else:
-            im += sign * coefficient[n] * now
-            sign = -sign
     return re, im
 
 
 @nb.njit(
     "void(int64[::1], int64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[:,::1],"
-    " float64[:,::1], float64[::1], float64[::1], float64, int64, float64[::1], float64[::1])",
+    " float64[:,::1], float64[::1], float64[::1], boolean, float64, int64, complex128[::1],"
+    " float64[::1])",
     **_JIT,
 )
-def _log_phi(  # type: ignore[no-untyped-def]
-    panels, atoms, counts, place, coefficient, centred, weight, at, mass, h, begin, re, im
+def _remainders(  # type: ignore[no-untyped-def]
+    panels,
+    atoms,
+    counts,
+    place,
+    coefficient,
+    centred,
+    weight,
+    at,
+    mass,
+    linear,
+    h,
+    begin,
+    out,
+    size,
 ):
-    """Log of the composed characteristic function at y = n h from n = begin on."""
-    for n in range(re.size):
-        y = (begin + n) * h
-        size = 0.0
-        angle = 0.0
-        for i in range(counts.size):
-            a = 0.0
-            b = 0.0
+    """Return phi - A, or phi - A - B if `linear`, and |phi| + |A| + |B|, at y = n h, n >= first."""
+    steps = counts.size
+    log_a = np.empty(steps, np.complex128)
+    c = np.empty(steps, np.complex128)
+    for n in range(out.size):
+        y = (first + n) * h
+        all_a = 0j
+        all_phi = 0j
+        for i in range(steps):
+            a = 0j
             for m in range(atoms[i], atoms[i + 1]):
-                a += mass[m] * math.cos(y * at[m])
-                b += mass[m] * math.sin(y * at[m])
+                a += mass[m] * complex(math.cos(y * at[m]), math.sin(y * at[m]))
+            density = 0j
             for m in range(panels[i], panels[i + 1]):
                 w = y * place[m, 1]
                 if w < STABLE:
                     for j in range(ORDER):
-                        a += weight[m, j] * math.cos(y * centred[m, j])
-                        b += weight[m, j] * math.sin(y * centred[m, j])
+                        theta = y * centred[m, j]
+                        density += weight[m, j] * complex(math.cos(theta), math.sin(theta))
                 else:
-                    x, z = _filon(coefficient[m], w)
-                    c = math.cos(y * place[m, 0])
-                    s = math.sin(y * place[m, 0])
-                    a += c * x - s * z
-                    b += s * x + c * z
-            size += counts[i] * 0.5 * math.log(max(a * a + b * b, 1e-300))
-            angle += counts[i] * math.atan2(b, a)
-        re[n] = size
-        im[n] = angle
+                    re, im = _filon(coefficient[m], w)
+                    theta = y * place[m, 0]
+                    density += complex(re, im) * complex(math.cos(theta), math.sin(theta))
+            c[i] = density
+            log_a[i] = complex(math.log(max(abs(a), 1e-300)), math.atan2(a.imag, a.real))
+            both = a + density
+            all_a += counts[i] * log_a[i]
+            all_phi += counts[i] * complex(
+                math.log(max(abs(both), 1e-300)), math.atan2(both.imag, both.real)
+            )
+        phi, sums, once = np.exp(all_phi), np.exp(all_a), 0j
+        if linear:
+            for i in range(steps):
+                once += counts[i] * c[i] * np.exp(all_a - log_a[i])
+        out[n] = phi - sums - once
+        size[n] = abs(phi) + abs(sums) + abs(once)
+
+
+@nb.njit("float64(float64, float64, float64, float64, float64)", **_JIT)
+def _payoff(x, c, period, further, share):  # type: ignore[no-untyped-def]
+    """The periodic payoff G at x (see `transform.periodic_payoff`)."""
+    x -= period * math.floor(x / period)
+    return math.exp(-c * x) * (-math.expm1(-x) + further * math.exp(-x)) * share
+
+
+@nb.njit("float64(float64[::1], float64)", **_JIT)
+def _series(coefficient, u):  # type: ignore[no-untyped-def]
+    """Return sum_n coefficient_n P_n(u)."""
+    before = 1.0
+    now = u
+    total = coefficient[0] + coefficient[1] * u
+    for n in range(2, coefficient.size):
+        before, now = now, ((2 * n - 1) * u * now - (n - 1) * before) / n
+        total += coefficient[n] * now
+    return total
+
+
+@nb.njit(
+    "float64(float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[:,::1],"
+    " float64[:,::1], float64, float64)",
+    **_JIT,
+)
+def mean_payoff(at, mass, place, coefficient, centred, weight, c, period):  # type: ignore[no-untyped-def]
+    """Return sum_a mass_a int G(at_a + l) density(l) dl, cutting panels where G has its kinks."""
+    images = math.exp(-c * period)
+    further = images * -math.expm1(-period) / (1.0 - images * math.exp(-period))
+    share = 1.0 / -math.expm1(-c * period)
+    total = 0.0
+    for a in range(at.size):
+        value = 0.0
+        for m in range(place.shape[0]):
+            half = place[m, 1]
+            left = at[a] + place[m, 0] - half
+            right = left + 2.0 * half
+            kink = period * math.ceil(left / period)
+            if kink >= right:
+                for j in range(ORDER):
+                    value += weight[m, j] * _payoff(
+                        at[a] + centred[m, j], c, period, further, share
+                    )
+                continue
+            low = left
+            while low < right:
+                high = min(kink, right)
+                middle = 0.5 * (low + high)
+                length = 0.5 * (high - low)
+                for j in range(ORDER):
+                    x = middle + length * NODES[j]
+                    u = min(1.0, max(-1.0, (x - left) / half - 1.0))
+                    density = 0.5 * _series(coefficient[m], u) / half
+                    value += density * length * WEIGHTS[j] * _payoff(x, c, period, further, share)
+                low = high
+                kink += period
+        total += mass[a] * value
+    return total
 
 
 class Oscillation:
@@ -94,6 +180,7 @@ class Oscillation:
 
     Attributes:
         error: bound on the error of phi of the composition that the polynomials make.
+        mean: where each step is centred.
     """
 
     def __init__(self, law: Law, tilted: Tilted, floor: float) -> None:
@@ -105,6 +192,7 @@ class Oscillation:
             floor: tilted mass of a step that may be left out.
         """
         parts, self.error = [], 0.0
+        self.mean, self._counts = tilted.mean, law.counts
         weights = Tilted(law, tilted.c).weights
         for step, w, mean in zip(law.steps, weights, tilted.mean, strict=True):
             n = step.loss.loss.size
@@ -122,19 +210,33 @@ class Oscillation:
         self._arrays = [
             np.ascontiguousarray(np.concatenate(column)) for column in zip(*parts, strict=True)
         ]
-        self._counts = law.counts
 
     @property
     def cost(self) -> float:
         """Work of one frequency, in node evaluations of Tilted."""
         return 12.0 * float(self._panels[-1] + self._atoms[-1])
 
-    def log_phi(self, h: float, begin: int, end: int) -> tuple[Floats, Floats]:
-        """Return what Tilted.log_phi does: log phi at y = n h, begin <= n < end."""
-        re, im = np.empty(end - begin), np.empty(end - begin)
+    def panels(self, step: int) -> tuple[Floats, ...]:
+        """Return places, coefficients, centred losses and weights of a step's panels."""
+        mine = slice(self._panels[step], self._panels[step + 1])
+        return tuple(array[mine] for array in self._arrays[:4])
+
+    def atoms(self, step: int) -> tuple[Floats, Floats]:
+        """Return centred losses and weights of a step's atoms."""
+        mine = slice(self._atoms[step], self._atoms[step + 1])
+        return self._arrays[4][mine], self._arrays[5][mine]
+
+    def remainders(self, linear: bool, h: float, begin: int, end: int) -> tuple[Complexes, Floats]:
+        """Return phi without what only atoms, and `linear`ly one density, make of it.
+
+        Returns:
+            phi - A (- B) at y = n h, begin <= n < end, and |phi| + |A| (+ |B|), the scale of its
+            rounding.
+        """
+        out, size = np.empty(end - begin, np.complex128), np.empty(end - begin)
         law = (self._panels, self._atoms, self._counts, *self._arrays)
-        _log_phi(*law, h, begin, re, im)  # type: ignore[call-arg]  # an array each
-        return re, im
+        _remainders(*law, linear, h, begin, out, size)  # type: ignore[call-arg]  # an array each
+        return out, size
 
 
 def _fit(weight: Floats, loss: Floats, spacing: Floats) -> tuple[Floats, Floats, float]:

@@ -19,9 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.atomic import AtomicPart
 from mechc.accountants.characteristic import Law, Tilted
-from mechc.accountants.oscillation import Oscillation
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -146,8 +144,6 @@ class Contour:
         grid, log_b: real s > 0 and K(s) + s log s - (1+s) log(1+s); minus s eps they bound the
             hockey-stick divergence at eps (docs/numerics.md, section 4).
         decay: bound on the integral of sup |phi| / y^2 beyond the last node.
-        atomic: sums of atoms that are summed apart; phi stands for phi - A then.
-        far: another way to log phi, for the frequencies still to come.
     """
 
     def __init__(
@@ -178,8 +174,6 @@ class Contour:
         self.h = 2.0 * math.pi / period
         self.re, self.im = np.empty(0), np.empty(0)
         self.decay = math.inf
-        self.atomic: AtomicPart | None = None
-        self.far: Oscillation | None = None
         self.resolve(law)
 
     def resolve(self, law: Law) -> None:
@@ -196,22 +190,14 @@ class Contour:
         """Node evaluations spent so far."""
         return self.re.size * self.tilted.weight.size
 
-    @property
-    def cost(self) -> float:
-        """Work that one more frequency takes, in node evaluations."""
-        return float(self.tilted.weight.size) if self.far is None else self.far.cost
-
     def extend(self, nodes: int) -> None:
         """Evaluate log phi until `nodes` frequencies are known."""
         nodes = int(min(nodes, self.most))
         have = self.re.size
         if nodes > have:
-            law = self.tilted if self.far is None else self.far
-            re, im = law.log_phi(self.h, have + 1, nodes + 1)
+            re, im = self.tilted.log_phi(self.h, have + 1, nodes + 1)
             self.re, self.im = np.concatenate([self.re, re]), np.concatenate([self.im, im])
             self.decay = 0.0 if nodes == self.most else math.inf
-            if self.atomic is not None:
-                self.atomic.extend(self.h, nodes)
 
     @property
     def complete(self) -> bool:
@@ -225,24 +211,19 @@ class Contour:
     def terms(self, epsilon: float) -> tuple[Floats, float]:
         """Real parts of g(c + inh) / g(c) for n = 1, 2, ..., and a bound on their rounding."""
         y = self.h * np.arange(1.0, self.re.size + 1.0)
-        shift = y * (self.mean - epsilon)
+        phase = self.im + y * (self.mean - epsilon)
         z = np.asarray(self.c + 1j * y, np.complex128)
-        factor = self.payoff.transform(z, epsilon) / self.weight(epsilon)
-        far = y * (abs(self.mean) + abs(epsilon))
-        value, noise = _waves(factor, self.re, self.im, shift, far)
-        if self.atomic is not None:
-            known, more = _waves(factor, self.atomic.re, self.atomic.im, shift, far)
-            value, noise = value - known, noise + more
-        fit = 0.0 if self.far is None else self.far.error
-        return value, ULP * noise + fit * float(np.abs(factor).sum())
+        start = self.weight(epsilon)
+        factor = self.payoff.transform(z, epsilon) / start
+        size = np.exp(self.re)
+        value: Floats = (factor * size * np.exp(1j * phase)).real
+        turns = np.abs(self.im) + y * (abs(self.mean) + abs(epsilon))
+        noise = np.abs(factor) * size * (8.0 + np.abs(self.re) + 2.0 * turns)
+        return value, ULP * float(noise.sum())
 
     def first(self, epsilon: float) -> tuple[float, float]:
-        """Return the term n = 0 and all of the atomic part, as shares of g(c), and an error."""
-        if self.atomic is None:
-            return 1.0, 0.0
-        scale = self.period / self.weight(epsilon)
-        value, error = self.atomic.aliased(epsilon, self.period)
-        return -math.expm1(self.atomic.log_share) + scale * value, scale * error
+        """Return what to add the terms twice to, as a share of g(c), and its error: the term 0."""
+        return 1.0, 0.0
 
     def answer(self, epsilon: float) -> Answer | None:
         """Evaluate Theorem A at epsilon with the nodes at hand; None where the sum is not positive.
@@ -306,13 +287,3 @@ class Contour:
             return first - second, 0.0
         known = max(0.0, first - second)  # each image lies between max(0, ...) and its mass
         return known, first - known
-
-
-def _waves(
-    factor: Complexes, re: Floats, im: Floats, shift: Floats, far: Floats
-) -> tuple[Floats, float]:
-    """Real parts of factor exp(re + i(im + shift)), and their rounding in units of ULP."""
-    size = np.exp(re)
-    value: Floats = (factor * size * np.exp(1j * (im + shift))).real
-    noise = np.abs(factor) * size * (8.0 + np.abs(re) + 2.0 * (np.abs(im) + far))
-    return value, float(noise.sum())

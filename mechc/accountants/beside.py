@@ -1,0 +1,86 @@
+"""A contour on which sums of atoms do not have to decay: they are added in closed form.
+
+The nodes carry the remainder phi - A - B of `atomic` instead of phi; the trapezoid sum of A + B
+over all frequencies takes the place of the frequencies that are not evaluated.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mechc.accountants.atomic import AtomicPart
+from mechc.accountants.trapezoid import ULP, Contour, Floats
+
+CHEAP = 5_000_000  # node evaluations that are spent for more than rtol asks for
+WORK = 300_000_000  # node evaluations before a wide bound is returned instead
+FINE, ENOUGH = 1e-3, 0.2  # truncation, in rtol, that is worth CHEAP work, and any work
+START = 128  # frequencies evaluated first
+ROUNDS = 12  # extensions of one contour
+
+
+class BesideAtoms(Contour):
+    """A contour whose nodes carry only what has several densities."""
+
+    def __init__(self, atomic: AtomicPart, *arguments: Any) -> None:
+        """Fix the contour.
+
+        Args:
+            atomic: the part in closed form.
+            *arguments: those of Contour.
+        """
+        super().__init__(*arguments)
+        self.atomic = atomic
+        self._remainder = np.empty(0, np.complex128)
+        self._scale: Floats = np.empty(0)
+
+    def extend(self, nodes: int) -> None:
+        """Evaluate the remainder until `nodes` frequencies are known."""
+        have = self._scale.size
+        if nodes > have:
+            law, linear = self.atomic.law, self.atomic.linear
+            values, scale = law.remainders(linear, self.h, have + 1, nodes + 1)
+            self._remainder = np.concatenate([self._remainder, values])
+            self._scale = np.concatenate([self._scale, scale])
+            self.decay = self.atomic.truncation(self.h * nodes)
+
+    def terms(self, epsilon: float) -> tuple[Floats, float]:
+        """Real parts of the remainder's g(c + inh) / g(c), n = 1, 2, ..., and their rounding."""
+        y = self.h * np.arange(1.0, self._scale.size + 1.0)
+        law, counts = self.atomic.law, float(self.tilted.counts.sum())
+        mean = float(self.tilted.counts @ law.mean)
+        factor = self.payoff.transform(np.asarray(self.c + 1j * y, np.complex128), epsilon)
+        factor /= self.weight(epsilon)
+        value: Floats = (factor * self._remainder * np.exp(1j * y * (mean - epsilon))).real
+        turns = y * (abs(mean) + abs(epsilon) + self.atomic.reach)
+        noise = np.abs(factor) * self._scale * (8.0 + 8.0 * counts + 4.0 * turns)
+        return value, ULP * float(noise.sum()) + law.error * float(np.abs(factor).sum())
+
+    def first(self, epsilon: float) -> tuple[float, float]:
+        """The remainder at frequency 0, all frequencies of the atomic part, and their error."""
+        scale = self.period / self.weight(epsilon)
+        value, error = self.atomic.aliased(epsilon, self.period)
+        return 1.0 - self.atomic.share + scale * value, scale * error + 4.0 * ULP
+
+    def settle(self, epsilon: float, rtol: float) -> None:
+        """Add nodes until little is left of the truncation, or more is not worth its cost."""
+        nodes = START
+        for _ in range(ROUNDS):
+            self.extend(nodes)
+            total = self.first(epsilon)[0] + 2.0 * float(self.terms(epsilon)[0].sum())
+            factor = self.payoff.size(self.c) * self.period
+            factor /= math.pi * max(total, 1e-3) * self.weight(epsilon) * rtol
+            affordable = CHEAP / self.atomic.law.cost
+            share = factor * self.decay
+            if share <= FINE or (share <= ENOUGH and affordable < 2.0 * nodes):
+                return
+            more = 2.0 * nodes
+            left = factor * self.atomic.truncation(self.h * more)
+            while left > FINE and (left > ENOUGH or more < affordable):
+                more *= 1.5
+                left = factor * self.atomic.truncation(self.h * more)
+                if self.atomic.law.cost * more > WORK:
+                    return
+            nodes = math.ceil(more)
