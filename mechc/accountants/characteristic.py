@@ -41,7 +41,7 @@ DROPPED = 1e-24  # tilted weight below which a node is left out of phi, and acco
 
 
 @nb.njit("float64(float64)", **_JIT)
-def _sin_excess(x):  # type: ignore[no-untyped-def]
+def sin_excess(x):  # type: ignore[no-untyped-def]
     """Return sin(x) - x to full relative accuracy."""
     if abs(x) > 0.5:
         return math.sin(x) - x
@@ -112,14 +112,14 @@ def log_phi(offsets, counts, centred, weight, h, begin, end, re, im):  # type: i
             theta[j] = h * centred[a + j]
             s = math.sin(0.5 * theta[j])
             c1[j] = -2.0 * s * s
-            d1[j] = _sin_excess(theta[j])
+            d1[j] = sin_excess(theta[j])
         for n in range(begin, end):
             if (n - begin) % BLOCK == 0:
                 for j in range(size):
                     angle = n * theta[j]
                     s = math.sin(0.5 * angle)
                     c[j] = -2.0 * s * s
-                    d[j] = _sin_excess(angle)
+                    d[j] = sin_excess(angle)
             else:
                 for j in range(size):
                     sine = d[j] + (n - 1) * theta[j]

@@ -7,8 +7,9 @@ the log-likelihood ratios of the paper, (3.1) reads in our notation
 
 both distribution functions replaced by Edgeworth expansions of any order (AEA, Definition 4.1).
 Under P the loss has cumulants K^(r)(0), under Q K^(r)(-1); the masses that are finite there are
-exp K(0) and exp K(-1). With interval=True the uniform error of the first-order expansion turns
-into an interval (EEAI, Definition 4.2; error transfer (3.2)).
+exp K(0) and exp K(-1). With interval=True uniform errors of the expansions turn into an interval
+(EEAI, Definition 4.2; error transfer (3.2)): explicit in the moments for the first order
+(`edgeworth_interval`), from the characteristic function for every order (`smoothing`).
 
 The two terms cancel when delta is small: the error is absolute, at best that of the expansion and
 at worst 1e-16 exp(eps). `SaddlepointAccountant(variant="edgeworth")` expands the tilted law
@@ -33,6 +34,7 @@ from mechc.accountants.composed import ComposedLoss, U
 from mechc.accountants.edgeworth_interval import edgeworth_error
 from mechc.accountants.edgeworth_series import hermite_coefficients, hermite_values, standardise
 from mechc.accountants.saddlepoint import SaddlepointAccountant
+from mechc.accountants.smoothing import smoothing_error
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.measure import Step
 
@@ -66,7 +68,7 @@ class EdgeworthAccountant:
         steps: the composition; counts up to 1e12.
         rtol: for the tilted series, the size above which a growing term counts as divergence.
         order: order of the expansion, 1 to 8 (tilted: 1 to 4); it needs order + 2 cumulants.
-        interval: add the proven interval around the first-order expansion (EEAI).
+        interval: add the proven interval around the expansion (EEAI).
         tilted: expand the tilted loss instead, which is `saddlepoint` with variant="edgeworth";
             its interval is always given.
 
@@ -94,7 +96,7 @@ class EdgeworthAccountant:
             else None
         )
         self._expansions: dict[int, tuple[_Side, _Side]] = {}
-        self._errors: tuple[float, float] | None = None
+        self._errors: dict[int, tuple[float, float]] = {}
 
     def log_delta(self, epsilon: float) -> Bound:
         """Return log delta at epsilon.
@@ -134,18 +136,20 @@ class EdgeworthAccountant:
         return self._composed.with_infinite(math.log(plus - minus))
 
     def _with_interval(self, epsilon: float, estimate: float) -> Bound:
-        """EEAI: (3.2) with the uniform errors of order 1, met with what is known anyway."""
+        """EEAI: (3.2) with uniform errors of order 1 and of this order, met with other bounds."""
         proven = self._composed.outer(epsilon)
         proven = proven.meet(-math.inf, min(chernoff_bounds(self._composed, epsilon).values()))
-        error_p, error_q = self._uniform_errors()
-        if epsilon <= _LARGEST_EPSILON:
-            under_p, under_q = self._sides(1)
+        detail: dict[str, Any] = {"order": self._order}
+        for order in sorted({1, self._order}):
+            error_p, error_q = detail[f"errors of order {order}"] = self._uniform_errors(order)
+            if epsilon > _LARGEST_EPSILON or not math.isfinite(error_p + error_q):
+                continue
+            under_p, under_q = self._sides(order)
             growth = math.exp(epsilon)
             centre = under_p.survival(epsilon) - growth * under_q.survival(epsilon)
             radius = under_p.mass * error_p + growth * under_q.mass * error_q
             radius += 32 * U * (under_p.mass + growth * under_q.mass)
             proven = proven.meet(*map(self._log_total, (centre - radius, centre + radius)))
-        detail: dict[str, Any] = {"order": self._order, "error_p": error_p, "error_q": error_q}
         if math.isnan(estimate):
             detail["reason"] = "the estimate is the upper bound: the expansion gives none"
             estimate = proven.upper
@@ -172,18 +176,21 @@ class EdgeworthAccountant:
         sd = math.sqrt(float(cumulants[2]))
         return _Side(math.exp(log_mass), float(cumulants[1]), sd, coefficients)
 
-    def _uniform_errors(self) -> tuple[float, float]:
+    def _uniform_errors(self, order: int) -> tuple[float, float]:
         """Errors of the two distribution functions, with that of inexact moments."""
-        if self._errors is None:
-            self._refuse_missing_moments(2)
-            p, q = (self._distance(t) for t in (0.0, -1.0))
-            self._errors = (p, q)
-        return self._errors
+        if order not in self._errors:
+            self._refuse_missing_moments(max(order, 2))
+            p, q = (self._distance(t, order) for t in (0.0, -1.0))
+            self._errors[order] = (p, q)
+        return self._errors[order]
 
-    def _distance(self, t: float) -> float:
-        skewness = abs(float(standardise(self._composed.cumulants(t, 3))[0]))
-        noise = self._composed.moment_error(t) * (2.0 + skewness)
-        return edgeworth_error(self._composed, t) + noise
+    def _distance(self, t: float, order: int) -> float:
+        lambdas = standardise(self._composed.cumulants(t, order + 2))
+        coefficients = hermite_coefficients(lambdas, order).sum(axis=0)
+        error = smoothing_error(self._composed, t, coefficients)
+        if order == 1:
+            error = min(error, edgeworth_error(self._composed, t))
+        return error + self._composed.moment_error(t) * (2.0 + abs(float(lambdas[0])))
 
     def _refuse_missing_moments(self, order: int) -> None:
         lo, hi = self._composed.strip

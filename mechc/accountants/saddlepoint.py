@@ -159,7 +159,7 @@ class SaddlepointAccountant:
         series = law.series(4)
         tilted.refuse_divergence(series, self._composed.atoms(tilt.t), self._rtol, self._method)
         value = law.log_prefactor + math.log(float(series[: self._order + 1].sum()))
-        proven = self._shifted(law.enclosure(self._composed), outer)
+        proven = self._shifted(law.enclosure(self._composed, self._order), outer)
         estimate = proven.project(self._composed.with_infinite(value))
         relative = (series[1:] / series.sum()).tolist()
         return self._bound(proven, estimate, {"tilt": tilt.t, "relative_terms": relative})

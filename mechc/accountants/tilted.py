@@ -21,6 +21,7 @@ from mechc.accountants.composed import ComposedLoss, Interval, U
 from mechc.accountants.edgeworth_interval import edgeworth_error
 from mechc.accountants.edgeworth_series import hermite_coefficients, hermite_values, standardise
 from mechc.accountants.logspace import HALF_LOG_TWO_PI, log1mexp, log_add, log_mills, log_subtract
+from mechc.accountants.smoothing import smoothing_error
 from mechc.errors import UnsupportedError
 
 Floats = NDArray[np.float64]
@@ -127,18 +128,24 @@ class TiltedLaw:
         distance += composed.moment_error(self.t)
         return self._around(value, distance, lost), distance
 
-    def enclosure(self, composed: ComposedLoss) -> Interval:
-        """Return the better of the Berry-Esseen and first-order Edgeworth intervals.
+    def enclosure(self, composed: ComposedLoss, order: int) -> Interval:
+        """Return the best of three proven intervals of the finite part.
 
-        The second needs the fourth moment and its error theorem (`edgeworth_interval`).
+        Berry-Esseen around the normal law, the moment bound around the first-order series
+        (`edgeworth_interval`) and the smoothing bound around the series of `order`.
         """
         interval, _ = self.berry_esseen(composed)
-        total = float(self.series(1).sum())
-        if total > 0.0:
-            noise = composed.moment_error(self.t) * (2.0 + abs(float(self.lambdas[0])))
-            distance = edgeworth_error(composed, self.t) + noise
-            value = self.log_prefactor + math.log(total)
-            interval = interval.meet(*self._around(value, distance, 1e-12))
+        noise = composed.moment_error(self.t) * (2.0 + abs(float(self.lambdas[0])))
+        terms = self.series(order)
+        coefficients = hermite_coefficients(self.lambdas, order).sum(axis=0)
+        first = edgeworth_error(composed, self.t)
+        for total, distance in (
+            (float(terms[:2].sum()), first),
+            (float(terms.sum()), smoothing_error(composed, self.t, coefficients)),
+        ):
+            if total > 0.0 and math.isfinite(distance):
+                value = self.log_prefactor + math.log(total)
+                interval = interval.meet(*self._around(value, distance + noise, 1e-12))
         return interval
 
     def _around(self, log_value: float, distance: float, relative: float) -> Interval:

@@ -187,8 +187,12 @@ def _functions(
 
     if xs:
         for name in ("log_p", "log_q", "loss"):
-            runner(name, "values", checks.VALUES,
-                   lambda c, n=name: checks.values(kernel, oracle, xs, n, c))  # type: ignore[misc]
+            runner(
+                name,
+                "values",
+                checks.VALUES,
+                lambda c, n=name: checks.values(kernel, oracle, xs, n, c),
+            )  # type: ignore[misc]
         runner("loss_inverse", "values", checks.VALUES,
                lambda c: checks.inverses(kernel, oracle, xs, c))  # fmt: skip
     if kernel.CAPABILITIES.get("cgf", "").startswith("closed"):

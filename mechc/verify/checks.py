@@ -76,9 +76,7 @@ def _sensitivity(oracle: Oracle, raw: Raw, x: float) -> Callable[[], float]:
     return partial(oracle.sensitivity, raw, x)
 
 
-def point_error(
-    found: float, truth: Any, enough: float, sensitivity: Callable[[], float]
-) -> float:
+def point_error(found: float, truth: Any, enough: float, sensitivity: Callable[[], float]) -> float:
     """abs(found - truth), relative to the larger of the truth and the input sensitivity.
 
     The sensitivity is only asked for when the plain relative error is above `enough`.
@@ -98,9 +96,7 @@ def point_error(
     return distance / max(size, NEAR_ZERO, sensitivity())
 
 
-def _rounded_end(
-    kernel: Any, oracle: Oracle, raw: Raw, x: float, found: float, theta: Any
-) -> bool:
+def _rounded_end(kernel: Any, oracle: Oracle, raw: Raw, x: float, found: float, theta: Any) -> bool:
     """Whether the value is right for a place a few units in the last place away, at an end."""
     ends = np.asarray(kernel.breakpoints(theta))
     spacing = math.ulp(max(abs(x), *(abs(e) for e in ends if math.isfinite(e)), 1e-300))
@@ -158,9 +154,7 @@ def _round_trip(oracle: Oracle, found: float, target: float, enough: float) -> f
     return distance / max(abs(target), NEAR_ZERO, oracle.sensitivity(Oracle.raw_loss, found))
 
 
-def generating_function(
-    kernel: Any, oracle: Oracle, zs: Sequence[complex], check: Check
-) -> None:
+def generating_function(kernel: Any, oracle: Oracle, zs: Sequence[complex], check: Check) -> None:
     """The closed `cgf` against rigorous quadrature at complex z."""
     theta = np.array(oracle.theta)
     for z in zs:
@@ -231,6 +225,7 @@ def _distribution_error(
     oracle: Oracle, law: str, name: str, x: float, found: float, truth: Any
 ) -> float:
     """The error relative to what one relative unit in the input does to the value."""
+
     def mass(one: Oracle) -> Any:
         return one.mass(law, hi=x) if name.startswith("cdf") else one.mass(law, lo=x)
 

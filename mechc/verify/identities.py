@@ -248,9 +248,7 @@ def lattice(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> N
     points = xs if oracle.measure != "finite" else ()
     losses = [(x, oracle.loss(x)) for x in points]
     with ctx.workprec(160):
-        losses += [
-            (float(x.mid()), (p / q).log()) for x, p, q in oracle.atoms if p > 0 and q > 0
-        ]
+        losses += [(float(x.mid()), (p / q).log()) for x, p, q in oracle.atoms if p > 0 and q > 0]
     for x, value in losses:
         if value.is_finite():
             position = float(((value - offset) / step).mid())

@@ -237,5 +237,3 @@ def _split(n: int, exponent: Any) -> list[tuple[Any, list[int]]]:
     if exponent < 0:
         return [(arb(1), [i]) for i in range(n)]
     raise Unknown("sign of an exponent")
-
-

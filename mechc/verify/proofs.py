@@ -93,9 +93,7 @@ def monotone_parts(piece: Piece) -> list[tuple[int, Expr]]:
     return [(sign, part) for sign, part in parts if not part.is_number and part.free_symbols]
 
 
-def decided(
-    functions: list[Expr], x: Symbol, values: Any, points: Sequence[float]
-) -> list[float]:
+def decided(functions: list[Expr], x: Symbol, values: Any, points: Sequence[float]) -> list[float]:
     """The points between the outermost ones at which the sign of every derivative is decided."""
     with ctx.workprec(BITS):
         slopes = [arithmetic.function(diff(f, x), x, values) for f in functions]

@@ -27,5 +27,3 @@ def table(certificate: Certificate) -> Table:
             "; ".join((*check.failures, *check.notes)),
         )  # fmt: skip
     return made
-
-
