@@ -227,10 +227,8 @@ class AtomicPart:
 
     def truncation(self, start: float) -> float:
         """Bound the integral of |remainder| / y^2 beyond `start`."""
-        found = excess_integral(
-            self._tables, self._atoms, self._density, self._counts, self.linear, start
-        )
-        return self._mass * float(found)
+        arguments: list[Any] = [self._tables, self._atoms, self._density, self._counts]
+        return self._mass * float(excess_integral(*arguments, self.linear, start))
 
 
 def matters(law: Law, tilted: Tilted) -> bool:

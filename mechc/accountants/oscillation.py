@@ -63,20 +63,7 @@ def _filon(coefficient, w):  # type: ignore[no-untyped-def]
     **_JIT,
 )
 def _remainders(  # type: ignore[no-untyped-def]
-    panels,
-    atoms,
-    counts,
-    place,
-    coefficient,
-    centred,
-    weight,
-    at,
-    mass,
-    linear,
-    h,
-    begin,
-    out,
-    size,
+    panels, atoms, counts, place, series, centred, weight, at, mass, linear, h, first, out, size
 ):
     """Return phi - A, or phi - A - B if `linear`, and |phi| + |A| + |B|, at y = n h, n >= first."""
     steps = counts.size
@@ -98,7 +85,7 @@ def _remainders(  # type: ignore[no-untyped-def]
                         theta = y * centred[m, j]
                         density += weight[m, j] * complex(math.cos(theta), math.sin(theta))
                 else:
-                    re, im = _filon(coefficient[m], w)
+                    re, im = _filon(series[m], w)
                     theta = y * place[m, 0]
                     density += complex(re, im) * complex(math.cos(theta), math.sin(theta))
             c[i] = density
