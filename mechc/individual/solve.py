@@ -197,7 +197,10 @@ def _sharpest(period, c, epsilon, s, log_b):  # type: ignore[no-untyped-def]
     **_JIT,
 )
 def _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out):  # type: ignore[no-untyped-def]
-    """Set out = [lower, estimate, upper, slope of log, numeric share] of delta(epsilon)."""
+    """Set out = [lower, estimate, upper, slope, numeric share] of delta(epsilon).
+
+    The slope is that of the estimate.
+    """
     period = 2.0 * math.pi / h
     _series(wr, wi, h, epsilon, series)
     front = math.exp(min(k - c * epsilon, 700.0)) / (c * (c + 1.0) * period)
@@ -210,7 +213,7 @@ def _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out):  # type: i
     out[2] = front * (series[0] + errors[0] + numeric) - known
     out[1] = front * series[0] - known
     out[0] = front * (series[0] - errors[0] - errors[1] - numeric) - first - right
-    out[3] = series[1] / series[0] - c
+    out[3] = front * (series[1] - c * series[0]) + (second if first > second else 0.0)
     out[4] = (numeric + (first - known + right) / front) / series[0]
 
 
@@ -228,7 +231,8 @@ def _invert(  # type: ignore[no-untyped-def]
     at least delta, or 0. side 1: the estimate.
     """
     epsilon = max(start, 0.0)
-    for attempt in range(40):
+    low, high = -1.0, np.inf  # zero itself may be the answer
+    for attempt in range(60):
         _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out)
         value = out[side]
         fits = value <= delta if side == 2 else value >= delta
@@ -236,14 +240,18 @@ def _invert(  # type: ignore[no-untyped-def]
             return epsilon
         if epsilon == 0.0 and value <= delta:
             return 0.0
-        if not value > 0.0 or not series[0] > 0.0:
-            return math.nan
-        slope = min(out[3], -1e-3 * c)
-        move = math.log(delta / value) / slope
-        if side == 1 and abs(move) <= 1e-13 * (1.0 + epsilon):
-            return epsilon
-        nudge = 1e-14 * (attempt + 1) * (1.0 + epsilon) * (side - 1)
-        epsilon = max(epsilon + move + nudge, 0.0)
+        if value > delta:
+            low = epsilon
+        else:
+            high = epsilon
+        if value > 0.0 and out[1] > 0.0 and out[3] < 0.0:
+            move = math.log(delta / value) * out[1] / out[3]
+            if side == 1 and abs(move) <= 1e-13 * (1.0 + epsilon):
+                return epsilon
+            nudge = 1e-14 * (attempt + 1) * (1.0 + epsilon) * (side - 1)
+            epsilon = max(epsilon + move + nudge, 0.0)
+        if not low < epsilon < high:  # Newton left the bracket, or had nothing to go by
+            epsilon = max(0.5 * (low + high), 0.0) if high < np.inf else 2.0 * low + 0.1
     return epsilon if side == 1 else math.nan
 
 
