@@ -217,7 +217,7 @@ class IndividualAccountant:
     def _identity(self) -> dict[str, Any]:
         grid = self.grid
         return {
-            "family": self.family.name,
+            "family": self.family.identity,
             "parameter": self.family.parameter,
             "span": [grid.worst, grid.best],
             "buckets": grid.buckets,

@@ -87,7 +87,8 @@ class Choices:
     """How to answer for each person.
 
     Attributes:
-        at: tilt through which the contour goes, -1 where none is needed.
+        at: tilt through which the contour goes, -1 where none is needed, -2 where the grid is too
+            coarse for any.
         period: shortest period.
         nodes: estimate of the nodes needed.
         start: an epsilon to start from.
@@ -106,7 +107,7 @@ class Evaluator:
 
     def __init__(self, family: Family, grid: Grid, direction: str) -> None:
         """Remember what to tabulate; tables are made when someone needs them."""
-        self._family, self._grid, self._direction = family, grid, direction
+        self._grid, self._members = grid, Members(family, grid, direction)
         self._contours: dict[int, Contour] = {}
         self._tables: dict[tuple[int, int, int], dict[str, ContourTable]] = {}
         self.tilts: Tilts
@@ -185,7 +186,8 @@ class Evaluator:
                 break
             todo = todo[at[todo] > self.tilts.t.size - 2 - solve.ABOVE]
             if todo.size:
-                self.tilts = Tilts(self.tilts.members, FURTHER * float(self.tilts.t[-1]))
+                known = self.tilts
+                self.tilts = Tilts(self._members, known.bucket, FURTHER * float(known.t[-1]))
         if query.inverse:
             upper = np.where(upper < USELESS, np.maximum(upper, 0.0), np.inf)
             floor = np.zeros(n)
@@ -194,15 +196,14 @@ class Evaluator:
             floor = np.full(n, max(0.0, -math.expm1(query.epsilon)))
             upper = np.maximum(upper, floor)
         estimate = np.where(upper == floor, floor, np.nan)
-        none = np.where(at >= 0, np.inf, 0.0)
-        answers = Answers(floor, estimate, upper, none, none.copy())
+        open_ = np.where(at >= 0, np.inf, 0.0)
+        answers = Answers(floor, estimate, upper, open_, np.where(at != -1, np.inf, 0.0))
         return answers, Choices(at, period, nodes, start, bucket)
 
     def _tabulate(self, bucket: int) -> None:
         """Tabulate K from this bucket on."""
-        if not hasattr(self, "tilts") or bucket < self.tilts.members.bucket:
-            members = Members(self._family, self._grid, self._direction, bucket)
-            self.tilts = Tilts(members, NEAR)
+        if not hasattr(self, "tilts") or bucket < self.tilts.bucket:
+            self.tilts = Tilts(self._members, bucket, NEAR)
             self._contours.clear()
             self._tables.clear()
 

@@ -31,7 +31,9 @@ class Family:
 
     Attributes:
         name: for messages.
+        identity: the name with the values of bound parameters, to recognise saved states.
         parameter: name of the free parameter.
+        span: the range of the parameter, increasing.
         directions: the directions to account for ("remove", "add"; one if they mirror each other).
         worst, best: the ends of the span with most and least privacy loss.
         untouched: parameter value that stands for "not touched": inf for noise, 0 for sensitivity.
@@ -45,6 +47,7 @@ class Family:
         law: Callable[[float, str], PrivacyLoss],
         directions: tuple[str, ...],
         span: tuple[float, float],
+        identity: str = "",
     ) -> None:
         """Determine which end of the span is the private one and check the order.
 
@@ -54,6 +57,7 @@ class Family:
             law: parameter value and direction to privacy loss.
             directions: subset of ("remove", "add").
             span: positive ends of the parameter range.
+            identity: what tells families of the same name apart in files.
 
         Raises:
             DeclarationError: the span is not an interval of positive numbers.
@@ -63,6 +67,7 @@ class Family:
         if not 0.0 < lo < hi < np.inf:
             raise DeclarationError(f"span={span!r} (expected 0 < low < high, both finite)")
         self.name, self.parameter, self.directions = name, parameter, directions
+        self.span, self.identity = (lo, hi), identity or name
         self._law = law
         members = np.geomspace(lo, hi, _MEMBERS)
         noisier_up = self._profile(hi, [0.0])[0, 0] < self._profile(lo, [0.0])[0, 0]
@@ -94,7 +99,8 @@ class Family:
         def law(value: float, direction: str) -> PrivacyLoss:
             return loaded(**{parameter: value}).loss(direction)
 
-        return cls(loaded.name, parameter, law, directions, span)
+        bound = ", ".join(f"{k}={v!r}" for k, v in sorted(loaded.bound.items()))
+        return cls(loaded.name, parameter, law, directions, span, f"{loaded.name}({bound})")
 
     def loss(self, value: float, direction: str) -> PrivacyLoss:
         """Return the privacy loss of one member.

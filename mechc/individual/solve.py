@@ -21,6 +21,7 @@ _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True, "nogil": True}
 ULP = 2.2e-16
 STRIDE = 4  # contours go through every fourth tilt, so that there are few
 CANCELLATION = 6.0  # nats by which a contour may miss the saddle
+COARSE = 0.5  # share of the sum beyond which table errors leave nothing
 BELOW = 18  # tilts below the saddle tried as contour
 ABOVE = 14  # tilts above a contour tried for its right images
 
@@ -65,7 +66,8 @@ def choose(k, radius, bend, t, log_delta, epsilon, rtol, log_small):  # type: ig
 
     Returns:
         Columns [upper bound on epsilon or log delta, an epsilon to start from, period, nodes,
-        index of the tilt through which the contour goes or -1].
+        index of the tilt through which the contour goes, -1 if there is none, -2 if the tables are
+        too coarse].
     """
     out = np.empty((k.shape[0], 5))
     peak = np.empty(t.size)
@@ -90,6 +92,7 @@ def choose(k, radius, bend, t, log_delta, epsilon, rtol, log_small):  # type: ig
         tolerance = rtol * t[j] * eps if math.isnan(epsilon) else rtol
         lowest = k[p, j] - t[j] * eps - math.log(t[j]) - math.log1p(t[j])
         cost = np.inf
+        error = 0.0
         out[p, 4] = -1.0
         for i in range(min(j + 2, t.size - 2), max(j - BELOW, -1), -1):
             c = t[i]
@@ -106,6 +109,9 @@ def choose(k, radius, bend, t, log_delta, epsilon, rtol, log_small):  # type: ig
                 out[p, 2] = length
                 out[p, 3] = need
                 out[p, 4] = i
+                error = radius[p, m] * math.exp(level)
+        if error > COARSE:
+            out[p, 4] = -2.0
     return out
 
 

@@ -45,16 +45,15 @@ class Members:
     Attributes:
         grid: the grid.
         values: parameter values; knots first, then (for splines) middles.
-        bucket: most revealing bucket that anybody has steps in.
     """
 
-    def __init__(self, family: Family, grid: Grid, direction: str, bucket: int) -> None:
+    def __init__(self, family: Family, grid: Grid, direction: str) -> None:
         """Bind the family to the grid's parameter values."""
         self.grid, self._direction, self._family = grid, direction, family
-        self.bucket = bucket
         middles = grid.middles if grid.splines else np.empty(0)
         self.values = np.concatenate([grid.knots, middles])
         self._losses: dict[int, PrivacyLoss] = {}
+        self._rows: dict[int, _Row] = {}
 
     def loss(self, index: int) -> PrivacyLoss:
         """Return the law of one member, with nodes of its own.
@@ -64,6 +63,12 @@ class Members:
         if index not in self._losses:
             self._losses[index] = self._family.loss(self.values[index], self._direction)
         return self._losses[index].fork()
+
+    def row(self, index: int, reach: float) -> Floats:
+        """Return K, its error and K'' of one member at useful tilts up to `reach` or further."""
+        if index not in self._rows:
+            self._rows[index] = _Row(self.loss(index))
+        return self._rows[index].up_to(reach)
 
     def needed(self, bucket: int, reach: int = STENCIL) -> NDArray[np.bool_]:
         """Return which members tables for this bucket and more private ones depend on."""
@@ -108,22 +113,23 @@ class Tilts:
 
     Attributes:
         members: whose K it is.
+        bucket: the most revealing bucket that is tabulated.
         t: tilts, increasing by `RATIO`.
         complete: whether larger tilts are too far even for the best member.
         k: K(t), its error and K''(t), nan where too far, shape (members, 3, tilts).
     """
 
-    def __init__(self, members: Members, reach: float) -> None:
+    def __init__(self, members: Members, bucket: int, reach: float) -> None:
         """Tabulate tilts up to `reach`, or to where they are too far for everybody."""
-        self.members = members
+        self.members, self.bucket = members, bucket
         given = _TILTS[reach >= _TILTS]
-        best = _tabulated(members.loss(members.grid.buckets), given)
-        self.t = given[: best.shape[1]]
-        self.complete = best.shape[1] < given.size or reach >= _TILTS[-1]
-        needed = members.needed(members.bucket)
+        useful = members.row(members.grid.buckets, reach).shape[1]
+        self.t = given[:useful]
+        self.complete = useful < given.size or given.size == _TILTS.size
+        needed = members.needed(bucket)
         self.k = np.full((needed.size, 3, self.t.size), np.nan)
         for i in np.flatnonzero(needed):
-            values = _tabulated(members.loss(int(i)), self.t)
+            values = members.row(int(i), reach)[:, : self.t.size]
             self.k[i, :, : values.shape[1]] = values
         self._columns: dict[str, Floats] = {}
 
@@ -159,27 +165,33 @@ def _generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no
     return out
 
 
-def _tabulated(loss: PrivacyLoss, t: Floats) -> Floats:
-    """Return K, its error and K'' at useful tilts, shape (3, number of them).
+class _Row:
+    """K, its error and K'' of one member at its useful tilts, as far as somebody asked.
 
-    Useful are the tilts within the strip before K(t) exceeds `TOO_FAR`; the law is widened in
+    Useful are the tilts within the strip before K(t) exceeds `TOO_FAR`. The law is widened in
     strides until they are covered, or the quadrature gives up.
     """
-    t = t[t < loss.strip[1] * (1.0 - 1e-6)]
-    parts = [np.empty((3, 0))]
-    begin = 0
-    while begin < t.size:
-        end = int(np.searchsorted(t, max(_STRIDE * float(t[begin]), _NEAR), side="right"))
-        try:
-            loss = loss.covering(-1.0, float(t[end - 1]))
-        except NumericError:
-            break
-        masses = (loss.log_finite, loss.log_q_finite)
-        part = _generating(*loss.nodes(), *masses, t[begin:end])
-        part[1] += loss.tolerance
-        useful = int(np.argmax(np.append(part[0], math.inf) >= TOO_FAR))
-        parts.append(part[:, :useful])
-        if useful < end - begin:
-            break
-        begin = end
-    return np.concatenate(parts, axis=1)
+
+    def __init__(self, loss: PrivacyLoss) -> None:
+        self._loss = loss
+        self._t = _TILTS[_TILTS < loss.strip[1] * (1.0 - 1e-6)]
+        self.values = np.empty((3, 0))
+
+    def up_to(self, reach: float) -> Floats:
+        """Return shape (3, useful tilts), at least those up to `reach`."""
+        while (begin := self.values.shape[1]) < self._t.size and self._t[begin] <= reach:
+            far = max(_STRIDE * float(self._t[begin]), _NEAR)
+            end = int(np.searchsorted(self._t, far, side="right"))
+            try:
+                loss = self._loss = self._loss.covering(-1.0, float(self._t[end - 1]))
+            except NumericError:
+                self._t = self._t[:begin]
+                break
+            masses = (loss.log_finite, loss.log_q_finite)
+            part = _generating(*loss.nodes(), *masses, self._t[begin:end])
+            part[1] += loss.tolerance
+            useful = int(np.argmax(np.append(part[0], math.inf) >= TOO_FAR))
+            self.values = np.append(self.values, part[:, :useful], axis=1)
+            if useful < end - begin:
+                self._t = self._t[: begin + useful]
+        return self.values
