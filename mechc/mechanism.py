@@ -226,6 +226,10 @@ class Mechanism:
         bound = self.bound if rate is None else {**self.bound, name: rate}
         return Mechanism(self.origin, (*self.transforms, transform), bound)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what defines the mechanism; another process loads its kernel from the cache."""
+        return Mechanism, (self.origin, self.transforms, self.bound)
+
     def __repr__(self) -> str:
         """Show the name and bound parameters."""
         bound = "".join(f", {name}={value:g}" for name, value in self.bound.items())

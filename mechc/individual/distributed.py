@@ -8,6 +8,7 @@ Workers write their results themselves (`results`); through the scheduler go onl
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ Floats = NDArray[np.float64]
 
 CHUNK = 250_000  # people, for arrays that are not chunked yet
 ATTEMPTS = 5  # how often chunks are submitted that a lost worker took with it
-_FAILURES = 100  # workers a chunk may lose before the scheduler of a local cluster gives it up
+_FAILURES = 20  # workers a chunk may lose before the scheduler of a local cluster gives it up
 
 
 @dataclass(frozen=True)
@@ -167,19 +168,18 @@ def _submit(
     client: Any, pieces: Any, todo: list[int], question: Question, results: Results, advance: Any
 ) -> None:
     """Keep a few chunks per worker in flight until all are done."""
-    import dask
-    from distributed import KilledWorker, as_completed
+    dask, cluster = _dask()
 
     task = dask.delayed(_chunk)
     for _ in range(ATTEMPTS):
         waiting = iter(todo)
         ahead = 2 * max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
         first = [task(pieces[i], i, question, results) for i in itertools.islice(waiting, ahead)]
-        flying = as_completed(client.compute(first), raise_errors=False)
+        flying = cluster.as_completed(client.compute(first), raise_errors=False)
         for future in flying:
             if future.status == "finished":
                 advance(1)
-            elif not isinstance(future.exception(), KilledWorker):
+            elif not isinstance(future.exception(), cluster.KilledWorker):
                 raise future.exception()
             for i in itertools.islice(waiting, 1):
                 flying.add(client.compute(task(pieces[i], i, question, results)))
@@ -191,11 +191,7 @@ def _submit(
 
 def _blocks(steps: Any) -> tuple[Any, tuple[int, ...]]:
     """Return the steps as a Dask array with equal chunks of people, and the sizes of these."""
-    try:
-        import dask.array as da
-        import distributed  # noqa: F401
-    except ImportError as error:
-        raise UnsupportedError("dask is not installed (expected the extra mechc[dask])") from error
+    da = _dask()[0].array
     array = steps if isinstance(steps, da.Array) else da.from_array(np.asarray(steps), (CHUNK, -1))
     if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "fiu":
         raise DeclarationError(
@@ -209,20 +205,28 @@ def _blocks(steps: Any) -> tuple[Any, tuple[int, ...]]:
 @contextlib.contextmanager
 def _client(address: str | None, workers: int | None) -> Iterator[Any]:
     """Connect to a scheduler, or to a new local cluster that lives as long as the run."""
-    import dask
-    from distributed import Client, LocalCluster
-
+    dask, distributed = _dask()
     if address is not None:
-        with Client(address) as client:
+        with distributed.Client(address) as client:
             yield client
         return
-    settings = {"distributed.scheduler.allowed-failures": _FAILURES}
+    alone = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
     with (
-        dask.config.set(settings),
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
+        dask.config.set({"distributed.scheduler.allowed-failures": _FAILURES}),
+        distributed.LocalCluster(**alone) as cluster,
+        distributed.Client(cluster) as client,
     ):
         yield client
+
+
+def _dask() -> tuple[Any, Any]:
+    """Import Dask when it is needed."""
+    try:
+        dask = importlib.import_module("dask")
+        importlib.import_module("dask.array")
+        return dask, importlib.import_module("distributed")
+    except ImportError as error:
+        raise UnsupportedError("dask is not installed (expected the extra mechc[dask])") from error
 
 
 @contextlib.contextmanager

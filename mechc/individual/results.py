@@ -9,6 +9,7 @@ disk still have that digest; anything else is computed again.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import tempfile
@@ -161,8 +162,6 @@ def _write_atomically(path: Path, text: str) -> None:
 
 
 def _library(name: str) -> Any:
-    import importlib
-
     try:
         return importlib.import_module(name)
     except ImportError as error:

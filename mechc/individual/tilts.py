@@ -174,7 +174,7 @@ class _Row:
 
     def __init__(self, loss: PrivacyLoss) -> None:
         self._loss = loss
-        self._t = _TILTS[_TILTS < loss.strip[1] * (1.0 - 1e-6)]
+        self._t = _TILTS[loss.strip[1] * (1.0 - 1e-6) > _TILTS]
         self.values = np.empty((3, 0))
 
     def up_to(self, reach: float) -> Floats:
