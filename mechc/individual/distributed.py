@@ -192,12 +192,14 @@ def _submit(
 def _blocks(steps: Any) -> tuple[Any, tuple[int, ...]]:
     """Return the steps as a Dask array with equal chunks of people, and the sizes of these."""
     da = _dask()[0].array
-    array = steps if isinstance(steps, da.Array) else da.from_array(np.asarray(steps), (CHUNK, -1))
+    array = steps if isinstance(steps, da.Array) else np.asarray(steps)
     if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "fiu":
         raise DeclarationError(
             f"steps has shape {array.shape} and dtype {array.dtype} (expected real numbers of"
             " shape (people, steps))"
         )
+    if not isinstance(array, da.Array):
+        array = da.from_array(array, (CHUNK, -1))
     array = array.rechunk({0: max(array.chunks[0]), 1: -1})
     return array, array.chunks[0]
 

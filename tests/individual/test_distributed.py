@@ -1,0 +1,205 @@
+"""Dask runs: the numbers of one machine, whatever is killed on the way."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mechc
+from mechc.errors import DeclarationError
+from mechc.individual import IndividualAccountant, StateError
+
+pytest.importorskip("distributed")
+pytest.importorskip("zarr")
+psutil = pytest.importorskip("psutil")
+
+from mechc.individual.distributed import account  # noqa: E402
+from mechc.individual.results import Results  # noqa: E402
+
+PEOPLE, CHUNK = 60, 12
+ASKED = {"parameter": "sigma", "span": (2.0, 50.0), "delta": 1e-6, "buckets": 8, "rtol": 1e-3}
+
+# the run that is killed: the same call in a process of its own
+SCRIPT = """
+import sys
+from tests_of_killed_runs import account_for
+if __name__ == "__main__":
+    account_for(sys.argv[1], workers=2)
+"""
+
+
+def steps():
+    rng = np.random.default_rng(5)
+    return np.exp(rng.uniform(np.log(3), np.log(45), (PEOPLE, 6)))
+
+
+def account_for(output, **options):
+    import dask.array as da
+
+    pieces = da.from_array(steps(), (CHUNK, -1))
+    counts = [10] * 6
+    return account(
+        mechc.load("gaussian"), pieces, output, counts=counts, progress=False, **ASKED, **options
+    )
+
+
+def numbers(results):
+    return np.concatenate([results.read(i) for i in range(results.chunks)], axis=1)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    return account_for(tmp_path_factory.mktemp("alone") / "a.zarr", workers=0)
+
+
+@pytest.fixture(scope="module")
+def reference(alone):
+    return numbers(alone)
+
+
+def test_chunks_are_those_of_an_accountant(reference):
+    acc = IndividualAccountant(
+        mechc.load("gaussian"), parameter="sigma", people=CHUNK, span=(2, 50), buckets=8, rtol=1e-3
+    )
+    for row in steps()[CHUNK : 2 * CHUNK].T:
+        acc.step(row, count=10)
+    bound = acc.epsilon(1e-6)
+    found = reference[:, CHUNK : 2 * CHUNK]
+    assert np.array_equal(found, [bound.lower, bound.estimate, bound.upper])
+
+
+def test_files_of_both_formats_hold_the_same(alone, reference, tmp_path):
+    pytest.importorskip("pyarrow")
+    import zarr
+
+    group = zarr.open_group(alone.path, mode="r")
+    assert np.array_equal(group["upper"][:], reference[2])
+    results = Results.open(tmp_path / "b.parquet", PEOPLE, CHUNK, {})
+    for i in range(results.chunks):
+        results.write(i, reference[:, results.rows(i)])
+    assert np.array_equal(numbers(results), reference)
+    part = tmp_path / "b.parquet" / "part-000002.parquet"
+    part.write_bytes(part.read_bytes()[:-9])
+    assert [i for i in range(results.chunks) if not results.is_done(i)] == [2]
+
+
+def test_damaged_and_missing_chunks_are_computed_again(alone, reference, tmp_path):
+    path = tmp_path / "c.zarr"
+    shutil.copytree(alone.path, path)
+    shutil.copytree(f"{alone.path}.progress", f"{path}.progress")
+    damaged = next((path / "upper").rglob("c/3"))
+    damaged.write_bytes(damaged.read_bytes()[:-3])
+    (Path(f"{path}.progress") / "000001").unlink()
+    results = Results(str(path), PEOPLE, CHUNK)
+    assert [i for i in range(results.chunks) if not results.is_done(i)] == [1, 3]
+    assert np.array_equal(numbers(account_for(path, workers=0)), reference)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"delta": 1e-5}, {"span": (2.0, 60.0)}, {"buckets": 16}, {"rtol": 1e-2}]
+)
+def test_another_run_is_not_continued(tmp_path, changed):
+    made = Results.open(tmp_path / "d.zarr", PEOPLE, CHUNK, ASKED)
+    made.write(0, np.ones((3, CHUNK)))
+    with pytest.raises(StateError, match=f"another run: {next(iter(changed))}"):
+        Results.open(tmp_path / "d.zarr", PEOPLE, CHUNK, ASKED | changed)
+    assert made.is_done(0)
+    with pytest.raises(StateError, match="another run: people"):
+        Results.open(tmp_path / "d.zarr", PEOPLE + 1, CHUNK, ASKED)
+    (tmp_path / "e.zarr").mkdir()
+    with pytest.raises(StateError, match="not a run"):
+        Results.open(tmp_path / "e.zarr", PEOPLE, CHUNK, ASKED)
+
+
+@pytest.mark.parametrize(
+    "given, options, message",
+    [
+        (np.ones(3), {}, "steps has shape"),
+        (np.array([["a"]]), {}, "dtype"),
+        (np.full((3, 2), 5.0), {"counts": [1]}, "counts"),
+        (np.full((3, 2), 5.0), {"counts": [1, 0]}, "counts"),
+        (np.full((3, 2), 5.0), {"delta": 0.0}, "delta"),
+        (np.full((3, 2), 1.0), {}, "outside the span"),
+        (np.full((3, 2), np.nan), {}, "sigma"),
+    ],
+)
+def test_bad_input_is_refused(tmp_path, given, options, message):
+    with pytest.raises(DeclarationError, match=message):
+        account(
+            mechc.load("gaussian"), given, tmp_path / "f.zarr", workers=0, progress=False,
+            **(ASKED | options),
+        )  # fmt: skip
+    with pytest.raises(DeclarationError, match="expected"):
+        Results.open(tmp_path / "f.csv", 3, 1, {})
+
+
+def kill_once(launched, draw):
+    """Kill a worker or the coordinating process at a random moment; say which.
+
+    Only the launched process and its descendants are considered.
+    """
+    time.sleep(draw.uniform(0.5, 6.0))
+    if launched.poll() is not None:
+        return "nothing"
+    workers = [p for p in psutil.Process(launched.pid).children(recursive=True) if is_worker(p)]
+    if not workers or draw.random() < 0.5:
+        launched.send_signal(signal.SIGKILL)
+        launched.wait()
+        return "coordinator"
+    draw.choice(workers).kill()
+    return "worker"
+
+
+def is_worker(process):
+    try:
+        return any("spawn_main" in word for word in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def launch(folder, output):
+    module = folder / "tests_of_killed_runs.py"
+    module.write_text(Path(__file__).read_text("utf-8"), "utf-8")
+    script = folder / "killed_run.py"
+    script.write_text(SCRIPT, "utf-8")
+    command = [sys.executable, str(script), str(output)]
+    with open(folder / "log", "ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
+
+
+def killed_run(folder, reference, seed, kills):
+    """Start a run, kill something `kills` times, start again as needed; compare in the end."""
+    draw, output = random.Random(seed), folder / "k.zarr"
+    happened = []
+    while True:
+        process = launch(folder, output)
+        while len(happened) < kills:
+            happened.append(kill_once(process, draw))
+            if process.poll() is not None:
+                break
+        if process.wait() == 0:
+            break
+        assert "coordinator" in happened, (folder / "log").read_text()[-2000:]
+    facts = json.loads(Path(f"{output}.progress", "run.json").read_text())
+    results = Results.open(output, PEOPLE, CHUNK, {"delta": facts["delta"]})
+    assert all(results.is_done(i) for i in range(results.chunks))
+    assert np.array_equal(numbers(results), reference)
+    print(seed, happened)
+
+
+def test_a_killed_run_goes_on_where_it_was(tmp_path, reference):
+    killed_run(tmp_path, reference, seed=2, kills=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(50))
+def test_fifty_killed_runs_lose_nothing(tmp_path, reference, seed):
+    killed_run(tmp_path, reference, seed=100 + seed, kills=1)
