@@ -201,9 +201,27 @@ def above(source: KernelSource, epsilon: float, reverse: bool) -> Floats:
         if branch.inverse >= 0 and not _open_limits(source, branch):
             continue
         cut = float(inverse(source, branch, np.array([threshold]))[0])
-        rows.append((cut, branch.hi) if branch.increasing != reverse else (branch.lo, cut))
+        lo, hi = _outermost(source, branch)
+        cut = lo if cut == branch.lo else hi if cut == branch.hi else cut
+        rows.append((cut, hi) if branch.increasing != reverse else (lo, cut))
     rows = [r for r in rows if r[1] > r[0]]
     return np.array(rows, np.float64).reshape(-1, 2)
+
+
+def _outermost(source: KernelSource, branch: Branch) -> tuple[float, float]:
+    """The ends of a branch, infinite again where only the panels ended it.
+
+    An interval cut off at 1e24 looks empty at the nodes; one without end is searched from inside.
+    """
+    lo, hi = branch.lo, branch.hi
+    panels = source.panels
+    for row in source.rows:
+        if row[0] <= lo and hi <= row[1]:
+            mine = (panels.lo >= row[0]) & (panels.hi <= row[1])
+            lo = float(row[0]) if lo == panels.lo[mine].min() else lo
+            hi = float(row[1]) if hi == panels.hi[mine].max() else hi
+            return lo, hi
+    return lo, hi
 
 
 def _open_limits(source: KernelSource, branch: Branch) -> bool:

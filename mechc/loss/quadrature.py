@@ -22,6 +22,7 @@ from mechc.errors import NumericError
 from mechc.kernel.protocol import Kernel
 from mechc.loss import mosaic, resolution
 from mechc.loss.rule import NODES, ORDER
+from mechc.loss.scales import first_edges
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -64,7 +65,7 @@ class Quadrature:
         self._rows = np.ascontiguousarray(rows, np.float64)
         self._mass_of = mass_of
         self._goal = np.array([1e-14 if mass_of else MASS_GOAL, GOAL])
-        edges = [self._first_edges(float(lo), float(hi)) for lo, hi in rows]
+        edges = [first_edges(kernel, theta, float(lo), float(hi)) for lo, hi in rows]
         self.region = np.repeat(np.arange(len(edges)), [e.size - 1 for e in edges])
         self.lo = np.concatenate([e[:-1] for e in edges])
         self.hi = np.concatenate([e[1:] for e in edges])
@@ -246,24 +247,6 @@ class Quadrature:
         if not self._mass_of:
             self._kernel.loss_many(x, self._theta, loss)
         return log_p, loss
-
-    def _first_edges(self, lo: float, hi: float) -> Floats:
-        """Edges at the scale that carries most mass per octave, around the finite ends."""
-        if math.isfinite(lo) and math.isfinite(hi):
-            return np.linspace(lo, hi, 3)
-        anchor = lo if math.isfinite(lo) else hi if math.isfinite(hi) else 0.0
-        offsets = 10.0 ** np.linspace(-8, 12, 41)
-        points = np.concatenate([anchor + offsets, anchor - offsets])
-        # an offset can be below the rounding of the anchor
-        points = points[(points > lo) & (points < hi) & (points != anchor)]
-        log_p, log_q = np.empty(points.size), np.empty(points.size)
-        self._kernel.log_p_many(points, self._theta, log_p)
-        self._kernel.log_q_many(points, self._theta, log_q)
-        scales = np.abs(points - anchor)
-        weight = np.fmax(log_p, log_q) + np.log(scales)
-        scale = float(scales[int(np.argmax(np.where(np.isnan(weight), -np.inf, weight)))])
-        edges = anchor + scale * np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])
-        return np.unique(edges[(edges >= lo) & (edges <= hi)])
 
 
 def log_mass(kernel: Kernel, theta: Floats, lo: float, hi: float, mass_of: str) -> float:

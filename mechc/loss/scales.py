@@ -1,0 +1,97 @@
+"""Where to look first: the edges of the first panels on one branch.
+
+In: a kernel, its parameters and an interval of outputs. Out: a few edges around the places and
+scales at which P and Q have their mass, found at points in geometric distance from the ends and by
+climbing to modes that lie between two of them. Adaptation does the rest, but it cannot refine
+towards a mode that no node has seen: a density of width 1 around 1e6, or next to the end of an
+interval of length 1e24.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.kernel.protocol import Kernel
+
+Floats = NDArray[np.float64]
+Density = Callable[[Floats], Floats]
+
+OFFSETS = 10.0 ** np.linspace(-8, 12, 41)
+AROUND = np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])
+ALIKE = 100.0  # scales within this factor are found from one another by adaptation
+CLIMB = np.linspace(0.0, 1.0, 17)
+FLAT = 4.0  # a bracket in which a log density varies by less is as wide as its mode
+CLIMBS = 24
+
+
+def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
+    """Return increasing edges inside [lo, hi] of the first panels on a branch.
+
+    Args:
+        kernel: for its densities.
+        theta: parameters, shape (parameters,).
+        lo: lower end, may be -inf.
+        hi: upper end, may be inf.
+    """
+    anchors = [end for end in (lo, hi) if math.isfinite(end)] or [0.0]
+    points = np.concatenate([a + s * OFFSETS for a in anchors for s in (1.0, -1.0)])
+    # an offset can be below the rounding of the anchor
+    points = np.unique(points[(points > lo) & (points < hi) & ~np.isin(points, anchors)])
+    ends = [end for end in (lo, hi) if math.isfinite(end)]
+    edges = [np.array(ends)]
+    if math.isfinite(lo) and math.isfinite(hi):
+        edges.append(np.array([0.5 * (lo + hi)]))
+    known: list[float] = [hi - lo] if len(ends) == 2 else []
+    for many in (kernel.log_p_many, kernel.log_q_many):
+        density = _density(many, theta)
+        values = density(points)
+        if not np.isfinite(values).any():
+            continue
+        place, scale = _heaviest(points, values, anchors)
+        if not any(1 / ALIKE < scale / other < ALIKE for other in known):
+            known.append(scale)
+            edges.append(place + scale * AROUND)
+        mode = _mode(density, points, values)
+        if mode is not None:
+            edges.append(mode[0] + mode[1] * AROUND)
+    found = np.unique(np.concatenate(edges))
+    return found[(found >= lo) & (found <= hi)]
+
+
+def _density(many: Callable[..., None], theta: Floats) -> Density:
+    def log_density(x: Floats) -> Floats:
+        out = np.empty(x.size)
+        many(np.ascontiguousarray(x), theta, out)
+        out[np.isnan(out)] = -np.inf
+        return out
+
+    return log_density
+
+
+def _heaviest(points: Floats, values: Floats, anchors: list[float]) -> tuple[float, float]:
+    """The anchor, and the distance from it, with the most mass per octave."""
+    distance = np.abs(points[:, None] - np.array(anchors))
+    nearest = distance.argmin(axis=1)
+    scales = distance[np.arange(points.size), nearest]
+    best = int(np.argmax(values + np.log(scales)))
+    return anchors[int(nearest[best])], float(scales[best])
+
+
+def _mode(density: Density, points: Floats, values: Floats) -> tuple[float, float] | None:
+    """Place and width of a mode that the points step over, None where they resolve it."""
+    top = int(np.argmax(values))
+    a, b = float(points[max(top - 1, 0)]), float(points[min(top + 1, points.size - 1)])
+    for climbs in range(CLIMBS):
+        x = a + (b - a) * CLIMB
+        inner = density(x)
+        top = int(np.argmax(inner))
+        low, high = max(top - 1, 0), min(top + 1, x.size - 1)
+        fall = inner[top] - min(inner[low], inner[high])
+        if not fall > FLAT:
+            return (float(x[top]), float(x[high] - x[low])) if climbs else None
+        a, b = float(x[low]), float(x[high])
+    return float(0.5 * (a + b)), b - a
