@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mechc import catalog
-from mechc.errors import CacheError, DeclarationError, UnsupportedError
+from mechc.errors import CacheError, DeclarationError, InternalError, UnsupportedError
 from mechc.kernel import cache
-from mechc.kernel.protocol import PROTOCOL, Kernel
+from mechc.kernel.protocol import PROTOCOL, TAG, Kernel
 
 if TYPE_CHECKING:
     from mechc.declare import Declaration
@@ -30,6 +30,7 @@ Progress = Callable[[str], None]
 Transforms = tuple[tuple[str, ...], ...]
 
 REVERSE = ("add direction",)
+INDEX = ("law of the index",)
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,16 @@ def reverse_kernel(origin: Origin, transforms: Transforms, forward: Kernel) -> K
     return None if found.DIGEST == forward.DIGEST else found
 
 
+def tag_kernel(origin: Origin, transforms: Transforms, forward: Kernel) -> Kernel | None:
+    """Return the kernel of the law of the index that the output tells, None without an index."""
+    if TAG not in forward.CAPABILITIES or isinstance(origin, LoadedKernel):
+        return None
+    name = key(origin, (*transforms, INDEX))
+    if name not in _loaded:
+        _loaded[name] = cache.lookup(name) or _compile_tag(origin, transforms)
+    return _loaded[name]
+
+
 def declaration(origin: Origin, transforms: Transforms) -> Declaration:
     """Return the declaration with its transformations applied (imports sympy).
 
@@ -176,6 +187,15 @@ def _compile(
         progress("machine code")
     forward = cache.store(key(origin, transforms), name, text)
     return forward, cache.store(key(origin, (*transforms, REVERSE)), name, reverse_text)
+
+
+def _compile_tag(origin: Origin, transforms: Transforms) -> Kernel:
+    from mechc.compiler import compile_declaration
+
+    law = declaration(origin, transforms).tag
+    if law is None:
+        raise InternalError(f"{origin.name}: the kernel has an index and the declaration has none")
+    return cache.store(key(origin, (*transforms, INDEX)), law.name, compile_declaration(law))
 
 
 def _untransformed(origin: LoadedKernel, transforms: Transforms) -> Kernel:

@@ -8,11 +8,13 @@ This is the only module that knows all rooms of the compiler; it imports SymPy.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mechc.calculus import derive
 from mechc.kernel.emit import emit
 from mechc.kernel.lower import lower
+from mechc.kernel.protocol import TAG
 from mechc.pair import normalise
 
 if TYPE_CHECKING:
@@ -45,5 +47,8 @@ def compile_declaration(declaration: Declaration, *, progress: Progress | None =
     calculus = derive(pair)
     report("lower")
     module = lower(calculus)
+    if declaration.tag is not None:
+        told = {**module.capabilities, TAG: declaration.tag.variable.name}
+        module = replace(module, capabilities=told)
     report("emit")
     return emit(module)

@@ -62,6 +62,10 @@ class Event(Queries):
         A declaration with a separate pair for "add" uses its own kernel; otherwise the add
         direction is the reversed pair of the same kernel.
         """
+        tag = self.mechanism.tag_kernel
+        if tag is not None:
+            law = _tagged_loss(cast(Hashable, self.mechanism.kernel), cast(Hashable, tag), self.theta)
+            return law.reversed() if direction == "add" else law
         reverse_kernel = self.mechanism.reverse_kernel if direction == "add" else None
         if reverse_kernel is not None:
             return _privacy_loss(cast(Hashable, reverse_kernel), self.theta, False)
@@ -287,6 +291,13 @@ def _privacy_loss(kernel: Hashable, theta: tuple[float, ...], reverse: bool) -> 
     return PrivacyLoss.from_kernel(cast(Any, kernel), values)
 
 
+@lru_cache(maxsize=16)
+def _tagged_loss(kernel: Hashable, tag: Hashable, theta: tuple[float, ...]) -> PrivacyLoss:
+    from mechc.loss.tagged import tagged_loss
+
+    return tagged_loss(cast(Any, kernel), cast(Any, tag), np.array(theta, dtype=np.float64))
+
+
 def unsupported_on_composition(name: str) -> UnsupportedError:
     """Return the error for a transformation that needs a single mechanism."""
     return UnsupportedError(
@@ -297,3 +308,4 @@ def unsupported_on_composition(name: str) -> UnsupportedError:
 def forget_losses() -> None:
     """Drop all cached privacy losses; the next query builds its own."""
     _privacy_loss.cache_clear()
+    _tagged_loss.cache_clear()

@@ -124,6 +124,8 @@ class Declaration:
         refs: literature.
         claim: what the author asserts; None asserts nothing.
         construction: how the pair was built, where a theorem can use it.
+        tag: law of an index that the output also tells, the last parameter of p and q; both laws
+            have the same index.
         of_length: for parameters that are lists, the same declaration for another length.
     """
 
@@ -140,6 +142,7 @@ class Declaration:
     refs: tuple[str, ...] = ()
     claim: Claim | None = None
     construction: Shift | Poisson | Derived | None = field(default=None, compare=False)
+    tag: Declaration | None = None
     of_length: Callable[[int], Declaration] | None = field(default=None, compare=False)
 
     @property
@@ -159,6 +162,7 @@ class Declaration:
         parts += [srepr(e.xreplace(numbered)) for atom in self.atoms for e in atom]
         parts += [repr(p.info[1:6]) for p in self.parameters]
         parts += [self.reverse.canonical] if self.reverse else []
+        parts += [f"tag {self.tag.canonical}"] if self.tag else []
         return "\n".join(parts)
 
     @property
@@ -179,6 +183,7 @@ def mechanism(
     outcomes: Sequence[tuple[Any, Any]] = (),
     atoms: Sequence[tuple[Any, Any, Any]] = (),
     reverse: Any = None,
+    tag: tuple[Symbol, Any, tuple[Any, Any]] | None = None,
     about: str = "",
     refs: Iterable[str] = (),
     claim: Claim | None = None,
@@ -196,6 +201,9 @@ def mechanism(
         outcomes: a finite set instead of p and q: (mass under P, mass under Q) for each outcome.
         atoms: point masses beside the density: (x, mass under P, mass under Q).
         reverse: (p, q) of the "add" direction where it is not the reversed pair, or outcomes.
+        tag: (m, mass of m, ends of m) for an index that the output tells besides the variable, and
+            that has the same law under P and Q; m is an integer parameter, the last one, and p and
+            q are the masses given m.
         about: one sentence for people.
         refs: literature.
         claim: which mechanism the pair dominates, see `dominates`.
@@ -205,6 +213,7 @@ def mechanism(
     """
     if not isinstance(name, str) or not name:
         raise DeclarationError(f"name={name!r} is not a non-empty string")
+    parameters = tuple(parameters)
     described = _parameters(name, parameters)
     if outcomes:
         if variable is not None or p != 0 or q != 0 or lattice or atoms:
@@ -224,6 +233,7 @@ def mechanism(
         support=(reader.constant("support", support[0]), reader.constant("support", support[1])),
         atoms=reader.atoms(atoms),
         reverse=_reverse(name, reverse, variable, parameters, support, lattice, bool(outcomes)),
+        tag=None if tag is None else _tag(name, tag, parameters),
         about=about,
         refs=tuple(refs),
         claim=_checked_claim(name, claim),
@@ -366,6 +376,22 @@ def _reverse(
     return mechanism(
         label, variable=variable, p=reverse[0], q=reverse[1], parameters=parameters,
         support=support, lattice=lattice,
+    )  # fmt: skip
+
+
+def _tag(
+    name: str, tag: tuple[Symbol, Any, tuple[Any, Any]], parameters: Iterable[Symbol]
+) -> Declaration:
+    """The law of an index: a lattice mechanism whose two masses are equal."""
+    index, mass, support = tag
+    *others, last = parameters
+    if index != last or not index.is_integer:
+        raise DeclarationError(f"{name}: tag={index} is not the last parameter, made by count()")
+    variable = integer(index.name)
+    mass = mass.xreplace({index: variable})
+    return mechanism(
+        f"{name} (tag)", variable=variable, p=mass, q=mass, parameters=others, support=support,
+        lattice=True,
     )  # fmt: skip
 
 

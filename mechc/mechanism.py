@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from mechc import binding, build
 from mechc.composition import Event
 from mechc.errors import DeclarationError
-from mechc.kernel.protocol import Kernel, ParameterInfo
+from mechc.kernel.protocol import TAG, Kernel, ParameterInfo
 
 if TYPE_CHECKING:
     from mechc.declare import Declaration
@@ -93,6 +93,11 @@ class Mechanism:
         """The kernel of the "add" direction if it was declared separately, else None."""
         return build.reverse_kernel(self.origin, self.transforms, self.kernel)
 
+    @cached_property
+    def tag_kernel(self) -> Kernel | None:
+        """The kernel of the law of an index that the output tells, None if there is none."""
+        return build.tag_kernel(self.origin, self.transforms, self.kernel)
+
     @property
     def source(self) -> str:
         """Text of the emitted kernel module."""
@@ -165,7 +170,8 @@ class Mechanism:
     @cached_property
     def parameters(self) -> tuple[ParameterInfo, ...]:
         """The parameters in kernel order, with domains and defaults."""
-        return tuple(ParameterInfo(*p) for p in self.kernel.PARAMETERS)
+        known = self.kernel.PARAMETERS[: -1 if TAG in self.kernel.CAPABILITIES else None]
+        return tuple(ParameterInfo(*p) for p in known)
 
     @property
     def claim(self) -> dict[str, Any]:

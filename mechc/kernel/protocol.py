@@ -38,6 +38,9 @@ P_ONLY = 2
 Q_ONLY = 3
 UNSPLIT = 4
 
+TAG = "tag"
+"""Key of CAPABILITIES: the last parameter is an index that the output also tells."""
+
 Floats = NDArray[np.float64]
 
 

@@ -109,8 +109,17 @@ class PrivacyLoss:
         infinite_mass: float = 0.0,
         minus_infinite_mass: float = 0.0,
         label: str = "atoms",
+        symmetric: bool = False,
     ) -> PrivacyLoss:
         """Make a purely discrete privacy loss from finite losses and their masses under P.
+
+        Args:
+            losses: finite losses.
+            masses: their masses under P.
+            infinite_mass: P(L = +inf).
+            minus_infinite_mass: Q(p = 0).
+            label: words for messages.
+            symmetric: the law is known to be its own reversal.
 
         Raises:
             DeclarationError: a loss is not finite, a mass is negative, or masses do not sum to
@@ -140,7 +149,7 @@ class PrivacyLoss:
                 tilts=(-math.inf, math.inf),
                 contour=0.0,
                 frequency=math.inf,
-                symmetric=False,
+                symmetric=symmetric,
                 label=label,
             )
 
