@@ -64,7 +64,8 @@ class Event(Queries):
         """
         tag = self.mechanism.tag_kernel
         if tag is not None:
-            law = _tagged_loss(cast(Hashable, self.mechanism.kernel), cast(Hashable, tag), self.theta)
+            kernel = cast(Hashable, self.mechanism.kernel)
+            law = _tagged_loss(kernel, cast(Hashable, tag), self.theta)
             return law.reversed() if direction == "add" else law
         reverse_kernel = self.mechanism.reverse_kernel if direction == "add" else None
         if reverse_kernel is not None:

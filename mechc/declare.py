@@ -213,7 +213,6 @@ def mechanism(
     """
     if not isinstance(name, str) or not name:
         raise DeclarationError(f"name={name!r} is not a non-empty string")
-    parameters = tuple(parameters)
     described = _parameters(name, parameters)
     if outcomes:
         if variable is not None or p != 0 or q != 0 or lattice or atoms:
@@ -233,7 +232,7 @@ def mechanism(
         support=(reader.constant("support", support[0]), reader.constant("support", support[1])),
         atoms=reader.atoms(atoms),
         reverse=_reverse(name, reverse, variable, parameters, support, lattice, bool(outcomes)),
-        tag=None if tag is None else _tag(name, tag, parameters),
+        tag=None if tag is None else _tag(name, tag, described),
         about=about,
         refs=tuple(refs),
         claim=_checked_claim(name, claim),
@@ -380,11 +379,11 @@ def _reverse(
 
 
 def _tag(
-    name: str, tag: tuple[Symbol, Any, tuple[Any, Any]], parameters: Iterable[Symbol]
+    name: str, tag: tuple[Symbol, Any, tuple[Any, Any]], parameters: tuple[Parameter, ...]
 ) -> Declaration:
     """The law of an index: a lattice mechanism whose two masses are equal."""
     index, mass, support = tag
-    *others, last = parameters
+    *others, last = map(ParameterSymbol, parameters)
     if index != last or not index.is_integer:
         raise DeclarationError(f"{name}: tag={index} is not the last parameter, made by count()")
     variable = integer(index.name)

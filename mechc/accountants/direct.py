@@ -129,7 +129,7 @@ def _enumerate(steps: Sequence[Step]) -> tuple[Floats, Floats, Floats]:
         one = _multinomial(s.loss.atom_loss, s.loss.atom_log_mass, s.count)
         loss = (loss[:, None] + one[0]).ravel()
         log_mass = (log_mass[:, None] + one[1]).ravel()
-        noise = (noise[:, None] + one[2]).ravel()
+        noise = (noise[:, None] + one[2]).ravel() + s.count * s.loss.tolerance
     return loss, log_mass, noise
 
 

@@ -99,6 +99,7 @@ class LatticeAccountant(ContourAccountant):
             for s, law in zip(self._steps, losses, strict=True)
         )
         error = 8.0 * ULP * (sum(s.count for s in self._steps) + abs(mass))
+        error += math.fsum(s.count * s.loss.tolerance for s in self._steps)
         sides = [
             mass + margin + (math.log(-math.expm1(-width)) if width > 0 else -math.inf)
             for margin, width in ((-error, gap - noise), (0.0, gap), (error, gap + noise))

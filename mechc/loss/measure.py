@@ -140,7 +140,9 @@ class PrivacyLoss:
                 f"{minus_infinite_mass!r}: expected sum 1"
             )
         with np.errstate(divide="ignore"):
-            nodes = Nodes.of_atoms(loss[mass > 0], np.log(mass[mass > 0]))
+            defect = max(abs(float(mass.sum()) + infinite_mass - 1.0), abs(q_mass - 1.0))
+            error = 2.0 * defect if defect > 4e-15 else 0.0
+            nodes = Nodes.of_atoms(loss[mass > 0], np.log(mass[mass > 0]), error)
             return cls(
                 **nodes.as_fields(),
                 log_infinite=float(np.log(infinite_mass)),
@@ -314,6 +316,7 @@ class PrivacyLoss:
         if value == -math.inf:
             return value, value, value
         share = math.exp(min(log_error - value, 0.0)) + 1e-14
+        share += self.tolerance if self._source is None or not self._source.continuous else 0.0
         return value + math.log1p(-min(share, 0.999999)), value, value + math.log1p(share)
 
     def cell_masses(self, edges: Floats) -> tuple[Floats, Floats]:

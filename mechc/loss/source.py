@@ -39,8 +39,8 @@ class Nodes:
     tolerance: float
 
     @classmethod
-    def of_atoms(cls, loss: Floats, log_mass: Floats) -> Nodes:
-        """Make a discrete law; equal losses are merged."""
+    def of_atoms(cls, loss: Floats, log_mass: Floats, tolerance: float = 0.0) -> Nodes:
+        """Make a discrete law, masses known to a relative `tolerance`; equal losses are merged."""
         loss, log_mass = merge(loss, log_mass)
         support = (float(loss[0]), float(loss[-1])) if loss.size else (math.nan, math.nan)
         none = np.empty(0)
@@ -53,7 +53,7 @@ class Nodes:
             log_mass,
             support,
             find_lattice(loss),
-            0.0,
+            tolerance,
         )
 
     def reversed(self) -> Nodes:
@@ -175,6 +175,7 @@ class KernelSource:
             summed if math.isnan(closed) else math.log(closed) if closed else -math.inf
         )
         self.log_minus_infinite = float(np.logaddexp.reduce(log_q_only))
+        self._atom_error = 0.0
         self._check_masses()
 
     def fork(self) -> KernelSource:
@@ -206,7 +207,7 @@ class KernelSource:
         if self._panels is None:
             if self.kernel.MEASURE == "lattice" and (lo < self.tilts[0] or hi > self.tilts[1]):
                 self._widen_lattice(lo, hi)
-            nodes = Nodes.of_atoms(self.atom_loss, self.atom_log_mass)
+            nodes = Nodes.of_atoms(self.atom_loss, self.atom_log_mass, self._atom_error)
             return replace(nodes, support=self._support()) if len(self._lattice_rows) else nodes
         panels = self._panels
         if frequency > 0:  # in a copy, so that later questions do not pay for this one's waves
@@ -320,6 +321,9 @@ class KernelSource:
                     "the declaration is not normalised at these parameters or the quadrature "
                     "missed a narrow mode"
                 )
+            if not self.continuous:  # log masses are differences of large logs of factorials
+                defect = abs(total - 1.0)
+                self._atom_error = max(self._atom_error, 2.0 * defect if defect > 4e-15 else 0.0)
 
 
 def split_atoms(log_p: Floats, log_q: Floats, loss: Floats) -> tuple[Floats, Floats, float, float]:

@@ -59,6 +59,7 @@ EVENTS = {
     "SK1": lambda: mechc.load("skellam")(rate=8.0),
     "TL1": lambda: mechc.load("truncated_laplace")(scale=1.0, halfwidth=8.0),
     "STS_rem": lambda: sampled("staircase", 0.2, epsilon=0.2, gamma=1 / (1 + math.exp(0.1))),
+    "SH1": lambda: mechc.load("shuffle")(users=200, epsilon=1.0),
     "WOR1": subset,
     "WOR150": subset,
     "MoG1": lambda: mechc.load("mixture_of_gaussians")(

@@ -1,0 +1,42 @@
+"""Masses of integer noise carry the rounding of the factorials they are made of."""
+
+import mpmath
+import pytest
+
+import mechc
+from mechc.loss.measure import PrivacyLoss
+
+
+@pytest.mark.parametrize("trials", [20, 200, 2000])
+@pytest.mark.parametrize("count", [1, 2])
+def test_binomial_noise_is_inside_however_many_trials(trials, count):
+    move, epsilon = 3, mpmath.mpf("0.3")
+    with mpmath.workdps(40):
+        mass = [mpmath.binomial(trials, k) / mpmath.mpf(2) ** trials for k in range(trials + 1)]
+        weights = {}  # of losses, as ratios of masses
+        for x in range(move, trials + 1):
+            ratio = mass[x - move] / mass[x]
+            weights[ratio] = weights.get(ratio, 0) + mass[x - move]
+        lost = sum(mass[trials + 1 - move :])
+        a = mpmath.exp(epsilon)
+        if count == 1:
+            truth = lost + sum(w * max(0, 1 - a / r) for r, w in weights.items())
+        elif trials > 200:
+            pytest.skip("a million pairs")
+        else:
+            pairs = ((r * s, v * w) for r, v in weights.items() for s, w in weights.items())
+            truth = 1 - (1 - lost) ** 2 + sum(w * max(0, 1 - a / r) for r, w in pairs)
+        event = mechc.load("binomial")(trials=trials, sensitivity=move)
+        found = (count * event).delta(float(epsilon), direction="remove")
+        assert mpmath.mpf(found.lower) <= truth <= mpmath.mpf(found.upper)
+        assert found.estimate == pytest.approx(float(truth), rel=1e-11)
+
+
+def test_masses_that_miss_one_widen_the_answer():
+    q = 0.25
+    exact = PrivacyLoss.from_atoms([0.0], [1.0])
+    rough = PrivacyLoss.from_atoms([0.0], [1.0 - 1e-11])
+    assert exact.tolerance == 0.0
+    assert rough.tolerance >= 1e-11
+    lower, _, upper = rough.hockey_stick_log(-q)
+    assert upper - lower >= 1e-11
