@@ -214,9 +214,9 @@ class AtomicPart:
         for i, fewer in enumerate(self._once):
             weight = self._counts[i] * np.exp(fewer.log_weight)
             at = fewer.loss + self.law.mean[i] - epsilon
-            panels = self.law.panels(i)
-            value += mean_payoff(at, weight, *panels, self._c, period)
-            mass += float(weight.sum()) * float(panels[3].sum())
+            place, series, centred, shares = self.law.panels(i)
+            value += mean_payoff(at, weight, place, series, centred, shares, self._c, period)
+            mass += float(weight.sum()) * float(shares.sum())
             noise, dropped = max(noise, fewer.noise), dropped + self._counts[i] * fewer.dropped
         # the payoff is at most 1 / (1 + c), its slope 1; images add at most max(1, c) e^(-cT)
         images = math.exp(-self._c * period) / -math.expm1(-self._c * period)
@@ -227,8 +227,10 @@ class AtomicPart:
 
     def truncation(self, start: float) -> float:
         """Bound the integral of |remainder| / y^2 beyond `start`."""
-        arguments: list[Any] = [self._tables, self._atoms, self._density, self._counts]
-        return self._mass * float(excess_integral(*arguments, self.linear, start))
+        found = excess_integral(
+            self._tables, self._atoms, self._density, self._counts, self.linear, start
+        )
+        return self._mass * float(found)
 
 
 def matters(law: Law, tilted: Tilted) -> bool:

@@ -19,7 +19,8 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.characteristic import Law, Tilted
 from mechc.accountants.logspace import log_add
 from mechc.accountants.oscillation import Oscillation
-from mechc.accountants.trapezoid import Answer, Contour, Lattice, Smooth
+from mechc.accountants.trapezoid import ULP, Answer, Contour, Lattice, Smooth
+from mechc.accountants.window import log_peak
 from mechc.errors import NumericError
 from mechc.loss.measure import MASS_ERROR, Step, log_infinite
 
@@ -193,7 +194,7 @@ class _Side:
         grid = np.concatenate([below, above])
         k, _, variance, rounding = self._law.roughly(*grid).T
         exponent = k - epsilon * grid - np.log(grid) - np.log1p(grid)
-        log_b = k + rounding + grid * np.log(grid) - (1.0 + grid) * np.log1p(grid)
+        log_b = k + rounding + log_peak(grid)
         log_small = exponent[BELOW - 1] - 0.5 * math.log(2.0 * math.pi * f2) + math.log(SHARE)
         best, cost = (t0, 1.0), math.inf
         for i in range(min(BELOW, grid.size - 1)):
@@ -207,13 +208,13 @@ class _Side:
             if nodes < cost:
                 best, cost = (c, period), nodes
         c, period = best
-        variance_c = max(float(self._law.roughly(c)[0, 2]), 1e-300)
-        self._cover(top, c, 1.2 * math.sqrt(-2.0 * math.log(SHARE) / variance_c))
         masses = (self._log_mass, self.log_q, self._lowest)
         where = (c, self._payoff.period(period), grid, log_b, masses)
         atomic = self._atomic(c)
         if atomic is not None:
             return BesideAtoms(atomic, self._law, self._payoff, *where)
+        variance_c = max(float(self._law.roughly(c)[0, 2]), 1e-300)
+        self._cover(top, c, 1.2 * math.sqrt(-2.0 * math.log(SHARE) / variance_c))
         return Contour(self._law, self._payoff, *where)
 
     def _run(self, contour: Contour, epsilon: float) -> Answer | None:
@@ -301,6 +302,7 @@ class _Side:
         for t in np.geomspace(1e-3, max(self._steps[0].loss.tilts[1], 2e-3), 60):
             if t < self._t_max and all(t <= s.loss.tilts[1] for s in self._steps):
                 k, _, _, rounding = self._law.roughly(float(t))[0]
-                bound = k - t * epsilon + t * math.log(t) - (1.0 + t) * math.log1p(t)
+                bound = k - t * epsilon + float(log_peak(t))
+                rounding += 4.0 * ULP * (abs(k) + abs(t * epsilon))
                 log_upper = min(log_upper, bound + rounding + 1e-12)
         return Answer(-math.inf, log_upper, log_upper, {"reason": reason})

@@ -69,7 +69,8 @@ class Window:
 def log_peak(s: Floats | float) -> Floats:
     """Return log of max_x exp(-sx)(1 - exp(-x)) = s^s / (1+s)^(1+s)."""
     s = np.asarray(s, dtype=np.float64)
-    out: Floats = np.where(s > 0, s * np.log(s / (1 + s)), 0.0) - np.log1p(s)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        out: Floats = np.where(s > 0, -s * np.log1p(1.0 / s), 0.0) - np.log1p(s)
     return out
 
 

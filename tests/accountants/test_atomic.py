@@ -102,3 +102,27 @@ def test_contours_are_kept_for_other_epsilons():
     accountant = ContourAccountant([Step(laplace(10.0).law(), 10)])
     for epsilon in (0.3, 0.31, 0.29):
         check(accountant.log_delta(epsilon), laplace_truth(arb(1) / 10, 10, epsilon), 2e-6)
+
+
+@pytest.mark.parametrize(("count", "gap"), [(1, 1e-7), (2, 1e-5), (5, 1e-7)])
+def test_just_below_the_largest_loss(count, gap):
+    """The tilt is huge there, and no frequency has to be resolved."""
+    epsilon = 0.01 * count * (1.0 - gap)
+    exact = laplace_truth(arb(1) / 100, count, epsilon)
+    check(ContourAccountant([Step(laplace(100.0).law(), count)]).log_delta(epsilon), exact)
+
+
+def test_far_below_the_smallest_double():
+    law = laplace(0.01).law()
+    bound = ContourAccountant([Step(law, 12)]).log_delta(1199.0)
+    check(bound, laplace_truth(arb(1) / truth.ball(0.01), 12, 1199.0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 500))
+def test_random_laplace(seed):
+    rng = np.random.default_rng(seed)
+    width, count = 10 ** rng.uniform(-3, 1), int(rng.integers(1, 41))
+    epsilon = count * width * (1.0 - 10 ** rng.uniform(-6, 0))
+    bound = ContourAccountant([Step(laplace(1.0 / width).law(), count)]).log_delta(epsilon)
+    check(bound, laplace_truth(arb(1) / truth.ball(1.0 / width), count, epsilon), 1e-5)
