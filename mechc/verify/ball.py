@@ -104,7 +104,11 @@ class Oracle:
             precision *= 2
 
     def raw_log_density(self, law: str, x: Any) -> Any:
-        """Log density at a ball, at the current precision."""
+        """Log density at a ball, at the current precision; log mass on a finite set."""
+        if self.measure == "finite":
+            column = 1 if law == "p" else 2
+            value = sum((row[column] for row in self._atom_masses() if row[0] == x), start=arb(0))
+            return arb.neg_inf() if value.is_zero() else value.log()
         value = self._density(law)(x, False)
         return arb.neg_inf() if value.is_zero() else value.log()
 
@@ -196,6 +200,10 @@ class Oracle:
         for part in self.parts():
             total += part.mass(law, lo, hi)
         return total
+
+    def part_mass(self, law: str, lo: float, hi: float) -> Any:
+        """Ball around the mass of the part with a density (or on the lattice) in (lo, hi]."""
+        return sum((part.mass(law, lo, hi) for part in self.parts()), start=arb(0))
 
     def infinite_mass(self, law: str = "p") -> Any:
         """Ball around P(q = 0) (law "p") or Q(p = 0)."""

@@ -167,8 +167,7 @@ def _run(declaration: Declaration, kernel: Any, full: bool) -> tuple[list[Any], 
         try:
             oracle = Oracle(declaration, theta)
             ends = kernel.breakpoints(np.array(theta))
-            finite = declaration.measure == "finite"
-            xs = [] if finite else grid.outputs(oracle, ends, rng, 40 if full else 12)
+            xs = grid.outputs(oracle, ends, rng, 40 if full else 12)
         except MechcError as error:
             runner("grid", "proof", 0.0, lambda check, e=error: check.fail(str(e)))  # type: ignore[misc]
             continue
@@ -185,6 +184,7 @@ def _functions(
 
     from mechc.verify import checks, grid
 
+    continuous = oracle.measure != "finite"
     if xs:
         for name in ("log_p", "log_q", "loss"):
             runner(
@@ -200,8 +200,9 @@ def _functions(
         zs = grid.tilts(strip, full)  # type: ignore[arg-type]
         runner("cgf", "values", checks.CGF,
                lambda c: checks.generating_function(kernel, oracle, zs, c))  # fmt: skip
-    if xs and thorough and kernel.CAPABILITIES.get("cdf", "").startswith("closed"):
-        some = xs[:: max(1, len(xs) // (16 if full else 3))]
+    if continuous and kernel.CAPABILITIES.get("cdf", "").startswith("closed"):
+        shares = (0.27, 0.45, 0.61, 0.78, *((0.02, 0.12, 0.35, 0.9, 0.97) if full else ()))
+        some = [xs[int(s * len(xs))] for s in (shares if thorough else (0.38, 0.66))]
         runner("cdf", "values", checks.CDF,
                lambda c: checks.distributions(kernel, oracle, some, c))  # fmt: skip
 
@@ -217,11 +218,13 @@ def _identities(
     runner("atoms", "values", checks.VALUES, lambda c: identities.atoms(kernel, oracle, c))
     runner("lattice", "identity", identities.LATTICE,
            lambda c: identities.lattice(kernel, oracle, xs, c))  # fmt: skip
+    runner("strip", "identity", 0.0, lambda c: identities.strip(kernel, oracle, c))
     if thorough:
-        runner("strip", "identity", 0.0, lambda c: identities.strip(kernel, oracle, c))
         zs = [complex(0.375, 1.25), complex(-0.75, 0.25)][: 2 if full else 1]
         runner("reversal", "identity", 0.0,
                lambda c: identities.reversal(oracle, kernel, zs, c))  # fmt: skip
-    if xs:
+    if oracle.measure != "finite":
         runner("pieces", "identity", 0.0, lambda c: identities.pieces(oracle, xs, c))
+        runner("coverage", "identity", identities.WIDTH,
+               lambda c: identities.coverage(kernel, oracle, c))  # fmt: skip
         runner("branches", "proof", 0.0, lambda c: identities.branches(kernel, oracle, xs, c))

@@ -62,14 +62,9 @@ def values(kernel: Any, oracle: Oracle, xs: Sequence[float], name: str, check: C
             if error > check.tolerance and _rounded_end(kernel, oracle, raw, x, found, theta):
                 check.note("next to an end of a branch, within its rounding")
                 continue
-            if error > check.tolerance and not _representable(truth):
-                continue
+            if name == "loss":
+                error = _listed(oracle, error, x, found, check)
             check.record(error, x=x, theta=oracle.theta, found=found, enclosure=text(truth))
-
-
-def _representable(truth: Any) -> bool:
-    """Whether a double can hold the value, and the place has one."""
-    return not truth.is_nan()
 
 
 def _sensitivity(oracle: Oracle, raw: Raw, x: float) -> Callable[[], float]:
@@ -127,17 +122,43 @@ def inverses(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> 
             out = np.empty(1)
             kernel.loss_inverse_many(int(index), np.array([target]), theta, out)
             found = float(out[0])
-            if math.isnan(found):
+            if math.isnan(found) and not hasattr(kernel, f"loss_inverse_{int(index)}"):
                 check.note(f"branch {int(index)}: no closed inverse, bracketed at run time")
                 break
             if math.isinf(found) and math.isinf(hi if found > 0 else lo):
                 # past the last loss that a double can tell from the limit
                 back = arb(right if found > 0 else left)
                 error = float((abs(back - target) / max(abs(target), NEAR_ZERO)).upper())
+            elif not _between(found, lo, hi):
+                error = math.inf
             else:
                 error = _round_trip(oracle, found, target, check.tolerance)
+                error = _listed(oracle, error, found, target, check)
             where = {"loss": target, "branch": int(index), "theta": oracle.theta, "found": found}
             check.record(error, **where)
+
+
+def _between(x: float, lo: float, hi: float) -> bool:
+    """Whether x lies in the branch, up to the rounding of its ends."""
+    return lo - 4 * math.ulp(max(abs(lo), abs(x))) <= x <= hi + 4 * math.ulp(max(abs(hi), abs(x)))
+
+
+def _listed(oracle: Oracle, error: float, x: float, found: float, check: Check) -> float:
+    """The error of a loss, relative to the log densities whose difference it is.
+
+    A loss that is the difference of two large log densities cannot be better than they are; where
+    that is the reason it is said in the notes, with the error.
+    """
+    if error <= check.tolerance or not math.isfinite(error):
+        return error
+    with ctx.workprec(240):
+        p, q = (oracle.raw_log_density(law, arb(x)) for law in "pq")
+        size = float((abs(p) + abs(q)).mid())
+        distance = float(abs(oracle.raw_loss(arb(x)) - found).upper())
+    if not math.isfinite(size) or distance > check.tolerance * size:
+        return error
+    check.note("cancellation: accurate relative to log p and log q, not to their difference")
+    return distance / size
 
 
 def _round_trip(oracle: Oracle, found: float, target: float, enough: float) -> float:

@@ -21,11 +21,19 @@ CORNERS = 8
 def vectors(
     parameters: tuple[Parameter, ...], count: int, corners: bool
 ) -> list[tuple[float, ...]]:
-    """Typical parameter vectors, and the corners of the typical ranges if wanted."""
+    """Typical parameter vectors, and corners of the typical ranges: eight, or three if not all.
+
+    The three are such that every parameter is once above and once below every other one.
+    """
     found = [tuple(map(float, v)) for v in numeric.typical_vectors(parameters, count)]
+    ends = [tuple(map(float, v)) for v in itertools.product(*(p.typical for p in parameters))]
     if corners:
-        ends = itertools.product(*(p.typical for p in parameters))
-        found += [tuple(map(float, v)) for v in itertools.islice(ends, CORNERS)]
+        found += ends[:CORNERS]
+    else:
+        rising = [ends[0], *(
+            tuple(p.typical[(i + side) % 2] for i, p in enumerate(parameters)) for side in (0, 1)
+        )]  # fmt: skip
+        found += [tuple(map(float, v)) for v in rising]
     return list(dict.fromkeys(found))
 
 
@@ -39,6 +47,9 @@ def outputs(oracle: Oracle, breakpoints: Sequence[float], rng: np.random.Generat
         rng: for the random points.
         count: number of random points.
     """
+    if oracle.measure == "finite":
+        places = [float(row[0].mid()) for row in oracle.atoms]
+        return sorted({x + d for x in places for d in (-0.5, 0.0, 0.5)})
     lattice = oracle.measure == "lattice"
     finite = sorted({float(b) for b in breakpoints if math.isfinite(b)})
     found = [p for b in finite for p in (np.nextafter(b, -np.inf), b, np.nextafter(b, np.inf))]

@@ -12,7 +12,14 @@ from flint import acb, arb, ctx
 from sympy import diff
 
 from mechc.errors import MechcError
-from mechc.kernel.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY
+from mechc.kernel.protocol import (
+    DECREASING,
+    INCREASING,
+    P_ONLY,
+    PLATEAU,
+    Q_ONLY,
+    UNSPLIT,
+)
 from mechc.verify import arithmetic, proofs
 from mechc.verify.ball import Oracle
 from mechc.verify.checks import MOMENT_BITS, log_moment, point_error, text
@@ -21,6 +28,8 @@ from mechc.verify.result import Check
 WIDTH = 1e-12  # widest enclosure of a mass that proves anything
 EXACT = 1e-14
 LATTICE = 1e-12
+LIMIT = 1e-12
+SETTLED = 1e-9
 
 
 def masses(oracle: Oracle, check: Check) -> None:
@@ -124,6 +133,8 @@ def atoms(kernel: Any, oracle: Oracle, check: Check) -> None:
         return
     ordered: list[Any] = sorted(declared, key=_first)
     for row, (x, *logs) in zip(rows[np.argsort(rows[:, 0])], ordered, strict=True):
+        place = abs(float(row[0]) - x) / max(abs(x), 1.0)
+        check.record(place, atom=x, theta=oracle.theta, found=float(row[0]))
         for column, law, truth in ((1, "p", logs[0]), (2, "q", logs[1])):
             error = _atom_error(oracle, float(row[column]), truth, x, law, check.tolerance)
             check.record(error, atom=x, law=law, theta=oracle.theta, found=float(row[column]),
@@ -156,9 +167,47 @@ def branches(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> 
                 check.fail(f"the loss at {wrong[0]} is finite, theta {oracle.theta}")
         elif kind in (INCREASING, DECREASING, PLATEAU):
             _ordered(oracle, losses, (lo, hi, kind, left, right), check)
+            _limits(oracle, losses, (lo, hi, kind, left, right), check)
             if kind != PLATEAU and oracle.measure == "density":
                 _proved(oracle, lo, hi, int(kind), inside, check)
+        elif kind != UNSPLIT:
+            check.fail(f"kind {kind} of the branch ({lo}, {hi}) is none of the protocol's")
         check.points += 1
+
+
+def coverage(kernel: Any, oracle: Oracle, check: Check) -> None:
+    """The branches and atoms of the kernel carry all mass of P and Q, none twice."""
+    rows = np.asarray(kernel.branches(np.array(oracle.theta)))
+    edge = 1.0 if oracle.measure == "lattice" else 0.0
+    with ctx.workprec(MOMENT_BITS):
+        for law, column in (("p", 1), ("q", 2)):
+            total = sum((row[column] for row in oracle.atoms), start=arb(0))
+            for lo, hi, *_ in rows:
+                total += oracle.part_mass(law, lo - edge, hi)
+            gap = float(abs(total - 1).upper())
+            check.record(gap, law=law, theta=oracle.theta, branches=len(rows))
+
+
+def _limits(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
+    """The stated limits are those of the loss, where the ends are finite or losses have settled."""
+    lo, hi, _, left, right = row
+    if len(losses) < 2 or oracle.measure == "lattice":
+        return
+    for end, limit, (x, near), (_, before) in (
+        (lo, left, losses[0], losses[1]),
+        (hi, right, losses[-1], losses[-2]),
+    ):
+        if not math.isfinite(limit) or not near.is_finite():
+            continue
+        if math.isfinite(end):
+            x = float(np.nextafter(end, x))
+            near = oracle.loss(x)
+        elif abs(near - before) > SETTLED:
+            continue
+        scale = max(abs(limit), oracle.sensitivity(Oracle.raw_loss, x), SETTLED)
+        if near.is_finite() and abs(near - limit) > LIMIT * scale:
+            check.fail(f"limit {limit!r} at {end}, but the loss is {text(near)} at {x}, "
+                       f"theta {oracle.theta}")  # fmt: skip
 
 
 def _ordered(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
