@@ -7,6 +7,7 @@ end is cut where the majorants of mechc.verify.infinity fall below the working p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -52,6 +53,20 @@ class Law:
         first = max(values, key=_height)
         rest = sum(((v - first).exp() for v in values if v is not first), start=acb(1))
         return first + (rest.log(analytic) if isinstance(x, acb) else rest.real.log())
+
+    def relative_to(self, base: Expr, x: Symbol, values: Any) -> Callable[[Any, bool], Any]:
+        """Log density minus `base`; the differences are expanded, so that little cancels."""
+        logs = [arithmetic.function(expand(e - base), x, values) for e in self.exprs]
+        if len(logs) == 1:
+            weight, log = self.weights[0], logs[0]
+            return lambda x, analytic: weight + log(x, analytic)
+
+        def log_sum(x: Any, analytic: bool) -> Any:
+            rows = zip(self.weights, logs, strict=True)
+            total = sum(((w + f(x, analytic)).exp() for w, f in rows), start=arb(0))
+            return total.log(analytic) if isinstance(total, acb) else total.log()
+
+        return log_sum
 
     def term(self, i: int, x: Any) -> Any:
         """Log of one term at a real ball."""
@@ -157,15 +172,10 @@ class PieceIntegral:
         return slopes, intercept
 
     def _quadrature(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
-        p, q = self.p, self.q
+        exponent = self._exponent(a, b)
 
         def integrand(x: Any, analytic: bool) -> Any:
-            exponent = acb(0)
-            if not a.is_zero():
-                exponent += a * p.log(x, analytic)
-            if not b.is_zero():
-                exponent += b * q.log(x, analytic)
-            return exponent.exp()
+            return exponent(x, analytic).exp()
 
         tolerance = arb(2) ** (-ctx.prec + GUARD_BITS)
         absolute = tolerance * self._rough(a.real, b.real, lo, hi)
@@ -193,12 +203,31 @@ class PieceIntegral:
 
     def _height(self, a: Any, b: Any, x: Any) -> Any:
         """Log of p^a q^b at a point."""
-        total = arb(0)
-        if a != 0:
-            total += a * self.p.log(x, False)
-        if b != 0:
-            total += b * self.q.log(x, False)
-        return total
+        return self._exponent(a, b)(x, False)
+
+    def _exponent(self, a: Any, b: Any) -> Callable[[Any, bool], Any]:
+        """Log of p^a q^b as (a + b) f + a log(p/e^f) + b log(q/e^f) for one term f."""
+        base, p, q = self._relative
+        both = a + b
+
+        def exponent(x: Any, analytic: bool) -> Any:
+            total = both * base(x, analytic)
+            if not a.is_zero():
+                total += a * p(x, analytic)
+            if not b.is_zero():
+                total += b * q(x, analytic)
+            return total
+
+        return exponent
+
+    @cached_property
+    def _relative(self) -> Any:
+        first = (self.q if self.p.is_zero else self.p).exprs[0]
+        sides = (
+            None if law.is_zero else law.relative_to(first, self.x, self.values)
+            for law in (self.p, self.q)
+        )
+        return arithmetic.function(first, self.x, self.values), *sides
 
     def _cut(self, a: Any, b: Any, side: int, other: Any) -> tuple[Any, Any]:
         """Where to cut an infinite end, and a ball around the tail beyond."""

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from scipy import stats
 
 import mechc
 from mechc.accountants.direct import DirectAccountant
@@ -102,3 +103,13 @@ def test_directions_of_one_sided_noise_differ():
     event = mechc.load("exponential")(scale=1.0)
     assert event.delta(1.5, direction="add").estimate == pytest.approx(-math.expm1(-1), rel=1e-12)
     assert event.delta(1.0, direction="remove").estimate == 0.0
+
+
+def test_mass_next_to_the_end_of_a_long_interval_is_seen():
+    """L > eps holds out to 1e7 scales here; delta(0) is a total variation distance."""
+    event = mechc.load("student_t")(nu=10.0, scale=0.5, sensitivity=5.0)
+    at_zero = 2.0 * stats.t.cdf(5.0, df=10.0) - 1.0
+    for epsilon in (0.0, 1e-10, 1e-6):
+        bound = event.delta(epsilon, method="direct")
+        assert bound.lower <= at_zero
+        assert bound.upper >= at_zero - 2.0 * epsilon

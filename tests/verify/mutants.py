@@ -58,9 +58,9 @@ class Mutator:
         for f in functions(tree):
             codes = _codes(f)
             for node in ast.walk(f):
-                if isinstance(node, ast.Constant) and isinstance(node.value, float):
-                    if node.value not in (0.0, math.inf) and id(node) not in codes:
-                        yield f"{f.name}: {node.value!r}", lambda n=node: _scale(n)
+                number = isinstance(node, ast.Constant) and isinstance(node.value, float)
+                if number and node.value not in (0.0, math.inf) and id(node) not in codes:
+                    yield f"{f.name}: {node.value!r}", lambda n=node: _scale(n)
 
     def _sign(self, tree):
         """A minus sign lost."""
@@ -104,10 +104,11 @@ class Mutator:
         for f in functions(tree):
             if f.name.removesuffix("_many") in ("log_p", "log_q"):
                 for node in ast.walk(f):
-                    if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
-                        if node.operand.value > 0.6:
-                            where = f"{f.name}: {ast.unparse(node)}"
-                            yield where, lambda n=node: setattr(n.operand, "value", 0.0)
+                    negative = isinstance(node, ast.UnaryOp)
+                    negative = negative and isinstance(node.operand, ast.Constant)
+                    if negative and node.operand.value > 0.6:
+                        where = f"{f.name}: {ast.unparse(node)}"
+                        yield where, lambda n=node: setattr(n.operand, "value", 0.0)
 
     def _atoms(self, tree):
         """Masses under P and Q exchanged."""
@@ -121,7 +122,7 @@ class Mutator:
         for f in functions(tree):
             if f.name == "strip":
                 wide = ast.parse("return np.array([-math.inf, math.inf])").body
-                yield "strip", lambda f=f: setattr(f, "body", wide)
+                yield "strip", lambda f=f, wide=wide: setattr(f, "body", wide)
 
 
 def _bodies(f):
@@ -145,7 +146,8 @@ def _codes(f):
     found = set()
     for node in ast.walk(f):
         if isinstance(node, ast.Call) and "add_branch" in ast.unparse(node.func):
-            found |= {id(n) for n in ast.walk(node.args[4])} | {id(n) for n in ast.walk(node.args[7])}
+            for code in (node.args[4], node.args[7]):
+                found |= {id(n) for n in ast.walk(code)}
     return found
 
 

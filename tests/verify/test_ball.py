@@ -83,7 +83,8 @@ def test_masses_are_one(name, sampled):
     (theta,) = typical_vectors(declaration.parameters, 1)
     bound = Oracle(declaration, theta)
     for law in "pq":
-        assert bound.mass(law).contains(1)
+        # doubles that stand for weights add up to one only up to rounding
+        assert abs(bound.mass(law) - 1) < 2.0**-50
         assert bound.mass(law).rad() < 1e-20
     assert bound.moment(acb(0)).overlaps(acb(1 - bound.infinite_mass("p")))
 
