@@ -150,7 +150,7 @@ class PldAccountant:
         if self._grid is not None:
             return self._grid
         finest = window.period * math.sqrt(self._curvature(window))
-        wanted = min(finest / math.sqrt(0.8 * min(self._rtol, 0.1)), float(self._largest()))
+        wanted = min(finest / math.sqrt(0.5 * min(self._rtol, 0.1)), float(self._largest()))
         wanted = max(wanted, finest / math.sqrt(0.1 * _COARSE), float(_LEAST))
         return 1 << math.ceil(math.log2(min(wanted, 2.0**60)))
 
