@@ -90,9 +90,14 @@ class Pair:
         return sorted(out)
 
 
+class Divergent(ArithmeticError):
+    """The integral does not exist: the tilt lies outside the strip."""
+
+
 def nodes(pair, tilt, frequency=0.0):
     """Log weights and losses that integrate p exp(zL), Re z = tilt, |Im z| <= frequency."""
-    pending = list(pairwise(pair.first_edges()))
+    edges = pair.first_edges()
+    pending = list(pairwise(edges))
     done, top = [], -math.inf
     while pending:
         judged = []
@@ -107,6 +112,9 @@ def nodes(pair, tilt, frequency=0.0):
                 phase.append(frequency * max(-1e15, min(1e15, float(loss))))
             judged.append((lo, hi, psi, phase, math.log(hi - lo)))
             top = max(top, max(psi) + math.log(hi - lo))
+        far = [max(psi) + width for lo, hi, psi, _, width in judged if hi - lo > 1e15 * pair.scale]
+        if max(far, default=-math.inf) > top - 1.0:
+            raise Divergent(f"tilt {tilt}")
         pending = []
         for lo, hi, psi, phase, width in judged:
             jump = max(abs(u - v) for u, v in pairwise(psi))
@@ -155,7 +163,11 @@ def saddle(steps, epsilon, start=1.0):
     """A tilt near the saddle point of exp(K(z) - eps z) / (z (z + 1)), and the curvature there."""
     t, low, high = start, 0.0, math.inf
     for _ in range(60):
-        _, k1, k2 = (float(v) for v in cumulant(steps, t))
+        try:
+            _, k1, k2 = (float(v) for v in cumulant(steps, t))
+        except Divergent:
+            high, t = t, 0.5 * (low + t)
+            continue
         slope = k1 - epsilon - 1.0 / t - 1.0 / (t + 1.0)
         curve = k2 + t**-2 + (t + 1.0) ** -2
         low, high = (t, high) if slope < 0 else (low, t)
@@ -203,7 +215,10 @@ def _bromwich(steps, epsilon, c, curve, digits, limit):
     right = math.inf
     for share in (0.2, 0.4, 0.8, 1.6):
         gap = share * math.sqrt(2.0 * nats / curve)
-        above = float(cumulant(steps, c + gap)[0]) - (c + gap) * epsilon
+        try:
+            above = float(cumulant(steps, c + gap)[0]) - (c + gap) * epsilon
+        except Divergent:
+            break
         right = min(right, (above - size + nats) / gap)
     period = max((nats - size) / c, right, 4.0 / (1.0 + c))
     h = ball(2.0 * math.pi / period)
