@@ -212,13 +212,24 @@ def _client(address: str | None, workers: int | None) -> Iterator[Any]:
         with distributed.Client(address) as client:
             yield client
         return
-    alone = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": _FAILURES}),
-        distributed.LocalCluster(**alone) as cluster,
+        _local_cluster(distributed, workers) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
+
+
+def _local_cluster(distributed: Any, workers: int | None) -> Any:
+    """Start worker processes; tries again if one is lost while they start."""
+    for _ in range(ATTEMPTS):
+        try:
+            return distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, dashboard_address=None
+            )
+        except RuntimeError as error:
+            failure = error
+    raise NumericError(f"no local cluster could be started ({failure}); call again") from failure
 
 
 def _dask() -> tuple[Any, Any]:
