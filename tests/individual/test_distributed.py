@@ -146,16 +146,25 @@ def kill_once(launched, draw):
 
     Only the launched process and its descendants are considered.
     """
-    time.sleep(draw.uniform(0.5, 6.0))
-    if launched.poll() is not None:
-        return "nothing"
-    workers = [p for p in psutil.Process(launched.pid).children(recursive=True) if is_worker(p)]
-    if not workers or draw.random() < 0.5:
+    victim = draw.choice(["coordinator", "worker"])
+    while victim == "worker" and not workers_of(launched) and launched.poll() is None:
+        time.sleep(0.05)
+    time.sleep(draw.uniform(0.0, 6.0))
+    if victim == "coordinator" and launched.poll() is None:
         launched.send_signal(signal.SIGKILL)
         launched.wait()
-        return "coordinator"
+        return victim
+    workers = workers_of(launched)
+    if not workers:
+        return "nothing"
     draw.choice(workers).kill()
     return "worker"
+
+
+def workers_of(launched):
+    if launched.poll() is not None:
+        return []
+    return [p for p in psutil.Process(launched.pid).children(recursive=True) if is_worker(p)]
 
 
 def is_worker(process):

@@ -67,6 +67,7 @@ def groups(studies: Sequence[Sampled]) -> Any:
         ax.set(xlabel="test loss of the class", ylabel=r"mean individual $\varepsilon$ (PLD)")
         ax.set_title(rf"{study.data.name}: classes (largest $\varepsilon$: {largest:.2f})")
         ax.margins(x=0.25, y=0.15)
+        ax.set_xlim(left=0.0)
     return figure
 
 
