@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from mechc.composition import Composition as Composition
     from mechc.composition import Event as Event
     from mechc.composition import compose as compose
+    from mechc.curves import rdp as rdp
+    from mechc.curves import zcdp as zcdp
+    from mechc.imported import from_losses as from_losses
+    from mechc.imported import from_pmfs as from_pmfs
     from mechc.mechanism import Mechanism as Mechanism
     from mechc.mechanism import available as available
     from mechc.mechanism import load as load
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from mechc.operations import vector as vector
     from mechc.operations import with_replacement as with_replacement
     from mechc.operations import without_replacement as without_replacement
+    from mechc.outputs import post_process as post_process
     from mechc.registry import methods as methods
 
 __version__ = "0.1.0"
@@ -38,21 +43,27 @@ _HOME = {
     "available": "mechc.mechanism",
     "calibrate": "mechc.calibration",
     "compose": "mechc.composition",
+    "from_losses": "mechc.imported",
+    "from_pmfs": "mechc.imported",
     "group": "mechc.operations",
     "load": "mechc.mechanism",
     "methods": "mechc.registry",
     "poisson": "mechc.operations",
+    "post_process": "mechc.outputs",
     "random_sensitivity": "mechc.operations",
+    "rdp": "mechc.curves",
     "shift": "mechc.operations",
     "truncate": "mechc.operations",
     "vector": "mechc.operations",
     "with_replacement": "mechc.operations",
     "without_replacement": "mechc.operations",
+    "zcdp": "mechc.curves",
 }
 __all__ = [
-    "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose", "group",
-    "load", "methods", "poisson", "random_sensitivity", "shift", "truncate", "vector",
-    "with_replacement", "without_replacement",
+    "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose",
+    "from_losses", "from_pmfs", "group", "load", "methods", "poisson", "post_process",
+    "random_sensitivity", "rdp", "shift", "truncate", "vector", "with_replacement",
+    "without_replacement", "zcdp",
 ]  # fmt: skip
 
 

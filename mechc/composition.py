@@ -11,7 +11,7 @@ separately for each direction). Both answer the same queries.
 from __future__ import annotations
 
 import operator
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -151,6 +151,11 @@ class Composition(Queries):
         """Names of the methods that have answered queries on this composition."""
         return frozenset().union(*(e.methods_used for e in self._evaluations.values()))
 
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """One line for each event: what its pair bounds, by which theorem, assuming what."""
+        return tuple(f"{event}: {in_words(event.mechanism.claim)}" for event, _ in self.parts)
+
     def steps(self, direction: str) -> tuple[Step, ...]:
         """Return the distinct privacy losses of one direction with their counts."""
         from mechc.loss.measure import Step
@@ -187,7 +192,13 @@ class Composition(Queries):
         wanted = ("remove", "add") if direction == "both" else (direction,)
         if direction == "both" and self.symmetric:
             wanted = ("remove",)
-        return Evaluation({d: self.steps(d) for d in wanted}, name, rtol, settled)
+        curves: list[Any] = [(e, n) for e, n in self.parts if hasattr(e, "log_mgf_bound")]
+        if curves:
+            from mechc.curves import CurveEvaluation
+
+            others = Composition((e, n) for e, n in self.parts if not hasattr(e, "log_mgf_bound"))
+            return CurveEvaluation(curves, {d: others.steps(d) for d in wanted}, name, self.claims)
+        return Evaluation({d: self.steps(d) for d in wanted}, name, rtol, settled, self.claims)
 
     def __mul__(self, count: Any) -> Composition:
         """Repeat everything."""
@@ -250,6 +261,21 @@ def compose(*parts: Any) -> Composition:
         times = as_count(count)
         flat.extend((event, times * number) for event, number in what.composition().parts)
     return Composition(flat)
+
+
+def in_words(claim: Mapping[str, Any]) -> str:
+    """Say in one line what a claim says.
+
+    Args:
+        claim: status, theorem, adjacency, conditions and assumptions; empty for none.
+    """
+    if not claim:
+        return "no claim: the answers are about this pair and no other"
+    theorem = f" by {claim['theorem']}" if claim["theorem"] else ""
+    parts = [f"dominating, {claim['status']}{theorem}, adjacency {claim['adjacency']}"]
+    parts += [f"checked: {words}" for words in claim["conditions"]]
+    parts += [f"assumed: {words}" for words in claim["assumptions"]]
+    return "; ".join(parts)
 
 
 def as_count(count: Any) -> int:

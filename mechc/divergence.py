@@ -34,20 +34,9 @@ SMALL_DELTA = 1e-12
 
 def renyi(composition: Composition, order: float, direction: str) -> Bound:
     """Return bounds on the Rényi divergence of one order, the larger of the directions."""
-    from mechc.accountants.renyi import RenyiAccountant
-
     evaluation = composition.evaluation("auto", direction)
-    answers = [
-        _scalar(RenyiAccountant(steps).renyi_epsilon([order]), name)
-        for name, steps in evaluation.steps.items()
-    ]
+    answers = [evaluation.renyi(name, order) for name in evaluation.directions]
     return max(answers, key=lambda b: float(b.upper))
-
-
-def _scalar(bound: Bound, direction: str) -> Bound:
-    lower, estimate, upper = (float(v[0]) for v in (bound.lower, bound.estimate, bound.upper))  # type: ignore[index]
-    detail = {"direction": direction}
-    return Bound(lower, estimate, upper, bound.method, bound.status, detail)
 
 
 def gdp(composition: Composition, epsilon_max: float | None, how: dict[str, Any]) -> Bound:

@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from mechc import registry
 from mechc.accountants.bound import Bound
 from mechc.loss.measure import MASS_ERROR, Step, log_infinite
@@ -30,6 +32,7 @@ class Evaluation:
         method: str,
         rtol: float,
         options: tuple[tuple[str, Any], ...] = (),
+        claims: tuple[str, ...] = (),
     ) -> None:
         """Build one accountant for each direction.
 
@@ -38,10 +41,12 @@ class Evaluation:
             method: a resolved method name.
             rtol: relative width of delta that "auto" aims at.
             options: options of the accountant.
+            claims: what the pairs stand for, for the details of every answer.
 
         Raises:
             UnsupportedError: the method cannot do these steps.
         """
+        self.claims = claims
         self.directions = tuple(steps)
         self.method = method
         self.methods_used: set[str] = set()
@@ -82,10 +87,10 @@ class Evaluation:
         margin = 0.0 if single else MASS_ERROR  # a composed mass at infinity has been rounded
         proven = max(log_positive_part(epsilon), self._log_infinite[direction] - margin)
         if direction not in self._accountants:
-            return Bound(floor, floor, floor, "identity", "proven", {"direction": direction})
+            return Bound(floor, floor, floor, "identity", "proven", self._about(direction))
         if math.isinf(epsilon):
             value = floor if epsilon > 0 else 0.0
-            return Bound(value, value, value, "limit", "proven", {"direction": direction})
+            return Bound(value, value, value, "limit", "proven", self._about(direction))
         accountant = self._accountants[direction]
         if rough and isinstance(accountant, registry.Auto):
             answer = accountant.rough(epsilon)
@@ -93,7 +98,7 @@ class Evaluation:
             answer = accountant.log_delta(epsilon)
         self.methods_used.add(answer.method)
         lower, estimate, upper = map(float, (answer.lower, answer.estimate, answer.upper))
-        answer.detail["direction"] = direction
+        answer.detail.update(self._about(direction))
         return Bound(
             lower if math.isnan(lower) else min(max(lower, proven), 0.0),
             estimate if math.isnan(estimate) else min(max(estimate, floor), 0.0),
@@ -102,6 +107,19 @@ class Evaluation:
             answer.status,
             answer.detail,
         )
+
+    def _about(self, direction: str) -> dict[str, Any]:
+        return {"direction": direction, "claims": self.claims}
+
+    def renyi(self, direction: str, order: float) -> Bound:
+        """Return bounds on the Rényi divergence of one order in one direction."""
+        from mechc.accountants.renyi import RenyiAccountant
+
+        bound = RenyiAccountant(self.steps[direction]).renyi_epsilon([order])
+        lower, estimate, upper = (
+            float(np.atleast_1d(side)[0]) for side in (bound.lower, bound.estimate, bound.upper)
+        )
+        return Bound(lower, estimate, upper, bound.method, bound.status, self._about(direction))
 
     def largest_loss(self) -> tuple[float, float]:
         """Return the largest finite loss of the composition and what rounding may add to it.

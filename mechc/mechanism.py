@@ -178,6 +178,11 @@ class Mechanism:
         """What the pair dominates and why: status, theorem, adjacency, conditions, assumptions."""
         return dict(self.kernel.CLAIM)
 
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Keys of the literature that the mechanism names."""
+        return tuple(self.kernel.REFS)
+
     @cached_property
     def symmetric(self) -> bool:
         """Whether the add direction is the mirror image of remove, proved when compiling."""

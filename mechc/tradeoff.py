@@ -69,7 +69,9 @@ def _in_direction(evaluation: Evaluation, direction: str, alpha: float) -> Bound
     def g(epsilon: float) -> Point:
         bound = evaluation.log_delta_in(direction, epsilon)
         rest = -math.expm1(epsilon + math.log(alpha))
-        low, mid, high = (math.exp(float(v)) for v in (bound.upper, bound.estimate, bound.lower))
+        estimate = float(bound.estimate)
+        steered = float(bound.upper) if math.isnan(estimate) else estimate
+        low, mid, high = (math.exp(v) for v in (float(bound.upper), steered, float(bound.lower)))
         return Point(epsilon, rest - low, rest - mid, rest - high, bound.status)
 
     points = _maximise(g, -math.log(alpha))

@@ -36,7 +36,7 @@ def bibtex(run: Composition) -> str:
     """
     keys = {COMPOSITION} if run.parts else set()
     for event, _ in run.parts:
-        keys.update(event.mechanism.kernel.REFS)
+        keys.update(event.mechanism.references)
     used = run.methods_used
     for method in METHODS:
         if method.name in used:

@@ -28,6 +28,12 @@ PARAMETERS = {
     "laplace": ["scale", "sensitivity"],
     "logistic": ["scale", "sensitivity"],
     "pure_dp": ["epsilon"],
+    "exponentially_modified_gaussian": ["sigma", "scale", "sensitivity"],
+    "gaussian_scale_mixture": ["weight", "narrow", "wide", "sensitivity"],
+    "balanced_gaussian": ["sigma", "sensitivity"],
+    "raised_cosine": ["halfwidth", "sensitivity"],
+    "permute_and_flip": ["epsilon"],
+    "report_noisy_max": ["epsilon"],
     "randomized_response": ["epsilon", "categories"],
     "skellam": ["rate", "sensitivity"],
     "staircase": ["epsilon", "gamma", "sensitivity"],
@@ -58,6 +64,12 @@ REFERENCES = {
     "skellam": ((2.3, 2), stats.skellam(2.3, 2.3, loc=2), stats.skellam(2.3, 2.3)),
     "student_t": ((3.1, 1.7, 0.9), stats.t(3.1, 0.9, 1.7), stats.t(3.1, 0, 1.7)),
     "subbotin": ((1.3, 1.7, 0.9), stats.gennorm(1.3, 0.9, 1.7), stats.gennorm(1.3, 0, 1.7)),
+    "exponentially_modified_gaussian": (
+        (1.3, 1.7, 0.9),
+        stats.exponnorm(1.7 / 1.3, 0.9, 1.3),
+        stats.exponnorm(1.7 / 1.3, 0, 1.3),
+    ),
+    "raised_cosine": ((5.0, 0.9), stats.cosine(0.9, 5 / math.pi), stats.cosine(0, 5 / math.pi)),
     "uniform": ((5.0, 0.9), stats.uniform(-4.1, 10), stats.uniform(-5, 10)),
 }
 
@@ -85,6 +97,27 @@ def test_densities_are_those_of_scipy(name):
         for ours, law in ((p, p_law), (q, q_law)):
             theirs = law.pmf(point) if lattice else law.pdf(point)
             assert float(ours) == pytest.approx(theirs, rel=1e-9, abs=1e-300)
+
+
+def test_mixtures_and_huber_by_their_formulas():
+    pair = normalise(load_declaration(find("gaussian_scale_mixture")))
+    narrow, wide = stats.norm(0, 0.7), stats.norm(0, 3.1)
+    balanced = normalise(load_declaration(find("balanced_gaussian")))
+    huber = normalise(load_declaration(find("huber")))
+    mass = integrate.quad(lambda z: math.exp(-_rho(z, 1.5)), -40, 40, points=(-1.5, 1.5))[0]
+    for point in np.linspace(-7.3, 8.9, 20):
+        p, q = by_pieces(pair, (0.3, 0.7, 3.1, 0.9), point)
+        for ours, x in ((p, point - 0.9), (q, point)):
+            assert float(ours) == pytest.approx(0.3 * narrow.pdf(x) + 0.7 * wide.pdf(x))
+        p, _ = by_pieces(balanced, (1.3, 0.9), point)
+        law = stats.norm(0, 1.3)
+        assert float(p) == pytest.approx((law.pdf(point - 0.9) + law.pdf(point + 0.9)) / 2)
+        _, q = by_pieces(huber, (2.0, 1.5, 0.9), point)
+        assert float(q) == pytest.approx(math.exp(-_rho(point / 2, 1.5)) / (2 * mass))
+
+
+def _rho(z, bend):
+    return z * z / 2 if abs(z) <= bend else bend * abs(z) - bend * bend / 2
 
 
 def test_discrete_gaussian_by_its_truncated_sum():

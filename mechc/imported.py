@@ -1,0 +1,202 @@
+"""Events that are given by numbers: a table of losses and masses, or two lists of probabilities.
+
+They compose with events of mechanisms and answer the same queries. Bounds are bounds for the
+table: whether the table itself bounds a mechanism is up to where it came from, which `claim`
+records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.composition import Event
+from mechc.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from mechc.loss.measure import PrivacyLoss
+
+Floats = NDArray[np.float64]
+
+TOLERANCE = 1e-9  # by which given masses may miss one; the miss widens every answer
+
+
+@dataclass(frozen=True)
+class Table:
+    """What stands in the place of a mechanism.
+
+    Attributes:
+        name: name for people.
+        key: digest of the numbers.
+        symmetric: the add direction is the mirror image of remove.
+        claim: what the table bounds, and why.
+    """
+
+    name: str
+    key: str
+    symmetric: bool
+    claim: dict[str, Any]
+    parameters: tuple[Any, ...] = ()
+    references: tuple[str, ...] = ()
+    bound: dict[str, float] = field(default_factory=dict)
+
+    def is_identity(self, theta: tuple[float, ...]) -> bool:
+        """Nothing is known to reveal nothing."""
+        return False
+
+
+class NumericEvent(Event):
+    """One use of a mechanism of which only the law of the privacy loss is known."""
+
+    __slots__ = ("_laws",)
+
+    def __init__(self, table: Any, remove: PrivacyLoss, add: PrivacyLoss | None) -> None:
+        """Combine the laws; users call `from_losses` and `from_pmfs` instead."""
+        super().__init__(table, ())
+        self._laws = {"remove": remove, "add": add or remove.reversed()}
+
+    def loss(self, direction: str = "remove") -> PrivacyLoss:
+        """Return the law of the privacy loss in one direction ("remove" or "add")."""
+        return self._laws[direction]
+
+
+def from_losses(
+    losses: Any,
+    masses: Any,
+    *,
+    infinite_mass: float = 0.0,
+    step: float | None = None,
+    add: tuple[Any, Any, float] | None = None,
+    symmetric: bool = False,
+    name: str = "imported",
+    because: str = "the table of losses is the mechanism's, or dominates it",
+) -> NumericEvent:
+    """Return the event with a given privacy loss distribution.
+
+    Args:
+        losses: finite losses log(p/q), shape (n,); with `step`, integers that count steps.
+        masses: their masses under P, shape (n,).
+        infinite_mass: P(q = 0).
+        step: distance of the losses, where they lie on a lattice through 0.
+        add: (losses, masses, infinite_mass) of the other direction, of the law under Q of
+            log(q/p); by default it follows from the first.
+        symmetric: both directions have this same law.
+        name: name for people.
+        because: why the table bounds the mechanism, in words.
+
+    Raises:
+        DeclarationError: a loss is not finite, a mass is negative, masses do not sum to one, or
+            the masses under Q, mass * exp(-loss), sum to more than one: losses were rounded down.
+    """
+    first = _law(name, losses, masses, infinite_mass, step, symmetric)
+    second = _law(f"{name} (add)", *add, step, symmetric) if add is not None else None
+    if symmetric:
+        second = first
+    key = _digest("losses", *(law for law in (first, second) if law is not None))
+    return NumericEvent(Table(name, key, symmetric, _claim(because)), first, second)
+
+
+def from_pmfs(
+    p: Any,
+    q: Any,
+    *,
+    name: str = "pmfs",
+    because: str = "p and q are the output laws of the worst data sets",
+) -> NumericEvent:
+    """Return the event with a finite pair of probability mass functions.
+
+    Args:
+        p: probabilities of the outcomes with the record present, shape (n,).
+        q: the same without the record.
+        name: name for people.
+        because: why the pair bounds the mechanism, in words.
+
+    Raises:
+        DeclarationError: arrays of different shapes, negative entries, nan, or sums other than 1.
+    """
+    from mechc.loss.measure import PrivacyLoss
+
+    p, q = _masses(name, "p", p), _masses(name, "q", q)
+    if p.shape != q.shape:
+        raise DeclarationError(f"{name}: p has {p.size} entries and q has {q.size}")
+    for side, law in (("p", p), ("q", q)):
+        _check_total(name, side, math.fsum(law.tolist()))
+    both = (p > 0) & (q > 0)
+    if not both.any():
+        raise DeclarationError(f"{name}: p and q share no outcome, so that every output tells")
+    law = PrivacyLoss.from_atoms(
+        np.log(p[both] / q[both]),
+        p[both],
+        math.fsum(p[q == 0].tolist()),
+        math.fsum(q[p == 0].tolist()),
+        label=name,
+    )
+    return NumericEvent(Table(name, _digest("pmfs", law), False, _claim(because)), law, None)
+
+
+def _law(
+    name: str, losses: Any, masses: Any, infinite_mass: float, step: float | None, symmetric: bool
+) -> PrivacyLoss:
+    from mechc.loss.measure import PrivacyLoss
+
+    loss, mass = np.asarray(losses, np.float64), _masses(name, "masses", masses)
+    if loss.shape != mass.shape or not np.isfinite(loss).all():
+        raise DeclarationError(f"{name}: losses are not finite numbers, one for each mass")
+    if step is not None:
+        if not (step > 0 and math.isfinite(step)):
+            raise DeclarationError(f"{name}: step={step!r} is not positive")
+        if not (loss == np.round(loss)).all():
+            raise DeclarationError(f"{name}: with step=, losses are integers that count steps")
+        loss = loss * step
+    if not 0 <= infinite_mass <= 1:
+        raise DeclarationError(f"{name}: infinite_mass={infinite_mass!r} is not in [0, 1]")
+    total = math.fsum(mass.tolist()) + infinite_mass
+    _check_total(name, "masses with infinite_mass", total)
+    under_q = math.fsum((mass * np.exp(-loss)).tolist())
+    if under_q > 1 + TOLERANCE:
+        raise DeclarationError(
+            f"{name}: the masses under Q, mass * exp(-loss), sum to {under_q!r}, more than 1: this "
+            "is no law of a privacy loss but an optimistic rounding of one, which bounds nothing "
+            "from above (expected a pessimistic or exact one)"
+        )
+    law = PrivacyLoss.from_atoms(
+        loss, mass, infinite_mass, max(0.0, 1.0 - under_q), label=name, symmetric=symmetric
+    )
+    if step is None:
+        return law
+    return replace(law, lattice=(float(law.atom_loss[0]), step))
+
+
+def _masses(name: str, side: str, values: Any) -> Floats:
+    array = np.atleast_1d(np.asarray(values, np.float64))
+    if array.ndim != 1 or not array.size or not (array >= 0).all() or not (array <= 1).all():
+        raise DeclarationError(f"{name}: {side} are not one-dimensional numbers in [0, 1]")
+    return array
+
+
+def _check_total(name: str, side: str, total: float) -> None:
+    if not abs(total - 1) <= TOLERANCE:
+        raise DeclarationError(f"{name}: {side} sum to {total!r} (expected 1)")
+
+
+def _digest(kind: str, *laws: PrivacyLoss) -> str:
+    digest = hashlib.sha256(kind.encode())
+    for law in laws:
+        for array in (law.atom_loss, law.atom_log_mass, np.array([law.log_infinite])):
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return f"numeric-{digest.hexdigest()}"
+
+
+def _claim(because: str) -> dict[str, Any]:
+    return {
+        "status": "declared",
+        "theorem": None,
+        "adjacency": "any",
+        "conditions": (),
+        "assumptions": (because,),
+    }

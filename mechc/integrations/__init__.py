@@ -1,0 +1,1 @@
+"""Adaptors to other libraries, imported when they are asked for."""

@@ -1,0 +1,144 @@
+"""Privacy loss distributions from and to Google's dp_accounting (an optional dependency).
+
+A pessimistic distribution becomes an event; an event of ours becomes a pessimistic distribution by
+the same connect-the-dots rule, on the interval that dp_accounting is asked to use.
+"""
+
+from __future__ import annotations
+
+import math
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from mechc.composition import Event
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.imported import NumericEvent, from_losses
+
+TAIL = 1e-15  # mass under P beyond the grid of an export, which goes to infinite loss
+MOST_LIFTED = 1e-5  # excess mass under Q that an import repairs
+
+
+def from_dp_accounting(pld: Any, *, name: str = "dp_accounting") -> NumericEvent:
+    """Return an event with the law of a dp_accounting PrivacyLossDistribution.
+
+    Args:
+        pld: pessimistic; both of its directions are taken over.
+        name: name for people.
+
+    Raises:
+        DeclarationError: it is optimistic, or not a PrivacyLossDistribution.
+    """
+    try:
+        remove, add = pld._pmf_remove, pld._pmf_add
+    except AttributeError:
+        raise DeclarationError(
+            f"from_dp_accounting: {type(pld).__name__} is not a PrivacyLossDistribution"
+        ) from None
+    if not getattr(remove, "_pessimistic_estimate", True):
+        raise DeclarationError(
+            "from_dp_accounting: the distribution is optimistic, it bounds nothing from above "
+            "(expected pessimistic_estimate=True)"
+        )
+    step = float(remove._discretization)
+    first, second = _arrays(remove), _arrays(add)
+    same = remove is add
+    return from_losses(
+        first[0], first[1], infinite_mass=first[2], step=step, symmetric=same,
+        add=None if same else second, name=name,
+        because="a pessimistic distribution of dp_accounting, which is above the mechanism's",
+    )  # fmt: skip
+
+
+def to_dp_accounting(event: Event, *, discretization: float = 1e-4) -> Any:
+    """Return a pessimistic dp_accounting PrivacyLossDistribution of an event.
+
+    Args:
+        event: one use of a mechanism.
+        discretization: distance of losses, positive.
+
+    Raises:
+        DeclarationError: the distance is not positive.
+        UnsupportedError: dp_accounting is not installed.
+    """
+    if not (math.isfinite(discretization) and discretization > 0):
+        raise DeclarationError(f"discretization={discretization!r} is not positive")
+    try:
+        theirs = import_module("dp_accounting.pld.privacy_loss_distribution")
+    except ImportError as error:
+        raise UnsupportedError("to_dp_accounting: dp_accounting is not installed") from error
+    laws = {d: _rounded(event, d, discretization) for d in ("remove", "add")}
+    return theirs.PrivacyLossDistribution.create_from_rounded_probability(
+        laws["remove"][0], laws["remove"][1], discretization, pessimistic_estimate=True,
+        rounded_probability_mass_function_add=laws["add"][0], infinity_mass_add=laws["add"][1],
+        symmetric=False,
+    )  # fmt: skip
+
+
+def _arrays(pmf: Any) -> tuple[Any, Any, float]:
+    """Steps, masses and mass at infinity of a dense or sparse probability mass function."""
+    dense = pmf.to_dense_pmf()
+    masses = np.asarray(dense._probs, np.float64)
+    kept = masses > 0
+    steps = dense._lower_loss + np.arange(masses.size)
+    steps, masses, infinite = steps[kept], masses[kept].copy(), float(dense._infinity_mass)
+    _lift(steps, masses, dense._discretization)
+    # rounding may leave the sum off one; what is missing is taken to reveal everything
+    missing = 1.0 - math.fsum(masses.tolist()) - infinite
+    return steps, masses, min(max(infinite + max(missing, 0.0), 0.0), 1.0)
+
+
+def _lift(steps: Any, masses: Any, step: float) -> None:
+    """Move a little mass from the lowest losses to the one next to 0, until Q has mass one.
+
+    Cutting the lower tail leaves slightly too much mass under Q; larger losses are on the safe
+    side. More than a little is left where it is, for the check behind this one to refuse.
+    """
+    target = int(np.argmin(np.abs(steps)))
+    excess = math.fsum((masses * np.exp(-steps * step)).tolist()) - 1.0
+    if not 0 < excess < MOST_LIFTED:
+        return
+    for i in range(target):
+        gain = math.exp(-steps[i] * step) - math.exp(-steps[target] * step)
+        moved = min(float(masses[i]), excess / gain)
+        masses[i] -= moved
+        masses[target] += moved
+        excess -= moved * gain
+        if excess <= 0:
+            return
+
+
+def _rounded(event: Event, direction: str, step: float) -> tuple[dict[int, float], float]:
+    """Masses on multiples of the step, from above, and the mass at infinity."""
+    from mechc.loss.grid import Cells, dominating
+
+    law = event.loss(direction)
+    lo, hi = _ends(law, step)
+    cells = Cells.cut(law, 0.0, step, lo, hi - lo + 1)
+    grid = dominating(cells, (math.log(TAIL), math.log(TAIL)))
+    masses = {grid.first + i: float(m) for i, m in enumerate(grid.mass) if m > 1e-30}
+    infinite = max(math.exp(grid.log_infinite), 0.0)
+    total = math.fsum([*masses.values(), infinite])
+    if total > 1.0:  # what was allowed for rounding on the way; losses stay where they are
+        masses = {i: m / total for i, m in masses.items()}
+        infinite /= total
+    return masses, infinite
+
+
+def _ends(law: Any, step: float) -> tuple[int, int]:
+    """First and last step beyond which P has mass below TAIL, by Chernoff's bound."""
+    tilts = np.geomspace(1e-2, 1e3, 60)
+    ends = []
+    for side, limit in ((-1.0, law.support[0]), (1.0, law.support[1])):
+        best = limit if math.isfinite(limit) else side * math.inf
+        for tilt in tilts:
+            t = side * float(tilt)
+            if not law.strip[0] < t < law.strip[1]:
+                break
+            reach = (law.log_mgf(t) - math.log(TAIL)) / t
+            best = min(best, reach) if side > 0 else max(best, reach)
+        ends.append(best)
+    if not all(map(math.isfinite, ends)):
+        raise UnsupportedError("to_dp_accounting: the tails of the loss have no exponential bound")
+    return math.floor(ends[0] / step) - 1, math.ceil(ends[1] / step) + 1

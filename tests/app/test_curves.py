@@ -1,0 +1,83 @@
+"""Rényi curves: upper bounds that can be checked against the Gaussian, and no lower bounds."""
+
+import math
+
+import numpy as np
+import pytest
+
+import mechc
+from mechc.errors import DeclarationError, UnsupportedError
+
+RHO = 0.1
+GAUSSIAN = {"sigma": math.sqrt(1 / (2 * RHO))}
+
+
+def test_zcdp_is_the_renyi_answer_of_its_gaussian():
+    gaussian, curve = mechc.load("gaussian")(**GAUSSIAN), mechc.zcdp(RHO)
+    for count in (1, 40):
+        known = (count * gaussian).epsilon(1e-6, method="renyi").upper
+        assert (count * curve).epsilon(1e-6).upper == pytest.approx(known, rel=1e-8)
+        assert (count * curve).delta(1.0).upper >= (count * gaussian).delta(1.0).upper
+
+
+def test_a_curve_has_no_lower_bound_and_says_why():
+    for run in (mechc.zcdp(RHO), 3 * mechc.zcdp(RHO) + mechc.load("gaussian")(sigma=2.0)):
+        for answer in (run.delta(1.0), run.epsilon(1e-5)):
+            assert math.isnan(answer.lower) and math.isnan(answer.estimate)
+            assert math.isfinite(answer.upper)
+            assert answer.status.startswith("upper bound only")
+
+
+def test_mixed_with_an_exact_mechanism_it_adds_exactly():
+    gaussian = mechc.load("gaussian")(**GAUSSIAN)
+    known = (5 * gaussian).delta(1.5, method="renyi").upper
+    assert (2 * gaussian + 3 * mechc.zcdp(RHO)).delta(1.5).upper == pytest.approx(known, rel=1e-8)
+
+
+def test_mass_at_infinity_of_the_others_is_added():
+    leaky = mechc.load("approximate_dp")(epsilon=0.1, delta=1e-3)
+    assert (mechc.zcdp(RHO) + leaky).delta(30.0).upper == pytest.approx(1e-3, rel=1e-6)
+
+
+def test_a_curve_by_orders():
+    orders = np.arange(1.25, 64.0, 0.25)
+    curve = mechc.rdp(orders, RHO * orders)
+    assert curve.delta(1.0).upper == pytest.approx(mechc.zcdp(RHO).delta(1.0).upper, rel=5e-2)
+    assert curve.delta(1.0).upper >= mechc.zcdp(RHO).delta(1.0).upper
+    assert curve.renyi(2.0).upper == pytest.approx(2 * RHO)
+    assert math.isnan(curve.renyi(2.0).lower)
+    assert curve.renyi(100.0).upper == math.inf
+
+
+def test_methods_that_need_a_pair_refuse():
+    with pytest.raises(UnsupportedError, match="only renyi"):
+        mechc.zcdp(RHO).delta(1.0, method="contour")
+    with pytest.raises(UnsupportedError, match="no pair"):
+        mechc.zcdp(RHO).loss()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: mechc.zcdp(0.0),
+        lambda: mechc.zcdp(math.nan),
+        lambda: mechc.zcdp("1"),
+        lambda: mechc.rdp([2.0], [0.1, 0.2]),
+        lambda: mechc.rdp([1.0], [0.1]),
+        lambda: mechc.rdp([2.0, 2.0], [0.1, 0.2]),
+        lambda: mechc.rdp([2.0], [math.nan]),
+    ],
+)
+def test_bad_curves(bad):
+    with pytest.raises(DeclarationError):
+        bad()
+
+
+def test_answers_carry_their_claims():
+    run = 2 * mechc.poisson(mechc.load("laplace"), 0.1)(scale=1.0) + mechc.load("pure_dp")(
+        epsilon=1
+    )
+    for answer in (run.delta(0.5), run.epsilon(1e-3), run.delta(math.inf)):
+        first, second = sorted(answer.detail["claims"])
+        assert "proven by T6" in first and "unimodal" in first and "assumed" in first
+        assert "dominating, declared" in second

@@ -1,0 +1,152 @@
+"""Events given by numbers, against sums done by hand and against dp_accounting's own answers."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import laplace, norm
+
+import mechc
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.integrations.dp_accounting import from_dp_accounting, to_dp_accounting
+
+P, Q = np.array([0.5, 0.3, 0.2, 0.0]), np.array([0.2, 0.3, 0.4, 0.1])
+
+
+def test_two_pmfs_in_both_directions():
+    event = mechc.from_pmfs(P, Q)
+    for direction, first, second in (("remove", P, Q), ("add", Q, P)):
+        for epsilon in (-0.5, 0.0, 0.4):
+            truth = np.maximum(first - math.exp(epsilon) * second, 0).sum()
+            found = event.delta(epsilon, direction=direction)
+            assert found.lower <= truth * (1 + 1e-15) and truth * (1 - 1e-15) <= found.upper
+
+
+def test_two_steps_by_the_product_of_the_pmfs():
+    p, q = np.outer(P, P).ravel(), np.outer(Q, Q).ravel()
+    truth = np.maximum(p - math.exp(0.7) * q, 0).sum()
+    assert (2 * mechc.from_pmfs(P, Q)).delta(0.7, direction="remove").estimate == pytest.approx(
+        truth, rel=1e-13
+    )
+
+
+def test_equal_tables_are_one_event():
+    run = mechc.from_pmfs(P, Q) + mechc.from_pmfs(P, Q)
+    assert [count for _, count in run] == [2]
+    assert "imported" in repr(mechc.from_losses([0.0], [1.0]))
+
+
+def test_a_table_of_losses_is_randomised_response():
+    e = 0.5
+    likely = math.exp(e) / (1 + math.exp(e))
+    table = mechc.from_losses([1, -1], [likely, 1 - likely], step=e)
+    known = mechc.load("pure_dp")(epsilon=e)
+    for count in (1, 30):
+        ours, theirs = (count * table).delta(0.9), (count * known).delta(0.9)
+        assert ours.estimate == pytest.approx(theirs.estimate, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (lambda: mechc.from_pmfs([0.5, 0.4], [0.5, 0.5]), "p sum to 0.9"),
+        (lambda: mechc.from_pmfs([0.5, 0.5], [0.5, 0.25, 0.25]), "p has 2 entries and q has 3"),
+        (lambda: mechc.from_pmfs([0.5, math.nan], [0.5, 0.5]), r"in \[0, 1\]"),
+        (lambda: mechc.from_pmfs([1.5, -0.5], [0.5, 0.5]), r"in \[0, 1\]"),
+        (lambda: mechc.from_pmfs([1.0, 0.0], [0.0, 1.0]), "share no outcome"),
+        (lambda: mechc.from_losses([0.1, -0.1], [0.6, 0.3]), "sum to 0.8999"),
+        (lambda: mechc.from_losses([math.nan], [1.0]), "not finite"),
+        (lambda: mechc.from_losses([-1.0], [1.0]), "optimistic"),
+        (lambda: mechc.from_losses([0.5], [1.0], step=0.1), "integers that count steps"),
+        (lambda: mechc.from_losses([0], [1.0], step=-0.1), "step=-0.1 is not positive"),
+        (lambda: mechc.from_losses([0.0], [0.5], infinite_mass=2), r"not in \[0, 1\]"),
+    ],
+)
+def test_bad_tables(bad, message):
+    with pytest.raises(DeclarationError, match=message):
+        bad()
+
+
+def test_from_dp_accounting_answers_as_it_does():
+    theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    pld = theirs.from_gaussian_mechanism(1.0, value_discretization_interval=1e-3, sampling_prob=0.1)
+    run = 50 * from_dp_accounting(pld)
+    known = pld.self_compose(50).get_epsilon_for_delta(1e-5)
+    assert run.epsilon(1e-5).upper == pytest.approx(known, rel=1e-8)
+    exact = 50 * mechc.poisson(mechc.load("gaussian"), 0.1)(sigma=1.0)
+    assert exact.epsilon(1e-5).upper < run.epsilon(1e-5).lower
+    mixed = run + mechc.load("laplace")(scale=10.0)
+    assert mixed.epsilon(1e-5).upper > run.epsilon(1e-5).upper
+
+
+@pytest.mark.parametrize("kind", ["sparse", "leaky"])
+def test_sparse_and_infinite_masses_come_over(kind):
+    theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    if kind == "sparse":
+        pld = theirs.from_randomized_response(0.4, 4, value_discretization_interval=1e-3)
+    else:
+        import dp_accounting
+
+        budget = dp_accounting.pld.common.DifferentialPrivacyParameters(0.3, 1e-3)
+        pld = theirs.from_privacy_parameters(budget, value_discretization_interval=1e-3)
+    found = (3 * from_dp_accounting(pld)).delta(0.5)
+    known = pld.self_compose(3).get_delta_for_epsilon(0.5)
+    assert found.estimate == pytest.approx(known, rel=1e-7)
+
+
+def test_an_optimistic_distribution_is_refused():
+    theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    pld = theirs.from_laplace_mechanism(
+        1.0, value_discretization_interval=1e-2, pessimistic_estimate=False
+    )
+    with pytest.raises(DeclarationError, match="optimistic"):
+        from_dp_accounting(pld)
+    with pytest.raises(DeclarationError, match="not a PrivacyLossDistribution"):
+        from_dp_accounting(3)
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_to_dp_accounting_stays_above_and_close(count):
+    pytest.importorskip("dp_accounting")
+    for event in (
+        mechc.poisson(mechc.load("gaussian"), 0.1)(sigma=1.0),
+        mechc.load("laplace")(scale=2.0),
+        mechc.load("uniform")(halfwidth=10.0),
+        mechc.load("student_t")(nu=3.0, scale=1.0),
+    ):
+        exported = to_dp_accounting(event, discretization=1e-3).self_compose(count)
+        truth = (count * event).delta(0.6)
+        found = exported.get_delta_for_epsilon(0.6)
+        assert truth.lower <= found * (1 + 1e-12)
+        assert found == pytest.approx(truth.upper, rel=2e-4)
+    with pytest.raises(DeclarationError, match="discretization"):
+        to_dp_accounting(event, discretization=0.0)
+
+
+def test_outputs_rounded_to_cells():
+    edges = [-0.5, 0.5, 1.0]
+    event = mechc.post_process(mechc.load("laplace")(scale=1.0), edges)
+    p = np.diff(np.concatenate([[0], laplace(1, 1).cdf(edges), [1]]))
+    q = np.diff(np.concatenate([[0], laplace(0, 1).cdf(edges), [1]]))
+    truth = np.maximum(p - math.exp(0.2) * q, 0).sum()
+    found = event.delta(0.2, direction="remove")
+    assert found.lower <= truth <= found.upper
+    assert found.estimate == pytest.approx(truth, rel=1e-12)
+    assert event.mechanism.claim["theorem"] == "T9"
+
+
+def test_rounding_never_reveals_more():
+    base = mechc.load("discrete_gaussian")(sigma=2.0)
+    clamped = mechc.post_process(base, np.arange(-1.5, 3.0))
+    assert clamped.delta(0.1).upper <= base.delta(0.1).upper * (1 + 1e-12)
+    one = mechc.post_process(mechc.load("gaussian")(sigma=1.0), [0.5])
+    truth = norm.sf(-0.5) - math.exp(0.3) * norm.sf(0.5)
+    assert one.delta(0.3).estimate == pytest.approx(truth, rel=1e-12)
+
+
+def test_post_processing_needs_an_output():
+    event = mechc.load("gaussian")(sigma=1.0)
+    with pytest.raises(DeclarationError, match="increasing"):
+        mechc.post_process(event, [1.0, 0.0])
+    with pytest.raises(UnsupportedError, match="before composition"):
+        mechc.post_process(2 * event, [0.0])
