@@ -182,16 +182,10 @@ class Composition(Queries):
         from mechc import registry
         from mechc.evaluation import Evaluation
 
-        if direction not in DIRECTIONS:
-            raise DeclarationError(
-                f"direction={direction!r} is not known (expected one of {', '.join(DIRECTIONS)})"
-            )
         if not 0 < rtol < 1:
             raise DeclarationError(f"rtol={rtol!r} is not a tolerance (expected 0 < rtol < 1)")
         name, settled = registry.resolve(method, options)
-        wanted = ("remove", "add") if direction == "both" else (direction,)
-        if direction == "both" and self.symmetric:
-            wanted = ("remove",)
+        wanted = self.directions(direction)
         curves: list[Any] = [(e, n) for e, n in self.parts if hasattr(e, "log_mgf_bound")]
         if curves:
             from mechc.curves import CurveEvaluation
@@ -199,6 +193,20 @@ class Composition(Queries):
             others = Composition((e, n) for e, n in self.parts if not hasattr(e, "log_mgf_bound"))
             return CurveEvaluation(curves, {d: others.steps(d) for d in wanted}, name, self.claims)
         return Evaluation({d: self.steps(d) for d in wanted}, name, rtol, settled, self.claims)
+
+    def directions(self, direction: str) -> tuple[str, ...]:
+        """Return the directions that have to be evaluated for "both", "remove" or "add".
+
+        Raises:
+            DeclarationError: the direction is none of these.
+        """
+        if direction not in DIRECTIONS:
+            raise DeclarationError(
+                f"direction={direction!r} is not known (expected one of {', '.join(DIRECTIONS)})"
+            )
+        if direction == "both":
+            return ("remove",) if self.symmetric else ("remove", "add")
+        return (direction,)
 
     def __mul__(self, count: Any) -> Composition:
         """Repeat everything."""

@@ -1,17 +1,30 @@
-"""Epsilon after each of many numbers of repetitions of one run."""
+"""Epsilon after each of many numbers of repetitions of one run.
+
+Counts for which one contour serves many are answered together (`accountants.sweep`); the others,
+too few repetitions for a contour or losses on a lattice, one by one as `epsilon` does.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mechc import search
 from mechc.accountants.bound import Bound
-from mechc.composition import as_count
+from mechc.accountants.sweep import Sweep
+from mechc.composition import MAX_COUNT, as_count
 from mechc.queries import collect
 
 if TYPE_CHECKING:
     from mechc.composition import Composition
+
+Floats = NDArray[np.float64]
+
+EXACT = 2.0**53  # counts above are no doubles
 
 
 def epsilon_curve(
@@ -25,8 +38,60 @@ def epsilon_curve(
         counts: repetitions, in any order.
         how: method, direction, rtol and options.
     """
-    answers = [
-        search.epsilon((composition * as_count(count)).evaluation(**how), log_delta)
-        for count in counts
+    numbers = _numbers(counts)
+    distinct, place = np.unique(numbers, return_inverse=True)
+    table = _together(composition, log_delta, distinct, dict(how))
+    alone = np.flatnonzero(np.isnan(table).any(axis=0))
+    singles = [
+        search.epsilon((composition * int(distinct[i])).evaluation(**how), log_delta) for i in alone
     ]
-    return collect(answers, (len(answers),))
+    for i, answer in zip(alone, singles, strict=True):
+        table[:, i] = answer.lower, answer.estimate, answer.upper
+    summary = collect(singles, (len(singles),))
+    methods = {*summary.method.split("+"), *(["contour"] if alone.size < distinct.size else [])}
+    lower, estimate, upper = table[:, place]
+    return Bound(
+        lower,
+        estimate,
+        upper,
+        "+".join(sorted(methods - {""})),
+        summary.status,
+        {"one_by_one": distinct[alone].tolist(), "each": summary.detail["each"]},
+    )
+
+
+def _numbers(counts: Iterable[int]) -> NDArray[np.int64]:
+    """Checked counts."""
+    listed = counts if isinstance(counts, (range, np.ndarray)) else list(counts)
+    array = np.asarray(listed)
+    plain = array.dtype.kind in "iu" and array.ndim == 1 and array.size
+    if plain and array.min() >= 0 and array.max() <= MAX_COUNT:
+        return array.astype(np.int64)
+    return np.array([as_count(count) for count in listed], np.int64)
+
+
+def _together(
+    composition: Composition, log_delta: float, counts: NDArray[np.int64], how: dict[str, Any]
+) -> Floats:
+    """Lower bound, estimate and upper bound for each count, nan where not found together."""
+    out = np.full((3, counts.size), math.nan)
+    method, direction = how.pop("method", "auto"), how.pop("direction", "both")
+    rtol = how.pop("rtol", 1e-6)
+    directions = composition.directions(direction)
+    if any(hasattr(event, "log_mgf_bound") for event, _ in composition.parts):
+        return out
+    steps = {d: composition.steps(d) for d in directions}
+    largest = int(counts.max(initial=0)) * max((s.count for s in steps[directions[0]]), default=0)
+    if how or method not in ("auto", "contour") or not 0 < rtol < 1 or not 0 < largest < EXACT:
+        return out
+    if log_delta == 0.0 or any(all(s.loss.lattice for s in some) for some in steps.values()):
+        return out
+    left = np.flatnonzero(counts > 0)
+    out[:, left] = -math.inf
+    known = np.full(left.size, math.nan)
+    for some in steps.values():
+        found = Sweep(some, log_delta, rtol).epsilons(counts[left].astype(np.float64), known)
+        out[:, left] = np.maximum(out[:, left], found)  # nan wins
+        left = left[~np.isnan(out[:, left]).any(axis=0)]
+        known = out[2, left]
+    return out

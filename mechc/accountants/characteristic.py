@@ -26,8 +26,9 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.accountants import rough
 from mechc.loss.measure import Step
-from mechc.loss.moments import generating, tilted_sums
+from mechc.loss.moments import generating
 
 Floats = NDArray[np.float64]
 
@@ -66,21 +67,6 @@ def composed(offsets, counts, loss, log_weight, log_mass, t):  # type: ignore[no
         one = generating(loss[a:b], log_weight[a:b], log_mass[i, 0], log_mass[i, 1], t)
         for r in range(4):
             out[r] += counts[i] * one[r]
-    return out
-
-
-@nb.njit(
-    "float64[:,::1](int64[::1], float64[::1], float64[::1], float64[::1], float64[::1])", **_JIT
-)
-def roughly(offsets, counts, loss, log_weight, tilts):  # type: ignore[no-untyped-def]
-    """Return rows [K, K', K'', rounding of K] of the composition at real tilts, by plain sums."""
-    out = np.zeros((tilts.size, 4))
-    for i in range(counts.size):
-        a, b = offsets[i], offsets[i + 1]
-        for m in range(tilts.size):
-            one = tilted_sums(loss[a:b], log_weight[a:b], tilts[m])
-            for r in range(4):
-                out[m, r] += counts[i] * one[r]
     return out
 
 
@@ -267,10 +253,18 @@ class Law:
 
     def roughly(self, *tilts: float) -> Floats:
         """Return rows K, K', K'' and rounding error of K at real tilts, to absolute accuracy."""
-        out: Floats = roughly(
+        out: Floats = rough.sums(
             self.offsets, self.counts, self.loss, self.log_weight, np.array(tilts, np.float64)
         )
         return out
+
+    def fading(self, t: float, log_share: float) -> float:
+        """Estimate the frequency at which log |phi|, tilted at t, comes down to `log_share`."""
+        return float(
+            rough.fading(
+                self.offsets, self.counts, self.loss, self.log_weight, float(t), -log_share
+            )
+        )
 
 
 class Tilted:

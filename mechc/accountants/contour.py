@@ -49,8 +49,8 @@ class ContourAccountant:
         self._rtol = rtol
         self._log_infinite = log_infinite(self._steps)
         self._payoff = self._find_payoff()
-        self._forward = _Side(self._steps, self._payoff, rtol)
-        self._backward: _Side | None = None
+        self._forward = Side(self._steps, self._payoff, rtol)
+        self._backward: Side | None = None
 
     def _find_payoff(self) -> Smooth | Lattice:
         return Smooth()
@@ -75,7 +75,7 @@ class ContourAccountant:
         else:
             if self._backward is None:
                 reverse = tuple(Step(s.loss.reversed(), s.count) for s in self._steps)
-                self._backward = _Side(reverse, self._payoff.reversed(), self._rtol)
+                self._backward = Side(reverse, self._payoff.reversed(), self._rtol)
             a = self._backward.finite(-epsilon)
             base = math.log(-math.expm1(epsilon + self._forward.log_q))
             logs = [
@@ -88,10 +88,11 @@ class ContourAccountant:
         return Bound(lower, estimate, upper, "contour", "proven", dict(a.detail))
 
 
-class _Side:
+class Side:
     """The finite part H of one direction for epsilon >= 0, with everything that can be re-used."""
 
     def __init__(self, steps: tuple[Step, ...], payoff: Smooth | Lattice, rtol: float) -> None:
+        """Keep the steps; `payoff` says whether the losses lie on a lattice."""
         self._steps = self._coarse = steps
         self._payoff = payoff
         self._rtol = rtol
@@ -192,11 +193,11 @@ class _Side:
         below = t0 * np.exp(np.linspace(-3.0, 0.0, BELOW))
         above = np.linspace(t0, top, BELOW)[1:] if top > t0 else below[:0]
         grid = np.concatenate([below, above])
-        k, _, variance, rounding = self._law.roughly(*grid).T
+        k, _, _, rounding = self._law.roughly(*grid).T
         exponent = k - epsilon * grid - np.log(grid) - np.log1p(grid)
         log_b = k + rounding + log_peak(grid)
         log_small = exponent[BELOW - 1] - 0.5 * math.log(2.0 * math.pi * f2) + math.log(SHARE)
-        best, cost = (t0, 1.0), math.inf
+        best, cost, far = (t0, 1.0), math.inf, 1.0
         for i in range(min(BELOW, grid.size - 1)):
             c = float(grid[i])
             if exponent[i] - exponent[BELOW - 1] > CANCELLATION:
@@ -204,17 +205,16 @@ class _Side:
             left = min(-log_small / c, (epsilon - log_small) / (c + 1.0))
             image = log_b[i + 1 :] - grid[i + 1 :] * epsilon - log_small
             period = max(left, float(np.min(image / (grid[i + 1 :] - c))), 1e-3 / (1.0 + c))
-            nodes = period / math.sqrt(max(variance[i], 1e-300))
-            if nodes < cost:
-                best, cost = (c, period), nodes
+            frequency = self._law.fading(c, math.log(SHARE))
+            if period * frequency < cost:
+                best, cost, far = (c, period), period * frequency, frequency
         c, period = best
         masses = (self._log_mass, self.log_q, self._lowest)
         where = (c, self._payoff.period(period), grid, log_b, masses)
         atomic = self._atomic(c)
         if atomic is not None:
             return BesideAtoms(atomic, self._law, self._payoff, *where)
-        variance_c = max(float(self._law.roughly(c)[0, 2]), 1e-300)
-        self._cover(top, c, 1.2 * math.sqrt(-2.0 * math.log(SHARE) / variance_c))
+        self._cover(top, c, 1.2 * far)
         return Contour(self._law, self._payoff, *where)
 
     def _run(self, contour: Contour, epsilon: float) -> Answer | None:

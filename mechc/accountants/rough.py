@@ -1,0 +1,64 @@
+"""Plain tilted sums of a composition, one exponential a node: to choose contours, not to answer.
+
+K is good to absolute accuracy only, and its rounding is returned with it, so that a bound that is
+far from tight anyway may use it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+from mechc.loss.moments import tilted_sums
+
+HALF = 0.6  # -log |phi| of one step up to which 1 - |phi| tells the decay
+_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
+
+
+@nb.njit(
+    "float64[:,::1](int64[::1], float64[::1], float64[::1], float64[::1], float64[::1])", **_JIT
+)
+def sums(offsets, counts, loss, log_weight, tilts):  # type: ignore[no-untyped-def]
+    """Return rows [K, K', K'', rounding of K] of the composition at real tilts, by plain sums."""
+    out = np.zeros((tilts.size, 4))
+    for i in range(counts.size):
+        a, b = offsets[i], offsets[i + 1]
+        for m in range(tilts.size):
+            one = tilted_sums(loss[a:b], log_weight[a:b], tilts[m])
+            for r in range(4):
+                out[m, r] += counts[i] * one[r]
+    return out
+
+
+@nb.njit("float64(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64)", **_JIT)
+def fading(offsets, counts, loss, log_weight, t, goal):  # type: ignore[no-untyped-def]
+    """Estimate the frequency at which |phi| of the composition, tilted at t, is exp(-goal).
+
+    From 1 - |phi| ~ E min((yD)^2 / 2, 1), D the centred loss: unlike the variance it does not take
+    a rare far mode for fast decay. For few steps the decay is continued like a normal law's.
+    """
+    w, square = np.empty(loss.size), np.empty(loss.size)
+    variance = 0.0
+    for i in range(counts.size):
+        a, b = offsets[i], offsets[i + 1]
+        k, mean, var, _ = tilted_sums(loss[a:b], log_weight[a:b], t)
+        variance += counts[i] * var
+        for j in range(a, b):
+            w[j] = math.exp(log_weight[j] + t * loss[j] - k)
+            square[j] = 0.5 * (loss[j] - mean) ** 2
+    near = min(goal, HALF * counts.sum())
+    y = math.sqrt(2.0 * near / max(variance, 1e-300))
+    for _ in range(12):
+        total = 0.0
+        for i in range(counts.size):
+            f = 0.0
+            for j in range(offsets[i], offsets[i + 1]):
+                f += w[j] * min(y * y * square[j], 1.0)
+            total -= counts[i] * math.log(max(1.0 - f, 0.02))
+        if total > near:
+            break
+        y *= min(4.0, max(1.1, math.sqrt(near / total)))
+    return y * math.sqrt(goal / near)

@@ -1,0 +1,296 @@
+"""Epsilon after each of many numbers of repetitions of one run, from shared contours.
+
+log M(z)^n = n log M(z): the nodes of one contour serve every count whose saddle point is near. The
+counts within a factor RATIO share one contour, one period and one proof of decay (|phi|^n falls
+with n). What is left for a count is compiled, see `powers`.
+
+The sides are certified as everywhere: at the upper epsilon the proven upper bound of log delta is
+at most the target, at the lower epsilon the proven lower bound exceeds it. Where that is not
+possible to a reasonable width the answer is nan: ask another accountant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants import powers
+from mechc.accountants.characteristic import Law, Tilted
+from mechc.accountants.contour import CANCELLATION
+from mechc.accountants.trapezoid import Contour, Smooth
+from mechc.errors import NumericError
+from mechc.loss.measure import MASS_ERROR, Step
+
+Floats = NDArray[np.float64]
+
+RATIO, FEW_RATIO = 3.0, 1.5  # largest over smallest count of a group
+MANY = 300.0  # repetitions below which a wide group would be paid by its smallest count
+SHARE = 1e-11  # images and truncation may cost this share of delta
+FIRST, MOST = 32, 2048  # nodes of a contour
+BELOW = 8  # contours tried at and below the smallest saddle point
+TILTS = 32  # of the Chernoff bound
+FARTHER = 5  # times the proof of decay may look three times as far
+SLACK = 1.5 * 2.0**-52  # rounding of exp and log between delta and its logarithm
+
+
+class Saddle(NamedTuple):
+    """The saddle point of one count: tilt, epsilon and log F at the tilt."""
+
+    repetitions: float
+    t: float
+    epsilon: float
+    exponent: float
+
+
+class Sweep:
+    """One direction of a run that is repeated; every answer is for one target delta.
+
+    Args:
+        steps: distinct steps of one repetition.
+        log_delta: natural log of the target.
+        rtol: relative width of delta beyond which there is no answer.
+    """
+
+    def __init__(self, steps: Sequence[Step], log_delta: float, rtol: float) -> None:
+        """Keep the steps; nothing is computed before the first question."""
+        self._steps = tuple(s for s in steps if s.count > 0)
+        self._target, self._widest = log_delta, 0.1 * rtol
+        self._law = Law.of(self._steps)
+        self._highest = min(s.loss.strip[1] for s in self._steps) * (1.0 - 1e-4)
+        self._bias = 0.0  # how far the saddle point approximation is off, from the counts above
+        self._log_infinite = sum(s.count * s.loss.log_finite for s in self._steps)
+
+    def epsilons(self, counts: Floats, known: Floats) -> Floats:
+        """Return lower bound, estimate and upper bound of epsilon at each count.
+
+        Args:
+            counts: increasing, shape (n,).
+            known: an epsilon for each count, or nan; where delta is proven to be on target there
+                it is returned with lower bound 0.
+
+        Returns:
+            Shape (3, n), nan where the contour does not serve.
+        """
+        out = np.full((3, counts.size), np.nan)
+        below = self._below(counts, known)
+        out[:, below] = np.stack([0.0 * known, known, known])[:, below]
+        left = np.flatnonzero(~below)
+        # saddle points go like 1 / sqrt(n): further apart than this, terms would cancel
+        ratio = math.exp(2.0 * math.sqrt(0.7 * CANCELLATION / max(-self._target, 1.0)))
+        while left.size:
+            most = counts[left[-1]]
+            widest = min(ratio, RATIO if most > MANY else FEW_RATIO)
+            first = np.searchsorted(counts[left], most / widest)
+            part, left = left[first:], left[:first]
+            try:
+                answers = self._group(counts[part], known[part])
+            except NumericError:
+                answers = None
+            if answers is None:
+                break  # with fewer repetitions phi decays more slowly still
+            out[:, part] = answers
+        return out
+
+    def _below(self, counts: Floats, known: Floats) -> NDArray[np.bool_]:
+        """Counts for which the Chernoff bound (numerics, 3.1) proves delta small at `known`."""
+        if not np.isfinite(known).any():
+            return np.zeros(counts.size, np.bool_)
+        ends = [self._saddle(float(n)).t for n in (counts[0], counts[-1])]
+        t = np.geomspace(0.3 * min(ends), max(ends), TILTS)
+        k, _, _, rounding = self._law.roughly(*t).T
+        best = np.full(counts.size, math.inf)
+        for i in range(t.size):
+            payoff = t[i] * math.log(t[i]) - (1.0 + t[i]) * math.log1p(t[i])
+            best = np.fmin(best, counts * (k[i] + rounding[i]) - t[i] * known + payoff + 1e-12)
+        below: NDArray[np.bool_] = best <= self._targets(counts)[0]
+        return below
+
+    def _group(self, counts: Floats, known: Floats) -> Floats | None:
+        """Answer for counts that share a contour; None where there is none."""
+        ends = sorted({counts[0], counts[counts.size // 2], counts[-1]})
+        saddles = [self._saddle(float(n)) for n in ends]
+        chosen = self._contour(saddles)
+        if chosen is None:
+            return None
+        contour, tail = chosen
+        n = float(counts[0])
+        facts = np.empty(9)
+        facts[powers.C], facts[powers.PERIOD] = contour.c, contour.period
+        facts[powers.MEAN], facts[powers.LOG_M] = contour.mean / n, contour.k / n
+        facts[powers.NOISE_M] = (contour.rounding + contour.tolerance) / n
+        facts[powers.TAIL] = tail
+        facts[powers.LOG_MASS], facts[powers.LOG_Q] = contour.log_mass / n, contour.log_q / n
+        facts[powers.LOWEST] = contour.lowest / n
+        z = contour.c + 1j * contour.h * np.arange(1.0, contour.re.size + 1.0)
+        weight = Smooth().transform(np.asarray(z, np.complex128), 0.0) / contour.weight(0.0)
+        later = contour.grid > contour.c
+        s = contour.grid[later]
+        rows = self._law.roughly(*s)
+        decay = contour.period * (s - contour.c)
+        fixed = s * np.log(s) - (1.0 + s) * np.log1p(s) - decay - np.log(-np.expm1(-decay))
+        images = np.ascontiguousarray([s, rows[:, 0] + rows[:, 3], fixed])
+        result = np.empty((3, counts.size))
+        powers.invert(
+            counts,
+            self._targets(counts),
+            saddles[0].epsilon,
+            contour.re / n,
+            contour.im / n,
+            weight,
+            facts,
+            images,
+            known,
+            result,
+        )
+        if result[0, 0] > 0.0:
+            self._bias -= saddles[0].t * (result[1, 0] - saddles[0].epsilon)
+        return result
+
+    def _targets(self, counts: Floats) -> Floats:
+        """Log of the finite part of delta to stay under, and to exceed, at each count."""
+        slack = SLACK * (abs(self._target) + 4.0)
+        both = np.array([[self._target - slack], [self._target + slack]]) + 0.0 * counts
+        if self._log_infinite < 0.0:
+            infinite = -np.expm1(counts * self._log_infinite)
+            for side, sign in ((0, 1.0), (1, -1.0)):
+                share = infinite * (1.0 + sign * MASS_ERROR) * np.exp(-both[side])
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    both[side] += np.log1p(-share)
+        targets: Floats = both
+        return targets
+
+    def _saddle(self, n: float) -> Saddle:
+        """Tilt at which the leading saddle point approximation of log delta is the target."""
+        variance = float(self._law.roughly(0.0)[0, 2])
+        reach = math.sqrt(max(-2.0 * self._target, 1.0) / max(n * variance, 1e-300))
+        t = min(reach, 0.5 * self._highest)
+        for _ in range(12):
+            self._cover(t)
+            k0, k1, k2 = n * self._law.roughly(t)[0, :3]
+            f2 = k2 + t**-2 + (1.0 + t) ** -2
+            epsilon = k1 - 1.0 / t - 1.0 / (t + 1.0)
+            exponent = k0 - epsilon * t - math.log(t) - math.log1p(t)
+            excess = exponent - 0.5 * math.log(2.0 * math.pi * f2) - self._target - self._bias
+            if abs(excess) < 0.05:
+                break
+            t = min(max(t + excess / (t * f2), t / 3.0), 3.0 * t, 0.5 * (t + self._highest))
+        return Saddle(n, t, max(epsilon, 0.0), exponent - (max(epsilon, 0.0) - epsilon) * t)
+
+    def _cover(self, tilt: float) -> None:
+        """Make all steps accurate for real tilts up to `tilt`, and some more."""
+        if all(tilt <= s.loss.tilts[1] for s in self._steps):
+            return
+        wide = min(1.3 * tilt, 0.5 * (tilt + self._highest))
+        self._steps = tuple(Step(s.loss.covering(-1.0, wide), s.count) for s in self._steps)
+        self._law = Law.of(self._steps)
+
+    def _contour(self, saddles: list[Saddle]) -> tuple[Contour, float] | None:
+        """Contour for counts between those of the saddle points, and its truncation error."""
+        lowest, top = min(s.t for s in saddles), max(s.t for s in saddles)
+        n = saddles[0].repetitions
+        f2 = n * float(self._law.roughly(top)[0, 2]) + top**-2
+        self._cover(min(top + 5.0 / math.sqrt(f2), self._highest))
+        top = min(s.loss.tilts[1] for s in self._steps)
+        top = min(top, self._highest, lowest + 12.0 / math.sqrt(f2) + (saddles[0].t - lowest))
+        grid = np.concatenate(
+            [np.geomspace(0.2 * lowest, lowest, BELOW), np.linspace(lowest, top, 9)[1:]]
+        )
+        rows = self._law.roughly(*grid)
+        few = replace(self._law, counts=n * self._law.counts)
+        best, cost = (0.0, 0.0, 0.0), math.inf
+        for i, c in enumerate(grid[:BELOW]):
+            period = self._period(i, grid, rows, saddles)
+            if not math.isfinite(period):
+                continue
+            frequency = few.fading(c, math.log(SHARE))
+            if period * frequency < cost:
+                best, cost = (float(c), period, frequency), period * frequency
+        if not math.isfinite(cost):
+            return None
+        return self._nodes(*best, grid, rows, saddles[0])
+
+    def _period(self, i: int, grid: Floats, rows: Floats, saddles: list[Saddle]) -> float:
+        """Period that grid[i] needs as a contour; infinite where terms would cancel."""
+        c, s = grid[i], grid[i + 1 :]
+        log_b = s * np.log(s) - (1.0 + s) * np.log1p(s)
+        period = 1e-3 / (1.0 + c)
+        log_small = self._target + math.log(SHARE)
+        for saddle in saddles:
+            n, epsilon = saddle.repetitions, saddle.epsilon
+            exponent = n * rows[i, 0] - epsilon * c - math.log(c) - math.log1p(c)
+            if exponent - saddle.exponent > CANCELLATION:
+                return math.inf
+            image = n * rows[i + 1 :, 0] + log_b - epsilon * s - log_small
+            left = min(-log_small / c, (epsilon - log_small) / (c + 1.0))
+            period = max(period, left, float((image / (s - c)).min()))
+        return float(period)
+
+    def _nodes(
+        self,
+        c: float,
+        period: float,
+        frequency: float,
+        grid: Floats,
+        rows: Floats,
+        saddle: Saddle,
+    ) -> tuple[Contour, float] | None:
+        """Evaluate nodes until the truncation is proven small for the smallest count."""
+        n = int(saddle.repetitions)
+        payoff, h = Smooth(), 2.0 * math.pi / period
+        nodes = FIRST + int(min(1.1 * frequency / h, MOST / 2))
+        steps = tuple(Step(s.loss, n * s.count) for s in self._steps)
+        log_b = n * rows[:, 0] + grid * np.log(grid) - (1.0 + grid) * np.log1p(grid)
+        masses = (
+            sum(s.count * s.loss.log_finite for s in steps),
+            sum(s.count * s.loss.log_q_finite for s in steps),
+            sum(s.count * s.loss.support[0] for s in steps),
+        )
+        contour: Contour | None = None
+        while nodes <= MOST:
+            law = self._law_for(steps, c, 1.2 * h * nodes, 1e-18)
+            if contour is None:
+                contour = Contour(law, payoff, c, period, grid, log_b, masses)
+            else:
+                contour.resolve(law)
+            contour.extend(nodes)
+            values, _ = contour.terms(saddle.epsilon)
+            total = max(1.0 + 2.0 * float(values.sum()), 1e-3)
+            tail = period / (math.pi * contour.weight(0.0))
+            wanted = SHARE * total / tail
+            quiet = float(np.abs(values[-16:]).max()) < SHARE
+            if quiet or 2 * nodes > MOST:
+                tail *= self._decay(contour, steps, wanted)
+                if tail <= 4.0 * SHARE * total or 2 * nodes > MOST:
+                    return (contour, tail) if tail < self._widest * total else None
+            nodes *= 2
+        return None
+
+    def _law_for(self, steps: tuple[Step, ...], c: float, frequency: float, floor: float) -> Law:
+        """The law of one group with nodes that resolve a frequency at Re z = c."""
+        floor /= sum(s.count for s in steps)
+        return Law.of(
+            tuple(Step(s.loss.covering(-1.0, 0.0, c, frequency, floor), s.count) for s in steps)
+        )
+
+    def _decay(self, contour: Contour, steps: tuple[Step, ...], wanted: float) -> float:
+        """Bound on the integral of sup |phi| / y^2 beyond the nodes of the contour."""
+        count = float(sum(s.count for s in steps))
+        start = contour.h * contour.re.size
+        goal = min(math.log(wanted * start), -1.0)
+        reach = max(2.0 * start, 1.5 * math.sqrt(count / contour.variance))
+        best = math.inf
+        for _ in range(FARTHER):
+            law = self._law_for(steps, contour.c, reach, 1e-3)
+            far = Tilted(law, contour.c, 1e-3 / count)
+            bound, beyond = far.decay(start, reach, math.inf, goal)
+            helps = beyond > 0.3 * bound and bound < 0.5 * best
+            best = min(best, bound)
+            if best < wanted or not helps:
+                break
+            reach *= 3.0
+        return best
