@@ -29,7 +29,7 @@ from mechc.loss.measure import PrivacyLoss
 
 Floats = NDArray[np.float64]
 
-_CHERNOFF_EXCESS = 2.0  # nats by which Chernoff's bound on delta is usually too high, or more
+_EXCESS = 2.0  # nats by which Chernoff's bound on delta is usually too high, the saddle's at most
 _CANCELLATION = math.log(20.0)  # nats by which the tilt may miss the saddle point
 _ROUNDING = 1e-13  # of a transform, relative to delta, with a margin
 _LARGE = 500.0  # values of one step's K beyond which no further tilt is tried
@@ -90,12 +90,13 @@ def choose(composed: ComposedLoss, epsilon: float, share: float, log_delta: floa
     u, rows = table(composed, -1.0 - np.geomspace(0.05, 8.0 + 8.0 * t0, 14))
     k_u = rows @ composed.counts
     above = k_s - s * epsilon + log_peak(s)
-    log_delta = min(log_delta, float(above.min()) - _CHERNOFF_EXCESS)
+    phase = k_s - epsilon * s - np.log(s) - np.log1p(s)
+    guess = float(phase.min()) - 0.5 * math.log(2.0 * math.pi * _curvature(composed, t0))
+    log_delta = min(log_delta, float(above.min()) - _EXCESS, guess - _EXCESS)
     log_share = math.log(share) + log_delta
     # known images cancel digits, of which the transform of many steps leaves fewer
     multiple = min(100.0, max(0.5, share / (_ROUNDING * composed.count)))
     below = k_u - u * epsilon + log_peak(-u - 1.0)
-    phase = k_s - epsilon * s - np.log(s) - np.log1p(s)
     best: tuple[float, float, float, float] | None = None
     for i in np.flatnonzero((s <= t0 * 1.0001) & (phase <= phase.min() + _CANCELLATION)):
         if i + 1 == s.size:
@@ -112,6 +113,11 @@ def choose(composed: ComposedLoss, epsilon: float, share: float, log_delta: floa
             f"pld: no window can be proven at epsilon={epsilon:g}; contour and direct need none"
         )
     return Window(epsilon, t0, log_delta, best[1], best[0], best[2], best[3], log_share)
+
+
+def _curvature(composed: ComposedLoss, t: float) -> float:
+    """F''(t) for F(t) = K(t) - eps t - log t - log(1 + t)."""
+    return max(float(composed.cumulants(t, 2)[2]), 0.0) + t**-2 + (1.0 + t) ** -2
 
 
 def _around_saddle(composed: ComposedLoss, epsilon: float) -> tuple[float, Floats, Floats]:
