@@ -150,6 +150,8 @@ class Side:
 
         Without a root below the end of the strip, the largest usable tilt is returned.
         """
+        if not self._t_max > 0.0:
+            raise NumericError("no moment of positive order is known to be finite")
         _, mean, variance, _ = self._law.roughly(0.0)[0]
         gap = epsilon - mean
         variance = max(variance, 1e-300)

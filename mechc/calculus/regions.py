@@ -84,23 +84,27 @@ def _one_sided(piece: Piece) -> Region:
 def _region(piece: Piece, part: Part, loss: Expr, x: Symbol, facts: Facts) -> Region:
     kind = _DIRECTION[part.direction]
     ends = (
-        _limit(loss, x, part.lo, True, part, facts),
-        _limit(loss, x, part.hi, False, part, facts),
+        _limit(loss, x, part, True, part.lo != piece.lo, facts),
+        _limit(loss, x, part, False, part.hi != piece.hi, facts),
     )
     return Region(part.lo, part.hi, piece.p, piece.q, loss, kind, *ends, _PENDING)
 
 
 def _limit(
-    loss: Expr, x: Symbol, end: Expr, from_right: bool, part: Part, facts: Facts
+    loss: Expr, x: Symbol, part: Part, from_right: bool, inside: bool, facts: Facts
 ) -> Expr | None:
-    """One-sided limit of the loss at an end of a part; None where no rule finds it."""
+    """One-sided limit of the loss at an end of a part; None where no rule finds it.
+
+    At a cut inside its piece the loss is continuous, unless both densities vanish there.
+    """
+    end = part.lo if from_right else part.hi
     if part.direction == 0:
         return loss
     if end.has(BracketedRoot):
         return None
     if not end.is_infinite:
         value = loss.subs(x, end)
-        if _is_regular(value, facts):
+        if _is_regular(value, facts) or (inside and not value.has(oo, -oo, zoo, nan)):
             return value
     y, approach = end_point(x, end, from_right)
     try:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mechc.kernel import protocol
 from mechc.loss.quadrature import Quadrature
-from mechc.loss.rule import ORDER, WEIGHTS
+from mechc.loss.rule import NODES, ORDER, WEIGHTS
 from mechc.loss.source import KernelSource
 
 Floats = NDArray[np.float64]
@@ -240,13 +240,15 @@ def log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tup
     rows = above(source, epsilon, reverse)
     if rows.size == 0:
         return -math.inf, 0.0
-    density = "q" if reverse else "p"
-    quadrature = Quadrature(source.kernel, source.theta, rows, mass_of=density)
-    quadrature.cover(0.0, 0.0)
-    x = np.ascontiguousarray(quadrature.x.ravel())
-    sign = -1.0 if reverse else 1.0
-    loss = sign * losses_at(source, x)
-    log_w = quadrature.log_p.ravel() + np.log((quadrature.half[:, None] * WEIGHTS).ravel())
+    lo, hi = _panels(source, rows)
+    half = 0.5 * (hi - lo)
+    x = np.ascontiguousarray((0.5 * (lo + hi)[:, None] + half[:, None] * NODES).ravel())
+    log_f = np.empty(x.size)
+    density = source.kernel.log_q_many if reverse else source.kernel.log_p_many
+    density(x, source.theta, log_f)
+    loss = (-1.0 if reverse else 1.0) * losses_at(source, x)
+    with np.errstate(divide="ignore"):
+        log_w = log_f + np.log((half[:, None] * WEIGHTS).ravel())
     gap = loss - epsilon
     with np.errstate(invalid="ignore", divide="ignore"):
         payoff = np.where(gap > 0, -np.expm1(-gap), 0.0)
@@ -261,10 +263,21 @@ def log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tup
     plain = np.exp(np.minimum(log_w - top, 600.0))
     loss = np.where(seen, loss, 0.0)
     shaky = plain * np.exp(-np.maximum(gap, 0.0)) * (np.abs(loss) + abs(epsilon))
-    noise = 2.2e-16 * float(
-        (share * (8.0 + np.abs(quadrature.log_p.ravel())))[seen].sum() + 4.0 * shaky[seen].sum()
-    )
+    noise = 2.2e-16 * float((share * (8.0 + np.abs(log_f)))[seen].sum() + 4.0 * shaky[seen].sum())
     return top + math.log(total), noise / total + 1e-13 * float(plain.sum()) / total
+
+
+def _panels(source: KernelSource, rows: Floats) -> tuple[Floats, Floats]:
+    """Panels on `rows` that resolve p and q: the payoff p - exp(eps) q is as rough as either."""
+    ends = []
+    for density in ("p", "q"):
+        quadrature = Quadrature(source.kernel, source.theta, rows, mass_of=density)
+        quadrature.cover(0.0, 0.0)
+        ends += [quadrature.lo, quadrature.hi]
+    edges = np.unique(np.concatenate(ends))
+    middle = 0.5 * (edges[1:] + edges[:-1])
+    inside = ((rows[:, :1] < middle) & (middle < rows[:, 1:])).any(axis=0)
+    return edges[:-1][inside], edges[1:][inside]
 
 
 def cell_masses(

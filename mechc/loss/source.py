@@ -216,9 +216,11 @@ class KernelSource:
         else:
             panels.cover(lo, hi)
         spacing = np.abs(panels.loss @ DERIVATIVE.T) * WEIGHTS
+        with np.errstate(divide="ignore"):  # the width of a panel can be below the smallest double
+            log_width = np.log(panels.half[:, None] * WEIGHTS)
         return Nodes(
             loss=panels.loss.ravel(),
-            log_weight=(panels.log_p + np.log(panels.half[:, None] * WEIGHTS)).ravel(),
+            log_weight=(panels.log_p + log_width).ravel(),
             spacing=spacing.ravel(),
             region=np.repeat(panels.region, ORDER),
             atom_loss=self.atom_loss,

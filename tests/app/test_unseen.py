@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 import mechc
@@ -37,3 +38,49 @@ def test_mass_beyond_an_extremum_without_a_formula(frechet, shape):
     truth = math.exp(-shape / low) - math.exp(-shape / (low - 1))
     brackets(frechet(s=shape).delta(0.0, direction="remove"), truth)
     brackets(frechet(s=shape).delta(0.0, direction="add"), truth)
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "parameters"),
+    [
+        # a ratio of two constants whose logarithm has to be one constant of the kernel
+        ("exp(-abs(x)/s)/(2*s)", "exp(-x**2/(2*t**2))/(t*sqrt(2*pi))", {"s": 1.3, "t": 2.0}),
+        ("1/(pi*(1+(x-d)**2))", "exp(-x**2/2)/sqrt(2*pi)", {"d": 1.0}),
+        # the sign of s - t decides how the loss ends, and is open when the kernel is compiled
+        ("sech(pi*(x-d)/(2*s))/(2*s)", "sech(pi*x/(2*t))/(2*t)", {"d": 1.0, "s": 1.3, "t": 2.0}),
+    ],
+)
+def test_laws_of_different_families(p, q, parameters):
+    """Against the integral of (p - e^eps q)_+ on a fine grid, in both directions."""
+    names = {"exp": np.exp, "abs": np.abs, "sqrt": np.sqrt, "pi": np.pi, **parameters}
+    names["sech"] = lambda u: 2 * np.exp(-np.abs(u)) / (1 + np.exp(-2 * np.abs(u)))
+    u, w = np.polynomial.legendre.leggauss(8)
+    edges = np.unique(np.concatenate([np.linspace(-50, 50, 200_001), far(50.0), far(-50.0)]))
+    half = 0.5 * np.diff(edges)[:, None]
+    x = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * u
+    p_values, q_values = (eval(f, {"__builtins__": {}}, {**names, "x": x}) for f in (p, q))
+    event = load(p=p, q=q)(**parameters)
+    for epsilon in (-0.4, 0.0, 0.5):
+        for direction, a, b in (("remove", p_values, q_values), ("add", q_values, p_values)):
+            truth = float((np.clip(a - math.exp(epsilon) * b, 0.0, None) * half * w).sum())
+            bound = event.delta(epsilon, direction=direction)
+            assert bound.lower <= truth + 1e-8 and truth - 1e-8 <= bound.upper
+            assert bound.upper - bound.lower <= 1e-8
+
+
+def far(start):
+    """Edges in geometric distance."""
+    return start * np.exp(np.linspace(0.0, 30.0, 30_001))
+
+
+@pytest.mark.parametrize("name", ["logistic", "hyperbolic_secant"])
+@pytest.mark.parametrize("ratio", [300.0, 1500.0, 1e6])
+def test_losses_beyond_the_range_of_exponentials(name, ratio):
+    """Both losses end at -c and c, and are linear between the two modes."""
+    kernel = mechc.load(name).kernel
+    theta = np.array([1.0, ratio])
+    slope = 2.0 if name == "logistic" else math.pi
+    top = slope * ratio / 2.0
+    for x in (-2000.0, -50.0, 0.3 * ratio, 0.5 * ratio, 0.8 * ratio, ratio + 50.0):
+        expected = min(max(slope * (x - ratio / 2.0), -top), top)
+        assert kernel.loss(x, theta) == pytest.approx(expected, rel=1e-13, abs=1e-9)

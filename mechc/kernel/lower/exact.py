@@ -19,11 +19,17 @@ from collections.abc import Iterable
 
 from sympy import (
     Add,
+    And,
+    Basic,
     Dummy,
     Expr,
     Function,
     Ge,
+    Gt,
+    Integer,
+    Lt,
     Mul,
+    Or,
     Piecewise,
     Pow,
     S,
@@ -44,6 +50,9 @@ from mechc.calculus.words import spell_out
 
 Exponentials = dict[Expr, Expr]
 """A sum of exponentials as exponent -> coefficient."""
+
+LARGEST = Integer(700)
+"""Exponentials of larger numbers are outside the range of doubles."""
 
 
 class log_ratio(Function):  # type: ignore[misc]
@@ -195,11 +204,21 @@ class _Rewriter:
         """log(top/bottom), on each side divided by the larger of the two exponentials below."""
         first, second = bottom
         arms = []
-        for larger in (first, second):
+        for larger, condition in ((first, Ge(first, second)), (second, S.true)):
             n, d = shifted(top, -larger), shifted(bottom, -larger)
             gap = factored_exponentials(shifted(_minus(top, bottom), -larger), self.variable)
-            arms.append(log_ratio(total(n), total(d), gap))
-        return Piecewise((arms[0], Ge(first, second)), (arms[1], True))
+            arms.append((log_ratio(total(n), total(d), gap), And(condition, _representable(n))))
+            arms.append((log(total(n)) - log(total(d)), condition))
+        return Piecewise(*arms)
+
+
+def _representable(sum_: Exponentials) -> Basic:
+    """Where a sum of exponentials neither over- nor underflows."""
+    exponents = [e for e in sum_ if e.free_symbols]
+    below = And(*(Lt(e, LARGEST) for e in exponents))
+    if len(exponents) < len(sum_):
+        return below
+    return And(below, Or(*(Gt(e, -LARGEST) for e in exponents)))
 
 
 def _as_log(term: Expr) -> tuple[Expr, Expr | None]:

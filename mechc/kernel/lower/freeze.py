@@ -33,7 +33,9 @@ FUNCTIONS: dict[type[Basic], str] = {
     log_erfcx: "log_erfcx", sinhc: "sinhc", expm1c: "expm1c",
 }  # fmt: skip
 
-HELPERS = (sympy.Sum, BracketedRoot)
+OWN = tuple(function for function in FUNCTIONS if function.__module__.startswith("mechc."))
+HELPERS = (sympy.Sum, BracketedRoot, *OWN)
+"""What SymPy cannot evaluate, even where no symbol is left in it."""
 
 COMPARISONS: dict[type[Basic], str] = {
     sympy.StrictLessThan: "<", sympy.LessThan: "<=", sympy.StrictGreaterThan: ">",
