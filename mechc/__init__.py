@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mechc.mechanism import Mechanism as Mechanism
     from mechc.mechanism import available as available
     from mechc.mechanism import load as load
+    from mechc.mixing import mixture as mixture
     from mechc.operations import group as group
     from mechc.operations import poisson as poisson
     from mechc.operations import random_sensitivity as random_sensitivity
@@ -48,6 +49,7 @@ _HOME = {
     "group": "mechc.operations",
     "load": "mechc.mechanism",
     "methods": "mechc.registry",
+    "mixture": "mechc.mixing",
     "poisson": "mechc.operations",
     "post_process": "mechc.outputs",
     "random_sensitivity": "mechc.operations",
@@ -61,7 +63,7 @@ _HOME = {
 }
 __all__ = [
     "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose",
-    "from_losses", "from_pmfs", "group", "load", "methods", "poisson", "post_process",
+    "from_losses", "from_pmfs", "group", "load", "methods", "mixture", "poisson", "post_process",
     "random_sensitivity", "rdp", "shift", "truncate", "vector", "with_replacement",
     "without_replacement", "zcdp",
 ]  # fmt: skip

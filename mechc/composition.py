@@ -52,6 +52,11 @@ class Event(Queries):
         return (self.mechanism.key, self.theta)
 
     @property
+    def upper_only(self) -> str:
+        """Why only upper bounds hold for the mechanism; "" where lower bounds do too."""
+        return str(getattr(self.mechanism, "upper_only", ""))
+
+    @property
     def parameters(self) -> dict[str, float]:
         """Parameter values by name."""
         return dict(zip((p.name for p in self.mechanism.parameters), self.theta, strict=True))
@@ -192,7 +197,9 @@ class Composition(Queries):
 
             others = Composition((e, n) for e, n in self.parts if not hasattr(e, "log_mgf_bound"))
             return CurveEvaluation(curves, {d: others.steps(d) for d in wanted}, name, self.claims)
-        return Evaluation({d: self.steps(d) for d in wanted}, name, rtol, settled, self.claims)
+        steps = {d: self.steps(d) for d in wanted}
+        no_lower = next((e.upper_only for e, _ in self.parts if e.upper_only), "")
+        return Evaluation(steps, name, rtol, settled, self.claims, no_lower)
 
     def directions(self, direction: str) -> tuple[str, ...]:
         """Return the directions that have to be evaluated for "both", "remove" or "add".

@@ -33,6 +33,7 @@ class Evaluation:
         rtol: float,
         options: tuple[tuple[str, Any], ...] = (),
         claims: tuple[str, ...] = (),
+        no_lower: str = "",
     ) -> None:
         """Build one accountant for each direction.
 
@@ -42,11 +43,12 @@ class Evaluation:
             rtol: relative width of delta that "auto" aims at.
             options: options of the accountant.
             claims: what the pairs stand for, for the details of every answer.
+            no_lower: why lower bounds for these steps are none for the mechanism, if so.
 
         Raises:
             UnsupportedError: the method cannot do these steps.
         """
-        self.claims = claims
+        self.claims, self._no_lower = claims, no_lower
         self.directions = tuple(steps)
         self.method = method
         self.methods_used: set[str] = set()
@@ -99,6 +101,11 @@ class Evaluation:
         self.methods_used.add(answer.method)
         lower, estimate, upper = map(float, (answer.lower, answer.estimate, answer.upper))
         answer.detail.update(self._about(direction))
+        if self._no_lower:
+            upper = upper if math.isnan(upper) else min(max(upper, floor), 0.0)
+            return Bound(
+                math.nan, math.nan, upper, answer.method, self._no_lower, answer.detail
+            )
         return Bound(
             lower if math.isnan(lower) else min(max(lower, proven), 0.0),
             estimate if math.isnan(estimate) else min(max(estimate, floor), 0.0),

@@ -35,6 +35,7 @@ class Table:
         key: digest of the numbers.
         symmetric: the add direction is the mirror image of remove.
         claim: what the table bounds, and why.
+        upper_only: why it bounds the mechanism from above alone; "" where it is exact.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Table:
     claim: dict[str, Any]
     parameters: tuple[Any, ...] = ()
     references: tuple[str, ...] = ()
+    upper_only: str = ""
     bound: dict[str, float] = field(default_factory=dict)
 
     def is_identity(self, theta: tuple[float, ...]) -> bool:
@@ -97,7 +99,7 @@ def from_losses(
     second = _law(f"{name} (add)", *add, step, symmetric) if add is not None else None
     if symmetric:
         second = first
-    key = _digest("losses", *(law for law in (first, second) if law is not None))
+    key = digest("losses", *(law for law in (first, second) if law is not None))
     return NumericEvent(Table(name, key, symmetric, _claim(because)), first, second)
 
 
@@ -136,7 +138,7 @@ def from_pmfs(
         math.fsum(q[p == 0].tolist()),
         label=name,
     )
-    return NumericEvent(Table(name, _digest("pmfs", law), False, _claim(because)), law, None)
+    return NumericEvent(Table(name, digest("pmfs", law), False, _claim(because)), law, None)
 
 
 def _law(
@@ -184,12 +186,13 @@ def _check_total(name: str, side: str, total: float) -> None:
         raise DeclarationError(f"{name}: {side} sum to {total!r} (expected 1)")
 
 
-def _digest(kind: str, *laws: PrivacyLoss) -> str:
-    digest = hashlib.sha256(kind.encode())
+def digest(kind: str, *laws: PrivacyLoss) -> str:
+    """Return a name that tables share only if their numbers are the same."""
+    found = hashlib.sha256(kind.encode())
     for law in laws:
         for array in (law.atom_loss, law.atom_log_mass, np.array([law.log_infinite])):
-            digest.update(np.ascontiguousarray(array).tobytes())
-    return f"numeric-{digest.hexdigest()}"
+            found.update(np.ascontiguousarray(array).tobytes())
+    return f"numeric-{found.hexdigest()}"
 
 
 def _claim(because: str) -> dict[str, Any]:

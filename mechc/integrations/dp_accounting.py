@@ -16,7 +16,6 @@ from mechc.composition import Event
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.imported import NumericEvent, from_losses
 
-TAIL = 1e-15  # mass under P beyond the grid of an export, which goes to infinite loss
 MOST_LIFTED = 1e-5  # excess mass under Q that an import repairs
 
 
@@ -111,34 +110,9 @@ def _lift(steps: Any, masses: Any, step: float) -> None:
 
 def _rounded(event: Event, direction: str, step: float) -> tuple[dict[int, float], float]:
     """Masses on multiples of the step, from above, and the mass at infinity."""
-    from mechc.loss.grid import Cells, dominating
+    from mechc.loss.grid import rounded_up
 
-    law = event.loss(direction)
-    lo, hi = _ends(law, step)
-    cells = Cells.cut(law, 0.0, step, lo, hi - lo + 1)
-    grid = dominating(cells, (math.log(TAIL), math.log(TAIL)))
-    masses = {grid.first + i: float(m) for i, m in enumerate(grid.mass) if m > 1e-30}
-    infinite = max(math.exp(grid.log_infinite), 0.0)
-    total = math.fsum([*masses.values(), infinite])
-    if total > 1.0:  # what was allowed for rounding on the way; losses stay where they are
-        masses = {i: m / total for i, m in masses.items()}
-        infinite /= total
-    return masses, infinite
-
-
-def _ends(law: Any, step: float) -> tuple[int, int]:
-    """First and last step beyond which P has mass below TAIL, by Chernoff's bound."""
-    tilts = np.geomspace(1e-2, 1e3, 60)
-    ends = []
-    for side, limit in ((-1.0, law.support[0]), (1.0, law.support[1])):
-        best = limit if math.isfinite(limit) else side * math.inf
-        for tilt in tilts:
-            t = side * float(tilt)
-            if not law.strip[0] < t < law.strip[1]:
-                break
-            reach = (law.log_mgf(t) - math.log(TAIL)) / t
-            best = min(best, reach) if side > 0 else max(best, reach)
-        ends.append(best)
-    if not all(map(math.isfinite, ends)):
-        raise UnsupportedError("to_dp_accounting: the tails of the loss have no exponential bound")
-    return math.floor(ends[0] / step) - 1, math.ceil(ends[1] / step) + 1
+    law = rounded_up(event.loss(direction), step)
+    index = np.round(law.atom_loss / step).astype(int).tolist()
+    masses = np.exp(law.atom_log_mass).tolist()
+    return dict(zip(index, masses, strict=True)), math.exp(law.log_infinite)

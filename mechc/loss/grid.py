@@ -21,18 +21,20 @@ labels have to be moved to the safe side, per step, and the accountant does that
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_banded
 
+from mechc.errors import UnsupportedError
 from mechc.loss.measure import PrivacyLoss
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 ULP = 2.0**-53
+TAIL = 1e-15  # mass under P beyond the grid of `rounded_up`
 _TINY = 1e-290  # masses below are treated as lost to underflow
 _NEGLIGIBLE = -60.0  # log of a share of the largest tilted mass
 _LEAST = 1e-300  # smallest mass of a grid law
@@ -347,3 +349,44 @@ def _keep(mass: Floats, before: Floats, after: Floats) -> Floats:
     bands[2, :-1] = after[:-1]
     solution: Floats = solve_banded((1, 1), bands, mass, check_finite=False)
     return solution
+
+
+def rounded_up(loss: PrivacyLoss, step: float) -> PrivacyLoss:
+    """Return a discrete law on multiples of `step` that dominates `loss`, connecting the dots.
+
+    What lies beyond the grid, mass `TAIL` on either side at most, goes to its lowest point and to
+    infinite loss.
+
+    Raises:
+        UnsupportedError: a tail without an exponential bound.
+    """
+    first, last = (round(end / step) for end in _ends(loss, step))
+    cells = Cells.cut(loss, 0.0, step, first, last - first + 1)
+    law = dominating(cells, (math.log(TAIL), math.log(TAIL)))
+    kept = law.mass > _LEAST
+    points, mass, infinite = law.points()[kept], law.mass[kept], math.exp(law.log_infinite)
+    total = math.fsum([*mass.tolist(), infinite])
+    mass[0] += max(1.0 - total, 0.0)
+    mass, infinite = mass / max(total, 1.0), infinite / max(total, 1.0)
+    under_q = math.fsum((mass * np.exp(-points)).tolist())
+    made = PrivacyLoss.from_atoms(
+        points, mass, infinite, max(1.0 - under_q, 0.0), label=f"{loss.label} rounded up"
+    )
+    return replace(made, lattice=(float(made.atom_loss[0]), step))
+
+
+def _ends(loss: PrivacyLoss, step: float) -> tuple[float, float]:
+    """Points beyond which P has mass below TAIL, by Chernoff's bound or the ends of the loss."""
+    ends = []
+    for side, limit in ((-1.0, loss.support[0]), (1.0, loss.support[1])):
+        best = limit if math.isfinite(limit) else side * math.inf
+        for tilt in np.geomspace(1e-2, 1e3, 60):
+            t = side * float(tilt)
+            if not loss.strip[0] < t < loss.strip[1]:
+                break
+            reach = (loss.log_mgf(t) - math.log(TAIL)) / t
+            best = min(best, reach) if side > 0 else max(best, reach)
+        ends.append(best)
+    if not all(map(math.isfinite, ends)):
+        raise UnsupportedError(f"{loss.label}: a tail of the loss has no exponential bound")
+    return step * (math.floor(ends[0] / step) - 1), step * (math.ceil(ends[1] / step) + 1)

@@ -1,0 +1,154 @@
+"""Mechanisms whose privacy is that of a simpler one: what to account for instead.
+
+Each function computes the parameters of the simpler mechanism and returns an event or composition.
+The argument of each is in docs/reductions.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mechc.composition import Composition, Event
+from mechc.errors import DeclarationError
+from mechc.mechanism import load
+from mechc.mixing import mixture
+from mechc.operations import poisson
+
+
+def matrix_mechanism(
+    encoder: Any, sigma: float, participations: Sequence[Sequence[int]] | None = None
+) -> Event:
+    """Return the Gaussian mechanism that the whole matrix mechanism C x + sigma z amounts to.
+
+    Adaptive choice of the inputs does not change that (Denisov et al. 2022, Theorem 2.1).
+
+    Args:
+        encoder: the matrix C, shape (rows, steps); contributions have norm at most 1 a step.
+        sigma: standard deviation of the noise.
+        participations: for each pattern the steps in which one record may take part; by default
+            one step alone, so that mu is the largest column norm over sigma.
+
+    Raises:
+        DeclarationError: nan or infinite entries, or patterns that are not steps.
+    """
+    matrix = _matrix("matrix_mechanism", encoder)
+    gram = np.abs(matrix.T @ matrix)
+    patterns = participations or [[i] for i in range(matrix.shape[1])]
+    squares = []
+    for pattern in patterns:
+        steps = np.asarray(pattern)
+        if steps.ndim != 1 or not np.isin(steps, np.arange(matrix.shape[1])).all():
+            raise DeclarationError(f"matrix_mechanism: pattern {pattern!r} is not a list of steps")
+        # |sum C_i g_i|^2 <= sum |<C_i, C_j>|, with equality when all products are >= 0
+        squares.append(float(gram[np.ix_(steps, steps)].sum()))
+    return _gaussian("matrix_mechanism", math.sqrt(max(squares)), sigma)
+
+
+def tree_aggregation(steps: int, sigma: float) -> Event:
+    """Return the Gaussian mechanism of prefix sums by a binary tree, one participation a record.
+
+    Args:
+        steps: number of leaves; a record changes its leaf and all nodes above it.
+        sigma: standard deviation of the noise in every node.
+
+    Raises:
+        DeclarationError: not a positive number of steps.
+    """
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise DeclarationError(f"tree_aggregation: steps={steps!r} is not a positive integer")
+    levels = (steps - 1).bit_length() + 1
+    return _gaussian("tree_aggregation", math.sqrt(levels), sigma)
+
+
+def banded_matrix(encoder: Any, sigma: float, *, sampling_rate: float) -> Composition:
+    """Return the sampled Gaussians of a banded matrix mechanism with sampling by blocks.
+
+    With b bands, and every record taking part only in steps i, i + b, i + 2b, ... of its own group,
+    C x + sigma z is ceil(steps / b) Poisson sampled Gaussians of sensitivity max column norm
+    (Choquette-Choo et al. 2023, Theorem 4).
+
+    Args:
+        encoder: the banded lower triangular matrix C, square.
+        sigma: standard deviation of the noise.
+        sampling_rate: probability with which a record of the group is sampled: b times the
+            expected batch over the number of records.
+
+    Raises:
+        DeclarationError: nan or infinite entries, or a matrix that is not lower triangular.
+    """
+    matrix = _matrix("banded_matrix", encoder)
+    steps = matrix.shape[1]
+    if matrix.shape[0] != steps or np.triu(matrix, 1).any():
+        raise DeclarationError("banded_matrix: the matrix is not square and lower triangular")
+    row, column = np.nonzero(matrix)
+    bands = int((row - column).max()) + 1 if row.size else 1
+    norm = float(np.linalg.norm(matrix, axis=0).max())
+    step = poisson(_gaussian("banded_matrix", norm, sigma), sampling_rate)
+    return Composition(((step, -(-steps // bands)),))
+
+
+def random_allocation(sigma: float, sensitivity: float = 1.0) -> Composition:
+    """Return the exact pair of a record that takes part in one of two Gaussian steps.
+
+    P = (N(D e_1, s^2 I) + N(D e_2, s^2 I)) / 2 against N(0, s^2 I), in coordinates turned by 45
+    degrees: N(D / sqrt 2) in one, and a balanced mixture of N(+-D / sqrt 2) in the other,
+    independent of each other.
+
+    Args:
+        sigma: standard deviation of the noise in each step.
+        sensitivity: norm of the contribution D.
+    """
+    turned = sensitivity / math.sqrt(2.0)
+    return load("gaussian")(sigma=sigma, sensitivity=turned) + load("balanced_gaussian")(
+        sigma=sigma, sensitivity=turned
+    )
+
+
+def truncated_poisson(
+    sigma: float, *, dataset_size: int, sampling_rate: float, max_batch_size: int
+) -> Event:
+    """Return a pair for Poisson sampling whose batches are cut to a largest size.
+
+    If the batch without the record is below the limit, the record is added to it; otherwise, with
+    probability tau, it replaces another one, which moves the sum twice as far. Telling which
+    happens gives a mixture (Chua et al. 2024, section 4.3).
+
+    Args:
+        sigma: noise multiplier.
+        dataset_size: number of records.
+        sampling_rate: probability with which a record is sampled before batches are cut.
+        max_batch_size: largest batch.
+
+    Raises:
+        DeclarationError: sizes that are not positive integers, or a rate outside [0, 1].
+    """
+    from scipy.stats import binom
+
+    for name, size in (("dataset_size", dataset_size), ("max_batch_size", max_batch_size)):
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise DeclarationError(f"truncated_poisson: {name}={size!r} is not a positive integer")
+    plain = poisson(load("gaussian")(sigma=sigma), sampling_rate)
+    tau = float(binom.sf(max_batch_size - 1, dataset_size - 1, sampling_rate))
+    if tau == 0.0:
+        return plain
+    kept = float(binom.sf(max_batch_size, dataset_size, sampling_rate))
+    rate = min(kept * max_batch_size / tau / dataset_size, 1.0)
+    replaced = poisson(load("gaussian")(sigma=sigma, sensitivity=2.0), rate, adjacency="replace")
+    return mixture([plain, replaced], [1.0 - tau, tau], adjacency="add_remove")
+
+
+def _matrix(name: str, encoder: Any) -> Any:
+    matrix = np.asarray(encoder, np.float64)
+    if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
+        raise DeclarationError(f"{name}: the matrix is not two-dimensional with finite entries")
+    return matrix
+
+
+def _gaussian(name: str, norm: float, sigma: float) -> Event:
+    if not norm > 0:
+        raise DeclarationError(f"{name}: the matrix is zero, so that nothing is published")
+    return load("gaussian")(sigma=sigma, sensitivity=norm)

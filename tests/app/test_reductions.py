@@ -1,0 +1,107 @@
+"""Reductions to simpler mechanisms, against sums and integrals over what really is published."""
+
+import math
+
+import numpy as np
+import pytest
+
+import mechc
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.reductions import (
+    banded_matrix,
+    matrix_mechanism,
+    random_allocation,
+    tree_aggregation,
+    truncated_poisson,
+)
+
+
+def test_matrix_mechanism_by_the_largest_column():
+    prefix = np.tril(np.ones((4, 4)))
+    assert matrix_mechanism(prefix, 3.0).parameters == {"sigma": 3.0, "sensitivity": 2.0}
+    signed = np.array([[1.0, 0.0], [1.0, -1.0]])
+    both = matrix_mechanism(signed, 1.0, [[0, 1]]).parameters["sensitivity"]
+    # g_1 = 1, g_2 = -1 reaches |(1, 2)|
+    assert both == pytest.approx(math.sqrt(5))
+
+
+def test_tree_by_the_matrix_of_its_nodes():
+    leaves = 8
+    nodes = [
+        [1.0 if start <= i < start + width else 0.0 for i in range(leaves)]
+        for width in (1, 2, 4, 8)
+        for start in range(0, leaves, width)
+    ]
+    assert tree_aggregation(leaves, 2.0) == matrix_mechanism(nodes, 2.0)
+    assert tree_aggregation(5, 2.0) == matrix_mechanism(nodes, 2.0)
+
+
+def test_bands_say_how_many_blocks_there_are():
+    matrix = np.eye(7) + 0.5 * np.eye(7, k=-1)
+    ((step, count),) = banded_matrix(matrix, 2.0, sampling_rate=0.2)
+    assert count == 4
+    assert step.parameters["sensitivity"] == pytest.approx(math.sqrt(1.25))
+    assert step.parameters["sampling_rate"] == 0.2
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5])
+def test_one_of_two_steps_by_an_integral_over_the_plane(epsilon):
+    sigma = 1.2
+    x, h = np.linspace(-9, 10, 4001, retstep=True)
+    one, none = (np.exp(-((x - c) ** 2) / (2 * sigma**2)) for c in (1.0, 0.0))
+    p = 0.5 * (np.outer(one, none) + np.outer(none, one))
+    q = np.outer(none, none)
+    scale = h * h / (2 * math.pi * sigma**2)
+    for direction, first, second in (("remove", p, q), ("add", q, p)):
+        truth = scale * np.maximum(first - math.exp(epsilon) * second, 0).sum()
+        found = random_allocation(sigma).delta(epsilon, direction=direction)
+        assert found.estimate == pytest.approx(truth, rel=1e-5)
+
+
+def test_cut_batches_as_dp_accounting_does():
+    theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    run = 10 * truncated_poisson(1.0, dataset_size=1000, sampling_rate=0.1, max_batch_size=120)
+    known = theirs.from_truncated_subsampled_gaussian_mechanism(1000, 0.1, 120, 1.0)
+    known = known.self_compose(10).get_epsilon_for_delta(1e-5)
+    found = run.epsilon(1e-5)
+    assert found.upper == pytest.approx(known, rel=2e-4)
+    assert math.isnan(found.lower) and "rounded up" in found.status
+    never = truncated_poisson(1.0, dataset_size=100, sampling_rate=0.1, max_batch_size=100)
+    assert never == mechc.poisson(mechc.load("gaussian"), 0.1)(sigma=1.0)
+
+
+def test_a_mixture_that_tells_is_the_mean_of_the_profiles():
+    parts = [mechc.load("pure_dp")(epsilon=e) for e in (0.3, 0.9)]
+    found = mechc.mixture(parts, [0.25, 0.75]).delta(0.2)
+    truth = 0.25 * parts[0].delta(0.2).estimate + 0.75 * parts[1].delta(0.2).estimate
+    assert found.lower <= truth * (1 + 1e-14) and truth * (1 - 1e-14) <= found.upper
+    smooth = [mechc.load("gaussian")(sigma=s) for s in (1.0, 2.0)]
+    found = mechc.mixture(smooth, [0.5, 0.5]).delta(0.2)
+    truth = 0.5 * sum(part.delta(0.2).upper for part in smooth)
+    assert truth <= found.upper * (1 + 1e-13) and found.upper == pytest.approx(truth, rel=1e-6)
+    assert math.isnan(found.lower)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: matrix_mechanism([[1.0, math.nan]], 1.0),
+        lambda: matrix_mechanism([1.0], 1.0),
+        lambda: matrix_mechanism(np.zeros((2, 2)), 1.0),
+        lambda: matrix_mechanism(np.eye(2), 1.0, [[2]]),
+        lambda: matrix_mechanism(np.eye(2), -1.0),
+        lambda: tree_aggregation(2.5, 1.0),
+        lambda: banded_matrix(np.ones((2, 2)), 1.0, sampling_rate=0.1),
+        lambda: truncated_poisson(1.0, dataset_size=1.5, sampling_rate=0.1, max_batch_size=1),
+        lambda: mechc.mixture([mechc.load("pure_dp")(epsilon=1.0)], [0.5, 0.5]),
+        lambda: mechc.mixture([mechc.load("pure_dp")(epsilon=1.0)], [0.5]),
+    ],
+)
+def test_bad_arguments(bad):
+    with pytest.raises(DeclarationError):
+        bad()
+
+
+def test_a_curve_cannot_be_mixed():
+    with pytest.raises(UnsupportedError):
+        mechc.mixture([mechc.zcdp(0.1)], [1.0]).delta(1.0)
