@@ -37,6 +37,8 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 METHODS = ("contour", "plancherel", "renyi")
+# an error between the knots is known by measurement, not by a theorem
+INTERPOLATED = "proven but for the interpolation between knots, whose error is measured and doubled"
 FINER = (4, 16)  # buckets of the refined grids, as multiples of the first
 _COARSE = 0.02  # width beyond which plain counts may do better than splines
 _KIND = "individual-ledger"
@@ -76,8 +78,9 @@ class IndividualAccountant:
             rtol: relative width of epsilon to aim for.
             buckets: number of buckets of the grid.
             spacing: "geometric" or "linear".
-            splines: keep spline weights, which make bounds sharp within buckets; without them
-                steps are rounded to the safe side of their bucket, as in the paper.
+            splines: keep spline weights, which make bounds sharp within buckets; their error is
+                measured between the knots and doubled. Without them steps are rounded to the safe
+                side of their bucket, as in the paper, and bounds rest on theorems alone.
             storage: path of a new directory to map the ledger from, if it should not live in
                 memory.
             journal: bytes that recorded steps may take; as long as they fit, people whose bounds
@@ -315,7 +318,8 @@ class IndividualAccountant:
             "buckets": finest,
         }
         estimate = np.clip(np.maximum.reduce(best), lower, upper)
-        return Bound(lower, estimate, upper, "contour", "proven", detail)
+        status = INTERPOLATED if self.grid.splines else "proven"
+        return Bound(lower, estimate, upper, "contour", status, detail)
 
     def _check_rows(self, rows: ArrayLike) -> Rows:
         index = np.asarray(rows)

@@ -68,7 +68,8 @@ def gdp_upper_bound(
     lower = np.maximum.reduce(lowers)
     upper = np.maximum.reduce([_cover(*c) for c in cell])
     detail = {"epsilon_range": (-epsilon_max, epsilon_max), "slack": uppers[-1], "cells": cells}
-    return Bound(lower, np.sqrt(lower * upper), upper, "gdp", "proven within epsilon_range", detail)
+    status = f"within epsilon_range: {profiles[0].status}"
+    return Bound(lower, np.sqrt(lower * upper), upper, "gdp", status, detail)
 
 
 def _bisect(enough: Callable[[Floats], Mask], shape: tuple[int, ...]) -> tuple[Floats, Floats]:
@@ -153,8 +154,11 @@ class ApproximateFilter:
         """
         given = np.asarray(values, np.float64)
         self.accountant.step(given)
-        fits = np.asarray(self.spent().upper <= self.mu)
-        self.accountant.take_back(given, np.flatnonzero(~fits))
+        fits = np.zeros(given.size, np.bool_)
+        try:
+            fits = np.asarray(self.spent().upper <= self.mu)
+        finally:  # nobody takes part if the answer fails
+            self.accountant.take_back(given, np.flatnonzero(~fits))
         return fits
 
     def spent(self) -> Bound:

@@ -52,7 +52,8 @@ def test_gaussian_steps_add_up_to_a_gaussian(gaussian):
     mu = np.sqrt((steps**-2.0).sum(axis=0))
     bound = acc.epsilon(1e-6)
     exact = np.array([gaussian_epsilon(m, 1e-6) for m in mu])
-    assert bound.status == "proven" and bound.detail["within_rtol"]
+    assert bound.status.startswith("proven but for the interpolation")
+    assert bound.detail["within_rtol"]
     assert (bound.lower <= exact).all() and (exact <= bound.upper).all()
     assert np.allclose(bound.upper, exact, rtol=1e-4, atol=0)
     assert np.allclose(bound.estimate, exact, rtol=2e-6, atol=0)
@@ -101,12 +102,26 @@ def test_hard_people_are_refined_from_the_journal(sampled):
         assert run.epsilon(1e-5).upper >= bound.lower[person]
 
 
+def test_people_whose_chernoff_bound_is_far_off_are_found(sampled):
+    """The wide steps of this person make the first guess 1.19; the answer is 0.747."""
+    steps = [1.459, 1.537, 1.723, 1.831, 2.321, 2.61, 3.853, 9.121]
+    acc = accountant(sampled, 1, rtol=1e-3)
+    for sigma in steps:
+        acc.step([sigma], count=125)
+    bound = acc.epsilon(1e-6)
+    mechanism = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.01)
+    exact = mechc.compose(*((mechanism(sigma=s), 125) for s in steps)).epsilon(1e-6)
+    assert bound.detail["within_rtol"]
+    assert bound.lower[0] <= exact.upper and exact.lower <= bound.upper[0]
+
+
 def test_buckets_as_in_the_paper_enclose_and_plancherel_estimates_them(gaussian):
     acc = accountant(gaussian, 3, splines=False, buckets=256, spacing="linear")
     sigmas = np.array([20.3, 31.7, 77.0])
     for _ in range(10):
         acc.step(sigmas)
     bound = acc.epsilon(1e-5)
+    assert bound.status == "proven"
     exact = np.array([gaussian_epsilon(math.sqrt(10) / s, 1e-5) for s in sigmas])
     assert (bound.lower <= exact).all() and (exact <= bound.upper).all()
     assert (bound.upper / bound.lower < 1.06).all()
@@ -238,19 +253,19 @@ def test_bad_accountants_are_refused(arguments):
         IndividualAccountant(mechc.load("gaussian"), **options)
 
 
-@pytest.mark.slow
-def test_a_thousand_random_sequences_are_never_under_reported(sampled):
+@pytest.mark.parametrize("people", [12, pytest.param(1000, marks=pytest.mark.slow)])
+def test_random_sequences_are_never_under_reported(sampled, people):
     """Upper bounds hold for the unbucketed sequences, and are within 1e-3 after refinement."""
     rng = np.random.default_rng(11)
-    people, distinct, repeats = 1000, 8, 125
+    distinct, repeats = 8, 125
     acc = accountant(sampled, people, rtol=1e-3)
     low = np.exp(rng.uniform(math.log(1.0), math.log(15), people))
     steps = np.minimum(low * np.exp(rng.exponential(0.5, (distinct, people))), 49.0)
     for row in steps:
         acc.step(row, count=repeats)
     bound = acc.epsilon(1e-6)
+    assert bound.detail["within_rtol"]
     mechanism = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.01)
-    worst = 0.0
     for person in range(people):
         run = mechc.compose(*((mechanism(sigma=float(s)), repeats) for s in steps[:, person]))
         # delta(upper) <= 1e-6 says that epsilon(1e-6) <= upper, without a search
@@ -258,5 +273,3 @@ def test_a_thousand_random_sequences_are_never_under_reported(sampled):
         assert float(exact.lower) <= 1e-6
         below = run.delta(float(bound.upper[person]) * (1 - 1e-3))
         assert float(below.upper) >= 1e-6
-        worst = max(worst, float(bound.detail["relative_width"][person]))
-    assert worst <= 1e-3
