@@ -47,9 +47,7 @@ def bind(
     return tuple(theta)
 
 
-def without_lists(
-    mechanism: str, values: Mapping[str, Any]
-) -> tuple[int | None, dict[str, Any]]:
+def without_lists(mechanism: str, values: Mapping[str, Any]) -> tuple[int | None, dict[str, Any]]:
     """Spread values that are lists over the parameters name_1, name_2, ... that stand for them.
 
     Args:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from mechc.accountants.bound import Bound
-from mechc.composition import MAX_COUNT
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.composition import MAX_COUNT, Composition, Event
+from mechc.errors import DeclarationError, MechcError, UnsupportedError
 from mechc.queries import as_delta, as_epsilon
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-9
 ULP = 2.0**-52
 MAX_TURNS = 200
+FAR = 1e6  # nats below the target that count as no more than this
+SURE = 1e-9  # nats by which delta has to fall to be proved not monotone
 
 
 class Calibration(NamedTuple):
@@ -68,31 +70,87 @@ def calibrate(
         UnsupportedError: no value in the domain meets the target, every value does, or the method
             proves no upper bound.
     """
-    if as_delta(delta) == -math.inf:
+    log_target = as_delta(delta)
+    if log_target == -math.inf:
         raise DeclarationError("delta=0 is out of range (expected 0 < delta <= 1)")
     at = as_epsilon(epsilon)
     others = {**(parameters or {}), **fixed}
 
-    def bound_at(value: float) -> Bound:
+    def run(value: float) -> Composition:
         if solve_for == "count":
-            run = mechanism(**others) * value
-        else:
-            run = mechanism(**{**others, solve_for: value}) * count
-        return run.delta(at, method=method, direction=direction)
+            return mechanism(**others) * int(value)
+        return mechanism(**{**others, solve_for: value}) * count
 
-    def excess(value: float) -> float:
-        upper = float(bound_at(value).upper)
-        if math.isnan(upper):
-            raise UnsupportedError(f"calibrate: method {method!r} proves no upper bound")
-        if upper == 0:
-            return -math.inf
-        return math.log(upper / delta) if upper <= delta else max(math.log(upper / delta), ULP)
-
+    profile = Profile(run, at, log_target, method, direction)
     if solve_for == "count":
-        return _count(excess, bound_at)
+        return profile.answer(int(_count(profile, mechanism(**others))))
     info = _parameter(mechanism, solve_for)
-    value = _settle(excess, *_straddle(excess, info, mechanism.name), info)
-    return Calibration(value, bound_at(value))
+    good, bad = _straddle(profile, info, mechanism.name)
+    value = _between(profile, good, bad) if info.integer else _settle(profile, good, bad)
+    profile.refuse_turns(mechanism.name, solve_for, good, bad)
+    return profile.answer(value)
+
+
+class Profile:
+    """Bounds on log delta as a function of the parameter, less the target; remembered."""
+
+    def __init__(
+        self,
+        run: Callable[[float], Composition],
+        epsilon: float,
+        log_target: float,
+        method: str,
+        direction: str,
+    ) -> None:
+        """Keep what is needed to evaluate at a value."""
+        self._run, self.epsilon, self.log_target = run, epsilon, log_target
+        self._method, self._direction = method, direction
+        self._known: dict[float, tuple[float, float]] = {}
+
+    def excess(self, value: float) -> float:
+        """Return the proven upper bound of log delta minus the target: at most 0 is good.
+
+        Evaluated by the first method of "auto" alone: a wide upper bound steers as well.
+        """
+        if value not in self._known:
+            evaluation = self._run(value).evaluation(self._method, self._direction)
+            bounds = [
+                evaluation.log_delta_in(d, self.epsilon, rough=True) for d in evaluation.directions
+            ]
+            upper = max(float(b.upper) for b in bounds)
+            lower = max(float(b.lower) for b in bounds)
+            if any(math.isnan(float(b.upper)) for b in bounds):
+                raise UnsupportedError(f"calibrate: method {self._method!r} proves no upper bound")
+            slack = 2 * ULP * (abs(self.log_target) + 4.0)
+            self._known[value] = (
+                lower - self.log_target,
+                max(upper - self.log_target + slack, -FAR),
+            )
+        return self._known[value][1]
+
+    def answer(self, value: float) -> Calibration:
+        """Return the value with the bounds on delta there."""
+        run = self._run(value)
+        bound = run.delta(self.epsilon, method=self._method, direction=self._direction)
+        return Calibration(value, bound)
+
+    def refuse_turns(self, name: str, parameter: str, good: float, bad: float) -> None:
+        """Refuse a parameter in which delta is proved not to be monotone where it was evaluated.
+
+        Raises:
+            UnsupportedError: delta falls on the way from a good value to a bad one.
+        """
+        values = sorted(self._known, reverse=good > bad)
+        highest, where = -math.inf, good
+        for value in values:
+            lower, upper = self._known[value]
+            if highest > upper + SURE:
+                raise UnsupportedError(
+                    f"{name}: delta is not monotone in {parameter}: larger at {where:g} than at "
+                    f"{value:g}; fix {parameter} and solve for another parameter"
+                )
+            if lower > highest:
+                highest, where = lower, value
 
 
 def _parameter(mechanism: Mechanism, name: str) -> ParameterInfo:
@@ -105,25 +163,59 @@ def _parameter(mechanism: Mechanism, name: str) -> ParameterInfo:
     )
 
 
-def _count(excess: Callable[[float], float], bound_at: Callable[[float], Bound]) -> Calibration:
-    """Largest count that meets the target: doubling, then bisection on integers."""
-    good, bad = 0, 1
-    while excess(bad) <= 0:
-        good, bad = bad, 2 * bad
-        if bad > MAX_COUNT:
-            raise UnsupportedError(f"calibrate: even {good} steps meet the target")
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        good, bad = (middle, bad) if excess(middle) <= 0 else (good, middle)
-    return Calibration(good, bound_at(good))
+def _count(profile: Profile, event: Event) -> float:
+    """Largest count that meets the target, from what a normal law of the loss would allow."""
+    guess = _normal_count(profile, event)
+    good, bad = 0.0, math.inf
+    value = guess
+    while bad == math.inf or good == 0.0:
+        if profile.excess(value) <= 0:
+            good = value
+            if value >= MAX_COUNT:
+                raise UnsupportedError(f"calibrate: even {int(good)} steps meet the target")
+            value = min(4.0 * value, bad, float(MAX_COUNT))
+        else:
+            bad = value
+            value = max(math.floor(value / 4.0), 1.0)
+        if bad == 1.0 or value in (good, bad):
+            break
+    return _between(profile, good, bad) if bad - good > 1 else good
 
 
-def _straddle(
-    excess: Callable[[float], float], info: ParameterInfo, name: str
-) -> tuple[float, float]:
+def _normal_count(profile: Profile, event: Event) -> float:
+    """Count n with n mean + sqrt(2 n variance log(1 / delta)) = epsilon."""
+    try:
+        _, mean, variance, _ = event.loss().generating(0.0)
+    except MechcError:
+        return 1.0
+    spread = math.sqrt(max(2.0 * variance * -profile.log_target, 0.0))
+    epsilon = max(profile.epsilon, 1e-3)
+    if not (mean > 0.0 and math.isfinite(mean + spread)):
+        return 1.0
+    root = 2.0 * epsilon / (spread + math.sqrt(spread * spread + 4.0 * mean * epsilon))
+    return float(min(max(round(root * root), 1), MAX_COUNT))
+
+
+def _between(profile: Profile, good: float, bad: float) -> float:
+    """Best integer between a good and a bad one: secant steps in the log, and bisection."""
+    for turn in range(MAX_TURNS):
+        if abs(bad - good) <= 1:
+            break
+        middle = 0.5 * (good + bad)
+        if turn % 3 and min(good, bad) > 0:
+            eg, eb = profile.excess(good), profile.excess(bad)
+            share = -eg / (eb - eg) if eb > eg else 0.5
+            middle = math.exp(math.log(good) + share * (math.log(bad) - math.log(good)))
+        low, high = sorted((good, bad))
+        middle = min(max(float(round(middle)), low + 1), high - 1)
+        good, bad = (middle, bad) if profile.excess(middle) <= 0 else (good, middle)
+    return good
+
+
+def _straddle(profile: Profile, info: ParameterInfo, name: str) -> tuple[float, float]:
     """Return (good, bad): values that do and do not meet the target, grown from `typical`."""
     lo, hi = info.typical
-    at_lo, at_hi = excess(lo), excess(hi)
+    at_lo, at_hi = profile.excess(lo), profile.excess(hi)
     for _ in range(MAX_TURNS):
         if at_lo <= 0 < at_hi:
             return lo, hi
@@ -132,10 +224,15 @@ def _straddle(
         wider = _wider(lo, hi, info)
         if wider == (lo, hi):
             break
-        if wider[0] != lo:
-            lo, at_lo = wider[0], excess(wider[0])
-        if wider[1] != hi:
-            hi, at_hi = wider[1], excess(wider[1])
+        # with both bad the way leads past the better one, with both good past the worse one
+        upward = at_hi < at_lo if at_lo > 0 else at_hi > at_lo
+        either = at_lo == at_hi
+        down = wider[0] != lo and (either or not upward or wider[1] == hi)
+        up = wider[1] != hi and (either or upward or wider[0] == lo)
+        if down:
+            lo, at_lo = wider[0], profile.excess(wider[0])
+        if up:
+            hi, at_hi = wider[1], profile.excess(wider[1])
     word = "every" if at_lo <= 0 else "no"
     raise UnsupportedError(f"{name}: {word} {info.name} from {lo:g} to {hi:g} meets the target")
 
@@ -154,33 +251,34 @@ def _wider(lo: float, hi: float, info: ParameterInfo) -> tuple[float, float]:
     return new_lo, new_hi
 
 
-def _settle(
-    excess: Callable[[float], float], good: float, bad: float, info: ParameterInfo
-) -> float:
-    """Shrink (good, bad) to the tolerance and return the good end.
+def _settle(profile: Profile, good: float, bad: float) -> float:
+    """Return a value within the tolerance of the root, on the good side of it.
 
-    Secant steps in the parameter (geometric where it is positive), aimed slightly at the good
-    side; bisection when they leave the bracket or every third turn.
+    Brent's method in the log of the parameter, or in the parameter where it is not positive.
     """
-    geometric = min(good, bad) > 0 and not info.integer
+    from scipy.optimize import brentq
+
+    geometric = min(good, bad) > 0
     forward: Callable[[float], float] = math.log if geometric else float
     backward: Callable[[float], float] = math.exp if geometric else float
-    g, b = forward(good), forward(bad)
-    eg, eb = excess(good), excess(bad)
-    for turn in range(MAX_TURNS):
-        if info.integer and abs(backward(g) - backward(b)) <= 1:
-            break
-        if abs(g - b) <= TOLERANCE * (1.0 if geometric else max(abs(g), abs(b))):
-            break
-        middle = 0.5 * (g + b)
-        if math.isfinite(eg + eb) and turn % 3 and eb > eg:
-            middle = g + (b - g) * min(max(-eg / (eb - eg), 0.0), 1.0)
-            middle += 0.25 * TOLERANCE * (1 if g > b else -1)
-            middle = middle if min(g, b) < middle < max(g, b) else 0.5 * (g + b)
-        if info.integer:
-            middle = float(round(middle))
-            middle = middle if middle not in (g, b) else 0.5 * (g + b)
-        e = excess(backward(middle) if not info.integer else math.floor(middle))
-        middle = float(math.floor(middle)) if info.integer else middle
-        g, eg, b, eb = (middle, e, b, eb) if e <= 0 else (g, eg, middle, e)
-    return backward(g)
+    scale = TOLERANCE * (1.0 if geometric else max(abs(good), abs(bad)))
+
+    def at(place: float) -> float:
+        inside = min(max(backward(place), min(good, bad)), max(good, bad))
+        return good if place == ends[0] else bad if place == ends[1] else inside
+
+    def excess(place: float) -> float:
+        return math.asinh(profile.excess(at(place)))  # far from the root its size says little
+
+    ends = (forward(good), forward(bad))
+    if profile.excess(good) == 0.0:
+        return good
+    root = float(brentq(excess, *ends, xtol=0.1 * scale, maxiter=MAX_TURNS))
+    step = 0.0
+    toward = math.copysign(1.0, ends[0] - ends[1])
+    for _ in range(MAX_TURNS):
+        value = at(root + toward * step)
+        if profile.excess(value) <= 0:
+            return value
+        step = 3.0 * step + 0.1 * scale
+    return good

@@ -193,9 +193,7 @@ class Mechanism:
         if not self.transforms:
             return False
         names = [p.name for p in self.parameters]
-        return any(
-            name.startswith(RATE) and theta[i] == 0.0 for i, name in enumerate(names)
-        )
+        return any(name.startswith(RATE) and theta[i] == 0.0 for i, name in enumerate(names))
 
     def __call__(self, **values: Any) -> Event:
         """Bind all parameters; defaults fill the rest.

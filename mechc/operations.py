@@ -92,9 +92,7 @@ def with_replacement(what: Source, *, dataset_size: int, batch_size: int) -> Sou
     base, values = _opened("with_replacement", what)
     weights, lost = occurrences(n, m)
     bound = {f"weights_{i + 1}": w for i, w in enumerate(weights)} | {"lost": lost}
-    return _closed(
-        what, _transformed(base, ("with_replacement", str(len(weights))), bound), values
-    )
+    return _closed(what, _transformed(base, ("with_replacement", str(len(weights))), bound), values)
 
 
 def random_sensitivity(

@@ -124,7 +124,7 @@ class Queries(ABC):
         target, check = (delta, as_delta) if log_delta is None else (log_delta, _as_log_delta)
         points = checked(check, target)
         evaluation = self.composition().evaluation(method, direction, rtol, **options)
-        return points.ask(lambda t: search.epsilon(evaluation, t))
+        return points.ask(lambda t: search.epsilon(evaluation, t), rising=True)
 
     def plot(
         self,
@@ -231,11 +231,17 @@ class Points(NamedTuple):
     values: tuple[float, ...]
     shape: tuple[int, ...] | None
 
-    def ask(self, query: Callable[[float], Bound]) -> Bound:
-        """Apply a scalar query to each value; a number gives scalars, an array gives arrays."""
+    def ask(self, query: Callable[[float], Bound], rising: bool = False) -> Bound:
+        """Apply a scalar query to each value; a number gives scalars, an array gives arrays.
+
+        From the largest epsilon down, because a contour serves the epsilons below its own better
+        than those above: falling values, or `rising` where epsilon falls with the value.
+        """
         if self.shape is None:
             return query(self.values[0])
-        return collect([query(value) for value in self.values], self.shape)
+        order = sorted(set(self.values), reverse=not rising)
+        answers = {value: query(value) for value in order}
+        return collect([answers[value] for value in self.values], self.shape)
 
 
 def checked(check: Callable[[Any], float], values: Any) -> Points:

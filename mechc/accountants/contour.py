@@ -27,6 +27,7 @@ from mechc.loss.measure import MASS_ERROR, Step, log_infinite
 SHARE = 1e-13  # images and truncation may cost this share of delta
 CANCELLATION = math.log(1e3)  # nats by which the contour may miss the saddle point
 BELOW = 8  # real parts tried at and below the saddle point, and tilts tried above it
+NARROW = 1e-3  # share of rtol that an answer from an earlier contour may be wide
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
 WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
 REUSED = 1e-10  # width with which a contour answers for another epsilon
@@ -119,7 +120,8 @@ class Side:
             return Answer(value - 1e-14, value, value + 1e-14, {"reason": "a single atom"})
         for contour in self._contours:
             answer = contour.answer(epsilon)
-            wanted = max(REUSED, self._rtol) if isinstance(contour, BesideAtoms) else REUSED
+            share = 1.0 if isinstance(contour, BesideAtoms) else NARROW
+            wanted = max(REUSED, share * self._rtol)
             if answer is not None and answer.upper - answer.lower <= wanted:
                 return answer
         try:

@@ -92,8 +92,6 @@ def _plain(symbols: tuple[ParameterSymbol, ...]) -> list[tuple[Parameter, Expr]]
     return [(s.parameter, s.parameter.symbol) for s in symbols]
 
 
-def _mixed(
-    declaration: Declaration, noise: Expr, moves: list[Expr], weights: list[Expr]
-) -> Expr:
+def _mixed(declaration: Declaration, noise: Expr, moves: list[Expr], weights: list[Expr]) -> Expr:
     x = declaration.variable
     return Add(*(w * noise.subs(x, x - m) for m, w in zip(moves, weights, strict=True)))

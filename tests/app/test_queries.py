@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
+import truth
 from scipy.optimize import brentq
 from scipy.stats import norm
 
 import mechc
+from mechc.calibration import Profile
 from mechc.errors import DeclarationError, UnsupportedError
 
 ALPHA = np.array([1e-4, 0.01, 0.2, 0.5, 0.9])
@@ -139,6 +141,25 @@ def test_calibrate_a_rate(sampled_gaussian):
     event = sampled_gaussian(sampling_rate=found.value, sigma=1.0)
     assert found.bound.upper <= 1e-6
     assert (1000 * event).epsilon(1e-6).upper == pytest.approx(1.0, rel=1e-6)
+
+
+def test_calibrate_far_targets(gaussian):
+    """Closed form: noise for a composition of 10**6 steps, epsilon 0.01 and 50, delta 1e-100."""
+    for epsilon, delta in ((0.01, 1e-100), (50.0, 0.4)):
+        found = mechc.calibrate(
+            gaussian, solve_for="sigma", epsilon=epsilon, delta=delta, count=10**6
+        )
+        mu = 1e3 / found.value
+        assert truth.gaussian(mu, epsilon) <= math.log(delta)
+        assert truth.gaussian(mu * (1 + 1e-7), epsilon) > math.log(delta)
+
+
+def test_calibrate_refuses_a_parameter_that_turns():
+    """More degrees of freedom help first and hurt later: no largest or smallest good value."""
+    profile = Profile(lambda value: None, 1.0, -5.0, "auto", "both")
+    profile._known = {1.0: (-2.0, -1.9), 2.0: (0.5, 0.6), 3.0: (-0.5, -0.4), 4.0: (1.0, 1.1)}
+    with pytest.raises(UnsupportedError, match="not monotone in nu: larger at 2 than at 3"):
+        profile.refuse_turns("student_t", "nu", 1.0, 4.0)
 
 
 def test_calibrate_says_when_there_is_nothing_to_find(gaussian):
