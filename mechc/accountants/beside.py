@@ -36,6 +36,11 @@ class BesideAtoms(Contour):
         self._remainder = np.empty(0, np.complex128)
         self._scale: Floats = np.empty(0)
 
+    @property
+    def nodes(self) -> int:
+        """Number of frequencies evaluated so far."""
+        return int(self._scale.size)
+
     def extend(self, nodes: int) -> None:
         """Evaluate the remainder until `nodes` frequencies are known."""
         have = self._scale.size

@@ -15,6 +15,7 @@ import numpy as np
 
 from mechc.accountants.atomic import AtomicPart, matters
 from mechc.accountants.beside import BesideAtoms
+from mechc.accountants.blurred import Blurred
 from mechc.accountants.bound import Bound
 from mechc.accountants.characteristic import Law, Tilted
 from mechc.accountants.logspace import log_add
@@ -27,11 +28,14 @@ from mechc.loss.measure import MASS_ERROR, Step, log_infinite
 SHARE = 1e-13  # images and truncation may cost this share of delta
 CANCELLATION = math.log(1e3)  # nats by which the contour may miss the saddle point
 BELOW = 8  # real parts tried at and below the saddle point, and tilts tried above it
-NARROW = 1e-3  # share of rtol that an answer from an earlier contour may be wide
+KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
 WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
+BLURRED = 250_000_000  # the same for a smoothed payoff
 REUSED = 1e-10  # width with which a contour answers for another epsilon
 MIRRORED = 16.0  # tilts up to which both directions are covered at once
+PATIENCE, LOUD = 2048, math.log(1e-4)  # nodes after which no |phi| above this is waited out
+NARROW = 0.3  # width of a smoothed answer, in rtol, that is narrow enough
 FIT, FITS = 1e-4, 4  # error of phi wanted of polynomials, in rtol, and refinements to get there
 LARGEST = 100_000  # nodes of the tilted law beyond which no higher frequency is asked for
 
@@ -98,7 +102,7 @@ class Side:
         self._payoff = payoff
         self._rtol = rtol
         self._law = Law.of(steps)
-        self._contours: list[Contour] = []
+        self._contours: list[Contour | Blurred] = []
         self._lowest = sum(s.count * s.loss.support[0] for s in steps)
         self._highest = sum(s.count * s.loss.support[1] for s in steps)
         self._t_max = min(s.loss.strip[1] for s in steps) * (1.0 - 1e-4)
@@ -120,7 +124,7 @@ class Side:
             return Answer(value - 1e-14, value, value + 1e-14, {"reason": "a single atom"})
         for contour in self._contours:
             answer = contour.answer(epsilon)
-            share = 1.0 if isinstance(contour, BesideAtoms) else NARROW
+            share = KEPT if type(contour) is Contour else 1.0
             wanted = max(REUSED, share * self._rtol)
             if answer is not None and answer.upper - answer.lower <= wanted:
                 return answer
@@ -131,7 +135,7 @@ class Side:
         answer = self._run(contour, epsilon)
         if answer is None:
             return self._chernoff(epsilon, "the trapezoid sum is not positive")
-        self._contours = [contour, *self._contours[:3]]
+        self._contours = [contour.blurred or contour, *self._contours[:3]]
         return answer
 
     def _cover(self, tilt: float, contour: float = 0.0, frequency: float = 0.0) -> None:
@@ -197,7 +201,9 @@ class Side:
         below = t0 * np.exp(np.linspace(-3.0, 0.0, BELOW))
         above = np.linspace(t0, top, BELOW)[1:] if top > t0 else below[:0]
         grid = np.concatenate([below, above])
-        k, _, _, rounding = self._law.roughly(*grid).T
+        k, _, variance, rounding = self._law.roughly(*grid).T
+        # sums of atoms never fade: their contour is chosen as if they did, by the spread
+        spread = math.isinf(self._payoff.edge) and matters(self._law, Tilted(self._law, t0))
         exponent = k - epsilon * grid - np.log(grid) - np.log1p(grid)
         log_b = k + rounding + log_peak(grid)
         log_small = exponent[BELOW - 1] - 0.5 * math.log(2.0 * math.pi * f2) + math.log(SHARE)
@@ -209,7 +215,10 @@ class Side:
             left = min(-log_small / c, (epsilon - log_small) / (c + 1.0))
             image = log_b[i + 1 :] - grid[i + 1 :] * epsilon - log_small
             period = max(left, float(np.min(image / (grid[i + 1 :] - c))), 1e-3 / (1.0 + c))
-            frequency = self._law.fading(c, math.log(SHARE))
+            if spread:
+                frequency = 1.0 / math.sqrt(max(float(variance[i]), 1e-300))
+            else:
+                frequency = self._law.fading(c, math.log(SHARE))
             if period * frequency < cost:
                 best, cost, far = (c, period), period * frequency, frequency
         c, period = best
@@ -230,19 +239,18 @@ class Side:
             return contour.answer(epsilon)
         nodes = 64
         while True:
-            if contour.h * min(nodes, contour.most) > contour.reach:
-                try:
-                    self._cover(0.0, contour.c, 1.5 * contour.h * nodes)
-                except NumericError:
-                    return contour.answer(epsilon)
-                contour.resolve(self._law)
+            if not self._resolve(contour, nodes):
+                return contour.answer(epsilon)
             contour.extend(nodes)
             if contour.complete:
                 return contour.answer(epsilon)
+            only_atoms = math.isinf(contour.reach)  # nothing proves that phi fades for good
+            if nodes >= PATIENCE and (only_atoms or float(contour.re[-32:].max()) > LOUD):
+                return self._blurred(contour, epsilon)
             values, _ = contour.terms(epsilon)
             quiet = float(np.abs(values[-32:]).max()) < SHARE * 1e-2
             wanted = 4.0 * SHARE if contour.work < EASY else 1e-3 * self._rtol
-            if quiet or contour.work > EASY:
+            if (quiet and not only_atoms) or contour.work > EASY:
                 total = max(1.0 + 2.0 * float(values.sum()), 1e-3)
                 start = contour.weight(epsilon)
                 factor = self._payoff.size(contour.c) * contour.period / (math.pi * total * start)
@@ -251,6 +259,37 @@ class Side:
                 if factor * contour.decay < wanted or large:
                     return contour.answer(epsilon)
             nodes = nodes + 64 if not quiet and nodes < 1024 else 2 * nodes
+            nodes = max(nodes, PATIENCE) if only_atoms else nodes
+
+    def _resolve(self, contour: Contour, nodes: int) -> bool:
+        """Make the law good for so many frequencies; False where no quadrature resolves them."""
+        if contour.h * min(nodes, contour.most) > contour.reach:
+            try:
+                self._cover(0.0, contour.c, 1.5 * contour.h * nodes)
+            except NumericError:
+                return False
+            contour.resolve(self._law)
+        return True
+
+    def _blurred(self, contour: Contour, epsilon: float) -> Answer | None:
+        """Smooth the payoff, with nodes until the interval is narrow or they cost too much."""
+        best: Answer | None = None
+        for _ in range(FITS):
+            contour.blurred = Blurred(contour)
+            answer = contour.blurred.answer(epsilon)
+            if answer is None:
+                break
+            best = answer
+            share = (answer.upper - answer.lower) / (NARROW * self._rtol)
+            if share <= 1.0:
+                break
+            nodes = math.ceil(contour.nodes * min(max(1.1 * math.sqrt(share), 1.5), 32.0))
+            growth = max(1.0, contour.h * nodes / contour.reach)
+            nodes = min(nodes, int(BLURRED / (contour.tilted.weight.size * growth)))
+            if nodes <= contour.nodes or not self._resolve(contour, nodes):
+                break
+            contour.extend(nodes)
+        return best
 
     def _atomic(self, c: float) -> AtomicPart | None:
         """The sums of atoms, and the law for high frequencies on as few panels as do."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,6 +121,22 @@ class Lattice:
         return float(round((period / self.step - 1.0) / 2.0))
 
 
+class Totals(NamedTuple):
+    """Trapezoid sums in units of their first term.
+
+    Attributes:
+        lower, estimate, upper: sums for a payoff not above the true one, close to it, not below it.
+        noise: bound on their rounding.
+        truncation: bound on what frequencies beyond the last add.
+    """
+
+    lower: float
+    estimate: float
+    upper: float
+    noise: float
+    truncation: float
+
+
 def moved_by_rounding(law: Law, c: float) -> float:
     """Bound how far rounding of losses on a lattice can move K(c).
 
@@ -174,6 +191,7 @@ class Contour:
         self.h = 2.0 * math.pi / period
         self.re, self.im = np.empty(0), np.empty(0)
         self.decay = math.inf
+        self.blurred: Any = None  # the answers for a smoothed payoff, where they are narrower
         self.resolve(law)
 
     def resolve(self, law: Law) -> None:
@@ -200,6 +218,11 @@ class Contour:
             self.decay = 0.0 if nodes == self.most else math.inf
 
     @property
+    def nodes(self) -> int:
+        """Number of frequencies evaluated so far."""
+        return int(self.re.size)
+
+    @property
     def complete(self) -> bool:
         """All frequencies of a periodic integrand are known."""
         return self.re.size >= self.most
@@ -208,37 +231,45 @@ class Contour:
         """Return W(c), the size of the first term."""
         return float(self.payoff.transform(np.array([self.c + 0j]), epsilon)[0].real)
 
-    def terms(self, epsilon: float) -> tuple[Floats, float]:
-        """Real parts of g(c + inh) / g(c) for n = 1, 2, ..., and a bound on their rounding."""
+    def waves(self, epsilon: float) -> tuple[Floats, Complexes, Floats]:
+        """Return y, g(c + iy) / g(c) at the nodes y = h, 2h, ..., and its rounding in ULP."""
         y = self.h * np.arange(1.0, self.re.size + 1.0)
         phase = self.im + y * (self.mean - epsilon)
         z = np.asarray(self.c + 1j * y, np.complex128)
-        start = self.weight(epsilon)
-        factor = self.payoff.transform(z, epsilon) / start
+        factor = self.payoff.transform(z, epsilon) / self.weight(epsilon)
         size = np.exp(self.re)
-        value: Floats = (factor * size * np.exp(1j * phase)).real
+        value: Complexes = factor * size * np.exp(1j * phase)
         turns = np.abs(self.im) + y * (abs(self.mean) + abs(epsilon))
-        noise = np.abs(factor) * size * (8.0 + np.abs(self.re) + 2.0 * turns)
-        return value, ULP * float(noise.sum())
+        noise: Floats = np.abs(factor) * size * (8.0 + np.abs(self.re) + 2.0 * turns)
+        return y, value, noise
+
+    def terms(self, epsilon: float) -> tuple[Floats, float]:
+        """Real parts of g(c + inh) / g(c) for n = 1, 2, ..., and a bound on their rounding."""
+        _, value, noise = self.waves(epsilon)
+        return value.real, ULP * float(noise.sum())
 
     def first(self, epsilon: float) -> tuple[float, float]:
         """Return what to add the terms twice to, as a share of g(c), and its error: the term 0."""
         return 1.0, 0.0
 
     def answer(self, epsilon: float) -> Answer | None:
-        """Evaluate Theorem A at epsilon with the nodes at hand; None where the sum is not positive.
-
-        All errors are shares of S, the trapezoid sum.
-        """
-        c, period = self.c, self.period
-        if not self.weight(epsilon) > 0.0:
+        """Evaluate Theorem A with the nodes at hand; None where the sum is not positive."""
+        start = self.weight(epsilon)
+        if not start > 0.0:
             return None  # the payoff underflows so far from this contour's own epsilon
         values, noise = self.terms(epsilon)
         first, error = self.first(epsilon)
         total = first + 2.0 * float(np.sum(values[::-1]))
+        noise = 2.0 * noise + error + ULP * 4.0 * float(np.abs(values).sum())
+        tail = self.decay * self.payoff.size(self.c) * self.period / (math.pi * start)
+        return self.conclude(epsilon, Totals(total, total, total, noise, tail))
+
+    def conclude(self, epsilon: float, totals: Totals) -> Answer | None:
+        """Subtract images from a trapezoid sum and allow for errors, as shares of the sum."""
+        c, period, total = self.c, self.period, totals.upper
+        start = self.weight(epsilon)
         if not total > 0.0:
             return None
-        start = self.weight(epsilon)
         log_s = self.k - c * epsilon + math.log(start) - math.log(period) + math.log(total)
         left = self._left_images(epsilon, log_s)
         later = self.grid > c
@@ -247,19 +278,18 @@ class Contour:
             rights = self.log_b[later] - self.grid[later] * epsilon - decay - log_s
             rights -= np.log(-np.expm1(-decay))
         right = math.exp(float(rights.min(initial=50.0)))
-        tail = self.decay * self.payoff.size(c) * period / (math.pi * start * total)
-        tail = min(1e50, tail)
+        tail = min(1e50, totals.truncation / total)
         rounding = (
             self.rounding
             + self.tolerance
             + ULP * (40.0 + 4.0 * abs(self.k) + 4.0 * abs(c * epsilon))
         )
-        rounding += (2.0 * noise + error + ULP * 4.0 * float(np.abs(values).sum())) / total
+        rounding += totals.noise / total
         known, unknown = left
         rounding += 8.0 * ULP * abs(known)
-        share = 1.0 - known
-        low = share - rounding - tail - right - unknown
-        high = share + rounding + tail
+        share = totals.estimate / total - known
+        low = totals.lower / total - known - rounding - tail - right - unknown
+        high = 1.0 - known + rounding + tail
         if not high > 0.0:
             return None
         return Answer(
@@ -269,7 +299,7 @@ class Contour:
             {
                 "contour": c,
                 "period": period,
-                "nodes": float(values.size),
+                "nodes": float(self.nodes),
                 "right_images": right / high,
                 "left_images": unknown / high,
                 "truncation": tail / high,

@@ -1,0 +1,69 @@
+"""Many atoms off any lattice: proven bounds from a smoothed payoff."""
+
+import math
+
+import numpy as np
+import pytest
+import truth
+from flint import arb
+
+from mechc.accountants.blurred import Blur
+from mechc.accountants.contour import ContourAccountant
+from mechc.accountants.pld import PldAccountant
+from mechc.loss.measure import PrivacyLoss, Step
+
+
+def lattice_pair(seed, size, step):
+    """A law on offset + step * n as floats, and the same masses as balls."""
+    rng = np.random.default_rng(seed)
+    q = rng.dirichlet(np.ones(size))
+    exact = [truth.ball(v) for v in q]
+    whole = sum(exact, arb(0))
+    exact = [v / whole for v in exact]
+    tilted = [v * (truth.ball(step) * n).exp() for n, v in enumerate(exact)]
+    offset = -sum(tilted, arb(0)).log()
+    masses = [v * offset.exp() for v in tilted]
+    losses = [float(offset + truth.ball(step) * n) for n in range(size)]
+    return PrivacyLoss.from_atoms(losses, [float(m) for m in masses]), offset, masses
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_contour_without_knowing_of_the_lattice(seed):
+    """Exact convolutions, where the contour is not told that there is a lattice."""
+    rng = np.random.default_rng(seed)
+    step, count = 10 ** rng.uniform(-2.5, -0.5), int(rng.integers(8, 60))
+    law, offset, masses = lattice_pair(seed, 25, step)
+    epsilon = count * law.support[1] * rng.uniform(0.02, 0.6)
+    exact = truth.lattice(offset, step, masses, count, epsilon)
+    bound = ContourAccountant([Step(law, count)]).log_delta(epsilon)
+    assert bound.status == "proven"
+    assert bound.lower <= exact <= bound.upper
+    assert bound.width <= 1e-4  # every composed atom is heavy, and close to epsilon
+
+
+def test_losses_off_any_lattice():
+    """Sampled binomial noise has losses log(1 + q (ratio - 1)) at no common step."""
+    trials, rate, count = 40, 0.1, 30
+    mass = np.array([math.comb(trials, n) for n in range(trials + 1)]) / 2.0**trials
+    shifted = np.append(0.0, mass[:-1])
+    p = rate * shifted + (1 - rate) * mass
+    law = PrivacyLoss.from_atoms(np.log(p / mass), p, rate * mass[-1])
+    for epsilon in (0.3, 1.0, 2.0):
+        one = ContourAccountant([Step(law, count)]).log_delta(epsilon)
+        two = PldAccountant([Step(law, count)], grid=2**18).log_delta(epsilon)
+        assert one.width <= 1e-6
+        assert max(one.lower, two.lower) <= min(one.upper, two.upper)
+
+
+@pytest.mark.parametrize("width", [1e-3, 0.3, 2.0])
+def test_blur_is_a_random_shift_of_mean_one(width):
+    """E e^U = 1, and the excess is at least psi(0) / p(0), sampled."""
+    blur = Blur(width)
+    assert complex(blur.transform(np.array([-1.0 + 0j]))[0]) == pytest.approx(1.0, abs=1e-13)
+    rng = np.random.default_rng(1)
+    shift = width * rng.random((200_000, 32)).mean(axis=1) - blur.centre
+    assert np.exp(shift).mean() == pytest.approx(1.0, abs=4 * shift.std() / 400)
+    above = np.maximum(np.expm1(shift), 0.0).mean()
+    near = 0.1 * shift.std()
+    density = (np.abs(shift) < near).mean() / (2 * near)
+    assert 1.0 < blur.excess / (above / density) < 1.4
