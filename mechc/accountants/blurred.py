@@ -29,6 +29,7 @@ Complexes = NDArray[np.complex128]
 
 RANK = 32  # uniforms in the mean
 LOST = 1e-11  # size of Phi at the last frequency
+WIDEST = 20.0  # width of the shift, in units of 1 and of 1 / c, beyond which nothing is left
 DIRECT = 1e-2  # below this size of x, log((1 - exp(-x)) / x) is a series
 
 
@@ -86,13 +87,13 @@ class Blurred:
         """Smooth so much that nothing is left of the last frequency of the contour."""
         self.contour = contour
         self._last = contour.h * contour.re.size
-        self.blur = Blur(2.0 * RANK * LOST ** (-1.0 / RANK) / self._last)
+        self.blur = Blur(min(2.0 * RANK * LOST ** (-1.0 / RANK) / self._last, WIDEST))
 
     def answer(self, epsilon: float) -> Answer | None:
-        """Return bounds at epsilon, None where the sums are not positive."""
+        """Return bounds at epsilon, None where that is too far or the sums are not positive."""
         contour, blur = self.contour, self.blur
         start = contour.weight(epsilon)
-        if not start > 0.0:
+        if not start > 0.0 or blur.width * (1.0 + contour.c) > WIDEST:
             return None
         y, waves, noise = contour.waves(epsilon)
         z = np.asarray(contour.c + 1j * y, np.complex128)

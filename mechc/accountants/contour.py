@@ -31,7 +31,7 @@ BELOW = 8  # real parts tried at and below the saddle point, and tilts tried abo
 KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
 WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
-BLURRED = 250_000_000  # the same for a smoothed payoff
+BLURRED = 150_000_000  # the same for a smoothed payoff
 REUSED = 1e-10  # width with which a contour answers for another epsilon
 MIRRORED = 16.0  # tilts up to which both directions are covered at once
 PATIENCE, LOUD = 2048, math.log(1e-4)  # nodes after which no |phi| above this is waited out
@@ -126,7 +126,7 @@ class Side:
             answer = contour.answer(epsilon)
             share = KEPT if type(contour) is Contour else 1.0
             wanted = max(REUSED, share * self._rtol)
-            if answer is not None and answer.upper - answer.lower <= wanted:
+            if answer is not None and answer.width <= wanted:
                 return answer
         try:
             contour = self._choose(epsilon)
@@ -231,13 +231,24 @@ class Side:
         return Contour(self._law, self._payoff, *where)
 
     def _run(self, contour: Contour, epsilon: float) -> Answer | None:
-        """Add nodes until the truncation is proven small, or the work limit is reached."""
+        """Add nodes as this law needs them, and return the narrowest answer that they give."""
         if not contour.weight(epsilon) > 0.0:
             return None
         if isinstance(contour, BesideAtoms):
             contour.settle(epsilon, self._rtol)
             return contour.answer(epsilon)
-        nodes = 64
+        plain = self._wait(contour, epsilon)
+        if contour.blurred is None:
+            return plain
+        smoothed: Answer | None = contour.blurred.answer(epsilon)
+        if smoothed is None or (plain is not None and plain.width <= smoothed.width):
+            contour.blurred = None
+            return plain
+        return smoothed
+
+    def _wait(self, contour: Contour, epsilon: float) -> Answer | None:
+        """Add nodes until the truncation is proven small, or the work limit is reached."""
+        nodes, heavy = 64, matters(self._law, contour.tilted)
         while True:
             if not self._resolve(contour, nodes):
                 return contour.answer(epsilon)
@@ -245,8 +256,11 @@ class Side:
             if contour.complete:
                 return contour.answer(epsilon)
             only_atoms = math.isinf(contour.reach)  # nothing proves that phi fades for good
-            if nodes >= PATIENCE and (only_atoms or float(contour.re[-32:].max()) > LOUD):
-                return self._blurred(contour, epsilon)
+            loud = only_atoms or (heavy and float(contour.re[-32:].max()) > LOUD)
+            if nodes >= PATIENCE and loud and contour.blurred is None:
+                answer = self._blurred(contour, epsilon)
+                if answer is not None and answer.width <= self._rtol:
+                    return None  # it is there for whoever asks
             values, _ = contour.terms(epsilon)
             quiet = float(np.abs(values[-32:]).max()) < SHARE * 1e-2
             wanted = 4.0 * SHARE if contour.work < EASY else 1e-3 * self._rtol
@@ -278,9 +292,10 @@ class Side:
             contour.blurred = Blurred(contour)
             answer = contour.blurred.answer(epsilon)
             if answer is None:
-                break
-            best = answer
-            share = (answer.upper - answer.lower) / (NARROW * self._rtol)
+                share = math.inf  # smoothed away: another order of magnitude may help
+            else:
+                best = answer
+                share = answer.width / (NARROW * self._rtol)
             if share <= 1.0:
                 break
             nodes = math.ceil(contour.nodes * min(max(1.1 * math.sqrt(share), 1.5), 32.0))

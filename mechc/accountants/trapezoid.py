@@ -37,6 +37,11 @@ class Answer:
     upper: float
     detail: dict[str, float | str]
 
+    @property
+    def width(self) -> float:
+        """Return upper minus lower, infinite without a lower bound."""
+        return self.upper - self.lower if self.upper > -math.inf else 0.0
+
 
 @dataclass(frozen=True)
 class Smooth:
