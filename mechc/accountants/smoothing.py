@@ -117,8 +117,12 @@ def _quadrature_errors(composed: ComposedLoss, t: float, sd: float, coefficients
     width = 0.5 * (_RHO + 1.0 / _RHO) * half
     b = float(height.max())
     k, mean = map(float, composed.cumulants(t, 2)[:2])
-    shifts = [composed.cumulants(t + s * b / sd, 2)[0] - k - s * b * mean / sd for s in (1, -1)]
-    f = sum(math.exp(min(700.0, float(x))) for x in shifts)  # >= E exp(b |S|)
+    shifts = [
+        float(composed.cumulants(t + s * b / sd, 2)[0]) - k - s * b * mean / sd for s in (1, -1)
+    ]
+    if max(shifts) > 50.0:
+        return np.full(half.size, math.inf)
+    f = sum(map(math.exp, shifts))  # >= E exp(b |S|)
     j = np.arange(coefficients.size)
     far = np.hypot(centre + width, height)[:, None] ** j @ np.abs(coefficients)
     g = np.exp(0.5 * height**2) * far

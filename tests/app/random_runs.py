@@ -21,7 +21,7 @@ PLAIN = (
 )  # fmt: skip
 SAMPLED = (
     "gaussian", "laplace", "discrete_gaussian", "discrete_laplace", "logistic", "skellam",
-    "randomized_response", "student_t", "truncated_laplace", "hyperbolic_secant",
+    "student_t", "truncated_laplace", "hyperbolic_secant",
 )  # fmt: skip
 
 METHODS = {
@@ -30,7 +30,7 @@ METHODS = {
     "direct": ("direct", {}),
     "lattice": ("lattice", {}),
     "pld": ("pld", {"grid": 2**13}),
-    "prv": ("prv", {"eps_error": 0.2, "delta_error": 1e-8, "max_bytes": 2**26}),
+    "prv": ("prv", {"eps_error": 0.2, "delta_error": 1e-8, "max_bytes": 2**23}),
     "fourier": ("fourier", {"n": 2**13}),
     "msd1": ("saddlepoint", {"variant": "msd1"}),
     "tilted clt": ("saddlepoint", {"variant": "clt"}),
