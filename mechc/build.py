@@ -83,7 +83,9 @@ def key(origin: Origin, transforms: Transforms) -> str:
         return f"{origin.name}-{origin.module.DIGEST}-{id(origin.module)}"
     if isinstance(origin, catalog.MechanismFile):
         return cache.request_key(origin.text_digest, transforms)
-    return cache.request_key(f"{origin.name}\n{origin.digest}\n{origin.claim}", transforms)
+    # names and defaults stand in the kernel, but not in the digest of the mathematics
+    words = [origin.name, origin.digest, origin.claim, [p.info for p in origin.parameters]]
+    return cache.request_key("\n".join(map(str, words)), transforms)
 
 
 def find(origin: Origin, transforms: Transforms) -> Kernel | None:

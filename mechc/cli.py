@@ -86,11 +86,15 @@ def _version(
 
 
 @app.command("list")
-def list_mechanisms() -> None:
-    """List the mechanisms that can be named."""
-    from mechc.present import tables
+def list_mechanisms(
+    compile_missing: Annotated[
+        bool, typer.Option("--compile", help="Compile what has no kernel yet.")
+    ] = False,
+) -> None:
+    """List the mechanisms that can be named, with what is known about each."""
+    from mechc.present import catalogue
 
-    out.print(tables.mechanisms())
+    out.print(catalogue.table(compile_missing))
 
 
 @app.command("methods")

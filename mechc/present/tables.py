@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
@@ -66,20 +65,6 @@ def methods() -> Table:
         table.add_row(
             method.name, method.answers, method.needs, method.cost, ", ".join(method.options)
         )
-    return table
-
-
-def mechanisms() -> Table:
-    """Return the mechanisms by name, with the first line of their files."""
-    from mechc import catalog
-
-    table = Table("mechanism", "about", box=None)
-    for name in catalog.available():
-        try:
-            words = ast.get_docstring(ast.parse(catalog.find(name).path.read_text("utf-8"))) or ""
-        except (SyntaxError, OSError) as error:
-            words = f"cannot be read: {error}"
-        table.add_row(name, words.partition("\n")[0])
     return table
 
 

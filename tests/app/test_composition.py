@@ -106,3 +106,16 @@ def test_a_symmetric_composition_is_evaluated_once(laplace):
 def test_kernels_can_be_used_without_their_declaration(gaussian):
     again = mechc.load(gaussian.kernel)
     assert again(sigma=3.0).delta(0.5).estimate == gaussian(sigma=3.0).delta(0.5).estimate
+
+
+def test_equal_formulas_with_other_names_are_other_kernels():
+    from sympy import exp
+
+    from mechc.declare import additive, positive, real
+
+    x = real("x")
+    for name in ("spread", "width"):
+        scale = positive(name)
+        made = additive("same", noise=exp(-(x**2) / scale**2) / (scale * 1.7724538509055160273),
+                        variable=x, sensitivity=1, parameters=(scale,))  # fmt: skip
+        assert [p.name for p in mechc.load(made).parameters] == [name]
