@@ -8,7 +8,7 @@ The rule of "auto", in order; the first answer whose proven width in log delta i
 is returned, else the narrowest of those tried:
 
 1. `lattice`, if all losses lie on one lattice: a finite sum, exact up to rounding;
-2. `direct`, if there are at most two steps in all, or only atoms and few enough to list;
+2. `direct`, if there are few steps in all, or only atoms and few enough to list;
 3. `contour`: exact up to quadrature, with a cost that does not depend on the counts;
 4. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps).
 """
@@ -69,6 +69,8 @@ class Method:
         return getattr(import_module(self.module), f"{self.name.capitalize()}Accountant")
 
 
+FEW = 12  # steps that auto composes one by one
+
 METHODS = (
     Method(
         "contour",
@@ -82,10 +84,10 @@ METHODS = (
     Method(
         "direct",
         "interval",
-        "one step in all, or very few",
-        "O(1) root finding on the monotone branches of the loss",
+        "few steps in all",
+        "O(1) root finding for one step; a small matrix for each distinct step of a few",
         (),
-        "delta(eps) = P(L > eps) - e^eps Q(L > eps)",
+        "delta(eps) = P(L > eps) - e^eps Q(L > eps), step by step",
         ("balle2018improving",),
     ),
     Method(
@@ -236,7 +238,7 @@ def candidates(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
     total = sum(step.count for step in steps)
     rule = (
         ("lattice", all(s.loss.lattice for s in steps), "all losses are lattices"),
-        ("direct", total <= 2 or enumerable(steps), "at most two steps, or few atoms in all"),
+        ("direct", total <= FEW or enumerable(steps), "few steps, or few atoms in all"),
         ("contour", True, "cost independent of the counts"),
         ("pld", True, "the contour's proof is wider than asked for"),
     )

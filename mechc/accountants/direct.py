@@ -1,4 +1,4 @@
-"""Answers without a transform: one step by its branches, two steps nested, few atoms enumerated.
+"""Answers without a transform: one step by its branches, few steps recursively, atoms enumerated.
 
 These are the cases in which a characteristic function decays slowly or not at all. Every term is
 positive, so that nothing cancels and deep tails keep their relative accuracy.
@@ -16,7 +16,8 @@ from scipy.special import gammaln
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.composed import ComposedLoss
-from mechc.accountants.logspace import log_add
+from mechc.accountants.logspace import log1mexp, log_add
+from mechc.accountants.recursion import Recursion
 from mechc.accountants.saddle import saddle_target, solve
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.measure import MASS_ERROR, PrivacyLoss, Step, log_infinite
@@ -25,6 +26,9 @@ from mechc.loss.nested import log_hockey_stick_pair
 Floats = NDArray[np.float64]
 
 MAX_ATOMS = 3_000_000
+MAX_STEPS = 128  # with a density; the recursion goes through all of them
+KEPT = 4  # recursions remembered for other epsilons
+REUSED = 1e-2  # share of rtol up to which a remembered recursion answers
 ULP = 2.2e-16
 
 
@@ -44,27 +48,29 @@ def enumerable(steps: Sequence[Step]) -> bool:
 
 
 class DirectAccountant:
-    """Exact answers for one or two steps, and for compositions of few atoms.
+    """Answers to quadrature accuracy for few steps, exact ones for compositions of few atoms.
 
     Args:
         steps: distinct steps with counts.
-        rtol: relative width wanted (not needed: the answer is as good as float64 allows).
+        rtol: relative width wanted; answers are far better, it decides what may be re-used.
 
     Raises:
-        UnsupportedError: more than two steps, one of them with a density.
+        UnsupportedError: too many steps, one of them with a density.
     """
 
     def __init__(self, steps: Sequence[Step], *, rtol: float = 1e-6) -> None:
         """Expand the steps, or list all composed atoms."""
         self._steps = tuple(s for s in steps if s.count > 0)
         self._log_infinite = log_infinite(self._steps)
+        self._rtol = rtol
+        self._sides: dict[bool, _Side] = {}
         self._atoms: tuple[Floats, Floats, Floats] | None = None
         count = sum(s.count for s in self._steps)
         if enumerable(self._steps) and count > 1:
             self._atoms = _enumerate(self._steps)
-        elif count > 2:
+        elif count > MAX_STEPS:
             raise UnsupportedError(
-                f"direct: {count} steps with a density; direct takes one or two steps, or atoms "
+                f"direct: {count} steps with a density; direct takes up to {MAX_STEPS}, or atoms "
                 "alone; contour, pld and saddlepoint take any number"
             )
 
@@ -76,6 +82,8 @@ class DirectAccountant:
         """
         if self._atoms is not None:
             logs = self._enumerated(epsilon)
+        elif sum(s.count for s in self._steps) > 2:
+            return self._recursive(epsilon)
         else:
             laws = [s.loss for s in self._steps for _ in range(s.count)]
             logs = self._one(laws[0], epsilon) if len(laws) == 1 else self._two(laws, epsilon)
@@ -84,6 +92,31 @@ class DirectAccountant:
                 raise NumericError(f"direct: no node reaches losses above epsilon={epsilon!r}")
         lower, estimate, upper = (min(v, 0.0) for v in logs)
         return Bound(lower, estimate, upper, "direct", "proven", {})
+
+    def _recursive(self, epsilon: float) -> Bound:
+        settled = ComposedLoss(self._steps).settled(epsilon, "direct")
+        if settled is not None:
+            return settled
+        reverse = epsilon < 0
+        if reverse not in self._sides:
+            steps = self._steps
+            if reverse:
+                steps = tuple(Step(s.loss.reversed(), s.count) for s in steps)
+            self._sides[reverse] = _Side(steps, self._rtol)
+        value, error, detail = self._sides[reverse].log_finite(abs(epsilon))
+        base = self._log_infinite
+        if reverse:  # delta(eps) = 1 - exp(eps) Q(p > 0) + exp(eps) H_rev(-eps)
+            finite = (s.count * s.loss.log_q_finite for s in self._steps)
+            base, value = log1mexp(epsilon + sum(finite)), value + epsilon
+        share = math.log1p(error)
+        low = value + math.log1p(-error) if error < 1.0 else -math.inf
+        logs = (
+            log_add(base - MASS_ERROR, low),
+            log_add(base, value),
+            log_add(base + MASS_ERROR, value + share),
+        )
+        lower, estimate, upper = (min(v, 0.0) for v in logs)
+        return Bound(lower, estimate, upper, "direct", "proven", detail)
 
     def _one(self, law: PrivacyLoss, epsilon: float) -> tuple[float, float, float]:
         return law.hockey_stick_log(epsilon)
@@ -120,6 +153,31 @@ class DirectAccountant:
             log_add(base, value),
             log_add(base + MASS_ERROR, value + error),
         )
+
+
+class _Side:
+    """The finite part in one direction for epsilon >= 0, with recursions that can be re-used."""
+
+    def __init__(self, steps: tuple[Step, ...], rtol: float) -> None:
+        self._steps, self._rtol = steps, rtol
+        self._kept: list[Recursion] = []
+
+    def log_finite(self, epsilon: float) -> tuple[float, float, dict[str, float]]:
+        """Return log H(epsilon), its relative error, and what was done.
+
+        Raises:
+            NumericError: a recursion did not settle.
+        """
+        for recursion in self._kept:
+            value, error = recursion.log_value(epsilon)
+            if error <= REUSED * self._rtol:
+                return value, error, recursion.detail
+        recursion = Recursion(self._steps, epsilon)
+        self._kept = [recursion, *self._kept[: KEPT - 1]]
+        value, error = recursion.log_value(epsilon)
+        if value == -math.inf:
+            raise NumericError(f"direct: nothing was found above epsilon={epsilon!r}")
+        return value, error, recursion.detail
 
 
 def _enumerate(steps: Sequence[Step]) -> tuple[Floats, Floats, Floats]:

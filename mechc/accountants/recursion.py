@@ -1,0 +1,316 @@
+"""Few steps without a transform: the hockey-stick function of one step more, step by step.
+
+    H_j(u) = E_{P_j}[H_{j-1}(u - L_j)],   H_0(u) = (1 - exp(u))_+,   H(epsilon) = H_k(epsilon)
+
+over the finite part of the laws. Everything is tilted: g_j(u) = exp(t u - K_1(t) - .. - K_j(t))
+H_j(u) obeys g_j(u) = E_nu[g_{j-1}(u - L_j)] with the tilted law nu, a probability measure, and
+
+    H(epsilon) = exp(K(t) - t epsilon) g_k(epsilon).
+
+Error theory. E_nu is linear, positive, and of norm one: where g_{j-1} is off by at most
+r g_{j-1} + f, g_j is off by at most r g_j + f. Relative errors and floors of all steps therefore
+only add up: those of the interpolation of g_j (`loss.piecewise`), of the tabulated law
+(`loss.tabulated`), and what is left out where g_j is represented on an interval only. The last is
+bounded by g_j(u) <= exp((t - r) u + K_j(r) - K_j(t)) r^r / (1 + r)^(1 + r), for every tilt r > 0.
+No term is negative, so nothing cancels at any delta. The floor is a share of g_k(epsilon): where
+the first guess of g_k was too large (sparse sampling), a second pass has a lower floor.
+
+Repeated steps share one matrix: from its third time on a step costs one product.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants.composed import ComposedLoss
+from mechc.accountants.saddle import saddle_target, solve
+from mechc.errors import NumericError
+from mechc.loss import piecewise
+from mechc.loss.measure import PrivacyLoss, Step
+from mechc.loss.moments import log_sum
+from mechc.loss.piecewise import Piecewise, Sampler
+from mechc.loss.tabulated import DEGREE, Tabulated, tabulate
+
+Floats = NDArray[np.float64]
+
+GOAL = 1e-11  # relative error aimed at, all steps together
+FLOOR = 1e-12  # share of the answer that all floors together may cost
+PASSES = 4
+SHARED = 4  # repetitions from which a step's panels are shared
+MARGIN = 1e-3  # in units of 1 / tilt
+MAX_KINKS = 64
+FIRST_PANELS = 6
+TILTS = np.array([0.0, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0])
+BEYOND = 8  # tilts above t
+
+
+class Recursion:
+    """g_{k-1} of a composition at one tilt, ready for any epsilon near the one it was made for."""
+
+    def __init__(self, steps: Sequence[Step], epsilon: float) -> None:
+        """Run the recursion for all steps but the last.
+
+        Args:
+            steps: distinct steps with their counts.
+            epsilon: >= 0, below the largest finite loss.
+
+        Raises:
+            NumericError: a law or a function could not be represented.
+        """
+        composed = ComposedLoss(steps)
+        tilt = solve(composed, saddle_target(epsilon), epsilon).t
+        self.tilt = min(tilt, (1.0 - 1e-3) * composed.strip[1])
+        curvature = float(composed.cumulants(self.tilt, 2)[2]) + self.tilt**-2
+        self.log_mgf = float(composed.cumulants(self.tilt, 0)[0])
+        self.log_error = composed.log_mass_error(self.tilt)
+        self._steps = [_Prepared.of(s, self.tilt, curvature) for s in steps]
+        self._steps.sort(key=lambda s: s.roughness)
+        self.shift = sum(s.anchor * s.count for s in self._steps)
+        log_value = -0.5 * math.log(2.0 * math.pi * curvature) - math.log(
+            self.tilt * (1.0 + self.tilt)
+        )
+        for _ in range(PASSES):
+            self._run(epsilon - self.shift, math.exp(log_value))
+            value = self.value(epsilon)[0]
+            if value * 1e-10 >= FLOOR * math.exp(log_value):
+                return
+            log_value = max(math.log(max(value, 1e-300)), log_value - 60.0) - 5.0
+        raise NumericError("the recursion over steps did not find the size of delta")
+
+    @property
+    def detail(self) -> dict[str, float]:
+        """What was done, for readers of an answer."""
+        panels = self._function.edges.size - 1
+        return {"tilt": self.tilt, "panels": panels, "floor": self._floor}
+
+    def log_value(self, epsilon: float) -> tuple[float, float]:
+        """Return log H(epsilon) and a bound on the relative error of H."""
+        value, error = self.value(epsilon)
+        if not value > 0.0:
+            return -math.inf, math.inf
+        exponent = self.log_mgf - self.tilt * epsilon
+        rounding = 4e-16 * (abs(self.log_mgf) + abs(self.tilt * epsilon))
+        return math.log(value) + exponent, error + self.log_error + rounding
+
+    def value(self, epsilon: float) -> tuple[float, float]:
+        """Return g_k(epsilon) and a bound on its relative error."""
+        u = np.array([epsilon - self.shift])
+        coefficients = self._function.coefficients.ravel()
+        value, again = (
+            float((self._last.act(u, self._function.edges, parts, self._payoff) @ coefficients)[0])
+            for parts in (1, 2)
+        )
+        if not value > 0.0:
+            return 0.0, math.inf
+        left_out = self._plan.left_out(epsilon - self.shift)
+        error = self._relative + 2.0 * abs(again / value - 1.0) + 1e-14
+        return value, error + (self._floor + left_out) / value
+
+    def _run(self, target: float, size: float) -> None:
+        """Represent g_1, ..., g_{k-1} with floors in units of `size`, the guess of g_k."""
+        count = sum(s.count for s in self._steps)
+        most = math.exp(_log_peak(self.tilt))
+        floor = FLOOR * size / count
+        plan = self._plan = _Plan.of(self._steps, self.tilt, target, floor)
+        relative = min(1e-12, max(1e-13, GOAL / count))
+        self._function, self._payoff = _payoff(self.tilt, plan.lo[0], relative), True
+        self._relative, self._floor = self._function.relative, 0.0
+        level, kinks = 0, np.zeros(1)
+        for step in self._steps:
+            table = step.table(self.tilt, floor / most)
+            matrix: _Square | None = None
+            kinks_before = kinks
+            for turn in range(step.count):
+                level += 1
+                self._relative += table.relative
+                self._floor += table.error * most
+                if level == count:
+                    self._last = table
+                    return
+                kinks = _sums(kinks, table.kinks)
+                edges = plan.edges(level, kinks)
+                if turn == 1 and step.count >= SHARED:
+                    edges = plan.edges(level, _repeated(kinks_before, table.kinks, step.count))
+                if turn >= 2 and step.count >= SHARED:
+                    edges = self._function.edges
+                    if matrix is None:
+                        matrix = _Square(table, edges)
+                    found = matrix.apply(self._function, relative, floor)
+                else:
+                    found = None
+                if found is None:
+                    matrix = None
+                    sampler = _sampler(table, self._function, self._payoff)
+                    found = piecewise.interpolate(sampler, edges, relative, floor)
+                self._function, self._payoff = found, False
+                self._relative += found.relative
+                self._floor += found.error
+
+
+class _Square:
+    """A repeated step on one set of panels."""
+
+    def __init__(self, table: Tabulated, edges: Floats) -> None:
+        self._edges = edges
+        self._nodes = table.act(piecewise.points(edges), edges)
+        self._ends = table.act(edges, edges, 2)
+
+    def apply(self, function: Piecewise, relative: float, floor: float) -> Piecewise | None:
+        """Return the image of a function on these panels, None if they do not resolve it."""
+        c = function.coefficients.ravel()
+        values, ends = (self._nodes @ c).reshape(-1, DEGREE), self._ends @ c
+        c, error, least = piecewise.judge(values, ends[:-1], ends[1:])
+        if (error > np.maximum(4.0 * relative * least, 4.0 * floor)).any():
+            return None
+        return piecewise.assemble(self._edges, c, error, least, 4.0 * relative)
+
+
+def _sampler(table: Tabulated, function: Piecewise, payoff: bool) -> Sampler:
+    c, edges = function.coefficients.ravel(), function.edges
+    return Sampler(
+        lambda u: np.asarray(table.act(u, edges, 1, payoff) @ c),
+        lambda u: np.asarray(table.act(u, edges, 2, payoff) @ c),
+    )
+
+
+def _payoff(tilt: float, lo: float, relative: float) -> Piecewise:
+    """exp(tilt v) (1 - exp(v)) / -v on (lo, 0)."""
+
+    def value(v: Floats) -> Floats:
+        ratio = np.expm1(v) / np.where(v == 0.0, 1.0, v)
+        return np.asarray(np.exp(tilt * v) * np.where(v == 0.0, 1.0, ratio))
+
+    edges = np.linspace(lo, 0.0, FIRST_PANELS + 1)
+    return piecewise.interpolate(Sampler(value, value), edges, relative, 0.0)
+
+
+def _sums(a: Floats, b: Floats) -> Floats:
+    """All sums of a kink of each; none once there are too many."""
+    sums = np.unique(np.add.outer(a, b).ravel())
+    if sums.size > 1:
+        apart = np.diff(sums) > 1e-12 * np.abs(sums).max()
+        sums = sums[np.append(True, apart)]
+    return sums if sums.size <= MAX_KINKS else sums[:0]
+
+
+def _repeated(start: Floats, kinks: Floats, count: int) -> Floats:
+    """Kinks after 2, ..., count repetitions: the last ones, if the anchor is a kink."""
+    out = start
+    for _ in range(count):
+        out = _sums(out, kinks)
+    return out
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """One distinct step: its law with nodes for all tilts needed, its anchor, K at the tilts."""
+
+    law: PrivacyLoss
+    count: int
+    anchor: float
+    log_mgf: float
+    tilts: Floats
+    values: Floats
+    top: float
+    roughness: tuple[int, int]
+
+    @classmethod
+    def of(cls, step: Step, tilt: float, curvature: float) -> _Prepared:
+        law = step.loss
+        most = min(tilt + 6.0 / math.sqrt(curvature), tilt + 0.9 * (law.strip[1] - tilt))
+        above = np.linspace(tilt, max(most, tilt), BEYOND + 1)[1:]
+        law = law.covering(-1.0, float(above[-1]))
+        log_mgf, mean = law.generating(tilt)[:2]
+        ends = np.array(law.support)
+        ends = ends[np.isfinite(ends)]
+        anchor = float(ends[np.argmin(np.abs(ends))]) if ends.size else mean
+        tilts = np.concatenate([tilt * TILTS, above])
+        loss, log_weight = law.nodes()
+        values = np.array([log_sum(loss - anchor, log_weight, t) for t in tilts])
+        return cls(
+            law=law,
+            count=step.count,
+            anchor=anchor,
+            log_mgf=log_mgf,
+            tilts=tilts,
+            values=values,
+            top=law.support[1] - anchor,
+            roughness=(law.atom_loss.size, ends.size),
+        )
+
+    def table(self, tilt: float, floor: float) -> Tabulated:
+        return tabulate(self.law, tilt, self.log_mgf, self.anchor, floor)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Intervals on which g_0, ..., g_{k-1} are represented, in anchored units.
+
+    Beyond them g_j is below the floor, zero, or out of reach of the steps to come.
+    """
+
+    lo: Floats
+    hi: Floats
+    tilt: float
+    tilts: Floats
+    done: Floats  # K_1 + .. + K_j at the tilts, minus its value at `tilt`; shape (k, tilts)
+    tops: Floats  # largest sums of the losses done, and of the rest
+    tops_rest: Floats
+
+    @classmethod
+    def of(cls, steps: Sequence[_Prepared], tilt: float, target: float, floor: float) -> _Plan:
+        rows = np.concatenate([np.repeat(s.values[None], s.count, axis=0) for s in steps])
+        tops = np.concatenate([np.full(s.count, s.top) for s in steps])
+        tilts = steps[0].tilts
+        rows -= rows[:, tilts == tilt]
+        done = np.concatenate([np.zeros((1, tilts.size)), np.cumsum(rows, axis=0)])[:-1]
+        tops_done = np.concatenate([[0.0], np.cumsum(tops)[:-1]])
+        tops_rest = np.cumsum(tops[::-1])[::-1]
+        bound = done + np.array([_log_peak(t) for t in tilts]) - math.log(floor)
+        above, below = tilts > tilt, tilts < tilt
+        hi = (bound[:, above] / (tilts[above] - tilt)).min(axis=1)
+        lo = -(bound[:, below] / (tilt - tilts[below])).min(axis=1)
+        hi = np.minimum(hi, tops_done)
+        repeated = max(s.count for s in steps) >= SHARED
+        if not repeated:  # a little room, lest rounding at the largest loss cuts off mass
+            room = MARGIN / tilt * np.arange(lo.size, 0, -1)
+            lo = np.maximum(lo, target - tops_rest - room)
+        start = 0
+        for s in steps:  # repetitions of a step share their panels
+            run = slice(start + 2, min(start + s.count + 1, lo.size))
+            if repeated and lo[run].size:
+                lo[run], hi[run] = lo[run].min(), hi[run].max()
+            start += s.count
+        lo = np.minimum(lo, hi - 1e-9 / tilt)
+        return cls(lo, hi, tilt, tilts, done, tops_done, tops_rest)
+
+    def left_out(self, target: float) -> float:
+        """Bound on what all levels together leave out at another epsilon."""
+        peaks = np.array([_log_peak(t) for t in self.tilts])
+        move = self.tilts - self.tilt
+        ends = np.stack([self.lo, self.hi])[:, :, None]
+        log_value = self.done - move * ends + peaks
+        below = log_value[0][:, move <= 0].min(axis=1)
+        above = log_value[1][:, move >= 0].min(axis=1)
+        below[self.lo <= target - self.tops_rest] = -np.inf
+        above[self.hi >= self.tops] = -np.inf
+        return float(np.exp(np.minimum([below, above], 0.0)).sum())
+
+    def edges(self, level: int, kinks: Floats) -> Floats:
+        lo, hi = self.lo[level], self.hi[level]
+        inner = kinks[(kinks > lo) & (kinks < hi)]
+        plain = np.linspace(lo, hi, FIRST_PANELS + 1)
+        if inner.size:
+            far = np.abs(plain[1:-1, None] - inner).min(axis=1) > 0.25 * (hi - lo) / FIRST_PANELS
+            plain = np.concatenate([[lo], plain[1:-1][far], [hi]])
+        return np.unique(np.concatenate([plain, inner]))
+
+
+def _log_peak(t: float) -> float:
+    """Log of max_x exp(-t x) (1 - exp(-x)) = t^t / (1 + t)^(1 + t)."""
+    return t * math.log(t) - (1.0 + t) * math.log1p(t) if t > 0.0 else 0.0

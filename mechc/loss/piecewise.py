@@ -1,0 +1,134 @@
+"""Positive functions on an interval as piecewise Chebyshev polynomials, from samples.
+
+In: a function that can be sampled anywhere, accurate relative to its value. Out: a piecewise
+polynomial g~ with |g~ - g| <= relative * g + floor, halving panels until that is so. The
+interpolation error of a panel is estimated twice, by continuing the decay of the coefficients and
+by the deviation observed at both ends of the panel, which are no nodes; the larger counts, times a
+guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.polynomial import chebyshev
+from numpy.typing import NDArray
+
+from mechc.errors import NumericError
+from mechc.loss.tabulated import DEGREE
+
+Floats = NDArray[np.float64]
+
+POINTS = np.ascontiguousarray(-np.cos(np.pi * (np.arange(DEGREE) + 0.5) / DEGREE))
+ANALYSIS = np.ascontiguousarray(
+    np.linalg.inv(chebyshev.chebvander(POINTS, DEGREE - 1))
+)  # values at POINTS -> coefficients
+_SIGNS = (-1.0) ** np.arange(DEGREE)
+ROUNDS = 60
+MAX_PANELS = 400
+NARROWEST = 1e-14  # panel width, as a share of the largest edge
+GUARD = 3.0  # factor on estimated errors
+ROUNDING = 2e-15  # of a sample, Lebesgue's constant of POINTS included
+
+
+@dataclass(frozen=True, eq=False)
+class Piecewise:
+    """A piecewise polynomial, zero outside its edges.
+
+    Attributes:
+        edges: increasing, shape (m + 1,).
+        coefficients: Chebyshev coefficients, shape (m, 16).
+        relative: estimated largest error as a share of the value, where the share asked for was
+            reached.
+        error: estimated largest error elsewhere.
+    """
+
+    edges: Floats
+    coefficients: Floats
+    relative: float
+    error: float
+
+
+class Sampler:
+    """What `interpolate` samples: values at nodes, and again, by other means, at panel ends."""
+
+    def __init__(self, nodes: Callable[[Floats], Floats], ends: Callable[[Floats], Floats]) -> None:
+        """Keep both functions of an array of points."""
+        self.nodes, self.ends = nodes, ends
+
+
+def points(edges: Floats) -> Floats:
+    """Return the sampling points of all panels, shape (16 m,)."""
+    return _points(edges[:-1], edges[1:])
+
+
+def _points(lo: Floats, hi: Floats) -> Floats:
+    x = 0.5 * (lo + hi)[:, None] + 0.5 * (hi - lo)[:, None] * POINTS
+    return np.ascontiguousarray(x.ravel())
+
+
+def judge(values: Floats, at_lo: Floats, at_hi: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return coefficients, estimated errors and least values of panels from their samples."""
+    c = values @ ANALYSIS.T
+    size = np.abs(c)
+    top, middle = size[:, -2:].max(axis=1), size[:, 6:8].max(axis=1)
+    decay = np.minimum((top / np.maximum(middle, 1e-300)) ** 0.125, 0.9)
+    seen = np.maximum(np.abs(at_lo - c @ _SIGNS), np.abs(at_hi - c.sum(axis=1)))
+    error = GUARD * np.maximum(2.0 * top * decay / (1.0 - decay), seen)
+    error += ROUNDING * np.abs(values).max(axis=1)
+    least = np.minimum(np.abs(values).min(axis=1), np.minimum(np.abs(at_lo), np.abs(at_hi)))
+    return c, error, least
+
+
+def interpolate(sampler: Sampler, edges: Floats, relative: float, floor: float) -> Piecewise:
+    """Represent a function to a relative error, or an absolute one where that is less.
+
+    Args:
+        sampler: the function.
+        edges: first panels; a kink has to be an edge.
+        relative: largest error wanted as a share of the value.
+        floor: largest error wanted where the value is small.
+
+    Raises:
+        NumericError: too many panels or halvings.
+    """
+    lo, hi = edges[:-1], edges[1:]
+    kept: list[tuple[Floats, ...]] = []
+    count = 0
+    for _ in range(ROUNDS):
+        values = sampler.nodes(_points(lo, hi)).reshape(-1, DEGREE)
+        ends = sampler.ends(np.concatenate([lo, hi]))
+        c, error, least = judge(values, ends[: lo.size], ends[lo.size :])
+        tiny = hi - lo <= NARROWEST * np.maximum(np.abs(lo), np.abs(hi))
+        split = (error > np.maximum(relative * least, floor)) & ~tiny
+        done = ~split
+        kept.append((lo[done], hi[done], c[done], error[done], least[done]))
+        count += int(done.sum())
+        if not split.any():
+            break
+        if count + 2 * int(split.sum()) > MAX_PANELS:
+            raise NumericError(f"the recursion over steps needs more than {MAX_PANELS} panels")
+        middle = 0.5 * (lo + hi)[split]
+        lo, hi = np.concatenate([lo[split], middle]), np.concatenate([middle, hi[split]])
+    else:
+        raise NumericError("the recursion over steps did not settle")
+    lo, hi, c, error, least = (np.concatenate(column) for column in zip(*kept, strict=True))
+    order = np.argsort(lo)
+    edges = np.append(lo[order], hi[order[-1:]])
+    return assemble(edges, c[order], error[order], least[order], relative)
+
+
+def assemble(
+    edges: Floats, coefficients: Floats, error: Floats, least: Floats, relative: float
+) -> Piecewise:
+    """Make a piecewise polynomial; the errors of the panels that reached `relative` are shares."""
+    good = error <= relative * least
+    share = error[good] / np.maximum(least[good], 1e-300)
+    return Piecewise(
+        edges,
+        np.ascontiguousarray(coefficients),
+        float(share.max(initial=0.0)),
+        float(error[~good].max(initial=0.0)),
+    )
