@@ -159,8 +159,8 @@ class Side:
         if not self._t_max > 0.0:
             raise NumericError("no moment of positive order is known to be finite")
         _, mean, variance, _ = self._law.roughly(0.0)[0]
-        gap = epsilon - mean
-        variance = max(variance, 1e-300)
+        gap = float(epsilon - mean)  # as a Python float, which overflows without a warning
+        variance = max(float(variance), 1e-300)
         root = math.sqrt(gap * gap + 8.0 * variance)
         guess = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
         guess = min(guess, self._t_max)
@@ -357,7 +357,7 @@ class Side:
     def _chernoff(self, epsilon: float, reason: str) -> Answer:
         """Upper bound (43) alone, where the contour has no answer."""
         log_upper = self._log_mass
-        for t in np.geomspace(1e-3, max(self._steps[0].loss.tilts[1], 2e-3), 60):
+        for t in np.geomspace(1e-3, max(self._steps[0].loss.tilts[1], 2e-3), 60).tolist():
             if t < self._t_max and all(t <= s.loss.tilts[1] for s in self._steps):
                 k, _, _, rounding = self._law.roughly(float(t))[0]
                 bound = k - t * epsilon + float(log_peak(t))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sympy import Expr, Pow, Symbol, floor, log, nan, oo, zoo
+from sympy import Expr, Pow, S, Symbol, floor, log, nan, oo, zoo
 
 from mechc.calculus.facts import Facts, Undecided
 from mechc.calculus.growth import Expansion, end_point
@@ -83,6 +83,8 @@ def _one_sided(piece: Piece) -> Region:
 
 def _region(piece: Piece, part: Part, loss: Expr, x: Symbol, facts: Facts) -> Region:
     kind = _DIRECTION[part.direction]
+    if part.direction == 0:  # it may still be written with the variable, as in n*log(s/t) at s = t
+        loss = loss.subs(x, _inner_point(part))
     ends = (
         _limit(loss, x, part, True, part.lo != piece.lo, facts),
         _limit(loss, x, part, False, part.hi != piece.hi, facts),
@@ -111,6 +113,14 @@ def _limit(
         return Expansion(y, facts).limit(loss.subs(x, approach))
     except Unknown:
         return None
+
+
+def _inner_point(part: Part) -> Expr:
+    """Some point of a part, one of the lattice if x is an integer."""
+    lo, hi = part.lo, part.hi
+    if lo.is_infinite:
+        return S.Zero if hi.is_infinite else hi - 1
+    return lo + 1 if hi.is_infinite or hi.is_integer else (lo + hi) / 2
 
 
 def _is_regular(value: Expr, facts: Facts) -> bool:

@@ -35,7 +35,9 @@ TURN = 9.0  # radians of the wave that a panel may span before it is cut without
 MOST_NARROW = 1e-3  # share of the mass that panels too narrow for doubles may carry
 REMEMBERED = 8  # single tilts known to be resolved
 DRIFT = 1e13  # factor by which a total may leave its unit before the units are set anew
+GRAIN = 1e-11  # width, as a share of its place, of a panel too narrow to hide a mode
 ROUNDS = 400
+MAX_WORK = 2_000_000  # panels, summed over the rounds of one settling
 MAX_PANELS = 60_000
 MAX_TESTS = 4_000_000  # panels times tilts that are judged at once
 
@@ -85,8 +87,17 @@ class Quadrature:
         """Refine until all real tilts in [tilt_lo, tilt_hi] are resolved, `points` exactly so.
 
         Raises:
-            NumericError: the panels did not settle, with the branch where they did not.
+            NumericError: the panels did not settle, with the branch where they did not; they are
+                then those of before, so that easier questions do not pay for this one.
         """
+        before = dict(vars(self))  # arrays are replaced, never written to
+        try:
+            self._cover(tilt_lo, tilt_hi, points)
+        except NumericError:
+            vars(self).update(before)
+            raise
+
+    def _cover(self, tilt_lo: float, tilt_hi: float, points: tuple[float, ...]) -> None:
         wide = (min(tilt_lo, self.tilts[0]), max(tilt_hi, self.tilts[1]))
         known = set() if self.points is None else {*self.points, *self.tilts}
         wanted = {*points} if known and wide == self.tilts else {*wide, *self.tilts, *points}
@@ -114,8 +125,9 @@ class Quadrature:
         covered by their neighbours only if the tilted laws overlap.
         """
         unit, report = self._measure(tilts)
-        while rounds:
-            rounds -= 1
+        work = 0
+        while rounds and work < MAX_WORK:
+            rounds, work = rounds - 1, work + self.region.size
             totals = report.sum(axis=0)
             mass = totals[:, 0, 0]
             if not (mass.min() > 1.0 / DRIFT and mass.max() < DRIFT):
@@ -137,7 +149,7 @@ class Quadrature:
             origin = self._relay(parts, ends)
             report = resolution.judge(self.log_p, self.loss, self.half, tilts, unit, origin, report)
         raise NumericError(
-            f"{self._kernel.NAME}: quadrature did not settle in {ROUNDS} rounds at "
+            f"{self._kernel.NAME}: quadrature did not settle with {self.region.size} panels at "
             f"parameters {self._theta.tolist()}, tilts ({tilts[0]:g}, {tilts[-1]:g})"
         )
 
@@ -166,6 +178,8 @@ class Quadrature:
         flagged = resolution.summits(
             self.x, self.log_p, self.loss, self.region, tilts, self.log_totals
         )
+        # the rounding of x and of the loss looks like summits too, and is never resolved
+        flagged &= self.hi - self.lo > GRAIN * np.maximum(np.abs(self.lo), np.abs(self.hi))
         parts[flagged] = 2
         return parts, ends, bool(flagged.any())
 

@@ -84,3 +84,30 @@ def test_losses_beyond_the_range_of_exponentials(name, ratio):
     for x in (-2000.0, -50.0, 0.3 * ratio, 0.5 * ratio, 0.8 * ratio, ratio + 50.0):
         expected = min(max(slope * (x - ratio / 2.0), -top), top)
         assert kernel.loss(x, theta) == pytest.approx(expected, rel=1e-13, abs=1e-9)
+
+
+def test_a_direction_of_the_loss_that_two_equal_parameters_erase():
+    """Two Poisson laws: flat at equal rates, a case of its own with n still in its formula."""
+    mechanism = mechc.load(
+        declaration_from_text(
+            "rates",
+            p="exp(-s) * s**n / factorial(n)",
+            q="exp(-t) * t**n / factorial(n)",
+            variable="n",
+            support=("0", "oo"),
+            lattice=True,
+        )
+    )
+    n = range(200)
+    p, q = ([math.exp(k * math.log(r) - r - math.lgamma(k + 1)) for k in n] for r in (4.3, 3.0))
+    truth = math.fsum(max(0.0, a - math.exp(0.5) * b) for a, b in zip(p, q, strict=True))
+    brackets(mechanism(s=4.3, t=3.0).delta(0.5, direction="remove"), truth)
+    assert mechanism(s=3.0, t=3.0).delta(0.5).upper == 0.0
+
+
+@pytest.mark.slow
+def test_a_strip_that_ends_at_a_singularity():
+    """P = 2x, Q = 2(1 - x): finite moments below tilt 1, and hardly representable near it."""
+    run = 7 * load(p="where(0 < x < 1, 2*x, 0)", q="where(0 < x < 1, 2*(1 - x), 0)")()
+    bound = run.delta(0.5)
+    assert 0.9 < bound.lower <= bound.upper <= 1.0
