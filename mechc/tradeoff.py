@@ -5,6 +5,10 @@ rate of any test of "record present" against "absent" at false positive rate alp
 2022, Proposition 2.13; over all real epsilon, as pairs need not be symmetric). g is concave because
 delta is convex in a = e^epsilon. So any evaluated point gives a lower bound, and three points
 around the maximum give an upper bound by extending their chords.
+
+On a lattice of losses g is piecewise linear in a with its corners at a = e^loss: the maximum is the
+value at one corner, the curve is the hull of the deterministic tests and its straight pieces are
+reached by randomised ones.
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mechc.accountants.bound import Bound
+from mechc.accountants.lattice import common_lattice
+from mechc.accountants.trapezoid import Lattice
 
 if TYPE_CHECKING:
     from mechc.composition import Composition
@@ -75,6 +81,9 @@ def _in_direction(evaluation: Evaluation, direction: str, alpha: float) -> Bound
         return Point(epsilon, rest - low, rest - mid, rest - high, bound.status)
 
     points = _maximise(g, -math.log(alpha))
+    lattice = common_lattice(evaluation.steps[direction])
+    if lattice is not None:
+        points = _corners(g, max(points, key=lambda p: p.estimate).epsilon, lattice)
     best = max(range(len(points)), key=lambda i: points[i].estimate)
     top = points[best]
     left, right = points[max(best - 1, 0)], points[min(best + 1, len(points) - 1)]
@@ -83,7 +92,9 @@ def _in_direction(evaluation: Evaluation, direction: str, alpha: float) -> Bound
         if top.lower == top.lower
         else math.nan,
         max(0.0, top.estimate),
-        _chords(left, top, right, alpha),
+        _chords(left, top, right, alpha)
+        if lattice is None
+        else _between_corners(left, top, right, alpha),
         evaluation.method,
         top.status,
         {"direction": direction, "epsilon": top.epsilon},
@@ -124,6 +135,40 @@ def _maximise(g: Any, highest: float) -> list[Point]:
         points.append(g(new))
         points.sort(key=lambda p: p.epsilon)
     return points
+
+
+def _corners(g: Any, near: float, lattice: Lattice) -> list[Point]:
+    """Return the best corner near a maximum, with its neighbours."""
+    start = round((near - lattice.offset) / lattice.step)
+    known: dict[int, Point] = {}
+
+    def at(index: int) -> Point:
+        if index not in known:
+            known[index] = g(lattice.offset + lattice.step * index)
+        return known[index]
+
+    for _ in range(TURNS):
+        best = max((start - 1, start, start + 1), key=lambda i: (at(i).estimate, i == start))
+        if best == start:
+            break
+        start = best
+    return [at(start - 1), at(start), at(start + 1)]
+
+
+def _between_corners(left: Point, top: Point, right: Point, alpha: float) -> float:
+    """Upper bound on a concave function, linear between three points, that peaks at the middle one.
+
+    Beyond its neighbours it only rises if they are not certified to be lower, and then no steeper
+    than their excess allows: to the left down to a = 0, to the right up to a = 1/alpha.
+    """
+    bounds = [left.upper, top.upper, right.upper]
+    if any(map(math.isnan, bounds)):
+        return math.nan
+    excess = max(0.0, left.upper - top.lower)
+    bounds.append(left.upper + excess * left.a / (top.a - left.a))
+    excess = max(0.0, right.upper - top.lower)
+    bounds.append(right.upper + excess * max(0.0, 1.0 / alpha - right.a) / (right.a - top.a))
+    return min(1.0 - alpha, max(0.0, *bounds))
 
 
 def _chords(left: Point, top: Point, right: Point, alpha: float) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import truth
 from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
 import mechc
 from mechc.calibration import Profile
@@ -30,6 +30,20 @@ def test_tradeoff_of_randomised_response():
     truth = np.maximum(1 - math.e * ALPHA, (1 - ALPHA) / math.e)
     assert (answer.lower <= truth + 1e-12).all() and (truth - 1e-12 <= answer.upper).all()
     assert np.allclose(answer.lower, truth, atol=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [1e-6, 0.01, 0.123, 0.5, 0.9])
+def test_tradeoff_of_a_lattice_is_the_hull_of_its_tests(alpha):
+    """Neyman and Pearson: take outcomes by falling loss, the last one with a probability."""
+    count, p = 30, math.exp(0.4) / (1 + math.exp(0.4))
+    power = binom.pmf(np.arange(count, -1, -1), count, p)
+    level = binom.pmf(np.arange(count, -1, -1), count, 1 - p)
+    i = int(np.searchsorted(np.cumsum(level), alpha))
+    share = (alpha - level[:i].sum()) / level[i]
+    truth = 1 - power[:i].sum() - share * power[i]
+    answer = (count * mechc.load("pure_dp")(epsilon=0.4)).tradeoff(alpha)
+    assert answer.lower - 1e-15 <= truth <= answer.upper + 1e-15
+    assert answer.upper - answer.lower < 1e-11
 
 
 def test_ends_of_the_tradeoff():
