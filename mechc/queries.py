@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mechc.accountants.bound import Bound
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, UnsupportedError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from mechc.composition import Composition
+    from mechc.verify.certified import Answers
 
 ULP = 2.0**-52
 
@@ -35,6 +36,8 @@ class Queries(ABC):
     * direction: "both" (the maximum over the directions, taken after composition), "remove" (P
       contains the record) or "add";
     * rtol: relative width of delta that "auto" aims at;
+    * certified: answer in ball arithmetic from the declaration, without any kernel (needs
+      python-flint; delta, log_delta and epsilon only); `status` is then "certified";
     * further options go to the accountant.
     """
 
@@ -51,6 +54,7 @@ class Queries(ABC):
         method: str = "auto",
         direction: str = "both",
         rtol: float = 1e-6,
+        certified: bool = False,
         **options: Any,
     ) -> Bound:
         """Return bounds on log delta(epsilon), far below the smallest double if need be.
@@ -60,6 +64,7 @@ class Queries(ABC):
             method: see the class, as for the rest.
             direction: see the class.
             rtol: see the class.
+            certified: see the class.
             **options: see the class.
 
         Raises:
@@ -67,6 +72,8 @@ class Queries(ABC):
             UnsupportedError: the method cannot do this composition.
         """
         points = checked(as_epsilon, epsilon)
+        if certified:
+            return points.ask(self._certified(method, direction, options).log_delta)
         evaluation = self.composition().evaluation(method, direction, rtol, **options)
         return points.ask(evaluation.log_delta)
 
@@ -77,6 +84,7 @@ class Queries(ABC):
         method: str = "auto",
         direction: str = "both",
         rtol: float = 1e-6,
+        certified: bool = False,
         **options: Any,
     ) -> Bound:
         """Return bounds on delta, the hockey-stick divergence E_P[(1 - exp(epsilon - L))_+].
@@ -85,6 +93,8 @@ class Queries(ABC):
         the upper side the smallest positive double.
         """
         points = checked(as_epsilon, epsilon)
+        if certified:
+            return points.ask(self._certified(method, direction, options).delta)
         evaluation = self.composition().evaluation(method, direction, rtol, **options)
         return points.ask(lambda e: from_log(evaluation.log_delta(e)))
 
@@ -96,6 +106,7 @@ class Queries(ABC):
         method: str = "auto",
         direction: str = "both",
         rtol: float = 1e-6,
+        certified: bool = False,
         **options: Any,
     ) -> Bound:
         """Return bounds on the smallest epsilon >= 0 with delta(epsilon) <= delta.
@@ -110,6 +121,7 @@ class Queries(ABC):
             method: see the class, as for the rest.
             direction: see the class.
             rtol: see the class.
+            certified: see the class.
             **options: see the class.
 
         Raises:
@@ -124,7 +136,21 @@ class Queries(ABC):
         target, check = (delta, as_delta) if log_delta is None else (log_delta, _as_log_delta)
         points = checked(check, target)
         evaluation = self.composition().evaluation(method, direction, rtol, **options)
+        if certified:
+            answers = self._certified(method, direction, options)
+            return points.ask(
+                lambda t: answers.epsilon(t, float(search.epsilon(evaluation, t).estimate))
+            )
         return points.ask(lambda t: search.epsilon(evaluation, t), rising=True)
+
+    def _certified(self, method: str, direction: str, options: dict[str, Any]) -> Answers:
+        """The same questions answered in ball arithmetic."""
+        from mechc.verify.certified import RTOL, Answers
+
+        if method not in ("auto", "contour") or options:
+            given = ", ".join((f"method={method!r}", *options))
+            raise UnsupportedError(f"certified: method contour without options, not {given}")
+        return Answers(self.composition(), direction, RTOL)
 
     def plot(
         self,

@@ -36,6 +36,7 @@ HANDOVER = {
     ("mechanism", "present.explain"),
     ("mechanism", "present.report"),
     ("mechanism", "verify.certificate"),
+    ("queries", "verify.certified"),
     ("queries", "present"),
 }
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -31,6 +32,17 @@ POINT_BITS = 80  # correct bits of values at points
 ABSOLUTE_BITS = 1150  # a value this close to zero is as good as zero
 STEP = 2.0**-40
 COARSE_STEP = 2.0**-20
+
+
+def reversed_pair(declaration: Declaration) -> Declaration:
+    """The declaration of (Q, P)."""
+    return replace(
+        declaration,
+        p=declaration.q,
+        q=declaration.p,
+        atoms=tuple((x, q, p) for x, p, q in declaration.atoms),
+        construction=None,
+    )
 
 
 class Oracle:
@@ -107,7 +119,7 @@ class Oracle:
         """Log density at a ball, at the current precision; log mass on a finite set."""
         if self.measure == "finite":
             column = 1 if law == "p" else 2
-            value = sum((row[column] for row in self._atom_masses() if row[0] == x), start=arb(0))
+            value = sum((row[column] for row in self.atom_masses() if row[0] == x), start=arb(0))
             return arb.neg_inf() if value.is_zero() else value.log()
         value = self._density(law)(x, False)
         return arb.neg_inf() if value.is_zero() else value.log()
@@ -184,7 +196,7 @@ class Oracle:
         """
         z = acb(z)
         total = acb(0)
-        for _, p, q in self._atom_masses():
+        for _, p, q in self.atom_masses():
             if p > 0 and q > 0:
                 total += ((1 + z) * p.log() - z * q.log()).exp()
         for part in self.parts():
@@ -194,7 +206,7 @@ class Oracle:
     def mass(self, law: str, lo: float = -math.inf, hi: float = math.inf) -> Any:
         """Ball around the mass of (lo, hi] under P (law "p") or Q."""
         total = arb(0)
-        for x, p, q in self._atom_masses():
+        for x, p, q in self.atom_masses():
             if x > lo and x <= hi:
                 total += p if law == "p" else q
         for part in self.parts():
@@ -208,14 +220,15 @@ class Oracle:
     def infinite_mass(self, law: str = "p") -> Any:
         """Ball around P(q = 0) (law "p") or Q(p = 0)."""
         total = arb(0)
-        for _, p, q in self._atom_masses():
+        for _, p, q in self.atom_masses():
             if (q if law == "p" else p).is_zero():
                 total += p if law == "p" else q
         for part in self.parts():
             total += part.infinite_mass(law)
         return total
 
-    def _atom_masses(self) -> tuple[tuple[Any, ...], ...]:
+    def atom_masses(self) -> tuple[tuple[Any, ...], ...]:
+        """(x, mass under P, mass under Q), at the current precision."""
         key = "atoms", ctx.prec
         if key not in self._compiled:
             self._compiled[key] = tuple(

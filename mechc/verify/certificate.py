@@ -13,6 +13,7 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -187,12 +188,7 @@ def _functions(
     continuous = oracle.measure != "finite"
     if xs:
         for name in ("log_p", "log_q", "loss"):
-            runner(
-                name,
-                "values",
-                checks.VALUES,
-                lambda c, n=name: checks.values(kernel, oracle, xs, n, c),
-            )  # type: ignore[misc]
+            runner(name, "values", checks.VALUES, partial(checks.values, kernel, oracle, xs, name))
         runner("loss_inverse", "values", checks.VALUES,
                lambda c: checks.inverses(kernel, oracle, xs, c))  # fmt: skip
     if kernel.CAPABILITIES.get("cgf", "").startswith("closed"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from mechc.kernel.protocol import (
     UNSPLIT,
 )
 from mechc.verify import arithmetic, proofs
-from mechc.verify.ball import Oracle
+from mechc.verify.ball import Oracle, reversed_pair
 from mechc.verify.checks import MOMENT_BITS, log_moment, point_error, text
 from mechc.verify.result import Check
 
@@ -55,7 +54,7 @@ def masses(oracle: Oracle, check: Check) -> None:
 
 def reversal(oracle: Oracle, kernel: Any, zs: Sequence[complex], check: Check) -> None:
     """M of (Q, P) at z is M of (P, Q) at -1-z; and M(z) = M(-1-z) where SYMMETRIC says so."""
-    swapped = Oracle(_reversed(oracle.declaration), oracle.theta)
+    swapped = Oracle(reversed_pair(oracle.declaration), oracle.theta)
     for z in zs:
         forward, backward = log_moment(oracle, -1 - z), log_moment(swapped, z)
         if forward is None or backward is None:
@@ -68,16 +67,6 @@ def reversal(oracle: Oracle, kernel: Any, zs: Sequence[complex], check: Check) -
             same = log_moment(oracle, z)
             if same is not None and not same.overlaps(forward):
                 check.fail(f"SYMMETRIC, but M({z}) is not M({-1 - z}) at {oracle.theta}")
-
-
-def _reversed(declaration: Any) -> Any:
-    return replace(
-        declaration,
-        p=declaration.q,
-        q=declaration.p,
-        atoms=tuple((x, q, p) for x, p, q in declaration.atoms),
-        construction=None,
-    )
 
 
 def pieces(oracle: Oracle, xs: Sequence[float], check: Check) -> None:

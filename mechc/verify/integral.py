@@ -107,7 +107,7 @@ class PieceIntegral:
         if side.is_zero or a >= b:
             return arb(0)
         weights = (acb(1), acb(0)) if law == "p" else (acb(0), acb(1))
-        return self._integral(*weights, a, b).real
+        return self.integral(*weights, a, b).real
 
     def infinite_mass(self, law: str) -> Any:
         """Mass under one law where the other is zero."""
@@ -118,12 +118,12 @@ class PieceIntegral:
         """Int p^(1+z) q^(-z), zero unless both are positive."""
         if self.p.is_zero or self.q.is_zero:
             return acb(0)
-        if self._plateau is not None:
-            return self._plateau_mass * (z * self._plateau).exp()
-        return self._integral(1 + z, -z, self.lo, self.hi)
+        if self.plateau is not None:
+            return self.plateau_mass * (z * self.plateau).exp()
+        return self.integral(1 + z, -z, self.lo, self.hi)
 
     @cached_property
-    def _plateau(self) -> Any:
+    def plateau(self) -> Any:
         """The loss where it is constant on the piece, else None."""
         if len(self.p.exprs) != 1 or len(self.q.exprs) != 1:
             return None
@@ -133,10 +133,11 @@ class PieceIntegral:
         return self.p.weights[0] - self.q.weights[0] + arithmetic.constant(gap, self.values)
 
     @cached_property
-    def _plateau_mass(self) -> Any:
+    def plateau_mass(self) -> Any:
+        """Mass of the piece under P."""
         return self.mass("p", *_WHOLE)
 
-    def _integral(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
+    def integral(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
         """int_lo^hi p^a q^b."""
         affine = self._affine(a, b)
         if affine is not None:
@@ -172,7 +173,7 @@ class PieceIntegral:
         return slopes, intercept
 
     def _quadrature(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
-        exponent = self._exponent(a, b)
+        exponent = self.exponent(a, b)
 
         def integrand(x: Any, analytic: bool) -> Any:
             return exponent(x, analytic).exp()
@@ -195,17 +196,17 @@ class PieceIntegral:
             for k in SAMPLED:
                 away = width * arb(2) ** -k
                 for x in (lo + away, hi - away):
-                    height = self._height(a, b, x.mid())
+                    height = self.height(a, b, x.mid())
                     if height.is_finite():
                         best = best.max(height.exp() * away)
             self._sizes[key] = best.lower() if best.is_finite() else arb(0)
         return self._sizes[key]
 
-    def _height(self, a: Any, b: Any, x: Any) -> Any:
+    def height(self, a: Any, b: Any, x: Any) -> Any:
         """Log of p^a q^b at a point."""
-        return self._exponent(a, b)(x, False)
+        return self.exponent(a, b)(x, False)
 
-    def _exponent(self, a: Any, b: Any) -> Callable[[Any, bool], Any]:
+    def exponent(self, a: Any, b: Any) -> Callable[[Any, bool], Any]:
         """Log of p^a q^b as (a + b) f + a log(p/e^f) + b log(q/e^f) for one term f."""
         base, p, q = self._relative
         both = a + b
@@ -238,13 +239,19 @@ class PieceIntegral:
         place, bound = self._cuts[key]
         return place, acb(arb(0, bound), arb(0, bound))
 
+    def cut_at(self, a: Any, b: Any, side: int) -> tuple[Any, Any]:
+        """Where an infinite end is cut for p^a q^b, and a bound on what lies beyond."""
+        other = self.lo if side > 0 else self.hi
+        place, tail = self._cut(a, b, side, other)
+        return place, tail.real.rad()
+
     def _find_cut(self, a: Any, b: Any, side: int, other: Any) -> tuple[Any, Any]:
         first = (side * other).max(arb(0)) if other.is_finite() else arb(0)
         tiny = arb(2) ** (-ctx.prec - GUARD_BITS)
         peak, reason = arb(0), "no bound"
         for k in DOUBLINGS:
             y = (first + arb(2) ** (k - 20)).upper()
-            here = self._height(a, b, side * y)
+            here = self.height(a, b, side * y)
             peak = peak.max(here.exp() * y) if here.is_finite() else peak
             try:
                 bound = self._tail(a, b, side, y)

@@ -74,6 +74,15 @@ class LatticeSum:
             total += self._run(a, b, -1, 1 - start, None)
         return total
 
+    def halves(self) -> list[tuple[int, int, int | None]]:
+        """(side, first, last): the integers side * m for m from first to last, None: for ever."""
+        lo, hi = (int(e.unique_fmpz()) if e.is_finite() else None for e in (self.lo, self.hi))
+        if lo is not None:
+            return [(1, lo, hi)]
+        if hi is not None:
+            return [(-1, -hi, None)]
+        return [(1, 0, None), (-1, 1, None)]
+
     def _run(self, a: Any, b: Any, side: int, start: int, stop: None) -> Any:
         """The sum over side*m for m = start, start + 1, ..."""
         total, size = acb(0), arb(0)
@@ -84,7 +93,7 @@ class LatticeSum:
             size += abs(value)
             near = m - start > 2 and m > 0 and abs(value) < tiny * size * 2**6
             if near and m % STEP == 0:
-                bound = self._tail(a.real, b.real, side, m)
+                bound = self.tail(a.real, b.real, side, m)
                 if bound is not None and bound < tiny * size * 2**8:
                     bound = bound.upper()
                     return total + acb(arb(0, bound), arb(0, bound))
@@ -108,7 +117,7 @@ class LatticeSum:
             exponent += b * log_q
         return exponent.exp()
 
-    def _tail(self, a: Any, b: Any, side: int, n: int) -> Any:
+    def tail(self, a: Any, b: Any, side: int, n: int) -> Any:
         """Bound on the sum of p^a q^b beyond side * n, None where it does not close."""
         count_p, count_q = (
             len(law.exprs) if e != 0 else 1 for e, law in ((a, self.p), (b, self.q))

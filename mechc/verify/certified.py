@@ -1,0 +1,207 @@
+"""Certified answers: delta and epsilon as theorems about the declaration.
+
+Every number is a ball, from the densities to the sum on the contour; the interval that is returned
+contains the exact value for the parameters as they are stored (doubles are exact numbers here).
+One step is integrated by its branches, atoms are composed exactly, everything else goes through
+Theorem A (mechc.verify.contour).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flint import arb, ctx
+
+from mechc.accountants.bound import Bound
+from mechc.accountants.composed import ComposedLoss
+from mechc.accountants.saddle import saddle_target, solve
+from mechc.composition import Composition, Event
+from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError
+from mechc.evaluation import worse
+from mechc.verify import discrete, single
+from mechc.verify.ball import Oracle, reversed_pair
+from mechc.verify.contour import Contour, Law
+
+RTOL = 1e-16
+FALLBACK_RTOL = 1e-8  # where the sharper aim needs more nodes than there may be
+STATUS = "certified"
+DOUBLINGS = 60
+SMALLEST = -3000.0  # log of a delta that is aimed at; below it there is only an upper bound
+
+
+class Certified:
+    """Certified delta of one composition in one direction."""
+
+    def __init__(self, composition: Composition, direction: str, rtol: float) -> None:
+        """Bind declarations and parameters."""
+        self.direction, self.rtol = direction, rtol
+        self.laws = [Law(_oracle(event, direction), count) for event, count in composition.parts]
+        self.guide = ComposedLoss(composition.steps(direction))
+        self.count = sum(law.count for law in self.laws)
+        self._contours: dict[float, Contour] = {}
+
+    def delta(self, epsilon: float) -> tuple[Any, dict[str, Any]]:
+        """Return a ball that contains the exact value at epsilon, and how it was found."""
+        if not self.laws:
+            return arb(0).max(1 - arb(epsilon).exp()), {"route": "identity"}
+        tilt, size = self._guess(epsilon)
+        with ctx.workprec(self._bits(size)):
+            infinite = self._infinite()
+            finite, detail = self._finite(epsilon, tilt, size)
+            value = infinite + finite
+            floor = infinite.lower().max((1 - arb(epsilon).exp()).lower()).max(arb(0))
+            low, high = value.lower().max(floor), value.upper().min(arb(1))
+            return low.union(high), {**detail, "direction": self.direction}
+
+    def _guess(self, epsilon: float) -> tuple[float, float]:
+        """A tilt near the saddle point and log of the size of delta, in floating point."""
+        try:
+            tilt = solve(self.guide, saddle_target(epsilon), epsilon).t
+            k = self.guide.cumulants(tilt, 2)
+            curve = float(k[2]) + tilt**-2 + (1.0 + tilt) ** -2
+            size = float(k[0]) - tilt * epsilon - math.log(tilt) - math.log1p(tilt)
+            size = min(0.0, size - 0.5 * math.log(2.0 * math.pi * curve))
+            return (tilt, size) if size > SMALLEST else (1.0, SMALLEST)
+        except (MechcError, ValueError, OverflowError):
+            return 1.0, -40.0
+
+    def _bits(self, size: float) -> int:
+        nats = -math.log(self.rtol) + 2.0 * math.log(1.0 + self.count)
+        return int(40 + (nats + max(0.0, -size) * 1.1) / math.log(2.0))
+
+    def _infinite(self) -> Any:
+        """1 - prod (1 - P(q = 0))^count."""
+        total = arb(0)
+        for law in self.laws:
+            total += law.count * (-law.oracle.infinite_mass("p")).log1p()
+        return -total.expm1()
+
+    def _finite(self, epsilon: float, tilt: float, size: float) -> tuple[Any, dict[str, Any]]:
+        """The part of delta at finite losses."""
+        exact = arb(epsilon)
+        if self.count == 1:
+            found = single.finite_part(self.laws[0].oracle, exact, arb(tilt), arb(size).exp())
+            return found, {"route": "branches"}
+        smallest = (arb(size).exp() * self.rtol / self.count).lower()
+        atoms = [discrete.atoms_of(law.oracle, smallest) for law in self.laws]
+        if all(a is not None for a in atoms):
+            return discrete.finite_part(self.laws, atoms, exact), {"route": "atoms"}  # type: ignore[arg-type]
+        if any(law.oracle.measure == "lattice" for law in self.laws):
+            raise UnsupportedError("certified: integers and densities in one composition")
+        return self._contour(epsilon)
+
+    def _contour(self, epsilon: float) -> tuple[Any, dict[str, Any]]:
+        best: tuple[Any, dict[str, Any]] | None = None
+        for rtol in dict.fromkeys((self.rtol, max(self.rtol, FALLBACK_RTOL))):
+            if rtol not in self._contours:
+                self._contours[rtol] = Contour(self.laws, self.guide, rtol)
+            contour = self._contours[rtol]
+            try:
+                value, detail = contour.delta(epsilon)
+            except NumericError as error:
+                value, detail = contour.chernoff(epsilon), {"no contour": str(error)}
+            if best is None or value.rad() < best[0].rad():
+                best = value, {"route": "contour", **detail}
+            if value.rad() <= abs(value.mid()) * rtol * 4:
+                break
+        assert best is not None
+        return best
+
+
+def _oracle(event: Event, direction: str) -> Oracle:
+    declaration = event.mechanism.declaration
+    if direction == "add":
+        declaration = declaration.reverse or reversed_pair(declaration)
+    if getattr(declaration, "tag", None) is not None:
+        raise UnsupportedError(f"certified: {event.mechanism.name} has an index in its output")
+    return Oracle(declaration, event.theta)
+
+
+class Answers:
+    """Certified answers of one composition, the worse of the directions asked for."""
+
+    def __init__(self, composition: Composition, direction: str, rtol: float) -> None:
+        """Prepare the directions; one is enough where both are proved equal."""
+        if direction not in ("both", "remove", "add"):
+            raise DeclarationError(
+                f"direction={direction!r} is not known (expected one of both, remove, add)"
+            )
+        wanted = ("remove", "add") if direction == "both" else (direction,)
+        if direction == "both" and composition.symmetric:
+            wanted = ("remove",)
+        self.directions = [Certified(composition, d, rtol) for d in wanted]
+
+    def delta(self, epsilon: float) -> Bound:
+        """Bounds on delta."""
+        return self._worst(epsilon, _bound)
+
+    def log_delta(self, epsilon: float) -> Bound:
+        """Bounds on log delta."""
+        return self._worst(epsilon, _log_bound)
+
+    def _worst(self, epsilon: float, bound: Any) -> Bound:
+        if math.isinf(epsilon):
+            raise DeclarationError(f"epsilon={epsilon}: certified answers need a finite epsilon")
+        found: Bound | None = None
+        for one in self.directions:
+            here = bound(*one.delta(epsilon))
+            found = here if found is None else worse(found, here)
+        assert found is not None
+        return found
+
+    def epsilon(self, log_delta: float, guess: float) -> Bound:
+        """Bounds on the smallest epsilon >= 0 with log delta(epsilon) <= log_delta.
+
+        Args:
+            log_delta: target.
+            guess: from which the bracket is opened outward.
+
+        Raises:
+            NumericError: no bracket is found.
+        """
+        guess = max(guess, 0.0) if math.isfinite(guess) else 1.0
+        upper = self._outward(log_delta, guess, 1.0)
+        lower = self._outward(log_delta, guess, -1.0) if upper > 0.0 else 0.0
+        detail = {"target": log_delta, "guess": guess}
+        return Bound(lower, min(max(guess, lower), upper), upper, "contour", STATUS, detail)
+
+    def _outward(self, target: float, guess: float, side: float) -> float:
+        step = 4e-15 * max(guess, 1e-3)
+        for _ in range(DOUBLINGS):
+            epsilon = max(guess + side * step, 0.0)
+            bound = self.log_delta(epsilon)
+            if side > 0 and float(bound.upper) <= target:
+                return epsilon
+            if side < 0 and (epsilon == 0.0 or float(bound.lower) > target):
+                return epsilon
+            step *= 8.0
+        raise NumericError(f"certified: no epsilon with log delta={target} near {guess}")
+
+
+def _bound(ball: Any, detail: dict[str, Any]) -> Bound:
+    low = max(_down(float(ball.lower())), 0.0)
+    high = min(_up(float(ball.upper())), 1.0)
+    middle = min(max(float(ball.mid()), low), high)
+    return Bound(low, middle, high, "contour", STATUS, detail)
+
+
+def _log_bound(ball: Any, detail: dict[str, Any]) -> Bound:
+    low, high = (
+        _log(end) for end in (ball.lower(), ball.upper())
+    )  # fmt: skip
+    high = min(_up(high), 0.0)
+    middle = _log(ball.mid())
+    return Bound(min(_down(low), 0.0), min(middle, high), high, "contour", STATUS, detail)
+
+
+def _log(value: Any) -> float:
+    return float(value.log().mid()) if value > 0 else -math.inf
+
+
+def _down(value: float) -> float:
+    return math.nextafter(math.nextafter(value, -math.inf), -math.inf)
+
+
+def _up(value: float) -> float:
+    return math.nextafter(math.nextafter(value, math.inf), math.inf)

@@ -1,0 +1,159 @@
+"""M(c + inh) at many equidistant heights: one set of Gauss nodes, multiplied round and round.
+
+On a panel the integrand w(x) e^(iyL(x)), w = p^(1+c) q^(-c), is analytic inside a Bernstein
+ellipse; if |w| <= m and |Im L| <= b there, the n-point Gauss-Legendre rule errs by at most
+
+    (64/15) m e^(yb) half rho^(2-2n) / (1 - rho^-2)
+
+(Trefethen, Approximation Theory and Approximation Practice, Theorem 19.3). Both are proved once, by
+balls that cover the ellipse; panels are halved until the bound is small for every |y| wanted. What
+cannot be covered (an end where the density is not analytic) is halved until its mass is negligible
+and becomes part of the error. The far tails are bounded as everywhere in this room.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from flint import acb, arb, ctx
+
+from mechc.errors import NumericError
+from mechc.verify.ball import Oracle
+from mechc.verify.integral import PieceIntegral
+
+STRETCH = 1.5  # half axis of the ellipse along the panel, in half panels
+RHO = STRETCH + math.sqrt(STRETCH * STRETCH - 1.0)
+ROOM = 16.0  # nats that the integrand may gain on the ellipse
+BOXES = (8, 3)  # balls that cover the upper half of the ellipse
+MAX_PANELS = 20_000
+
+
+@cache
+def _rule(points: int, bits: int) -> tuple[tuple[Any, Any], ...]:
+    with ctx.workprec(bits):
+        return tuple(arb.legendre_p_root(points, i, weight=True) for i in range(points))
+
+
+class Wheel:
+    """The moments of one step along a vertical line."""
+
+    def __init__(self, oracle: Oracle, c: Any, h: Any, last: int, tolerance: Any) -> None:
+        """Prepare heights 0, h, ..., last * h.
+
+        Args:
+            oracle: a pair with densities, and atoms if need be.
+            c: real part, an exact ball.
+            h: step of the heights.
+            last: index of the largest height.
+            tolerance: error of each moment aimed at, relative to M(c).
+
+        Raises:
+            NumericError: too many panels.
+        """
+        self.c, self.h = c, h
+        self.top = (last * h).upper()
+        nats = 6.0 - float(tolerance.log().mid())
+        self.points = math.ceil((nats + ROOM) / (2.0 * math.log(RHO))) + 2
+        self.error = arb(0)
+        self.weights: list[Any] = []
+        self.turns: list[Any] = []
+        atoms = [(p, q) for _, p, q in oracle.atom_masses() if p > 0 and q > 0]
+        for p, q in atoms:
+            self._add(((1 + c) * p.log() - c * q.log()).exp(), (p / q).log())
+        self.size = oracle.moment(acb(c)).real
+        allowed = self.size.upper() * tolerance
+        for part in oracle.parts():
+            if part.p.is_zero or part.q.is_zero:
+                continue
+            if part.plateau is not None:
+                self._add(part.plateau_mass * (c * part.plateau).exp(), part.plateau)
+            else:
+                self._panels(part, allowed)
+
+    def _add(self, weight: Any, loss: Any) -> None:
+        self.weights.append(acb(weight))
+        self.turns.append(acb(0, self.h * loss).exp())
+
+    def _panels(self, part: PieceIntegral, allowed: Any) -> None:
+        """Cover a piece with panels whose error is below `allowed` in total."""
+        a, b = acb(1 + self.c), acb(-self.c)
+        lo, hi = part.lo, part.hi
+        if not lo.is_finite():
+            lo, bound = part.cut_at(a, b, -1)
+            self.error += bound
+        if not hi.is_finite():
+            hi, bound = part.cut_at(a, b, 1)
+            self.error += bound
+        middle = arb(0) if lo < 0 and hi > 0 else (lo + hi) / 2
+        exponent, loss = part.exponent(a, b), part.exponent(acb(1), acb(-1))
+        todo, count = [(lo, middle), (middle, hi)], 0
+        share = allowed / 400
+        while todo:
+            left, right = todo.pop()
+            count += 1
+            if count > MAX_PANELS:
+                raise NumericError(f"more than {MAX_PANELS} panels")
+            error = self._panel_error(exponent, loss, left, right)
+            if error is not None and error < share:
+                self.error += error
+                self._nodes(exponent, loss, left, right)
+                continue
+            mass = abs(exponent(left.union(right), False).real.exp()).upper() * (right - left)
+            if mass.is_finite() and mass < share:
+                self.error += mass.upper()
+                continue
+            centre = ((left + right) / 2).mid()
+            todo += [(left, centre), (centre, right)]
+
+    def _panel_error(self, exponent: Any, loss: Any, left: Any, right: Any) -> Any:
+        """Bound on the error of the rule at every height, None where the cover fails."""
+        centre, half = ((left + right) / 2).mid(), ((right - left) / 2).upper()
+        short = (arb(STRETCH) ** 2 - 1).sqrt()
+        rho = arb(STRETCH) + short
+        columns, rows = BOXES
+        height = arb(0)
+        for i in range(columns):
+            for j in range(rows):
+                x = arb(STRETCH) * (2 * i + 1 - columns) / columns
+                y = short * (2 * j + 1) / (2 * rows)
+                box = acb(
+                    arb(x.mid(), (arb(STRETCH) / columns).upper() * 1.0001),
+                    arb(y.mid(), (short / (2 * rows)).upper() * 1.0001),
+                ) * half + centre
+                weight, bend = exponent(box, True), loss(box, True)
+                if not (weight.is_finite() and bend.is_finite()):
+                    return None
+                # the lower half of the ellipse is the mirror image
+                size = weight.real.upper() + self.top * abs(bend.imag).upper()
+                height = size.upper() if i == j == 0 else height.max(size.upper())
+        scale = arb(64) / 15 * half * rho ** (2 - 2 * self.points) / (1 - rho**-2)
+        return (height.exp() * scale).upper()
+
+    def _nodes(self, exponent: Any, loss: Any, left: Any, right: Any) -> None:
+        centre, half = (left + right) / 2, (right - left) / 2
+        for node, weight in _rule(self.points, ctx.prec):
+            x = centre + half * node
+            self._add(exponent(x, False).real.exp() * weight * half, loss(x, False).real)
+
+    def moments(self, last: int) -> Iterator[Any]:
+        """Balls around M(c + inh) for n = 0, ..., last.
+
+        Midpoints are multiplied; what each multiplication adds, at most `slip` of the weight, is
+        counted apart, because the radii of products of complex balls would grow like 2^(n/2).
+        """
+        state = [w.mid() for w in self.weights]
+        turns = [t.mid() for t in self.turns]
+        error = self.error + sum((w.rad() for w in self.weights), start=arb(0))
+        size = sum((abs(s) for s in state), start=arb(0))
+        slip = arb(2) ** (4 - ctx.prec)
+        for turn in self.turns:
+            slip = slip.max(turn.rad() * 2)
+        slip = slip.upper() + arb(2) ** (4 - ctx.prec)
+        for n in range(last + 1):
+            if n:
+                state = [(s * turn).mid() for s, turn in zip(state, turns, strict=True)]
+            bound = (error + size * ((1 + slip) ** n - 1)).upper()
+            yield sum(state, start=acb(arb(0, bound), arb(0, bound)))

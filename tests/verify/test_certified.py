@@ -1,0 +1,107 @@
+"""Certified answers against closed forms, sums and values computed by other methods."""
+
+import math
+
+import pytest
+
+import mechc
+from mechc.errors import UnsupportedError
+
+pytest.importorskip("flint")
+truth = pytest.importorskip("truth")
+pytestmark = pytest.mark.oracle
+
+
+def sampled(**values):
+    return mechc.poisson(mechc.load("gaussian"))(**values)
+
+
+def width(bound):
+    return (bound.upper - bound.lower) / bound.upper
+
+
+def contains(bound, log_value):
+    """A value known to the rounding of its logarithm."""
+    value, room = math.exp(log_value), 4e-16 * (1 + abs(log_value))
+    return bound.lower <= value * (1 + room) and bound.upper >= value * (1 - room)
+
+
+@pytest.mark.parametrize(("mu", "count", "epsilon"), [(1.0, 1, 1.0), (0.05, 1000, 40.0)])
+def test_gaussians_have_a_closed_form(mu, count, epsilon):
+    run = count * mechc.load("gdp")(mu=mu)
+    bound = run.delta(epsilon, certified=True)
+    assert bound.status == "certified"
+    assert contains(bound, truth.gaussian(truth.ball(mu) * truth.ball(count).sqrt(), epsilon))
+    assert width(bound) < 2e-15
+
+
+def test_subsampled_gaussian():
+    """SGS3 of the reference values: the sampling rate there is 1/100, here it is a double."""
+    run = 3000 * sampled(sigma=2.0, sampling_rate=0.01)
+    bound = run.delta(3.0, certified=True, direction="remove")
+    assert width(bound) < 2e-15
+    assert bound.lower < 9.4518016542361e-24 * (1 + 1e-14)
+    assert bound.upper > 9.4518016542361e-24 * (1 - 1e-14)
+
+
+@pytest.mark.parametrize(
+    ("event", "count", "epsilon", "exact"),
+    [
+        (("pure_dp", {"epsilon": 0.25}), 40, 1.0,
+         lambda: truth.atoms([(0.25, _likely(0.25)), (-0.25, 1 - _likely(0.25))], 40, 1.0)),
+        (("laplace", {"scale": 2.0}), 1, 0.25, lambda: math.log(-math.expm1((0.25 - 0.5) / 2))),
+        (("uniform", {"halfwidth": 50.0}), 5, 0.5, lambda: math.log(1 - 0.99**5)),
+    ],
+)  # fmt: skip
+def test_atoms_and_plateaus(event, count, epsilon, exact):
+    name, values = event
+    bound = (count * mechc.load(name)(**values)).delta(epsilon, certified=True)
+    assert contains(bound, exact())
+    assert width(bound) < 2e-15
+
+
+def _likely(epsilon):
+    e = truth.ball(epsilon).exp()
+    return e / (1 + e)
+
+
+@pytest.mark.slow
+def test_delta_is_bracketed_by_epsilon():
+    run = 200 * sampled(sigma=1.0, sampling_rate=0.1)
+    bound = run.epsilon(1e-5, certified=True, direction="remove")
+    assert bound.status == "certified" and width(bound) < 1e-13
+    assert run.delta(bound.upper, certified=True, direction="remove").upper <= 1e-5
+    assert run.delta(bound.lower, certified=True, direction="remove").lower > 1e-5
+
+
+@pytest.mark.slow
+def test_float_bounds_hold_the_certified_interval():
+    g = mechc.load("gaussian")(sigma=10.0)
+    run = 100 * sampled(sigma=1.5, sampling_rate=0.01) + 50 * g
+    certified = run.delta(1.0, certified=True)
+    bound = run.delta(1.0)
+    assert bound.lower <= certified.lower and certified.upper <= bound.upper
+
+
+def test_other_methods_are_refused():
+    with pytest.raises(UnsupportedError, match="contour"):
+        sampled(sigma=1.0, sampling_rate=0.1).delta(1.0, certified=True, method="pld")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "values", "count", "epsilon"),
+    [
+        ("logistic", {"scale": 6.0}, 20, 0.5),
+        ("gumbel", {"scale": 3.0}, 20, 0.5),
+        ("student_t", {"nu": 3.0, "scale": 2.0}, 20, 2.0),
+        ("discrete_gaussian", {"sigma": 8.0}, 100, 3.0),
+        ("discrete_laplace", {"a": 0.1, "sensitivity": 3}, 200, 2.0),
+    ],
+)
+def test_more_laws(name, values, count, epsilon):
+    run = count * mechc.load(name)(**values)
+    certified = run.delta(epsilon, certified=True, direction="remove")
+    bound = run.delta(epsilon, direction="remove")
+    assert width(certified) < 1e-6
+    assert bound.lower <= certified.upper and certified.lower <= bound.upper
