@@ -111,10 +111,10 @@ def all_sums(steps: Sequence[Step], weights: Sequence[Floats], less: int = -1) -
 
 
 @nb.njit(
-    "float64(float64[:,:,::1], float64[::1], float64[::1], float64[::1], boolean, float64)", **_JIT
+    "float64(float64[:,:,::1], float64[::1], float64[::1], float64[::1], int64, float64)", **_JIT
 )
-def _excess(tables, atoms, density, counts, linear, y):  # type: ignore[no-untyped-def]
-    """Bound |phi - A| / A(0), or |phi - A - B| / A(0), at all frequencies from y on."""
+def _excess(tables, atoms, density, counts, order, y):  # type: ignore[no-untyped-def]
+    """Bound |phi|, |phi - A| or |phi - A - B| for order 0, 1, 2, over A(0), from y on."""
     total = 0.0  # log of prod (1 + x_j)^k_j
     bend = 0.0  # the same without its linear part
     for i in range(counts.size):
@@ -128,7 +128,9 @@ def _excess(tables, atoms, density, counts, linear, y):  # type: ignore[no-untyp
         else:
             bend -= counts[i] * x * x * (0.5 - x / 3.0)
     total = min(total, 700.0)
-    if not linear:
+    if order == 0:
+        return math.exp(total)
+    if order == 1:
         return math.expm1(total)
     if total > 1e-2:
         return math.expm1(total) - total + bend
@@ -136,32 +138,38 @@ def _excess(tables, atoms, density, counts, linear, y):  # type: ignore[no-untyp
 
 
 @nb.njit(
-    "float64(float64[:,:,::1], float64[::1], float64[::1], float64[::1], boolean, float64)", **_JIT
+    "float64(float64[:,:,::1], float64[::1], float64[::1], float64[::1], int64, float64)", **_JIT
 )
-def excess_integral(tables, atoms, density, counts, linear, start):  # type: ignore[no-untyped-def]
+def excess_integral(tables, atoms, density, counts, order, start):  # type: ignore[no-untyped-def]
     """Bound the integral of |remainder| / A(0) / y^2 from `start` on; the bound decreases in y."""
     total = 0.0
     y = start
     for _ in range(FAR):
-        size = _excess(tables, atoms, density, counts, linear, y)
+        size = _excess(tables, atoms, density, counts, order, y)
         total += size * (1.0 / y - 1.0 / (FINE * y))
         y *= FINE
-    return total + _excess(tables, atoms, density, counts, linear, y) / y
+    return total + _excess(tables, atoms, density, counts, order, y) / y
 
 
 class AtomicPart:
     """The part of a composition with at most one density among its draws, tilted at c.
 
     Attributes:
-        linear: B is in, not only A.
+        order: 2 with A and B, 1 with A alone, 0 where even that has too many sums.
         share: its tilted mass, A(0) + B(0).
         law: the steps as atoms and polynomials.
         reach: largest sum of centred atoms, for rounding.
     """
 
-    def __init__(self, law: Law, tilted: Tilted, fitted: Oscillation, sums: Sums) -> None:
-        """List the sums that B needs, where they are few enough."""
-        self.law, self._c, self._sums = fitted, tilted.c, sums
+    def __init__(self, law: Law, tilted: Tilted, fitted: Oscillation) -> None:
+        """List the sums that A and B need, where they are few enough.
+
+        Args:
+            law: the composition.
+            tilted: where it is tilted.
+            fitted: the same as atoms and polynomials.
+        """
+        self.law, self._c = fitted, tilted.c
         self._counts = law.counts
         weights = [fitted.atoms(i)[1] for i in range(law.counts.size)]
         self._atoms = np.array([float(w.sum()) for w in weights])
@@ -169,36 +177,24 @@ class AtomicPart:
         self._tables = tilted.variation()
         self._mass = math.exp(float(law.counts @ np.log(self._atoms)))
         self.reach = sum(s.count * float(np.abs(s.loss.atom_loss).max()) for s in law.steps)
-        self._once: list[Sums] = []
-        panels = 0
+        listed = all_sums(law.steps, weights)
+        self._sums = Sums(np.empty(0), np.empty(0), 0.0) if listed is None else listed
+        self._once = [] if listed is None else self._with_one_density(law, weights)
+        self.order = 0 if listed is None else 1 + bool(self._once)
+        densities = [float(fitted.panels(i)[3].sum()) for i in range(len(self._once))]
+        once = sum(k * c / a for k, c, a in zip(law.counts, densities, self._atoms, strict=False))
+        self.share = self._mass * (1.0 + once)
+
+    def _with_one_density(self, law: Law, weights: list[Floats]) -> list[Sums]:
+        """Sums of all draws but one, for every step that the one can be of; none if too many."""
+        out, panels = [], 0
         for i in range(law.counts.size):
             fewer = all_sums(law.steps, weights, less=i)
-            panels += 0 if fewer is None else fewer.loss.size * fitted.panels(i)[0].shape[0]
+            panels += 0 if fewer is None else fewer.loss.size * self.law.panels(i)[0].shape[0]
             if fewer is None or panels > MOST_PANELS:
-                self._once = []
-                break
-            self._once.append(fewer)
-        self.linear = bool(self._once)
-        self.share = self._mass
-        for i, fewer in enumerate(self._once):
-            density = float(fitted.panels(i)[3].sum())
-            self.share += law.counts[i] * density * float(np.exp(fewer.log_weight).sum())
-
-    @classmethod
-    def of(cls, law: Law, tilted: Tilted, fitted: Oscillation) -> AtomicPart | None:
-        """Find the atomic part of a composition.
-
-        Args:
-            law: the composition.
-            tilted: where it is tilted.
-            fitted: the same as atoms and polynomials.
-
-        Returns:
-            None where it does not matter, or where its atoms are too many to list.
-        """
-        weights = [fitted.atoms(i)[1] for i in range(law.counts.size)]
-        sums = all_sums(law.steps, weights)
-        return None if sums is None else cls(law, tilted, fitted, sums)
+                return []
+            out.append(fewer)
+        return out
 
     def aliased(self, epsilon: float, period: float) -> tuple[float, float]:
         """Return the part's trapezoid sum over all frequencies, over M(c) e^(-c eps), and an error.
@@ -228,7 +224,7 @@ class AtomicPart:
     def truncation(self, start: float) -> float:
         """Bound the integral of |remainder| / y^2 beyond `start`."""
         found = excess_integral(
-            self._tables, self._atoms, self._density, self._counts, self.linear, start
+            self._tables, self._atoms, self._density, self._counts, self.order, start
         )
         return self._mass * float(found)
 

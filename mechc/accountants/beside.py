@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mechc.accountants.atomic import AtomicPart
-from mechc.accountants.trapezoid import ULP, Contour, Floats
+from mechc.accountants.trapezoid import ULP, Complexes, Contour, Floats
 
 CHEAP = 5_000_000  # node evaluations that are spent for more than rtol asks for
 WORK = 300_000_000  # node evaluations before a wide bound is returned instead
@@ -45,26 +45,33 @@ class BesideAtoms(Contour):
         """Evaluate the remainder until `nodes` frequencies are known."""
         have = self._scale.size
         if nodes > have:
-            law, linear = self.atomic.law, self.atomic.linear
-            values, scale = law.remainders(linear, self.h, have + 1, nodes + 1)
+            law, order = self.atomic.law, self.atomic.order
+            values, scale = law.remainders(order, self.h, have + 1, nodes + 1)
             self._remainder = np.concatenate([self._remainder, values])
             self._scale = np.concatenate([self._scale, scale])
             self.decay = self.atomic.truncation(self.h * nodes)
 
-    def terms(self, epsilon: float) -> tuple[Floats, float]:
-        """Real parts of the remainder's g(c + inh) / g(c), n = 1, 2, ..., and their rounding."""
+    @property
+    def cost(self) -> float:
+        """Work of one more frequency, in node evaluations."""
+        return self.atomic.law.cost
+
+    def waves(self, epsilon: float) -> tuple[Floats, Complexes, Floats]:
+        """Return y, the remainder's g(c + iy) / g(c) at the nodes, and its rounding in ULP."""
         y = self.h * np.arange(1.0, self._scale.size + 1.0)
         law, counts = self.atomic.law, float(self.tilted.counts.sum())
         mean = float(self.tilted.counts @ law.mean)
         factor = self.payoff.transform(np.asarray(self.c + 1j * y, np.complex128), epsilon)
         factor /= self.weight(epsilon)
-        value: Floats = (factor * self._remainder * np.exp(1j * y * (mean - epsilon))).real
+        value: Complexes = factor * self._remainder * np.exp(1j * y * (mean - epsilon))
         turns = y * (abs(mean) + abs(epsilon) + self.atomic.reach)
-        noise = np.abs(factor) * self._scale * (8.0 + 8.0 * counts + 4.0 * turns)
-        return value, ULP * float(noise.sum()) + law.error * float(np.abs(factor).sum())
+        noise = self._scale * (8.0 + 8.0 * counts + 4.0 * turns) + law.error / ULP
+        return y, value, np.abs(factor) * noise
 
     def first(self, epsilon: float) -> tuple[float, float]:
         """The remainder at frequency 0, all frequencies of the atomic part, and their error."""
+        if self.atomic.order == 0:
+            return 1.0, 0.0
         scale = self.period / self.weight(epsilon)
         value, error = self.atomic.aliased(epsilon, self.period)
         return 1.0 - self.atomic.share + scale * value, scale * error + 4.0 * ULP
@@ -77,7 +84,7 @@ class BesideAtoms(Contour):
             total = self.first(epsilon)[0] + 2.0 * float(self.terms(epsilon)[0].sum())
             factor = self.payoff.size(self.c) * self.period
             factor /= math.pi * max(total, 1e-3) * self.weight(epsilon) * rtol
-            affordable = CHEAP / self.atomic.law.cost
+            affordable = CHEAP / self.cost
             share = factor * self.decay
             if share <= FINE or (share <= ENOUGH and affordable < 2.0 * nodes):
                 return
@@ -86,6 +93,6 @@ class BesideAtoms(Contour):
             while left > FINE and (left > ENOUGH or more < affordable):
                 more *= 1.5
                 left = factor * self.atomic.truncation(self.h * more)
-                if self.atomic.law.cost * more > WORK:
+                if self.cost * more > WORK:
                     return
             nodes = math.ceil(more)

@@ -86,7 +86,7 @@ class Blurred:
     def __init__(self, contour: Contour) -> None:
         """Smooth so much that nothing is left of the last frequency of the contour."""
         self.contour = contour
-        self._last = contour.h * contour.re.size
+        self._last = contour.h * contour.nodes
         self.blur = Blur(min(2.0 * RANK * LOST ** (-1.0 / RANK) / self._last, WIDEST))
 
     def answer(self, epsilon: float) -> Answer | None:

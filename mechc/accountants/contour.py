@@ -236,8 +236,11 @@ class Side:
             return None
         if isinstance(contour, BesideAtoms):
             contour.settle(epsilon, self._rtol)
-            return contour.answer(epsilon)
-        plain = self._wait(contour, epsilon)
+            plain = contour.answer(epsilon)
+            if contour.atomic.order == 0 and not (plain and plain.width <= self._rtol):
+                self._blurred(contour, epsilon)
+        else:
+            plain = self._wait(contour, epsilon)
         if contour.blurred is None:
             return plain
         smoothed: Answer | None = contour.blurred.answer(epsilon)
@@ -299,9 +302,14 @@ class Side:
             if share <= 1.0:
                 break
             nodes = math.ceil(contour.nodes * min(max(1.1 * math.sqrt(share), 1.5), 32.0))
-            growth = max(1.0, contour.h * nodes / contour.reach)
-            nodes = min(nodes, int(BLURRED / (contour.tilted.weight.size * growth)))
-            if nodes <= contour.nodes or not self._resolve(contour, nodes):
+            if isinstance(contour, BesideAtoms):
+                nodes = min(nodes, int(BLURRED / contour.cost))
+            else:
+                growth = max(1.0, contour.h * nodes / contour.reach)
+                nodes = min(nodes, int(BLURRED / (contour.cost * growth)))
+                if not self._resolve(contour, nodes):
+                    break
+            if nodes <= contour.nodes:
                 break
             contour.extend(nodes)
         return best
@@ -312,6 +320,7 @@ class Side:
         if math.isfinite(self._payoff.edge) or not matters(self._law, tilted):
             return None
         floor = 1e-18 / float(self._law.counts.sum())
+        atoms = sum(s.loss.atom_loss.size for s in self._law.steps)
         frequency = 0.0
         for _ in range(FITS):
             try:
@@ -320,7 +329,8 @@ class Side:
                 return None
             fitted = Oscillation(law, tilted, floor)
             if fitted.error < FIT * self._rtol:
-                return AtomicPart.of(self._law, tilted, fitted)
+                part = AtomicPart(self._law, tilted, fitted)
+                return part if part.order or self._law.loss.size > atoms else None
             frequency = max(4.0 * frequency, 1.0 / float(tilted.spread.max()))
         return None
 

@@ -58,14 +58,14 @@ def _filon(coefficient, w):  # type: ignore[no-untyped-def]
 
 @nb.njit(
     "void(int64[::1], int64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[:,::1],"
-    " float64[:,::1], float64[::1], float64[::1], boolean, float64, int64, complex128[::1],"
+    " float64[:,::1], float64[::1], float64[::1], int64, float64, int64, complex128[::1],"
     " float64[::1])",
     **_JIT,
 )
 def _remainders(  # type: ignore[no-untyped-def]
-    panels, atoms, counts, place, series, centred, weight, at, mass, linear, h, first, out, size
+    panels, atoms, counts, place, series, centred, weight, at, mass, order, h, first, out, size
 ):
-    """Return phi - A, or phi - A - B if `linear`, and |phi| + |A| + |B|, at y = n h, n >= first."""
+    """Return phi, phi - A or phi - A - B for order 0, 1, 2, and its scale, y = n h, n >= first."""
     steps = counts.size
     log_a = np.empty(steps, np.complex128)
     c = np.empty(steps, np.complex128)
@@ -95,8 +95,10 @@ def _remainders(  # type: ignore[no-untyped-def]
             all_phi += counts[i] * complex(
                 math.log(max(abs(both), 1e-300)), math.atan2(both.imag, both.real)
             )
-        phi, sums, once = np.exp(all_phi), np.exp(all_a), 0j
-        if linear:
+        phi, sums, once = np.exp(all_phi), 0j, 0j
+        if order > 0:
+            sums = np.exp(all_a)
+        if order > 1:
             for i in range(steps):
                 once += counts[i] * c[i] * np.exp(all_a - log_a[i])
         out[n] = phi - sums - once
@@ -213,8 +215,8 @@ class Oscillation:
         mine = slice(self._atoms[step], self._atoms[step + 1])
         return self._arrays[4][mine], self._arrays[5][mine]
 
-    def remainders(self, linear: bool, h: float, begin: int, end: int) -> tuple[Complexes, Floats]:
-        """Return phi without what only atoms, and `linear`ly one density, make of it.
+    def remainders(self, order: int, h: float, begin: int, end: int) -> tuple[Complexes, Floats]:
+        """Return phi without its terms that have fewer than `order` densities, 0, 1 or 2.
 
         Returns:
             phi - A (- B) at y = n h, begin <= n < end, and |phi| + |A| (+ |B|), the scale of its
@@ -222,7 +224,7 @@ class Oscillation:
         """
         out, size = np.empty(end - begin, np.complex128), np.empty(end - begin)
         law = (self._panels, self._atoms, self._counts, *self._arrays)
-        _remainders(*law, linear, h, begin, out, size)  # type: ignore[call-arg]  # an array each
+        _remainders(*law, order, h, begin, out, size)  # type: ignore[call-arg]  # an array each
         return out, size
 
 

@@ -223,6 +223,11 @@ class Contour:
             self.decay = 0.0 if nodes == self.most else math.inf
 
     @property
+    def cost(self) -> float:
+        """Work of one more frequency, in node evaluations."""
+        return float(self.tilted.weight.size)
+
+    @property
     def nodes(self) -> int:
         """Number of frequencies evaluated so far."""
         return int(self.re.size)
