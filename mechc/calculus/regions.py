@@ -13,6 +13,7 @@ from sympy import Expr, Pow, S, Symbol, floor, log, nan, oo, zoo
 
 from mechc.calculus.facts import Facts, Undecided
 from mechc.calculus.growth import Expansion, end_point
+from mechc.calculus.limits import limit_of_exponentials
 from mechc.calculus.loss import loss_of
 from mechc.calculus.monotone import Part, monotone_parts
 from mechc.calculus.series import Unknown
@@ -112,7 +113,7 @@ def _limit(
     try:
         return Expansion(y, facts).limit(loss.subs(x, approach))
     except Unknown:
-        return None
+        return limit_of_exponentials(loss, x, end)
 
 
 def _inner_point(part: Part) -> Expr:

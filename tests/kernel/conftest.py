@@ -10,6 +10,7 @@ from mechc import transform
 from mechc.compiler import compile_declaration
 from mechc.kernel import cache as kernels
 
+LENGTHS = {"random_sensitivity": ("3",), "with_replacement": ("3",)}
 GOLDEN = Path(__file__).parent.parent / "golden"
 
 
@@ -21,10 +22,11 @@ def pytest_addoption(parser):
 
 @cache
 def declaration(name):
-    """A built-in declaration; "poisson(laplace)" is the sampled one."""
-    base = name.removeprefix("poisson(").removesuffix(")")
-    declared = getattr(importlib.import_module(f"mechc.mechanisms.{base}"), base)
-    return transform.poisson(declared) if name.startswith("poisson(") else declared
+    """A built-in declaration; "poisson(laplace)" is the sampled one, and so on."""
+    outer, opened, base = name.partition("(")
+    if not opened:
+        return getattr(importlib.import_module(f"mechc.mechanisms.{name}"), name)
+    return getattr(transform, outer)(declaration(base[:-1]), *LENGTHS.get(outer, ()))
 
 
 @cache

@@ -1,0 +1,65 @@
+"""Mechanisms that dp_accounting has too: its pessimistic answers lie on ours, or just above."""
+
+import math
+
+import pytest
+
+import mechc
+
+theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+STEP = {"value_discretization_interval": 1e-3}
+SENSITIVITIES, WEIGHTS = [0.0, 1.0, 2.0, 3.0], [0.4, 0.3, 0.2, 0.1]
+
+
+def sampled(name, rate, adjacency="add_remove", **parameters):
+    return mechc.poisson(mechc.load(name), rate, adjacency=adjacency)(**parameters)
+
+
+PAIRS = {
+    "gaussian, replace": lambda: (
+        sampled("gaussian", 0.2, "replace", sigma=1.5),
+        theirs.from_gaussian_mechanism(
+            1.5, sampling_prob=0.2, neighboring_relation=theirs.NeighborRel.REPLACE_ONE, **STEP
+        ),
+    ),
+    "laplace": lambda: (
+        sampled("laplace", 0.3, scale=0.7),
+        theirs.from_laplace_mechanism(0.7, sampling_prob=0.3, **STEP),
+    ),
+    "discrete laplace": lambda: (
+        sampled("discrete_laplace", 0.3, a=0.7, sensitivity=2),
+        theirs.from_discrete_laplace_mechanism(0.7, sensitivity=2, sampling_prob=0.3, **STEP),
+    ),
+    "discrete gaussian": lambda: (
+        sampled("discrete_gaussian", 0.3, sigma=1.3, sensitivity=2),
+        theirs.from_discrete_gaussian_mechanism(1.3, sensitivity=2, sampling_prob=0.3, **STEP),
+    ),
+    "mixture of gaussians": lambda: (
+        mechc.load("mixture_of_gaussians")(sigma=1.0, sensitivities=SENSITIVITIES, weights=WEIGHTS),
+        theirs.from_mixture_gaussian_mechanism(1.0, SENSITIVITIES, WEIGHTS, **STEP),
+    ),
+    "randomised response": lambda: (
+        mechc.load("randomized_response")(epsilon=math.log(0.68 / 0.08), categories=5),
+        theirs.from_randomized_response(0.4, 5, **STEP),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_dp_accounting_agrees(name):
+    event, pld = PAIRS[name]()
+    for count, composed in ((1, pld), (7, pld.self_compose(7))):
+        for epsilon in (0.0, 0.2, 1.0):
+            known = composed.get_delta_for_epsilon(epsilon)
+            found = (count * event).delta(epsilon)
+            assert found.lower <= known * (1 + 1e-8) + 1e-12
+            assert found.upper == pytest.approx(known, rel=5e-3, abs=1e-9)
+
+
+def test_moves_of_zero_bound_the_loss_of_adding():
+    """N(0) against a mixture that holds it with probability 0.4: the loss is at most log 2.5."""
+    event, _ = PAIRS["mixture of gaussians"]()
+    top = math.log(2.5)
+    assert event.delta(top + 1e-9, direction="add").upper == 0.0
+    assert event.delta(0.99 * top, direction="add").lower > 0
+    assert event.loss("add").support[1] == pytest.approx(top, rel=1e-15)
