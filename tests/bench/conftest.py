@@ -1,6 +1,13 @@
-"""Rows of the comparison, printed as tables after pytest-benchmark's own."""
+"""Rows of the comparison, printed as tables after pytest-benchmark's own.
 
+`pytest tests/bench --table docs/benchmarks.md` writes them as a page as well.
+"""
+
+import os
+import platform
 from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
 
 import pytest
 
@@ -32,7 +39,11 @@ def report():
     return REPORT
 
 
-def pytest_terminal_summary(terminalreporter):
+def pytest_addoption(parser):
+    parser.addoption("--table", default=None, help="write the comparison to this Markdown file")
+
+
+def pytest_terminal_summary(terminalreporter, config):
     if REPORT.notes:
         terminalreporter.section("mechc")
         for note in REPORT.notes:
@@ -44,9 +55,16 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line("{:<34}{:<26}{:>9}{:>9}{:>14}{:>14}{:>10}{:>10}".format(*head))
         for row in sorted(REPORT.rows, key=lambda r: (r.task, r.tool != "mechc", r.tool)):
             terminalreporter.write_line(_line(row, own.get(row.task)))
+    if config.getoption("--table") and REPORT.rows:
+        Path(config.getoption("--table")).write_text(page(own), encoding="utf-8")
 
 
 def _line(row, base):
+    form = "{:<34}{:<26}{:>9}{:>9}{:>14}{:>14}{:>10}{:>10}"
+    return form.format(*_cells(row, base))
+
+
+def _cells(row, base):
     def text(value, form):
         return "-" if value is None else format(value, form)
 
@@ -55,7 +73,38 @@ def _line(row, base):
     if base is not None and row.width is not None and base.width:
         widths = row.width / base.width
     return (
-        f"{row.task:<34}{row.tool:<26}{1e3 * row.seconds:>9.2f}{text(times, '.1f'):>9}"
-        f"{text(row.lower, '.8g'):>14}{text(row.upper, '.8g'):>14}"
-        f"{text(row.width, '.1e'):>10}{text(widths, '.0e'):>10}"
+        row.task,
+        row.tool,
+        f"{1e3 * row.seconds:.2f}",
+        text(times, ".1f"),
+        text(row.lower, ".8g"),
+        text(row.upper, ".8g"),
+        text(row.width, ".1e"),
+        text(widths, ".0e"),
     )
+
+
+def page(own):
+    """The rows and notes of this run as Markdown."""
+    versions = ", ".join(
+        f"{name} {metadata.version(name)}" for name in ("mechc", "dp-accounting", "prv-accountant")
+    )
+    lines = [
+        "# Benchmarks",
+        "",
+        "Written by `pytest tests/bench --table docs/benchmarks.md`: all rows of one task come from"
+        f" the same run, in one process on one core, warm medians. {versions}; Python"
+        f" {platform.python_version()}, {platform.machine()}, {platform.system()}; other jobs were"
+        f" running (load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores), so the ratios"
+        " tell more than the milliseconds.",
+        "",
+        "Ratios are to mechc's default method. A dash under *lower* or *width* means that the tool"
+        " states no lower bound in that task; estimates have width 0.",
+        "",
+        "| task | tool | ms | time ratio | lower | upper | width | width ratio |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in sorted(REPORT.rows, key=lambda r: (r.task, r.tool != "mechc", r.tool)):
+        lines.append("| " + " | ".join(_cells(row, own.get(row.task))) + " |")
+    lines += ["", "## mechc alone", "", *(f"- {' '.join(note.split())}" for note in REPORT.notes)]
+    return "\n".join(lines) + "\n"

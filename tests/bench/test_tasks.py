@@ -1,0 +1,254 @@
+"""Longer tasks beside other libraries: many distinct steps, many counts, calibration, atoms."""
+
+import itertools
+import math
+import warnings
+
+import numpy as np
+import pytest
+from conftest import Row
+
+import mechc
+from mechc.composition import forget_losses
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    dp_accounting = pytest.importorskip("dp_accounting")
+    prv_accountant = pytest.importorskip("prv_accountant")
+
+from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: E402
+
+COUNTS = range(200, 10_001, 200)
+GRID = 1e-4
+
+
+def sampled(name="gaussian"):
+    return mechc.poisson(mechc.load(name))
+
+
+def distinct_steps(count):
+    rng = np.random.default_rng(11)
+    return list(zip(rng.uniform(0.001, 0.01, count), rng.uniform(0.8, 2.0, count), strict=True))
+
+
+def timed(benchmark, report, task, tool, ask, rounds):
+    """Run, and add a row; `ask` returns the lower and the upper end of an interval."""
+    lower, upper = benchmark.pedantic(ask, rounds=rounds, warmup_rounds=1 if rounds > 1 else 0)
+    report.rows.append(Row(task, tool, benchmark.stats.stats.median, lower, upper))
+    return lower, upper
+
+
+def heterogeneous_mechc():
+    forget_losses()
+    event = sampled()
+    parts = [(event(sampling_rate=q, sigma=s), 100) for q, s in distinct_steps(100)]
+    answer = mechc.compose(*parts).epsilon(1e-6)
+    return answer.lower, answer.upper
+
+
+def heterogeneous_dp_accounting():
+    total = None
+    for q, s in distinct_steps(100):
+        one = pld.from_gaussian_mechanism(
+            s, sampling_prob=q, value_discretization_interval=GRID
+        ).self_compose(100)
+        total = one if total is None else total.compose(one)
+    return None, total.get_epsilon_for_delta(1e-6)
+
+
+def heterogeneous_prv():
+    steps = distinct_steps(100)
+    accountant = prv_accountant.PRVAccountant(
+        [
+            prv_accountant.PoissonSubsampledGaussianMechanism(
+                noise_multiplier=s, sampling_probability=q
+            )
+            for q, s in steps
+        ],
+        max_self_compositions=[100] * 100,
+        eps_error=0.1,
+        delta_error=1e-9,
+    )
+    lower, _, upper = accountant.compute_epsilon(1e-6, num_self_compositions=[100] * 100)
+    return float(lower), float(upper)
+
+
+def curve_mechc():
+    forget_losses()
+    curve = sampled()(sampling_rate=0.01, sigma=1.0).epsilon_curve(1e-6, COUNTS)
+    return curve.lower[-1], curve.upper[-1]
+
+
+def curve_dp_accounting():
+    one = pld.from_gaussian_mechanism(1.0, sampling_prob=0.01, value_discretization_interval=GRID)
+    block, total, answer = one.self_compose(200), None, None
+    for _ in COUNTS:
+        total = block if total is None else total.compose(block)
+        answer = total.get_epsilon_for_delta(1e-6)
+    return None, answer
+
+
+def curve_prv():
+    accountant = prv_accountant.PRVAccountant(
+        prv_accountant.PoissonSubsampledGaussianMechanism(
+            noise_multiplier=1.0, sampling_probability=0.01
+        ),
+        max_self_compositions=max(COUNTS),
+        eps_error=0.1,
+        delta_error=1e-9,
+    )
+    for count in COUNTS:
+        lower, _, upper = accountant.compute_epsilon(1e-6, num_self_compositions=count)
+    return float(lower), float(upper)
+
+
+def calibrate_mechc():
+    forget_losses()
+    found = mechc.calibrate(
+        sampled(), solve_for="sigma", epsilon=2.0, delta=1e-6, count=5000, sampling_rate=0.01
+    )
+    return None, found.value
+
+
+def calibrate_dp_accounting():
+    from dp_accounting import mechanism_calibration as calibration
+
+    def event(sigma):
+        return dp_accounting.SelfComposedDpEvent(
+            dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(sigma)), 5000
+        )
+
+    value = calibration.calibrate_dp_mechanism(
+        lambda: dp_accounting.pld.PLDAccountant(value_discretization_interval=GRID),
+        event,
+        2.0,
+        1e-6,
+        calibration.ExplicitBracketInterval(0.5, 10.0),
+        tol=1e-4,
+    )
+    return None, float(value)
+
+
+def laplace_mechc():
+    forget_losses()
+    answer = (1000 * sampled("laplace")(sampling_rate=0.02, scale=1.0)).epsilon(1e-6)
+    return answer.lower, answer.upper
+
+
+def laplace_dp_accounting():
+    one = pld.from_laplace_mechanism(1.0, sampling_prob=0.02, value_discretization_interval=GRID)
+    return None, one.self_compose(1000).get_epsilon_for_delta(1e-6)
+
+
+def small_delta_mechc():
+    forget_losses()
+    answer = (3000 * sampled()(sampling_rate=0.01, sigma=2.0)).epsilon(1e-100)
+    return answer.lower, answer.upper
+
+
+def small_delta_dp_accounting():
+    accountant = dp_accounting.rdp.RdpAccountant()
+    accountant.compose(
+        dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(2.0)), 3000
+    )
+    return None, accountant.get_epsilon(1e-100)
+
+
+TASKS = {
+    "epsilon, 100 distinct steps x 100": (
+        ("mechc", heterogeneous_mechc, 5),
+        ("dp-accounting h=1e-4", heterogeneous_dp_accounting, 1),
+        ("prv .1", heterogeneous_prv, 1),
+    ),
+    "epsilon after each of 50 counts": (
+        ("mechc", curve_mechc, 10),
+        ("dp-accounting h=1e-4", curve_dp_accounting, 1),
+        ("prv .1", curve_prv, 1),
+    ),
+    "calibrate sigma, eps 2, k=5000": (
+        ("mechc", calibrate_mechc, 5),
+        ("dp-accounting h=1e-4", calibrate_dp_accounting, 1),
+    ),
+    "epsilon, Laplace q=.02 k=1000": (
+        ("mechc", laplace_mechc, 5),
+        ("dp-accounting h=1e-4", laplace_dp_accounting, 3),
+    ),
+    "epsilon at delta=1e-100, k=3000": (
+        ("mechc", small_delta_mechc, 10),
+        ("dp-accounting Renyi", small_delta_dp_accounting, 3),
+    ),
+}
+TRUTH = {
+    "calibrate sigma, eps 2, k=5000": 1.747700363325,
+    "epsilon, Laplace q=.02 k=1000": 2.74011317,
+    "epsilon at delta=1e-100, k=3000": 8.08840765,
+}
+CASES = [(task, *row) for task, rows in TASKS.items() for row in rows]
+
+
+@pytest.mark.parametrize("task, tool, ask, rounds", CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES])
+def test_longer_task(benchmark, report, task, tool, ask, rounds):
+    _, upper = timed(benchmark, report, task, tool, ask, rounds)
+    assert math.isfinite(upper)
+    if tool == "mechc" and task in TRUTH:
+        assert upper == pytest.approx(TRUTH[task], rel=1e-8)
+
+
+METHODS = (
+    "contour", "pld", "prv", "fourier", "renyi", "clt", "saddlepoint:msd0", "saddlepoint:msd1",
+    "saddlepoint:clt", "edgeworth:2", "edgeworth:4",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_on_one_task(benchmark, report, method):
+    rates = itertools.count(1)
+    event = sampled()
+
+    def ask():
+        rate = 0.01 * (1.0 + 1e-12 * next(rates))  # nothing remembered, the same answer
+        answer = (10_000 * event(sampling_rate=rate, sigma=1.5)).delta(1.0, method=method)
+        sides = (answer.lower, answer.upper)
+        if math.isnan(answer.upper):  # an estimate: no interval
+            return answer.estimate, answer.estimate
+        return sides
+
+    lower, upper = timed(benchmark, report, "every method: delta, k=10000", method, ask, 3)
+    assert upper >= 0.0496014103148258 * (1.0 - 0.05) and not lower > 0.0496014103148258 * 1.05
+
+
+def test_many_distinct_steps(benchmark, report):
+    rng = np.random.default_rng(12)
+    event = sampled()
+
+    def fresh():
+        forget_losses()
+        rates, sigmas = rng.uniform(0.001, 0.01, 1000), rng.uniform(0.8, 2.0, 1000)
+        parts = [(event(sampling_rate=q, sigma=s), 10) for q, s in zip(rates, sigmas, strict=True)]
+        return (mechc.compose(*parts),), {}
+
+    benchmark.pedantic(lambda run: run.delta(1.0), setup=fresh, rounds=2)
+    report.notes.append(
+        f"delta of 1000 distinct (q, sigma), 10 steps each: {benchmark.stats.stats.median:6.2f} s"
+    )
+
+
+def test_ten_thousand_counts(benchmark, report):
+    event = sampled()(sampling_rate=0.01, sigma=1.0)
+    run = lambda: event.epsilon_curve(1e-6, range(100, 10_101))  # noqa: E731
+    benchmark.pedantic(run, rounds=5, warmup_rounds=1)
+    median = 1e3 * benchmark.stats.stats.median
+    report.notes.append(f"epsilon after each of 10 000 counts (100 to 10 099): {median:6.1f} ms")
+
+
+def test_a_hundred_epsilons(benchmark, report):
+    run = 3000 * sampled()(sampling_rate=0.01, sigma=2.0)
+    run.delta(1.0)
+    points = itertools.cycle(range(1000))
+    benchmark.pedantic(
+        lambda: run.delta(np.linspace(0.5, 3.0, 100) + 1e-9 * next(points)), rounds=10
+    )
+    median = 1e3 * benchmark.stats.stats.median
+    report.notes.append(f"delta at an array of 100 epsilons, 0.5 to 3: {median:6.1f} ms")
