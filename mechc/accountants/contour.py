@@ -171,7 +171,8 @@ class Side:
             self._cover(high)
             if self._slope(high, epsilon)[0] >= 0.0:
                 break
-            topmost = 1e9 < high * (self._highest - epsilon) < math.inf
+            gap = (self._highest - epsilon) / float(self._law.counts.sum())
+            topmost = 1e9 < high * gap < math.inf
             if high >= self._t_max or topmost:
                 return high, self._slope(high, epsilon)[1]  # only the topmost losses count by now
             low, high = high, min(4.0 * high, self._t_max)

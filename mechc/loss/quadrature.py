@@ -108,6 +108,8 @@ class Quadrature:
         rounds = ROUNDS
         while tilts.size:
             rounds, apart = self._settle(tilts, rounds)
+            if known:  # what was covered before needs no further tests
+                apart = apart[(apart < self.tilts[0]) | (apart > self.tilts[1])]
             if not (widened and apart.size):
                 break
             tilts = np.sort(np.concatenate([tilts, apart]))

@@ -67,3 +67,14 @@ def test_many_more_steps_than_sigma_can_hide(gaussian):
     """10**12 steps with delta equal to 1 in float64: no saddle point, but an answer."""
     bound = (10**12 * gaussian(sigma=1e-3)).log_delta(0.0)
     assert bound.lower <= 0.0 == bound.upper
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_billions_of_nearly_private_steps_are_gaussian(direction):
+    """sigma near 1e5 and 5e9 steps: the limit of the central limit theorem, far in its tail."""
+    count, rate, sigma = 5_095_683_643, 0.0153, 9.665e4
+    event = mechc.poisson(mechc.load("gaussian"))(sampling_rate=rate, sigma=sigma)
+    bound = (count * event).log_delta(0.1, direction=direction)
+    mu = rate * math.sqrt(count * math.expm1(sigma**-2))
+    assert bound.upper - bound.lower < 1e-8
+    assert bound.estimate == pytest.approx(truth.gaussian(mu, 0.1), rel=1e-4)
