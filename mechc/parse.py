@@ -43,6 +43,8 @@ MAX_DIGITS = 60
 MAX_EXPONENT = 400
 MAX_POWER = 100
 MAX_ARGUMENT = 1000
+MAX_BITS = 12_000
+"""Numbers that a formula leads to, such as factorial(1000), which has 8530; Python prints 14284."""
 
 _ONE_ARGUMENT = (
     sympy.exp, sympy.log, sympy.sqrt, sympy.sign, sympy.sin, sympy.cos, sympy.tan, sympy.atan,
@@ -224,12 +226,17 @@ class _Parser:
             hint = "; write ** for powers" if isinstance(op, ast.BitXor) else ""
             self._refuse(node, f"uses an operator other than + - * / **{hint}")
         value: Expr = operator(left, right)
+        if _bits(value.as_coeff_Mul()[0]) > MAX_BITS:
+            self._refuse(node, f"leads to a number of more than {MAX_BITS} bits")
         return value
 
     def _power(self, node: ast.AST, base: Expr, exponent: Expr) -> Expr:
         # 9**9**9 must not be computed
         if exponent.is_number and not abs(exponent) <= MAX_POWER:
             self._refuse(node, f"has an exponent beyond {MAX_POWER}")
+        largest = max(map(_bits, base.atoms(Rational)), default=0)
+        if exponent.is_number and not abs(exponent) * largest <= MAX_BITS:
+            self._refuse(node, f"leads to a number of more than {MAX_BITS} bits")
         return base**exponent
 
     def _unary(self, node: ast.UnaryOp, depth: int) -> Basic:
@@ -295,6 +302,13 @@ class _Parser:
         part = ast.get_source_segment(self.text, node) or self.text
         shown = part if len(part) <= 60 else part[:57] + "..."
         raise DeclarationError(f"cannot read {shown!r}: it {why}")
+
+
+def _bits(value: Basic) -> int:
+    """Length of a rational number, 0 for anything else."""
+    if not isinstance(value, Rational):
+        return 0
+    return int(max(int(value.p).bit_length(), int(value.q).bit_length()))
 
 
 def _tree(text: str) -> ast.expr:
