@@ -103,9 +103,7 @@ class Evaluation:
         answer.detail.update(self._about(direction))
         if self._no_lower:
             upper = upper if math.isnan(upper) else min(max(upper, floor), 0.0)
-            return Bound(
-                math.nan, math.nan, upper, answer.method, self._no_lower, answer.detail
-            )
+            return Bound(math.nan, math.nan, upper, answer.method, self._no_lower, answer.detail)
         return Bound(
             lower if math.isnan(lower) else min(max(lower, proven), 0.0),
             estimate if math.isnan(estimate) else min(max(estimate, floor), 0.0),

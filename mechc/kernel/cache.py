@@ -25,6 +25,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Iterable
 from functools import cache
@@ -39,6 +40,7 @@ from mechc.kernel.protocol import PROTOCOL, Kernel
 from mechc.kernel.seal import intact
 
 VARIABLE = "MECHC_CACHE"
+ABANDONED = 3600.0  # seconds after which an unfinished file has no writer any more
 
 
 class CacheWarning(UserWarning):
@@ -111,8 +113,9 @@ def store(key: str, name: str, source: str) -> Kernel:
     except CacheError:
         raise
     except OSError as error:
-        _fall_back(error)
+        refusal = error
     try:
+        _fall_back(refusal)
         return _store(_home(), key, name, source)
     except OSError as error:
         raise CacheError(f"{name}: cannot write the kernel anywhere: {error}") from error
@@ -198,6 +201,7 @@ def _store(home: Path, key: str, name: str, source: str) -> Kernel:
 def _write(path: Path, text: str) -> None:
     """Write a file so that it appears complete or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(path.parent)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
@@ -206,6 +210,14 @@ def _write(path: Path, text: str) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what writers that were killed left unfinished, long enough ago to be sure."""
+    for path in folder.glob(".writing-*"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < time.time() - ABANDONED:
+                path.unlink()
 
 
 def _load(path: Path) -> Kernel:
