@@ -35,6 +35,7 @@ from sympy import (
     fraction,
     log,
     pi,
+    sin,
     together,
 )
 
@@ -281,11 +282,21 @@ def _by_cosine(expr: Expr, facts: Facts) -> int | None:
     return None
 
 
+def _by_sine(expr: Expr, facts: Facts) -> int | None:
+    """sin(u) for 0 < u < pi."""
+    if not isinstance(expr, sin):
+        return None
+    (angle,) = expr.args
+    inside = sign(angle, facts) > 0 and sign(pi - angle, facts) > 0
+    return 1 if inside else None
+
+
 _RULES = (
     _by_fact,
     _by_monotone_function,
     _by_powers,
     _by_cosine,
+    _by_sine,
     _by_monomials,
     _by_discriminant,
 )
