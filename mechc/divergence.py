@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 CELLS = 32
 MAX_SPLITS = 400
-CLOSE = 1e-5  # relative distance of the bounds on mu at which the search stops
+SMALLEST = 1e-9  # width of a cell, relative to 1 + epsilon, that is not split
+CLOSE = 1e-5  # relative distance of mu from what its cell ends need at which the search stops
 SMALL_DELTA = 1e-12
 
 
@@ -79,7 +80,8 @@ def _largest_mu(evaluation: Evaluation, epsilon_max: float) -> Bound:
     for _ in range(MAX_SPLITS):
         top, a, b = cells[0]
         middle = 0.5 * (a + b)
-        if -top <= largest("lower") * (1 + CLOSE) or not a < middle < b:
+        # no cell can do better than the upper bounds at its ends
+        if -top <= largest("upper") * (1 + CLOSE) or b - a <= SMALLEST * (1 + b):
             break
         heapq.heapreplace(cells, cell(a, middle))
         heapq.heappush(cells, cell(middle, b))

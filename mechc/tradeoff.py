@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from mechc.accountants.bound import Bound
 from mechc.accountants.lattice import common_lattice
 from mechc.accountants.trapezoid import Lattice
+from mechc.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from mechc.composition import Composition
@@ -72,12 +73,16 @@ def _in_direction(evaluation: Evaluation, direction: str, alpha: float) -> Bound
     if alpha in (0.0, 1.0):
         return _end(evaluation, direction, alpha)
 
+    refusals: list[UnsupportedError] = []
+
     def g(epsilon: float) -> Point:
-        bound = evaluation.log_delta_in(direction, epsilon)
         rest = -math.expm1(epsilon + math.log(alpha))
-        estimate = float(bound.estimate)
-        steered = float(bound.upper) if math.isnan(estimate) else estimate
-        low, mid, high = (math.exp(v) for v in (float(bound.upper), steered, float(bound.lower)))
+        try:
+            bound = evaluation.log_delta_in(direction, epsilon)
+        except UnsupportedError as refusal:  # the method may still answer at the maximum
+            refusals.append(refusal)
+            return Point(epsilon, -math.inf, -math.inf, rest, str(refusal))
+        low, mid, high = (math.exp(float(v)) for v in (bound.upper, bound.estimate, bound.lower))
         return Point(epsilon, rest - low, rest - mid, rest - high, bound.status)
 
     points = _maximise(g, -math.log(alpha))
@@ -86,6 +91,8 @@ def _in_direction(evaluation: Evaluation, direction: str, alpha: float) -> Bound
         points = _corners(g, max(points, key=lambda p: p.estimate).epsilon, lattice)
     best = max(range(len(points)), key=lambda i: points[i].estimate)
     top = points[best]
+    if top.estimate == -math.inf:
+        raise refusals[-1]
     left, right = points[max(best - 1, 0)], points[min(best + 1, len(points) - 1)]
     return Bound(
         max([0.0, *(p.lower for p in points if p.lower == p.lower)])

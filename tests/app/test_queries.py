@@ -186,3 +186,19 @@ def test_calibrate_says_when_there_is_nothing_to_find(gaussian):
         mechc.calibrate(
             leak, solve_for="epsilon", epsilon=1.0, delta=1e-6, parameters={"delta": 1e-3}
         )
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["prv", "fourier", "saddlepoint:clt", "saddlepoint:moments", "saddlepoint:edgeworth", "renyi"],
+)
+def test_every_query_by_every_method_contains_the_narrow_answer(sampled_gaussian, method):
+    run = 200 * sampled_gaussian(sampling_rate=0.05, sigma=2.0)
+    queries = [lambda **how: run.tradeoff(0.01, **how), lambda **how: run.advantage(**how)]
+    if method != "saddlepoint:edgeworth":  # refused far out, where the comparison has to go
+        queries.append(lambda **how: run.gdp(epsilon_max=2.0, **how))
+    for query in queries:
+        narrow, answer = query(), query(method=method)
+        assert answer.status == "proven"
+        assert answer.lower <= narrow.upper and narrow.lower <= answer.upper
+        assert answer.lower <= answer.upper
