@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True, "nogil": True}
 _LEVELS = 16
+WALK = 100  # evaluations after which the walk gives up
 _SAMPLED = 1.1  # slack on variation and excess, which are sampled at the nodes
 
 
@@ -90,7 +91,9 @@ def log_sup(centred, weight, spread, slack, table, start, end):  # type: ignore[
     """
     y = start
     level = 1.0
+    steps = 0
     while y < end:
+        steps += 1
         if y > start and _far(table, y) ** 2 <= 1.0 - level * level:
             break
         a = 0.0
@@ -104,7 +107,7 @@ def log_sup(centred, weight, spread, slack, table, start, end):  # type: ignore[
         least = 0.05 * root / max(spread, 1e-300)  # a smaller step would gain a tenth at most
         if y == start or root - least * spread < level:
             level = min(level, root - least * spread)
-        if not level > 0.0:
+        if not level > 0.0 or steps == WALK:
             return math.log(min(_far(table, start), 1.0))
         y += max(least, (root - level) / max(spread, 1e-300))
     walked = 0.5 * math.log1p(-min(level * level, 1.0 - 1e-16))
