@@ -56,7 +56,7 @@ def pytest_terminal_summary(terminalreporter, config):
         for row in sorted(REPORT.rows, key=lambda r: (r.task, r.tool != "mechc", r.tool)):
             terminalreporter.write_line(_line(row, own.get(row.task)))
     if config.getoption("--table") and REPORT.rows:
-        Path(config.getoption("--table")).write_text(page(own), encoding="utf-8")
+        Path(config.getoption("--table")).write_text(page(own, _clock(config)))
 
 
 def _line(row, base):
@@ -84,7 +84,11 @@ def _cells(row, base):
     )
 
 
-def page(own):
+def _clock(config):
+    return "processor" if "process" in str(config.getoption("--benchmark-timer")) else "wall-clock"
+
+
+def page(own, clock):
     """The rows and notes of this run as Markdown."""
     versions = ", ".join(
         f"{name} {metadata.version(name)}" for name in ("mechc", "dp-accounting", "prv-accountant")
@@ -93,7 +97,8 @@ def page(own):
         "# Benchmarks",
         "",
         "Written by `pytest tests/bench --table docs/benchmarks.md`: all rows of one task come from"
-        f" the same run, in one process on one core, warm medians. {versions}; Python"
+        f" the same run, in one process on one core, warm medians of {clock} time. {versions};"
+        " Python"
         f" {platform.python_version()}, {platform.machine()}, {platform.system()}; other jobs were"
         f" running (load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores), so the ratios"
         " tell more than the milliseconds.",
