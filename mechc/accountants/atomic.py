@@ -174,7 +174,7 @@ class AtomicPart:
         weights = [fitted.atoms(i)[1] for i in range(law.counts.size)]
         self._atoms = np.array([float(w.sum()) for w in weights])
         self._density = np.maximum(1.0 - self._atoms, 0.0) + 1e-15
-        self._tables = tilted.variation()
+        self._tables = np.stack(fitted.tables)
         self._mass = math.exp(float(law.counts @ np.log(self._atoms)))
         self.reach = sum(s.count * float(np.abs(s.loss.atom_loss).max()) for s in law.steps)
         listed = all_sums(law.steps, weights)

@@ -325,25 +325,18 @@ class Tilted:
         log_phi(self.offsets, self.counts, self.centred, self.weight, h, begin, end, re, im)
         return re, im
 
-    def variation(self) -> Floats:
-        """Return bounds on the part of |phi| that the densities make, shape (steps, LEVELS, 2).
-
-        Every row (v, e) of a step says |C(y)| <= v / y + e.
-        """
-        tables = np.empty((self.counts.size, LEVELS, 2))
-        for step, w, table in zip(self._law.steps, self.weights, tables, strict=True):
-            nodes = w[: step.loss.loss.size].copy()
-            _variation_table(nodes, step.loss.spacing, step.loss.region, table)
-        return tables
-
     def decay(self, start: float, reach: float, edge: float, goal: float) -> tuple[float, float]:
         """Return a bound on the integral of sup |phi| / y^2 from `start` to `edge`.
 
         `reach` is the frequency that the nodes resolve; the second value says how much of the
         bound is due to what lies beyond it.
         """
-        steps = zip(self._law.steps, self.weights, strict=True)
-        atoms = np.array([float(w[s.loss.loss.size :].sum()) for s, w in steps])
+        sizes = [s.loss.loss.size for s in self._law.steps]
+        tables = [
+            variation(w[:n].copy(), s.loss.spacing, s.loss.region)
+            for s, w, n in zip(self._law.steps, self.weights, sizes, strict=True)
+        ]
+        atoms = np.array([float(w[n:].sum()) for w, n in zip(self.weights, sizes, strict=True)])
         total, beyond = decay_integral(
             self.offsets,
             self.counts,
@@ -352,13 +345,25 @@ class Tilted:
             self.spread,
             self.slack,
             atoms,
-            self.variation(),
+            np.stack(tables),
             start,
             reach,
             edge,
             goal,
         )
         return float(total), float(beyond)
+
+
+def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Floats:
+    """Bound the transform of a density: every row (v, e) says |C(y)| <= v / y + e.
+
+    Takes the tilted weights of the nodes, their lengths on the loss axis, and the branch of every
+    node, or of every panel of nodes.
+    """
+    table = np.empty((LEVELS, 2))
+    branch = np.repeat(branch, weight.size // max(branch.size, 1))
+    _variation_table(weight.ravel(), spacing.ravel(), branch, table)
+    return table
 
 
 @nb.njit("void(float64[::1], float64[::1], int64[::1], float64[:,::1])", **_JIT)

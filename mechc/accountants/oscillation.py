@@ -19,7 +19,7 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
-from mechc.accountants.characteristic import Law, Tilted
+from mechc.accountants.characteristic import Law, Tilted, variation
 from mechc.loss.rule import NODES, ORDER, WEIGHTS
 
 Floats = NDArray[np.float64]
@@ -27,9 +27,12 @@ Complexes = NDArray[np.complex128]
 
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 STABLE = 8.0  # smallest phase of half a panel at which the recurrence goes upward
+GOOD = 1e-13  # error of a panel that needs no halving
+HALVINGS = 12
 SAFETY = 8.0  # on the size of the coefficients that are cut off, judged by the last two
 _DEGREES = np.arange(ORDER)
 _ANALYSIS = (legendre.legvander(NODES, ORDER - 1) * WEIGHTS[:, None]).T * (_DEGREES + 0.5)[:, None]
+_HALVES = [legendre.legvander(0.5 * NODES + at, ORDER - 1) @ _ANALYSIS for at in (-0.5, 0.5)]
 _AT_ENDS = np.stack([_ANALYSIS.T @ (-1.0) ** _DEGREES, _ANALYSIS.sum(axis=0)], axis=1)
 
 
@@ -170,6 +173,7 @@ class Oscillation:
     Attributes:
         error: bound on the error of phi of the composition that the polynomials make.
         mean: where each step is centred.
+        tables: per step, bounds on the transform of its density (see `variation`).
     """
 
     def __init__(self, law: Law, tilted: Tilted, floor: float) -> None:
@@ -181,6 +185,7 @@ class Oscillation:
             floor: tilted mass of a step that may be left out.
         """
         parts, self.error = [], 0.0
+        self.tables: list[Floats] = []
         self.mean, self._counts = tilted.mean, law.counts
         weights = Tilted(law, tilted.c).weights
         for step, w, mean in zip(law.steps, weights, tilted.mean, strict=True):
@@ -189,10 +194,21 @@ class Oscillation:
             fields = (w[:n], step.loss.loss - mean, step.loss.spacing)
             weight, centred, spacing = (v.reshape(shape) for v in fields)
             seen = weight.sum(axis=1) > floor / max(weight.shape[0], 1)
-            place, coefficient, error = _fit(weight[seen], centred[seen], spacing[seen])
-            self.error += step.count * (error + float(weight[~seen].sum()))
+            self.error += step.count * float(weight[~seen].sum())
+            place = np.flatnonzero(seen).astype(np.float64)  # in the order of x, for their branches
+            panels = (weight[seen], centred[seen], spacing[seen], place)
+            for _ in range(HALVINGS):
+                error = _fit(*panels[:3])[2]
+                if not (error > GOOD).any():
+                    break
+                panels = _halve(error > GOOD, *panels)
+            weight, centred, spacing, place = panels
+            branch = step.loss.region[::ORDER][place.astype(np.int64)]
+            self.tables.append(variation(weight, spacing, branch))
+            place, coefficient, error = _fit(weight, centred, spacing)
+            self.error += step.count * float(error.sum())
             atoms = (step.loss.atom_loss - mean, w[n:])
-            parts.append((place, coefficient, centred[seen], weight[seen], *atoms))
+            parts.append((place, coefficient, centred, weight, *atoms))
         self._panels, self._atoms = (
             np.cumsum([0, *(part[i].shape[0] for part in parts)]).astype(np.int64) for i in (0, 4)
         )
@@ -228,17 +244,37 @@ class Oscillation:
         return out, size
 
 
-def _fit(weight: Floats, loss: Floats, spacing: Floats) -> tuple[Floats, Floats, float]:
-    """Return (middle, half length) and coefficients of every panel, and the integral error."""
+def _fit(weight: Floats, loss: Floats, spacing: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return (middle, half length), coefficients and integral error of every panel."""
     ends = loss @ _AT_ENDS
     place = np.stack([ends.mean(axis=1), 0.5 * np.abs(ends[:, 1] - ends[:, 0])], axis=1)
-    u = (loss - place[:, :1]) / place[:, 1:]
-    if not (np.diff(u, axis=1) * np.sign(u[:, -1:] - u[:, :1]) > 0.0).all():
-        return place, np.zeros_like(weight), math.inf  # the loss turns inside a panel
-    basis = legendre.legvander(u, ORDER - 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
+        u = (loss - place[:, :1]) / place[:, 1:]
+        turns = ~(np.diff(u, axis=1) * np.sign(u[:, -1:] - u[:, :1]) > 0.0).all(axis=1)
+        u[turns] = NODES  # the loss turns inside the panel: no function of the loss
+        basis = legendre.legvander(u, ORDER - 1)
         density = weight / spacing
-    found = np.linalg.solve(basis, density[:, :, None])[:, :, 0]
-    coefficient = 2.0 * place[:, 1:] * found
-    error = SAFETY * float(np.abs(coefficient[:, -2:]).sum())
-    return place, coefficient, error if math.isfinite(error) else math.inf
+        found = np.linalg.solve(basis, density[:, :, None])[:, :, 0]
+        coefficient = 2.0 * place[:, 1:] * found
+        error = SAFETY * np.abs(coefficient[:, -2:]).sum(axis=1)
+    error[turns | ~np.isfinite(error)] = np.inf
+    return place, coefficient, error
+
+
+def _halve(
+    bad: NDArray[np.bool_], weight: Floats, loss: Floats, spacing: Floats, place: Floats
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Cut panels in two, by the polynomials in x that they stand for, and sort them by place.
+
+    A panel at place i becomes two in [i, i + 1), of which only the order matters.
+    """
+    width = np.diff(np.append(place, math.floor(place[-1]) + 1.0))
+    width = np.minimum(width, np.floor(place) + 1.0 - place)
+    order = np.argsort(np.concatenate([place[~bad], place[bad], (place + 0.5 * width)[bad]]))
+    out = []
+    for values, scale in ((weight, WEIGHTS), (loss, np.ones(ORDER)), (spacing, WEIGHTS)):
+        share = 0.5 if scale is WEIGHTS else 1.0
+        halves = [(values[bad] / scale) @ half.T * (share * scale) for half in _HALVES]
+        out.append(np.concatenate([values[~bad], *halves])[order])
+    places = np.concatenate([place[~bad], place[bad], (place + 0.5 * width)[bad]])[order]
+    return np.maximum(out[0], 0.0), out[1], np.maximum(out[2], 0.0), places

@@ -126,3 +126,35 @@ def test_random_laplace(seed):
     epsilon = count * width * (1.0 - 10 ** rng.uniform(-6, 0))
     bound = ContourAccountant([Step(laplace(1.0 / width).law(), count)]).log_delta(epsilon)
     check(bound, laplace_truth(arb(1) / truth.ball(1.0 / width), count, epsilon), 1e-5)
+
+
+def test_density_with_a_steep_end():
+    """Sparse sampling makes losses pile up at the lower end: panels are halved until they fit."""
+    for reverse in (False, True):
+        steps = [Step(laplace(0.58, 0.007).law(reverse), 12)]
+        for epsilon in (0.02, 0.035):
+            one = ContourAccountant(steps).log_delta(epsilon)
+            two = PldAccountant(steps, rtol=1e-5).log_delta(epsilon)
+            assert max(one.lower, two.lower) <= min(one.upper, two.upper)
+            assert one.width <= 1e-7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60))
+def test_random_mixtures_against_another_proof(seed):
+    rng = np.random.default_rng(seed)
+    steps = []
+    for _ in range(int(rng.integers(1, 4))):
+        scale, rate = 10 ** rng.uniform(-0.3, 1.5), 10 ** rng.uniform(-3.5, -0.3)
+        law = (
+            laplace(scale).law(),
+            laplace(scale, rate).law(),
+            laplace(scale, rate).law(True),
+            truncated_laplace(scale, scale * rng.uniform(5, 20)).law(),
+        )[int(rng.integers(4))]
+        steps.append(Step(law, int(10 ** rng.uniform(0, 1.7))))
+    epsilon = sum(s.count * s.loss.support[1] for s in steps) * 10 ** rng.uniform(-2.5, -0.2)
+    one = ContourAccountant(steps).log_delta(epsilon)
+    two = PldAccountant(steps, rtol=1e-4).log_delta(epsilon)
+    assert max(one.lower, two.lower) <= min(one.upper, two.upper)
+    assert one.width <= 1e-6
