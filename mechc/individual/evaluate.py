@@ -141,7 +141,9 @@ class Evaluator:
                     self._block(ledger, query, rows, part, table, start, answers, reading)
 
                 in_blocks(todo[members], work, SMALL)
-            todo = todo[self._open(answers, query, at, todo)]
+            # a table of the largest size has been tried already by those who needed more
+            more = nodes[todo] * factor < MOST
+            todo = todo[more & self._open(answers, query, at, todo)]
         return answers
 
     def chernoff(self, ledger: Ledger, query: Query, rows: Rows) -> Floats:
