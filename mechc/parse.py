@@ -63,6 +63,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int | None]] = {
 }
 CONSTANTS: dict[str, Expr] = {"pi": pi, "oo": oo, "inf": oo}
 _GROWING = ("gamma", "factorial", "binomial", "besseli")
+_DECIDING = ("max", "min", "sign", "heaviside", "abs")
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
@@ -285,8 +286,16 @@ class _Parser:
         args = [self.expression(arg, depth + 1) for arg in node.args]
         if name in _GROWING and any(a.is_number and not abs(a) <= MAX_ARGUMENT for a in args):
             self._refuse(node, f"has an argument beyond {MAX_ARGUMENT}")
+        if name in _DECIDING:
+            self._decidable(node, *args)
         value: Basic = function(*args)
         return value
+
+    def _decidable(self, node: ast.AST, *terms: Expr) -> None:
+        """Refuse to compare constants such as 1 and erf(24): SymPy would never see them differ."""
+        constants = [t for t in terms if t.is_number and not t.is_infinite]
+        if (len(constants) > 1 or len(terms) == 1) and not all(t.is_Rational for t in constants):
+            self._refuse(node, "compares constants that are not rational")
 
     def _logic(self, node: ast.Compare | ast.BoolOp, depth: int) -> Basic:
         if isinstance(node, ast.BoolOp):
@@ -295,6 +304,7 @@ class _Parser:
         terms = [self.expression(t, depth + 1) for t in (node.left, *node.comparators)]
         if any(type(op) not in _RELATIONS for op in node.ops):
             self._refuse(node, "uses a comparison other than < <= > >= == !=")
+        self._decidable(node, *terms)
         pairs = zip(node.ops, terms[:-1], terms[1:], strict=True)
         return And(*(_RELATIONS[type(op)](a, b) for op, a, b in pairs))
 

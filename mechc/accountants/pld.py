@@ -24,7 +24,7 @@ from mechc.accountants.composed import ComposedLoss
 from mechc.accountants.logspace import log1mexp, log_add, log_subtract
 from mechc.accountants.transform import TiltedSum, distinct
 from mechc.accountants.window import Reach, Window, choose, images, reach
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss import grid
 from mechc.loss.grid import ULP
 from mechc.loss.measure import Step
@@ -166,6 +166,10 @@ class PldAccountant:
         ranges = []
         for r, offset in zip(reaches, mesh.offsets, strict=True):
             lo = max(r.lo, min(r.at_least, r.hi - _LONGEST * size * mesh.step))
+            if not (math.isfinite(lo - offset) and math.isfinite((r.hi - offset) / mesh.step)):
+                raise NumericError(
+                    f"pld: losses from {lo:g} to {r.hi:g} in steps of {mesh.step:g} exceed doubles"
+                )
             first = math.floor((lo - offset) / mesh.step) - 1
             ranges.append((first, math.ceil((r.hi - offset) / mesh.step) + 1))
         points = max(last - first for first, last in ranges) + 1

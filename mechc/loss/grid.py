@@ -144,7 +144,8 @@ def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
     live = (cells.points + cells.step >= lo) & (cells.points - cells.nudge <= hi)
     p = np.where((p < _TINY) & live, p + _TINY, p)
     noise = _noise(cells.loss, p)
-    up = (p - np.exp(cells.points - cells.nudge) * q + noise * p) / -math.expm1(-cells.step)
+    with np.errstate(over="ignore", invalid="ignore"):  # only where q is tiny, and not used
+        up = (p - np.exp(cells.points - cells.nudge) * q + noise * p) / -math.expm1(-cells.step)
     up = np.where(q < _TINY, p, np.clip(up, 0.0, p))
     mass = np.append(p - up, 0.0)
     mass[1:] += up + noise * p
@@ -285,7 +286,8 @@ class _Halves:
             tilted = np.log(cells.p) + tilt * cells.points[:, None]
         kept = (cells.p >= _TINY) & (cells.q >= _TINY) & (tilted >= tilted.max() + _NEGLIGIBLE)
         p, q = np.where(kept, cells.p, 0.0), np.where(kept, cells.q, 0.0)
-        gap = p - np.exp(cells.points)[:, None] * q
+        with np.errstate(over="ignore", invalid="ignore"):  # inf * 0 where nothing is kept
+            gap = np.where(kept, p - np.exp(cells.points)[:, None] * q, 0.0)
         least = float(p.min(where=kept, initial=1.0))
         return cls(p[:, 0], p[:, 1], gap[:, 0], gap[:, 1], least)
 
