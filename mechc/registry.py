@@ -288,7 +288,8 @@ class Auto:
                     self._queue.remove((name, reason))
                 continue
             answer.detail["auto"] = reason
-            if _width(answer) <= rtol or name == "lattice":  # nothing is sharper on a lattice
+            settled = name == "lattice" or "limit" in answer.detail  # nothing is sharper there
+            if _width(answer) <= rtol or settled:
                 return answer
             if best is None or _rank(answer) < _rank(best):
                 best = answer

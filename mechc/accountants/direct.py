@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +25,14 @@ from mechc.loss.measure import MASS_ERROR, PrivacyLoss, Step, log_infinite
 from mechc.loss.nested import log_hockey_stick_pair
 
 Floats = NDArray[np.float64]
+Logs = tuple[float, float, float]
 
 MAX_ATOMS = 3_000_000
 MAX_STEPS = 128  # with a density; the recursion goes through all of them
 KEPT = 4  # recursions remembered for other epsilons
+CLOSEST = 2e-9  # distance from the largest loss, relative, below which delta is only bounded
+NEAR = 1e-7  # where that is the way out if the recursion fails
+LIMIT = "rounding of the losses"
 REUSED = 1e-2  # share of rtol up to which a remembered recursion answers
 ULP = 2.2e-16
 
@@ -103,19 +108,16 @@ class DirectAccountant:
             if reverse:
                 steps = tuple(Step(s.loss.reversed(), s.count) for s in steps)
             self._sides[reverse] = _Side(steps, self._rtol)
-        value, error, detail = self._sides[reverse].log_finite(abs(epsilon))
-        base = self._log_infinite
+        finite, detail = self._sides[reverse].log_finite(abs(epsilon))
+        base, factor = self._log_infinite, 0.0
         if reverse:  # delta(eps) = 1 - exp(eps) Q(p > 0) + exp(eps) H_rev(-eps)
-            finite = (s.count * s.loss.log_q_finite for s in self._steps)
-            base, value = log1mexp(epsilon + sum(finite)), value + epsilon
-        share = math.log1p(error)
-        low = value + math.log1p(-error) if error < 1.0 else -math.inf
-        logs = (
-            log_add(base - MASS_ERROR, low),
-            log_add(base, value),
-            log_add(base + MASS_ERROR, value + share),
+            covered = sum(s.count * s.loss.log_q_finite for s in self._steps)
+            base, factor = log1mexp(epsilon + covered), epsilon
+        margins = (-MASS_ERROR, 0.0, MASS_ERROR)
+        lower, estimate, upper = (
+            min(log_add(base + margin, factor + v), 0.0)
+            for margin, v in zip(margins, finite, strict=True)
         )
-        lower, estimate, upper = (min(v, 0.0) for v in logs)
         return Bound(lower, estimate, upper, "direct", "proven", detail)
 
     def _one(self, law: PrivacyLoss, epsilon: float) -> tuple[float, float, float]:
@@ -161,23 +163,57 @@ class _Side:
     def __init__(self, steps: tuple[Step, ...], rtol: float) -> None:
         self._steps, self._rtol = steps, rtol
         self._kept: list[Recursion] = []
+        self._top = sum(s.count * s.loss.support[1] for s in steps)
+        bounded = math.isfinite(self._top)
+        self._scale = sum(s.count * abs(s.loss.support[1]) for s in steps) if bounded else 0.0
 
-    def log_finite(self, epsilon: float) -> tuple[float, float, dict[str, float]]:
-        """Return log H(epsilon), its relative error, and what was done.
+    def log_finite(self, epsilon: float) -> tuple[Logs, dict[str, Any]]:
+        """Return logs of (lower bound, estimate, upper bound) of H(epsilon), and what was done.
+
+        Next to the largest loss, where the rounding of losses decides, H is only bounded: it is
+        convex in exp(epsilon), and zero at the largest loss.
 
         Raises:
             NumericError: a recursion did not settle.
         """
+        gap = self._top - epsilon
+        if gap <= CLOSEST * self._scale:
+            return self._close(gap, CLOSEST * self._scale)
+        try:
+            logs, detail = self._answer(epsilon)
+        except NumericError:
+            if gap > NEAR * self._scale:
+                raise
+            return self._close(gap, NEAR * self._scale)
+        if self._scale and logs[2] - logs[0] > REUSED * self._rtol:
+            detail = {**detail, "limit": LIMIT}
+        return logs, detail
+
+    def _close(self, gap: float, wide: float) -> tuple[Logs, dict[str, Any]]:
+        """Bound H at `gap` below the largest loss by the chord from a distance `wide`."""
+        wide = min(wide, self._top)
+        (_, _, upper), detail = self._answer(self._top - wide)
+        ratio = math.expm1(-gap - 4 * ULP * self._scale) / math.expm1(-wide)
+        upper += min(math.log(ratio), 0.0)
+        return (-math.inf, upper, upper), {**detail, "limit": LIMIT}
+
+    def _answer(self, epsilon: float) -> tuple[Logs, dict[str, Any]]:
         for recursion in self._kept:
             value, error = recursion.log_value(epsilon)
             if error <= REUSED * self._rtol:
-                return value, error, recursion.detail
+                return _logs(value, error), recursion.detail
         recursion = Recursion(self._steps, epsilon)
         self._kept = [recursion, *self._kept[: KEPT - 1]]
         value, error = recursion.log_value(epsilon)
         if value == -math.inf:
             raise NumericError(f"direct: nothing was found above epsilon={epsilon!r}")
-        return value, error, recursion.detail
+        return _logs(value, error), recursion.detail
+
+
+def _logs(value: float, error: float) -> Logs:
+    """Interval from a value's logarithm and relative error."""
+    low = value + math.log1p(-error) if error < 1.0 else -math.inf
+    return low, value, value + math.log1p(error)
 
 
 def _enumerate(steps: Sequence[Step]) -> tuple[Floats, Floats, Floats]:

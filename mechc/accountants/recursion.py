@@ -117,7 +117,9 @@ class Recursion:
         most = math.exp(_log_peak(self.tilt))
         floor = FLOOR * size / count
         plan = self._plan = _Plan.of(self._steps, self.tilt, target, floor)
-        relative = min(1e-12, max(1e-13, GOAL / count))
+        # what the rounding of losses does to a function of slope t
+        self._rounding = 4e-16 * self.tilt * (abs(target) + max(abs(s.anchor) for s in self._steps))
+        relative = max(min(1e-12, max(1e-13, GOAL / count)), 10.0 * self._rounding)
         self._function, self._payoff = _payoff(self.tilt, plan.lo[0], relative), True
         self._relative, self._floor = self._function.relative, 0.0
         level, kinks = 0, np.zeros(1)
@@ -127,7 +129,7 @@ class Recursion:
             kinks_before = kinks
             for turn in range(step.count):
                 level += 1
-                self._relative += table.relative
+                self._relative += table.relative + self._rounding
                 self._floor += table.error * most
                 if level == count:
                     self._last = table
@@ -228,7 +230,7 @@ class _Prepared:
         log_mgf, mean = law.generating(tilt)[:2]
         ends = np.array(law.support)
         ends = ends[np.isfinite(ends)]
-        anchor = float(ends[np.argmin(np.abs(ends))]) if ends.size else mean
+        anchor = float(ends[np.argmin(np.abs(ends - mean))]) if ends.size else mean
         tilts = np.concatenate([tilt * TILTS, above])
         loss, log_weight = law.nodes()
         values = np.array([log_sum(loss - anchor, log_weight, t) for t in tilts])
