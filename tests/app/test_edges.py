@@ -86,7 +86,7 @@ def test_arrays_in_arrays_out(gaussian):
     grid = np.array([[0.1, 0.5], [1.0, 2.0]])
     answer = run.delta(grid)
     assert answer.upper.shape == (2, 2)
-    assert answer.upper[1, 0] == run.delta(1.0).upper
+    assert answer.upper[1, 0] == pytest.approx(run.delta(1.0).upper, rel=1e-9)
     assert run.epsilon([1e-3, 1e-5]).lower.shape == (2,)
     assert run.delta([]).upper.shape == (0,)
 
