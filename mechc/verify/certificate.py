@@ -163,7 +163,7 @@ def _run(declaration: Declaration, kernel: Any, full: bool) -> tuple[list[Any], 
     from mechc.verify.ball import Oracle
 
     runner, rng = _Runner(), np.random.default_rng(20240229)
-    vectors = grid.vectors(declaration.parameters, 5 if full else 2, corners=full)
+    vectors = grid.vectors(declaration, 5 if full else 2, corners=full)
     for number, theta in enumerate(vectors):
         try:
             oracle = Oracle(declaration, theta)

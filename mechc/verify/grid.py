@@ -9,7 +9,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mechc import numeric
-from mechc.declare import Parameter
+from mechc.calculus.evaluate import typical_values
+from mechc.calculus.facts import eliminations
+from mechc.cases import by_cases
+from mechc.declare import Declaration
 from mechc.verify.ball import Oracle
 
 LOWEST_LOG = -700.0  # how deep into the tails
@@ -18,13 +21,13 @@ CLOSEST = 2.0**-12
 CORNERS = 8
 
 
-def vectors(
-    parameters: tuple[Parameter, ...], count: int, corners: bool
-) -> list[tuple[float, ...]]:
+def vectors(declaration: Declaration, count: int, corners: bool) -> list[tuple[float, ...]]:
     """Typical parameter vectors, and corners of the typical ranges: eight, or three if not all.
 
-    The three are such that every parameter is once above and once below every other one.
+    The three are such that every parameter is once above and once below every other one. A case
+    of the pair that no typical vector reaches gets one from outside the typical ranges.
     """
+    parameters = declaration.parameters
     found = [tuple(map(float, v)) for v in numeric.typical_vectors(parameters, count)]
     ends = [tuple(map(float, v)) for v in itertools.product(*(p.typical for p in parameters))]
     if corners:
@@ -34,6 +37,11 @@ def vectors(
             tuple(p.typical[(i + side) % 2] for i, p in enumerate(parameters)) for side in (0, 1)
         )]  # fmt: skip
         found += [tuple(map(float, v)) for v in rising]
+    conditions = [case.condition for case in by_cases(declaration)]
+    for condition in conditions if len(conditions) > 1 else ():
+        if not any(numeric.holds(condition, parameters, v) for v in found):
+            outside = typical_values(parameters, condition, eliminations(condition))
+            found += [tuple(float(v) for v in t.values()) for t in itertools.islice(outside, 1)]
     return list(dict.fromkeys(found))
 
 

@@ -1,0 +1,189 @@
+"""Planted faults are found: in emitted kernels, one place at a time, and in derivations."""
+
+from dataclasses import replace
+from functools import wraps
+
+import numpy as np
+import pytest
+from sympy import Rational, Tuple, oo
+
+import mechc
+from mechc import compiler
+from mechc.calculus.types import Closed
+from mechc.errors import MechcError
+from mechc.verify.certificate import verify
+
+pytest.importorskip("flint")
+mutants = pytest.importorskip("mutants")
+pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
+
+KINDS = (
+    "constant", "sign", "swapped_difference", "branch", "case", "normaliser", "atoms", "strip",
+)  # fmt: skip
+
+
+def is_caught(mechanism, text, folder):
+    """Whether the quick verification fails, or the mutant does not even run."""
+    with np.errstate(all="ignore"):
+        return not verify(mechanism, "quick", mutants.run(text, folder / "mutant.py")).ok
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_faults_in_a_laplace_kernel_are_found(kind, tmp_path):
+    laplace = mechc.load("laplace")
+    for where, text in list(mutants.Mutator(laplace.source).mutants(kind))[::5]:
+        if kind != "strip":  # the strip of this kernel has no ends to begin with
+            assert is_caught(laplace, text, tmp_path), where
+
+
+@pytest.mark.parametrize("kind", ["atoms", "constant", "sign"])
+def test_faults_in_atoms_are_found(kind, tmp_path):
+    mechanism = mechc.load("approximate_dp")
+    places = [m for m in mutants.Mutator(mechanism.source).mutants(kind) if "3.0" not in m[0]]
+    assert places
+    for where, text in places[::4]:
+        assert is_caught(mechanism, text, tmp_path), where
+
+
+def test_a_strip_that_is_too_wide_is_found(tmp_path):
+    mechanism = mechc.load("gaussian_scale")
+    ((where, text),) = mutants.Mutator(mechanism.source).mutants("strip")
+    assert is_caught(mechanism, text, tmp_path), where
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["laplace", "exponential", "truncated_laplace"])
+def test_every_fault_is_found(name, tmp_path):
+    mechanism = mechc.load(name)
+    for kind in KINDS[:-1]:
+        for where, text in mutants.Mutator(mechanism.source).mutants(kind):
+            assert is_caught(mechanism, text, tmp_path), where
+
+
+# faults in derivations: each a change of what one room hands to the next
+
+
+def _cases(calculus, change):
+    return replace(calculus, cases=tuple(change(case) for case in calculus.cases))
+
+
+def _regions(calculus, change):
+    return _cases(calculus, lambda c: replace(c, regions=tuple(map(change, c.regions))))
+
+
+def inverse_off(calculus):
+    """The inverse at a loss larger by 1e-9."""
+
+    def change(region):
+        if not isinstance(region.inverse, Closed):
+            return region
+        larger = calculus.ell * (1 + Rational(1, 10**9))
+        moved = region.inverse.expr.xreplace({calculus.ell: larger})
+        return replace(region, inverse=replace(region.inverse, expr=moved))
+
+    return _regions(calculus, change)
+
+
+def direction_lost(calculus):
+    """Increasing branches called decreasing."""
+    turned = {"increasing": "decreasing", "decreasing": "increasing"}
+    return _regions(calculus, lambda r: replace(r, kind=turned.get(r.kind, r.kind)))
+
+
+def loss_negated(calculus):
+    """log(q/p) for log(p/q)."""
+    return _regions(calculus, lambda r: r if r.loss is None else replace(r, loss=-r.loss))
+
+
+def region_dropped(calculus):
+    """The last region forgotten."""
+    return _cases(calculus, lambda c: replace(c, regions=c.regions[:-1]))
+
+
+def generating_function_off(calculus):
+    """K(z) + 1e-9."""
+
+    def change(case):
+        closed = isinstance(case.cgf, Closed)
+        off = Rational(1, 10**9)
+        return replace(case, cgf=replace(case.cgf, expr=case.cgf.expr + off)) if closed else case
+
+    return _cases(calculus, change)
+
+
+def normaliser_lost(calculus):
+    """The density of P doubled, in the pair that everything is derived from."""
+
+    def change(piece):
+        return replace(piece, p=tuple(replace(t, weight=2 * t.weight) for t in piece.p))
+
+    pair = calculus.pair
+    cases = tuple(replace(c, pieces=tuple(map(change, c.pieces))) for c in pair.cases)
+    return compiler.derive.__wrapped__(replace(pair, cases=cases))
+
+
+def infinite_mass_forgotten(calculus):
+    """P(q = 0) taken as zero."""
+    zero = Closed(Rational(0), "planted")
+    return _cases(calculus, lambda c: replace(c, infinite_mass=zero))
+
+
+def atoms_swapped(calculus):
+    """Masses of atoms under P and Q exchanged."""
+    return _cases(
+        calculus, lambda c: replace(c, atoms=tuple(replace(a, p=a.q, q=a.p) for a in c.atoms))
+    )
+
+
+def strip_widened(calculus):
+    """A strip without ends."""
+    return replace(calculus, strip=(-oo, oo))
+
+
+def symmetry_claimed(calculus):
+    """K(z) = K(-1-z) stated where it is not so."""
+    return replace(calculus, symmetric=True)
+
+
+def lattice_claimed(calculus):
+    """Losses said to lie on a lattice."""
+    return replace(calculus, lattice=Closed(Tuple(Rational(0), Rational(1, 3)), "planted"))
+
+
+PLANTED = [
+    ("gaussian", direction_lost), ("gaussian", loss_negated),
+    ("laplace", region_dropped), ("laplace", generating_function_off),
+    ("gaussian", normaliser_lost),
+    ("truncated_laplace", infinite_mass_forgotten), ("approximate_dp", atoms_swapped),
+    ("gaussian_scale", strip_widened), ("exponential", symmetry_claimed),
+    ("laplace", lattice_claimed),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "fault"), PLANTED, ids=lambda v: getattr(v, "__name__", v))
+def test_faults_in_derivations_are_found(name, fault, tmp_path, monkeypatch):
+    mechanism = mechc.load(name)
+    try:
+        text = compiled_with(fault, mechanism, monkeypatch)
+    except MechcError:
+        return  # the compiler itself refuses it
+    assert is_caught(mechanism, text, tmp_path)
+
+
+def compiled_with(fault, mechanism, monkeypatch):
+    derive = compiler.derive
+
+    @wraps(derive)
+    def faulty(pair):
+        return fault(derive(pair))
+
+    monkeypatch.setattr(compiler, "derive", faulty)
+    return compiler.compile_declaration(mechanism.declaration)
+
+
+def test_a_wrong_inverse_is_repaired_by_the_compiler(tmp_path, monkeypatch):
+    """Lowering compares every inverse with the loss, and solves where it is off."""
+    gaussian = mechc.load("gaussian")
+    text = compiled_with(inverse_off, gaussian, monkeypatch)
+    assert "solve_loss" in text
+    assert not is_caught(gaussian, text, tmp_path)
