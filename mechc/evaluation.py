@@ -98,7 +98,7 @@ class Evaluation:
             answer = accountant.rough(epsilon)
         else:
             answer = accountant.log_delta(epsilon)
-        self.methods_used.add(answer.method)
+        self.methods_used.add(answer.method.partition(" ")[0])
         lower, estimate, upper = map(float, (answer.lower, answer.estimate, answer.upper))
         answer.detail.update(self._about(direction))
         if self._no_lower:

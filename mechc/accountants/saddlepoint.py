@@ -84,10 +84,10 @@ class SaddlepointAccountant:
         steps: the composition; counts up to 1e12.
         rtol: relative size above which the edgeworth variant calls a growing term divergence.
         variant: "msd0", "msd1", "msd2", "clt", "moments" or "edgeworth".
-        order: order of the edgeworth variant, 1 to 4.
+        order: order of the edgeworth variant, 1 to 4 (default 4); the others have none.
 
     Raises:
-        DeclarationError: the variant or the order does not exist.
+        DeclarationError: the variant or its order does not exist.
     """
 
     def __init__(
@@ -96,15 +96,17 @@ class SaddlepointAccountant:
         *,
         rtol: float = 1e-6,
         variant: str = "msd1",
-        order: int = 4,
+        order: int | None = None,
     ) -> None:
         """Merge the steps; nothing is computed yet."""
         if variant not in VARIANTS:
             raise DeclarationError(f"variant={variant!r}: expected one of {', '.join(VARIANTS)}")
-        if order not in (1, 2, 3, 4):
+        if order is not None and variant != "edgeworth":
+            raise DeclarationError(f"order={order!r}: only variant='edgeworth' has an order")
+        if order not in (None, 1, 2, 3, 4):
             raise DeclarationError(f"order={order!r}: expected 1, 2, 3 or 4")
         self._composed = ComposedLoss(steps)
-        self._rtol, self._variant, self._order = rtol, variant, order
+        self._rtol, self._variant, self._order = rtol, variant, order or 4
         self._method = f"saddlepoint {variant}"
 
     def log_delta(self, epsilon: float) -> Bound:

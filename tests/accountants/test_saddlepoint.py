@@ -251,3 +251,8 @@ def test_steepest_descent_on_a_gaussian_integrand():
     expected = 0.3 - epsilon * t - math.log(t * (1 + t)) - 0.5 * math.log(2 * math.pi * variance)
     assert steepest_descent(0, t, epsilon, cumulants) == pytest.approx(expected, abs=1e-8)
     assert steepest_descent(2, t, epsilon, cumulants) == pytest.approx(expected, abs=1e-8)
+
+
+def test_an_order_belongs_to_the_edgeworth_variant(cases):
+    with pytest.raises(DeclarationError, match="order=3"):
+        ask(cases["SGK"], variant="msd1", order=3)

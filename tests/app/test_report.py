@@ -83,8 +83,10 @@ def test_cite_names_mechanisms_and_the_methods_that_answered(laplace):
     run = 3 * laplace(scale=7.0)
     assert "gopi2021numerical" not in run.cite()
     run.delta(0.1, method="prv")
+    run.delta(0.1, method="saddlepoint:moments")
     entries = run.cite()
-    for key in ("mechc", "dwork2006calibrating", "zhu2022optimal", "gopi2021numerical"):
+    keys = ("mechc", "dwork2006calibrating", "zhu2022optimal", "gopi2021numerical")
+    for key in (*keys, "alghamdi2023saddle"):
         assert f"{{{key}," in entries
     assert entries.count("{") == entries.count("}")
 
