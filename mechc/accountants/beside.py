@@ -14,7 +14,7 @@ import numpy as np
 from mechc.accountants.atomic import AtomicPart
 from mechc.accountants.trapezoid import ULP, Complexes, Contour, Floats
 
-CHEAP = 5_000_000  # node evaluations that are spent for more than rtol asks for
+CHEAP = 2_000_000  # node evaluations that are spent for more than rtol asks for
 WORK = 300_000_000  # node evaluations before a wide bound is returned instead
 FINE, ENOUGH = 1e-3, 0.2  # truncation, in rtol, that is worth CHEAP work, and any work
 START = 128  # frequencies evaluated first
