@@ -59,7 +59,11 @@ def distribution(
         return Unavailable("only derived for densities without atoms")
     arms: list[tuple[Expr, object]] = []
     before: Expr = S.Zero
+    last: Expr | None = None
     for region in _segments(regions):
+        if last is not None and region.lo != last:
+            arms.append((before, x < region.lo))  # a gap, such as between disjoint supports
+        last = region.hi
         terms: tuple[Term, ...] = getattr(region, side)
         here = integral_to(terms, x, region.lo, facts)
         whole = mass(terms, x, region.lo, region.hi, facts, False) if region.hi != oo else S.Zero
