@@ -10,7 +10,8 @@ is returned, else the narrowest of those tried:
 1. `lattice`, if all losses lie on one lattice: a finite sum, exact up to rounding;
 2. `direct`, if there are few steps in all, or only atoms and few enough to list;
 3. `contour`: exact up to quadrature, with a cost that does not depend on the counts;
-4. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps).
+4. `direct` again, for up to 100 steps, where the contour's proof is wider than asked for;
+5. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps).
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class Method:
 
 
 FEW = 12  # steps that auto composes one by one
+MORE = 100  # the same where the contour's answer is too wide
 
 METHODS = (
     Method(
@@ -240,6 +242,7 @@ def candidates(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
         ("lattice", all(s.loss.lattice for s in steps), "all losses are lattices"),
         ("direct", total <= FEW or enumerable(steps), "few steps, or few atoms in all"),
         ("contour", True, "cost independent of the counts"),
+        ("direct", FEW < total <= MORE, "the contour's proof is wider than asked for"),
         ("pld", True, "the contour's proof is wider than asked for"),
     )
     yield from ((name, why) for name, applies, why in rule if applies and name in have)

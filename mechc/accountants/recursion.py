@@ -40,7 +40,8 @@ Floats = NDArray[np.float64]
 
 GOAL = 1e-11  # relative error aimed at, all steps together
 FLOOR = 1e-12  # share of the answer that all floors together may cost
-PASSES = 4
+PASSES = 5
+SETTLED = 1e-9  # share of the answer that the floors may have cost
 SHARED = 4  # repetitions from which a step's panels are shared
 MARGIN = 1e-3  # in units of 1 / tilt
 MAX_KINKS = 64
@@ -74,12 +75,18 @@ class Recursion:
         log_value = -0.5 * math.log(2.0 * math.pi * curvature) - math.log(
             self.tilt * (1.0 + self.tilt)
         )
+        before = math.inf
         for _ in range(PASSES):
             self._run(epsilon - self.shift, math.exp(log_value))
             value = self.value(epsilon)[0]
-            if value * 1e-10 >= FLOOR * math.exp(log_value):
+            stuck = self._floor > 0.5 * before
+            if value > 0.0 and (self._floor <= SETTLED * value or stuck):
                 return
-            log_value = max(math.log(max(value, 1e-300)), log_value - 60.0) - 5.0
+            if stuck:
+                break
+            before = self._floor
+            found = math.log(value) - 5.0 if value > self._floor else -math.inf
+            log_value = min(max(found, log_value - 40.0), log_value - 5.0)
         raise NumericError("the recursion over steps did not find the size of delta")
 
     @property
