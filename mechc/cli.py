@@ -306,6 +306,21 @@ def verify(
 
 
 @app.command()
+def check(
+    run: Annotated[Path, typer.Argument(help="TOML file with [[step]] tables.")],
+    certified: Annotated[bool, typer.Option("--certified", help="Ball arithmetic too.")] = False,
+) -> None:
+    """Compare all methods on one run with each other; exit code 1 at a contradiction."""
+    from mechc.verify import differential
+
+    composition, epsilons = differential.read(run)
+    report = differential.check(composition, epsilons, certified)
+    out.print(str(report), markup=False, highlight=False)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
 def cache(
     action: Annotated[str, typer.Argument(help="list, size or clear.")] = "list",
 ) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from mechc.composition import Composition
     from mechc.verify.certified import Answers
+    from mechc.verify.differential import Report
 
 ULP = 2.0**-52
 
@@ -142,6 +143,19 @@ class Queries(ABC):
                 lambda t: answers.epsilon(t, float(search.epsilon(evaluation, t).estimate))
             )
         return points.ask(lambda t: search.epsilon(evaluation, t), rising=True)
+
+    def check(self, epsilons: Iterable[float] = (0.1, 0.5, 1.0, 3.0)) -> Report:
+        """Compare all bounded methods with each other and with what must hold.
+
+        Args:
+            epsilons: where to compare.
+
+        Returns:
+            The number of comparisons and the contradictions, each with its reproduction.
+        """
+        from mechc.verify.differential import check
+
+        return check(self.composition(), tuple(epsilons))
 
     def _certified(self, method: str, direction: str, options: dict[str, Any]) -> Answers:
         """The same questions answered in ball arithmetic."""

@@ -37,6 +37,7 @@ HANDOVER = {
     ("mechanism", "present.report"),
     ("mechanism", "verify.certificate"),
     ("queries", "verify.certified"),
+    ("queries", "verify.differential"),
     ("queries", "present"),
 }
 
