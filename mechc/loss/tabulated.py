@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 RESOLVED = 1e-14  # top coefficients of the tilted density, as a share of its least value
 STEEPEST = 1e3  # ratio of largest to least density in a panel
-ACCEPTED = 1e-11  # relative error of a panel's density; where it is larger it counts as misplaced
+ACCEPTED = 5e-11  # relative error of a panel's density; where it is larger it counts as misplaced
 MAX_PANELS = 4_000
 ROUNDS = 60
 DEGREE = 16  # Chebyshev coefficients of one panel of the functions acted on
