@@ -208,16 +208,15 @@ class PieceIntegral:
 
     def exponent(self, a: Any, b: Any) -> Callable[[Any, bool], Any]:
         """Log of p^a q^b as (a + b) f + a log(p/e^f) + b log(q/e^f) for one term f."""
+        if a.is_zero():
+            return lambda x, analytic: b * self.q.log(x, analytic)
+        if b.is_zero():
+            return lambda x, analytic: a * self.p.log(x, analytic)
         base, p, q = self._relative
         both = a + b
 
         def exponent(x: Any, analytic: bool) -> Any:
-            total = both * base(x, analytic)
-            if not a.is_zero():
-                total += a * p(x, analytic)
-            if not b.is_zero():
-                total += b * q(x, analytic)
-            return total
+            return both * base(x, analytic) + a * p(x, analytic) + b * q(x, analytic)
 
         return exponent
 
