@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numba as nb
@@ -27,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants import rough
+from mechc.accountants.tilting import tilt
 from mechc.loss.measure import Step
 from mechc.loss.moments import generating
 
@@ -283,38 +285,14 @@ class Tilted:
         """Tilt the law at c; nodes are left out while they carry at most `floor` of a step."""
         self._law, self.c = law, c
         self.counts = law.counts
-        n = law.counts.size
-        self.mean, self.spread, self.slack = np.empty(n), np.empty(n), np.empty(n)
-        self.lost = 0.0
-        self.weights: list[Floats] = []
-        centred, weights, sizes = [], [], []
-        for i in range(n):
-            w, d = self._step(i)
-            self.weights.append(w)
-            self.spread[i] = math.sqrt(float(w @ (d * d)))
-            seen = w > floor / max(w.size, 1)
-            rest = float(w[~seen].sum())
-            self.lost += 2.0 * law.counts[i] * rest
-            self.slack[i] = 4.0 * rest + 8.0 * law.steps[i].loss.tolerance + 1e-14
-            centred.append(d[seen])
-            weights.append(w[seen])
-            sizes.append(int(seen.sum()))
-        self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self.centred = np.concatenate(centred)
-        self.weight = np.concatenate(weights)
-
-    def _step(self, i: int) -> tuple[Floats, Floats]:
-        """Tilted weights and centred losses of step i."""
-        a, b = self._law.offsets[i], self._law.offsets[i + 1]
-        psi = self._law.log_weight[a:b] + self.c * self._law.loss[a:b]
-        w = np.exp(psi - psi.max())
-        w /= w.sum()
-        first = float(w @ self._law.loss[a:b])
-        d = self._law.loss[a:b] - first
-        second = float(w @ d)
-        self.mean[i] = first + second
-        d -= second
-        return w, d
+        weights, rows, self.offsets, self.centred, self.weight = tilt(
+            law.offsets, law.loss, law.log_weight, float(c), float(floor)
+        )
+        self.mean, self.spread, rest = np.ascontiguousarray(rows.T)
+        self.weights = [weights[a:b] for a, b in pairwise(law.offsets.tolist())]
+        self.lost = 2.0 * float(law.counts @ rest)
+        tolerance = np.array([s.loss.tolerance for s in law.steps])
+        self.slack = 4.0 * rest + 8.0 * tolerance + 1e-14
 
     def log_phi(self, h: float, begin: int, end: int) -> tuple[Floats, Floats]:
         """Return real and imaginary part of log phi at y = n h, begin <= n < end.

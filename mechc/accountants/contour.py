@@ -33,7 +33,9 @@ EASY = 20_000_000  # node evaluations after which rtol decides how much truncati
 WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
 BLURRED = 150_000_000  # the same for a smoothed payoff
 REUSED = 1e-10  # width with which a contour answers for another epsilon
+ROOM = 1.2  # factor by which more tilts are covered than asked for: the next one is near
 MIRRORED = 16.0  # tilts up to which both directions are covered at once
+FIRST = 64  # nodes to begin with
 PATIENCE, LOUD = 2048, math.log(1e-4)  # nodes after which no |phi| above this is waited out
 NARROW = 0.3  # width of a smoothed answer, in rtol, that is narrow enough
 FIT, FITS = 1e-4, 4  # error of phi wanted of polynomials, in rtol, and refinements to get there
@@ -142,6 +144,8 @@ class Side:
         """Make all steps accurate for real tilts up to `tilt` and for one frequency."""
         floor = 1e-18 / float(self._law.counts.sum())
         # the other direction will ask for tilts down to -1 - tilt: cheaper together
+        if tilt < MIRRORED and not all(s.loss.settled(-1.0, tilt) for s in self._steps):
+            tilt = min(ROOM * tilt, 0.5 * (tilt + self._t_max))
         low = -1.0 - tilt if tilt < MIRRORED and -1.0 - tilt > self._t_min else -1.0
         steps = tuple(
             Step(s.loss.covering(low, tilt, contour, frequency, floor), s.count)
@@ -228,7 +232,7 @@ class Side:
         atomic = self._atomic(c)
         if atomic is not None:
             return BesideAtoms(atomic, self._law, self._payoff, *where)
-        self._cover(top, c, 1.2 * far)
+        self._cover(top, c, max(1.2 * far, FIRST * 2.0 * math.pi / where[1]))
         return Contour(self._law, self._payoff, *where)
 
     def _run(self, contour: Contour, epsilon: float) -> Answer | None:
@@ -252,7 +256,7 @@ class Side:
 
     def _wait(self, contour: Contour, epsilon: float) -> Answer | None:
         """Add nodes until the truncation is proven small, or the work limit is reached."""
-        nodes, heavy = 64, matters(self._law, contour.tilted)
+        nodes, heavy = FIRST, matters(self._law, contour.tilted)
         while True:
             if not self._resolve(contour, nodes):
                 return contour.answer(epsilon)

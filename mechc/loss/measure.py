@@ -235,6 +235,13 @@ class PrivacyLoss:
             self._source, self._reverse, tilt_lo, tilt_hi, contour, frequency, floor
         )
 
+    def settled(self, tilt_lo: float, tilt_hi: float) -> bool:
+        """Whether nodes for these real tilts are known already, here or in the other direction."""
+        lo, hi = self.tilts if self._source is None else self._source.tilts
+        if self._reverse:
+            lo, hi = -1.0 - hi, -1.0 - lo
+        return lo <= tilt_lo and tilt_hi <= hi
+
     def fork(self) -> PrivacyLoss:
         """Return a copy whose nodes grow apart: what is asked of it leaves this law lean."""
         source = None if self._source is None else self._source.fork()

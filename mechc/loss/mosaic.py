@@ -12,9 +12,63 @@ import numba as nb
 import numpy as np
 
 from mechc.loss.resolution import NEGLIGIBLE
-from mechc.loss.rule import JIT, WEIGHTS
+from mechc.loss.rule import DERIVATIVE, JIT, WEIGHTS
 
 FINEST = 4e-16  # a panel is not halved below this share of its own place
+
+
+@nb.njit("Tuple((float64[::1], float64[::1]))(float64[:,::1], float64[:,::1], float64[::1])", **JIT)
+def spread(log_p, loss, half):  # type: ignore[no-untyped-def]
+    """Log weights of all nodes, and the length on the loss axis that each stands for."""
+    log_weight, spacing = np.empty(log_p.size), np.empty(log_p.size)
+    for i in range(half.size):
+        for j in range(16):
+            slope = 0.0
+            for m in range(16):
+                slope += DERIVATIVE[j, m] * loss[i, m]
+            spacing[16 * i + j] = abs(slope) * WEIGHTS[j]
+            # the width of a panel can be below the smallest double
+            log_weight[16 * i + j] = log_p[i, j] + math.log(half[i] * WEIGHTS[j])
+    return log_weight, spacing
+
+
+@nb.njit("float64[:,:,::1](float64[:,:,:,::1])", **JIT)
+def summed(report):  # type: ignore[no-untyped-def]
+    """Sums over all panels of what was found on each."""
+    totals = np.zeros(report.shape[1:])
+    for i in range(report.shape[0]):
+        totals += report[i]
+    return totals
+
+
+@nb.njit(
+    "Tuple((float64, float64, b1[::1]))(float64[::1], float64[::1], float64[:,:,:,::1],"
+    " float64[:,:,::1], float64)",
+    **JIT,
+)
+def conclude(lo, hi, report, totals, overlap):  # type: ignore[no-untyped-def]
+    """Judge panels that are to stay.
+
+    Returns the largest share of panels whose nodes are hardly distinct doubles, the error of the
+    sums as a share of the mass, and between which neighbouring tilts the laws hardly overlap.
+    """
+    tilts = totals.shape[0]
+    narrow = 0.0
+    affinity = np.zeros(tilts - 1)
+    for i in range(lo.size):
+        thin = hi[i] - lo[i] <= FINEST * max(abs(lo[i]), abs(hi[i]))
+        before = 0.0
+        for a in range(tilts):
+            share = report[i, a, 0, 0] / totals[a, 0, 0]
+            if thin:
+                narrow = max(narrow, share)
+            if a > 0:
+                affinity[a - 1] += math.sqrt(share * before)
+            before = share
+    error = 0.0
+    for a in range(tilts):
+        error = max(error, totals[a, 1, 1] / totals[a, 0, 0])
+    return narrow, error, affinity < overlap
 
 
 @nb.njit(

@@ -26,6 +26,7 @@ from mechc.loss.scales import first_edges
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Far = tuple[Floats, Floats, Floats]
 
 MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share of its total
 GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share of the sum
@@ -76,12 +77,20 @@ class Quadrature:
         self.points: tuple[float, ...] | None = None  # None: nothing is settled yet
         self.log_totals: Floats = np.empty(0)
         self.error = math.inf
+        self._spread: tuple[Floats, Floats] | None = None
+        self._far: dict[tuple[int, int], tuple[tuple[float, float], Far]] = {}
 
     @property
     def half(self) -> Floats:
         """Half widths of the panels."""
         half: Floats = 0.5 * (self.hi - self.lo)
         return half
+
+    def spread(self) -> tuple[Floats, Floats]:
+        """Return log weights and lengths on the loss axis of all nodes; not to be written to."""
+        if self._spread is None:
+            self._spread = mosaic.spread(self.log_p, self.loss, self.half)
+        return self._spread
 
     def cover(self, tilt_lo: float, tilt_hi: float, *points: float) -> None:
         """Refine until all real tilts in [tilt_lo, tilt_hi] are resolved, `points` exactly so.
@@ -130,9 +139,10 @@ class Quadrature:
         work = 0
         while rounds and work < MAX_WORK:
             rounds, work = rounds - 1, work + self.region.size
-            totals = report.sum(axis=0)
+            totals = mosaic.summed(report)
             mass = totals[:, 0, 0]
-            if not (mass.min() > 1.0 / DRIFT and mass.max() < DRIFT):
+            masses = mass.tolist()
+            if not (min(masses) > 1.0 / DRIFT and max(masses) < DRIFT):
                 unit, report = self._measure(tilts)
                 continue
             self.log_totals = unit + np.log(mass)
@@ -142,11 +152,10 @@ class Quadrature:
             if not changed:
                 parts, ends, changed = self._hidden(tilts)
             if not changed:
-                share = report[:, :, 0, 0] / mass
-                if share[self._narrow()].max(initial=0.0) > MOST_NARROW:
+                narrow, error, apart = mosaic.conclude(self.lo, self.hi, report, totals, OVERLAP)
+                if narrow > MOST_NARROW:
                     break
-                self.error = float((totals[:, 1, 1] / mass).max())
-                apart = np.sqrt(share[:, 1:] * share[:, :-1]).sum(axis=0) < OVERLAP
+                self.error = error
                 return rounds, 0.5 * (tilts[1:] + tilts[:-1])[apart]
             origin = self._relay(parts, ends)
             report = resolution.judge(self.log_p, self.loss, self.half, tilts, unit, origin, report)
@@ -154,13 +163,6 @@ class Quadrature:
             f"{self._kernel.NAME}: quadrature did not settle with {self.region.size} panels at "
             f"parameters {self._theta.tolist()}, tilts ({tilts[0]:g}, {tilts[-1]:g})"
         )
-
-    def _narrow(self) -> NDArray[np.bool_]:
-        """Panels whose nodes are hardly distinct doubles."""
-        narrow: NDArray[np.bool_] = self.hi - self.lo <= mosaic.FINEST * np.maximum(
-            np.abs(self.lo), np.abs(self.hi)
-        )
-        return narrow
 
     def _measure(self, tilts: Floats) -> tuple[Floats, Floats]:
         """Return the log of a unit for each tilt, and all panels judged in these units."""
@@ -193,19 +195,30 @@ class Quadrature:
         """
         ends = np.full((len(self._rows), 2), math.nan)
         starts = np.searchsorted(self.region, np.arange(len(self._rows) + 1))
-        for r, (lo, hi) in enumerate(self._rows):
+        for r, (lo, hi) in enumerate(self._rows.tolist()):
             if starts[r] == starts[r + 1]:
                 continue
-            first, last = self.lo[starts[r]], self.hi[starts[r + 1] - 1]
+            first, last = float(self.lo[starts[r]]), float(self.hi[starts[r + 1] - 1])
             for side, edge, end in ((0, first, lo), (1, last, hi)):
-                reach = (last - first) * OUTWARD
-                x = edge + reach if side else edge - reach
-                x = x[x < end] if side else x[x > end]
-                if x.size and edge != end:
-                    log_p, loss = self._at(x)
-                    at = resolution.missed(x, log_p, loss, edge, tilts, self.log_totals)
-                    ends[r, side] = x[min(at + 1, x.size - 1)] if at >= 0 else math.nan
+                if edge == end:
+                    continue
+                x, log_p, loss = self._beyond(r, side, edge, end, last - first)
+                at = resolution.missed(x, log_p, loss, edge, tilts, self.log_totals)
+                ends[r, side] = x[min(at + 1, x.size - 1)] if at >= 0 else math.nan
         return ends
+
+    def _beyond(
+        self, r: int, side: int, edge: float, end: float, length: float
+    ) -> tuple[Floats, Floats, Floats]:
+        """Points beyond an edge of a branch with log density and loss, kept for other tilts."""
+        known = self._far.get((r, side))
+        if known is None or known[0] != (edge, length):
+            x = edge + length * OUTWARD if side else edge - length * OUTWARD
+            if math.isfinite(end):
+                x = x[x < end] if side else x[x > end]
+            known = (edge, length), (x, *self._at(x))
+            self._far = {**self._far, (r, side): known}
+        return known[1]
 
     def with_waves(self, contour: float, frequency: float, floor: float) -> Quadrature:
         """Return a copy that resolves exp(iyL), |y| <= frequency, in the law tilted at `contour`.
@@ -238,6 +251,7 @@ class Quadrature:
                 f"{MAX_PANELS}, at parameters {self._theta.tolist()}"
             )
         origin: Integers
+        self._spread = None
         self.region, self.lo, self.hi, origin = mosaic.lay(
             self.region, self.lo, self.hi, parts, ends
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +38,7 @@ def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
         lo: lower end, may be -inf.
         hi: upper end, may be inf.
     """
-    anchors = [end for end in (lo, hi) if math.isfinite(end)] or [0.0]
-    points = np.concatenate([a + s * OFFSETS for a in anchors for s in (1.0, -1.0)])
-    # an offset can be below the rounding of the anchor
-    points = np.unique(points[(points > lo) & (points < hi) & ~np.isin(points, anchors)])
+    points, nearest, scales = _places(lo, hi)
     ends = [end for end in (lo, hi) if math.isfinite(end)]
     edges = [np.array(ends)]
     if math.isfinite(lo) and math.isfinite(hi):
@@ -51,7 +49,8 @@ def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
         values = density(points)
         if not np.isfinite(values).any():
             continue
-        place, scale = _heaviest(points, values, anchors)
+        best = int(np.argmax(values + np.log(scales)))
+        place, scale = float(nearest[best]), float(scales[best])
         if not any(1 / ALIKE < scale / other < ALIKE for other in known):
             known.append(scale)
             edges.append(place + scale * AROUND)
@@ -72,13 +71,15 @@ def _density(many: Callable[..., None], theta: Floats) -> Density:
     return log_density
 
 
-def _heaviest(points: Floats, values: Floats, anchors: list[float]) -> tuple[float, float]:
-    """The anchor, and the distance from it, with the most mass per octave."""
-    distance = np.abs(points[:, None] - np.array(anchors))
-    nearest = distance.argmin(axis=1)
-    scales = distance[np.arange(points.size), nearest]
-    best = int(np.argmax(values + np.log(scales)))
-    return anchors[int(nearest[best])], float(scales[best])
+@lru_cache(maxsize=64)
+def _places(lo: float, hi: float) -> tuple[Floats, Floats, Floats]:
+    """Points at geometric distances from the finite ends, the end nearest to each, how near."""
+    anchors = np.array([end for end in (lo, hi) if math.isfinite(end)] or [0.0])
+    points = np.concatenate([a + s * OFFSETS for a in anchors for s in (1.0, -1.0)])
+    # an offset can be below the rounding of the anchor
+    points = np.unique(points[(points > lo) & (points < hi) & ~np.isin(points, anchors)])
+    distance = np.abs(points[:, None] - anchors)
+    return points, anchors[distance.argmin(axis=1)], distance.min(axis=1)
 
 
 def _mode(density: Density, points: Floats, values: Floats) -> tuple[float, float] | None:

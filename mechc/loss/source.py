@@ -15,10 +15,11 @@ from mechc.kernel import protocol
 from mechc.kernel.protocol import Kernel
 from mechc.loss import quadrature as quad
 from mechc.loss.resolution import LOG_NEGLIGIBLE
-from mechc.loss.rule import DERIVATIVE, ORDER, WEIGHTS
+from mechc.loss.rule import ORDER
 
 Floats = NDArray[np.float64]
 
+SMOOTH = (protocol.INCREASING, protocol.DECREASING, protocol.UNSPLIT)
 MASS_TOLERANCE = 1e-9  # found against declared total mass; more means that mass was missed
 MAX_LATTICE = 4_000_000
 LATTICE_ULP = 64.0  # how far, in ulp, computed losses may be off a lattice
@@ -134,9 +135,7 @@ class KernelSource:
         rows = np.asarray(kernel.branches(theta), np.float64).reshape(-1, 6)
         kinds = rows[:, 2].astype(int)
         self._lattice_rows = rows if kernel.MEASURE == "lattice" else rows[:0]
-        smooth = np.isin(kinds, (protocol.INCREASING, protocol.DECREASING, protocol.UNSPLIT))
-        if kernel.MEASURE == "lattice":
-            smooth[:] = False
+        smooth = np.array([kind in SMOOTH and kernel.MEASURE != "lattice" for kind in kinds], bool)
         self.rows = np.ascontiguousarray(rows[smooth])
         self.continuous = bool(smooth.any())
         atoms = [self._declared_atoms()]
@@ -163,7 +162,7 @@ class KernelSource:
         self.atom_loss, self.atom_log_mass = merge(
             np.concatenate([a[0] for a in atoms]), np.concatenate([a[1] for a in atoms])
         )
-        one_sided = np.isin(kinds, (protocol.P_ONLY, protocol.Q_ONLY))
+        one_sided = (kinds == protocol.P_ONLY) | (kinds == protocol.Q_ONLY)
         branches = self._lattice_rows[~one_sided] if len(self._lattice_rows) else self.rows
         limits = branches[:, 3:5].ravel()
         self._limits = np.concatenate([limits[~np.isnan(limits)], self.atom_loss])
@@ -215,14 +214,12 @@ class KernelSource:
             panels = panels.with_waves(contour, frequency, floor)
         else:
             panels.cover(lo, hi)
-        spacing = np.abs(panels.loss @ DERIVATIVE.T) * WEIGHTS
-        with np.errstate(divide="ignore"):  # the width of a panel can be below the smallest double
-            log_width = np.log(panels.half[:, None] * WEIGHTS)
+        log_weight, spacing = panels.spread()
         return Nodes(
             loss=panels.loss.ravel(),
-            log_weight=(panels.log_p + log_width).ravel(),
-            spacing=spacing.ravel(),
-            region=np.repeat(panels.region, ORDER),
+            log_weight=log_weight,
+            spacing=spacing,
+            region=panels.region.repeat(ORDER),
             atom_loss=self.atom_loss,
             atom_log_mass=self.atom_log_mass,
             support=self._support(),
