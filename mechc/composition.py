@@ -158,8 +158,20 @@ class Composition(Queries):
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """One line for each event: what its pair bounds, by which theorem, assuming what."""
-        return tuple(f"{event}: {in_words(event.mechanism.claim)}" for event, _ in self.parts)
+        """One line for each mechanism: what its pair bounds, by which theorem, assuming what.
+
+        It names the event, or, where several differ in their parameters only, how many they are.
+        """
+        mechanisms = {id(event.mechanism): event.mechanism for event, _ in self.parts}
+        words = {key: in_words(m.claim) for key, m in mechanisms.items()}
+        events: dict[tuple[str, str], list[Event]] = {}
+        for event, _ in self.parts:
+            about = (event.mechanism.name, words[id(event.mechanism)])
+            events.setdefault(about, []).append(event)
+        return tuple(
+            f"{some[0] if len(some) == 1 else f'{name}, {len(some)} settings'}: {claim}"
+            for (name, claim), some in events.items()
+        )
 
     def steps(self, direction: str) -> tuple[Step, ...]:
         """Return the distinct privacy losses of one direction with their counts."""

@@ -285,6 +285,7 @@ class Tilted:
         """Tilt the law at c; nodes are left out while they carry at most `floor` of a step."""
         self._law, self.c = law, c
         self.counts = law.counts
+        self.weight: Floats
         weights, rows, self.offsets, self.centred, self.weight = tilt(
             law.offsets, law.loss, law.log_weight, float(c), float(floor)
         )

@@ -81,3 +81,12 @@ def test_answers_carry_their_claims():
         first, second = sorted(answer.detail["claims"])
         assert "proven by T6" in first and "unimodal" in first and "assumed" in first
         assert "dominating, declared" in second
+
+
+def test_settings_of_one_mechanism_share_a_claim():
+    sampled = mechc.poisson(mechc.load("gaussian"), 0.1)
+    other = mechc.poisson(mechc.load("gaussian"), 0.2)(sigma=1.0)
+    run = mechc.compose(*(sampled(sigma=1.0 + 0.1 * i) for i in range(5)), other)
+    (line,) = run.claims
+    assert "6 settings: dominating, proven by T6" in line
+    assert (3 * other).claims == (f"{other}: {line.split(': ', 1)[1]}",)
