@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +33,8 @@ class Undecided(Exception):
         self.expr = expr
 
 
-_SAMPLES = 48  # points of the domain at which an open sign is looked at
+_SAMPLES = 48  # parameter vectors at which an open sign is looked at
+_PLACES = 12  # places of the variable for each of them
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,13 @@ class Facts:
     Attributes:
         encoding: symbols to expressions in positive dummies (or real ones) that cover the domain.
         known: pairs (expression, sign) assumed in this case.
-        interval: where the variable runs, if it is encoded.
+        variable: the variable, if it is encoded.
+        interval: where it runs.
     """
 
     encoding: tuple[tuple[Symbol, Expr], ...] = ()
     known: tuple[tuple[Expr, int], ...] = ()
+    variable: Symbol | None = None
     interval: tuple[Expr, Expr] = (-oo, oo)
 
     def encode(self, expr: Expr) -> Expr:
@@ -63,6 +67,7 @@ class Facts:
         solved = _solved(expr * sign)
         return replace(facts, encoding=(solved, *facts.encoding)) if solved else facts
 
+    @lru_cache(maxsize=1024)  # noqa: B019  the same question twice gets the same symbols
     def within(self, x: Symbol, lo: Expr, hi: Expr) -> Facts:
         """Facts that also know lo < x < hi."""
         step = Dummy("t", positive=True)
@@ -74,7 +79,19 @@ class Facts:
             value = hi - step
         else:
             value = (lo + hi * step) / (1 + step)
-        return replace(self, encoding=((x, value), *self.encoding), interval=(lo, hi))
+        return replace(
+            self, encoding=((x, value), *self.encoding), variable=x, interval=(lo, hi)
+        )
+
+    def moving(self, expr: Expr) -> set[Symbol]:
+        """Symbols that vary while the parameters stand still: the variable's and generators."""
+        if not self.encoding or self.variable is None:
+            return set()
+        still = [value.free_symbols for symbol, value in self.encoding if symbol != self.variable]
+        dummies = expr.free_symbols.union(
+            *(value.free_symbols for symbol, value in self.encoding if symbol == self.variable)
+        )
+        return {s for s in dummies if isinstance(s, Dummy)}.difference(*still)
 
     def stretched(self, x: Symbol, shift: Expr, forward: int) -> Facts:
         """Facts whose interval also holds x + shift for every x in it (forward: sign of shift)."""
@@ -167,13 +184,23 @@ def _isolated(difference: Expr) -> Callable[[Symbol], tuple[Symbol, Expr] | None
 
 
 def sampled(expr: Expr, facts: Facts) -> NDArray[np.float64]:
-    """Values of an expression at points spread over the encoded domain; nan where none is known."""
+    """Values of an expression at points spread over the encoded domain.
+
+    Args:
+        expr: real expression.
+        facts: the domain.
+
+    Returns:
+        Shape (parameter vectors, places of the variable); nan where nothing is known.
+    """
     unbound = expr.free_symbols.union(*(e.free_symbols for e, _ in facts.known))
     unbound = unbound.union(*(value.free_symbols for _, value in facts.encoding))
     values: dict[Symbol, Any] = {}
     generator = np.random.default_rng(20)
+    moving = facts.moving(expr)
     for symbol in sorted(unbound, key=lambda s: s.sort_key()):
-        sample = generator.normal(scale=1.5, size=_SAMPLES)
+        shape = (1, _PLACES) if symbol in moving else (_SAMPLES, 1)
+        sample = generator.normal(scale=1.5, size=shape)
         values[symbol] = np.exp(sample) if symbol.is_nonnegative else sample
     try:
         for symbol, value in reversed(facts.encoding):
@@ -181,6 +208,6 @@ def sampled(expr: Expr, facts: Facts) -> NDArray[np.float64]:
         found = evaluate_array(expr, values)
         for known, value in facts.known:
             found = np.where(evaluate_array(known, values) * value > 0, found, np.nan)
+        return np.broadcast_to(found, np.broadcast_shapes(found.shape, (_SAMPLES, 1)))
     except (AttributeError, TypeError, NotImplementedError):
-        return np.full(_SAMPLES, np.nan)
-    return found
+        return np.full((_SAMPLES, 1), np.nan)

@@ -13,9 +13,11 @@ A^c - B^c, which have the sign of c (A - B); negative discriminants; 1 + cos(u) 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sympy import (
     Add,
     Dummy,
@@ -56,6 +58,22 @@ def sign(expr: Expr, facts: Facts) -> int:
     Raises:
         Undecided: with the first factor that no rule signs.
     """
+    verdict = _verdict(expr, facts)
+    if isinstance(verdict, Undecided):
+        raise Undecided(verdict.expr)
+    return verdict
+
+
+@lru_cache(maxsize=8192)
+def _verdict(expr: Expr, facts: Facts) -> int | Undecided:
+    """The proof of a sign, or why there is none: the same questions come up again and again."""
+    try:
+        return _decide(expr, facts)
+    except Undecided as question:
+        return Undecided(question.expr)  # without the traceback, which holds on to its frames
+
+
+def _decide(expr: Expr, facts: Facts) -> int:
     quick = _assumed(expr)
     if quick is not None:
         return quick
@@ -66,6 +84,8 @@ def sign(expr: Expr, facts: Facts) -> int:
     plain = _of_plain_terms(expr, facts)
     if plain is not None:
         return plain
+    if _swings(expr, facts):
+        raise Undecided(expr)
     numerator, denominator = fraction(together(expr))
     numerator, denominator = factor(numerator), factor(denominator)
     if numerator.is_Mul or denominator != 1:
@@ -160,17 +180,36 @@ def _irreducible(expr: Expr, facts: Facts) -> int:
 
 def _refuted(expr: Expr, facts: Facts) -> bool:
     """Whether both signs occur at sampled points of the domain: then no rule need be tried."""
+    rises, falls = _signs_seen(expr, facts)
+    return bool(rises.any() and falls.any())
+
+
+def _swings(expr: Expr, facts: Facts) -> bool:
+    """Whether both signs occur for the same parameters: a factor with the variable is open."""
+    rises, falls = _signs_seen(expr, facts)
+    return bool(np.any(rises.any(axis=1) & falls.any(axis=1)))
+
+
+def _signs_seen(expr: Expr, facts: Facts) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Where sampled values are positive and where negative, beyond rounding."""
     found = sampled(expr, facts)
     size = np.max(np.abs(found), where=np.isfinite(found), initial=0.0) * 1e-9
-    return bool(np.any(found > size) and np.any(found < -size))
+    return found > size, found < -size
 
 
 def _by_fact(expr: Expr, facts: Facts) -> int | None:
     for known, value in facts.known:
+        if _alone(expr, known):
+            continue
         ratio = factor(expr / known) if known != 0 else S.NaN
         if not ratio.free_symbols - _positive_symbols(ratio) and _assumed(ratio):
             return value * (_assumed(ratio) or 0)
     return None
+
+
+def _alone(expr: Expr, known: Expr) -> bool:
+    """Whether a symbol of open sign is in one of two expressions only, hence in their ratio."""
+    return any(not s.is_positive for s in expr.free_symbols ^ known.free_symbols)
 
 
 def _positive_symbols(expr: Expr) -> set[Any]:
@@ -257,8 +296,11 @@ def _by_discriminant(expr: Expr, facts: Facts) -> int | None:
         if poly.degree() != 2:
             continue
         a, b, c = poly.all_coeffs()
+        discriminant = b**2 - 4 * a * c
+        if _signs_seen(discriminant, facts)[0].any():
+            continue
         try:
-            if sign(b**2 - 4 * a * c, facts) < 0:
+            if sign(discriminant, facts) < 0:
                 return sign(a, facts)
         except Undecided:
             continue

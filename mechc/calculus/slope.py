@@ -56,12 +56,21 @@ def singular_point(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> E
         try:
             sign(base, facts)
         except Undecided as question:
-            bases = [a.as_base_exp()[0] for a in Mul.make_args(question.expr) if a.has(x)]
+            factors = [a for a in Mul.make_args(factor(question.expr)) if a.has(x)]
+            bases = [a.as_base_exp()[0] for a in factors if _is_open(a, facts)]
             affine = affine_in(bases[0], x) if len(bases) == 1 else None
             if affine is None or not _inside(-affine[1] / affine[0], lo, hi, facts):
                 return None
             return factor(-affine[1] / affine[0])
     return None
+
+
+def _is_open(expr: Expr, facts: Facts) -> bool:
+    try:
+        sign(expr, facts)
+    except Undecided:
+        return True
+    return False
 
 
 def _inside(point: Expr, lo: Expr, hi: Expr, facts: Facts) -> bool:
