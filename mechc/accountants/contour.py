@@ -334,7 +334,7 @@ class Side:
                 return None
             fitted = Oscillation(law, tilted, floor)
             if fitted.error < FIT * self._rtol:
-                part = AtomicPart(self._law, tilted, fitted)
+                part = AtomicPart(law, tilted, fitted)
                 return part if part.order or self._law.loss.size > atoms else None
             frequency = max(4.0 * frequency, 1.0 / float(tilted.spread.max()))
         return None

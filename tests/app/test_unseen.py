@@ -4,8 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import gammaln
 
 import mechc
+from mechc.accountants.contour import ContourAccountant
+from mechc.loss.measure import PrivacyLoss, Step
 from mechc.parse import declaration_from_text
 
 
@@ -86,23 +89,43 @@ def test_losses_beyond_the_range_of_exponentials(name, ratio):
         assert kernel.loss(x, theta) == pytest.approx(expected, rel=1e-13, abs=1e-9)
 
 
-def test_a_direction_of_the_loss_that_two_equal_parameters_erase():
-    """Two Poisson laws: flat at equal rates, a case of its own with n still in its formula."""
-    mechanism = mechc.load(
-        declaration_from_text(
-            "rates",
-            p="exp(-s) * s**n / factorial(n)",
-            q="exp(-t) * t**n / factorial(n)",
-            variable="n",
-            support=("0", "oo"),
-            lattice=True,
-        )
+@pytest.fixture(scope="module")
+def rates():
+    """Two Poisson laws."""
+    declaration = declaration_from_text(
+        "rates",
+        p="exp(-s) * s**n / factorial(n)",
+        q="exp(-t) * t**n / factorial(n)",
+        variable="n",
+        support=("0", "oo"),
+        lattice=True,
     )
+    return mechc.load(declaration)
+
+
+def test_a_direction_of_the_loss_that_two_equal_parameters_erase(rates):
+    """Flat at equal rates, a case of its own with n still in its formula."""
     n = range(200)
     p, q = ([math.exp(k * math.log(r) - r - math.lgamma(k + 1)) for k in n] for r in (4.3, 3.0))
     truth = math.fsum(max(0.0, a - math.exp(0.5) * b) for a, b in zip(p, q, strict=True))
-    brackets(mechanism(s=4.3, t=3.0).delta(0.5, direction="remove"), truth)
-    assert mechanism(s=3.0, t=3.0).delta(0.5).upper == 0.0
+    brackets(rates(s=4.3, t=3.0).delta(0.5, direction="remove"), truth)
+    assert rates(s=3.0, t=3.0).delta(0.5).upper == 0.0
+
+
+def test_atoms_that_another_question_added(rates):
+    """Both directions share one list of outcomes; it may grow while one of them is answered."""
+    event = mechc.poisson(rates, sampling_rate=0.1)(s=4.3, t=3.0)
+    loss = PrivacyLoss.from_kernel(event.mechanism.kernel, np.array(event.theta))
+    accountant = ContourAccountant([Step(loss, 2)], rtol=1e-10)
+    accountant.log_delta(0.1)
+    loss.covering(-1.0, 20.0)
+    n = np.arange(150.0)
+    p, q = (np.exp(n * math.log(r) - r - gammaln(n + 1.0)) for r in (4.3, 3.0))
+    p = 0.1 * p + 0.9 * q
+    truth = float(np.clip(np.outer(p, p) - math.exp(3.0) * np.outer(q, q), 0.0, None).sum())
+    bound = accountant.log_delta(3.0)
+    assert bound.lower <= math.log(truth) + 1e-12
+    assert math.log(truth) - 1e-12 <= bound.upper <= math.log(truth) + 1e-5
 
 
 @pytest.mark.slow
