@@ -1,38 +1,17 @@
-"""Shared by the kernel tests: compiled texts, loaded kernels, golden files."""
+"""Shared by the kernel tests: loaded kernels, golden files."""
 
-import importlib
-from functools import cache
 from pathlib import Path
 
 import pytest
+from built_in import GOLDEN, source
 
-from mechc import transform
-from mechc.compiler import compile_declaration
 from mechc.kernel import cache as kernels
-
-LENGTHS = {"random_sensitivity": ("3",), "with_replacement": ("3",)}
-GOLDEN = Path(__file__).parent.parent / "golden"
 
 
 def pytest_addoption(parser):
     parser.addoption(
         "--update-goldens", action="store_true", help="write emitted kernels to tests/golden"
     )
-
-
-@cache
-def declaration(name):
-    """A built-in declaration; "poisson(laplace)" is the sampled one, and so on."""
-    outer, opened, base = name.partition("(")
-    if not opened:
-        return getattr(importlib.import_module(f"mechc.mechanisms.{name}"), name)
-    return getattr(transform, outer)(declaration(base[:-1]), *LENGTHS.get(outer, ()))
-
-
-@cache
-def source(name):
-    """The emitted text of a built-in mechanism, compiled once a session."""
-    return compile_declaration(declaration(name))
 
 
 @pytest.fixture(scope="session")

@@ -248,7 +248,7 @@ def test_nothing_symbolic_is_imported():
 
 
 def test_a_cached_kernel_loads_without_the_symbolic_side(kernel_of, kernel_directory):
-    from conftest import source
+    from built_in import source
 
     kernel_of("gaussian")
     key = cache.request_key(source("gaussian"))

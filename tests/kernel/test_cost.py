@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import source
+from built_in import source
 
 MEASURE = """
 import sys, time

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from conftest import GOLDEN, source
+from built_in import GOLDEN, source
 
 from mechc.kernel import cache as kernels
 from mechc.kernel import ir
@@ -49,7 +49,7 @@ def test_goldens_are_sealed_and_plain(path):
 
 def test_emission_is_deterministic():
     code = (
-        "import sys; sys.path.insert(0, 'tests/kernel'); from conftest import source;"
+        "import sys; sys.path.insert(0, 'tests/kernel'); from built_in import source;"
         "sys.stdout.write(source('student_t'))"
     )
     environment = {"PYTHONHASHSEED": "12345", "PATH": ""}
@@ -188,7 +188,7 @@ def test_parameter_names_never_clash(names, expected):
 
 
 def test_the_outline_shows_every_function_of_the_module():
-    from conftest import declaration
+    from built_in import declaration
 
     from mechc.calculus import derive
     from mechc.kernel.lower import lower

@@ -10,7 +10,7 @@ from functools import cache
 import mpmath
 import numpy as np
 import pytest
-from conftest import declaration, source
+from built_in import built_in, declaration, source
 from highprecision import module
 from mpmath import mp, mpf
 
@@ -20,17 +20,16 @@ from mechc.kernel.lower.samples import Sample
 from mechc.pair import normalise
 
 QUICK = ("gaussian", "laplace", "student_t", "poisson(gaussian)", "approximate_dp")
-OTHERS = (
-    "logistic", "cauchy", "subbotin", "gumbel", "hyperbolic_secant", "staircase", "exponential",
-    "truncated_laplace", "exponential_mechanism", "gdp", "pure_dp", "skellam",
-    "uniform", "gaussian_scale", "discrete_laplace", "discrete_gaussian",
-    "randomized_response", "poisson(laplace)", "poisson(logistic)", "poisson(student_t)",
-    "poisson(subbotin)", "poisson(uniform)", "poisson(gaussian_scale)",
-    "poisson(discrete_laplace)", "poisson(discrete_gaussian)", "poisson(approximate_dp)",
-    "balanced_gaussian", "report_noisy_max", "permute_and_flip", "shift(logistic)",
-    "without_replacement(laplace)", "without_replacement(uniform)",
-    "without_replacement(randomized_response)",
+TRANSFORMED = (
+    "without_replacement(gaussian)", "without_replacement(laplace)",
+    "without_replacement(student_t)", "without_replacement(discrete_laplace)",
+    "without_replacement(randomized_response)", "without_replacement(uniform)",
+    "with_replacement(gaussian)", "random_sensitivity(logistic)", "truncate(gaussian)",
+    "truncate(laplace)", "group(laplace)", "group(discrete_gaussian)", "shift(logistic)",
+    "poisson(without_replacement(gaussian))",
 )  # fmt: skip
+SAMPLED = [f"poisson({name})" for name in built_in()]
+OTHERS = [name for name in (*built_in(), *SAMPLED, *TRANSFORMED) if name not in QUICK]
 NAMES = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
 
 FIRST_VECTOR = 50
