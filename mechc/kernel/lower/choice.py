@@ -21,7 +21,7 @@ from mechc.calculus.types import CalculusCase, Closed, Region
 from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.lower.context import Context
-from mechc.kernel.lower.exact import candidates, quotients
+from mechc.kernel.lower.exact import candidates, factored, quotients
 from mechc.kernel.lower.freeze import Freezer
 from mechc.kernel.lower.samples import DIGITS, Sample, corners, vectors
 from mechc.kernel.passes import finish_expression
@@ -30,6 +30,9 @@ from mechc.kernel.run import runnable
 VECTORS = 3
 GOOD = 2.0**-50
 """Errors up to this one are as good as none: the candidate with fewer operations is taken."""
+
+ENOUGH = 3
+"""Binary digits that may be lost before a probability is factored, which takes long."""
 
 INVERTIBLE = 1e-13
 """A closed inverse with a larger error than this is replaced by bracketing."""
@@ -44,6 +47,7 @@ TAIL_DIGITS = 360
 """Enough to see a tail probability of exp(-700) in one minus its complement."""
 
 Measure = Callable[[float], float]
+Measured = tuple[int, int, ir.Expr, float]
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,11 @@ class Chooser:
                     value = sample.value(expr, x)
                     if value == 0 or abs(value) > SMALLEST:
                         trials.append(Trial(self._arguments(sample, x), _relative(value)))
-        form, error = self._best(quotients(expr), self.context.at_x, "x", trials)
+        place = self.context.at_x
+        measured = self._measured(quotients(expr), place, "x", trials)
+        if all(grade > ENOUGH for grade, *_ in measured):
+            measured += self._measured([factored(expr)], place, "x", trials)
+        form, error = _first(measured)
         if error > PROBABLE:
             raise LoweringError(f"every closed form loses digits (relative error {error:.0e})")
         return form
@@ -169,21 +177,32 @@ class Chooser:
         self, forms: list[Expr], place: Freezer, variable: str | None, trials: list[Trial]
     ) -> tuple[ir.Expr, float]:
         """The candidate with the smallest (error class, number of operations), and its error."""
+        return _first(self._measured(forms, place, variable, trials))
+
+    def _measured(
+        self, forms: list[Expr], place: Freezer, variable: str | None, trials: list[Trial]
+    ) -> list[Measured]:
+        """Error class, number of operations, frozen form and error of each candidate."""
         names = list(self.context.names)
         if variable is not None:
             names.insert(0, variable)
-        found: list[tuple[int, int, ir.Expr, float]] = []
+        found: list[Measured] = []
         for form in forms:
             frozen = place(form)
             printable = finish_expression(frozen)
             if any(isinstance(node, ir.Helper) for node in ir.walk(printable)):
-                return frozen, 0.0
+                return [(0, 0, frozen, 0.0)]
             error = _largest(printable, names, trials)
             grade = math.ceil(math.log2(max(error, GOOD) / GOOD)) if error < math.inf else 10**6
             operations = ir.count_operations(ir.Block((), printable))
             found.append((grade, operations, frozen, error))
-        _, _, best, error = min(found, key=lambda entry: entry[:2])
-        return best, error
+        return found
+
+
+def _first(measured: list[Measured]) -> tuple[ir.Expr, float]:
+    """The form with the smallest (error class, number of operations), and its error."""
+    _, _, best, error = min(measured, key=lambda entry: entry[:2])
+    return best, error
 
 
 def _largest(printable: ir.Expr, names: list[str], trials: list[Trial]) -> float:

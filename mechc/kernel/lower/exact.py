@@ -105,7 +105,7 @@ def _scaled_tails(expr: Expr, variable: Symbol) -> list[Expr]:
 
 
 def quotients(expr: Expr) -> list[Expr]:
-    """Forms of a probability: as it is, factored, and divided by each exponential it contains.
+    """Forms of a probability: as it is, spelled out, and divided by each exponential below.
 
     Args:
         expr: a sum of quotients of sums of exponentials, or anything else.
@@ -113,7 +113,7 @@ def quotients(expr: Expr) -> list[Expr]:
     top, bottom = (exponentials(part) for part in fraction(together(expr)))
     scaled = [total(shifted(top, -e)) / total(shifted(bottom, -e)) for e in bottom]
     spelled = total(exponentials(spell_out(expr)))
-    return list(dict.fromkeys([expr, spelled, factored(expr), *scaled]))
+    return list(dict.fromkeys([expr, spelled, *scaled]))
 
 
 def factored(expr: Expr) -> Expr:
