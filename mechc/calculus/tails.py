@@ -60,7 +60,7 @@ def tails_of(regions: Sequence[Region], x: Symbol, facts: Facts, lattice: bool) 
     for region in regions:
         if region.loss is None:
             continue
-        if region.kind == "unsplit" and not _is_smooth(region, x, facts):
+        if region.kind == "unsplit" and not lattice and not _is_smooth(region, x, facts):
             lower.append(S.NegativeOne)
             upper.append(S.Zero)
             notes.append(f"strip cut to [-1, 0]: the loss may be singular in {region.interval}")

@@ -134,3 +134,28 @@ def test_a_strip_that_ends_at_a_singularity():
     run = 7 * load(p="where(0 < x < 1, 2*x, 0)", q="where(0 < x < 1, 2*(1 - x), 0)")()
     bound = run.delta(0.5)
     assert 0.9 < bound.lower <= bound.upper <= 1.0
+
+
+@pytest.mark.parametrize(("rate", "sensitivity"), [(6.0, 1), (6.0, 4), (1.5, 3)])
+def test_two_sided_noise_with_factorial_tails(rate, sensitivity):
+    """Three steps against the sum over all triples of outputs."""
+    noise = load(
+        noise="a**abs(n)/gamma(abs(n)+1)/(2*exp(a)-1)",
+        variable="n",
+        lattice=True,
+        parameters=("integer sensitivity >= 1",),
+    )
+    n = np.arange(-60, 61)
+
+    def log_mass(k):
+        k = np.abs(k)
+        return k * math.log(rate) - gammaln(k + 1) - math.log(2 * math.exp(rate) - 1)
+
+    log_p, log_q = log_mass(n - sensitivity), log_mass(n)
+    two_p, two_q = (np.add.outer(v, v).ravel() for v in (log_p, log_q))
+    truth = sum(
+        np.maximum(np.exp(two_p + p) - np.exp(3.0 + two_q + q), 0).sum()
+        for p, q in zip(log_p, log_q, strict=True)
+    )
+    run = 3 * noise(a=rate, sensitivity=sensitivity)
+    brackets(run.delta(3.0, method="contour", direction="remove"), truth, rtol=1e-5)

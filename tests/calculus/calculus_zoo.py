@@ -33,7 +33,7 @@ from mechc.calculus import derive
 from mechc.calculus.evaluate import typical_values
 from mechc.calculus.facts import eliminations
 from mechc.catalog import find, load_declaration
-from mechc.declare import additive, integer, mechanism, positive, real
+from mechc.declare import additive, count, integer, mechanism, positive, real
 from mechc.pair import normalise
 from mechc.transform import poisson
 
@@ -44,6 +44,7 @@ SHIPPED = (
 SMOOTH = ("gaussian", "laplace", "logistic", "student_t", "cauchy", "subbotin", "gaussian_scale")
 
 x, n = real("x"), integer("n")
+MOVES = count("sensitivity", default=1, typical=(1, 5))
 D = positive("sensitivity", default=1, typical=(0.1, 3))
 b, c = positive("b", typical=(0.5, 4)), positive("c", typical=(0.5, 4))
 k, h = positive("k", typical=(0.5, 3)), positive("h", typical=(2, 9))
@@ -109,6 +110,10 @@ UNSEEN = {
     "poisson_mass": lambda: mechanism(
         "poisson_mass", variable=n, p=exp(-b - c) * (b + c) ** n / gamma(n + 1),
         q=exp(-b) * b**n / gamma(n + 1), support=(0, oo), lattice=True, parameters=(b, c),
+    ),
+    "two_sided_factorial": lambda: additive(
+        "two_sided_factorial", noise=b ** Abs(n) / gamma(Abs(n) + 1) / (2 * exp(b) - 1),
+        variable=n, lattice=True, sensitivity=MOVES, parameters=(b, MOVES),
     ),
     "geometric": lambda: mechanism(
         "geometric", variable=n, p=(1 - exp(-b)) * exp(-b * n), q=(1 - exp(-c)) * exp(-c * n),

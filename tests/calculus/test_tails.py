@@ -12,6 +12,7 @@ ENTIRE = [
     *(f"poisson:{m}" for m in SMOOTH if m != "gaussian_scale"),
     *(f"add:poisson:{m}" for m in ("gaussian", "laplace", "student_t", "subbotin")),
     "hyperbolic_secant", "huber", "scale_mixture", "quartic", "poisson:gumbel", "poisson_mass",
+    "two_sided_factorial", "poisson:two_sided_factorial",
 ]  # fmt: skip
 
 
@@ -87,6 +88,21 @@ def test_the_integrand_decays_inside_and_grows_outside(name):
                     for v in (mpmath.mpf(4000), mpmath.mpf(8000))
                 )
                 assert (far < near) == decays
+
+
+@pytest.mark.parametrize("t", [-9, -2, 1, 8])
+def test_factorial_tails_beat_every_moment(t):
+    """The terms p^(1+t) q^(-t) of the sum over integers: far out ever smaller, on both sides."""
+    name = "two_sided_factorial"
+    p, q = density(name, "p"), density(name, "q")
+    for case in derived(name).cases:
+        for vector in vectors(derived(name), case, 1):
+            for side in (-1, 1):
+                terms = [
+                    (1 + t) * mpmath.log(p(side * n, vector)) - t * mpmath.log(q(side * n, vector))
+                    for n in (1000, 2000, 4000)
+                ]
+                assert terms[0] > 2 * terms[0] > terms[1] > 2 * terms[1] > terms[2]
 
 
 def test_what_happens_at_the_ends_is_told():
