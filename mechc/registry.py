@@ -9,9 +9,10 @@ is returned, else the narrowest of those tried:
 
 1. `lattice`, if all losses lie on one lattice: a finite sum, exact up to rounding;
 2. `direct`, if there are few steps in all, or only atoms and few enough to list;
-3. `contour`: exact up to quadrature, with a cost that does not depend on the counts;
-4. `direct` again, for up to 100 steps, where the contour's proof is wider than asked for;
-5. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps).
+3. `pld`, if a loss is a table of very many atoms off any lattice;
+4. `contour`: exact up to quadrature, with a cost that does not depend on the counts;
+5. `direct` again, for up to 100 steps, where the contour's proof is wider than asked for;
+6. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps).
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class Method:
         return getattr(import_module(self.module), f"{self.name.capitalize()}Accountant")
 
 
+MANY = 20_000  # atoms of one loss that only a grid takes cheaply
 FEW = 12  # steps that auto composes one by one
 MORE = 100  # the same where the contour's answer is too wide
 
@@ -238,12 +240,15 @@ def candidates(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
     have = {m.name for m in methods()}
     enumerable = import_module("mechc.accountants.direct").enumerable
     total = sum(step.count for step in steps)
+    tables = max((s.loss.atom_loss.size for s in steps), default=0) > MANY
+    few = total <= FEW and not tables
     rule = (
         ("lattice", all(s.loss.lattice for s in steps), "all losses are lattices"),
-        ("direct", total <= FEW or enumerable(steps), "few steps, or few atoms in all"),
+        ("direct", few or enumerable(steps), "few steps, or few atoms in all"),
+        ("pld", tables, "a large table of losses"),
         ("contour", True, "cost independent of the counts"),
-        ("direct", FEW < total <= MORE, "the contour's proof is wider than asked for"),
-        ("pld", True, "the contour's proof is wider than asked for"),
+        ("direct", FEW < total <= MORE and not tables, "the contour's proof is wider than asked for"),
+        ("pld", not tables, "the contour's proof is wider than asked for"),
     )
     yield from ((name, why) for name, applies, why in rule if applies and name in have)
 

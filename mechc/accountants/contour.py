@@ -265,7 +265,8 @@ class Side:
                 return contour.answer(epsilon)
             only_atoms = math.isinf(contour.reach)  # nothing proves that phi fades for good
             loud = only_atoms or (heavy and float(contour.re[-32:].max()) > LOUD)
-            if nodes >= PATIENCE and loud and contour.blurred is None:
+            endless = math.isinf(contour.most)  # one period of a lattice is exact without a blur
+            if nodes >= PATIENCE and loud and endless and contour.blurred is None:
                 answer = self._blurred(contour, epsilon)
                 if answer is not None and answer.width <= self._rtol:
                     return None  # it is there for whoever asks

@@ -87,7 +87,9 @@ class Recursion:
             before = self._floor
             found = math.log(value) - 5.0 if value > self._floor else -math.inf
             log_value = min(max(found, log_value - 40.0), log_value - 5.0)
-        raise NumericError("the recursion over steps did not find the size of delta")
+        raise NumericError(
+            "direct: the recursion over steps did not find the size of delta; use contour or pld"
+        )
 
     @property
     def detail(self) -> dict[str, float]:

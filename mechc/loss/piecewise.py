@@ -109,7 +109,10 @@ def interpolate(sampler: Sampler, edges: Floats, relative: float, floor: float) 
         if not split.any():
             break
         if count + 2 * int(split.sum()) > MAX_PANELS:
-            raise NumericError(f"the recursion over steps needs more than {MAX_PANELS} panels")
+            raise NumericError(
+                f"direct: the recursion over steps needs more than {MAX_PANELS} panels; "
+                "use contour or pld"
+            )
         middle = 0.5 * (lo + hi)[split]
         lo, hi = np.concatenate([lo[split], middle]), np.concatenate([middle, hi[split]])
     else:
