@@ -17,13 +17,16 @@ from mechc import search
 from mechc.accountants.bound import Bound
 from mechc.accountants.sweep import Sweep
 from mechc.composition import MAX_COUNT, as_count
+from mechc.errors import NumericError, UnsupportedError
 from mechc.queries import collect
 
 if TYPE_CHECKING:
     from mechc.composition import Composition
+    from mechc.evaluation import Evaluation
 
 Floats = NDArray[np.float64]
 
+LONGEST = 24  # steps in all up to which repetitions are gone through one by one
 EXACT = 2.0**53  # counts above are no doubles
 
 
@@ -42,8 +45,10 @@ def epsilon_curve(
     distinct, place = np.unique(numbers, return_inverse=True)
     table = _together(composition, log_delta, distinct, dict(how))
     alone = np.flatnonzero(np.isnan(table).any(axis=0))
+    few = _few(composition, log_delta, distinct[alone].tolist(), dict(how))
     singles = [
-        search.epsilon((composition * int(distinct[i])).evaluation(**how), log_delta) for i in alone
+        few.get(n) or search.epsilon((composition * n).evaluation(**how), log_delta)
+        for n in distinct[alone].tolist()
     ]
     for i, answer in zip(alone, singles, strict=True):
         table[:, i] = answer.lower, answer.estimate, answer.upper
@@ -58,6 +63,52 @@ def epsilon_curve(
         summary.status,
         {"one_by_one": distinct[alone].tolist(), "each": summary.detail["each"]},
     )
+
+
+def _few(
+    composition: Composition, log_delta: float, counts: list[int], how: dict[str, Any]
+) -> dict[int, Bound]:
+    """Answers for few repetitions of one event, from one recursion through all of them.
+
+    Args:
+        composition: the run that is repeated; nothing is found unless it is of one event.
+        log_delta: natural log of the target.
+        counts: increasing.
+        how: see `epsilon_curve`.
+    """
+    steps = [count for _, count in composition.parts]
+    counts = [n for n in counts if n > 0 and len(steps) == 1 and n * steps[0] <= LONGEST]
+    method, rtol = how.pop("method", "auto"), how.pop("rtol", 1e-6)
+    found: dict[int, Bound] = {}
+    if method != "auto" or len(counts) < 2 or set(how) - {"direction"}:
+        return found
+    known: list[tuple[int, Bound]] = []
+    largest: Evaluation | None = None
+    try:
+        for n in reversed(counts):
+            evaluation = (composition * n).evaluation("direct", rtol=rtol, **how)
+            if largest is not None:
+                evaluation.learn(largest)
+            answer = search.epsilon(evaluation, log_delta, _guess(known, n))
+            known.append((n, answer))
+            if answer.upper - answer.lower <= rtol * answer.estimate:
+                found[n] = answer
+            if n < counts[-1] and answer.detail.get("tilt") != known[0][1].detail.get("tilt"):
+                break  # the recursion of the largest number does not serve the others
+            largest = largest or evaluation
+    except (NumericError, UnsupportedError):
+        pass  # the others are left to the method that was asked for
+    return found
+
+
+def _guess(known: list[tuple[int, Bound]], count: int) -> tuple[float, float] | None:
+    """Epsilon, linear in the log of the count, and the slope of log delta: minus the tilt."""
+    if len(known) < 2 or "tilt" not in known[-1][1].detail:
+        return None
+    (m, before), (n, last) = known[-2:]
+    slope = float(last.estimate - before.estimate) / math.log(n / m)
+    guess = float(last.estimate) + slope * math.log(count / n)
+    return (guess, -float(last.detail["tilt"])) if 0.0 < guess < math.inf else None
 
 
 def _numbers(counts: Iterable[int]) -> NDArray[np.int64]:

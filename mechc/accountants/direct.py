@@ -87,7 +87,7 @@ class DirectAccountant:
         """
         if self._atoms is not None:
             logs = self._enumerated(epsilon)
-        elif sum(s.count for s in self._steps) > 2:
+        elif self._sides or sum(s.count for s in self._steps) > 2:
             return self._recursive(epsilon)
         else:
             laws = [s.loss for s in self._steps for _ in range(s.count)]
@@ -97,6 +97,17 @@ class DirectAccountant:
                 raise NumericError(f"direct: no node reaches losses above epsilon={epsilon!r}")
         lower, estimate, upper = (min(v, 0.0) for v in logs)
         return Bound(lower, estimate, upper, "direct", "proven", {})
+
+    def learn(self, larger: DirectAccountant) -> None:
+        """Take over what was found for more repetitions of the same one distinct step.
+
+        Args:
+            larger: accountant of the same law; one of several distinct steps teaches nothing.
+        """
+        if len(self._steps) != 1 or len(larger._steps) != 1 or self._steps[0].count < 2:
+            return
+        for reverse, side in larger._sides.items():
+            self._sides[reverse] = side.fewer(self._steps[0].count)
 
     def _recursive(self, epsilon: float) -> Bound:
         settled = ComposedLoss(self._steps).settled(epsilon, "direct")
@@ -166,6 +177,12 @@ class _Side:
         self._top = sum(s.count * s.loss.support[1] for s in steps)
         bounded = math.isfinite(self._top)
         self._scale = sum(s.count * abs(s.loss.support[1]) for s in steps) if bounded else 0.0
+
+    def fewer(self, count: int) -> _Side:
+        """Return the same for `count` repetitions of the one distinct step, with what is known."""
+        other = _Side((Step(self._steps[0].loss, count),), self._rtol)
+        other._kept = [recursion.fewer(count) for recursion in self._kept]
+        return other
 
     def log_finite(self, epsilon: float) -> tuple[Logs, dict[str, Any]]:
         """Return logs of (lower bound, estimate, upper bound) of H(epsilon), and what was done.

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,6 +121,23 @@ class Recursion:
         error = self._relative + 2.0 * abs(again / value - 1.0) + 1e-14
         return value, error + (self._floor + left_out) / value
 
+    def fewer(self, count: int) -> Recursion:
+        """Return the same for `count` repetitions of the one distinct step: all were passed.
+
+        Args:
+            count: from 1 to the repetitions that this was made for.
+        """
+        (step,) = self._steps
+        other = copy(self)
+        share = count / step.count
+        other.log_mgf, other.log_error = share * self.log_mgf, share * self.log_error
+        other.shift = step.anchor * count
+        other._steps = [replace(step, count=count)]
+        other._plan = self._plan.first(count)
+        other._levels = self._levels[:count]
+        other._function, other._payoff, other._relative, other._floor = self._levels[count - 1]
+        return other
+
     def _run(self, target: float, size: float) -> None:
         """Represent g_1, ..., g_{k-1} with floors in units of `size`, the guess of g_k."""
         count = sum(s.count for s in self._steps)
@@ -131,6 +149,7 @@ class Recursion:
         relative = max(min(1e-12, max(1e-13, GOAL / count)), 10.0 * self._rounding)
         self._function, self._payoff = _payoff(self.tilt, plan.lo[0], relative), True
         self._relative, self._floor = self._function.relative, 0.0
+        self._levels: list[tuple[Piecewise, bool, float, float]] = []
         level, kinks = 0, np.zeros(1)
         for step in self._steps:
             table = step.table(self.tilt, floor / most)
@@ -140,6 +159,7 @@ class Recursion:
                 level += 1
                 self._relative += table.relative + self._rounding
                 self._floor += table.error * most
+                self._levels.append((self._function, self._payoff, self._relative, self._floor))
                 if level == count:
                     self._last = table
                     return
@@ -299,6 +319,12 @@ class _Plan:
             start += s.count
         lo = np.minimum(lo, hi - 1e-9 / tilt)
         return cls(lo, hi, tilt, tilts, done, tops_done, tops_rest)
+
+    def first(self, levels: int) -> _Plan:
+        """Return the intervals of the first levels; what is left of the steps may only be less."""
+        rows = (self.lo, self.hi, self.done, self.tops, self.tops_rest)
+        lo, hi, done, tops, rest = (row[:levels] for row in rows)
+        return replace(self, lo=lo, hi=hi, done=done, tops=tops, tops_rest=rest)
 
     def left_out(self, target: float) -> float:
         """Bound on what all levels together leave out at another epsilon."""

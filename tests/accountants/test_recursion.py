@@ -7,6 +7,7 @@ import pytest
 
 import mechc
 from mechc.accountants.direct import DirectAccountant
+from mechc.accountants.recursion import Recursion
 from mechc.loss.measure import Step
 
 truth = pytest.importorskip("truth")
@@ -101,3 +102,29 @@ def test_mass_at_infinity(direction):
     bound = answer([Step(law, 3)], 0.5)
     exact = math.log(-math.expm1(0.5 - 3.0)) if direction == "remove" else math.log(-math.expm1(-3))
     assert bound.lower - 1e-13 <= exact <= bound.upper + 1e-13
+
+
+def test_fewer_repetitions_from_the_same_recursion():
+    loss = mechc.load("gaussian")(sigma=2.0).loss()
+    recursion = Recursion([Step(loss, 12)], 1.5 + 3.5 * math.sqrt(3.0))
+    for count in (1, 2, 5, 11, 12):
+        mu = math.sqrt(count) / 2.0
+        epsilon = mu * mu / 2.0 + 3.5 * mu
+        value, error = recursion.fewer(count).log_value(epsilon)
+        assert abs(value - truth.gaussian(mu, epsilon)) <= error < 1e-7
+
+
+@pytest.mark.parametrize("repeated", [1, 2])
+def test_curve_over_few_repetitions(repeated):
+    counts, log_delta, scale = [1, 2, 3, 4, 6], math.log(1e-3), 2.0
+    event = mechc.load("laplace")(scale=scale)
+    answer = (repeated * event).epsilon_curve(math.exp(log_delta), counts)
+    width, up = truth.ball(0.5), truth.ball(0.5)
+    down = (-width).exp() / 2
+    for n, lower, upper in zip(counts[1:], answer.lower[1:], answer.upper[1:], strict=True):
+        sides = [
+            truth.half_tilted_uniform(n * repeated, width, (-width / 2).exp() / 4, up, down, e)
+            for e in (float(lower), float(upper))
+        ]
+        assert sides[0] >= log_delta - 1e-13 and sides[1] <= log_delta + 1e-13
+        assert upper - lower < 1e-8
