@@ -34,7 +34,8 @@ from mechc.kernel.ir import (
 
 MATH_FUNCTIONS = frozenset({
     "exp", "log", "log1p", "expm1", "sqrt", "pow", "fabs", "sin", "cos", "tan", "asin", "acos",
-    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "gamma", "lgamma",
+    "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "gamma",
+    "lgamma",
 })  # fmt: skip
 
 SELECT, OR, AND, NOT, COMPARE, SUM, TERM, UNARY, ATOM = range(9)

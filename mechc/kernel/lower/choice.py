@@ -46,6 +46,12 @@ SMALLEST = 1e-290
 TAIL_DIGITS = 360
 """Enough to see a tail probability of exp(-700) in one minus its complement."""
 
+OVERFLOWING = 710.0
+"""Exponentials of larger losses overflow; an inverse may not depend on them."""
+
+GOOD_SIZE = 1e-6
+"""Relative accuracy asked of inverses of such losses."""
+
 Measure = Callable[[float], float]
 Measured = tuple[int, int, ir.Expr, float]
 
@@ -114,6 +120,10 @@ class Chooser:
                     value = sample.value(expr, x)
                     if value == 0 or abs(value) > SMALLEST:
                         trials.append(Trial(self._arguments(sample, x), _relative(value)))
+                for sample in self.samples(case):
+                    for x in sample.remote_points(region):
+                        if holds(condition, {**sample.theta, variable: x}):
+                            trials.append(Trial(self._arguments(sample, x), _is_a_number))
         place = self.context.at_x
         measured = self._measured(quotients(expr), place, "x", trials)
         if all(grade > ENOUGH for grade, *_ in measured):
@@ -159,6 +169,11 @@ class Chooser:
                 if root is not None and ell != 0.0:
                     error = _relative_or_residual(sample, region, ell, root)
                     trials.append(Trial(self._arguments(sample, ell), error))
+            for sample in self.samples(case):
+                for x in sample.remote_points(region):
+                    ell = float(sample.loss(region, x))
+                    if OVERFLOWING < abs(ell) < math.inf:
+                        trials.append(Trial(self._arguments(sample, ell), _is_near(x)))
         return trials
 
     def _place_of(self, loss: Expr) -> Freezer:
@@ -228,6 +243,15 @@ def _relative(value: Any) -> Measure:
 def _is_a_number(found: float) -> float:
     """Far out only nan is wrong: where root finding passes, accuracy does not matter."""
     return math.inf if math.isnan(found) else 0.0
+
+
+def _is_near(x: Any) -> Measure:
+    """Far out an inverse must be neither nan nor infinite, and of the right size."""
+
+    def error(found: float) -> float:
+        return 0.0 if abs(found - x) <= abs(x) * GOOD_SIZE else math.inf
+
+    return error
 
 
 def _relative_or_residual(sample: Sample, region: Region, ell: float, root: Any) -> Measure:

@@ -34,6 +34,7 @@ from sympy import (
     Pow,
     S,
     Symbol,
+    atan,
     default_sort_key,
     erfc,
     exp,
@@ -42,6 +43,7 @@ from sympy import (
     fraction,
     ilcm,
     log,
+    pi,
     together,
 )
 from sympy.polys.polyerrors import PolynomialError
@@ -65,6 +67,12 @@ class log_erfcx(Function):  # type: ignore[misc]
     """log_erfcx(u) = u**2 + log(erfc(u)), which has no large part for u > 0."""
 
     nargs = 1
+
+
+class atan2(Function):  # type: ignore[misc]
+    """atan2(1, u) = pi/2 - atan(u), which keeps its digits where u is large."""
+
+    nargs = 2
 
 
 class power_difference(Function):  # type: ignore[misc]
@@ -105,7 +113,7 @@ def _scaled_tails(expr: Expr, variable: Symbol) -> list[Expr]:
 
 
 def quotients(expr: Expr) -> list[Expr]:
-    """Forms of a probability: as it is, spelled out, and divided by each exponential below.
+    """Forms of a probability: as it is, quotients divided by exponentials, complements of atan.
 
     Args:
         expr: a sum of quotients of sums of exponentials, or anything else.
@@ -113,7 +121,41 @@ def quotients(expr: Expr) -> list[Expr]:
     top, bottom = (exponentials(part) for part in fraction(together(expr)))
     scaled = [total(shifted(top, -e)) / total(shifted(bottom, -e)) for e in bottom]
     spelled = total(exponentials(spell_out(expr)))
-    return list(dict.fromkeys([expr, spelled, *scaled]))
+    forms = [expr, spelled, *scaled, *_termwise(expr), *_complements(expr)]
+    return list(dict.fromkeys(forms))
+
+
+def _termwise(expr: Expr) -> list[Expr]:
+    """Quotients of sums one by one: c e/(e + f) as c/(1 + f/e), and as c - c/(1 + e/f).
+
+    The exponential above is divided out, so that no quotient is inf/inf.
+    """
+    plain, complement = [], []
+    for term in Add.make_args(expand(expr)):
+        top, bottom = (exponentials(part) for part in fraction(together(spell_out(term))))
+        if len(top) != 1:
+            return []
+        ((exponent, coefficient),) = top.items()
+        scaled = shifted(bottom, -exponent)
+        plain.append(coefficient / total(scaled))
+        other = scaled.pop(S.Zero, None)
+        if other is None or len(scaled) != 1:
+            complement.append(plain[-1])
+            continue
+        share = coefficient / other
+        ((below, weight),) = scaled.items()
+        complement += [share, -share / (1 + other / weight * exp(-below))]
+    return [Add(*plain), Add(*complement)]
+
+
+def _complements(expr: Expr) -> list[Expr]:
+    """Arc tangents measured from pi/2 or from -pi/2, so that tails are not differences."""
+    forms = []
+    for sign in (1, -1):
+        found = {node: sign * (pi / 2 - atan2(1, sign * node.args[0])) for node in expr.atoms(atan)}
+        if found:
+            forms.append(expand(expr.xreplace(found)))
+    return forms
 
 
 def factored(expr: Expr) -> Expr:

@@ -20,7 +20,7 @@ from sympy.logic.boolalg import Boolean, BooleanFunction
 from mechc.calculus.words import BracketedRoot, expm1c, log_mix, sinhc
 from mechc.errors import LoweringError
 from mechc.kernel import ir
-from mechc.kernel.lower.exact import log_erfcx, log_ratio, power_difference
+from mechc.kernel.lower.exact import atan2, log_erfcx, log_ratio, power_difference
 from mechc.kernel.parts import Root, Series
 
 FUNCTIONS: dict[type[Basic], str] = {
@@ -30,7 +30,7 @@ FUNCTIONS: dict[type[Basic], str] = {
     sympy.acos: "acos", sympy.erf: "erf", sympy.erfc: "erfc", sympy.gamma: "gamma",
     sympy.loggamma: "lgamma", sympy.Abs: "fabs", sympy.floor: "floor", sympy.ceiling: "ceil",
     log_mix: "log_mix", log_ratio: "log_ratio", power_difference: "power_difference",
-    log_erfcx: "log_erfcx", sinhc: "sinhc", expm1c: "expm1c",
+    log_erfcx: "log_erfcx", atan2: "atan2", sinhc: "sinhc", expm1c: "expm1c",
 }  # fmt: skip
 
 OWN = tuple(function for function in FUNCTIONS if function.__module__.startswith("mechc."))
