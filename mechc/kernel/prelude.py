@@ -73,11 +73,11 @@ def log1mexp(x: float) -> float:
 
 @primitive("float64(float64, float64)")
 def log_mix(q: float, d: float) -> float:
-    """Return log(1 - q + q exp(d)) for 0 <= q <= 1."""
-    if d > 700.0:
+    """Return log(1 - q + q exp(d)) for q >= 0, where that is a number."""
+    if d > 500.0:
         return 0.0 if q == 0.0 else d + math.log(q) + math.log1p((1.0 - q) / q * math.exp(-d))
     u = q * math.expm1(d)
-    if u > -0.5:
+    if u > -0.5 or q > 1.0:
         return math.log1p(u)
     return math.log(1.0 - q + q * math.exp(d))
 

@@ -38,3 +38,14 @@ def test_sampled_distribution_functions_beyond_overflow(name: str) -> None:
             assert getattr(kernel, function)(x, theta) == pytest.approx(value, rel=4e-15, abs=0)
         above = kernel.sf_p(x, theta)
         assert 0.0 <= above <= 1.0 + 1e-15
+
+
+@pytest.mark.parametrize("level", [300.0, 705.0, 1125.5, 7677.9, 1e6])
+def test_sampled_inverse_of_losses_beyond_overflow(level: float) -> None:
+    theta = np.array([2.0, 0.5, 0.3])
+    kernel = mechc.poisson(mechc.load("gaussian_scale"), sampling_rate=0.3).kernel
+    found = np.empty(1)
+    kernel.loss_inverse_many(1, np.array([level]), theta, found)
+    with mp.workdps(40):
+        square = 2 * (mpmath.log1p(mpmath.expm1(level) / mp.mpf(0.3)) + mpmath.log(4)) / 3.75
+        assert found[0] == pytest.approx(float(mpmath.sqrt(square)), rel=2e-15, abs=0)

@@ -172,6 +172,13 @@ def _log1p(total: Expr) -> Expr | None:
     return None
 
 
+def log1p_of_expm1(expr: Expr) -> Expr | None:
+    """log1p(c expm1(a)) = log(1 - c + c exp(a)), where exp(a) must not overflow."""
+    if (arg := _arguments(expr, "log1p")) and (found := _factor_out(arg[0], "expm1")):
+        return call("log_mix", *found)
+    return None
+
+
 def exponential_difference(expr: Expr) -> Expr | None:
     """C exp(a) - c = c expm1(a) and c exp(a) - c exp(b), for one pair of terms of a sum."""
     if not isinstance(expr, Add):
@@ -268,6 +275,7 @@ RULES: tuple[Rule, ...] = (
     log_of_function,
     log_of_difference,
     log_of_sum,
+    log1p_of_expm1,
     exponential_difference,
     error_function_complement,
     difference_of_squares,
