@@ -242,13 +242,14 @@ def candidates(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
     total = sum(step.count for step in steps)
     tables = max((s.loss.atom_loss.size for s in steps), default=0) > MANY
     few = total <= FEW and not tables
+    wide = "the contour's proof is wider than asked for"
     rule = (
         ("lattice", all(s.loss.lattice for s in steps), "all losses are lattices"),
         ("direct", few or enumerable(steps), "few steps, or few atoms in all"),
         ("pld", tables, "a large table of losses"),
         ("contour", True, "cost independent of the counts"),
-        ("direct", FEW < total <= MORE and not tables, "the contour's proof is wider than asked for"),
-        ("pld", not tables, "the contour's proof is wider than asked for"),
+        ("direct", FEW < total <= MORE and not tables, wide),
+        ("pld", not tables, wide),
     )
     yield from ((name, why) for name, applies, why in rule if applies and name in have)
 
