@@ -1,7 +1,8 @@
 """Epsilon after each of many numbers of repetitions of one run.
 
-Counts for which one contour serves many are answered together (`accountants.sweep`); the others,
-too few repetitions for a contour or losses on a lattice, one by one as `epsilon` does.
+Counts for which one contour serves many are answered together (`accountants.sweep`); few
+repetitions of one event share one recursion through all of them; the others, like losses on a
+lattice, are answered one by one as `epsilon` does.
 """
 
 from __future__ import annotations
