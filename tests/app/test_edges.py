@@ -138,26 +138,25 @@ def test_deep_tails_of_a_lattice_without_end(epsilon):
     assert event.epsilon(0.0).lower == math.inf
 
 
-@pytest.mark.parametrize("epsilon", [10.0, 15.0, 40.0])
-def test_deep_tails_of_a_loss_whose_limits_are_not_known(tmp_path, epsilon):
+def test_deep_tails_of_a_loss_whose_limits_are_not_known():
     """A mixture of two Gaussians: beyond 20 the loss is that of the wider one, up to its weight."""
-    path = tmp_path / "contaminated.py"
-    path.write_text(
-        "from sympy import exp, pi, sqrt\n"
-        "from mechc.declare import additive, positive, rate, real\n"
-        'x, s, w = real("x"), positive("sigma"), rate("weight", typical=(0.05, 0.5))\n'
-        'r, d = positive("ratio", typical=(1.5, 5)), positive("sensitivity", default=1)\n'
-        "normal = lambda t: exp(-(x**2) / (2 * t**2)) / (t * sqrt(2 * pi))\n"
-        "noise = (1 - w) * normal(s) + w * normal(r * s)\n"
-        'contaminated = additive("contaminated", noise=noise, variable=x, sensitivity=d,\n'
-        "    parameters=(s, r, w, d))\n"
-    )
-    event = mechc.load(path)(sigma=1.0, ratio=3.0, weight=0.1)
-    answer = event.log_delta(epsilon)
-    wide = mechc.load("gaussian")(sigma=3.0).log_delta(epsilon).estimate + math.log(0.1)
-    # within the wide component L(x) = (x - 1/2) / 9 where the narrow one has died out
-    assert answer.lower <= wide + 1e-6 and wide - 1e-6 <= answer.upper
+    event = mechc.load("gaussian_scale_mixture")(weight=0.9, narrow=1.0, wide=3.0)
+    for epsilon in (10.0, 15.0, 40.0):
+        answer = event.log_delta(epsilon)
+        wide = mechc.load("gaussian")(sigma=3.0).log_delta(epsilon).estimate + math.log(0.1)
+        # within the wide component L(x) = (x - 1/2) / 9 where the narrow one has died out
+        assert answer.lower <= wide + 1e-6 and wide - 1e-6 <= answer.upper
     assert event.epsilon(0.0).upper == math.inf
+
+
+@pytest.mark.parametrize("ratio", [1e2, 1e4, 1e6])
+@pytest.mark.parametrize("name", ["laplace", "logistic", "hyperbolic_secant"])
+def test_laws_many_widths_apart(name, ratio):
+    """At epsilon 1 all but exp(-ratio/2) is revealed, whatever rounding does to the nodes."""
+    for parameters in ({"scale": 1 / ratio}, {"scale": 1.0, "sensitivity": ratio}):
+        bound = mechc.load(name)(**parameters).delta(1.0)
+        assert 1.0 - 3e-16 * ratio - 1e-12 <= bound.lower
+        assert bound.upper == 1.0
 
 
 @pytest.mark.parametrize("target", [1e-3, 1e-9, 1e-12, 1e-15])
