@@ -5,7 +5,8 @@ Input: the regions of one case. Output: the open strip (t_minus, t_plus) of real
 At an end where the loss stays bounded nothing is at stake. Where it tends to +oo, write
 r = -lim log(p dx)/L along the logarithm of the approach: the integral of p exp(tL) converges there
 for t < r and diverges for t > r. Where it tends to -oo the same with signs reversed bounds t from
-below; r >= 1 there, because q = p exp(-L) is integrable. Lattice sums behave like integrals here.
+below; r >= 1 there, because q = p exp(-L) is integrable. Lattice sums behave like integrals here;
+what happens at finitely many integers does not matter to them.
 When an expansion is out of reach every term of p is set beside one term of q, which gives a strip
 that is surely inside the true one, at the worst [-1, 0].
 """

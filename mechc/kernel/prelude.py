@@ -134,6 +134,18 @@ def power_difference(a: float, b: float, gap: float, k: float) -> float:
     return -math.pow(a, k) * math.expm1(k * log_ratio(b, a, -gap)) if a > 0.0 else 0.0
 
 
+@primitive("float64(float64, float64, float64)")
+def cos_quarters(a: float, b: float, unit: float) -> float:
+    """Return cos(pi/2 * (a - b)/unit) with all digits next to its zeros at a - b = -+unit."""
+    d = a - b
+    v = d - a
+    lost = (a - (d - v)) - (b + v)
+    rest = unit - math.fabs(d) - (lost if d > 0.0 else -lost)
+    if math.fabs(rest) > 0.5 * unit:
+        return math.cos(1.5707963267948966 * d / unit)
+    return math.sin(1.5707963267948966 * rest / unit)
+
+
 @primitive("float64(float64)")
 def log_cosh(x: float) -> float:
     """Return log(cosh(x))."""

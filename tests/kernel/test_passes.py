@@ -53,6 +53,14 @@ def text(expr):
             ir.add(ir.call("cosh", X), ir.number(-1)),
             "2.0 * (math.sinh(0.5 * x) * math.sinh(0.5 * x))",
         ),
+        (
+            ir.add(ir.ONE, ir.call("cos", X)),
+            "2.0 * (math.cos(0.5 * x) * math.cos(0.5 * x))",
+        ),
+        (
+            log(ir.add(ir.ONE, ir.call("cos_quarters", X, Y, S))),
+            "math.log(2.0 * (cos_quarters(x, y, 2.0 * s) * cos_quarters(x, y, 2.0 * s)))",
+        ),
         (ir.Pow(X, ir.number(3)), "x * x * x"),
         (ir.Pow(X, ir.number(-2)), "1.0 / (x * x)"),
         (ir.Pow(X, ir.Number(Fraction(-1, 2))), "1.0 / math.sqrt(x)"),

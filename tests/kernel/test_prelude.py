@@ -45,6 +45,18 @@ REAL = {
         [(a, b) for a in WIDE[::7] for b in (-700.0, -3.7, 0.1, 41.0)],
         4,
     ),
+    "cos_quarters": (
+        lambda a, b, unit: mp.cos(mp.pi / 2 * (a - b) / unit),
+        [
+            (b + side * unit * (1 - gap), b, unit)
+            for unit in (0.3, 7.7, 50.0)
+            for b in (0.0, 0.1, 3.3)
+            for side in (-1, 1)
+            for gap in np.logspace(-13, -0.4, 40)
+            if b + side * unit * (1 - gap) != b
+        ],
+        6,
+    ),
     "log_cosh": (lambda x: mp.log(mp.cosh(x)), [(x,) for x in WIDE], 6),
     "log_sinh": (lambda x: mp.log(mp.sinh(x)), [(x,) for x in POSITIVE], 40),
     "log_erfc": (

@@ -121,7 +121,18 @@ class Freezer:
         parts = [self._constant(expr.func(*numbers))] if numbers else []
         return join(*parts, *map(self, sorted(others, key=sympy.default_sort_key)))
 
+    def _cosine(self, angle: Expr) -> ir.Expr:
+        """Cos(pi/2 * (a - b)/unit) keeps a difference apart, which may cancel next to a zero."""
+        top, unit = sympy.fraction(sympy.together(2 * angle / sympy.pi))
+        terms = sympy.Add.make_args(sympy.expand(top))
+        if top.has(sympy.pi) or unit.has(sympy.pi) or len(terms) > 2 or not top.free_symbols:
+            return ir.call("cos", self(angle))
+        first, *rest = sorted(terms, key=lambda t: (t.could_extract_minus_sign(), str(t)))
+        return ir.call("cos_quarters", self(first), self(-sympy.Add(*rest)), self(unit))
+
     def _function(self, expr: Basic) -> ir.Expr:
+        if isinstance(expr, sympy.cos):
+            return self._cosine(expr.args[0])
         name = FUNCTIONS.get(type(expr))
         if name is not None:
             return ir.call(name, *(self(arg) for arg in expr.args))

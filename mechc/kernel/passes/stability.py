@@ -53,12 +53,18 @@ def _arguments(expr: Expr, name: str) -> tuple[Expr, ...] | None:
 
 def _factor_out(term: Expr, name: str) -> tuple[Expr, Expr] | None:
     """`(c, a)` if the term is `c * name(a)`."""
+    found = _factor_of(term, name)
+    return None if found is None else (found[0], found[1][0])
+
+
+def _factor_of(term: Expr, name: str) -> tuple[Expr, tuple[Expr, ...]] | None:
+    """`(c, arguments)` if the term is `c * name(*arguments)`."""
     if (found := _arguments(term, name)) is not None:
-        return ONE, found[0]
+        return ONE, found
     if isinstance(term, Mul):
         for i, factor in enumerate(term.args):
             if (found := _arguments(factor, name)) is not None:
-                return mul(ONE, *term.args[:i], *term.args[i + 1 :]), found[0]
+                return mul(ONE, *term.args[:i], *term.args[i + 1 :]), found
     return None
 
 
@@ -116,6 +122,8 @@ def log_of_sum(expr: Expr) -> Expr | None:
     """Log of a sum that contains exponentials, or 1."""
     if not ((arg := _arguments(expr, "log")) and isinstance(arg[0], Add)):
         return None
+    if (product := cosine_sum(arg[0])) is not None:
+        return call("log", product)
     terms = arg[0].args
     exponentials = [found for t in terms if (found := _factor_out(t, "exp"))]
     rest = [t for t in terms if _factor_out(t, "exp") is None]
@@ -254,6 +262,24 @@ def hyperbolic_difference(expr: Expr) -> Expr | None:
     return None
 
 
+def cosine_sum(expr: Expr) -> Expr | None:
+    """C + c cos(a) = 2 c cos(a/2)^2, which keeps its digits where both vanish together."""
+    if not isinstance(expr, Add):
+        return None
+    for name in ("cos", "cos_quarters"):
+        for term in expr.args:
+            found = _factor_of(term, name)
+            if found is None or found[0] not in expr.args:
+                continue
+            coefficient, (*args, last) = found
+            # the unit of cos_quarters is a denominator, the angle of cos is not
+            scale = Fraction(2) if args else Fraction(1, 2)
+            half = call(name, *args, mul(Number(scale), last))
+            rest = [t for t in expr.args if t not in (term, coefficient)]
+            return add(mul(number(2), coefficient, Pow(half, number(2))), *rest)
+    return None
+
+
 def gamma_difference(expr: Expr) -> Expr | None:
     """C lgamma(a) - c lgamma(b), which cancels for large arguments."""
     if not isinstance(expr, Add):
@@ -280,5 +306,6 @@ RULES: tuple[Rule, ...] = (
     error_function_complement,
     difference_of_squares,
     hyperbolic_difference,
+    cosine_sum,
     gamma_difference,
 )
