@@ -203,6 +203,11 @@ class Oracle:
             total += part.moment(z)
         return total
 
+    def is_bounded(self, t: float) -> bool:
+        """Whether M(t) is proved finite without its value: bounded integrands, bounded tails."""
+        parts = self.parts()
+        return self.measure == "density" and all(part.is_bounded(acb(t)) for part in parts)
+
     def mass(self, law: str, lo: float = -math.inf, hi: float = math.inf) -> Any:
         """Ball around the mass of (lo, hi] under P (law "p") or Q."""
         total = arb(0)

@@ -16,13 +16,29 @@ from itertools import product
 from typing import Any
 
 from flint import arb
-from sympy import Add, Expr, Mul, Pow, S, Symbol, diff, exp, expand
+from sympy import Add, Expr, Function, Mul, Pow, S, Symbol, diff, erfc, exp, expand, log, pi, sqrt
 
 from mechc.verify.arithmetic import constant
 
 
 class Unknown(Exception):
     """The behaviour at infinity is out of reach of the rules here."""
+
+
+class erfc_rate(Function):  # type: ignore[misc]
+    """erfc_rate(u) = exp(-u**2)/erfc(u)."""
+
+    nargs = 1
+
+
+class log_erfc(Function):  # type: ignore[misc]
+    """log_erfc(u) = log(erfc(u)), whose derivative is written with `erfc_rate`."""
+
+    nargs = 1
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        """Derivative in the argument."""
+        return -2 / sqrt(pi) * erfc_rate(self.args[0])
 
 
 @dataclass(frozen=True)
@@ -144,6 +160,8 @@ class AtInfinity:
             raise Unknown(str(expr))
         inner = self.order(expr.args[0])
         name = type(expr).__name__
+        if name == "erfc_rate":
+            return self._erfc_rate(inner)
         if inner.rank(Order(S.Zero, S.Zero, None)) <= 0:
             method = getattr(self.value(inner), name, None)
             if method is None:
@@ -159,6 +177,20 @@ class AtInfinity:
         raise Unknown(f"{name} at infinity")
 
 
+    def _erfc_rate(self, u: Order) -> Order:
+        """Bounds sqrt(pi)/2 (u + sqrt(u^2 + c)), 4/pi <= c <= 2, for u > 0 (DLMF 7.8.2, 7.8.3)."""
+        if u.k != 0 or not u.a.is_positive:
+            raise Unknown("erfc of an argument that is no power")
+        smallest = u.f * power_of(self.start, u.a)
+        if u.f < 0:
+            return Order(S.Zero, S.Zero, arb(0).union((-(smallest**2)).exp().upper()))
+        if not u.f > 0:
+            raise Unknown("sign of the argument of erfc")
+        c = (4 / arb.pi()).union(arb(2))
+        grown = 1 + (1 + arb(0).union(c / smallest.lower() ** 2)).sqrt()
+        return Order(S.Zero, u.a, arb.pi().sqrt() / 2 * u.f * grown)
+
+
 def power_of(y: Any, a: Expr) -> Any:
     """y^a for a positive ball."""
     return (_ball(a) * y.log()).exp() if a != 0 else arb(1)
@@ -167,7 +199,9 @@ def power_of(y: Any, a: Expr) -> Any:
 def slope(log_density: Expr, x: Symbol, side: int) -> tuple[Symbol, Expr]:
     """d/dy of a log density at x = side * y; parameters are numbers already."""
     y = Symbol("y", positive=True)
-    return y, diff(log_density.xreplace({x: side * y}), y)
+    tails = {node: log_erfc(node.args[0].args[0]) for node in log_density.atoms(log)
+             if isinstance(node.args[0], erfc)}  # fmt: skip
+    return y, diff(log_density.xreplace(tails).xreplace({x: side * y}), y)
 
 
 def integral_factor(slope_: Order, start: Any) -> Any:

@@ -21,6 +21,7 @@ from mechc.verify import arithmetic
 from mechc.verify.infinity import AtInfinity, Unknown, integral_factor, slope, tail_terms
 from mechc.verify.sums import exact
 
+LARGEST_BISECTION = 500
 GUARD_BITS = 12  # tails are cut this far below the working precision
 DOUBLINGS = (*range(32), *(32 + n + n * n // 24 for n in range(1, 150)))
 SAMPLED = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 23, 31, 42, 57, 77, 104, 140, 190, 256, 346)
@@ -121,6 +122,18 @@ class PieceIntegral:
         if self.plateau is not None:
             return self.plateau_mass * (z * self.plateau).exp()
         return self.integral(1 + z, -z, self.lo, self.hi)
+
+    def is_bounded(self, z: Any) -> bool:
+        """Whether p^(1+z) q^(-z) is proved to have a finite integral, for real z.
+
+        Infinite ends are cut by their bounds; on what is left the exponents of all terms are
+        enclosed, so that the integrand is bounded.
+        """
+        if self.p.is_zero or self.q.is_zero:
+            return True
+        lo = self.lo if self.lo.is_finite() else self.cut_at(1 + z, -z, -1)[0]
+        hi = self.hi if self.hi.is_finite() else self.cut_at(1 + z, -z, 1)[0]
+        return all(_bounded(log, lo, hi) for law in (self.p, self.q) for log in law.logs)
 
     @cached_property
     def plateau(self) -> Any:
@@ -298,6 +311,21 @@ class PieceIntegral:
             plain = law.exprs[i].xreplace(exact(self.values))
             self._cuts[key] = slope(plain, self.x, side)
         return self._cuts[key]
+
+
+def _bounded(log: Callable[[Any, bool], Any], lo: Any, hi: Any) -> bool:
+    """Whether a log density has a finite enclosure on every part of a bisection of (lo, hi)."""
+    open_parts, looked = [(lo, hi)], 0
+    while open_parts:
+        left, right = open_parts.pop()
+        looked += 1
+        if log(left.union(right), False).is_finite():
+            continue
+        if looked > LARGEST_BISECTION:
+            return False
+        middle = ((left + right) / 2).mid()
+        open_parts += [(left, middle), (middle, right)]
+    return True
 
 
 _WHOLE = (float("-inf"), float("inf"))
