@@ -27,7 +27,7 @@ ANALYSIS = np.ascontiguousarray(
 )  # values at POINTS -> coefficients
 _SIGNS = (-1.0) ** np.arange(DEGREE)
 ROUNDS = 60
-MAX_PANELS = 400
+MAX_PANELS = 240
 NARROWEST = 1e-14  # panel width, as a share of the largest edge
 GUARD = 3.0  # factor on estimated errors
 ROUNDING = 2e-15  # of a sample, Lebesgue's constant of POINTS included
