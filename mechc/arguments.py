@@ -98,18 +98,19 @@ def count_of(text: str) -> int:
     from mechc.composition import as_count
 
     try:
-        return as_count(int(text) if text.lstrip("+-").isdigit() else float(text))
+        value = int(text) if text.lstrip("+-").isdigit() else float(text)
     except ValueError:
         raise DeclarationError(
             f"count={text!r} is not an integer (expected 0 <= count <= 10**12)"
         ) from None
+    return as_count(value)
 
 
 def counts_of(text: str) -> list[int]:
     """Return counts from "1,10,100" or "start:stop:step" (stop excluded, as in Python)."""
-    try:
-        if ":" in text:
-            return list(range(*(int(part) for part in text.split(":"))))
+    if ":" not in text:
         return [count_of(part) for part in text.split(",")]
+    try:
+        return list(range(*(int(part) for part in text.split(":"))))
     except (ValueError, TypeError):
         raise DeclarationError(f"counts={text!r}: expected 1,10,100 or 1:1000:10") from None

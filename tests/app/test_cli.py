@@ -64,6 +64,8 @@ def test_densities_on_the_command_line(gaussian):
         (["compare", "laplace"], "exactly one"),
         (["cache", "burn"], "expected list, size or clear"),
         (["curve", "laplace", "--set", "scale=9", "--counts", "a:b"], "expected 1,10,100"),
+        (["delta", "gdp", "--set", "mu=1", "-e", "1", "--count=-3"], "count=-3 is negative"),
+        (["delta", "gdp", "--set", "mu=1", "-e", "1", "--count", "1e13"], "is too large"),
         (["calibrate", "laplace", "--solve-for", "shape", "-e", "1", "-d", "0.1"], "shape"),
     ],
 )
