@@ -45,6 +45,7 @@ _RHO = 3.0  # ellipse of the panels; its half width is 5/3 and its half height 4
 _GOAL = 1e-24  # size of |f| at which it no longer matters
 _NOISE = 1e-14  # rounding of f
 _UNSEEN = 1e-18  # mass of the sum on panels that need not resolve its frequencies
+_LARGEST = 2**17  # nodes of all steps that a bound is worth
 _ATOMS = math.log(1e-2)  # with more mass on atoms nothing is gained over other bounds
 
 
@@ -96,7 +97,7 @@ def _gaussian_integral(coefficients: Floats, power: float, start: float) -> floa
 def _panels(composed: ComposedLoss, t: float, sd: float, coefficients: Floats) -> float:
     """Bound the integral of |f - g|/u from _START to _END."""
     law = Law.of(composed.resolving(t, 1.05 * _END / sd, _UNSEEN / composed.count))
-    tilted = Tilted(law, t)
+    tilted = _affordable(Tilted(law, t))
     centre, half = 0.5 * (_EDGES[1:] + _EDGES[:-1]), 0.5 * np.diff(_EDGES)
     u = centre[:, None] + half[:, None] * _NODES
     re, im = np.empty(u.size), np.empty(u.size)
@@ -108,6 +109,17 @@ def _panels(composed: ComposedLoss, t: float, sd: float, coefficients: Floats) -
     squares = half * ((size * size) @ _WEIGHTS)
     squares += half * _quadrature_errors(composed, t, sd, coefficients)
     return float(np.sqrt(2.0 * half * squares).sum())
+
+
+def _affordable(tilted: Tilted) -> Tilted:
+    """Refuse laws with so many nodes that thousands of frequencies would take many seconds.
+
+    Raises:
+        NumericError: there are more than `_LARGEST`.
+    """
+    if tilted.centred.size > _LARGEST:
+        raise NumericError(f"smoothing: {tilted.centred.size} nodes, more than {_LARGEST}")
+    return tilted
 
 
 def _quadrature_errors(composed: ComposedLoss, t: float, sd: float, coefficients: Floats) -> Floats:
@@ -140,7 +152,7 @@ def _decay(composed: ComposedLoss, t: float, sd: float) -> float:
     for _ in range(4):
         floor = 1e-3 / composed.count
         try:
-            far = Tilted(Law.of(composed.resolving(t, reach, floor)), t, floor)
+            far = _affordable(Tilted(Law.of(composed.resolving(t, reach, floor)), t, floor))
         except NumericError:
             break
         bound, beyond = far.decay(start, reach, math.inf, goal)

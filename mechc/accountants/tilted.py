@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.accountants.berry_esseen import berry_esseen_distance
 from mechc.accountants.chernoff import exponent, log_payoff_maximum
 from mechc.accountants.composed import ComposedLoss, Interval, U
 from mechc.accountants.edgeworth_interval import edgeworth_error
@@ -26,8 +27,6 @@ from mechc.errors import UnsupportedError
 
 Floats = NDArray[np.float64]
 
-BERRY_ESSEEN_GENERAL = 0.5600  # Shevtsova 2010, independent summands
-BERRY_ESSEEN_IDENTICAL = 0.4748  # Shevtsova 2011, identically distributed summands
 _DROP = 120.0  # nats below the peak at which the payoff integral is cut
 _GROWTH = 2.0  # ratio of neighbouring panels
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
@@ -119,8 +118,7 @@ class TiltedLaw:
 
         Also the bound on the distribution function that it rests on.
         """
-        constant = BERRY_ESSEEN_IDENTICAL if composed.identical else BERRY_ESSEEN_GENERAL
-        distance = min(1.0, constant * composed.lyapunov(self.t) * (1 + 1e-9))
+        distance = berry_esseen_distance(composed, self.t)
         value = self.log_normal_value()
         upper, lower = self._mills_arguments()
         digits = 16 * U * (1.0 + abs(log_mills(upper)) + 0.5 * upper * upper)

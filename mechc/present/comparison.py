@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -15,29 +15,49 @@ from mechc.registry import methods
 if TYPE_CHECKING:
     from mechc.composition import Composition
 
-VARIANTS = {"saddlepoint": ("msd0", "msd1", "msd2", "clt", "moments", "edgeworth")}
+Question = tuple[str, dict[str, Any]]  # a word for `method=`, and options besides
+
+VARIANTS: dict[str, tuple[Question, ...]] = {
+    "saddlepoint": tuple(
+        (f"saddlepoint:{v}", {}) for v in ("msd0", "msd1", "msd2", "clt", "moments", "edgeworth")
+    ),
+    "edgeworth": (
+        ("edgeworth:2", {}),
+        ("edgeworth:4", {}),
+        ("edgeworth", {"interval": "moments"}),
+        ("edgeworth", {"interval": True}),
+    ),
+}
 
 
-def names() -> list[str]:
-    """Return every method with its variants, as words for `method=`."""
-    listed = ["auto"]
+def questions() -> list[Question]:
+    """Return every method, with its variants."""
+    asked: list[Question] = [("auto", {})]
     for method in methods():
-        variants = VARIANTS.get(method.name, ())
-        listed += [f"{method.name}:{v}" for v in variants] or [method.name]
-    return listed
+        asked += VARIANTS.get(method.name, ((method.name, {}),))
+    return asked
+
+
+def label(method: str, options: dict[str, Any]) -> str:
+    """Return a row's name, such as "edgeworth interval=moments"."""
+    return " ".join([method, *(f"{key}={value}" for key, value in options.items())])
 
 
 def ask(
-    run: Composition, method: str, epsilon: float | None, delta: float | None
+    run: Composition,
+    method: str,
+    options: dict[str, Any],
+    epsilon: float | None,
+    delta: float | None,
 ) -> tuple[Bound | str, float]:
     """Return one method's answer, or its refusal in words, and the seconds it took."""
     start = time.perf_counter()
     answer: Bound | str
     try:
         if epsilon is not None:
-            answer = run.delta(epsilon, method=method)
+            answer = run.delta(epsilon, method=method, **options)
         else:
-            answer = run.epsilon(delta, method=method)
+            answer = run.epsilon(delta, method=method, **options)
     except MechcError as error:
         answer = str(error)
     return answer, time.perf_counter() - start
@@ -53,16 +73,16 @@ def table(run: Composition, *, epsilon: float | None, delta: float | None) -> Ta
     """
     what = "delta" if delta is None else "epsilon"
     shown = Table("method", f"{what} lower", "estimate", "upper", "ms", "status", box=None)
-    for method in names():
-        answer, seconds = ask(run, method, epsilon, delta)
-        time_text = f"{1e3 * seconds:.2f}"
+    for method, options in questions():
+        answer, seconds = ask(run, method, options, epsilon, delta)
+        name, time_text = label(method, options), f"{1e3 * seconds:.2f}"
         if isinstance(answer, str):
-            shown.add_row(method, "-", "-", "-", time_text, answer, style="dim")
+            shown.add_row(name, "-", "-", "-", time_text, answer, style="dim")
         else:
             sides = (
                 number(answer.lower, "lower"),
                 number(answer.estimate),
                 number(answer.upper, "upper"),
             )
-            shown.add_row(method, *sides, time_text, answer.status)
+            shown.add_row(name, *sides, time_text, answer.status)
     return shown

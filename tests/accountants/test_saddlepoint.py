@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 import series_laws as laws
+from scipy import stats
 
+from mechc.accountants.berry_esseen import identical_distance
 from mechc.accountants.saddlepoint import SaddlepointAccountant, steepest_descent
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.measure import PrivacyLoss, Step
@@ -73,10 +75,34 @@ def test_steepest_descent_claims_nothing(cases, variant):
 
 
 def test_berry_esseen_width_is_the_published_one(cases):
-    # 2 C rho/sqrt(n) max f_t relative to delta: .068-.082 and .16-.19 with C from .469 to .56
-    for name, low, high in (("SGK", 0.066, 0.083), ("SGS1", 0.15, 0.19), ("SGS3", 0.42, 0.52)):
-        upper = math.exp(ask(cases[name], variant="clt").upper) / cases[name][3]
-        assert low < upper - 1 < high
+    # 2 D max f_t exp(K - t eps), D from the third moment by the structural inequality of 2013
+    for name in ("SGK", "SGS1", "SGS3"):
+        loss, count, epsilon, delta = cases[name]
+        bound = ask(cases[name], variant="clt")
+        t = bound.detail["tilt"]
+        x, log_weight = loss.nodes()
+        weight = np.exp(log_weight + t * x)
+        log_mgf = math.log(weight.sum())
+        weight /= weight.sum()
+        d = x - weight @ x
+        b = weight @ abs(d) ** 3 / (weight @ d**2) ** 1.5
+        distance = min(0.4690 * b, 0.3322 * (b + 0.429), 0.3031 * (b + 0.646)) / math.sqrt(count)
+        largest = t**t / (1 + t) ** (1 + t)
+        radius = 2 * distance * largest * math.exp(count * log_mgf - t * epsilon)
+        assert (math.exp(bound.upper) - math.exp(bound.estimate)) / radius == pytest.approx(1, 0.01)
+        assert radius < 0.5 * delta
+
+
+def test_berry_esseen_holds_for_sums_with_known_laws():
+    for n in (1, 4, 50, 2000):
+        half = stats.binom.cdf(np.arange(n + 1), n, 0.5)  # signs: b = 1, jumps of the largest size
+        x = (2 * np.arange(n + 1) - n) / math.sqrt(n)
+        below = np.concatenate([[0.0], half[:-1]])
+        distance = max(abs(half - stats.norm.cdf(x)).max(), abs(below - stats.norm.cdf(x)).max())
+        assert distance < identical_distance(1.0, n) < 1.4 * distance
+        x = np.linspace(-4, 9, 3001)  # exponential summands: b = 12/e - 2
+        gap = abs(stats.gamma.cdf(n + x * math.sqrt(n), n) - stats.norm.cdf(x)).max()
+        assert gap < identical_distance(12 / math.e - 2, n)
 
 
 def test_moments_bounds_have_the_known_looseness(cases):

@@ -81,9 +81,21 @@ def test_outline_of_nested_data():
 
 
 def test_comparison_shows_refusals(laplace):
-    answer, seconds = comparison.ask(laplace(scale=1.0).composition(), "lattice", 0.5, None)
+    answer, seconds = comparison.ask(laplace(scale=1.0).composition(), "lattice", {}, 0.5, None)
     assert isinstance(answer, str) and "lattice" in answer
     assert seconds > 0
+
+
+def test_comparison_asks_every_method_and_both_edgeworth_intervals(laplace):
+    rows = [comparison.label(*question) for question in comparison.questions()]
+    assert {m.name for m in mechc.methods()} <= {row.split()[0].split(":")[0] for row in rows}
+    run = 2000 * laplace(scale=40.0)
+    published, sharper = (
+        comparison.ask(run, "edgeworth", {"interval": i}, 2.0, None)[0] for i in ("moments", True)
+    )
+    truth = run.delta(2.0)
+    assert published.lower < sharper.lower < truth.lower
+    assert truth.upper < sharper.upper < published.upper
 
 
 def test_figure(tmp_path):
