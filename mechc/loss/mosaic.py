@@ -113,10 +113,10 @@ def carry(origin, old, new):  # type: ignore[no-untyped-def]
     out = np.empty((origin.size, old.shape[1]))
     m = 0
     for i in range(origin.size):
-        if origin[i] >= 0:
-            out[i] = old[origin[i]]
-        else:
-            out[i] = new[m]
+        known = origin[i] >= 0
+        for j in range(old.shape[1]):
+            out[i, j] = old[origin[i], j] if known else new[m, j]
+        if not known:
             m += 1
     return out
 

@@ -69,7 +69,11 @@ def judge(log_p, loss, half, tilts, log_total, origin, known):  # type: ignore[n
     noise = np.empty(2)
     for i in range(half.size):
         if origin[i] >= 0:
-            out[i] = known[origin[i]]
+            # by elements: assigning a slice compiles numpy's broadcasting and its messages, 3 s
+            for a in range(tilts.size):
+                for b in range(2):
+                    for e in range(2):
+                        out[i, a, b, e] = known[origin[i], a, b, e]
             continue
         highest = -np.inf
         for j in range(16):

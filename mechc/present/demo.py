@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,11 +56,51 @@ def run(out: Console, folder: Path) -> None:
         folder: where the emitted kernel and the figure go.
     """
     start = time.perf_counter()
-    huber = _compile(out, folder)
+    with _second_process(out):
+        huber = _compile(out, folder)
+        compiling(mechc.poisson(huber), out)
     runs = training_runs(huber, out)
     _account(out, runs)
     _figure(out, folder)
     out.print(f"\nTotal time: {time.perf_counter() - start:.1f} s", highlight=False)
+
+
+@contextmanager
+def _second_process(out: Console) -> Iterator[None]:
+    """Compile the other kernels and the accountants in a process of their own meanwhile.
+
+    What it leaves is in the caches; where there can be no second process, that is compiled later.
+    """
+    if all(mechanism.is_compiled for mechanism in _known()):
+        yield
+        return
+    try:
+        pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+        answer = pool.submit(_ask_once)
+    except (OSError, ImportError):
+        yield
+        return
+    with pool:
+        yield
+        with out.status("compiling the accountants"):
+            try:
+                answer.result()
+            except (BrokenProcessPool, MechcError):
+                return
+
+
+def _known() -> tuple[Mechanism, ...]:
+    """Return the mechanisms of the demo that are not declared in it."""
+    gaussian = mechc.load("gaussian")
+    return gaussian, mechc.poisson(gaussian), mechc.load("discrete_laplace")
+
+
+def _ask_once() -> None:
+    """Compile the known mechanisms, and by one answer whatever an accountant needs."""
+    gaussian, sampled, counts = _known()
+    step = sampled(sampling_rate=0.01, sigma=2.0)
+    (1000 * step + gaussian(sigma=30.0) + counts(a=0.05)).epsilon(DELTA)
+    step.epsilon_curve(DELTA, [1, 10, 1000])
 
 
 def _compile(out: Console, folder: Path) -> Mechanism:
@@ -87,9 +132,8 @@ def _compile(out: Console, folder: Path) -> Mechanism:
 
 def training_runs(huber: Mechanism, out: Console) -> list[Run]:
     """Return the runs of the demo, their kernels compiled."""
-    gaussian = mechc.load("gaussian")
-    sampled, sampled_huber = mechc.poisson(gaussian), mechc.poisson(huber)
-    counts = mechc.load("discrete_laplace")
+    gaussian, sampled, counts = _known()
+    sampled_huber = mechc.poisson(huber)
     for mechanism in (gaussian, sampled, sampled_huber, counts):
         compiling(mechanism, out)
 
