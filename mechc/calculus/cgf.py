@@ -110,16 +110,48 @@ def _log(moments: list[Expr], z: Symbol, facts: Facts) -> Expr:
     """Log of a sum of products; of a single product, the sum of the logarithms."""
     if len(moments) > 1:
         return log(Add(*moments))
-    exponents, others = S.Zero, []
+    exponents, constant, varying = [], S.One, []
     for part in Mul.make_args(moments[0]):
         if isinstance(part, exp):
-            exponents += factor(part.args[0])
+            exponents.append(part.args[0])
+        elif part.has(z):
+            ends, logarithm = _anchored(part, z, facts)
+            constant *= ends
+            varying.append(logarithm)
         else:
-            others.append(part)
-    constant = Mul(*(p for p in others if not p.has(z)))
-    varying = [_log_positive(p, z, facts) for p in others if p.has(z)]
+            constant *= part
     varying += [_log_positive(p, z, facts) for p in Mul.make_args(factor(constant))]
-    return exponents + merge_constant_logs(Add(*varying))
+    exponent = _merged(exponents)
+    return exponent + merge_constant_logs(Add(*varying))
+
+
+def _merged(exponents: list[Expr]) -> Expr:
+    """The sum of the exponents, as one product where that leaves fewer terms to cancel."""
+    apart = Add(*(factor(e) for e in exponents))
+    together = factor(Add(*exponents))
+    return together if together.count_ops() < apart.count_ops() else apart
+
+
+def _anchored(part: Expr, z: Symbol, facts: Facts) -> tuple[Expr, Expr]:
+    """A constant c and log(part / c); what is affine in z is taken relative to an end of [-1, 0].
+
+    f(z) = f(-1) (1 + (z + 1) (f(0) - f(-1)) / f(-1)) loses no digits between the two when f(-1) is
+    the smaller one; otherwise f(z) = f(0) (1 - z (f(-1) - f(0)) / f(0)).
+    """
+    base, power = part.as_base_exp()
+    while base.is_Pow and not base.exp.has(z):
+        base, power = base.base, power * base.exp
+    slope, start = diff(base, z), base.subs(z, 0)
+    if power.has(z) or slope.has(z):
+        return S.One, _log_positive(part, z, facts)
+    end = factor(start - slope)
+    try:
+        grows = sign(start, facts) * sign(slope, facts) >= 0
+    except Undecided:
+        return S.One, _log_positive(part, z, facts)
+    if grows:
+        return end**power, power * log(1 + (z + 1) * cancel(slope / end))
+    return factor(start) ** power, power * log(1 + z * cancel(slope / start))
 
 
 def _log_positive(part: Expr, z: Symbol, facts: Facts) -> Expr:

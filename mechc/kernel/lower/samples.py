@@ -25,6 +25,9 @@ DIGITS = 50
 ROUGH = 20
 """Digits for choosing points."""
 
+NEGLIGIBLE = -1e4
+"""Summands below exp(NEGLIGIBLE) of the largest are left out."""
+
 DEEPEST = -700.0
 """Points where both densities are below exp(DEEPEST) are of no interest."""
 
@@ -75,11 +78,13 @@ class Sample:
         return evaluate(expr, at)
 
     def log(self, terms: tuple[Term, ...], x: Any) -> Any:
-        """Log of a sum of terms at x."""
-        total = mpmath.fsum(
-            self.value(t.weight) * mpmath.exp(self.value(t.log_density, x)) for t in terms
-        )
-        return mpmath.log(total) if total > 0 else -mpmath.inf
+        """Log of a sum of terms at x; their exponentials are far too small to take far out."""
+        parts = [(self.value(t.weight), self.value(t.log_density, x)) for t in terms]
+        top = max((exponent for _, exponent in parts), default=-mpmath.inf)
+        if not mpmath.isfinite(top):
+            return top
+        total = mpmath.fsum(w * mpmath.exp(e - top) for w, e in parts if e - top > NEGLIGIBLE)
+        return top + mpmath.log(total) if total > 0 else -mpmath.inf
 
     def loss(self, region: Region, x: Any) -> Any:
         """Log p - log q of a region at x."""
