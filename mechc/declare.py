@@ -28,7 +28,9 @@ from mechc.errors import DeclarationError
 from mechc.parameters import (
     Parameter,
     ParameterSymbol,
+    check_variable,
     count,
+    described_parameters,
     integer,
     numbers,
     parameter,
@@ -213,14 +215,14 @@ def mechanism(
     """
     if not isinstance(name, str) or not name:
         raise DeclarationError(f"name={name!r} is not a non-empty string")
-    described = _parameters(name, parameters)
+    described = described_parameters(name, parameters)
     if outcomes:
         if variable is not None or p != 0 or q != 0 or lattice or atoms:
             raise DeclarationError(f"{name}: outcomes stand alone, without variable, p, q, atoms")
         variable = Symbol("x", integer=True)
         atoms = _numbered(name, outcomes)
         support = (0, len(atoms) - 1)
-    _check_variable(name, variable, lattice or bool(outcomes), described)
+    check_variable(name, variable, lattice or bool(outcomes), described)
     reader = Reader(name, variable, described)
     return Declaration(
         name=name,
@@ -270,8 +272,8 @@ def additive(
         DeclarationError: as `mechanism`, or a sensitivity that is not positive.
     """
     parameters = tuple(parameters)
-    described = _parameters(name, parameters)
-    _check_variable(name, variable, lattice, described)
+    described = described_parameters(name, parameters)
+    check_variable(name, variable, lattice, described)
     reader = Reader(name, variable, described)
     density, shift = reader.expression("noise", noise), reader.constant("sensitivity", sensitivity)
     if not (shift.is_positive or shift.is_nonnegative):
@@ -318,38 +320,6 @@ def dominates(adjacency: Adjacency, *, because: str) -> Claim:
         because: the theorem or argument, in words.
     """
     return Claim("declared", None, adjacency, assumptions=(because,))
-
-
-def _parameters(name: str, parameters: Iterable[Symbol]) -> tuple[Parameter, ...]:
-    """The described parameters, names checked."""
-    try:
-        symbols = tuple(parameters)
-    except TypeError:
-        raise DeclarationError(f"{name}: parameters={parameters!r} is not a sequence") from None
-    for symbol in symbols:
-        if not isinstance(symbol, ParameterSymbol):
-            raise DeclarationError(
-                f"{name}: parameter {symbol!r} was not made by positive(), rate(), count() or "
-                "parameter()"
-            )
-    names = [s.name for s in symbols]
-    twice = sorted({n for n in names if names.count(n) > 1})
-    if twice:
-        raise DeclarationError(f"{name}: parameter {twice[0]} is declared twice")
-    return tuple(s.parameter for s in symbols)
-
-
-def _check_variable(
-    name: str, variable: Any, lattice: bool, parameters: tuple[Parameter, ...]
-) -> None:
-    """The variable must be a symbol of the right kind, with a name of its own."""
-    word = 'integer("n")' if lattice else 'real("x")'
-    if not isinstance(variable, Symbol) or isinstance(variable, ParameterSymbol):
-        raise DeclarationError(f"{name}: variable={variable!r} is not a variable, e.g. {word}")
-    if not (variable.is_integer if lattice else variable.is_real and not variable.is_integer):
-        raise DeclarationError(f"{name}: variable {variable} is of the wrong kind, expected {word}")
-    if variable.name in {p.name for p in parameters}:
-        raise DeclarationError(f"{name}: {variable} is both the variable and a parameter")
 
 
 def _numbered(name: str, outcomes: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any, Any]]:

@@ -9,6 +9,7 @@ handles ordinary SymPy symbols.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sympy import Symbol
@@ -204,6 +205,38 @@ def parameter(
     if ends[0] > ends[1]:
         raise DeclarationError(f"{name}: typical={ends} is not (low, high)")
     return ParameterSymbol(made)
+
+
+def described_parameters(name: str, parameters: Iterable[Symbol]) -> tuple[Parameter, ...]:
+    """Return what is known about the symbols given as parameters of a mechanism, names checked."""
+    try:
+        symbols = tuple(parameters)
+    except TypeError:
+        raise DeclarationError(f"{name}: parameters={parameters!r} is not a sequence") from None
+    for symbol in symbols:
+        if not isinstance(symbol, ParameterSymbol):
+            raise DeclarationError(
+                f"{name}: parameter {symbol!r} was not made by positive(), rate(), count() or "
+                "parameter()"
+            )
+    names = [s.name for s in symbols]
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise DeclarationError(f"{name}: parameter {twice[0]} is declared twice")
+    return tuple(s.parameter for s in symbols)
+
+
+def check_variable(
+    name: str, variable: object, lattice: bool, parameters: tuple[Parameter, ...]
+) -> None:
+    """Refuse a variable that is no symbol of the right kind with a name of its own."""
+    word = 'integer("n")' if lattice else 'real("x")'
+    if not isinstance(variable, Symbol) or isinstance(variable, ParameterSymbol):
+        raise DeclarationError(f"{name}: variable={variable!r} is not a variable, e.g. {word}")
+    if not (variable.is_integer if lattice else variable.is_real and not variable.is_integer):
+        raise DeclarationError(f"{name}: variable {variable} is of the wrong kind, expected {word}")
+    if variable.name in {p.name for p in parameters}:
+        raise DeclarationError(f"{name}: {variable} is both the variable and a parameter")
 
 
 def _assumptions(
