@@ -191,12 +191,12 @@ class IndividualAccountant:
         return self._answer(Query(math.nan, float(epsilon), self._tolerance(rtol)), method, rows)
 
     def save(self, path: PathLike) -> None:
-        """Write the ledger atomically; the journal is not part of the file.
+        """Write the ledger atomically, and the journal with it as long as it is complete.
 
         Args:
             path: the file to create or replace.
         """
-        self._ledger.save(path, _KIND, self._identity())
+        self._ledger.save(path, _KIND, self._identity(), self._journal.arrays())
 
     def restore(self, path: PathLike) -> None:
         """Continue from a saved ledger of the same population, family and grid.
@@ -208,8 +208,7 @@ class IndividualAccountant:
             StateError: damaged, of another version, or of another accountant; the ledger is
                 unchanged then.
         """
-        self._ledger.restore(path, _KIND, self._identity())
-        self._journal.close()
+        self._journal.read(self._ledger.restore(path, _KIND, self._identity()))
 
     def _tolerance(self, rtol: float | None) -> float:
         value = self.rtol if rtol is None else rtol

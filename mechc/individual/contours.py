@@ -43,12 +43,13 @@ class Contour:
     Attributes:
         at: index of c among the tilts.
         frequency: the |Im z| up to which members are resolved.
-        bucket: the first bucket that is needed.
+        key: what tells this contour from others of the same members.
     """
 
-    def __init__(self, tilts: Tilts, at: int, frequency: float, bucket: int) -> None:
-        """Tilt the members that matter and are not too far, resolved up to `frequency`."""
-        self.tilts, self.at, self.frequency, self.bucket = tilts, at, frequency, bucket
+    def __init__(self, tilts: Tilts, at: int, octave: int, bucket: int) -> None:
+        """Tilt the members that matter from `bucket` on, resolved up to |Im z| = 2**octave."""
+        self.tilts, self.at, self.frequency = tilts, at, 2.0**octave
+        self.key = (tilts.bucket, at, octave, bucket)
         self.c = float(tilts.t[at])
         members, counts = tilts.members, tilts.members.grid.counts
         # decay is proven at every so many knots: |phi| beyond the nodes varies slowly

@@ -34,6 +34,7 @@ LEAST, MOST = 32, 1024  # nodes
 PERIODS = 1.5  # periods are rounded up to powers of this
 NEAR, FURTHER = 80.0, 4.0  # tilts looked at first, and how much further if somebody needs them
 BLOCK, SMALL = 1 << 13, 1 << 11  # people handled at a time
+KEPT = 64  # tables beyond which a further question starts afresh
 
 
 @dataclass(frozen=True)
@@ -106,10 +107,15 @@ class Evaluator:
     """One direction of a family on a grid, with the tables made so far."""
 
     def __init__(self, family: Family, grid: Grid, direction: str) -> None:
-        """Remember what to tabulate; tables are made when someone needs them."""
+        """Remember what to tabulate; tables are made when someone needs them.
+
+        What is kept for further questions is named by all that it depends on, so that an answer
+        does not depend on the questions before it.
+        """
         self._grid, self._members = grid, Members(family, grid, direction)
-        self._contours: dict[int, Contour] = {}
-        self._tables: dict[tuple[int, int, int], dict[str, ContourTable]] = {}
+        self._known: dict[tuple[int, float], Tilts] = {}
+        self._contours: dict[tuple[int, ...], Contour] = {}
+        self._tables: dict[tuple[int, ...], dict[str, ContourTable]] = {}
         self.tilts: Tilts
 
     def run(self, ledger: Ledger, query: Query, rows: Rows, reading: str) -> Answers:
@@ -121,6 +127,9 @@ class Evaluator:
             rows: indices of people.
             reading: which table to read the ledger with, see `table`.
         """
+        if len(self._tables) > KEPT:
+            self._contours.clear()
+            self._tables.clear()
         answers, first = self._first(ledger, query, rows, reading)
         at, period, nodes, start = first.at, first.period, first.nodes, first.start
         todo = np.flatnonzero(at >= 0)
@@ -130,12 +139,13 @@ class Evaluator:
             length = np.clip(nodes[todo] * factor, LEAST, MOST)
             power = np.ceil(np.log2(length)).astype(np.int64)
             step = np.ceil(np.log(period[todo] * factor**0.25) / math.log(PERIODS)).astype(np.int64)
-            groups = list(_groups(power, step, at[todo]))
+            contours = {}
             for i in np.unique(at[todo]):
                 mine = at[todo] == i
-                self._resolve(int(i), step[mine], power[mine], int(first.bucket[todo][mine].min()))
-            for members, (n, j, i) in groups:
-                table = self._table(i, j, n)[reading]
+                bucket = int(first.bucket[todo][mine].min())
+                contours[int(i)] = self._contour(int(i), step[mine], power[mine], bucket)
+            for members, (n, j, i) in list(_groups(power, step, at[todo])):
+                table = self._table(contours[i], j, n)[reading]
 
                 def work(part: Rows, table: ContourTable = table) -> None:
                     self._block(ledger, query, rows, part, table, start, answers, reading)
@@ -162,7 +172,8 @@ class Evaluator:
     ) -> tuple[Answers, Choices]:
         """Return Chernoff bounds and what they say about everybody's contour."""
         n = rows.size
-        self._tabulate(int(ledger.first_bucket(rows).min(initial=self._grid.buckets)))
+        bucket_of_worst = int(ledger.first_bucket(rows).min(initial=self._grid.buckets))
+        self.tilts = self._tilts(bucket_of_worst, NEAR)
         upper, start, period, nodes = (np.empty(n) for _ in range(4))
         at, bucket = np.empty(n, np.int64), np.empty(n, np.int64)
         asked = (query.log_delta, query.epsilon, query.rtol, math.log(SHARE * query.rtol))
@@ -188,8 +199,7 @@ class Evaluator:
                 break
             todo = todo[at[todo] > self.tilts.t.size - 2 - solve.ABOVE]
             if todo.size:
-                known = self.tilts
-                self.tilts = Tilts(self._members, known.bucket, FURTHER * float(known.t[-1]))
+                self.tilts = self._tilts(bucket_of_worst, FURTHER * float(self.tilts.t[-1]))
         if query.inverse:
             upper = np.where(upper < USELESS, np.maximum(upper, 0.0), np.inf)
             floor = np.zeros(n)
@@ -202,12 +212,12 @@ class Evaluator:
         answers = Answers(floor, estimate, upper, open_, np.where(at != -1, np.inf, 0.0))
         return answers, Choices(at, period, nodes, start, bucket)
 
-    def _tabulate(self, bucket: int) -> None:
-        """Tabulate K from this bucket on."""
-        if not hasattr(self, "tilts") or bucket < self.tilts.bucket:
-            self.tilts = Tilts(self._members, bucket, NEAR)
-            self._contours.clear()
-            self._tables.clear()
+    def _tilts(self, bucket: int, reach: float) -> Tilts:
+        """K from this bucket on, at tilts up to `reach`."""
+        key = (bucket, reach)
+        if key not in self._known:
+            self._known[key] = Tilts(self._members, bucket, reach)
+        return self._known[key]
 
     def _block(
         self,
@@ -240,19 +250,17 @@ class Evaluator:
         with np.errstate(invalid="ignore"):
             return ~(numeric <= np.maximum(enough, 0.1 * answers.compression[who]))
 
-    def _resolve(self, at: int, step: Rows, power: Rows, bucket: int) -> None:
+    def _contour(self, at: int, step: Rows, power: Rows, bucket: int) -> Contour:
         """Tilt the members once for all periods that are needed on a contour."""
-        frequency = float((2.0 * math.pi * 2.0**power / PERIODS**step).max())
-        known = self._contours.get(at)
-        if known is None or known.frequency < frequency or known.bucket > bucket:
-            self._contours[at] = Contour(self.tilts, at, frequency, bucket)
-            for key in [k for k in self._tables if k[0] == at]:
-                del self._tables[key]
+        octave = int(np.ceil(np.log2((2.0 * math.pi * 2.0**power / PERIODS**step).max())))
+        key = (self.tilts.bucket, at, octave, bucket)
+        if key not in self._contours:
+            self._contours[key] = Contour(self.tilts, at, octave, bucket)
+        return self._contours[key]
 
-    def _table(self, at: int, step: int, power: int) -> dict[str, ContourTable]:
-        key = (at, step, power)
+    def _table(self, contour: Contour, step: int, power: int) -> dict[str, ContourTable]:
+        key = (*contour.key, step, power)
         if key not in self._tables:
-            contour = self._contours[at]
             self._tables[key] = ContourTable.of(contour, PERIODS**step, 2**power)
         return self._tables[key]
 

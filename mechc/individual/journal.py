@@ -7,6 +7,7 @@ first grid is what there is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ class Journal:
             people: population size.
             limit: bytes the journal may take before it gives up.
         """
-        self._people, self._left = people, limit
+        self._people, self._limit, self._left = people, limit, limit
         self._steps: list[tuple[Rows | None, NDArray[Any], int]] = []
         self.complete = limit > 0
 
@@ -63,6 +64,30 @@ class Journal:
         """
         if self.complete:
             self._steps[-1][1][people] = untouched
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the steps as arrays for a state file; none once it has given up."""
+        if not self.complete:
+            return {}
+        sparse = [where for where, _, _ in self._steps if where is not None]
+        rows = [(count, values.size, where is not None) for where, values, count in self._steps]
+        return {
+            "journal": np.array(rows, np.int64).reshape(-1, 3),
+            "journal_people": np.concatenate([np.empty(0, np.int64), *sparse]),
+            "journal_values": np.concatenate([np.empty(0), *(v for _, v, _ in self._steps)]),
+        }
+
+    def read(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from what `arrays` returned; gives up if that was nothing, or too much."""
+        self.close()
+        if "journal" not in arrays or self._limit == 0:
+            return
+        self._left, self.complete = self._limit, True
+        people, values = arrays["journal_people"], arrays["journal_values"]
+        for count, size, sparse in arrays["journal"].tolist():
+            part, values = values[:size], values[size:]
+            where, people = (people[:size], people[size:]) if sparse else (None, people)
+            self.add(part if where is None else (where, part), count)
 
     def close(self) -> None:
         """Give up: free the memory and say so from now on."""

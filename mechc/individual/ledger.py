@@ -7,7 +7,9 @@ person; 64 buckets take 130 bytes a person for counts and 268 for splines.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numba as nb
@@ -205,27 +207,48 @@ class Ledger:
         """Return the most revealing bucket each person has steps in (0 if none)."""
         return np.asarray(np.argmax(self.counts[people] > 0, axis=1), np.int64)
 
-    def save(self, path: PathLike, kind: str, meta: dict[str, Any]) -> None:
-        """Write the ledger atomically, with facts that must match when it is read back."""
-        facts = {"people": self.people, "steps": self.steps, **meta}
-        state.write(path, kind, facts, {"counts": self.counts, "weights": self.weights})
+    def save(
+        self,
+        path: PathLike,
+        kind: str,
+        meta: dict[str, Any],
+        beside: Mapping[str, NDArray[Any]] = MappingProxyType({}),
+    ) -> None:
+        """Write the ledger atomically, with facts that must match when it is read back.
 
-    def restore(self, path: PathLike, kind: str, meta: dict[str, Any]) -> None:
-        """Read a ledger back; unchanged if population, grid or `meta` do not match."""
+        Args:
+            path: the file to create or replace.
+            kind: see `state.write`.
+            meta: the facts.
+            beside: further arrays to keep in the same file.
+        """
+        facts = {"people": self.people, "steps": self.steps, **meta}
+        totals = {"counts": self.counts, "weights": self.weights}
+        state.write(path, kind, facts, {**totals, **beside})
+
+    def restore(
+        self, path: PathLike, kind: str, meta: dict[str, Any]
+    ) -> dict[str, NDArray[Any]]:
+        """Read a ledger back; unchanged if population, grid or `meta` do not match.
+
+        Returns:
+            The arrays that were saved beside it.
+        """
         with state.Reader(path, kind) as reader:
             for name, own in {"people": self.people, **meta}.items():
                 if reader.meta.get(name) != own:
                     raise state.StateError(
                         f"state file {path}: {name}={reader.meta.get(name)!r}, expected {own!r}"
                     )
-            read = {}
+            read = {name: reader.array(name) for name in reader.names[2:]}
             for name in ("counts", "weights"):
                 own_array = getattr(self, name)
                 new = np.empty(own_array.shape, reader.dtype(name))
                 read[name] = own_array if self._mapped else new
                 reader.copy_into(name, read[name])
-            self.counts, self.weights = read["counts"], read["weights"]
+            self.counts, self.weights = read.pop("counts"), read.pop("weights")
             self.steps = int(reader.meta["steps"])
+        return read
 
     def _place(self, name: str, values: Floats, untouched: float) -> NDArray[np.int64]:
         """Locate values; -1 for people not touched."""

@@ -197,6 +197,12 @@ def _sharpest(period, c, epsilon, s, log_b):  # type: ignore[no-untyped-def]
     return best
 
 
+@nb.njit("float64(float64, float64)", **_JIT)
+def _share(error, total):  # type: ignore[no-untyped-def]
+    """Return error / total, inf where nothing is left of the total."""
+    return error / total if total > 0.0 and error < np.inf else np.inf
+
+
 @nb.njit(
     "void(float64[::1], float64[::1], float64, float64, float64, float64, float64[::1],"
     " float64, float64, float64[::1], float64[::1])",
@@ -220,7 +226,7 @@ def _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out):  # type: i
     out[1] = front * series[0] - known
     out[0] = front * (series[0] - errors[0] - errors[1] - numeric) - first - right
     out[3] = front * (series[1] - c * series[0]) + (second if first > second else 0.0)
-    out[4] = (numeric + (first - known + right) / front) / series[0]
+    out[4] = _share(numeric + (first - known + right) / front, series[0])
 
 
 @nb.njit(
@@ -311,10 +317,10 @@ def solve(  # type: ignore[no-untyped-def]
                 if side == 1:
                     found = value if value >= 0.0 else start[p]
                     out[p, 3] = values[4]
-                    out[p, 4] = (errors[0] + errors[1]) / series[0]
+                    out[p, 4] = _share(errors[0] + errors[1], series[0])
         else:
             _bounds(wr, wi, c, h, k, target, errors, s[r], image, series, values)
             out[p, :3] = values[:3]
             out[p, 3] = values[4]
-            out[p, 4] = (errors[0] + errors[1]) / series[0]
+            out[p, 4] = _share(errors[0] + errors[1], series[0])
     return out

@@ -142,6 +142,17 @@ class Reader:
         """Close the file."""
         self._file.close()
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the stored arrays, in the order in which they were written."""
+        return list(self._offsets)
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Return a stored array, read into memory."""
+        out: NDArray[Any] = np.empty(self._offsets[name][2], self.dtype(name))
+        self.copy_into(name, out)
+        return out
+
     def dtype(self, name: str) -> np.dtype[Any]:
         """Return the dtype of a stored array."""
         return np.dtype(self._offsets[name][1]).newbyteorder("=")
