@@ -30,6 +30,7 @@ from mechc.verify.lattice import LatticeSum
 
 POINT_BITS = 80  # correct bits of values at points
 ABSOLUTE_BITS = 1150  # a value this close to zero is as good as zero
+ATOM_BITS = 240
 STEP = 2.0**-40
 COARSE_STEP = 2.0**-20
 
@@ -179,11 +180,9 @@ class Oracle:
 
     @cached_property
     def atoms(self) -> tuple[tuple[Any, ...], ...]:
-        """(x, mass under P, mass under Q) as declared."""
-        return tuple(
-            tuple(arithmetic.constant(e, self.values) for e in row)
-            for row in self.declaration.atoms
-        )
+        """(x, mass under P, mass under Q) as declared, whatever the current precision."""
+        with ctx.workprec(ATOM_BITS):
+            return self.atom_masses()
 
     # -- integrals ----------------------------------------------------------------------------
 

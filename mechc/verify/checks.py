@@ -25,6 +25,7 @@ SPECIAL = 1e-13  # where the variable stands inside a Bessel or gamma function
 NEAR_ZERO = 0.1  # values below this are compared absolutely
 NEAR_ENDS = 4  # units in the last place within which an end of a branch may be rounded
 MOMENT_BITS = 88
+STEEP = 0.1  # change of a logarithm over a few units in the last place
 
 Raw = Callable[[Oracle, Any], Any]
 
@@ -99,12 +100,17 @@ def _rounded_end(kernel: Any, oracle: Oracle, raw: Raw, x: float, found: float, 
     spacing = math.ulp(max(abs(x), *(abs(e) for e in ends if math.isfinite(e)), 1e-300))
     if not any(abs(x - e) <= NEAR_ENDS * spacing for e in ends if math.isfinite(e)):
         return False
+    truths = []
     for step in range(-NEAR_ENDS, NEAR_ENDS + 1):
         y = x + step * spacing
-        truth = oracle.at(partial(raw, oracle, arb(y)))
-        if point_error(found, truth, VALUES, _sensitivity(oracle, raw, y)) <= VALUES:
+        truths.append(oracle.at(partial(raw, oracle, arb(y))))
+        if point_error(found, truths[-1], VALUES, _sensitivity(oracle, raw, y)) <= VALUES:
             return True
-    return False
+    known = [float(t.mid()) for t in truths if t.is_finite()]
+    if not known or max(known) - min(known) < STEEP:
+        return False
+    # a density that vanishes at the end: the value is right for a place between two doubles
+    return bool(min(truths) <= found <= max(truths))
 
 
 def inverses(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> None:
@@ -136,6 +142,9 @@ def inverses(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> 
             else:
                 error = _round_trip(oracle, found, target, check.tolerance)
                 error = _listed(oracle, error, found, target, check)
+            if error > check.tolerance and _is_next_to(oracle, found, target, lo, hi):
+                check.note("the loss is steep: right to a few units in the last place of x")
+                continue
             guarded = _critical(target, lowest, highest) and error > check.tolerance
             if guarded and not _accepted(kernel, found, target, theta):
                 check.note("near loss 0 and the ends: rejected by the run-time round trip, "
@@ -150,6 +159,17 @@ def _critical(target: float, lowest: float, highest: float) -> bool:
     reach = min(highest - lowest, 1.0)
     ends = (e for e in (lowest, highest) if math.isfinite(e))
     return abs(target) <= 1e-3 * reach or any(abs(target - e) <= 1e-6 * reach for e in ends)
+
+
+def _is_next_to(oracle: Oracle, found: float, target: float, lo: float, hi: float) -> bool:
+    """Whether the loss takes the value `target` within a few units in the last place of a point."""
+    if not math.isfinite(found):
+        return False
+    reach = NEAR_ENDS * math.ulp(found)
+    # what is rounded is the place relative to the ends as well
+    reach = max(reach, *(math.ulp(e) for e in (lo, hi) if abs(found - e) < abs(e)), 0.0)
+    sides = [oracle.loss(x) - target for x in (max(lo, found - reach), min(hi, found + reach))]
+    return bool(sides[0] <= 0 <= sides[1] or sides[0] >= 0 >= sides[1])
 
 
 def _accepted(kernel: Any, found: float, target: float, theta: Any) -> bool:

@@ -31,6 +31,7 @@ LATTICE = 1e-12
 FAR = 16.0  # a tilt that an unbounded strip must allow
 LIMIT = 1e-12
 SETTLED = 1e-9
+FARTHER = 64.0  # times as far as the outermost point
 
 
 def masses(oracle: Oracle, check: Check) -> None:
@@ -198,6 +199,11 @@ def _limits(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
             near = oracle.loss(x)
         elif abs(near - before) > SETTLED:
             continue
+        else:
+            before, x = near, FARTHER * x
+            near = oracle.loss(x)
+            if not abs(near - before) <= SETTLED * max(abs(limit), SETTLED):
+                continue
         scale = max(abs(limit), oracle.sensitivity(Oracle.raw_loss, x), SETTLED)
         if near.is_finite() and abs(near - limit) > LIMIT * scale:
             check.fail(f"limit {limit!r} at {end}, but the loss is {text(near)} at {x}, "

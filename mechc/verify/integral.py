@@ -12,18 +12,21 @@ from functools import cached_property
 from typing import Any
 
 from flint import acb, arb, ctx
-from sympy import Expr, Symbol, expand
+from sympy import Expr, Symbol, exp, expand
 
 from mechc.cases import Piece
 from mechc.errors import NumericError, UnsupportedError
 from mechc.terms import Term
 from mechc.verify import arithmetic
+from mechc.verify.ends import power_bound
 from mechc.verify.infinity import AtInfinity, Unknown, integral_factor, slope, tail_terms
 from mechc.verify.sums import exact
 
 LARGEST_BISECTION = 500
 GUARD_BITS = 12  # tails are cut this far below the working precision
 DOUBLINGS = (*range(32), *(32 + n + n * n // 24 for n in range(1, 150)))
+INFINITE = arb.pos_inf()
+NEARER = range(4, 200, 4)  # halvings of a piece, towards an end where a density vanishes
 SAMPLED = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 23, 31, 42, 57, 77, 104, 140, 190, 256, 346)
 
 
@@ -32,6 +35,7 @@ class Law:
 
     def __init__(self, terms: tuple[Term, ...], x: Symbol, values: Any) -> None:
         """Compile the terms, those of weight zero left out."""
+        self.x, self.values = x, values
         kept = []
         for term in terms:
             weight = arithmetic.constant(term.weight, values)
@@ -51,9 +55,21 @@ class Law:
         values = [w + f(x, analytic) for w, f in zip(self.weights, self.logs, strict=True)]
         if len(values) == 1:
             return values[0]
+        if not all(v.is_finite() for v in values):
+            return self._log_of_sum(x, analytic)
         first = max(values, key=_height)
         rest = sum(((v - first).exp() for v in values if v is not first), start=acb(1))
         return first + (rest.log(analytic) if isinstance(x, acb) else rest.real.log())
+
+    def _log_of_sum(self, x: Any, analytic: bool) -> Any:
+        """The same where a term vanishes, and has no logarithm, but not all of them do."""
+        rows = zip(self.weights, self._densities, strict=True)
+        total = sum((w.exp() * f(x, analytic) for w, f in rows), start=arb(0))
+        return total.log(analytic) if isinstance(total, acb) else total.log()
+
+    @cached_property
+    def _densities(self) -> list[Callable[[Any, bool], Any]]:
+        return [arithmetic.function(exp(e), self.x, self.values) for e in self.exprs]
 
     def relative_to(self, base: Expr, x: Symbol, values: Any) -> Callable[[Any, bool], Any]:
         """Log density minus `base`; the differences are expanded, so that little cancels."""
@@ -93,6 +109,7 @@ class PieceIntegral:
         self.x, self.values = x, values
         self.lo, self.hi = (arithmetic.constant(e, values) for e in (piece.lo, piece.hi))
         self.p, self.q = Law(piece.p, x, values), Law(piece.q, x, values)
+        self.piece = piece
         self._sizes: dict[Any, Any] = {}
         self._cuts: dict[Any, Any] = {}
 
@@ -133,7 +150,14 @@ class PieceIntegral:
             return True
         lo = self.lo if self.lo.is_finite() else self.cut_at(1 + z, -z, -1)[0]
         hi = self.hi if self.hi.is_finite() else self.cut_at(1 + z, -z, 1)[0]
-        return all(_bounded(log, lo, hi) for law in (self.p, self.q) for log in law.logs)
+        lo, hi = (
+            end if self._is_regular(end) else end + side * self._reach(1 + z, -z, side, INFINITE)[0]
+            for side, end in ((1, lo), (-1, hi))
+        )
+        return all(
+            all(_bounded(log, lo, hi) for log in law.logs) or _bounded(law.log, lo, hi)
+            for law in (self.p, self.q)
+        )
 
     @cached_property
     def plateau(self) -> Any:
@@ -164,10 +188,45 @@ class PieceIntegral:
         if not hi.is_finite():
             hi, tail = self._cut(a, b, 1, lo)
             total += tail
+        lo, below = self._beside(a, b, 1, lo)
+        hi, above = self._beside(a, b, -1, hi)
+        total += below + above
         if lo < 0 and hi > 0:
             # features sit near zero far more often than near the middle of a long range
             return total + self._quadrature(a, b, lo, arb(0)) + self._quadrature(a, b, arb(0), hi)
         return total + self._quadrature(a, b, lo, hi)
+
+    def _is_regular(self, end: Any) -> bool:
+        """Whether both densities are known to be positive at a finite end."""
+        return all(law.is_zero or law.log(end, False).is_finite() for law in (self.p, self.q))
+
+    def _beside(self, a: Any, b: Any, side: int, end: Any) -> tuple[Any, Any]:
+        """The place to integrate from next to a finite end, and a ball around what is left out."""
+        own = self.lo if side > 0 else self.hi
+        if not end.overlaps(own) or self.height(a.real, b.real, end).is_finite():
+            return end, acb(0)
+        reach, bound = self._reach(a, b, side, arb(2) ** (-ctx.prec - GUARD_BITS))
+        return end + side * reach, acb(arb(0, bound), arb(0, bound))
+
+    def _reach(self, a: Any, b: Any, side: int, tiny: Any) -> tuple[Any, Any]:
+        """A distance from a finite end, and a bound below `tiny` on the integral up to there."""
+        reason = "not small enough"
+        for k in NEARER:
+            reach = (self.hi - self.lo) * arb(2) ** -k
+            try:
+                bound = self._power_bound(a.real, b.real, side, reach)
+            except Unknown as error:
+                reason = str(error)
+                continue
+            reason = "not small enough"
+            if bound <= tiny:
+                return reach, bound
+        raise UnsupportedError(f"p^{a.str(5)} q^{b.str(5)} next to a finite end: {reason}")
+
+    def _power_bound(self, a: Any, b: Any, side: int, reach: Any) -> Any:
+        sides = [(e, t) for e, t in ((a, self.piece.p), (b, self.piece.q)) if e != 0]
+        end = self.piece.lo if side > 0 else self.piece.hi
+        return power_bound(sides, self.x, end, self.values, side * reach)
 
     def _affine(self, a: Any, b: Any) -> Any:
         """(slope, intercept) of the logarithm of the integrand where it is affine."""
@@ -229,7 +288,10 @@ class PieceIntegral:
         both = a + b
 
         def exponent(x: Any, analytic: bool) -> Any:
-            return both * base(x, analytic) + a * p(x, analytic) + b * q(x, analytic)
+            value = both * base(x, analytic) + a * p(x, analytic) + b * q(x, analytic)
+            if value.is_finite():
+                return value
+            return a * self.p.log(x, analytic) + b * self.q.log(x, analytic)
 
         return exponent
 

@@ -1,0 +1,69 @@
+"""Integrals next to a finite end where a density falls to zero.
+
+There log p has no enclosure, but a power has: if the derivatives of p below the m-th vanish at the
+end and the m-th does not on the distance u from it, then p = c u^m with c in the enclosure of that
+derivative over m!. So p^a q^b is at most C u^M, with M = a m + b n, and its integral over (0, u) at
+most C u^(1+M) / (1+M), finite for M > -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import factorial
+from typing import Any
+
+from flint import arb
+from sympy import Add, Expr, Symbol, diff, exp, simplify
+
+from mechc.terms import Term
+from mechc.verify import arithmetic
+from mechc.verify.infinity import Unknown
+
+HIGHEST = 6  # order of a zero
+
+
+def power_bound(
+    sides: Sequence[tuple[Any, tuple[Term, ...]]], x: Symbol, end: Expr, values: Any, reach: Any
+) -> Any:
+    """Bound on the integral of a product of powers of densities between an end and `reach`.
+
+    Args:
+        sides: (exponent, density as terms) of every factor.
+        x: the variable.
+        end: where densities may vanish, in the parameters.
+        values: exact balls for the parameters.
+        reach: signed distance from the end.
+
+    Raises:
+        Unknown: the order of a zero is not found, or the integral is infinite.
+    """
+    here = arithmetic.constant(end, values)
+    box, away = here.union(here + reach), abs(reach)
+    height, order = arb(0), arb(1)
+    for exponent, terms in sides:
+        m, c = _power(terms, x, end, values, box)
+        height += exponent * c.log()
+        order += exponent * m
+    if not order > 0:
+        raise Unknown("infinite next to a finite end")
+    return (height.exp() * away**order / order).upper()
+
+
+def _power(terms: tuple[Term, ...], x: Symbol, end: Expr, values: Any, box: Any) -> Any:
+    """(m, c): the density is c u^m at distance u from the end, for some c in the ball."""
+    for m in range(HIGHEST + 1):
+        derivative, vanishes = _derivative(terms, x, end, m)
+        size = abs(arithmetic.function(derivative, x, values)(box, False))
+        if size > 0 and size.is_finite():
+            return m, size / factorial(m)
+        if not vanishes:
+            break
+    raise Unknown("the order of a zero at a finite end")
+
+
+@lru_cache(maxsize=256)
+def _derivative(terms: tuple[Term, ...], x: Symbol, end: Expr, m: int) -> tuple[Expr, bool]:
+    """The m-th derivative of a density, and whether it is zero at the end."""
+    derivative = diff(Add(*(t.weight * exp(t.log_density) for t in terms)), x, m)
+    return derivative, simplify(derivative.subs(x, end)) == 0
