@@ -18,6 +18,7 @@ from mechc.cases import Piece
 from mechc.errors import NumericError, UnsupportedError
 from mechc.terms import Term
 from mechc.verify import arithmetic
+from mechc.verify.affine import exponential_integral
 from mechc.verify.ends import power_bound
 from mechc.verify.infinity import AtInfinity, Unknown, integral_factor, slope, tail_terms
 from mechc.verify.sums import exact
@@ -26,7 +27,6 @@ LARGEST_BISECTION = 500
 GUARD_BITS = 12  # tails are cut this far below the working precision
 DOUBLINGS = (*range(32), *(32 + n + n * n // 24 for n in range(1, 150)))
 INFINITE = arb.pos_inf()
-NEARER = range(4, 200, 4)  # halvings of a piece, towards an end where a density vanishes
 SAMPLED = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 23, 31, 42, 57, 77, 104, 140, 190, 256, 346)
 
 
@@ -209,19 +209,23 @@ class PieceIntegral:
         return end + side * reach, acb(arb(0, bound), arb(0, bound))
 
     def _reach(self, a: Any, b: Any, side: int, tiny: Any) -> tuple[Any, Any]:
-        """A distance from a finite end, and a bound below `tiny` on the integral up to there."""
-        reason = "not small enough"
-        for k in NEARER:
+        """A distance from a finite end, and a bound on the integral up to there.
+
+        The bound is below `tiny` if the precision allows a distance that short.
+        """
+        best, reason = None, "no bound"
+        for k in range(4, max(ctx.prec - 16, 5), 4):
             reach = (self.hi - self.lo) * arb(2) ** -k
             try:
-                bound = self._power_bound(a.real, b.real, side, reach)
+                best = reach, self._power_bound(a.real, b.real, side, reach)
             except Unknown as error:
                 reason = str(error)
                 continue
-            reason = "not small enough"
-            if bound <= tiny:
-                return reach, bound
-        raise UnsupportedError(f"p^{a.str(5)} q^{b.str(5)} next to a finite end: {reason}")
+            if best[1] <= tiny:
+                return best
+        if best is None:
+            raise UnsupportedError(f"p^{a.str(5)} q^{b.str(5)} next to a finite end: {reason}")
+        return best
 
     def _power_bound(self, a: Any, b: Any, side: int, reach: Any) -> Any:
         sides = [(e, t) for e, t in ((a, self.piece.p), (b, self.piece.q)) if e != 0]
@@ -391,15 +395,3 @@ def _bounded(log: Callable[[Any, bool], Any], lo: Any, hi: Any) -> bool:
 
 
 _WHOLE = (float("-inf"), float("inf"))
-
-
-def exponential_integral(k: Any, c: Any, lo: Any, hi: Any) -> Any:
-    """int_lo^hi exp(kx + c) dx, None where it is not decided."""
-    if lo.is_finite() and hi.is_finite():
-        middle, half = (lo + hi) / 2, (hi - lo) / 2
-        return (k * middle + c).exp() * 2 * half * (acb(0, 1) * k * half).sinc()
-    if hi.is_finite() and k.real > 0:
-        return (k * hi + c).exp() / k
-    if lo.is_finite() and k.real < 0:
-        return -(k * lo + c).exp() / k
-    return None

@@ -9,6 +9,7 @@ pytest.importorskip("flint")
 from flint import acb, arb, ctx
 
 import mechc
+from mechc.declare import additive, real
 from mechc.errors import MechcError
 from mechc.verify.arithmetic import constant
 from mechc.verify.ball import Oracle
@@ -120,3 +121,33 @@ def test_undecided_switches_give_unions():
     ball = function(Abs(x), x, {})(arb(0, 1), False)
     assert ball.contains(0.5) and ball.contains(0)
     assert constant(Abs(x).subs(x, -2), {}) == 2
+
+
+@pytest.mark.parametrize("z", [0, -1, 0.25 + 1j])
+def test_ends_where_a_density_vanishes(z):
+    """Parabolas on shifted intervals: moments against mpmath, whose rule clusters at the ends."""
+    from mpmath import log, mp, quad
+    from sympy import Rational
+
+    x = real("x")
+    declared = additive(
+        "parabola", variable=x, sensitivity=Rational(1, 3), parameters=(), support=(-1, 1),
+        noise=Rational(3, 4) * (1 - x**2),
+    )  # fmt: skip
+    here = Oracle(declared, ())
+    with ctx.workprec(88):
+        found = here.moment(acb(z))
+    with mp.workdps(25):
+        shift = mp.mpf(1) / 3
+        p, q = (lambda v: 0.75 * (1 - (v - shift) ** 2)), (lambda v: 0.75 * (1 - v**2))
+        truth = quad(lambda v: p(v) * mp.exp(z * log(p(v) / q(v))), [shift - 1, 0, 1])
+    assert abs(complex(found.real.mid(), found.imag.mid()) - complex(truth)) < 1e-13
+    assert float(found.real.rad()) < 1e-13
+    assert here.is_bounded(0.9) and here.is_bounded(-1.9)
+
+
+def test_atoms_do_not_depend_on_the_precision_of_the_first_caller():
+    here = oracle("pure_dp", 5.0, 0.001, sampled=True)
+    with ctx.workprec(20):
+        rows = here.atoms
+    assert all(float(mass.rad()) < 1e-60 for _, *masses in rows for mass in masses)
