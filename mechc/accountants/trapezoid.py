@@ -112,10 +112,14 @@ class Lattice:
         half = math.ceil(0.5 * wanted / self.step)
         return (2 * half + 1) * self.step
 
+    def gap(self, epsilon: float) -> float:
+        """Distance from epsilon up to the next lattice point."""
+        place = (epsilon - self.offset) / self.step
+        return self.step * (math.floor(place) + 1.0 - place)
+
     def transform(self, z: Complexes, epsilon: float) -> Complexes:
         """Return W at the complex points z."""
-        place = (epsilon - self.offset) / self.step
-        gap = self.step * (math.floor(place) + 1.0 - place)
+        gap = self.gap(epsilon)
         low = np.exp(-z * gap) / -np.expm1(-self.step * z)
         high = np.exp(-(z + 1.0) * gap) / -np.expm1(-self.step * (z + 1.0))
         out: Complexes = self.step * np.asarray(low - high, np.complex128)
@@ -156,6 +160,22 @@ def moved_by_rounding(law: Law, c: float) -> float:
             shift = ULP * float(weight @ (np.abs(log_mass) + np.abs(log_mass - loss)))
             moved += step.count * c * shift
     return moved
+
+
+def strayed(law: Law, c: float, payoff: Lattice) -> tuple[float, float]:
+    """Bound how far composed losses lie from their lattice: in the tilted mean, and at most."""
+    mean = most = 4.0 * ULP * abs(payoff.offset)
+    for part in law.steps:
+        if part.loss.lattice is not None:
+            loss, log_mass = part.loss.atom_loss, part.loss.atom_log_mass
+            weight = np.exp(log_mass + c * loss - np.logaddexp.reduce(log_mass + c * loss))
+            place = (loss - part.loss.lattice[0]) / payoff.step
+            apart = np.abs(place - np.rint(place)) * payoff.step
+            apart += ULP * (np.abs(log_mass) + np.abs(log_mass - loss))
+            apart += 4.0 * ULP * (np.abs(loss) + abs(part.loss.lattice[0]))
+            mean += part.count * float(weight @ apart)
+            most += part.count * float(apart.max())
+    return mean, most
 
 
 class Contour:
@@ -207,6 +227,9 @@ class Contour:
         self.tolerance = sum(s.count * s.loss.tolerance for s in law.steps)
         self.tolerance += self.tilted.lost + 1e-15
         self.tolerance += moved_by_rounding(law, self.c)
+        self.strayed = (0.0, 0.0)
+        if isinstance(self.payoff, Lattice):
+            self.strayed = strayed(law, self.c, self.payoff)
 
     @property
     def work(self) -> int:
@@ -295,6 +318,8 @@ class Contour:
             + ULP * (40.0 + 4.0 * abs(self.k) + 4.0 * abs(c * epsilon))
         )
         rounding += totals.noise / total
+        if isinstance(self.payoff, Lattice):
+            rounding += self._misplaced(epsilon, self.payoff, period / (start * total))
         known, unknown = left
         rounding += 8.0 * ULP * abs(known)
         share = totals.estimate / total - known
@@ -316,6 +341,18 @@ class Contour:
                 "rounding": rounding / high,
             },
         )
+
+    def _misplaced(self, epsilon: float, payoff: Lattice, chernoff: float) -> float:
+        """Bound what rounding of the lattice does to the payoff, as a share of the sum.
+
+        Moving every loss by d moves the answer by at most d P(L > eps - d), where Chernoff's
+        bound of the probability is `chernoff` sums at d = 0; and by at most the share
+        d / (exp(gap - d) - 1), where the next lattice point is farther than d from epsilon.
+        """
+        mean, most = (d + 4.0 * ULP * abs(epsilon) for d in self.strayed)
+        share = mean * math.exp(min(50.0, self.c * most)) * chernoff
+        gap = payoff.gap(epsilon)
+        return min(share, most / math.expm1(min(gap - most, 50.0)) if gap > most else math.inf)
 
     def _left_images(self, epsilon: float, log_s: float) -> tuple[float, float]:
         """Closed form of the images m < 0 and a bound on what it leaves out, as shares of S."""

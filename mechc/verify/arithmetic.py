@@ -23,6 +23,7 @@ from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
 from sympy.logic.boolalg import BooleanAtom
 
 from mechc.errors import UnsupportedError
+from mechc.verify.error_function import erfc_argument, log_erfc
 
 Ball = Any  # arb or acb
 Function = Callable[[Ball, bool], Ball]
@@ -209,9 +210,9 @@ class _Compiler:
 
     def _apply(self, expr: Any) -> Function:
         name = type(expr).__name__
-        if name == "log" and type(expr.args[0]).__name__ == "erfc":
-            inner = self.compile(expr.args[0].args[0])
-            return lambda x, analytic: _log_erfc(inner(x, analytic), analytic)
+        if name == "log" and (inside := erfc_argument(expr.args[0])) is not None:
+            inner = self.compile(inside)
+            return lambda x, analytic: log_erfc(inner(x, analytic), analytic)
         args = [self.compile(a) for a in expr.args]
         if name in _SWITCHES:
             switch = _SWITCHES[name]
@@ -267,14 +268,6 @@ def power(base: Ball, exponent: Any, analytic: bool) -> Ball:
 
 def _log(u: Ball, analytic: bool) -> Ball:
     return u.log(analytic) if isinstance(u, acb) else u.log()
-
-
-def _log_erfc(u: Ball, analytic: bool) -> Ball:
-    """Log of erfc, which falls on the real line: its ends there bound it on wide balls."""
-    if isinstance(u, acb):
-        return u.erfc().log(analytic)
-    ends = u.erfc().log()
-    return ends if ends.is_finite() else u.lower().erfc().log().union(u.upper().erfc().log())
 
 
 def _lgamma(u: Ball, analytic: bool) -> Ball:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,7 +25,10 @@ ABSOLUTE = 1e-15  # of distribution functions, whose tails may be differences fr
 SPECIAL = 1e-13  # where the variable stands inside a Bessel or gamma function
 NEAR_ZERO = 0.1  # values below this are compared absolutely
 NEAR_ENDS = 4  # units in the last place within which an end of a branch may be rounded
-MOMENT_BITS = 88
+MOMENT_BITS = 72
+SHARPER = (MOMENT_BITS, 2 * MOMENT_BITS, 4 * MOMENT_BITS)  # where M is small beside M(Re z)
+ACCURATE_BITS = 52
+LOST = -90.0  # nats below M(Re z) at which |M| takes too many digits
 STEEP = 0.1  # change of a logarithm over a few units in the last place
 
 Raw = Callable[[Oracle, Any], Any]
@@ -220,7 +224,7 @@ def _round_trip(oracle: Oracle, found: float, target: float, enough: float) -> f
 def generating_function(kernel: Any, oracle: Oracle, zs: Sequence[complex], check: Check) -> None:
     """The closed `cgf` against rigorous quadrature at complex z."""
     theta = np.array(oracle.theta)
-    for z in zs:
+    for z in dict.fromkeys(_within_reach(kernel, z, theta) for z in zs):
         found = complex(kernel.cgf(z, theta))
         truth = log_moment(oracle, z)
         if truth is None:
@@ -231,14 +235,29 @@ def generating_function(kernel: Any, oracle: Oracle, zs: Sequence[complex], chec
         check.record(error, z=str(z), **where)
 
 
+def _within_reach(kernel: Any, z: complex, theta: Any) -> complex:
+    """The place z, or one below it where |M| is not too small for quadrature."""
+    for _ in range(20):
+        gap = complex(kernel.cgf(z, theta)).real - complex(kernel.cgf(z.real, theta)).real
+        if not gap < LOST:
+            break
+        z = complex(z.real, z.imag / 2)
+    return z
+
+
 def log_moment(oracle: Oracle, z: complex) -> Any:
     """Ball around log M(z), None where quadrature does not converge."""
-    with ctx.workprec(MOMENT_BITS):
-        try:
-            moment = oracle.moment(acb(z))
-        except MechcError:
-            return None
-        return moment.log() if not moment.contains(0) else None
+    found = None
+    for bits in SHARPER:
+        with ctx.workprec(bits):
+            try:
+                moment = oracle.moment(acb(z))
+            except MechcError:
+                break
+            found = None if moment.contains(0) else moment.log()
+            if found is not None and moment.rel_accuracy_bits() >= ACCURATE_BITS:
+                break
+    return found
 
 
 def _complex_error(found: complex, truth: Any, oracle: Oracle, z: complex, enough: float) -> float:
@@ -268,10 +287,7 @@ def distributions(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check
     """cdf_p, sf_p, cdf_q, sf_q against rigorous integrals."""
     theta = np.array(oracle.theta)
     for law in "pq":
-        for x in xs:
-            with ctx.workprec(MOMENT_BITS):
-                below = oracle.mass(law, hi=x)
-                above = oracle.mass(law, lo=x)
+        for x, below, above in _cumulative(oracle, law, sorted(set(xs))):
             for name, truth in ((f"cdf_{law}", below), (f"sf_{law}", above)):
                 found = float(getattr(kernel, name)(x, theta))
                 error = point_error(found, truth, check.tolerance, lambda: 0.0)
@@ -282,6 +298,15 @@ def distributions(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check
                     error = _distribution_error(oracle, law, name, x, found, truth)
                 check.record(error, function=name, x=x, theta=oracle.theta, found=found,
                              enclosure=text(truth))  # fmt: skip
+
+
+def _cumulative(oracle: Oracle, law: str, xs: Sequence[float]) -> list[tuple[float, Any, Any]]:
+    """(x, mass at or below x, mass above x): two tails, and the stretches between neighbours."""
+    with ctx.workprec(MOMENT_BITS):
+        between = [oracle.mass(law, a, b) for a, b in itertools.pairwise(xs)]
+        below = list(itertools.accumulate([oracle.mass(law, hi=xs[0]), *between]))
+        above = list(itertools.accumulate([oracle.mass(law, lo=xs[-1]), *reversed(between)]))
+    return list(zip(xs, below, reversed(above), strict=True))
 
 
 def _distribution_error(

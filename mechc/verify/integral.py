@@ -12,13 +12,13 @@ from functools import cached_property
 from typing import Any
 
 from flint import acb, arb, ctx
-from sympy import Expr, Symbol, exp, expand
+from sympy import Symbol, expand
 
 from mechc.cases import Piece
 from mechc.errors import NumericError, UnsupportedError
-from mechc.terms import Term
 from mechc.verify import arithmetic
 from mechc.verify.affine import exponential_integral
+from mechc.verify.density import Law
 from mechc.verify.ends import power_bound
 from mechc.verify.infinity import AtInfinity, Unknown, integral_factor, slope, tail_terms
 from mechc.verify.sums import exact
@@ -27,72 +27,9 @@ LARGEST_BISECTION = 500
 GUARD_BITS = 12  # tails are cut this far below the working precision
 DOUBLINGS = (*range(32), *(32 + n + n * n // 24 for n in range(1, 150)))
 INFINITE = arb.pos_inf()
+STRIDE = 6  # of places at which a tail is bounded
+BULKS, STRETCHED = 16, 2**10  # from so many bulks on to so much further, log |x| is used
 SAMPLED = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 23, 31, 42, 57, 77, 104, 140, 190, 256, 346)
-
-
-class Law:
-    """One side of a piece: log of a sum of weighted exponentials, on balls."""
-
-    def __init__(self, terms: tuple[Term, ...], x: Symbol, values: Any) -> None:
-        """Compile the terms, those of weight zero left out."""
-        self.x, self.values = x, values
-        kept = []
-        for term in terms:
-            weight = arithmetic.constant(term.weight, values)
-            if not weight.is_zero():
-                kept.append((weight.log(), term.log_density))
-        self.exprs: list[Expr] = [e for _, e in kept]
-        self.weights = [w for w, _ in kept]
-        self.logs = [arithmetic.function(e, x, values) for e in self.exprs]
-
-    @property
-    def is_zero(self) -> bool:
-        """No term is left."""
-        return not self.logs
-
-    def log(self, x: Any, analytic: bool) -> Any:
-        """Log density at a ball."""
-        values = [w + f(x, analytic) for w, f in zip(self.weights, self.logs, strict=True)]
-        if len(values) == 1:
-            return values[0]
-        if not all(v.is_finite() for v in values):
-            return self._log_of_sum(x, analytic)
-        first = max(values, key=_height)
-        rest = sum(((v - first).exp() for v in values if v is not first), start=acb(1))
-        return first + (rest.log(analytic) if isinstance(x, acb) else rest.real.log())
-
-    def _log_of_sum(self, x: Any, analytic: bool) -> Any:
-        """The same where a term vanishes, and has no logarithm, but not all of them do."""
-        rows = zip(self.weights, self._densities, strict=True)
-        total = sum((w.exp() * f(x, analytic) for w, f in rows), start=arb(0))
-        return total.log(analytic) if isinstance(total, acb) else total.log()
-
-    @cached_property
-    def _densities(self) -> list[Callable[[Any, bool], Any]]:
-        return [arithmetic.function(exp(e), self.x, self.values) for e in self.exprs]
-
-    def relative_to(self, base: Expr, x: Symbol, values: Any) -> Callable[[Any, bool], Any]:
-        """Log density minus `base`; the differences are expanded, so that little cancels."""
-        logs = [arithmetic.function(expand(e - base), x, values) for e in self.exprs]
-        if len(logs) == 1:
-            weight, log = self.weights[0], logs[0]
-            return lambda x, analytic: weight + log(x, analytic)
-
-        def log_sum(x: Any, analytic: bool) -> Any:
-            rows = zip(self.weights, logs, strict=True)
-            total = sum(((w + f(x, analytic)).exp() for w, f in rows), start=arb(0))
-            return total.log(analytic) if isinstance(total, acb) else total.log()
-
-        return log_sum
-
-    def term(self, i: int, x: Any) -> Any:
-        """Log of one term at a real ball."""
-        return self.weights[i] + self.logs[i](x, False)
-
-
-def _height(value: Any) -> float:
-    real = value.real if isinstance(value, acb) else value
-    return float(real.mid()) if real.is_finite() else float("-inf")
 
 
 class PieceIntegral:
@@ -112,6 +49,7 @@ class PieceIntegral:
         self.piece = piece
         self._sizes: dict[Any, Any] = {}
         self._cuts: dict[Any, Any] = {}
+        self._differences: dict[tuple[int, int], Callable[[Any, bool], Any]] = {}
 
     @cached_property
     def is_empty(self) -> bool:
@@ -249,33 +187,49 @@ class PieceIntegral:
         return slopes, intercept
 
     def _quadrature(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
+        """int_lo^hi p^a q^b by `acb.integral`, far stretches in log |x|."""
         exponent = self.exponent(a, b)
+        tolerance = arb(2) ** (-ctx.prec + GUARD_BITS)
+        size, bulk = self._rough(a.real, b.real, lo, hi)
+        side = 1 if lo >= 0 else -1
+        near, far = (lo, hi) if side > 0 else (-hi, -lo)
+        turn = near.max(bulk * BULKS).mid()
 
         def integrand(x: Any, analytic: bool) -> Any:
             return exponent(x, analytic).exp()
 
-        tolerance = arb(2) ** (-ctx.prec + GUARD_BITS)
-        absolute = tolerance * self._rough(a.real, b.real, lo, hi)
-        value = acb.integral(integrand, lo, hi, rel_tol=tolerance, abs_tol=absolute)
-        if not value.is_finite():
+        def stretched(u: Any, analytic: bool) -> Any:
+            x = u.exp()
+            return exponent(side * x, analytic).exp() * x
+
+        parts: list[tuple[Callable[[Any, bool], Any], Any, Any]] = [(integrand, lo, hi)]
+        if near >= 0 and turn > 0 and far > turn * STRETCHED:
+            ends = (near, turn) if side > 0 else (-turn, -near)
+            parts = [(integrand, *ends), (stretched, turn.log(), far.log())]
+        total = acb(0)
+        for f, start, end in parts:
+            total += acb.integral(f, start, end, rel_tol=tolerance, abs_tol=tolerance * size)
+        if not total.is_finite():
             raise NumericError(f"the integral from {lo.str(5)} to {hi.str(5)} did not settle")
-        return value
+        return total
 
     def _rough(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
         """A lower guess at the integral of |p^a q^b|: the largest height times distance sampled.
 
-        It sets the accuracy asked of the quadrature and nothing else.
+        It sets the accuracy asked of the quadrature and nothing else; with it goes the distance
+        from zero at which it is found.
         """
         key = str(a.mid()), str(b.mid()), str(lo), str(hi)
         if key not in self._sizes:
-            width, best = hi - lo, arb(0)
+            width, best, bulk = hi - lo, arb(0), arb(0)
             for k in SAMPLED:
                 away = width * arb(2) ** -k
                 for x in (lo + away, hi - away):
                     height = self.height(a, b, x.mid())
-                    if height.is_finite():
-                        best = best.max(height.exp() * away)
-            self._sizes[key] = best.lower() if best.is_finite() else arb(0)
+                    here = height.exp() * away
+                    if height.is_finite() and here > best:
+                        best, bulk = here, abs(x)
+            self._sizes[key] = (best.lower() if best.is_finite() else arb(0)), bulk
         return self._sizes[key]
 
     def height(self, a: Any, b: Any, x: Any) -> Any:
@@ -283,30 +237,29 @@ class PieceIntegral:
         return self.exponent(a, b)(x, False)
 
     def exponent(self, a: Any, b: Any) -> Callable[[Any, bool], Any]:
-        """Log of p^a q^b as (a + b) f + a log(p/e^f) + b log(q/e^f) for one term f."""
+        """Log of p^a q^b as (a + b) f + b (g - f) + a log(p/e^f) + b log(q/e^g), terms f and g."""
         if a.is_zero():
             return lambda x, analytic: b * self.q.log(x, analytic)
         if b.is_zero():
             return lambda x, analytic: a * self.p.log(x, analytic)
-        base, p, q = self._relative
         both = a + b
 
         def exponent(x: Any, analytic: bool) -> Any:
-            value = both * base(x, analytic) + a * p(x, analytic) + b * q(x, analytic)
+            i, j = self.p.top(x), self.q.top(x)
+            beside = a * self.p.beside(i)(x, analytic) + b * self.q.beside(j)(x, analytic)
+            value = both * self.p.logs[i](x, analytic) + b * self._apart(i, j)(x, analytic) + beside
             if value.is_finite():
                 return value
             return a * self.p.log(x, analytic) + b * self.q.log(x, analytic)
 
         return exponent
 
-    @cached_property
-    def _relative(self) -> Any:
-        first = (self.q if self.p.is_zero else self.p).exprs[0]
-        sides = (
-            None if law.is_zero else law.relative_to(first, self.x, self.values)
-            for law in (self.p, self.q)
-        )
-        return arithmetic.function(first, self.x, self.values), *sides
+    def _apart(self, i: int, j: int) -> Callable[[Any, bool], Any]:
+        """Term j of q minus term i of p, expanded."""
+        if (i, j) not in self._differences:
+            gap = expand(self.q.exprs[j] - self.p.exprs[i])
+            self._differences[i, j] = arithmetic.function(gap, self.x, self.values)
+        return self._differences[i, j]
 
     def _cut(self, a: Any, b: Any, side: int, other: Any) -> tuple[Any, Any]:
         """Where to cut an infinite end, and a ball around the tail beyond."""
@@ -327,17 +280,24 @@ class PieceIntegral:
         first = (side * other).max(arb(0)) if other.is_finite() else arb(0)
         tiny = arb(2) ** (-ctx.prec - GUARD_BITS)
         peak, reason = arb(0), "no bound"
-        for k in DOUBLINGS:
-            y = (first + arb(2) ** (k - 20)).upper()
-            here = self.height(a, b, side * y)
-            peak = peak.max(here.exp() * y) if here.is_finite() else peak
+
+        def bound_at(k: int) -> Any:
+            """The bound on what lies beyond place number k, None where it is not yet small."""
+            nonlocal reason
             try:
-                bound = self._tail(a, b, side, y)
+                bound = self._tail(a, b, side, places[k])
             except Unknown as error:
                 reason = str(error)
-                continue
-            if bound <= tiny * peak:
-                return side * y, bound.upper()
+                return None
+            return bound.upper() if bound <= tiny * peak else None
+
+        places = [(first + arb(2) ** (k - 20)).upper() for k in DOUBLINGS]
+        for k, y in enumerate(places):
+            here = self.height(a, b, side * y)
+            peak = peak.max(here.exp() * y) if here.is_finite() else peak
+            if k % STRIDE == STRIDE - 1 and bound_at(k) is not None:
+                nearest = next(i for i in range(k - STRIDE + 1, k + 1) if bound_at(i) is not None)
+                return side * places[nearest], bound_at(nearest)
         raise UnsupportedError(f"no bound on the tail of p^{a.str(5)} q^{b.str(5)}: {reason}")
 
     def _tail(self, a: Any, b: Any, side: int, y: Any) -> Any:

@@ -11,8 +11,8 @@ from sympy import Symbol, besseli, log
 from mechc.cases import Piece
 from mechc.errors import NumericError
 from mechc.verify import arithmetic
+from mechc.verify.density import Law
 from mechc.verify.infinity import AtInfinity, Unknown, slope, sum_factor, tail_terms
-from mechc.verify.integral import Law
 from mechc.verify.sums import bessel_ratio_bound, exact
 
 MAX_POINTS = 200_000
