@@ -14,9 +14,11 @@ import mechc
 from mechc.errors import MechcError, NumericError, UnsupportedError
 
 PLAIN = (
-    "approximate_dp", "binomial", "cauchy", "discrete_gaussian", "discrete_laplace", "exponential",
-    "exponential_mechanism", "gaussian", "gaussian_scale", "gdp", "gumbel", "hyperbolic_secant",
-    "laplace", "logistic", "pure_dp", "randomized_response", "skellam", "staircase", "student_t",
+    "approximate_dp", "balanced_gaussian", "binomial", "cauchy", "discrete_gaussian",
+    "discrete_laplace", "exponential", "exponential_mechanism", "exponentially_modified_gaussian",
+    "gaussian", "gaussian_scale", "gaussian_scale_mixture", "gdp", "gumbel", "huber",
+    "hyperbolic_secant", "laplace", "logistic", "permute_and_flip", "pure_dp", "raised_cosine",
+    "randomized_response", "report_noisy_max", "shuffle", "skellam", "staircase", "student_t",
     "subbotin", "truncated_laplace", "uniform",
 )  # fmt: skip
 SAMPLED = (
