@@ -93,7 +93,7 @@ class DirectAccountant:
             laws = [s.loss for s in self._steps for _ in range(s.count)]
             logs = self._one(laws[0], epsilon) if len(laws) == 1 else self._two(laws, epsilon)
             top = sum(law.support[1] for law in laws)
-            if logs[2] == -math.inf and epsilon < top:
+            if not logs[2] > -math.inf and epsilon < top:
                 raise NumericError(f"direct: no node reaches losses above epsilon={epsilon!r}")
         lower, estimate, upper = (min(v, 0.0) for v in logs)
         return Bound(lower, estimate, upper, "direct", "proven", {})
@@ -110,7 +110,8 @@ class DirectAccountant:
             self._sides[reverse] = side.fewer(self._steps[0].count)
 
     def _recursive(self, epsilon: float) -> Bound:
-        settled = ComposedLoss(self._steps).settled(epsilon, "direct")
+        composed = ComposedLoss(self._steps)
+        settled = composed.settled(epsilon, "direct")
         if settled is not None:
             return settled
         reverse = epsilon < 0
@@ -122,8 +123,7 @@ class DirectAccountant:
         finite, detail = self._sides[reverse].log_finite(abs(epsilon))
         base, factor = self._log_infinite, 0.0
         if reverse:  # delta(eps) = 1 - exp(eps) Q(p > 0) + exp(eps) H_rev(-eps)
-            covered = sum(s.count * s.loss.log_q_finite for s in self._steps)
-            base, factor = log1mexp(epsilon + covered), epsilon
+            base, factor = log1mexp(epsilon + composed.log_covered), epsilon
         margins = (-MASS_ERROR, 0.0, MASS_ERROR)
         lower, estimate, upper = (
             min(log_add(base + margin, factor + v), 0.0)

@@ -342,6 +342,11 @@ class _Plan:
         lo, hi = self.lo[level], self.hi[level]
         inner = kinks[(kinks > lo) & (kinks < hi)]
         plain = np.linspace(lo, hi, FIRST_PANELS + 1)
+        if not lo < plain[1] < hi:
+            raise NumericError(
+                f"direct: losses within {hi - lo:.1g} of {hi:g} are not apart in doubles; "
+                "use contour or pld"
+            )
         if inner.size:
             far = np.abs(plain[1:-1, None] - inner).min(axis=1) > 0.25 * (hi - lo) / FIRST_PANELS
             plain = np.concatenate([[lo], plain[1:-1][far], [hi]])

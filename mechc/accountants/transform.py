@@ -216,7 +216,7 @@ def _tilted(law: GridLaw, tilt: float, size: int) -> tuple[Floats, int, float, f
 
 @nb.njit("float64(complex128[::1], int64)", error_model="numpy", cache=True)
 def _raise(spectrum, count):  # type: ignore[no-untyped-def]
-    """Replace a spectrum by its power in place; returns the sum of |power|^2 over a whole period."""
+    """Replace a spectrum by its power in place; returns the sum of |power|^2 over a period."""
     total = 0.0
     for j in range(spectrum.size):
         factor = spectrum[j]

@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 SETTLED = 1e-13  # top Legendre coefficient of the outer integrand, as a share of the integral
 ROUNDS = 80
+MOST_PAIRS = 3e8
 SPAN = 8.0  # nats of exp(-tilt L) that one panel of 16 nodes may span
 ACCURACY = 2e-12  # relative error allowed for nodes, cuts and outer quadrature together
 
@@ -154,10 +155,15 @@ def log_hockey_stick_pair(
         tilt: the saddle point of the pair at epsilon, or above; tails are resolved up to it.
 
     Raises:
-        NumericError: the outer integral did not settle.
+        NumericError: the outer integral did not settle, or there are too many pairs of atoms.
     """
     h = OneStep(inner, tilt)
     outer = outer.covering(-1.0, tilt)
+    if outer.atom_loss.size * h.kinks.size > MOST_PAIRS:
+        raise NumericError(
+            f"direct: {outer.atom_loss.size} atoms beside {h.kinks.size} are too many pairs; "
+            "use lattice or contour"
+        )
     parts = [outer.atom_log_mass + h(epsilon - outer.atom_loss)] if outer.atom_loss.size else []
     error = 0.0
     if outer.source is not None and outer.source.continuous:

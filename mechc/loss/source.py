@@ -135,6 +135,7 @@ class KernelSource:
         rows = np.asarray(kernel.branches(theta), np.float64).reshape(-1, 6)
         kinds = rows[:, 2].astype(int)
         self._lattice_rows = rows if kernel.MEASURE == "lattice" else rows[:0]
+        self._lattice_points = MAX_LATTICE
         smooth = np.array([kind in SMOOTH and kernel.MEASURE != "lattice" for kind in kinds], bool)
         self.rows = np.ascontiguousarray(rows[smooth])
         self.continuous = bool(smooth.any())
@@ -255,10 +256,10 @@ class KernelSource:
 
     def _lattice_atoms(self, lo: float, hi: float) -> tuple[Floats, Floats, float, float]:
         """Evaluate a lattice kernel on all integers that matter for tilts lo..hi."""
-        self._lattice_tilts = (lo, hi)
         xs = [
             self._lattice_range(float(row[0]), float(row[1]), lo, hi) for row in self._lattice_rows
         ]
+        self._lattice_tilts = (lo, hi)
         x = np.concatenate(xs)
         log_p, log_q, loss = (np.empty(x.size) for _ in range(3))
         self.kernel.log_p_many(x, self.theta, log_p)
@@ -272,7 +273,7 @@ class KernelSource:
             return np.arange(lo, hi + 1)
         anchor = lo if math.isfinite(lo) else hi if math.isfinite(hi) else 0.0
         reach = 64.0
-        while reach <= MAX_LATTICE:
+        while reach <= self._lattice_points:
             x = np.arange(max(lo, anchor - reach), min(hi, anchor + reach) + 1)
             log_p, log_q = np.empty(x.size), np.empty(x.size)
             self.kernel.log_p_many(x, self.theta, log_p)
@@ -287,8 +288,10 @@ class KernelSource:
             if spent:
                 return x
             reach *= 4
+        tried = self._lattice_points
+        self._lattice_points = max(tried // 16, 2**16)  # searches for a tilt try many in vain
         raise NumericError(
-            f"{self.label}: more than {MAX_LATTICE} lattice points carry mass for tilts "
+            f"{self.label}: more than {tried} lattice points carry mass for tilts "
             f"[{tilt_lo:g}, {tilt_hi:g}]"
         )
 

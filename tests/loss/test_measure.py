@@ -127,3 +127,12 @@ def test_mass_at_infinity_of_a_composition():
     law = PrivacyLoss.from_atoms([0.0], [1.0 - 1e-12], 1e-12, 1e-12)
     assert log_infinite([Step(law, 10**6)]) == pytest.approx(math.log(1e-6), abs=1e-6)
     assert log_infinite([]) == -math.inf
+
+
+def test_a_lattice_that_cannot_be_widened_does_not_pretend():
+    law = mechc.load("skellam")(rate=2.0).loss("remove")
+    before = law.generating(1.0)
+    with pytest.raises(NumericError, match="lattice points"):
+        law.covering(-1.0, 1e13)
+    assert law.covering(-1.0, 30.0).tilts[1] < 1e13
+    assert law.generating(1.0) == pytest.approx(before, rel=1e-12)
