@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 HALVINGS = 200
+HALVED = 4  # every how many steps of false position is a halving
 # Gauss rules: nodes, largest share of the panel, largest change of log p and log q. The error of
 # m nodes on exp(vu/2) is v^2m m!^4 / ((2m+1) (2m)!^3), and that on the panel's polynomials
 # P_n, whose coefficients are below 10^(-13 n/15), is share^2m times a derivative: both below 1e-15.
@@ -180,15 +181,36 @@ def _root(source: KernelSource, row: Floats, loss: float) -> float:
 
 
 def _bisect(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
-    a, b = np.full(loss.size, branch.lo), np.full(loss.size, branch.hi)
-    for _ in range(HALVINGS):
-        middle = 0.5 * (a + b)
-        above = (losses_at(source, middle) > loss) == branch.increasing
-        a, b = np.where(above, a, middle), np.where(above, middle, b)
-        if not (b - a > 4e-16 * np.maximum(np.abs(a), np.abs(b))).any():
+    """Solve L(x) = loss by false position (Illinois) between panel ends, halving now and then."""
+    edge = np.unique(np.concatenate([[branch.lo], source.panels.lo, [branch.hi]]))
+    edge = edge[(edge >= branch.lo) & (edge <= branch.hi)]
+    sign = 1.0 if branch.increasing else -1.0
+    at = sign * losses_at(source, edge)
+    at[0], at[-1] = sign * branch.loss_lo, sign * branch.loss_hi
+    edge, at = edge[~np.isnan(at)], np.maximum.accumulate(at[~np.isnan(at)])
+    goal = sign * loss
+    right = np.clip(np.searchsorted(at, goal), 1, edge.size - 1)
+    a, b, fa, fb = edge[right - 1], edge[right], at[right - 1] - goal, at[right] - goal
+    out = 0.5 * (a + b)
+    live, side = np.arange(loss.size), np.zeros(loss.size)
+    for turn in range(HALVINGS):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            x = b - fb * ((b - a) / (fb - fa))
+            x = np.where((a < x) & (x < b) & (turn % HALVED > 0), x, 0.5 * (a + b))
+        f = sign * losses_at(source, x) - goal
+        now = np.sign(f)
+        again = np.where(now == side, 0.5, 1.0)  # an end kept twice counts half
+        a, fa = np.where(f > 0, a, x), np.where(f > 0, fa * again, f)
+        b, fb = np.where(f > 0, x, b), np.where(f > 0, f, fb * again)
+        out[live] = x
+        far = (b - a > 4e-16 * np.maximum(np.abs(a), np.abs(b))) & (
+            np.abs(f) > 4e-16 * (np.abs(goal) + np.abs(goal + f))
+        )
+        if not far.any():
             break
-    middle = 0.5 * (a + b)
-    return np.asarray(middle, np.float64)
+        live, side, goal = live[far], now[far], goal[far]
+        a, b, fa, fb = a[far], b[far], fa[far], fb[far]
+    return np.asarray(out, np.float64)
 
 
 def above(source: KernelSource, epsilon: float, reverse: bool) -> Floats:

@@ -25,20 +25,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_banded
 
 from mechc.errors import UnsupportedError
 from mechc.loss.measure import PrivacyLoss
+from mechc.loss.pooling import balance
 
 Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 ULP = 2.0**-53
 TAIL = 1e-15  # mass under P beyond the grid of `rounded_up`
 _TINY = 1e-290  # masses below are treated as lost to underflow
 _NEGLIGIBLE = -60.0  # log of a share of the largest tilted mass
 _LEAST = 1e-300  # smallest mass of a grid law
-_ROUNDS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,9 +177,7 @@ def dominated(cells: Cells, tilt: float) -> GridLaw:
         A law on one point more, below the mesh, whose delta is nowhere above the true one.
     """
     label = _label_error(cells.points)
-    halves = _Halves.of(cells, tilt)
-    noise = float(_noise(cells.loss, np.array([halves.least])).max())
-    mass = _balance(halves, cells.step, noise)
+    mass, noise = _pooled(cells, tilt)
     mass[mass < _LEAST] = 0.0
     return GridLaw(
         offset=cells.offset,
@@ -265,92 +261,18 @@ def _label_error(points: Floats) -> float:
     return 4.0 * ULP * max(abs(float(points[0])), abs(float(points[-1])))
 
 
-@dataclass(frozen=True, eq=False)
-class _Halves:
-    """Masses under P of the half cells below and at-or-above every mesh point s, and their gaps.
-
-    The gap is P - e^s Q, the sum of 1 - exp(s - L): how far the half cell is beyond s. `least` is
-    the smallest mass kept.
-    """
-
-    below: Floats
-    above: Floats
-    below_gap: Floats
-    above_gap: Floats
-    least: float
-
-    @classmethod
-    def of(cls, cells: Cells, tilt: float) -> _Halves:
-        """Drop what is negligible under the tilt, and measure the gaps."""
-        with np.errstate(divide="ignore"):
-            tilted = np.log(cells.p) + tilt * cells.points[:, None]
-        kept = (cells.p >= _TINY) & (cells.q >= _TINY) & (tilted >= tilted.max() + _NEGLIGIBLE)
-        p, q = np.where(kept, cells.p, 0.0), np.where(kept, cells.q, 0.0)
-        with np.errstate(over="ignore", invalid="ignore"):  # inf * 0 where nothing is kept
-            gap = np.where(kept, p - np.exp(cells.points)[:, None] * q, 0.0)
-        least = float(p.min(where=kept, initial=1.0))
-        return cls(p[:, 0], p[:, 1], gap[:, 0], gap[:, 1], least)
-
-    def pools(self, handed: Mask, step: float) -> tuple[Floats, Floats]:
-        """Masses and mean gaps of the pools when the `handed` lower halves go one point down.
-
-        Shapes (n + 1,): the first pool is the point below the mesh.
-        """
-        down = np.where(handed, self.below, 0.0)
-        down_gap = np.where(handed, self.below_gap, 0.0)
-        mass = np.concatenate([[0.0], self.above + (self.below - down)])
-        gap = np.concatenate([[0.0], self.above_gap + (self.below_gap - down_gap)])
-        mass[:-1] += down
-        # seen from the point below, P - e^(s-h) Q = P (1 - e^-h) + e^-h (P - e^s Q)
-        gap[:-1] += down * -math.expm1(-step) + math.exp(-step) * down_gap
-        return mass, np.divide(gap, mass, out=np.zeros_like(gap), where=mass > 0)
-
-
-def _balance(halves: _Halves, step: float, noise: float) -> Floats:
-    """Move mass between neighbouring pools until every pool's merged loss is its mesh point.
-
-    A pool keeps `own` of its mass and takes a share of `own` from the pool before it (when it is
-    beyond its point) or after it (when it is short): a tridiagonal system for `own`. Where a pool
-    cannot give what is asked, an asker that is beyond its point is rounded down instead, and one
-    that is short hands its lower half down, after which it is beyond.
-    """
-    handed = np.zeros(halves.above.size, np.bool_)
-    handed[-1:] = True  # there is nothing above it to ask
-    rounded = np.zeros(handed.size + 1, np.bool_)
-    for _ in range(_ROUNDS):
-        mass, gap = halves.pools(handed, step)
-        before, after = _shares(gap, step, noise)
-        before[rounded] = 0.0
-        after[1:][handed] = 0.0
-        own = _keep(mass, before, after)
-        bad = own < 0
-        if not bad.any():
-            return own * (1.0 + before + after)
-        rounded[1:] |= bad[:-1] & (before[1:] > 0)
-        handed[:-1] |= bad[2:] & (after[1:-1] > 0)
-    return halves.pools(np.ones_like(handed), step)[0]
-
-
-def _shares(gap: Floats, step: float, noise: float) -> tuple[Floats, Floats]:
-    """Mass that each pool wants from the pool before and after it, per mass of its own."""
-    gap = np.where(np.abs(gap) <= noise, 0.0, gap)
-    before, after = np.zeros(gap.size), np.zeros(gap.size)
-    # the merged output of a neighbour, seen from this pool's point: 1 - e^(+-h) (1 - gap)
-    short = np.maximum(math.expm1(step) - math.exp(step) * gap[:-1], noise)
-    beyond = np.maximum(-math.expm1(-step) + math.exp(-step) * gap[1:], noise)
-    before[1:] = np.maximum(gap[1:], 0.0) / short
-    after[:-1] = np.maximum(-gap[:-1], 0.0) / beyond
-    return before, after
-
-
-def _keep(mass: Floats, before: Floats, after: Floats) -> Floats:
-    """Solve own_i + before_(i+1) own_(i+1) + after_(i-1) own_(i-1) = mass_i."""
-    bands = np.zeros((3, mass.size))
-    bands[0, 1:] = before[1:]
-    bands[1] = 1.0
-    bands[2, :-1] = after[:-1]
-    solution: Floats = solve_banded((1, 1), bands, mass, check_finite=False)
-    return solution
+def _pooled(cells: Cells, tilt: float) -> tuple[Floats, float]:
+    """Masses of the pools, without what is negligible under the tilt, and their relative error."""
+    with np.errstate(divide="ignore"):
+        tilted = np.log(cells.p) + tilt * cells.points[:, None]
+    kept = (cells.p >= _TINY) & (cells.q >= _TINY) & (tilted >= tilted.max() + _NEGLIGIBLE)
+    p, q = np.where(kept, cells.p, 0.0), np.where(kept, cells.q, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):  # inf * 0 where nothing is kept
+        gap = np.where(kept, p - np.exp(cells.points)[:, None] * q, 0.0)
+    noise = float(_noise(cells.loss, np.array([p.min(where=kept, initial=1.0)])).max())
+    below, above = np.ascontiguousarray(p.T)
+    below_gap, above_gap = np.ascontiguousarray(gap.T)
+    return balance(below, above, below_gap, above_gap, cells.step, noise), noise
 
 
 def rounded_up(loss: PrivacyLoss, step: float) -> PrivacyLoss:
