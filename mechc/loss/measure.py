@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.kernel.protocol import Kernel
-from mechc.loss import branches, moments
+from mechc.loss import branches, cells, moments
 from mechc.loss.source import KernelSource, Nodes
 
 Floats = NDArray[np.float64]
@@ -335,7 +335,7 @@ class PrivacyLoss:
         p, q = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
         if self._source is not None and self._source.continuous:
             lo, hi = (-1.0 - self.tilts[1], -1.0 - self.tilts[0]) if self._reverse else self.tilts
-            p, q = branches.cell_masses(self._source, edges, self._reverse, lo, hi)
+            p, q = cells.cell_masses(self._source, edges, self._reverse, lo, hi)
         cell = np.searchsorted(edges, self.atom_loss, side="left") - 1
         keep = (cell >= 0) & (cell < p.size)
         np.add.at(p, cell[keep], np.exp(self.atom_log_mass[keep]))

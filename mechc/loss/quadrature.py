@@ -97,12 +97,13 @@ class Quadrature:
 
         Raises:
             NumericError: the panels did not settle, with the branch where they did not; they are
-                then those of before, so that easier questions do not pay for this one.
+                then those of before, so that easier questions do not pay for this one (and so that
+                an interrupted question leaves nothing half done).
         """
         before = dict(vars(self))  # arrays are replaced, never written to
         try:
             self._cover(tilt_lo, tilt_hi, points)
-        except NumericError:
+        except BaseException:
             vars(self).update(before)
             raise
 
