@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -115,11 +115,6 @@ class Evaluation:
 
     def _about(self, direction: str) -> dict[str, Any]:
         return {"direction": direction, "claims": self.claims}
-
-    def learn(self, larger: Evaluation) -> None:
-        """Take over what "direct" found for more repetitions of the same run."""
-        for direction, accountant in self._accountants.items():
-            cast(Any, accountant).learn(larger._accountants[direction])
 
     def renyi(self, direction: str, order: float) -> Bound:
         """Return bounds on the Rényi divergence of one order in one direction."""

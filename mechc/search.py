@@ -79,16 +79,12 @@ class Curve:
         return max(2e-13, 4 * ROUND * abs(self.target), 0.02 * width if width < FAR else 0.0)
 
 
-def epsilon(
-    evaluation: Evaluation, log_target: float, start: tuple[float, float] | None = None
-) -> Bound:
+def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
     """Return bounds on the smallest epsilon >= 0 with log delta(epsilon) <= log_target.
 
     Args:
         evaluation: the composition and its method.
         log_target: natural log of delta, <= 0; -inf asks for pure differential privacy.
-        start: a guess of the answer in the first direction, > 0, and of the slope of log delta
-            there, < 0.
 
     Raises:
         NumericError: the search does not settle within its cap.
@@ -98,7 +94,7 @@ def epsilon(
     if log_target == evaluation.log_infinite:
         top, rounding = evaluation.largest_loss()
         return _exact(top, evaluation, "delta is the mass at infinite loss", rounding)
-    answer = _in_direction(evaluation, evaluation.directions[0], log_target, start)
+    answer = _in_direction(evaluation, evaluation.directions[0], log_target)
     for direction in evaluation.directions[1:]:
         side = "estimate" if math.isnan(float(answer.upper)) else "upper"
         curve = Curve(partial(evaluation.log_delta_in, direction), log_target)
@@ -113,14 +109,9 @@ def _exact(value: float, evaluation: Evaluation, why: str, rounding: float = 0.0
     return Bound(lower, value, value + rounding, evaluation.method, "proven", {"reason": why})
 
 
-def _in_direction(
-    evaluation: Evaluation,
-    direction: str,
-    log_target: float,
-    guess: tuple[float, float] | None = None,
-) -> Bound:
+def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> Bound:
     curve = Curve(partial(evaluation.log_delta_in, direction, rough=True), log_target)
-    start, slope = guess or saddle_start(evaluation.steps[direction], log_target)
+    start, slope = saddle_start(evaluation.steps[direction], log_target)
     first = curve.at(start)
     main = "upper" if math.isnan(float(first.estimate)) else "estimate"
     if math.isnan(float(getattr(first, main))):

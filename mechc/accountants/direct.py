@@ -98,17 +98,6 @@ class DirectAccountant:
         lower, estimate, upper = (min(v, 0.0) for v in logs)
         return Bound(lower, estimate, upper, "direct", "proven", {})
 
-    def learn(self, larger: DirectAccountant) -> None:
-        """Take over what was found for more repetitions of the same one distinct step.
-
-        Args:
-            larger: accountant of the same law; one of several distinct steps teaches nothing.
-        """
-        if len(self._steps) != 1 or len(larger._steps) != 1 or self._steps[0].count < 2:
-            return
-        for reverse, side in larger._sides.items():
-            self._sides[reverse] = side.fewer(self._steps[0].count)
-
     def _recursive(self, epsilon: float) -> Bound:
         composed = ComposedLoss(self._steps)
         settled = composed.settled(epsilon, "direct")
@@ -177,12 +166,6 @@ class _Side:
         self._top = sum(s.count * s.loss.support[1] for s in steps)
         bounded = math.isfinite(self._top)
         self._scale = sum(s.count * abs(s.loss.support[1]) for s in steps) if bounded else 0.0
-
-    def fewer(self, count: int) -> _Side:
-        """Return the same for `count` repetitions of the one distinct step, with what is known."""
-        other = _Side((Step(self._steps[0].loss, count),), self._rtol)
-        other._kept = [recursion.fewer(count) for recursion in self._kept]
-        return other
 
     def log_finite(self, epsilon: float) -> tuple[Logs, dict[str, Any]]:
         """Return logs of (lower bound, estimate, upper bound) of H(epsilon), and what was done.

@@ -22,8 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,9 +39,11 @@ from mechc.loss.tabulated import DEGREE, Tabulated, tabulate
 Floats = NDArray[np.float64]
 
 GOAL = 1e-11  # relative error aimed at, all steps together
-FLOOR = 1e-12  # share of the answer that all floors together may cost
+FLOOR = 1e-12  # share of the answer that all floors together may cost, if less than this ...
+FLOOR_SHARE = 0.02  # ... of the goal
 PASSES = 5
 SETTLED = 1e-9  # share of the answer that the floors may have cost
+HALVINGS = 12  # of panels of a repeated step, from one level to the next
 SHARED = 4  # repetitions from which a step's panels are shared
 MARGIN = 1e-3  # in units of 1 / tilt
 MAX_KINKS = 64
@@ -54,12 +55,13 @@ BEYOND = 8  # tilts above t
 class Recursion:
     """g_{k-1} of a composition at one tilt, ready for any epsilon near the one it was made for."""
 
-    def __init__(self, steps: Sequence[Step], epsilon: float) -> None:
+    def __init__(self, steps: Sequence[Step], epsilon: float, goal: float = GOAL) -> None:
         """Run the recursion for all steps but the last.
 
         Args:
             steps: distinct steps with their counts.
             epsilon: >= 0, below the largest finite loss.
+            goal: relative error aimed at, all steps together.
 
         Raises:
             NumericError: a law or a function could not be represented.
@@ -67,6 +69,7 @@ class Recursion:
         composed = ComposedLoss(steps)
         tilt = solve(composed, saddle_target(epsilon), epsilon).t
         self.tilt = min(tilt, (1.0 - 1e-3) * composed.strip[1])
+        self._goal = goal
         curvature = float(composed.cumulants(self.tilt, 2)[2]) + self.tilt**-2
         self.log_mgf = float(composed.cumulants(self.tilt, 0)[0])
         self.log_error = composed.log_mass_error(self.tilt)
@@ -81,7 +84,7 @@ class Recursion:
             self._run(epsilon - self.shift, math.exp(log_value))
             value = self.value(epsilon)[0]
             stuck = self._floor > 0.5 * before
-            if value > 0.0 and (self._floor <= SETTLED * value or stuck):
+            if value > 0.0 and (self._floor <= max(SETTLED, self._goal) * value or stuck):
                 return
             if stuck:
                 break
@@ -121,32 +124,33 @@ class Recursion:
         error = self._relative + 2.0 * abs(again / value - 1.0) + 1e-14
         return value, error + (self._floor + left_out) / value
 
-    def fewer(self, count: int) -> Recursion:
-        """Return the same for `count` repetitions of the one distinct step: all were passed.
+    def level(self, count: int) -> Level:
+        """Return g_count as it is represented, for `count` repetitions of the one distinct step.
 
         Args:
-            count: from 1 to the repetitions that this was made for.
+            count: below the repetitions that this was made for, which are at least `SHARED`.
         """
         (step,) = self._steps
-        other = copy(self)
+        function, _, relative, floor = self._levels[count]
         share = count / step.count
-        other.log_mgf, other.log_error = share * self.log_mgf, share * self.log_error
-        other.shift = step.anchor * count
-        other._steps = [replace(step, count=count)]
-        other._plan = self._plan.first(count)
-        other._levels = self._levels[:count]
-        other._function, other._payoff, other._relative, other._floor = self._levels[count - 1]
-        return other
+        return Level(
+            function,
+            shift=step.anchor * count,
+            tilt=self.tilt,
+            log_mgf=share * self.log_mgf,
+            relative=relative + share * self.log_error + 1e-14,
+            floor=floor + self._plan.left_out_anywhere(count),
+        )
 
     def _run(self, target: float, size: float) -> None:
         """Represent g_1, ..., g_{k-1} with floors in units of `size`, the guess of g_k."""
         count = sum(s.count for s in self._steps)
         most = math.exp(_log_peak(self.tilt))
-        floor = FLOOR * size / count
+        floor = max(FLOOR, FLOOR_SHARE * self._goal) * size / count
         plan = self._plan = _Plan.of(self._steps, self.tilt, target, floor)
         # what the rounding of losses does to a function of slope t
         self._rounding = 4e-16 * self.tilt * (abs(target) + max(abs(s.anchor) for s in self._steps))
-        relative = max(min(1e-12, max(1e-13, GOAL / count)), 10.0 * self._rounding)
+        relative = max(1e-13, min(self._goal / count, 0.1 * self._goal), 10.0 * self._rounding)
         self._function, self._payoff = _payoff(self.tilt, plan.lo[0], relative), True
         self._relative, self._floor = self._function.relative, 0.0
         self._levels: list[tuple[Piecewise, bool, float, float]] = []
@@ -167,20 +171,56 @@ class Recursion:
                 edges = plan.edges(level, kinks)
                 if turn == 1 and step.count >= SHARED:
                     edges = plan.edges(level, _repeated(kinks_before, table.kinks, step.count))
+                found = None
                 if turn >= 2 and step.count >= SHARED:
-                    edges = self._function.edges
-                    if matrix is None:
-                        matrix = _Square(table, edges)
-                    found = matrix.apply(self._function, relative, floor)
-                else:
-                    found = None
+                    matrix, found = self._repeat(table, matrix, relative, floor)
                 if found is None:
-                    matrix = None
                     sampler = _sampler(table, self._function, self._payoff)
                     found = piecewise.interpolate(sampler, edges, relative, floor)
                 self._function, self._payoff = found, False
                 self._relative += found.relative
                 self._floor += found.error
+
+
+    def _repeat(
+        self, table: Tabulated, matrix: _Square | None, relative: float, floor: float
+    ) -> tuple[_Square | None, Piecewise | None]:
+        """Return one level more of a repeated step, on panels halved until they resolve it.
+
+        The function moves on from level to level: neighbours of rough panels are halved with them.
+        """
+        for _ in range(HALVINGS):
+            if matrix is None:
+                matrix = _Square(table, self._function.edges)
+            found, rough = matrix.apply(self._function, relative, floor)
+            if not rough.any():
+                return matrix, found
+            matrix = None
+            rough[1:] |= rough[:-1]
+            rough[:-1] |= rough[1:]
+            if self._function.edges.size + rough.sum() > piecewise.MAX_PANELS:
+                break
+            self._function = piecewise.halve(self._function, rough)
+        return None, None
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """H(epsilon) of some repetitions: exp(log_mgf - tilt epsilon) times a piecewise polynomial.
+
+    Attributes:
+        function: g, of epsilon - shift.
+        shift, tilt, log_mgf: see above.
+        relative: bound on the relative error of g.
+        floor: bound on its error besides.
+    """
+
+    function: Piecewise
+    shift: float
+    tilt: float
+    log_mgf: float
+    relative: float
+    floor: float
 
 
 class _Square:
@@ -191,14 +231,15 @@ class _Square:
         self._nodes = table.act(piecewise.points(edges), edges)
         self._ends = table.act(edges, edges, 2)
 
-    def apply(self, function: Piecewise, relative: float, floor: float) -> Piecewise | None:
-        """Return the image of a function on these panels, None if they do not resolve it."""
+    def apply(
+        self, function: Piecewise, relative: float, floor: float
+    ) -> tuple[Piecewise, NDArray[np.bool_]]:
+        """Return the image of a function on these panels, and which of them do not resolve it."""
         c = function.coefficients.ravel()
         values, ends = (self._nodes @ c).reshape(-1, DEGREE), self._ends @ c
         c, error, least = piecewise.judge(values, ends[:-1], ends[1:])
-        if (error > np.maximum(4.0 * relative * least, 4.0 * floor)).any():
-            return None
-        return piecewise.assemble(self._edges, c, error, least, 4.0 * relative)
+        rough: NDArray[np.bool_] = error > np.maximum(4.0 * relative * least, 4.0 * floor)
+        return piecewise.assemble(self._edges, c, error, least, 4.0 * relative), rough
 
 
 def _sampler(table: Tabulated, function: Piecewise, payoff: bool) -> Sampler:
@@ -320,23 +361,27 @@ class _Plan:
         lo = np.minimum(lo, hi - 1e-9 / tilt)
         return cls(lo, hi, tilt, tilts, done, tops_done, tops_rest)
 
-    def first(self, levels: int) -> _Plan:
-        """Return the intervals of the first levels; what is left of the steps may only be less."""
-        rows = (self.lo, self.hi, self.done, self.tops, self.tops_rest)
-        lo, hi, done, tops, rest = (row[:levels] for row in rows)
-        return replace(self, lo=lo, hi=hi, done=done, tops=tops, tops_rest=rest)
-
     def left_out(self, target: float) -> float:
         """Bound on what all levels together leave out at another epsilon."""
+        below, above = self._beyond()
+        below[self.lo <= target - self.tops_rest] = -np.inf
+        return float(np.exp(np.minimum([below, above], 0.0)).sum())
+
+    def left_out_anywhere(self, levels: int) -> float:
+        """Bound on what the first levels together leave out at any epsilon."""
+        below, above = self._beyond()
+        return float(np.exp(np.minimum([below, above], 0.0))[:, :levels].sum())
+
+    def _beyond(self) -> tuple[Floats, Floats]:
+        """Logs of bounds on what every g_j is below and above its interval."""
         peaks = np.array([_log_peak(t) for t in self.tilts])
         move = self.tilts - self.tilt
         ends = np.stack([self.lo, self.hi])[:, :, None]
         log_value = self.done - move * ends + peaks
         below = log_value[0][:, move <= 0].min(axis=1)
         above = log_value[1][:, move >= 0].min(axis=1)
-        below[self.lo <= target - self.tops_rest] = -np.inf
         above[self.hi >= self.tops] = -np.inf
-        return float(np.exp(np.minimum([below, above], 0.0)).sum())
+        return below, above
 
     def edges(self, level: int, kinks: Floats) -> Floats:
         lo, hi = self.lo[level], self.hi[level]

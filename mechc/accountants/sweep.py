@@ -6,7 +6,8 @@ with n). What is left for a count is compiled, see `powers`.
 
 The sides are certified as everywhere: at the upper epsilon the proven upper bound of log delta is
 at most the target, at the lower epsilon the proven lower bound exceeds it. Where that is not
-possible to a reasonable width the answer is nan: ask another accountant.
+possible to a reasonable width, few repetitions of one step go through a recursion (`repeated`);
+else the answer is nan: ask another accountant.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants import powers
+from mechc.accountants import powers, repeated
 from mechc.accountants.characteristic import Law, Tilted
 from mechc.accountants.contour import CANCELLATION
 from mechc.accountants.trapezoid import Contour, Smooth
@@ -32,8 +33,11 @@ RATIO, FEW_RATIO = 3.0, 1.5  # largest over smallest count of a group
 MANY = 300.0  # repetitions below which a wide group would be paid by its smallest count
 SHARE = 1e-11  # images and truncation may cost this share of delta
 FIRST, MOST = 32, 2048  # nodes of a contour
+DEAR = 4_000_000  # node evaluations of a contour beyond which a recursion is cheaper
 BELOW = 8  # contours tried at and below the smallest saddle point
 TILTS = 32  # of the Chernoff bound
+NEWTON = 40  # steps to a saddle point
+DOUBLINGS = 2  # of the nodes of a contour before a recursion is cheaper
 FARTHER = 5  # times the proof of decay may look three times as far
 SLACK = 1.5 * 2.0**-52  # rounding of exp and log between delta and its logarithm
 
@@ -54,14 +58,20 @@ class Sweep:
         steps: distinct steps of one repetition.
         log_delta: natural log of the target.
         rtol: relative width of delta beyond which there is no answer.
+        recursion: few repetitions of one step may go through the recursion.
     """
 
-    def __init__(self, steps: Sequence[Step], log_delta: float, rtol: float) -> None:
+    def __init__(
+        self, steps: Sequence[Step], log_delta: float, rtol: float, *, recursion: bool = True
+    ) -> None:
         """Keep the steps; nothing is computed before the first question."""
         self._steps = tuple(s for s in steps if s.count > 0)
         self._target, self._widest = log_delta, 0.1 * rtol
+        self._recursion = recursion and len(self._steps) == 1
         self._law = Law.of(self._steps)
         self._highest = min(s.loss.strip[1] for s in self._steps) * (1.0 - 1e-4)
+        self.methods: set[str] = set()  # what has answered
+        self._near = 0.0  # tilt of the last saddle point, if any
         self._bias = 0.0  # how far the saddle point approximation is off, from the counts above
         self._log_infinite = sum(s.count * s.loss.log_finite for s in self._steps)
 
@@ -93,7 +103,17 @@ class Sweep:
                 answers = None
             if answers is None:
                 break  # with fewer repetitions phi decays more slowly still
+            self.methods.add("contour")
             out[:, part] = answers
+        few = np.flatnonzero(np.isnan(out).any(axis=0))
+        if few.size and self._recursion:
+            near = out[1, few[-1] + 1] if few[-1] + 1 < counts.size else math.nan
+            if math.isnan(near):
+                near = self._saddle(float(counts[few[-1]])).epsilon
+            targets = self._targets(counts[few])
+            found = repeated.epsilons(self._steps[0], counts[few], targets, near, self._widest)
+            out[:, few] = found
+            self.methods |= {"direct"} if np.isfinite(found).any() else set()
         return out
 
     def _below(self, counts: Floats, known: Floats) -> NDArray[np.bool_]:
@@ -168,8 +188,9 @@ class Sweep:
         """Tilt at which the leading saddle point approximation of log delta is the target."""
         variance = float(self._law.roughly(0.0)[0, 2])
         reach = math.sqrt(max(-2.0 * self._target, 1.0) / max(n * variance, 1e-300))
-        t = min(reach, 0.5 * self._highest)
-        for _ in range(12):
+        t = min(self._near or reach, 0.5 * self._highest)
+        low, high = 0.0, math.inf
+        for _ in range(NEWTON):
             self._cover(t)
             k0, k1, k2 = n * self._law.roughly(t)[0, :3]
             f2 = k2 + t**-2 + (1.0 + t) ** -2
@@ -177,8 +198,11 @@ class Sweep:
             exponent = k0 - epsilon * t - math.log(t) - math.log1p(t)
             excess = exponent - 0.5 * math.log(2.0 * math.pi * f2) - self._target - self._bias
             if abs(excess) < 0.05:
+                self._near = t
                 break
+            low, high = (t, high) if excess > 0.0 else (low, t)
             t = min(max(t + excess / (t * f2), t / 3.0), 3.0 * t, 0.5 * (t + self._highest))
+            t = t if low < t < high else math.sqrt(low * high)
         return Saddle(n, t, max(epsilon, 0.0), exponent - (max(epsilon, 0.0) - epsilon) * t)
 
     def _cover(self, tilt: float) -> None:
@@ -251,6 +275,7 @@ class Sweep:
             sum(s.count * s.loss.support[0] for s in steps),
         )
         contour: Contour | None = None
+        dear = DOUBLINGS if self._recursion else MOST
         while nodes <= MOST:
             law = self._law_for(steps, c, 1.2 * h * nodes, 1e-18)
             if contour is None:
@@ -263,11 +288,12 @@ class Sweep:
             tail = period / (math.pi * contour.weight(0.0))
             wanted = SHARE * total / tail
             quiet = float(np.abs(values[-16:]).max()) < SHARE
-            if quiet or 2 * nodes > MOST:
+            last = 2 * nodes > MOST or not dear or (self._recursion and 4 * contour.work > DEAR)
+            if quiet or last:
                 tail *= self._decay(contour, steps, wanted)
-                if tail <= 4.0 * SHARE * total or 2 * nodes > MOST:
+                if tail <= 4.0 * SHARE * total or last:
                     return (contour, tail) if tail < self._widest * total else None
-            nodes *= 2
+            nodes, dear = 2 * nodes, dear - 1
         return None
 
     def _law_for(self, steps: tuple[Step, ...], c: float, frequency: float, floor: float) -> Law:

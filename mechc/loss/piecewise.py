@@ -26,6 +26,9 @@ ANALYSIS = np.ascontiguousarray(
     np.linalg.inv(chebyshev.chebvander(POINTS, DEGREE - 1))
 )  # values at POINTS -> coefficients
 _SIGNS = (-1.0) ** np.arange(DEGREE)
+_HALVES = [
+    ANALYSIS @ chebyshev.chebvander(0.5 * POINTS + at, DEGREE - 1) for at in (-0.5, 0.5)
+]  # coefficients -> coefficients on the lower and the upper half of the panel
 ROUNDS = 60
 MAX_PANELS = 240
 NARROWEST = 1e-14  # panel width, as a share of the largest edge
@@ -57,6 +60,19 @@ class Sampler:
     def __init__(self, nodes: Callable[[Floats], Floats], ends: Callable[[Floats], Floats]) -> None:
         """Keep both functions of an array of points."""
         self.nodes, self.ends = nodes, ends
+
+
+def halve(function: Piecewise, chosen: NDArray[np.bool_]) -> Piecewise:
+    """Return the same function on panels of which the chosen ones are cut in two."""
+    edges, c = function.edges, function.coefficients
+    repeats = 1 + chosen
+    middles = 0.5 * (edges[:-1] + edges[1:])[chosen]
+    parts = np.repeat(c, repeats, axis=0)
+    first = np.flatnonzero(np.repeat(chosen, repeats))[::2]
+    parts[first], parts[first + 1] = (c[chosen] @ half.T for half in _HALVES)
+    return Piecewise(
+        np.sort(np.concatenate([edges, middles])), parts, function.relative, function.error
+    )
 
 
 def points(edges: Floats) -> Floats:

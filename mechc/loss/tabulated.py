@@ -43,6 +43,7 @@ _TO_CHEBYSHEV = np.ascontiguousarray(np.linalg.inv(chebyshev.chebvander(NODES, O
 _ENDS = chebyshev.chebvander(np.array([-1.0, 1.0]), ORDER - 1)
 
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
+_ANY_ORDER = {"reassoc", "contract"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,20 +253,32 @@ def _value(c, x):  # type: ignore[no-untyped-def]
     return x * b1 - b2 + c[0]
 
 
-@nb.njit("float64(float64[::1], float64, float64, float64)", **_JIT)
-def _solve(c, target, low, high):  # type: ignore[no-untyped-def]
-    """Root of sum c_n T_n = target for a polynomial that is monotone on [low, high]."""
+@nb.njit("float64(float64[::1], float64[::1], float64, float64, float64)", **_JIT)
+def _solve(c, at_nodes, target, low, high):  # type: ignore[no-untyped-def]
+    """Root of sum c_n T_n = target for a polynomial that is monotone on [low, high].
+
+    Its values at the nodes are known, and leave a short interval to search.
+    """
     f_low, f_high = _value(c, low) - target, _value(c, high) - target
     if f_low * f_high >= 0.0:
         return low if abs(f_low) < abs(f_high) else high
+    for j in range(16):
+        if low < NODES[j] < high:
+            f = at_nodes[j] - target
+            if (f > 0.0) == (f_high > 0.0):
+                high, f_high = NODES[j], f
+                break
+            low, f_low = NODES[j], f
     side = 0
     for step in range(ROOT_STEPS):
         if high - low <= ROOT_TOLERANCE or f_low == f_high:
             break
         x = low - f_low * (high - low) / (f_high - f_low)
-        if step % 3 == 2 or not low < x < high:
+        if step % 8 == 7 or not low < x < high:
             x = 0.5 * (low + high)
         f = _value(c, x) - target
+        if abs(f) <= ROOT_TOLERANCE * abs(f_high - f_low):
+            return x
         if (f > 0.0) == (f_high > 0.0):
             high, f_high = x, f
             f_low *= 0.5 if side > 0 else 1.0  # Illinois
@@ -288,6 +301,54 @@ def _add(row, lo, hi, v, mass):  # type: ignore[no-untyped-def]
         t0, t1 = t1, 2.0 * y * t1 - t0
 
 
+# below, 16 nodes at a time: loops over them are the inner ones, for the vector units; sums over
+# them may be taken in any order
+@nb.njit(
+    "void(float64[::1], float64[::1], float64, float64, float64[:,::1])",
+    fastmath=_ANY_ORDER,
+    **_JIT,
+)
+def _sample(loss, weight, middle, half, work):  # type: ignore[no-untyped-def]
+    """Write loss and weight at the Gauss nodes of [middle - half, middle + half] to rows 0, 1."""
+    value, mass, xi, t0, t1 = work[0], work[1], work[2], work[3], work[4]
+    for j in range(16):
+        xi[j] = middle + half * NODES[j]
+        t0[j], t1[j] = 1.0, xi[j]
+        value[j], mass[j] = loss[0], weight[0]
+    for n in range(1, 16):
+        for j in range(16):
+            value[j] += loss[n] * t1[j]
+            mass[j] += weight[n] * t1[j]
+            after = 2.0 * xi[j] * t1[j] - t0[j]
+            t0[j], t1[j] = t1[j], after
+    for j in range(16):
+        mass[j] *= half * WEIGHTS[j]
+
+
+@nb.njit(
+    "void(float64[::1], float64, float64, float64, b1, float64[:,::1])",
+    fastmath=_ANY_ORDER,
+    **_JIT,
+)
+def _add_all(row, lo, hi, u, payoff, work):  # type: ignore[no-untyped-def]
+    """Add to a panel's coefficients the masses of row 1 of `work` at u - L, the L in row 0."""
+    value, mass, y, t0, t1 = work[0], work[1], work[2], work[3], work[4]
+    for j in range(16):
+        v = u - value[j]
+        if payoff:
+            mass[j] *= max(-v, 0.0)
+        y[j] = min(1.0, max(-1.0, (2.0 * v - lo - hi) / (hi - lo)))  # cuts are rounded
+        t0[j], t1[j] = 1.0, y[j]
+        row[0] += mass[j]
+    for n in range(1, DEGREE):
+        total = 0.0
+        for j in range(16):
+            total += mass[j] * t1[j]
+            after = 2.0 * y[j] * t1[j] - t0[j]
+            t0[j], t1[j] = t1[j], after
+        row[n] += total
+
+
 @nb.njit(
     "void(float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[:,::1],"
     " float64[:,::1], float64[:,::1], int64, b1, float64[:,::1])",
@@ -296,6 +357,7 @@ def _add(row, lo, hi, v, mass):  # type: ignore[no-untyped-def]
 def _act(u, edges, loss, weight, node_loss, node_weight, ends, parts, payoff, out):  # type: ignore
     """Matrix rows of the part with a density, see `Tabulated.act`."""
     last = edges.size - 2
+    work = np.empty((5, 16))
     for i in range(u.size):
         for p in range(loss.shape[0]):
             low, high = min(ends[p, 0], ends[p, 1]), max(ends[p, 0], ends[p, 1])
@@ -306,43 +368,30 @@ def _act(u, edges, loss, weight, node_loss, node_weight, ends, parts, payoff, ou
             m1 = np.searchsorted(edges, top, side="left") - 1
             if m0 == m1 and parts == 1:
                 row = out[i, DEGREE * m0 : DEGREE * m0 + DEGREE]
-                for j in range(16):
-                    v = u[i] - node_loss[p, j]
-                    w = -v * node_weight[p, j] if payoff else node_weight[p, j]
-                    _add(row, edges[m0], edges[m0 + 1], v, w)
+                work[0] = node_loss[p]
+                work[1] = node_weight[p]
+                _add_all(row, edges[m0], edges[m0 + 1], u[i], payoff, work)
                 continue
             rising = ends[p, 1] > ends[p, 0]
             m0, m1 = max(m0, 0), min(max(m0, m1), last)
             # u - L falls with L: the lowest panel of g belongs to the highest losses
             at = 1.0 if rising else -1.0
             if bottom < edges[m0]:
-                at = _solve(loss[p], u[i] - edges[m0], -1.0, 1.0)
+                at = _solve(loss[p], node_loss[p], u[i] - edges[m0], -1.0, 1.0)
             for m in range(m0, m1 + 1):
                 end = -1.0 if rising else 1.0
                 if top > edges[m + 1]:
                     if rising:
-                        end = _solve(loss[p], u[i] - edges[m + 1], -1.0, at)
+                        end = _solve(loss[p], node_loss[p], u[i] - edges[m + 1], -1.0, at)
                     else:
-                        end = _solve(loss[p], u[i] - edges[m + 1], at, 1.0)
+                        end = _solve(loss[p], node_loss[p], u[i] - edges[m + 1], at, 1.0)
                 row = out[i, DEGREE * m : DEGREE * m + DEGREE]
                 half = 0.5 * abs(end - at) / parts
                 start = min(end, at)
                 at = end
                 for part in range(parts):
-                    middle = start + (2 * part + 1) * half
-                    for j in range(16):
-                        xi = middle + half * NODES[j]
-                        t0, t1 = 1.0, xi
-                        value, mass = loss[p, 0], weight[p, 0]
-                        for n in range(1, 16):
-                            value += loss[p, n] * t1
-                            mass += weight[p, n] * t1
-                            t0, t1 = t1, 2.0 * xi * t1 - t0
-                        v = u[i] - value
-                        mass *= half * WEIGHTS[j]
-                        if payoff:
-                            mass *= max(-v, 0.0)
-                        _add(row, edges[m], edges[m + 1], v, mass)
+                    _sample(loss[p], weight[p], start + (2 * part + 1) * half, half, work)
+                    _add_all(row, edges[m], edges[m + 1], u[i], payoff, work)
 
 
 @nb.njit("void(float64[::1], float64[::1], float64[::1], float64[::1], b1, float64[:,::1])", **_JIT)

@@ -7,7 +7,7 @@ import pytest
 
 import mechc
 from mechc.accountants.direct import DirectAccountant
-from mechc.accountants.recursion import Recursion
+from mechc.accountants.repeated import epsilons as repeated_epsilons
 from mechc.loss.measure import Step
 
 truth = pytest.importorskip("truth")
@@ -104,14 +104,15 @@ def test_mass_at_infinity(direction):
     assert bound.lower - 1e-13 <= exact <= bound.upper + 1e-13
 
 
-def test_fewer_repetitions_from_the_same_recursion():
-    loss = mechc.load("gaussian")(sigma=2.0).loss()
-    recursion = Recursion([Step(loss, 12)], 1.5 + 3.5 * math.sqrt(3.0))
-    for count in (1, 2, 5, 11, 12):
-        mu = math.sqrt(count) / 2.0
-        epsilon = mu * mu / 2.0 + 3.5 * mu
-        value, error = recursion.fewer(count).log_value(epsilon)
-        assert abs(value - truth.gaussian(mu, epsilon)) <= error < 1e-7
+def test_every_number_of_repetitions_from_one_recursion():
+    loss, counts = mechc.load("gaussian")(sigma=2.0).loss(), np.arange(1.0, 13.0)
+    targets = np.log(np.geomspace(1e-3, 1e-7, counts.size)) + np.array([[-1e-15], [1e-15]])
+    lower, estimate, upper = repeated_epsilons(Step(loss, 1), counts, targets, 9.0, 1e-7)
+    rows = zip(counts, lower, estimate, upper, targets[0], strict=True)
+    for n, low, middle, high, target in rows:
+        assert low < middle < high and high - low < 1e-7
+        mu = math.sqrt(n) / 2.0
+        assert truth.gaussian(mu, high) < target < truth.gaussian(mu, low)
 
 
 @pytest.mark.parametrize("repeated", [1, 2])
