@@ -18,6 +18,7 @@ from mechc.accountants.beside import BesideAtoms
 from mechc.accountants.blurred import Blurred
 from mechc.accountants.bound import Bound
 from mechc.accountants.characteristic import Law, Tilted
+from mechc.accountants.jumps import Jumps, by_largest_losses
 from mechc.accountants.logspace import log_add
 from mechc.accountants.oscillation import Oscillation
 from mechc.accountants.trapezoid import ULP, Answer, Contour, Lattice, Smooth
@@ -36,6 +37,9 @@ REUSED = 1e-10  # width with which a contour answers for another epsilon
 ROOM = 1.2  # factor by which more tilts are covered than asked for: the next one is near
 MIRRORED = 16.0  # tilts up to which both directions are covered at once
 FIRST = 64  # nodes to begin with
+FEW_NODES = 120  # nodes that are cheaper than anything else
+CROWDED = 400  # nodes beyond which small and large losses are taken apart at once
+QUICK = 25_000_000  # node evaluations before that is tried for fewer nodes
 PATIENCE, LOUD = 2048, math.log(1e-4)  # nodes after which no |phi| above this is waited out
 NARROW = 0.3  # width of a smoothed answer, in rtol, that is narrow enough
 FIT, FITS = 1e-4, 4  # error of phi wanted of polynomials, in rtol, and refinements to get there
@@ -104,7 +108,7 @@ class Side:
         self._payoff = payoff
         self._rtol = rtol
         self._law = Law.of(steps)
-        self._contours: list[Contour | Blurred] = []
+        self._contours: list[Contour | Blurred | Jumps] = []
         self._lowest = sum(s.count * s.loss.support[0] for s in steps)
         self._highest = sum(s.count * s.loss.support[1] for s in steps)
         self._t_max = min(s.loss.strip[1] for s in steps) * (1.0 - 1e-4)
@@ -134,7 +138,17 @@ class Side:
             contour = self._choose(epsilon)
         except NumericError as error:
             return self._chernoff(epsilon, str(error))
-        answer = self._run(contour, epsilon)
+        one_scale = type(contour) is not Contour or matters(self._law, contour.tilted)
+        expected = 0.0 if one_scale else contour.expected
+        answer = None
+        if expected <= CROWDED:
+            answer = self._run(contour, epsilon, QUICK if expected > FEW_NODES else math.inf)
+        if expected > FEW_NODES and not (answer and answer.width <= self._rtol):
+            found = by_largest_losses(self._steps, epsilon, self._rtol)
+            if found is not None:
+                self._contours = [found[0], *self._contours[:3]]
+                return found[1]
+        answer = answer or self._run(contour, epsilon)
         if answer is None:
             return self._chernoff(epsilon, "the trapezoid sum is not positive")
         self._contours = [contour.blurred or contour, *self._contours[:3]]
@@ -235,8 +249,11 @@ class Side:
         self._cover(top, c, max(1.2 * far, FIRST * 2.0 * math.pi / where[1]))
         return Contour(self._law, self._payoff, *where)
 
-    def _run(self, contour: Contour, epsilon: float) -> Answer | None:
-        """Add nodes as this law needs them, and return the narrowest answer that they give."""
+    def _run(self, contour: Contour, epsilon: float, most: float = math.inf) -> Answer | None:
+        """Add nodes as this law needs them, and return the narrowest answer that they give.
+
+        None where that takes more than `most` node evaluations.
+        """
         if not contour.weight(epsilon) > 0.0:
             return None
         if isinstance(contour, BesideAtoms):
@@ -245,7 +262,7 @@ class Side:
             if contour.atomic.order == 0 and not (plain and plain.width <= self._rtol):
                 self._blurred(contour, epsilon)
         else:
-            plain = self._wait(contour, epsilon)
+            plain = self._wait(contour, epsilon, most)
         if contour.blurred is None:
             return plain
         smoothed: Answer | None = contour.blurred.answer(epsilon)
@@ -254,8 +271,8 @@ class Side:
             return plain
         return smoothed
 
-    def _wait(self, contour: Contour, epsilon: float) -> Answer | None:
-        """Add nodes until the truncation is proven small, or the work limit is reached."""
+    def _wait(self, contour: Contour, epsilon: float, most: float) -> Answer | None:
+        """Add nodes until the truncation is proven small, or a work limit is reached."""
         nodes, heavy = FIRST, matters(self._law, contour.tilted)
         while True:
             if not self._resolve(contour, nodes):
@@ -270,6 +287,8 @@ class Side:
                 answer = self._blurred(contour, epsilon)
                 if answer is not None and answer.width <= self._rtol:
                     return None  # it is there for whoever asks
+            if contour.work > most:
+                return None
             values, _ = contour.terms(epsilon)
             quiet = float(np.abs(values[-32:]).max()) < SHARE * 1e-2
             wanted = 4.0 * SHARE if contour.work < EASY else 1e-3 * self._rtol

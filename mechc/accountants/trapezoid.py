@@ -256,6 +256,11 @@ class Contour:
         return int(self.re.size)
 
     @property
+    def expected(self) -> float:
+        """Number of frequencies that the law was resolved for; 0 on a lattice, which has an end."""
+        return 0.0 if math.isfinite(self.payoff.edge) else self.reach / self.h
+
+    @property
     def complete(self) -> bool:
         """All frequencies of a periodic integrand are known."""
         return self.re.size >= self.most

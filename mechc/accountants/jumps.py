@@ -1,0 +1,275 @@
+"""Rare large losses beside many small ones: a composition split by its largest losses.
+
+Under sparse sampling a step is nearly an atom, with a small mass of losses spread over many scales
+beyond. One contour does badly there: its frequencies have to reach the width of the near-atom, its
+period has to cover the far losses, and where epsilon lies between both, no tilt makes it likely.
+
+Here every step is cut by smooth functions chi_0 <= chi_1 <= ... of its loss, chi_i rising from 0
+at a_i to 1 at b_i, with thresholds that fall with i. With the positive measures
+
+    M_i = (1 - chi_i) P,    C_i = (chi_i - chi_(i-1)) P,    M_(i-1) = M_i + C_i,
+
+the composition is a sum of positive measures, by the size of the largest loss that occurs:
+
+    M^k = [M^k - M_0^k] + [M_0^k - M_1^k] + ... + M_n^k.
+
+The first has a loss above a_0 > epsilon, to which the small ones add little: its share of delta is
+M'(0) - exp(epsilon) M'(-1) but for a bound by Chernoff. The brackets are inverted on contours of
+their own, see `bracket`; by the number of large losses where one contour cannot serve all numbers.
+The last is bounded by Chernoff; levels are added until it is negligible.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants.bracket import Bracket
+from mechc.accountants.hits import Hits, log_expm1
+from mechc.accountants.logspace import log_add
+from mechc.accountants.split import Edges, Part, Split
+from mechc.accountants.trapezoid import Answer
+from mechc.accountants.wave import log_totals
+from mechc.accountants.window import log_peak
+from mechc.errors import NumericError
+from mechc.loss.band import Band, log_density
+from mechc.loss.measure import Step
+
+Floats = NDArray[np.float64]
+
+REACH = 9.0  # standard deviations that small losses are taken to reach
+LEFT = 60.0  # tilts that show how few compositions with a far loss sum to less than epsilon
+SAG = 1.5  # nats by which a tilted density may sag inside a level
+WIDEST, NARROWER = math.log(4.0), 12  # log of the ratio of losses of a level, and cuts by 0.7
+BEYOND, AFTER = 0.2, 0.4  # a_0 in widths of a level above epsilon, and b_0 above a_0
+BEFORE = 0.25  # b_1 below epsilon
+LEVELS, STEPS = 20, 8  # levels, and distinct steps
+NUMBERS = 8  # of large losses that get a contour of their own
+SPENT = 2.0  # nats by which a bracket may be wider than what is neglected
+NATS = 12.0  # nats beyond the rarity of a loss that its tilts should make up for
+TRIES, LARGER = 3, 2.5  # enlargements of the range of tilts
+HOPELESS = 50.0  # nats of the rest beyond what may be neglected at which levels end
+ATTEMPTS = 16  # brackets tried
+REST = 0.02  # share of rtol that everything that is only bounded may cost
+ROUGH = 1e-4  # width that is still better than what one contour would give
+LIMIT = "rounding of the density of large losses"
+NOTHING = (-math.inf, -math.inf, -math.inf)
+
+
+class Jumps:
+    """Brackets made for one epsilon; they answer for others near it.
+
+    Attributes:
+        brackets: all that were inverted.
+    """
+
+    def __init__(self, steps: Sequence[Step], epsilon: float, rtol: float) -> None:
+        """Add levels until what is left is negligible.
+
+        Args:
+            steps: distinct steps with counts, all with a bounded least loss.
+            epsilon: above the typical sum of small losses.
+            rtol: relative width wanted.
+
+        Raises:
+            NumericError: a quadrature does not settle, or the steps are not of this kind.
+        """
+        if len(steps) > STEPS or any(s.loss.source is None for s in steps):
+            raise NumericError("contour: too many distinct steps to cut, or tables")
+        self._lowest = sum(s.count * s.loss.support[0] for s in steps)
+        mean, spread = small_losses(steps, epsilon)
+        gap = epsilon - mean
+        if not (math.isfinite(self._lowest) and gap > 0.0):
+            raise NumericError("contour: small losses reach epsilon, or are not bounded below")
+        width, scale = _band_width(steps, gap), gap
+        certain = epsilon - max(self._lowest, mean - REACH * spread)
+        above = max(certain, gap * math.exp(BEYOND * width))
+        edges: Edges = (above, above * math.exp(AFTER * width))
+        if edges[0] >= max(s.loss.support[1] for s in steps):
+            edges = (math.inf, math.inf)
+        self._far: _Far | None = None
+        self._attempts = 0
+        self.brackets: list[Bracket] = []
+        self._rests: list[tuple[Split, Hits | None]] = []
+        for turn in range(LEVELS):
+            below = (scale * math.exp(-width), scale * math.exp(-BEFORE * width))
+            left = LEFT / (above - epsilon) if turn == 0 and math.isfinite(edges[1]) else 0.0
+            split = _split(steps, epsilon, edges, below, left)
+            if left:
+                self._far = _Far.of(steps, split.parts, edges, left)
+            scale *= math.exp(-width)
+            width = _band_width(steps, scale)
+            if not self._invert(split, epsilon, rtol):
+                continue  # lower thresholds leave less to the small losses
+            rest, wanted = split.log_bound(None, epsilon), self._wanted(epsilon, rtol)
+            if rest < wanted:
+                self._rests.append((split, None))
+                return
+            if turn and rest > wanted + HOPELESS:
+                break  # many small losses are likelier than a large one
+            edges = below
+        raise NumericError("contour: no level of losses is small enough to be left out")
+
+    def _wanted(self, epsilon: float, rtol: float) -> float:
+        """Log of what may be neglected, -inf while nothing is known."""
+        return self._sum(epsilon)[1] + math.log(REST * rtol)
+
+    def _invert(self, split: Split, epsilon: float, rtol: float) -> bool:
+        """Invert one level, by the number of large losses if need be; False if that fails too."""
+        before = len(self.brackets)
+        for number in range(1, NUMBERS + 1):
+            wanted, many = self._wanted(epsilon, rtol), Hits(number, False)
+            if split.log_bound(many, epsilon) < wanted:
+                self._rests.append((split, many))
+                return True
+            alone = len(split.parts) > 1 or number == NUMBERS
+            if self._attempts > ATTEMPTS:
+                raise NumericError("contour: too many contours, one for each size of losses")
+            self._attempts += 1
+            for hits in (many,) if alone else (many, Hits(number, True)):
+                bracket = Bracket(split, hits, self._lowest)
+                if bracket.invert(epsilon, wanted) and bracket.good(epsilon, wanted + SPENT):
+                    self.brackets.append(bracket)
+                    break
+            else:
+                del self.brackets[before:]
+                return False
+            if hits == many:
+                return True
+        return True
+
+    def _sum(self, epsilon: float) -> tuple[float, float, float]:
+        """Logs of lower bound, estimate and upper bound of the far part and all brackets."""
+        lower, estimate, upper = NOTHING if self._far is None else self._far.log_value(epsilon)
+        for bracket in self.brackets:
+            low, middle, high = bracket.log_value(epsilon)
+            lower, estimate = log_add(lower, low), log_add(estimate, middle)
+            upper = log_add(upper, high)
+        return lower, estimate, upper
+
+    def answer(self, epsilon: float) -> Answer:
+        """Return the finite part of delta at epsilon."""
+        lower, estimate, upper = self._sum(epsilon)
+        for split, hits in self._rests:
+            upper = log_add(upper, split.log_bound(hits, epsilon))
+        nodes = sum(b.nodes for b in self.brackets)
+        detail = {"brackets": float(len(self.brackets)), "nodes": float(nodes)}
+        return Answer(lower, estimate, upper, dict(detail))
+
+
+def by_largest_losses(
+    steps: Sequence[Step], epsilon: float, rtol: float
+) -> tuple[Jumps, Answer] | None:
+    """Return brackets with their answer, None where they do not apply or stay wide."""
+    try:
+        jumps = Jumps(steps, epsilon, rtol)
+    except NumericError:
+        return None
+    answer = jumps.answer(epsilon)
+    if not answer.width <= ROUGH:
+        return None
+    if answer.width > rtol:
+        answer.detail["limit"] = LIMIT
+    return jumps, answer
+
+
+def small_losses(steps: Sequence[Step], epsilon: float) -> tuple[float, float]:
+    """Return mean and standard deviation of the sum of losses too small to reach epsilon alone."""
+    mean = variance = 0.0
+    for step in steps:
+        loss, log_weight = step.loss.nodes()
+        small = loss <= 0.5 * epsilon
+        weight, loss = np.exp(log_weight[small]), loss[small]
+        mean += step.count * float(weight @ loss)
+        variance += step.count * float(weight @ loss**2)
+    return mean, math.sqrt(variance)
+
+
+def _band_width(steps: Sequence[Step], gap: float) -> float:
+    """Return the log of the ratio of losses that one level may span.
+
+    Where a log density is convex its tilted values sag inside a level: deeper, the wider.
+    """
+    width = WIDEST
+    for _ in range(NARROWER):
+        losses = gap * np.exp([-width, -0.5 * width, 0.0])
+        low, middle, high = (max(log_density(s.loss, at) for s in steps) for at in losses.tolist())
+        share = (losses[1] - losses[0]) / (losses[2] - losses[0])
+        if not (1.0 - share) * low + share * high - middle > SAG:
+            break
+        width *= 0.7
+    return width
+
+
+def _split(steps: Sequence[Step], epsilon: float, above: Edges, below: Edges, left: float) -> Split:
+    """Cut all steps, with tilts that reach beyond the saddle points of all measures."""
+    rarity = max(log_density(s.loss, below[1]) for s in steps)
+    top = 1.5 * (NATS + max(0.0, -rarity)) / below[1] if rarity > -math.inf else NATS / below[1]
+    for _ in range(TRIES):
+        tilts = (-1.0 - left, top)
+        parts = [
+            Part(
+                s.count,
+                Band(s.loss, -math.inf, below[0], tilts),
+                Band(s.loss, below[0], above[1], tilts),
+                above,
+                below,
+            )
+            for s in steps
+        ]
+        split = Split(parts, top)
+        if split.settled(epsilon):
+            break
+        top *= LARGER
+    return split
+
+
+@dataclass(frozen=True)
+class _Far:
+    """Compositions with a loss so large that few of them sum to less than epsilon.
+
+    Their share of delta is M'(0) - exp(epsilon) M'(-1) plus E'[(exp(epsilon - S) - 1)_+], which is
+    at most exp((1 + v) epsilon) M'(-1 - v) v^v / (1 + v)^(1 + v).
+    """
+
+    log_p: float
+    log_q: float
+    left: Floats
+    log_left: Floats
+    error: float
+
+    @classmethod
+    def of(cls, steps: Sequence[Step], parts: Sequence[Part], edges: Edges, left: float) -> _Far:
+        orders = left * np.geomspace(0.05, 1.0, 8)
+        tilts = np.concatenate([[0.0, -1.0], -1.0 - orders])
+        log_m, odds, error = np.zeros(tilts.size), np.zeros(tilts.size), 1e-13
+        for step, part in zip(steps, parts, strict=True):
+            band = Band(step.loss, edges[1], math.inf, (-1.0 - left, 0.0))
+            over, under = part.around(edges)
+            small = log_totals(part.small.loss, part.small.log_weight, tilts)[0]
+            small = np.logaddexp(small, log_totals(part.large.loss, under, tilts)[0])
+            large = log_totals(band.loss, band.log_weight, tilts)[0]
+            large = np.logaddexp(large, log_totals(part.large.loss, over, tilts)[0])
+            log_m += part.count * small
+            odds += part.count * np.logaddexp(0.0, large - small)
+            error += part.count * (1e-14 + part.small.tolerance)
+            error += band.tolerance + part.large.tolerance
+        both = log_m + log_expm1(odds)
+        return cls(float(both[0]), float(both[1]), orders, both[2:] + log_peak(orders), error)
+
+    def log_value(self, epsilon: float) -> tuple[float, float, float]:
+        """Return logs of lower bound, estimate and upper bound of this share of delta."""
+        if self.log_p == -math.inf:
+            return -math.inf, -math.inf, -math.inf
+        rest = float((self.log_left + (1.0 + self.left) * epsilon).min())
+        share = math.exp(min(epsilon + self.log_q - self.log_p, 1.0))
+        if share >= 1.0 - 1e-9:
+            return -math.inf, self.log_p, self.log_p
+        error = self.error * (1.0 + share) / (1.0 - share)
+        value = self.log_p + math.log1p(-share)
+        low = value + math.log1p(-min(error, 0.999))
+        return low, value, min(log_add(value + math.log1p(error), rest), self.log_p + self.error)
