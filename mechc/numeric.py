@@ -31,6 +31,8 @@ _NEGLIGIBLE = 1e-40
 # a variable x = e^t is followed from e^-90 to e^150: x^4 still fits a double, and a tail that
 # falls like x^(-1.15) is below 1e-10 there
 _SMALLEST, _LARGEST = -90.0, 150.0
+# a density that rises like y^-0.1 or faster at this share of a place, is followed by that law
+_CLOSE, _STEEP = 1e-9, 0.1
 
 
 def typical_vectors(parameters: tuple[Parameter, ...], how_many: int) -> Iterator[Theta]:
@@ -192,6 +194,7 @@ def integral(f: Function, lo: float, hi: float, centres: Iterable[float]) -> flo
 
 def _from_centre(f: Function, centre: float, side: float, span: float) -> float:
     """Integrate f(centre + side y) over 0 < y < span, in t = log y."""
+    inner = _power_law(f, centre, side, span)
 
     def g(t: Floats) -> Floats:
         y = np.exp(t)
@@ -203,7 +206,24 @@ def _from_centre(f: Function, centre: float, side: float, span: float) -> float:
         return result
 
     top = _LARGEST if math.isinf(span) else math.log(span)
+    if inner:
+        return inner[1] + _adaptive(g, np.linspace(math.log(inner[0]), top, 200))
     return _adaptive(g, np.linspace(min(_SMALLEST, top - 1.0), top, 200))
+
+
+def _power_law(f: Function, centre: float, side: float, span: float) -> tuple[float, float] | None:
+    """The integral next to a pole such as (x - 1)^(-0.9), and how far from it that reaches.
+
+    A tenth of such a mass can lie closer to the pole than doubles next to it can tell.
+    """
+    near = _CLOSE * abs(centre)
+    if not 0.0 < 10.0 * near < span:
+        return None
+    at, further = f(centre + side * np.array([near, 10.0 * near]))
+    if not (math.isfinite(at) and further > 0.0):
+        return None
+    power = math.log10(at / further) if at > 0.0 else 0.0
+    return (near, at * near / (1.0 - power)) if _STEEP < power < 1.0 else None
 
 
 def _adaptive(g: Function, edges: Floats) -> float:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from sympy import Expr
 
-from mechc.calculus.cases import by_case, refine
+from mechc.calculus.cases import refine
 from mechc.calculus.derivation import ELL, Derived, Z, derive_case, joined, solve_in_child
+from mechc.calculus.facts import by_case
 from mechc.calculus.types import (
     Calculus,
     CalculusCase,

@@ -8,13 +8,12 @@ becomes constant is seen to be a plateau.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sympy import Add, And, Basic, Eq, Expr, Gt, Piecewise, S, Symbol, expand
+from sympy import And, Basic, Expr, S, Symbol
 
-from mechc.calculus.facts import Facts, eliminations, facts_of
+from mechc.calculus.facts import Facts, alternatives, eliminations, facts_of
 from mechc.calculus.regions import Split, regions_of
 from mechc.calculus.types import Region
 
@@ -32,13 +31,6 @@ class Refined:
     facts: Facts
     regions: tuple[Region, ...]
     atoms: tuple[Atom, ...]
-
-
-def by_case(values: Sequence[tuple[Basic, Expr]]) -> Expr:
-    """One expression for values that hold under different conditions, which cover the domain."""
-    if len({value for _, value in values}) == 1:
-        return values[0][1]
-    return Piecewise(*((value, condition) for condition, value in values))
 
 
 def refine(pair: Pair) -> list[Refined]:
@@ -60,7 +52,7 @@ def _refine(case: Case, pair: Pair, facts: Facts, depth: int) -> list[Refined]:
     except Split as question:
         finer = [
             _refine(_under(case, relation), pair, facts.assume(question.expr, sign), depth - 1)
-            for relation, sign in _alternatives(question.expr)
+            for relation, sign in alternatives(question.expr)
         ]
         if any(_is_split(refined) for refined in (finer[0], finer[2])):
             return [refined for alternative in finer for refined in alternative]
@@ -71,14 +63,6 @@ def _refine(case: Case, pair: Pair, facts: Facts, depth: int) -> list[Refined]:
 def _is_split(refined: list[Refined]) -> bool:
     """Whether the finer case helped: no region is left unsplit."""
     return all(region.kind != "unsplit" for case in refined for region in case.regions)
-
-
-def _alternatives(expr: Expr) -> list[tuple[Basic, int]]:
-    """Expr > 0, expr = 0, expr < 0, written as a comparison of two sums without minus signs."""
-    terms = Add.make_args(expand(expr))
-    left = Add(*(t for t in terms if not t.could_extract_minus_sign()))
-    right = Add(*(-t for t in terms if t.could_extract_minus_sign()))
-    return [(Gt(left, right), 1), (Eq(left, right), 0), (Gt(right, left), -1)]
 
 
 def _under(case: Case, relation: Basic) -> Case:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from sympy import Basic, Expr, Pow, S, Sum, Symbol, Tuple, besseli, erfc, loggamma
 
 from mechc.calculus.budget import Task, run
-from mechc.calculus.cases import Refined, by_case
+from mechc.calculus.cases import Refined
 from mechc.calculus.cgf import cgf_of
 from mechc.calculus.cumulants import cumulants_of
 from mechc.calculus.distribution import distribution, infinite_mass
+from mechc.calculus.facts import by_case
 from mechc.calculus.inverse import best_inverse, invert
 from mechc.calculus.lattice import lattice_of
 from mechc.calculus.symmetry import is_symmetric

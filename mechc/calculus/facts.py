@@ -7,14 +7,14 @@ what holds strictly inside holds weakly at the ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sympy import And, Basic, Dummy, Expr, S, Symbol, expand, oo
+from sympy import Add, And, Basic, Dummy, Expr, Piecewise, S, Symbol, expand, oo
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt
 
 from mechc.calculus.evaluate import evaluate_array
@@ -79,9 +79,7 @@ class Facts:
             value = hi - step
         else:
             value = (lo + hi * step) / (1 + step)
-        return replace(
-            self, encoding=((x, value), *self.encoding), variable=x, interval=(lo, hi)
-        )
+        return replace(self, encoding=((x, value), *self.encoding), variable=x, interval=(lo, hi))
 
     def moving(self, expr: Expr) -> set[Symbol]:
         """Symbols that vary while the parameters stand still: the variable's and generators."""
@@ -168,6 +166,21 @@ def eliminations(condition: Basic) -> dict[Symbol, Expr]:
             )
             found |= dict([solution]) if solution else {}
     return found
+
+
+def alternatives(expr: Expr) -> list[tuple[Basic, int]]:
+    """Expr > 0, expr = 0, expr < 0, written as a comparison of two sums without minus signs."""
+    terms = Add.make_args(expand(expr))
+    left = Add(*(t for t in terms if not t.could_extract_minus_sign()))
+    right = Add(*(-t for t in terms if t.could_extract_minus_sign()))
+    return [(Gt(left, right), 1), (Eq(left, right), 0), (Gt(right, left), -1)]
+
+
+def by_case(values: Sequence[tuple[Basic, Expr]]) -> Expr:
+    """One expression for values that hold under different conditions, which cover the domain."""
+    if len({value for _, value in values}) == 1:
+        return values[0][1]
+    return Piecewise(*((value, condition) for condition, value in values))
 
 
 def _isolated(difference: Expr) -> Callable[[Symbol], tuple[Symbol, Expr] | None]:

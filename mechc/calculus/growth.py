@@ -152,6 +152,9 @@ class Expansion(Algebra):
             return self._log_bessel(*argument.args)
         if isinstance(argument, _HYPERBOLIC):
             return self._log_of(argument.rewrite(exp))
+        flipped = _flipped(argument)
+        if flipped is not None:
+            return self._log_erfc(self.series(flipped))
         if isinstance(argument, Add) and argument.has(exp):
             try:
                 return self._log_sum([self._log_of(a) for a in argument.args])
@@ -234,6 +237,12 @@ class Expansion(Algebra):
             derivatives.append(diff(derivatives[-1], u))
         small = self.add(inner, self.collect([(-end, ONE)]))
         return self.compose(small, lambda k: derivatives[k].subs(u, end) / factorial(k))
+
+
+def _flipped(argument: Expr) -> Expr | None:
+    """The u of erfc(u) = 2 - erfc(-u), as SymPy writes it when -u leads with a plus sign."""
+    constant, rest = argument.as_coeff_Add()
+    return -(-rest).args[0] if constant == 2 and isinstance(-rest, erfc) else None
 
 
 def end_point(x: Symbol, end: Expr, from_right: bool) -> tuple[Symbol, Expr]:

@@ -21,7 +21,16 @@ TERMS = 3  # terms kept of an infinite expansion, relative to its leading term
 
 
 class Unknown(Exception):
-    """The expansion left the class of functions this module handles."""
+    """The expansion left the class of functions this module handles.
+
+    Attributes:
+        question: an expression in the parameters whose sign would have helped, if that was it.
+    """
+
+    def __init__(self, reason: str, question: Expr | None = None) -> None:
+        """Remember the reason, and the open sign."""
+        super().__init__(reason)
+        self.question = question
 
 
 @dataclass(frozen=True)
@@ -104,7 +113,7 @@ class Algebra:
         try:
             return sign(expr, self.facts)
         except Undecided as question:
-            raise Unknown(str(question)) from None
+            raise Unknown(str(question), question.expr) from None
 
     def collect(self, terms: Terms, errors: tuple[Order, ...] = ()) -> Series:
         """Merge equal orders, drop zeros and what an error swallows, put the largest first."""
@@ -116,6 +125,8 @@ class Algebra:
         for index, (_, order) in enumerate(kept):
             if all(self.at_least(order, other) for _, other in kept if other is not order):
                 return Series((kept[index], *kept[:index], *kept[index + 1 :]), errors)
+        for _, order in kept[1:]:
+            self.compare(kept[0][1], order)  # says which sign is open
         if kept:
             raise Unknown("the largest term depends on the parameters")
         return Series((), errors)

@@ -7,7 +7,8 @@ of the variable may then become a case split; anything else leaves a region "uns
 Rules, in order: SymPy's own assumptions; factoring; encoding of every domain by free positive
 symbols, after which a sum whose monomials all have one sign has that sign (q in (0, 1) becomes
 1/(1+r); a fact a > b becomes a = b + r); exp(u) = 1 + w for u > 0; differences of equal powers
-A^c - B^c, which have the sign of c (A - B); negative discriminants; 1 + cos(u) for abs(u) < pi.
+A^c - B^c, which have the sign of c (A - B); negative discriminants; 1 + cos(u) for abs(u) < pi;
+a + b f(u) for bounded f, which lies between its values at the ends of the range of f.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from sympy import (
     PolynomialError,
     Pow,
     S,
+    atan,
     besseli,
     cos,
+    erf,
     erfc,
     exp,
     expand,
@@ -38,6 +41,7 @@ from sympy import (
     log,
     pi,
     sin,
+    tanh,
     together,
 )
 
@@ -333,6 +337,26 @@ def _by_sine(expr: Expr, facts: Facts) -> int | None:
     return 1 if inside else None
 
 
+_OPEN_RANGES = {erfc: (0, 2), erf: (-1, 1), tanh: (-1, 1), atan: (-pi / 2, pi / 2)}
+_CLOSED_RANGES = {sin: (-1, 1), cos: (-1, 1)}
+
+
+def _by_range(expr: Expr, facts: Facts) -> int | None:
+    """Take f in a + b*f(u) to both ends of its range, which open ranges do not reach."""
+    ranges = _OPEN_RANGES | _CLOSED_RANGES
+    for node in sorted(expr.atoms(*ranges), key=str):
+        value = Dummy("f", real=True)
+        affine = expr.xreplace({node: value})
+        if not affine.is_polynomial(value) or Poly(affine, value).degree() != 1:
+            continue
+        signs = {sign(affine.subs(value, end), facts) for end in ranges[node.func]}
+        if node.func in _OPEN_RANGES and len(signs) == 2:
+            signs.discard(0)
+        if len(signs) == 1:
+            return signs.pop()
+    return None
+
+
 _RULES = (
     _by_fact,
     _by_monotone_function,
@@ -341,4 +365,5 @@ _RULES = (
     _by_sine,
     _by_monomials,
     _by_discriminant,
+    _by_range,
 )

@@ -14,12 +14,11 @@ that is surely inside the true one, at the worst [-1, 0].
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
-from sympy import Expr, Max, Min, S, Symbol, factor, log, oo
+from sympy import Dummy, Expr, Max, Min, S, Symbol, factor, log, oo
 
-from mechc.calculus.facts import Facts, Undecided
+from mechc.calculus.facts import Facts, Undecided, alternatives, by_case, eliminations
 from mechc.calculus.growth import Expansion, end_point
 from mechc.calculus.loss import log_sum
 from mechc.calculus.series import ONE, Series, Unknown
@@ -28,9 +27,9 @@ from mechc.calculus.signs import sign
 from mechc.calculus.slope import is_smooth
 from mechc.calculus.types import Region
 from mechc.calculus.words import BracketedRoot
+from mechc.terms import Term
 
-if TYPE_CHECKING:
-    from mechc.pair import Term
+_DEPTH = 2  # open signs that one end is taken apart by
 
 
 @dataclass(frozen=True)
@@ -72,22 +71,76 @@ def tails_of(regions: Sequence[Region], x: Symbol, facts: Facts, lattice: bool) 
         ):
             if end.has(BracketedRoot) or (lattice and not end.is_infinite):
                 continue
-            try:
-                side, reach, sentence = _at_end(region, x, end, limit, from_right, facts)
-            except Unknown as reason:
-                below, above = _term_by_term(region, x, end, from_right, facts)
-                lower.append(below)
-                upper.append(above)
-                notes.append(
-                    f"tails at {x} -> {end} compared term by term ({reason}): "
-                    f"the moments are known to be finite between {below} and {above}"
-                )
-                continue
-            sentences += [sentence] if sentence else []
-            if reach is not None:
-                (upper if side > 0 else lower).append(reach)
+            found = _bounds_at_end(region, x, _End(end, limit, from_right), facts, _DEPTH)
+            lower.append(found.below)
+            upper.append(found.above)
+            sentences += found.sentences
+            notes += found.notes
     strip = (Max(*_undominated(lower, 1, facts)), Min(*_undominated(upper, -1, facts)))
     return Tails(strip, tuple(dict.fromkeys(sentences)), tuple(notes))
+
+
+@dataclass(frozen=True)
+class _End:
+    """An end of a region, approached from its inside."""
+
+    place: Expr
+    limit: Expr | None
+    from_right: bool
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """What one end lets the strip be, with the words for it."""
+
+    below: Expr
+    above: Expr
+    sentences: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def _bounds_at_end(region: Region, x: Symbol, end: _End, facts: Facts, depth: int) -> _Bounds:
+    """The bounds an end sets: by its expansion, in cases of an open sign, or term by term."""
+    try:
+        side, reach, sentence = _at_end(region, x, end, facts)
+    except Unknown as reason:
+        if depth and reason.question is not None and not reason.question.has(Dummy):
+            return _by_sign(reason.question, region, x, end, facts, depth)
+        below, above = _term_by_term(region, x, end, facts)
+        return _Bounds(below, above, notes=(
+            f"tails at {x} -> {end.place} compared term by term ({reason}): "
+            f"the moments are known to be finite between {below} and {above}",))  # fmt: skip
+    below, above = -oo if side > 0 else reach, reach if side > 0 else oo
+    said = (sentence,) if sentence else ()
+    return _Bounds(-oo, oo, said) if reach is None else _Bounds(below, above, said)
+
+
+def _by_sign(
+    question: Expr, region: Region, x: Symbol, end: _End, facts: Facts, depth: int
+) -> _Bounds:
+    """The bounds for each sign of an expression in the parameters."""
+    cases = []
+    for condition, assumed in alternatives(question):
+        here, there, also = region, end, facts.assume(question, assumed)
+        for symbol, value in eliminations(condition).items():
+            here = _with(here, symbol, value)
+            there = replace(end, place=end.place.subs(symbol, value), limit=None)
+        cases.append((condition, _bounds_at_end(here, x, there, also, depth - 1)))
+    return _Bounds(
+        by_case([(condition, found.below) for condition, found in cases]),
+        by_case([(condition, found.above) for condition, found in cases]),
+        tuple(f"if {condition}: {s}" for condition, found in cases for s in found.sentences),
+        tuple(f"if {condition}: {n}" for condition, found in cases for n in found.notes),
+    )
+
+
+def _with(region: Region, symbol: Symbol, value: Expr) -> Region:
+    """The region with a parameter replaced."""
+    p, q = (
+        tuple(Term(t.weight.subs(symbol, value), t.log_density.subs(symbol, value)) for t in side)
+        for side in (region.p, region.q)
+    )
+    return replace(region, p=p, q=q, loss=region.loss.subs(symbol, value))  # type: ignore[union-attr]
 
 
 def _undominated(bounds: list[Expr], side: int, facts: Facts) -> list[Expr]:
@@ -109,16 +162,20 @@ def _beats(one: Expr, other: Expr, side: int, facts: Facts) -> bool:
 
 
 def _is_smooth(region: Region, x: Symbol, facts: Facts) -> bool:
-    return is_smooth(region.loss, x, facts.within(x, region.lo, region.hi))
+    """Whether the loss is finite inside, seen from its formula or from the terms of p and q."""
+    inside = facts.within(x, region.lo, region.hi)
+    logs = [term.log_density for term in (*region.p, *region.q)]
+    return is_smooth(region.loss, x, inside) or all(is_smooth(a, x, inside) for a in logs)
 
 
 def _at_end(
-    region: Region, x: Symbol, end: Expr, limit: Expr | None, from_right: bool, facts: Facts
+    region: Region, x: Symbol, at: _End, facts: Facts
 ) -> tuple[int, Expr | None, str | None]:
     """Side of the strip, the bound that an end sets (None: none), and what was seen."""
+    end, limit = at.place, at.limit
     if limit is not None and not limit.is_infinite:
         return 0, None, f"as {x} -> {end} the loss tends to {limit}" if end.is_infinite else None
-    y, approach = end_point(x, end, from_right)
+    y, approach = end_point(x, end, at.from_right)
     expansion = Expansion(y, facts)
     loss = expansion.series(region.loss.subs(x, approach))  # type: ignore[union-attr]
     if not expansion.limit_of(loss).is_infinite:
@@ -129,22 +186,17 @@ def _at_end(
     return side, _reach(mass, loss, expansion), _unbounded(x, end, mass, loss, expansion)
 
 
-def _term_by_term(
-    region: Region, x: Symbol, end: Expr, from_right: bool, facts: Facts
-) -> tuple[Expr, Expr]:
+def _term_by_term(region: Region, x: Symbol, end: _End, facts: Facts) -> tuple[Expr, Expr]:
     """A strip that is surely inside the true one: every term of p beside its best term of q."""
-    above = Min(*(
-        Max(*(_pair_reach(p, q, x, end, from_right, facts) for q in region.q)) for p in region.p
-    ))  # fmt: skip
-    below = Min(*(
-        Max(*(_pair_reach(q, p, x, end, from_right, facts) for p in region.p)) for q in region.q
-    ))  # fmt: skip
+    above = Min(*(Max(*(_pair_reach(p, q, x, end, facts) for q in region.q)) for p in region.p))
+    below = Min(*(Max(*(_pair_reach(q, p, x, end, facts) for p in region.p)) for q in region.q))
     return -1 - below, above
 
 
-def _pair_reach(p: Term, q: Term, x: Symbol, end: Expr, from_right: bool, facts: Facts) -> Expr:
+def _pair_reach(p: Term, q: Term, x: Symbol, at: _End, facts: Facts) -> Expr:
     """A t >= 0 up to which p^(1+t) q^(-t) is integrable at an end; zero where nothing is known."""
-    y, approach = end_point(x, end, from_right)
+    end = at.place
+    y, approach = end_point(x, end, at.from_right)
     expansion = Expansion(y, facts)
     loss = tidy(p.log_density - q.log_density, x).subs(x, approach)
     try:

@@ -279,7 +279,8 @@ def log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tup
     seen = log_w > -math.inf
     plain = np.exp(np.minimum(log_w - top, 600.0))
     loss = np.where(seen, loss, 0.0)
-    shaky = plain * np.exp(-np.maximum(gap, 0.0)) * (np.abs(loss) + abs(epsilon))
+    gap = np.where(seen, np.maximum(gap, 0.0), 0.0)
+    shaky = plain * np.exp(-gap) * (np.abs(loss) + abs(epsilon))
     noise = 2.2e-16 * float((share * (8.0 + np.abs(log_f)))[seen].sum() + 4.0 * shaky[seen].sum())
     noise += _misplaced(x, share)
     return top + math.log(total), noise / total + 1e-13 * float(plain.sum()) / total

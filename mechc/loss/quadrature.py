@@ -156,10 +156,13 @@ class Quadrature:
                 narrow, error, apart = mosaic.conclude(self.lo, self.hi, report, totals, OVERLAP)
                 if narrow > MOST_NARROW:
                     break
-                self.error = error
+                place = np.maximum(np.abs(self.lo), np.abs(self.hi))
+                self.error = error + resolution.misplaced(
+                    self.log_p, self.loss, self.half, place, tilts, self.log_totals
+                )
                 return rounds, 0.5 * (tilts[1:] + tilts[:-1])[apart]
             origin = self._relay(parts, ends)
-            report = resolution.judge(self.log_p, self.loss, self.half, tilts, unit, origin, report)
+            report = self._judge(tilts, unit, origin, report)
         raise NumericError(
             f"{self._kernel.NAME}: quadrature did not settle with {self.region.size} panels at "
             f"parameters {self._theta.tolist()}, tilts ({tilts[0]:g}, {tilts[-1]:g})"
@@ -170,7 +173,15 @@ class Quadrature:
         unit = resolution.log_totals(self.log_p, self.loss, self.half, tilts)
         new = np.full(self.region.size, -1)
         known = np.empty((0, tilts.size, 2, 2))
-        return unit, resolution.judge(self.log_p, self.loss, self.half, tilts, unit, new, known)
+        return unit, self._judge(tilts, unit, new, known)
+
+    def _judge(self, tilts: Floats, unit: Floats, origin: Integers, known: Floats) -> Floats:
+        """Judge the panels that are new, see `resolution.judge`."""
+        place = np.maximum(np.abs(self.lo), np.abs(self.hi))
+        report: Floats = resolution.judge(
+            self.log_p, self.loss, self.half, place, tilts, unit, origin, known
+        )
+        return report
 
     def _hidden(self, tilts: Floats) -> tuple[Integers, Floats, bool]:
         """Look for modes that no node has seen: beyond the panels, then between the nodes."""

@@ -19,6 +19,7 @@ from mechc.loss.rule import JIT, PROBE, WEIGHTS
 NEGLIGIBLE = 1e-24  # share of the tilted total that may be left out
 LOG_NEGLIGIBLE = math.log(NEGLIGIBLE)
 CLIFF = 20.0  # nats by which the integrand may fall between neighbouring nodes that matter
+FINE = 1e-4  # half width, as a share of its place, of a panel whose nodes are rounded noticeably
 NOTHING = -100.0  # log of a share that is not worth an exponential
 
 
@@ -49,16 +50,53 @@ def _exp(x):  # type: ignore[no-untyped-def]
     return math.exp(x) if x > -700.0 else 0.0
 
 
+@nb.njit("float64(float64[::1])", **JIT)
+def _range(values):  # type: ignore[no-untyped-def]
+    """Largest minus smallest value."""
+    least, most = np.inf, -np.inf
+    for value in values:
+        if value > -np.inf:
+            least, most = min(least, value), max(most, value)
+    return most - least if most > least else 0.0
+
+
 @nb.njit(
-    "float64[:,:,:,::1](float64[:,::1], float64[:,::1], float64[::1], float64[::1], float64[::1],"
-    " int64[::1], float64[:,:,:,::1])",
+    "float64(float64[:,::1], float64[:,::1], float64[::1], float64[::1], float64[::1],"
+    " float64[::1])",
     **JIT,
 )
-def judge(log_p, loss, half, tilts, log_total, origin, known):  # type: ignore[no-untyped-def]
+def misplaced(log_p, loss, half, place, tilts, log_total):  # type: ignore[no-untyped-def]
+    """Share of the tilted sums by which nodes rounded to doubles may move them, on fine panels.
+
+    Next to an end where q vanishes the loss changes by its own size from one double to the next.
+    """
+    worst = 0.0
+    for a in range(tilts.size):
+        moved = 0.0
+        for i in range(half.size):
+            if half[i] > FINE * place[i]:
+                continue
+            total = 0.0
+            for j in range(16):
+                total += WEIGHTS[j] * _exp(log_p[i, j] + tilts[a] * loss[i, j] - log_total[a])
+            change = _range(log_p[i]) + abs(tilts[a]) * _range(loss[i])
+            moved += 2.2e-16 * place[i] * total * change
+        worst = max(worst, moved)
+    return worst
+
+
+@nb.njit(
+    "float64[:,:,:,::1](float64[:,::1], float64[:,::1], float64[::1], float64[::1], float64[::1],"
+    " float64[::1], int64[::1], float64[:,:,:,::1])",
+    **JIT,
+)
+def judge(log_p, loss, half, place, tilts, log_total, origin, known):  # type: ignore[no-untyped-def]
     """Return per panel, tilt and integrand its sum of absolute values and its estimated error.
 
     Integrand 0 is p exp(zL), judged by its top coefficients alone, for the mass; integrand 1 is
     the deviation from the chord, or, where M(z) is far below M(0) and M(-1), p exp(zL) again.
+    `place` is the larger of |lo| and |hi|: nodes are rounded to an ulp of it, which moves log p and
+    the loss by that share of their change over the panel.
     `out[i, a, b]` is (sum, error) in units of exp(log_total[a]). Panels with origin[i] >= 0 have
     been judged before, as known[origin[i]].
     """
@@ -76,6 +114,8 @@ def judge(log_p, loss, half, tilts, log_total, origin, known):  # type: ignore[n
                         out[i, a, b, e] = known[origin[i], a, b, e]
             continue
         highest = -np.inf
+        moved = 0.25 * place[i] / half[i]
+        change_p, change_loss = moved * _range(log_p[i]), moved * _range(loss[i])
         for j in range(16):
             p[j] = _exp(log_p[i, j])
             back[j] = excess(-loss[i, j]) if loss[i, j] > -600.0 else -1.0
@@ -95,7 +135,7 @@ def judge(log_p, loss, half, tilts, log_total, origin, known):  # type: ignore[n
             noise[:] = 0.0
             for j in range(16):
                 turn = z * loss[i, j]
-                size = 2.0 + abs(log_p[i, j]) + abs(turn)
+                size = 2.0 + abs(log_p[i, j]) + abs(turn) + change_p + abs(z) * change_loss
                 if apart:
                     f[0, j] = f[1, j] = _exp(log_p[i, j] + turn - log_total[a])
                     noise[0] = noise[1] = max(noise[0], size * f[0, j])
