@@ -91,7 +91,12 @@ class DirectAccountant:
             return self._recursive(epsilon)
         else:
             laws = [s.loss for s in self._steps for _ in range(s.count)]
-            logs = self._one(laws[0], epsilon) if len(laws) == 1 else self._two(laws, epsilon)
+            try:
+                logs = self._one(laws[0], epsilon) if len(laws) == 1 else self._two(laws, epsilon)
+            except NumericError:
+                if len(laws) == 1:
+                    raise
+                return self._recursive(epsilon)
             top = sum(law.support[1] for law in laws)
             if not logs[2] > -math.inf and epsilon < top:
                 raise NumericError(f"direct: no node reaches losses above epsilon={epsilon!r}")
@@ -229,6 +234,8 @@ def _enumerate(steps: Sequence[Step]) -> tuple[Floats, Floats, Floats]:
 
 def _multinomial(loss: Floats, log_mass: Floats, count: int) -> tuple[Floats, Floats, Floats]:
     """The count-fold sum of a law with few atoms: every way to share `count` among them."""
+    if count < loss.size:
+        return _drawn(loss, log_mass, count)
     m = loss.size
     ways = list(combinations(range(count + m - 1), m - 1))
     bars = np.array(ways, np.int64).reshape(len(ways), m - 1)
@@ -239,3 +246,21 @@ def _multinomial(loss: Floats, log_mass: Floats, count: int) -> tuple[Floats, Fl
     log_count = gammaln(count + 1.0)
     noise = 8.0 * ULP * (2.0 + log_count + parts.sum(axis=1) - shares @ log_mass)
     return shares @ loss, log_count - parts.sum(axis=1) + shares @ log_mass, noise
+
+
+def _drawn(loss: Floats, log_mass: Floats, count: int) -> tuple[Floats, Floats, Floats]:
+    """The same where atoms outnumber the draws: every non-decreasing choice of `count` atoms."""
+    last, run = np.arange(loss.size), np.ones(loss.size)
+    total, log_p, parts = loss.copy(), log_mass.copy(), np.zeros(loss.size)
+    for _ in range(count - 1):
+        times = loss.size - last  # an atom is followed by itself or a later one
+        start = np.cumsum(times) - times
+        chosen = np.arange(int(times.sum())) - np.repeat(start - last, times)
+        run = np.where(chosen == np.repeat(last, times), np.repeat(run, times) + 1.0, 1.0)
+        total = np.repeat(total, times) + loss[chosen]
+        log_p = np.repeat(log_p, times) + log_mass[chosen]
+        parts = np.repeat(parts, times) + np.log(run)  # log of the factorials of repetitions
+        last = chosen
+    log_count = float(gammaln(count + 1.0))
+    noise = 8.0 * ULP * (2.0 + log_count + parts - log_p)
+    return total, log_count - parts + log_p, noise

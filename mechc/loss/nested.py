@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 SETTLED = 1e-13  # top Legendre coefficient of the outer integrand, as a share of the integral
 ROUNDS = 80
-MOST_PAIRS = 3e8
+MOST_PAIRS = 3e8  # of atoms, or of an outer and an inner node, that are worth it
 SPAN = 8.0  # nats of exp(-tilt L) that one panel of 16 nodes may span
 ACCURACY = 2e-12  # relative error allowed for nodes, cuts and outer quadrature together
 
@@ -65,6 +65,11 @@ class OneStep:
                 kinks.append(sign * np.array([branch.loss_lo, branch.loss_hi]))
         self.kinks = np.unique(np.concatenate(kinks))
 
+    @property
+    def size(self) -> int:
+        """Number of nodes and atoms that one value of h sums over."""
+        return self._atoms[0].size + sum(panels.size for panels in self._panels)
+
     def __call__(self, epsilon: Floats) -> Floats:
         """Return log h at each epsilon."""
         total = np.empty(epsilon.size)
@@ -101,6 +106,7 @@ class _Panels:
         middle = 0.5 * (self._edges[1:] + self._edges[:-1])
         half = 0.5 * np.diff(self._edges)
         self._loss, self._log_w = self._nodes(middle, half)
+        self.size = self._loss.size
 
     def _nodes(self, middle: Floats, half: Floats) -> tuple[Floats, Floats]:
         x = np.ascontiguousarray((middle[:, None] + half[:, None] * NODES).ravel())
@@ -189,8 +195,11 @@ def _outer(outer: PrivacyLoss, h: OneStep, epsilon: float) -> tuple[float, float
         edges.append(np.stack([ends[:-1], ends[1:]], axis=1))
     new = np.concatenate(edges)
     done_log: list[Floats] = []
-    reference, uncertain = -math.inf, []
+    reference, uncertain, pairs = -math.inf, [], 0
     for _ in range(ROUNDS):
+        pairs += ORDER * len(new) * h.size
+        if pairs > MOST_PAIRS:
+            break
         half = 0.5 * (new[:, 1] - new[:, 0])
         x = np.ascontiguousarray((0.5 * (new[:, :1] + new[:, 1:]) + half[:, None] * NODES).ravel())
         log_f, loss = np.empty(x.size), np.empty(x.size)

@@ -1,12 +1,14 @@
 """One and two steps, and enumerated atoms, against integrals and sums in ball arithmetic."""
 
+import itertools
 import math
 
+import numpy as np
 import pytest
 from scipy import stats
 
 import mechc
-from mechc.accountants.direct import DirectAccountant
+from mechc.accountants.direct import DirectAccountant, _multinomial
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.measure import PrivacyLoss, Step
 
@@ -113,3 +115,18 @@ def test_mass_next_to_the_end_of_a_long_interval_is_seen():
         bound = event.delta(epsilon, method="direct")
         assert bound.lower <= at_zero
         assert bound.upper >= at_zero - 2.0 * epsilon
+
+
+@pytest.mark.parametrize(("atoms", "count"), [(5, 3), (3, 2), (6, 5), (2, 4)])
+def test_listed_sums_are_all_draws_merged(atoms, count):
+    rng = np.random.default_rng(atoms)
+    loss, mass = rng.normal(size=atoms), rng.dirichlet(np.ones(atoms))
+    merged = {}
+    for draw in itertools.product(range(atoms), repeat=count):
+        key = tuple(sorted(draw))
+        merged[key] = merged.get(key, 0.0) + math.prod(mass[list(draw)])
+    expected = sorted((sum(loss[list(key)]), p) for key, p in merged.items())
+    values, log_mass, _ = _multinomial(loss, np.log(mass), count)
+    order = np.argsort(values)
+    assert values[order] == pytest.approx([v for v, _ in expected], rel=1e-12)
+    assert np.exp(log_mass[order]) == pytest.approx([p for _, p in expected], rel=1e-12)
