@@ -33,6 +33,7 @@ KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
 WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
 BLURRED = 150_000_000  # the same for a smoothed payoff
+MOST_NODES = 2**23  # frequencies of a smoothed payoff: some 1.6 GB
 REUSED = 1e-10  # width with which a contour answers for another epsilon
 ROOM = 1.2  # factor by which more tilts are covered than asked for: the next one is near
 MIRRORED = 16.0  # tilts up to which both directions are covered at once
@@ -334,6 +335,7 @@ class Side:
                 nodes = min(nodes, int(BLURRED / (contour.cost * growth)))
                 if not self._resolve(contour, nodes):
                     break
+            nodes = min(nodes, MOST_NODES)
             if nodes <= contour.nodes:
                 break
             contour.extend(nodes)
