@@ -71,7 +71,10 @@ class Evaluation:
         """Return bounds on log delta(epsilon), the worse of the directions."""
         worst = self.log_delta_in(self.directions[0], epsilon)
         for direction in self.directions[1:]:
-            worst = worse(worst, self.log_delta_in(direction, epsilon))
+            # a direction that is proven smaller by far does not have to be known
+            ceiling = getattr(self._accountants.get(direction), "ceiling", None)
+            if ceiling is None or not ceiling(epsilon) <= worst.lower:
+                worst = worse(worst, self.log_delta_in(direction, epsilon))
         return worst
 
     def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:

@@ -285,6 +285,18 @@ class Auto:
         """
         return self._first(epsilon, float("inf"))
 
+    def ceiling(self, epsilon: float) -> float:
+        """Return an upper bound on log delta that costs next to nothing; 0 where there is none.
+
+        Args:
+            epsilon: any real number.
+        """
+        try:
+            bound = getattr(self._accountant(self._queue[0][0]), "ceiling", None)
+        except (UnsupportedError, NumericError):
+            return 0.0
+        return 0.0 if bound is None else float(bound(epsilon))
+
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None
         refusals = []

@@ -75,6 +75,7 @@ def composed(offsets, counts, loss, log_weight, log_mass, t):  # type: ignore[no
 @nb.njit(
     "void(int64[::1], float64[::1], float64[::1], float64[::1], float64, int64, int64,"
     " float64[::1], float64[::1])",
+    fastmath={"reassoc", "contract"},  # sums in any order: the loops over nodes are vectors
     **_JIT,
 )
 def log_phi(offsets, counts, centred, weight, h, begin, end, re, im):  # type: ignore[no-untyped-def]

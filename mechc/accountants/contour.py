@@ -13,15 +13,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mechc.accountants import shared
 from mechc.accountants.atomic import AtomicPart, matters
 from mechc.accountants.beside import BesideAtoms
 from mechc.accountants.blurred import Blurred
 from mechc.accountants.bound import Bound
 from mechc.accountants.characteristic import Law, Tilted
+from mechc.accountants.covered import Covered, chernoff
 from mechc.accountants.jumps import Jumps, by_largest_losses
 from mechc.accountants.logspace import log_add
 from mechc.accountants.oscillation import Oscillation
-from mechc.accountants.trapezoid import ULP, Answer, Contour, Lattice, Smooth
+from mechc.accountants.trapezoid import Answer, Contour, Lattice, Smooth
 from mechc.accountants.window import log_peak
 from mechc.errors import NumericError
 from mechc.loss.measure import MASS_ERROR, Step, log_infinite
@@ -30,13 +32,13 @@ SHARE = 1e-13  # images and truncation may cost this share of delta
 CANCELLATION = math.log(1e3)  # nats by which the contour may miss the saddle point
 BELOW = 8  # real parts tried at and below the saddle point, and tilts tried above it
 KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
+SHARED = 0.1  # the same where one contour is to serve many epsilons ...
+SEVERAL = 16  # ... from so many distinct steps on
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
 WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
 BLURRED = 150_000_000  # the same for a smoothed payoff
 MOST_NODES = 2**23  # frequencies of a smoothed payoff: some 1.6 GB
 REUSED = 1e-10  # width with which a contour answers for another epsilon
-ROOM = 1.2  # factor by which more tilts are covered than asked for: the next one is near
-MIRRORED = 16.0  # tilts up to which both directions are covered at once
 FIRST = 64  # nodes to begin with
 FEW_NODES = 120  # nodes that are cheaper than anything else
 CROWDED = 400  # nodes beyond which small and large losses are taken apart at once
@@ -99,21 +101,27 @@ class ContourAccountant:
         lower, estimate, upper = (min(v, 0.0) for v in logs)
         return Bound(lower, estimate, upper, "contour", "proven", dict(a.detail))
 
+    def ceiling(self, epsilon: float) -> float:
+        """Return an upper bound on log delta from what is known already; 0 where that is nothing.
 
-class Side:
+        Args:
+            epsilon: any real number.
+        """
+        if epsilon < 0 or not math.isfinite(self._forward.ceiling(epsilon)):
+            return 0.0
+        return log_add(self._log_infinite + MASS_ERROR, self._forward.ceiling(epsilon))
+
+
+class Side(Covered):
     """The finite part H of one direction for epsilon >= 0, with everything that can be re-used."""
 
     def __init__(self, steps: tuple[Step, ...], payoff: Smooth | Lattice, rtol: float) -> None:
         """Keep the steps; `payoff` says whether the losses lie on a lattice."""
-        self._steps = self._coarse = steps
+        super().__init__(steps)
+        self._coarse = steps
         self._payoff = payoff
         self._rtol = rtol
-        self._law = Law.of(steps)
         self._contours: list[Contour | Blurred | Jumps] = []
-        self._lowest = sum(s.count * s.loss.support[0] for s in steps)
-        self._highest = sum(s.count * s.loss.support[1] for s in steps)
-        self._t_max = min(s.loss.strip[1] for s in steps) * (1.0 - 1e-4)
-        self._t_min = max(s.loss.strip[0] for s in steps) * (1.0 - 1e-4)
         self._log_mass = sum(s.count * s.loss.log_finite for s in steps)
         self.log_q = sum(
             s.count * math.log1p(-math.exp(s.loss.log_minus_infinite))
@@ -132,6 +140,7 @@ class Side:
         for contour in self._contours:
             answer = contour.answer(epsilon)
             share = KEPT if type(contour) is Contour else 1.0
+            share = SHARED if isinstance(contour, Contour) and contour.spare else share
             wanted = max(REUSED, share * self._rtol)
             if answer is not None and answer.width <= wanted:
                 return answer
@@ -139,7 +148,8 @@ class Side:
             contour = self._choose(epsilon)
         except NumericError as error:
             return self._chernoff(epsilon, str(error))
-        one_scale = type(contour) is not Contour or matters(self._law, contour.tilted)
+        one_scale = type(contour) is not Contour or contour.spare > 0.0
+        one_scale = one_scale or matters(self._law, contour.tilted)
         expected = 0.0 if one_scale else contour.expected
         answer = None
         if expected <= CROWDED:
@@ -155,67 +165,20 @@ class Side:
         self._contours = [contour.blurred or contour, *self._contours[:3]]
         return answer
 
-    def _cover(self, tilt: float, contour: float = 0.0, frequency: float = 0.0) -> None:
-        """Make all steps accurate for real tilts up to `tilt` and for one frequency."""
-        floor = 1e-18 / float(self._law.counts.sum())
-        # the other direction will ask for tilts down to -1 - tilt: cheaper together
-        if tilt < MIRRORED and not all(s.loss.settled(-1.0, tilt) for s in self._steps):
-            tilt = min(ROOM * tilt, 0.5 * (tilt + self._t_max))
-        low = -1.0 - tilt if tilt < MIRRORED and -1.0 - tilt > self._t_min else -1.0
-        steps = tuple(
-            Step(s.loss.covering(low, tilt, contour, frequency, floor), s.count)
-            for s in self._steps
-        )
-        if any(a.loss is not b.loss for a, b in zip(steps, self._steps, strict=True)):
-            self._steps = steps
-            self._law = Law.of(steps)
-
-    def _saddle(self, epsilon: float) -> tuple[float, float]:
-        """Root t0 of K'(t) = eps + 1/t + 1/(t+1) and F''(t0), extending the nodes on the way.
-
-        Without a root below the end of the strip, the largest usable tilt is returned.
-        """
-        if not self._t_max > 0.0:
-            raise NumericError("no moment of positive order is known to be finite")
-        _, mean, variance, _ = self._law.roughly(0.0)[0]
-        gap = float(epsilon - mean)  # as a Python float, which overflows without a warning
-        variance = max(float(variance), 1e-300)
-        root = math.sqrt(gap * gap + 8.0 * variance)
-        guess = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
-        guess = min(guess, self._t_max)
-        # the guess can be far too large where K'' grows: go up in steps until K' is passed
-        spread = math.sqrt(variance + guess**-2 + (1.0 + guess) ** -2)
-        low, high = 0.0, min(1.2 * guess + 5.0 / spread, 16.0, self._t_max)
-        while True:
-            self._cover(high)
-            if self._slope(high, epsilon)[0] >= 0.0:
-                break
-            gap = (self._highest - epsilon) / float(self._law.counts.sum())
-            topmost = 1e9 < high * gap < math.inf
-            if high >= self._t_max or topmost:
-                return high, self._slope(high, epsilon)[1]  # only the topmost losses count by now
-            low, high = high, min(4.0 * high, self._t_max)
-        t = min(max(guess, low), high)
-        for _ in range(200):
-            slope, curvature = self._slope(t, epsilon)
-            low, high = (t, high) if slope < 0 else (low, t)
-            step = -slope / (curvature * t)
-            if abs(step) < 1e-4 or high - low <= 1e-6 * high:
-                break
-            new = t * math.exp(min(1.5, max(-3.0, step)))
-            if not low < new < high:
-                new = math.sqrt(low * high) if low > 0 else 0.1 * high
-            t = new
-        return t, self._slope(t, epsilon)[1]
-
-    def _slope(self, t: float, epsilon: float) -> tuple[float, float]:
-        """F'(t) and F''(t) for F(t) = K(t) - eps t - log t - log(1 + t)."""
-        _, k1, k2, _ = map(float, self._law.roughly(t)[0])
-        return k1 - epsilon - 1.0 / t - 1.0 / (t + 1.0), k2 + t**-2 + (1.0 + t) ** -2
+    def ceiling(self, epsilon: float) -> float:
+        """Upper bound on log H(epsilon), by tilts that have been looked at."""
+        known = [c for c in self._contours if isinstance(c, Contour)]
+        if not known:
+            return self.chernoff(epsilon)
+        return min(chernoff(epsilon, c.grid, c.log_b) for c in known)
 
     def _choose(self, epsilon: float) -> Contour:
         """Contour and period that need the fewest nodes (docs/numerics.md, section 4)."""
         t0, f2 = self._saddle(epsilon)
+        if len(self._steps) >= SEVERAL and not self._atomic_or_lattice():
+            many = self._for_many(epsilon, t0)
+            if many is not None:
+                return many
         top = min(t0 + 5.0 / math.sqrt(f2), self._t_max)
         self._cover(top)
         below = t0 * np.exp(np.linspace(-3.0, 0.0, BELOW))
@@ -249,6 +212,30 @@ class Side:
             return BesideAtoms(atomic, self._law, self._payoff, *where)
         self._cover(top, c, max(1.2 * far, FIRST * 2.0 * math.pi / where[1]))
         return Contour(self._law, self._payoff, *where)
+
+    def _atomic_or_lattice(self) -> bool:
+        """Sums of atoms may matter, which no contour serves without a part of their own."""
+        return all(s.loss.atom_loss.size for s in self._steps) or math.isfinite(self._payoff.edge)
+
+    def _for_many(self, epsilon: float, saddle: float) -> Contour | None:
+        """Contour for as many epsilons as can share one, `epsilon` among them."""
+        c = shared.place(self._law, saddle, min(2.0 * saddle, self._t_max))
+        if c is None:
+            return None
+        top = min(max(2.2 * c, saddle), self._t_max)
+        try:
+            self._cover(top)
+        except NumericError:
+            return None
+        found = shared.choose(self._law, c, epsilon, top, math.log(SHARE))
+        if found is None:
+            return None
+        self._cover(top, c, max(1.2 * found.frequency, FIRST * 2.0 * math.pi / found.period))
+        masses = (self._log_mass, self.log_q, self._lowest)
+        where = (c, found.period, found.grid, found.log_b, masses)
+        contour = Contour(self._law, self._payoff, *where)
+        contour.spare = shared.SPARE
+        return contour
 
     def _run(self, contour: Contour, epsilon: float, most: float = math.inf) -> Answer | None:
         """Add nodes as this law needs them, and return the narrowest answer that they give.
@@ -291,10 +278,11 @@ class Side:
             if contour.work > most:
                 return None
             values, _ = contour.terms(epsilon)
-            quiet = float(np.abs(values[-32:]).max()) < SHARE * 1e-2
+            least = math.exp(-contour.spare)  # the least that the terms may leave of themselves
+            quiet = float(np.abs(values[-32:]).max()) < SHARE * 1e-2 * least
             wanted = 4.0 * SHARE if contour.work < EASY else 1e-3 * self._rtol
             if (quiet and not only_atoms) or contour.work > EASY:
-                total = max(1.0 + 2.0 * float(values.sum()), 1e-3)
+                total = max(1.0 + 2.0 * float(values.sum()), 1e-3) if contour.spare == 0 else least
                 start = contour.weight(epsilon)
                 factor = self._payoff.size(contour.c) * contour.period / (math.pi * total * start)
                 contour.decay = self._decay(contour, contour.h * nodes, wanted / factor)
@@ -393,11 +381,5 @@ class Side:
 
     def _chernoff(self, epsilon: float, reason: str) -> Answer:
         """Upper bound (43) alone, where the contour has no answer."""
-        log_upper = self._log_mass
-        for t in np.geomspace(1e-3, max(self._steps[0].loss.tilts[1], 2e-3), 60).tolist():
-            if t < self._t_max and all(t <= s.loss.tilts[1] for s in self._steps):
-                k, _, _, rounding = self._law.roughly(float(t))[0]
-                bound = k - t * epsilon + float(log_peak(t))
-                rounding += 4.0 * ULP * (abs(k) + abs(t * epsilon))
-                log_upper = min(log_upper, bound + rounding + 1e-12)
+        log_upper = min(self._log_mass, self.chernoff(epsilon))
         return Answer(-math.inf, log_upper, log_upper, {"reason": reason})
