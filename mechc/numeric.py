@@ -32,7 +32,7 @@ _NEGLIGIBLE = 1e-40
 # falls like x^(-1.15) is below 1e-10 there
 _SMALLEST, _LARGEST = -90.0, 150.0
 # a density that rises like y^-0.1 or faster at this share of a place, is followed by that law
-_CLOSE, _STEEP = 1e-9, 0.1
+_CLOSE, _STEEP = 1e-13, 0.1
 
 
 def typical_vectors(parameters: tuple[Parameter, ...], how_many: int) -> Iterator[Theta]:
@@ -216,13 +216,14 @@ def _power_law(f: Function, centre: float, side: float, span: float) -> tuple[fl
 
     A tenth of such a mass can lie closer to the pole than doubles next to it can tell.
     """
-    near = _CLOSE * abs(centre)
-    if not 0.0 < 10.0 * near < span:
+    x = centre + side * _CLOSE * abs(centre) * np.array([1.0, 100.0])
+    near, far = np.abs(x - centre)  # exact, as x is not
+    if not 0.0 < near < far < span:
         return None
-    at, further = f(centre + side * np.array([near, 10.0 * near]))
-    if not (math.isfinite(at) and further > 0.0):
+    at, further = f(x)
+    if not (0.0 < at < math.inf and further > 0.0):
         return None
-    power = math.log10(at / further) if at > 0.0 else 0.0
+    power = math.log(at / further) / math.log(far / near)
     return (near, at * near / (1.0 - power)) if _STEEP < power < 1.0 else None
 
 

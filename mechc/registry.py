@@ -13,6 +13,9 @@ is returned, else the narrowest of those tried:
 4. `contour`: exact up to quadrature, with a cost that does not depend on the counts;
 5. `direct` again, for up to 100 steps, where the contour's proof is wider than asked for;
 6. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps).
+
+Steps whose loss has no exponential moments on a side are replaced by ones that have them before
+(`accountants.revealing`).
 """
 
 from __future__ import annotations
@@ -262,6 +265,8 @@ class Auto:
         self._steps, self._rtol = steps, rtol
         self._queue = list(candidates(steps))
         self._built: dict[str, Accountant] = {}
+        self._tails = import_module("mechc.accountants.revealing")
+        self._revealed: dict[float, Auto] = {}
 
     def log_delta(self, epsilon: float) -> Bound:
         """Return the first answer narrow enough, else the narrowest.
@@ -272,7 +277,7 @@ class Auto:
         Raises:
             UnsupportedError: no method can answer.
         """
-        return self._first(epsilon, self._rtol)
+        return self._answer(epsilon, self._rtol)
 
     def rough(self, epsilon: float) -> Bound:
         """Return the first answer, however wide: enough to steer a search.
@@ -283,7 +288,20 @@ class Auto:
         Raises:
             UnsupportedError: no method can answer.
         """
-        return self._first(epsilon, float("inf"))
+        return self._answer(epsilon, float("inf"))
+
+    def _answer(self, epsilon: float, rtol: float) -> Bound:
+        """Ask about the steps, or, where moments are lacking, about steps that reveal more."""
+        if not self._tails.lacks_moments(self._steps):
+            return self._first(epsilon, rtol)
+        bound = self._tails.bound_for(self._steps, epsilon)
+        try:
+            if bound not in self._revealed:
+                self._revealed[bound] = Auto(self._tails.revealed(self._steps, bound), self._rtol)
+            answer = self._revealed[bound]._first(epsilon, rtol)
+        except (UnsupportedError, NumericError):
+            return self._first(epsilon, rtol)
+        return cast(Bound, self._tails.corrected(answer, self._steps, epsilon, bound))
 
     def ceiling(self, epsilon: float) -> float:
         """Return an upper bound on log delta that costs next to nothing; 0 where there is none.

@@ -137,7 +137,7 @@ def _round_trip(source: KernelSource, x: Floats, loss: Floats) -> NDArray[np.boo
     return near & np.isfinite(x)
 
 
-def _root(source: KernelSource, row: Floats, loss: float) -> float:
+def root(source: KernelSource, row: Floats, loss: float) -> float:
     """Solve L(x) = loss on a monotone branch (a row of `branches`), even with a bad inverse."""
     lo, hi, sign = float(row[0]), float(row[1]), float(row[2])
     x = np.empty(1)
@@ -218,7 +218,7 @@ def above(source: KernelSource, epsilon: float, reverse: bool) -> Floats:
             if inside:
                 rows.append((lo, hi))
             continue
-        cut = _root(source, row, threshold)
+        cut = root(source, row, threshold)
         rows.append((cut, hi) if increasing != reverse else (lo, cut))
     for branch in branches_of(source):
         if branch.inverse >= 0 and not _open_limits(source, branch):

@@ -24,6 +24,7 @@ from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.kernel.protocol import Kernel
 from mechc.loss import branches, cells, moments
 from mechc.loss.source import KernelSource, Nodes
+from mechc.loss.within import within
 
 Floats = NDArray[np.float64]
 
@@ -225,7 +226,7 @@ class PrivacyLoss:
         if self._source is None or (wide and waves):
             return self
         for t in (tilt_lo, tilt_hi):
-            if not self.strip[0] < t < self.strip[1]:
+            if t not in (-1.0, 0.0) and not self.strip[0] < t < self.strip[1]:
                 raise NumericError(
                     f"{self.label}: tilt {t:g} is outside the strip of convergence "
                     f"({self.strip[0]:g}, {self.strip[1]:g})"
@@ -234,6 +235,21 @@ class PrivacyLoss:
         return self._from_source(
             self._source, self._reverse, tilt_lo, tilt_hi, contour, frequency, floor
         )
+
+    @property
+    def has_moments(self) -> bool:
+        """Some moments E_P[exp(tL)] are known to be finite below t = -1 and above t = 0."""
+        return self.strip[0] < -1.0 and self.strip[1] > 0.0
+
+    def within(self, bound: float) -> PrivacyLoss:
+        """Return a law that dominates this one, in which losses beyond +-bound are infinite.
+
+        Raises:
+            UnsupportedError: where the loss is that large is not known.
+        """
+        if self._source is None or not self._source.continuous:
+            return self
+        return self._from_source(within(self._source, bound), self._reverse, -1.0, 0.0)
 
     def settled(self, tilt_lo: float, tilt_hi: float) -> bool:
         """Whether nodes for these real tilts are known already, here or in the other direction."""

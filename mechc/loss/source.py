@@ -184,6 +184,13 @@ class KernelSource:
         other._panels = copy(self._panels)
         return other
 
+    def cut_to(self, rows: Floats, panels: quad.Quadrature) -> None:
+        """Take shorter branches, on which the loss is bounded, and fresh panels for them."""
+        self.rows, self._panels = rows, panels
+        self.strip = (-math.inf, math.inf)
+        self._limits = np.concatenate([rows[:, 3:5].ravel(), self.atom_loss])
+        self._check_masses()
+
     @property
     def panels(self) -> quad.Quadrature:
         """The panels of the continuous part."""

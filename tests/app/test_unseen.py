@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import gammaln
+from scipy.special import erfc, gammaln
 
 import mechc
 from mechc.accountants.contour import ContourAccountant
@@ -159,3 +159,50 @@ def test_two_sided_noise_with_factorial_tails(rate, sensitivity):
     )
     run = 3 * noise(a=rate, sensitivity=sensitivity)
     brackets(run.delta(3.0, method="contour", direction="remove"), truth, rtol=1e-5)
+
+
+def two_steps(p, q, weight, epsilon):
+    """Delta of two steps from nodes: the hockey-stick sum of one, at eps - L of the other."""
+    both = (p > 1e-290) & (q > 1e-290)
+    revealed = float((p * weight)[q <= 1e-290].sum())
+    mass, other = p[both] * weight[both], q[both] * weight[both]
+    loss = np.log(mass) - np.log(other)
+    order = np.argsort(loss)
+    mass, other, loss = mass[order], other[order], loss[order]
+    tails = [np.append(np.cumsum(v[::-1])[::-1], 0.0) for v in (mass, other)]
+    left = epsilon - loss
+    first = np.searchsorted(loss, left)
+    once = np.clip(tails[0][first] - np.exp(left) * tails[1][first], 0.0, None)
+    return revealed + float((mass * (revealed + once)).sum())
+
+
+@pytest.mark.parametrize(
+    ("noise", "support", "values", "lowest", "formula"),
+    [
+        # the loss has no exponential moment: q vanishes like exp(-log(x)^2) at an end
+        ("exp(-log(x)**2/(2*s**2))/(x*s*sqrt(2*pi))", ("0", "oo"), {"s": 1.0}, 0.0,
+         lambda x: np.exp(-np.log(x) ** 2 / 2) / x / math.sqrt(2 * math.pi)),
+        # the sign of a decides which tail is which, and 2 - erfc(u) is erfc(-u)
+        ("exp(-x**2/2)*erfc(-a*x/sqrt(2))/sqrt(2*pi)", ("-oo", "oo"), {"a": 1.5}, -12.0,
+         lambda x: np.exp(-x * x / 2) * erfc(-1.5 * x / math.sqrt(2)) / math.sqrt(2 * math.pi)),
+    ],
+)  # fmt: skip
+def test_two_steps_with_uneven_tails(noise, support, values, lowest, formula):
+    """Both directions, between bounds that once were 0 and 1."""
+    domain = ["a >= -10"] if "a" in values else []
+    event = load(noise=noise, support=support, parameters=domain)(**values)
+    u, w = np.polynomial.legendre.leggauss(8)
+    near = np.geomspace(1e-9, 60.0, 8001)
+    edges = np.unique(np.concatenate([[lowest], lowest + near, 1.0 - near, 1.0 + near]))
+    edges = edges[(edges >= lowest) & (edges <= 60.0)]
+    half = 0.5 * np.diff(edges)[:, None]
+    x = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * u).ravel()
+    weight = (half * w).ravel()
+    with np.errstate(all="ignore"):
+        q = np.where(x > lowest, formula(x), 0.0)
+        p = np.where(x - 1 > lowest, formula(x - 1), 0.0)
+    for direction, a, b in (("remove", p, q), ("add", q, p)):
+        truth = two_steps(a, b, weight, 0.4)
+        bound = (2 * event).delta(0.4, direction=direction)
+        assert bound.lower - 2e-5 <= truth <= bound.upper + 2e-5
+        assert bound.upper - bound.lower <= 1e-8

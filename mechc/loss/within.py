@@ -1,0 +1,68 @@
+"""A bound kernel whose outputs of extreme loss reveal everything, for tails without moments.
+
+In: a KernelSource and a bound B. Out: one in which outputs with |L| > B are told apart: their mass
+under P stands at infinite loss, that under Q at minus infinite loss. The new pair dominates the old
+one (T9: two outputs are folded into one), and every tilt of its loss has a finite moment.
+"""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.errors import UnsupportedError
+from mechc.kernel import protocol
+from mechc.loss.branches import branches_of, root
+from mechc.loss.quadrature import Quadrature, log_mass
+from mechc.loss.source import KernelSource
+
+Floats = NDArray[np.float64]
+
+
+def within(source: KernelSource, bound: float) -> KernelSource:
+    """Return the source with losses beyond +-bound revealed.
+
+    Args:
+        source: a kernel at its parameters, with a continuous part.
+        bound: positive.
+
+    Raises:
+        UnsupportedError: the ends of a branch are not known, so that it cannot be cut.
+        NumericError: a mass beyond the bound was not found.
+    """
+    lo, hi = source.strip
+    unsplit = source.rows[:, 2] == protocol.UNSPLIT
+    if np.isnan(source.rows[:, 3:5]).any() or (unsplit.any() and lo >= -1.0 and hi <= 0.0):
+        raise UnsupportedError(
+            f"{source.label}: the loss has no exponential moments on one side, and where it is "
+            "large is not known in closed form; truncate() bounds it"
+        )
+    rows, beyond = source.rows.copy(), []
+    for row in rows:
+        for side in (0, 1):
+            if abs(row[3 + side]) > bound:
+                end, limit = float(row[side]), math.copysign(bound, row[3 + side])
+                cut = root(source, _monotone_end(source, row, side), limit)
+                beyond.append((min(end, cut), max(end, cut)))
+                row[side], row[3 + side] = cut, limit
+    other = copy(source)
+    for lo, hi in beyond:
+        p, q = (log_mass(source.kernel, source.theta, lo, hi, law) for law in "pq")
+        other.log_infinite = float(np.logaddexp(other.log_infinite, p))
+        other.log_minus_infinite = float(np.logaddexp(other.log_minus_infinite, q))
+    other.cut_to(rows, Quadrature(source.kernel, source.theta, rows[:, :2]))
+    return other
+
+
+def _monotone_end(source: KernelSource, row: Floats, side: int) -> Floats:
+    """The part of a branch, next to one of its ends, on which the loss runs off to infinity."""
+    if row[2] != protocol.UNSPLIT:
+        return row
+    mine = [b for b in branches_of(source) if row[0] <= b.lo and b.hi <= row[1]]
+    part = row.copy()
+    part[1 - side] = mine[-1].lo if side else mine[0].hi
+    part[2] = 1.0 if (row[3 + side] > 0) == bool(side) else -1.0
+    return part
