@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.composed import ComposedLoss
-from mechc.accountants.logspace import log1mexp, log_add, log_subtract
+from mechc.accountants.logspace import log1mexp, log_add
 from mechc.accountants.transform import TiltedSum, distinct
-from mechc.accountants.window import Reach, Window, choose, images, reach
+from mechc.accountants.window import Reach, Window, choose, finite_lower, finite_upper, reach
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss import grid
 from mechc.loss.grid import ULP
@@ -242,12 +242,12 @@ class _Pair:
         self._composed, self._window, self.predicted = composed, window, predicted
         self._lower, self._upper, self._exact = lower, upper, exact
         self.width = float(self.bound(window.epsilon).width)
-        self.log_delta = self._finite_upper(window.epsilon)[1]
+        self.log_delta = finite_upper(upper, window, window.epsilon)[1]
 
     def bound(self, epsilon: float) -> Bound:
         """Combine both sides, images, rounding and the mass at infinity."""
-        upper, above = self._finite_upper(epsilon)
-        lower, below = self._finite_lower(epsilon)
+        upper, above = finite_upper(self._upper, self._window, epsilon)
+        lower, below = finite_lower(self._lower, self._window, epsilon)
         outer = self._composed.outer(epsilon)
         log_infinite = max(log1mexp(self._upper.log_finite), self._composed.log_infinite)
         top = min(log_add(log_infinite + 16 * ULP, upper), outer.upper)
@@ -256,24 +256,6 @@ class _Pair:
         middle = share * above + (1 - share) * below if below > -math.inf else above
         estimate = min(max(self._composed.with_infinite(middle), bottom), top)
         return Bound(bottom, estimate, top, "pld", "proven", self._detail())
-
-    def _finite_upper(self, epsilon: float) -> tuple[float, float]:
-        """Log upper bound on the finite part, and the value without allowances."""
-        total = self._upper
-        least, _, _ = images(total, self._window, epsilon - total.slack)
-        factor, value, error = total.payoff(epsilon - total.slack)
-        bound = _log(value + error) + factor + total.relative
-        safe = log_subtract(bound, least - 2 * total.relative)
-        return safe, log_subtract(_log(value) + factor, least)
-
-    def _finite_lower(self, epsilon: float) -> tuple[float, float]:
-        """Log lower bound on the finite part, and the value without allowances."""
-        total = self._lower
-        least, most, right = images(total, self._window, epsilon + total.slack)
-        factor, value, error = total.payoff(epsilon + total.slack)
-        bound = _log(value - error) + factor - total.relative
-        safe = log_subtract(bound, log_add(most, right) + 2 * total.relative)
-        return safe, log_subtract(_log(value) + factor, least)
 
     def _detail(self) -> dict[str, Any]:
         return {
@@ -284,7 +266,3 @@ class _Pair:
             "predicted_width": self.predicted,
             "exact_lattice": self._exact,
         }
-
-
-def _log(x: float) -> float:
-    return math.log(x) if x > 0 else -math.inf

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numba as nb
 import numpy as np
@@ -39,6 +40,51 @@ def distinct(steps: Sequence[Step]) -> tuple[list[PrivacyLoss], list[int]]:
         if count > 0:
             merged[id(loss)] = (loss, merged.get(id(loss), (loss, 0))[1] + int(count))
     return [loss for loss, _ in merged.values()], [count for _, count in merged.values()]
+
+
+@dataclass(frozen=True, eq=False)
+class Transformed:
+    """One grid law, tilted, folded to a period and transformed.
+
+    Attributes:
+        spectrum: transform of the tilted law with sum 1, centred, shape (size / 2 + 1,).
+        centre: the mesh index that went to position 0.
+        offset, step: the mesh.
+        log_scale: log of the moment generating function at the tilt.
+        log_mgf: the same at the probes.
+        log_finite: log of the probability that the loss is finite.
+        relative: bound on the relative error of the weights.
+        slack: as in `GridLaw`.
+        error: bound on the error of the spectrum, its 2-norm divided by sqrt(size).
+    """
+
+    spectrum: Complexes
+    centre: int
+    offset: float
+    step: float
+    log_scale: float
+    log_mgf: dict[float, float]
+    log_finite: float
+    relative: float
+    slack: float
+    error: float
+
+    @classmethod
+    def of(cls, law: GridLaw, tilt: float, size: int, probes: Sequence[float]) -> Transformed:
+        """Tilt, fold and transform a law."""
+        folded, centre, log_mgf, relative = _tilted(law, tilt, size)
+        return cls(
+            spectrum=fft.rfft(folded),
+            centre=centre,
+            offset=law.offset,
+            step=law.step,
+            log_scale=log_mgf,
+            log_mgf={t: law.log_mgf(t) for t in probes},
+            log_finite=log1mexp(law.log_infinite),
+            relative=relative,
+            slack=law.slack,
+            error=transform_error(size) * _norm(folded),
+        )
 
 
 class TiltedSum:
@@ -90,19 +136,21 @@ class TiltedSum:
 
     def add(self, law: GridLaw, count: int) -> None:
         """Add `count` copies of a law: one transform and one power."""
+        self.add_transformed(Transformed.of(law, self.tilt, self.size, list(self.log_mgf)), count)
+
+    def add_transformed(self, law: Transformed, count: int) -> None:
+        """Add `count` copies of a law that was transformed with this tilt, size and probes."""
         self.step, self.period = law.step, law.step * self.size
-        folded, centre, log_mgf, relative = _tilted(law, self.tilt, self.size)
-        self.log_scale += count * log_mgf
-        self.log_finite += count * log1mexp(law.log_infinite)
-        self.relative += count * relative
+        self.log_scale += count * law.log_scale
+        self.log_finite += count * law.log_finite
+        self.relative += count * law.relative
         self.slack += count * law.slack
-        self._origin += count * centre
+        self._origin += count * law.centre
         self._offsets.append(count * law.offset)
         for t in self.log_mgf:
-            self.log_mgf[t] += count * law.log_mgf(t)
-        transformed = fft.rfft(folded)
-        self._error += count * transform_error(self.size) * _norm(folded)
-        powered, rounding = _power(transformed, count)
+            self.log_mgf[t] += count * law.log_mgf[t]
+        self._error += count * law.error
+        powered, rounding = (law.spectrum, 0.0) if count == 1 else _power(law.spectrum, count)
         self._error += rounding
         self._spectrum *= powered
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mechc.accountants import saddle
 from mechc.accountants.composed import ComposedLoss
-from mechc.accountants.logspace import log1mexp, log_add
+from mechc.accountants.logspace import log1mexp, log_add, log_subtract
 from mechc.accountants.transform import TiltedSum
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.measure import PrivacyLoss
@@ -259,3 +259,33 @@ def images(total: TiltedSum, window: Window, epsilon: float) -> tuple[float, flo
     decay = -(s - c) * period
     right = log_mgf[s] - s * epsilon + float(log_peak(s)) + decay - log1mexp(decay)
     return least, most, right
+
+
+def finite_upper(total: TiltedSum, window: Window, epsilon: float) -> tuple[float, float]:
+    """Bound the log of the finite part of delta of a dominating composition.
+
+    Returns:
+        The upper bound, and the value without allowances.
+    """
+    least, _, _ = images(total, window, epsilon - total.slack)
+    factor, value, error = total.payoff(epsilon - total.slack)
+    bound = _log(value + error) + factor + total.relative
+    safe = log_subtract(bound, least - 2 * total.relative)
+    return safe, log_subtract(_log(value) + factor, least)
+
+
+def finite_lower(total: TiltedSum, window: Window, epsilon: float) -> tuple[float, float]:
+    """Bound the log of the finite part of delta of a dominated composition.
+
+    Returns:
+        The lower bound, and the value without allowances.
+    """
+    least, most, right = images(total, window, epsilon + total.slack)
+    factor, value, error = total.payoff(epsilon + total.slack)
+    bound = _log(value - error) + factor - total.relative
+    safe = log_subtract(bound, log_add(most, right) + 2 * total.relative)
+    return safe, log_subtract(_log(value) + factor, least)
+
+
+def _log(x: float) -> float:
+    return math.log(x) if x > 0 else -math.inf

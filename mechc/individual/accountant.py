@@ -32,6 +32,7 @@ from mechc.individual.family import Family
 from mechc.individual.grid import Grid
 from mechc.individual.journal import Journal
 from mechc.individual.ledger import Ledger
+from mechc.individual.meshed import Meshes
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -40,6 +41,10 @@ METHODS = ("contour", "plancherel", "renyi")
 # an error between the knots is known by measurement, not by a theorem
 INTERPOLATED = "proven but for the interpolation between knots, whose error is measured and doubled"
 FINER = (4, 16)  # buckets of the refined grids, as multiples of the first
+FEW = 200  # steps up to which small groups of people are left to the mesh
+SHARING, LATER = 6, 100  # people that a table, or a finer grid, should serve then
+UNRESOLVED = 0.1  # share of delta lost on the contour beyond which no grid is fine enough
+MESHED = 100_000  # steps of all people together that are composed on a mesh
 _COARSE = 0.02  # width beyond which plain counts may do better than splines
 _KIND = "individual-ledger"
 
@@ -238,15 +243,17 @@ class IndividualAccountant:
             return plancherel.answer(self._ledger.counts[who], losses, query)
         sides = {d: self._coarse(query, who, d) for d in self.family.directions}
         finest = self._refine(sides, query, who)
-        if self.grid.splines:
+        meshed = self._mesh(sides, query, who)
+        if self.grid.splines and not self._few:
             self._plain(sides, query, who)
-        return self._bound(sides, query, finest)
+        return self._bound(sides, query, {"buckets": finest, "meshed": meshed})
 
     def _coarse(self, query: Query, rows: Rows, direction: str) -> Answers:
         """Answer one direction from the ledger."""
         evaluator = self._evaluator(self.grid, direction)
         if self.grid.splines:
-            return evaluator.run(self._ledger, query, rows, "splines")
+            least = SHARING if self._few else 1
+            return evaluator.run(self._ledger, query, rows, "splines", least)
         answers = evaluator.run(self._ledger, query, rows, "worse")
         better = evaluator.run(self._ledger, query, rows, "better")
         answers.estimate = np.asarray((answers.estimate + better.estimate) / 2)
@@ -260,9 +267,10 @@ class IndividualAccountant:
             grid = replace(self.grid, buckets=self.grid.buckets * factor)
             for direction in sorted(sides, key=lambda d: -float(sides[d].upper.max())):
                 wide = _wide(sides, direction, query, query.rtol)
-                coarse = sides[direction].compression[wide] > sides[direction].numeric[wide]
-                wide = wide[coarse]  # a finer grid does not help the others
-                if wide.size == 0:
+                numeric = sides[direction].numeric[wide]
+                coarse = sides[direction].compression[wide] > numeric
+                wide = wide[coarse & (numeric < UNRESOLVED)]  # a finer grid is no help to others
+                if wide.size == 0 or (wide.size < LATER and self._few):
                     continue
                 finest = grid.buckets
                 ledger = Ledger(wide.size, grid)
@@ -272,6 +280,34 @@ class IndividualAccountant:
                 found = finer.run(ledger, query, np.arange(wide.size), "splines")
                 sides[direction].meet(wide, found)
         return finest
+
+    @property
+    def _few(self) -> bool:
+        """Whether the mesh is a cheap way out for everybody."""
+        return self._journal.complete and self.steps <= FEW
+
+    def _mesh(self, sides: dict[str, Answers], query: Query, rows: Rows) -> int:
+        """Compose on a mesh for the widest of those who are not sharp; return how many."""
+        complete = self._journal.complete
+        steps = len(self._journal) if complete else self.grid.buckets
+        most, people = max(MESHED // max(steps, 32), 8), 0
+        for direction in sides:
+            rtol = query.rtol if complete else max(_COARSE, query.rtol)
+            wide = _wide(sides, direction, query, rtol)
+            if not complete:  # the mesh does not take away what the buckets cost
+                wide = wide[sides[direction].numeric[wide] > UNRESOLVED]
+            lower, upper = _hull(sides)
+            width = _relative(upper - lower, upper, query)[wide]
+            wide = np.sort(wide[np.argsort(-width, kind="stable")[:most]])
+            if wide.size == 0:
+                continue
+            people += wide.size
+            other = next((d for d in sides if d != direction), direction)
+            mesh = Meshes(*(self._evaluator(self.grid, d) for d in (direction, other)))
+            recorded = self._journal.gather(rows[wide], self.family.untouched)
+            found = mesh.run(self._ledger, query, rows[wide], recorded if complete else None)
+            sides[direction].meet(wide, found)
+        return people
 
     def _plain(self, sides: dict[str, Answers], query: Query, rows: Rows) -> None:
         """Read plain counts for those whose spline bounds are wider than a bucket might cost."""
@@ -305,7 +341,7 @@ class IndividualAccountant:
         detail = {"directions": self.family.directions, "order": self.family.checked}
         return Bound(nan, upper, upper, "renyi", "upper bound only", detail)
 
-    def _bound(self, sides: dict[str, Answers], query: Query, finest: int) -> Bound:
+    def _bound(self, sides: dict[str, Answers], query: Query, how: dict[str, Any]) -> Bound:
         lower, upper = _hull(sides)
         best = [np.where(np.isnan(a.estimate), a.upper, a.estimate) for a in sides.values()]
         width = _relative(upper - lower, upper, query)
@@ -314,7 +350,7 @@ class IndividualAccountant:
             "order": self.family.checked,
             "relative_width": width,
             "within_rtol": bool((width <= query.rtol).all()),
-            "buckets": finest,
+            **how,
         }
         estimate = np.clip(np.maximum.reduce(best), lower, upper)
         status = INTERPOLATED if self.grid.splines else "proven"

@@ -34,6 +34,7 @@ LEAST, MOST = 32, 1024  # nodes
 PERIODS = 1.5  # periods are rounded up to powers of this
 NEAR, FURTHER = 80.0, 4.0  # tilts looked at first, and how much further if somebody needs them
 BLOCK, SMALL = 1 << 13, 1 << 11  # people handled at a time
+HOPELESS = 3.0  # share of delta lost to truncation beyond which nobody tries more nodes
 KEPT = 64  # tables beyond which a further question starts afresh
 
 
@@ -94,6 +95,7 @@ class Choices:
         nodes: estimate of the nodes needed.
         start: an epsilon to start from.
         bucket: the most revealing bucket with steps in it.
+        saddle: tilt with the best Chernoff bound.
     """
 
     at: Rows
@@ -101,6 +103,7 @@ class Choices:
     nodes: Floats
     start: Floats
     bucket: Rows
+    saddle: Rows
 
 
 class Evaluator:
@@ -112,13 +115,15 @@ class Evaluator:
         What is kept for further questions is named by all that it depends on, so that an answer
         does not depend on the questions before it.
         """
-        self._grid, self._members = grid, Members(family, grid, direction)
+        self.grid, self.members = grid, Members(family, grid, direction)
         self._known: dict[tuple[int, float], Tilts] = {}
         self._contours: dict[tuple[int, ...], Contour] = {}
         self._tables: dict[tuple[int, ...], dict[str, ContourTable]] = {}
         self.tilts: Tilts
 
-    def run(self, ledger: Ledger, query: Query, rows: Rows, reading: str) -> Answers:
+    def run(
+        self, ledger: Ledger, query: Query, rows: Rows, reading: str, least: int = 1
+    ) -> Answers:
         """Answer for the people in `rows`.
 
         Args:
@@ -126,11 +131,12 @@ class Evaluator:
             query: what is asked.
             rows: indices of people.
             reading: which table to read the ledger with, see `table`.
+            least: people who have to share a table to make it worth its while.
         """
         if len(self._tables) > KEPT:
             self._contours.clear()
             self._tables.clear()
-        answers, first = self._first(ledger, query, rows, reading)
+        answers, first = self.first(ledger, query, rows, reading)
         at, period, nodes, start = first.at, first.period, first.nodes, first.start
         todo = np.flatnonzero(at >= 0)
         for factor in ROUNDS:
@@ -139,20 +145,23 @@ class Evaluator:
             length = np.clip(nodes[todo] * factor, LEAST, MOST)
             power = np.ceil(np.log2(length)).astype(np.int64)
             step = np.ceil(np.log(period[todo] * factor**0.25) / math.log(PERIODS)).astype(np.int64)
-            contours = {}
-            for i in np.unique(at[todo]):
+            groups = [g for g in _groups(power, step, at[todo]) if g[0].size >= least]
+            before, contours = answers.numeric.copy(), {}
+            for i in {i for _, (_, _, i) in groups}:
                 mine = at[todo] == i
                 bucket = int(first.bucket[todo][mine].min())
-                contours[int(i)] = self._contour(int(i), step[mine], power[mine], bucket)
-            for members, (n, j, i) in list(_groups(power, step, at[todo])):
+                contours[i] = self._contour(i, step[mine], power[mine], bucket)
+            for members, (n, j, i) in groups:
                 table = self._table(contours[i], j, n)[reading]
 
                 def work(part: Rows, table: ContourTable = table) -> None:
                     self._block(ledger, query, rows, part, table, start, answers, reading)
 
                 in_blocks(todo[members], work, SMALL)
-            # a table of the largest size has been tried already by those who needed more
-            more = nodes[todo] * factor < MOST
+            # a table of the largest size has been tried already by those who needed more; where
+            # phi does not decay more nodes are of no use
+            more = (nodes[todo] * factor < MOST) & (answers.numeric[todo] < HOPELESS)
+            more &= answers.numeric[todo] < np.minimum(0.5 * before[todo], np.inf)
             todo = todo[more & self._open(answers, query, at, todo)]
         return answers
 
@@ -165,17 +174,16 @@ class Evaluator:
             rows: indices of people.
         """
         reading = "splines" if ledger.grid.splines else "worse"
-        return self._first(ledger, query, rows, reading)[0].upper
+        return self.first(ledger, query, rows, reading)[0].upper
 
-    def _first(
+    def first(
         self, ledger: Ledger, query: Query, rows: Rows, reading: str
     ) -> tuple[Answers, Choices]:
         """Return Chernoff bounds and what they say about everybody's contour."""
         n = rows.size
-        bucket_of_worst = int(ledger.first_bucket(rows).min(initial=self._grid.buckets))
-        self.tilts = self._tilts(bucket_of_worst, NEAR)
+        self.tilts = self.tilts_for(ledger, rows)
         upper, start, period, nodes = (np.empty(n) for _ in range(4))
-        at, bucket = np.empty(n, np.int64), np.empty(n, np.int64)
+        at, bucket, saddle = (np.empty(n, np.int64) for _ in range(3))
         asked = (query.log_delta, query.epsilon, query.rtol, math.log(SHARE * query.rtol))
 
         def work(who: Rows) -> None:
@@ -186,7 +194,7 @@ class Evaluator:
             )
             found = solve.choose(k, radius, bend, self.tilts.t, *asked)
             upper[who], start[who], period[who], nodes[who] = found[:, :4].T
-            at[who] = found[:, 4]
+            at[who], saddle[who] = found[:, 4:].T
             bucket[who] = ledger.first_bucket(rows[who])
             untouched = who[k[:, -1] == 0.0]
             upper[untouched] = 0.0 if query.inverse else -np.inf
@@ -199,7 +207,7 @@ class Evaluator:
                 break
             todo = todo[at[todo] > self.tilts.t.size - 2 - solve.ABOVE]
             if todo.size:
-                self.tilts = self._tilts(bucket_of_worst, FURTHER * float(self.tilts.t[-1]))
+                self.tilts = self._tilts(self.tilts.bucket, FURTHER * float(self.tilts.t[-1]))
         if query.inverse:
             upper = np.where(upper < USELESS, np.maximum(upper, 0.0), np.inf)
             floor = np.zeros(n)
@@ -210,13 +218,17 @@ class Evaluator:
         estimate = np.where(upper == floor, floor, np.nan)
         open_ = np.where(at >= 0, np.inf, 0.0)
         answers = Answers(floor, estimate, upper, open_, np.where(at != -1, np.inf, 0.0))
-        return answers, Choices(at, period, nodes, start, bucket)
+        return answers, Choices(at, period, nodes, start, bucket, saddle)
+
+    def tilts_for(self, ledger: Ledger, rows: Rows) -> Tilts:
+        """Return K of all members that some people used, at the tilts looked at first."""
+        return self._tilts(int(ledger.first_bucket(rows).min(initial=self.grid.buckets)), NEAR)
 
     def _tilts(self, bucket: int, reach: float) -> Tilts:
         """K from this bucket on, at tilts up to `reach`."""
         key = (bucket, reach)
         if key not in self._known:
-            self._known[key] = Tilts(self._members, bucket, reach)
+            self._known[key] = Tilts(self.members, bucket, reach)
         return self._known[key]
 
     def _block(

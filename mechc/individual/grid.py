@@ -88,6 +88,11 @@ class Grid:
             return self.worst + share * (self.best - self.worst)
         return np.asarray(self.worst * (self.best / self.worst) ** share)
 
+    def position(self, values: Floats) -> Floats:
+        """Return where values are, 0 (worst) to buckets (best); the inverse of `values`."""
+        a, b = self.scale
+        return np.asarray(a * (values if self.spacing == "linear" else np.log(values)) + b)
+
     @property
     def scale(self) -> tuple[float, float]:
         """(a, b) with position = a x + b, x the parameter or its logarithm."""

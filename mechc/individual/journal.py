@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mechc.individual.account import Update
 from mechc.individual.ledger import Ledger
 
+Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 
@@ -36,6 +37,10 @@ class Journal:
         self._people, self._limit, self._left = people, limit, limit
         self._steps: list[tuple[Rows | None, NDArray[Any], int]] = []
         self.complete = limit > 0
+
+    def __len__(self) -> int:
+        """Number of recorded steps, without their repetitions."""
+        return len(self._steps)
 
     def add(self, update: Update, count: int) -> None:
         """Record a step that a ledger has accepted.
@@ -92,6 +97,24 @@ class Journal:
     def close(self) -> None:
         """Give up: free the memory and say so from now on."""
         self._steps, self.complete = [], False
+
+    def gather(self, rows: Rows, untouched: float) -> tuple[Floats, Rows]:
+        """Return all steps of some people: parameters, shape (steps, len(rows)), and counts.
+
+        Args:
+            rows: which people.
+            untouched: the value that stands for "not touched".
+        """
+        position = np.full(self._people, -1)
+        position[rows] = np.arange(rows.size)
+        out = np.full((len(self._steps), rows.size), untouched)
+        for line, (where, values, _) in zip(out, self._steps, strict=True):
+            if where is None:
+                line[:] = values[rows]
+            else:
+                keep = position[where] >= 0
+                line[position[where[keep]]] = values[keep]
+        return out, np.array([count for _, _, count in self._steps], np.int64)
 
     def replay(self, ledger: Ledger, rows: Rows, name: str, untouched: float) -> None:
         """Record all steps of some people in another ledger.

@@ -67,9 +67,9 @@ def choose(k, radius, bend, t, log_delta, epsilon, rtol, log_small):  # type: ig
     Returns:
         Columns [upper bound on epsilon or log delta, an epsilon to start from, period, nodes,
         index of the tilt through which the contour goes, -1 if there is none, -2 if the tables are
-        too coarse].
+        too coarse, index of the tilt with the best upper bound].
     """
-    out = np.empty((k.shape[0], 5))
+    out = np.empty((k.shape[0], 6))
     peak = np.empty(t.size)
     log_b = np.empty(t.size)
     for i in range(t.size):
@@ -86,6 +86,7 @@ def choose(k, radius, bend, t, log_delta, epsilon, rtol, log_small):  # type: ig
                 best = value
                 j = i
         out[p, 0] = best
+        out[p, 5] = j
         eps = max(best, 0.0) if math.isnan(epsilon) else epsilon
         goal = (log_delta if math.isnan(epsilon) else min(best, 0.0) - 2.0) + log_small
         out[p, 1] = eps

@@ -64,6 +64,15 @@ class Members:
             self._losses[index] = self._family.loss(self.values[index], self._direction)
         return self._losses[index].fork()
 
+    @property
+    def untouched(self) -> float:
+        """The parameter value that stands for "not touched"."""
+        return self._family.untouched
+
+    def at(self, value: float) -> PrivacyLoss:
+        """Return the law at any parameter value."""
+        return self._family.loss(value, self._direction)
+
     def row(self, index: int, reach: float) -> Floats:
         """Return K, its error and K'' of one member at useful tilts up to `reach` or further."""
         if index not in self._rows:

@@ -1,0 +1,88 @@
+"""People with few steps: compositions on a mesh against ball arithmetic, closed forms and peers."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+import mechc
+from mechc.individual import IndividualAccountant
+from mechc.individual.grid import Grid
+from mechc.individual.rounding import of_counts, of_steps
+
+SPAN = (0.5, 50.0)
+
+
+def accountant(rate, steps, counts, **options):
+    mechanism = mechc.load("gaussian")
+    if rate < 1:
+        mechanism = mechc.poisson(mechanism, sampling_rate=rate)
+    acc = IndividualAccountant(
+        mechanism, parameter="sigma", people=steps.shape[1], span=SPAN, **options
+    )
+    for row, count in zip(steps, counts, strict=True):
+        acc.step(row, count=int(count))
+    return acc
+
+
+def log_uniform(rng, shape, low=SPAN[0], high=SPAN[1]):
+    return np.exp(rng.uniform(math.log(low), math.log(high), shape))
+
+
+def sampled_gaussian_delta(rate, sigma, epsilon):
+    """One step in 40 digits: the loss exceeds epsilon beyond one point of the line."""
+    with mpmath.workdps(40):
+        q, s, e = mpmath.mpf(rate), mpmath.mpf(sigma), mpmath.mpf(epsilon)
+        x = s * s * mpmath.log((mpmath.exp(e) - 1 + q) / q) + mpmath.mpf(1) / 2
+        p_tail = (1 - q) * mpmath.ncdf(-x / s) + q * mpmath.ncdf((1 - x) / s)
+        return p_tail - mpmath.exp(e) * mpmath.ncdf(-x / s)
+
+
+def test_one_sampled_step_has_a_closed_form():
+    rng = np.random.default_rng(1)
+    steps = log_uniform(rng, (1, 6))
+    bound = accountant(0.01, steps, [1]).epsilon(1e-6)
+    assert bound.detail["within_rtol"] and bound.detail["meshed"] > 0
+    for sigma, lower, upper in zip(steps[0], bound.lower, bound.upper, strict=True):
+        # the other direction is smaller for one step at these sigmas and rates
+        assert sampled_gaussian_delta(0.01, sigma, upper) <= 1e-6
+        assert sampled_gaussian_delta(0.01, sigma, lower) >= 1e-6
+
+
+def test_twenty_different_steps_are_sharp_without_decay_of_phi():
+    """Every person takes 20 single steps whose noise differs by a factor of a hundred."""
+    steps = log_uniform(np.random.default_rng(0), (20, 3))
+    bound = accountant(0.01, steps, np.ones(20)).epsilon(1e-6)
+    assert bound.detail["within_rtol"] and bound.detail["meshed"] >= 3
+    mechanism = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.01)
+    run = mechc.compose(*(mechanism(sigma=float(s)) for s in steps[:, 0]))
+    at_upper = run.delta(float(bound.upper[0]), method="pld")
+    at_lower = run.delta(float(bound.lower[0]), method="pld")
+    assert float(at_upper.lower) <= 1e-6 <= float(at_lower.upper)
+    # without a journal the ledger's buckets are composed: wider bounds, which hold
+    wide = accountant(0.01, steps, np.ones(20), journal=0).epsilon(1e-6)
+    assert (wide.lower <= bound.lower).all() and (bound.upper <= wide.upper).all()
+    assert (wide.upper <= 1.3 * wide.lower).all()
+
+
+@pytest.mark.parametrize("spacing, best", [("geometric", 50.0), ("linear", 50.0), ("linear", 0.1)])
+def test_rounding_encloses_every_step(spacing, best):
+    grid = Grid(0.5, best, 64, spacing, True)
+    rng = np.random.default_rng(2)
+    values = 0.5 + (best - 0.5) * rng.random(400)
+    values[:2] = 0.5, best
+    counts = rng.integers(1, 5, 400)
+    price = 10.0 ** rng.uniform(-6, 0, 64)
+    found = of_steps(grid, values, counts, price, 1e-2, most=50)
+    assert found.counts.sum() == counts.sum()
+    assert (found.worse == found.better).sum() <= 50
+    outward = math.copysign(1.0, best - 0.5)
+    for value in values:
+        below = outward * (value - found.worse) >= 0
+        above = np.isnan(found.better) | (outward * (found.better - value) >= 0)
+        assert (below & above).any()
+    rows = of_counts(grid, np.bincount([3, 3, 64], minlength=65))
+    assert rows.worse.tolist() == [grid.knots[3], grid.knots[64]]
+    assert rows.better[0] == grid.knots[4] and np.isnan(rows.better[1])
+    assert rows.counts.tolist() == [2, 1]
