@@ -197,26 +197,62 @@ def test_longer_task(benchmark, report, task, tool, ask, rounds):
 
 
 METHODS = (
-    "contour", "pld", "prv", "fourier", "renyi", "clt", "saddlepoint:msd0", "saddlepoint:msd1",
-    "saddlepoint:clt", "edgeworth:2", "edgeworth:4",
+    ("auto", {}), ("contour", {}), ("pld", {}), ("prv", {}), ("fourier", {}), ("renyi", {}),
+    ("clt", {}), ("saddlepoint:msd0", {}), ("saddlepoint:msd1", {}), ("saddlepoint:msd2", {}),
+    ("saddlepoint:clt", {}), ("saddlepoint:moments", {}), ("saddlepoint:edgeworth", {}),
+    ("edgeworth:2", {}), ("edgeworth:4", {}), ("edgeworth", {"interval": "moments"}),
+    ("edgeworth", {"interval": True}),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_on_one_task(benchmark, report, method):
+@pytest.mark.parametrize("method, options", METHODS)
+def test_every_method_on_one_task(benchmark, report, method, options):
     rates = itertools.count(1)
     event = sampled()
 
     def ask():
         rate = 0.01 * (1.0 + 1e-12 * next(rates))  # nothing remembered, the same answer
-        answer = (10_000 * event(sampling_rate=rate, sigma=1.5)).delta(1.0, method=method)
+        run = 10_000 * event(sampling_rate=rate, sigma=1.5)
+        answer = run.delta(1.0, method=method, **options)
         sides = (answer.lower, answer.upper)
         if math.isnan(answer.upper):  # an estimate: no interval
             return answer.estimate, answer.estimate
         return sides
 
-    lower, upper = timed(benchmark, report, "every method: delta, k=10000", method, ask, 3)
+    name = " ".join([method, *(f"{key}={value}" for key, value in options.items())])
+    lower, upper = timed(benchmark, report, "every method: delta, k=10000", name, ask, 3)
     assert upper >= 0.0496014103148258 * (1.0 - 0.05) and not lower > 0.0496014103148258 * 1.05
+
+
+@pytest.mark.parametrize(
+    "tool, name, values, count",
+    [
+        ("auto", "laplace", {"scale": 10.0}, 10),
+        ("direct", "laplace", {"scale": 10.0}, 10),
+        ("contour", "laplace", {"scale": 10.0}, 10),
+        ("pld", "laplace", {"scale": 10.0}, 10),
+        ("dp-accounting h=1e-4", "laplace", {"scale": 10.0}, 10),
+        ("auto", "discrete_laplace", {"a": 0.1}, 1000),
+        ("lattice", "discrete_laplace", {"a": 0.1}, 1000),
+        ("pld", "discrete_laplace", {"a": 0.1}, 1000),
+        ("dp-accounting h=1e-4", "discrete_laplace", {"a": 0.1}, 1000),
+    ],
+)
+def test_methods_for_atoms(benchmark, report, tool, name, values, count):
+    (parameter, value), epsilon = next(iter(values.items())), 0.1 * count**0.5 + 0.005 * count
+    turns = itertools.count(1)
+    mechanism = mechc.load(name)
+
+    def ask():
+        changed = value * (1.0 + 1e-12 * next(turns))
+        if tool.startswith("dp"):
+            make = getattr(pld, f"from_{name}_mechanism")
+            law = make(changed, value_discretization_interval=1e-4)
+            return None, law.self_compose(count).get_delta_for_epsilon(epsilon)
+        answer = (count * mechanism(**{parameter: changed})).delta(epsilon, method=tool)
+        return answer.lower, answer.upper
+
+    timed(benchmark, report, f"every method: {name}, k={count}", tool, ask, 3)
 
 
 def test_many_distinct_steps(benchmark, report):
