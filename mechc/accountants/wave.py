@@ -20,6 +20,7 @@ from mechc.accountants.characteristic import log_phi
 from mechc.accountants.logspace import log_add
 from mechc.accountants.tilting import tilt
 from mechc.accountants.trapezoid import ULP
+from mechc.errors import NumericError
 from mechc.loss.band import Band
 from mechc.loss.rule import ORDER, TOP, WEIGHTS
 
@@ -119,13 +120,20 @@ class Wave:
 
 
 def covering_period(band: Band, log_weight: Floats, c: float) -> float:
-    """Return a period within which nearly all of the tilted density's square lies."""
+    """Return a period within which nearly all of the tilted density's square lies.
+
+    Raises:
+        NumericError: the density is not known.
+    """
     exponent = log_weight + c * band.loss
     share = np.exp(exponent - exponent.max())
-    square = share**2 / band.spacing
+    with np.errstate(divide="ignore", invalid="ignore"):
+        square = share**2 / band.spacing
     order = np.argsort(band.loss)
     above = np.cumsum(square[order][::-1])[::-1]
     inside = np.flatnonzero(above > NEARLY * above[0])
+    if not inside.size:  # nodes with one loss between them
+        raise NumericError("contour: the large losses have no density that doubles can hold")
     return float(band.loss[order[inside[-1]]] - band.lo)
 
 
