@@ -16,7 +16,9 @@ from mechc.composition import Composition, Event
 from mechc.errors import DeclarationError
 from mechc.mechanism import load
 from mechc.mixing import mixture
-from mechc.operations import poisson
+from mechc.operations import group, poisson, without_replacement
+
+UNLIKELY = 1e-16  # share of draws in which a record occurs more often than is listed
 
 
 def matrix_mechanism(
@@ -139,6 +141,44 @@ def truncated_poisson(
     rate = min(kept * max_batch_size / tau / dataset_size, 1.0)
     replaced = poisson(load("gaussian")(sigma=sigma, sensitivity=2.0), rate, adjacency="replace")
     return mixture([plain, replaced], [1.0 - tau, tau], adjacency="add_remove")
+
+
+def drawn_with_replacement(event: Event, *, dataset_size: int, batch_size: int) -> Event:
+    """Return a proven pair for batches drawn with replacement, whatever the other records are.
+
+    A record is drawn at least once with probability r = 1 - (1 - 1/n)^m. Given that it is drawn k
+    times, the batches differ in k records, and telling k (T9) leaves a subset of rate r whose
+    members move the query k times as far: the profile of Balle, Barthe, Gaboardi (2018), Theorem
+    10, and its mirror image as in T7.
+
+    Args:
+        event: symmetric unimodal additive noise, its sensitivity the distance by which *replacing*
+            a record that occurs once moves the query (twice a clipping norm).
+        dataset_size: number n of records.
+        batch_size: number m of draws.
+
+    Returns:
+        An event that gives upper bounds.
+
+    Raises:
+        DeclarationError: a size is not a positive integer.
+        UnsupportedError: other noise.
+    """
+    from scipy.stats import binom
+
+    for name, size in (("dataset_size", dataset_size), ("batch_size", batch_size)):
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise DeclarationError(
+                f"drawn_with_replacement: {name}={size!r} is not a positive integer"
+            )
+    law = binom(batch_size, 1.0 / dataset_size)
+    rate = float(law.sf(0))
+    listed = range(1, batch_size + 1)
+    most = next((k for k in listed if law.sf(k) < UNLIKELY * rate), batch_size)
+    weights = [float(law.pmf(k)) / rate for k in range(1, most + 1)]
+    rest = max(1.0 - math.fsum(weights), UNLIKELY)
+    parts = [without_replacement(group(event, k), rate) for k in range(1, most + 1)]
+    return mixture(parts, weights, adjacency="replace", revealing=rest)
 
 
 def _matrix(name: str, encoder: Any) -> Any:

@@ -33,7 +33,7 @@ from mechc.loss.pooling import balance
 Floats = NDArray[np.float64]
 
 ULP = 2.0**-53
-TAIL = 1e-15  # mass under P beyond the grid of `rounded_up`
+TAIL = 1e-15  # mass under P beyond the grid of `rounded_up`, by default
 _TINY = 1e-290  # masses below are treated as lost to underflow
 _NEGLIGIBLE = -60.0  # log of a share of the largest tilted mass
 _LEAST = 1e-300  # smallest mass of a grid law
@@ -275,23 +275,28 @@ def _pooled(cells: Cells, tilt: float) -> tuple[Floats, float]:
     return balance(below, above, below_gap, above_gap, cells.step, noise), noise
 
 
-def rounded_up(loss: PrivacyLoss, step: float) -> PrivacyLoss:
+def rounded_up(loss: PrivacyLoss, step: float, tail: float = TAIL) -> PrivacyLoss:
     """Return a discrete law on multiples of `step` that dominates `loss`, connecting the dots.
 
-    What lies beyond the grid, mass `TAIL` on either side at most, goes to its lowest point and to
-    infinite loss.
+    What lies beyond the grid, mass `tail` on either side at most, goes to loss 0 from below (or to
+    the lowest point, if that is higher) and to infinite loss from above.
 
     Raises:
         UnsupportedError: a tail without an exponential bound.
     """
-    first, last = (round(end / step) for end in _ends(loss, step))
+    first, last = (round(end / step) for end in _ends(loss, step, tail))
     cells = Cells.cut(loss, 0.0, step, first, last - first + 1)
-    law = dominating(cells, (math.log(TAIL), math.log(TAIL)))
-    kept = law.mass > _LEAST
-    points, mass, infinite = law.points()[kept], law.mass[kept], math.exp(law.log_infinite)
-    total = math.fsum([*mass.tolist(), infinite])
-    mass[0] += max(1.0 - total, 0.0)
-    mass, infinite = mass / max(total, 1.0), infinite / max(total, 1.0)
+    law = dominating(cells, (-math.inf, math.log(tail)))
+    mass = law.mass.copy()
+    # not to the lowest point, where so little under P may be a lot under Q
+    mass[min(max(-first, 0), mass.size - 1)] += tail
+    kept = mass > _LEAST
+    points, mass, infinite = law.points()[kept], mass[kept], math.exp(law.log_infinite)
+    mass[np.argmin(np.abs(points))] += max(1.0 - math.fsum([*mass.tolist(), infinite]), 0.0)
+    excess = math.fsum([*mass.tolist(), infinite]) - 1.0
+    # allowances for errors made it too heavy: what goes is what reveals least
+    below = int(np.searchsorted(np.cumsum(mass), excess))
+    mass[: below + 1] = [0.0] * below + [math.fsum([*mass[: below + 1].tolist(), -excess])]
     under_q = math.fsum((mass * np.exp(-points)).tolist())
     made = PrivacyLoss.from_atoms(
         points, mass, infinite, max(1.0 - under_q, 0.0), label=f"{loss.label} rounded up"
@@ -299,8 +304,8 @@ def rounded_up(loss: PrivacyLoss, step: float) -> PrivacyLoss:
     return replace(made, lattice=(float(made.atom_loss[0]), step))
 
 
-def _ends(loss: PrivacyLoss, step: float) -> tuple[float, float]:
-    """Points beyond which P has mass below TAIL, by Chernoff's bound or the ends of the loss."""
+def _ends(loss: PrivacyLoss, step: float, tail: float) -> tuple[float, float]:
+    """Points beyond which P has mass below `tail`, by Chernoff's bound or the ends of the loss."""
     ends = []
     for side, limit in ((-1.0, loss.support[0]), (1.0, loss.support[1])):
         best = limit if math.isfinite(limit) else side * math.inf
@@ -308,8 +313,10 @@ def _ends(loss: PrivacyLoss, step: float) -> tuple[float, float]:
             t = side * float(tilt)
             if not loss.strip[0] < t < loss.strip[1]:
                 break
-            reach = (loss.log_mgf(t) - math.log(TAIL)) / t
-            best = min(best, reach) if side > 0 else max(best, reach)
+            reach = (loss.log_mgf(t) - math.log(tail)) / t
+            if side * reach >= side * best:
+                break  # (K(t) + c) / t falls and then rises
+            best = reach
         ends.append(best)
     if not all(map(math.isfinite, ends)):
         raise UnsupportedError(f"{loss.label}: a tail of the loss has no exponential bound")

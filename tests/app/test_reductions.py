@@ -4,11 +4,14 @@ import math
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.stats import binom, norm
 
 import mechc
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.reductions import (
     banded_matrix,
+    drawn_with_replacement,
     matrix_mechanism,
     random_allocation,
     tree_aggregation,
@@ -105,3 +108,29 @@ def test_bad_arguments(bad):
 def test_a_curve_cannot_be_mixed():
     with pytest.raises(UnsupportedError):
         mechc.mixture([mechc.zcdp(0.1)], [1.0]).delta(1.0)
+
+
+def test_drawing_with_replacement_has_the_profile_of_the_theorem():
+    """Balle, Barthe, Gaboardi 2018, Theorem 10, with the closed profiles of Gaussian groups."""
+    n, m, sigma, epsilon = 100, 10, 1.0, 1.0
+    weights = binom(m, 1 / n).pmf(range(m + 1))
+    inner = math.log1p(math.expm1(epsilon) / (1 - weights[0]))
+
+    def gaussian(mu):
+        return norm.sf(inner / mu - mu / 2) - math.exp(inner) * norm.sf(inner / mu + mu / 2)
+
+    truth = sum(weights[k] * gaussian(2 * k / sigma) for k in range(1, m + 1))
+    event = drawn_with_replacement(
+        mechc.load("gaussian")(sigma=sigma, sensitivity=2.0), dataset_size=n, batch_size=m
+    )
+    found = event.delta(epsilon)
+    assert found.upper >= truth and found.upper == pytest.approx(truth, rel=1e-7)
+    assert event.mechanism.claim["status"] == "proven"
+    # all other records at -1: one data set against another, which no bound may miss
+    moves = [2 * k / sigma for k in range(m + 1)]
+    seen, _ = quad(
+        lambda x: max(np.dot(weights, norm.pdf(x, moves)) - math.exp(epsilon) * norm.pdf(x), 0.0),
+        0, 30, points=[1.8, 3, 6], limit=200,
+    )  # fmt: skip
+    in_the_middle = mechc.with_replacement(mechc.load("gaussian"), dataset_size=n, batch_size=m)
+    assert in_the_middle(sigma=sigma).delta(epsilon).upper < 0.1 * seen < 0.1 * found.upper
