@@ -22,6 +22,7 @@ from mechc.accountants.recursion import Recursion
 from mechc.accountants.saddle import saddle_target, solve
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.measure import MASS_ERROR, PrivacyLoss, Step, log_infinite
+from mechc.loss.moments import log_total
 from mechc.loss.nested import log_hockey_stick_pair
 
 Floats = NDArray[np.float64]
@@ -146,7 +147,7 @@ class DirectAccountant:
         if not up.any():
             return self._around(-math.inf, 0.0)
         terms = log_mass[up] + np.log(-np.expm1(-gap[up]))
-        value = float(np.logaddexp.reduce(terms))
+        value = log_total(terms)
         share = np.exp(terms - value)
         shaky = np.exp(log_mass[up] - gap[up] - value) * (np.abs(loss[up]) + abs(epsilon))
         error = float(share @ noise[up]) + 16.0 * ULP * (1.0 + float(shaky.sum()))

@@ -334,8 +334,8 @@ class PrivacyLoss:
             noise = self.atom_log_mass[up] - gap[up] + np.log(4e-16 * shaky)
         if error > 0:
             noise = np.append(noise, value + math.log(error))
-        value = float(np.logaddexp.reduce(np.concatenate([terms, [value, self.log_infinite]])))
-        log_error = float(np.logaddexp.reduce(noise)) if noise.size else -math.inf
+        value = moments.log_total(np.concatenate([terms, [value, self.log_infinite]]))
+        log_error = moments.log_total(noise)
         if value == -math.inf:
             return value, value, value
         share = math.exp(min(log_error - value, 0.0)) + 1e-14

@@ -36,6 +36,14 @@ def log_sum(loss, log_weight, t):  # type: ignore[no-untyped-def]
     return top + math.log(total)
 
 
+def log_total(terms: np.ndarray) -> float:
+    """Return log sum exp(terms), to a few roundings however many there are (summed in pairs)."""
+    top = float(terms.max(initial=-math.inf))
+    if not math.isfinite(top):
+        return top
+    return top + math.log(float(np.exp(terms - top).sum()))
+
+
 @nb.njit("float64(float64)", **_JIT)
 def excess(x):  # type: ignore[no-untyped-def]
     """Return exp(x) - 1 - x to full relative accuracy."""

@@ -14,6 +14,7 @@ from mechc.errors import InternalError, NumericError
 from mechc.kernel import protocol
 from mechc.kernel.protocol import Kernel
 from mechc.loss import quadrature as quad
+from mechc.loss.moments import log_total
 from mechc.loss.resolution import LOG_NEGLIGIBLE
 from mechc.loss.rule import ORDER
 
@@ -170,11 +171,11 @@ class KernelSource:
         unsplit = branches[:, 2] == protocol.UNSPLIT
         self._limits_known = not (np.isnan(limits).any() or unsplit.any())
         closed = float(kernel.infinite_mass(theta))
-        summed = float(np.logaddexp.reduce(log_p_only))
+        summed = log_total(np.asarray(log_p_only, np.float64))
         self.log_infinite = (
             summed if math.isnan(closed) else math.log(closed) if closed else -math.inf
         )
-        self.log_minus_infinite = float(np.logaddexp.reduce(log_q_only))
+        self.log_minus_infinite = log_total(np.asarray(log_q_only, np.float64))
         self._atom_error = 0.0
         self._check_masses()
 
@@ -321,7 +322,7 @@ class KernelSource:
                 nodes.atom_log_mass + shift * nodes.atom_loss,
                 np.array([at_infinity]),
             ]
-            total = float(np.exp(np.logaddexp.reduce(np.concatenate(parts))))
+            total = math.exp(log_total(np.concatenate(parts)))
             # masses under Q carry the rounding of the losses
             rounding = 1e-15 * abs(shift) * float(np.abs(nodes.atom_loss).max(initial=0.0))
             if not abs(total - 1.0) <= MASS_TOLERANCE + rounding:
@@ -342,6 +343,6 @@ def split_atoms(log_p: Floats, log_q: Floats, loss: Floats) -> tuple[Floats, Flo
     return (
         np.ascontiguousarray(loss[both]),
         np.ascontiguousarray(log_p[both]),
-        float(np.logaddexp.reduce(log_p[p & ~q])) if (p & ~q).any() else -math.inf,
-        float(np.logaddexp.reduce(log_q[q & ~p])) if (q & ~p).any() else -math.inf,
+        log_total(log_p[p & ~q]),
+        log_total(log_q[q & ~p]),
     )

@@ -136,3 +136,14 @@ def test_a_lattice_that_cannot_be_widened_does_not_pretend():
         law.covering(-1.0, 1e13)
     assert law.covering(-1.0, 30.0).tilts[1] < 1e13
     assert law.generating(1.0) == pytest.approx(before, rel=1e-12)
+
+
+def test_sums_of_millions_of_atoms_keep_their_digits():
+    """One after the other, logs of partial sums lose 1e-11; the interval has to hold the truth."""
+    loss = np.linspace(0.5, 3.0, 2_000_001)
+    mass = np.full(loss.size, 0.5 / loss.size)
+    bottom = math.log((1 - 0.5) / (1 - (mass * np.exp(-loss)).sum()))
+    law = PrivacyLoss.from_atoms(np.append(loss, bottom), np.append(mass, 0.5))
+    truth = math.fsum((mass * -np.expm1(0.25 - loss)).tolist())
+    lower, _, upper = np.exp(law.hockey_stick_log(0.25))
+    assert lower <= truth <= upper and upper / lower - 1 < 1e-12
