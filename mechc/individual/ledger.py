@@ -226,9 +226,7 @@ class Ledger:
         totals = {"counts": self.counts, "weights": self.weights}
         state.write(path, kind, facts, {**totals, **beside})
 
-    def restore(
-        self, path: PathLike, kind: str, meta: dict[str, Any]
-    ) -> dict[str, NDArray[Any]]:
+    def restore(self, path: PathLike, kind: str, meta: dict[str, Any]) -> dict[str, NDArray[Any]]:
         """Read a ledger back; unchanged if population, grid or `meta` do not match.
 
         Returns:

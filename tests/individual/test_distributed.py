@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -213,3 +214,44 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path, reference):
 @pytest.mark.parametrize("seed", range(50))
 def test_fifty_killed_runs_lose_nothing(tmp_path, reference, seed):
     killed_run(tmp_path, reference, seed=100 + seed, kills=1)
+
+
+@pytest.fixture
+def scheduler(tmp_path):
+    """A scheduler and two workers in processes of their own; yields its address and the workers."""
+    described, command = tmp_path / "scheduler.json", [sys.executable, "-m"]
+    where = ["--scheduler-file", str(described), "--no-dashboard"]
+    worker = [*command, "distributed.cli.dask_worker", *where, "--nthreads", "1", "--no-nanny"]
+    lead = [*command, "distributed.cli.dask_scheduler", *where, "--host", "127.0.0.1:0"]
+    with open(tmp_path / "cluster.log", "wb") as log:
+        started = [subprocess.Popen(c, stdout=log, stderr=log) for c in (lead, worker, worker)]
+        try:
+            for _ in range(600):
+                if described.exists() and described.stat().st_size:
+                    break
+                time.sleep(0.1)
+            yield json.loads(described.read_text())["address"], started[1:]
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+
+
+@pytest.mark.slow
+def test_an_existing_scheduler_is_used_and_survives_a_lost_worker(scheduler, tmp_path, reference):
+    address, workers = scheduler
+    output = tmp_path / "s.zarr"
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(account_for, output, address=address)
+        progress = Path(f"{output}.progress")
+        while not run.done() and not list(progress.glob("0*")):
+            time.sleep(0.02)
+        assert len(list(progress.glob("0*"))) < -(-PEOPLE // CHUNK)
+        workers[0].kill()
+        results = run.result(timeout=300)
+    assert np.array_equal(numbers(results), reference)
+    for lost in ("000000", "000003"):
+        (progress / lost).unlink()
+    again = account_for(output, address=address)
+    assert np.array_equal(numbers(again), reference)
+    assert workers[1].poll() is None  # the cluster is not ours to close
