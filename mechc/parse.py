@@ -11,7 +11,8 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import sympy
@@ -35,6 +36,7 @@ from sympy.logic.boolalg import Boolean
 
 from mechc.declare import Declaration, additive, integer, mechanism, parameter, positive, real
 from mechc.errors import DeclarationError
+from mechc.fuel import OutOfFuelError, limited
 from mechc.parameters import ParameterSymbol
 
 MAX_LENGTH = 4000
@@ -43,6 +45,7 @@ MAX_DIGITS = 60
 MAX_EXPONENT = 400
 MAX_POWER = 100
 MAX_ARGUMENT = 1000
+MAX_CALLS = 2_000_000  # of functions, about two seconds; ordinary formulas take thousands
 MAX_BITS = 12_000
 """Numbers that a formula leads to, such as factorial(1000), which has 8530; Python prints 14284."""
 
@@ -93,15 +96,10 @@ def parse(text: str, symbols: Mapping[str, Symbol]) -> Expr:
     Raises:
         DeclarationError: anything outside the language, with what was found.
     """
-    tree = _tree(text)
-    try:
-        value = _Parser(text, symbols).expression(tree, 0)
-    except DeclarationError:
-        raise
-    except (TypeError, ValueError, AttributeError, RecursionError, ZeroDivisionError) as error:
-        raise DeclarationError(f"cannot read {text!r}: {error}") from error
-    if value.has(nan, zoo, I):
-        raise DeclarationError(f"cannot read {text!r}: it is not a real number")
+    with _refusing(text):
+        value = _Parser(text, symbols).expression(_tree(text), 0)
+        if value.has(nan, zoo, I):
+            raise DeclarationError(f"cannot read {text!r}: it is not a real number")
     return value
 
 
@@ -176,6 +174,23 @@ def declaration_from_text(
         name, variable=x, p=parse(p, symbols), q=parse(q, symbols), parameters=given,
         support=ends, lattice=lattice,
     )  # fmt: skip
+
+
+@contextmanager
+def _refusing(text: str) -> Iterator[None]:
+    """Turn whatever SymPy does with a formula, endless work included, into our refusal."""
+    try:
+        with limited(MAX_CALLS):
+            yield
+    except DeclarationError:
+        raise
+    except OutOfFuelError:
+        raise DeclarationError(
+            f"cannot read {_shortened(text)!r}: it takes more than {MAX_CALLS} steps to simplify"
+        ) from None
+    except (ArithmeticError, AttributeError, LookupError, NotImplementedError, RecursionError,
+            TypeError, ValueError) as error:  # fmt: skip
+        raise DeclarationError(f"cannot read {_shortened(text)!r}: {error}") from error
 
 
 class _Parser:
@@ -310,8 +325,11 @@ class _Parser:
 
     def _refuse(self, node: ast.AST, why: str) -> NoReturn:
         part = ast.get_source_segment(self.text, node) or self.text
-        shown = part if len(part) <= 60 else part[:57] + "..."
-        raise DeclarationError(f"cannot read {shown!r}: it {why}")
+        raise DeclarationError(f"cannot read {_shortened(part)!r}: it {why}")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _bits(value: Basic) -> int:
@@ -332,7 +350,7 @@ def _tree(text: str) -> ast.expr:
     try:
         return ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
-        raise DeclarationError(f"cannot read {text!r}: {error.msg}") from error
+        raise DeclarationError(f"cannot read {_shortened(text)!r}: {error.msg}") from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise DeclarationError(f"cannot read the formula: {error}") from error
 
@@ -356,7 +374,8 @@ def _bounded(
         if not upward and not isinstance(op, (ast.Gt, ast.GtE)):
             raise DeclarationError(f"{text!r}: only <, <=, >, >= bound a parameter")
         end = "hi" if upward == name_is_left else "lo"
-        ends[end] = float(_Parser(text.strip(), {}).expression(other, 0))
+        with _refusing(text):
+            ends[end] = float(_Parser(text.strip(), {}).expression(other, 0))
         is_open[end] = isinstance(op, (ast.Lt, ast.Gt))
     name = terms[at].id  # type: ignore[attr-defined]
     return parameter(name, ends["lo"], ends["hi"], lo_open=is_open["lo"], hi_open=is_open["hi"],

@@ -1,0 +1,47 @@
+"""A limit on the work of code that knows none: so many function calls, then an error.
+
+SymPy decides signs of constants by raising precision and by cases, and may not come back. Calls are
+counted through the interpreter's profiling hook: the same text always gets the same answer, on a
+fast machine or a slow one, in any thread, and without a second process.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+
+class OutOfFuelError(BaseException):
+    """The calls are used up; no `except Exception` on the way out may swallow it."""
+
+
+@contextmanager
+def limited(calls: int) -> Iterator[None]:
+    """Run the body with at most so many function calls in this thread.
+
+    A profiler that is running is suspended meanwhile.
+
+    Args:
+        calls: how many.
+
+    Raises:
+        OutOfFuelError: they did not suffice.
+    """
+    left = calls
+
+    def count(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal left
+        if event == "call":
+            left -= 1
+            if left < 0:
+                raise OutOfFuelError
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
