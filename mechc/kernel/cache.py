@@ -1,13 +1,14 @@
 """Kernels on disk: one immutable file a kernel, and an index of what was asked for.
 
     <directory>/kernels/<name>-<digest>.py       the text that `emit` wrote, sealed
-    <directory>/kernels/__pycache__/             machine code, kept there by numba
+    <directory>/kernels/__pycache__/             machine code, kept there by numba, and its seals
     <directory>/requests/<request key>           one line: the file name of the kernel
 
 Invariants. A file appears complete or not at all (temporary name, then `os.replace`), and its name
 holds the digest of its text, so that any number of processes may write at once and the last one
 changes nothing. A file whose seal is broken (edited, truncated) is never loaded: `lookup` answers
-None and the caller compiles again. Nothing here imports SymPy.
+None and the caller compiles again; machine code whose seal is broken is removed and made again.
+Nothing here imports SymPy.
 
 The directory is `MECHC_CACHE` if set, else the user's cache directory. If it cannot be written to
 (or is full), a temporary directory takes its place for this process, with one `CacheWarning`.
@@ -36,6 +37,7 @@ from typing import NamedTuple, cast
 import platformdirs
 
 from mechc.errors import CacheError
+from mechc.kernel import machine_code
 from mechc.kernel.protocol import PROTOCOL, Kernel
 from mechc.kernel.seal import intact
 
@@ -117,6 +119,8 @@ def store(key: str, name: str, source: str) -> Kernel:
     try:
         _fall_back(refusal)
         return _store(_home(), key, name, source)
+    except CacheError:
+        raise
     except OSError as error:
         raise CacheError(f"{name}: cannot write the kernel anywhere: {error}") from error
 
@@ -144,7 +148,7 @@ def entries() -> list[CacheEntry]:
     for path in sorted((_home() / "kernels").glob("*.py")):
         name, _, digest = path.stem.rpartition("-")
         with contextlib.suppress(OSError):
-            size = sum(file.stat().st_size for file in (path, *_machine_code(path)))
+            size = sum(file.stat().st_size for file in (path, *machine_code.files(path)))
             found.append(CacheEntry(name, digest, path, size))
     return found
 
@@ -231,20 +235,29 @@ def _load(path: Path) -> Kernel:
     name = f"mechc_kernel_{hashlib.sha256(str(path).encode() + text).hexdigest()[:24]}"
     if name in sys.modules:
         return cast(Kernel, sys.modules[name])
+    if not machine_code.intact(path):
+        machine_code.forget(path)
+    kernel = _import_twice(name, path)
+    with contextlib.suppress(OSError):  # without a seal the code is compiled again next time
+        if not machine_code.intact(path):
+            _write(machine_code.seal_of(path), machine_code.digest(path))
+    return kernel
+
+
+def _import_twice(name: str, path: Path) -> Kernel:
+    """Import; if that fails, once more from the text alone."""
     try:
         return _import(name, path)
     except OSError:
         raise
-    except Exception:
-        # machine code that a crash or another hand damaged: forget it and compile again
-        for file in _machine_code(path):
-            file.unlink(missing_ok=True)
+    except Exception:  # machine code of another machine, or damaged since it was looked at
+        machine_code.forget(path)
     try:
         return _import(name, path)
     except RuntimeError as error:
         if "cannot cache" in str(error):
             raise OSError(f"no place for machine code: {error}") from error
-        raise
+        raise CacheError(f"{path} does not load: {error}") from error
     except Exception as error:
         raise CacheError(f"{path} does not load: {type(error).__name__}: {error}") from error
 
@@ -261,11 +274,6 @@ def _import(name: str, path: Path) -> Kernel:
         del sys.modules[name]
         raise
     return cast(Kernel, module)
-
-
-def _machine_code(path: Path) -> Iterable[Path]:
-    """The files that numba and CPython keep for a kernel."""
-    return (path.parent / "__pycache__").glob(f"{path.stem}.*")
 
 
 _fallback: list[Path] = []

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -270,3 +271,22 @@ def test_only_the_symbolic_packages_of_the_kernel_room_import_sympy():
     for path in room.rglob("*.py"):
         if "lower" not in path.parts:
             assert "import sympy" not in path.read_text() and "from sympy" not in path.read_text()
+
+
+def test_edited_machine_code_is_never_run():
+    """Numba would run it, and answer 2 x 3 + 5."""
+    path = Path(cache.store(KEY, "small", small(1.2345)).__file__)
+    (code,) = (path.parent / "__pycache__").glob(f"{path.stem}.*.nbc")
+    edited = code.read_bytes().replace(struct.pack("<d", 1.2345), struct.pack("<d", 5.0))
+    assert edited != code.read_bytes()
+    code.write_bytes(edited)
+    assert answer_of_a_new_process(KEY) == 7.2345
+
+
+def answer_of_a_new_process(key):
+    code = (
+        "import sys, numpy as np\nfrom mechc.kernel import cache\n"
+        f"print(cache.lookup({key!r}).loss(2.0, np.array([3.0])))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout)

@@ -1,0 +1,61 @@
+"""The machine code that numba and CPython keep beside a kernel, and its seal.
+
+A kernel's text carries its own seal; what was compiled from it lies in other files, which a disk or
+a hand may damage too, and machine code that was changed answers wrongly or crashes. So their digest
+is kept beside them, and code whose digest is another one, or missing, is compiled again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+SEAL = "seal"  # suffix of the file with the digest
+
+
+def files(path: Path) -> list[Path]:
+    """All files that belong to the kernel at `path` besides its text, the seal included."""
+    return sorted((path.parent / "__pycache__").glob(f"{path.stem}.*"))
+
+
+def seal_of(path: Path) -> Path:
+    """Where the digest of a kernel's machine code is kept."""
+    return path.parent / "__pycache__" / f"{path.stem}.{SEAL}"
+
+
+def digest(path: Path) -> str:
+    """Digest of the machine code as it is now.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    total = hashlib.sha256()
+    for file in files(path):
+        if file.suffix != f".{SEAL}":
+            content = file.read_bytes()
+            total.update(f"{file.name} {len(content)}\n".encode() + content)
+    return f"{total.hexdigest()}\n"
+
+
+def intact(path: Path) -> bool:
+    """Whether the machine code is what was sealed; True if there is none.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    if not files(path):
+        return True
+    try:
+        return seal_of(path).read_bytes() == digest(path).encode()
+    except FileNotFoundError:
+        return False
+
+
+def forget(path: Path) -> None:
+    """Remove it; numba will make it again.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
+    for file in files(path):
+        file.unlink(missing_ok=True)
