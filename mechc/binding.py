@@ -100,7 +100,7 @@ def check(mechanism: str, info: ParameterInfo, value: Any) -> float:
     if not isinstance(value, (bool, np.bool_, str, bytes)):
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
     problem = _problem(info, number)
     if problem:

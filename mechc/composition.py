@@ -188,20 +188,21 @@ class Composition(Queries):
             DeclarationError: an argument is not acceptable.
             UnsupportedError: the method cannot do this composition.
         """
-        key = (method, direction, rtol, tuple(sorted(options.items())))
+        from mechc import registry
+
+        if not isinstance(rtol, (int, float)) or not 0 < rtol < 1:
+            raise DeclarationError(f"rtol={rtol!r} is not a tolerance (expected 0 < rtol < 1)")
+        name, settled = registry.resolve(method, options)
+        key = (name, str(direction), rtol, settled)
         if key not in self._evaluations:
-            self._evaluations[key] = self._evaluate(method, direction, rtol, options)
+            self._evaluations[key] = self._evaluate(name, direction, rtol, settled)
         return self._evaluations[key]
 
     def _evaluate(
-        self, method: str, direction: str, rtol: float, options: dict[str, Any]
+        self, name: str, direction: str, rtol: float, settled: tuple[tuple[str, Any], ...]
     ) -> Evaluation:
-        from mechc import registry
         from mechc.evaluation import Evaluation
 
-        if not 0 < rtol < 1:
-            raise DeclarationError(f"rtol={rtol!r} is not a tolerance (expected 0 < rtol < 1)")
-        name, settled = registry.resolve(method, options)
         wanted = self.directions(direction)
         curves: list[Any] = [(e, n) for e, n in self.parts if hasattr(e, "log_mgf_bound")]
         if curves:

@@ -15,7 +15,7 @@ from typing import Any
 import mpmath
 import numpy as np
 from numpy.typing import NDArray
-from sympy import Add, Basic, Dummy, Expr, Sum, Symbol, lambdify
+from sympy import Abs, Add, Basic, Dummy, Expr, Sum, Symbol, lambdify
 
 from mechc.parameters import Parameter
 
@@ -25,6 +25,7 @@ Theta = tuple[float, ...]
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_SPARE = 6.0  # decimal digits that may cancel before mpmath takes over
 _BLOCK = 1 << 14
 # a mass below this at distance 16384 belongs to a tail that adds up to nothing
 _NEGLIGIBLE = 1e-40
@@ -72,6 +73,8 @@ class Evaluator:
         arguments = [variable, *self.symbols, *dummies]
         self._fast = _compiled(arguments, flat, ["scipy", "numpy"])
         self._slow = _compiled(arguments, flat, "mpmath")
+        sizes = Add(*map(Abs, flat.args)) if isinstance(flat, Add) else None
+        self._size = None if sizes is None else _compiled(arguments, sizes, ["scipy", "numpy"])
 
     def at(self, theta: Theta) -> Function:
         """The function of the variable for one parameter vector; nan where it is not real."""
@@ -86,12 +89,25 @@ class Evaluator:
                         result = _real(self._fast(x, *given), x)
                 except (TypeError, ValueError, NameError, AttributeError, OverflowError):
                     self._fast = None
+            digits = self._lost(x, given, result)
+            for i in np.flatnonzero(digits > _SPARE):
+                with mpmath.workdps(15 + int(digits[i])):
+                    result[i] = _mp_value(self._slow, mpmath.mpf(x[i]), given)
             # overflow as in 0 * inf is not final: mpmath has no largest number
             for i in np.flatnonzero(np.isnan(result)):
                 result[i] = _mp_value(self._slow, float(x[i]), given)
             return result
 
         return values
+
+    def _lost(self, x: Floats, given: tuple[float, ...], result: Floats) -> Floats:
+        """How many decimal digits cancel in the sum, as in loggamma(x) - loggamma(x + 1)."""
+        if self._size is None or self._fast is None:
+            return np.zeros_like(x)
+        with np.errstate(all="ignore"):
+            size = _real(self._size(x, *given), x)
+            lost: Floats = np.log10(size / (1.0 + np.abs(result)))
+        return np.where(np.isfinite(size) & np.isfinite(lost), lost, 0.0)
 
     def exactly(self, x: float, theta: Theta) -> float:
         """The value at one point, evaluated by mpmath; nan when it is not real."""

@@ -268,9 +268,13 @@ def _moderate_range(lo: float, hi: float) -> tuple[float, float]:
 
 def _number(name: str, label: str, value: object) -> float:
     """`value` as a float that is not nan."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if isinstance(value, str) or math.isnan(number):
         raise DeclarationError(f"{name}: {label}={value!r} is not a number")
-    return float(value)
+    return number
 
 
 def _checked_name(name: object) -> str:

@@ -65,7 +65,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int | None]] = {
     "besseli": (sympy.besseli, 2, 2),
 }
 CONSTANTS: dict[str, Expr] = {"pi": pi, "oo": oo, "inf": oo}
-_GROWING = ("gamma", "factorial", "binomial", "besseli")
+_GROWING = ("gamma", "loggamma", "factorial", "binomial", "besseli")
 _DECIDING = ("max", "min", "sign", "heaviside", "abs")
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b,

@@ -33,6 +33,7 @@ from sympy import (
     Poly,
     PolynomialError,
     S,
+    Sum,
     Symbol,
     arg,
     ceiling,
@@ -106,6 +107,9 @@ def split(
 def _innermost(exprs: tuple[Expr, ...]) -> Basic | None:
     """A switching node that contains no other, chosen reproducibly."""
     nodes: set[Basic] = set().union(*(e.atoms(*SWITCHES) for e in exprs))
+    sums = set().union(*(e.atoms(Sum) for e in exprs))
+    inside = set().union(*(s.bound_symbols for s in sums))  # Abs(n) under a sum over n stays
+    nodes = {n for n in nodes if not n.free_symbols & inside}
     inner = [n for n in nodes if not any(a.has(*SWITCHES) for a in n.args)]
     return min(inner, key=lambda n: n.sort_key(), default=None)
 

@@ -286,9 +286,14 @@ class Points(NamedTuple):
 
 def checked(check: Callable[[Any], float], values: Any) -> Points:
     """Check a number, or every element of an array, before anything is computed."""
-    if isinstance(values, (int, float)) or np.ndim(values) == 0:
+    if isinstance(values, (int, float)):
         return Points((check(values),), None)
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise DeclarationError(f"{values!r} is not an array of numbers: {error}") from error
+    if array.ndim == 0:
+        return Points((check(values),), None)
     return Points(tuple(check(value) for value in array.ravel()), array.shape)
 
 
@@ -340,7 +345,7 @@ def _number(name: str, value: Any, accepted: str) -> float:
         raise DeclarationError(f"{name}={value!r} is not a number (expected {accepted})")
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DeclarationError(f"{name}={value!r} is not a number (expected {accepted})") from None
     if math.isnan(number):
         raise DeclarationError(f"{name}=nan is not a number (expected {accepted})")

@@ -20,12 +20,16 @@ Steps whose loss has no exponential moments on a side are replaced by ones that 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
@@ -212,7 +216,23 @@ def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str,
         if key not in accepted:
             listed = ", ".join(accepted) or "none"
             raise DeclarationError(f"{key}={options[key]!r}: {name} accepts the options: {listed}")
+    defaults = signature(known[name].accountant()).parameters if options else {}
+    for key, value in options.items():
+        _check_kind(f"{name}: {key}", value, defaults[key].default)
     return name, tuple(sorted(options.items()))
+
+
+def _check_kind(label: str, value: Any, default: Any) -> None:
+    """Refuse an option that is not of the kind of its default: a word, a truth, or a number."""
+    if isinstance(default, (str, bool)):
+        words = "a word" if isinstance(default, str) else "True or False"
+        fine = isinstance(value, type(default))
+    else:
+        words = "a finite number"
+        number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+        fine = value is default or (number and abs(value) < sys.float_info.max)
+    if not fine:
+        raise DeclarationError(f"{label}={value!r} (expected {words})")
 
 
 def _number_or_word(text: str) -> Any:

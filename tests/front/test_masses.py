@@ -1,12 +1,15 @@
 """What is not a pair of laws is refused, with the numbers found; what is one is accepted."""
 
+import mpmath
+import numpy as np
 import pytest
 from front_evaluate import normalised
 from front_examples import ADDITIVE, PAIRS
-from sympy import Abs, Heaviside, Piecewise, exp, log, oo, pi, sin, sqrt
+from sympy import Abs, Heaviside, Piecewise, Sum, exp, log, loggamma, oo, pi, sin, sqrt
 
 from mechc.declare import additive, count, integer, mechanism, parameter, positive, rate, real
 from mechc.errors import DeclarationError
+from mechc.numeric import Evaluator
 from mechc.pair import normalise
 from mechc.transform import poisson
 
@@ -102,3 +105,24 @@ def test_heavy_tails_and_far_narrow_peaks_are_integrated():
     heavy = additive("pareto", noise=pareto, variable=x, sensitivity=1, parameters=(),
                      support=(0, oo))  # fmt: skip
     assert "mass one" in normalise(heavy).notes[0]
+
+
+def test_differences_of_large_terms_keep_their_digits():
+    """Far out loggamma(n) - loggamma(n + 11) is 0 in double precision, in truth -11 log n."""
+    n = integer("n")
+    log = Evaluator(loggamma(n) - loggamma(n + 11), n, ()).at(())
+    x = np.array([1e2, 1e6, 1e18, 1e60])
+    exact = [float(mpmath.loggamma(v) - mpmath.loggamma(v + 11)) for v in map(mpmath.mpf, x[:2])]
+    expected = [*exact, *(-11 * np.log(x[2:]))]
+    assert log(x) == pytest.approx(expected, rel=1e-9)
+
+
+def test_kinks_in_the_index_of_a_sum_cut_nothing():
+    n, k, a = integer("n"), integer("k"), positive("a", typical=(0.5, 2))
+    total = Sum(exp(-a * Abs(k)), (k, -oo, oo))
+    declared = mechanism(
+        "summed", variable=n, p=exp(-a * Abs(n - 1)) / total, q=exp(-a * Abs(n)) / total,
+        parameters=(a,), lattice=True,
+    )  # fmt: skip
+    (case,) = normalise(declared).cases
+    assert len(case.pieces) == 3  # left, between and right of the two centres

@@ -30,10 +30,16 @@ print(repr(mechc.load(sys.argv[1])(w=0.75).delta(0.5).upper))
 """
 WRITE = """
 import sys
+from itertools import count
 from mechc.kernel import cache
-from test_cache import small
-for i in range(1000):
-    cache.store(f"{i % 5:064x}", "small", small(float(i % 5)))
+from test_cache_stress import long
+for i in range(5):
+    path = cache.store(f"{i:064x}", "small", long(i)).__file__
+print("writing", flush=True)
+for i in count():  # a kernel that is gone is written again, one that is there is not
+    for path in (cache.directory() / "kernels").glob("*.py"):
+        path.unlink(missing_ok=True)
+    cache.store(f"{i % 5:064x}", "small", long(i % 5))
 """
 TRUTH = 0.75 - np.exp(0.5) * 0.25
 
@@ -79,21 +85,34 @@ def test_sixteen_processes_compile_the_same_mechanism_at_once(home, coin):
     assert len({entry.path for entry in cache.entries()}) == 1
 
 
+def long(i):
+    """A kernel whose text takes a while to write."""
+    return small(f"{float(i)}  # {'-' * 2_000_000}")
+
+
 @pytest.mark.slow
 def test_two_hundred_killed_writers(home):
     """Each dies at another moment; every kernel found in between is the right one."""
+    for i in range(5):
+        cache.store(f"{i:064x}", "small", long(i))
     for round_ in range(200):
         writer = start(WRITE)
-        # the first 0.4 s are imports; from there on it writes
-        time.sleep(0.3 + 1.2 * ((round_ * 0.6180339887) % 1.0))
+        assert writer.stdout.readline() == "writing\n"
+        time.sleep(0.05 * ((round_ * 0.6180339887) % 1.0))
         os.kill(writer.pid, signal.SIGKILL)
         writer.communicate()
         for i in range(5):
             found = cache.lookup(f"{i:064x}")
             assert found is None or found.loss(2.0, np.array([3.0])) == 6.0 + i
+    unfinished = list(home.rglob(".writing-*"))
+    print(f"{len(unfinished)} of 200 died in the middle of a file")
+    assert len(unfinished) > 10
+    for path in unfinished:
+        os.utime(path, (1.0, 1.0))
     for i in range(5):
-        assert cache.store(f"{i:064x}", "small", small(float(i))).loss(0.0, np.zeros(1)) == i
+        assert cache.store(f"{i:064x}", "small", long(i)).loss(0.0, np.zeros(1)) == i
     assert len(cache.entries()) == 5
+    assert not list(home.rglob(".writing-*"))
 
 
 def test_what_killed_writers_left_is_swept_away(home):
