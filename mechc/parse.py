@@ -66,6 +66,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int | None]] = {
 }
 CONSTANTS: dict[str, Expr] = {"pi": pi, "oo": oo, "inf": oo}
 _GROWING = ("gamma", "loggamma", "factorial", "binomial", "besseli")
+_CHOOSING = (Piecewise, sympy.Max, sympy.Min, sympy.sign, sympy.Heaviside)
 _DECIDING = ("max", "min", "sign", "heaviside", "abs")
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b,
@@ -301,6 +302,8 @@ class _Parser:
         args = [self.expression(arg, depth + 1) for arg in node.args]
         if name in _GROWING and any(a.is_number and not abs(a) <= MAX_ARGUMENT for a in args):
             self._refuse(node, f"has an argument beyond {MAX_ARGUMENT}")
+        if name in _GROWING and any(a.has(*_CHOOSING) for a in args):
+            self._refuse(node, "chooses its argument; choose between its values instead")
         if name in _DECIDING:
             self._decidable(node, *args)
         value: Basic = function(*args)

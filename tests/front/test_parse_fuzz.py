@@ -85,6 +85,7 @@ BOMBS = [
     "where(x<erf(20),where(0<x,0,1),1)<erf(20)",
     "sqrt(-1) < b",
     "loggamma(1e60)",
+    "where(loggamma(where(1e60<x,1e60,1))<x,1,2)",
     "\x00",
     "\ud800",
     "x" * 10_000_000,
