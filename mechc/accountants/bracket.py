@@ -24,24 +24,24 @@ from numpy.typing import NDArray
 
 from mechc.accountants.hits import Hits, log_odds, odds
 from mechc.accountants.logspace import log_subtract
-from mechc.accountants.split import Part, Split
+from mechc.accountants.split import BANDWIDTH, SLACK, Part, Split
 from mechc.accountants.trapezoid import ULP
 from mechc.accountants.wave import Wave, covering_period
 from mechc.accountants.window import log_peak
-from mechc.errors import NumericError
+from mechc.errors import UnsupportedError
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
-BANDWIDTH = 70.0  # frequency times (b - a) at which the transform of chi' has come down to 1e-7
 SHARE = 1e-10  # images may cost this share of a bracket
 IMAGES = 5.0  # nats by which they stay below what may be neglected
 CANCELLATION = math.log(50.0)
 BELOW = 6.0  # nats that a bracket may be smaller than its saddle point says
 CLOSE, EXTENSIONS = 2e-7, 5  # truncation wanted of a bracket, and enlargements to get there
-WIDE = 1e-5  # width of a bracket that is still good
+MASSES = 1e-9  # relative error of masses, which left images are made of
+WIDE = 1e-3  # width of a bracket beyond which other ones are tried
 QUIET = 1e-6  # transform of a large loss from which on M' itself need not be evaluated
-WORK = 1e8  # about the square of the frequencies, times the nodes, that this may take
+WORK = 1e9  # about the square of the frequencies, times the nodes, that this may take
 FURTHER = 32.0  # times as many frequencies at most at which large losses alone are evaluated
 MAX_NODES = 4_000  # frequencies of one bracket
 
@@ -71,20 +71,20 @@ class Bracket:
             False where too many frequencies would be needed.
 
         Raises:
-            NumericError: the large losses have no density that is known.
+            UnsupportedError: the large losses have no density that is known.
         """
         split = self._split
         split.refine(self._hits, epsilon)
         log_m = split.log_transforms(self._hits)
         self._masses, self._tilts = log_m[:2], split.tilts
-        self._log_b = log_m[2:] + log_peak(self._tilts)
+        self._log_b = log_m[2:] + log_peak(self._tilts) + SLACK
         value = split.least(self._hits, epsilon) - BELOW
         self.c, self.period = self._contour(epsilon, value, wanted)
         if not math.isfinite(self.period):
             return False
         for part in split.parts:
             if part.large.atoms or not part.large.monotone:
-                raise NumericError("contour: the large losses have no single density")
+                raise UnsupportedError("contour: the large losses have no single density")
             _, moved = part.weights()
             if np.isfinite(moved).any():
                 self.period = max(self.period, covering_period(part.large, moved, self.c))
@@ -118,7 +118,7 @@ class Bracket:
         """The tilt with the shortest period that cancels few digits."""
         tilts, images = self._tilts, self._log_b - self._tilts * epsilon
         small = max(value + math.log(SHARE), wanted - IMAGES)
-        phase = images - log_peak(tilts) - np.log(tilts) - np.log1p(tilts)
+        phase = images - SLACK - log_peak(tilts) - np.log(tilts) - np.log1p(tilts)
         mass = float(self._masses[1])
         best = (0.0, math.inf)
         for i in np.flatnonzero(phase <= phase.min() + CANCELLATION):
@@ -197,7 +197,7 @@ class Bracket:
         error = self._error + self._beyond + self._lost
         error += ULP * (40.0 + 4.0 * abs(self._log_at) + 4.0 * abs(c * epsilon))
         known, unknown, right = self._images(epsilon, log_s)
-        error += self._error * known
+        error += MASSES * known
         low, high = 1.0 - known - unknown - right - error, 1.0 - known + error
         if not high > 0.0:
             return -math.inf, bound, bound

@@ -137,13 +137,12 @@ class Side(Covered):
         if self._highest == self._lowest:
             value = self._log_mass + math.log(-math.expm1(epsilon - self._highest))
             return Answer(value - 1e-14, value, value + 1e-14, {"reason": "a single atom"})
-        for contour in self._contours:
-            answer = contour.answer(epsilon)
-            share = KEPT if type(contour) is Contour else 1.0
-            share = SHARED if isinstance(contour, Contour) and contour.spare else share
-            wanted = max(REUSED, share * self._rtol)
-            if answer is not None and answer.width <= wanted:
-                return answer
+        for known in self._contours:
+            again = known.answer(epsilon)
+            share = KEPT if type(known) is Contour else 1.0
+            share = SHARED if isinstance(known, Contour) and known.spare else share
+            if again is not None and again.width <= max(REUSED, share * self._rtol):
+                return again
         try:
             contour = self._choose(epsilon)
         except NumericError as error:
@@ -151,17 +150,18 @@ class Side(Covered):
         one_scale = type(contour) is not Contour or contour.spare > 0.0
         one_scale = one_scale or matters(self._law, contour.tilted)
         expected = 0.0 if one_scale else contour.expected
-        answer = None
+        answer: Answer | None = None
+        limit: dict[str, str] = {}
         if expected <= CROWDED:
             answer = self._run(contour, epsilon, QUICK if expected > FEW_NODES else math.inf)
         if expected > FEW_NODES and not (answer and answer.width <= self._rtol):
-            found = by_largest_losses(self._steps, epsilon, self._rtol)
-            if found is not None:
-                self._contours = [found[0], *self._contours[:3]]
-                return found[1]
+            jumps, rare, limit = by_largest_losses(self._steps, epsilon, self._rtol)
+            if jumps is not None and rare is not None:
+                self._contours = [jumps, *self._contours[:3]]
+                return rare
         answer = answer or self._run(contour, epsilon)
-        if answer is None:
-            return self._chernoff(epsilon, "the trapezoid sum is not positive")
+        answer = answer or self._chernoff(epsilon, "the trapezoid sum is not positive")
+        answer.detail.update(limit)
         self._contours = [contour.blurred or contour, *self._contours[:3]]
         return answer
 
@@ -265,6 +265,10 @@ class Side(Covered):
         while True:
             if not self._resolve(contour, nodes):
                 return contour.answer(epsilon)
+            if nodes * contour.cost > most:
+                return None
+            if nodes * contour.cost > 2.0 * WORK and contour.nodes:
+                return contour.answer(epsilon)
             contour.extend(nodes)
             if contour.complete:
                 return contour.answer(epsilon)
@@ -275,8 +279,6 @@ class Side(Covered):
                 answer = self._blurred(contour, epsilon)
                 if answer is not None and answer.width <= self._rtol:
                     return None  # it is there for whoever asks
-            if contour.work > most:
-                return None
             values, _ = contour.terms(epsilon)
             least = math.exp(-contour.spare)  # the least that the terms may leave of themselves
             quiet = float(np.abs(values[-32:]).max()) < SHARE * 1e-2 * least
@@ -352,8 +354,7 @@ class Side(Covered):
     def _decay(self, contour: Contour, start: float, wanted: float) -> float:
         """Bound on the integral of sup |phi| / y^2 beyond `start`, by nodes that see far enough.
 
-        They need to resolve frequencies up to where the total variation of one step takes over,
-        a few times 1 / spread, but only for the bulk of the mass.
+        That is up to where the total variation of one step takes over, for the bulk of the mass.
         """
         goal = min(math.log(wanted * start), -1.0)
         count = float(self._law.counts.sum())

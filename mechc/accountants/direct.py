@@ -19,11 +19,9 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.composed import ComposedLoss
 from mechc.accountants.logspace import log1mexp, log_add
 from mechc.accountants.recursion import Recursion
-from mechc.accountants.saddle import saddle_target, solve
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.measure import MASS_ERROR, PrivacyLoss, Step, log_infinite
+from mechc.loss.measure import MASS_ERROR, Step, log_infinite
 from mechc.loss.moments import log_total
-from mechc.loss.nested import log_hockey_stick_pair
 
 Floats = NDArray[np.float64]
 Logs = tuple[float, float, float]
@@ -88,18 +86,12 @@ class DirectAccountant:
         """
         if self._atoms is not None:
             logs = self._enumerated(epsilon)
-        elif self._sides or sum(s.count for s in self._steps) > 2:
+        elif self._sides or sum(s.count for s in self._steps) > 1:
             return self._recursive(epsilon)
         else:
-            laws = [s.loss for s in self._steps for _ in range(s.count)]
-            try:
-                logs = self._one(laws[0], epsilon) if len(laws) == 1 else self._two(laws, epsilon)
-            except NumericError:
-                if len(laws) == 1:
-                    raise
-                return self._recursive(epsilon)
-            top = sum(law.support[1] for law in laws)
-            if not logs[2] > -math.inf and epsilon < top:
+            law = self._steps[0].loss
+            logs = law.hockey_stick_log(epsilon)
+            if not logs[2] > -math.inf and epsilon < law.support[1]:
                 raise NumericError(f"direct: no node reaches losses above epsilon={epsilon!r}")
         lower, estimate, upper = (min(v, 0.0) for v in logs)
         return Bound(lower, estimate, upper, "direct", "proven", {})
@@ -125,19 +117,6 @@ class DirectAccountant:
             for margin, v in zip(margins, finite, strict=True)
         )
         return Bound(lower, estimate, upper, "direct", "proven", detail)
-
-    def _one(self, law: PrivacyLoss, epsilon: float) -> tuple[float, float, float]:
-        return law.hockey_stick_log(epsilon)
-
-    def _two(self, laws: list[PrivacyLoss], epsilon: float) -> tuple[float, float, float]:
-        if sum(law.support[1] for law in laws) <= epsilon:
-            return self._around(-math.inf, 0.0)
-        # the step with a density outside: its kinks are integrated, those of atoms are summed
-        outer, inner = sorted(laws, key=lambda law: law.loss.size, reverse=True)
-        tilt = 2.0 * solve(ComposedLoss(self._steps), saddle_target(epsilon), epsilon).t
-        tilt = min(tilt, (1.0 - 1e-3) * min(law.strip[1] for law in laws))
-        value, error = log_hockey_stick_pair(outer, inner, epsilon, tilt)
-        return self._around(value, 2.0 * error)
 
     def _enumerated(self, epsilon: float) -> tuple[float, float, float]:
         assert self._atoms is not None

@@ -37,7 +37,7 @@ def log_odds(hits: Hits, counts: Floats, log_ratio: Floats) -> Floats:
     if hits == Hits(1, False):
         total = np.asarray(counts @ np.logaddexp(0.0, log_ratio), np.float64)
         linear = np.logaddexp.reduce(np.log(counts)[:, None] + log_ratio)
-        first: Floats = np.where(linear < FIRST_ORDER, linear, log_expm1(total))
+        first: Floats = np.where(linear < FIRST_ORDER, linear, _log_expm1(total))
         return first
     (count,), (log_r,) = counts, log_ratio
     if hits.number > count:
@@ -89,7 +89,7 @@ def _log_binomials(n: float, last: float) -> Floats:
     return out
 
 
-def log_expm1(x: Floats) -> Floats:
+def _log_expm1(x: Floats) -> Floats:
     """Return log(exp(x) - 1) for x >= 0."""
     with np.errstate(divide="ignore"):
         out: Floats = np.where(x > 30.0, x, np.log(np.expm1(np.minimum(x, 30.0))))

@@ -29,13 +29,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bracket import Bracket
-from mechc.accountants.hits import Hits, log_expm1
+from mechc.accountants.hits import Hits, log_odds
 from mechc.accountants.logspace import log_add
 from mechc.accountants.split import Edges, Part, Split
 from mechc.accountants.trapezoid import Answer
 from mechc.accountants.wave import log_totals
 from mechc.accountants.window import log_peak
-from mechc.errors import NumericError
+from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.band import Band, log_density
 from mechc.loss.measure import Step
 
@@ -55,8 +55,9 @@ TRIES, LARGER = 3, 2.5  # enlargements of the range of tilts
 HOPELESS = 50.0  # nats of the rest beyond what may be neglected at which levels end
 ATTEMPTS = 16  # brackets tried
 REST = 0.02  # share of rtol that everything that is only bounded may cost
-ROUGH = 1e-4  # width that is still better than what one contour would give
+ROUGH = 1e-3  # width that is still better than what one contour would give
 LIMIT = "rounding of the density of large losses"
+PARTITION = 1e-10  # relative error of masses cut by chi
 NOTHING = (-math.inf, -math.inf, -math.inf)
 
 
@@ -76,15 +77,16 @@ class Jumps:
             rtol: relative width wanted.
 
         Raises:
-            NumericError: a quadrature does not settle, or the steps are not of this kind.
+            UnsupportedError: the steps are not of this kind.
+            NumericError: a quadrature does not settle, or too many contours would be needed.
         """
         if len(steps) > STEPS or any(s.loss.source is None for s in steps):
-            raise NumericError("contour: too many distinct steps to cut, or tables")
+            raise UnsupportedError("contour: too many distinct steps to cut, or tables")
         self._lowest = sum(s.count * s.loss.support[0] for s in steps)
         mean, spread = small_losses(steps, epsilon)
         gap = epsilon - mean
         if not (math.isfinite(self._lowest) and gap > 0.0):
-            raise NumericError("contour: small losses reach epsilon, or are not bounded below")
+            raise UnsupportedError("contour: small losses reach epsilon, or are not bounded below")
         width, scale = _band_width(steps, gap), gap
         certain = epsilon - max(self._lowest, mean - REACH * spread)
         above = max(certain, gap * math.exp(BEYOND * width))
@@ -163,18 +165,24 @@ class Jumps:
 
 def by_largest_losses(
     steps: Sequence[Step], epsilon: float, rtol: float
-) -> tuple[Jumps, Answer] | None:
-    """Return brackets with their answer, None where they do not apply or stay wide."""
+) -> tuple[Jumps | None, Answer | None, dict[str, str]]:
+    """Return brackets with their answer, or why no method can be narrow.
+
+    Neither is there where the steps are not of this kind. Where brackets fail, no grid and no
+    recursion resolves the scales either.
+    """
     try:
         jumps = Jumps(steps, epsilon, rtol)
-    except NumericError:
-        return None
+    except UnsupportedError:
+        return None, None, {}
+    except NumericError as error:
+        return None, None, {"limit": str(error)}
     answer = jumps.answer(epsilon)
     if not answer.width <= ROUGH:
-        return None
+        return None, None, {"limit": LIMIT}
     if answer.width > rtol:
         answer.detail["limit"] = LIMIT
-    return jumps, answer
+    return jumps, answer, {}
 
 
 def small_losses(steps: Sequence[Step], epsilon: float) -> tuple[float, float]:
@@ -211,17 +219,7 @@ def _split(steps: Sequence[Step], epsilon: float, above: Edges, below: Edges, le
     top = 1.5 * (NATS + max(0.0, -rarity)) / below[1] if rarity > -math.inf else NATS / below[1]
     for _ in range(TRIES):
         tilts = (-1.0 - left, top)
-        parts = [
-            Part(
-                s.count,
-                Band(s.loss, -math.inf, below[0], tilts),
-                Band(s.loss, below[0], above[1], tilts),
-                above,
-                below,
-            )
-            for s in steps
-        ]
-        split = Split(parts, top)
+        split = Split([Part.of(s, above, below, tilts) for s in steps], top)
         if split.settled(epsilon):
             break
         top *= LARGER
@@ -246,8 +244,9 @@ class _Far:
     def of(cls, steps: Sequence[Step], parts: Sequence[Part], edges: Edges, left: float) -> _Far:
         orders = left * np.geomspace(0.05, 1.0, 8)
         tilts = np.concatenate([[0.0, -1.0], -1.0 - orders])
-        log_m, odds, error = np.zeros(tilts.size), np.zeros(tilts.size), 1e-13
-        for step, part in zip(steps, parts, strict=True):
+        log_m, error = np.zeros(tilts.size), PARTITION
+        ratios = np.empty((len(parts), tilts.size))
+        for i, (step, part) in enumerate(zip(steps, parts, strict=True)):
             band = Band(step.loss, edges[1], math.inf, (-1.0 - left, 0.0))
             over, under = part.around(edges)
             small = log_totals(part.small.loss, part.small.log_weight, tilts)[0]
@@ -255,10 +254,11 @@ class _Far:
             large = log_totals(band.loss, band.log_weight, tilts)[0]
             large = np.logaddexp(large, log_totals(part.large.loss, over, tilts)[0])
             log_m += part.count * small
-            odds += part.count * np.logaddexp(0.0, large - small)
+            ratios[i] = large - small
             error += part.count * (1e-14 + part.small.tolerance)
             error += band.tolerance + part.large.tolerance
-        both = log_m + log_expm1(odds)
+        counts = np.array([float(part.count) for part in parts])
+        both = log_m + log_odds(Hits(1, False), counts, ratios)
         return cls(float(both[0]), float(both[1]), orders, both[2:] + log_peak(orders), error)
 
     def log_value(self, epsilon: float) -> tuple[float, float, float]:

@@ -28,13 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.composed import ComposedLoss
+from mechc.accountants.plan import FIRST_PANELS, SHARED, Plan, Prepared, log_peak_at
 from mechc.accountants.saddle import saddle_target, solve
 from mechc.errors import NumericError
 from mechc.loss import piecewise
-from mechc.loss.measure import PrivacyLoss, Step
-from mechc.loss.moments import log_sum
+from mechc.loss.measure import Step
 from mechc.loss.piecewise import Piecewise, Sampler
-from mechc.loss.tabulated import DEGREE, Tabulated, tabulate
+from mechc.loss.tabulated import DEGREE, Tabulated
 
 Floats = NDArray[np.float64]
 
@@ -44,12 +44,8 @@ FLOOR_SHARE = 0.02  # ... of the goal
 PASSES = 5
 SETTLED = 1e-9  # share of the answer that the floors may have cost
 HALVINGS = 12  # of panels of a repeated step, from one level to the next
-SHARED = 4  # repetitions from which a step's panels are shared
-MARGIN = 1e-3  # in units of 1 / tilt
 MAX_KINKS = 64
-FIRST_PANELS = 6
-TILTS = np.array([0.0, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0])
-BEYOND = 8  # tilts above t
+MOST = 1_000_000  # places times panels: about a second
 
 
 class Recursion:
@@ -73,13 +69,14 @@ class Recursion:
         curvature = float(composed.cumulants(self.tilt, 2)[2]) + self.tilt**-2
         self.log_mgf = float(composed.cumulants(self.tilt, 0)[0])
         self.log_error = composed.log_mass_error(self.tilt)
-        self._steps = [_Prepared.of(s, self.tilt, curvature) for s in steps]
+        self._steps = [Prepared.of(s, self.tilt, curvature) for s in steps]
         self._steps.sort(key=lambda s: s.roughness)
         self.shift = sum(s.anchor * s.count for s in self._steps)
         log_value = -0.5 * math.log(2.0 * math.pi * curvature) - math.log(
             self.tilt * (1.0 + self.tilt)
         )
         before = math.inf
+        self._purse = _Purse(MOST)
         for _ in range(PASSES):
             self._run(epsilon - self.shift, math.exp(log_value))
             value = self.value(epsilon)[0]
@@ -145,14 +142,15 @@ class Recursion:
     def _run(self, target: float, size: float) -> None:
         """Represent g_1, ..., g_{k-1} with floors in units of `size`, the guess of g_k."""
         count = sum(s.count for s in self._steps)
-        most = math.exp(_log_peak(self.tilt))
+        most = math.exp(log_peak_at(self.tilt))
         floor = max(FLOOR, FLOOR_SHARE * self._goal) * size / count
-        plan = self._plan = _Plan.of(self._steps, self.tilt, target, floor)
+        plan = self._plan = Plan.of(self._steps, self.tilt, target, floor)
         # what the rounding of losses does to a function of slope t
         self._rounding = 4e-16 * self.tilt * (abs(target) + max(abs(s.anchor) for s in self._steps))
         relative = max(1e-13, min(self._goal / count, 0.1 * self._goal), 10.0 * self._rounding)
         self._function, self._payoff = _payoff(self.tilt, plan.lo[0], relative), True
         self._relative, self._floor = self._function.relative, 0.0
+        purse = self._purse
         self._levels: list[tuple[Piecewise, bool, float, float]] = []
         level, kinks = 0, np.zeros(1)
         for step in self._steps:
@@ -175,12 +173,11 @@ class Recursion:
                 if turn >= 2 and step.count >= SHARED:
                     matrix, found = self._repeat(table, matrix, relative, floor)
                 if found is None:
-                    sampler = _sampler(table, self._function, self._payoff)
+                    sampler = _sampler(table, self._function, self._payoff, purse)
                     found = piecewise.interpolate(sampler, edges, relative, floor)
                 self._function, self._payoff = found, False
                 self._relative += found.relative
                 self._floor += found.error
-
 
     def _repeat(
         self, table: Tabulated, matrix: _Square | None, relative: float, floor: float
@@ -191,7 +188,7 @@ class Recursion:
         """
         for _ in range(HALVINGS):
             if matrix is None:
-                matrix = _Square(table, self._function.edges)
+                matrix = _Square(table, self._function.edges, self._purse)
             found, rough = matrix.apply(self._function, relative, floor)
             if not rough.any():
                 return matrix, found
@@ -226,7 +223,8 @@ class Level:
 class _Square:
     """A repeated step on one set of panels."""
 
-    def __init__(self, table: Tabulated, edges: Floats) -> None:
+    def __init__(self, table: Tabulated, edges: Floats, purse: _Purse) -> None:
+        purse.pay(table, (DEGREE + 1) * edges.size)
         self._edges = edges
         self._nodes = table.act(piecewise.points(edges), edges)
         self._ends = table.act(edges, edges, 2)
@@ -242,12 +240,28 @@ class _Square:
         return piecewise.assemble(self._edges, c, error, least, 4.0 * relative), rough
 
 
-def _sampler(table: Tabulated, function: Piecewise, payoff: bool) -> Sampler:
+class _Purse:
+    """What a recursion may still cost: places times panels of a step that act on them."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def pay(self, table: Tabulated, places: int) -> None:
+        self._left -= places * max(table.loss.shape[0], 1)
+        if self._left < 0:
+            raise NumericError(
+                "direct: the recursion over steps has too many scales; use contour or pld"
+            )
+
+
+def _sampler(table: Tabulated, function: Piecewise, payoff: bool, purse: _Purse) -> Sampler:
     c, edges = function.coefficients.ravel(), function.edges
-    return Sampler(
-        lambda u: np.asarray(table.act(u, edges, 1, payoff) @ c),
-        lambda u: np.asarray(table.act(u, edges, 2, payoff) @ c),
-    )
+
+    def values(u: Floats, parts: int) -> Floats:
+        purse.pay(table, u.size)
+        return np.asarray(table.act(u, edges, parts, payoff) @ c)
+
+    return Sampler(lambda u: values(u, 1), lambda u: values(u, 2))
 
 
 def _payoff(tilt: float, lo: float, relative: float) -> Piecewise:
@@ -276,128 +290,3 @@ def _repeated(start: Floats, kinks: Floats, count: int) -> Floats:
     for _ in range(count):
         out = _sums(out, kinks)
     return out
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """One distinct step: its law with nodes for all tilts needed, its anchor, K at the tilts."""
-
-    law: PrivacyLoss
-    count: int
-    anchor: float
-    log_mgf: float
-    tilts: Floats
-    values: Floats
-    top: float
-    roughness: tuple[int, int]
-
-    @classmethod
-    def of(cls, step: Step, tilt: float, curvature: float) -> _Prepared:
-        law = step.loss
-        most = min(tilt + 6.0 / math.sqrt(curvature), tilt + 0.9 * (law.strip[1] - tilt))
-        above = np.linspace(tilt, max(most, tilt), BEYOND + 1)[1:]
-        law = law.covering(-1.0, float(above[-1]))
-        log_mgf, mean = law.generating(tilt)[:2]
-        ends = np.array(law.support)
-        ends = ends[np.isfinite(ends)]
-        anchor = float(ends[np.argmin(np.abs(ends - mean))]) if ends.size else mean
-        tilts = np.concatenate([tilt * TILTS, above])
-        loss, log_weight = law.nodes()
-        values = np.array([log_sum(loss - anchor, log_weight, t) for t in tilts])
-        return cls(
-            law=law,
-            count=step.count,
-            anchor=anchor,
-            log_mgf=log_mgf,
-            tilts=tilts,
-            values=values,
-            top=law.support[1] - anchor,
-            roughness=(law.atom_loss.size, ends.size),
-        )
-
-    def table(self, tilt: float, floor: float) -> Tabulated:
-        return tabulate(self.law, tilt, self.log_mgf, self.anchor, floor)
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """Intervals on which g_0, ..., g_{k-1} are represented, in anchored units.
-
-    Beyond them g_j is below the floor, zero, or out of reach of the steps to come.
-    """
-
-    lo: Floats
-    hi: Floats
-    tilt: float
-    tilts: Floats
-    done: Floats  # K_1 + .. + K_j at the tilts, minus its value at `tilt`; shape (k, tilts)
-    tops: Floats  # largest sums of the losses done, and of the rest
-    tops_rest: Floats
-
-    @classmethod
-    def of(cls, steps: Sequence[_Prepared], tilt: float, target: float, floor: float) -> _Plan:
-        rows = np.concatenate([np.repeat(s.values[None], s.count, axis=0) for s in steps])
-        tops = np.concatenate([np.full(s.count, s.top) for s in steps])
-        tilts = steps[0].tilts
-        rows -= rows[:, tilts == tilt]
-        done = np.concatenate([np.zeros((1, tilts.size)), np.cumsum(rows, axis=0)])[:-1]
-        tops_done = np.concatenate([[0.0], np.cumsum(tops)[:-1]])
-        tops_rest = np.cumsum(tops[::-1])[::-1]
-        bound = done + np.array([_log_peak(t) for t in tilts]) - math.log(floor)
-        above, below = tilts > tilt, tilts < tilt
-        hi = (bound[:, above] / (tilts[above] - tilt)).min(axis=1)
-        lo = -(bound[:, below] / (tilt - tilts[below])).min(axis=1)
-        hi = np.minimum(hi, tops_done)
-        repeated = max(s.count for s in steps) >= SHARED
-        if not repeated:  # a little room, lest rounding at the largest loss cuts off mass
-            room = MARGIN / tilt * np.arange(lo.size, 0, -1)
-            lo = np.maximum(lo, target - tops_rest - room)
-        start = 0
-        for s in steps:  # repetitions of a step share their panels
-            run = slice(start + 2, min(start + s.count + 1, lo.size))
-            if repeated and lo[run].size:
-                lo[run], hi[run] = lo[run].min(), hi[run].max()
-            start += s.count
-        lo = np.minimum(lo, hi - 1e-9 / tilt)
-        return cls(lo, hi, tilt, tilts, done, tops_done, tops_rest)
-
-    def left_out(self, target: float) -> float:
-        """Bound on what all levels together leave out at another epsilon."""
-        below, above = self._beyond()
-        below[self.lo <= target - self.tops_rest] = -np.inf
-        return float(np.exp(np.minimum([below, above], 0.0)).sum())
-
-    def left_out_anywhere(self, levels: int) -> float:
-        """Bound on what the first levels together leave out at any epsilon."""
-        below, above = self._beyond()
-        return float(np.exp(np.minimum([below, above], 0.0))[:, :levels].sum())
-
-    def _beyond(self) -> tuple[Floats, Floats]:
-        """Logs of bounds on what every g_j is below and above its interval."""
-        peaks = np.array([_log_peak(t) for t in self.tilts])
-        move = self.tilts - self.tilt
-        ends = np.stack([self.lo, self.hi])[:, :, None]
-        log_value = self.done - move * ends + peaks
-        below = log_value[0][:, move <= 0].min(axis=1)
-        above = log_value[1][:, move >= 0].min(axis=1)
-        above[self.hi >= self.tops] = -np.inf
-        return below, above
-
-    def edges(self, level: int, kinks: Floats) -> Floats:
-        lo, hi = self.lo[level], self.hi[level]
-        inner = kinks[(kinks > lo) & (kinks < hi)]
-        plain = np.linspace(lo, hi, FIRST_PANELS + 1)
-        if not lo < plain[1] < hi:
-            raise NumericError(
-                f"direct: losses within {hi - lo:.1g} of {hi:g} are not apart in doubles; "
-                "use contour or pld"
-            )
-        if inner.size:
-            far = np.abs(plain[1:-1, None] - inner).min(axis=1) > 0.25 * (hi - lo) / FIRST_PANELS
-            plain = np.concatenate([[lo], plain[1:-1][far], [hi]])
-        return np.unique(np.concatenate([plain, inner]))
-
-
-def _log_peak(t: float) -> float:
-    """Log of max_x exp(-t x) (1 - exp(-x)) = t^t / (1 + t)^(1 + t)."""
-    return t * math.log(t) - (1.0 + t) * math.log1p(t) if t > 0.0 else 0.0

@@ -18,7 +18,8 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.recursion import SHARED, Level, Recursion
+from mechc.accountants.plan import SHARED
+from mechc.accountants.recursion import Level, Recursion
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.measure import Step
 

@@ -18,13 +18,16 @@ from mechc.accountants.hits import Hits, log_odds
 from mechc.accountants.wave import log_totals
 from mechc.accountants.window import log_peak
 from mechc.loss.band import Band
+from mechc.loss.measure import Step
 
 Floats = NDArray[np.float64]
 Edges = tuple[float, float]
 Rows = tuple[Floats, Floats, Floats]
 
 SMOOTH = 12  # chi is the regularised incomplete beta function of this order, twice
+BANDWIDTH = 80.0  # frequency times (b - a) at which the transform of chi' has come down to 1e-8
 TILTS, FINER = 24, 12  # real tilts known on all scales, and near a saddle point
+SLACK = 1e-6  # nats added to bounds, for nodes that were not made for their tilts
 LEAST = 0.004  # the smallest of them, as a share of the largest
 FLOOR = 1e-17  # tilted share of a panel that need not resolve waves
 
@@ -47,6 +50,15 @@ class Part:
     large: Band
     above: Edges
     below: Edges
+
+    @classmethod
+    def of(cls, step: Step, above: Edges, below: Edges, tilts: tuple[float, float]) -> Part:
+        """Cut one step, with nodes that resolve both cuts as well as the density."""
+        small = Band(step.loss, -math.inf, below[0], tilts)
+        large = Band(step.loss, below[0], above[1], tilts)
+        widths = [b - a for a, b in (below, above) if b < math.inf]
+        large = large.resolved(0.0, BANDWIDTH / min(widths), 0.0)
+        return cls(step.count, small, large, above, below)
 
     def resolved(self, contour: float, frequency: float) -> Part:
         """Return the same with nodes for frequencies on a contour."""
@@ -137,7 +149,8 @@ class Split:
 
     def settled(self, epsilon: float) -> bool:
         """Whether the tilts reach beyond the saddle points."""
-        for hits in (None, Hits(1, True), Hits(1, False)):
+        alone = (Hits(1, True),) if len(self.parts) == 1 else ()
+        for hits in (None, Hits(1, False), *alone):
             phase = self._phase(hits, epsilon)
             if np.isfinite(phase).any() and int(phase.argmin()) >= TILTS - 1:
                 return False
@@ -145,5 +158,5 @@ class Split:
 
     def log_bound(self, hits: Hits | None, epsilon: float) -> float:
         """Return Chernoff's bound on the log of a measure's share of delta."""
-        at_tilts = self.log_transforms(hits)[2:] + log_peak(self.tilts)
+        at_tilts = self.log_transforms(hits)[2:] + log_peak(self.tilts) + SLACK
         return float((at_tilts - epsilon * self.tilts).min())
