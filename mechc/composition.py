@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.queries import Queries
 
 if TYPE_CHECKING:
@@ -76,6 +76,18 @@ class Event(Queries):
         if reverse_kernel is not None:
             return _privacy_loss(cast(Hashable, reverse_kernel), self.theta, False)
         return _privacy_loss(cast(Hashable, self.mechanism.kernel), self.theta, direction == "add")
+
+    def loss_or_stand_in(self, direction: str) -> Any:
+        """As `loss`; where it cannot be resolved, an `UnresolvedLoss`, which bounds it."""
+        from mechc.loss.apart import UnresolvedLoss
+
+        try:
+            return self.loss(direction)
+        except NumericError as error:
+            reverse_kernel = self.mechanism.reverse_kernel if direction == "add" else None
+            kernel = reverse_kernel or self.mechanism.kernel
+            reverse = direction == "add" and reverse_kernel is None
+            return UnresolvedLoss(kernel, np.array(self.theta, np.float64), reverse, error)
 
     def composition(self) -> Composition:
         """Return the composition of this one event."""
@@ -174,10 +186,20 @@ class Composition(Queries):
         )
 
     def steps(self, direction: str) -> tuple[Step, ...]:
-        """Return the distinct privacy losses of one direction with their counts."""
+        """Return the distinct privacy losses of one direction with their counts.
+
+        Raises:
+            NumericError: a loss cannot be resolved.
+        """
         from mechc.loss.measure import Step
 
         return tuple(Step(event.loss(direction), count) for event, count in self.parts)
+
+    def steps_so_far(self, direction: str) -> tuple[Step, ...]:
+        """As `steps`, with stand-ins for the losses that cannot be resolved."""
+        from mechc.loss.measure import Step
+
+        return tuple(Step(event.loss_or_stand_in(direction), n) for event, n in self.parts)
 
     def evaluation(
         self, method: str = "auto", direction: str = "both", rtol: float = 1e-6, **options: Any
@@ -210,7 +232,7 @@ class Composition(Queries):
 
             others = Composition((e, n) for e, n in self.parts if not hasattr(e, "log_mgf_bound"))
             return CurveEvaluation(curves, {d: others.steps(d) for d in wanted}, name, self.claims)
-        steps = {d: self.steps(d) for d in wanted}
+        steps = {d: self.steps_so_far(d) if name == "auto" else self.steps(d) for d in wanted}
         no_lower = next((e.upper_only for e, _ in self.parts if e.upper_only), "")
         return Evaluation(steps, name, rtol, settled, self.claims, no_lower)
 

@@ -15,7 +15,10 @@ import numpy as np
 
 from mechc import registry
 from mechc.accountants.bound import Bound
+from mechc.loss.apart import is_resolved
 from mechc.loss.measure import MASS_ERROR, Step, log_infinite
+
+ULP = 2.0**-52
 
 
 class Evaluation:
@@ -93,8 +96,12 @@ class Evaluation:
         proven = max(log_positive_part(epsilon), self._log_infinite[direction] - margin)
         if direction not in self._accountants:
             return Bound(floor, floor, floor, "identity", "proven", self._about(direction))
+        if proven > -ULP:
+            return Bound(proven, floor, 0.0, "limit", "proven", self._about(direction))
         if math.isinf(epsilon):
             value = floor if epsilon > 0 else 0.0
+            if not all(is_resolved(step.loss) for step in self.steps[direction]):
+                return Bound(value, 0.0, 0.0, "limit", "proven", self._about(direction))
             return Bound(value, value, value, "limit", "proven", self._about(direction))
         accountant = self._accountants[direction]
         if rough and isinstance(accountant, registry.Auto):

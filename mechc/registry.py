@@ -33,6 +33,7 @@ import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.loss.apart import is_resolved
 
 if TYPE_CHECKING:
     from mechc.loss.measure import Step
@@ -78,6 +79,7 @@ class Method:
         return getattr(import_module(self.module), f"{self.name.capitalize()}Accountant")
 
 
+APART = -1e-2  # log delta of two laws that are nearly disjoint
 MANY = 20_000  # atoms of one loss that only a grid takes cheaply
 FEW = 12  # steps that auto composes one by one
 MORE = 100  # the same where the contour's answer is too wide
@@ -261,6 +263,8 @@ def build(
 def candidates(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
     """Yield the methods that "auto" tries on these steps, in order, each with the reason."""
     have = {m.name for m in methods()}
+    if not all(is_resolved(step.loss) for step in steps):
+        return
     enumerable = import_module("mechc.accountants.direct").enumerable
     total = sum(step.count for step in steps)
     tables = max((s.loss.atom_loss.size for s in steps), default=0) > MANY
@@ -337,7 +341,7 @@ class Auto:
 
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None
-        refusals = []
+        refusals = [str(s.loss.why) for s in self._steps if not is_resolved(s.loss)]
         for name, reason in list(self._queue):
             try:
                 answer = self._accountant(name).log_delta(epsilon)
@@ -352,9 +356,22 @@ class Auto:
                 return answer
             if best is None or _rank(answer) < _rank(best):
                 best = answer
-        if best is None:
-            raise UnsupportedError("auto: no method can answer; " + "; ".join(refusals))
+        if best is None or self._may_be_apart(best):
+            best = self._apart(epsilon, best)
+            best.detail["refusals"] = refusals
         return best
+
+    @staticmethod
+    def _may_be_apart(best: Bound) -> bool:
+        """A wide answer that leaves room for a delta of nearly one."""
+        return float(best.lower) < APART <= float(best.upper)
+
+    def _apart(self, epsilon: float, best: Bound | None) -> Bound:
+        """Bound delta where P and Q are nearly disjoint, and keep what is known besides."""
+        answer = cast(Bound, import_module("mechc.accountants.apart").bound(self._steps, epsilon))
+        if best is not None and not float(answer.lower) > float(best.lower):
+            return best
+        return answer
 
     def _accountant(self, name: str) -> Accountant:
         if name not in self._built:

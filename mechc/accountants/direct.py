@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,8 @@ from mechc.loss.moments import log_total
 Floats = NDArray[np.float64]
 Logs = tuple[float, float, float]
 
-MAX_ATOMS = 3_000_000
+MAX_ATOMS = 1_000_000
+MAX_SHARES = 20_000_000  # the same times the atoms of one step
 MAX_STEPS = 128  # with a density; the recursion goes through all of them
 KEPT = 4  # recursions remembered for other epsilons
 CLOSEST = 2e-9  # distance from the largest loss, relative, below which delta is only bounded
@@ -45,9 +46,10 @@ def enumerable(steps: Sequence[Step]) -> bool:
         if math.isinf(s.loss.support[1] - s.loss.support[0]):
             return False  # a lattice without end is only known where mass was looked for
         m = s.loss.atom_loss.size
-        total *= math.exp(
-            min(60.0, gammaln(s.count + m) - gammaln(s.count + 1.0) - gammaln(float(m)))
-        )
+        ways = gammaln(s.count + m) - gammaln(s.count + 1.0) - gammaln(float(max(m, 1)))
+        total *= math.exp(min(60.0, ways))
+        if total * m > MAX_SHARES:
+            return False
     return total <= MAX_ATOMS
 
 
@@ -212,16 +214,25 @@ def _enumerate(steps: Sequence[Step]) -> tuple[Floats, Floats, Floats]:
     return loss, log_mass, noise
 
 
+def _ways(count: int, parts: int) -> Floats:
+    """All ways to share `count` among `parts`, shape (ways, parts)."""
+    if parts == 2:
+        first = np.arange(count + 1.0)
+        return np.stack([first, count - first], axis=1)
+    if parts < 2:
+        return np.full((parts, parts), float(count))
+    width = parts - 1
+    bars = np.fromiter(chain.from_iterable(combinations(range(count + width), width)), np.int32)
+    edges = np.pad(bars.reshape(-1, width), ((0, 0), (1, 1)), constant_values=-1)
+    edges[:, -1] = count + width
+    return (np.diff(edges, axis=1) - 1).astype(np.float64)
+
+
 def _multinomial(loss: Floats, log_mass: Floats, count: int) -> tuple[Floats, Floats, Floats]:
     """The count-fold sum of a law with few atoms: every way to share `count` among them."""
     if count < loss.size:
         return _drawn(loss, log_mass, count)
-    m = loss.size
-    ways = list(combinations(range(count + m - 1), m - 1))
-    bars = np.array(ways, np.int64).reshape(len(ways), m - 1)
-    ends = np.full((bars.shape[0], 1), count + m - 1)
-    shares = np.diff(np.concatenate([np.full_like(ends, -1), bars, ends], axis=1), axis=1) - 1
-    shares = shares.astype(np.float64)
+    shares = _ways(count, loss.size)
     parts = gammaln(shares + 1.0)
     log_count = gammaln(count + 1.0)
     noise = 8.0 * ULP * (2.0 + log_count + parts.sum(axis=1) - shares @ log_mass)

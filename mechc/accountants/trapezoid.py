@@ -21,11 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.characteristic import Law, Tilted
+from mechc.errors import NumericError
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
 ULP = 2.2e-16
+KEEPING = 50  # node evaluations that the memory of one frequency is worth
+MOST = 4_000_000  # frequencies, 100 bytes each while they are summed
 
 
 @dataclass(frozen=True)
@@ -237,12 +240,14 @@ class Contour:
     @property
     def work(self) -> int:
         """Node evaluations spent so far."""
-        return self.re.size * self.tilted.weight.size
+        return int(self.re.size * self.cost)
 
     def extend(self, nodes: int) -> None:
         """Evaluate log phi until `nodes` frequencies are known."""
         nodes = int(min(nodes, self.most))
         have = self.re.size
+        if nodes > MOST:
+            raise NumericError(f"the inversion needs {nodes} frequencies, more than {MOST}")
         if nodes > have:
             re, im = self.tilted.log_phi(self.h, have + 1, nodes + 1)
             self.re, self.im = np.concatenate([self.re, re]), np.concatenate([self.im, im])
@@ -251,7 +256,7 @@ class Contour:
     @property
     def cost(self) -> float:
         """Work of one more frequency, in node evaluations."""
-        return float(self.tilted.weight.size)
+        return float(max(self.tilted.weight.size, KEEPING))
 
     @property
     def nodes(self) -> int:

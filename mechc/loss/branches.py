@@ -220,7 +220,8 @@ def above(source: KernelSource, epsilon: float, reverse: bool) -> Floats:
             continue
         cut = root(source, row, threshold)
         rows.append((cut, hi) if increasing != reverse else (lo, cut))
-    for branch in branches_of(source):
+    open_ = np.isnan(source.rows[:, 3:5]).any() or (source.rows[:, 2] == protocol.UNSPLIT).any()
+    for branch in branches_of(source) if open_ else ():
         if branch.inverse >= 0 and not _open_limits(source, branch):
             continue
         cut = float(inverse(source, branch, np.array([threshold]))[0])

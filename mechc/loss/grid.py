@@ -26,13 +26,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.errors import UnsupportedError
+from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.measure import PrivacyLoss
 from mechc.loss.pooling import balance
 
 Floats = NDArray[np.float64]
 
 ULP = 2.0**-53
+WIDEST = 300.0  # cell whose exponential is far from the largest double
 TAIL = 1e-15  # mass under P beyond the grid of `rounded_up`, by default
 _TINY = 1e-290  # masses below are treated as lost to underflow
 _NEGLIGIBLE = -60.0  # log of a share of the largest tilted mass
@@ -262,7 +263,13 @@ def _label_error(points: Floats) -> float:
 
 
 def _pooled(cells: Cells, tilt: float) -> tuple[Floats, float]:
-    """Masses of the pools, without what is negligible under the tilt, and their relative error."""
+    """Masses of the pools, without what is negligible under the tilt, and their relative error.
+
+    Raises:
+        NumericError: the cells are too wide.
+    """
+    if cells.step > WIDEST:
+        raise NumericError(f"pld: cells of width {cells.step:g} are too wide for doubles")
     with np.errstate(divide="ignore"):
         tilted = np.log(cells.p) + tilt * cells.points[:, None]
     kept = (cells.p >= _TINY) & (cells.q >= _TINY) & (tilted >= tilted.max() + _NEGLIGIBLE)

@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.kernel.protocol import Kernel
-from mechc.loss import branches, cells, moments
+from mechc.loss import apart, branches, cells, moments
 from mechc.loss.source import KernelSource, Nodes
 from mechc.loss.within import within
 
 Floats = NDArray[np.float64]
 
 
+CERTAIN = 1e-16  # -log of a mass that is one in doubles
 MASS_ERROR = 3e-14  # allowance for log of a composed mass at infinity, and of 1 - exp(eps) M(-1)
 
 
@@ -195,6 +196,12 @@ class PrivacyLoss:
         return self._source
 
     @property
+    def apart(self) -> bool:
+        """P and Q are so far apart that tilts between -1 and 0 are not resolved."""
+        source = self._source
+        return source is not None and source.continuous and source.panels.apart
+
+    @property
     def is_reversed(self) -> bool:
         """This is the law of the reversed pair of its source."""
         return self._reverse
@@ -280,7 +287,8 @@ class PrivacyLoss:
     @property
     def log_finite(self) -> float:
         """Log of the finite mass P(L < inf)."""
-        return math.log1p(-math.exp(self.log_infinite)) if self.log_infinite < 0 else -math.inf
+        lost = self.log_infinite
+        return math.log1p(-math.exp(lost)) if lost < -CERTAIN else -math.inf
 
     @property
     def log_q_finite(self) -> float:
@@ -288,7 +296,7 @@ class PrivacyLoss:
         if self._source is None and not self.loss.size:
             return math.nan
         lost = self.log_minus_infinite
-        return math.log1p(-math.exp(lost)) if lost < 0 else -math.inf
+        return math.log1p(-math.exp(lost)) if lost < -CERTAIN else -math.inf
 
     def generating(self, t: float) -> tuple[float, float, float, float]:
         """Return K(t), K'(t), K''(t) of the finite part and a bound on the rounding of K(t).
@@ -296,7 +304,10 @@ class PrivacyLoss:
         Raises:
             NumericError: t is outside the strip of convergence.
         """
-        loss, log_weight = self.covering(min(t, -1.0), max(t, 0.0)).nodes()
+        law = self.covering(min(t, -1.0), max(t, 0.0))
+        if -1.0 < t < 0.0 and law.apart:
+            raise NumericError(f"{self.label}: P and Q are too far apart for the tilt {t:g}")
+        loss, log_weight = law.nodes()
         k = moments.generating(loss, log_weight, self.log_finite, self.log_q_finite, t)
         return float(k[0]), float(k[1]), float(k[2]), float(k[3])
 
@@ -341,6 +352,13 @@ class PrivacyLoss:
         share = math.exp(min(log_error - value, 0.0)) + 1e-14
         share += self.tolerance if self._source is None or not self._source.continuous else 0.0
         return value + math.log1p(-min(share, 0.999999)), value, value + math.log1p(share)
+
+    def log_below(self, threshold: float) -> float:
+        """Return an upper bound on log P(L <= threshold), found without tilts."""
+        if self._source is None:
+            small = self.atom_loss <= threshold
+            return min(0.0, float(np.logaddexp.reduce([-60.0, *self.atom_log_mass[small]])) + 1e-9)
+        return apart.log_below(self._source, threshold, self._reverse)
 
     def cell_masses(self, edges: Floats) -> tuple[Floats, Floats]:
         """Return the masses of L in the cells (edges[i], edges[i+1]] under P and Q, finite part.
@@ -391,7 +409,7 @@ def log_infinite(steps: Sequence[Step]) -> float:
     """Return log of the mass at infinity of a composition, 1 - prod (1 - d_j)^count_j (I5)."""
     log_finite = sum(
         s.count * math.log1p(-math.exp(s.loss.log_infinite))
-        if s.loss.log_infinite < 0
+        if s.loss.log_infinite < -CERTAIN
         else -math.inf
         for s in steps
         if s.count and s.loss.log_infinite > -math.inf

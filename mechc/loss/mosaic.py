@@ -67,7 +67,7 @@ def conclude(lo, hi, report, totals, overlap):  # type: ignore[no-untyped-def]
             before = share
     error = 0.0
     for a in range(tilts):
-        error = max(error, totals[a, 1, 1] / totals[a, 0, 0])
+        error = max(error, (totals[a, 1, 1] + totals[a, 1, 2]) / totals[a, 0, 0])
     return narrow, error, affinity < overlap
 
 

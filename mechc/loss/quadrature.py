@@ -40,6 +40,7 @@ GRAIN = 1e-11  # width, as a share of its place, of a panel too narrow to hide a
 ROUNDS = 400
 MAX_WORK = 2_000_000  # panels, summed over the rounds of one settling
 MAX_PANELS = 60_000
+FARTHEST = -1e5  # log M(-1/2) of laws 900 standard deviations apart; no tilts between are resolved
 MAX_TESTS = 4_000_000  # panels times tilts that are judged at once
 
 
@@ -54,6 +55,7 @@ class Quadrature:
         tilts: the interval of real tilts covered so far.
         points: tilts inside that interval that were asked for and are covered exactly.
         log_totals: log M at the tilts tested last.
+        apart: P and Q are so far apart that tilts between -1 and 0 are not resolved, only these.
         error: estimated error of M(z) as a share of M(Re z), see `resolution.judge`.
     """
 
@@ -76,6 +78,7 @@ class Quadrature:
         self.tilts = (0.0, 0.0)
         self.points: tuple[float, ...] | None = None  # None: nothing is settled yet
         self.log_totals: Floats = np.empty(0)
+        self.apart = False
         self.error = math.inf
         self._spread: tuple[Floats, Floats] | None = None
         self._far: dict[tuple[int, int], tuple[tuple[float, float], Far]] = {}
@@ -118,8 +121,11 @@ class Quadrature:
         rounds = ROUNDS
         while tilts.size:
             rounds, apart = self._settle(tilts, rounds)
+            self.apart |= not known and self._far_apart()
             if known:  # what was covered before needs no further tests
                 apart = apart[(apart < self.tilts[0]) | (apart > self.tilts[1])]
+            if self.apart:
+                apart = apart[(apart < -1.0) | (apart > 0.0)]
             if not (widened and apart.size):
                 break
             tilts = np.sort(np.concatenate([tilts, apart]))
@@ -129,6 +135,11 @@ class Quadrature:
                     "span too many scales"
                 )
         self.tilts, self.points = wide, (*points, *(self.points or ()))[:REMEMBERED]
+
+    def _far_apart(self) -> bool:
+        """Whether too many tilts between -1 and 0 would have to be resolved."""
+        middle = resolution.log_totals(self.log_p, self.loss, self.half, np.array([-0.5]))
+        return bool(middle[0] < FARTHEST)
 
     def _settle(self, tilts: Floats, rounds: int) -> tuple[int, Floats]:
         """Split and grow until the tilts given are resolved.
@@ -172,7 +183,7 @@ class Quadrature:
         """Return the log of a unit for each tilt, and all panels judged in these units."""
         unit = resolution.log_totals(self.log_p, self.loss, self.half, tilts)
         new = np.full(self.region.size, -1)
-        known = np.empty((0, tilts.size, 2, 2))
+        known = np.empty((0, tilts.size, 2, 3))
         return unit, self._judge(tilts, unit, new, known)
 
     def _judge(self, tilts: Floats, unit: Floats, origin: Integers, known: Floats) -> Floats:

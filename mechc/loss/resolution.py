@@ -19,6 +19,7 @@ from mechc.loss.rule import JIT, PROBE, WEIGHTS
 NEGLIGIBLE = 1e-24  # share of the tilted total that may be left out
 LOG_NEGLIGIBLE = math.log(NEGLIGIBLE)
 CLIFF = 20.0  # nats by which the integrand may fall between neighbouring nodes that matter
+ROUNDING = 1.5 * 2.0**-53  # of a node, as a share of the far end of its panel
 FINE = 1e-4  # half width, as a share of its place, of a panel whose nodes are rounded noticeably
 NOTHING = -100.0  # log of a share that is not worth an exponential
 
@@ -91,16 +92,17 @@ def misplaced(log_p, loss, half, place, tilts, log_total):  # type: ignore[no-un
     **JIT,
 )
 def judge(log_p, loss, half, place, tilts, log_total, origin, known):  # type: ignore[no-untyped-def]
-    """Return per panel, tilt and integrand its sum of absolute values and its estimated error.
+    """Return per panel, tilt and integrand its sum, its estimated error, and its displacement.
 
     Integrand 0 is p exp(zL), judged by its top coefficients alone, for the mass; integrand 1 is
     the deviation from the chord, or, where M(z) is far below M(0) and M(-1), p exp(zL) again.
     `place` is the larger of |lo| and |hi|: nodes are rounded to an ulp of it, which moves log p and
     the loss by that share of their change over the panel.
-    `out[i, a, b]` is (sum, error) in units of exp(log_total[a]). Panels with origin[i] >= 0 have
-    been judged before, as known[origin[i]].
+    `out[i, a, b]` is (sum of absolute values, error, displacement) in units of exp(log_total[a]);
+    the displacement is what the rounding of nodes may change, at most its size times the total
+    variation. Panels with origin[i] >= 0 have been judged before, as known[origin[i]].
     """
-    out = np.empty((half.size, tilts.size, 2, 2))
+    out = np.empty((half.size, tilts.size, 2, 3))
     f = np.empty((2, 16))
     c = np.empty(4)
     p, q, back = np.empty(16), np.empty(16), np.empty(16)
@@ -110,7 +112,7 @@ def judge(log_p, loss, half, place, tilts, log_total, origin, known):  # type: i
             # by elements: assigning a slice compiles numpy's broadcasting and its messages, 3 s
             for a in range(tilts.size):
                 for b in range(2):
-                    for e in range(2):
+                    for e in range(3):
                         out[i, a, b, e] = known[origin[i], a, b, e]
             continue
         highest = -np.inf
@@ -159,9 +161,11 @@ def judge(log_p, loss, half, place, tilts, log_total, origin, known):  # type: i
                 for j in range(16):
                     total += WEIGHTS[j] * abs(f[b, j])
                 out[i, a, b, 0] = half[i] * total
-                out[i, a, b, 1] = 0.0
+                out[i, a, b, 1] = out[i, a, b, 2] = 0.0
                 if total * half[i] < 1e-40:
                     continue
+                for j in range(15):
+                    out[i, a, b, 2] += ROUNDING * place[i] * abs(f[b, j + 1] - f[b, j])
                 c[:] = 0.0
                 for j in range(16):
                     for m in range(4):

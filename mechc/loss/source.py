@@ -122,8 +122,10 @@ def find_lattice(loss: Floats) -> tuple[float, float] | None:
 class KernelSource:
     """One kernel at one parameter vector; grows its panels as queries ask for wider strips."""
 
-    def __init__(self, kernel: Kernel, theta: Floats) -> None:
+    def __init__(self, kernel: Kernel, theta: Floats, *, checked: bool = True) -> None:
         """Read branches, atoms and masses; find the masses that the kernel leaves open.
+
+        Without `checked` no nodes are made, and the masses need not add up to one.
 
         Raises:
             NumericError: the masses of P and Q do not add up to one.
@@ -177,7 +179,8 @@ class KernelSource:
         )
         self.log_minus_infinite = log_total(np.asarray(log_q_only, np.float64))
         self._atom_error = 0.0
-        self._check_masses()
+        if checked:
+            self._check_masses()
 
     def fork(self) -> KernelSource:
         """Return a copy whose panels and lattice grow on their own; arrays are never written to."""
@@ -243,11 +246,15 @@ class KernelSource:
         """
         if not self._limits_known:
             return -math.inf, math.inf
+        if not self._limits.size:  # P and Q share no outcome
+            return 0.0, 0.0
         return float(self._limits.min()), float(self._limits.max())
 
     def _declared_atoms(self) -> tuple[Floats, Floats, float, float]:
         """Declared point masses: finite losses, their log masses, and the one-sided masses."""
         rows = np.asarray(self.kernel.atoms(self.theta), np.float64).reshape(-1, 3)
+        if not (rows[:, 1:] < np.inf).all():
+            raise NumericError(f"{self.label}: point masses are beyond the range of doubles")
         with np.errstate(invalid="ignore"):  # an outcome that has mass under neither law
             loss = rows[:, 1] - rows[:, 2]
         return split_atoms(rows[:, 1], rows[:, 2], loss)

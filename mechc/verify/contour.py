@@ -104,9 +104,7 @@ class Contour:
             here = self.rough(c) - c * epsilon - math.log(c) - math.log1p(c)
             if here > floor + 7.0:
                 continue
-            right = min(
-                ((top - wanted + 3.0) / (s - c), s) for s, top in tops if s > 1.05 * c
-            )
+            right = min(((top - wanted + 3.0) / (s - c), s) for s, top in tops if s > 1.05 * c)
             period = max(right[0], self._left_period(c, epsilon, size, wanted))
             best = min(best, (period, c, period, right[1]))
         if not math.isfinite(best[0]):

@@ -200,9 +200,7 @@ def _stretches(d1: Any, d2: Any, lo: float, hi: float) -> list[tuple[Any, Any, b
         cuts += [a, b]
     cuts.append(hi)
     return [
-        (arb(a), arb(b), i % 2 == 1)
-        for i, (a, b) in enumerate(itertools.pairwise(cuts))
-        if a < b
+        (arb(a), arb(b), i % 2 == 1) for i, (a, b) in enumerate(itertools.pairwise(cuts)) if a < b
     ]
 
 

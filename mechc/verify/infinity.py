@@ -176,7 +176,6 @@ class AtInfinity:
             return Order(S.Zero, S.Zero, near.union(far))
         raise Unknown(f"{name} at infinity")
 
-
     def _erfc_rate(self, u: Order) -> Order:
         """Bounds sqrt(pi)/2 (u + sqrt(u^2 + c)), 4/pi <= c <= 2, for u > 0 (DLMF 7.8.2, 7.8.3)."""
         if u.k != 0 or not u.a.is_positive:

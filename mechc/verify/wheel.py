@@ -119,10 +119,14 @@ class Wheel:
             for j in range(rows):
                 x = arb(STRETCH) * (2 * i + 1 - columns) / columns
                 y = short * (2 * j + 1) / (2 * rows)
-                box = acb(
-                    arb(x.mid(), (arb(STRETCH) / columns).upper() * 1.0001),
-                    arb(y.mid(), (short / (2 * rows)).upper() * 1.0001),
-                ) * half + centre
+                box = (
+                    acb(
+                        arb(x.mid(), (arb(STRETCH) / columns).upper() * 1.0001),
+                        arb(y.mid(), (short / (2 * rows)).upper() * 1.0001),
+                    )
+                    * half
+                    + centre
+                )
                 weight, bend = exponent(box, True), loss(box, True)
                 if not (weight.is_finite() and bend.is_finite()):
                     return None
