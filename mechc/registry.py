@@ -12,7 +12,9 @@ is returned, else the narrowest of those tried:
 3. `pld`, if a loss is a table of very many atoms off any lattice;
 4. `contour`: exact up to quadrature, with a cost that does not depend on the counts;
 5. `direct` again, for up to 100 steps, where the contour's proof is wider than asked for;
-6. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps).
+6. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps);
+7. where none of them answers, or delta may be nearly one, `accountants.apart`: a lower bound from
+   one event, the upper bound 1, and the refusals in the details. It never raises.
 
 Steps whose loss has no exponential moments on a side are replaced by ones that have them before
 (`accountants.revealing`).
@@ -33,7 +35,7 @@ import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.loss.apart import is_resolved
+from mechc.loss.apart import UnresolvedLoss, is_resolved
 
 if TYPE_CHECKING:
     from mechc.loss.measure import Step
@@ -341,7 +343,7 @@ class Auto:
 
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None
-        refusals = [str(s.loss.why) for s in self._steps if not is_resolved(s.loss)]
+        refusals = [str(s.loss.why) for s in self._steps if isinstance(s.loss, UnresolvedLoss)]
         for name, reason in list(self._queue):
             try:
                 answer = self._accountant(name).log_delta(epsilon)

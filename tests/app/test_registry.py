@@ -70,11 +70,12 @@ def test_auto_takes_the_first_narrow_answer(monkeypatch, widths, chosen):
     assert answer.detail["auto"] == f"why {names[chosen]}"
 
 
-def test_auto_says_why_nothing_works(monkeypatch):
+def test_auto_bounds_delta_and_says_why_nothing_else_works(monkeypatch):
     monkeypatch.setattr(registry, "candidates", lambda steps: iter([("one", "why")]))
     monkeypatch.setattr(registry, "build", lambda name, *rest: Fixed(None))
-    with pytest.raises(UnsupportedError, match="one: cannot"):
-        registry.Auto([Step(ATOMS, 1)], 1e-6).log_delta(0.5)
+    answer = registry.Auto([Step(ATOMS, 1)], 1e-6).log_delta(0.5)
+    assert answer.upper == 0.0
+    assert any("one: cannot" in words for words in answer.detail["refusals"])
 
 
 @pytest.mark.parametrize("method", [m.name for m in registry.METHODS])

@@ -1,0 +1,45 @@
+"""Two laws too far apart for any transform: delta is bounded below by one event."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+import mechc
+from mechc.accountants import apart
+from mechc.loss.measure import PrivacyLoss, Step
+
+
+@pytest.mark.parametrize("sigma", [1e-10, 1e-6, 1e-4, 2e-3])
+@pytest.mark.parametrize("count", [1, 3, 10**6])
+def test_a_gaussian_far_away_is_answered(sigma, count):
+    answer = (count * mechc.load("gaussian")(sigma=sigma)).delta(100.0)
+    assert 1.0 - 1e-9 < answer.lower <= answer.upper == 1.0
+
+
+@pytest.mark.parametrize(("ratio", "steps", "epsilon"), [(8.0, 1, 1.0), (3.0, 20, 5.0)])
+def test_the_event_bound_is_below_the_truth_and_near_it(ratio, steps, epsilon):
+    mu = mpmath.mpf(ratio) * mpmath.sqrt(steps)
+    cdf = mpmath.ncdf
+    truth = cdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * cdf(-mu / 2 - epsilon / mu)
+    law = mechc.load("gaussian")(sigma=1.0 / ratio).loss()
+    lower = apart.log_lower([Step(law, steps)], epsilon)
+    assert lower <= float(mpmath.log(truth))
+    if steps == 1:  # P(L > 41) with mean 32, deviation 8
+        assert lower == pytest.approx(math.log(cdf(-(41 - 32) / 8)), rel=0.05)
+
+
+def test_steps_that_reveal_nothing_are_left_out():
+    clear = PrivacyLoss.from_atoms([-100.0, 100.0], [math.exp(-100.0), 1.0 - math.exp(-100.0)])
+    nothing = PrivacyLoss.from_atoms([0.0], [1.0])
+    lower = apart.log_lower([Step(nothing, 1000), Step(clear, 2)], 1.0)
+    assert -1e-11 < lower < 0.0
+
+
+def test_a_law_that_cannot_be_resolved_is_bounded_by_auto_and_refused_by_name():
+    run = 2 * mechc.load("gaussian")(sigma=1e-6) + mechc.load("gaussian")(sigma=1.0)
+    assert run.delta(1.0).lower > 1.0 - 1e-12
+    assert run.delta(np.inf).upper == 1.0  # no mass at infinity is known, none is excluded
+    with pytest.raises(mechc.errors.NumericError, match="mass of"):
+        run.delta(1.0, method="contour")
