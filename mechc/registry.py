@@ -299,9 +299,6 @@ class Auto:
 
         Args:
             epsilon: any real number.
-
-        Raises:
-            UnsupportedError: no method can answer.
         """
         return self._answer(epsilon, self._rtol)
 
@@ -310,13 +307,26 @@ class Auto:
 
         Args:
             epsilon: any real number.
-
-        Raises:
-            UnsupportedError: no method can answer.
         """
         return self._answer(epsilon, float("inf"))
 
     def _answer(self, epsilon: float, rtol: float) -> Bound:
+        """Ask the methods; where none answers, or delta may be nearly one, bound it by an event."""
+        try:
+            for step in self._steps:
+                if isinstance(step.loss, UnresolvedLoss):
+                    raise step.loss.why
+            answer = self._settled(epsilon, rtol)
+        except (UnsupportedError, NumericError) as error:
+            bound = self._apart(epsilon)
+            bound.detail["refusals"] = str(error)
+            return bound
+        if float(answer.lower) < APART <= float(answer.upper):
+            bound = self._apart(epsilon)
+            return bound if float(bound.lower) > float(answer.lower) else answer
+        return answer
+
+    def _settled(self, epsilon: float, rtol: float) -> Bound:
         """Ask about the steps, or, where moments are lacking, about steps that reveal more."""
         if not self._tails.lacks_moments(self._steps):
             return self._first(epsilon, rtol)
@@ -335,6 +345,8 @@ class Auto:
         Args:
             epsilon: any real number.
         """
+        if not self._queue:
+            return 0.0
         try:
             bound = getattr(self._accountant(self._queue[0][0]), "ceiling", None)
         except (UnsupportedError, NumericError):
@@ -343,7 +355,7 @@ class Auto:
 
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None
-        refusals = [str(s.loss.why) for s in self._steps if isinstance(s.loss, UnresolvedLoss)]
+        refusals = []
         for name, reason in list(self._queue):
             try:
                 answer = self._accountant(name).log_delta(epsilon)
@@ -358,22 +370,13 @@ class Auto:
                 return answer
             if best is None or _rank(answer) < _rank(best):
                 best = answer
-        if best is None or self._may_be_apart(best):
-            best = self._apart(epsilon, best)
-            best.detail["refusals"] = refusals
+        if best is None:
+            raise UnsupportedError("auto: no method can answer; " + "; ".join(refusals))
         return best
 
-    @staticmethod
-    def _may_be_apart(best: Bound) -> bool:
-        """A wide answer that leaves room for a delta of nearly one."""
-        return float(best.lower) < APART <= float(best.upper)
-
-    def _apart(self, epsilon: float, best: Bound | None) -> Bound:
-        """Bound delta where P and Q are nearly disjoint, and keep what is known besides."""
-        answer = cast(Bound, import_module("mechc.accountants.apart").bound(self._steps, epsilon))
-        if best is not None and not float(answer.lower) > float(best.lower):
-            return best
-        return answer
+    def _apart(self, epsilon: float) -> Bound:
+        """Bound delta by one event, where P and Q are nearly disjoint."""
+        return cast(Bound, import_module("mechc.accountants.apart").bound(self._steps, epsilon))
 
     def _accountant(self, name: str) -> Accountant:
         if name not in self._built:
