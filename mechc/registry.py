@@ -83,6 +83,7 @@ class Method:
 
 APART = -1e-2  # log delta of two laws that are nearly disjoint
 MANY = 20_000  # atoms of one loss that only a grid takes cheaply
+SMALLEST = -745.2  # log of the smallest double: below it only the contour is tried
 FEW = 12  # steps that auto composes one by one
 MORE = 100  # the same where the contour's answer is too wide
 
@@ -366,6 +367,7 @@ class Auto:
                 continue
             answer.detail["auto"] = reason
             settled = name == "lattice" or "limit" in answer.detail  # nothing is sharper there
+            settled |= name == "contour" and float(answer.upper) < SMALLEST
             if _width(answer) <= rtol or settled:
                 return answer
             if best is None or _rank(answer) < _rank(best):

@@ -41,6 +41,7 @@ CLOSE, EXTENSIONS = 2e-7, 5  # truncation wanted of a bracket, and enlargements 
 MASSES = 1e-9  # relative error of masses, which left images are made of
 WIDE = 1e-3  # width of a bracket beyond which other ones are tried
 QUIET = 1e-6  # transform of a large loss from which on M' itself need not be evaluated
+PRICE, MOST = 500_000, 30_000_000  # fixed work of an evaluation, and most of one bracket
 WORK = 1e9  # about the square of the frequencies, times the nodes, that this may take
 FURTHER = 32.0  # times as many frequencies at most at which large losses alone are evaluated
 MAX_NODES = 4_000  # frequencies of one bracket
@@ -52,13 +53,14 @@ class Bracket:
     Attributes:
         c, period: the contour.
         nodes: frequencies evaluated.
+        work: node evaluations spent.
     """
 
     def __init__(self, split: Split, hits: Hits, lowest: float) -> None:
         """Keep the measure; `lowest` is the least sum of losses."""
         self._split, self._hits, self._lowest = split, hits, lowest
         self.c = self.period = 0.0
-        self.nodes = 0
+        self.nodes = self.work = 0
 
     def invert(self, epsilon: float, wanted: float) -> bool:
         """Choose contour and period for epsilon and evaluate M' on it.
@@ -97,6 +99,8 @@ class Bracket:
             self._evaluate()
             found = self.log_value(epsilon)[1]
             close = max(CLOSE, math.exp(min(0.0, wanted - found)))
+            if self.work > MOST:
+                break
             if self._beyond < close or self._lost > close or not self._extend(self._beyond / close):
                 break
         return True
@@ -144,6 +148,8 @@ class Bracket:
         faint = np.full(seen - n, -np.inf)
         for i, coarse in enumerate(self._split.parts):
             part = coarse.resolved(c, float(y[-1]))
+            self.work += n * (part.small.loss.size + 2 * part.large.loss.size) + PRICE
+            self.work += (seen - n) * part.large.loss.size
             kept, moved = part.weights()
             small = Wave(part.small.loss, part.small.log_weight, c, h, n)
             rest = small.plus(Wave(part.large.loss, kept, c, h, n))

@@ -70,9 +70,12 @@ def odds(hits: Hits, counts: Floats, log_ratio: Complexes, log_unit: float) -> C
     last = hits.number if hits.exactly else int(min(count, hits.number + TERMS - 1))
     logs = _log_binomials(count, last)
     many = not hits.exactly and float(log_r.real.max()) > math.log(SERIES / count)
-    out: Complexes = np.zeros(log_r.size, np.complex128)
-    for j in range(hits.number) if many else range(hits.number, last + 1):
-        out += np.exp(logs[j] + j * log_r - log_unit)
+    first, stop = (0, hits.number) if many else (hits.number, last + 1)
+    term: Complexes = np.exp(logs[first] + first * log_r - log_unit)
+    ratio, out = np.exp(log_r), term.copy()
+    for j in range(first + 1, stop):
+        term = term * ratio * ((count - j + 1.0) / j)
+        out += term
     return _one_power(count, log_r, log_unit) - out if many else out
 
 

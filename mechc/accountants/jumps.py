@@ -43,6 +43,7 @@ Floats = NDArray[np.float64]
 
 REACH = 9.0  # standard deviations that small losses are taken to reach
 LEFT = 60.0  # tilts that show how few compositions with a far loss sum to less than epsilon
+RAREST = -30_000.0  # log density of a loss that is rarer than any answer
 SAG = 1.5  # nats by which a tilted density may sag inside a level
 WIDEST, NARROWER = math.log(4.0), 12  # log of the ratio of losses of a level, and cuts by 0.7
 BEYOND, AFTER = 0.2, 0.4  # a_0 in widths of a level above epsilon, and b_0 above a_0
@@ -53,7 +54,7 @@ SPENT = 2.0  # nats by which a bracket may be wider than what is neglected
 NATS = 12.0  # nats beyond the rarity of a loss that its tilts should make up for
 TRIES, LARGER = 3, 2.5  # enlargements of the range of tilts
 HOPELESS = 50.0  # nats of the rest beyond what may be neglected at which levels end
-ATTEMPTS = 16  # brackets tried
+WORK = 60_000_000  # node evaluations for all brackets together
 REST = 0.02  # share of rtol that everything that is only bounded may cost
 ROUGH = 1e-3  # width that is still better than what one contour would give
 LIMIT = "rounding of the density of large losses"
@@ -87,6 +88,8 @@ class Jumps:
         gap = epsilon - mean
         if not (math.isfinite(self._lowest) and gap > 0.0):
             raise UnsupportedError("contour: small losses reach epsilon, or are not bounded below")
+        if max(log_density(s.loss, gap) for s in steps) < RAREST:
+            raise UnsupportedError("contour: no single loss reaches epsilon")
         width, scale = _band_width(steps, gap), gap
         certain = epsilon - max(self._lowest, mean - REACH * spread)
         above = max(certain, gap * math.exp(BEYOND * width))
@@ -94,7 +97,7 @@ class Jumps:
         if edges[0] >= max(s.loss.support[1] for s in steps):
             edges = (math.inf, math.inf)
         self._far: _Far | None = None
-        self._attempts = 0
+        self._left = WORK
         self.brackets: list[Bracket] = []
         self._rests: list[tuple[Split, Hits | None]] = []
         for turn in range(LEVELS):
@@ -129,12 +132,13 @@ class Jumps:
                 self._rests.append((split, many))
                 return True
             alone = len(split.parts) > 1 or number == NUMBERS
-            if self._attempts > ATTEMPTS:
-                raise NumericError("contour: too many contours, one for each size of losses")
-            self._attempts += 1
             for hits in (many,) if alone else (many, Hits(number, True)):
                 bracket = Bracket(split, hits, self._lowest)
-                if bracket.invert(epsilon, wanted) and bracket.good(epsilon, wanted + SPENT):
+                found = bracket.invert(epsilon, wanted)
+                self._left -= bracket.work
+                if self._left < 0:
+                    raise NumericError("contour: too many contours, one for each size of losses")
+                if found and bracket.good(epsilon, wanted + SPENT):
                     self.brackets.append(bracket)
                     break
             else:
