@@ -215,4 +215,4 @@ def _real(name: str, values: ArrayLike) -> NDArray[Any]:
 
 
 def _negative(name: str, index: int, value: float) -> DeclarationError:
-    return DeclarationError(f"{name}[{index}]={value!r} (expected a number >= 0)")
+    return DeclarationError(f"{name}[{index}]={float(value)!r} (expected a number >= 0)")
