@@ -166,11 +166,9 @@ class Side(Covered):
         return answer
 
     def ceiling(self, epsilon: float) -> float:
-        """Upper bound on log H(epsilon), by tilts that have been looked at."""
+        """Upper bound on log H(epsilon) by Chernoff's, at the tilts of contours that are there."""
         known = [c for c in self._contours if isinstance(c, Contour)]
-        if not known:
-            return self.chernoff(epsilon)
-        return min(chernoff(epsilon, c.grid, c.log_b) for c in known)
+        return min((chernoff(epsilon, c.grid, c.log_b) for c in known), default=math.inf)
 
     def _choose(self, epsilon: float) -> Contour:
         """Contour and period that need the fewest nodes (docs/numerics.md, section 4)."""
@@ -223,10 +221,13 @@ class Side(Covered):
         if c is None:
             return None
         top = min(max(2.2 * c, saddle), self._t_max)
+        known = min(s.loss.tilts[1] for s in self._steps)
         try:
-            self._cover(top)
+            if known < max(1.5 * c, saddle):
+                self._cover(top)
         except NumericError:
             return None
+        top = min(top, max(known, min(s.loss.tilts[1] for s in self._steps)))
         found = shared.choose(self._law, c, epsilon, top, math.log(SHARE))
         if found is None:
             return None
