@@ -27,7 +27,8 @@ from mechc.verify.ball import Oracle
 from mechc.verify.decay import Decay, decays
 from mechc.verify.wheel import Wheel
 
-MAX_NODES = 6000
+MAX_NODES, AFFORDABLE = 8000, 3000
+TRIES = 5
 CANCELLED = 5.0  # nats by which left images may exceed the answer
 RATIO = 1.04  # of neighbouring frequencies in the bound of the cut-off integral
 RANGE = 800  # and how many of them
@@ -44,15 +45,15 @@ class Law:
 class Contour:
     """Certified delta at finite losses of a composition of pairs with densities."""
 
-    def __init__(self, laws: Sequence[Law], guide: ComposedLoss, rtol: float) -> None:
+    def __init__(self, laws: Sequence[Law], guide: ComposedLoss, rtols: Sequence[float]) -> None:
         """Compose.
 
         Args:
             laws: distinct steps with counts.
             guide: the same composition in floating point, which chooses the contour.
-            rtol: relative width aimed at.
+            rtols: relative widths aimed at: the first one that few nodes reach, or the last.
         """
-        self.laws, self.guide, self.rtol = tuple(laws), guide, rtol
+        self.laws, self.guide, self.rtols = tuple(laws), guide, tuple(rtols)
         self._rough: dict[float, float] = {}
         self._decays: dict[float, list[list[Decay]]] = {}
 
@@ -89,18 +90,19 @@ class Contour:
         spread = math.sqrt(max(curve, 1e-3)) / t
         return t, f(u) - math.log(spread) - 0.5 * math.log(2.0 * math.pi)
 
-    def plan(self, epsilon: float) -> tuple[float, float, float, float]:
+    def plan(self, epsilon: float, rtol: float) -> tuple[float, float, float, float]:
         """(c, T, s, log of the size of delta): contour, period, tilt for the right images."""
         t, size = self.saddle(epsilon)
-        wanted = size + math.log(self.rtol)
-        shifts = [t * math.exp(-1.8 + 0.3 * i) for i in range(16)]
+        wanted = size + math.log(rtol)
+        shifts = [t * math.exp(-1.8 + 0.3 * i) for i in range(12)]
         tops = [
             (s, self.rough(s) - s * epsilon + s * math.log(s) - (1 + s) * math.log1p(s))
             for s in shifts
         ]
         floor = self.rough(t) - t * epsilon - math.log(t) - math.log1p(t)
         best = (math.inf, t, t, t)
-        for c in [t * math.exp(-0.35 * i) for i in range(6)]:
+        known = [c for c in self._decays if 0.17 * t <= c <= 1.02 * t]
+        for c in known or [t * math.exp(-0.35 * i) for i in range(6)]:
             here = self.rough(c) - c * epsilon - math.log(c) - math.log1p(c)
             if here > floor + 7.0:
                 continue
@@ -142,14 +144,20 @@ class Contour:
         Raises:
             NumericError: no contour, or too many nodes.
         """
-        c, period, s, size = self.plan(epsilon)
+        for rtol in self.rtols:
+            c, period, s, size = self.plan(epsilon, rtol)
+            with ctx.workprec(64):
+                h, scale = 2 * arb.pi() / arb(period), arb(size).exp() * rtol / 4
+                last, cut = self._cutoff(arb(c), arb(epsilon), h, scale)
+            if last <= AFFORDABLE:
+                break
+        if cut > arb(size).exp():
+            raise NumericError("the characteristic function decays too slowly")
         count = sum(law.count for law in self.laws)
-        bits = int(24 - math.log2(self.rtol) + 2 * math.log2(1 + count))
+        bits = int(24 - math.log2(rtol) + 2 * math.log2(1 + count))
         with ctx.workprec(bits):
             exact_c, exact_eps, h = arb(c), arb(epsilon), 2 * arb.pi() / arb(period)
-            scale = arb(size).exp() * self.rtol / 4
-            last, cut = self._cutoff(exact_c, exact_eps, h, scale)
-            total = self._terms(exact_c, exact_eps, h, last)
+            total = self._terms(exact_c, exact_eps, h, last, arb(rtol) / (64 * count))
             left = self._left(exact_c, exact_eps, arb(period), scale)
             right = self._right(exact_c, exact_eps, arb(period), arb(s))
             value = total - left
@@ -181,9 +189,8 @@ class Contour:
             total *= law.oracle.moment(z) ** law.count
         return total
 
-    def _terms(self, c: Any, epsilon: Any, h: Any, last: int) -> Any:
-        """(h/2 pi) times the sum over |n| <= last."""
-        tolerance = arb(self.rtol) / (64 * sum(law.count for law in self.laws))
+    def _terms(self, c: Any, epsilon: Any, h: Any, last: int, tolerance: Any) -> Any:
+        """(h/2 pi) times the sum over |n| <= last; `tolerance` is that of one step's moments."""
         wheels = [Wheel(law.oracle, c, h, last, tolerance) for law in self.laws]
         total, front = arb(0), (-epsilon * c).exp()
         rows = zip(*(wheel.moments(last) for wheel in wheels), strict=True)
@@ -221,9 +228,17 @@ class Contour:
 
     def _right(self, c: Any, epsilon: Any, period: Any, s: Any) -> Any:
         """Bound on the right images."""
+        for _ in range(TRIES):
+            try:
+                moment = self.moment(acb(s)).real
+                break
+            except MechcError:
+                s = ((s * c).sqrt()).mid()  # a weaker bound, from an integral that settles
+        else:
+            raise NumericError(f"no bound on M({s.str(5)})")
         w = (-period * (s - c)).exp()
         exponent = -s * epsilon + s * s.log() - (1 + s) * (1 + s).log()
-        return self.moment(acb(s)).real * exponent.exp() * w / (1 - w)
+        return moment * exponent.exp() * w / (1 - w)
 
     def _cutoff(self, c: Any, epsilon: Any, h: Any, wanted: Any) -> tuple[int, Any]:
         """The last node, and a bound on what lies beyond."""

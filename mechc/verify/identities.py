@@ -25,6 +25,7 @@ from mechc.verify.checks import MOMENT_BITS, log_moment, point_error, text
 from mechc.verify.result import Check
 
 WIDTH = 1e-12  # widest enclosure of a mass that proves anything
+MASS_BITS = 56  # which is what these give
 EXACT = 1e-14
 ROUNDED = 2.0**-50  # what rounded parameters, such as weights, may do to a mass
 LATTICE = 1e-12
@@ -36,7 +37,7 @@ FARTHER = 64.0  # times as far as the outermost point
 
 def masses(oracle: Oracle, check: Check) -> None:
     """P and Q have mass one; M(0) = 1 - P(q=0); M(-1) = Q(p>0) = 1 - Q(p=0)."""
-    with ctx.workprec(MOMENT_BITS):
+    with ctx.workprec(MASS_BITS):
         rows = [
             ("mass of P", oracle.mass("p"), arb(1)),
             ("mass of Q", oracle.mass("q"), arb(1)),
@@ -174,7 +175,7 @@ def coverage(kernel: Any, oracle: Oracle, check: Check) -> None:
     """The branches and atoms of the kernel carry all mass of P and Q, none twice."""
     rows = np.asarray(kernel.branches(np.array(oracle.theta)))
     edge = 1.0 if oracle.measure == "lattice" else 0.0
-    with ctx.workprec(MOMENT_BITS):
+    with ctx.workprec(MASS_BITS):
         for law, column in (("p", 1), ("q", 2)):
             total = sum((row[column] for row in oracle.atoms), start=arb(0))
             for lo, hi, *_ in rows:

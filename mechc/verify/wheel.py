@@ -1,4 +1,4 @@
-"""M(c + inh) at many equidistant heights: one set of Gauss nodes, multiplied round and round.
+"""M(c + inh) at many equidistant heights: one set of Gauss nodes, turned again and again.
 
 On a panel the integrand w(x) e^(iyL(x)), w = p^(1+c) q^(-c), is analytic inside a Bernstein
 ellipse; if |w| <= m and |Im L| <= b there, the n-point Gauss-Legendre rule errs by at most
@@ -22,6 +22,7 @@ from flint import acb, arb, ctx
 
 from mechc.errors import NumericError
 from mechc.verify.ball import Oracle
+from mechc.verify.double_word import ADD, MULTIPLY, TINY, Complex, from_balls, multiply, total
 from mechc.verify.integral import PieceIntegral
 
 STRETCH = 1.5  # half axis of the ellipse along the panel, in half panels
@@ -29,6 +30,7 @@ RHO = STRETCH + math.sqrt(STRETCH * STRETCH - 1.0)
 ROOM = 16.0  # nats that the integrand may gain on the ellipse
 BOXES = (8, 3)  # balls that cover the upper half of the ellipse
 MAX_PANELS = 20_000
+WORD_BITS = 128  # of the balls around sums of double words
 
 
 @cache
@@ -145,19 +147,35 @@ class Wheel:
     def moments(self, last: int) -> Iterator[Any]:
         """Balls around M(c + inh) for n = 0, ..., last.
 
-        Midpoints are multiplied; what each multiplication adds, at most `slip` of the weight, is
-        counted apart, because the radii of products of complex balls would grow like 2^(n/2).
+        The weights are turned in double-word arithmetic, as shares of their sum; its errors and
+        those of the turns themselves grow with n and are counted apart.
         """
-        state = [w.mid() for w in self.weights]
-        turns = [t.mid() for t in self.turns]
-        error = self.error + sum((w.rad() for w in self.weights), start=arb(0))
-        size = sum((abs(s) for s in state), start=arb(0))
-        slip = arb(2) ** (4 - ctx.prec)
-        for turn in self.turns:
-            slip = slip.max(turn.rad() * 2)
-        slip = slip.upper() + arb(2) ** (4 - ctx.prec)
-        for n in range(last + 1):
-            if n:
-                state = [(s * turn).mid() for s, turn in zip(state, turns, strict=True)]
-            bound = (error + size * ((1 + slip) ** n - 1)).upper()
-            yield sum(state, start=acb(arb(0, bound), arb(0, bound)))
+        size = sum((abs(w) for w in self.weights), start=arb(0)).upper()
+        shares = [w / size for w in self.weights]
+        state, turns = from_balls(shares), from_balls(self.turns)
+        start = sum((abs(s - v) for s, v in zip(shares, _balls(state), strict=True)), start=arb(0))
+        slip = arb(0)
+        for turn, word in zip(self.turns, _balls(turns), strict=True):
+            slip = slip.max(abs(turn - word).upper())
+        slip = (2 * slip + MULTIPLY).upper()
+        levels = arb(ADD) * (2 * len(shares).bit_length()) + TINY * 64 * len(shares)
+        with ctx.workprec(max(WORD_BITS, ctx.prec)):
+            for n in range(last + 1):
+                if n:
+                    state = multiply(state, turns)
+                grown = (1 + slip) ** n
+                error = (size * (start + grown - 1 + levels * grown + n * TINY * 64)).upper()
+                error = (error + self.error).upper()
+                value = size * acb(arb_words(total(state.re)), arb_words(total(state.im)))
+                yield value + acb(arb(0, error), arb(0, error))
+
+
+def arb_words(words: tuple[float, float]) -> Any:
+    """The exact sum of two doubles, at the current precision."""
+    return arb(words[0]) + arb(words[1])
+
+
+def _balls(numbers: Complex) -> list[Any]:
+    """Double-word numbers as balls."""
+    rows = zip(*numbers.re, *numbers.im, strict=True)
+    return [acb(arb_words((a, b)), arb_words((c, d))) for a, b, c, d in rows]

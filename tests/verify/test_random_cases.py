@@ -1,0 +1,40 @@
+"""Certified intervals of random runs: around values found by other means, inside float64 bounds.
+
+A float64 interval may be narrower than the width and the rounding of the certified one, never off.
+"""
+
+import pytest
+
+pytest.importorskip("flint")
+cases = pytest.importorskip("cases")
+pytestmark = pytest.mark.oracle
+
+ROUNDING = 1e-15  # of a logarithm of delta as a double
+DEFAULT, ALL = range(0, 20), range(20, 500)
+
+
+def check(number):
+    case = cases.case(number)
+    exact = case.exact()
+    run, where = case.run, {"direction": case.direction}
+    certified = run.log_delta(case.epsilon, certified=True, **where)
+    room = case.room + ROUNDING * abs(exact)
+    assert certified.status == "certified"
+    assert certified.lower <= exact + room
+    assert certified.upper >= exact - room
+    bound = run.log_delta(case.epsilon, **where)
+    slack = certified.upper - certified.lower + ROUNDING * max(1.0, abs(exact))
+    assert bound.status == "proven"
+    assert bound.lower <= certified.lower + slack
+    assert bound.upper >= certified.upper - slack
+
+
+@pytest.mark.parametrize("number", DEFAULT)
+def test_some_random_cases(number):
+    check(number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", ALL)
+def test_more_random_cases(number):
+    check(number)
