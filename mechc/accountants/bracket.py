@@ -87,7 +87,7 @@ class Bracket:
         for part in split.parts:
             if part.large.atoms or not part.large.monotone:
                 raise UnsupportedError("contour: the large losses have no single density")
-            _, moved = part.weights()
+            _, moved = part.weights
             if np.isfinite(moved).any():
                 self.period = max(self.period, covering_period(part.large, moved, self.c))
         a, b = split.parts[0].below
@@ -150,7 +150,7 @@ class Bracket:
             part = coarse.resolved(c, float(y[-1]))
             self.work += n * (part.small.loss.size + 2 * part.large.loss.size) + PRICE
             self.work += (seen - n) * part.large.loss.size
-            kept, moved = part.weights()
+            kept, moved = part.weights
             small = Wave(part.small.loss, part.small.log_weight, c, h, n)
             rest = small.plus(Wave(part.large.loss, kept, c, h, n))
             large = Wave(part.large.loss, moved, c, h, n)
@@ -173,7 +173,7 @@ class Bracket:
     def _further(self, part: Part, nodes: int) -> Floats:
         """Log |C_i(c + iy)| / C_i(c) at more frequencies than M' is evaluated at."""
         band = part.finer(self.c, self._h * nodes)
-        _, moved = replace(part, large=band).weights()
+        _, moved = replace(part, large=band).weights
         return Wave(band.loss, moved, self.c, self._h, nodes).log_phi.real
 
     @property

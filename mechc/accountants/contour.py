@@ -154,8 +154,9 @@ class Side(Covered):
         limit: dict[str, str] = {}
         if expected <= CROWDED:
             answer = self._run(contour, epsilon, QUICK if expected > FEW_NODES else math.inf)
-        if expected > FEW_NODES and not (answer and answer.width <= self._rtol):
+        if not (answer and answer.width <= self._rtol) and not one_scale:
             jumps, rare, limit = by_largest_losses(self._steps, epsilon, self._rtol)
+            limit = limit if expected > FEW_NODES else {}  # few steps, then: those have a recursion
             if jumps is not None and rare is not None:
                 self._contours = [jumps, *self._contours[:3]]
                 return rare

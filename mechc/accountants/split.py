@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +68,7 @@ class Part:
 
     def finer(self, contour: float, frequency: float) -> Band:
         """Return the large losses with nodes for frequencies on a contour."""
-        _, moved = self.weights()
+        _, moved = self.weights
         totals = [
             log_totals(self.large.loss, log_weight, np.array([contour]))[0][0]
             for log_weight in (moved, self.large.log_weight)
@@ -75,8 +76,9 @@ class Part:
         share = math.exp(max(totals[0] - totals[1], -60.0)) if math.isfinite(totals[1]) else 1.0
         return self.large.resolved(contour, frequency, FLOOR * share)
 
+    @cached_property
     def weights(self) -> tuple[Floats, Floats]:
-        """Return log weights of M_i and of C_i on the large losses."""
+        """Log weights of M_i and of C_i on the large losses."""
         old, new = partition(self.large.loss, self.above), partition(self.large.loss, self.below)
         with np.errstate(divide="ignore"):
             kept, moved = np.log1p(-new), np.log(np.maximum(new - old, 0.0))
@@ -100,7 +102,7 @@ class Split:
     def __init__(self, parts: Sequence[Part], top: float) -> None:
         """Evaluate at -1, 0 and tilts up to `top`."""
         self.parts = parts
-        self._weights = [part.weights() for part in parts]
+        self._weights = [part.weights for part in parts]
         self._rows = self._evaluate(
             np.concatenate([[-1.0, 0.0], top * np.geomspace(LEAST, 1.0, TILTS)])
         )
