@@ -156,7 +156,7 @@ METHODS = (
         "depends",
         "losses without a lattice, many steps",
         "O(distinct steps), independent of counts",
-        ("order", "interval", "tilted"),
+        ("order", "interval", "error", "tilted"),
         "Wang et al. 2022",
         ("wang2022edgeworth",),
     ),

@@ -68,8 +68,9 @@ class EdgeworthAccountant:
         steps: the composition; counts up to 1e12.
         rtol: for the tilted series, the size above which a growing term counts as divergence.
         order: order of the expansion, 1 to 8 (tilted: 1 to 4); it needs order + 2 cumulants.
-        interval: add the proven interval around the expansion (EEAI): True for the sharpest
-            error known, "moments" for the theorems with explicit constants in four moments alone.
+        interval: add the proven interval around the expansion (EEAI).
+        error: what proves it: "best", or "moments" for the published theorems alone, whose
+            constants are explicit in four moments.
         tilted: expand the tilted loss instead, which is `saddlepoint` with variant="edgeworth";
             its interval is always given.
 
@@ -83,16 +84,17 @@ class EdgeworthAccountant:
         *,
         rtol: float = 1e-6,
         order: int = 2,
-        interval: bool | str = False,
+        interval: bool = False,
+        error: str = "best",
         tilted: bool = False,
     ) -> None:
         """Merge the steps; the expansions are made at the first query."""
         if not isinstance(order, int) or order not in range(1, 9):
             raise DeclarationError(f"order={order!r}: expected an integer from 1 to 8")
-        if interval not in (False, True, "moments"):
-            raise DeclarationError(f"interval={interval!r}: expected False, True or 'moments'")
+        if error not in ("best", "moments"):
+            raise DeclarationError(f"error={error!r}: expected 'best' or 'moments'")
         self._composed = ComposedLoss(steps)
-        self._order, self._interval = order, interval
+        self._order, self._interval, self._best = order, interval, error == "best"
         self._tilted = (
             SaddlepointAccountant(steps, rtol=rtol, variant="edgeworth", order=order)
             if tilted
@@ -141,11 +143,11 @@ class EdgeworthAccountant:
     def _with_interval(self, epsilon: float, estimate: float) -> Bound:
         """EEAI: (3.2) with uniform errors of order 1 and of this order, met with other bounds.
 
-        With interval="moments" it is the published one: order 1, met with what always holds.
+        With error="moments" it is the published one: order 1, met with what always holds.
         """
         proven = self._composed.outer(epsilon)
         orders = [1]
-        if self._interval is True:
+        if self._best:
             proven = proven.meet(-math.inf, min(chernoff_bounds(self._composed, epsilon).values()))
             orders = sorted({1, self._order})
         detail: dict[str, Any] = {"order": self._order}
@@ -197,7 +199,7 @@ class EdgeworthAccountant:
         lambdas = standardise(self._composed.cumulants(t, order + 2))
         coefficients = hermite_coefficients(lambdas, order).sum(axis=0)
         error = edgeworth_error(self._composed, t) if order == 1 else math.inf
-        if self._interval is True:
+        if self._best:
             error = min(error, smoothing_error(self._composed, t, coefficients))
         return error + self._composed.moment_error(t) * (2.0 + abs(float(lambdas[0])))
 

@@ -24,7 +24,7 @@ VARIANTS: dict[str, tuple[Question, ...]] = {
     "edgeworth": (
         ("edgeworth:2", {}),
         ("edgeworth:4", {}),
-        ("edgeworth", {"interval": "moments"}),
+        ("edgeworth", {"interval": True, "error": "moments"}),
         ("edgeworth", {"interval": True}),
     ),
 }
@@ -39,7 +39,7 @@ def questions() -> list[Question]:
 
 
 def label(method: str, options: dict[str, Any]) -> str:
-    """Return a row's name, such as "edgeworth interval=moments"."""
+    """Return a row's name, such as "edgeworth interval=True"."""
     return " ".join([method, *(f"{key}={value}" for key, value in options.items())])
 
 

@@ -91,7 +91,8 @@ def test_comparison_asks_every_method_and_both_edgeworth_intervals(laplace):
     assert {m.name for m in mechc.methods()} <= {row.split()[0].split(":")[0] for row in rows}
     run = 2000 * laplace(scale=40.0)
     published, sharper = (
-        comparison.ask(run, "edgeworth", {"interval": i}, 2.0, None)[0] for i in ("moments", True)
+        comparison.ask(run, "edgeworth", {"interval": True, "error": error}, 2.0, None)[0]
+        for error in ("moments", "best")
     )
     truth = run.delta(2.0)
     assert published.lower < sharper.lower < truth.lower
