@@ -134,6 +134,9 @@ def _jump(
     change = _at(terms, x, lo) - _at(before, x, end)
     if len(terms) == len(before) == 1 and terms[0].weight == before[0].weight:
         change = terms[0].log_density.subs(x, lo) - before[0].log_density.subs(x, end)
+        if change.has(log) and facts.sign(expand(change)) is None:
+            # the logarithm of a ratio has the sign of what the ratio exceeds one by
+            change = factor(over_one(exp(change) - 1))
     return _known(facts.sign(expand(change)))
 
 

@@ -149,7 +149,10 @@ class _Evaluator:
         return _constant(expr)
 
     def power(self, expr: Pow) -> Any:
-        return mpmath.power(self.value(expr.base), self.value(expr.exp))
+        base, exponent = self.value(expr.base), self.value(expr.exp)
+        if base == 0 and mpmath.re(exponent) < 0:
+            return mpmath.nan  # a pole; infinite with an unknown sign
+        return mpmath.power(base, exponent)
 
     def function(self, name: str) -> Callable[..., Any]:
         function = _NAMES.get(name) or getattr(mpmath, name, None)

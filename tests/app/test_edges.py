@@ -166,3 +166,18 @@ def test_epsilon_just_below_the_largest_loss(target):
     p = math.e / (1 + math.e)
     truth = 1 + math.log1p(-target / p)  # p - e^eps (1 - p) = delta
     assert answer.lower <= truth + 1e-15 and truth - 1e-15 <= answer.upper
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("uniform", {"halfwidth": 1.0, "sensitivity": 5.0}),
+        ("binomial", {"trials": 5, "sensitivity": 9}),
+    ],
+)
+def test_laws_without_a_common_output_reveal_everything(name, parameters):
+    event = mechc.load(name)(**parameters)
+    for run in (event, 5 * event, event + mechc.load("gaussian")(sigma=1.0)):
+        answer = run.delta(0.1)
+        assert 1 - 1e-12 < answer.lower <= answer.upper == 1.0
+        assert run.epsilon(0.1).upper == math.inf

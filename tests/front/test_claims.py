@@ -174,3 +174,13 @@ def test_one_sided_support_counts_as_a_jump():
     assert claim.status == "proven"
     rising = _noise(exp(x), support=(-oo, 0))
     assert claim_of(rising).status == "proven"
+
+
+def test_a_tent_on_the_integers_is_unimodal():
+    """Its two pieces meet in log(reach + 1) and log(reach), symbolic both."""
+    n, reach, moves = integer("n"), count("reach", lo=1), count("sensitivity", default=1)
+    tent = additive(
+        "tent", noise=(reach + 1 - Abs(n)) / (reach + 1) ** 2, variable=n, support=(-reach, reach),
+        sensitivity=moves, parameters=(reach, moves), lattice=True,
+    )  # fmt: skip
+    assert claim_of(tent).status == "proven"

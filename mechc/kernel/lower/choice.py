@@ -101,7 +101,8 @@ class Chooser:
         with mp.workdps(DIGITS):
             for sample in self.samples(case):
                 value = sample.value(expr)
-                trials.append(Trial(self._arguments(sample), _relative(value)))
+                if not mpmath.isnan(value):  # the end of a region that is empty here
+                    trials.append(Trial(self._arguments(sample), _relative(value)))
         forms = candidates(expr, self.context.calculus.pair.variable)
         return self._best(forms, place, None, trials)[0]
 
