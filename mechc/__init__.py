@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mechc.mixing import mixture as mixture
     from mechc.operations import group as group
     from mechc.operations import poisson as poisson
+    from mechc.operations import product as product
     from mechc.operations import random_sensitivity as random_sensitivity
     from mechc.operations import shift as shift
     from mechc.operations import truncate as truncate
@@ -52,6 +53,7 @@ _HOME = {
     "mixture": "mechc.mixing",
     "poisson": "mechc.operations",
     "post_process": "mechc.outputs",
+    "product": "mechc.operations",
     "random_sensitivity": "mechc.operations",
     "rdp": "mechc.curves",
     "shift": "mechc.operations",
@@ -64,7 +66,7 @@ _HOME = {
 __all__ = [
     "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose",
     "from_losses", "from_pmfs", "group", "load", "methods", "mixture", "poisson", "post_process",
-    "random_sensitivity", "rdp", "shift", "truncate", "vector", "with_replacement",
+    "product", "random_sensitivity", "rdp", "shift", "truncate", "vector", "with_replacement",
     "without_replacement", "zcdp",
 ]  # fmt: skip
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from mechc import binding
-from mechc.composition import Composition, Event, unsupported_on_composition
+from mechc.composition import Composition, Event, compose, unsupported_on_composition
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.kernel.protocol import ParameterInfo
 from mechc.mechanism import RATE, Mechanism, load
@@ -186,6 +186,20 @@ def vector(what: Source, norm: str) -> Source:
     """
     base, values = _opened("vector", what)
     return _closed(what, _transformed(base, ("vector", norm), {}), values)
+
+
+def product(*parts: Event | Composition) -> Composition:
+    """Return several outputs that are released together, their noises independent.
+
+    The pair is the product of the pairs (T0), as for one release after the other: `a + b`.
+
+    Args:
+        parts: events or compositions.
+
+    Raises:
+        DeclarationError: a part is neither; a mechanism first needs its parameters.
+    """
+    return compose(*parts)
 
 
 def _opened(name: str, what: Any) -> tuple[Mechanism, dict[str, float]]:

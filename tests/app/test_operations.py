@@ -215,3 +215,12 @@ def test_sampling_a_subset_keeps_names_apart():
     assert list(event.parameters) == ["scale", "sensitivity", "sampling_rate"]
     subset = mechc.without_replacement(mechc.load("laplace")(scale=1.0), 0.5)
     assert subset.parameters["sampling_rate"] == 0.5
+
+
+def test_the_product_of_two_gaussians_is_one_gaussian():
+    gaussian = mechc.load("gaussian")
+    both = mechc.product(gaussian(sigma=3.0), gaussian(sigma=4.0)).delta(0.3)
+    one = gaussian(sigma=12.0 / 5.0).delta(0.3)  # mu^2 = 1/9 + 1/16
+    assert both.lower <= one.upper and one.lower <= both.upper
+    with pytest.raises(DeclarationError, match="neither an event nor a composition"):
+        mechc.product(gaussian)
