@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from mechc.accountants.logspace import log1mexp
+from mechc.errors import NumericError
 from mechc.loss.grid import ULP, GridLaw
 from mechc.loss.measure import PrivacyLoss, Step
 
@@ -245,6 +246,8 @@ def _tilted(law: GridLaw, tilt: float, size: int) -> tuple[Floats, int, float, f
         generating function, and a bound on the relative error of the weights.
     """
     kept = np.flatnonzero(law.mass > 0)
+    if not kept.size:
+        raise NumericError("pld: no mass is left on the mesh under the tilt")
     points = law.points()[kept]
     exponent = tilt * points
     top = float((np.log(law.mass[kept]) + exponent).max())

@@ -360,6 +360,8 @@ def split_atoms(log_p: Floats, log_q: Floats, loss: Floats) -> tuple[Floats, Flo
     """Sort point masses into finite losses and the masses at plus and minus infinity."""
     p, q = log_p > -np.inf, log_q > -np.inf
     both = p & q
+    with np.errstate(invalid="ignore"):  # a formula for the loss may overflow where logs do not
+        loss = np.where(np.isfinite(loss), loss, log_p - log_q)
     return (
         np.ascontiguousarray(loss[both]),
         np.ascontiguousarray(log_p[both]),
