@@ -212,7 +212,7 @@ def read(path: str | Path) -> tuple[Composition, tuple[float, ...]]:
         steps = content["step"]
         epsilons = tuple(float(e) for e in content.get("epsilons", EPSILONS))
         return compose(*map(_step, steps)), epsilons
-    except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         if isinstance(error, MechcError):
             raise
         raise DeclarationError(

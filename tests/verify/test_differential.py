@@ -1,8 +1,13 @@
 """Differential checks: agreement where there is some, and a planted disagreement."""
 
+import contextlib
+import json
+import sys
 from functools import partial
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import mechc
 from mechc.errors import DeclarationError
@@ -68,3 +73,50 @@ def test_runs_are_read_from_toml(tmp_path):
     path.write_text("[[step]]\ncount = 4\n")
     with pytest.raises(DeclarationError, match="mechanism"):
         differential.read(path)
+
+
+VALUES = st.recursive(
+    st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8)
+    | st.sampled_from(["gaussian", "laplace", "../x", "os", "__import__('antigravity')"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)  # fmt: skip
+KEYS = st.sampled_from(["mechanism", "parameters", "count", "poisson", "self", "sigma", "x"])
+ROWS = st.dictionaries(KEYS, VALUES | st.dictionaries(KEYS, VALUES), max_size=4)
+
+
+def toml(value):
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return repr(value) if isinstance(value, float) else json.dumps(value)
+
+
+FILES = st.text(max_size=60) | st.builds(
+    lambda rows, epsilons: f"epsilons = {toml(epsilons)}\nstep = {toml(rows)}",
+    st.lists(ROWS, max_size=2) | VALUES, VALUES,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("examples", [100, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_hostile_files_are_read_or_refused(examples, tmp_path, capsys):
+    path = tmp_path / "run.toml"
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(FILES)
+    def read(text):
+        path.write_text(text, "utf-8", errors="replace")
+        with contextlib.suppress(DeclarationError):
+            differential.read(path)
+
+    read()
+    for bomb in ("a = " + "[" * 100_000, "[" * 5000, "step = 1e999999999", "\x00", "a." * 9999):
+        path.write_text(bomb)
+        with pytest.raises(DeclarationError):
+            differential.read(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DeclarationError):
+        differential.read(path)
+    assert capsys.readouterr().out == ""
+    assert "antigravity" not in sys.modules  # which the values would import if they were run
