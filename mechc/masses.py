@@ -120,8 +120,8 @@ class _CaseChecker:
         # shifted noise has the mass of the noise, and a pole at 0 is resolved where one at 5 is not
         shifted = isinstance(self.declaration.construction, Shift)
         for side in SIDES[1:] if shifted else SIDES:
-            mass = self._mass(side, theta)
-            if not abs(mass - 1) <= TOLERANCE:
+            mass, doubt = self._mass(side, theta)
+            if not abs(mass - 1) <= TOLERANCE + doubt:
                 raise DeclarationError(
                     f"{self.declaration.name}: {side.label} has mass {mass:.12g}, not 1, at "
                     f"{self._words(theta)}"
@@ -137,17 +137,20 @@ class _CaseChecker:
             for atom in self.case.atoms
         )
 
-    def _mass(self, side: _Side, theta: Theta) -> float:
+    def _mass(self, side: _Side, theta: Theta) -> tuple[float, float]:
+        """The mass found, and what poles of the density leave open."""
         centres = [numeric.value(c, self.parameters, theta) for c in self.centres]
         lattice = self.declaration.measure == "lattice"
         add_up = numeric.sum_over if lattice else numeric.integral
-        total = 0.0
+        total = doubt = 0.0
         for i, piece in enumerate(self.case.pieces):
             ends = self._range(piece, theta)
             if ends is not None and side.of(piece):
                 density = self._density(side, i, theta)
                 total += add_up(density, *ends, [c for c in centres if math.isfinite(c)])
-        return total + sum(self._weight(t, theta) for a in self.case.atoms for t in side.of(a))
+                doubt += 0.0 if lattice else numeric.doubt(density, *ends)
+        atoms = sum(self._weight(t, theta) for a in self.case.atoms for t in side.of(a))
+        return total + atoms, doubt
 
     def _range(self, piece: Piece, theta: Theta) -> tuple[float, float] | None:
         """The ends as numbers, None when the piece is empty."""

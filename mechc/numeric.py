@@ -34,6 +34,8 @@ _NEGLIGIBLE = 1e-40
 _SMALLEST, _LARGEST = -90.0, 150.0
 # a density that rises like y^-0.1 or faster at this share of a place, is followed by that law
 _CLOSE, _STEEP = 1e-13, 0.1
+# share of that law's mass that is not to be relied on
+_DOUBT = 0.01
 
 
 def typical_vectors(parameters: tuple[Parameter, ...], how_many: int) -> Iterator[Theta]:
@@ -208,6 +210,13 @@ def integral(f: Function, lo: float, hi: float, centres: Iterable[float]) -> flo
     return total
 
 
+def doubt(f: Function, lo: float, hi: float) -> float:
+    """How far `integral` may be off because of poles at the ends of (lo, hi)."""
+    ends = [(lo, 1.0), (hi, -1.0)]
+    poles = [_power_law(f, end, side, hi - lo) for end, side in ends if math.isfinite(end)]
+    return _DOUBT * sum(pole[1] for pole in poles if pole)
+
+
 def _from_centre(f: Function, centre: float, side: float, span: float) -> float:
     """Integrate f(centre + side y) over 0 < y < span, in t = log y."""
     inner = _power_law(f, centre, side, span)
@@ -232,7 +241,8 @@ def _power_law(f: Function, centre: float, side: float, span: float) -> tuple[fl
 
     A tenth of such a mass can lie closer to the pole than doubles next to it can tell.
     """
-    x = centre + side * _CLOSE * abs(centre) * np.array([1.0, 100.0])
+    least = _CLOSE * abs(centre) or math.exp(_SMALLEST)
+    x = centre + side * least * np.array([1.0, 100.0])
     near, far = np.abs(x - centre)  # exact, as x is not
     if not 0.0 < near < far < span:
         return None

@@ -118,6 +118,10 @@ class Cells:
         edges[2:-1:2] = 0.5 * (points[1:] + points[:-1])
         edges[-1] = points[-1] + 0.5 * step
         p, q = loss.cell_masses(edges)
+        if not (np.isfinite(p).all() and np.isfinite(q).all()):
+            raise NumericError(
+                f"{loss.label}: a density has a pole whose mass doubles cannot put into cells"
+            )
         return cls(loss, offset, step, first, points, p.reshape(-1, 2), q.reshape(-1, 2), nudge)
 
 
