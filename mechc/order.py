@@ -157,6 +157,12 @@ class Facts:
             if sign is not None:
                 # exp of something positive exceeds one, of something negative stays below
                 bounded[e] = (1 + Dummy(positive=True)) ** sign
+        for e in expr.atoms(Pow) - {expr}:
+            # so does a power with an open exponent of something that exceeds one, or stays below
+            if not e.exp.is_number and self.sign(e.base) == 1:
+                signs = self.sign(e.exp), self.sign(e.base - 1)
+                if None not in signs:
+                    bounded[e] = (1 + Dummy(positive=True)) ** ((signs[0] or 0) * (signs[1] or 0))
         return expr.xreplace(positive).xreplace(bounded)
 
     def _sign_by_case(self, expr: Expr) -> int | None:

@@ -271,7 +271,10 @@ def _base_powers(term: Expr) -> dict[Expr, list[Expr]]:
 
 
 def _by_monomials(expr: Expr, facts: Facts) -> int | None:
-    """All monomials of one sign after encoding, exp(u) written as 1 + w (u > 0) or 1/(1 + w)."""
+    """All monomials of one sign after encoding.
+
+    Here exp(u) is written as 1 + w (u > 0) or 1/(1 + w), and likewise A^c for A - 1 of one sign.
+    """
     encoded = facts.encode(expr)
     replaced = {}
     for node in encoded.atoms(exp):
@@ -279,6 +282,11 @@ def _by_monomials(expr: Expr, facts: Facts) -> int | None:
         if direction:
             w = Dummy("w", positive=True)
             replaced[node] = (1 + w) ** direction
+    for node in encoded.atoms(Pow):
+        if not node.exp.is_number and _assumed(node.base) == 1:
+            direction = (_assumed(node.exp) or 0) * (_assumed(factor(node.base - 1)) or 0)
+            if direction:
+                replaced[node] = (1 + Dummy("w", positive=True)) ** direction
     numerator, denominator = fraction(together(encoded.xreplace(replaced)))
     first = _one_sign(expand(numerator))
     second = _one_sign(expand(denominator))

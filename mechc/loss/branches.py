@@ -95,11 +95,12 @@ def losses_at(source: KernelSource, x: Floats) -> Floats:
 def _extrema(source: KernelSource, x: Floats, loss: Floats) -> list[float]:
     """Interior extrema of the loss, by golden section around sign changes of its increments."""
     step = np.sign(np.diff(loss))
-    turns = np.flatnonzero(step[1:] * step[:-1] < 0) + 1
+    moving = np.flatnonzero(step)  # two nodes at equal distance from an extremum look level
+    turns = np.flatnonzero(step[moving[1:]] * step[moving[:-1]] < 0)
     out = []
-    for t in turns:
-        a, b = x[t - 1], x[t + 1]
-        sign = 1.0 if step[t - 1] > 0 else -1.0
+    for before, after in zip(moving[turns], moving[turns + 1], strict=True):
+        a, b = x[before], x[after + 1]
+        sign = 1.0 if step[before] > 0 else -1.0
         ratio = (math.sqrt(5.0) - 1.0) / 2.0
         for _ in range(120):
             c, d = b - ratio * (b - a), a + ratio * (b - a)

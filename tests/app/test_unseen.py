@@ -161,6 +161,13 @@ def test_two_sided_noise_with_factorial_tails(rate, sensitivity):
     brackets(run.delta(3.0, method="contour", direction="remove"), truth, rtol=1e-5)
 
 
+def test_extremum_between_nodes_of_equal_loss():
+    """Symmetric nodes left and right of 0 hide the minimum there; by mpmath, to 9 digits."""
+    normal, cauchy = "exp(-x**2/2)/sqrt(2*pi)", "1/(pi*(1+x**2))"
+    bound = load(p=f"9/10*{cauchy}+1/10*{normal}", q=cauchy)().delta(0.05, direction="remove")
+    assert abs(bound.upper - 3.260965082e-05) < 1e-13 and bound.lower <= bound.upper
+
+
 def two_steps(p, q, weight, epsilon):
     """Delta of two steps from nodes: the hockey-stick sum of one, at eps - L of the other."""
     both = (p > 1e-290) & (q > 1e-290)
