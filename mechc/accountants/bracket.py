@@ -38,6 +38,7 @@ IMAGES = 5.0  # nats by which they stay below what may be neglected
 CANCELLATION = math.log(50.0)
 BELOW = 6.0  # nats that a bracket may be smaller than its saddle point says
 CLOSE, EXTENSIONS = 2e-7, 5  # truncation wanted of a bracket, and enlargements to get there
+ROUNDED = 1.0 + 1e-9  # lest rounding leaves a period just short of the least sum
 MASSES = 1e-9  # relative error of masses, which left images are made of
 WIDE = 1e-3  # width of a bracket beyond which other ones are tried
 QUIET = 1e-6  # transform of a large loss from which on M' itself need not be evaluated
@@ -129,7 +130,7 @@ class Bracket:
             if i + 1 == tilts.size:
                 continue
             c = float(tilts[i])
-            known = max(epsilon - self._lowest, (mass - value - 3.0) / c)
+            known = max(ROUNDED * (epsilon - self._lowest), (mass - value - 3.0) / c)
             left = min((mass - small) / c, known)
             right = float(((images[i + 1 :] - small) / (tilts[i + 1 :] - c)).min())
             period = max(left, right, 1e-3 / (1.0 + c))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
+LEAST, MOST = -700.0, 700.0  # logs of odds that doubles hold; -1 + odds may vanish at a frequency
 FIRST_ORDER = -100.0  # log of the odds of a large loss below which two of them are nothing beside
 SERIES, TERMS = 10.0, 64  # expected large losses up to which their numbers are summed, and terms
 
@@ -72,7 +73,9 @@ def odds(hits: Hits, counts: Floats, log_ratio: Complexes, log_unit: float) -> C
     many = not hits.exactly and float(log_r.real.max()) > math.log(SERIES / count)
     first, stop = (0, hits.number) if many else (hits.number, last + 1)
     term: Complexes = np.exp(logs[first] + first * log_r - log_unit)
-    ratio, out = np.exp(log_r), term.copy()
+    if hits.exactly:
+        return term
+    ratio, out = np.exp(np.minimum(log_r.real, MOST) + 1j * log_r.imag), term.copy()
     for j in range(first + 1, stop):
         term = term * ratio * ((count - j + 1.0) / j)
         out += term
@@ -102,7 +105,9 @@ def _log_expm1(x: Floats) -> Floats:
 def _log1p(z: Complexes) -> Complexes:
     """Return log(1 + z), accurate for small z."""
     x, y = z.real, z.imag
-    out: Complexes = 0.5 * np.log1p(2.0 * x + x * x + y * y) + 1j * np.arctan2(y, 1.0 + x)
+    with np.errstate(divide="ignore"):
+        size = np.maximum(0.5 * np.log1p(2.0 * x + x * x + y * y), LEAST)
+    out: Complexes = size + 1j * np.arctan2(y, 1.0 + x)
     return out
 
 

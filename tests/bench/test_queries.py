@@ -41,6 +41,31 @@ def test_new_query(benchmark, report, sampled, count):
     report.notes.append(f"delta for new (q, sigma, epsilon), {count:>10} steps: {median:6.2f} ms")
 
 
+@pytest.mark.parametrize("count", [10**n for n in range(2, 10)])
+@pytest.mark.parametrize("rate", [1e-3, 1e-2])
+def test_grid_of_queries(benchmark, report, sampled, count, rate):
+    """Sparse sampling and delta far below all doubles are ordinary: no query may take long."""
+    rng = np.random.default_rng(3)
+    grid = list(itertools.product((0.7, 1.0, 2.0, 4.0), (0.1, 0.3, 1.0, 3.0)))
+    near = [x * rng.uniform(0.99, 1.01) for x in (rate,) * len(grid)]
+    draws = iter([(near[0], 1.0, 1.0), *((q, *point) for q, point in zip(near, grid, strict=True))])
+
+    def fresh():
+        forget_losses()
+        q, sigma, epsilon = next(draws)
+        return (count * sampled(sampling_rate=q, sigma=sigma), epsilon), {}
+
+    benchmark.pedantic(
+        lambda run, epsilon: run.delta(epsilon), setup=fresh, rounds=len(grid), warmup_rounds=1
+    )
+    times = 1e3 * np.array(benchmark.stats.stats.data)
+    report.notes.append(
+        f"delta over a grid, sampling rate {rate:g}, {count:>10} steps: median "
+        f"{np.median(times):6.2f} ms, slowest {times.max():7.2f} ms"
+    )
+    assert times.max() < 2e3
+
+
 def test_further_epsilon(benchmark, report, sampled):
     run = 3000 * sampled(sampling_rate=0.01, sigma=2.0)
     run.delta(1.0)
