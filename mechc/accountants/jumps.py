@@ -211,6 +211,8 @@ def _band_width(steps: Sequence[Step], gap: float) -> float:
         losses = gap * np.exp([-width, -0.5 * width, 0.0])
         low, middle, high = (max(log_density(s.loss, at) for s in steps) for at in losses.tolist())
         share = (losses[1] - losses[0]) / (losses[2] - losses[0])
+        if not math.isfinite(low + middle + high):
+            break
         if not (1.0 - share) * low + share * high - middle > SAG:
             break
         width *= 0.7
