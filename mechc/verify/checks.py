@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from flint import acb, arb, ctx
-from sympy import besseli, binomial, factorial, gamma, loggamma
+from sympy import besseli, binomial, erf, erfc, factorial, gamma, loggamma
 
 from mechc.declare import Declaration
 from mechc.errors import MechcError
@@ -22,7 +22,7 @@ VALUES = 1e-14
 CGF = 1e-13
 CDF = 1e-13
 ABSOLUTE = 1e-15  # of distribution functions, whose tails may be differences from one
-SPECIAL = 1e-13  # where the variable stands inside a Bessel or gamma function
+SPECIAL = 1e-13  # where the variable stands inside a Bessel, gamma or error function
 NEAR_ZERO = 0.1  # values below this are compared absolutely
 NEAR_ENDS = 4  # units in the last place within which an end of a branch may be rounded
 MOMENT_BITS = 72
@@ -37,7 +37,7 @@ Raw = Callable[[Oracle, Any], Any]
 def tolerance(declaration: Declaration, check: Check) -> float:
     """The tolerance of values at points, with the reason where it is not `VALUES`."""
     x = declaration.variable
-    hard = declaration.p.atoms(besseli, gamma, loggamma, binomial, factorial)
+    hard = declaration.p.atoms(besseli, binomial, erf, erfc, factorial, gamma, loggamma)
     names = sorted({type(f).__name__ for f in hard if f.has(x)})
     if not names:
         return VALUES
