@@ -24,8 +24,9 @@ from mechc.verify.ball import Oracle
 from mechc.verify.integral import PieceIntegral
 
 BITS = 64
-TAIL_NATS = (18.0, 8.0, 35.0)  # how far below its maximum the tilted density is cut
+TAIL_NATS = (18.0, 8.0, 35.0, 3.5, 1.5)  # how far below its maximum the tilted density is cut
 SAMPLES = 160
+HALVINGS = 3  # of a stretch on which a bound does not close
 _C = Symbol("c_", real=True)
 
 
@@ -84,12 +85,27 @@ def _piece(
     for left, right in itertools.pairwise(ends):
         functions = _functions(piece, oracle, c, (left + right) / 2)
         for lo, hi, critical in _stretches(functions[0], functions[1], left, right):
-            try:
-                got = (_critical if critical else _regular)(part, c, *functions, lo, hi)
-            except MechcError:
-                continue  # its mass stays in the rest
-            mass, root, slope = mass + got[0], root + got[1], slope + got[2]
+            for got in _covered(part, c, functions, (lo, hi), critical, HALVINGS):
+                mass, root, slope = mass + got[0], root + got[1], slope + got[2]
     return mass.lower(), root, slope
+
+
+def _covered(
+    part: PieceIntegral, c: Any, functions: Any, stretch: Any, critical: bool, halvings: int
+) -> list[tuple[Any, Any, Any]]:
+    """(mass, root, slope) of a stretch, or of its halves; what stays open is left to the rest."""
+    lo, hi = stretch
+    try:
+        return [(_critical if critical else _regular)(part, c, *functions, lo, hi)]
+    except MechcError:
+        if critical or not halvings:
+            return []
+    middle = ((lo + hi) / 2).mid()
+    return [
+        got
+        for half in ((lo, middle), (middle, hi))
+        for got in _covered(part, c, functions, half, critical, halvings - 1)
+    ]
 
 
 def _functions(piece: Piece, oracle: Oracle, c: Any, at: float) -> tuple[Any, Any, Any]:
