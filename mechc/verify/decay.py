@@ -94,9 +94,9 @@ def _covered(
     part: PieceIntegral, c: Any, functions: Any, stretch: Any, critical: bool, halvings: int
 ) -> list[tuple[Any, Any, Any]]:
     """(mass, root, slope) of a stretch, or of its halves; what stays open is left to the rest."""
-    lo, hi = stretch
+    (lo, hi), (d1, d2, dw) = stretch, functions
     try:
-        return [(_critical if critical else _regular)(part, c, *functions, lo, hi)]
+        return [(_critical if critical else _regular)(part, c, d1, d2, dw, lo, hi)]
     except MechcError:
         if critical or not halvings:
             return []

@@ -25,7 +25,7 @@ from mechc.verify.checks import MOMENT_BITS, log_moment, point_error, text
 from mechc.verify.result import Check
 
 WIDTH = 1e-12  # widest enclosure of a mass that proves anything
-MASS_BITS = 56  # which is what these give
+MASS_BITS = 64  # which is what these give
 EXACT = 1e-14
 ROUNDED = 2.0**-50  # what rounded parameters, such as weights, may do to a mass
 LATTICE = 1e-12
