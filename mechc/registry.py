@@ -40,6 +40,9 @@ from mechc.loss.apart import UnresolvedLoss, is_resolved
 if TYPE_CHECKING:
     from mechc.loss.measure import Step
 
+_ROUGH = 1e-3  # width in log delta beyond which a lattice sum is not what it can be
+_TINY = -30.0  # log delta below which only rounding is left
+
 
 class Accountant(Protocol):
     """What every accountant offers: log delta of a composition in one direction."""
@@ -366,7 +369,8 @@ class Auto:
                     self._queue.remove((name, reason))
                 continue
             answer.detail["auto"] = reason
-            settled = name == "lattice" or "limit" in answer.detail  # nothing is sharper there
+            exact = name == "lattice" and (_width(answer) <= _ROUGH or float(answer.upper) < _TINY)
+            settled = exact or "limit" in answer.detail  # nothing is sharper there
             settled |= name == "contour" and float(answer.upper) < SMALLEST
             if _width(answer) <= rtol or settled:
                 return answer

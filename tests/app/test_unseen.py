@@ -213,3 +213,14 @@ def test_two_steps_with_uneven_tails(noise, support, values, lowest, formula):
         bound = (2 * event).delta(0.4, direction=direction)
         assert bound.lower - 2e-5 <= truth <= bound.upper + 2e-5
         assert bound.upper - bound.lower <= 1e-8
+
+
+def test_lattice_without_an_end():
+    """Geometric laws, one step: P > e^eps Q on an upper set of integers."""
+    event = load(
+        p="(1-a)*a**n", q="(1-b)*b**n", variable="n", lattice=True, support=("0", "oo"),
+        parameters=["0 < a < 1", "0 < b < 1"],
+    )(a=0.6, b=0.5)  # fmt: skip
+    first = math.ceil((0.5 + math.log(0.5 / 0.4)) / math.log(1.2))
+    truth = 0.6**first - math.exp(0.5) * 0.5**first
+    brackets(event.delta(0.5, direction="remove"), truth)
