@@ -102,7 +102,13 @@ class Pair:
         return expr.xreplace(values)
 
     def log_density(self, law: str, theta: Any, x: float) -> Any:
-        """Log density by mpmath."""
+        """Log density by mpmath; log mass on a finite set."""
+        if self.measure == "finite":
+            column, place = 1 if law == "p" else 2, sympy.Rational(x)
+            rows = [a for a in self.atoms if self.substituted(a[0], theta) == place]
+            mass = sum((self.substituted(a[column], theta) for a in rows), start=sympy.Integer(0))
+            number = sympy.N(mass, DIGITS)
+            return mpmath.log(mpmath.mpf(number)) if number != 0 else -mpmath.inf
         value = self.substituted(self.p if law == "p" else self.q, theta, x)
         number = sympy.N(value.doit(), DIGITS)
         return mpmath.log(mpmath.mpf(number)) if number != 0 else -mpmath.inf
