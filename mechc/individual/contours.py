@@ -100,7 +100,9 @@ class Contour:
             drift = h * np.arange(1.0, count + 1.0) * loss.generating(self.c)[1]
             values[i, 0], errors[i, 0] = k[i, :2, self.at]
             values[i, 1:] = re + 1j * (np.unwrap(im) + drift)
-            errors[i, 1:] = (4.0 * loss.tolerance + 2.0 * tilted.lost + 1e-15) * np.exp(-re)
+            # log of the factor that |phi| may be larger by: products of factors bound products
+            off = 4.0 * loss.tolerance + 2.0 * tilted.lost + 1e-15
+            errors[i, 1:] = np.logaddexp(0.0, math.log(off) - re)
             if found.variation is not None:
                 sup[i] = decay.log_sup(
                     tilted.centred,
