@@ -10,7 +10,6 @@ separately for each direction). Both answer the same queries.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 MAX_COUNT = 10**12
 DIRECTIONS = ("both", "remove", "add")
-CELL, MOST_CELLS = 0.2, 1024  # width of a cell of parameters, in their logarithms; cells kept
-_bound_nearby: dict[tuple[Hashable, tuple[float, ...]], PrivacyLoss] = {}  # the first of each cell
 
 
 class Event(Queries):
@@ -368,17 +365,7 @@ def _privacy_loss(kernel: Hashable, theta: tuple[float, ...], reverse: bool) -> 
     values: NDArray[np.float64] = np.array(theta, dtype=np.float64)
     if reverse:
         return _privacy_loss(kernel, theta, False).reversed()
-    if len(_bound_nearby) > MOST_CELLS:
-        _bound_nearby.clear()
-    cell = (kernel, _cell(theta))
-    law = PrivacyLoss.from_kernel(cast(Any, kernel), values, like=_bound_nearby.get(cell))
-    _bound_nearby.setdefault(cell, law)
-    return law
-
-
-def _cell(theta: tuple[float, ...]) -> tuple[float, ...]:
-    """Cell of parameters that differ by a few percent."""
-    return tuple(v and math.copysign(round(math.log(abs(v)) / CELL) + 0.5, v) for v in theta)
+    return PrivacyLoss.from_kernel(cast(Any, kernel), values)
 
 
 @lru_cache(maxsize=16)
@@ -398,5 +385,4 @@ def unsupported_on_composition(name: str) -> UnsupportedError:
 def forget_losses() -> None:
     """Drop all cached privacy losses; the next query builds its own."""
     _privacy_loss.cache_clear()
-    _bound_nearby.clear()
     _tagged_loss.cache_clear()

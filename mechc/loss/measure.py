@@ -88,27 +88,19 @@ class PrivacyLoss:
     _memo: dict[Any, Any] = field(repr=False, default_factory=dict)
 
     @classmethod
-    def from_kernel(
-        cls,
-        kernel: Kernel,
-        theta: Floats,
-        reverse: bool = False,
-        like: PrivacyLoss | None = None,
-    ) -> PrivacyLoss:
+    def from_kernel(cls, kernel: Kernel, theta: Floats, reverse: bool = False) -> PrivacyLoss:
         """Bind a kernel to parameters.
 
         Args:
             kernel: an emitted kernel.
             theta: parameter values in the order of kernel.PARAMETERS, already validated.
             reverse: take the reversed pair (Q, P).
-            like: the same kernel at parameters nearby, whose panels are tried first.
 
         Raises:
             NumericError: the masses of P or Q found numerically are not one, or the quadrature
                 does not settle.
         """
-        nearby = None if like is None else like.source
-        source = KernelSource(kernel, np.ascontiguousarray(theta, dtype=np.float64), nearby)
+        source = KernelSource(kernel, np.ascontiguousarray(theta, dtype=np.float64))
         return cls._from_source(source, reverse, -1.0, 0.0)
 
     @classmethod

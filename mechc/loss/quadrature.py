@@ -37,7 +37,6 @@ MOST_NARROW = 1e-3  # share of the mass that panels too narrow for doubles may c
 REMEMBERED = 8  # single tilts known to be resolved
 DRIFT = 1e13  # factor by which a total may leave its unit before the units are set anew
 GRAIN = 1e-11  # width, as a share of its place, of a panel too narrow to hide a mode
-FARTHER = 1.5  # factor by which a quadrature whose panels are taken may cover more tilts
 ROUNDS = 400
 MAX_WORK = 2_000_000  # panels, summed over the rounds of one settling
 MAX_PANELS = 60_000
@@ -60,39 +59,21 @@ class Quadrature:
         error: estimated error of M(z) as a share of M(Re z), see `resolution.judge`.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        theta: Floats,
-        rows: Floats,
-        *,
-        mass_of: str = "",
-        like: Quadrature | None = None,
-    ) -> None:
+    def __init__(self, kernel: Kernel, theta: Floats, rows: Floats, *, mass_of: str = "") -> None:
         """Lay the first panels on the branches `rows` (lo, hi); no adaptation yet.
 
         With `mass_of` "p" or "q" the integrand is that density alone and the loss is taken as 0:
-        for plateaus and for outputs that only one of the two laws produces. Panels of `like`, the
-        same kernel at parameters nearby, save most of the adaptation where the branches are alike;
-        they are tested like any others.
+        for plateaus and for outputs that only one of the two laws produces.
         """
         self._kernel = kernel
         self._theta = theta
         self._rows = np.ascontiguousarray(rows, np.float64)
         self._mass_of = mass_of
         self._goal = np.array([1e-14 if mass_of else MASS_GOAL, GOAL])
-        self.region: Integers
-        self.lo: Floats
-        self.hi: Floats
-        self._like: Quadrature | None = None
-        if like is not None and np.array_equal(like._rows, self._rows):
-            self._like = like
-            self.region, self.lo, self.hi = like.region, like.lo, like.hi
-        else:
-            edges = [first_edges(kernel, theta, float(lo), float(hi)) for lo, hi in rows]
-            self.region = np.repeat(np.arange(len(edges)), [e.size - 1 for e in edges])
-            self.lo = np.concatenate([e[:-1] for e in edges])
-            self.hi = np.concatenate([e[1:] for e in edges])
+        edges = [first_edges(kernel, theta, float(lo), float(hi)) for lo, hi in rows]
+        self.region = np.repeat(np.arange(len(edges)), [e.size - 1 for e in edges])
+        self.lo = np.concatenate([e[:-1] for e in edges])
+        self.hi = np.concatenate([e[1:] for e in edges])
         self.x, self.log_p, self.loss = self._values(self.lo, self.hi)
         self.tilts = (0.0, 0.0)
         self.points: tuple[float, ...] | None = None  # None: nothing is settled yet
@@ -131,7 +112,6 @@ class Quadrature:
 
     def _cover(self, tilt_lo: float, tilt_hi: float, points: tuple[float, ...]) -> None:
         wide = (min(tilt_lo, self.tilts[0]), max(tilt_hi, self.tilts[1]))
-        self._follow(wide)
         known = set() if self.points is None else {*self.points, *self.tilts}
         wanted = {*points} if known and wide == self.tilts else {*wide, *self.tilts, *points}
         if not known:
@@ -160,17 +140,6 @@ class Quadrature:
         """Whether too many tilts between -1 and 0 would have to be resolved."""
         middle = resolution.log_totals(self.log_p, self.loss, self.half, np.array([-0.5]))
         return bool(middle[0] < FARTHEST)
-
-    def _follow(self, wide: tuple[float, float]) -> None:
-        """Take the panels of a quadrature nearby that covers these tilts and not many more."""
-        like = self._like
-        if like is None or wide == self.tilts or like.region.size <= self.region.size:
-            return
-        covered = like.tilts[0] <= wide[0] and wide[1] <= like.tilts[1]
-        if covered and like.tilts[1] - like.tilts[0] <= FARTHER * (wide[1] - wide[0]):
-            self.region, self.lo, self.hi = like.region, like.lo, like.hi
-            self.x, self.log_p, self.loss = self._values(self.lo, self.hi)
-            self.points, self._spread = None, None
 
     def _settle(self, tilts: Floats, rounds: int) -> tuple[int, Floats]:
         """Split and grow until the tilts given are resolved.

@@ -122,18 +122,10 @@ def find_lattice(loss: Floats) -> tuple[float, float] | None:
 class KernelSource:
     """One kernel at one parameter vector; grows its panels as queries ask for wider strips."""
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        theta: Floats,
-        like: KernelSource | None = None,
-        *,
-        checked: bool = True,
-    ) -> None:
+    def __init__(self, kernel: Kernel, theta: Floats, *, checked: bool = True) -> None:
         """Read branches, atoms and masses; find the masses that the kernel leaves open.
 
-        Panels of `like`, the same kernel at parameters nearby, are tried first. Without `checked`
-        no nodes are made, and the masses need not add up to one.
+        Without `checked` no nodes are made, and the masses need not add up to one.
 
         Raises:
             NumericError: the masses of P and Q do not add up to one.
@@ -167,12 +159,7 @@ class KernelSource:
                 elif kind == protocol.Q_ONLY:
                     log_q_only.append(quad.log_mass(kernel, theta, lo, hi, "q"))
             self._panels = (
-                quad.Quadrature(
-                    kernel,
-                    theta,
-                    np.ascontiguousarray(self.rows[:, :2]),
-                    like=None if like is None else like._panels,
-                )
+                quad.Quadrature(kernel, theta, np.ascontiguousarray(self.rows[:, :2]))
                 if self.continuous
                 else None
             )
