@@ -12,7 +12,8 @@ cases = pytest.importorskip("cases")
 pytestmark = pytest.mark.oracle
 
 ROUNDING = 1e-15  # of a logarithm of delta as a double
-DEFAULT, ALL = range(0, 20), range(20, 500)
+DEFAULT = [n for n in range(20) if n % 10 != 9]  # a composition takes the other engine minutes
+MORE = [n for n in range(500) if n not in DEFAULT]
 
 
 def check(number):
@@ -43,6 +44,6 @@ def test_some_random_cases(number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", ALL)
+@pytest.mark.parametrize("number", MORE)
 def test_more_random_cases(number):
     check(number)
