@@ -26,8 +26,8 @@ from mechc.loss.moments import log_total
 Floats = NDArray[np.float64]
 Logs = tuple[float, float, float]
 
-MAX_ATOMS = 1_000_000
-MAX_SHARES = 20_000_000  # the same times the atoms of one step
+MAX_ATOMS = 3_000_000
+MAX_SHARES = 20_000_000  # the same times the draws or the atoms of one step, whichever are fewer
 MAX_STEPS = 128  # with a density; the recursion goes through all of them
 KEPT = 4  # recursions remembered for other epsilons
 CLOSEST = 2e-9  # distance from the largest loss, relative, below which delta is only bounded
@@ -48,7 +48,7 @@ def enumerable(steps: Sequence[Step]) -> bool:
         m = s.loss.atom_loss.size
         ways = gammaln(s.count + m) - gammaln(s.count + 1.0) - gammaln(float(max(m, 1)))
         total *= math.exp(min(60.0, ways))
-        if total * m > MAX_SHARES:
+        if total * min(s.count, m) > MAX_SHARES:
             return False
     return total <= MAX_ATOMS
 

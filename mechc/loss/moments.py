@@ -137,6 +137,8 @@ def tilted_sums(loss, log_weight, t):  # type: ignore[no-untyped-def]
     for j in range(loss.size):
         v = log_weight[j] + t * loss[j] - top
         w[j] = math.exp(v) if v > -80.0 else 0.0
+        if w[j] == 0.0:
+            continue  # its log may be -inf
         total += w[j]
         first += w[j] * loss[j]
         noise += w[j] * (8.0 + 4.0 * abs(log_weight[j]) + 4.0 * abs(t * loss[j]))
