@@ -100,6 +100,7 @@ def test_truncation_turns_tails_into_mass_at_infinity():
     assert event.mechanism.claim["theorem"] == "T9"
 
 
+@pytest.mark.slow
 def test_with_replacement_by_the_contour_in_high_precision():
     event = mechc.with_replacement(mechc.load("gaussian"), dataset_size=20, batch_size=4)(sigma=1.5)
     weights = binom(4, 1 / 20).pmf(range(5))

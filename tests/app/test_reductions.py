@@ -112,7 +112,7 @@ def test_a_curve_cannot_be_mixed():
 
 def test_drawing_with_replacement_has_the_profile_of_the_theorem():
     """Balle, Barthe, Gaboardi 2018, Theorem 10, with the closed profiles of Gaussian groups."""
-    n, m, sigma, epsilon = 100, 10, 1.0, 1.0
+    n, m, sigma, epsilon = 100, 4, 1.0, 1.0
     weights = binom(m, 1 / n).pmf(range(m + 1))
     inner = math.log1p(math.expm1(epsilon) / (1 - weights[0]))
 
