@@ -15,6 +15,7 @@ import numpy as np
 
 from mechc import registry
 from mechc.accountants.bound import Bound
+from mechc.auto import Auto
 from mechc.loss.apart import is_resolved
 from mechc.loss.measure import MASS_ERROR, Step, log_infinite
 
@@ -58,7 +59,9 @@ class Evaluation:
         self.steps = {d: tuple(s) for d, s in steps.items()}
         self._log_infinite = {d: _log_infinite(s) for d, s in self.steps.items()}
         self._accountants = {
-            d: registry.build(method, s, rtol, options) for d, s in self.steps.items() if s
+            d: Auto(s, rtol) if method == "auto" else registry.build(method, s, rtol, options)
+            for d, s in self.steps.items()
+            if s
         }
 
     @property
@@ -104,7 +107,7 @@ class Evaluation:
                 return Bound(value, 0.0, 0.0, "limit", "proven", self._about(direction))
             return Bound(value, value, value, "limit", "proven", self._about(direction))
         accountant = self._accountants[direction]
-        if rough and isinstance(accountant, registry.Auto):
+        if rough and isinstance(accountant, Auto):
             answer = accountant.rough(epsilon)
         else:
             answer = accountant.log_delta(epsilon)

@@ -15,7 +15,8 @@ PACKAGE = ROOT / "mechc"
 NUMERIC = (
     "accountants", "loss", "individual", "kernel.ir", "kernel.passes", "kernel.emit",
     "kernel.prelude", "kernel.protocol", "kernel.cache", "composition", "queries", "evaluation",
-    "search", "registry", "curve", "calibration", "tradeoff", "divergence", "binding", "errors",
+    "search", "registry", "auto", "curve", "calibration", "tradeoff", "divergence", "binding",
+    "errors",
 )  # fmt: skip
 
 # what else a room may import from mechc; rooms that are not listed are free but for the rules below

@@ -32,9 +32,10 @@ from mechc.accountants.plan import FIRST_PANELS, SHARED, Plan, Prepared, log_pea
 from mechc.accountants.saddle import saddle_target, solve
 from mechc.errors import NumericError
 from mechc.loss import piecewise
+from mechc.loss.action import DEGREE
 from mechc.loss.measure import Step
 from mechc.loss.piecewise import Piecewise, Sampler
-from mechc.loss.tabulated import DEGREE, Tabulated
+from mechc.loss.tabulated import Tabulated
 
 Floats = NDArray[np.float64]
 

@@ -20,14 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.errors import NumericError, UnsupportedError
 from mechc.kernel.protocol import Kernel
-from mechc.loss import apart, branches, cells, moments
+from mechc.loss import apart, atoms, branches, cells, moments
 from mechc.loss.source import KernelSource, Nodes
 from mechc.loss.within import within
 
 Floats = NDArray[np.float64]
-
 
 CERTAIN = 1e-16  # -log of a mass that is one in doubles
 MASS_ERROR = 3e-14  # allowance for log of a composed mass at infinity, and of 1 - exp(eps) M(-1)
@@ -127,35 +126,26 @@ class PrivacyLoss:
             DeclarationError: a loss is not finite, a mass is negative, or masses do not sum to
                 one (under P, and under Q after multiplication with exp(-loss)).
         """
-        loss, mass = np.asarray(losses, np.float64), np.asarray(masses, np.float64)
-        if loss.shape != mass.shape or loss.ndim != 1 or not np.isfinite(loss).all():
-            raise DeclarationError(f"losses={losses!r}: expected finite numbers, one per mass")
-        if not (mass >= 0).all() or not abs(mass.sum() + infinite_mass - 1) < 1e-9:
-            raise DeclarationError(
-                f"masses sum to {mass.sum() + infinite_mass!r} with infinite_mass={infinite_mass!r}"
-                ": expected non-negative masses with sum 1"
-            )
-        q_mass = float((mass * np.exp(-loss)).sum()) + minus_infinite_mass
-        if not abs(q_mass - 1) < 1e-9:
-            raise DeclarationError(
-                f"masses under Q sum to {q_mass!r} with minus_infinite_mass="
-                f"{minus_infinite_mass!r}: expected sum 1"
-            )
+        checked = atoms.checked(losses, masses, infinite_mass, minus_infinite_mass)
         with np.errstate(divide="ignore"):
-            defect = max(abs(float(mass.sum()) + infinite_mass - 1.0), abs(q_mass - 1.0))
-            error = 2.0 * defect if defect > 4e-15 else 0.0
-            nodes = Nodes.of_atoms(loss[mass > 0], np.log(mass[mass > 0]), error)
-            return cls(
-                **nodes.as_fields(),
-                log_infinite=float(np.log(infinite_mass)),
-                log_minus_infinite=float(np.log(minus_infinite_mass)),
-                strip=(-math.inf, math.inf),
-                tilts=(-math.inf, math.inf),
-                contour=0.0,
-                frequency=math.inf,
-                symmetric=symmetric,
-                label=label,
-            )
+            infinite = (float(np.log(infinite_mass)), float(np.log(minus_infinite_mass)))
+        return cls._of_atoms(checked, infinite, symmetric, label)
+
+    @classmethod
+    def _of_atoms(
+        cls, nodes: Nodes, infinite: tuple[float, float], symmetric: bool, label: str
+    ) -> PrivacyLoss:
+        return cls(
+            **nodes.as_fields(),
+            log_infinite=infinite[0],
+            log_minus_infinite=infinite[1],
+            strip=(-math.inf, math.inf),
+            tilts=(-math.inf, math.inf),
+            contour=0.0,
+            frequency=math.inf,
+            symmetric=symmetric,
+            label=label,
+        )
 
     @classmethod
     def _from_source(
@@ -392,17 +382,8 @@ class PrivacyLoss:
             lo, hi = -1.0 - self.tilts[1], -1.0 - self.tilts[0]
             return self._from_source(self._source, not self._reverse, lo, hi)
         nodes = Nodes.of_atoms(-self.atom_loss, self.atom_log_mass - self.atom_loss)
-        return PrivacyLoss(
-            **nodes.as_fields(),
-            log_infinite=self.log_minus_infinite,
-            log_minus_infinite=self.log_infinite,
-            strip=(-math.inf, math.inf),
-            tilts=(-math.inf, math.inf),
-            contour=0.0,
-            frequency=math.inf,
-            symmetric=self.symmetric,
-            label=self.label + " reversed",
-        )
+        infinite = (self.log_minus_infinite, self.log_infinite)
+        return self._of_atoms(nodes, infinite, self.symmetric, self.label + " reversed")
 
 
 def log_infinite(steps: Sequence[Step]) -> float:

@@ -29,8 +29,6 @@ Ball = Any  # arb or acb
 Function = Callable[[Ball, bool], Ball]
 Values = Mapping[Symbol, Any]
 
-MAX_SUMMANDS = 200_000
-
 
 def nan_like(x: Ball) -> Ball:
     """The ball that knows nothing."""

@@ -96,7 +96,7 @@ class Law:
         # shares add up to one: only differences of slopes are spread out by their enclosures
         total = first
         for i in range(1, len(slopes)):
-            rest = sum(((log - logs[i]).exp() for log in logs[:i] + logs[i + 1:]), start=arb(1))
+            rest = sum(((log - logs[i]).exp() for log in logs[:i] + logs[i + 1 :]), start=arb(1))
             total += (slopes[i] - first) / rest
         return total
 

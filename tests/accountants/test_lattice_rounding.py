@@ -16,7 +16,7 @@ def test_answers_next_to_a_lattice_point(gap):
         epsilon = float(93 / (2 * s2) - gap)  # the loss at 47 is 93/(2 sigma^2)
         mass = mpmath.nsum(lambda n: mpmath.exp(-n * n / (2 * s2)), [-100, 100])
         terms = (
-            mpmath.exp(-mpmath.mpf(n - 1) ** 2 / (2 * s2))
+            mpmath.exp(-(mpmath.mpf(n - 1) ** 2) / (2 * s2))
             * max(0, 1 - mpmath.exp(epsilon - (2 * n - 1) / (2 * s2)))
             for n in range(46, 130)
         )

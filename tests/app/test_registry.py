@@ -6,7 +6,7 @@ import math
 import pytest
 
 import mechc
-from mechc import registry
+from mechc import auto, registry
 from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.measure import PrivacyLoss, Step
@@ -64,16 +64,16 @@ class Fixed:
 def test_auto_takes_the_first_narrow_answer(monkeypatch, widths, chosen):
     names = [f"method{i}" for i in range(len(widths))]
     built = dict(zip(names, map(Fixed, widths), strict=True))
-    monkeypatch.setattr(registry, "candidates", lambda steps: ((n, f"why {n}") for n in names))
+    monkeypatch.setattr(auto, "candidates", lambda steps: ((n, f"why {n}") for n in names))
     monkeypatch.setattr(registry, "build", lambda name, *rest: built[name])
-    answer = registry.Auto([Step(ATOMS, 1)], 1e-6).log_delta(0.5)
+    answer = auto.Auto([Step(ATOMS, 1)], 1e-6).log_delta(0.5)
     assert answer.detail["auto"] == f"why {names[chosen]}"
 
 
 def test_auto_bounds_delta_and_says_why_nothing_else_works(monkeypatch):
-    monkeypatch.setattr(registry, "candidates", lambda steps: iter([("one", "why")]))
+    monkeypatch.setattr(auto, "candidates", lambda steps: iter([("one", "why")]))
     monkeypatch.setattr(registry, "build", lambda name, *rest: Fixed(None))
-    answer = registry.Auto([Step(ATOMS, 1)], 1e-6).log_delta(0.5)
+    answer = auto.Auto([Step(ATOMS, 1)], 1e-6).log_delta(0.5)
     assert answer.upper == 0.0
     assert "one: cannot" in answer.detail["refusals"]
 

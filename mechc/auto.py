@@ -1,0 +1,178 @@
+"""method="auto": which accountants are asked about a composition, and which answer is returned.
+
+The rule of "auto", in order; the first answer whose proven width in log delta is at most `rtol`
+is returned, else the narrowest of those tried:
+
+1. `lattice`, if all losses lie on one lattice: a finite sum, exact up to rounding;
+2. `direct`, if there are few steps in all, or only atoms and few enough to list;
+3. `pld`, if a loss is a table of very many atoms off any lattice;
+4. `contour`: exact up to quadrature, with a cost that does not depend on the counts;
+5. `direct` again, for up to 100 steps, where the contour's proof is wider than asked for;
+6. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps);
+7. where none of them answers, or delta may be nearly one, `accountants.apart`: a lower bound from
+   one event, the upper bound 1, and the refusals in the details. It never raises.
+
+Steps whose loss has no exponential moments on a side are replaced by ones that have them before
+(`accountants.revealing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from mechc import registry
+from mechc.accountants.bound import Bound
+from mechc.errors import NumericError, UnsupportedError
+from mechc.loss.apart import UnresolvedLoss, is_resolved
+
+if TYPE_CHECKING:
+    from mechc.loss.measure import Step
+
+APART = -1e-2  # log delta of two laws that are nearly disjoint
+MANY = 20_000  # atoms of one loss that only a grid takes cheaply
+SMALLEST = -745.2  # log of the smallest double: below it only the contour is tried
+FEW = 12  # steps that auto composes one by one
+MORE = 100  # the same where the contour's answer is too wide
+ROUGH = 1e-3  # width in log delta beyond which a lattice sum is not what it can be
+TINY = -30.0  # log delta below which only rounding is left
+
+
+def candidates(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
+    """Yield the methods that "auto" tries on these steps, in order, each with the reason."""
+    have = {m.name for m in registry.methods()}
+    if not all(is_resolved(step.loss) for step in steps):
+        return
+    enumerable = import_module("mechc.accountants.direct").enumerable
+    total = sum(step.count for step in steps)
+    tables = max((s.loss.atom_loss.size for s in steps), default=0) > MANY
+    few = total <= FEW and not tables
+    wide = "the contour's proof is wider than asked for"
+    rule = (
+        ("lattice", all(s.loss.lattice for s in steps), "all losses are lattices"),
+        ("direct", few or enumerable(steps), "few steps, or few atoms in all"),
+        ("pld", tables, "a large table of losses"),
+        ("contour", True, "cost independent of the counts"),
+        ("direct", FEW < total <= MORE and not tables, wide),
+        ("pld", not tables, wide),
+    )
+    yield from ((name, why) for name, applies, why in rule if applies and name in have)
+
+
+class Auto:
+    """The accountant behind method="auto": the module's docstring has the rule."""
+
+    def __init__(self, steps: Sequence[Step], rtol: float) -> None:
+        """Prepare the candidates; none is built before it is needed."""
+        self._steps, self._rtol = steps, rtol
+        self._queue = list(candidates(steps))
+        self._built: dict[str, registry.Accountant] = {}
+        self._tails = import_module("mechc.accountants.revealing")
+        self._revealed: dict[float, Auto] = {}
+
+    def log_delta(self, epsilon: float) -> Bound:
+        """Return the first answer narrow enough, else the narrowest.
+
+        Args:
+            epsilon: any real number.
+        """
+        return self._answer(epsilon, self._rtol)
+
+    def rough(self, epsilon: float) -> Bound:
+        """Return the first answer, however wide: enough to steer a search.
+
+        Args:
+            epsilon: any real number.
+        """
+        return self._answer(epsilon, float("inf"))
+
+    def _answer(self, epsilon: float, rtol: float) -> Bound:
+        """Ask the methods; where none answers, or delta may be nearly one, bound it by an event."""
+        try:
+            for step in self._steps:
+                if isinstance(step.loss, UnresolvedLoss):
+                    raise step.loss.why
+            answer = self._settled(epsilon, rtol)
+        except (UnsupportedError, NumericError) as error:
+            bound = self._apart(epsilon)
+            bound.detail["refusals"] = str(error)
+            return bound
+        if float(answer.lower) < APART <= float(answer.upper):
+            bound = self._apart(epsilon)
+            return bound if float(bound.lower) > float(answer.lower) else answer
+        return answer
+
+    def _settled(self, epsilon: float, rtol: float) -> Bound:
+        """Ask about the steps, or, where moments are lacking, about steps that reveal more."""
+        if not self._tails.lacks_moments(self._steps):
+            return self._first(epsilon, rtol)
+        bound = self._tails.bound_for(self._steps, epsilon)
+        try:
+            if bound not in self._revealed:
+                self._revealed[bound] = Auto(self._tails.revealed(self._steps, bound), self._rtol)
+            answer = self._revealed[bound]._first(epsilon, rtol)
+        except (UnsupportedError, NumericError):
+            return self._first(epsilon, rtol)
+        return cast(Bound, self._tails.corrected(answer, self._steps, epsilon, bound))
+
+    def ceiling(self, epsilon: float) -> float:
+        """Return an upper bound on log delta that costs next to nothing; 0 where there is none.
+
+        Args:
+            epsilon: any real number.
+        """
+        if not self._queue:
+            return 0.0
+        try:
+            bound = getattr(self._accountant(self._queue[0][0]), "ceiling", None)
+        except (UnsupportedError, NumericError):
+            return 0.0
+        return 0.0 if bound is None else float(bound(epsilon))
+
+    def _first(self, epsilon: float, rtol: float) -> Bound:
+        best: Bound | None = None
+        refusals = []
+        for name, reason in list(self._queue):
+            try:
+                answer = self._accountant(name).log_delta(epsilon)
+            except (UnsupportedError, NumericError) as error:
+                refusals.append(f"{name}: {error}")
+                if isinstance(error, UnsupportedError):
+                    self._queue.remove((name, reason))
+                continue
+            answer.detail["auto"] = reason
+            exact = name == "lattice" and (_width(answer) <= ROUGH or float(answer.upper) < TINY)
+            settled = exact or "limit" in answer.detail  # nothing is sharper there
+            settled |= name == "contour" and float(answer.upper) < SMALLEST
+            if _width(answer) <= rtol or settled:
+                return answer
+            if best is None or _rank(answer) < _rank(best):
+                best = answer
+        if best is None:
+            raise UnsupportedError("auto: no method can answer; " + "; ".join(refusals))
+        return best
+
+    def _apart(self, epsilon: float) -> Bound:
+        """Bound delta by one event, where P and Q are nearly disjoint."""
+        return cast(Bound, import_module("mechc.accountants.apart").bound(self._steps, epsilon))
+
+    def _accountant(self, name: str) -> registry.Accountant:
+        if name not in self._built:
+            self._built[name] = registry.build(name, self._steps, self._rtol)
+        return self._built[name]
+
+
+def _rank(bound: Bound) -> tuple[float, float]:
+    """Narrower is better; of two without a lower bound, the one with the lower upper bound."""
+    upper = float(bound.upper)
+    return _width(bound), upper if upper == upper else float("inf")
+
+
+def _width(bound: Bound) -> float:
+    """Proven width in log delta; infinite without a proof on both sides."""
+    lower, upper = float(bound.lower), float(bound.upper)
+    if lower == upper:
+        return 0.0
+    width = upper - lower
+    return width if width == width else float("inf")

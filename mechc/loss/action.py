@@ -1,0 +1,183 @@
+"""The map g -> E_nu[g(u - L)] of a tabulated step, as rows of a matrix on Chebyshev coefficients.
+
+Every output panel of the step is cut where u - L(x) crosses an edge of g, so that each piece of
+the integrand is a product of resolved polynomials; see `Tabulated.act`, its only caller.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+from mechc.loss.rule import NODES, WEIGHTS
+
+DEGREE = 16  # Chebyshev coefficients of one panel of the functions acted on
+ROOT_STEPS = 60
+ROOT_TOLERANCE = 1e-10  # in xi; g is continuous at the cuts, so they need few digits
+
+_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
+_ANY_ORDER = {"reassoc", "contract"}
+
+
+@nb.njit("float64(float64[::1], float64)", **_JIT)
+def _value(c, x):  # type: ignore[no-untyped-def]
+    """Clenshaw's sum of c_n T_n(x)."""
+    b1, b2 = 0.0, 0.0
+    for n in range(c.size - 1, 0, -1):
+        b1, b2 = 2.0 * x * b1 - b2 + c[n], b1
+    return x * b1 - b2 + c[0]
+
+
+@nb.njit("float64(float64[::1], float64[::1], float64, float64, float64)", **_JIT)
+def _solve(c, at_nodes, target, low, high):  # type: ignore[no-untyped-def]
+    """Root of sum c_n T_n = target for a polynomial that is monotone on [low, high].
+
+    Its values at the nodes are known, and leave a short interval to search.
+    """
+    f_low, f_high = _value(c, low) - target, _value(c, high) - target
+    if f_low * f_high >= 0.0:
+        return low if abs(f_low) < abs(f_high) else high
+    for j in range(16):
+        if low < NODES[j] < high:
+            f = at_nodes[j] - target
+            if (f > 0.0) == (f_high > 0.0):
+                high, f_high = NODES[j], f
+                break
+            low, f_low = NODES[j], f
+    side = 0
+    for step in range(ROOT_STEPS):
+        if high - low <= ROOT_TOLERANCE or f_low == f_high:
+            break
+        x = low - f_low * (high - low) / (f_high - f_low)
+        if step % 8 == 7 or not low < x < high:
+            x = 0.5 * (low + high)
+        f = _value(c, x) - target
+        if abs(f) <= ROOT_TOLERANCE * abs(f_high - f_low):
+            return x
+        if (f > 0.0) == (f_high > 0.0):
+            high, f_high = x, f
+            f_low *= 0.5 if side > 0 else 1.0  # Illinois
+            side = 1
+        else:
+            low, f_low = x, f
+            f_high *= 0.5 if side < 0 else 1.0
+            side = -1
+    return 0.5 * (low + high)
+
+
+@nb.njit("void(float64[::1], float64, float64, float64, float64)", **_JIT)
+def _add(row, lo, hi, v, mass):  # type: ignore[no-untyped-def]
+    """Add mass * T_n(v), v in the panel (lo, hi), to the coefficients of that panel."""
+    y = min(1.0, max(-1.0, (2.0 * v - lo - hi) / (hi - lo)))  # cuts are rounded
+    t0, t1 = 1.0, y
+    row[0] += mass
+    for n in range(1, DEGREE):
+        row[n] += mass * t1
+        t0, t1 = t1, 2.0 * y * t1 - t0
+
+
+# below, 16 nodes at a time: loops over them are the inner ones, for the vector units; sums over
+# them may be taken in any order
+@nb.njit(
+    "void(float64[::1], float64[::1], float64, float64, float64[:,::1])",
+    fastmath=_ANY_ORDER,
+    **_JIT,
+)
+def _sample(loss, weight, middle, half, work):  # type: ignore[no-untyped-def]
+    """Write loss and weight at the Gauss nodes of [middle - half, middle + half] to rows 0, 1."""
+    value, mass, xi, t0, t1 = work[0], work[1], work[2], work[3], work[4]
+    for j in range(16):
+        xi[j] = middle + half * NODES[j]
+        t0[j], t1[j] = 1.0, xi[j]
+        value[j], mass[j] = loss[0], weight[0]
+    for n in range(1, 16):
+        for j in range(16):
+            value[j] += loss[n] * t1[j]
+            mass[j] += weight[n] * t1[j]
+            after = 2.0 * xi[j] * t1[j] - t0[j]
+            t0[j], t1[j] = t1[j], after
+    for j in range(16):
+        mass[j] *= half * WEIGHTS[j]
+
+
+@nb.njit(
+    "void(float64[::1], float64, float64, float64, b1, float64[:,::1])",
+    fastmath=_ANY_ORDER,
+    **_JIT,
+)
+def _add_all(row, lo, hi, u, payoff, work):  # type: ignore[no-untyped-def]
+    """Add to a panel's coefficients the masses of row 1 of `work` at u - L, the L in row 0."""
+    value, mass, y, t0, t1 = work[0], work[1], work[2], work[3], work[4]
+    for j in range(16):
+        v = u - value[j]
+        if payoff:
+            mass[j] *= max(-v, 0.0)
+        y[j] = min(1.0, max(-1.0, (2.0 * v - lo - hi) / (hi - lo)))  # cuts are rounded
+        t0[j], t1[j] = 1.0, y[j]
+        row[0] += mass[j]
+    for n in range(1, DEGREE):
+        total = 0.0
+        for j in range(16):
+            total += mass[j] * t1[j]
+            after = 2.0 * y[j] * t1[j] - t0[j]
+            t0[j], t1[j] = t1[j], after
+        row[n] += total
+
+
+@nb.njit(
+    "void(float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[:,::1],"
+    " float64[:,::1], float64[:,::1], int64, b1, float64[:,::1])",
+    **_JIT,
+)
+def act(u, edges, loss, weight, node_loss, node_weight, ends, parts, payoff, out):  # type: ignore
+    """Matrix rows of the part with a density, see `Tabulated.act`."""
+    last = edges.size - 2
+    work = np.empty((5, 16))
+    for i in range(u.size):
+        for p in range(loss.shape[0]):
+            low, high = min(ends[p, 0], ends[p, 1]), max(ends[p, 0], ends[p, 1])
+            bottom, top = u[i] - high, u[i] - low
+            if top <= edges[0] or bottom >= edges[-1]:
+                continue
+            m0 = np.searchsorted(edges, bottom, side="right") - 1
+            m1 = np.searchsorted(edges, top, side="left") - 1
+            if m0 == m1 and parts == 1:
+                row = out[i, DEGREE * m0 : DEGREE * m0 + DEGREE]
+                work[0] = node_loss[p]
+                work[1] = node_weight[p]
+                _add_all(row, edges[m0], edges[m0 + 1], u[i], payoff, work)
+                continue
+            rising = ends[p, 1] > ends[p, 0]
+            m0, m1 = max(m0, 0), min(max(m0, m1), last)
+            # u - L falls with L: the lowest panel of g belongs to the highest losses
+            at = 1.0 if rising else -1.0
+            if bottom < edges[m0]:
+                at = _solve(loss[p], node_loss[p], u[i] - edges[m0], -1.0, 1.0)
+            for m in range(m0, m1 + 1):
+                end = -1.0 if rising else 1.0
+                if top > edges[m + 1]:
+                    if rising:
+                        end = _solve(loss[p], node_loss[p], u[i] - edges[m + 1], -1.0, at)
+                    else:
+                        end = _solve(loss[p], node_loss[p], u[i] - edges[m + 1], at, 1.0)
+                row = out[i, DEGREE * m : DEGREE * m + DEGREE]
+                half = 0.5 * abs(end - at) / parts
+                start = min(end, at)
+                at = end
+                for part in range(parts):
+                    _sample(loss[p], weight[p], start + (2 * part + 1) * half, half, work)
+                    _add_all(row, edges[m], edges[m + 1], u[i], payoff, work)
+
+
+@nb.njit("void(float64[::1], float64[::1], float64[::1], float64[::1], b1, float64[:,::1])", **_JIT)
+def act_atoms(u, edges, loss, mass, payoff, out):  # type: ignore[no-untyped-def]
+    """Matrix rows of the atoms."""
+    for i in range(u.size):
+        for a in range(loss.size):
+            v = u[i] - loss[a]
+            if edges[0] <= v < edges[-1]:
+                m = np.searchsorted(edges, v, side="right") - 1
+                row = out[i, DEGREE * m : DEGREE * m + DEGREE]
+                _add(row, edges[m], edges[m + 1], v, -v * mass[a] if payoff else mass[a])

@@ -1,0 +1,47 @@
+"""Checks of a purely discrete privacy loss that a caller hands over as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.errors import DeclarationError
+from mechc.loss.source import Nodes
+
+Floats = NDArray[np.float64]
+
+MASS_TOLERANCE = 1e-9  # |sum of masses - 1| that is refused
+ROUNDED = 4e-15  # the same, taken as rounding of the masses
+
+
+def checked(
+    losses: Sequence[float] | Floats,
+    masses: Sequence[float] | Floats,
+    infinite_mass: float,
+    minus_infinite_mass: float,
+) -> Nodes:
+    """Return finite losses and their masses under P as nodes; a defect of the sums is their error.
+
+    Raises:
+        DeclarationError: a loss is not finite, a mass is negative, or masses do not sum to one.
+    """
+    loss, mass = np.asarray(losses, np.float64), np.asarray(masses, np.float64)
+    if loss.shape != mass.shape or loss.ndim != 1 or not np.isfinite(loss).all():
+        raise DeclarationError(f"losses={losses!r}: expected finite numbers, one per mass")
+    p_mass = float(mass.sum()) + infinite_mass
+    if not (mass >= 0).all() or not abs(p_mass - 1) < MASS_TOLERANCE:
+        raise DeclarationError(
+            f"masses sum to {p_mass!r} with infinite_mass={infinite_mass!r}"
+            ": expected non-negative masses with sum 1"
+        )
+    q_mass = float((mass * np.exp(-loss)).sum()) + minus_infinite_mass
+    if not abs(q_mass - 1) < MASS_TOLERANCE:
+        raise DeclarationError(
+            f"masses under Q sum to {q_mass!r} with minus_infinite_mass="
+            f"{minus_infinite_mass!r}: expected sum 1"
+        )
+    defect = max(abs(p_mass - 1.0), abs(q_mass - 1.0))
+    some = mass > 0
+    return Nodes.of_atoms(loss[some], np.log(mass[some]), 2.0 * defect if defect > ROUNDED else 0.0)
