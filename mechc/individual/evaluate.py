@@ -30,10 +30,10 @@ Rows = NDArray[np.int64]
 USELESS = 1e6  # an epsilon that says that no tilt was of use
 SHARE = 0.02  # of the tolerance asked for, that images and truncation may take
 ROUNDS = (1, 4, 16)  # nodes of the rounds, as multiples of the first choice
-LEAST, MOST = 32, 1024  # nodes
+LEAST, MOST = 16, 1024  # nodes
 PERIODS = 1.5  # periods are rounded up to powers of this
 NEAR, FURTHER = 80.0, 4.0  # tilts looked at first, and how much further if somebody needs them
-BLOCK, SMALL = 1 << 13, 1 << 11  # people handled at a time
+BLOCK = 1 << 11  # people handled at a time
 HOPELESS = 3.0  # share of delta lost to truncation beyond which nobody tries more nodes
 KEPT = 64  # tables beyond which a further question starts afresh
 
@@ -157,7 +157,7 @@ class Evaluator:
                 def work(part: Rows, table: ContourTable = table) -> None:
                     self._block(ledger, query, rows, part, table, start, answers, reading)
 
-                in_blocks(todo[members], work, SMALL)
+                in_blocks(todo[members], work)
             # a table of the largest size has been tried already by those who needed more; where
             # phi does not decay more nodes are of no use
             more = (nodes[todo] * factor < MOST) & (answers.numeric[todo] < HOPELESS)
@@ -181,33 +181,27 @@ class Evaluator:
     ) -> tuple[Answers, Choices]:
         """Return Chernoff bounds and what they say about everybody's contour."""
         n = rows.size
-        self.tilts = self.tilts_for(ledger, rows)
         upper, start, period, nodes = (np.empty(n) for _ in range(4))
         at, bucket, saddle = (np.empty(n, np.int64) for _ in range(3))
         asked = (query.log_delta, query.epsilon, query.rtol, math.log(SHARE * query.rtol))
 
-        def work(who: Rows) -> None:
-            columns = self.tilts.columns(reading)
-            k = ledger.times(rows[who], columns[0])
-            radius, bend = (
-                ledger.times(rows[who], part[:, :: solve.STRIDE]) for part in columns[1:]
-            )
-            found = solve.choose(k, radius, bend, self.tilts.t, *asked)
-            upper[who], start[who], period[who], nodes[who] = found[:, :4].T
-            at[who], saddle[who] = found[:, 4:].T
-            bucket[who] = ledger.first_bucket(rows[who])
-            untouched = who[k[:, -1] == 0.0]
-            upper[untouched] = 0.0 if query.inverse else -np.inf
-            at[untouched] = -1
+        near = self._near(ledger, query, rows, reading)
+        t, columns = self.tilts.t, self.tilts.around
+        for who, (place,) in _groups(near):
+            begin = max(place - 1 - solve.BELOW // solve.STRIDE, 0) * solve.STRIDE
+            end = min((place + 1) * solve.STRIDE + solve.ABOVE + 3, t.size)
+            table, seen = columns(reading, begin, end, solve.STRIDE), t[begin:end]
 
-        todo = np.arange(n)
-        while todo.size:
-            in_blocks(todo, work)
-            if self.tilts.complete:
-                break
-            todo = todo[at[todo] > self.tilts.t.size - 2 - solve.ABOVE]
-            if todo.size:
-                self.tilts = self._tilts(self.tilts.bucket, FURTHER * float(self.tilts.t[-1]))
+            def work(who: Rows, table: Floats = table, seen: Floats = seen, b: int = begin) -> None:
+                found = solve.choose(ledger.times(rows[who], table), seen, *asked)
+                upper[who], start[who], period[who], nodes[who] = found[:, :4].T
+                at[who], saddle[who] = found[:, 4:].T + b * (found[:, 4:].T >= 0)
+                bucket[who] = ledger.first_bucket(rows[who])
+
+            in_blocks(who, work)
+        untouched = near < 0
+        upper[untouched] = 0.0 if query.inverse else -np.inf
+        at[untouched] = -1
         if query.inverse:
             upper = np.where(upper < USELESS, np.maximum(upper, 0.0), np.inf)
             floor = np.zeros(n)
@@ -219,6 +213,32 @@ class Evaluator:
         open_ = np.where(at >= 0, np.inf, 0.0)
         answers = Answers(floor, estimate, upper, open_, np.where(at != -1, np.inf, 0.0))
         return answers, Choices(at, period, nodes, start, bucket, saddle)
+
+    def _near(self, ledger: Ledger, query: Query, rows: Rows, reading: str) -> Rows:
+        """Return which of every `STRIDE`-th tilt gives the best Chernoff bound; -1 if untouched.
+
+        Tabulates as many tilts as somebody needs.
+        """
+        near = np.empty(rows.size, np.int64)
+
+        def work(who: Rows) -> None:
+            k = ledger.times(rows[who], columns)
+            if query.inverse:
+                bound = (k + _log_peaks(t) - query.log_delta) / t
+            else:
+                bound = k + _log_peaks(t) - query.epsilon * t
+            near[who] = np.where(k[:, -1] == 0.0, -1, bound.argmin(axis=1))
+
+        self.tilts = self.tilts_for(ledger, rows)
+        todo = np.arange(rows.size)
+        while True:
+            t = self.tilts.t[:: solve.STRIDE]
+            columns = self.tilts.columns(reading)[0][:, :: solve.STRIDE]
+            in_blocks(todo, work)
+            todo = todo[(near[todo] + 1) * solve.STRIDE + solve.ABOVE > self.tilts.t.size - 2]
+            if self.tilts.complete or todo.size == 0:
+                return near
+            self.tilts = self._tilts(self.tilts.bucket, FURTHER * float(self.tilts.t[-1]))
 
     def tilts_for(self, ledger: Ledger, rows: Rows) -> Tilts:
         """Return K of all members that some people used, at the tilts looked at first."""
@@ -243,14 +263,13 @@ class Evaluator:
         reading: str,
     ) -> None:
         """Solve for some people with one table and keep what is sharper than before."""
-        products = ledger.times(rows[part], table.table)
         right = (self.tilts.t > table.c * 1.0001) & (self.tilts.t < table.c * 5.0)
-        s = self.tilts.t[right]
-        log_b = ledger.times(rows[part], self.tilts.columns(reading)[0][:, right]) + _log_peaks(s)
+        k = self.tilts.columns(reading)[0][:, right]
+        products = ledger.times(rows[part], np.concatenate([k, table.table], axis=1))
         target = math.exp(query.log_delta) if query.inverse else query.epsilon
         out = solve.solve(
             products, table.nodes, table.c, table.period, table.growth, table.phase,
-            table.bands, s, log_b, start[part], target, query.inverse,
+            table.bands, self.tilts.t[right], start[part], target, query.inverse,
         )  # fmt: skip
         answers.meet(part, Answers(*out.T))
 
@@ -290,9 +309,9 @@ def _log_peaks(s: Floats) -> Floats:
     return np.asarray(s * np.log(s / (1.0 + s)) - np.log1p(s))
 
 
-def in_blocks(who: Rows, work: Callable[[Rows], None], size: int = BLOCK) -> None:
+def in_blocks(who: Rows, work: Callable[[Rows], None]) -> None:
     """Run `work` over parts of `who` in threads."""
-    parts = [who[a : a + size] for a in range(0, who.size, size)]
+    parts = [who[a : a + BLOCK] for a in range(0, who.size, BLOCK)]
     with ThreadPoolExecutor(THREADS) as pool:
         for _ in pool.map(work, parts):
             pass

@@ -37,6 +37,7 @@ _KINDS = ("uint16", "uint32", "uint64")
 _COUNTS = [f"void({k}[:,::1], int64[::1], int64, int64)" for k in _KINDS]
 _SPLINES = [f"void({k}[:,::1], int64[::1], uint16[:,::1], int64)" for k in _KINDS]
 
+_FIRSTS = [f"void({k}[:,::1], int64[::1], int64[::1])" for k in _KINDS]
 _PRODUCTS = [
     f"void({k}[:,::1], {w}[:,::1], float64, int64[::1], float64[:,::1], float64[:,::1])"
     for k in _KINDS
@@ -85,27 +86,64 @@ def add_splines(totals, place, weights, count):  # type: ignore[no-untyped-def]
                 totals[i, bucket + j] += totals.dtype.type(weights[cell, j] * count)
 
 
+@nb.njit("int64[:,::1](float64[:,::1])", **_JIT)
+def _extents(table):  # type: ignore[no-untyped-def]
+    """Return where the entries of each row that are not zero begin and end."""
+    out = np.empty((table.shape[0], 2), np.int64)
+    for j in range(table.shape[0]):
+        lo, hi = 0, table.shape[1]
+        while lo < hi and table[j, lo] == 0.0:
+            lo += 1
+        while lo < hi and table[j, hi - 1] == 0.0:
+            hi -= 1
+        out[j] = lo, hi
+    return out
+
+
 @nb.njit(_PRODUCTS, **_JIT)
 def product(counts, weights, unit, people, table, out):  # type: ignore[no-untyped-def]
     """Set out to rows of the ledger times a table, skipping columns a person never touched.
 
-    Written out instead of calling BLAS: rows are half empty, every person's sum is the same
-    wherever and with whomever it is computed, and threads are ours to place.
+    Written out instead of calling BLAS: rows are half empty, so are those of tables, every person's
+    sum is the same wherever and with whomever it is computed, and threads are ours to place. Four
+    rows of the table are added at a time.
     """
     n = counts.shape[1]
+    extent = _extents(table)
+    used = np.zeros(table.shape[0] + 3, np.int64)
+    times = np.empty(used.size)
     for i in range(people.size):
+        p = people[i]
+        found = 0
+        for j in range(n):
+            used[found], times[found] = j, np.float64(counts[p, j])
+            found += counts[p, j] > 0
+        for j in range(weights.shape[1]):
+            used[found], times[found] = n + j, np.float64(weights[p, j]) / unit
+            found += weights[p, j] > 0
+        for f in range(found, found + 3):
+            used[f], times[f] = used[max(found - 1, 0)], 0.0
         row = out[i]
         row[:] = 0.0
-        for j in range(n):
-            a = np.float64(counts[people[i], j])
-            if a > 0.0:
-                for m in range(row.size):
-                    row[m] += a * table[j, m]
-        for j in range(weights.shape[1]):
-            a = np.float64(weights[people[i], j]) / unit
-            if a > 0.0:
-                for m in range(row.size):
-                    row[m] += a * table[n + j, m]
+        for f in range(0, found, 4):
+            ia, ib, ic, id_ = used[f], used[f + 1], used[f + 2], used[f + 3]
+            a, b, c, d = times[f], times[f + 1], times[f + 2], times[f + 3]
+            lo = min(extent[ia, 0], extent[ib, 0], extent[ic, 0], extent[id_, 0])
+            hi = max(extent[ia, 1], extent[ib, 1], extent[ic, 1], extent[id_, 1])
+            for m in range(np.uint64(lo), np.uint64(hi)):  # unsigned: no wraparound to check
+                left = a * table[ia, m] + b * table[ib, m]
+                row[m] += left + (c * table[ic, m] + d * table[id_, m])
+
+
+@nb.njit(_FIRSTS, **_JIT)
+def first_used(counts, people, out):  # type: ignore[no-untyped-def]
+    """Set out to the first bucket that each person has steps in, 0 if there is none."""
+    for i in range(people.size):
+        out[i] = 0
+        for j in range(counts.shape[1]):
+            if counts[people[i], j] > 0:
+                out[i] = j
+                break
 
 
 class Ledger:
@@ -205,7 +243,9 @@ class Ledger:
 
     def first_bucket(self, people: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the most revealing bucket each person has steps in (0 if none)."""
-        return np.asarray(np.argmax(self.counts[people] > 0, axis=1), np.int64)
+        out = np.empty(people.size, np.int64)
+        first_used(self.counts, people, out)
+        return out
 
     def save(
         self,

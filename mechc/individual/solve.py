@@ -44,20 +44,18 @@ def _period(log_b, t, i, epsilon, goal):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(
-    "float64[:,::1](float64[:,::1], float64[:,::1], float64[:,::1], float64[::1], float64, float64,"
-    " float64, float64)",
+    "float64[:,::1](float64[:,::1], float64[::1], float64, float64, float64, float64)",
     **_JIT,
 )
-def choose(k, radius, bend, t, log_delta, epsilon, rtol, log_small):  # type: ignore[no-untyped-def]
+def choose(rows, t, log_delta, epsilon, rtol, log_small):  # type: ignore[no-untyped-def]
     """Bound the answer by Chernoff and choose contour, period and number of nodes per person.
 
     Contours below the saddle need fewer nodes when few steps matter, and tables are more accurate
     there; both are weighed against cancellation.
 
     Args:
-        k: upper bounds on K(t) of each person, shape (people, tilts).
-        radius: error of K(t) at every `STRIDE`-th tilt.
-        bend: K''(t) at every `STRIDE`-th tilt.
+        rows: for each person the errors of K(t) at every `STRIDE`-th tilt, upper bounds on K(t)
+            at all tilts, and K''(t) at every `STRIDE`-th.
         t: the tilts.
         log_delta: log of the delta asked about, or nan.
         epsilon: the epsilon asked about, or nan.
@@ -69,16 +67,20 @@ def choose(k, radius, bend, t, log_delta, epsilon, rtol, log_small):  # type: ig
         index of the tilt through which the contour goes, -1 if there is none, -2 if the tables are
         too coarse, index of the tilt with the best upper bound].
     """
-    out = np.empty((k.shape[0], 6))
+    out = np.empty((rows.shape[0], 6))
+    strides = (rows.shape[1] - t.size) // 2
     peak = np.empty(t.size)
     log_b = np.empty(t.size)
     for i in range(t.size):
         peak[i] = log_peak(t[i])
-    for p in range(k.shape[0]):
+    for p in range(rows.shape[0]):
+        radius = rows[p, :strides]
+        k = rows[p, strides : strides + t.size]
+        bend = rows[p, strides + t.size :]
         best = np.inf
         j = 0
         for i in range(t.size):
-            log_b[i] = k[p, i] + peak[i]
+            log_b[i] = k[i] + peak[i]
             value = log_b[i] - t[i] * epsilon
             if math.isnan(epsilon):
                 value = (log_b[i] - log_delta) / t[i]
@@ -91,26 +93,26 @@ def choose(k, radius, bend, t, log_delta, epsilon, rtol, log_small):  # type: ig
         goal = (log_delta if math.isnan(epsilon) else min(best, 0.0) - 2.0) + log_small
         out[p, 1] = eps
         tolerance = rtol * t[j] * eps if math.isnan(epsilon) else rtol
-        lowest = k[p, j] - t[j] * eps - math.log(t[j]) - math.log1p(t[j])
+        lowest = k[j] - t[j] * eps - math.log(t[j]) - math.log1p(t[j])
         cost = np.inf
         error = 0.0
         out[p, 4] = -1.0
         for i in range(min(j + 2, t.size - 2), max(j - BELOW, -1), -1):
             c = t[i]
             m = i // STRIDE
-            level = k[p, i] - c * eps - math.log(c) - math.log1p(c) - lowest
+            level = k[i] - c * eps - math.log(c) - math.log1p(c) - lowest
             if i % STRIDE or (level > CANCELLATION and out[p, 4] >= 0.0):
                 continue
             length = _period(log_b, t, i, eps, goal)
-            need = length * math.sqrt(2.0 * (max(level, 0.0) - log_small) / max(bend[p, m], 1e-300))
+            need = length * math.sqrt(2.0 * (max(level, 0.0) - log_small) / max(bend[m], 1e-300))
             need = need / (2.0 * math.pi)
-            weighed = max(need, 16.0) * (1.0 + 4.0 * radius[p, m] * math.exp(level) / tolerance)
+            weighed = max(need, 16.0) * (1.0 + 4.0 * radius[m] * math.exp(level) / tolerance)
             if weighed < cost:
                 cost = weighed
                 out[p, 2] = length
                 out[p, 3] = need
                 out[p, 4] = i
-                error = radius[p, m] * math.exp(level)
+                error = radius[m] * math.exp(level)
         if error > COARSE:
             out[p, 4] = -2.0
     return out
@@ -270,16 +272,17 @@ def _invert(  # type: ignore[no-untyped-def]
 
 @nb.njit(
     "float64[:,::1](float64[:,::1], int64, float64, float64, float64[::1], float64[::1],"
-    " int64[::1], float64[::1], float64[:,::1], float64[::1], float64, boolean)",
+    " int64[::1], float64[::1], float64[::1], float64, boolean)",
     **_JIT,
 )
 def solve(  # type: ignore[no-untyped-def]
-    rows, n, c, period, growth, phase, bands, s, log_b, start, target, inverse
+    rows, n, c, period, growth, phase, bands, s, start, target, inverse
 ):
     """Bound epsilon or delta for a block of people.
 
     Args:
-        rows: products of ledger rows with a `ContourTable`, shape (people, 2 n + 3 + bands).
+        rows: products of ledger rows with K at the tilts right of c, and with a `ContourTable`;
+            shape (people, len(s) + 2 n + 3 + bands).
         n: nodes of the table.
         c: real part of the contour.
         period: of the table.
@@ -287,7 +290,6 @@ def solve(  # type: ignore[no-untyped-def]
         phase: of the table.
         bands: of the table.
         s: tilts right of c.
-        log_b: K(s) + log_peak(s) for each person, shape (people, len(s)).
         start: first guess of epsilon (inverse) for each person.
         target: delta (inverse) or epsilon.
         inverse: solve for epsilon, instead of evaluating delta.
@@ -299,13 +301,19 @@ def solve(  # type: ignore[no-untyped-def]
     h = 2.0 * math.pi / period
     wr, wi = np.empty(n), np.empty(n)
     errors, series, values = np.empty(4), np.empty(2), np.empty(5)
+    peak, log_b = np.empty(s.size), np.empty(s.size)
+    for r in range(s.size):
+        peak[r] = log_peak(s[r])
     for p in range(rows.shape[0]):
-        _prepare(rows[p], n, c, h, growth, phase, bands, wr, wi, errors)
-        k = rows[p, 2 * n]
+        row = rows[p, s.size :]
+        _prepare(row, n, c, h, growth, phase, bands, wr, wi, errors)
+        k = row[2 * n]
+        for r in range(s.size):
+            log_b[r] = rows[p, r] + peak[r]
         near = start[p] if inverse else target
-        r = _sharpest(period, c, near, s, log_b[p])
-        image = log_b[p, r]
-        if not rows[p, -1] < 1e6:  # some step has no table here
+        r = _sharpest(period, c, near, s, log_b)
+        image = log_b[r]
+        if not row[-1] < 1e6:  # some step has no table here
             out[p, :3] = np.nan
             out[p, 3:] = np.inf
         elif inverse:

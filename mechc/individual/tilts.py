@@ -158,6 +158,18 @@ class Tilts:
             self._columns[reading] = found
         return self._columns[reading]
 
+    def around(self, reading: str, begin: int, end: int, stride: int) -> Floats:
+        """Return columns next to each other: errors, K(t) plus its error, K''(t).
+
+        Args:
+            reading: as for `columns`.
+            begin: first tilt, a multiple of `stride`.
+            end: one behind the last tilt.
+            stride: errors and K'' are returned for every so many tilts.
+        """
+        k, error, bend = self.columns(reading)[:, :, begin:end]
+        return np.concatenate([error[:, ::stride], k, bend[:, ::stride]], axis=1)
+
 
 @nb.njit(
     "float64[:,::1](float64[::1], float64[::1], float64, float64, float64[::1])",
