@@ -12,8 +12,8 @@ is returned, else the narrowest of those tried:
 7. where none of them answers, or delta may be nearly one, `accountants.apart`: a lower bound from
    one event, the upper bound 1, and the refusals in the details. It never raises.
 
-Steps whose loss has no exponential moments on a side are replaced by ones that have them before
-(`accountants.revealing`).
+Steps whose loss has no exponential moments on a side, or cannot be resolved, are replaced by ones
+that have them before (`accountants.revealing`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, cast
 from mechc import registry
 from mechc.accountants.bound import Bound
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.apart import UnresolvedLoss, is_resolved
+from mechc.loss.apart import is_resolved
 
 if TYPE_CHECKING:
     from mechc.loss.measure import Step
@@ -66,6 +66,7 @@ class Auto:
     def __init__(self, steps: Sequence[Step], rtol: float) -> None:
         """Prepare the candidates; none is built before it is needed."""
         self._steps, self._rtol = steps, rtol
+        self._resolved = all(is_resolved(step.loss) for step in steps)
         self._queue = list(candidates(steps))
         self._built: dict[str, registry.Accountant] = {}
         self._tails = import_module("mechc.accountants.revealing")
@@ -90,15 +91,13 @@ class Auto:
     def _answer(self, epsilon: float, rtol: float) -> Bound:
         """Ask the methods; where none answers, or delta may be nearly one, bound it by an event."""
         try:
-            for step in self._steps:
-                if isinstance(step.loss, UnresolvedLoss):
-                    raise step.loss.why
             answer = self._settled(epsilon, rtol)
         except (UnsupportedError, NumericError) as error:
             bound = self._apart(epsilon)
             bound.detail["refusals"] = str(error)
             return bound
-        if float(answer.lower) < APART <= float(answer.upper):
+        loose = float(answer.lower) < APART or not self._resolved
+        if loose and float(answer.upper) >= APART:
             bound = self._apart(epsilon)
             return bound if float(bound.lower) > float(answer.lower) else answer
         return answer
@@ -111,10 +110,13 @@ class Auto:
         try:
             if bound not in self._revealed:
                 self._revealed[bound] = Auto(self._tails.revealed(self._steps, bound), self._rtol)
-            answer = self._revealed[bound]._first(epsilon, rtol)
+            revealed = self._revealed[bound]
+            answer = revealed._first(epsilon, rtol)
         except (UnsupportedError, NumericError):
+            if not self._resolved:
+                raise
             return self._first(epsilon, rtol)
-        return cast(Bound, self._tails.corrected(answer, self._steps, epsilon, bound))
+        return cast(Bound, self._tails.corrected(answer, revealed._steps, epsilon, bound))
 
     def ceiling(self, epsilon: float) -> float:
         """Return an upper bound on log delta that costs next to nothing; 0 where there is none.

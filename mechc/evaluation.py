@@ -15,6 +15,8 @@ import numpy as np
 
 from mechc import registry
 from mechc.accountants.bound import Bound
+from mechc.accountants.logspace import log_subtract
+from mechc.accountants.revealing import mass_error, outward
 from mechc.auto import Auto
 from mechc.loss.apart import is_resolved
 from mechc.loss.measure import MASS_ERROR, Step, log_infinite
@@ -96,13 +98,21 @@ class Evaluation:
         floor = max(log_positive_part(epsilon), self._log_infinite[direction])
         single = sum(step.count for step in self.steps[direction]) == 1
         margin = 0.0 if single else MASS_ERROR  # a composed mass at infinity has been rounded
-        proven = max(log_positive_part(epsilon), self._log_infinite[direction] - margin)
+        error = mass_error(self.steps[direction], epsilon)
+        revealed = self._log_infinite[direction] - margin
+        if error > 0.0:
+            revealed = log_subtract(revealed, math.log(error))
+        proven = max(log_positive_part(epsilon), revealed)
         if direction not in self._accountants:
             return Bound(floor, floor, floor, "identity", "proven", self._about(direction))
         if proven > -ULP:
             return Bound(proven, floor, 0.0, "limit", "proven", self._about(direction))
         if math.isinf(epsilon):
             value = floor if epsilon > 0 else 0.0
+            if error > 0.0 and epsilon > 0:
+                return outward(
+                    Bound(value, value, value, "limit", "proven", self._about(direction)), error
+                )
             if not all(is_resolved(step.loss) for step in self.steps[direction]):
                 return Bound(value, 0.0, 0.0, "limit", "proven", self._about(direction))
             return Bound(value, value, value, "limit", "proven", self._about(direction))
@@ -111,6 +121,7 @@ class Evaluation:
             answer = accountant.rough(epsilon)
         else:
             answer = accountant.log_delta(epsilon)
+        answer = outward(answer, error)
         self.methods_used.add(answer.method.partition(" ")[0])
         lower, estimate, upper = map(float, (answer.lower, answer.estimate, answer.upper))
         answer.detail.update(self._about(direction))

@@ -17,6 +17,7 @@ Floats = NDArray[np.float64]
 ULP = 2.2e-16
 ROOM = 1.2  # factor by which more tilts are covered than asked for: the next one is near
 MIRRORED = 16.0  # tilts up to which both directions are covered at once
+BOTTOM = -2e5  # log of what is not looked at more closely
 TILTS, LARGEST_TILT = 24, 1e6  # of Chernoff's bound
 
 
@@ -82,6 +83,7 @@ class Covered:
                 break
             gap = (self._highest - epsilon) / float(self._law.counts.sum())
             topmost = 1e9 < high * gap < math.inf
+            topmost |= float(self._law.roughly(high)[0][0]) - epsilon * high < BOTTOM
             if high >= self._t_max or topmost:
                 return high, self._slope(high, epsilon)[1]  # only the topmost losses count by now
             low, high = high, min(4.0 * high, self._t_max)

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.logspace import log_add, log_subtract
+from mechc.loss.apart import is_resolved
 from mechc.loss.measure import Step
 
 MARGIN = 80.0  # nats by which what is added is below one
@@ -23,9 +24,12 @@ ROUND = 64.0  # bounds are multiples of this, so that neighbouring epsilons shar
 
 
 def lacks_moments(steps: Sequence[Step]) -> bool:
-    """Whether some loss has no exponential moments on a side, and the sum is not of one step."""
-    several = sum(step.count for step in steps) > 1
-    return several and not all(step.loss.has_moments for step in steps)
+    """Whether some loss has no exponential moments on a side.
+
+    One step alone does not need them, unless its law could not be resolved.
+    """
+    alone = sum(step.count for step in steps) <= 1 and is_resolved(steps[0].loss)
+    return not alone and not all(step.loss.has_moments for step in steps)
 
 
 def bound_for(steps: Sequence[Step], epsilon: float) -> float:
@@ -46,9 +50,37 @@ def revealed(steps: Sequence[Step], bound: float) -> tuple[Step, ...]:
 
 
 def corrected(answer: Bound, steps: Sequence[Step], epsilon: float, bound: float) -> Bound:
-    """Take from the lower side of an answer for revealed steps what they may have added."""
+    """Take from the lower side of an answer for revealed steps what they may have added.
+
+    Args:
+        answer: the answer for the revealed steps.
+        steps: the revealed steps.
+        epsilon: where it was asked for.
+        bound: the loss beyond which they reveal.
+    """
     count = sum(step.count for step in steps)
     added = math.log(count) - bound + log_add(epsilon, 0.0)
-    lower = log_subtract(float(answer.lower), added)
+    answer = outward(answer, mass_error(steps, epsilon))
     detail = {**answer.detail, "revealed": f"losses beyond {bound:g} count as infinite"}
-    return replace(answer, lower=lower, detail=detail)
+    return replace(answer, lower=log_subtract(float(answer.lower), added), detail=detail)
+
+
+def mass_error(steps: Sequence[Step], epsilon: float) -> float:
+    """How far errors of the masses at infinite loss may move delta(epsilon).
+
+    Below epsilon = 0 delta is taken from the reversed pair, and so are its masses.
+    """
+    other = math.exp(min(epsilon, 0.0)) if epsilon < 0 else 0.0
+    return sum(s.count * (s.loss.mass_errors[0] + other * s.loss.mass_errors[1]) for s in steps)
+
+
+def outward(answer: Bound, error: float) -> Bound:
+    """Move both sides of a bound on log delta by an error of delta."""
+    if not error > 0.0:
+        return answer
+    lower, upper = float(answer.lower), float(answer.upper)
+    if not math.isnan(lower):
+        lower = log_subtract(lower, math.log(error))
+    if not math.isnan(upper):
+        upper = min(log_add(upper, math.log(error)), 0.0)
+    return replace(answer, lower=lower, upper=upper)

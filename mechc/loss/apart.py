@@ -8,7 +8,7 @@ below what P produces. It is an integral of p alone, over outputs that the branc
 from __future__ import annotations
 
 import math
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from mechc.kernel.protocol import Kernel
 from mechc.loss.branches import above
 from mechc.loss.quadrature import log_mass
 from mechc.loss.source import KernelSource
+
+if TYPE_CHECKING:
+    from mechc.loss.measure import PrivacyLoss
 
 SMALLEST = -60.0  # no probability is claimed to be below exp of this
 ROOM = 0.01  # share of the log by which rounding may move a small probability
@@ -54,8 +57,12 @@ class UnresolvedLoss:
         log_infinite: lower bound on the log mass at infinite loss: none is known.
         log_minus_infinite: the same for the reversed pair.
         support: range of the finite loss, as far as it is known.
+        mass_errors: no mass at infinity is used, hence none is wrong.
+        has_moments: no exponential moments are known to be finite.
     """
 
+    mass_errors = (0.0, 0.0)
+    has_moments = False
     log_infinite = -math.inf
     log_minus_infinite = -math.inf
     support = (-math.inf, math.inf)
@@ -74,6 +81,20 @@ class UnresolvedLoss:
         except NumericError:
             return 0.0
         return log_below(source, threshold, self._reverse)
+
+    def within(self, bound: float) -> PrivacyLoss:
+        """Return a law that dominates this one, in which losses beyond +-bound are infinite.
+
+        Raises:
+            NumericError: that law cannot be resolved either.
+            UnsupportedError: where the loss is that large is not known.
+        """
+        from mechc.loss.measure import PrivacyLoss
+
+        source = KernelSource(self._kernel, self._theta, checked=False)
+        if not source.continuous:
+            raise self.why
+        return PrivacyLoss.from_source(source, bound, self._reverse)
 
     def __getattr__(self, name: str) -> NoReturn:
         """Refuse everything that needs nodes."""

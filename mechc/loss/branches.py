@@ -110,6 +110,19 @@ def _extrema(source: KernelSource, x: Floats, loss: Floats) -> list[float]:
     return out
 
 
+def extrema_between_modes(source: KernelSource, row: Floats) -> list[float]:
+    """Interior extrema of the loss on a branch, where p and q are resolved but not their ratio."""
+    parts = [
+        Quadrature(source.kernel, source.theta, row[None, :2], mass_of=density) for density in "pq"
+    ]
+    for part in parts:
+        part.cover(0.0, 0.0)
+    x = np.unique(np.concatenate([part.x.ravel() for part in parts]))
+    loss = losses_at(source, x)
+    seen = np.isfinite(loss)
+    return _extrema(source, x[seen], loss[seen])
+
+
 def inverse(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
     """Return x on the branch with L(x) = loss; losses outside its range give the nearer end."""
     loss = np.ascontiguousarray(np.atleast_1d(loss), np.float64)

@@ -103,6 +103,11 @@ class PrivacyLoss:
         return cls._from_source(source, reverse, -1.0, 0.0)
 
     @classmethod
+    def from_source(cls, source: KernelSource, bound: float, reverse: bool) -> PrivacyLoss:
+        """As `within`, of a law that may be too extreme to be resolved itself."""
+        return cls._from_source(within(source, bound), reverse, -1.0, 0.0)
+
+    @classmethod
     def from_atoms(
         cls,
         losses: Sequence[float] | Floats,
@@ -186,6 +191,12 @@ class PrivacyLoss:
         return self._source
 
     @property
+    def mass_errors(self) -> tuple[float, float]:
+        """Errors of the masses at infinite and minus infinite loss, where quadrature found them."""
+        errors = (0.0, 0.0) if self._source is None else self._source.mass_errors
+        return errors[::-1] if self._reverse else errors
+
+    @property
     def apart(self) -> bool:
         """P and Q are so far apart that tilts between -1 and 0 are not resolved."""
         source = self._source
@@ -246,7 +257,7 @@ class PrivacyLoss:
         """
         if self._source is None or not self._source.continuous:
             return self
-        return self._from_source(within(self._source, bound), self._reverse, -1.0, 0.0)
+        return self.from_source(self._source, bound, self._reverse)
 
     def settled(self, tilt_lo: float, tilt_hi: float) -> bool:
         """Whether nodes for these real tilts are known already, here or in the other direction."""

@@ -308,6 +308,13 @@ def log_mass(kernel: Kernel, theta: Floats, lo: float, hi: float, mass_of: str) 
     Raises:
         NumericError: the quadrature did not settle.
     """
+    return mass_and_error(kernel, theta, lo, hi, mass_of)[0]
+
+
+def mass_and_error(
+    kernel: Kernel, theta: Floats, lo: float, hi: float, mass_of: str
+) -> tuple[float, float]:
+    """As `log_mass`, with the estimated error of the log."""
     quadrature = Quadrature(kernel, theta, np.array([[lo, hi]]), mass_of=mass_of)
     quadrature.cover(0.0, 0.0)
-    return float(quadrature.log_totals[0])
+    return float(quadrature.log_totals[0]), quadrature.error

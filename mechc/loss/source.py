@@ -144,6 +144,8 @@ class KernelSource:
         self.continuous = bool(smooth.any())
         atoms = [self._declared_atoms()]
         log_p_only, log_q_only = [atoms[0][2]], [atoms[0][3]]
+        self.mass_errors = (0.0, 0.0)  # of log_infinite and log_minus_infinite, as masses
+        self._plateau_error = 0.0
         if kernel.MEASURE == "lattice":
             self._panels = None
             atoms.append(self._lattice_atoms(-1.0, 0.0))
@@ -155,9 +157,9 @@ class KernelSource:
                 if kind == protocol.PLATEAU:
                     atoms.append(self._plateau(lo, hi))
                 elif kind == protocol.P_ONLY:
-                    log_p_only.append(quad.log_mass(kernel, theta, lo, hi, "p"))
+                    log_p_only.append(self.infinite_on(lo, hi, "p"))
                 elif kind == protocol.Q_ONLY:
-                    log_q_only.append(quad.log_mass(kernel, theta, lo, hi, "q"))
+                    log_q_only.append(self.infinite_on(lo, hi, "q"))
             self._panels = (
                 quad.Quadrature(kernel, theta, np.ascontiguousarray(self.rows[:, :2]))
                 if self.continuous
@@ -174,9 +176,10 @@ class KernelSource:
         self._limits_known = not (np.isnan(limits).any() or unsplit.any())
         closed = float(kernel.infinite_mass(theta))
         summed = log_total(np.asarray(log_p_only, np.float64))
-        self.log_infinite = (
-            summed if math.isnan(closed) else math.log(closed) if closed else -math.inf
-        )
+        if not math.isnan(closed):
+            summed = math.log(closed) if closed else -math.inf
+            self.mass_errors = (0.0, self.mass_errors[1])
+        self.log_infinite = summed
         self.log_minus_infinite = log_total(np.asarray(log_q_only, np.float64))
         self._atom_error = 0.0
         if checked:
@@ -194,6 +197,14 @@ class KernelSource:
         self.strip = (-math.inf, math.inf)
         self._limits = np.concatenate([rows[:, 3:5].ravel(), self.atom_loss])
         self._check_masses()
+
+    def infinite_on(self, lo: float, hi: float, law: str) -> float:
+        """Return the log of the mass of one law on outputs that reveal it; remember its error."""
+        log_mass, error = quad.mass_and_error(self.kernel, self.theta, lo, hi, law)
+        error *= math.exp(min(log_mass, 0.0))
+        p, q = self.mass_errors
+        self.mass_errors = (p + error, q) if law == "p" else (p, q + error)
+        return log_mass
 
     @property
     def panels(self) -> quad.Quadrature:
@@ -236,7 +247,7 @@ class KernelSource:
             atom_log_mass=self.atom_log_mass,
             support=self._support(),
             lattice=None,
-            tolerance=panels.error,
+            tolerance=panels.error + self._plateau_error,
         )
 
     def _support(self) -> tuple[float, float]:
@@ -266,7 +277,8 @@ class KernelSource:
             else (hi - 1.0 if math.isfinite(hi) else lo + 1.0 if math.isfinite(lo) else 0.0)
         )
         value = float(self.kernel.loss(x, self.theta))
-        mass = quad.log_mass(self.kernel, self.theta, lo, hi, "p")
+        mass, error = quad.mass_and_error(self.kernel, self.theta, lo, hi, "p")
+        self._plateau_error = max(self._plateau_error, error)
         return np.array([value]), np.array([mass]), -math.inf, -math.inf
 
     def _lattice_atoms(self, lo: float, hi: float) -> tuple[Floats, Floats, float, float]:

@@ -13,10 +13,10 @@ from copy import copy
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.errors import UnsupportedError
+from mechc.errors import NumericError, UnsupportedError
 from mechc.kernel import protocol
-from mechc.loss.branches import branches_of, root
-from mechc.loss.quadrature import Quadrature, log_mass
+from mechc.loss.branches import branches_of, extrema_between_modes, root
+from mechc.loss.quadrature import Quadrature
 from mechc.loss.source import KernelSource
 
 Floats = NDArray[np.float64]
@@ -50,7 +50,7 @@ def within(source: KernelSource, bound: float) -> KernelSource:
                 row[side], row[3 + side] = cut, limit
     other = copy(source)
     for lo, hi in beyond:
-        p, q = (log_mass(source.kernel, source.theta, lo, hi, law) for law in "pq")
+        p, q = (other.infinite_on(lo, hi, law) for law in "pq")
         other.log_infinite = float(np.logaddexp(other.log_infinite, p))
         other.log_minus_infinite = float(np.logaddexp(other.log_minus_infinite, q))
     other.cut_to(rows, Quadrature(source.kernel, source.theta, rows[:, :2]))
@@ -61,8 +61,12 @@ def _monotone_end(source: KernelSource, row: Floats, side: int) -> Floats:
     """The part of a branch, next to one of its ends, on which the loss runs off to infinity."""
     if row[2] != protocol.UNSPLIT:
         return row
-    mine = [b for b in branches_of(source) if row[0] <= b.lo and b.hi <= row[1]]
     part = row.copy()
-    part[1 - side] = mine[-1].lo if side else mine[0].hi
+    try:
+        mine = [b for b in branches_of(source) if row[0] <= b.lo and b.hi <= row[1]]
+        part[1 - side] = mine[-1].lo if side else mine[0].hi
+    except NumericError:
+        turns = extrema_between_modes(source, row)
+        part[1 - side] = (turns[-1] if side else turns[0]) if turns else row[1 - side]
     part[2] = 1.0 if (row[3 + side] > 0) == bool(side) else -1.0
     return part

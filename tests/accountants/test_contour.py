@@ -1,11 +1,14 @@
 """The contour accountant where it is hard: phase transitions, nearly disjoint pairs, far tails."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import mechc
+from mechc.accountants.covered import Covered
+from mechc.loss.measure import PrivacyLoss, Step
 
 pairs = pytest.importorskip("pairs")
 truth = pytest.importorskip("truth")
@@ -90,3 +93,11 @@ def test_billions_of_nearly_private_steps_are_gaussian(direction):
     mu = rate * math.sqrt(count * math.expm1(sigma**-2))
     assert bound.upper - bound.lower < 1e-8
     assert bound.estimate == pytest.approx(truth.gaussian(mu, 0.1), rel=1e-4)
+
+
+def test_epsilon_beyond_a_largest_loss_that_is_not_known():
+    """Tilts of 1e16 and a minute of refinement were spent on a delta below exp(-200000)."""
+    two = PrivacyLoss.from_atoms([-1.0, 1.0], [1 / (1 + math.e), math.e / (1 + math.e)])
+    open_ended = replace(two, support=(-math.inf, math.inf))
+    covered = Covered((Step(open_ended, 1),))
+    assert covered._saddle(1.5)[0] < 1e7

@@ -224,3 +224,23 @@ def test_lattice_without_an_end():
     first = math.ceil((0.5 + math.log(0.5 / 0.4)) / math.log(1.2))
     truth = 0.6**first - math.exp(0.5) * 0.5**first
     brackets(event.delta(0.5, direction="remove"), truth)
+
+
+@pytest.mark.parametrize(("direction", "epsilon"), [("remove", 0.1), ("add", 1.0)])
+def test_a_tail_in_which_one_density_vanishes_beside_the_other(direction, epsilon):
+    """Normal against Cauchy: q = p e^(x^2/2) is lost in rounding long before q is spent.
+
+    The densities cross at +-c only; delta is a difference of error functions and arc tangents.
+    """
+    pair = load(p="exp(-x**2/2)/sqrt(2*pi)", q="1/(pi*(1+x**2))")
+    level = epsilon if direction == "remove" else -epsilon
+    low, high = 1.0, 10.0
+    for _ in range(100):
+        middle = 0.5 * (low + high)
+        loss = 0.5 * math.log(math.pi / 2) + math.log1p(middle**2) - 0.5 * middle**2
+        low, high = (middle, high) if loss > level else (low, middle)
+    normal, cauchy = math.erf(low / math.sqrt(2)), 2 / math.pi * math.atan(low)
+    truth = normal - math.exp(epsilon) * cauchy
+    if direction == "add":
+        truth = 1 - cauchy - math.exp(epsilon) * (1 - normal)
+    brackets(pair().delta(epsilon, direction=direction), truth)
