@@ -184,21 +184,21 @@ def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str,
         DeclarationError: the name or an option is not known.
     """
     name, colon, value = str(method).partition(":")
-    if name == "auto" and not colon and not options:
-        return name, ()
-    known = {m.name: m for m in methods()}
-    if name not in known:
+    if name not in names():
         listed = ", ".join(names())
         raise DeclarationError(f"method={method!r} is not known (expected one of {listed})")
-    accepted = known[name].options
+    known = {m.name: m for m in methods()}
+    accepted = known[name].options if name != "auto" else ()
     if colon:
         if not accepted:
             raise DeclarationError(f"method={method!r}: {name} takes no option")
         options = {accepted[0]: _number_or_word(value), **options}
     for key in options:
         if key not in accepted:
-            listed = ", ".join(accepted) or "none"
-            raise DeclarationError(f"{key}={options[key]!r}: {name} accepts the options: {listed}")
+            listed = ", ".join(accepted) or "none but rtol"
+            raise DeclarationError(
+                f"{key}={options[key]!r}: method={name!r} accepts the options: {listed}"
+            )
     defaults = signature(known[name].accountant()).parameters if options else {}
     for key, value in options.items():
         _check_kind(f"{name}: {key}", value, defaults[key].default)
