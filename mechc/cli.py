@@ -88,12 +88,15 @@ def _version(
 @app.command("list")
 def list_mechanisms(
     compile_missing: Annotated[
-        bool, typer.Option("--compile", help="Compile what has no kernel yet.")
-    ] = False,
+        bool, typer.Option("--compile/--no-compile", help="Compile what has no kernel yet, once.")
+    ] = True,
 ) -> None:
     """List the mechanisms that can be named, with what is known about each."""
     from mechc.present import catalogue
+    from mechc.present.progress import compiling_all
 
+    if compile_missing:
+        compiling_all(mechc.available(), err)
     out.print(catalogue.table(compile_missing))
 
 

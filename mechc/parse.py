@@ -64,6 +64,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int | None]] = {
     "binomial": (sympy.binomial, 2, 2),
     "besseli": (sympy.besseli, 2, 2),
 }
+_AS_IN_SYMPY = {name.capitalize(): name for name in ("abs", "heaviside", "max", "min")}
 CONSTANTS: dict[str, Expr] = {"pi": pi, "oo": oo, "inf": oo}
 _GROWING = ("gamma", "loggamma", "factorial", "binomial", "besseli")
 _CHOOSING = (Piecewise, sympy.Max, sympy.Min, sympy.sign, sympy.Heaviside)
@@ -288,6 +289,7 @@ class _Parser:
 
     def _call(self, node: ast.Call, depth: int) -> Basic:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
+        name = _AS_IN_SYMPY.get(name, name)
         if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
             self._refuse(node, "has keyword or starred arguments")
         if name == "where" and len(node.args) == 3:

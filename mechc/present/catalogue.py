@@ -1,7 +1,7 @@
 """The mechanisms that can be named, with what is known about each: for the terminal and the docs.
 
 In: names. Out: rows read from compiled kernels; a mechanism that has not been compiled is shown
-with its first line alone, unless it is asked to compile it.
+with its first line alone, unless compiling it is asked for.
 """
 
 from __future__ import annotations
@@ -79,16 +79,16 @@ def row(name: str, compile_missing: bool = False) -> Row:
 def table(compile_missing: bool = False) -> Table:
     """Return the rows for a terminal."""
     found = rows(compile_missing)
-    made = Table(box=None)
+    made = Table(box=None, pad_edge=False, expand=True)
     shown = [(h, i) for i, h in enumerate(HEADINGS) if h != "parameters"]
     for heading, i in shown[:-1]:
         width = max(len(heading), *(len(each.cells[i]) for each in found))
         made.add_column(heading, no_wrap=True, min_width=width)
-    made.add_column(HEADINGS[-1])
+    made.add_column(HEADINGS[-1], no_wrap=True, ratio=1)
     for each in found:
         made.add_row(*each.cells[:1], *each.cells[2:])
     if not all(each.claim for each in found):
-        made.caption = "empty: not compiled yet; mechc list --compile fills the rest"
+        made.caption = "empty: not compiled yet, or it cannot be"
     return made
 
 
