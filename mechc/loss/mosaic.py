@@ -12,7 +12,7 @@ import numba as nb
 import numpy as np
 
 from mechc.loss.resolution import NEGLIGIBLE
-from mechc.loss.rule import DERIVATIVE, JIT, WEIGHTS
+from mechc.loss.rule import DERIVATIVE, JIT, NODES, WEIGHTS
 
 FINEST = 4e-16  # a panel is not halved below this share of its own place
 
@@ -107,26 +107,45 @@ def lay(region, lo, hi, parts, ends):  # type: ignore[no-untyped-def]
     return region1[:m].copy(), lo1[:m].copy(), hi1[:m].copy(), origin[:m].copy()
 
 
-@nb.njit("float64[:,::1](int64[::1], float64[:,::1], float64[:,::1])", **JIT)
-def carry(origin, old, new):  # type: ignore[no-untyped-def]
-    """Values of all panels from those known before and, in order, those of the new panels."""
-    out = np.empty((origin.size, old.shape[1]))
+@nb.njit("float64[::1](float64[::1], float64[::1], int64[::1])", **JIT)
+def points(lo, hi, origin):  # type: ignore[no-untyped-def]
+    """Nodes of the panels that are new, in order."""
+    n = 0
+    for i in range(origin.size):
+        n += origin[i] < 0
+    x = np.empty(16 * n)
     m = 0
     for i in range(origin.size):
-        known = origin[i] >= 0
-        for j in range(old.shape[1]):
-            out[i, j] = old[origin[i], j] if known else new[m, j]
-        if not known:
+        if origin[i] < 0:
+            for j in range(16):
+                x[m] = 0.5 * (lo[i] + hi[i]) + 0.5 * (hi[i] - lo[i]) * NODES[j]
+                m += 1
+    return x
+
+
+@nb.njit(
+    "Tuple((float64[:,::1], float64[:,::1]))(int64[::1], float64[:,::1], float64[:,::1],"
+    " float64[::1], float64[::1])",
+    **JIT,
+)
+def carry(origin, log_p, loss, new_log_p, new_loss):  # type: ignore[no-untyped-def]
+    """Values of all panels from those known before and, in order, those at the nodes of new ones.
+
+    Outputs where the kernel has no answer are taken out: log p = -inf, loss 0.
+    """
+    log_p1, loss1 = np.empty((origin.size, 16)), np.empty((origin.size, 16))
+    m = 0
+    for i in range(origin.size):
+        known = origin[i]
+        for j in range(16):
+            if known >= 0:
+                log_p1[i, j], loss1[i, j] = log_p[known, j], loss[known, j]
+                continue
+            sound = math.isfinite(new_log_p[m]) and math.isfinite(new_loss[m])
+            log_p1[i, j] = new_log_p[m] if sound else -np.inf
+            loss1[i, j] = new_loss[m] if sound else 0.0
             m += 1
-    return out
-
-
-@nb.njit("void(float64[::1], float64[::1])", **JIT)
-def clear(log_p, loss):  # type: ignore[no-untyped-def]
-    """Take out outputs where the kernel has no answer: log p = -inf, loss 0."""
-    for i in range(log_p.size):
-        if not (math.isfinite(log_p[i]) and math.isfinite(loss[i])):
-            log_p[i], loss[i] = -np.inf, 0.0
+    return log_p1, loss1
 
 
 @nb.njit(

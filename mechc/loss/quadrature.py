@@ -20,26 +20,22 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.kernel.protocol import Kernel
-from mechc.loss import mosaic, resolution
-from mechc.loss.rule import NODES, ORDER
+from mechc.loss import mosaic, resolution, settling
+from mechc.loss.rule import ORDER
 from mechc.loss.scales import first_edges
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Far = tuple[Floats, Floats, Floats]
+Far = tuple[Integers, Floats, Floats, Floats]
 
 MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share of its total
 GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share of the sum
-OUTWARD = 1.12 ** np.arange(-12.0, 60.0)  # where far modes are looked for, in lengths of a branch
 OVERLAP = 0.15  # least affinity of the tilted laws at neighbouring test tilts
 TURN = 9.0  # radians of the wave that a panel may span before it is cut without further tests
 MOST_NARROW = 1e-3  # share of the mass that panels too narrow for doubles may carry
 REMEMBERED = 8  # single tilts known to be resolved
-DRIFT = 1e13  # factor by which a total may leave its unit before the units are set anew
-GRAIN = 1e-11  # width, as a share of its place, of a panel too narrow to hide a mode
 ROUNDS = 400
 MAX_WORK = 2_000_000  # panels, summed over the rounds of one settling
-MAX_PANELS = 60_000
 FARTHEST = -1e5  # log M(-1/2) of laws 900 standard deviations apart; no tilts between are resolved
 MAX_TESTS = 4_000_000  # panels times tilts that are judged at once
 
@@ -51,7 +47,7 @@ class Quadrature:
         region: index of the branch each panel belongs to, shape (panels,); the panels are sorted
             by branch, then by place.
         lo, hi: ends of the panels, shape (panels,).
-        x, log_p, loss: values at the nodes, shape (panels, 16).
+        log_p, loss: values at the nodes, shape (panels, 16).
         tilts: the interval of real tilts covered so far.
         points: tilts inside that interval that were asked for and are covered exactly.
         log_totals: log M at the tilts tested last.
@@ -74,14 +70,23 @@ class Quadrature:
         self.region = np.repeat(np.arange(len(edges)), [e.size - 1 for e in edges])
         self.lo = np.concatenate([e[:-1] for e in edges])
         self.hi = np.concatenate([e[1:] for e in edges])
-        self.x, self.log_p, self.loss = self._values(self.lo, self.hi)
+        new = np.full(self.region.size, -1)
+        none = np.empty((0, ORDER))
+        at_new = self._at(mosaic.points(self.lo, self.hi, new))
+        self.log_p, self.loss = mosaic.carry(new, none, none, *at_new)
         self.tilts = (0.0, 0.0)
         self.points: tuple[float, ...] | None = None  # None: nothing is settled yet
         self.log_totals: Floats = np.empty(0)
         self.apart = False
         self.error = math.inf
         self._spread: tuple[Floats, Floats] | None = None
-        self._far: dict[tuple[int, int], tuple[tuple[float, float], Far]] = {}
+        self._far: tuple[bytes, Far] | None = None
+
+    @property
+    def x(self) -> Floats:
+        """Nodes, shape (panels, 16)."""
+        x: Floats = mosaic.points(self.lo, self.hi, np.full(self.lo.size, -1))
+        return x.reshape(-1, ORDER)
 
     @property
     def half(self) -> Floats:
@@ -94,6 +99,11 @@ class Quadrature:
         if self._spread is None:
             self._spread = mosaic.spread(self.log_p, self.loss, self.half)
         return self._spread
+
+    def log_masses(self) -> tuple[float, float]:
+        """Return the logs of what the panels hold of the masses of P and of Q."""
+        p, q = resolution.log_totals(self.log_p, self.loss, self.half, np.array([0.0, -1.0]))
+        return float(p), float(q)
 
     def cover(self, tilt_lo: float, tilt_hi: float, *points: float) -> None:
         """Refine until all real tilts in [tilt_lo, tilt_hi] are resolved, `points` exactly so.
@@ -147,101 +157,52 @@ class Quadrature:
         Returns the rounds left over, and tilts that have to be tested too: those in between are
         covered by their neighbours only if the tilted laws overlap.
         """
-        unit, report = self._measure(tilts)
+        unit, report = settling.measure(self.lo, self.hi, self.log_p, self.loss, tilts)
         work = 0
         while rounds and work < MAX_WORK:
             rounds, work = rounds - 1, work + self.region.size
-            totals = mosaic.summed(report)
-            mass = totals[:, 0, 0]
-            masses = mass.tolist()
-            if not (min(masses) > 1.0 / DRIFT and max(masses) < DRIFT):
-                unit, report = self._measure(tilts)
-                continue
-            self.log_totals = unit + np.log(mass)
-            parts, ends, changed = mosaic.wanting(
-                self.region, self.lo, self.hi, self._rows, report, totals, self._goal
+            verdict, totals, *laid = settling.look(
+                self.region, self.lo, self.hi, self._rows, report, unit, self._goal
             )
-            if not changed:
-                parts, ends, changed = self._hidden(tilts)
-            if not changed:
-                narrow, error, apart = mosaic.conclude(self.lo, self.hi, report, totals, OVERLAP)
+            if verdict == settling.DRIFTED:
+                unit, report = settling.measure(self.lo, self.hi, self.log_p, self.loss, tilts)
+                continue
+            self._check(verdict)
+            self.log_totals = totals
+            if verdict == settling.RESOLVED:
+                verdict, *laid = settling.hidden(
+                    self.region, self.lo, self.hi, self.log_p, self.loss, tilts, totals,
+                    *self._beyond(),
+                )  # fmt: skip
+                self._check(verdict)
+            if verdict == settling.RESOLVED:
+                narrow, self.error, apart = settling.finish(
+                    self.lo, self.hi, self.log_p, self.loss, tilts, totals, report, OVERLAP
+                )
                 if narrow > MOST_NARROW:
                     break
-                place = np.maximum(np.abs(self.lo), np.abs(self.hi))
-                self.error = error + resolution.misplaced(
-                    self.log_p, self.loss, self.half, place, tilts, self.log_totals
-                )
                 return rounds, 0.5 * (tilts[1:] + tilts[:-1])[apart]
-            origin = self._relay(parts, ends)
-            report = self._judge(tilts, unit, origin, report)
+            region, lo, hi, origin, x = laid
+            self.log_p, self.loss, report = settling.take(
+                origin, lo, hi, self.log_p, self.loss, *self._at(x), tilts, unit, report
+            )
+            self._place(region, lo, hi)
         raise NumericError(
             f"{self._kernel.NAME}: quadrature did not settle with {self.region.size} panels at "
             f"parameters {self._theta.tolist()}, tilts ({tilts[0]:g}, {tilts[-1]:g})"
         )
 
-    def _measure(self, tilts: Floats) -> tuple[Floats, Floats]:
-        """Return the log of a unit for each tilt, and all panels judged in these units."""
-        unit = resolution.log_totals(self.log_p, self.loss, self.half, tilts)
-        new = np.full(self.region.size, -1)
-        known = np.empty((0, tilts.size, 2, 3))
-        return unit, self._judge(tilts, unit, new, known)
-
-    def _judge(self, tilts: Floats, unit: Floats, origin: Integers, known: Floats) -> Floats:
-        """Judge the panels that are new, see `resolution.judge`."""
-        place = np.maximum(np.abs(self.lo), np.abs(self.hi))
-        report: Floats = resolution.judge(
-            self.log_p, self.loss, self.half, place, tilts, unit, origin, known
-        )
-        return report
-
-    def _hidden(self, tilts: Floats) -> tuple[Integers, Floats, bool]:
-        """Look for modes that no node has seen: beyond the panels, then between the nodes."""
-        parts = np.ones(self.region.size, np.int64)
-        ends = np.full((len(self._rows), 2), math.nan)
-        if not self._mass_of:
-            ends = self._far_ends(tilts)
-            if not np.isnan(ends).all():
-                return parts, ends, True
-        flagged = resolution.summits(
-            self.x, self.log_p, self.loss, self.region, tilts, self.log_totals
-        )
-        # the rounding of x and of the loss looks like summits too, and is never resolved
-        flagged &= self.hi - self.lo > GRAIN * np.maximum(np.abs(self.lo), np.abs(self.hi))
-        parts[flagged] = 2
-        return parts, ends, bool(flagged.any())
-
-    def _far_ends(self, tilts: Floats) -> Floats:
-        """Where the branches have to reach for modes that only a large tilt brings out.
-
-        Under sparse sampling exp(zL) outgrows p only far out: the tilted density falls, and rises
-        again. Points at geometric distances show such a mode by its flanks.
-        """
-        ends = np.full((len(self._rows), 2), math.nan)
-        starts = np.searchsorted(self.region, np.arange(len(self._rows) + 1))
-        for r, (lo, hi) in enumerate(self._rows.tolist()):
-            if starts[r] == starts[r + 1]:
-                continue
-            first, last = float(self.lo[starts[r]]), float(self.hi[starts[r + 1] - 1])
-            for side, edge, end in ((0, first, lo), (1, last, hi)):
-                if edge == end:
-                    continue
-                x, log_p, loss = self._beyond(r, side, edge, end, last - first)
-                at = resolution.missed(x, log_p, loss, edge, tilts, self.log_totals)
-                ends[r, side] = x[min(at + 1, x.size - 1)] if at >= 0 else math.nan
-        return ends
-
-    def _beyond(
-        self, r: int, side: int, edge: float, end: float, length: float
-    ) -> tuple[Floats, Floats, Floats]:
-        """Points beyond an edge of a branch with log density and loss, kept for other tilts."""
-        known = self._far.get((r, side))
-        if known is None or known[0] != (edge, length):
-            x = edge + length * OUTWARD if side else edge - length * OUTWARD
-            if math.isfinite(end):
-                x = x[x < end] if side else x[x > end]
-            known = (edge, length), (x, *self._at(x))
-            self._far = {**self._far, (r, side): known}
-        return known[1]
+    def _beyond(self) -> Far:
+        """Points beyond the panels with log density and loss, kept until the panels grow."""
+        if self._mass_of:
+            none = np.empty(0)
+            return np.zeros(2 * len(self._rows) + 1, np.int64), none, none, none
+        reached = settling.extent(self.region, self.lo, self.hi, len(self._rows))
+        key = reached.tobytes()
+        if self._far is None or self._far[0] != key:
+            offsets, x = settling.beyond(reached, self._rows)
+            self._far = key, (offsets, x, *self._at(x))
+        return self._far[1]
 
     def with_waves(self, contour: float, frequency: float, floor: float) -> Quadrature:
         """Return a copy that resolves exp(iyL), |y| <= frequency, in the law tilted at `contour`.
@@ -257,40 +218,33 @@ class Quadrature:
         )
         other = object.__new__(Quadrature)
         other.__dict__.update(self.__dict__)
-        if parts.sum() > parts.size:
-            other._relay(parts, np.full((len(self._rows), 2), math.nan))
+        ends = np.full((len(self._rows), 2), math.nan)
+        verdict, region, lo, hi, origin, x = settling.relaid(
+            parts.sum() > parts.size, self.region, self.lo, self.hi, parts, ends
+        )
+        self._check(verdict)
+        if verdict == settling.CHANGED:
+            other.log_p, other.loss = mosaic.carry(origin, self.log_p, self.loss, *self._at(x))
+            other._place(region, lo, hi)
         return other
 
-    def _relay(self, parts: Integers, ends: Floats) -> Integers:
-        """Cut and extend as told, see `mosaic.lay`; return where each panel was before."""
-        if np.isinf(ends).any():
+    def _place(self, region: Integers, lo: Floats, hi: Floats) -> None:
+        """Go over to other panels, whose values are known."""
+        self._spread = None
+        self.region, self.lo, self.hi = region, lo, hi
+
+    def _check(self, verdict: int) -> None:
+        """Raise what a verdict stands for."""
+        if verdict == settling.ENDLESS:
             raise NumericError(
                 f"{self._kernel.NAME}: the tail still matters at the end of all numbers; "
                 f"parameters {self._theta.tolist()}"
             )
-        if parts.sum() > MAX_PANELS:
+        if verdict == settling.CROWDED:
             raise NumericError(
-                f"{self._kernel.NAME}: the quadrature needs {parts.sum()} panels, more than "
-                f"{MAX_PANELS}, at parameters {self._theta.tolist()}"
+                f"{self._kernel.NAME}: the quadrature needs more than {settling.MAX_PANELS} panels"
+                f" at parameters {self._theta.tolist()}"
             )
-        origin: Integers
-        self._spread = None
-        self.region, self.lo, self.hi, origin = mosaic.lay(
-            self.region, self.lo, self.hi, parts, ends
-        )
-        new = origin < 0
-        x, log_p, loss = self._values(self.lo[new], self.hi[new])
-        self.x = mosaic.carry(origin, self.x, x)
-        self.log_p = mosaic.carry(origin, self.log_p, log_p)
-        self.loss = mosaic.carry(origin, self.loss, loss)
-        return origin
-
-    def _values(self, lo: Floats, hi: Floats) -> tuple[Floats, Floats, Floats]:
-        """Nodes of panels, log p and the loss there; -inf and 0 where the kernel has no answer."""
-        x = 0.5 * (lo + hi)[:, None] + (0.5 * (hi - lo))[:, None] * NODES
-        log_p, loss = self._at(x.ravel())
-        mosaic.clear(log_p, loss)
-        return x, log_p.reshape(-1, ORDER), loss.reshape(-1, ORDER)
 
     def _at(self, x: Floats) -> tuple[Floats, Floats]:
         """Evaluate log density and loss."""

@@ -181,11 +181,11 @@ def judge(log_p, loss, half, place, tilts, log_total, origin, known):  # type: i
 
 
 @nb.njit(
-    "b1[::1](float64[:,::1], float64[:,::1], float64[:,::1], int64[::1], float64[::1],"
+    "b1[::1](float64[::1], float64[:,::1], float64[:,::1], int64[::1], float64[::1],"
     " float64[::1])",
     **JIT,
 )
-def summits(x, log_p, loss, region, tilts, log_total):  # type: ignore[no-untyped-def]
+def summits(xs, log_p, loss, region, tilts, log_total):  # type: ignore[no-untyped-def]
     """Flag panels where the slopes around a local maximum point to a higher summit that matters.
 
     A narrow mode between two nodes shows as a local maximum whose neighbours' secants meet far
@@ -194,7 +194,7 @@ def summits(x, log_p, loss, region, tilts, log_total):  # type: ignore[no-untype
     """
     n = region.size * 16
     flagged = np.zeros(region.size, np.bool_)
-    xs, ps, ls = x.ravel(), log_p.ravel(), loss.ravel()
+    ps, ls = log_p.ravel(), loss.ravel()
     psi = np.empty(n)
     for a in range(tilts.size):
         floor = log_total[a] + LOG_NEGLIGIBLE

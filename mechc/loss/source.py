@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ Floats = NDArray[np.float64]
 SMOOTH = (protocol.INCREASING, protocol.DECREASING, protocol.UNSPLIT)
 MASS_TOLERANCE = 1e-9  # found against declared total mass; more means that mass was missed
 MAX_LATTICE = 4_000_000
+NO_ATOMS = (np.empty(0), np.empty(0), -math.inf, -math.inf)
 LATTICE_ULP = 64.0  # how far, in ulp, computed losses may be off a lattice
 
 
@@ -131,7 +133,6 @@ class KernelSource:
             NumericError: the masses of P and Q do not add up to one.
         """
         self.kernel, self.theta = kernel, theta
-        self.label = f"{kernel.NAME}{tuple(float(v) for v in theta)}"
         self.symmetric = bool(kernel.SYMMETRIC)
         lowest, highest = (float(v) for v in kernel.strip(theta))
         self.strip = (lowest, highest)
@@ -184,6 +185,11 @@ class KernelSource:
         self._atom_error = 0.0
         if checked:
             self._check_masses()
+
+    @cached_property
+    def label(self) -> str:
+        """Words for messages."""
+        return f"{self.kernel.NAME}{tuple(self.theta.tolist())}"
 
     def fork(self) -> KernelSource:
         """Return a copy whose panels and lattice grow on their own; arrays are never written to."""
@@ -264,6 +270,8 @@ class KernelSource:
     def _declared_atoms(self) -> tuple[Floats, Floats, float, float]:
         """Declared point masses: finite losses, their log masses, and the one-sided masses."""
         rows = np.asarray(self.kernel.atoms(self.theta), np.float64).reshape(-1, 3)
+        if not rows.size:
+            return NO_ATOMS
         if not (rows[:, 1:] < np.inf).all():
             raise NumericError(f"{self.label}: point masses are beyond the range of doubles")
         with np.errstate(invalid="ignore"):  # an outcome that has mass under neither law
@@ -331,19 +339,20 @@ class KernelSource:
 
     def _check_masses(self) -> None:
         """Masses of P and Q must be one: the two checks that find missed modes and wrong pairs."""
-        nodes = self.nodes(-1.0, 0.0)
-        for name, shift, at_infinity in (
-            ("P", 0.0, self.log_infinite),
-            ("Q", -1.0, self.log_minus_infinite),
+        continuous = (-math.inf, -math.inf)
+        if self._panels is not None:
+            self._panels.cover(-1.0, 0.0)
+            continuous = self._panels.log_masses()
+        for name, shift, smooth, at_infinity in (
+            ("P", 0.0, continuous[0], self.log_infinite),
+            ("Q", -1.0, continuous[1], self.log_minus_infinite),
         ):
-            parts = [
-                nodes.log_weight + shift * nodes.loss,
-                nodes.atom_log_mass + shift * nodes.atom_loss,
-                np.array([at_infinity]),
-            ]
-            total = math.exp(log_total(np.concatenate(parts)))
-            # masses under Q carry the rounding of the losses
-            rounding = 1e-15 * abs(shift) * float(np.abs(nodes.atom_loss).max(initial=0.0))
+            total = math.exp(smooth) + math.exp(at_infinity)
+            rounding = 0.0
+            if self.atom_loss.size:
+                total += math.exp(log_total(self.atom_log_mass + shift * self.atom_loss))
+                # masses under Q carry the rounding of the losses
+                rounding = 1e-15 * abs(shift) * float(np.abs(self.atom_loss).max())
             if not abs(total - 1.0) <= MASS_TOLERANCE + rounding:
                 raise NumericError(
                     f"{self.label}: the mass of {name} found numerically is {total!r}, not 1; "
