@@ -354,18 +354,19 @@ def _variation_table(w, spacing, region, table):  # type: ignore[no-untyped-def]
         return
     mass = 0.0
     typical = 0.0
+    density = np.empty(w.size)
     for j in range(w.size):
+        density[j] = w[j] / spacing[j] if spacing[j] > 0.0 else (np.inf if w[j] > 0.0 else 0.0)
         mass += w[j]
         if spacing[j] > 0.0:
-            typical += w[j] * (w[j] / spacing[j])
+            typical += w[j] * density[j]
     level = 0.25 * typical / max(mass, 1e-300)
     for g in range(table.shape[0]):
         variation = 0.0
         excess = 0.0
         before = 0.0
         for j in range(w.size):
-            f = w[j] / spacing[j] if spacing[j] > 0.0 else (np.inf if w[j] > 0.0 else 0.0)
-            f = min(f, level)
+            f = min(density[j], level)
             if j > 0 and region[j] != region[j - 1]:
                 variation += before  # down to zero at the end of a branch, up from it at the next
                 before = 0.0

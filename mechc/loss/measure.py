@@ -141,7 +141,7 @@ class PrivacyLoss:
         cls, nodes: Nodes, infinite: tuple[float, float], symmetric: bool, label: str
     ) -> PrivacyLoss:
         return cls(
-            **nodes.as_fields(),
+            **nodes._asdict(),
             log_infinite=infinite[0],
             log_minus_infinite=infinite[1],
             strip=(-math.inf, math.inf),
@@ -172,7 +172,7 @@ class PrivacyLoss:
             tilts, strip = source.tilts, source.strip
         infinite = (source.log_infinite, source.log_minus_infinite)
         return cls(
-            **nodes.as_fields(),
+            **nodes._asdict(),
             log_infinite=infinite[1] if reverse else infinite[0],
             log_minus_infinite=infinite[0] if reverse else infinite[1],
             strip=strip,

@@ -12,6 +12,8 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from mechc.loss.exponentials import exponentials
+
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 _SMALL = 600.0  # largest exponent that cannot overflow in a sum without rescaling
 
@@ -123,29 +125,36 @@ def generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-
     return out
 
 
-@nb.njit("float64[::1](float64[::1], float64[::1], float64)", **_JIT)
+@nb.njit(
+    "float64[::1](float64[::1], float64[::1], float64)",
+    fastmath={"reassoc", "contract"},  # sums in any order: the loops are vectors
+    **_JIT,
+)
 def tilted_sums(loss, log_weight, t):  # type: ignore[no-untyped-def]
     """Return [K, K', K'', rounding of K] at real t from the plain sums, one exponential a node.
 
     Absolute accuracy only: for searches, and for bounds that carry the rounding along.
     """
-    top = -np.inf
+    v, w = np.empty(loss.size), np.empty(loss.size)
     for j in range(loss.size):
-        top = max(top, log_weight[j] + t * loss[j])
-    w = np.empty(loss.size)
+        v[j] = log_weight[j] + t * loss[j]
+    top = v.max()
+    for j in range(loss.size):
+        v[j] -= top
+    exponentials(v, w)
     total, first, noise = 0.0, 0.0, 0.0
     for j in range(loss.size):
-        v = log_weight[j] + t * loss[j] - top
-        w[j] = math.exp(v) if v > -80.0 else 0.0
-        if w[j] == 0.0:
-            continue  # its log may be -inf
+        if v[j] < -80.0:
+            w[j] = 0.0
         total += w[j]
         first += w[j] * loss[j]
-        noise += w[j] * (8.0 + 4.0 * abs(log_weight[j]) + 4.0 * abs(t * loss[j]))
+        # the log of a weight that is zero may be -inf
+        noise += w[j] * (8.0 + 4.0 * min(abs(log_weight[j]), 1e9) + 4.0 * abs(t * loss[j]))
     mean = first / total
     second = 0.0
     for j in range(loss.size):
-        second += w[j] * (loss[j] - mean) ** 2
+        d = loss[j] - mean
+        second += w[j] * (d * d)
     out = np.empty(4)
     out[0], out[1], out[2] = top + math.log(total), mean, second / total
     out[3] = 2.2e-16 * (noise / total + 2.0 * abs(out[0])) + loss.size * 1e-34

@@ -211,18 +211,13 @@ class Quadrature:
         law has less than `floor` of its mass. The amplitude is resolved already, and 16 nodes
         integrate a wave of TURN radians to 1e-17.
         """
-        half = self.half
-        total = resolution.log_totals(self.log_p, self.loss, half, np.array([contour]))
-        parts = mosaic.waves(
-            self.log_p, self.loss, half, contour, total[0], frequency / TURN, floor
-        )
+        verdict, region, lo, hi, origin, x = settling.waved(
+            self.region, self.lo, self.hi, self.log_p, self.loss,
+            contour, frequency / TURN, floor, len(self._rows),
+        )  # fmt: skip
+        self._check(verdict)
         other = object.__new__(Quadrature)
         other.__dict__.update(self.__dict__)
-        ends = np.full((len(self._rows), 2), math.nan)
-        verdict, region, lo, hi, origin, x = settling.relaid(
-            parts.sum() > parts.size, self.region, self.lo, self.hi, parts, ends
-        )
-        self._check(verdict)
         if verdict == settling.CHANGED:
             other.log_p, other.loss = mosaic.carry(origin, self.log_p, self.loss, *self._at(x))
             other._place(region, lo, hi)

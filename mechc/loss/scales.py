@@ -38,7 +38,7 @@ def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
         lo: lower end, may be -inf.
         hi: upper end, may be inf.
     """
-    points, nearest, scales = _places(lo, hi)
+    points, nearest, scales, log_scales = _places(lo, hi)
     ends = [end for end in (lo, hi) if math.isfinite(end)]
     edges = [np.array(ends)]
     if math.isfinite(lo) and math.isfinite(hi):
@@ -49,7 +49,7 @@ def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
         values = density(points)
         if not np.isfinite(values).any():
             continue
-        best = int(np.argmax(values + np.log(scales)))
+        best = int(np.argmax(values + log_scales))
         place, scale = float(nearest[best]), float(scales[best])
         if not any(1 / ALIKE < scale / other < ALIKE for other in known):
             known.append(scale)
@@ -57,8 +57,8 @@ def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
         mode = _mode(density, points, values)
         if mode is not None:
             edges.append(mode[0] + mode[1] * AROUND)
-    found = np.unique(np.concatenate(edges))
-    return found[(found >= lo) & (found <= hi)]
+    found = sorted({e for some in edges for e in some.tolist() if lo <= e <= hi})
+    return np.array(found)
 
 
 def _density(many: Callable[..., None], theta: Floats) -> Density:
@@ -72,14 +72,15 @@ def _density(many: Callable[..., None], theta: Floats) -> Density:
 
 
 @lru_cache(maxsize=64)
-def _places(lo: float, hi: float) -> tuple[Floats, Floats, Floats]:
-    """Points at geometric distances from the finite ends, the end nearest to each, how near."""
+def _places(lo: float, hi: float) -> tuple[Floats, Floats, Floats, Floats]:
+    """Points at geometric distances from the ends, the end nearest to each, how near, log of it."""
     anchors = np.array([end for end in (lo, hi) if math.isfinite(end)] or [0.0])
     points = np.concatenate([a + s * OFFSETS for a in anchors for s in (1.0, -1.0)])
     # an offset can be below the rounding of the anchor
     points = np.unique(points[(points > lo) & (points < hi) & ~np.isin(points, anchors)])
     distance = np.abs(points[:, None] - anchors)
-    return points, anchors[distance.argmin(axis=1)], distance.min(axis=1)
+    nearest = distance.min(axis=1)
+    return points, anchors[distance.argmin(axis=1)], nearest, np.log(nearest)
 
 
 def _mode(density: Density, points: Floats, values: Floats) -> tuple[float, float] | None:

@@ -12,7 +12,7 @@ import math
 import numba as nb
 import numpy as np
 
-from mechc.loss.mosaic import carry, conclude, lay, points, summed, wanting
+from mechc.loss.mosaic import carry, conclude, lay, points, summed, wanting, waves
 from mechc.loss.resolution import judge, log_totals, misplaced, missed, summits
 from mechc.loss.rule import JIT
 
@@ -173,6 +173,20 @@ def hidden(region, lo, hi, log_p, loss, tilts, logs, offsets, far, far_log_p, fa
                 parts[i] = 2
                 found = True
     return relaid(found, region, lo, hi, parts, ends)
+
+
+@nb.njit(
+    f"Tuple((int64, {_NEXT}))(int64[::1], float64[::1], float64[::1], float64[:,::1],"
+    " float64[:,::1], float64, float64, float64, int64)",
+    **JIT,
+)
+def waved(region, lo, hi, log_p, loss, contour, turns, floor, branches):  # type: ignore
+    """Cut panels so that a wave turns little in each, see `mosaic.waves`."""
+    half = 0.5 * (hi - lo)
+    total = log_totals(log_p, loss, half, np.array([contour]))
+    parts = waves(log_p, loss, half, contour, total[0], turns, floor)
+    ends = np.full((branches, 2), np.nan)
+    return relaid(parts.sum() > parts.size, region, lo, hi, parts, ends)
 
 
 @nb.njit(

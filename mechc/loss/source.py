@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from copy import copy
-from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +21,14 @@ from mechc.loss.rule import ORDER
 Floats = NDArray[np.float64]
 
 SMOOTH = (protocol.INCREASING, protocol.DECREASING, protocol.UNSPLIT)
+ONE_SIDED = (protocol.P_ONLY, protocol.Q_ONLY)
 MASS_TOLERANCE = 1e-9  # found against declared total mass; more means that mass was missed
 MAX_LATTICE = 4_000_000
 NO_ATOMS = (np.empty(0), np.empty(0), -math.inf, -math.inf)
 LATTICE_ULP = 64.0  # how far, in ulp, computed losses may be off a lattice
 
 
-@dataclass(frozen=True, eq=False)
-class Nodes:
+class Nodes(NamedTuple):
     """Nodes and atoms of one direction, ready to become fields of a PrivacyLoss."""
 
     loss: Floats
@@ -74,10 +73,6 @@ class Nodes:
             lattice=lattice,
             tolerance=self.tolerance,
         )
-
-    def as_fields(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 def merge(loss: Floats, log_mass: Floats) -> tuple[Floats, Floats]:
@@ -137,24 +132,24 @@ class KernelSource:
         lowest, highest = (float(v) for v in kernel.strip(theta))
         self.strip = (lowest, highest)
         rows = np.asarray(kernel.branches(theta), np.float64).reshape(-1, 6)
-        kinds = rows[:, 2].astype(int)
-        self._lattice_rows = rows if kernel.MEASURE == "lattice" else rows[:0]
+        kinds = [int(kind) for kind in rows[:, 2].tolist()]
+        on_lattice = kernel.MEASURE == "lattice"
+        self._lattice_rows = rows if on_lattice else rows[:0]
         self._lattice_points = MAX_LATTICE
-        smooth = np.array([kind in SMOOTH and kernel.MEASURE != "lattice" for kind in kinds], bool)
+        smooth = [i for i, kind in enumerate(kinds) if kind in SMOOTH and not on_lattice]
         self.rows = np.ascontiguousarray(rows[smooth])
-        self.continuous = bool(smooth.any())
+        self.continuous = bool(smooth)
         atoms = [self._declared_atoms()]
         log_p_only, log_q_only = [atoms[0][2]], [atoms[0][3]]
         self.mass_errors = (0.0, 0.0)  # of log_infinite and log_minus_infinite, as masses
         self._plateau_error = 0.0
-        if kernel.MEASURE == "lattice":
+        if on_lattice:
             self._panels = None
             atoms.append(self._lattice_atoms(-1.0, 0.0))
             log_p_only.append(atoms[1][2])
             log_q_only.append(atoms[1][3])
         else:
-            for row, kind in zip(rows, kinds, strict=True):
-                lo, hi = float(row[0]), float(row[1])
+            for (lo, hi), kind in zip(rows[:, :2].tolist(), kinds, strict=True):
                 if kind == protocol.PLATEAU:
                     atoms.append(self._plateau(lo, hi))
                 elif kind == protocol.P_ONLY:
@@ -169,12 +164,10 @@ class KernelSource:
         self.atom_loss, self.atom_log_mass = merge(
             np.concatenate([a[0] for a in atoms]), np.concatenate([a[1] for a in atoms])
         )
-        one_sided = (kinds == protocol.P_ONLY) | (kinds == protocol.Q_ONLY)
-        branches = self._lattice_rows[~one_sided] if len(self._lattice_rows) else self.rows
-        limits = branches[:, 3:5].ravel()
-        self._limits = np.concatenate([limits[~np.isnan(limits)], self.atom_loss])
-        unsplit = branches[:, 2] == protocol.UNSPLIT
-        self._limits_known = not (np.isnan(limits).any() or unsplit.any())
+        shared = [i for i, kind in enumerate(kinds) if kind not in ONE_SIDED]
+        branches = rows[shared] if on_lattice else self.rows
+        self._unsplit = bool((branches[:, 2] == protocol.UNSPLIT).any())
+        self.support = self._find_support(branches)
         closed = float(kernel.infinite_mass(theta))
         summed = log_total(np.asarray(log_p_only, np.float64))
         if not math.isnan(closed):
@@ -201,7 +194,7 @@ class KernelSource:
         """Take shorter branches, on which the loss is bounded, and fresh panels for them."""
         self.rows, self._panels = rows, panels
         self.strip = (-math.inf, math.inf)
-        self._limits = np.concatenate([rows[:, 3:5].ravel(), self.atom_loss])
+        self.support = self._find_support(rows)
         self._check_masses()
 
     def infinite_on(self, lo: float, hi: float, law: str) -> float:
@@ -236,7 +229,7 @@ class KernelSource:
             if self.kernel.MEASURE == "lattice" and (lo < self.tilts[0] or hi > self.tilts[1]):
                 self._widen_lattice(lo, hi)
             nodes = Nodes.of_atoms(self.atom_loss, self.atom_log_mass, self._atom_error)
-            return replace(nodes, support=self._support()) if len(self._lattice_rows) else nodes
+            return nodes._replace(support=self.support) if len(self._lattice_rows) else nodes
         panels = self._panels
         if frequency > 0:  # in a copy, so that later questions do not pay for this one's waves
             panels.cover(lo, hi, contour)
@@ -251,21 +244,23 @@ class KernelSource:
             region=panels.region.repeat(ORDER),
             atom_loss=self.atom_loss,
             atom_log_mass=self.atom_log_mass,
-            support=self._support(),
+            support=self.support,
             lattice=None,
             tolerance=panels.error + self._plateau_error,
         )
 
-    def _support(self) -> tuple[float, float]:
+    def _find_support(self, branches: Floats) -> tuple[float, float]:
         """Range of the finite loss: limits of the branches and atoms.
 
         The whole line where a limit is not known: nodes only show where mass was looked for.
         """
-        if not self._limits_known:
+        limits = branches[:, 3:5].ravel().tolist()
+        if self._unsplit or any(math.isnan(limit) for limit in limits):
             return -math.inf, math.inf
-        if not self._limits.size:  # P and Q share no outcome
-            return 0.0, 0.0
-        return float(self._limits.min()), float(self._limits.max())
+        if self.atom_loss.size:
+            limits += [float(self.atom_loss[0]), float(self.atom_loss[-1])]
+        # P and Q may share no outcome
+        return (min(limits), max(limits)) if limits else (0.0, 0.0)
 
     def _declared_atoms(self) -> tuple[Floats, Floats, float, float]:
         """Declared point masses: finite losses, their log masses, and the one-sided masses."""
