@@ -190,7 +190,7 @@ class Mechanism:
 
     def is_identity(self, theta: tuple[float, ...]) -> bool:
         """Whether nothing is revealed at these parameters: a sampling rate of 0."""
-        if not self.transforms:
+        if not any(transform[0] in SAMPLERS for transform in self.transforms):
             return False
         names = [p.name for p in self.parameters]
         return any(name.startswith(RATE) and theta[i] == 0.0 for i, name in enumerate(names))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, TypeVar
 
 from mechc import binding
@@ -100,22 +101,33 @@ def random_sensitivity(
 ) -> Source:
     """Return a mechanism whose query moves by sensitivities[i] with probability weights[i].
 
+    With log-concave noise the pair dominates all shorter moves too (T8); with other noise it is
+    that of moves by exactly these distances, and is declared as such.
+
     Args:
-        what: a mechanism with log-concave additive noise, or an event (then an event is returned;
-            its own sensitivity is replaced).
-        sensitivities: numbers >= 0.
+        what: a mechanism with additive noise, or an event (then an event is returned; its own
+            sensitivity is replaced).
+        sensitivities: numbers >= 0, integers for noise on the integers.
         weights: probabilities with sum 1.
 
     Raises:
         DeclarationError: the lists differ in length, or are not of this kind.
         UnsupportedError: `what` is a composition.
     """
-    checked = binding.probabilities("random_sensitivity", "weights", weights)
-    lists = {"sensitivities": list(sensitivities), "weights": checked}
-    length, bound = binding.without_lists("random_sensitivity", lists)
-    base, values = _opened("random_sensitivity", what)
+    name = "random_sensitivity"
+    shares = binding.probabilities(name, "weights", weights)
+    binding.without_lists(name, {"sensitivities": list(sensitivities), "weights": shares})
+    likely: dict[float, float] = {}
+    for i, (move, share) in enumerate(zip(sensitivities, shares, strict=True)):
+        info = ParameterInfo(f"sensitivities[{i}]", 0.0, math.inf, False, True, False, None, (1, 1))
+        checked = binding.check(name, info, move)
+        likely[checked] = likely.get(checked, 0.0) + share
+    moves = sorted(likely)
+    bound = {f"weights_{i + 1}": min(likely[move], 1.0) for i, move in enumerate(moves)}
+    bound |= _rises(moves)
+    base, values = _opened(name, what)
     values.pop("sensitivity", None)
-    return _closed(what, _transformed(base, ("random_sensitivity", str(length)), bound), values)
+    return _closed(what, _transformed(base, (name, str(len(moves))), bound), values)
 
 
 def shift(what: Source, factor: float | None = None) -> Source:
@@ -233,6 +245,22 @@ def _sampled(base: Mechanism, sampling_rate: float | None, adjacency: str) -> Me
         bound = {**base.bound, RATE: base.bound[RATE] * rate}
         return Mechanism(base.origin, base.transforms, bound)
     return base.with_rate(("poisson", adjacency), rate)
+
+
+def _rises(moves: Sequence[float]) -> dict[str, float]:
+    """The first of increasing numbers, and by how much each exceeds the one before.
+
+    Differences are rounded up where their sum would fall short: protection for a longer move.
+    """
+    found, total = {}, Fraction(0)
+    for i, move in enumerate(moves):
+        wanted = Fraction(move) - total
+        rise = float(wanted)
+        if Fraction(rise) < wanted:
+            rise = math.nextafter(rise, math.inf)
+        total += Fraction(rise)
+        found[f"sensitivities_{i + 1}" + (f"_above_{i}" if i else "")] = rise
+    return found
 
 
 def _check_event_rate(name: str, what: Any, sampling_rate: float | None) -> None:

@@ -143,7 +143,11 @@ class _Evaluator:
             return self.sum(expr)
         if isinstance(expr, BracketedRoot):
             return self.root(expr)
-        return self.function(type(expr).__name__)(*(self.value(a) for a in expr.args))
+        arguments = [self.value(a) for a in expr.args]
+        try:
+            return self.function(type(expr).__name__)(*arguments)
+        except ValueError:
+            return mpmath.nan  # a pole, as of gamma at -1
 
     def constant(self, expr: Any) -> Any:
         return _constant(expr)

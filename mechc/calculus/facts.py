@@ -220,7 +220,8 @@ def sampled(expr: Expr, facts: Facts) -> NDArray[np.float64]:
             values[symbol] = evaluate_array(value, values)
         found = evaluate_array(expr, values)
         for known, value in facts.known:
-            found = np.where(evaluate_array(known, values) * value > 0, found, np.nan)
+            with np.errstate(invalid="ignore"):  # infinite values, encoded ends, are not known
+                found = np.where(evaluate_array(known, values) * value > 0, found, np.nan)
         return np.broadcast_to(found, np.broadcast_shapes(found.shape, (_SAMPLES, 1)))
     except (AttributeError, TypeError, NotImplementedError):
         return np.full((_SAMPLES, 1), np.nan)

@@ -293,7 +293,7 @@ def log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tup
     # rounding of p, of L - eps, and the quadrature itself (coefficients below 1e-14 of the mass)
     seen = log_w > -math.inf
     plain = np.exp(np.minimum(log_w - top, 600.0))
-    loss = np.where(seen, loss, 0.0)
+    loss = np.clip(np.where(seen, loss, 0.0), -1e300, 1e300)  # exp(-inf) inf is nothing
     gap = np.where(seen, np.maximum(gap, 0.0), 0.0)
     shaky = plain * np.exp(-gap) * (np.abs(loss) + abs(epsilon))
     noise = 2.2e-16 * float((share * (8.0 + np.abs(log_f)))[seen].sum() + 4.0 * shaky[seen].sum())

@@ -3,49 +3,66 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 
 from sympy import Add, Expr
 
 from mechc.declare import Declaration, Derived, Parameter
 from mechc.errors import DeclarationError
-from mechc.parameters import ParameterSymbol, numbers, parameter, probabilities
+from mechc.parameters import ParameterSymbol, parameter, probabilities
 from mechc.transform.parameters import without_parameter
-from mechc.transform.shifts import additive_noise, ratio_is_monotone
+from mechc.transform.shifts import additive_noise, claim_of_moves
 
 
 def random_sensitivity(declaration: Declaration, length: str) -> Declaration:
-    """The query moves by sensitivities_i with probability weights_i.
+    """The query moves by one of several sensitivities, each with a weight.
 
-    P = sum_i weights_i noise(x - sensitivities_i) against Q = noise(x). With log-concave noise a
-    larger output speaks for every upward move, and all the more for a longer one, so that the set
-    which separates P and Q best is a half line and longer moves only add to its mass under P (T8).
+    P = sum_i weights_i noise(x - s_i) against Q = noise(x). With log-concave noise a larger output
+    speaks for every upward move, and all the more for a longer one, so that the set which separates
+    P and Q best is a half line and longer moves only add to its mass under P (T8). With other noise
+    the pair is that of a query which moves by exactly these distances.
+
+    The sensitivities are parametrised by what each adds to the one before, so that their order is
+    known and the pair has one case, not one for each of the length! orders.
 
     Args:
-        declaration: additive noise, log-concave.
+        declaration: additive noise.
         length: number of sensitivities, in digits.
 
     Returns:
-        A declaration with the lists `sensitivities` (>= 0) and `weights` (summing to one) in place
-        of the sensitivity.
+        A declaration with the parameters `sensitivities_1`, `sensitivities_2_above_1`, ... >= 0 and
+        the list `weights` (summing to one) in place of the sensitivity.
 
     Raises:
-        UnsupportedError: no additive noise, or it was not proved log-concave.
+        UnsupportedError: no additive noise.
     """
     built = additive_noise(declaration, "random_sensitivity")
-    checked = ratio_is_monotone(declaration, built)
-    moves = _plain(numbers("sensitivities", int(length), 0.0, typical=(0.2, 2)))
+    steps = _plain(tuple(
+        _distance(name, declaration.measure == "lattice") for name in rise_names(int(length))
+    ))  # fmt: skip
+    moves = list(accumulate(step for _, step in steps))
     weights = _plain(probabilities("weights", int(length)))
     own = without_parameter(declaration, built.sensitivity, (built.noise,))
     return replace(
         declaration,
         name=f"random_sensitivity({declaration.name})",
-        parameters=(*own, *(p for p, _ in (*moves, *weights))),
-        p=_mixed(declaration, built.noise, [m for _, m in moves], [w for _, w in weights]),
-        claim=None,
-        construction=Derived(declaration, "T8", "add_remove", checked, (
-            "the query moves up by at most sensitivities_i with probability weights_i, "
-            "independently of the noise",)),
+        parameters=(*own, *(p for p, _ in (*steps, *weights))),
+        p=_mixed(declaration, built.noise, moves, [w for _, w in weights]),
+        claim=claim_of_moves(
+            declaration, built, "sensitivities_i with probability weights_i, independently of the "
+            "noise", "the query moves up"),
+        construction=None,
     )  # fmt: skip
+
+
+def rise_names(length: int) -> list[str]:
+    """Names of the parameters for increasing sensitivities: the first, then what is added to it."""
+    return ["sensitivities_1", *(f"sensitivities_{i + 1}_above_{i}" for i in range(1, length))]
+
+
+def _distance(name: str, whole: bool) -> ParameterSymbol:
+    typical = (1.0, 3.0) if whole else (0.2, 2.0)
+    return parameter(name, 0.0, integer=whole, typical=typical)
 
 
 def with_replacement(declaration: Declaration, length: str) -> Declaration:

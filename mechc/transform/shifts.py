@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sympy import Add, Expr, binomial
 
-from mechc.declare import Declaration, Derived, Poisson, Shift
+from mechc.declare import Claim, Declaration, Poisson, Shift
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.parameters import count, positive
 from mechc.transform.parameters import free_name, with_parameters
@@ -98,26 +98,34 @@ def _sampled_group(declaration: Declaration, built: Poisson, size: int) -> Decla
         declaration,
         name=f"group({declaration.name}, {size})",
         p=Add(*(w * p for w, p in zip(kept, shifted, strict=True))),
-        construction=Derived(
-            built.base, "T8", "add_remove", ratio_is_monotone(built.base, noise),
-            (f"neighbours differ by up to {size} records, each of which moves the query up, and "
-             f"enters the sample independently with probability {r}",),
-        ),
+        claim=claim_of_moves(
+            built.base, noise, f"{noise.sensitivity} for each of {size} records that differ and "
+            f"enter the sample, which each does independently with probability {r}",
+            "the query moves up"),
+        construction=None,
     )  # fmt: skip
 
 
-def ratio_is_monotone(base: Declaration, noise: Shift) -> tuple[str, ...]:
-    """Proof that the noise is log-concave, the condition of T8.
+def claim_of_moves(base: Declaration, noise: Shift, moves: str, does: str) -> Claim:
+    """What may be said of a mixture of upward moves of several sizes.
 
-    Raises:
-        UnsupportedError: it could not be proved.
+    Args:
+        base: the declaration of the noise.
+        noise: how it was declared.
+        moves: by how much the query moves, in words.
+        does: what it does, in words.
+
+    Returns:
+        "proven" by T8, for these and shorter moves, where the noise was proved log-concave; else
+        "declared", for a query that moves by exactly these distances.
     """
     from mechc.concavity import is_log_concave
 
-    if not is_log_concave(replace(base, p=noise.noise, q=noise.noise, construction=None)):
-        raise UnsupportedError(
-            f"{base.name}: moves of several sizes need T8, whose condition is log-concave noise, "
-            "and that could not be proved; declare the pair with mechanism() and a claim "
-            "dominates(...) if another argument licenses it"
-        )
-    return ("the noise is log-concave, so that larger outputs speak for larger moves",)
+    if is_log_concave(replace(base, p=noise.noise, q=noise.noise, construction=None)):
+        return Claim("proven", "T8", "add_remove", (
+            "the noise is log-concave, so that larger outputs speak for larger moves",),
+            (f"{does} by at most {moves}",))  # fmt: skip
+    return Claim("declared", None, "add_remove", (), (
+        f"{does} by exactly {moves}: the noise was not proved log-concave, which T8 needs, and "
+        "without that shorter moves may reveal more (mixture() of one event for each move is "
+        "proven for unimodal noise, T9)",))  # fmt: skip

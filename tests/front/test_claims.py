@@ -7,7 +7,7 @@ from sympy import Abs, Piecewise, Rational, exp, oo, pi, sqrt
 
 from mechc.claims import claim_of
 from mechc.declare import Claim, additive, count, dominates, integer, mechanism, positive, real
-from mechc.transform import poisson
+from mechc.transform import poisson, random_sensitivity
 
 x, n = real("x"), integer("n")
 scale, sensitivity = positive("scale"), positive("sensitivity", default=1)
@@ -184,3 +184,17 @@ def test_a_tent_on_the_integers_is_unimodal():
         sensitivity=moves, parameters=(reach, moves), lattice=True,
     )  # fmt: skip
     assert claim_of(tent).status == "proven"
+
+
+@pytest.mark.parametrize("noise", ["student_t", "cauchy"])
+def test_random_moves_of_heavy_tailed_noise_are_declared_for_these_moves_only(noise):
+    claim = claim_of(random_sensitivity(BY_NAME[noise], "2"))
+    assert (claim.status, claim.theorem) == ("declared", None)
+    assert "by exactly sensitivities_i" in claim.assumptions[0]
+
+
+def test_random_moves_of_log_concave_noise_are_proven():
+    for noise in ("laplace", "discrete_laplace", "gumbel"):
+        claim = claim_of(random_sensitivity(BY_NAME[noise], "2"))
+        assert (claim.status, claim.theorem, claim.adjacency) == ("proven", "T8", "add_remove")
+        assert "by at most sensitivities_i" in claim.assumptions[0]

@@ -228,7 +228,9 @@ def _largest(printable: ir.Expr, names: list[str], trials: list[Trial]) -> float
     with mp.workdps(DIGITS):
         for trial in trials:
             error = trial.error(function(*trial.arguments))
-            worst = max(worst, math.inf if math.isnan(error) else error)
+            if not error < math.inf:
+                return math.inf
+            worst = max(worst, error)
     return worst
 
 

@@ -15,7 +15,20 @@ from typing import Any
 
 import mpmath
 from mpmath import mp, mpf
-from sympy import Abs, Dummy, Expr, Sum, Symbol, besseli, oo
+from sympy import (
+    Abs,
+    Add,
+    Dummy,
+    Expr,
+    Function,
+    Mul,
+    Piecewise,
+    Pow,
+    Sum,
+    Symbol,
+    besseli,
+    oo,
+)
 
 from mechc.calculus.evaluate import evaluate, holds, typical_values
 from mechc.calculus.types import Calculus, CalculusCase, Region
@@ -63,19 +76,25 @@ class Sample:
 
     calculus: Calculus
     theta: Values
-    _sums: dict[Sum, Any] = field(default_factory=dict, compare=False)
+    _constants: dict[tuple[Expr, int], Any] = field(default_factory=dict, compare=False)
     _points: dict[Region, list[Any]] = field(default_factory=dict, compare=False)
 
     def value(self, expr: Expr, x: Any = None) -> Any:
         """An expression in the parameters, and in the variable if `x` is given."""
-        expr, sums = _prepared(expr)
-        for node in sums:
-            if node not in self._sums:
-                self._sums[node] = _total(node, self.theta)
-        at = {**self.theta, **{dummy: self._sums[node] for node, dummy in sums.items()}}
+        variable = self.calculus.pair.variable
+        expr, constants = _prepared(expr, variable)
+        at = {**self.theta, **{dummy: self._constant(e) for e, dummy in constants}}
         if x is not None:
-            at[self.calculus.pair.variable] = x
+            at[variable] = x
         return evaluate(expr, at)
+
+    def _constant(self, expr: Expr) -> Any:
+        """An expression in the parameters, once for each precision."""
+        key = expr, mp.prec
+        if key not in self._constants:
+            total = _total if isinstance(expr, Sum) else evaluate
+            self._constants[key] = total(expr, self.theta)
+        return self._constants[key]
 
     def log(self, terms: tuple[Term, ...], x: Any) -> Any:
         """Log of a sum of terms at x; their exponentials are far too small to take far out."""
@@ -158,14 +177,29 @@ class Sample:
 
 
 @lru_cache(maxsize=1024)
-def _prepared(expr: Expr) -> tuple[Expr, dict[Sum, Dummy]]:
-    """The expression with a dummy for each sum, and Bessel functions of orders >= 0.
+def _prepared(expr: Expr, variable: Symbol) -> tuple[Expr, tuple[tuple[Expr, Dummy], ...]]:
+    """The expression with dummies for sums and parts in the parameters alone, and what they are.
 
-    mpmath gives up on large negative orders; for integers the sign does not matter.
+    Bessel functions get orders >= 0: mpmath gives up on large negative ones, and for integers the
+    sign does not matter.
     """
     expr = expr.replace(besseli, lambda order, z: besseli(Abs(order), z))
-    sums = {node: Dummy() for node in expr.atoms(Sum)}
-    return expr.xreplace(sums), sums
+    constants: dict[Expr, Dummy] = {node: Dummy() for node in expr.atoms(Sum)}
+    expr = expr.xreplace(constants)
+    cut = _without_constants(expr, (variable, *constants.values()), constants)
+    return cut, tuple(constants.items())
+
+
+def _without_constants(
+    expr: Expr, varying: tuple[Symbol, ...], constants: dict[Expr, Dummy]
+) -> Expr:
+    if not expr.free_symbols or isinstance(expr, Symbol):
+        return expr
+    if not expr.has(*varying):
+        return constants.setdefault(expr, Dummy())
+    if not isinstance(expr, (Add, Mul, Pow, Function)) or isinstance(expr, Piecewise):
+        return expr
+    return expr.func(*(_without_constants(part, varying, constants) for part in expr.args))
 
 
 def _total(node: Sum, theta: Values) -> Any:
