@@ -169,11 +169,11 @@ class Oracle:
             total = sum((abs(m - here) for m in moved), start=arb(0)) / STEP
         return float(total.mid()) if total.is_finite() else 0.0
 
-    def integral_sensitivity(self, f: Callable[[Oracle], Any]) -> float:
+    def integral_sensitivity(self, f: Callable[[Oracle], Any], step: float = COARSE_STEP) -> float:
         """Sum |t df/dt| over the parameters, for a function such as log M(z)."""
         here = f(self)
-        gaps = (abs(f(other) - here) for other in self.neighbours(COARSE_STEP))
-        total = sum(gaps, start=arb(0)) / COARSE_STEP
+        gaps = (abs(f(other) - here) for other in self.neighbours(step))
+        total = sum(gaps, start=arb(0)) / step
         return float(total.mid()) if total.is_finite() else 0.0
 
     # -- atoms --------------------------------------------------------------------------------

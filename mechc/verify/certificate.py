@@ -11,20 +11,22 @@ import json
 import math
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
 
 if TYPE_CHECKING:
     from mechc.declare import Declaration
+    from mechc.verify.ball import Oracle
     from mechc.verify.result import Check
 
 SCHEMA = 1
 LEVELS = ("quick", "full")
+REFUSABLE = ("cgf", "cdf", "loss_inverse")  # where callers of a kernel take nan for a refusal
 PACKAGES = ("mechc", "sympy", "numpy", "numba", "python-flint")
 
 
@@ -72,6 +74,7 @@ class Certificate:
         content["schema"], content["ok"] = SCHEMA, self.ok
         for check, own in zip(content["checks"], self.checks, strict=True):
             check["ok"] = own.ok
+            del check["nan_allowed"]
         return json.dumps(_plain(content), indent=2, sort_keys=True) + "\n"
 
 
@@ -112,7 +115,9 @@ def verify(mechanism: Any, level: str = "quick", kernel: Any = None) -> Certific
     started = time.process_time()
     declaration = mechanism.declaration
     kernel = mechanism.kernel if kernel is None else kernel
-    vectors, checks = _run(declaration, kernel, level == "full")
+    runner, full = Runner(), level == "full"
+    vectors, found = places(declaration, kernel, full, runner)
+    compare(kernel, found, full, runner)
     text = _source(kernel)
     return Certificate(
         name=mechanism.name,
@@ -122,7 +127,7 @@ def verify(mechanism: Any, level: str = "quick", kernel: Any = None) -> Certific
         kernel_digest=str(kernel.DIGEST),
         kernel_sha256=hashlib.sha256(text.encode()).hexdigest(),
         vectors=tuple(vectors),
-        checks=tuple(checks),
+        checks=tuple(runner.checks.values()),
         versions={
             **{name: metadata.version(name) for name in PACKAGES},
             "python": platform.python_version(),
@@ -137,11 +142,13 @@ def _source(kernel: Any) -> str:
     return build.source(kernel)
 
 
-class _Runner:
+class Runner:
     """Collects checks by name over all parameter vectors."""
 
     def __init__(self) -> None:
+        """Start without checks."""
         self.checks: dict[str, Check] = {}
+        self.nan_allowed = False
 
     def __call__(
         self, name: str, kind: str, tolerance: float, run: Callable[[Check], None]
@@ -150,19 +157,39 @@ class _Runner:
         from mechc.verify.result import Check
 
         check = self.checks.setdefault(name, Check(name, kind, tolerance))
+        check.nan_allowed = self.nan_allowed and name in REFUSABLE
         try:
             run(check)
         except MechcError as error:
             check.fail(f"{type(error).__name__}: {error}")
 
 
-def _run(declaration: Declaration, kernel: Any, full: bool) -> tuple[list[Any], list[Check]]:
+class Place(NamedTuple):
+    """One parameter vector and the outputs at which a kernel is compared with its declaration.
+
+    Attributes:
+        oracle: the declaration at the vector.
+        outputs: where densities and losses are compared.
+        thorough: with every check of the level.
+        of_values: far from what is typical: values are compared, identities are left out.
+    """
+
+    oracle: Oracle
+    outputs: list[float]
+    thorough: bool
+    of_values: bool = False
+
+
+def places(
+    declaration: Declaration, kernel: Any, full: bool, runner: Runner
+) -> tuple[list[tuple[float, ...]], list[Place]]:
+    """Parameter vectors, and the oracle and the outputs for each of them that has any."""
     import numpy as np
 
     from mechc.verify import grid
     from mechc.verify.ball import Oracle
 
-    runner, rng = _Runner(), np.random.default_rng(20240229)
+    rng, found = np.random.default_rng(20240229), []
     vectors = grid.vectors(declaration, 5 if full else 2, corners=full)
     for number, theta in enumerate(vectors):
         try:
@@ -172,19 +199,44 @@ def _run(declaration: Declaration, kernel: Any, full: bool) -> tuple[list[Any], 
         except MechcError as error:
             runner("grid", "proof", 0.0, lambda check, e=error: check.fail(str(e)))  # type: ignore[misc]
             continue
-        thorough = full or number == 0
-        _functions(runner, kernel, oracle, xs, full, thorough)
-        _identities(runner, kernel, oracle, xs, full, thorough)
-    return vectors, list(runner.checks.values())
+        found.append(Place(oracle, xs, full or number == 0))
+    further = _further(declaration, kernel, found)
+    return vectors + [place.oracle.theta for place in further], found + further
 
 
-def _functions(
-    runner: _Runner, kernel: Any, oracle: Any, xs: list[float], full: bool, thorough: bool
-) -> None:
+def _further(declaration: Declaration, kernel: Any, known: list[Place]) -> list[Place]:
+    """Places at which comparisons of the kernel are seen from their other side."""
+    from mechc.verify import grid, sides
+    from mechc.verify.ball import Oracle
+
+    def tilts(theta: tuple[float, ...]) -> list[complex]:
+        return grid.tilts(_strip(kernel, theta), False)[:1]
+
+    compared = [(place.oracle.theta, place.outputs) for place in known]
+    text = sides.Instrumented(_source(kernel))
+    reached = sides.further(text, declaration.parameters, compared, tilts)
+    return [Place(Oracle(declaration, theta), xs, False, True) for theta, xs in reached]
+
+
+def _strip(kernel: Any, theta: tuple[float, ...]) -> tuple[float, float]:
     import numpy as np
 
+    lo, hi = kernel.strip(np.array(theta))
+    return float(lo), float(hi)
+
+
+def compare(kernel: Any, where: Iterable[Place], full: bool, runner: Runner) -> None:
+    """Run every check of a kernel."""
+    for place in where:
+        runner.nan_allowed = place.of_values
+        _functions(runner, kernel, place, full)
+        _identities(runner, kernel, place, full)
+
+
+def _functions(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
     from mechc.verify import checks, grid
 
+    oracle, xs, thorough = place.oracle, place.outputs, place.thorough
     continuous = oracle.measure != "finite"
     if xs:
         for name in ("log_p", "log_q", "loss"):
@@ -192,26 +244,28 @@ def _functions(
         runner("loss_inverse", "values", checks.VALUES,
                lambda c: checks.inverses(kernel, oracle, xs, c))  # fmt: skip
     if kernel.CAPABILITIES.get("cgf", "").startswith("closed"):
-        strip = tuple(float(v) for v in kernel.strip(np.array(oracle.theta)))
-        zs = grid.tilts(strip, full)  # type: ignore[arg-type]
+        zs = grid.tilts(_strip(kernel, oracle.theta), full)
+        zs = zs[:1] if place.of_values else zs
         runner("cgf", "values", checks.CGF,
                lambda c: checks.generating_function(kernel, oracle, zs, c))  # fmt: skip
     if continuous and kernel.CAPABILITIES.get("cdf", "").startswith("closed"):
         shares = (0.27, 0.45, 0.61, 0.78, *((0.02, 0.12, 0.35, 0.9, 0.97) if full else ()))
         some = [xs[int(s * len(xs))] for s in (shares if thorough else (0.38, 0.66))]
+        some += [xs[0], xs[-1]]
         runner("cdf", "values", checks.CDF,
                lambda c: checks.distributions(kernel, oracle, some, c))  # fmt: skip
 
 
-def _identities(
-    runner: _Runner, kernel: Any, oracle: Any, xs: list[float], full: bool, thorough: bool
-) -> None:
+def _identities(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
     from mechc.verify import checks, identities
 
-    runner("masses", "identity", identities.WIDTH, lambda c: identities.masses(oracle, c))
+    oracle, xs, thorough = place.oracle, place.outputs, place.thorough
     runner("infinite_mass", "values", checks.VALUES,
            lambda c: identities.one_sided(kernel, oracle, c))  # fmt: skip
     runner("atoms", "values", checks.VALUES, lambda c: identities.atoms(kernel, oracle, c))
+    if place.of_values:
+        return
+    runner("masses", "identity", identities.WIDTH, lambda c: identities.masses(oracle, c))
     runner("lattice", "identity", identities.LATTICE,
            lambda c: identities.lattice(kernel, oracle, xs, c))  # fmt: skip
     runner("strip", "identity", 0.0, lambda c: identities.strip(kernel, oracle, c))

@@ -78,10 +78,14 @@ def _sensitivity(oracle: Oracle, raw: Raw, x: float) -> Callable[[], float]:
     return partial(oracle.sensitivity, raw, x)
 
 
-def point_error(found: float, truth: Any, enough: float, sensitivity: Callable[[], float]) -> float:
+def point_error(
+    found: float, truth: Any, enough: float, sensitivity: Callable[[], float],
+    near_zero: float = NEAR_ZERO,
+) -> float:  # fmt: skip
     """abs(found - truth), relative to the larger of the truth and the input sensitivity.
 
-    The sensitivity is only asked for when the plain relative error is above `enough`.
+    The sensitivity is only asked for when the plain relative error is above `enough`. Truths below
+    `near_zero` are compared absolutely.
     """
     if not truth.is_finite():
         if truth.is_nan():
@@ -93,9 +97,10 @@ def point_error(found: float, truth: Any, enough: float, sensitivity: Callable[[
     size = float(abs(truth).mid())
     if distance <= enough * size:
         return distance / size if size else 0.0
-    if distance <= enough * NEAR_ZERO:
-        return distance / NEAR_ZERO
-    return distance / max(size, NEAR_ZERO, sensitivity())
+    if distance <= enough * near_zero:
+        return distance / near_zero
+    scale = max(size, near_zero, sensitivity())
+    return distance / scale if scale else math.inf
 
 
 def _rounded_end(kernel: Any, oracle: Oracle, raw: Raw, x: float, found: float, theta: Any) -> bool:
@@ -227,10 +232,13 @@ def generating_function(kernel: Any, oracle: Oracle, zs: Sequence[complex], chec
     for z in dict.fromkeys(_within_reach(kernel, z, theta) for z in zs):
         found = complex(kernel.cgf(z, theta))
         truth = log_moment(oracle, z)
-        if truth is None:
+        if truth is None and oracle.moment(acb(z)).is_zero():
+            truth, error = arb.neg_inf(), 0.0 if found.real == -math.inf else math.inf
+        elif truth is None:
             check.note(f"no enclosure of M({z})")
             continue
-        error = _complex_error(found, truth, oracle, z, check.tolerance)
+        else:
+            error = _complex_error(found, truth, oracle, z, check.tolerance)
         where = {"theta": oracle.theta, "found": str(found), "enclosure": text(truth)}
         check.record(error, z=str(z), **where)
 
@@ -245,8 +253,14 @@ def _within_reach(kernel: Any, z: complex, theta: Any) -> complex:
     return z
 
 
-def log_moment(oracle: Oracle, z: complex) -> Any:
-    """Ball around log M(z), None where quadrature does not converge."""
+def log_moment(oracle: Oracle, z: complex, accurate: int = ACCURATE_BITS) -> Any:
+    """Ball around log M(z), None where quadrature does not converge.
+
+    Args:
+        oracle: the pair.
+        z: inside the strip.
+        accurate: correct bits after which no more are sought.
+    """
     found = None
     for bits in SHARPER:
         with ctx.workprec(bits):
@@ -255,7 +269,7 @@ def log_moment(oracle: Oracle, z: complex) -> Any:
             except MechcError:
                 break
             found = None if moment.contains(0) else moment.log()
-            if found is not None and moment.rel_accuracy_bits() >= ACCURATE_BITS:
+            if found is not None and moment.rel_accuracy_bits() >= accurate:
                 break
     return found
 

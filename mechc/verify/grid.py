@@ -7,18 +7,23 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from sympy import Basic, Eq, Expr, Symbol
+from sympy.core.relational import Relational
 
 from mechc import numeric
 from mechc.calculus.evaluate import typical_values
 from mechc.calculus.facts import eliminations
 from mechc.cases import by_cases
 from mechc.declare import Declaration
+from mechc.parameters import Parameter
 from mechc.verify.ball import Oracle
 
 LOWEST_LOG = -700.0  # how deep into the tails
 FARTHEST = 1e150
 CLOSEST = 2.0**-12
 CORNERS = 8
+# shares off the border between two cases; the first and last are an ulp or two
+CLOSE = (-(2.0**-52), -(2.0**-31), 0.0, 2.0**-31, 2.0**-52)
 
 
 def vectors(declaration: Declaration, count: int, corners: bool) -> list[tuple[float, ...]]:
@@ -42,7 +47,43 @@ def vectors(declaration: Declaration, count: int, corners: bool) -> list[tuple[f
         if not any(numeric.holds(condition, parameters, v) for v in found):
             outside = typical_values(parameters, condition, eliminations(condition))
             found += [tuple(float(v) for v in t.values()) for t in itertools.islice(outside, 1)]
+    found += _next_to_cases(parameters, conditions, tuple(found), CLOSE if corners else CLOSE[1:4])
     return list(dict.fromkeys(found))
+
+
+def _next_to_cases(
+    parameters: tuple[Parameter, ...], conditions: Sequence[Basic],
+    bases: Sequence[tuple[float, ...]], shifts: Sequence[float],
+) -> Iterator[tuple[float, ...]]:  # fmt: skip
+    """Vectors on, just below and just above the border between two cases of the pair.
+
+    Only there does a border that is slightly off exchange formulas.
+    """
+    for relation in sorted(set().union(*(c.atoms(Relational) for c in conditions)), key=str):
+        solved = eliminations(Eq(relation.lhs, relation.rhs))
+        for base in bases:
+            near = [_moved(parameters, base, solved, shift) for shift in shifts]
+            inside = [v for v in near if v is not None]
+            reached = {tuple(numeric.holds(c, parameters, v) for c in conditions) for v in inside}
+            if len(reached) > 1:
+                yield from inside
+                break
+
+
+def _moved(
+    parameters: tuple[Parameter, ...], base: tuple[float, ...], solved: dict[Symbol, Expr],
+    shift: float,
+) -> tuple[float, ...] | None:  # fmt: skip
+    """The vector with one parameter on the border or a share of itself off it, if that exists."""
+    values = list(base)
+    for i, p in enumerate(parameters):
+        if p.symbol in solved:
+            border = numeric.value(solved[p.symbol], parameters, base)
+            off = math.copysign(1.0, shift) if p.integer and shift else border * shift
+            values[i] = border + off
+            if not p.contains(values[i]):
+                return None
+    return tuple(values)
 
 
 def outputs(oracle: Oracle, breakpoints: Sequence[float], rng: np.random.Generator, count: int

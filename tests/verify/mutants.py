@@ -1,16 +1,30 @@
-"""Faults planted in emitted kernels, one at a time, and such kernels run as plain Python."""
+"""Faults planted in emitted kernels, one at a time, such kernels run as plain Python, and counted.
+
+python tests/verify/mutants.py laplace gumbel     # a table; all mechanisms without names
+"""
 
 import ast
-import contextlib
+import itertools
 import math
 import re
+import sys
+import tempfile
 import types
+import warnings
+from functools import cached_property, wraps
+from pathlib import Path
 
 import numpy as np
+from flint import ctx
 
+import mechc
 from mechc.kernel.run import IEEE
+from mechc.verify import certificate, checks
+from mechc.verify.result import Check
 
 RELATIVE = 1e-9
+HELPERS = ("solve_loss", "term_of_series", "series")  # called by other functions only
+LOGS = ("log_p", "log_q")
 SILENT = {"self_check", "breakpoints", "add_branch"}
 
 
@@ -151,7 +165,224 @@ def _codes(f):
     return found
 
 
-@contextlib.contextmanager
-def quiet():
-    with np.errstate(all="ignore"):
-        yield
+class FoundError(BaseException):
+    """A check failed: the rest need not run."""
+
+
+class Stopping(Check):
+    """A check that ends the verification when it fails."""
+
+    def fail(self, message):
+        raise FoundError(message)
+
+
+class Detector:
+    """Says whether verification finds a fault in a kernel of one mechanism.
+
+    What depends on the declaration alone is computed once and remembered; the checks are those of
+    `mechc verify`, without the ones that do not look at the kernel at all.
+    """
+
+    OF_THE_DECLARATION = ("masses", "reversal", "pieces")
+
+    def __init__(self, mechanism, folder, level="quick"):
+        self.mechanism, self.full = mechanism, level == "full"
+        self.original = mechanism.kernel
+        self.plain = run(mechanism.source, folder / "original.py")
+        runner = certificate.Runner()
+        _, found = certificate.places(mechanism.declaration, self.original, self.full, runner)
+        self.places = [place._replace(oracle=remembering(place.oracle)) for place in found]
+        certificate.compare(self.original, self.places, self.full, runner)
+        assert all(check.ok for check in runner.checks.values()), mechanism.name
+
+    def finds(self, kernel):
+        """Whether a check fails."""
+        runner = Planted(self.OF_THE_DECLARATION)
+        with np.errstate(all="ignore"):
+            try:
+                certificate.compare(kernel, self.places, self.full, runner)
+            except FoundError:
+                return True
+            except (ArithmeticError, ValueError, IndexError, NameError):
+                return True  # it does not even run
+        return False
+
+    def is_same(self, kernel, function):
+        """Whether a function returns what the original does, to the tolerance of the checks.
+
+        Compared on the places of the full level, hundreds of outputs for each.
+        """
+        with np.errstate(all="ignore"):
+            return all(
+                _agree(self.plain, kernel, name, place)
+                for place in self.many_places
+                for name in self._public(function)
+            )
+
+    @cached_property
+    def many_places(self):
+        """Those of the full level."""
+        runner = certificate.Runner()
+        return certificate.places(self.mechanism.declaration, self.original, True, runner)[1]
+
+    def _public(self, function):
+        """The function itself; all that a kernel offers, for one that only others call."""
+        if not function.startswith(HELPERS):
+            return [function]
+        tree = ast.parse(self.mechanism.source)
+        return [f.name for f in functions(tree) if not f.name.startswith(HELPERS)]
+
+
+class Planted(certificate.Runner):
+    """Runs the checks on a faulty kernel until one fails."""
+
+    def __init__(self, left_out):
+        super().__init__()
+        self.left_out = left_out
+
+    def __call__(self, name, kind, tolerance, run):
+        if name not in self.left_out:
+            self.checks.setdefault(name, Stopping(name, kind, tolerance))
+            super().__call__(name, kind, tolerance, run)
+
+
+def remembering(oracle):
+    """The oracle, with a memory for what it was asked."""
+    for name in ("raw_log_density", "moment", "mass", "part_mass", "infinite_mass", "is_bounded"):
+        setattr(oracle, name, _remembered(getattr(oracle, name)))
+    return oracle
+
+
+def _remembered(method):
+    known = {}
+
+    @wraps(method)
+    def answer(*arguments, **named):
+        key = (*map(_key, arguments), *named.items(), ctx.prec)
+        if key not in known:
+            known[key] = method(*arguments, **named)
+        return known[key]
+
+    return answer
+
+
+def _key(value):
+    if hasattr(value, "man_exp"):
+        return (value.mid().man_exp(), value.rad().man_exp())
+    return (_key(value.real), _key(value.imag)) if hasattr(value, "rel_accuracy_bits") else value
+
+
+def _agree(original, kernel, function, place):
+    """Whether two kernels agree in one function at one place."""
+    theta = np.array(place.oracle.theta)
+    if function == "lattice":
+        return _on_lattice(original, kernel.lattice(theta), place, theta)
+    for arguments in _arguments(original, function, place, theta):
+        a, b = (_called(getattr(k, function), arguments) for k in (original, kernel))
+        if a.shape != b.shape:
+            return False
+        scale = np.maximum(1.0, np.abs(a))
+        if function.startswith("loss_inverse"):  # what counts is the loss at the place
+            a, b = (np.array(original.loss(float(v), theta)) for v in (a, b))
+        elif function.startswith("loss"):  # a difference of logs, to the accuracy of these
+            xs = np.atleast_1d(arguments[0])
+            scale += [sum(abs(original.__dict__[f](x, theta)) for f in LOGS) for x in xs]
+        near = np.abs(a - b) <= checks.VALUES * scale
+        if not np.all(near | (a == b) | (np.isnan(a) & np.isnan(b))):
+            return False
+    return True
+
+
+def _on_lattice(original, lattice, place, theta):
+    """Whether all finite losses are where a lattice says."""
+    if np.isnan(lattice[1]):
+        return bool(np.isnan(original.lattice(theta)[1]))
+    rows = np.asarray(original.atoms(theta))
+    losses = [original.loss(x, theta) for x in _massive(original, place, theta)]
+    losses = np.array([*losses, *(rows[:, 1] - rows[:, 2])])
+    places = (losses[np.isfinite(losses)] - lattice[0]) / lattice[1]
+    return bool(np.all(np.abs(places - np.rint(places)) <= 1e-12 * np.maximum(1.0, np.abs(places))))
+
+
+def _called(function, arguments):
+    """What a function returns, or writes."""
+    out = function(*arguments)
+    return np.array(arguments[-1] if out is None else out)
+
+
+def _arguments(kernel, function, place, theta):
+    """Arguments at which a function of two kernels is compared."""
+    rng = np.random.default_rng(7)
+    xs = _massive(kernel, place, theta, rng)
+    if function in ("log_p", "log_q", "loss", "cdf_p", "sf_p", "cdf_q", "sf_q"):
+        return [(x, theta) for x in xs]
+    if function.endswith("_many"):
+        return [(np.array(xs), theta, np.empty(len(xs)))]
+    if function.startswith("loss_inverse"):
+        return [(float(kernel.loss(x, theta)), theta) for x in xs]
+    if function.startswith("cgf"):
+        lo, hi = (float(end) for end in kernel.strip(theta))
+        lo, hi = max(-8.0, lo), min(7.0, hi)
+        places = [(lo + (hi - lo) * rng.random(), 10.0 ** rng.uniform(-2, 1.5)) for _ in range(20)]
+        return [(complex(*z), theta) for z in places]
+    return [(theta,)]  # of the parameters alone
+
+
+def _massive(kernel, place, theta, rng=None):
+    """The outputs of a place, and some between them, where one of the laws has mass."""
+    xs = sorted(place.outputs)
+    if rng is not None:
+        xs += [a + (b - a) * rng.random() for a, b in itertools.pairwise(xs) for _ in "abc"]
+    if place.oracle.measure == "lattice":
+        xs = [float(round(x)) for x in xs]
+    return [x for x in xs if max(kernel.log_p(x, theta), kernel.log_q(x, theta)) > -np.inf]
+
+
+KINDS = {
+    "constant": "a constant changed by 1e-9 of its value",
+    "sign": "a minus sign lost",
+    "swapped_difference": "a - b written as b - a",
+    "branch": "a branch of the loss left out",
+    "case": "a condition of a piecewise formula turned round",
+    "normaliser": "an additive constant of a log density left out",
+    "atoms": "masses under P and Q exchanged",
+    "strip": "a strip of convergence without ends",
+}
+
+
+def survey(mechanism, folder):
+    """Plant every fault in a kernel: for each kind (found, changing nothing, places of missed)."""
+    detector, rows = Detector(mechanism, folder), {}
+    for kind in KINDS:
+        found, same, missed = 0, 0, []
+        for where, text in Mutator(mechanism.source).mutants(kind):
+            kernel = run(text, folder / "mutant.py")
+            if detector.finds(kernel):
+                found += 1
+            elif detector.is_same(kernel, where.partition(":")[0]):
+                same += 1
+            else:
+                missed.append(where)
+        rows[kind] = (found, same, missed)
+    return rows
+
+
+def main(names):
+    """Print a row for each mechanism, then the sums as a table."""
+    total = {kind: [0, 0, 0] for kind in KINDS}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names or mechc.available():
+            rows = survey(mechc.load(name), Path(folder))
+            print(name, rows, flush=True)
+            for kind, (found, same, missed) in rows.items():
+                counts = (found, same, len(missed))
+                total[kind] = [a + b for a, b in zip(total[kind], counts, strict=True)]
+    print("\n| fault | planted | found | change nothing | missed |")
+    print("| --- | --- | --- | --- | --- |")
+    for kind, (found, same, missed) in total.items():
+        print(f"| {KINDS[kind]} | {found + same + missed} | {found} | {same} | {missed} |")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main(sys.argv[1:])
