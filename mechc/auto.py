@@ -118,19 +118,20 @@ class Auto:
             return self._first(epsilon, rtol)
         return cast(Bound, self._tails.corrected(answer, revealed._steps, epsilon, bound))
 
-    def ceiling(self, epsilon: float) -> float:
-        """Return an upper bound on log delta that costs next to nothing; 0 where there is none.
+    def at_most(self, epsilon: float, level: float) -> bool:
+        """Return whether log delta is cheaply proven to be at most `level`.
 
         Args:
             epsilon: any real number.
+            level: log of another delta.
         """
-        if not self._queue:
-            return 0.0
+        if not self._queue or self._tails.lacks_moments(self._steps):
+            return False
         try:
-            bound = getattr(self._accountant(self._queue[0][0]), "ceiling", None)
+            proof = getattr(self._accountant(self._queue[0][0]), "at_most", None)
         except (UnsupportedError, NumericError):
-            return 0.0
-        return 0.0 if bound is None else float(bound(epsilon))
+            return False
+        return proof is not None and bool(proof(epsilon, level))
 
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None

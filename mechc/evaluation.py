@@ -80,8 +80,8 @@ class Evaluation:
         worst = self.log_delta_in(self.directions[0], epsilon)
         for direction in self.directions[1:]:
             # a direction that is proven smaller by far does not have to be known
-            ceiling = getattr(self._accountants.get(direction), "ceiling", None)
-            if ceiling is None or not ceiling(epsilon) <= worst.lower:
+            smaller = getattr(self._accountants.get(direction), "at_most", None)
+            if smaller is None or not smaller(epsilon, float(worst.lower)):
                 worst = worse(worst, self.log_delta_in(direction, epsilon))
         return worst
 

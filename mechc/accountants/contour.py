@@ -18,10 +18,10 @@ from mechc.accountants.atomic import AtomicPart, matters
 from mechc.accountants.beside import BesideAtoms
 from mechc.accountants.blurred import Blurred
 from mechc.accountants.bound import Bound
-from mechc.accountants.characteristic import Law, Tilted
+from mechc.accountants.characteristic import BLOCK, Law, Tilted
 from mechc.accountants.covered import Covered, chernoff
 from mechc.accountants.jumps import Jumps, by_largest_losses
-from mechc.accountants.logspace import log_add
+from mechc.accountants.logspace import log_add, log_subtract
 from mechc.accountants.oscillation import Oscillation
 from mechc.accountants.trapezoid import Answer, Contour, Lattice, Smooth
 from mechc.accountants.window import log_peak
@@ -46,6 +46,8 @@ QUICK = 25_000_000  # node evaluations before that is tried for fewer nodes
 PATIENCE, LOUD = 2048, math.log(1e-4)  # nodes after which no |phi| above this is waited out
 NARROW = 0.3  # width of a smoothed answer, in rtol, that is narrow enough
 FIT, FITS = 1e-4, 4  # error of phi wanted of polynomials, in rtol, and refinements to get there
+NOTHING = math.log(1e-14)  # share of the mass that need not be told from none
+ROUNDED = 1e-9  # nats that rounding may cost a comparison of two bounds
 LARGEST = 100_000  # nodes of the tilted law beyond which no higher frequency is asked for
 
 
@@ -101,15 +103,17 @@ class ContourAccountant:
         lower, estimate, upper = (min(v, 0.0) for v in logs)
         return Bound(lower, estimate, upper, "contour", "proven", dict(a.detail))
 
-    def ceiling(self, epsilon: float) -> float:
-        """Return an upper bound on log delta from what is known already; 0 where that is nothing.
+    def at_most(self, epsilon: float, level: float) -> bool:
+        """Return whether log delta is proven to be at most `level` at a fraction of an answer.
 
         Args:
             epsilon: any real number.
+            level: log of another delta.
         """
-        if epsilon < 0 or not math.isfinite(self._forward.ceiling(epsilon)):
-            return 0.0
-        return log_add(self._log_infinite + MASS_ERROR, self._forward.ceiling(epsilon))
+        if epsilon < 0:
+            return False
+        base = self._log_infinite + MASS_ERROR
+        return base < level and self._forward.at_most(epsilon, log_subtract(level - ROUNDED, base))
 
 
 class Side(Covered):
@@ -143,6 +147,9 @@ class Side(Covered):
             share = SHARED if isinstance(known, Contour) and known.spare else share
             if again is not None and again.width <= max(REUSED, share * self._rtol):
                 return again
+        if self.log_complement(epsilon) < NOTHING:
+            low = self._log_mass - 2.0 * math.exp(NOTHING)
+            return Answer(low, self._log_mass, self._log_mass, {"reason": "all losses are larger"})
         try:
             contour = self._choose(epsilon)
         except NumericError as error:
@@ -166,15 +173,20 @@ class Side(Covered):
         self._contours = [contour.blurred or contour, *self._contours[:3]]
         return answer
 
-    def ceiling(self, epsilon: float) -> float:
-        """Upper bound on log H(epsilon) by Chernoff's, at the tilts of contours that are there."""
+    def at_most(self, epsilon: float, level: float) -> bool:
+        """Whether H(epsilon) is at most exp(level) by Chernoff's bound.
+
+        At the tilts of contours that are there, which would answer as quickly; else anywhere.
+        """
         known = [c for c in self._contours if isinstance(c, Contour)]
-        return min((chernoff(epsilon, c.grid, c.log_b) for c in known), default=math.inf)
+        if self._contours:
+            return any(chernoff(epsilon, c.grid, c.log_b) <= level for c in known)
+        return self._highest <= epsilon or super().at_most(epsilon, level)
 
     def _choose(self, epsilon: float) -> Contour:
         """Contour and period that need the fewest nodes (docs/numerics.md, section 4)."""
         t0, f2 = self._saddle(epsilon)
-        if len(self._steps) >= SEVERAL and not self._atomic_or_lattice():
+        if len(self._steps) >= SEVERAL and not self._has_sums and math.isinf(self._payoff.edge):
             many = self._for_many(epsilon, t0)
             if many is not None:
                 return many
@@ -185,7 +197,7 @@ class Side(Covered):
         grid = np.concatenate([below, above])
         k, _, variance, rounding = self._law.roughly(*grid).T
         # sums of atoms never fade: their contour is chosen as if they did, by the spread
-        spread = math.isinf(self._payoff.edge) and matters(self._law, Tilted(self._law, t0))
+        spread = self._has_sums and matters(self._law, Tilted(self._law, t0))
         exponent = k - epsilon * grid - np.log(grid) - np.log1p(grid)
         log_b = k + rounding + log_peak(grid)
         log_small = exponent[BELOW - 1] - 0.5 * math.log(2.0 * math.pi * f2) + math.log(SHARE)
@@ -212,9 +224,10 @@ class Side(Covered):
         self._cover(top, c, max(1.2 * far, FIRST * 2.0 * math.pi / where[1]))
         return Contour(self._law, self._payoff, *where)
 
-    def _atomic_or_lattice(self) -> bool:
+    @property
+    def _has_sums(self) -> bool:
         """Sums of atoms may matter, which no contour serves without a part of their own."""
-        return all(s.loss.atom_loss.size for s in self._steps) or math.isfinite(self._payoff.edge)
+        return math.isinf(self._payoff.edge) and all(s.loss.atom_loss.size for s in self._steps)
 
     def _for_many(self, epsilon: float, saddle: float) -> Contour | None:
         """Contour for as many epsilons as can share one, `epsilon` among them."""
@@ -263,7 +276,7 @@ class Side(Covered):
 
     def _wait(self, contour: Contour, epsilon: float, most: float) -> Answer | None:
         """Add nodes until the truncation is proven small, or a work limit is reached."""
-        nodes, heavy = FIRST, matters(self._law, contour.tilted)
+        nodes, heavy = self._first_nodes(contour), matters(self._law, contour.tilted)
         while True:
             if not self._resolve(contour, nodes):
                 return contour.answer(epsilon)
@@ -295,6 +308,11 @@ class Side(Covered):
                     return contour.answer(epsilon)
             nodes = nodes + 64 if not quiet and nodes < 1024 else 2 * nodes
             nodes = max(nodes, PATIENCE) if only_atoms else nodes
+
+    def _first_nodes(self, contour: Contour) -> int:
+        """Nodes to begin with: about those that the law was resolved for, where they are cheap."""
+        wanted = min(contour.expected, QUICK / contour.cost, PATIENCE)
+        return max(FIRST, BLOCK * math.floor(wanted / BLOCK))
 
     def _resolve(self, contour: Contour, nodes: int) -> bool:
         """Make the law good for so many frequencies; False where no quadrature resolves them."""
@@ -335,8 +353,10 @@ class Side(Covered):
 
     def _atomic(self, c: float) -> AtomicPart | None:
         """The sums of atoms, and the law for high frequencies on as few panels as do."""
+        if not self._has_sums:
+            return None
         tilted = Tilted(self._law, c)
-        if math.isfinite(self._payoff.edge) or not matters(self._law, tilted):
+        if not matters(self._law, tilted):
             return None
         floor = 1e-18 / float(self._law.counts.sum())
         atoms = sum(s.loss.atom_loss.size for s in self._law.steps)
@@ -361,13 +381,14 @@ class Side(Covered):
         goal = min(math.log(wanted * start), -1.0)
         count = float(self._law.counts.sum())
         reach = max(2.0 * start, 1.5 * math.sqrt(count / max(contour.variance, 1e-300)))
-        best = math.inf
+        best, law, far = math.inf, self._law, contour.tilted
         for _ in range(6):
-            try:
-                law = self._far_law(contour.c, reach, 1e-3 / count, self._steps)
-            except NumericError:
-                break
-            far = Tilted(law, contour.c, 1e-3 / count)
+            if reach > contour.reach:
+                try:
+                    law = self._far_law(contour.c, reach, 1e-3 / count, self._steps)
+                except NumericError:
+                    break
+                far = Tilted(law, contour.c, 1e-3 / count)
             bound, beyond = far.decay(start, reach, self._payoff.edge, goal)
             helps = beyond > 0.3 * bound and bound < 0.5 * best
             best = min(best, bound)

@@ -18,6 +18,8 @@ ULP = 2.2e-16
 ROOM = 1.2  # factor by which more tilts are covered than asked for: the next one is near
 MIRRORED = 16.0  # tilts up to which both directions are covered at once
 BOTTOM = -2e5  # log of what is not looked at more closely
+INSIDE = np.linspace(0.1, 0.9, 9)  # tilts between P and Q
+SURE = 6.0  # standard deviations within which no loss can be ruled out
 TILTS, LARGEST_TILT = 24, 1e6  # of Chernoff's bound
 
 
@@ -29,6 +31,7 @@ class Covered:
         self._steps = steps
         self._law = Law.of(steps)
         self._peaks: tuple[Floats, Floats] | None = None
+        self._root: tuple[float, tuple[float, float]] | None = None
         self._lowest = sum(s.count * s.loss.support[0] for s in steps)
         self._highest = sum(s.count * s.loss.support[1] for s in steps)
         self._t_max = min(s.loss.strip[1] for s in steps) * (1.0 - 1e-4)
@@ -44,6 +47,21 @@ class Covered:
             k, _, _, rounding = self._law.roughly(*t).T
             self._peaks = t, k + rounding + log_peak(t)
         return chernoff(epsilon, *self._peaks)
+
+    def log_complement(self, epsilon: float) -> float:
+        """Log of a bound on E_P[min(1, exp(epsilon - L)); L finite], as a share of P(L finite).
+
+        By min(1, x) <= x^u, 0 < u < 1, at tilts that every law has; 0 where that is not small.
+        """
+        _, mean, variance, _ = map(float, self._law.roughly(0.0)[0])
+        if not mean - epsilon > SURE * math.sqrt(variance) or any(
+            s.loss.apart for s in self._steps
+        ):
+            return 0.0
+        k, _, _, rounding = self._law.roughly(*-INSIDE).T
+        mass = sum(s.count * s.loss.log_finite for s in self._steps)
+        rounding += 8.0 * ULP * (np.abs(k) + INSIDE * epsilon)
+        return float((k + INSIDE * epsilon + rounding).min()) - mass
 
     def _cover(self, tilt: float, contour: float = 0.0, frequency: float = 0.0) -> None:
         """Make all steps accurate for real tilts up to `tilt` and for one frequency."""
@@ -61,11 +79,28 @@ class Covered:
             self._law = Law.of(steps)
             self._peaks = None
 
-    def _saddle(self, epsilon: float) -> tuple[float, float]:
+    def at_most(self, epsilon: float, level: float) -> bool:
+        """Whether Chernoff's bound at the saddle point, or below it, is at most exp(level)."""
+        if level == -math.inf or not self._t_max > 0.0:
+            return False
+        try:
+            return self._peak(self._saddle(epsilon, level)[0], epsilon) <= level
+        except NumericError:
+            return False
+
+    def _peak(self, t: float, epsilon: float) -> float:
+        """Log of Chernoff's bound on H(epsilon) at one covered tilt."""
+        k, _, _, rounding = map(float, self._law.roughly(t)[0])
+        return chernoff(epsilon, np.array([t]), k + rounding + log_peak(np.array([t])))
+
+    def _saddle(self, epsilon: float, level: float = -math.inf) -> tuple[float, float]:
         """Root t0 of K'(t) = eps + 1/t + 1/(t+1) and F''(t0), extending the nodes on the way.
 
-        Without a root below the end of the strip, the largest usable tilt is returned.
+        Without a root below the end of the strip, the largest usable tilt is returned; a smaller
+        one where Chernoff's bound comes down to exp(level) on the way.
         """
+        if self._root is not None and self._root[0] == epsilon:
+            return self._root[1]
         if not self._t_max > 0.0:
             raise NumericError("no moment of positive order is known to be finite")
         _, mean, variance, _ = self._law.roughly(0.0)[0]
@@ -79,14 +114,18 @@ class Covered:
         low, high = 0.0, min(1.2 * guess + 5.0 / spread, 16.0, self._t_max)
         while True:
             self._cover(high)
-            if self._slope(high, epsilon)[0] >= 0.0:
+            slope, curvature = self._slope(high, epsilon)
+            if slope >= 0.0:
                 break
             gap = (self._highest - epsilon) / float(self._law.counts.sum())
             topmost = 1e9 < high * gap < math.inf
             topmost |= float(self._law.roughly(high)[0][0]) - epsilon * high < BOTTOM
             if high >= self._t_max or topmost:
-                return high, self._slope(high, epsilon)[1]  # only the topmost losses count by now
-            low, high = high, min(4.0 * high, self._t_max)
+                return high, curvature  # only the topmost losses count by now
+            if level > -math.inf and self._peak(high, epsilon) <= level:
+                return high, curvature
+            newton = 1.0 - slope / (curvature * high)  # beyond the root where K'' grows
+            low, high = high, min(min(max(1.2 * newton, 2.0), 4.0) * high, self._t_max)
         t = min(max(guess, low), high)
         for _ in range(200):
             slope, curvature = self._slope(t, epsilon)
@@ -98,7 +137,8 @@ class Covered:
             if not low < new < high:
                 new = math.sqrt(low * high) if low > 0 else 0.1 * high
             t = new
-        return t, self._slope(t, epsilon)[1]
+        self._root = epsilon, (t, curvature)
+        return self._root[1]
 
     def _slope(self, t: float, epsilon: float) -> tuple[float, float]:
         """F'(t) and F''(t) for F(t) = K(t) - eps t - log t - log(1 + t)."""

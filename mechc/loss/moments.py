@@ -15,6 +15,7 @@ import numpy as np
 from mechc.loss.exponentials import exponentials
 
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
+_EXCESS = np.array([1.0 / math.factorial(n) for n in range(15, 1, -1)])  # Taylor, from the top
 _SMALL = 600.0  # largest exponent that cannot overflow in a sum without rescaling
 
 
@@ -51,12 +52,10 @@ def excess(x):  # type: ignore[no-untyped-def]
     """Return exp(x) - 1 - x to full relative accuracy."""
     if abs(x) > 0.5:
         return math.expm1(x) - x
-    term = 0.5 * x * x
-    total = term
-    for n in range(3, 16):
-        term *= x / n
-        total += term
-    return total
+    series = 0.0
+    for n in range(_EXCESS.size):
+        series = series * x + _EXCESS[n]
+    return x * x * series
 
 
 @nb.njit("float64[::1](float64[::1], float64[::1], float64, float64, float64)", **_JIT)

@@ -42,15 +42,15 @@ def summed(report):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(
-    "Tuple((float64, float64, b1[::1]))(float64[::1], float64[::1], float64[:,:,:,::1],"
-    " float64[:,:,::1], float64)",
+    "Tuple((float64, float64, float64[::1]))(float64[::1], float64[::1], float64[:,:,:,::1],"
+    " float64[:,:,::1])",
     **JIT,
 )
-def conclude(lo, hi, report, totals, overlap):  # type: ignore[no-untyped-def]
+def conclude(lo, hi, report, totals):  # type: ignore[no-untyped-def]
     """Judge panels that are to stay.
 
     Returns the largest share of panels whose nodes are hardly distinct doubles, the error of the
-    sums as a share of the mass, and between which neighbouring tilts the laws hardly overlap.
+    sums as a share of the mass, and the affinity of the laws at neighbouring tilts.
     """
     tilts = totals.shape[0]
     narrow = 0.0
@@ -68,7 +68,7 @@ def conclude(lo, hi, report, totals, overlap):  # type: ignore[no-untyped-def]
     error = 0.0
     for a in range(tilts):
         error = max(error, (totals[a, 1, 1] + totals[a, 1, 2]) / totals[a, 0, 0])
-    return narrow, error, affinity < overlap
+    return narrow, error, affinity
 
 
 @nb.njit(

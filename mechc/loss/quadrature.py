@@ -31,6 +31,7 @@ Far = tuple[Integers, Floats, Floats, Floats]
 MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share of its total
 GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share of the sum
 OVERLAP = 0.15  # least affinity of the tilted laws at neighbouring test tilts
+MOST_CUTS = 4.0  # of an interval between tilts at once
 TURN = 9.0  # radians of the wave that a panel may span before it is cut without further tests
 MOST_NARROW = 1e-3  # share of the mass that panels too narrow for doubles may carry
 REMEMBERED = 8  # single tilts known to be resolved
@@ -128,22 +129,32 @@ class Quadrature:
             wanted |= {t for t in (-1.0, 0.0) if wide[0] <= t <= wide[1]}
         widened = not known or wide != self.tilts
         tilts = np.array(sorted(wanted if widened else wanted - known))
-        rounds = ROUNDS
+        tested, fresh, rounds, error = tilts, np.ones(tilts.size, np.bool_), ROUNDS, 0.0
         while tilts.size:
-            rounds, apart = self._settle(tilts, rounds)
+            rounds, affinity = self._settle(tilts, rounds)
+            error = max(error, self.error)
             self.apart |= not known and self._far_apart()
-            if known:  # what was covered before needs no further tests
-                apart = apart[(apart < self.tilts[0]) | (apart > self.tilts[1])]
-            if self.apart:
-                apart = apart[(apart < -1.0) | (apart > 0.0)]
-            if not (widened and apart.size):
+            if not widened:
                 break
-            tilts = np.sort(np.concatenate([tilts, apart]))
-            if tilts.size * self.region.size > MAX_TESTS:
+            new = _between(tilts, np.where(fresh[1:] | fresh[:-1], affinity, 1.0))
+            if known:  # what was covered before needs no further tests
+                new = new[(new < self.tilts[0]) | (new > self.tilts[1])]
+            if self.apart:
+                new = new[(new < -1.0) | (new > 0.0)]
+            if not new.size:
+                break
+            tested = np.sort(np.concatenate([tested, new]))
+            if tested.size * self.region.size > MAX_TESTS:
                 raise NumericError(
                     f"{self._kernel.NAME}: tilts {wide} at parameters {self._theta.tolist()} "
                     "span too many scales"
                 )
+            added = np.isin(tested, new)
+            near = added.copy()
+            near[1:] |= added[:-1]
+            near[:-1] |= added[1:]
+            tilts, fresh = tested[near], added[near]
+        self.error = error if tilts.size else self.error
         self.tilts, self.points = wide, (*points, *(self.points or ()))[:REMEMBERED]
 
     def _far_apart(self) -> bool:
@@ -154,8 +165,8 @@ class Quadrature:
     def _settle(self, tilts: Floats, rounds: int) -> tuple[int, Floats]:
         """Split and grow until the tilts given are resolved.
 
-        Returns the rounds left over, and tilts that have to be tested too: those in between are
-        covered by their neighbours only if the tilted laws overlap.
+        Returns the rounds left over and the affinity of the laws at neighbouring tilts: tilts in
+        between are covered by their neighbours only if these overlap.
         """
         unit, report = settling.measure(self.lo, self.hi, self.log_p, self.loss, tilts)
         work = 0
@@ -176,12 +187,12 @@ class Quadrature:
                 )  # fmt: skip
                 self._check(verdict)
             if verdict == settling.RESOLVED:
-                narrow, self.error, apart = settling.finish(
-                    self.lo, self.hi, self.log_p, self.loss, tilts, totals, report, OVERLAP
+                narrow, self.error, affinity = settling.finish(
+                    self.lo, self.hi, self.log_p, self.loss, tilts, totals, report
                 )
                 if narrow > MOST_NARROW:
                     break
-                return rounds, 0.5 * (tilts[1:] + tilts[:-1])[apart]
+                return rounds, affinity
             region, lo, hi, origin, x = laid
             self.log_p, self.loss, report = settling.take(
                 origin, lo, hi, self.log_p, self.loss, *self._at(x), tilts, unit, report
@@ -249,6 +260,18 @@ class Quadrature:
         if not self._mass_of:
             self._kernel.loss_many(x, self._theta, loss)
         return log_p, loss
+
+
+def _between(tilts: Floats, affinity: Floats) -> Floats:
+    """Tilts to be tested as well, so that neighbouring laws overlap.
+
+    The affinity of normal laws is exp(-distance^2), which tells into how many parts to cut.
+    """
+    new = [tilts[:0]]
+    for i in np.flatnonzero(affinity < OVERLAP):
+        parts = math.sqrt(math.log(max(affinity[i], 1e-300)) / math.log(OVERLAP))
+        new.append(np.linspace(tilts[i], tilts[i + 1], math.ceil(min(parts, MOST_CUTS)) + 1)[1:-1])
+    return np.concatenate(new)
 
 
 def log_mass(kernel: Kernel, theta: Floats, lo: float, hi: float, mass_of: str) -> float:

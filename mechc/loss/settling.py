@@ -190,13 +190,13 @@ def waved(region, lo, hi, log_p, loss, contour, turns, floor, branches):  # type
 
 
 @nb.njit(
-    "Tuple((float64, float64, b1[::1]))(float64[::1], float64[::1], float64[:,::1],"
-    " float64[:,::1], float64[::1], float64[::1], float64[:,:,:,::1], float64)",
+    "Tuple((float64, float64, float64[::1]))(float64[::1], float64[::1], float64[:,::1],"
+    " float64[:,::1], float64[::1], float64[::1], float64[:,:,:,::1])",
     **JIT,
 )
-def finish(lo, hi, log_p, loss, tilts, logs, report, overlap):  # type: ignore[no-untyped-def]
+def finish(lo, hi, log_p, loss, tilts, logs, report):  # type: ignore[no-untyped-def]
     """Judge panels that are to stay, see `mosaic.conclude`; misplaced nodes are in the error."""
-    narrow, error, apart = conclude(lo, hi, report, summed(report), overlap)
+    narrow, error, affinity = conclude(lo, hi, report, summed(report))
     place = np.maximum(np.abs(lo), np.abs(hi))
     error += misplaced(log_p, loss, 0.5 * (hi - lo), place, tilts, logs)
-    return narrow, error, apart
+    return narrow, error, affinity
