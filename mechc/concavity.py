@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from sympy import Dummy, Expr, Symbol, diff, expand, expand_log, factor, log, oo, together
+from sympy import Dummy, Expr, Symbol, diff, expand, expand_log, log, oo, together
 
 from mechc.cases import Piece, explored
 from mechc.declare import Declaration
 from mechc.errors import UnsupportedError
+from mechc.factoring import factored
 from mechc.order import Facts, Undecided
 from mechc.shape import is_concave
 
@@ -54,7 +55,7 @@ def _concave(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> bool:
     logs = [log(p.p[0].weight) + p.p[0].log_density.subs(variable, x) for p in pieces]
     for piece, ell in zip(pieces, logs, strict=True):
         here = facts.on(x, piece.lo, piece.hi)
-        if not is_concave(ell, factor(together(diff(ell, x))), x, here):
+        if not is_concave(ell, factored(together(diff(ell, x))), x, here):
             return False
     joint = _falls_on_integers if variable.is_integer else _falls
     joints = zip(pairwise(pieces), pairwise(logs), strict=True)

@@ -25,7 +25,6 @@ from sympy import (
     erfc,
     exp,
     expand,
-    factor,
     fraction,
     log,
     oo,
@@ -36,6 +35,7 @@ from mechc import numeric
 from mechc.cases import MAX_SPLITS, Case, Piece, by_cases, explored, log_sum
 from mechc.declare import Declaration
 from mechc.errors import UnsupportedError
+from mechc.factoring import factored
 from mechc.numeric import Evaluator, Floats, Theta
 from mechc.order import Facts, Undecided
 from mechc.pieces import split
@@ -136,7 +136,7 @@ def _jump(
         change = terms[0].log_density.subs(x, lo) - before[0].log_density.subs(x, end)
         if change.has(log) and facts.sign(expand(change)) is None:
             # the logarithm of a ratio has the sign of what the ratio exceeds one by
-            change = factor(over_one(exp(change) - 1))
+            change = factored(over_one(exp(change) - 1))
     return _known(facts.sign(expand(change)))
 
 
@@ -152,7 +152,7 @@ def _known(sign: int | None) -> int:
 
 def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) -> list[int]:
     """Directions along one piece."""
-    slopes = [factor(over_one(diff(t.log_density, x))) for t in terms]
+    slopes = [factored(over_one(diff(t.log_density, x))) for t in terms]
     turning = {f for s in slopes for f in Mul.make_args(fraction(s)[0]) if _can_cut(f, x)}
     marks = tuple(Abs(f) for f in sorted(turning, key=str)) or (x,)
     found: list[int] = []
@@ -170,7 +170,7 @@ def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) 
 
 def is_concave(log_density: Expr, slope: Expr, x: Symbol, here: Facts) -> bool:
     """Prove concavity by the second derivative, of the whole or of every summand."""
-    if here.sign(factor(over_one(diff(slope, x)))) in (DOWN, FLAT):
+    if here.sign(factored(over_one(diff(slope, x)))) in (DOWN, FLAT):
         return True
     return all(
         _is_log_normal_tail(part, x, here) or here.sign(diff(part, x, 2)) in (DOWN, FLAT)

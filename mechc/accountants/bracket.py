@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from mechc.accountants.hits import Hits, log_odds, odds
 from mechc.accountants.logspace import log_subtract
-from mechc.accountants.split import BANDWIDTH, SLACK, Part, Split
+from mechc.accountants.split import BANDWIDTH, SLACK, Split
 from mechc.accountants.trapezoid import ULP
-from mechc.accountants.wave import Wave, covering_period
+from mechc.accountants.wave import Wave, covering_period, unseen
 from mechc.accountants.window import log_peak
 from mechc.errors import UnsupportedError
 
@@ -157,25 +157,23 @@ class Bracket:
             large = Wave(part.large.loss, moved, c, h, n)
             ratios_at[i] = large.log_total - rest.log_total
             ratios[i] = large.log_phi - rest.log_phi + ratios_at[i]
-            further = self._further(coarse, seen) if seen > n else large.log_phi.real
-            faint = np.maximum(faint, further[n:])
+            band, weights, wave = part.large, moved, large
+            if seen > n:  # large losses alone, at more frequencies
+                band = coarse.finer(c, h * seen)
+                weights = replace(coarse, large=band).weights[1]
+                wave = Wave(band.loss, weights, c, h, seen)
+            faint = np.maximum(faint, wave.log_phi.real[n:])
             log_m += part.count * rest.log_phi
             at += part.count * rest.log_total
             last = float(large.log_phi.real[-8:].max())
             self._loudest = max(self._loudest, min(math.exp(last), 0.9))
-            self._tail = max(self._tail, large.beyond(part.large, self.period, further))
+            self._tail = max(self._tail, unseen(band, weights, wave, c, self.period))
             self._error += part.count * (rest.noise + small.lost + part.small.tolerance)
             self._error += large.noise + large.lost + large.roughness() + 8.0 * ULP * self._number
         log_at = float(log_odds(self._hits, counts, ratios_at)[0])
         self._y, self._log_at = y, at + log_at
         self._faint = float((np.exp(faint) / np.arange(n + 1.0, seen + 1.0) ** 2).sum()) / h**2
         self._value = np.exp(log_m) * odds(self._hits, counts, ratios, log_at)
-
-    def _further(self, part: Part, nodes: int) -> Floats:
-        """Log |C_i(c + iy)| / C_i(c) at more frequencies than M' is evaluated at."""
-        band = part.finer(self.c, self._h * nodes)
-        _, moved = replace(part, large=band).weights
-        return Wave(band.loss, moved, self.c, self._h, nodes).log_phi.real
 
     @property
     def _number(self) -> float:

@@ -84,25 +84,24 @@ class Wave:
         )
         return out
 
-    def beyond(self, band: Band, period: float, log_phi: Floats) -> float:
+    def beyond(self, loss: Floats, spacing: Floats, lowest: float, period: float) -> float:
         """Bound the sum of |phi|^2 over the frequencies that were not evaluated.
 
         Args:
-            band: where the measure lives, without atoms.
+            loss: the nodes, on one branch of the loss.
+            spacing: length on the loss axis that each of them stands for.
+            lowest: the least loss of the measure.
             period: T.
-            log_phi: log |phi| at the frequencies that were, here or on finer nodes.
         """
-        if not self.weight.size:
-            return 0.0
-        square, loss = self.weight**2 / band.spacing, band.loss
+        square = self.weight**2 / spacing
         panels = loss.reshape(-1, ORDER)
         size = np.abs(panels).max(axis=1) / np.maximum(np.ptp(panels, axis=1), 1e-300)
-        total, far = float(square.sum()), float(square[loss > band.lo + period].sum())
+        total, far = float(square.sum()), float(square[loss > lowest + period].sum())
         copies = math.ceil(float(np.ptp(loss)) / period)
         overlap = 2.0 * copies * math.sqrt(total * far)
-        seen = float(np.exp(2.0 * log_phi).sum())
+        seen = float(np.exp(2.0 * self.log_phi.real).sum())
         rounding = GRAIN * ULP * float(square.reshape(-1, ORDER).sum(axis=1) @ (1.0 + size))
-        rounding = period * rounding + 8.0 * ULP * log_phi.size
+        rounding = period * rounding + 8.0 * ULP * self.log_phi.size
         return max(0.0, 0.5 * (period * (total + overlap) - 1.0) - seen) + rounding
 
     def roughness(self) -> float:
@@ -117,6 +116,34 @@ class Wave:
         top = np.abs(amplitude @ TOP.T).max(axis=1)
         mean = np.maximum(0.5 * self.weight.reshape(-1, ORDER).sum(axis=1), 1e-300)
         return float((top * np.minimum(top / mean, 1.0)).sum())
+
+
+def unseen(band: Band, log_weight: Floats, wave: Wave, c: float, period: float) -> float:
+    """Bound the sum of |phi|^2 over the frequencies that `wave` does not have.
+
+    Branches of the loss overlap, and the square of their sum is not the sum of their squares: each
+    has a transform of its own, and Minkowski's inequality adds up what those leave.
+
+    Args:
+        band: where the measure lives, without atoms.
+        log_weight: log weights of its nodes.
+        wave: the transform of the measure.
+        c: the tilt.
+        period: T.
+    """
+    if not wave.weight.size:
+        return 0.0
+    branches = np.unique(band.region)
+    if branches.size == 1:
+        return wave.beyond(band.loss, band.spacing, band.lo, period)
+    h, root = 2.0 * math.pi / period, 0.0
+    for branch in branches:
+        mine = band.region == branch
+        part = Wave(band.loss[mine], log_weight[mine], c, h, wave.log_phi.size)
+        if part.weight.size:
+            left = part.beyond(band.loss[mine], band.spacing[mine], band.lo, period)
+            root += math.exp(part.log_total - wave.log_total) * math.sqrt(left)
+    return root**2
 
 
 def covering_period(band: Band, log_weight: Floats, c: float) -> float:

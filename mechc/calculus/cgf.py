@@ -54,6 +54,7 @@ from mechc.calculus.shape import (
 from mechc.calculus.signs import sign
 from mechc.calculus.types import Closed, Entry, Numeric, Region
 from mechc.calculus.words import sinhc
+from mechc.factoring import factored
 
 if TYPE_CHECKING:
     from mechc.pair import Atom
@@ -120,7 +121,7 @@ def _log(moments: list[Expr], z: Symbol, facts: Facts) -> Expr:
             varying.append(logarithm)
         else:
             constant *= part
-    varying += [_log_positive(p, z, facts) for p in Mul.make_args(factor(constant))]
+    varying += [_log_positive(p, z, facts) for p in Mul.make_args(factored(constant))]
     exponent = _merged(exponents)
     return exponent + merge_constant_logs(Add(*varying))
 
@@ -228,7 +229,7 @@ def _inner_point(region: Region) -> Expr:
 def _collect_exp(expr: Expr) -> Expr:
     """Merge exponentials and cancel what is algebraic."""
     exponents, rest = S.Zero, S.One
-    for part in Mul.make_args(factor(expr.powsimp())):
+    for part in Mul.make_args(factored(expr.powsimp())):
         if isinstance(part, exp):
             exponents += part.args[0]
         else:

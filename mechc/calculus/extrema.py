@@ -20,6 +20,7 @@ from mechc.calculus.shape import Rational1
 from mechc.calculus.signs import sign
 from mechc.calculus.slope import core, derivative
 from mechc.calculus.words import BracketedRoot
+from mechc.factoring import factored
 
 Cut = tuple[Expr, Expr, int]  # lo, hi, direction
 
@@ -31,7 +32,7 @@ def at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Cu
         return []
     numerator, denominator = fraction(together(rational.expr))
     rest, open_factor = orientation * sign(denominator, facts), None
-    for part in Mul.make_args(factor(numerator)):
+    for part in Mul.make_args(factored(numerator)):
         try:
             rest *= sign(part, facts)
         except Undecided:

@@ -47,6 +47,7 @@ from sympy import (
 
 from mechc.calculus.facts import Facts, Undecided, sampled
 from mechc.calculus.words import expm1c, log_mix, sinhc
+from mechc.factoring import factored
 from mechc.fuel import OutOfFuelError, limited
 
 FACTORING = 500_000
@@ -106,7 +107,7 @@ def _factored(expr: Expr) -> Expr:
     """The factors of an expression, or the expression where they are too hard to find."""
     try:
         with limited(FACTORING):
-            return factor(expr)
+            return factored(expr)
     except OutOfFuelError:
         return expr
 
@@ -218,7 +219,7 @@ def _by_fact(expr: Expr, facts: Facts) -> int | None:
     for known, value in facts.known:
         if _alone(expr, known):
             continue
-        ratio = factor(expr / known) if known != 0 else S.NaN
+        ratio = factored(expr / known) if known != 0 else S.NaN
         if not ratio.free_symbols - _positive_symbols(ratio) and _assumed(ratio):
             return value * (_assumed(ratio) or 0)
     return None
@@ -340,7 +341,7 @@ def _by_cosine(expr: Expr, facts: Facts) -> int | None:
     (wave,) = waves
     (angle,) = wave.args
     amplitude, rest = expr.coeff(wave), expand(expr - expr.coeff(wave) * wave)
-    ratio = factor(rest / amplitude) if amplitude != 0 else None
+    ratio = factored(rest / amplitude) if amplitude != 0 else None
     if ratio not in (S.Zero, S.One, S.NegativeOne):
         return None
     lo, hi = {0: (-pi / 2, pi / 2), 1: (-pi, pi), -1: (S.Zero, 2 * pi)}[int(ratio)]

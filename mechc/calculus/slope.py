@@ -27,6 +27,7 @@ from mechc.calculus.facts import Facts, Undecided
 from mechc.calculus.shape import Rational1, affine_in, rational_in
 from mechc.calculus.signs import sign
 from mechc.calculus.words import log_mix, spell_out
+from mechc.factoring import factored
 
 INCREASING = (log, exp, sinh, tanh, asinh, atan, erf)
 
@@ -56,7 +57,7 @@ def singular_point(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> E
         try:
             sign(base, facts)
         except Undecided as question:
-            factors = [a for a in Mul.make_args(factor(question.expr)) if a.has(x)]
+            factors = [a for a in Mul.make_args(factored(question.expr)) if a.has(x)]
             bases = [a.as_base_exp()[0] for a in factors if _is_open(a, facts)]
             affine = affine_in(bases[0], x) if len(bases) == 1 else None
             if affine is None or not _inside(-affine[1] / affine[0], lo, hi, facts):

@@ -48,6 +48,7 @@ from sympy import (
 )
 from sympy.polys.polyerrors import PolynomialError
 
+from mechc import factoring
 from mechc.calculus.words import spell_out
 
 Exponentials = dict[Expr, Expr]
@@ -161,7 +162,7 @@ def _complements(expr: Expr) -> list[Expr]:
 def factored(expr: Expr) -> Expr:
     """The expression expanded, so that all cancels that can, and factored."""
     try:
-        return factor(expand(expr))
+        return factoring.factored(expand(expr))
     except PolynomialError:
         return expand(expr)
 
@@ -328,6 +329,8 @@ def factored_exponentials(sum_: Exponentials, variable: Symbol) -> Expr:
     The factor that depends on the variable takes all monomials, so that it stays bounded wherever
     the sum does. Otherwise the sum comes back as it is.
     """
+    if factoring.degree(total(sum_)) > factoring.MAX_DEGREE:
+        return total(sum_)
     generators, polynomial = _as_polynomial(sum_)
     back = {symbol: exponent for exponent, symbol in generators.items()}
     monomial, constant, dependent = S.Zero, S.One, []
