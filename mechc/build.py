@@ -16,6 +16,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from mechc import catalog
@@ -70,6 +71,7 @@ def origin(what: Any) -> Origin:
 
 
 _loaded: dict[str, Kernel] = {}  # kernels of this process by request key
+_one_at_a_time = RLock()  # threads that want the same kernel wait for the first to compile it
 
 
 def available() -> tuple[str, ...]:
@@ -104,10 +106,11 @@ def kernel(origin: Origin, transforms: Transforms, progress: Progress | None = N
         progress: called with the name of each stage of a compilation.
     """
     name = key(origin, transforms)
-    if name not in _loaded:
-        found = find(origin, transforms)
-        _loaded[name] = found or _compile(origin, transforms, progress)[0]
-    return _loaded[name]
+    with _one_at_a_time:
+        if name not in _loaded:
+            found = find(origin, transforms)
+            _loaded[name] = found or _compile(origin, transforms, progress)[0]
+        return _loaded[name]
 
 
 def reverse_kernel(origin: Origin, transforms: Transforms, forward: Kernel) -> Kernel | None:
@@ -115,9 +118,10 @@ def reverse_kernel(origin: Origin, transforms: Transforms, forward: Kernel) -> K
     if isinstance(origin, LoadedKernel):
         return None
     name = key(origin, (*transforms, REVERSE))
-    if name not in _loaded:
-        _loaded[name] = cache.lookup(name) or _compile(origin, transforms, None)[1]
-    found = _loaded[name]
+    with _one_at_a_time:
+        if name not in _loaded:
+            _loaded[name] = cache.lookup(name) or _compile(origin, transforms, None)[1]
+        found = _loaded[name]
     return None if found.DIGEST == forward.DIGEST else found
 
 
@@ -126,9 +130,10 @@ def tag_kernel(origin: Origin, transforms: Transforms, forward: Kernel) -> Kerne
     if TAG not in forward.CAPABILITIES or isinstance(origin, LoadedKernel):
         return None
     name = key(origin, (*transforms, INDEX))
-    if name not in _loaded:
-        _loaded[name] = cache.lookup(name) or _compile_tag(origin, transforms)
-    return _loaded[name]
+    with _one_at_a_time:
+        if name not in _loaded:
+            _loaded[name] = cache.lookup(name) or _compile_tag(origin, transforms)
+        return _loaded[name]
 
 
 def declaration(origin: Origin, transforms: Transforms) -> Declaration:

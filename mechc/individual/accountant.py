@@ -33,6 +33,7 @@ from mechc.individual.grid import Grid
 from mechc.individual.journal import Journal
 from mechc.individual.ledger import Ledger
 from mechc.individual.meshed import Meshes
+from mechc.individual.turns import TakesTurns, in_turn
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -49,7 +50,7 @@ _COARSE = 0.02  # width beyond which plain counts may do better than splines
 _KIND = "individual-ledger"
 
 
-class IndividualAccountant:
+class IndividualAccountant(TakesTurns):
     """Accountant with one row per person.
 
     Attributes:
@@ -116,6 +117,7 @@ class IndividualAccountant:
         """Number of steps recorded, repetitions included."""
         return self._ledger.steps
 
+    @in_turn
     def step(self, values: Update, *, count: int = 1) -> None:
         """Record a step.
 
@@ -133,6 +135,7 @@ class IndividualAccountant:
         self._ledger.add(self.family.parameter, values, self.family.untouched, count)
         self._journal.add(values, int(count))
 
+    @in_turn
     def take_back(self, values: ArrayLike, people: ArrayLike) -> None:
         """Undo the last step for some people, before anything of it has been released.
 
@@ -146,6 +149,7 @@ class IndividualAccountant:
         self._ledger.take_back(family.parameter, rows, given[rows], family.untouched)
         self._journal.take_back(rows, family.untouched)
 
+    @in_turn
     def epsilon(
         self,
         delta: float,
@@ -171,6 +175,7 @@ class IndividualAccountant:
             raise DeclarationError(f"delta={delta!r} (expected 1e-250 <= delta < 1)")
         return self._answer(Query(math.log(delta), math.nan, self._tolerance(rtol)), method, rows)
 
+    @in_turn
     def delta(
         self,
         epsilon: float,
@@ -195,6 +200,7 @@ class IndividualAccountant:
             raise DeclarationError(f"epsilon={epsilon!r} (expected a finite number >= 0)")
         return self._answer(Query(math.nan, float(epsilon), self._tolerance(rtol)), method, rows)
 
+    @in_turn
     def save(self, path: PathLike) -> None:
         """Write the ledger atomically, and the journal with it as long as it is complete.
 
@@ -203,6 +209,7 @@ class IndividualAccountant:
         """
         self._ledger.save(path, _KIND, self._identity(), self._journal.arrays())
 
+    @in_turn
     def restore(self, path: PathLike) -> None:
         """Continue from a saved ledger of the same population, family and grid.
 

@@ -26,6 +26,7 @@ from mechc.individual.accountant import IndividualAccountant
 from mechc.individual.fixed import Floats, Mask
 from mechc.individual.gaussian import gdp_delta
 from mechc.individual.renyi import gaussian_order, renyi_budget
+from mechc.individual.turns import TakesTurns, in_turn
 
 CELLS = 12
 _RTOL = 1e-2  # of the profiles: the cells cost more than that
@@ -101,7 +102,7 @@ def _cover(left: Floats, right: Floats, start: float, end: float) -> Floats:
     return np.where(left > 0, _bisect(enough, left.shape)[1], 0.0)
 
 
-class ApproximateFilter:
+class ApproximateFilter(TakesTurns):
     """Individual filter for steps of any dominating pairs, approximate in the sense above.
 
     Attributes:
@@ -140,6 +141,7 @@ class ApproximateFilter:
             raise DeclarationError(f"mu={mu!r} (expected a finite number > 0)")
         self.accountant, self.mu, self.epsilon_max = accountant, float(mu), float(epsilon_max)
 
+    @in_turn
     def step(self, values: ArrayLike) -> Mask:
         """Offer a step and record it for those whose mu stays within the budget.
 

@@ -21,11 +21,12 @@ from mechc.individual import state
 from mechc.individual.account import Account, PathLike, Update
 from mechc.individual.fixed import Floats, Mask, make_budget
 from mechc.individual.gaussian import gdp_mu
+from mechc.individual.turns import TakesTurns, in_turn
 
 _KIND = "gdp-filter"
 
 
-class GDPFilter:
+class GDPFilter(TakesTurns):
     """Individual GDP filter (algorithm 1): one budget a person, all of the same size.
 
     Attributes:
@@ -68,6 +69,7 @@ class GDPFilter:
         """The budget: the run is mu-GDP for every person, whatever is chosen adaptively."""
         return self._account.budget.value
 
+    @in_turn
     def step(self, mu: Update, *, out: Mask | None = None) -> Mask:
         """Offer a step and charge those it fits.
 
@@ -88,6 +90,7 @@ class GDPFilter:
         self.steps += 1
         return mask
 
+    @in_turn
     def exhaust(self, mu: ArrayLike, *, amplify: bool = False) -> Floats:
         """Offer a last step, scaled so that budgets are used up (remark 3, squared sum).
 
@@ -107,6 +110,7 @@ class GDPFilter:
         self.steps += 1
         return factor
 
+    @in_turn
     def spent(self, rows: slice = slice(None)) -> Floats:
         """Return each person's mu so far, sqrt(sum mu_j^2), rounded up.
 
@@ -115,6 +119,7 @@ class GDPFilter:
         """
         return self._account.spent(rows)
 
+    @in_turn
     def remaining(self, rows: slice = slice(None)) -> Floats:
         """Return the largest mu that still fits each person, rounded down.
 
@@ -123,6 +128,7 @@ class GDPFilter:
         """
         return self._account.remaining(rows)
 
+    @in_turn
     def save(self, path: PathLike) -> None:
         """Write the state atomically.
 
@@ -150,6 +156,7 @@ class GDPFilter:
         loaded.restore(path)
         return loaded
 
+    @in_turn
     def restore(self, path: PathLike) -> None:
         """Replace this filter's state by a saved one of the same population and budget.
 
@@ -162,7 +169,7 @@ class GDPFilter:
         self.steps = self._account.restore(path, _KIND)["steps"]
 
 
-class SharedGDPFilter:
+class SharedGDPFilter(TakesTurns):
     """GDP filter for the worst case over all people (algorithm 2): one total, stops for good.
 
     Attributes:
@@ -193,6 +200,7 @@ class SharedGDPFilter:
         """The mu used so far, rounded up."""
         return float(self._account.spent()[0])
 
+    @in_turn
     def step(self, mu: float) -> bool:
         """Offer a step; return whether it may be taken.
 

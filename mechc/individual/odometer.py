@@ -16,9 +16,10 @@ from collections.abc import Sequence
 
 from mechc.errors import DeclarationError
 from mechc.individual.filter import SharedGDPFilter
+from mechc.individual.turns import TakesTurns, in_turn
 
 
-class GDPOdometer:
+class GDPOdometer(TakesTurns):
     """GDP odometer with a fixed sequence of increments.
 
     Attributes:
@@ -63,6 +64,7 @@ class GDPOdometer:
         """GDP parameter of everything computed so far, the open segment included, rounded up."""
         return _root([*self._squares, self.increment**2])
 
+    @in_turn
     def step(self, mu: float) -> bool:
         """Charge a step; return whether it closed the segment before it.
 

@@ -23,12 +23,13 @@ from mechc.individual import state
 from mechc.individual.account import Account, PathLike, Update
 from mechc.individual.fixed import Floats, Mask, make_budget
 from mechc.individual.gaussian import check_target
+from mechc.individual.turns import TakesTurns, in_turn
 
 _KIND = "renyi-filter"
 _OUTWARD = 2.0**-48  # relative allowance for a handful of roundings
 
 
-class RenyiFilter:
+class RenyiFilter(TakesTurns):
     """Individual Renyi filter of one order.
 
     Attributes:
@@ -74,6 +75,7 @@ class RenyiFilter:
         """The budget R: the run is (order, R)-RDP for every person."""
         return self._account.budget.value
 
+    @in_turn
     def step(self, rho: Update, *, out: Mask | None = None) -> Mask:
         """Offer a step and charge those it fits.
 
@@ -92,6 +94,7 @@ class RenyiFilter:
         self.steps += 1
         return mask
 
+    @in_turn
     def spent(self, rows: slice = slice(None)) -> Floats:
         """Return each person's Renyi divergence so far, rounded up.
 
@@ -100,6 +103,7 @@ class RenyiFilter:
         """
         return self._account.spent(rows)
 
+    @in_turn
     def save(self, path: PathLike) -> None:
         """Write the state atomically, as `GDPFilter.save` does.
 

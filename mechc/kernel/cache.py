@@ -32,6 +32,7 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from threading import RLock
 from typing import NamedTuple, cast
 
 import platformdirs
@@ -224,6 +225,9 @@ def _sweep(folder: Path) -> None:
                 path.unlink()
 
 
+_importing = RLock()  # a module that another thread is still executing is of no use
+
+
 def _load(path: Path) -> Kernel:
     """Import a kernel file under a name of its own, once a process.
 
@@ -233,15 +237,16 @@ def _load(path: Path) -> Kernel:
     """
     text = path.read_bytes()
     name = f"mechc_kernel_{hashlib.sha256(str(path).encode() + text).hexdigest()[:24]}"
-    if name in sys.modules:
-        return cast(Kernel, sys.modules[name])
-    if not machine_code.intact(path):
-        machine_code.forget(path)
-    kernel = _import_twice(name, path)
-    with contextlib.suppress(OSError):  # without a seal the code is compiled again next time
+    with _importing:
+        if name in sys.modules:
+            return cast(Kernel, sys.modules[name])
         if not machine_code.intact(path):
-            _write(machine_code.seal_of(path), machine_code.digest(path))
-    return kernel
+            machine_code.forget(path)
+        kernel = _import_twice(name, path)
+        with contextlib.suppress(OSError):  # without a seal the code is compiled again next time
+            if not machine_code.intact(path):
+                _write(machine_code.seal_of(path), machine_code.digest(path))
+        return kernel
 
 
 def _import_twice(name: str, path: Path) -> Kernel:

@@ -59,8 +59,8 @@ class Band:
         self._panels: Quadrature | None = None
         self.tolerance = 0.0
         if rows.size:
-            self._panels = Quadrature(source.kernel, source.theta, rows)
-            self._panels.cover(*((-1.0 - tilts[1], -1.0 - tilts[0]) if self._reverse else tilts))
+            covered = (-1.0 - tilts[1], -1.0 - tilts[0]) if self._reverse else tilts
+            self._panels = Quadrature(source.kernel, source.theta, rows).covering(*covered)
             self.tolerance = self._panels.error
         self._take(self._panels)
 

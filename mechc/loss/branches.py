@@ -50,8 +50,7 @@ def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.
     """Return the monotone branches over the panels that carry mass for the tilts given."""
     if not source.continuous:
         return []
-    panels = source.panels
-    panels.cover(tilt_lo, tilt_hi)
+    panels = source.cover(tilt_lo, tilt_hi)
     out: list[Branch] = []
     for index, row in enumerate(source.rows):
         mine = panels.region == index
@@ -113,10 +112,9 @@ def _extrema(source: KernelSource, x: Floats, loss: Floats) -> list[float]:
 def extrema_between_modes(source: KernelSource, row: Floats) -> list[float]:
     """Interior extrema of the loss on a branch, where p and q are resolved but not their ratio."""
     parts = [
-        Quadrature(source.kernel, source.theta, row[None, :2], mass_of=density) for density in "pq"
+        Quadrature(source.kernel, source.theta, row[None, :2], mass_of=density).covering(0.0, 0.0)
+        for density in "pq"
     ]
-    for part in parts:
-        part.cover(0.0, 0.0)
     x = np.unique(np.concatenate([part.x.ravel() for part in parts]))
     loss = losses_at(source, x)
     seen = np.isfinite(loss)
@@ -318,7 +316,7 @@ def _panels(source: KernelSource, rows: Floats) -> tuple[Floats, Floats]:
     ends = []
     for density in ("p", "q"):
         quadrature = Quadrature(source.kernel, source.theta, rows, mass_of=density)
-        quadrature.cover(0.0, 0.0)
+        quadrature = quadrature.covering(0.0, 0.0)
         ends += [quadrature.lo, quadrature.hi]
     edges = np.unique(np.concatenate(ends))
     middle = 0.5 * (edges[1:] + edges[:-1])

@@ -42,8 +42,9 @@ def cell_masses(
     out in a tail keep their relative accuracy.
     """
     p, q = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
-    order = np.argsort(source.panels.lo)
-    lo, length = source.panels.lo[order], source.panels.half[order]
+    panels = source.panels
+    order = np.argsort(panels.lo)
+    lo, length = panels.lo[order], panels.half[order]
     for branch in branches_of(source, tilt_lo, tilt_hi):
         first, met = _met(branch, edges, reverse)
         if met.size < 2:

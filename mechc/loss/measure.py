@@ -145,7 +145,6 @@ class PrivacyLoss:
             log_infinite=infinite[0],
             log_minus_infinite=infinite[1],
             strip=(-math.inf, math.inf),
-            tilts=(-math.inf, math.inf),
             contour=0.0,
             frequency=math.inf,
             symmetric=symmetric,
@@ -165,18 +164,16 @@ class PrivacyLoss:
     ) -> PrivacyLoss:
         if reverse:
             nodes = source.nodes(-1.0 - hi, -1.0 - lo, -1.0 - contour, freq, floor).reversed()
-            tilts = (-1.0 - source.tilts[1], -1.0 - source.tilts[0])
             strip = (-1.0 - source.strip[1], -1.0 - source.strip[0])
         else:
             nodes = source.nodes(lo, hi, contour, freq, floor)
-            tilts, strip = source.tilts, source.strip
+            strip = source.strip
         infinite = (source.log_infinite, source.log_minus_infinite)
         return cls(
             **nodes._asdict(),
             log_infinite=infinite[1] if reverse else infinite[0],
             log_minus_infinite=infinite[0] if reverse else infinite[1],
             strip=strip,
-            tilts=tilts,
             contour=contour,
             frequency=freq if source.continuous else math.inf,
             symmetric=source.symmetric,

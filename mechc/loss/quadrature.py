@@ -14,6 +14,7 @@ it count. What is tested is in `resolution`, what is done about it in `mosaic`.
 from __future__ import annotations
 
 import math
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,11 @@ MAX_TESTS = 4_000_000  # panels times tilts that are judged at once
 
 
 class Quadrature:
-    """Panels of one kernel at one parameter vector, extended on demand.
+    """Panels of one kernel at one parameter vector; more are made in a copy.
+
+    Nothing changes panels that somebody holds: arrays are replaced, never written to, and only in
+    a copy that nobody has seen. Several threads may work on the same panels, and what failed or
+    was interrupted leaves nothing half done.
 
     Attributes:
         region: index of the branch each panel belongs to, shape (panels,); the panels are sorted
@@ -106,22 +111,21 @@ class Quadrature:
         p, q = resolution.log_totals(self.log_p, self.loss, self.half, np.array([0.0, -1.0]))
         return float(p), float(q)
 
-    def cover(self, tilt_lo: float, tilt_hi: float, *points: float) -> None:
-        """Refine until all real tilts in [tilt_lo, tilt_hi] are resolved, `points` exactly so.
+    def covering(self, tilt_lo: float, tilt_hi: float, *points: float) -> Quadrature:
+        """Return panels that resolve all real tilts in [tilt_lo, tilt_hi], `points` exactly so.
 
         Raises:
-            NumericError: the panels did not settle, with the branch where they did not; they are
-                then those of before, so that easier questions do not pay for this one (and so that
-                an interrupted question leaves nothing half done).
+            NumericError: the panels did not settle, with the branch where they did not.
         """
-        before = dict(vars(self))  # arrays are replaced, never written to
-        try:
-            self._cover(tilt_lo, tilt_hi, points)
-        except BaseException:
-            vars(self).update(before)
-            raise
+        known = self.points is not None and {*points} <= {*self.points, *self.tilts}
+        if known and self.tilts[0] <= tilt_lo and tilt_hi <= self.tilts[1]:
+            return self
+        other = copy(self)
+        other._cover(tilt_lo, tilt_hi, points)
+        return other
 
     def _cover(self, tilt_lo: float, tilt_hi: float, points: tuple[float, ...]) -> None:
+        """Refine, in a copy of one's own."""
         wide = (min(tilt_lo, self.tilts[0]), max(tilt_hi, self.tilts[1]))
         known = set() if self.points is None else {*self.points, *self.tilts}
         wanted = {*points} if known and wide == self.tilts else {*wide, *self.tilts, *points}
@@ -227,8 +231,7 @@ class Quadrature:
             contour, frequency / TURN, floor, len(self._rows),
         )  # fmt: skip
         self._check(verdict)
-        other = object.__new__(Quadrature)
-        other.__dict__.update(self.__dict__)
+        other = copy(self)
         if verdict == settling.CHANGED:
             other.log_p, other.loss = mosaic.carry(origin, self.log_p, self.loss, *self._at(x))
             other._place(region, lo, hi)
@@ -288,5 +291,5 @@ def mass_and_error(
 ) -> tuple[float, float]:
     """As `log_mass`, with the estimated error of the log."""
     quadrature = Quadrature(kernel, theta, np.array([[lo, hi]]), mass_of=mass_of)
-    quadrature.cover(0.0, 0.0)
+    quadrature = quadrature.covering(0.0, 0.0)
     return float(quadrature.log_totals[0]), quadrature.error

@@ -181,8 +181,7 @@ def judge(log_p, loss, half, place, tilts, log_total, origin, known):  # type: i
 
 
 @nb.njit(
-    "b1[::1](float64[::1], float64[:,::1], float64[:,::1], int64[::1], float64[::1],"
-    " float64[::1])",
+    "b1[::1](float64[::1], float64[:,::1], float64[:,::1], int64[::1], float64[::1], float64[::1])",
     **JIT,
 )
 def summits(xs, log_p, loss, region, tilts, log_total):  # type: ignore[no-untyped-def]

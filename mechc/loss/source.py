@@ -40,9 +40,16 @@ class Nodes(NamedTuple):
     support: tuple[float, float]
     lattice: tuple[float, float] | None
     tolerance: float
+    tilts: tuple[float, float]
 
     @classmethod
-    def of_atoms(cls, loss: Floats, log_mass: Floats, tolerance: float = 0.0) -> Nodes:
+    def of_atoms(
+        cls,
+        loss: Floats,
+        log_mass: Floats,
+        tolerance: float = 0.0,
+        tilts: tuple[float, float] = (-math.inf, math.inf),
+    ) -> Nodes:
         """Make a discrete law, masses known to a relative `tolerance`; equal losses are merged."""
         loss, log_mass = merge(loss, log_mass)
         support = (float(loss[0]), float(loss[-1])) if loss.size else (math.nan, math.nan)
@@ -57,6 +64,7 @@ class Nodes(NamedTuple):
             support,
             find_lattice(loss),
             tolerance,
+            tilts,
         )
 
     def reversed(self) -> Nodes:
@@ -72,6 +80,7 @@ class Nodes(NamedTuple):
             support=(-self.support[1], -self.support[0]),
             lattice=lattice,
             tolerance=self.tolerance,
+            tilts=(-1.0 - self.tilts[1], -1.0 - self.tilts[0]),
         )
 
 
@@ -117,7 +126,10 @@ def find_lattice(loss: Floats) -> tuple[float, float] | None:
 
 
 class KernelSource:
-    """One kernel at one parameter vector; grows its panels as queries ask for wider strips."""
+    """One kernel at one parameter vector; grows its panels as queries ask for wider strips.
+
+    Threads may share it: panels, and atoms with their tilts, are replaced in one assignment.
+    """
 
     def __init__(self, kernel: Kernel, theta: Floats, *, checked: bool = True) -> None:
         """Read branches, atoms and masses; find the masses that the kernel leaves open.
@@ -161,9 +173,8 @@ class KernelSource:
                 if self.continuous
                 else None
             )
-        self.atom_loss, self.atom_log_mass = merge(
-            np.concatenate([a[0] for a in atoms]), np.concatenate([a[1] for a in atoms])
-        )
+        tilts = (-1.0, 0.0) if kernel.MEASURE == "lattice" else (-math.inf, math.inf)
+        self._atoms = *merge(*(np.concatenate([a[i] for a in atoms]) for i in (0, 1))), tilts
         shared = [i for i, kind in enumerate(kinds) if kind not in ONE_SIDED]
         branches = rows[shared] if on_lattice else self.rows
         self._unsplit = bool((branches[:, 2] == protocol.UNSPLIT).any())
@@ -213,13 +224,28 @@ class KernelSource:
         return self._panels
 
     @property
+    def atom_loss(self) -> Floats:
+        """Finite losses with point masses."""
+        return self._atoms[0]
+
+    @property
+    def atom_log_mass(self) -> Floats:
+        """Their log masses under P."""
+        return self._atoms[1]
+
+    @property
     def tilts(self) -> tuple[float, float]:
         """Real tilts covered so far, in the orientation of the kernel."""
-        if self._panels is None:
-            return (
-                self._lattice_tilts if self.kernel.MEASURE == "lattice" else (-math.inf, math.inf)
-            )
-        return self._panels.tilts
+        return self._atoms[2] if self._panels is None else self._panels.tilts
+
+    def cover(self, tilt_lo: float, tilt_hi: float, *points: float) -> quad.Quadrature:
+        """Return panels that resolve these tilts, see `Quadrature.covering`, and keep them.
+
+        Raises:
+            NumericError: they did not settle; those of before are kept.
+        """
+        self._panels = panels = self.panels.covering(tilt_lo, tilt_hi, *points)
+        return panels
 
     def nodes(
         self, lo: float, hi: float, contour: float = 0.0, frequency: float = 0.0, floor: float = 0.0
@@ -228,14 +254,13 @@ class KernelSource:
         if self._panels is None:
             if self.kernel.MEASURE == "lattice" and (lo < self.tilts[0] or hi > self.tilts[1]):
                 self._widen_lattice(lo, hi)
-            nodes = Nodes.of_atoms(self.atom_loss, self.atom_log_mass, self._atom_error)
+            loss, log_mass, tilts = self._atoms
+            nodes = Nodes.of_atoms(loss, log_mass, self._atom_error, tilts)
             return nodes._replace(support=self.support) if len(self._lattice_rows) else nodes
-        panels = self._panels
-        if frequency > 0:  # in a copy, so that later questions do not pay for this one's waves
-            panels.cover(lo, hi, contour)
-            panels = panels.with_waves(contour, frequency, floor)
+        if frequency > 0:  # not kept, so that later questions do not pay for this one's waves
+            panels = self.cover(lo, hi, contour).with_waves(contour, frequency, floor)
         else:
-            panels.cover(lo, hi)
+            panels = self.cover(lo, hi)
         log_weight, spacing = panels.spread()
         return Nodes(
             loss=panels.loss.ravel(),
@@ -247,6 +272,7 @@ class KernelSource:
             support=self.support,
             lattice=None,
             tolerance=panels.error + self._plateau_error,
+            tilts=panels.tilts,
         )
 
     def _find_support(self, branches: Floats) -> tuple[float, float]:
@@ -289,7 +315,6 @@ class KernelSource:
         xs = [
             self._lattice_range(float(row[0]), float(row[1]), lo, hi) for row in self._lattice_rows
         ]
-        self._lattice_tilts = (lo, hi)
         x = np.concatenate(xs)
         log_p, log_q, loss = (np.empty(x.size) for _ in range(3))
         self.kernel.log_p_many(x, self.theta, log_p)
@@ -326,18 +351,17 @@ class KernelSource:
         )
 
     def _widen_lattice(self, lo: float, hi: float) -> None:
-        loss, mass, _, _ = self._lattice_atoms(min(lo, self.tilts[0]), max(hi, self.tilts[1]))
+        tilts = min(lo, self.tilts[0]), max(hi, self.tilts[1])
+        loss, mass, _, _ = self._lattice_atoms(*tilts)
         declared = self._declared_atoms()
-        self.atom_loss, self.atom_log_mass = merge(
-            np.concatenate([loss, declared[0]]), np.concatenate([mass, declared[1]])
-        )
+        loss, mass = np.append(loss, declared[0]), np.append(mass, declared[1])
+        self._atoms = *merge(loss, mass), tilts
 
     def _check_masses(self) -> None:
         """Masses of P and Q must be one: the two checks that find missed modes and wrong pairs."""
         continuous = (-math.inf, -math.inf)
         if self._panels is not None:
-            self._panels.cover(-1.0, 0.0)
-            continuous = self._panels.log_masses()
+            continuous = self.cover(-1.0, 0.0).log_masses()
         for name, shift, smooth, at_infinity in (
             ("P", 0.0, continuous[0], self.log_infinite),
             ("Q", -1.0, continuous[1], self.log_minus_infinite),

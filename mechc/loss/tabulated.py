@@ -154,7 +154,8 @@ def _continuous(
     kinks = [sign * limits[np.isfinite(limits)]]
     losses, weights, relative, error = [], [], 0.0, 0.0
     for branch in branches.branches_of(source, min(lo, -1.0), max(hi, 0.0)):
-        inner = source.panels.lo[(source.panels.lo > branch.lo) & (source.panels.lo < branch.hi)]
+        inner = source.panels.lo
+        inner = inner[(inner > branch.lo) & (inner < branch.hi)]
         edges = np.unique(np.concatenate([[branch.lo], inner, [branch.hi]]))
         table = _resolve(source, edges, (tilt, log_mgf, floor), reverse)
         losses.append(table.loss)
