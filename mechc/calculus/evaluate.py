@@ -143,9 +143,10 @@ class _Evaluator:
             return self.sum(expr)
         if isinstance(expr, BracketedRoot):
             return self.root(expr)
+        function = self.function(type(expr).__name__)  # refused before its arguments are asked for
         arguments = [self.value(a) for a in expr.args]
         try:
-            return self.function(type(expr).__name__)(*arguments)
+            return function(*arguments)
         except ValueError:
             return mpmath.nan  # a pole, as of gamma at -1
 
