@@ -223,5 +223,5 @@ def sampled(expr: Expr, facts: Facts) -> NDArray[np.float64]:
             with np.errstate(invalid="ignore"):  # infinite values, encoded ends, are not known
                 found = np.where(evaluate_array(known, values) * value > 0, found, np.nan)
         return np.broadcast_to(found, np.broadcast_shapes(found.shape, (_SAMPLES, 1)))
-    except (AttributeError, TypeError, NotImplementedError):
+    except (AttributeError, KeyError, TypeError, NotImplementedError):  # KeyError: bound variables
         return np.full((_SAMPLES, 1), np.nan)
