@@ -46,6 +46,8 @@ LogDelta = Annotated[float | None, typer.Option("--log-delta", help="Natural log
 Epsilon = Annotated[float | None, typer.Option("--epsilon", "-e", help="Epsilon.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
 
+MOST_COUNTS = 1_000_000  # of one table
+
 
 def mechanism_of(name: str, p: str, q: str, var: str, domains: Iterable[str]) -> Mechanism:
     """Return the mechanism a command line names, or the one its densities declare."""
@@ -111,6 +113,9 @@ def counts_of(text: str) -> list[int]:
     if ":" not in text:
         return [count_of(part) for part in text.split(",")]
     try:
-        return list(range(*(int(part) for part in text.split(":"))))
+        counts = range(*(int(part) for part in text.split(":")))
     except (ValueError, TypeError):
         raise DeclarationError(f"counts={text!r}: expected 1,10,100 or 1:1000:10") from None
+    if counts[MOST_COUNTS:]:
+        raise DeclarationError(f"counts={text!r}: more than {MOST_COUNTS} of them")
+    return list(counts)

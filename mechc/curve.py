@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from mechc import search
 from mechc.accountants.bound import Bound
 from mechc.accountants.sweep import Sweep
 from mechc.composition import MAX_COUNT, as_count
+from mechc.errors import DeclarationError
 from mechc.queries import collect
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+MOST = 10_000_000  # counts of one curve
 EXACT = 2.0**53  # counts above are no doubles
 
 
@@ -64,7 +67,9 @@ def epsilon_curve(
 
 def _numbers(counts: Iterable[int]) -> NDArray[np.int64]:
     """Checked counts."""
-    listed = counts if isinstance(counts, (range, np.ndarray)) else list(counts)
+    listed = counts if isinstance(counts, (range, np.ndarray)) else list(islice(counts, MOST + 1))
+    if next(iter(listed[MOST:]), None) is not None:
+        raise DeclarationError(f"counts: more than {MOST} of them")
     array = np.asarray(listed)
     plain = array.dtype.kind in "iu" and array.ndim == 1 and array.size
     if plain and array.min() >= 0 and array.max() <= MAX_COUNT:

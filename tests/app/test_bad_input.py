@@ -1,11 +1,13 @@
 """Bad input gives one clear error of our own class, and nothing is half-done."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
 import mechc
+from mechc.arguments import counts_of
 from mechc.errors import DeclarationError, UnsupportedError
 
 
@@ -166,3 +168,15 @@ def test_declarations_that_are_refused(tmp_path, body, message):
     )
     with pytest.raises(DeclarationError, match=message):
         mechc.load(path)()
+
+
+@pytest.mark.parametrize("counts", [range(10**12), range(10**30), itertools.repeat(1)])
+def test_more_counts_than_memory_holds_are_refused(counts):
+    with pytest.raises(DeclarationError, match="more than"):
+        mechc.load("gaussian")(sigma=3.0).epsilon_curve(1e-5, counts)
+
+
+def test_a_range_of_counts_on_the_command_line_is_not_listed_before_it_is_measured():
+    assert counts_of("1:10:4") == [1, 5, 9]
+    with pytest.raises(DeclarationError, match="more than"):
+        counts_of("1:1000000000000")

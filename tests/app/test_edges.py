@@ -181,3 +181,11 @@ def test_laws_without_a_common_output_reveal_everything(name, parameters):
         answer = run.delta(0.1)
         assert 1 - 1e-12 < answer.lower <= answer.upper == 1.0
         assert run.epsilon(0.1).upper == math.inf
+
+
+@pytest.mark.parametrize("epsilon", [700.0, 712.0, 1e5])
+def test_sampling_of_a_mechanism_that_reveals_nearly_all(epsilon):
+    """All but e^-epsilon of (epsilon, 1e-6)-private outputs tell; sampled, a hundredth of them."""
+    sampled = mechc.poisson(mechc.load("approximate_dp"), sampling_rate=0.01)
+    answer = sampled(epsilon=epsilon, delta=1e-6).delta(1.0)
+    assert answer.lower <= 0.01 <= answer.upper < 0.01 + 1e-15

@@ -101,7 +101,7 @@ def log_mass(terms: tuple[Term, ...], case: CalculusCase, chooser: Chooser) -> i
     if not terms:
         return ir.MINUS_INF
     mass = Add(*(term.weight * exp(term.log_density) for term in terms))
-    return chooser.constant(expand_log(log(mass)), case, chooser.context.constant)
+    return chooser.point_mass(expand_log(log(mass)), case, chooser.context.constant)
 
 
 def mass_chain(case: CalculusCase, side: Literal["p", "q"], chooser: Chooser) -> ir.Block:
@@ -120,7 +120,7 @@ def _point_losses(case: CalculusCase, chooser: Chooser) -> Iterator[tuple[Expr, 
             continue
         p, q = (Add(*(t.weight * exp(t.log_density) for t in side)) for side in (atom.p, atom.q))
         loss = expand_log(log(cancel(p / q)))
-        yield atom.x, chooser.constant(loss, case, chooser.context.constant)
+        yield atom.x, chooser.point_mass(loss, case, chooser.context.constant)
 
 
 def _at_points(

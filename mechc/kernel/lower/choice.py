@@ -14,7 +14,7 @@ from typing import Any
 
 import mpmath
 from mpmath import mp
-from sympy import Basic, Expr
+from sympy import Basic, Expr, Sum
 
 from mechc.calculus.evaluate import holds
 from mechc.calculus.types import CalculusCase, Closed, Region
@@ -23,7 +23,7 @@ from mechc.kernel import ir
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.exact import candidates, factored, quotients
 from mechc.kernel.lower.freeze import Freezer
-from mechc.kernel.lower.samples import DIGITS, Sample, corners, vectors
+from mechc.kernel.lower.samples import DIGITS, Sample, corners, far_out, vectors
 from mechc.kernel.passes import finish_expression
 from mechc.kernel.run import runnable
 
@@ -103,6 +103,18 @@ class Chooser:
                 value = sample.value(expr)
                 if not mpmath.isnan(value):  # the end of a region that is empty here
                     trials.append(Trial(self._arguments(sample), _relative(value)))
+        forms = candidates(expr, self.context.calculus.pair.variable)
+        return self._best(forms, place, None, trials)[0]
+
+    def point_mass(self, expr: Expr, case: CalculusCase, place: Freezer) -> ir.Expr:
+        """The best form of the log of a mass: one that is a number at large parameters too."""
+        trials = []
+        with mp.workdps(DIGITS):
+            for sample in self.samples(case):
+                trials.append(Trial(self._arguments(sample), _relative(sample.value(expr))))
+            if not expr.has(Sum):
+                for sample in far_out(self.context.calculus, case):
+                    trials.append(Trial(self._arguments(sample), _is_near(sample.value(expr))))
         forms = candidates(expr, self.context.calculus.pair.variable)
         return self._best(forms, place, None, trials)[0]
 
@@ -249,7 +261,7 @@ def _is_a_number(found: float) -> float:
 
 
 def _is_near(x: Any) -> Measure:
-    """Far out an inverse must be neither nan nor infinite, and of the right size."""
+    """Far out a value must be neither nan nor infinite, and of the right size."""
 
     def error(found: float) -> float:
         return 0.0 if abs(found - x) <= abs(x) * GOOD_SIZE else math.inf

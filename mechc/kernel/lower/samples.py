@@ -45,6 +45,9 @@ DEEPEST = -700.0
 """Points where both densities are below exp(DEEPEST) are of no interest."""
 
 STEPS = tuple(math.sqrt(v) for v in (0.013, 0.13, 3.0, 31.0, 320.0, 3.2e5))
+LARGE = 1100.0
+"""A value of a parameter whose exponential is no double."""
+
 REMOTE = (31.0, 1.1e3, 1e5)
 FRACTIONS = tuple(math.sqrt(v) for v in (0.00013, 0.013, 0.11, 0.37, 0.71, 0.97))
 
@@ -218,3 +221,14 @@ def _total(node: Sum, theta: Values) -> Any:
         if abs(pair) < abs(total) * mpf(10) ** (-mp.dps - 5):
             return total
         n += 1
+
+
+def far_out(calculus: Calculus, case: CalculusCase) -> list[Sample]:
+    """Samples with one parameter far above its typical range, where its domain allows that."""
+    found = []
+    for theta in vectors(calculus, case, 1):
+        for parameter in calculus.pair.parameters:
+            large = {**theta, parameter.symbol: mpf(LARGE)}
+            if parameter.contains(LARGE) and holds(case.condition, large):
+                found.append(Sample(calculus, large))
+    return found
