@@ -43,6 +43,7 @@ GOAL = 1e-11  # relative error aimed at, all steps together
 FLOOR = 1e-12  # share of the answer that all floors together may cost, if less than this ...
 FLOOR_SHARE = 0.02  # ... of the goal
 PASSES = 5
+LOOSER = 1.5  # nats by which floors may cost more where the size of delta is known
 SETTLED = 1e-9  # share of the answer that the floors may have cost
 HALVINGS = 12  # of panels of a repeated step, from one level to the next
 MAX_KINKS = 64
@@ -52,13 +53,20 @@ MOST = 1_000_000  # places times panels: about a second
 class Recursion:
     """g_{k-1} of a composition at one tilt, ready for any epsilon near the one it was made for."""
 
-    def __init__(self, steps: Sequence[Step], epsilon: float, goal: float = GOAL) -> None:
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        epsilon: float,
+        goal: float = GOAL,
+        log_delta: float = math.nan,
+    ) -> None:
         """Run the recursion for all steps but the last.
 
         Args:
             steps: distinct steps with their counts.
             epsilon: >= 0, below the largest finite loss.
             goal: relative error aimed at, all steps together.
+            log_delta: log H(epsilon), roughly, where it is known.
 
         Raises:
             NumericError: a law or a function could not be represented.
@@ -76,6 +84,8 @@ class Recursion:
         log_value = -0.5 * math.log(2.0 * math.pi * curvature) - math.log(
             self.tilt * (1.0 + self.tilt)
         )
+        if not math.isnan(log_delta):
+            log_value = log_delta - self.log_mgf + self.tilt * epsilon + LOOSER
         before = math.inf
         self._purse = _Purse(MOST)
         for _ in range(PASSES):
@@ -167,13 +177,13 @@ class Recursion:
                     self._last = table
                     return
                 kinks = _sums(kinks, table.kinks)
-                edges = plan.edges(level, kinks)
-                if turn == 1 and step.count >= SHARED:
-                    edges = plan.edges(level, _repeated(kinks_before, table.kinks, step.count))
                 found = None
                 if turn >= 2 and step.count >= SHARED:
                     matrix, found = self._repeat(table, matrix, relative, floor)
                 if found is None:
+                    settled = turn == 1 and step.count >= SHARED  # panels for all that follow
+                    at = _repeated(kinks_before, table.kinks, step.count) if settled else kinks
+                    edges = plan.edges(level, at)
                     sampler = _sampler(table, self._function, self._payoff, purse)
                     found = piecewise.interpolate(sampler, edges, relative, floor)
                 self._function, self._payoff = found, False
@@ -193,12 +203,12 @@ class Recursion:
             found, rough = matrix.apply(self._function, relative, floor)
             if not rough.any():
                 return matrix, found
-            matrix = None
             rough[1:] |= rough[:-1]
             rough[:-1] |= rough[1:]
             if self._function.edges.size + rough.sum() > piecewise.MAX_PANELS:
                 break
             self._function = piecewise.halve(self._function, rough)
+            matrix.halve(rough, self._function.edges)
         return None, None
 
 
@@ -225,10 +235,28 @@ class _Square:
     """A repeated step on one set of panels."""
 
     def __init__(self, table: Tabulated, edges: Floats, purse: _Purse) -> None:
-        purse.pay(table, (DEGREE + 1) * edges.size)
-        self._edges = edges
-        self._nodes = table.act(piecewise.points(edges), edges)
-        self._ends = table.act(edges, edges, 2)
+        self._table, self._purse = table, purse
+        self._nodes = np.empty((0, 0))
+        self.halve(np.ones(0, np.bool_), edges)
+
+    def halve(self, chosen: NDArray[np.bool_], edges: Floats) -> None:
+        """Go over to the panels `edges`: those of before, of which the chosen ones are cut in two.
+
+        Only what the new panels are the source or the target of is integrated.
+        """
+        new = np.repeat(chosen, 1 + chosen) if chosen.size else np.ones(edges.size - 1, np.bool_)
+        self._purse.pay(self._table, (DEGREE + 1) * (int(new.sum()) + 1))
+        points, fresh = piecewise.points(edges), np.repeat(new, DEGREE)
+        stays = np.repeat(~chosen, DEGREE)
+        nodes = np.zeros((points.size, points.size))
+        nodes[fresh] = self._table.act(points[fresh], edges)
+        if stays.any():
+            nodes[np.ix_(~fresh, ~fresh)] = self._nodes[np.ix_(stays, stays)]
+            for first, last in _runs(new):
+                there = slice(DEGREE * first, DEGREE * last)
+                nodes[~fresh, there] = self._table.act(points[~fresh], edges[first : last + 1])
+        self._edges, self._nodes = edges, nodes
+        self._ends = self._table.act(edges, edges, 2)
 
     def apply(
         self, function: Piecewise, relative: float, floor: float
@@ -239,6 +267,12 @@ class _Square:
         c, error, least = piecewise.judge(values, ends[:-1], ends[1:])
         rough: NDArray[np.bool_] = error > np.maximum(4.0 * relative * least, 4.0 * floor)
         return piecewise.assemble(self._edges, c, error, least, 4.0 * relative), rough
+
+
+def _runs(chosen: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """First index of each run of chosen ones, and the one after its last."""
+    ends = np.flatnonzero(np.diff(chosen, prepend=False, append=False))
+    return list(zip(ends[::2].tolist(), ends[1::2].tolist(), strict=True))
 
 
 class _Purse:

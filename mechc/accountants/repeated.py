@@ -55,7 +55,8 @@ def epsilons(step: Step, counts: Floats, targets: Floats, near: float, widest: f
             break
         most = max(int(counts[left[-1]]) * step.count + 1, SHARED)
         try:
-            recursion = Recursion((Step(step.loss, most),), near, GOAL * widest)
+            target = float(targets[0, left[-1]])
+            recursion = Recursion((Step(step.loss, most),), near, GOAL * widest, target)
         except (NumericError, UnsupportedError):
             break
         answered = 0

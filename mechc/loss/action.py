@@ -16,29 +16,32 @@ from mechc.loss.rule import NODES, WEIGHTS
 DEGREE = 16  # Chebyshev coefficients of one panel of the functions acted on
 ROOT_STEPS = 60
 ROOT_TOLERANCE = 1e-10  # in xi; g is continuous at the cuts, so they need few digits
+NEWTON_LAST = 1e-5  # a step of Newton's method so short leaves no error that counts
 
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 _ANY_ORDER = {"reassoc", "contract"}
 
 
-@nb.njit("float64(float64[::1], float64)", **_JIT)
+@nb.njit("UniTuple(float64, 2)(float64[::1], float64)", **_JIT)
 def _value(c, x):  # type: ignore[no-untyped-def]
-    """Clenshaw's sum of c_n T_n(x)."""
-    b1, b2 = 0.0, 0.0
+    """Sum of c_n T_n(x) and its derivative, by Clenshaw's recurrence."""
+    b1, b2, d1, d2 = 0.0, 0.0, 0.0, 0.0
     for n in range(c.size - 1, 0, -1):
+        d1, d2 = 2.0 * (b1 + x * d1) - d2, d1
         b1, b2 = 2.0 * x * b1 - b2 + c[n], b1
-    return x * b1 - b2 + c[0]
+    return x * b1 - b2 + c[0], b1 + x * d1 - d2
 
 
-@nb.njit("float64(float64[::1], float64[::1], float64, float64, float64)", **_JIT)
-def _solve(c, at_nodes, target, low, high):  # type: ignore[no-untyped-def]
-    """Root of sum c_n T_n = target for a polynomial that is monotone on [low, high].
+@nb.njit("float64(float64[::1], float64[::1], float64, float64, float64, float64, float64)", **_JIT)
+def _solve(c, at_nodes, target, low, high, f_low, f_high):  # type: ignore[no-untyped-def]
+    """Root of f = sum c_n T_n - target, monotone on [low, high], with its values at both ends.
 
-    Its values at the nodes are known, and leave a short interval to search.
+    The values at the nodes leave a short interval, in which Newton's method needs two or three
+    steps from where the chord is zero; bisection takes over where it leaves the interval.
     """
-    f_low, f_high = _value(c, low) - target, _value(c, high) - target
     if f_low * f_high >= 0.0:
         return low if abs(f_low) < abs(f_high) else high
+    scale = abs(f_high - f_low)
     for j in range(16):
         if low < NODES[j] < high:
             f = at_nodes[j] - target
@@ -46,25 +49,23 @@ def _solve(c, at_nodes, target, low, high):  # type: ignore[no-untyped-def]
                 high, f_high = NODES[j], f
                 break
             low, f_low = NODES[j], f
-    side = 0
-    for step in range(ROOT_STEPS):
-        if high - low <= ROOT_TOLERANCE or f_low == f_high:
-            break
-        x = low - f_low * (high - low) / (f_high - f_low)
-        if step % 8 == 7 or not low < x < high:
-            x = 0.5 * (low + high)
-        f = _value(c, x) - target
-        if abs(f) <= ROOT_TOLERANCE * abs(f_high - f_low):
-            return x
+    x = low - f_low * (high - low) / (f_high - f_low)
+    for _ in range(ROOT_STEPS):
+        f, slope = _value(c, x)
+        f -= target
         if (f > 0.0) == (f_high > 0.0):
-            high, f_high = x, f
-            f_low *= 0.5 if side > 0 else 1.0  # Illinois
-            side = 1
+            high = x
         else:
-            low, f_low = x, f
-            f_high *= 0.5 if side < 0 else 1.0
-            side = -1
-    return 0.5 * (low + high)
+            low = x
+        new = x - f / slope
+        if not low <= new <= high:
+            new = 0.5 * (low + high)
+        if abs(f) <= ROOT_TOLERANCE * scale or high - low <= ROOT_TOLERANCE:
+            return x
+        if abs(new - x) <= NEWTON_LAST:
+            return new
+        x = new
+    return x
 
 
 @nb.njit("void(float64[::1], float64, float64, float64, float64)", **_JIT)
@@ -79,7 +80,7 @@ def _add(row, lo, hi, v, mass):  # type: ignore[no-untyped-def]
 
 
 # below, 16 nodes at a time: loops over them are the inner ones, for the vector units; sums over
-# them may be taken in any order
+# them may be taken in any order; five degrees at a time stay in registers
 @nb.njit(
     "void(float64[::1], float64[::1], float64, float64, float64[:,::1])",
     fastmath=_ANY_ORDER,
@@ -92,12 +93,18 @@ def _sample(loss, weight, middle, half, work):  # type: ignore[no-untyped-def]
         xi[j] = middle + half * NODES[j]
         t0[j], t1[j] = 1.0, xi[j]
         value[j], mass[j] = loss[0], weight[0]
-    for n in range(1, 16):
+    for n in range(1, 16, 5):
+        a1, a2, a3, a4, a5 = loss[n], loss[n + 1], loss[n + 2], loss[n + 3], loss[n + 4]
+        b1, b2, b3, b4, b5 = weight[n], weight[n + 1], weight[n + 2], weight[n + 3], weight[n + 4]
         for j in range(16):
-            value[j] += loss[n] * t1[j]
-            mass[j] += weight[n] * t1[j]
-            after = 2.0 * xi[j] * t1[j] - t0[j]
-            t0[j], t1[j] = t1[j], after
+            x2, c0, c1 = 2.0 * xi[j], t0[j], t1[j]
+            c2 = x2 * c1 - c0
+            c3 = x2 * c2 - c1
+            c4 = x2 * c3 - c2
+            c5 = x2 * c4 - c3
+            value[j] += a1 * c1 + a2 * c2 + a3 * c3 + a4 * c4 + a5 * c5
+            mass[j] += b1 * c1 + b2 * c2 + b3 * c3 + b4 * c4 + b5 * c5
+            t0[j], t1[j] = c5, x2 * c5 - c4
     for j in range(16):
         mass[j] *= half * WEIGHTS[j]
 
@@ -117,13 +124,25 @@ def _add_all(row, lo, hi, u, payoff, work):  # type: ignore[no-untyped-def]
         y[j] = min(1.0, max(-1.0, (2.0 * v - lo - hi) / (hi - lo)))  # cuts are rounded
         t0[j], t1[j] = 1.0, y[j]
         row[0] += mass[j]
-    for n in range(1, DEGREE):
-        total = 0.0
+    for n in range(1, DEGREE, 5):
+        s1, s2, s3, s4, s5 = 0.0, 0.0, 0.0, 0.0, 0.0
         for j in range(16):
-            total += mass[j] * t1[j]
-            after = 2.0 * y[j] * t1[j] - t0[j]
-            t0[j], t1[j] = t1[j], after
-        row[n] += total
+            y2, c0, c1 = 2.0 * y[j], t0[j], t1[j]
+            c2 = y2 * c1 - c0
+            c3 = y2 * c2 - c1
+            c4 = y2 * c3 - c2
+            c5 = y2 * c4 - c3
+            s1 += mass[j] * c1
+            s2 += mass[j] * c2
+            s3 += mass[j] * c3
+            s4 += mass[j] * c4
+            s5 += mass[j] * c5
+            t0[j], t1[j] = c5, y2 * c5 - c4
+        row[n] += s1
+        row[n + 1] += s2
+        row[n + 2] += s3
+        row[n + 3] += s4
+        row[n + 4] += s5
 
 
 @nb.njit(
@@ -152,16 +171,23 @@ def act(u, edges, loss, weight, node_loss, node_weight, ends, parts, payoff, out
             rising = ends[p, 1] > ends[p, 0]
             m0, m1 = max(m0, 0), min(max(m0, m1), last)
             # u - L falls with L: the lowest panel of g belongs to the highest losses
-            at = 1.0 if rising else -1.0
+            at, reached = (1.0, ends[p, 1]) if rising else (-1.0, ends[p, 0])
             if bottom < edges[m0]:
-                at = _solve(loss[p], node_loss[p], u[i] - edges[m0], -1.0, 1.0)
+                reached = u[i] - edges[m0]
+                f_low, f_high = ends[p, 0] - reached, ends[p, 1] - reached
+                at = _solve(loss[p], node_loss[p], reached, -1.0, 1.0, f_low, f_high)
             for m in range(m0, m1 + 1):
                 end = -1.0 if rising else 1.0
                 if top > edges[m + 1]:
+                    goal = u[i] - edges[m + 1]
+                    f_at = reached - goal
                     if rising:
-                        end = _solve(loss[p], node_loss[p], u[i] - edges[m + 1], -1.0, at)
+                        end = _solve(
+                            loss[p], node_loss[p], goal, -1.0, at, ends[p, 0] - goal, f_at
+                        )
                     else:
-                        end = _solve(loss[p], node_loss[p], u[i] - edges[m + 1], at, 1.0)
+                        end = _solve(loss[p], node_loss[p], goal, at, 1.0, f_at, ends[p, 1] - goal)
+                    reached = goal
                 row = out[i, DEGREE * m : DEGREE * m + DEGREE]
                 half = 0.5 * abs(end - at) / parts
                 start = min(end, at)
