@@ -13,6 +13,7 @@ from itertools import pairwise
 from sympy import Dummy, Expr, Symbol, diff, expand, expand_log, log, oo, together
 
 from mechc.cases import Piece, explored
+from mechc.continuity import is_continuous
 from mechc.declare import Declaration
 from mechc.errors import UnsupportedError
 from mechc.factoring import factored
@@ -55,6 +56,8 @@ def _concave(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> bool:
     logs = [log(p.p[0].weight) + p.p[0].log_density.subs(variable, x) for p in pieces]
     for piece, ell in zip(pieces, logs, strict=True):
         here = facts.on(x, piece.lo, piece.hi)
+        if not is_continuous(ell, x, here):
+            return False
         if not is_concave(ell, factored(together(diff(ell, x))), x, here):
             return False
     joint = _falls_on_integers if variable.is_integer else _falls

@@ -100,6 +100,16 @@ class Facts:
             self._memo[expr] = sign
         return self._memo[expr]
 
+    def exceeds_zero(self, expr: Expr) -> bool:
+        """Whether `expr` was proved to be positive inside the intervals, zero excluded."""
+        if expr.is_positive:
+            return True
+        placed = expr.xreplace(self.places).xreplace(self.places)
+        numerator, denominator = fraction(together(placed))
+        tops, bottoms = expand(numerator), expand(denominator)
+        return bool((tops.is_positive and bottoms.is_positive)
+                    or (tops.is_negative and bottoms.is_negative))  # fmt: skip
+
     def decide(self, expr: Expr) -> int:
         """Weak sign of an expression in parameters.
 
@@ -131,7 +141,7 @@ class Facts:
             return 1
         if isinstance(expr, Pow) and (expr.exp.is_even or self.sign(expr.base) == 1):
             return 1
-        if isinstance(expr, Add) and _is_normal_tail(expr):
+        if isinstance(expr, Add) and is_normal_tail(expr):
             return 1
         if isinstance(expr, (Mul, Add)):
             signs = [self.sign(part) for part in expr.args]
@@ -205,8 +215,8 @@ def _is_positive_function(expr: Expr) -> bool:
     return all(bool(a.is_integer) for a in expr.args) and bool(expr.args[0].is_nonnegative)
 
 
-def _is_normal_tail(expr: Add) -> bool:
-    """Whether this is a + b erf(u) or a - b erfc(u), not negative by |erf| <= 1 and erfc <= 2."""
+def is_normal_tail(expr: Add) -> bool:
+    """Whether this is a + b erf(u) or a - b erfc(u), positive by |erf| < 1 and erfc < 2."""
     constant, rest = expr.as_coeff_Add()
     coefficient, function = rest.as_coeff_Mul()
     if isinstance(function, erf):

@@ -1,7 +1,10 @@
 """Post-processing: outputs rounded to a finite alphabet, by the mass of every cell.
 
-The pair of the rounded output is dominated by that of the output itself (data processing, T9); it
-is computed cell by cell from the kernel.
+The rounded output of any two data sets is dominated by the pair of the output itself (data
+processing, T9). The rounded pair, computed cell by cell from the kernel, is smaller: it is that of
+the two data sets to which P and Q belong, and of no others. Other values of a query, or shorter
+moves, meet other cells: a threshold far from 0 and the sensitivity tells nearly nothing about
+them, and much about a query next to it.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
     """Return the event whose output is only the cell in which the output of `event` falls.
 
     Cells are (-inf, edges[0]], (edges[0], edges[1]], ..., (edges[-1], inf): rounding to a grid,
-    clamping to an interval, a threshold test.
+    clamping to an interval, a threshold test. The pair is that of a query which is 0 without the
+    record and moves by exactly the sensitivity: declared. For all other queries use `event` itself,
+    which dominates its rounded output too.
 
     Args:
         event: a mechanism with its parameters bound.
@@ -58,10 +63,14 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
     theta = np.array(event.theta)
     p, q = (_cells(mechanism.kernel, theta, cuts, side) for side in ("p", "q"))
     base = mechanism.claim
-    because = f"outputs of {event} rounded to {cuts.size + 1} cells (T9), whose pair dominates"
+    because = (
+        f"outputs of {event} are rounded to {cuts.size + 1} cells, and have the laws P and Q of "
+        "its pair: a query is 0 without the record and moves by exactly the sensitivity; for others "
+        "the pair before rounding dominates (T9)"
+    )
     made = from_pmfs(p, q, name=f"post_process({event})", because=because)
-    claim = {"theorem": "T9", "conditions": (because, *base.get("conditions", ()))}
-    table = Table(made.mechanism.name, made.mechanism.key, False, {**base, **claim})
+    claim = {**made.mechanism.claim, "adjacency": base.get("adjacency", "any")}
+    table = Table(made.mechanism.name, made.mechanism.key, False, claim)
     law = made.loss()
     return NumericEvent(table, replace(law, tolerance=law.tolerance + MASS_ERROR), None)
 

@@ -2,7 +2,8 @@
 
 Unimodal means: non-decreasing up to some point and non-increasing after it, jumps included. It is
 proved by the signs of the derivative of the log density between its zeros, and on pieces where
-those are out of reach by concavity of the log density, which allows one change from up to down.
+those are out of reach by concavity of the log density, which allows one change from up to down. On
+either way the log density must be proved continuous inside its piece.
 A lattice is treated as the real pieces through its points: unimodal there, unimodal here.
 """
 
@@ -33,6 +34,7 @@ from sympy import together as over_one
 
 from mechc import numeric
 from mechc.cases import MAX_SPLITS, Case, Piece, by_cases, explored, log_sum
+from mechc.continuity import is_continuous
 from mechc.declare import Declaration
 from mechc.errors import UnsupportedError
 from mechc.factoring import factored
@@ -152,6 +154,9 @@ def _known(sign: int | None) -> int:
 
 def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) -> list[int]:
     """Directions along one piece."""
+    inside = facts.on(x, piece.lo, piece.hi)
+    if not all(is_continuous(t.log_density, x, inside) for t in terms):
+        raise _Unknown
     slopes = [factored(over_one(diff(t.log_density, x))) for t in terms]
     turning = {f for s in slopes for f in Mul.make_args(fraction(s)[0]) if _can_cut(f, x)}
     marks = tuple(Abs(f) for f in sorted(turning, key=str)) or (x,)

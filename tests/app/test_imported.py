@@ -132,7 +132,16 @@ def test_outputs_rounded_to_cells():
     found = event.delta(0.2, direction="remove")
     assert found.lower <= truth <= found.upper
     assert found.estimate == pytest.approx(truth, rel=1e-12)
-    assert event.mechanism.claim["theorem"] == "T9"
+    claim = event.mechanism.claim
+    assert (claim["status"], claim["adjacency"]) == ("declared", "any")
+    assert "moves by exactly the sensitivity" in claim["assumptions"][0]
+
+
+def test_a_rounded_pair_is_that_of_no_other_query():
+    """Why it is not proven: a threshold at 9 tells much about a query that moves from 8.5."""
+    event = mechc.post_process(mechc.load("gaussian")(sigma=1.0), [9.0])
+    moved = norm.sf(9.0 - 9.5) - math.exp(0.5) * norm.sf(9.0 - 8.5)
+    assert event.delta(0.5).upper < 1e-15 < 0.18 < moved
 
 
 def test_rounding_never_reveals_more():

@@ -1,11 +1,14 @@
 """What may be called proven: theorem T1 for shifts, T6 for sampling, and nothing else."""
 
+from dataclasses import replace
+
 import pytest
 from front_evaluate import normalised
 from front_examples import BIMODAL, BY_NAME
-from sympy import Abs, Piecewise, Rational, exp, oo, pi, sqrt
+from sympy import Abs, Piecewise, Rational, atan, cos, exp, oo, pi, sqrt, tanh
 
 from mechc.claims import claim_of
+from mechc.concavity import is_log_concave
 from mechc.declare import Claim, additive, count, dominates, integer, mechanism, positive, real
 from mechc.transform import poisson, random_sensitivity
 
@@ -198,3 +201,20 @@ def test_random_moves_of_log_concave_noise_are_proven():
         claim = claim_of(random_sensitivity(BY_NAME[noise], "2"))
         assert (claim.status, claim.theorem, claim.adjacency) == ("proven", "T8", "add_remove")
         assert "by at most sensitivities_i" in claim.assumptions[0]
+
+
+@pytest.mark.parametrize(
+    ("density", "support"),
+    [
+        (cos(x) ** 2, (-5, 5)),
+        ((x**2 - 1) ** 2, (Rational(-3, 2), Rational(3, 2))),
+        (2 + atan(1 / x), (-1, 1)),
+        (2 - tanh(1 / x), (-1, 1)),
+        (1 + cos(x), (-9, 9)),
+    ],
+)
+def test_signs_of_derivatives_prove_nothing_across_zeros_and_jumps(density, support):
+    # concave logarithms, or slopes of one sign, on every side of places where they are infinite
+    noise = _noise(density, support=support)
+    assert claim_of(noise).status == "declared"
+    assert not is_log_concave(replace(noise, q=noise.construction.noise, p=noise.q))

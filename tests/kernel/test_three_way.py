@@ -24,7 +24,8 @@ TRANSFORMED = (
     "without_replacement(gaussian)", "without_replacement(laplace)",
     "without_replacement(student_t)", "without_replacement(discrete_laplace)",
     "without_replacement(randomized_response)", "without_replacement(uniform)",
-    "with_replacement(gaussian)", "random_sensitivity(logistic)", "truncate(gaussian)",
+    "with_replacement(gaussian)", "random_sensitivity(logistic)", "random_sensitivity(laplace)",
+    "random_sensitivity(discrete_laplace)", "random_sensitivity(cauchy)", "truncate(gaussian)",
     "truncate(laplace)", "group(laplace)", "group(discrete_gaussian)", "shift(logistic)",
     "poisson(without_replacement(gaussian))",
 )  # fmt: skip
