@@ -65,8 +65,8 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
     base = mechanism.claim
     because = (
         f"outputs of {event} are rounded to {cuts.size + 1} cells, and have the laws P and Q of "
-        "its pair: a query is 0 without the record and moves by exactly the sensitivity; for others "
-        "the pair before rounding dominates (T9)"
+        "its pair: a query is 0 without the record and moves by exactly the sensitivity; the "
+        "pair before rounding dominates for all others (T9)"
     )
     made = from_pmfs(p, q, name=f"post_process({event})", because=because)
     claim = {**made.mechanism.claim, "adjacency": base.get("adjacency", "any")}
