@@ -70,6 +70,7 @@ class Auto:
         self._queue = list(candidates(steps))
         self._built: dict[str, registry.Accountant] = {}
         self._tails = import_module("mechc.accountants.revealing")
+        self._lacks_moments = bool(self._tails.lacks_moments(steps))
         self._revealed: dict[float, Auto] = {}
 
     def log_delta(self, epsilon: float) -> Bound:
@@ -104,7 +105,7 @@ class Auto:
 
     def _settled(self, epsilon: float, rtol: float) -> Bound:
         """Ask about the steps, or, where moments are lacking, about steps that reveal more."""
-        if not self._tails.lacks_moments(self._steps):
+        if not self._lacks_moments:
             return self._first(epsilon, rtol)
         bound = self._tails.bound_for(self._steps, epsilon)
         try:
@@ -125,7 +126,7 @@ class Auto:
             epsilon: any real number.
             level: log of another delta.
         """
-        if not self._queue or self._tails.lacks_moments(self._steps):
+        if not self._queue or self._lacks_moments:
             return False
         try:
             proof = getattr(self._accountant(self._queue[0][0]), "at_most", None)

@@ -16,7 +16,7 @@ import numpy as np
 from mechc import registry
 from mechc.accountants.bound import Bound
 from mechc.accountants.logspace import log_subtract
-from mechc.accountants.revealing import mass_error, outward
+from mechc.accountants.revealing import mass_error, mass_errors, outward
 from mechc.auto import Auto
 from mechc.loss.apart import is_resolved
 from mechc.loss.measure import MASS_ERROR, Step, log_infinite
@@ -60,6 +60,8 @@ class Evaluation:
         self.methods_used: set[str] = set()
         self.steps = {d: tuple(s) for d, s in steps.items()}
         self._log_infinite = {d: _log_infinite(s) for d, s in self.steps.items()}
+        self._mass_errors = {d: mass_errors(s) for d, s in self.steps.items()}
+        self._single = all(sum(step.count for step in s) == 1 for s in self.steps.values())
         self._accountants = {
             d: Auto(s, rtol) if method == "auto" else registry.build(method, s, rtol, options)
             for d, s in self.steps.items()
@@ -96,9 +98,8 @@ class Evaluation:
             rough: be content with the first method of "auto", however wide its answer.
         """
         floor = max(log_positive_part(epsilon), self._log_infinite[direction])
-        single = sum(step.count for step in self.steps[direction]) == 1
-        margin = 0.0 if single else MASS_ERROR  # a composed mass at infinity has been rounded
-        error = mass_error(self.steps[direction], epsilon)
+        margin = 0.0 if self._single else MASS_ERROR  # a composed mass at infinity has been rounded
+        error = mass_error(self._mass_errors[direction], epsilon)
         revealed = self._log_infinite[direction] - margin
         if error > 0.0:
             revealed = log_subtract(revealed, math.log(error))

@@ -60,18 +60,24 @@ def corrected(answer: Bound, steps: Sequence[Step], epsilon: float, bound: float
     """
     count = sum(step.count for step in steps)
     added = math.log(count) - bound + log_add(epsilon, 0.0)
-    answer = outward(answer, mass_error(steps, epsilon))
+    answer = outward(answer, mass_error(mass_errors(steps), epsilon))
     detail = {**answer.detail, "revealed": f"losses beyond {bound:g} count as infinite"}
     return replace(answer, lower=log_subtract(float(answer.lower), added), detail=detail)
 
 
-def mass_error(steps: Sequence[Step], epsilon: float) -> float:
+def mass_errors(steps: Sequence[Step]) -> tuple[float, float]:
+    """Errors of the masses of a composition at infinite and at minus infinite loss."""
+    errors = [(s.count, *s.loss.mass_errors) for s in steps]
+    return sum(n * p for n, p, _ in errors), sum(n * q for n, _, q in errors)
+
+
+def mass_error(errors: tuple[float, float], epsilon: float) -> float:
     """How far errors of the masses at infinite loss may move delta(epsilon).
 
     Below epsilon = 0 delta is taken from the reversed pair, and so are its masses.
     """
     other = math.exp(min(epsilon, 0.0)) if epsilon < 0 else 0.0
-    return sum(s.count * (s.loss.mass_errors[0] + other * s.loss.mass_errors[1]) for s in steps)
+    return errors[0] + other * errors[1]
 
 
 def outward(answer: Bound, error: float) -> Bound:
