@@ -175,6 +175,7 @@ def branches(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> 
         elif kind in (INCREASING, DECREASING, PLATEAU):
             _ordered(oracle, losses, (lo, hi, kind, left, right), check)
             _limits(oracle, losses, (lo, hi, kind, left, right), check)
+            _last_points(oracle, losses, (lo, hi, kind, left, right), check)
             if kind != PLATEAU and oracle.measure == "density":
                 _proved(oracle, lo, hi, int(kind), inside, check)
         elif kind != UNSPLIT:
@@ -232,6 +233,17 @@ def _limits(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
         if near.is_finite() and abs(near - limit) > room:
             check.fail(f"limit {limit!r} at {end}, but the loss is {text(near)} at {x}, "
                        f"theta {oracle.theta}")  # fmt: skip
+
+
+def _last_points(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
+    """On a lattice the limits at finite ends are the losses there."""
+    lo, hi, _, left, right = row
+    exact = tolerance(oracle.declaration, check)
+    for x, value in losses if oracle.measure == "lattice" else ():
+        limit = left if x == lo else right if x == hi else math.nan
+        room = exact * max(abs(value), arb(oracle.sensitivity(Oracle.raw_loss, x)))
+        if abs(value - limit) > room:
+            check.fail(f"limit {limit!r} at {x}, but the loss is {text(value)}, {oracle.theta}")
 
 
 def _ordered(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:

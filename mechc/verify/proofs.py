@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flint import arb, ctx
-from sympy import Expr, Symbol, diff, expand
+from sympy import Expr, Symbol, diff, expand, fraction, together
 
 from mechc.cases import Piece, log_sum
 from mechc.verify import arithmetic
@@ -64,13 +64,66 @@ def sign_beyond(
         side: 1 or -1.
         wanted: sign of d/dx.
     """
+    y, derivative = slope(expr.xreplace(exact(values)), x, side)
+    reason = "order at infinity"
+    for factors in ((derivative,), _quotient(derivative)):
+        leading = arb(wanted * side)
+        try:
+            for factor in factors:
+                leading *= AtInfinity(y, start).order(factor).f
+        except Unknown as unknown:
+            reason = str(unknown)
+            continue
+        if leading > 0:
+            return True, "order at infinity"
+    return False, reason
+
+
+def change_beyond(expr: Expr, x: Symbol, values: Any, start: Any, side: int) -> Any:
+    """Bound on abs(f(side y) - f(side start)) for y >= start > 0; inf where none is found.
+
+    Args:
+        expr: the function f.
+        x: the variable.
+        values: exact balls for the parameters.
+        start: positive ball.
+        side: 1 or -1.
+    """
+    y, derivative = slope(expr.xreplace(exact(values)), x, side)
+    numerator, denominator = _quotient(derivative)
     try:
-        y, derivative = slope(expr.xreplace(exact(values)), x, side)
-        order = AtInfinity(y, start).order(derivative)
-    except Unknown as reason:
-        return False, str(reason)
-    leading = order.f * (wanted * side)
-    return bool(leading > 0), "order at infinity"
+        top, bottom = (AtInfinity(y, start).order(part) for part in (numerator, denominator))
+    except Unknown:
+        return arb.pos_inf()
+    k, a, f = top.k - bottom.k, top.a - bottom.a, abs(top.f / bottom.f)
+    if k.is_zero and (a + 1).is_negative:  # int_R^oo y^a
+        power = arithmetic.constant(a + 1, values)
+        return f * (power * start.log()).exp() / -power
+    if k.is_negative and a.is_nonpositive:  # int_R^oo e^(ky) y^a <= e^(kR) R^a/|k|
+        rate = arithmetic.constant(k, values)
+        falling = rate * start + arithmetic.constant(a, values) * start.log()
+        return f * falling.exp() / -rate
+    return arb.pos_inf()
+
+
+def _quotient(derivative: Expr) -> tuple[Expr, ...]:
+    """Numerator and denominator, multiplied out: what cancels at infinity is gone."""
+    numerator, denominator = fraction(together(derivative))
+    return tuple(expand(part) for part in (numerator, denominator))
+
+
+def sign_as_quotient(
+    expr: Expr, x: Symbol, values: Any, lo: Any, hi: Any, wanted: int
+) -> tuple[bool, str]:
+    """`sign_on` for d(expr)/dx written as one fraction, multiplied out."""
+    parts = _quotient(diff(expr.xreplace(exact(values)), x))
+    turned = 1
+    for part in parts:
+        sign = next((s for s in (1, -1) if sign_on(part, x, values, lo, hi, s)[0]), None)
+        if sign is None:
+            return False, "undecided"
+        turned *= sign
+    return turned == wanted, "as one fraction"
 
 
 def monotone_parts(piece: Piece) -> list[tuple[int, Expr]]:

@@ -8,17 +8,22 @@ bounds what is left out.
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 from flint import acb, arb, ctx
 
 from mechc.errors import NumericError
+from mechc.verify import proofs
 from mechc.verify.ball import Oracle
 from mechc.verify.integral import PieceIntegral
 from mechc.verify.lattice import LatticeSum
 
 MAX_BOXES = 20_000
 MAX_POINTS = 200_000
+INFINITE = arb.pos_inf()
+FARTHEST = 60  # doublings of the place from which on a tail is looked at as a whole
+
+Box = tuple[Any, Any]
 
 
 def finite_part(oracle: Oracle, epsilon: Any, tilt: Any, size: Any) -> Any:
@@ -54,21 +59,120 @@ def positive(value: Any) -> Any:
 
 def _density(part: PieceIntegral, epsilon: Any, tilt: Any, tiny: Any) -> Any:
     log_p, loss = part.exponent(acb(1), acb(0)), part.exponent(acb(1), acb(-1))
-    lo, hi, total = part.lo, part.hi, arb(0)
-    front = (-tilt * epsilon).exp()
-    if not lo.is_finite():
-        lo, bound = part.cut_at(acb(1 + tilt), acb(-tilt), -1)
-        total += _between(bound * front)
-    if not hi.is_finite():
-        hi, bound = part.cut_at(acb(1 + tilt), acb(-tilt), 1)
-        total += _between(bound * front)
-    inner = [arb(0)] if lo < 0 and hi > 0 else []
-    ends = [lo, *inner, hi]
-    todo = list(itertools.pairwise(ends))
-    above: list[tuple[Any, Any]] = []
+    tails = [
+        None if end.is_finite() else _tail(part, loss, epsilon, tilt, side)
+        for side, end in ((-1, part.lo), (1, part.hi))
+    ]
+    lo, hi = (
+        end if tail is None else tail.start
+        for end, tail in zip((part.lo, part.hi), tails, strict=True)
+    )
+    open_boxes = list(itertools.pairwise([lo, *([arb(0)] if lo < 0 and hi > 0 else []), hi]))
+    above, total = [], arb(0)
+    for tail in filter(None, tails):
+        above += tail.above
+        open_boxes += tail.open_boxes
+        total += _between(tail.left_out)
+    inner, left_out = _above(part, log_p, loss, epsilon, open_boxes, tiny)
+    total += left_out
+
+    def payoff(x: Any, analytic: bool) -> Any:
+        return log_p(x, analytic).exp() * -(epsilon - loss(x, analytic)).expm1()
+
+    for a, b in _merged(above + inner):
+        value = acb.integral(payoff, a, b, rel_tol=arb(2) ** (12 - ctx.prec), abs_tol=tiny)
+        if not value.is_finite():
+            raise NumericError(f"the integral from {a.str(5)} to {b.str(5)} did not settle")
+        total += value.real
+    return total
+
+
+class _Tail(NamedTuple):
+    """What lies beyond `start`: boxes above eps, boxes to look at, a bound on what is left out."""
+
+    start: Any
+    above: list[Box]
+    open_boxes: list[Box]
+    left_out: Any
+
+
+def _tail(part: PieceIntegral, loss: Any, epsilon: Any, tilt: Any, side: int) -> _Tail:
+    """One infinite end.
+
+    From some place on L moves one way, or hardly at all: then its side of eps is known for good.
+    """
+    parts, x, y = proofs.monotone_parts(part.piece), part.x, arb(1) / 4
+    start, outward = None, 0
+    for _ in range(FARTHEST if parts else 0):
+        y = 2 * y
+        place = side * y
+        if not (part.lo < place and place < part.hi):
+            continue
+        if not outward:
+            outward, start = _direction(parts, part, y, side), place
+        gap = loss(acb(place), False).real - epsilon
+        slack = INFINITE
+        if outward * gap <= 0:  # it may cross eps, or stop short of it
+            changes = [proofs.change_beyond(f, x, part.values, y, side) for _, f in parts]
+            slack = max(changes, key=lambda c: float(c.upper()))
+        if gap + slack < 0 or (outward < 0 and gap < 0):
+            above, open_boxes = _crossing(loss, epsilon, start, place) if outward else ([], [])
+            return _Tail(start if outward else place, above, open_boxes, arb(0))
+        if gap - slack > 0 or (outward > 0 and gap > 0):
+            above, open_boxes = _crossing(loss, epsilon, start, place) if outward else ([], [])
+            cut, bound = part.cut_at(acb(1), acb(0), side)
+            if side * cut > y:
+                above.append(_box(place, cut))
+            return _Tail(start if outward else place, above, open_boxes, bound)
+    place, bound = part.cut_at(acb(1 + tilt), acb(-tilt), side)
+    return _Tail(place, [], [], bound * (-tilt * epsilon).exp())
+
+
+def _direction(parts: Any, part: PieceIntegral, y: Any, side: int) -> int:
+    """1 where L is proved to rise outward from side * y on, -1 where it falls, else 0."""
+    for outward in (1, -1):
+        if all(
+            proofs.sign_beyond(f, part.x, part.values, y, side, sign * outward * side)[0]
+            for sign, f in parts
+        ):
+            return outward
+    return 0
+
+
+def _crossing(loss: Any, epsilon: Any, near: Any, far: Any) -> tuple[list[Box], list[Box]]:
+    """Boxes above eps and boxes left open between two places where L is monotone."""
+    if near == far:
+        return [], []
+    gaps = [loss(acb(v), False).real - epsilon for v in (near, far)]
+    if all(g < 0 for g in gaps):
+        return [], []
+    if all(g > 0 for g in gaps):
+        return [_box(near, far)], []
+    if not all(g < 0 or g > 0 for g in gaps):
+        return [], [_box(near, far)]
+    rising, a, b = bool(gaps[1] > 0), near, far
+    for _ in range(ctx.prec):
+        middle = ((a + b) / 2).mid()
+        gap = loss(acb(middle), False).real - epsilon
+        if not (gap > 0 or gap < 0):
+            break
+        a, b = (a, middle) if bool(gap > 0) == rising else (middle, b)
+    return [_box(b, far) if rising else _box(near, a)], [_box(a, b)]
+
+
+def _box(a: Any, b: Any) -> Box:
+    return (a, b) if a < b else (b, a)
+
+
+def _above(
+    part: PieceIntegral, log_p: Any, loss: Any, epsilon: Any, todo: list[Box], tiny: Any
+) -> tuple[list[Box], Any]:
+    """Boxes on which L > eps, and a ball around what those contribute whose sign stays open."""
+    left_out = arb(0)
+    above: list[Box] = []
     for _ in range(MAX_BOXES):
         if not todo:
-            break
+            return above, left_out
         a, b = todo.pop()
         box = a.union(b)
         gap = _gap(part, loss, epsilon, box)
@@ -79,24 +183,13 @@ def _density(part: PieceIntegral, epsilon: Any, tilt: Any, tiny: Any) -> Any:
             continue
         most = (b - a) * log_p(box, False).real.exp() * (1 - (-gap).exp())
         if most.is_finite() and most.upper() < tiny:
-            total += _between(most)
+            left_out += _between(most)
             continue
         middle = ((a + b) / 2).mid()
         if not (a < middle and middle < b):
             raise NumericError(f"the sign of L - eps stays open at {middle.str(10)}")
         todo += [(a, middle), (middle, b)]
-    else:
-        raise NumericError(f"more than {MAX_BOXES} boxes")
-
-    def payoff(x: Any, analytic: bool) -> Any:
-        return log_p(x, analytic).exp() * -(epsilon - loss(x, analytic)).expm1()
-
-    for a, b in _merged(above):
-        value = acb.integral(payoff, a, b, rel_tol=arb(2) ** (12 - ctx.prec), abs_tol=tiny)
-        if not value.is_finite():
-            raise NumericError(f"the integral from {a.str(5)} to {b.str(5)} did not settle")
-        total += value.real
-    return total
+    raise NumericError(f"more than {MAX_BOXES} boxes")
 
 
 def _gap(part: PieceIntegral, loss: Any, epsilon: Any, box: Any) -> Any:
