@@ -245,19 +245,19 @@ def _functions(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
                lambda c: checks.inverses(kernel, oracle, xs, c))  # fmt: skip
     if kernel.CAPABILITIES.get("cgf", "").startswith("closed"):
         zs = grid.tilts(_strip(kernel, oracle.theta), full)
-        zs = zs[:1] if place.of_values else zs
+        zs = zs[:1] if place.of_values else zs if thorough else zs[::2]
         runner("cgf", "values", checks.CGF,
                lambda c: checks.generating_function(kernel, oracle, zs, c))  # fmt: skip
     if continuous and kernel.CAPABILITIES.get("cdf", "").startswith("closed"):
         shares = (0.27, 0.45, 0.61, 0.78, *((0.02, 0.12, 0.35, 0.9, 0.97) if full else ()))
         some = [xs[int(s * len(xs))] for s in (shares if thorough else (0.38, 0.66))]
-        some += [xs[0], xs[-1]]
+        some += [x for x in (xs[0], xs[-1]) if oracle.log_density("p", x) == -math.inf]
         runner("cdf", "values", checks.CDF,
                lambda c: checks.distributions(kernel, oracle, some, c))  # fmt: skip
 
 
 def _identities(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
-    from mechc.verify import checks, identities
+    from mechc.verify import checks, identities, unimodal
 
     oracle, xs, thorough = place.oracle, place.outputs, place.thorough
     runner("infinite_mass", "values", checks.VALUES,
@@ -277,4 +277,6 @@ def _identities(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
         runner("pieces", "identity", 0.0, lambda c: identities.pieces(oracle, xs, c))
         runner("coverage", "identity", identities.WIDTH,
                lambda c: identities.coverage(kernel, oracle, c))  # fmt: skip
+        if unimodal.noise_of(oracle.declaration) is not None:
+            runner("unimodal", "proof", 0.0, lambda c: identities.unimodality(oracle, xs, c))
         runner("branches", "proof", 0.0, lambda c: identities.branches(kernel, oracle, xs, c))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from flint import acb, arb, ctx
-from sympy import diff
 
 from mechc.errors import MechcError, NumericError
 from mechc.kernel.protocol import (
@@ -19,7 +19,7 @@ from mechc.kernel.protocol import (
     Q_ONLY,
     UNSPLIT,
 )
-from mechc.verify import arithmetic, proofs
+from mechc.verify import arithmetic, proofs, unimodal
 from mechc.verify.ball import STEP, Oracle, reversed_pair
 from mechc.verify.checks import MOMENT_BITS, log_moment, point_error, text, tolerance
 from mechc.verify.result import Check
@@ -275,30 +275,34 @@ def _proved(
         points = [v for v in inside if a + margin < v < b - margin]
         if len(points) < 2 or not piece.p or not piece.q:
             continue
-        summands = proofs.monotone_parts(piece)
-        near = proofs.decided([part for _, part in summands], x, oracle.values, points)
-        if len(near) < 2:
-            check.note("sign of L' sampled, not proved, on some branch")
-            continue
-        ends = (arb(near[0]), arb(near[-1]))
-        results = [
-            proofs.sign_on(diff(part, x), x, oracle.values, *ends, sign * direction)
-            for sign, part in summands
-        ]
-        wrong = [how for proved, how in results if how.startswith("the sign is opposite")]
-        if wrong and len(summands) == 1:
-            check.fail(f"L' on ({lo}, {hi}): {wrong[0]}, theta {oracle.theta}")
-        elif not all(proved for proved, _ in results):
-            check.note("sign of L' sampled, not proved, on some branch")
-        else:
-            beyond = [
-                proofs.sign_beyond(part, x, oracle.values, abs(end), side, sign * direction)[0]
-                for sign, part in summands
-                for side, end, edge in ((-1, ends[0], a), (1, ends[1], b))
-                if math.isinf(edge) and side * end > 0
-            ]
-            inner = len(near) < len(points) or not all(beyond)
-            check.note("sign of L' proved" + (", sampled in the far tails" if inner else ""))
+        forms = [proofs.monotone_parts(piece), proofs.whole_loss(piece)]
+        verdicts = [
+            proofs.direction(form, x, oracle.values, points, (a, b), direction)
+            for form in dict.fromkeys(map(tuple, forms)) if form
+        ]  # fmt: skip
+        verdict = min(verdicts, default=proofs.Verdict.SAMPLED)
+        if verdict == proofs.Verdict.OPPOSITE:
+            check.fail(f"L' on ({lo}, {hi}) has the opposite sign, theta {oracle.theta}")
+        check.note(f"sign of L' {verdict.words}")
+
+
+def unimodality(oracle: Oracle, xs: Sequence[float], check: Check) -> None:
+    """The noise of a shifted pair rises and then falls: proved, or compared at outputs."""
+    noise = unimodal.noise_of(oracle.declaration)
+    if noise is None:
+        return
+    check.points += 1
+    broken, unproved = unimodal.verdict(noise, oracle.values)
+    if broken is None and unproved is not None:
+        check.note(f"sampled, not proved: {unproved}")
+        density = Oracle(noise, oracle.theta)
+        logs = [v for v in (density.log_density("p", x) for x in xs) if v.is_finite()]
+        signs = [b > a for a, b in itertools.pairwise(logs) if a > b or b > a]
+        broken = "the density rises again" if signs != sorted(signs, reverse=True) else None
+    elif broken is None:
+        check.note("proved")
+    if broken is not None:
+        check.fail(f"{broken}, theta {oracle.theta}")
 
 
 def _bound(oracle: Oracle) -> list[tuple[Any, ...]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Any
 
 from flint import arb, ctx
@@ -12,6 +14,8 @@ from mechc.cases import Piece, log_sum
 from mechc.verify import arithmetic
 from mechc.verify.infinity import AtInfinity, Unknown, slope
 from mechc.verify.sums import exact
+
+Form = Sequence[tuple[int, Expr]]
 
 MAX_BOXES = 6000
 BITS = 96
@@ -124,6 +128,61 @@ def sign_as_quotient(
             return False, "undecided"
         turned *= sign
     return turned == wanted, "as one fraction"
+
+
+class Verdict(IntEnum):
+    """What is known of the sign of L' on a branch, the best first."""
+
+    OPPOSITE = 0
+    PROVED = 1
+    PROVED_INSIDE = 2
+    SAMPLED = 3
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        inside = "proved, sampled in the far tails"
+        return {1: "proved", 2: inside}.get(self, "sampled, not proved, on some branch")
+
+
+def direction(
+    form: Form, x: Symbol, values: Any, points: Sequence[float], ends: tuple[float, float],
+    wanted: int,
+) -> Verdict:  # fmt: skip
+    """Whether the loss moves as `wanted` on an interval: on boxes, and beyond by orders.
+
+    Args:
+        form: (sign, function) pairs; that all derivatives have the sign suffices.
+        x: the variable.
+        values: exact balls for the parameters.
+        points: inside the interval, in order; boxes cover what lies between them.
+        ends: of the interval.
+        wanted: 1 or -1.
+    """
+    near = decided([part for _, part in form], x, values, points)
+    if len(near) < 2:
+        return Verdict.SAMPLED
+    inner = (arb(near[0]), arb(near[-1]))
+    for sign, part in form:
+        proved, how = sign_on(diff(part, x), x, values, *inner, sign * wanted)
+        if how.startswith("the sign is opposite") and len(form) == 1:
+            return Verdict.OPPOSITE
+        if not proved and not sign_as_quotient(part, x, values, *inner, sign * wanted)[0]:
+            return Verdict.SAMPLED
+    reached = {-1: near[0] == points[0], 1: near[-1] == points[-1]}
+    for side, end, edge in ((-1, inner[0], ends[0]), (1, inner[1], ends[1])):
+        if math.isinf(edge):
+            reached[side] = side * end > 0 and all(
+                sign_beyond(part, x, values, abs(end), side, sign * wanted)[0]
+                for sign, part in form
+            )
+    return Verdict.PROVED if all(reached.values()) else Verdict.PROVED_INSIDE
+
+
+def whole_loss(piece: Piece) -> Form:
+    """L itself as the only function."""
+    log_p, log_q = log_sum(piece.p), log_sum(piece.q)
+    return () if log_p is None or log_q is None else ((1, log_p - log_q),)
 
 
 def monotone_parts(piece: Piece) -> list[tuple[int, Expr]]:

@@ -319,7 +319,7 @@ def _arguments(kernel, function, place, theta):
     if function.endswith("_many"):
         return [(np.array(xs), theta, np.empty(len(xs)))]
     if function.startswith("loss_inverse"):
-        return [(float(kernel.loss(x, theta)), theta) for x in xs]
+        return [(float(kernel.loss(x, theta)), theta) for x in xs[::9]]  # some iterate
     if function.startswith("cgf"):
         lo, hi = (float(end) for end in kernel.strip(theta))
         lo, hi = max(-8.0, lo), min(7.0, hi)
