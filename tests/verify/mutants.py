@@ -188,6 +188,7 @@ class Detector:
     def __init__(self, mechanism, folder, level="quick"):
         self.mechanism, self.full = mechanism, level == "full"
         self.original = mechanism.kernel
+        self.tolerance = checks.tolerance(mechanism.declaration, Check("", ""))
         self.plain = run(mechanism.source, folder / "original.py")
         runner = certificate.Runner()
         _, found = certificate.places(mechanism.declaration, self.original, self.full, runner)
@@ -214,7 +215,7 @@ class Detector:
         """
         with np.errstate(all="ignore"):
             return all(
-                _agree(self.plain, kernel, name, place)
+                _agree(self.plain, kernel, name, place, self.tolerance)
                 for place in self.many_places
                 for name in self._public(function)
             )
@@ -272,7 +273,7 @@ def _key(value):
     return (_key(value.real), _key(value.imag)) if hasattr(value, "rel_accuracy_bits") else value
 
 
-def _agree(original, kernel, function, place):
+def _agree(original, kernel, function, place, tolerance):
     """Whether two kernels agree in one function at one place."""
     theta = np.array(place.oracle.theta)
     if function == "lattice":
@@ -287,7 +288,7 @@ def _agree(original, kernel, function, place):
         elif function.startswith("loss"):  # a difference of logs, to the accuracy of these
             xs = np.atleast_1d(arguments[0])
             scale += [sum(abs(original.__dict__[f](x, theta)) for f in LOGS) for x in xs]
-        near = np.abs(a - b) <= checks.VALUES * scale
+        near = np.abs(a - b) <= tolerance * scale
         if not np.all(near | (a == b) | (np.isnan(a) & np.isnan(b))):
             return False
     return True
