@@ -134,7 +134,8 @@ class Split:
     def log_transforms(self, hits: Hits | None) -> Floats:
         """Return log M' at -1, 0 and the tilts; without hits, of what has no large loss at all."""
         _, log_m, ratios = self._rows
-        return log_m if hits is None else log_m + log_odds(hits, self.counts, ratios)
+        with np.errstate(invalid="ignore"):  # nan where no loss is small: that decides nothing
+            return log_m if hits is None else log_m + log_odds(hits, self.counts, ratios)
 
     @property
     def counts(self) -> Floats:

@@ -59,7 +59,7 @@ def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.
         lo, hi = float(panels.lo[mine].min()), float(panels.hi[mine].max())
         if row[2] == protocol.UNSPLIT:
             x, loss = panels.x[mine].ravel(), panels.loss[mine].ravel()
-            ends = [lo, *_extrema(source, x, loss), hi]
+            ends = [lo, *extrema(source, x, loss), hi]
         else:
             ends = [lo, hi]
         inner = losses_at(source, _inside(np.array(ends)))
@@ -91,8 +91,8 @@ def losses_at(source: KernelSource, x: Floats) -> Floats:
     return out
 
 
-def _extrema(source: KernelSource, x: Floats, loss: Floats) -> list[float]:
-    """Interior extrema of the loss, by golden section around sign changes of its increments."""
+def extrema(source: KernelSource, x: Floats, loss: Floats) -> list[float]:
+    """Return interior extrema of the loss, by golden section where its increments change sign."""
     step = np.sign(np.diff(loss))
     moving = np.flatnonzero(step)  # two nodes at equal distance from an extremum look level
     turns = np.flatnonzero(step[moving[1:]] * step[moving[:-1]] < 0)
@@ -109,8 +109,8 @@ def _extrema(source: KernelSource, x: Floats, loss: Floats) -> list[float]:
     return out
 
 
-def extrema_between_modes(source: KernelSource, row: Floats) -> list[float]:
-    """Interior extrema of the loss on a branch, where p and q are resolved but not their ratio."""
+def between_modes(source: KernelSource, row: Floats) -> tuple[Floats, Floats]:
+    """Outputs of a branch that resolve p and q, if not their ratio, and the losses there."""
     parts = [
         Quadrature(source.kernel, source.theta, row[None, :2], mass_of=density).covering(0.0, 0.0)
         for density in "pq"
@@ -118,7 +118,7 @@ def extrema_between_modes(source: KernelSource, row: Floats) -> list[float]:
     x = np.unique(np.concatenate([part.x.ravel() for part in parts]))
     loss = losses_at(source, x)
     seen = np.isfinite(loss)
-    return _extrema(source, x[seen], loss[seen])
+    return x[seen], loss[seen]
 
 
 def inverse(source: KernelSource, branch: Branch, loss: Floats) -> Floats:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError, UnsupportedError
 from mechc.kernel import protocol
-from mechc.loss.branches import branches_of, extrema_between_modes, root
+from mechc.loss.branches import between_modes, branches_of, extrema, root
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.source import KernelSource
 
@@ -30,12 +30,12 @@ def within(source: KernelSource, bound: float) -> KernelSource:
         bound: positive.
 
     Raises:
-        UnsupportedError: the ends of a branch are not known, so that it cannot be cut.
+        UnsupportedError: the end of a branch on which the loss grows cannot be told.
         NumericError: a mass beyond the bound was not found.
     """
     lo, hi = source.strip
     unsplit = source.rows[:, 2] == protocol.UNSPLIT
-    if np.isnan(source.rows[:, 3:5]).any() or (unsplit.any() and lo >= -1.0 and hi <= 0.0):
+    if unsplit.any() and np.isfinite(source.rows[unsplit, 3:5]).all() and lo >= -1.0 and hi <= 0.0:
         raise UnsupportedError(
             f"{source.label}: the loss has no exponential moments on one side, and where it is "
             "large is not known in closed form; truncate() bounds it"
@@ -43,11 +43,12 @@ def within(source: KernelSource, bound: float) -> KernelSource:
     rows, beyond = source.rows.copy(), []
     for row in rows:
         for side in (0, 1):
-            if abs(row[3 + side]) > bound:
-                end, limit = float(row[side]), math.copysign(bound, row[3 + side])
-                cut = root(source, _monotone_end(source, row, side), limit)
+            end, (outer, limit) = float(row[side]), _outermost(source, row, side)
+            if abs(limit) > bound:
+                part = _monotone_end(source, row, side, outer, limit)
+                cut = root(source, part, math.copysign(bound, limit))
                 beyond.append((min(end, cut), max(end, cut)))
-                row[side], row[3 + side] = cut, limit
+                row[side], row[3 + side] = cut, math.copysign(bound, limit)
     other = copy(source)
     for lo, hi in beyond:
         p, q = (other.infinite_on(lo, hi, law) for law in "pq")
@@ -57,16 +58,28 @@ def within(source: KernelSource, bound: float) -> KernelSource:
     return other
 
 
-def _monotone_end(source: KernelSource, row: Floats, side: int) -> Floats:
+def _outermost(source: KernelSource, row: Floats, side: int) -> tuple[float, float]:
+    """An end of a branch and the loss there; where its limit is open, the last output with mass."""
+    if not math.isnan(row[3 + side]):
+        return float(row[side]), float(row[3 + side])
+    x, loss = between_modes(source, row)
+    at = -1 if side else 0
+    return float(x[at]), float(loss[at])
+
+
+def _monotone_end(
+    source: KernelSource, row: Floats, side: int, outer: float, limit: float
+) -> Floats:
     """The part of a branch, next to one of its ends, on which the loss runs off to infinity."""
-    if row[2] != protocol.UNSPLIT:
-        return row
     part = row.copy()
+    part[side] = outer
+    if row[2] != protocol.UNSPLIT:
+        return part
     try:
         mine = [b for b in branches_of(source) if row[0] <= b.lo and b.hi <= row[1]]
         part[1 - side] = mine[-1].lo if side else mine[0].hi
     except NumericError:
-        turns = extrema_between_modes(source, row)
+        turns = extrema(source, *between_modes(source, row))
         part[1 - side] = (turns[-1] if side else turns[0]) if turns else row[1 - side]
-    part[2] = 1.0 if (row[3 + side] > 0) == bool(side) else -1.0
+    part[2] = 1.0 if (limit > 0) == bool(side) else -1.0
     return part

@@ -244,3 +244,25 @@ def test_a_tail_in_which_one_density_vanishes_beside_the_other(direction, epsilo
     if direction == "add":
         truth = 1 - cauchy - math.exp(epsilon) * (1 - normal)
     brackets(pair().delta(epsilon, direction=direction), truth)
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0])
+def test_two_gumbel_laws_of_different_widths(scale):
+    """Limits of the loss depend on the scale; backwards it exceeds 1.5 outside an interval."""
+    pair, epsilon, width = load(p="exp(-x/s-exp(-x/s))/s", q="exp(-x/w-exp(-x/w))/w"), 1.5, 2.5
+
+    def excess(x):
+        log_p = -x / scale - math.exp(-x / scale) - math.log(scale)
+        return -x / width - math.exp(-x / width) - math.log(width) - log_p - epsilon
+
+    ends = []
+    for low, high in ((-5.0, 0.0), (60.0, 0.0)):
+        for _ in range(100):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+        ends.append(low)
+    p, q = (
+        math.exp(-math.exp(-ends[0] / s)) - math.expm1(-math.exp(-ends[1] / s))
+        for s in (scale, width)
+    )
+    brackets(pair(s=scale, w=width).delta(epsilon, direction="add"), q - math.exp(epsilon) * p)
