@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechc.accountants import shared
 from mechc.accountants.atomic import AtomicPart, matters
@@ -28,7 +30,10 @@ from mechc.accountants.window import log_peak
 from mechc.errors import NumericError
 from mechc.loss.measure import MASS_ERROR, Step, log_infinite
 
+Floats = NDArray[np.float64]
+
 SHARE = 1e-13  # images and truncation may cost this share of delta
+PLENTY = 1e-6  # share of rtol below which no further node is worth its cost
 CANCELLATION = math.log(1e3)  # nats by which the contour may miss the saddle point
 BELOW = 8  # real parts tried at and below the saddle point, and tilts tried above it
 KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
@@ -40,9 +45,11 @@ BLURRED = 150_000_000  # the same for a smoothed payoff
 MOST_NODES = 2**23  # frequencies of a smoothed payoff: some 1.6 GB
 REUSED = 1e-10  # width with which a contour answers for another epsilon
 FIRST = 64  # nodes to begin with
-FEW_NODES = 120  # nodes that are cheaper than anything else
-CROWDED = 400  # nodes beyond which small and large losses are taken apart at once
+BEYOND = 1.7  # times the frequency at which phi is thought to have faded
+FEW_NODES = 160  # nodes that are cheaper than anything else
+CROWDED = 560  # nodes beyond which small and large losses are taken apart at once
 QUICK = 25_000_000  # node evaluations before that is tried for fewer nodes
+GROWTH = 3.0  # times the nodes expected, likewise
 PATIENCE, LOUD = 2048, math.log(1e-4)  # nodes after which no |phi| above this is waited out
 NARROW = 0.3  # width of a smoothed answer, in rtol, that is narrow enough
 FIT, FITS = 1e-4, 4  # error of phi wanted of polynomials, in rtol, and refinements to get there
@@ -116,6 +123,31 @@ class ContourAccountant:
         return base < level and self._forward.at_most(epsilon, log_subtract(level - ROUNDED, base))
 
 
+class Choice(NamedTuple):
+    """A contour that is not evaluated yet.
+
+    Attributes:
+        c, period, grid, log_b, spare: see Contour.
+        top: largest tilt that is wanted.
+        reach: frequency up to which the law should be resolved.
+        one_scale: large losses have no contours of their own, see `jumps`.
+    """
+
+    c: float
+    period: float
+    grid: Floats
+    log_b: Floats
+    top: float
+    reach: float
+    one_scale: bool
+    spare: float = 0.0
+
+    @property
+    def nodes(self) -> float:
+        """Frequencies that are expected to be needed, 0 where there is no other way."""
+        return 0.0 if self.one_scale else self.reach * self.period / (2.0 * math.pi)
+
+
 class Side(Covered):
     """The finite part H of one direction for epsilon >= 0, with everything that can be re-used."""
 
@@ -151,22 +183,28 @@ class Side(Covered):
             low = self._log_mass - 2.0 * math.exp(NOTHING)
             return Answer(low, self._log_mass, self._log_mass, {"reason": "all losses are larger"})
         try:
-            contour = self._choose(epsilon)
+            return self._fresh(epsilon)
         except NumericError as error:
             return self._chernoff(epsilon, str(error))
-        one_scale = type(contour) is not Contour or contour.spare > 0.0
-        one_scale = one_scale or matters(self._law, contour.tilted)
-        expected = 0.0 if one_scale else contour.expected
-        answer: Answer | None = None
+
+    def _fresh(self, epsilon: float) -> Answer:
+        """H(epsilon) on a contour of its own, or by the largest losses where that is crowded."""
+        choice = self._choose(epsilon)
+        contour = None if choice.nodes > CROWDED else self._laid(choice)
+        most, growth = (QUICK, GROWTH) if choice.nodes > FEW_NODES else (math.inf, math.inf)
+        answer = None if contour is None else self._run(contour, epsilon, most, growth)
         limit: dict[str, str] = {}
-        if expected <= CROWDED:
-            answer = self._run(contour, epsilon, QUICK if expected > FEW_NODES else math.inf)
-        if not (answer and answer.width <= self._rtol) and not one_scale:
+        if not (answer and answer.width <= self._rtol) and not choice.one_scale:
             jumps, rare, limit = by_largest_losses(self._steps, epsilon, self._rtol)
-            limit = limit if expected > FEW_NODES else {}  # few steps, then: those have a recursion
             if jumps is not None and rare is not None:
-                self._contours = [jumps, *self._contours[:3]]
-                return rare
+                if contour is not None and rare.width > self._rtol:
+                    answer = self._run(contour, epsilon, most)
+                if answer is None or answer.width > rare.width:
+                    self._contours = [jumps, *self._contours[:3]]
+                    return rare
+            # few steps, then: those have a recursion
+            limit = limit if choice.nodes > FEW_NODES else {}
+        contour = contour or self._laid(choice)
         answer = answer or self._run(contour, epsilon)
         answer = answer or self._chernoff(epsilon, "the trapezoid sum is not positive")
         answer.detail.update(limit)
@@ -183,7 +221,7 @@ class Side(Covered):
             return any(chernoff(epsilon, c.grid, c.log_b) <= level for c in known)
         return self._highest <= epsilon or super().at_most(epsilon, level)
 
-    def _choose(self, epsilon: float) -> Contour:
+    def _choose(self, epsilon: float) -> Choice:
         """Contour and period that need the fewest nodes (docs/numerics.md, section 4)."""
         t0, f2 = self._saddle(epsilon)
         if len(self._steps) >= SEVERAL and not self._has_sums and math.isinf(self._payoff.edge):
@@ -216,20 +254,36 @@ class Side(Covered):
             if period * frequency < cost:
                 best, cost, far = (c, period), period * frequency, frequency
         c, period = best
+        period = self._payoff.period(period)
+        reach = self._reach(far, period)
+        one_scale = math.isfinite(self._payoff.edge) or (
+            self._has_sums and matters(self._law, Tilted(self._law, c))
+        )
+        return Choice(c, period, grid, log_b, top, reach, one_scale)
+
+    def _reach(self, frequency: float, period: float) -> float:
+        """Last of as many frequencies as are likely to be needed, in whole blocks."""
+        h = 2.0 * math.pi / period
+        return h * max(FIRST, BLOCK * math.ceil(min(BEYOND * frequency / h, 1e15) / BLOCK))
+
+    def _laid(self, choice: Choice) -> Contour:
+        """The contour chosen, beside sums of atoms in closed form where these matter."""
         masses = (self._log_mass, self.log_q, self._lowest)
-        where = (c, self._payoff.period(period), grid, log_b, masses)
-        atomic = self._atomic(c)
+        where = (choice.c, choice.period, choice.grid, choice.log_b, masses)
+        atomic = self._atomic(choice.c) if choice.one_scale and not choice.spare else None
         if atomic is not None:
             return BesideAtoms(atomic, self._law, self._payoff, *where)
-        self._cover(top, c, max(1.2 * far, FIRST * 2.0 * math.pi / where[1]))
-        return Contour(self._law, self._payoff, *where)
+        self._cover(choice.top, choice.c, choice.reach)
+        contour = Contour(self._law, self._payoff, *where)
+        contour.spare = choice.spare
+        return contour
 
     @property
     def _has_sums(self) -> bool:
         """Sums of atoms may matter, which no contour serves without a part of their own."""
         return math.isinf(self._payoff.edge) and all(s.loss.atom_loss.size for s in self._steps)
 
-    def _for_many(self, epsilon: float, saddle: float) -> Contour | None:
+    def _for_many(self, epsilon: float, saddle: float) -> Choice | None:
         """Contour for as many epsilons as can share one, `epsilon` among them."""
         c = shared.place(self._law, saddle, min(2.0 * saddle, self._t_max))
         if c is None:
@@ -245,17 +299,16 @@ class Side(Covered):
         found = shared.choose(self._law, c, epsilon, top, math.log(SHARE))
         if found is None:
             return None
-        self._cover(top, c, max(1.2 * found.frequency, FIRST * 2.0 * math.pi / found.period))
-        masses = (self._log_mass, self.log_q, self._lowest)
-        where = (c, found.period, found.grid, found.log_b, masses)
-        contour = Contour(self._law, self._payoff, *where)
-        contour.spare = shared.SPARE
-        return contour
+        reach = self._reach(found.frequency, found.period)
+        return Choice(c, found.period, found.grid, found.log_b, top, reach, True, shared.SPARE)
 
-    def _run(self, contour: Contour, epsilon: float, most: float = math.inf) -> Answer | None:
+    def _run(
+        self, contour: Contour, epsilon: float, most: float = math.inf, growth: float = math.inf
+    ) -> Answer | None:
         """Add nodes as this law needs them, and return the narrowest answer that they give.
 
-        None where that takes more than `most` node evaluations.
+        None where that takes more than `most` node evaluations, or `growth` times the nodes that
+        were expected.
         """
         if not contour.weight(epsilon) > 0.0:
             return None
@@ -265,7 +318,7 @@ class Side(Covered):
             if contour.atomic.order == 0 and not (plain and plain.width <= self._rtol):
                 self._blurred(contour, epsilon)
         else:
-            plain = self._wait(contour, epsilon, most)
+            plain = self._wait(contour, epsilon, most, growth)
         if contour.blurred is None:
             return plain
         smoothed: Answer | None = contour.blurred.answer(epsilon)
@@ -274,13 +327,14 @@ class Side(Covered):
             return plain
         return smoothed
 
-    def _wait(self, contour: Contour, epsilon: float, most: float) -> Answer | None:
+    def _wait(self, contour: Contour, epsilon: float, most: float, growth: float) -> Answer | None:
         """Add nodes until the truncation is proven small, or a work limit is reached."""
-        nodes, heavy = self._first_nodes(contour), matters(self._law, contour.tilted)
+        first, heavy = self._first_nodes(contour), matters(self._law, contour.tilted)
+        nodes = first
         while True:
             if not self._resolve(contour, nodes):
                 return contour.answer(epsilon)
-            if nodes * contour.cost > most:
+            if nodes * contour.cost > most or nodes > growth * first:
                 return None
             if nodes * contour.cost > 2.0 * WORK and contour.nodes:
                 return contour.answer(epsilon)
@@ -296,8 +350,9 @@ class Side(Covered):
                     return None  # it is there for whoever asks
             values, _ = contour.terms(epsilon)
             least = math.exp(-contour.spare)  # the least that the terms may leave of themselves
-            quiet = float(np.abs(values[-32:]).max()) < SHARE * 1e-2 * least
-            wanted = 4.0 * SHARE if contour.work < EASY else 1e-3 * self._rtol
+            enough = max(SHARE, PLENTY * self._rtol)
+            quiet = float(np.abs(values[-32:]).max()) < 0.1 * enough * least
+            wanted = 4.0 * enough if contour.work < EASY else 1e-3 * self._rtol
             if (quiet and not only_atoms) or contour.work > EASY:
                 total = max(1.0 + 2.0 * float(values.sum()), 1e-3) if contour.spare == 0 else least
                 start = contour.weight(epsilon)
@@ -306,13 +361,14 @@ class Side(Covered):
                 large = contour.work > WORK or contour.tilted.weight.size > LARGEST
                 if factor * contour.decay < wanted or large:
                     return contour.answer(epsilon)
-            nodes = nodes + 64 if not quiet and nodes < 1024 else 2 * nodes
+            more = max(FIRST, nodes // 2) if not quiet and nodes < 1024 else nodes
+            nodes += more
             nodes = max(nodes, PATIENCE) if only_atoms else nodes
 
     def _first_nodes(self, contour: Contour) -> int:
         """Nodes to begin with: about those that the law was resolved for, where they are cheap."""
         wanted = min(contour.expected, QUICK / contour.cost, PATIENCE)
-        return max(FIRST, BLOCK * math.floor(wanted / BLOCK))
+        return max(FIRST, BLOCK * math.floor(wanted / BLOCK + ROUNDED))
 
     def _resolve(self, contour: Contour, nodes: int) -> bool:
         """Make the law good for so many frequencies; False where no quadrature resolves them."""

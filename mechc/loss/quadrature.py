@@ -133,10 +133,9 @@ class Quadrature:
             wanted |= {t for t in (-1.0, 0.0) if wide[0] <= t <= wide[1]}
         widened = not known or wide != self.tilts
         tilts = np.array(sorted(wanted if widened else wanted - known))
-        tested, fresh, rounds, error = tilts, np.ones(tilts.size, np.bool_), ROUNDS, 0.0
+        tested, fresh, rounds = tilts, np.ones(tilts.size, np.bool_), ROUNDS
         while tilts.size:
             rounds, affinity = self._settle(tilts, rounds)
-            error = max(error, self.error)
             self.apart |= not known and self._far_apart()
             if not widened:
                 break
@@ -158,7 +157,8 @@ class Quadrature:
             near[1:] |= added[:-1]
             near[:-1] |= added[1:]
             tilts, fresh = tested[near], added[near]
-        self.error = error if tilts.size else self.error
+        if tested.size > tilts.size:
+            self._settle(tested, rounds)  # for the error at all of them, on the last panels
         self.tilts, self.points = wide, (*points, *(self.points or ()))[:REMEMBERED]
 
     def _far_apart(self) -> bool:
