@@ -222,6 +222,7 @@ class PrivacyLoss:
             floor: share of the tilted mass below which a panel need not resolve the frequency.
 
         Raises:
+            UnsupportedError: a tilt is outside the strip of convergence.
             NumericError: the quadrature does not settle.
         """
         contour = tilt_hi if contour is None else contour
@@ -232,9 +233,10 @@ class PrivacyLoss:
             return self
         for t in (tilt_lo, tilt_hi):
             if t not in (-1.0, 0.0) and not self.strip[0] < t < self.strip[1]:
-                raise NumericError(
+                raise UnsupportedError(
                     f"{self.label}: tilt {t:g} is outside the strip of convergence "
-                    f"({self.strip[0]:g}, {self.strip[1]:g})"
+                    f"({self.strip[0]:g}, {self.strip[1]:g}), E[exp(tL)] is not known to be "
+                    "finite there; pld and direct need no tilt"
                 )
         tilt_lo, tilt_hi = min(tilt_lo, self.tilts[0]), max(tilt_hi, self.tilts[1])
         return self._from_source(
@@ -300,7 +302,8 @@ class PrivacyLoss:
         """Return K(t), K'(t), K''(t) of the finite part and a bound on the rounding of K(t).
 
         Raises:
-            NumericError: t is outside the strip of convergence.
+            UnsupportedError: t is outside the strip of convergence.
+            NumericError: P and Q are too far apart for t, or the quadrature does not settle.
         """
         law = self.covering(min(t, -1.0), max(t, 0.0))
         if -1.0 < t < 0.0 and law.apart:
@@ -310,7 +313,7 @@ class PrivacyLoss:
         return float(k[0]), float(k[1]), float(k[2]), float(k[3])
 
     def log_mgf(self, t: float) -> float:
-        """Return K(t) = log E_P[exp(tL); L finite] for real t."""
+        """Return K(t) = log E_P[exp(tL); L finite] for real t; raises what `generating` raises."""
         return self.generating(t)[0]
 
     def cumulants(self, t: float, order: int) -> Floats:
