@@ -361,6 +361,10 @@ class IndividualAccountant(TakesTurns):
         }
         estimate = np.clip(np.maximum.reduce(best), lower, upper)
         status = INTERPOLATED if self.grid.splines else "proven"
+        if how["meshed"]:
+            status += "; some people also on a mesh, where nothing is interpolated"
+        if wide := int((width > query.rtol).sum()):
+            status += f"; wider than rtol for {wide} of {width.size} (relative_width)"
         return Bound(lower, estimate, upper, "contour", status, detail)
 
     def _check_rows(self, rows: ArrayLike) -> Rows:

@@ -35,10 +35,12 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 MOST = 1 << 17  # points of a transform
+FINEST = 1 << 19  # points where few steps are to be composed in all
+FEW = 500  # that is how many
 LEAST = 1 << 10
 LAWS = 4096  # members made for one person each
 LONGEST = 1e4  # periods longer than this resolve nothing
-CELLS = 1 << 18  # mesh points of one step
+CELLS = 1 << 20  # mesh points of one step
 SHARE = 0.02  # of the tolerance, for images and for what lies beyond the meshes
 FIRST = 0.05  # share of the tolerance that mesh and rounding are planned for at first
 ROUNDS = 3  # plans made for a person; each shrinks the share by what the last one fell short
@@ -100,6 +102,8 @@ class Meshes:
         none, zero = np.full(n, np.inf), np.zeros(n)
         answers = Answers(zero, np.full(n, np.nan), none, none.copy(), zero.copy())
         self._choose(ledger, query, rows)
+        recorded = 0 if steps is None else int((steps[0] != self._members.untouched).sum())
+        self._most = FINEST if 0 < recorded <= FEW else MOST
         todo, share = np.arange(n), np.full(n, FIRST)
         for _ in range(ROUNDS):
             before, plans = answers.numeric.copy(), []
@@ -162,9 +166,9 @@ class Meshes:
         period = min(period, LONGEST)
         fineness = math.ceil(-math.log2(widest))
         size = 1 << math.ceil(math.log2(max(period * 2.0**fineness, LEAST)))
-        if size > MOST:
-            fineness -= round(math.log2(size / MOST))
-            size = MOST
+        if size > self._most:
+            fineness -= round(math.log2(size / self._most))
+            size = self._most
         return _Plan(i, rounded, at, fineness, size, epsilon, log_delta)
 
     def _round(

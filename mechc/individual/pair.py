@@ -22,6 +22,7 @@ from mechc.loss.grid import ULP
 Floats = NDArray[np.float64]
 
 _SEARCH = 60  # evaluations of a bound in search of epsilon
+_FAR = 0.3  # largest share by which a search goes back at once
 
 
 class Pair:
@@ -61,8 +62,9 @@ class Pair:
             low, high = self.log_lower(query.epsilon), self.log_upper(query.epsilon)
             return math.exp(low), math.exp((2.0 * low + high) / 3.0), math.exp(min(high, 0.0))
         start, rtol = self._epsilon, query.rtol
-        _, high = _bracket(self.log_upper, query.log_delta, start, rtol)
-        low, _ = _bracket(self.log_lower, query.log_delta, min(high, start), rtol)
+        _, high = _bracket(self.log_upper, query.log_delta, start, rtol, _FAR)
+        # far below the answer images leave nothing of the lower bound: the search keeps close
+        low, _ = _bracket(self.log_lower, query.log_delta, min(high, start), rtol, 0.25 * rtol)
         low = max(low, 0.0)
         return low, (2.0 * low + high) / 3.0 if high < math.inf else math.nan, high
 
@@ -95,12 +97,12 @@ class Pair:
 
 
 def _bracket(
-    bound: Callable[[float], float], target: float, start: float, rtol: float
+    bound: Callable[[float], float], target: float, start: float, rtol: float, back: float
 ) -> tuple[float, float]:
     """Return (low, high) with bound(low) > target >= bound(high), close together.
 
     Secants on the logarithm of delta, with bisection where they fail; -1 and inf where an end was
-    not found.
+    not found. From `start` the search goes back by the share `back`, then by more and more.
     """
     low, high = -1.0, math.inf
     at_low = at_high = math.nan
@@ -116,7 +118,7 @@ def _bracket(
         if math.isinf(high):
             x = 1.3 * low + 1e-3
         elif low < 0.0:
-            x = 0.7 * high if high > 1e-9 else 0.0
+            x, back = (1.0 - back) * high if high > 1e-9 else 0.0, min(4.0 * back, _FAR)
         else:
             x = 0.5 * (low + high)
             if math.isfinite(at_high) and math.isfinite(at_low):

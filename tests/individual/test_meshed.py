@@ -86,3 +86,29 @@ def test_rounding_encloses_every_step(spacing, best):
     assert rows.worse.tolist() == [grid.knots[3], grid.knots[64]]
     assert rows.better[0] == grid.knots[4] and np.isnan(rows.better[1])
     assert rows.counts.tolist() == [2, 1]
+
+
+def test_lower_bounds_hold_up_to_the_largest_loss():
+    """Two Laplace steps of scale b just below 2/b: atoms of 1/2 and a density e^{(l-1/b)/2}/4."""
+    b, epsilon = mpmath.mpf(10), mpmath.mpf("0.1999")
+
+    def payoff(total):
+        return max(mpmath.mpf(0), 1 - mpmath.exp(epsilon - total))
+
+    def density(loss):
+        return mpmath.exp((loss - 1 / b) / 2) / 4
+
+    start = epsilon - 1 / b  # one loss at least as large as this
+    mixed = mpmath.quad(lambda u: density(u) * payoff(1 / b + u), [start, 1 / b])
+    both = mpmath.quad(
+        lambda u: (
+            density(u) * mpmath.quad(lambda v: density(v) * payoff(u + v), [epsilon - u, 1 / b])
+        ),
+        [start, 1 / b],
+    )
+    delta = float(payoff(2 / b) / 4 + mixed + both)
+    acc = IndividualAccountant(mechc.load("laplace"), parameter="scale", people=1, span=(2.0, 50.0))
+    acc.step([10.0], count=2)
+    bound = acc.epsilon(delta)
+    assert bound.lower[0] <= float(epsilon) <= bound.upper[0] <= bound.lower[0] * (1 + 1e-4)
+    assert "mesh" in bound.status
