@@ -19,8 +19,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from mechc.accountants.bound import Bound
+from mechc.accountants.characteristic import Law
 from mechc.errors import MechcError, NumericError
 from mechc.evaluation import Evaluation, worse
 from mechc.loss.measure import Step
@@ -215,7 +217,7 @@ def saddle_start(steps: Sequence[Step], log_target: float) -> tuple[float, float
     wrong here costs evaluations, never correctness.
     """
     try:
-        mean, variance = _cumulants(steps, 0.0)[1:]
+        mean, variance = map(float, Law.of(steps).roughly(0.0)[0, 1:3])
         ceiling = min(step.loss.strip[1] for step in steps)
 
         def normal(t: float) -> tuple[float, float, float]:
@@ -225,15 +227,15 @@ def saddle_start(steps: Sequence[Step], log_target: float) -> tuple[float, float
         t, rough = _newton(normal, log_target, first, ceiling)
         # nodes are made once for all tilts that the next search is likely to need
         reach = min(1.5 * t, 0.5 * (t + ceiling))
-        covered = [Step(step.loss.covering(-1.0, reach), step.count) for step in steps]
-        _, fine = _newton(lambda t: _cumulants(covered, t), log_target, t, ceiling)
+        law = Law.of([Step(step.loss.covering(-1.0, reach), step.count) for step in steps])
+        _, fine = _newton(lambda t: law.roughly(t)[0, :3], log_target, min(t, reach), reach)
         return fine or rough or FIRST
     except (MechcError, ArithmeticError, ValueError):
         return FIRST
 
 
 def _newton(
-    cumulants: Callable[[float], tuple[float, float, float]],
+    cumulants: Callable[[float], Any],
     log_target: float,
     t: float,
     ceiling: float,
@@ -241,7 +243,7 @@ def _newton(
     """Damped Newton steps for the tilt t; returns t and (epsilon, slope) if epsilon > 0."""
     found = None
     for _ in range(8):
-        k0, k1, k2 = cumulants(t)
+        k0, k1, k2 = map(float, cumulants(t))
         epsilon_t = k1 - 1 / t - 1 / (t + 1)
         found = (epsilon_t, -t) if epsilon_t > 0 else found
         f2 = k2 + 1 / t**2 + 1 / (1 + t) ** 2
@@ -250,13 +252,3 @@ def _newton(
             break
         t = min(max(t + (value - log_target) / (t * f2), t / 4), 4 * t, 0.5 * (t + ceiling))
     return t, found
-
-
-def _cumulants(steps: Sequence[Step], t: float) -> tuple[float, float, float]:
-    """K, K' and K'' of the composition at t."""
-    total = [0.0, 0.0, 0.0]
-    for step in steps:
-        values = step.loss.cumulants(t, 2)
-        for i in range(3):
-            total[i] += step.count * float(values[i])
-    return total[0], total[1], total[2]
