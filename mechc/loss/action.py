@@ -182,9 +182,7 @@ def act(u, edges, loss, weight, node_loss, node_weight, ends, parts, payoff, out
                     goal = u[i] - edges[m + 1]
                     f_at = reached - goal
                     if rising:
-                        end = _solve(
-                            loss[p], node_loss[p], goal, -1.0, at, ends[p, 0] - goal, f_at
-                        )
+                        end = _solve(loss[p], node_loss[p], goal, -1.0, at, ends[p, 0] - goal, f_at)
                     else:
                         end = _solve(loss[p], node_loss[p], goal, at, 1.0, f_at, ends[p, 1] - goal)
                     reached = goal

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.kernel import protocol
+from mechc.loss.pointwise import losses
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.rule import NODES, WEIGHTS
 from mechc.loss.source import KernelSource
@@ -86,9 +87,7 @@ def _inside(ends: Floats) -> Floats:
 
 def losses_at(source: KernelSource, x: Floats) -> Floats:
     """Return the loss at outputs x."""
-    out = np.empty(x.size)
-    source.kernel.loss_many(np.ascontiguousarray(x), source.theta, out)
-    return out
+    return losses(source.kernel, source.theta, x)
 
 
 def extrema(source: KernelSource, x: Floats, loss: Floats) -> list[float]:
@@ -158,7 +157,10 @@ def root(source: KernelSource, row: Floats, loss: float) -> float:
         return float(x[0])
 
     def beyond(at: float) -> bool:
-        return sign * (float(source.kernel.loss(at, source.theta)) - loss) > 0
+        value = float(source.kernel.loss(at, source.theta))
+        if not math.isfinite(value):
+            value = float(losses_at(source, np.array([at]))[0])
+        return sign * (value - loss) > 0
 
     start = (
         0.5 * (lo + hi)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError
 from mechc.kernel.protocol import Kernel
 from mechc.loss import mosaic, resolution, settling
+from mechc.loss.pointwise import losses
 from mechc.loss.rule import ORDER
 from mechc.loss.scales import first_edges
 
@@ -257,12 +258,12 @@ class Quadrature:
 
     def _at(self, x: Floats) -> tuple[Floats, Floats]:
         """Evaluate log density and loss."""
-        log_p, loss = np.empty(x.size), np.zeros(x.size)
+        log_p = np.empty(x.size)
         density = self._kernel.log_q_many if self._mass_of == "q" else self._kernel.log_p_many
         density(x, self._theta, log_p)
-        if not self._mass_of:
-            self._kernel.loss_many(x, self._theta, loss)
-        return log_p, loss
+        if self._mass_of:
+            return log_p, np.zeros(x.size)
+        return log_p, losses(self._kernel, self._theta, x)
 
 
 def _between(tilts: Floats, affinity: Floats) -> Floats:

@@ -22,6 +22,7 @@ from mechc.errors import NumericError
 from mechc.loss import branches
 from mechc.loss.action import DEGREE, act, act_atoms
 from mechc.loss.measure import PrivacyLoss
+from mechc.loss.pointwise import losses
 from mechc.loss.rule import NODES, ORDER, WEIGHTS
 from mechc.loss.source import KernelSource
 
@@ -197,9 +198,8 @@ def _resolve(
     for _ in range(ROUNDS):
         half = 0.5 * (hi - lo)
         x = np.ascontiguousarray((0.5 * (lo + hi)[:, None] + half[:, None] * NODES).ravel())
-        log_f, loss = np.empty(x.size), np.empty(x.size)
+        log_f, loss = np.empty(x.size), losses(source.kernel, source.theta, x)
         density(x, source.theta, log_f)
-        source.kernel.loss_many(x, source.theta, loss)
         bad = ~(np.isfinite(log_f) & np.isfinite(loss))
         log_f[bad], loss[bad] = -np.inf, 0.0
         loss = sign * loss.reshape(-1, ORDER)

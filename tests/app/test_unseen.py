@@ -266,3 +266,10 @@ def test_two_gumbel_laws_of_different_widths(scale):
         for s in (scale, width)
     )
     brackets(pair(s=scale, w=width).delta(epsilon, direction="add"), q - math.exp(epsilon) * p)
+
+
+def test_a_loss_in_which_double_exponentials_cancel():
+    """Every exact form subtracts exp(2 - x) from itself: at -100 it gave 0 for -31.6."""
+    pair = load(p="sech(x/2)/(2*pi)", q="(exp(2-x-exp(2-x)) + 1/(pi*(1+x**2)))/2")
+    p, q = 1 / (2 * math.pi * math.cosh(50.0)), 1 / (2 * math.pi * (1 + 100.0**2))
+    assert pair.kernel.loss(-100.0, np.empty(0)) == pytest.approx(math.log(p / q), rel=1e-13)

@@ -15,23 +15,12 @@ from mechc.calculus.types import CalculusCase
 from mechc.kernel import ir
 from mechc.kernel.lower.choice import Chooser
 from mechc.kernel.lower.context import Context
-from mechc.kernel.lower.freeze import Freezer
+from mechc.kernel.lower.freeze import log_of_terms
 from mechc.pair import Case
 from mechc.terms import Term
 
 Span = tuple[Expr, Expr, ir.Expr]
 X = ir.Var("x")
-
-
-def log_of_terms(terms: tuple[Term, ...], freeze: Freezer) -> ir.Expr:
-    """Log of the sum of terms, each kept in log space; -inf for the empty sum."""
-    logs = [freeze(expand_log(log(t.weight)) + t.log_density) for t in terms]
-    if not logs:
-        return ir.MINUS_INF
-    total, *others = logs
-    for other in others:
-        total = ir.call("log_add", total, other)
-    return total
 
 
 def density_chain(case: Case, side: Literal["p", "q"], context: Context) -> ir.Block:

@@ -22,7 +22,7 @@ from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.exact import candidates, factored, quotients
-from mechc.kernel.lower.freeze import Freezer
+from mechc.kernel.lower.freeze import Freezer, log_of_terms
 from mechc.kernel.lower.samples import DIGITS, Sample, corners, far_out, vectors
 from mechc.kernel.passes import finish_expression
 from mechc.kernel.run import runnable
@@ -33,6 +33,9 @@ GOOD = 2.0**-50
 
 ENOUGH = 3
 """Binary digits that may be lost before a probability is factored, which takes long."""
+
+LOST = 40
+"""Binary digits that a loss may lose before it is computed as a difference of logs."""
 
 INVERTIBLE = 1e-13
 """A closed inverse with a larger error than this is replaced by bracketing."""
@@ -81,7 +84,10 @@ class Chooser:
         if expr not in self._chosen:
             trials = self._loss_trials(expr)
             forms = candidates(expr, self.context.calculus.pair.variable)
-            self._chosen[expr] = self._best(forms, self._place_of(expr), "x", trials)[0]
+            measured = self._measured(forms, self._place_of(expr), "x", trials)
+            if all(grade >= LOST for grade, *_ in measured):
+                measured.append(self._graded(self._difference(expr), "x", trials))
+            self._chosen[expr] = _first(measured)[0]
         return self._chosen[expr]
 
     def inverse(self, index: int, region: Region, case: CalculusCase) -> ir.Expr | None:
@@ -189,11 +195,21 @@ class Chooser:
                         trials.append(Trial(self._arguments(sample, ell), _is_near(x)))
         return trials
 
-    def _place_of(self, loss: Expr) -> Freezer:
-        """Freezes a loss, and names the first region where it holds if that fails."""
+    def _difference(self, loss: Expr) -> ir.Expr:
+        """Log p minus log q, each summed in log space: never wrong by more than their rounding."""
+        first, place = self._first_with(loss), self._place_of(loss)
+        log_p, log_q = (log_of_terms(terms, place) for terms in (first.p, first.q))
+        return ir.add(log_p, ir.negate(log_q))
+
+    def _first_with(self, loss: Expr) -> Region:
+        """The first region where a loss holds."""
         calculus = self.context.calculus
         regions = (region for case in calculus.cases for region in case.regions)
-        first = next(region for region in regions if region.loss == loss)
+        return next(region for region in regions if region.loss == loss)
+
+    def _place_of(self, loss: Expr) -> Freezer:
+        """Freezes a loss, and names the first region where it holds if that fails."""
+        calculus, first = self.context.calculus, self._first_with(loss)
         return self.context.at_x.at(f"{calculus.pair.name}: loss on ({first.lo}, {first.hi})")
 
     def _points(self, region: Region, case: CalculusCase) -> Iterator[tuple[Sample, Any]]:
@@ -211,20 +227,24 @@ class Chooser:
         self, forms: list[Expr], place: Freezer, variable: str | None, trials: list[Trial]
     ) -> list[Measured]:
         """Error class, number of operations, frozen form and error of each candidate."""
-        names = list(self.context.names)
-        if variable is not None:
-            names.insert(0, variable)
         found: list[Measured] = []
         for form in forms:
             frozen = place(form)
-            printable = finish_expression(frozen)
-            if any(isinstance(node, ir.Helper) for node in ir.walk(printable)):
+            if any(isinstance(node, ir.Helper) for node in ir.walk(finish_expression(frozen))):
                 return [(0, 0, frozen, 0.0)]
-            error = _largest(printable, names, trials)
-            grade = math.ceil(math.log2(max(error, GOOD) / GOOD)) if error < math.inf else 10**6
-            operations = ir.count_operations(ir.Block((), printable))
-            found.append((grade, operations, frozen, error))
+            found.append(self._graded(frozen, variable, trials))
         return found
+
+    def _graded(self, frozen: ir.Expr, variable: str | None, trials: list[Trial]) -> Measured:
+        """Error class, number of operations, frozen form and error of one candidate."""
+        names = list(self.context.names)
+        if variable is not None:
+            names.insert(0, variable)
+        printable = finish_expression(frozen)
+        error = _largest(printable, names, trials)
+        grade = math.ceil(math.log2(max(error, GOOD) / GOOD)) if error < math.inf else 10**6
+        operations = ir.count_operations(ir.Block((), printable))
+        return grade, operations, frozen, error
 
 
 def _first(measured: list[Measured]) -> tuple[ir.Expr, float]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import sympy
-from sympy import Basic, Expr, Symbol
+from sympy import Basic, Expr, Symbol, expand_log, log
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean, BooleanFunction
 
@@ -22,6 +22,7 @@ from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.lower.exact import atan2, log_erfcx, log_ratio, power_difference
 from mechc.kernel.parts import Root, Series
+from mechc.terms import Term
 
 FUNCTIONS: dict[type[Basic], str] = {
     sympy.exp: "exp", sympy.log: "log", sympy.sin: "sin", sympy.cos: "cos", sympy.tan: "tan",
@@ -244,3 +245,14 @@ class Freezer:
     def _refuse(self, expr: Basic, reason: str) -> LoweringError:
         kind = type(expr).__name__
         return LoweringError(f"{self.where}: lowering cannot express {kind} in {expr}: {reason}")
+
+
+def log_of_terms(terms: tuple[Term, ...], freeze: Freezer) -> ir.Expr:
+    """Log of the sum of terms, each kept in log space; -inf for the empty sum."""
+    logs = [freeze(expand_log(log(t.weight)) + t.log_density) for t in terms]
+    if not logs:
+        return ir.MINUS_INF
+    total, *others = logs
+    for other in others:
+        total = ir.call("log_add", total, other)
+    return total
