@@ -156,7 +156,11 @@ class Evaluation:
 
         At and beyond it delta is the mass at infinity.
         """
-        return max(_largest_loss(steps) for steps in self.steps.values())
+        return max(self.largest_loss_in(direction) for direction in self.steps)
+
+    def largest_loss_in(self, direction: str) -> tuple[float, float]:
+        """Return the same in one direction."""
+        return _largest_loss(self.steps[direction])
 
 
 def log_positive_part(epsilon: float) -> float:

@@ -32,6 +32,8 @@ LARGEST_EPSILON = 1e300
 MAX_STEPS = 60  # outward steps from a root to its certified side
 FAR = 1e-3  # nats beyond which a side gets a root search of its own
 ROUND = 2.0**-52
+NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is as good as that
+CLOSE = 0.9  # start of a search, as a share of the largest loss, from which on that is looked at
 FIRST = (1.0, -1.0)  # where to start, and the slope there, when nothing is known
 
 
@@ -114,6 +116,9 @@ def _exact(value: float, evaluation: Evaluation, why: str, rounding: float = 0.0
 def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> Bound:
     curve = Curve(partial(evaluation.log_delta_in, direction, rough=True), log_target)
     start, slope = saddle_start(evaluation.steps[direction], log_target)
+    at_top = _at_largest_loss(evaluation, curve, direction, start)
+    if at_top is not None:
+        return at_top
     first = curve.at(start)
     main = "upper" if math.isnan(float(first.estimate)) else "estimate"
     if math.isnan(float(getattr(first, main))):
@@ -129,6 +134,25 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     answer = curve.at(near)
     detail = {**answer.detail, "evaluations": len(curve.points)}
     return Bound(lower, estimate, upper, answer.method, answer.status, detail)
+
+
+def _at_largest_loss(
+    evaluation: Evaluation, curve: Curve, direction: str, start: float
+) -> Bound | None:
+    """Return the answer where delta comes down to the target only next to the largest loss.
+
+    At the largest loss it has come down to the mass at infinity, which is below the target. A
+    search would halve its bracket to the last bit.
+    """
+    top, rounding = evaluation.largest_loss_in(direction)
+    if not 0.0 < top < math.inf or start < CLOSE * top:
+        return None
+    near = top * (1.0 - NEXT_TO)
+    if not curve.excess("lower", near) > 0:
+        return None
+    bound = curve.at(near)
+    detail = {**bound.detail, "reason": "next to the largest loss"}
+    return Bound(near, top, top + rounding, bound.method, bound.status, detail)
 
 
 def root(curve: Curve, side: str, start: float, slope: float) -> tuple[float, float]:
