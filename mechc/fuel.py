@@ -37,6 +37,7 @@ def limited(calls: int) -> Iterator[None]:
         if event == "call":
             left -= 1
             if left < 0:
+                left = calls  # generators that are closed on the way out run a little further
                 raise OutOfFuelError
 
     before = sys.getprofile()

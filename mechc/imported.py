@@ -141,6 +141,49 @@ def from_pmfs(
     return NumericEvent(Table(name, digest("pmfs", law), False, _claim(because)), law, None)
 
 
+def sampled(event: NumericEvent, rate: float) -> NumericEvent:
+    """Return the event on a Poisson sample, each direction by T6 from its own law.
+
+    ((1-r) Q + r P, Q) has the loss log(1-r + r exp(l)), and (Q, (1-r) Q + r P) for adding has
+    -log(1-r + r exp(-l)): with r < 1 what only Q, or only P, can tell becomes finite.
+
+    Args:
+        event: a table that dominates removal, and with its second law adding.
+        rate: the sampling rate, in [0, 1].
+    """
+    if rate == 1.0:
+        return event
+    laws = [_sampled(event.loss(d), rate, d == "add") for d in ("remove", "add")]
+    name = f"poisson({event}, sampling_rate={rate:g})"
+    known = event.mechanism.claim
+    assumption = f"every record enters the sample independently with probability {rate:g}"
+    assumptions = (*known.get("assumptions", ()), assumption)
+    claim = {**known, "theorem": "T6", "adjacency": "add_remove", "assumptions": assumptions}
+    table = Table(name, digest("sampled", *laws), False, claim, upper_only=event.upper_only)
+    return NumericEvent(table, *laws)
+
+
+def _sampled(law: PrivacyLoss, r: float, adding: bool) -> PrivacyLoss:
+    from mechc.loss.measure import PrivacyLoss
+
+    loss, mass = law.atom_loss, np.exp(law.atom_log_mass)
+    infinite, opposite = math.exp(law.log_infinite), math.exp(law.log_minus_infinite)
+    ends = np.array([math.log1p(-r)])
+    if adding:
+        losses = np.concatenate([-_log_mix(r, -loss), -ends])
+        return PrivacyLoss.from_atoms(losses, np.append(mass, infinite), 0.0, r * opposite)
+    masses = (1.0 - r) * np.exp(law.atom_log_mass - loss) + r * mass
+    losses = np.concatenate([_log_mix(r, loss), ends])
+    return PrivacyLoss.from_atoms(losses, np.append(masses, (1 - r) * opposite), r * infinite, 0.0)
+
+
+def _log_mix(r: float, loss: Floats) -> Floats:
+    """log(1 - r + r exp(loss)), without overflow."""
+    with np.errstate(divide="ignore"):
+        small: Floats = np.log1p(r * np.expm1(np.minimum(loss, 1.0)))
+        return np.where(loss < 1.0, small, loss + np.log(r + (1.0 - r) * np.exp(-loss)))
+
+
 def _law(
     name: str, losses: Any, masses: Any, infinite_mass: float, step: float | None, symmetric: bool
 ) -> PrivacyLoss:

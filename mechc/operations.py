@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from mechc import binding
 from mechc.composition import Composition, Event, compose, unsupported_on_composition
 from mechc.errors import DeclarationError, UnsupportedError
+from mechc.imported import NumericEvent, sampled
 from mechc.kernel.protocol import ParameterInfo
 from mechc.mechanism import RATE, Mechanism, load
 
@@ -44,6 +45,8 @@ def poisson(
         listed = ", ".join(ADJACENCIES)
         raise DeclarationError(f"adjacency={adjacency!r} is not known (expected one of {listed})")
     _check_event_rate("poisson", what, sampling_rate)
+    if isinstance(what, NumericEvent) and adjacency == "add_remove":
+        return cast(Source, _sampled_table(what, sampling_rate))
     base, values = _opened("poisson", what)
     return _closed(what, _sampled(base, sampling_rate, adjacency), values)
 
@@ -219,6 +222,10 @@ def _opened(name: str, what: Any) -> tuple[Mechanism, dict[str, float]]:
     if isinstance(what, Composition):
         raise unsupported_on_composition(name)
     if isinstance(what, Event):
+        if not isinstance(what.mechanism, Mechanism):
+            raise UnsupportedError(
+                f"{name}: {what} is given by numbers alone; apply it to the mechanism they are of"
+            )
         bound = what.mechanism.bound
         return what.mechanism, {k: v for k, v in what.parameters.items() if k not in bound}
     return load(what), {}
@@ -266,6 +273,16 @@ def _rises(moves: Sequence[float]) -> dict[str, float]:
 def _check_event_rate(name: str, what: Any, sampling_rate: float | None) -> None:
     if isinstance(what, Event) and sampling_rate is None:
         raise DeclarationError(f"{name}: sampling_rate is needed to sample an event")
+
+
+def _sampled_table(what: NumericEvent, sampling_rate: float | None) -> NumericEvent:
+    rate = _checked_rate("poisson", sampling_rate)
+    if what.mechanism.claim.get("adjacency") == "replace":
+        raise UnsupportedError(
+            f"poisson({what}): the table is for replacing a record, and Poisson sampling under "
+            "add/remove (T6) needs one for adding and removing one"
+        )
+    return sampled(what, 1.0 if rate is None else rate)
 
 
 def _checked_rate(name: str, value: Any) -> float | None:

@@ -30,6 +30,27 @@ def test_two_steps_by_the_product_of_the_pmfs():
     )
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.3, 1.0])
+def test_a_table_on_a_poisson_sample(rate):
+    """T6, with outcomes that only one of the two laws has."""
+    p, q = np.array([0.5, 0.3, 0.1, 0.0, 0.1]), np.array([0.2, 0.3, 0.4, 0.1, 0.0])
+    event = mechc.poisson(mechc.from_pmfs(p, q), rate)
+    mixed = (1 - rate) * q + rate * p
+    for direction, first, second in (("remove", mixed, q), ("add", q, mixed)):
+        for count in (1, 2):
+            a, b = first, second
+            if count == 2:
+                a, b = np.outer(a, a).ravel(), np.outer(b, b).ravel()
+            truth = np.maximum(a - math.exp(0.1) * b, 0).sum()
+            found = (count * event).delta(0.1, direction=direction)
+            assert found.lower <= truth + 1e-14 and truth - 1e-14 <= found.upper
+            assert found.estimate == pytest.approx(truth, abs=1e-12)
+    with pytest.raises(UnsupportedError, match="given by numbers alone"):
+        mechc.group(event, 2)
+    with pytest.raises(UnsupportedError, match="given by numbers alone"):
+        mechc.poisson(mechc.zcdp(0.1), 0.1)
+
+
 def test_equal_tables_are_one_event():
     run = mechc.from_pmfs(P, Q) + mechc.from_pmfs(P, Q)
     assert [count for _, count in run] == [2]
