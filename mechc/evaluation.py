@@ -125,6 +125,9 @@ class Evaluation:
         answer = outward(answer, error)
         self.methods_used.add(answer.method.partition(" ")[0])
         lower, estimate, upper = map(float, (answer.lower, answer.estimate, answer.upper))
+        if answer.status == "proven":  # a side that is no number proves nothing
+            lower = -math.inf if math.isnan(lower) else lower
+            upper = 0.0 if math.isnan(upper) else upper
         answer.detail.update(self._about(direction))
         if self._no_lower:
             upper = upper if math.isnan(upper) else min(max(upper, floor), 0.0)

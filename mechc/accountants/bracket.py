@@ -214,6 +214,8 @@ class Bracket:
     def good(self, epsilon: float, wanted: float) -> bool:
         """Whether the interval is narrow, as a share or beside exp(wanted)."""
         lower, _, upper = self.log_value(epsilon)
+        if math.isnan(upper):  # no small losses at all: their transform is zero
+            return False
         return upper - lower < WIDE or upper < wanted or log_subtract(upper, lower) < wanted
 
     def _images(self, epsilon: float, log_s: float) -> tuple[float, float, float]:

@@ -42,8 +42,11 @@ class Answer:
 
     @property
     def width(self) -> float:
-        """Return upper minus lower, infinite without a lower bound."""
-        return self.upper - self.lower if self.upper > -math.inf else 0.0
+        """Return upper minus lower, infinite without one of them."""
+        if self.upper == -math.inf:
+            return 0.0
+        width = self.upper - self.lower
+        return math.inf if math.isnan(width) else width
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ import mechc
 from mechc.accountants.contour import Side
 from mechc.accountants.hits import Hits, log_odds
 from mechc.accountants.jumps import Jumps
-from mechc.accountants.trapezoid import Smooth
+from mechc.accountants.trapezoid import Answer, Smooth
 from mechc.composition import forget_losses
 from mechc.loss.band import Band
 from mechc.loss.measure import Step
+from mechc.parse import declaration_from_text
 
 mp = pytest.importorskip("mpmath")
 
@@ -140,3 +141,13 @@ def test_branches_that_overlap_have_a_density_that_is_their_sum():
     truth = float(mp.log(mp.gammainc(1 / beta, 0, (0.5 / scale) ** beta, regularized=True)))
     assert answer.lower <= truth <= answer.upper
     assert answer.width < 1e-6
+
+
+def test_steps_without_small_losses_leave_no_nan():
+    """All losses of gamma-like noise moved to the right exceed 0.14: the small part is empty."""
+    assert Answer(-1.0, -0.5, math.nan, {}).width == math.inf
+    pair = mechc.load(
+        declaration_from_text("unseen", p="where(x>1, x-1, 0)*exp(1-x)", q="where(x>0, exp(-x), 0)")
+    )
+    answer = (2 * pair()).log_delta(0.5)
+    assert answer.lower <= answer.estimate <= answer.upper <= 0.0
