@@ -43,11 +43,12 @@ LONGEST = 1e4  # periods longer than this resolve nothing
 CELLS = 1 << 20  # mesh points of one step
 SHARE = 0.02  # of the tolerance, for images and for what lies beyond the meshes
 FIRST = 0.05  # share of the tolerance that mesh and rounding are planned for at first
-ROUNDS = 3  # plans made for a person; each shrinks the share by what the last one fell short
+ROUNDS = 5  # plans made for a person; each is finer by what the last one fell short
 _STRIDE = 6  # the transform is taken at every sixth tilt, so that members are shared
 _RIGHT = np.array([2, 5, 9, 16])  # tilts above that of the transform that bound images
 _LEFT = np.array([26, 42])  # tilts of the other direction that do; t there is -1 - t here
 _CANCELLATION = 4.0  # nats by which the known images may exceed delta
+_LOST = 12.0  # nats by which a tilt may miss the saddle
 
 
 @dataclass(frozen=True)
@@ -104,11 +105,12 @@ class Meshes:
         self._choose(ledger, query, rows)
         recorded = 0 if steps is None else int((steps[0] != self._members.untouched).sum())
         self._most = FINEST if 0 < recorded <= FEW else MOST
-        todo, share = np.arange(n), np.full(n, FIRST)
+        todo = np.arange(n)
+        budget = np.array([FIRST * self._tolerance(query, i) for i in range(n)])
         for _ in range(ROUNDS):
             before, plans = answers.numeric.copy(), []
             for i in todo.tolist():
-                allowed = float(share[i]) * self._tolerance(query, i)
+                allowed = float(budget[i])
                 rounded = self._round(i, rows, ledger, steps, allowed, max(LAWS // todo.size, 8))
                 if rounded.counts.size:
                     plans.append(self._plan(query, i, rounded, allowed))
@@ -120,7 +122,9 @@ class Meshes:
             todo = todo[helped]
             if steps is None:
                 break  # what the buckets cost does not go away
-            share[todo] *= np.minimum(0.5, 0.5 * query.rtol / answers.numeric[todo])
+            if query.inverse:
+                self._advance(todo, answers.upper[todo])
+            budget[todo] *= np.minimum(0.5, 0.5 * query.rtol / answers.numeric[todo])
         return answers
 
     def _in_threads(
@@ -160,16 +164,37 @@ class Meshes:
         log_delta = query.log_delta if query.inverse else float(self._chernoff[i])
         total = float(rounded.counts.sum())
         widest = math.sqrt(8.0 * allowed / (total * t[j] * (t[j] + 1.0)))
-        last = int(np.searchsorted(self._k[i], FORBIDDEN / 2.0)) - 1
-        at = max(min(j, last - int(_RIGHT[0])) // _STRIDE * _STRIDE, 0)
-        period = self._period(i, at, epsilon, log_delta - _CANCELLATION / 2.0, query.rtol)
-        period = min(period, LONGEST)
+        at, period = self._tilt(i, epsilon, log_delta - _CANCELLATION / 2.0, query.rtol)
         fineness = math.ceil(-math.log2(widest))
         size = 1 << math.ceil(math.log2(max(period * 2.0**fineness, LEAST)))
         if size > self._most:
             fineness -= round(math.log2(size / self._most))
             size = self._most
         return _Plan(i, rounded, at, fineness, size, epsilon, log_delta)
+
+    def _tilt(self, i: int, epsilon: float, log_delta: float, rtol: float) -> tuple[int, float]:
+        """Choose the tilt with the shortest period, and that period.
+
+        Below the saddle point images are better known where K explodes beyond it, as it does for
+        low noise and sparse sampling; digits are lost there.
+        """
+        t, k, j = self._tilts.t, self._k[i], int(self._saddle[i])
+        last = int(np.searchsorted(k, FORBIDDEN / 2.0)) - 1
+        best, period = max(min(j, last - int(_RIGHT[0])) // _STRIDE * _STRIDE, 0), LONGEST
+        level = k - t * epsilon - np.log(t * (t + 1.0))
+        for at in range(best, -1, -_STRIDE):
+            if level[at] > level.min() + _LOST and at < best:
+                break
+            length = self._period(i, at, epsilon, log_delta, rtol)
+            if length < period:
+                best, period = at, length
+        return best, period
+
+    def _advance(self, people: Rows, epsilon: Floats) -> None:
+        """Take over better epsilons than Chernoff's, and the saddle points that go with them."""
+        t = self._tilts.t
+        phase = self._k[people] - epsilon[:, None] * t - np.log(t * (t + 1.0))
+        self._epsilon[people], self._saddle[people] = epsilon, phase.argmin(axis=1)
 
     def _round(
         self,
