@@ -48,6 +48,7 @@ SETTLED = 1e-9  # share of the answer that the floors may have cost
 HALVINGS = 12  # of panels of a repeated step, from one level to the next
 MAX_KINKS = 64
 MOST = 1_000_000  # places times panels: about a second
+PRODUCTS = 3e9  # multiplications in all products with the matrix of a repeated step, likewise
 
 
 class Recursion:
@@ -85,7 +86,8 @@ class Recursion:
             self.tilt * (1.0 + self.tilt)
         )
         if not math.isnan(log_delta):
-            log_value = log_delta - self.log_mgf + self.tilt * epsilon + LOOSER
+            known = log_delta - self.log_mgf + self.tilt * epsilon + LOOSER
+            log_value = min(known, log_peak_at(self.tilt))  # a mean of what is below that
         before = math.inf
         self._purse = _Purse(MOST)
         for _ in range(PASSES):
@@ -179,7 +181,7 @@ class Recursion:
                 kinks = _sums(kinks, table.kinks)
                 found = None
                 if turn >= 2 and step.count >= SHARED:
-                    matrix, found = self._repeat(table, matrix, relative, floor)
+                    matrix, found = self._repeat(table, matrix, step.count, relative, floor)
                 if found is None:
                     settled = turn == 1 and step.count >= SHARED  # panels for all that follow
                     at = _repeated(kinks_before, table.kinks, step.count) if settled else kinks
@@ -191,15 +193,16 @@ class Recursion:
                 self._floor += found.error
 
     def _repeat(
-        self, table: Tabulated, matrix: _Square | None, relative: float, floor: float
+        self, table: Tabulated, matrix: _Square | None, turns: int, relative: float, floor: float
     ) -> tuple[_Square | None, Piecewise | None]:
         """Return one level more of a repeated step, on panels halved until they resolve it.
 
+        `turns` is how often the step is repeated.
         The function moves on from level to level: neighbours of rough panels are halved with them.
         """
         for _ in range(HALVINGS):
             if matrix is None:
-                matrix = _Square(table, self._function.edges, self._purse)
+                matrix = _Square(table, self._function.edges, self._purse, turns)
             found, rough = matrix.apply(self._function, relative, floor)
             if not rough.any():
                 return matrix, found
@@ -234,8 +237,8 @@ class Level:
 class _Square:
     """A repeated step on one set of panels."""
 
-    def __init__(self, table: Tabulated, edges: Floats, purse: _Purse) -> None:
-        self._table, self._purse = table, purse
+    def __init__(self, table: Tabulated, edges: Floats, purse: _Purse, turns: int) -> None:
+        self._table, self._purse, self._turns = table, purse, turns
         self._nodes = np.empty((0, 0))
         self.halve(np.ones(0, np.bool_), edges)
 
@@ -247,6 +250,8 @@ class _Square:
         new = np.repeat(chosen, 1 + chosen) if chosen.size else np.ones(edges.size - 1, np.bool_)
         self._purse.pay(self._table, (DEGREE + 1) * (int(new.sum()) + 1))
         points, fresh = piecewise.points(edges), np.repeat(new, DEGREE)
+        if float(points.size) ** 2 * self._turns > PRODUCTS:
+            raise NumericError(f"direct: {self._turns} products with a matrix are too many")
         stays = np.repeat(~chosen, DEGREE)
         nodes = np.zeros((points.size, points.size))
         nodes[fresh] = self._table.act(points[fresh], edges)

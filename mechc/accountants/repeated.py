@@ -25,7 +25,7 @@ from mechc.loss.measure import Step
 
 Floats = NDArray[np.float64]
 
-LONGEST = 200  # steps in all that are gone through one by one
+LONGEST, WITH_ATOMS = 1200, 200  # steps in all that are gone through one by one; kinks add up
 RECURSIONS = 4
 GOAL = 0.05  # relative error of delta aimed at, in units of the largest that is accepted
 TURNS = 60
@@ -49,7 +49,8 @@ def epsilons(step: Step, counts: Floats, targets: Floats, near: float, widest: f
         Shape (3, n), nan where nothing was found.
     """
     out = np.full((3, counts.size), np.nan)
-    left = np.flatnonzero(counts * step.count <= LONGEST)
+    longest = WITH_ATOMS if step.loss.atom_loss.size else LONGEST
+    left = np.flatnonzero(counts * step.count <= longest)
     for _ in range(RECURSIONS):
         if not left.size:
             break

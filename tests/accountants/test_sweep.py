@@ -57,3 +57,14 @@ def test_a_thousand_counts_without_asking_one_by_one():
     curve = event.epsilon_curve(1e-6, range(200, 1200))
     assert curve.detail["one_by_one"] == []
     assert (np.diff(curve.estimate) > 0).all() and (curve.upper > curve.lower).all()
+
+
+def test_few_counts_of_a_mechanism_that_hardly_leaks():
+    """The size of delta guessed for many repetitions is none for few: it overflowed."""
+    run = mechc.load("gumbel")(scale=39.4276)
+    counts = [3, 6, 9, 15, 27, 60, 120]
+    curve = run.epsilon_curve(1e-6, counts, direction="remove")
+    for i in (0, 3, 6):
+        one = (counts[i] * run).epsilon(1e-6, direction="remove", method="pld")
+        assert one.lower <= curve.upper[i] and curve.lower[i] <= one.upper
+        assert curve.upper[i] - curve.lower[i] <= 1e-6 * curve.upper[i]
