@@ -4,10 +4,12 @@ The rule of "auto", in order; the first answer whose proven width in log delta i
 is returned, else the narrowest of those tried:
 
 1. `lattice`, if all losses lie on one lattice: a finite sum, exact up to rounding;
-2. `direct`, if there are few steps in all, or only atoms and few enough to list;
+2. `direct`, if there are few steps in all (fewer still where losses have no atoms), or only
+   atoms and few enough to list;
 3. `pld`, if a loss is a table of very many atoms off any lattice;
 4. `contour`: exact up to quadrature, with a cost that does not depend on the counts;
-5. `direct` again, for up to 100 steps, where the contour's proof is wider than asked for;
+5. `direct` again, for up to 100 steps, where the contour's proof is wider than asked for, or, for
+   few steps, not far narrower;
 6. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps);
 7. where none of them answers, or delta may be nearly one, `accountants.apart`: a lower bound from
    one event, the upper bound 1, and the refusals in the details. It never raises.
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
 APART = -1e-2  # log delta of two laws that are nearly disjoint
 MANY = 20_000  # atoms of one loss that only a grid takes cheaply
 SMALLEST = -745.2  # log of the smallest double: below it only the contour is tried
-FEW = 12  # steps that auto composes one by one
+FEW = 12  # steps that auto composes one by one ...
+SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps are fewer than this
+STRICT = 1e-2  # share of rtol up to which so few steps are not composed one by one as well
 MORE = 100  # the same where the contour's answer is too wide
 ROUGH = 1e-3  # width in log delta beyond which a lattice sum is not what it can be
 TINY = -30.0  # log delta below which only rounding is left
@@ -48,13 +52,14 @@ def candidates(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
     total = sum(step.count for step in steps)
     tables = max((s.loss.atom_loss.size for s in steps), default=0) > MANY
     few = total <= FEW and not tables
+    smooth = total >= SMOOTH and all(s.loss.atom_loss.size == 0 for s in steps)
     wide = "the contour's proof is wider than asked for"
     rule = (
         ("lattice", all(s.loss.lattice for s in steps), "all losses are lattices"),
-        ("direct", few or enumerable(steps), "few steps, or few atoms in all"),
+        ("direct", (few and not smooth) or enumerable(steps), "few steps, or few atoms in all"),
         ("pld", tables, "a large table of losses"),
         ("contour", True, "cost independent of the counts"),
-        ("direct", FEW < total <= MORE and not tables, wide),
+        ("direct", (smooth or total > FEW) and total <= MORE and not tables, wide),
         ("pld", not tables, wide),
     )
     yield from ((name, why) for name, applies, why in rule if applies and name in have)
@@ -68,6 +73,7 @@ class Auto:
         self._steps, self._rtol = steps, rtol
         self._resolved = all(is_resolved(step.loss) for step in steps)
         self._queue = list(candidates(steps))
+        self._few = sum(step.count for step in steps) <= FEW
         self._built: dict[str, registry.Accountant] = {}
         self._tails = import_module("mechc.accountants.revealing")
         self._lacks_moments = bool(self._tails.lacks_moments(steps))
@@ -149,7 +155,11 @@ class Auto:
             exact = name == "lattice" and (_width(answer) <= ROUGH or float(answer.upper) < TINY)
             settled = exact or "limit" in answer.detail  # nothing is sharper there
             settled |= name == "contour" and float(answer.upper) < SMALLEST
-            if _width(answer) <= rtol or settled:
+            if name == "contour" and self._few:  # the recursion over steps may be sharper
+                settled = _width(answer) <= STRICT * rtol
+            elif _width(answer) <= rtol:
+                settled = True
+            if settled:
                 return answer
             if best is None or _rank(answer) < _rank(best):
                 best = answer
