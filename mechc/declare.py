@@ -370,4 +370,9 @@ def _checked_claim(name: str, claim: Claim | None) -> Claim | None:
         return None
     if not isinstance(claim, Claim) or claim.adjacency not in ADJACENCIES:
         raise DeclarationError(f"{name}: claim={claim!r} is not a Claim for one of {ADJACENCIES}")
+    if claim.status != "declared":
+        raise DeclarationError(
+            f"{name}: claim={claim!r}: only what mechc has checked is proven; declare the pair by "
+            "dominates(adjacency, because=...)"
+        )
     return claim

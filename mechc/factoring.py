@@ -1,7 +1,8 @@
-"""Factors of sums of exponentials, where finding them can end.
+"""Factors of expressions, where finding them can end.
 
 SymPy writes exp(20 x/53) and exp(20 x/31) as powers of exp(20 x/1643) and factors a polynomial of
-degree 1643. What is left as it is has the same value.
+degree 1643; polynomials in a dozen variables may take hours as well. What is left as it is has the
+same value.
 """
 
 from __future__ import annotations
@@ -10,12 +11,22 @@ from math import lcm
 
 from sympy import Add, Expr, exp, expand, factor
 
+from mechc.fuel import OutOfFuelError, limited
+
 MAX_DEGREE = 40
+MAX_CALLS = 3_000_000
+"""Function calls spent on one expression, a second or two."""
 
 
 def factored(expr: Expr) -> Expr:
-    """Return the expression as a product, or as it is where its degree is too high."""
-    return expr if degree(expr) > MAX_DEGREE else factor(expr)
+    """Return the expression as a product, or as it is where that is too much work."""
+    if degree(expr) > MAX_DEGREE:
+        return expr
+    try:
+        with limited(MAX_CALLS):
+            return factor(expr)
+    except OutOfFuelError:
+        return expr
 
 
 def degree(expr: Expr) -> int:

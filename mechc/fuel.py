@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import CO_GENERATOR
 from types import FrameType
 from typing import Any
 
@@ -36,8 +37,9 @@ def limited(calls: int) -> Iterator[None]:
         nonlocal left
         if event == "call":
             left -= 1
-            if left < 0:
-                left = calls  # generators that are closed on the way out run a little further
+            # a generator may be running because it is being closed, where errors get lost
+            if left < 0 and not frame.f_code.co_flags & CO_GENERATOR:
+                left = calls
                 raise OutOfFuelError
 
     before = sys.getprofile()

@@ -48,10 +48,6 @@ from sympy import (
 from mechc.calculus.facts import Facts, Undecided, sampled
 from mechc.calculus.words import expm1c, log_mix, sinhc
 from mechc.factoring import factored
-from mechc.fuel import OutOfFuelError, limited
-
-FACTORING = 500_000
-"""Function calls spent on the factors of one polynomial: some in many variables take hours."""
 
 
 def sign(expr: Expr, facts: Facts) -> int:
@@ -96,20 +92,11 @@ def _decide(expr: Expr, facts: Facts) -> int:
     if _swings(expr, facts):
         raise Undecided(expr)
     numerator, denominator = fraction(together(expr))
-    numerator, denominator = _factored(numerator), _factored(denominator)
+    numerator, denominator = factored(numerator), factored(denominator)
     if numerator.is_Mul or denominator != 1:
         factors = (*Mul.make_args(numerator), *Mul.make_args(denominator))
         return _product(factors, facts, _factor)
     return _irreducible(numerator, facts)
-
-
-def _factored(expr: Expr) -> Expr:
-    """The factors of an expression, or the expression where they are too hard to find."""
-    try:
-        with limited(FACTORING):
-            return factored(expr)
-    except OutOfFuelError:
-        return expr
 
 
 def _of_plain_terms(expr: Expr, facts: Facts) -> int | None:

@@ -10,6 +10,7 @@ from sympy import Abs, Piecewise, Rational, atan, cos, exp, oo, pi, sqrt, tanh
 from mechc.claims import claim_of
 from mechc.concavity import is_log_concave
 from mechc.declare import Claim, additive, count, dominates, integer, mechanism, positive, real
+from mechc.errors import DeclarationError
 from mechc.transform import poisson, random_sensitivity
 
 x, n = real("x"), integer("n")
@@ -218,3 +219,8 @@ def test_signs_of_derivatives_prove_nothing_across_zeros_and_jumps(density, supp
     noise = _noise(density, support=support)
     assert claim_of(noise).status == "declared"
     assert not is_log_concave(replace(noise, q=noise.construction.noise, p=noise.q))
+
+
+def test_nobody_else_may_say_proven():
+    with pytest.raises(DeclarationError, match="only what mechc has checked is proven"):
+        _noise(exp(-Abs(x)) / 2, claim=Claim("proven", "T1", "any"))
