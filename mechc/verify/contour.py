@@ -29,6 +29,7 @@ from mechc.verify.wheel import Wheel
 
 MAX_NODES, AFFORDABLE = 8000, 3000
 TRIES = 5
+GOLDEN = 28  # narrowings of the bracket of a saddle point
 CANCELLED = 5.0  # nats by which left images may exceed the answer
 RATIO = 1.04  # of neighbouring frequencies in the bound of the cut-off integral
 RANGE = 800  # and how many of them
@@ -69,8 +70,8 @@ class Contour:
             self._rough[t] = value if math.isfinite(value) else math.inf
         return self._rough[t]
 
-    def saddle(self, epsilon: float) -> tuple[float, float]:
-        """(t, log of the size of delta there) by golden section in log t."""
+    def saddle(self, epsilon: float) -> tuple[float, float, float]:
+        """(t, log of the size of delta there, width of the valley in log t), by golden section."""
 
         def f(u: float) -> float:
             t = math.exp(u)
@@ -81,32 +82,37 @@ class Contour:
         best = min(range(len(grid)), key=values.__getitem__)
         a, b = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
         ratio = (math.sqrt(5.0) - 1.0) / 2.0
-        for _ in range(14):
+        for _ in range(GOLDEN):
             x, y = b - ratio * (b - a), a + ratio * (b - a)
             a, b = (a, y) if f(x) <= f(y) else (x, b)
         u, step = (a + b) / 2.0, 0.05
+        while step > 1e-9 and max(f(u + step), f(u - step)) > f(u) + 1.0:
+            step /= 2.0  # the valley is narrow next to an end of the strip
         curve = (f(u + step) - 2.0 * f(u) + f(u - step)) / step**2
         t = math.exp(u)
-        spread = math.sqrt(max(curve, 1e-3)) / t
-        return t, f(u) - math.log(spread) - 0.5 * math.log(2.0 * math.pi)
+        steep = math.sqrt(max(curve, 1e-3))
+        size = f(u) - math.log(steep / t) - 0.5 * math.log(2.0 * math.pi)
+        return t, size, min(1.0 / steep, 1.0)
 
     def plan(self, epsilon: float, rtol: float) -> tuple[float, float, float, float]:
         """(c, T, s, log of the size of delta): contour, period, tilt for the right images."""
-        t, size = self.saddle(epsilon)
+        t, size, width = self.saddle(epsilon)
         wanted = size + math.log(rtol)
         shifts = [t * math.exp(-1.8 + 0.3 * i) for i in range(12)]
+        shifts += [t * math.exp(width * i) for i in (0.25, 0.5, 1.0, 2.0)]
         tops = [
             (s, self.rough(s) - s * epsilon + s * math.log(s) - (1 + s) * math.log1p(s))
             for s in shifts
         ]
         floor = self.rough(t) - t * epsilon - math.log(t) - math.log1p(t)
-        best = (math.inf, t, t, t)
+        best, near = (math.inf, t, t, t), 1.0 + 0.05 * width
         known = [c for c in self._decays if 0.17 * t <= c <= 1.02 * t]
-        for c in known or [t * math.exp(-0.35 * i) for i in range(6)]:
+        wide = [t * math.exp(-0.35 * i) for i in range(6)]
+        for c in [*known, *wide, *(t * math.exp(-width * i) for i in (0.5, 1.0, 2.0, 3.0))]:
             here = self.rough(c) - c * epsilon - math.log(c) - math.log1p(c)
-            if here > floor + 7.0:
+            if here > floor + 7.0 or (known and c not in known and math.isfinite(best[0])):
                 continue
-            right = min(((top - wanted + 3.0) / (s - c), s) for s, top in tops if s > 1.05 * c)
+            right = min(((top - wanted + 3.0) / (s - c), s) for s, top in tops if s > near * c)
             period = max(right[0], self._left_period(c, epsilon, size, wanted))
             best = min(best, (period, c, period, right[1]))
         if not math.isfinite(best[0]):
@@ -154,7 +160,7 @@ class Contour:
         if cut > arb(size).exp():
             raise NumericError("the characteristic function decays too slowly")
         count = sum(law.count for law in self.laws)
-        bits = int(24 - math.log2(rtol) + 2 * math.log2(1 + count))
+        bits = max(int(24 - math.log2(rtol) + 2 * math.log2(1 + count)), 64)
         with ctx.workprec(bits):
             exact_c, exact_eps, h = arb(c), arb(epsilon), 2 * arb.pi() / arb(period)
             total = self._terms(exact_c, exact_eps, h, last, arb(rtol) / (64 * count))
@@ -231,9 +237,11 @@ class Contour:
         for _ in range(TRIES):
             try:
                 moment = self.moment(acb(s)).real
-                break
             except MechcError:
-                s = ((s * c).sqrt()).mid()  # a weaker bound, from an integral that settles
+                moment = arb.pos_inf()
+            if moment.is_finite():
+                break
+            s = ((s * c).sqrt()).mid()  # a weaker bound, from an integral that settles
         else:
             raise NumericError(f"no bound on M({s.str(5)})")
         w = (-period * (s - c)).exp()
