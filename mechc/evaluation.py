@@ -15,13 +15,15 @@ import numpy as np
 
 from mechc import registry
 from mechc.accountants.bound import Bound
-from mechc.accountants.logspace import log_subtract
+from mechc.accountants.logspace import log1mexp, log_subtract
 from mechc.accountants.revealing import mass_error, mass_errors, outward
 from mechc.auto import Auto
+from mechc.errors import MechcError
 from mechc.loss.apart import is_resolved
 from mechc.loss.measure import MASS_ERROR, Step, log_infinite
 
 ULP = 2.0**-52
+NEXT = 1e6  # roundings from the largest loss within which they matter
 
 
 class Evaluation:
@@ -103,7 +105,7 @@ class Evaluation:
         revealed = self._log_infinite[direction] - margin
         if error > 0.0:
             revealed = log_subtract(revealed, math.log(error))
-        proven = max(log_positive_part(epsilon), revealed)
+        proven = max(log_positive_part(epsilon) * (1.0 + 2.0 * ULP), revealed)
         if direction not in self._accountants:
             return Bound(floor, floor, floor, "identity", "proven", self._about(direction))
         if proven > -ULP:
@@ -122,7 +124,7 @@ class Evaluation:
             answer = accountant.rough(epsilon)
         else:
             answer = accountant.log_delta(epsilon)
-        answer = outward(answer, error)
+        answer = outward(answer, error + self._rounding_next_to_top(direction, epsilon))
         self.methods_used.add(answer.method.partition(" ")[0])
         lower, estimate, upper = map(float, (answer.lower, answer.estimate, answer.upper))
         if answer.status == "proven":  # a side that is no number proves nothing
@@ -140,6 +142,23 @@ class Evaluation:
             answer.status,
             answer.detail,
         )
+
+    def _rounding_next_to_top(self, direction: str, epsilon: float) -> float:
+        """How far rounding of the largest losses moves delta(epsilon), where that may be all of it.
+
+        Moving all losses by r moves delta by at most r P(L > epsilon - r), and the probability is
+        at most delta(epsilon - 1) / (1 - 1/e).
+        """
+        top, rounding = self.largest_loss_in(direction)
+        if not abs(epsilon - top) < NEXT * rounding:
+            return 0.0
+        if self._single and self.steps[direction][0].loss.source is not None:
+            return 0.0  # the loss is what the kernel's formula says
+        try:
+            below = float(self._accountants[direction].log_delta(epsilon - 1.0).upper)
+        except MechcError:
+            below = math.nan
+        return 2.0 * rounding * (1.0 if math.isnan(below) else math.exp(min(below + 0.46, 0.0)))
 
     def _about(self, direction: str) -> dict[str, Any]:
         return {"direction": direction, "claims": self.claims}
@@ -168,7 +187,7 @@ class Evaluation:
 
 def log_positive_part(epsilon: float) -> float:
     """Return log max(0, 1 - e^epsilon), the profile of two equal distributions."""
-    return math.log(-math.expm1(epsilon)) if epsilon < 0 else -math.inf
+    return log1mexp(epsilon)
 
 
 def worse(a: Bound, b: Bound) -> Bound:

@@ -90,6 +90,8 @@ def _in_direction(evaluation: Evaluation, direction: str, alpha: float) -> Bound
     if lattice is not None:
         points = _corners(g, max(points, key=lambda p: p.estimate).epsilon, lattice)
     best = max(range(len(points)), key=lambda i: points[i].estimate)
+    if lattice is not None:
+        best = 1  # of three corners; its neighbours may be as high
     top = points[best]
     if top.estimate == -math.inf:
         raise refusals[-1]
@@ -171,10 +173,12 @@ def _between_corners(left: Point, top: Point, right: Point, alpha: float) -> flo
     bounds = [left.upper, top.upper, right.upper]
     if any(map(math.isnan, bounds)):
         return math.nan
-    excess = max(0.0, left.upper - top.lower)
-    bounds.append(left.upper + excess * left.a / (top.a - left.a))
-    excess = max(0.0, right.upper - top.lower)
-    bounds.append(right.upper + excess * max(0.0, 1.0 / alpha - right.a) / (right.a - top.a))
+    if top.a > left.a:  # else both are 0 in doubles
+        excess = max(0.0, left.upper - top.lower)
+        bounds.append(left.upper + excess * left.a / (top.a - left.a))
+    if right.a > top.a:
+        excess = max(0.0, right.upper - top.lower)
+        bounds.append(right.upper + excess * max(0.0, 1.0 / alpha - right.a) / (right.a - top.a))
     return min(1.0 - alpha, max(0.0, *bounds))
 
 

@@ -123,24 +123,30 @@ class DirectAccountant:
     def _enumerated(self, epsilon: float) -> tuple[float, float, float]:
         assert self._atoms is not None
         loss, log_mass, noise = self._atoms
-        gap = loss - epsilon
-        up = gap > 0
+        gap, rounding = loss - epsilon, 16.0 * ULP * (np.abs(loss) + abs(epsilon))
+        up, near = gap > 0, gap > -rounding
         if not up.any():
-            return self._around(-math.inf, 0.0)
+            rounded = log_total(log_mass[near] + np.log(rounding[near]))
+            return self._around(-math.inf, 0.0, rounded)
         terms = log_mass[up] + np.log(-np.expm1(-gap[up]))
         value = log_total(terms)
         share = np.exp(terms - value)
-        shaky = np.exp(log_mass[up] - gap[up] - value) * (np.abs(loss[up]) + abs(epsilon))
-        error = float(share @ noise[up]) + 16.0 * ULP * (1.0 + float(shaky.sum()))
+        shaky = np.exp(log_mass[near] - np.maximum(gap[near], 0.0) - value) * rounding[near]
+        error = float(share @ noise[up]) + 16.0 * ULP + float(shaky.sum())
         return self._around(value, error)
 
-    def _around(self, value: float, error: float) -> tuple[float, float, float]:
-        """Lower, estimate, upper from the finite part, its error, and the mass at infinity."""
+    def _around(
+        self, value: float, error: float, rounded: float = -math.inf
+    ) -> tuple[float, float, float]:
+        """Lower, estimate, upper from the finite part, its error, and the mass at infinity.
+
+        `rounded` is the log of what losses may contribute that look as if they were below epsilon.
+        """
         base = self._log_infinite
         return (
             log_add(base - MASS_ERROR, value - error),
             log_add(base, value),
-            log_add(base + MASS_ERROR, value + error),
+            log_add(base + MASS_ERROR, log_add(value + error, rounded)),
         )
 
 

@@ -341,15 +341,17 @@ class PrivacyLoss:
         gap = self.atom_loss - epsilon
         up = gap > 0
         terms = self.atom_log_mass[up] + np.log(-np.expm1(-gap[up]))
-        shaky = np.abs(self.atom_loss[up]) + abs(epsilon)
+        shaky = 4e-16 * (np.abs(self.atom_loss) + abs(epsilon))
+        # losses of a table are rounded; those of a kernel are what its formula says
+        near = gap > -shaky if self._source is None else up
         with np.errstate(divide="ignore"):
-            noise = self.atom_log_mass[up] - gap[up] + np.log(4e-16 * shaky)
+            noise = self.atom_log_mass[near] - np.maximum(gap[near], 0.0) + np.log(shaky[near])
         if error > 0:
             noise = np.append(noise, value + math.log(error))
         value = moments.log_total(np.concatenate([terms, [value, self.log_infinite]]))
         log_error = moments.log_total(noise)
         if value == -math.inf:
-            return value, value, value
+            return value, value, log_error
         share = math.exp(min(log_error - value, 0.0)) + 1e-14
         share += self.tolerance if self._source is None or not self._source.continuous else 0.0
         return value + math.log1p(-min(share, 0.999999)), value, value + math.log1p(share)

@@ -10,6 +10,7 @@ import mechc
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.integrations.dp_accounting import from_dp_accounting, to_dp_accounting
 
+mp = pytest.importorskip("mpmath")
 P, Q = np.array([0.5, 0.3, 0.2, 0.0]), np.array([0.2, 0.3, 0.4, 0.1])
 
 
@@ -180,3 +181,22 @@ def test_post_processing_needs_an_output():
         mechc.post_process(event, [1.0, 0.0])
     with pytest.raises(UnsupportedError, match="before composition"):
         mechc.post_process(2 * event, [0.0])
+
+
+def test_epsilon_at_a_largest_loss_that_has_been_rounded():
+    """log(0.375) - log(0.625) in doubles is above or below the real loss; three times it too."""
+    event = mechc.from_pmfs([2 / 7, 5 / 7], [0.5, 0.5])
+    top = math.log(2 * 5 / 7) * 3
+    with mp.workdps(40):
+        loss = mp.log(mp.mpf(5 / 7) / mp.mpf(0.5))
+        truth = float(mp.mpf(5 / 7) ** 3 * max(-mp.expm1(mp.mpf(top) - 3 * loss), 0))
+    for method in ("auto", "contour", "direct"):
+        answer = (3 * event).delta(top, method=method, direction="remove")
+        assert answer.lower <= truth <= answer.upper < 1e-13
+
+
+def test_a_trade_off_function_whose_corners_are_alike():
+    """The best of three corners was its own neighbour, and the chord between them had no width."""
+    event = mechc.from_pmfs([0.2, 0.8], [32 / 33, 1 / 33])
+    answer = (40 * event).tradeoff(0.40863423536053134, direction="remove")
+    assert 0.0 <= answer.lower <= answer.upper < 1e-9
