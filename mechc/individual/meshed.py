@@ -34,13 +34,12 @@ from mechc.loss.grid import GridLaw
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-MOST = 1 << 17  # points of a transform
-FINEST = 1 << 19  # points where few steps are to be composed in all
-FEW = 500  # that is how many
+MOST, FINEST = 1 << 17, 1 << 21  # points of a transform, for many steps in all and for few
+POINTS = 1 << 28  # points of all steps together, in between
 LEAST = 1 << 10
 LAWS = 4096  # members made for one person each
 LONGEST = 1e4  # periods longer than this resolve nothing
-CELLS = 1 << 20  # mesh points of one step
+CELLS = 1 << 21  # mesh points of one step
 SHARE = 0.02  # of the tolerance, for images and for what lies beyond the meshes
 FIRST = 0.05  # share of the tolerance that mesh and rounding are planned for at first
 ROUNDS = 5  # plans made for a person; each is finer by what the last one fell short
@@ -103,8 +102,10 @@ class Meshes:
         none, zero = np.full(n, np.inf), np.zeros(n)
         answers = Answers(zero, np.full(n, np.nan), none, none.copy(), zero.copy())
         self._choose(ledger, query, rows)
-        recorded = 0 if steps is None else int((steps[0] != self._members.untouched).sum())
-        self._most = FINEST if 0 < recorded <= FEW else MOST
+        self._most = MOST
+        if steps is not None:
+            recorded = max(int((steps[0] != self._members.untouched).sum()), 1)
+            self._most = min(max(1 << int(math.log2(POINTS / recorded)), MOST), FINEST)
         todo = np.arange(n)
         budget = np.array([FIRST * self._tolerance(query, i) for i in range(n)])
         for _ in range(ROUNDS):
