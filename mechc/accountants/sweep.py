@@ -37,6 +37,7 @@ DEAR = 4_000_000  # node evaluations of a contour beyond which a recursion is ch
 BELOW = 8  # contours tried at and below the smallest saddle point
 TILTS = 32  # of the Chernoff bound
 NEWTON = 40  # steps to a saddle point
+TRIES = 4  # contours for a group, each placed with what the one before has found
 DOUBLINGS = 2  # of the nodes of a contour before a recursion is cheaper
 FARTHER = 5  # times the proof of decay may look three times as far
 SLACK = 1.5 * 2.0**-52  # rounding of exp and log between delta and its logarithm
@@ -97,8 +98,12 @@ class Sweep:
             widest = min(ratio, RATIO if most > MANY else FEW_RATIO)
             first = np.searchsorted(counts[left], most / widest)
             part, left = left[first:], left[:first]
+            answers = None
             try:
-                answers = self._group(counts[part], known[part])
+                for _ in range(TRIES):
+                    answers = self._group(counts[part], known[part])
+                    if answers is None or not np.isnan(answers).all():
+                        break
             except NumericError:
                 answers = None
             if answers is None:
@@ -169,6 +174,10 @@ class Sweep:
         )
         if result[0, 0] > 0.0:
             self._bias -= saddles[0].t * (result[1, 0] - saddles[0].epsilon)
+        elif np.isnan(result).all():  # the approximation led astray: by how much, the sum tells
+            nodes = weight * np.exp(contour.re + 1j * contour.im)
+            _, found, _, _ = powers.evaluate(n, saddles[0].epsilon, nodes, 0.0, facts, images)
+            self._bias += 0.5 * (self._target - found) if math.isfinite(found) else 0.0
         return result
 
     def _targets(self, counts: Floats) -> Floats:

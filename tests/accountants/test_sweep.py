@@ -68,3 +68,14 @@ def test_few_counts_of_a_mechanism_that_hardly_leaks():
         one = (counts[i] * run).epsilon(1e-6, direction="remove", method="pld")
         assert one.lower <= curve.upper[i] and curve.lower[i] <= one.upper
         assert curve.upper[i] - curve.lower[i] <= 1e-6 * curve.upper[i]
+
+
+def test_counts_where_the_saddle_point_leads_astray():
+    """At sampling rate 1e-4 its delta is 24 nats too large; each count would go alone."""
+    event = mechc.poisson(mechc.load("gaussian"))(sampling_rate=1e-4, sigma=1.0)
+    counts = [4000.0, 7000.0, 10_000.0]
+    sweep = Sweep(mechc.compose((event, 1)).steps("remove"), math.log(1e-8), 1e-6)
+    lower, _, upper = sweep.epsilons(np.array(counts), np.full(3, np.nan))
+    one = (10_000 * event).epsilon(1e-8, direction="remove")
+    assert one.lower <= upper[2] and lower[2] <= one.upper
+    assert ((upper - lower) <= 1e-6 * upper).all()
