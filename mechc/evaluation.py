@@ -228,4 +228,7 @@ def _largest_loss(steps: Sequence[Step]) -> tuple[float, float]:
     if not all(map(math.isfinite, tops)):
         return math.inf, 0.0
     total = math.fsum(tops)
-    return (total, 8 * 2.0**-52 * math.fsum(map(abs, tops))) if total > 0 else (0.0, 0.0)
+    # a loss of a table is a difference of two logs of masses
+    tables = sum(step.count for step in steps if step.loss.source is None)
+    rounding = ULP * (8 * math.fsum(map(abs, tops)) + 4 * tables)
+    return (total, rounding) if total > 0 else (0.0, 0.0)

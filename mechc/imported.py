@@ -132,7 +132,7 @@ def from_pmfs(
     if not both.any():
         raise DeclarationError(f"{name}: p and q share no outcome, so that every output tells")
     law = PrivacyLoss.from_atoms(
-        np.log(p[both] / q[both]),
+        _log_ratio(p[both], q[both]),
         p[both],
         math.fsum(p[q == 0].tolist()),
         math.fsum(q[p == 0].tolist()),
@@ -182,6 +182,13 @@ def _log_mix(r: float, loss: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         small: Floats = np.log1p(r * np.expm1(np.minimum(loss, 1.0)))
         return np.where(loss < 1.0, small, loss + np.log(r + (1.0 - r) * np.exp(-loss)))
+
+
+def _log_ratio(p: Floats, q: Floats) -> Floats:
+    """log(p/q); where it is small by the difference, which doubles hold exactly."""
+    near = (p >= 0.5 * q) & (p <= 2.0 * q)
+    out: Floats = np.where(near, np.log1p((p - q) / q), np.log(p / q))
+    return out
 
 
 def _law(

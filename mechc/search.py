@@ -32,6 +32,7 @@ LARGEST_EPSILON = 1e300
 MAX_STEPS = 60  # outward steps from a root to its certified side
 FAR = 1e-3  # nats beyond which a side gets a root search of its own
 ROUND = 2.0**-52
+NOTHING = 1e-18  # an epsilon that is none
 NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is as good as that
 CLOSE = 0.9  # start of a search, as a share of the largest loss, from which on that is looked at
 FIRST = (1.0, -1.0)  # where to start, and the slope there, when nothing is known
@@ -171,7 +172,7 @@ def root(curve: Curve, side: str, start: float, slope: float) -> tuple[float, fl
     last: tuple[float, float] | None = None
     for turn in range(MAX_EVALUATIONS):
         excess, noise = curve.excess(side, x), curve.noise(x)
-        done = hi < math.inf and hi - lo <= 4 * ROUND * hi
+        done = hi < math.inf and hi - lo <= max(4 * ROUND * hi, NOTHING)
         if abs(excess) <= noise or (x == 0.0 and excess <= 0) or done:
             break
         lo, hi = (x, hi) if excess > 0 else (lo, x)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from mechc.accountants.characteristic import Law, Tilted
 from mechc.errors import NumericError
+from mechc.loss.measure import PrivacyLoss
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -152,6 +153,15 @@ class Totals(NamedTuple):
     truncation: float
 
 
+def _shaky(law: PrivacyLoss) -> Floats:
+    """How many ULP losses on a lattice may be off: they are differences of logs of masses.
+
+    The masses of a table have been rounded themselves.
+    """
+    off: Floats = np.abs(law.atom_log_mass) + np.abs(law.atom_log_mass - law.atom_loss)
+    return off + 2.0 if law.source is None else off
+
+
 def moved_by_rounding(law: Law, c: float) -> float:
     """Bound how far rounding of losses on a lattice can move K(c).
 
@@ -163,7 +173,7 @@ def moved_by_rounding(law: Law, c: float) -> float:
         if step.loss.lattice is not None:
             loss, log_mass = step.loss.atom_loss, step.loss.atom_log_mass
             weight = np.exp(log_mass + c * loss - np.logaddexp.reduce(log_mass + c * loss))
-            shift = ULP * float(weight @ (np.abs(log_mass) + np.abs(log_mass - loss)))
+            shift = ULP * float(weight @ _shaky(step.loss))
             moved += step.count * c * shift
     return moved
 
@@ -177,7 +187,7 @@ def strayed(law: Law, c: float, payoff: Lattice) -> tuple[float, float]:
             weight = np.exp(log_mass + c * loss - np.logaddexp.reduce(log_mass + c * loss))
             place = (loss - part.loss.lattice[0]) / payoff.step
             apart = np.abs(place - np.rint(place)) * payoff.step
-            apart += ULP * (np.abs(log_mass) + np.abs(log_mass - loss))
+            apart += ULP * _shaky(part.loss)
             apart += 4.0 * ULP * (np.abs(loss) + abs(part.loss.lattice[0]))
             mean += part.count * float(weight @ apart)
             most += part.count * float(apart.max())

@@ -200,3 +200,19 @@ def test_a_trade_off_function_whose_corners_are_alike():
     event = mechc.from_pmfs([0.2, 0.8], [32 / 33, 1 / 33])
     answer = (40 * event).tradeoff(0.40863423536053134, direction="remove")
     assert 0.0 <= answer.lower <= answer.upper < 1e-9
+
+
+def test_small_losses_keep_their_digits():
+    """p/q rounds to 1e-16, which is 1e-9 of a loss of 1e-7."""
+    p, q = [0.9999999999465325, 5.3467438458997874e-11], [0.999999820145195, 1.7985480503568259e-07]
+    with mp.workdps(40):
+        loss = float(mp.log(mp.mpf(p[0]) / mp.mpf(q[0])))
+    assert mechc.from_pmfs(p, q).loss().support[1] == pytest.approx(loss, rel=1e-15)
+
+
+def test_epsilon_of_a_delta_that_is_delta_of_zero():
+    """The search halved its bracket towards 0 until its evaluations were used up."""
+    event = mechc.from_pmfs([0.9, 0.1], [1e-6, 1.0 - 1e-6])
+    for target in (0.9 - 1e-6, 1.0):
+        answer = event.epsilon(target)
+        assert 0.0 <= answer.lower <= answer.upper < 1e-6
