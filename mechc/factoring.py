@@ -14,6 +14,8 @@ from sympy import Add, Expr, exp, expand, factor
 from mechc.fuel import OutOfFuelError, limited
 
 MAX_DEGREE = 40
+EASY = 5
+"""Symbols with which factoring has always ended soon; counting calls doubles its time."""
 MAX_CALLS = 3_000_000
 """Function calls spent on one expression, a second or two."""
 
@@ -22,6 +24,8 @@ def factored(expr: Expr) -> Expr:
     """Return the expression as a product, or as it is where that is too much work."""
     if degree(expr) > MAX_DEGREE:
         return expr
+    if len(expr.free_symbols) <= EASY:
+        return factor(expr)
     try:
         with limited(MAX_CALLS):
             return factor(expr)

@@ -86,7 +86,8 @@ class Chooser:
             forms = candidates(expr, self.context.calculus.pair.variable)
             measured = self._measured(forms, self._place_of(expr), "x", trials)
             if all(grade >= LOST for grade, *_ in measured):
-                measured.append(self._graded(self._difference(expr), "x", trials))
+                plain = self._difference(expr)
+                measured.append(self._graded(plain, finish_expression(plain), "x", trials))
             self._chosen[expr] = _first(measured)[0]
         return self._chosen[expr]
 
@@ -230,17 +231,19 @@ class Chooser:
         found: list[Measured] = []
         for form in forms:
             frozen = place(form)
-            if any(isinstance(node, ir.Helper) for node in ir.walk(finish_expression(frozen))):
+            printable = finish_expression(frozen)
+            if any(isinstance(node, ir.Helper) for node in ir.walk(printable)):
                 return [(0, 0, frozen, 0.0)]
-            found.append(self._graded(frozen, variable, trials))
+            found.append(self._graded(frozen, printable, variable, trials))
         return found
 
-    def _graded(self, frozen: ir.Expr, variable: str | None, trials: list[Trial]) -> Measured:
+    def _graded(
+        self, frozen: ir.Expr, printable: ir.Expr, variable: str | None, trials: list[Trial]
+    ) -> Measured:
         """Error class, number of operations, frozen form and error of one candidate."""
         names = list(self.context.names)
         if variable is not None:
             names.insert(0, variable)
-        printable = finish_expression(frozen)
         error = _largest(printable, names, trials)
         grade = math.ceil(math.log2(max(error, GOOD) / GOOD)) if error < math.inf else 10**6
         operations = ir.count_operations(ir.Block((), printable))
