@@ -21,11 +21,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mechc.accountants.bound import Bound
 from mechc.accountants.characteristic import Law
-from mechc.errors import MechcError, NumericError
+from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.evaluation import Evaluation, worse
 from mechc.loss.measure import Step
+
+Floats = NDArray[np.float64]
 
 MAX_EVALUATIONS = 200
 LARGEST_EPSILON = 1e300
@@ -149,7 +154,10 @@ def _at_largest_loss(
     if not 0.0 < top < math.inf or start < CLOSE * top:
         return None
     near = top * (1.0 - NEXT_TO)
-    if not curve.excess("lower", near) > 0:
+    try:
+        if not curve.excess("lower", near) > 0:
+            return None
+    except (UnsupportedError, NumericError):  # a method may refuse so far out
         return None
     bound = curve.at(near)
     detail = {**bound.detail, "reason": "next to the largest loss"}
@@ -250,10 +258,17 @@ def saddle_start(steps: Sequence[Step], log_target: float) -> tuple[float, float
 
         first = min(math.sqrt(max(-2.0 * log_target, 1.0) / variance), 0.5 * ceiling)
         t, rough = _newton(normal, log_target, first, ceiling)
-        # nodes are made once for all tilts that the next search is likely to need
-        reach = min(1.5 * t, 0.5 * (t + ceiling))
-        law = Law.of([Step(step.loss.covering(-1.0, reach), step.count) for step in steps])
-        _, fine = _newton(lambda t: law.roughly(t)[0, :3], log_target, min(t, reach), reach)
+        laws: list[tuple[float, Law]] = []  # how far the nodes reach, and they
+
+        def exact(t: float) -> Floats:
+            if not laws or t > laws[-1][0]:  # for all tilts that the search is likely to need
+                reach = min(1.5 * t, 0.5 * (t + ceiling))
+                wide = [Step(step.loss.covering(-1.0, reach), step.count) for step in steps]
+                laws.append((reach, Law.of(wide)))
+            found: Floats = laws[-1][1].roughly(t)[0, :3]
+            return found
+
+        _, fine = _newton(exact, log_target, t, ceiling)
         return fine or rough or FIRST
     except (MechcError, ArithmeticError, ValueError):
         return FIRST

@@ -252,14 +252,16 @@ class _Square:
         points, fresh = piecewise.points(edges), np.repeat(new, DEGREE)
         if float(points.size) ** 2 * self._turns > PRODUCTS:
             raise NumericError(f"direct: {self._turns} products with a matrix are too many")
-        stays = np.repeat(~chosen, DEGREE)
-        nodes = np.zeros((points.size, points.size))
+        nodes = np.empty((points.size, points.size))
         nodes[fresh] = self._table.act(points[fresh], edges)
-        if stays.any():
-            nodes[np.ix_(~fresh, ~fresh)] = self._nodes[np.ix_(stays, stays)]
+        kept = list(zip(_runs(~new), _runs(~chosen), strict=True))
+        for (a, b), (a0, b0) in kept:
+            for (c, d), (c0, d0) in kept:
+                nodes[a:b, c:d] = self._nodes[a0:b0, c0:d0]
+        if kept:
             for first, last in _runs(new):
-                there = slice(DEGREE * first, DEGREE * last)
-                nodes[~fresh, there] = self._table.act(points[~fresh], edges[first : last + 1])
+                edged = edges[first // DEGREE : last // DEGREE + 1]
+                nodes[~fresh, first:last] = self._table.act(points[~fresh], edged)
         self._edges, self._nodes = edges, nodes
         self._ends = self._table.act(edges, edges, 2)
 
@@ -275,8 +277,8 @@ class _Square:
 
 
 def _runs(chosen: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """First index of each run of chosen ones, and the one after its last."""
-    ends = np.flatnonzero(np.diff(chosen, prepend=False, append=False))
+    """First node of each run of chosen panels, and the one after its last."""
+    ends = DEGREE * np.flatnonzero(np.diff(chosen, prepend=False, append=False))
     return list(zip(ends[::2].tolist(), ends[1::2].tolist(), strict=True))
 
 

@@ -25,7 +25,8 @@ from mechc.loss.measure import Step
 
 Floats = NDArray[np.float64]
 
-LONGEST, WITH_ATOMS = 1200, 200  # steps in all that are gone through one by one; kinks add up
+LONG = 200  # steps in all that are gone through one by one ...
+LONGEST, DENSE = 1200, 0.1  # ... and where this share of the numbers beyond is asked for
 RECURSIONS = 4
 GOAL = 0.05  # relative error of delta aimed at, in units of the largest that is accepted
 TURNS = 60
@@ -49,8 +50,7 @@ def epsilons(step: Step, counts: Floats, targets: Floats, near: float, widest: f
         Shape (3, n), nan where nothing was found.
     """
     out = np.full((3, counts.size), np.nan)
-    longest = WITH_ATOMS if step.loss.atom_loss.size else LONGEST
-    left = np.flatnonzero(counts * step.count <= longest)
+    left = np.flatnonzero(counts * step.count <= _longest(step, counts * step.count))
     for _ in range(RECURSIONS):
         if not left.size:
             break
@@ -72,6 +72,13 @@ def epsilons(step: Step, counts: Floats, targets: Floats, near: float, widest: f
             break
         left = left[: left.size - answered]
     return out
+
+
+def _longest(step: Step, numbers: Floats) -> float:
+    """The largest number of steps that is worth to be gone through one by one."""
+    far = numbers[(numbers > LONG) & (numbers <= LONGEST)]
+    dense = far.size and far.size >= DENSE * (float(far[-1]) - LONG)
+    return float(far[-1]) if dense and not step.loss.atom_loss.size else LONG  # kinks add up
 
 
 def _invert(

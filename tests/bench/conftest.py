@@ -95,7 +95,7 @@ def _target(own):
     peers = [
         (row.seconds / own[row.task].seconds, row)
         for row in REPORT.rows
-        if row.tool.startswith(("prv", "dp-accounting h")) and row.task in own
+        if row.tool.startswith(("prv .", "dp-accounting h")) and row.task in own
     ]
     short = sorted((ratio, row.task, row.tool) for ratio, row in peers if ratio < 100.0)
     widths = [
