@@ -58,8 +58,8 @@ def test_an_accountant_answers_threads_as_it_answers_one():
             accountant.step(values, count=10)
         return accountant
 
-    shared, deltas = fresh(), [1e-3, 1e-4, 1e-5, 1e-6]
-    expected = [fresh().epsilon(delta).upper for delta in deltas]
+    alone, shared, deltas = fresh(), fresh(), [1e-3, 1e-4, 1e-5, 1e-6]
+    expected = [alone.epsilon(delta).upper for delta in deltas]
     assert np.array_equal(together(lambda i: shared.epsilon(deltas[i]).upper), expected)
 
 
