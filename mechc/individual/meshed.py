@@ -119,7 +119,7 @@ class Meshes:
                 shared = _Shared(self._members, self._tilts, self._back, plans, group)
                 self._in_threads([p for p in plans if p.group == group], shared, query, answers)
             width = answers.numeric[todo]
-            helped = (width > query.rtol) & (width < 0.5 * before[todo]) & (width < 1.0)
+            helped = (width > query.rtol) & (width < 0.5 * before[todo]) & (width <= 1.0)
             todo = todo[helped]
             if steps is None:
                 break  # what the buckets cost does not go away
