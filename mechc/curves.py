@@ -24,7 +24,8 @@ from mechc.composition import Event
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.evaluation import Evaluation
 from mechc.imported import Table
-from mechc.loss.measure import Step, log_infinite
+from mechc.loss.infinite import log_infinite
+from mechc.loss.measure import Step
 
 if TYPE_CHECKING:
     from mechc.loss.measure import PrivacyLoss

@@ -20,7 +20,8 @@ from mechc.accountants.revealing import mass_error, mass_errors, outward
 from mechc.auto import Auto
 from mechc.errors import MechcError
 from mechc.loss.apart import is_resolved
-from mechc.loss.measure import MASS_ERROR, Step, log_infinite
+from mechc.loss.infinite import MASS_ERROR, log_infinite
+from mechc.loss.measure import Step
 
 ULP = 2.0**-52
 NEXT = 1e6  # roundings from the largest loss within which they matter

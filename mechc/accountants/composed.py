@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from mechc.accountants.bound import Bound
 from mechc.accountants.logspace import log1mexp, log_add
 from mechc.errors import UnsupportedError
-from mechc.loss.measure import PrivacyLoss, Step, log_infinite
+from mechc.loss.infinite import log_infinite
+from mechc.loss.measure import PrivacyLoss, Step
 
 Floats = NDArray[np.float64]
 

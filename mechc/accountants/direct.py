@@ -20,7 +20,8 @@ from mechc.accountants.composed import ComposedLoss
 from mechc.accountants.logspace import log1mexp, log_add
 from mechc.accountants.recursion import Recursion
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.measure import MASS_ERROR, Step, log_infinite
+from mechc.loss.infinite import MASS_ERROR, log_infinite
+from mechc.loss.measure import Step
 from mechc.loss.moments import log_total
 
 Floats = NDArray[np.float64]

@@ -16,7 +16,8 @@ from mechc.accountants.contour import ContourAccountant
 from mechc.accountants.logspace import log_add
 from mechc.accountants.trapezoid import ULP, Lattice
 from mechc.errors import UnsupportedError
-from mechc.loss.measure import MASS_ERROR, Step
+from mechc.loss.infinite import MASS_ERROR
+from mechc.loss.measure import Step
 
 MAX_POINTS = 1e6  # finer than this share of a step, any two losses seem commensurate
 

@@ -30,8 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from mechc.accountants.characteristic import Law, Tilted, sin_excess
+from mechc.accountants.characteristic import Law, Tilted
 from mechc.accountants.composed import ComposedLoss
+from mechc.accountants.frequencies import sin_excess
 from mechc.errors import NumericError, UnsupportedError
 
 Floats = NDArray[np.float64]

@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 
 from mechc.accountants import powers, repeated
 from mechc.accountants.characteristic import Law, Tilted
-from mechc.accountants.contour import CANCELLATION
+from mechc.accountants.side import CANCELLATION
 from mechc.accountants.trapezoid import Contour, Smooth
 from mechc.errors import NumericError
-from mechc.loss.measure import MASS_ERROR, Step
+from mechc.loss.infinite import MASS_ERROR
+from mechc.loss.measure import Step
 
 Floats = NDArray[np.float64]
 

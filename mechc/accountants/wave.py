@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants import rough
-from mechc.accountants.characteristic import log_phi
+from mechc.accountants.frequencies import log_phi
 from mechc.accountants.logspace import log_add
 from mechc.accountants.tilting import tilt
 from mechc.accountants.trapezoid import ULP

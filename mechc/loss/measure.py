@@ -29,7 +29,6 @@ from mechc.loss.within import within
 Floats = NDArray[np.float64]
 
 CERTAIN = 1e-16  # -log of a mass that is one in doubles
-MASS_ERROR = 3e-14  # allowance for log of a composed mass at infinity, and of 1 - exp(eps) M(-1)
 
 
 class Step(NamedTuple):
@@ -397,17 +396,3 @@ class PrivacyLoss:
         nodes = Nodes.of_atoms(-self.atom_loss, self.atom_log_mass - self.atom_loss)
         infinite = (self.log_minus_infinite, self.log_infinite)
         return self._of_atoms(nodes, infinite, self.symmetric, self.label + " reversed")
-
-
-def log_infinite(steps: Sequence[Step]) -> float:
-    """Return log of the mass at infinity of a composition, 1 - prod (1 - d_j)^count_j (I5)."""
-    log_finite = sum(
-        s.count * math.log1p(-math.exp(s.loss.log_infinite))
-        if s.loss.log_infinite < -CERTAIN
-        else -math.inf
-        for s in steps
-        if s.count and s.loss.log_infinite > -math.inf
-    )
-    if log_finite == 0:
-        return -math.inf
-    return math.log(-math.expm1(log_finite))

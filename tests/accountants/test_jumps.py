@@ -6,9 +6,9 @@ import time
 import pytest
 
 import mechc
-from mechc.accountants.contour import Side
 from mechc.accountants.hits import Hits, log_odds
 from mechc.accountants.jumps import Jumps
+from mechc.accountants.side import Side
 from mechc.accountants.trapezoid import Answer, Smooth
 from mechc.composition import forget_losses
 from mechc.loss.band import Band

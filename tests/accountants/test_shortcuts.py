@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import mechc
-from mechc.accountants.characteristic import log_phi
 from mechc.accountants.contour import ContourAccountant
+from mechc.accountants.frequencies import log_phi
 
 
 @pytest.mark.parametrize(("nodes", "h"), [(30, 0.2), (700, 3.0)])

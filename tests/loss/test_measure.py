@@ -7,7 +7,8 @@ import pytest
 
 import mechc
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.loss.measure import PrivacyLoss, Step, log_infinite
+from mechc.loss.infinite import log_infinite
+from mechc.loss.measure import PrivacyLoss, Step
 from mechc.loss.source import find_lattice, merge
 
 pairs = pytest.importorskip("pairs")

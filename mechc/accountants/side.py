@@ -1,0 +1,397 @@
+"""One side of the contour's answer, epsilon >= 0: choice of contour, period and length.
+
+The sum itself and its error terms are in `trapezoid`; what is left out beyond the last node is
+bounded by `characteristic.decay_integral`. The number of nodes does not depend on the number of
+steps.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants import shared
+from mechc.accountants.atomic import AtomicPart, matters
+from mechc.accountants.beside import BesideAtoms
+from mechc.accountants.blurred import Blurred
+from mechc.accountants.characteristic import Law, Tilted
+from mechc.accountants.covered import Covered, chernoff
+from mechc.accountants.frequencies import BLOCK
+from mechc.accountants.jumps import Jumps, by_largest_losses
+from mechc.accountants.oscillation import Oscillation
+from mechc.accountants.trapezoid import Answer, Contour, Lattice, Smooth
+from mechc.accountants.window import log_peak
+from mechc.errors import NumericError
+from mechc.loss.measure import Step
+
+Floats = NDArray[np.float64]
+
+SHARE = 1e-13  # images and truncation may cost this share of delta
+PLENTY = 1e-6  # share of rtol below which no further node is worth its cost
+CANCELLATION = math.log(1e3)  # nats by which the contour may miss the saddle point
+BELOW = 8  # real parts tried at and below the saddle point, and tilts tried above it
+KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
+SHARED = 0.1  # the same where one contour is to serve many epsilons ...
+SEVERAL = 16  # ... from so many distinct steps on
+EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
+WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
+BLURRED = 150_000_000  # the same for a smoothed payoff
+MOST_NODES = 2**23  # frequencies of a smoothed payoff: some 1.6 GB
+REUSED = 1e-10  # width with which a contour answers for another epsilon
+FIRST = 64  # nodes to begin with
+BEYOND = 1.7  # times the frequency at which phi is thought to have faded
+FEW_NODES = 160  # nodes that are cheaper than anything else
+CROWDED = 560  # nodes beyond which small and large losses are taken apart at once
+QUICK = 25_000_000  # node evaluations before that is tried for fewer nodes
+GROWTH = 3.0  # times the nodes expected, likewise
+PATIENCE, LOUD = 2048, math.log(1e-4)  # nodes after which no |phi| above this is waited out
+NARROW = 0.3  # width of a smoothed answer, in rtol, that is narrow enough
+FIT, FITS = 1e-4, 4  # error of phi wanted of polynomials, in rtol, and refinements to get there
+NOTHING = math.log(1e-14)  # share of the mass that need not be told from none
+ROUNDED = 1e-9  # blocks that rounding may add to a division
+LARGEST = 100_000  # nodes of the tilted law beyond which no higher frequency is asked for
+
+
+class Choice(NamedTuple):
+    """A contour that is not evaluated yet.
+
+    Attributes:
+        c, period, grid, log_b, spare: see Contour.
+        top: largest tilt that is wanted.
+        reach: frequency up to which the law should be resolved.
+        one_scale: large losses have no contours of their own, see `jumps`.
+    """
+
+    c: float
+    period: float
+    grid: Floats
+    log_b: Floats
+    top: float
+    reach: float
+    one_scale: bool
+    spare: float = 0.0
+
+    @property
+    def nodes(self) -> float:
+        """Frequencies that are expected to be needed, 0 where there is no other way."""
+        return 0.0 if self.one_scale else self.reach * self.period / (2.0 * math.pi)
+
+
+class Side(Covered):
+    """The finite part H of one direction for epsilon >= 0, with everything that can be re-used."""
+
+    def __init__(self, steps: tuple[Step, ...], payoff: Smooth | Lattice, rtol: float) -> None:
+        """Keep the steps; `payoff` says whether the losses lie on a lattice."""
+        super().__init__(steps)
+        self._coarse = steps
+        self._payoff = payoff
+        self._rtol = rtol
+        self._contours: list[Contour | Blurred | Jumps] = []
+        self._log_mass = sum(s.count * s.loss.log_finite for s in steps)
+        self.log_q = sum(
+            s.count * math.log1p(-math.exp(s.loss.log_minus_infinite))
+            for s in steps
+            if s.loss.log_minus_infinite < 0
+        )
+
+    def finite(self, epsilon: float) -> Answer:
+        """H(epsilon) = E_P[(1 - exp(epsilon - L))_+; L finite]."""
+        if self._highest <= epsilon or not math.isfinite(self._log_mass):
+            why = "epsilon is at or beyond the largest finite loss"
+            return Answer(-math.inf, -math.inf, -math.inf, {"reason": why})
+        if self._highest == self._lowest:
+            value = self._log_mass + math.log(-math.expm1(epsilon - self._highest))
+            return Answer(value - 1e-14, value, value + 1e-14, {"reason": "a single atom"})
+        for known in self._contours:
+            again = known.answer(epsilon)
+            share = KEPT if type(known) is Contour else 1.0
+            share = SHARED if isinstance(known, Contour) and known.spare else share
+            if again is not None and again.width <= max(REUSED, share * self._rtol):
+                return again
+        if self.log_complement(epsilon) < NOTHING:
+            low = self._log_mass - 2.0 * math.exp(NOTHING)
+            return Answer(low, self._log_mass, self._log_mass, {"reason": "all losses are larger"})
+        try:
+            return self._fresh(epsilon)
+        except NumericError as error:
+            return self._chernoff(epsilon, str(error))
+
+    def _fresh(self, epsilon: float) -> Answer:
+        """H(epsilon) on a contour of its own, or by the largest losses where that is crowded."""
+        choice = self._choose(epsilon)
+        contour = None if choice.nodes > CROWDED else self._laid(choice)
+        most, growth = (QUICK, GROWTH) if choice.nodes > FEW_NODES else (math.inf, math.inf)
+        answer = None if contour is None else self._run(contour, epsilon, most, growth)
+        limit: dict[str, str] = {}
+        if not (answer and answer.width <= self._rtol) and not choice.one_scale:
+            jumps, rare, limit = by_largest_losses(self._steps, epsilon, self._rtol)
+            if jumps is not None and rare is not None:
+                if contour is not None and rare.width > self._rtol:
+                    answer = self._run(contour, epsilon, most)
+                if answer is None or answer.width > rare.width:
+                    self._contours = [jumps, *self._contours[:3]]
+                    return rare
+            # few steps, then: those have a recursion
+            limit = limit if choice.nodes > FEW_NODES else {}
+        contour = contour or self._laid(choice)
+        answer = answer or self._run(contour, epsilon)
+        answer = answer or self._chernoff(epsilon, "the trapezoid sum is not positive")
+        answer.detail.update(limit)
+        self._contours = [contour.blurred or contour, *self._contours[:3]]
+        return answer
+
+    def at_most(self, epsilon: float, level: float) -> bool:
+        """Whether H(epsilon) is at most exp(level) by Chernoff's bound.
+
+        At the tilts of contours that are there, which would answer as quickly; else anywhere.
+        """
+        known = [c for c in self._contours if isinstance(c, Contour)]
+        if self._contours:
+            return any(chernoff(epsilon, c.grid, c.log_b) <= level for c in known)
+        return self._highest <= epsilon or super().at_most(epsilon, level)
+
+    def _choose(self, epsilon: float) -> Choice:
+        """Contour and period that need the fewest nodes (docs/numerics.md, section 4)."""
+        t0, f2 = self._saddle(epsilon)
+        if len(self._steps) >= SEVERAL and not self._has_sums and math.isinf(self._payoff.edge):
+            many = self._for_many(epsilon, t0)
+            if many is not None:
+                return many
+        top = min(t0 + 5.0 / math.sqrt(f2), self._t_max)
+        self._cover(top)
+        below = t0 * np.exp(np.linspace(-3.0, 0.0, BELOW))
+        above = np.linspace(t0, top, BELOW)[1:] if top > t0 else below[:0]
+        grid = np.concatenate([below, above])
+        k, _, variance, rounding = self._law.roughly(*grid).T
+        # sums of atoms never fade: their contour is chosen as if they did, by the spread
+        spread = self._has_sums and matters(self._law, Tilted(self._law, t0))
+        exponent = k - epsilon * grid - np.log(grid) - np.log1p(grid)
+        log_b = k + rounding + log_peak(grid)
+        log_small = exponent[BELOW - 1] - 0.5 * math.log(2.0 * math.pi * f2) + math.log(SHARE)
+        best, cost, far = (t0, 1.0), math.inf, 1.0
+        for i in range(min(BELOW, grid.size - 1)):
+            c = float(grid[i])
+            if exponent[i] - exponent[BELOW - 1] > CANCELLATION:
+                continue
+            left = min(-log_small / c, (epsilon - log_small) / (c + 1.0))
+            image = log_b[i + 1 :] - grid[i + 1 :] * epsilon - log_small
+            period = max(left, float(np.min(image / (grid[i + 1 :] - c))), 1e-3 / (1.0 + c))
+            if spread:
+                frequency = 1.0 / math.sqrt(max(float(variance[i]), 1e-300))
+            else:
+                frequency = self._law.fading(c, math.log(SHARE))
+            if period * frequency < cost:
+                best, cost, far = (c, period), period * frequency, frequency
+        c, period = best
+        period = self._payoff.period(period)
+        reach = self._reach(far, period)
+        one_scale = math.isfinite(self._payoff.edge) or (
+            self._has_sums and matters(self._law, Tilted(self._law, c))
+        )
+        return Choice(c, period, grid, log_b, top, reach, one_scale)
+
+    def _reach(self, frequency: float, period: float) -> float:
+        """Last of as many frequencies as are likely to be needed, in whole blocks."""
+        h = 2.0 * math.pi / period
+        return h * max(FIRST, BLOCK * math.ceil(min(BEYOND * frequency / h, 1e15) / BLOCK))
+
+    def _laid(self, choice: Choice) -> Contour:
+        """The contour chosen, beside sums of atoms in closed form where these matter."""
+        masses = (self._log_mass, self.log_q, self._lowest)
+        where = (choice.c, choice.period, choice.grid, choice.log_b, masses)
+        atomic = self._atomic(choice.c) if choice.one_scale and not choice.spare else None
+        if atomic is not None:
+            return BesideAtoms(atomic, self._law, self._payoff, *where)
+        self._cover(choice.top, choice.c, choice.reach)
+        contour = Contour(self._law, self._payoff, *where)
+        contour.spare = choice.spare
+        return contour
+
+    @property
+    def _has_sums(self) -> bool:
+        """Sums of atoms may matter, which no contour serves without a part of their own."""
+        return math.isinf(self._payoff.edge) and all(s.loss.atom_loss.size for s in self._steps)
+
+    def _for_many(self, epsilon: float, saddle: float) -> Choice | None:
+        """Contour for as many epsilons as can share one, `epsilon` among them."""
+        c = shared.place(self._law, saddle, min(2.0 * saddle, self._t_max))
+        if c is None:
+            return None
+        top = min(max(2.2 * c, saddle), self._t_max)
+        known = min(s.loss.tilts[1] for s in self._steps)
+        try:
+            if known < max(1.5 * c, saddle):
+                self._cover(top)
+        except NumericError:
+            return None
+        top = min(top, max(known, min(s.loss.tilts[1] for s in self._steps)))
+        found = shared.choose(self._law, c, epsilon, top, math.log(SHARE))
+        if found is None:
+            return None
+        reach = self._reach(found.frequency, found.period)
+        return Choice(c, found.period, found.grid, found.log_b, top, reach, True, shared.SPARE)
+
+    def _run(
+        self, contour: Contour, epsilon: float, most: float = math.inf, growth: float = math.inf
+    ) -> Answer | None:
+        """Add nodes as this law needs them, and return the narrowest answer that they give.
+
+        None where that takes more than `most` node evaluations, or `growth` times the nodes that
+        were expected.
+        """
+        if not contour.weight(epsilon) > 0.0:
+            return None
+        if isinstance(contour, BesideAtoms):
+            contour.settle(epsilon, self._rtol)
+            plain = contour.answer(epsilon)
+            if contour.atomic.order == 0 and not (plain and plain.width <= self._rtol):
+                self._blurred(contour, epsilon)
+        else:
+            plain = self._wait(contour, epsilon, most, growth)
+        if contour.blurred is None:
+            return plain
+        smoothed: Answer | None = contour.blurred.answer(epsilon)
+        if smoothed is None or (plain is not None and plain.width <= smoothed.width):
+            contour.blurred = None
+            return plain
+        return smoothed
+
+    def _wait(self, contour: Contour, epsilon: float, most: float, growth: float) -> Answer | None:
+        """Add nodes until the truncation is proven small, or a work limit is reached."""
+        first, heavy = self._first_nodes(contour), matters(self._law, contour.tilted)
+        nodes = first
+        while True:
+            if not self._resolve(contour, nodes):
+                return contour.answer(epsilon)
+            if nodes * contour.cost > most or nodes > growth * first:
+                return None
+            if nodes * contour.cost > 2.0 * WORK and contour.nodes:
+                return contour.answer(epsilon)
+            contour.extend(nodes)
+            if contour.complete:
+                return contour.answer(epsilon)
+            only_atoms = math.isinf(contour.reach)  # nothing proves that phi fades for good
+            loud = only_atoms or (heavy and float(contour.re[-32:].max()) > LOUD)
+            endless = math.isinf(contour.most)  # one period of a lattice is exact without a blur
+            if nodes >= PATIENCE and loud and endless and contour.blurred is None:
+                answer = self._blurred(contour, epsilon)
+                if answer is not None and answer.width <= self._rtol:
+                    return None  # it is there for whoever asks
+            values, _ = contour.terms(epsilon)
+            least = math.exp(-contour.spare)  # the least that the terms may leave of themselves
+            enough = max(SHARE, PLENTY * self._rtol)
+            quiet = float(np.abs(values[-32:]).max()) < 0.1 * enough * least
+            wanted = 4.0 * enough if contour.work < EASY else 1e-3 * self._rtol
+            if (quiet and not only_atoms) or contour.work > EASY:
+                total = max(1.0 + 2.0 * float(values.sum()), 1e-3) if contour.spare == 0 else least
+                start = contour.weight(epsilon)
+                factor = self._payoff.size(contour.c) * contour.period / (math.pi * total * start)
+                contour.decay = self._decay(contour, contour.h * nodes, wanted / factor)
+                large = contour.work > WORK or contour.tilted.weight.size > LARGEST
+                if factor * contour.decay < wanted or large:
+                    return contour.answer(epsilon)
+            more = max(FIRST, nodes // 2) if not quiet and nodes < 1024 else nodes
+            nodes += more
+            nodes = max(nodes, PATIENCE) if only_atoms else nodes
+
+    def _first_nodes(self, contour: Contour) -> int:
+        """Nodes to begin with: about those that the law was resolved for, where they are cheap."""
+        wanted = min(contour.expected, QUICK / contour.cost, PATIENCE)
+        return max(FIRST, BLOCK * math.floor(wanted / BLOCK + ROUNDED))
+
+    def _resolve(self, contour: Contour, nodes: int) -> bool:
+        """Make the law good for so many frequencies; False where no quadrature resolves them."""
+        if contour.h * min(nodes, contour.most) > contour.reach:
+            try:
+                self._cover(0.0, contour.c, 1.5 * contour.h * nodes)
+            except NumericError:
+                return False
+            contour.resolve(self._law)
+        return True
+
+    def _blurred(self, contour: Contour, epsilon: float) -> Answer | None:
+        """Smooth the payoff, with nodes until the interval is narrow or they cost too much."""
+        best: Answer | None = None
+        for _ in range(FITS):
+            contour.blurred = Blurred(contour)
+            answer = contour.blurred.answer(epsilon)
+            if answer is None:
+                share = math.inf  # smoothed away: another order of magnitude may help
+            else:
+                best = answer
+                share = answer.width / (NARROW * self._rtol)
+            if share <= 1.0:
+                break
+            nodes = math.ceil(contour.nodes * min(max(1.1 * math.sqrt(share), 1.5), 32.0))
+            if isinstance(contour, BesideAtoms):
+                nodes = min(nodes, int(BLURRED / contour.cost))
+            else:
+                growth = max(1.0, contour.h * nodes / contour.reach)
+                nodes = min(nodes, int(BLURRED / (contour.cost * growth)))
+                if not self._resolve(contour, nodes):
+                    break
+            nodes = min(nodes, MOST_NODES)
+            if nodes <= contour.nodes:
+                break
+            contour.extend(nodes)
+        return best
+
+    def _atomic(self, c: float) -> AtomicPart | None:
+        """The sums of atoms, and the law for high frequencies on as few panels as do."""
+        if not self._has_sums:
+            return None
+        tilted = Tilted(self._law, c)
+        if not matters(self._law, tilted):
+            return None
+        floor = 1e-18 / float(self._law.counts.sum())
+        atoms = sum(s.loss.atom_loss.size for s in self._law.steps)
+        frequency = 0.0
+        for _ in range(FITS):
+            try:
+                law = self._far_law(c, frequency, 0.0, self._coarse)
+            except NumericError:
+                return None
+            fitted = Oscillation(law, tilted, floor)
+            if fitted.error < FIT * self._rtol:
+                part = AtomicPart(law, tilted, fitted)
+                return part if part.order or self._law.loss.size > atoms else None
+            frequency = max(4.0 * frequency, 1.0 / float(tilted.spread.max()))
+        return None
+
+    def _decay(self, contour: Contour, start: float, wanted: float) -> float:
+        """Bound on the integral of sup |phi| / y^2 beyond `start`, by nodes that see far enough.
+
+        That is up to where the total variation of one step takes over, for the bulk of the mass.
+        """
+        goal = min(math.log(wanted * start), -1.0)
+        count = float(self._law.counts.sum())
+        reach = max(2.0 * start, 1.5 * math.sqrt(count / max(contour.variance, 1e-300)))
+        best, law, far = math.inf, self._law, contour.tilted
+        for _ in range(6):
+            if reach > contour.reach:
+                try:
+                    law = self._far_law(contour.c, reach, 1e-3 / count, self._steps)
+                except NumericError:
+                    break
+                far = Tilted(law, contour.c, 1e-3 / count)
+            bound, beyond = far.decay(start, reach, self._payoff.edge, goal)
+            helps = beyond > 0.3 * bound and bound < 0.5 * best
+            best = min(best, bound)
+            if best < wanted or not helps or law.loss.size > 50_000:
+                break
+            reach *= 3.0
+        return best
+
+    def _far_law(self, c: float, reach: float, floor: float, steps: tuple[Step, ...]) -> Law:
+        """The composition with nodes for high frequencies, not kept."""
+        return Law.of(
+            tuple(Step(s.loss.covering(-1.0, c, c, reach, floor), s.count) for s in steps)
+        )
+
+    def _chernoff(self, epsilon: float, reason: str) -> Answer:
+        """Upper bound (43) alone, where the contour has no answer."""
+        log_upper = min(self._log_mass, self.chernoff(epsilon))
+        return Answer(-math.inf, log_upper, log_upper, {"reason": reason})
