@@ -25,7 +25,7 @@ from mechc.accountants.oscillation import Oscillation
 from mechc.accountants.trapezoid import Answer, Contour, Lattice, Smooth
 from mechc.accountants.window import log_peak
 from mechc.errors import NumericError
-from mechc.loss.measure import Step
+from mechc.loss.measure import CERTAIN, Step
 
 Floats = NDArray[np.float64]
 
@@ -93,8 +93,9 @@ class Side(Covered):
         self._log_mass = sum(s.count * s.loss.log_finite for s in steps)
         self.log_q = sum(
             s.count * math.log1p(-math.exp(s.loss.log_minus_infinite))
+            if s.loss.log_minus_infinite < -CERTAIN
+            else -math.inf
             for s in steps
-            if s.loss.log_minus_infinite < 0
         )
 
     def finite(self, epsilon: float) -> Answer:

@@ -366,7 +366,7 @@ class KernelSource:
             ("P", 0.0, continuous[0], self.log_infinite),
             ("Q", -1.0, continuous[1], self.log_minus_infinite),
         ):
-            total = math.exp(smooth) + math.exp(at_infinity)
+            total = math.exp(min(smooth, 700.0)) + math.exp(at_infinity)
             rounding = 0.0
             if self.atom_loss.size:
                 total += math.exp(log_total(self.atom_log_mass + shift * self.atom_loss))

@@ -151,7 +151,7 @@ def lattice_claimed(calculus):
 
 
 PLANTED = [
-    ("gaussian", direction_lost), ("gaussian", loss_negated),
+    ("gaussian", direction_lost),
     ("laplace", region_dropped), ("laplace", generating_function_off),
     ("gaussian", normaliser_lost),
     ("truncated_laplace", infinite_mass_forgotten), ("approximate_dp", atoms_swapped),
@@ -186,4 +186,12 @@ def test_a_wrong_inverse_is_repaired_by_the_compiler(tmp_path, monkeypatch):
     gaussian = mechc.load("gaussian")
     text = compiled_with(inverse_off, gaussian, monkeypatch)
     assert "solve_loss" in text
+    assert not is_caught(gaussian, text, tmp_path)
+
+
+def test_a_wrong_loss_is_repaired_by_the_compiler(tmp_path, monkeypatch):
+    """Lowering compares every form of the loss with log p - log q, and takes one that agrees."""
+    gaussian = mechc.load("gaussian")
+    text = compiled_with(loss_negated, gaussian, monkeypatch)
+    assert "return 0.5 * sensitivity * (2.0 * x - sensitivity) / (sigma * sigma)" in text
     assert not is_caught(gaussian, text, tmp_path)
