@@ -1,5 +1,6 @@
 """Emitted kernel text run in high precision: `math` is mpmath, numba compiles nothing."""
 
+import ast
 from types import ModuleType, SimpleNamespace
 
 import mpmath
@@ -37,6 +38,23 @@ class Rows:
         return self.values[place]
 
 
+def _quotient(a, b):
+    """a / b as numba's numpy error model has it."""
+    if b == 0 and not isinstance(b, mpc):
+        return mpmath.nan if a == 0 else mpmath.inf * mpmath.sign(a)
+    return a / b
+
+
+class _Quotients(ast.NodeTransformer):
+    """Divisions become calls of `_quotient`."""
+
+    def visit_BinOp(self, node):
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Div):
+            return node
+        return ast.Call(ast.Name("_quotient", ast.Load()), [node.left, node.right], [])
+
+
 def module(text):
     """The functions of an emitted kernel as functions of mpmath numbers.
 
@@ -48,6 +66,7 @@ def module(text):
     namespace = {"__name__": "kernel", "complex": mpc, "float": mpf}
     body = text.replace("import math\n", "").replace("import numba\n", "")
     body = body.replace("import numpy as np\n", "")
-    namespace.update(math=MATH, numba=numba, np=numpy)
-    exec(compile(body, "kernel", "exec"), namespace)
+    namespace.update(math=MATH, numba=numba, np=numpy, _quotient=_quotient)
+    tree = ast.fix_missing_locations(_Quotients().visit(ast.parse(body)))
+    exec(compile(tree, "kernel", "exec"), namespace)
     return SimpleNamespace(**namespace)

@@ -87,7 +87,9 @@ class Chooser:
             measured = self._measured(forms, self._place_of(expr), "x", trials)
             if all(grade >= LOST for grade, *_ in measured):
                 plain = self._difference(expr)
-                measured.append(self._graded(plain, finish_expression(plain), "x", trials))
+                last = self._graded(plain, finish_expression(plain), "x", trials)
+                if last[0] < min(grade for grade, *_ in measured):
+                    measured.append(last)
             self._chosen[expr] = _first(measured)[0]
         return self._chosen[expr]
 
