@@ -356,7 +356,11 @@ def _as_polynomial(sum_: Exponentials) -> tuple[dict[Expr, Symbol], Expr]:
             c, rest = term.as_coeff_Mul()
             if rest != 1 or c != 0:
                 steps[rest] = ilcm(steps.get(rest, 1), int(c.q) if c.is_Rational else 1)
-    symbols = {rest / step: Dummy("y", positive=True) for rest, step in steps.items()}
+    # SymPy orders generators by their names, and equal names by their hashes
+    symbols = {
+        rest / step: Dummy(f"y{index}", positive=True)
+        for index, (rest, step) in enumerate(steps.items())
+    }
     names = {rest: symbols[rest / step] for rest, step in steps.items()}
     polynomial = S.Zero
     for exponent, coefficient in sum_.items():
