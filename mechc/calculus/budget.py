@@ -36,7 +36,8 @@ def run(tasks: list[Task], seconds: float) -> dict[int, list[Expr]]:
     """
     if not tasks or seconds <= 0 or not sys.executable:
         return {}
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    paths = os.pathsep.join(p for p in sys.path if p)
+    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "0"}
     try:
         with subprocess.Popen(
             [sys.executable, "-m", "mechc.calculus.budget"],
