@@ -23,7 +23,7 @@ from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
 from sympy.logic.boolalg import BooleanAtom
 
 from mechc.errors import UnsupportedError
-from mechc.verify.error_function import erfc_argument, log_erfc
+from mechc.verify.error_function import erfc_argument, erfc_bend, erfc_rate, log_erfc
 
 Ball = Any  # arb or acb
 Function = Callable[[Ball, bool], Ball]
@@ -335,7 +335,7 @@ _SWITCHES: dict[str, Callable[..., Ball]] = {
     "Max": _extreme("max"), "Min": _extreme("min"),
 }  # fmt: skip
 _CUTS: dict[str, Callable[[Ball, bool], Ball]] = {
-    "log": _log, "loggamma": _lgamma,
+    "log": _log, "loggamma": _lgamma, "log_erfc": log_erfc,
     "atan": _inverse_function("atan"), "asinh": _inverse_function("asinh"),
 }  # fmt: skip
 _DIRECT = {
@@ -349,6 +349,8 @@ _OTHER: dict[str, Callable[..., Ball]] = {
     "factorial": lambda u: (u + 1).gamma(),
     "floor": lambda u: u.floor(),
     "ceiling": lambda u: u.ceil(),
+    "erfc_rate": erfc_rate,
+    "erfc_bend": erfc_bend,
 }
 
 

@@ -62,6 +62,33 @@ def _power(terms: tuple[Term, ...], x: Symbol, end: Expr, values: Any, box: Any)
     raise Unknown("the order of a zero at a finite end")
 
 
+def rises_from(
+    terms: tuple[Term, ...], x: Symbol, end: Expr, values: Any, box: Any, side: int
+) -> int:
+    """Sign of the derivative of a density outward from an end, 0 where it stays open.
+
+    Args:
+        terms: the density.
+        x: the variable.
+        end: in the parameters; derivatives may vanish there.
+        values: exact balls for the parameters.
+        box: a ball that begins at the end.
+        side: 1 if the box lies right of the end, -1 left of it.
+
+    Returns:
+        The sign of side * p' inside the box: by Taylor that of the first derivative that does not
+        vanish at the end, where this one has a sign on the whole box.
+    """
+    for m in range(1, HIGHEST + 1):
+        derivative, vanishes = _derivative(terms, x, end, m)
+        value = arithmetic.function(derivative, x, values)(box, False) * side**m
+        if value > 0 or value < 0:
+            return 1 if value > 0 else -1
+        if not vanishes:
+            break
+    return 0
+
+
 @lru_cache(maxsize=256)
 def _derivative(terms: tuple[Term, ...], x: Symbol, end: Expr, m: int) -> tuple[Expr, bool]:
     """The m-th derivative of a density, and whether it is zero at the end."""

@@ -27,6 +27,21 @@ def log_erfc(u: Any, analytic: bool) -> Any:
     return ends if ends.is_finite() else u.lower().erfc().log().union(u.upper().erfc().log())
 
 
+def erfc_rate(u: Any) -> Any:
+    """exp(-u^2)/erfc(u) on a real ball: it rises."""
+    ends = [(-e * e).exp() / e.erfc() for e in (u.lower(), u.upper())]
+    return ends[0].union(ends[1])
+
+
+def erfc_bend(u: Any) -> Any:
+    """2/sqrt(pi) erfc_rate(u) - 2u on a real ball; for u >= 0 by bounds that fall (DLMF 7.8.2)."""
+    if not u >= 0:
+        return 2 / arb.pi().sqrt() * erfc_rate(u) - 2 * u
+    bounds = ((u.lower(), arb(2)), (u.upper(), 4 / arb.pi()))
+    highest, lowest = (c / (e + (e * e + c).sqrt()) for e, c in bounds)
+    return lowest.union(highest)
+
+
 def _erfcx(u: Any) -> Any:
     """exp(u^2) erfc(u) on a complex ball, by its value in the middle and a bound on its slope.
 

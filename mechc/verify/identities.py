@@ -19,9 +19,10 @@ from mechc.kernel.protocol import (
     Q_ONLY,
     UNSPLIT,
 )
-from mechc.verify import arithmetic, proofs, unimodal
+from mechc.verify import arithmetic, unimodal
+from mechc.verify import direction as moves
 from mechc.verify.ball import STEP, Oracle, reversed_pair
-from mechc.verify.checks import MOMENT_BITS, log_moment, point_error, text, tolerance
+from mechc.verify.checks import MOMENT_BITS, NEAR_ENDS, log_moment, point_error, text, tolerance
 from mechc.verify.result import Check
 
 WIDTH = 1e-12  # widest enclosure of a mass that proves anything
@@ -161,7 +162,9 @@ def _atom_error(
 
 def branches(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> None:
     """Every branch is monotone as it says, proved where bisection succeeds, and within its ends."""
-    for lo, hi, kind, left, right, _ in np.asarray(kernel.branches(np.array(oracle.theta))):
+    rows = np.asarray(kernel.branches(np.array(oracle.theta)))
+    margin = NEAR_ENDS * max(math.ulp(e) for e in (0.0, *rows[:, :2].flat) if math.isfinite(e))
+    for lo, hi, kind, left, right, _ in rows:
         lattice = oracle.measure == "lattice"
         if lattice and any(math.isfinite(e) and e % 1 for e in (lo, hi)):
             check.fail(f"({lo}, {hi}) are no integers, theta {oracle.theta}")
@@ -177,7 +180,7 @@ def branches(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> 
             _limits(oracle, losses, (lo, hi, kind, left, right), check)
             _last_points(oracle, losses, (lo, hi, kind, left, right), check)
             if kind != PLATEAU and oracle.measure == "density":
-                _proved(oracle, lo, hi, int(kind), inside, check)
+                _proved(oracle, lo, hi, int(kind), inside, margin, check)
         elif kind != UNSPLIT:
             check.fail(f"kind {kind} of the branch ({lo}, {hi}) is none of the protocol's")
         check.points += 1
@@ -265,23 +268,20 @@ def _ordered(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
 
 
 def _proved(
-    oracle: Oracle, lo: float, hi: float, direction: int, inside: Sequence[float], check: Check
-) -> None:
+    oracle: Oracle, lo: float, hi: float, direction: int, inside: Sequence[float], margin: float,
+    check: Check,
+) -> None:  # fmt: skip
     """The sign of dL/dx on a branch: bisection between tested points, order at infinity beyond."""
     x = oracle.declaration.variable
     for piece, part in zip(oracle.case.pieces, _bound(oracle), strict=True):
         a, b = max(lo, float(part[0])), min(hi, float(part[1]))
-        margin = 4 * max(math.ulp(e) for e in (a, b, 0.0) if math.isfinite(e))
-        points = [v for v in inside if a + margin < v < b - margin]
+        first, last = a + margin, b - margin
+        points = [v for v in inside if first < v < last]
         if len(points) < 2 or not piece.p or not piece.q:
             continue
-        forms = [proofs.monotone_parts(piece), proofs.whole_loss(piece)]
-        verdicts = [
-            proofs.direction(form, x, oracle.values, points, (a, b), direction)
-            for form in dict.fromkeys(map(tuple, forms)) if form
-        ]  # fmt: skip
-        verdict = min(verdicts, default=proofs.Verdict.SAMPLED)
-        if verdict == proofs.Verdict.OPPOSITE:
+        points = [v for v in (first, *points, last) if math.isfinite(v)]
+        verdict = moves.verdict(piece, x, oracle.values, points, (a, b), direction)
+        if verdict == moves.Verdict.OPPOSITE:
             check.fail(f"L' on ({lo}, {hi}) has the opposite sign, theta {oracle.theta}")
         check.note(f"sign of L' {verdict.words}")
 

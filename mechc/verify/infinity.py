@@ -16,19 +16,30 @@ from itertools import product
 from typing import Any
 
 from flint import arb
-from sympy import Add, Expr, Function, Mul, Pow, S, Symbol, diff, erfc, exp, expand, log, pi, sqrt
+from sympy import Add, Expr, Function, Mul, Pow, S, Symbol, diff, exp, expand, log, pi, sqrt
 
 from mechc.verify.arithmetic import constant
+from mechc.verify.error_function import erfc_argument
 
 
 class Unknown(Exception):
     """The behaviour at infinity is out of reach of the rules here."""
 
 
+class erfc_bend(Function):  # type: ignore[misc]
+    """erfc_bend(u) = 2/sqrt(pi) erfc_rate(u) - 2u, positive for every u (DLMF 7.8.2)."""
+
+    nargs = 1
+
+
 class erfc_rate(Function):  # type: ignore[misc]
     """erfc_rate(u) = exp(-u**2)/erfc(u)."""
 
     nargs = 1
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        """Derivative in the argument."""
+        return self * erfc_bend(self.args[0])
 
 
 class log_erfc(Function):  # type: ignore[misc]
@@ -198,9 +209,17 @@ def power_of(y: Any, a: Expr) -> Any:
 def slope(log_density: Expr, x: Symbol, side: int) -> tuple[Symbol, Expr]:
     """d/dy of a log density at x = side * y; parameters are numbers already."""
     y = Symbol("y", positive=True)
-    tails = {node: log_erfc(node.args[0].args[0]) for node in log_density.atoms(log)
-             if isinstance(node.args[0], erfc)}  # fmt: skip
-    return y, diff(log_density.xreplace(tails).xreplace({x: side * y}), y)
+    return y, diff(with_log_erfc(log_density).xreplace({x: side * y}), y)
+
+
+def with_log_erfc(log_density: Expr) -> Expr:
+    """The same with log(erfc(u)) as one function, whose derivatives keep their sign visible."""
+    tails = {
+        node: log_erfc(inside)
+        for node in log_density.atoms(log)
+        if (inside := erfc_argument(node.args[0])) is not None
+    }
+    return log_density.xreplace(tails)
 
 
 def integral_factor(slope_: Order, start: Any) -> Any:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from enum import IntEnum
 from typing import Any
 
 from flint import arb, ctx
-from sympy import Expr, Symbol, diff, expand, fraction, together
+from sympy import Expr, Pow, S, Symbol, diff, expand, fraction, together
 
 from mechc.cases import Piece, log_sum
 from mechc.verify import arithmetic
 from mechc.verify.infinity import AtInfinity, Unknown, slope
 from mechc.verify.sums import exact
 
-Form = Sequence[tuple[int, Expr]]
-
 MAX_BOXES = 6000
+LARGEST_ROOT = 64
 BITS = 96
 
 
@@ -112,6 +108,8 @@ def change_beyond(expr: Expr, x: Symbol, values: Any, start: Any, side: int) -> 
 
 def _quotient(derivative: Expr) -> tuple[Expr, ...]:
     """Numerator and denominator, multiplied out: what cancels at infinity is gone."""
+    if any(power.exp.is_Rational and power.exp.q > LARGEST_ROOT for power in derivative.atoms(Pow)):
+        return (derivative, S.One)  # SymPy takes numbers with such exponents apart without end
     numerator, denominator = fraction(together(derivative))
     return tuple(expand(part) for part in (numerator, denominator))
 
@@ -128,61 +126,6 @@ def sign_as_quotient(
             return False, "undecided"
         turned *= sign
     return turned == wanted, "as one fraction"
-
-
-class Verdict(IntEnum):
-    """What is known of the sign of L' on a branch, the best first."""
-
-    OPPOSITE = 0
-    PROVED = 1
-    PROVED_INSIDE = 2
-    SAMPLED = 3
-
-    @property
-    def words(self) -> str:
-        """For people."""
-        inside = "proved, sampled in the far tails"
-        return {1: "proved", 2: inside}.get(self, "sampled, not proved, on some branch")
-
-
-def direction(
-    form: Form, x: Symbol, values: Any, points: Sequence[float], ends: tuple[float, float],
-    wanted: int,
-) -> Verdict:  # fmt: skip
-    """Whether the loss moves as `wanted` on an interval: on boxes, and beyond by orders.
-
-    Args:
-        form: (sign, function) pairs; that all derivatives have the sign suffices.
-        x: the variable.
-        values: exact balls for the parameters.
-        points: inside the interval, in order; boxes cover what lies between them.
-        ends: of the interval.
-        wanted: 1 or -1.
-    """
-    near = decided([part for _, part in form], x, values, points)
-    if len(near) < 2:
-        return Verdict.SAMPLED
-    inner = (arb(near[0]), arb(near[-1]))
-    for sign, part in form:
-        proved, how = sign_on(diff(part, x), x, values, *inner, sign * wanted)
-        if how.startswith("the sign is opposite") and len(form) == 1:
-            return Verdict.OPPOSITE
-        if not proved and not sign_as_quotient(part, x, values, *inner, sign * wanted)[0]:
-            return Verdict.SAMPLED
-    reached = {-1: near[0] == points[0], 1: near[-1] == points[-1]}
-    for side, end, edge in ((-1, inner[0], ends[0]), (1, inner[1], ends[1])):
-        if math.isinf(edge):
-            reached[side] = side * end > 0 and all(
-                sign_beyond(part, x, values, abs(end), side, sign * wanted)[0]
-                for sign, part in form
-            )
-    return Verdict.PROVED if all(reached.values()) else Verdict.PROVED_INSIDE
-
-
-def whole_loss(piece: Piece) -> Form:
-    """L itself as the only function."""
-    log_p, log_q = log_sum(piece.p), log_sum(piece.q)
-    return () if log_p is None or log_q is None else ((1, log_p - log_q),)
 
 
 def monotone_parts(piece: Piece) -> list[tuple[int, Expr]]:
@@ -203,15 +146,3 @@ def monotone_parts(piece: Piece) -> list[tuple[int, Expr]]:
         log_p, log_q = log_sum(piece.p), log_sum(piece.q)
         parts = [(1, log_p - log_q)] if log_p is not None and log_q is not None else []
     return [(sign, part) for sign, part in parts if not part.is_number and part.free_symbols]
-
-
-def decided(functions: list[Expr], x: Symbol, values: Any, points: Sequence[float]) -> list[float]:
-    """The points between the outermost ones at which the sign of every derivative is decided."""
-    with ctx.workprec(BITS):
-        slopes = [arithmetic.function(diff(f, x), x, values) for f in functions]
-        signed = [v for v in points if all(_signed(s(arb(v), False)) for s in slopes)]
-    return [v for v in points if signed and signed[0] <= v <= signed[-1]]
-
-
-def _signed(value: Any) -> bool:
-    return bool(value > 0) or bool(value < 0)

@@ -24,11 +24,13 @@ MAX_TERMS = 400_000
 
 def exact(values: Mapping[Symbol, Any]) -> dict[Symbol, Rational]:
     """Exact rational numbers for exact balls."""
-    found = {}
-    for symbol, ball in values.items():
-        mantissa, exponent = ball.mid().man_exp()
-        found[symbol] = Rational(int(mantissa)) * Rational(2) ** int(exponent)
-    return found
+    return {symbol: rational(ball) for symbol, ball in values.items()}
+
+
+def rational(ball: Any) -> Rational:
+    """The middle of a ball as a number."""
+    mantissa, exponent = ball.mid().man_exp()
+    return Rational(int(mantissa)) * Rational(2) ** int(exponent)
 
 
 def total(summand: Expr, index: Symbol, values: Mapping[Symbol, Any], ends: list[Any]) -> Any:

@@ -9,19 +9,19 @@ infinity for the tails. On a lattice neighbours are compared one by one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from flint import arb, ctx
-from sympy import Dummy, Expr, Symbol, diff
+from sympy import Dummy, Expr, Symbol, besseli, diff, log
 
 from mechc.cases import Case, by_cases, log_sum
 from mechc.declare import Declaration, Derived, Poisson, Shift
 from mechc.errors import UnsupportedError
-from mechc.verify import arithmetic, proofs
+from mechc.terms import Term
+from mechc.verify import arithmetic, ends, proofs, signs
 
-Terms = Sequence[Expr]
 Box = tuple[Any, Any]
 
 UP, DOWN, FLAT = 1, -1, 0
@@ -34,6 +34,17 @@ MAX_POINTS = 4000
 
 class Open(Exception):
     """A direction could not be proved, with the reason."""
+
+
+class _Span(NamedTuple):
+    """One piece of a density: its logarithm, its terms, the variable, parameters, and its ends."""
+
+    f: Expr
+    terms: tuple[Term, ...]
+    x: Symbol
+    values: dict[Symbol, Any]
+    lo: Expr
+    hi: Expr
 
 
 def noise_of(declaration: Declaration) -> Declaration | None:
@@ -84,8 +95,11 @@ def _directions(noise: Declaration, values: dict[Symbol, Any]) -> Iterator[int]:
                 yield from (DOWN, UP)
             else:
                 yield _sign(here(lo, False) - last(end, False))
-        terms = [t.log_density.xreplace({noise.variable: x}) for t in piece.p]
-        yield from (_steps if lattice else _pieces)(f, terms, x, values, lo, hi)
+        terms = tuple(
+            replace(t, log_density=t.log_density.xreplace({noise.variable: x})) for t in piece.p
+        )
+        span = _Span(f, terms, x, values, piece.lo, piece.hi)
+        yield from (_steps if lattice else _pieces)(span, lo, hi)
         end, last = hi, here
 
 
@@ -101,13 +115,13 @@ def _sign(change: Any) -> int:
     return UP if change > 0 else DOWN if change < 0 else FLAT
 
 
-def _steps(f: Expr, terms: Terms, x: Symbol, values: Any, lo: Any, hi: Any) -> Iterator[int]:
+def _steps(span: _Span, lo: Any, hi: Any) -> Iterator[int]:
     """Directions between neighbouring integers, tails by their order at infinity."""
-    (first, before), (last, after) = _ends(terms, x, values, lo, hi)
+    (first, before), (last, after) = _ends(span, lo, hi)
     start, stop = (int(float(e.mid())) for e in (first, last))
     if stop - start > MAX_POINTS:
         raise Open(f"more than {MAX_POINTS} points")
-    here = arithmetic.function(f, x, values)
+    here = arithmetic.function(span.f, span.x, span.values)
     yield from before
     logs = [here(arb(n), False) for n in range(start, stop + 1)]
     for a, b in itertools.pairwise(logs):
@@ -117,17 +131,21 @@ def _steps(f: Expr, terms: Terms, x: Symbol, values: Any, lo: Any, hi: Any) -> I
     yield from after
 
 
-def _pieces(f: Expr, terms: Terms, x: Symbol, values: Any, lo: Any, hi: Any) -> Iterator[int]:
+def _pieces(span: _Span, lo: Any, hi: Any) -> Iterator[int]:
     """Directions on one interval."""
-    if not f.has(x):
+    if not span.f.has(span.x):
         return
-    (a, before), (b, after) = _ends(terms, x, values, lo, hi)
+    known = signs.of_derivative(span.f, span.x, span.values, lo, hi)
+    if known is not None:
+        yield known
+        return
+    (a, before), (b, after) = _ends(span, lo, hi)
     yield from before
-    yield from _inside(f, x, values, a, b)
+    yield from _inside(span, a, b)
     yield from after
 
 
-def _ends(terms: Terms, x: Symbol, values: Any, lo: Any, hi: Any) -> Any:
+def _ends(span: _Span, lo: Any, hi: Any) -> Any:
     """Finite places to go on from at either end, with the directions of all terms beyond them."""
     found: list[tuple[Any, list[int]]] = []
     for side, end in ((-1, lo), (1, hi)):
@@ -137,7 +155,7 @@ def _ends(terms: Terms, x: Symbol, values: Any, lo: Any, hi: Any) -> Any:
         for k in range(-4, DOUBLINGS):
             y = arb(2) ** k
             rises = next((s for s in (UP, DOWN) if all(
-                proofs.sign_beyond(f, x, values, y, side, s)[0] for f in terms
+                _beyond(t.log_density, span, y, side, s) for t in span.terms
             )), None)  # fmt: skip
             if rises is not None and lo < side * y and side * y < hi:
                 found.append((side * y, [rises]))
@@ -147,18 +165,36 @@ def _ends(terms: Terms, x: Symbol, values: Any, lo: Any, hi: Any) -> Any:
     return found
 
 
-def _inside(f: Expr, x: Symbol, values: Any, a: Any, b: Any) -> list[int]:
+def _beyond(f: Expr, span: _Span, y: Any, side: int, wanted: int) -> bool:
+    """Whether a log density moves as wanted for all side * x >= y."""
+    if isinstance(f, log) and isinstance(f.args[0], besseli):
+        order, argument = f.args[0].args
+        return wanted == -side and _bessel_falls(order, argument, span, y, side)
+    return proofs.sign_beyond(f, span.x, span.values, y, side, wanted)[0]
+
+
+def _bessel_falls(order: Expr, argument: Expr, span: _Span, y: Any, side: int) -> bool:
+    """Whether I_m(c) falls in m = |order| beyond y: I_{m+1}/I_m <= c / (2 (m + 1)), Amos (1974)."""
+    outward = side * diff(order, span.x)
+    if outward**2 != 1:
+        return False
+    m = outward * arithmetic.function(order, span.x, span.values)(side * y, False)
+    return bool(m >= 0 and arithmetic.constant(argument, span.values) < 2 * (m + 1))
+
+
+def _inside(span: _Span, a: Any, b: Any) -> list[int]:
     """Directions between two finite places: one of them, or a peak."""
+    f, x, values = span.f, span.x, span.values
     slope, bend = (arithmetic.function(diff(f, x, n), x, values) for n in (1, 2))
     inner = ((a + (b - a) * MARGIN).mid(), (b - (b - a) * MARGIN).mid())
-    signs = [_sign(slope(end, False)) for end in inner]
-    if FLAT in signs:
+    turns = [_sign(slope(end, False)) for end in inner]
+    if FLAT in turns:
         raise Open("the derivative has no sign next to an end")
-    if signs[0] == signs[1]:
-        _prove(f, x, values, (a, b), inner, signs[0])
-        return [signs[0]]
-    if signs == [DOWN, UP]:
-        return signs
+    if turns[0] == turns[1]:
+        _prove(span, (a, b), inner, turns[0])
+        return [turns[0]]
+    if turns == [DOWN, UP]:
+        return turns
     left, right = inner
     for _ in range(BISECTIONS):
         middle = ((left + right) / 2).mid()
@@ -171,22 +207,30 @@ def _inside(f: Expr, x: Symbol, values: Any, a: Any, b: Any) -> list[int]:
         reach = reach * 3 / 4
     else:
         raise Open("no concave neighbourhood of the mode")
-    _prove(f, x, values, (a, (left - reach).mid()), (inner[0], (left - reach).mid()), UP)
-    _prove(f, x, values, ((right + reach).mid(), b), ((right + reach).mid(), inner[1]), DOWN)
+    top = (left - reach).mid(), (right + reach).mid()
+    _prove(span, (a, top[0]), (inner[0], top[0]), UP)
+    _prove(span, (top[1], b), (top[1], inner[1]), DOWN)
     return [UP, DOWN]
 
 
-def _prove(f: Expr, x: Symbol, values: Any, whole: Box, inner: Box, wanted: int) -> None:
-    """The sign of the derivative up to the ends, by boxes or as one fraction."""
-    derivative = diff(f, x)
-    if proofs.sign_on(derivative, x, values, whole[0], whole[1], wanted)[0]:
+def _prove(span: _Span, whole: Box, inner: Box, wanted: int) -> None:
+    """The sign of the derivative up to the ends: by boxes, as one fraction, next to zeros."""
+    f, x, values = span.f, span.x, span.values
+    if proofs.sign_on(diff(f, x), x, values, whole[0], whole[1], wanted)[0]:
         return
     if proofs.sign_as_quotient(f, x, values, whole[0], whole[1], wanted)[0]:
         return
-    if proofs.sign_on(derivative, x, values, inner[0], inner[1], wanted)[0]:
-        raise Open("next to an end the derivative has no sign")
-    raise Open(f"the sign of the derivative stays open between {inner[0].str(6)} and "
-               f"{inner[1].str(6)}")  # fmt: skip
+    if not proofs.sign_on(diff(f, x), x, values, inner[0], inner[1], wanted)[0]:
+        raise Open(f"the sign of the derivative stays open between {inner[0].str(6)} and "
+                   f"{inner[1].str(6)}")  # fmt: skip
+    for end, side, gap in (
+        (span.lo, 1, (whole[0], inner[0])), (span.hi, -1, (whole[1], inner[1]))
+    ):  # fmt: skip
+        if gap[0].overlaps(gap[1]):
+            continue
+        box = gap[0].union(gap[1])
+        if ends.rises_from(span.terms, x, end, values, box, side) != side * wanted:
+            raise Open("next to an end the derivative has no sign")
 
 
 def verdict(noise: Declaration, values: dict[Symbol, Any]) -> tuple[str | None, str | None]:

@@ -1,0 +1,113 @@
+"""Signs of derivatives: by rules, on branches of losses, of densities; never a wrong proof."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flint")
+
+import mpmath
+from flint import arb
+from sympy import Symbol, cos, erfc, exp, log, pi, sqrt
+
+import mechc
+from mechc.cases import by_cases
+from mechc.declare import additive, positive, real
+from mechc.verify import arithmetic, direction, signs, unimodal
+from mechc.verify.ball import Oracle
+from mechc.verify.error_function import erfc_bend, erfc_rate
+from mechc.verify.infinity import with_log_erfc
+
+pytestmark = pytest.mark.oracle
+x, a = real("x"), Symbol("a", positive=True)
+INFINITY = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("f", "lo", "hi", "sign"),
+    [
+        (-((x / a) ** a), 0.0, INFINITY, -1),
+        (-((-x / a) ** a), -INFINITY, 0.0, 1),
+        ((x / a) ** a - ((2 - x) / a) ** a, 0.0, 2.0, 1),
+        (exp(-x) / (1 + x**2), 0.0, INFINITY, -1),
+        (log(erfc(x)), -INFINITY, INFINITY, -1),
+        (cos(x), 0.0, 1.0, None),
+        (log(x**2), -1.0, INFINITY, None),
+        (1 / x, -1.0, 1.0, None),
+        (x**2, -1.0, 2.0, None),
+        (sqrt(x - 1), 0.0, 2.0, None),
+    ],
+)
+def test_signs_by_rules(f, lo, hi, sign):
+    assert signs.of_derivative(with_log_erfc(f), x, {a: arb(1.75)}, arb(lo), arb(hi)) == sign
+
+
+@pytest.mark.parametrize("u", [-30.0, -2.5, -0.1, 0.0, 0.3, 4.0, 25.0])
+def test_rates_of_erfc_are_enclosed(u):
+    with mpmath.workdps(60):
+        rate = mpmath.exp(-(mpmath.mpf(u) ** 2)) / mpmath.erfc(u)
+        bend = 2 / mpmath.sqrt(mpmath.pi) * rate - 2 * mpmath.mpf(u)
+        rate, bend = (arb(mpmath.nstr(v, 50)) for v in (rate, bend))
+    for width in (0.0, 0.2):
+        ball = arb(u, width)
+        assert erfc_rate(ball).overlaps(rate) and erfc_bend(ball).overlaps(bend)
+        assert erfc_bend(ball) > 0 and erfc_rate(arb(u)) > 0
+
+
+VECTORS = [
+    ("subbotin", (1.8, 0.54, 0.54)),
+    ("exponentially_modified_gaussian", (0.86, 1.7, 2.96)),
+    ("hyperbolic_secant", (50.0, 0.1)),
+    ("balanced_gaussian", (5.0, 0.1)),
+]
+
+
+def verdicts(name, theta, turn):
+    """What is proved about every branch of a kernel, with directions turned if asked for."""
+    mechanism = mechc.load(name)
+    oracle = Oracle(mechanism.declaration, theta)
+    for lo, hi, kind, *_ in np.asarray(mechanism.kernel.branches(np.array(theta))):
+        for piece in oracle.case.pieces:
+            lowest, highest = (
+                float(arithmetic.constant(e, oracle.values).mid()) for e in (piece.lo, piece.hi)
+            )
+            left, right = max(lo, lowest), min(hi, highest)
+            if left < right:
+                points = [p for p in np.linspace(-40, 40, 81) + 0.013 if left < p < right]
+                points += [end for end in (left, right) if np.isfinite(end)]
+                yield direction.verdict(
+                    piece, mechanism.declaration.variable, oracle.values, sorted(points),
+                    (left, right), turn * int(kind),
+                )  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "theta"), VECTORS, ids=[name for name, _ in VECTORS])
+def test_losses_move_as_their_branches_say(name, theta):
+    assert set(verdicts(name, theta, 1)) == {direction.Verdict.PROVED}
+    assert direction.Verdict.PROVED not in set(verdicts(name, theta, -1))
+
+
+@pytest.mark.parametrize(
+    ("name", "theta"),
+    [("raised_cosine", (20.7, 0.1)), ("subbotin", (0.8, 5.9, 3.0)), ("skellam", (17.0, 1.0))],
+)
+def test_noise_is_proved_unimodal(name, theta):
+    declaration = mechc.load(name).declaration
+    noise = unimodal.noise_of(declaration)
+    assert unimodal.verdict(noise, Oracle(declaration, theta).values) == (None, None)
+
+
+def test_two_hills_are_never_proved():
+    width = positive("width", typical=(0.5, 5))
+    move = positive("move", default=1, typical=(0.1, 5))
+    hills = [exp(-((x - c) ** 2) / (2 * width**2)) for c in (-3, 3)]
+    declaration = additive(
+        "hills", noise=sum(hills) / (2 * sqrt(2 * pi) * width), variable=x,
+        sensitivity=move, parameters=(width, move),
+        about="Two hills.",
+    )  # fmt: skip
+    noise = unimodal.noise_of(declaration)
+    assert by_cases(noise)
+    symbols = [p.symbol for p in declaration.parameters]
+    for theta, wrong in (((0.6, 1.0), True), ((4.0, 1.0), False)):
+        found = unimodal.verdict(noise, dict(zip(symbols, map(arb, theta), strict=True)))
+        assert (found != (None, None)) == wrong
