@@ -148,18 +148,23 @@ class Evaluation:
         """How far rounding of the largest losses moves delta(epsilon), where that may be all of it.
 
         Moving all losses by r moves delta by at most r P(L > epsilon - r), and the probability is
-        at most delta(epsilon - 1) / (1 - 1/e).
+        at most delta(epsilon - s) / (1 - exp(r - s)) for every s > r. Beyond the largest loss and
+        its rounding there is nothing to move.
         """
         top, rounding = self.largest_loss_in(direction)
-        if not abs(epsilon - top) < NEXT * rounding:
+        if not abs(epsilon - top) < NEXT * rounding or epsilon >= top + rounding:
             return 0.0
         if self._single and self.steps[direction][0].loss.source is not None:
             return 0.0  # the loss is what the kernel's formula says
-        try:
-            below = float(self._accountants[direction].log_delta(epsilon - 1.0).upper)
-        except MechcError:
-            below = math.nan
-        return 2.0 * rounding * (1.0 if math.isnan(below) else math.exp(min(below + 0.46, 0.0)))
+        found = 1.0
+        for below in (NEXT * rounding, 1.0):
+            try:
+                least = float(self._accountants[direction].log_delta(epsilon - below).upper)
+            except MechcError:
+                continue
+            if least <= 0.0:
+                found = min(found, math.exp(least) / -math.expm1(rounding - below))
+        return 2.0 * rounding * found
 
     def _about(self, direction: str) -> dict[str, Any]:
         return {"direction": direction, "claims": self.claims}

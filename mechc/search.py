@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.characteristic import Law
+from mechc.accountants.logspace import log1mexp
+from mechc.accountants.topmost import log_all_largest
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.evaluation import Evaluation, worse
 from mechc.loss.measure import Step
@@ -49,6 +51,8 @@ class Curve:
 
     log_delta: Callable[[float], Bound]
     target: float
+    low: float = 0.0  # delta is known to exceed the target here, or this is 0 ...
+    high: float = math.inf  # ... and here to be at most the target
 
     def __post_init__(self) -> None:
         """Start with an empty memory."""
@@ -122,6 +126,9 @@ def _exact(value: float, evaluation: Evaluation, why: str, rounding: float = 0.0
 def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> Bound:
     curve = Curve(partial(evaluation.log_delta_in, direction, rough=True), log_target)
     start, slope = saddle_start(evaluation.steps[direction], log_target)
+    curve.low, curve.high = _bracket(evaluation, direction, log_target)
+    if not curve.low < start < curve.high:
+        start = 0.5 * (curve.low + curve.high) if curve.high < math.inf else 2.0 * curve.low
     at_top = _at_largest_loss(evaluation, curve, direction, start)
     if at_top is not None:
         return at_top
@@ -133,13 +140,26 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     if math.isinf(near):
         return Bound(0.0, near, near, first.method, first.status, first.detail)
     if evaluation.method == "auto":  # now that the place is known, the narrowest method there
-        curve = Curve(partial(evaluation.log_delta_in, direction), log_target)
+        curve = replace(curve, log_delta=partial(evaluation.log_delta_in, direction))
         near, slope = root(curve, main, near, slope)
     upper, lower = _upper_side(curve, near, slope), _lower_side(curve, near, slope)
     estimate = math.nan if main == "upper" else near
     answer = curve.at(near)
     detail = {**answer.detail, "evaluations": len(curve.points)}
     return Bound(lower, estimate, upper, answer.method, answer.status, detail)
+
+
+def _bracket(evaluation: Evaluation, direction: str, log_target: float) -> tuple[float, float]:
+    """Return an epsilon >= 0 at which delta exceeds the target, or 0, and one at which it does not.
+
+    With mass m where every step is at its largest loss, delta(eps) >= m (1 - exp(eps - top)).
+    """
+    top, rounding = evaluation.largest_loss_in(direction)
+    if not 0.0 < top < math.inf:
+        return 0.0, math.inf
+    log_mass, error = log_all_largest(evaluation.steps[direction])
+    gap = -log1mexp(log_target - (log_mass - error))
+    return max(0.0, (top - gap) * (1.0 - NEXT_TO) - rounding), top + rounding
 
 
 def _at_largest_loss(
@@ -176,7 +196,7 @@ def root(curve: Curve, side: str, start: float, slope: float) -> tuple[float, fl
         start: first epsilon, > 0.
         slope: guess of the derivative of log delta there, < 0.
     """
-    lo, hi, x = 0.0, math.inf, start
+    lo, hi, x = curve.low, curve.high, start
     last: tuple[float, float] | None = None
     for turn in range(MAX_EVALUATIONS):
         excess, noise = curve.excess(side, x), curve.noise(x)
@@ -217,9 +237,10 @@ def _upper_side(curve: Curve, near: float, slope: float) -> float:
         near, slope = root(curve, "upper", near, slope)
     step = 0.0
     for _ in range(MAX_STEPS):
-        excess = curve.excess("upper", near + step)
+        at = min(near + step, curve.high)
+        excess = curve.excess("upper", at)
         if excess <= 0:
-            return near + step
+            return at
         step = max(4 * step, 1.02 * excess / -slope + 4 * ROUND * near)
     return math.inf
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from mechc.accountants import topmost
 from mechc.accountants.bound import Bound
 from mechc.accountants.composed import ComposedLoss
 from mechc.accountants.logspace import log1mexp, log_add
@@ -170,6 +171,9 @@ class _Side:
         Raises:
             NumericError: a recursion did not settle.
         """
+        nearly = topmost.log_finite(self._steps, epsilon)
+        if nearly is not None:
+            return nearly, {"reason": "few steps are below their largest losses"}
         gap = self._top - epsilon
         if gap <= CLOSEST * self._scale:
             return self._close(gap, CLOSEST * self._scale)

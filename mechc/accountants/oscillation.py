@@ -29,6 +29,7 @@ _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 STABLE = 8.0  # smallest phase of half a panel at which the recurrence goes upward
 GOOD = 1e-13  # error of a panel that needs no halving
 HALVINGS = 12
+APART = 1e-6  # distance of two nodes, in half panels, below which they are one to a polynomial
 SAFETY = 8.0  # on the size of the coefficients that are cut off, judged by the last two
 _DEGREES = np.arange(ORDER)
 _ANALYSIS = (legendre.legvander(NODES, ORDER - 1) * WEIGHTS[:, None]).T * (_DEGREES + 0.5)[:, None]
@@ -250,8 +251,9 @@ def _fit(weight: Floats, loss: Floats, spacing: Floats) -> tuple[Floats, Floats,
     place = np.stack([ends.mean(axis=1), 0.5 * np.abs(ends[:, 1] - ends[:, 0])], axis=1)
     with np.errstate(all="ignore"):
         u = (loss - place[:, :1]) / place[:, 1:]
-        turns = ~(np.diff(u, axis=1) * np.sign(u[:, -1:] - u[:, :1]) > 0.0).all(axis=1)
-        u[turns] = NODES  # the loss turns inside the panel: no function of the loss
+        apart = np.diff(u, axis=1) * np.sign(u[:, -1:] - u[:, :1])
+        turns = ~(apart > APART).all(axis=1)
+        u[turns] = NODES  # the loss turns or rests inside the panel: no function of the loss
         basis = legendre.legvander(u, ORDER - 1)
         density = weight / spacing
         found = np.linalg.solve(basis, density[:, :, None])[:, :, 0]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants import shared
+from mechc.accountants import shared, topmost
 from mechc.accountants.atomic import AtomicPart, matters
 from mechc.accountants.beside import BesideAtoms
 from mechc.accountants.blurred import Blurred
@@ -106,6 +106,9 @@ class Side(Covered):
         if self._highest == self._lowest:
             value = self._log_mass + math.log(-math.expm1(epsilon - self._highest))
             return Answer(value - 1e-14, value, value + 1e-14, {"reason": "a single atom"})
+        nearly = topmost.log_finite(self._coarse, epsilon)
+        if nearly is not None:
+            return Answer(*nearly, {"reason": "few steps are below their largest losses"})
         for known in self._contours:
             again = known.answer(epsilon)
             share = KEPT if type(known) is Contour else 1.0

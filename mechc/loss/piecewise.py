@@ -132,7 +132,7 @@ def interpolate(sampler: Sampler, edges: Floats, relative: float, floor: float) 
         middle = 0.5 * (lo + hi)[split]
         lo, hi = np.concatenate([lo[split], middle]), np.concatenate([middle, hi[split]])
     else:
-        raise NumericError("the recursion over steps did not settle")
+        raise NumericError("direct: the recursion over steps did not settle; use contour or pld")
     lo, hi, c, error, least = (np.concatenate(column) for column in zip(*kept, strict=True))
     order = np.argsort(lo)
     edges = np.append(lo[order], hi[order[-1:]])

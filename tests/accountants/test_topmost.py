@@ -1,0 +1,82 @@
+"""Next to the largest loss of laws that end in atoms: against sums in ball arithmetic."""
+
+import math
+
+import numpy as np
+import pytest
+import truth
+from flint import arb
+
+import mechc
+from mechc.accountants import topmost
+
+
+def steps_of(run, direction="remove"):
+    return run.evaluation(direction=direction).steps[direction]
+
+
+def laplace_truth(count, scale, epsilon):
+    width = arb(1) / arb(scale)
+    density = (-width / 2).exp() / 4
+    return truth.half_tilted_uniform(
+        count, width, density, arb(1) / 2, (-width).exp() / 2, arb(epsilon)
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_laplace(seed):
+    rng = np.random.default_rng(seed)
+    scale, count = 10 ** rng.uniform(0, 2), int(10 ** rng.uniform(0, 1.5))
+    epsilon = (count - min(count, 2.0) * 10 ** rng.uniform(-4, 0)) / scale
+    lower, value, upper = topmost.log_finite(
+        steps_of(count * mechc.load("laplace")(scale=scale)), epsilon
+    )
+    exact = laplace_truth(count, scale, epsilon)
+    assert lower <= exact <= upper and upper - lower < 1e-7
+    assert value == pytest.approx(exact, abs=1e-10)
+
+
+def test_far_below_is_left_to_others():
+    steps = steps_of(100 * mechc.load("laplace")(scale=10.0))
+    assert topmost.log_finite(steps, 5.0) is None
+    smooth = steps_of(3 * mechc.load("logistic")(scale=1.0))  # no atom at the largest loss
+    assert topmost.log_finite(smooth, 2.9) is None
+
+
+@pytest.mark.parametrize("gap", [0.0, 1e-15, 1e-12, 1e-9])
+def test_where_rounding_decides(gap):
+    """delta(top - gap) is 2^-30 (1 - exp(-gap)) up to a share of gap."""
+    run = 30 * mechc.load("laplace")(scale=8.0)
+    answer = run.log_delta(3.75 - gap)
+    exact = -30 * math.log(2.0) + (math.log(gap) if gap else -math.inf)
+    assert answer.lower <= exact + 1e-7 and exact - 1e-7 <= answer.upper
+    assert answer.upper <= -30 * math.log(2.0) + math.log(gap + 2e-13)
+
+
+@pytest.mark.parametrize(
+    "scale, count, log_delta",
+    [(4.28437, 5, -158.6), (7.2368, 90, -276.2), (14.4765, 16, -47.9), (41.97, 26, -18.5)],
+)
+def test_epsilon_next_to_the_largest_loss(scale, count, log_delta):
+    """There searches used to end above the largest loss, or in a singular matrix."""
+    answer = (count * mechc.load("laplace")(scale=scale)).epsilon(log_delta=log_delta)
+    top = count / scale
+    assert answer.lower <= answer.upper <= top * (1.0 + 1e-14)
+    assert answer.upper - answer.lower < 1e-9 * top
+    if answer.upper < top * (1.0 - 1e-9):
+        assert laplace_truth(count, scale, answer.upper * (1 + 1e-13)) <= log_delta
+        assert laplace_truth(count, scale, answer.lower * (1 - 1e-13)) >= log_delta
+    else:  # delta is below 2^-count (1 - exp(-gap)) for all gaps that doubles hold
+        assert log_delta < -count * math.log(2.0) + math.log(2e-12 * top)
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_sampled_laplace_agrees_with_the_mesh(direction):
+    laplace = mechc.load("laplace")
+    sampled = mechc.poisson(laplace)(scale=3.0, sampling_rate=0.5)
+    run = mechc.compose((sampled, 4), (laplace(scale=2.0), 2))
+    top = run.evaluation(direction=direction).largest_loss_in(direction)[0]
+    found = topmost.log_finite(steps_of(run, direction), top - 0.05)
+    mesh = run.log_delta(top - 0.05, method="pld", direction=direction)
+    assert found is not None and found[2] - found[0] < 1e-9
+    assert mesh.lower <= found[2] and found[0] <= mesh.upper and mesh.width < 1e-5
