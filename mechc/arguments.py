@@ -97,7 +97,7 @@ def values_of(settings: Iterable[str]) -> dict[str, float]:
 
 def count_of(text: str) -> int:
     """Return a count from a word such as "1000" or "1e6"."""
-    from mechc.composition import as_count
+    from mechc.inputs import as_count
 
     try:
         value = int(text) if text.lstrip("+-").isdigit() else float(text)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from mechc.accountants.bound import Bound
-from mechc.composition import MAX_COUNT, Composition, Event
+from mechc.composition import Composition, Event
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
-from mechc.queries import as_delta, as_epsilon
+from mechc.inputs import MAX_COUNT, as_delta, as_epsilon
 
 if TYPE_CHECKING:
     from mechc.kernel.protocol import ParameterInfo

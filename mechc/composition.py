@@ -10,15 +10,15 @@ separately for each direction). Both answer the same queries.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.inputs import as_count, check_count
 from mechc.queries import Queries
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from mechc.loss.measure import PrivacyLoss, Step
     from mechc.mechanism import Mechanism
 
-MAX_COUNT = 10**12
 DIRECTIONS = ("both", "remove", "add")
 
 
@@ -39,6 +38,9 @@ class Event(Queries):
     """
 
     __slots__ = ("_single", "mechanism", "theta")
+
+    joint_evaluation: ClassVar[Callable[..., Evaluation] | None] = None
+    """What answers for compositions with events of a kind that has no pair (`mechc.curves`)."""
 
     def __init__(self, mechanism: Mechanism, theta: tuple[float, ...]) -> None:
         """Bind validated parameters; users call the mechanism instead."""
@@ -144,7 +146,7 @@ class Composition(Queries):
             if count and not event.mechanism.is_identity(event.theta):
                 merged[event.key] = (event, merged.get(event.key, (event, 0))[1] + count)
         for event, count in merged.values():
-            _check_count(count, str(event))
+            check_count(count, str(event))
         order = sorted(merged, key=lambda key: (merged[key][0].mechanism.name, key[1], key[0]))
         self.parts = tuple(merged[key] for key in order)
         self._evaluations: dict[Any, Evaluation] = {}
@@ -226,12 +228,12 @@ class Composition(Queries):
         from mechc.evaluation import Evaluation
 
         wanted = self.directions(direction)
-        curves: list[Any] = [(e, n) for e, n in self.parts if hasattr(e, "log_mgf_bound")]
+        curves: list[Any] = [(e, n) for e, n in self.parts if e.joint_evaluation]
         if curves:
-            from mechc.curves import CurveEvaluation
-
-            others = Composition((e, n) for e, n in self.parts if not hasattr(e, "log_mgf_bound"))
-            return CurveEvaluation(curves, {d: others.steps(d) for d in wanted}, name, self.claims)
+            others = Composition((e, n) for e, n in self.parts if not e.joint_evaluation)
+            steps = {d: others.steps(d) for d in wanted}
+            answers: Evaluation = curves[0][0].joint_evaluation(curves, steps, name, self.claims)
+            return answers
         steps = {d: self.steps_so_far(d) if name == "auto" else self.steps(d) for d in wanted}
         no_lower = next((e.upper_only for e, _ in self.parts if e.upper_only), "")
         return Evaluation(steps, name, rtol, settled, self.claims, no_lower)
@@ -326,36 +328,6 @@ def in_words(claim: Mapping[str, Any]) -> str:
     parts += [f"checked: {words}" for words in claim["conditions"]]
     parts += [f"assumed: {words}" for words in claim["assumptions"]]
     return "; ".join(parts)
-
-
-def as_count(count: Any) -> int:
-    """Return a count as an int.
-
-    Args:
-        count: an integer, or a float with an integral value such as 1e6, from 0 to 10**12.
-
-    Raises:
-        DeclarationError: anything else.
-    """
-    if isinstance(count, (float, np.floating)) and float(count).is_integer():
-        count = int(count)
-    try:
-        value = operator.index(count)
-    except TypeError:
-        raise DeclarationError(
-            f"count={count!r} is not an integer (expected 0 <= count <= 10**12)"
-        ) from None
-    if isinstance(count, (bool, np.bool_)):
-        raise DeclarationError(f"count={count!r} is not a number (expected 0 <= count <= 10**12)")
-    _check_count(value, None)
-    return value
-
-
-def _check_count(value: int, event: str | None) -> None:
-    if not 0 <= value <= MAX_COUNT:
-        where = f"{event}: " if event else ""
-        problem = "is negative" if value < 0 else "is too large"
-        raise DeclarationError(f"{where}count={value} {problem} (expected 0 <= count <= 10**12)")
 
 
 @lru_cache(maxsize=2048)

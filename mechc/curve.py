@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from mechc import search
 from mechc.accountants.bound import Bound
 from mechc.accountants.sweep import Sweep
-from mechc.composition import MAX_COUNT, as_count
 from mechc.errors import DeclarationError
-from mechc.queries import collect
+from mechc.inputs import MAX_COUNT, as_count
+from mechc.points import collect
 
 if TYPE_CHECKING:
     from mechc.composition import Composition
@@ -85,7 +85,7 @@ def _together(
     method, direction = how.pop("method", "auto"), how.pop("direction", "both")
     rtol = how.pop("rtol", 1e-6)
     directions = composition.directions(direction)
-    if any(hasattr(event, "log_mgf_bound") for event, _ in composition.parts):
+    if any(event.joint_evaluation for event, _ in composition.parts):
         return out, set()
     steps = {d: composition.steps(d) for d in directions}
     largest = int(counts.max(initial=0)) * max((s.count for s in steps[directions[0]]), default=0)

@@ -46,6 +46,16 @@ class CurveEvent(Event):
         super().__init__(table, ())
         self.log_mgf_bound, self.tilts = bound, tilts
 
+    @staticmethod
+    def joint_evaluation(
+        curves: Sequence[tuple[CurveEvent, int]],
+        steps: dict[str, Sequence[Step]],
+        method: str,
+        claims: tuple[str, ...],
+    ) -> CurveEvaluation:
+        """Return what answers for these curves composed with steps whose pair is known."""
+        return CurveEvaluation(curves, steps, method, claims)
+
     def loss(self, direction: str = "remove") -> PrivacyLoss:
         """Refuse: there is no law of the loss.
 

@@ -20,7 +20,7 @@ from scipy.special import log_ndtr
 
 from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError
-from mechc.queries import as_epsilon
+from mechc.inputs import as_epsilon
 
 if TYPE_CHECKING:
     from mechc.composition import Composition

@@ -6,16 +6,22 @@ and a status where the chosen method proves nothing). `float(bound)` is the uppe
 
 from __future__ import annotations
 
-import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError, UnsupportedError
+from mechc.inputs import (
+    as_delta,
+    as_epsilon,
+    as_log_delta,
+    as_order,
+    as_positive_delta,
+    as_rate,
+)
+from mechc.points import checked, from_log
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,8 +29,6 @@ if TYPE_CHECKING:
     from mechc.composition import Composition
     from mechc.verify.certified import Answers
     from mechc.verify.differential import Report
-
-ULP = 2.0**-52
 
 
 class Queries(ABC):
@@ -134,7 +138,7 @@ class Queries(ABC):
 
         if (delta is None) == (log_delta is None):
             raise DeclarationError("epsilon: give exactly one of delta= and log_delta=")
-        target, check = (delta, as_delta) if log_delta is None else (log_delta, _as_log_delta)
+        target, check = (delta, as_delta) if log_delta is None else (log_delta, as_log_delta)
         points = checked(check, target)
         evaluation = self.composition().evaluation(method, direction, rtol, **options)
         if certified:
@@ -221,7 +225,7 @@ class Queries(ABC):
         from mechc import tradeoff
 
         composition = self.composition()
-        return checked(_as_rate, alpha).ask(lambda a: tradeoff.false_negative(composition, a, how))
+        return checked(as_rate, alpha).ask(lambda a: tradeoff.false_negative(composition, a, how))
 
     def renyi(self, orders: Any, *, direction: str = "both") -> Bound:
         """Return bounds on the Rényi divergence of the given orders, max over the directions.
@@ -234,7 +238,7 @@ class Queries(ABC):
         from mechc import divergence
 
         composition = self.composition()
-        return checked(_as_order, orders).ask(
+        return checked(as_order, orders).ask(
             lambda order: divergence.renyi(composition, order, direction)
         )
 
@@ -262,131 +266,4 @@ class Queries(ABC):
         """
         from mechc import curve
 
-        return curve.epsilon_curve(self.composition(), _as_positive_delta(delta), counts, how)
-
-
-class Points(NamedTuple):
-    """Checked arguments of a query: their values and, for an array, its shape."""
-
-    values: tuple[float, ...]
-    shape: tuple[int, ...] | None
-
-    def ask(self, query: Callable[[float], Bound], rising: bool = False) -> Bound:
-        """Apply a scalar query to each value; a number gives scalars, an array gives arrays.
-
-        From the largest epsilon down, because a contour serves the epsilons below its own better
-        than those above: falling values, or `rising` where epsilon falls with the value.
-        """
-        if self.shape is None:
-            return query(self.values[0])
-        order = sorted(set(self.values), reverse=not rising)
-        answers = {value: query(value) for value in order}
-        return collect([answers[value] for value in self.values], self.shape)
-
-
-def checked(check: Callable[[Any], float], values: Any) -> Points:
-    """Check a number, or every element of an array, before anything is computed."""
-    if isinstance(values, (int, float)):
-        return Points((check(values),), None)
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise DeclarationError(f"{values!r} is not an array of numbers: {error}") from error
-    if array.ndim == 0:
-        return Points((check(values),), None)
-    return Points(tuple(check(value) for value in array.ravel()), array.shape)
-
-
-def collect(answers: list[Bound], shape: tuple[int, ...]) -> Bound:
-    """Stack scalar bounds into one bound of arrays; the details stand under "each"."""
-    sides = np.array([(a.lower, a.estimate, a.upper) for a in answers], dtype=np.float64).reshape(
-        -1, 3
-    )
-    names = sorted({a.method for a in answers})
-    unproven = [a.status for a in answers if a.status != "proven"]
-    return Bound(
-        sides[:, 0].reshape(shape),
-        sides[:, 1].reshape(shape),
-        sides[:, 2].reshape(shape),
-        "+".join(names),
-        unproven[0] if unproven else "proven",
-        {"each": tuple(a.detail for a in answers)},
-    )
-
-
-def from_log(bound: Bound) -> Bound:
-    """Turn bounds on log delta into bounds on delta, rounding outward."""
-    lower, upper = float(bound.lower), float(bound.upper)
-    return Bound(
-        lower if math.isnan(lower) else _exp_down(lower),
-        math.exp(float(bound.estimate)),
-        upper if math.isnan(upper) else _exp_up(upper),
-        bound.method,
-        bound.status,
-        bound.detail,
-    )
-
-
-def _exp_down(log_value: float) -> float:
-    if log_value == 0.0 or log_value == -math.inf:
-        return math.exp(log_value)
-    return math.exp(log_value) * max(0.0, 1.0 - (abs(log_value) + 2.0) * ULP)
-
-
-def _exp_up(log_value: float) -> float:
-    if log_value == 0.0 or log_value == -math.inf:
-        return math.exp(log_value)
-    value = math.exp(log_value) * (1.0 + (abs(log_value) + 2.0) * ULP)
-    return min(max(value, math.ulp(0.0)), 1.0)
-
-
-def _number(name: str, value: Any, accepted: str) -> float:
-    if isinstance(value, (bool, np.bool_, str, bytes)) or value is None:
-        raise DeclarationError(f"{name}={value!r} is not a number (expected {accepted})")
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise DeclarationError(f"{name}={value!r} is not a number (expected {accepted})") from None
-    if math.isnan(number):
-        raise DeclarationError(f"{name}=nan is not a number (expected {accepted})")
-    return number
-
-
-def as_epsilon(value: Any) -> float:
-    """Return epsilon as a float; nan and what is not a number are refused."""
-    return _number("epsilon", value, "any real number")
-
-
-def _in_range(name: str, value: Any, accepted: str, lo: float, hi: float) -> float:
-    number = _number(name, value, accepted)
-    if not lo <= number <= hi:
-        raise DeclarationError(f"{name}={number:g} is out of range (expected {accepted})")
-    return number
-
-
-def _as_rate(value: Any) -> float:
-    return _in_range("alpha", value, "0 <= alpha <= 1", 0.0, 1.0)
-
-
-def _as_log_delta(value: Any) -> float:
-    return _in_range("log_delta", value, "log_delta <= 0", -math.inf, 0.0)
-
-
-def as_delta(value: Any) -> float:
-    """Return log delta for a delta in [0, 1]."""
-    number = _in_range("delta", value, "0 <= delta <= 1", 0.0, 1.0)
-    return math.log(number) if number else -math.inf
-
-
-def _as_positive_delta(value: Any) -> float:
-    number = as_delta(value)
-    if number == -math.inf:
-        raise DeclarationError("delta=0 is out of range (expected 0 < delta <= 1)")
-    return number
-
-
-def _as_order(value: Any) -> float:
-    number = _number("orders", value, "orders > 0")
-    if not number > 0:
-        raise DeclarationError(f"orders={number:g} is not positive (expected orders > 0)")
-    return number
+        return curve.epsilon_curve(self.composition(), as_positive_delta(delta), counts, how)

@@ -16,6 +16,7 @@ NUMERIC = (
     "accountants", "loss", "individual", "kernel.ir", "kernel.passes", "kernel.emit",
     "kernel.prelude", "kernel.protocol", "kernel.cache", "composition", "queries", "evaluation",
     "search", "registry", "auto", "curve", "calibration", "tradeoff", "divergence", "binding",
+    "inputs", "points",
     "errors",
 )  # fmt: skip
 

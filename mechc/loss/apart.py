@@ -1,52 +1,22 @@
-"""What can be said of a law whose nodes do not settle: how likely its loss is to be small.
+"""A law whose nodes do not settle: what can still be said of it.
 
 Where P and Q are millions of standard deviations apart, losses of 1e12 and tilted laws between the
-two defeat any quadrature, but not the one question that matters then: P(L <= t) for a t that is far
-below what P produces. It is an integral of p alone, over outputs that the branches tell.
+two defeat any quadrature, but not the one question that matters then: how likely a small loss is.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.kernel.protocol import Kernel
-from mechc.loss.branches import above
-from mechc.loss.quadrature import log_mass
+from mechc.loss.below import log_below
+from mechc.loss.measure import PrivacyLoss
 from mechc.loss.source import KernelSource
-
-if TYPE_CHECKING:
-    from mechc.loss.measure import PrivacyLoss
-
-SMALLEST = -60.0  # no probability is claimed to be below exp of this
-ROOM = 0.01  # share of the log by which rounding may move a small probability
-
-
-def log_below(source: KernelSource, threshold: float, reverse: bool) -> float:
-    """Return an upper bound on log P(L <= threshold), 0 where nothing is known.
-
-    Args:
-        source: a kernel bound to parameters.
-        threshold: any real number.
-        reverse: L and P are those of the reversed pair.
-    """
-    sign = -1.0 if reverse else 1.0
-    small = sign * source.atom_loss <= threshold
-    masses = source.atom_log_mass - (source.atom_loss if reverse else 0.0)
-    logs = masses[small].tolist()
-    try:
-        if source.continuous:
-            rows = above(source, -threshold, not reverse)
-            label = "q" if reverse else "p"
-            logs += [log_mass(source.kernel, source.theta, lo, hi, label) for lo, hi in rows]
-    except NumericError:
-        return 0.0
-    total = float(np.logaddexp.reduce([SMALLEST, *logs]))
-    return 0.0 if math.isnan(total) else min(0.0, total * (1.0 - ROOM) + 1e-9)
 
 
 class UnresolvedLoss:
@@ -89,8 +59,6 @@ class UnresolvedLoss:
             NumericError: that law cannot be resolved either.
             UnsupportedError: where the loss is that large is not known.
         """
-        from mechc.loss.measure import PrivacyLoss
-
         source = KernelSource(self._kernel, self._theta, checked=False)
         if not source.continuous:
             raise self.why

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError, UnsupportedError
 from mechc.kernel.protocol import Kernel
-from mechc.loss import apart, atoms, branches, cells, moments
+from mechc.loss import atoms, below, branches, cells, moments
 from mechc.loss.source import KernelSource, Nodes
 from mechc.loss.within import within
 
@@ -360,7 +360,7 @@ class PrivacyLoss:
         if self._source is None:
             small = self.atom_loss <= threshold
             return min(0.0, float(np.logaddexp.reduce([-60.0, *self.atom_log_mass[small]])) + 1e-9)
-        return apart.log_below(self._source, threshold, self._reverse)
+        return below.log_below(self._source, threshold, self._reverse)
 
     def cell_masses(self, edges: Floats) -> tuple[Floats, Floats]:
         """Return the masses of L in the cells (edges[i], edges[i+1]] under P and Q, finite part.

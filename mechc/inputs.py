@@ -1,0 +1,100 @@
+"""What users give to queries, checked: epsilons, deltas, orders, rates, counts."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from mechc.errors import DeclarationError
+
+MAX_COUNT = 10**12
+
+
+def _number(name: str, value: Any, accepted: str) -> float:
+    if isinstance(value, (bool, np.bool_, str, bytes)) or value is None:
+        raise DeclarationError(f"{name}={value!r} is not a number (expected {accepted})")
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise DeclarationError(f"{name}={value!r} is not a number (expected {accepted})") from None
+    if math.isnan(number):
+        raise DeclarationError(f"{name}=nan is not a number (expected {accepted})")
+    return number
+
+
+def as_epsilon(value: Any) -> float:
+    """Return epsilon as a float; nan and what is not a number are refused."""
+    return _number("epsilon", value, "any real number")
+
+
+def _in_range(name: str, value: Any, accepted: str, lo: float, hi: float) -> float:
+    number = _number(name, value, accepted)
+    if not lo <= number <= hi:
+        raise DeclarationError(f"{name}={number:g} is out of range (expected {accepted})")
+    return number
+
+
+def as_rate(value: Any) -> float:
+    """Return a false positive rate in [0, 1]."""
+    return _in_range("alpha", value, "0 <= alpha <= 1", 0.0, 1.0)
+
+
+def as_log_delta(value: Any) -> float:
+    """Return a log delta <= 0."""
+    return _in_range("log_delta", value, "log_delta <= 0", -math.inf, 0.0)
+
+
+def as_delta(value: Any) -> float:
+    """Return log delta for a delta in [0, 1]."""
+    number = _in_range("delta", value, "0 <= delta <= 1", 0.0, 1.0)
+    return math.log(number) if number else -math.inf
+
+
+def as_positive_delta(value: Any) -> float:
+    """Return log delta for a delta in (0, 1]."""
+    number = as_delta(value)
+    if number == -math.inf:
+        raise DeclarationError("delta=0 is out of range (expected 0 < delta <= 1)")
+    return number
+
+
+def as_order(value: Any) -> float:
+    """Return the order of a Rényi divergence, > 0."""
+    number = _number("orders", value, "orders > 0")
+    if not number > 0:
+        raise DeclarationError(f"orders={number:g} is not positive (expected orders > 0)")
+    return number
+
+
+def as_count(count: Any) -> int:
+    """Return a count as an int.
+
+    Args:
+        count: an integer, or a float with an integral value such as 1e6, from 0 to 10**12.
+
+    Raises:
+        DeclarationError: anything else.
+    """
+    if isinstance(count, (float, np.floating)) and float(count).is_integer():
+        count = int(count)
+    try:
+        value = operator.index(count)
+    except TypeError:
+        raise DeclarationError(
+            f"count={count!r} is not an integer (expected 0 <= count <= 10**12)"
+        ) from None
+    if isinstance(count, (bool, np.bool_)):
+        raise DeclarationError(f"count={count!r} is not a number (expected 0 <= count <= 10**12)")
+    check_count(value, None)
+    return value
+
+
+def check_count(value: int, event: str | None) -> None:
+    """Refuse a count outside [0, MAX_COUNT]; `event` names it, if it is the sum of several."""
+    if not 0 <= value <= MAX_COUNT:
+        where = f"{event}: " if event else ""
+        problem = "is negative" if value < 0 else "is too large"
+        raise DeclarationError(f"{where}count={value} {problem} (expected 0 <= count <= 10**12)")
