@@ -35,11 +35,13 @@ if TYPE_CHECKING:
 APART = -1e-2  # log delta of two laws that are nearly disjoint
 MANY = 20_000  # atoms of one loss that only a grid takes cheaply
 SMALLEST = -745.2  # log of the smallest double: below it only the contour is tried
+FAR_BELOW = -1e5  # the same for few steps
 FEW = 12  # steps that auto composes one by one ...
 SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps are fewer than this
 STRICT = 1e-2  # share of rtol up to which so few steps are not composed one by one as well
 MORE = 100  # the same where the contour's answer is too wide
 ROUGH = 1e-3  # width in log delta beyond which a lattice sum is not what it can be
+GRID_BYTES = 2**29  # for a grid that nobody has asked for: some ten seconds of work
 TINY = -30.0  # log delta below which only rounding is left
 
 
@@ -146,7 +148,7 @@ class Auto:
         for name, reason in list(self._queue):
             try:
                 answer = self._accountant(name).log_delta(epsilon)
-            except (UnsupportedError, NumericError) as error:
+            except (UnsupportedError, NumericError, MemoryError) as error:
                 refusals.append(f"{name}: {error}")
                 if isinstance(error, UnsupportedError):
                     self._queue.remove((name, reason))
@@ -154,10 +156,9 @@ class Auto:
             answer.detail["auto"] = reason
             exact = name == "lattice" and (_width(answer) <= ROUGH or float(answer.upper) < TINY)
             settled = exact or "limit" in answer.detail  # nothing is sharper there
-            settled |= name == "contour" and float(answer.upper) < SMALLEST
             if name == "contour" and self._few:  # the recursion over steps may be sharper
-                settled = _width(answer) <= STRICT * rtol
-            elif _width(answer) <= rtol:
+                settled |= float(answer.upper) < FAR_BELOW or _width(answer) <= STRICT * rtol
+            elif (name == "contour" and float(answer.upper) < SMALLEST) or _width(answer) <= rtol:
                 settled = True
             if settled:
                 return answer
@@ -173,7 +174,8 @@ class Auto:
 
     def _accountant(self, name: str) -> registry.Accountant:
         if name not in self._built:
-            self._built[name] = registry.build(name, self._steps, self._rtol)
+            options = (("max_bytes", GRID_BYTES),) if name == "pld" else ()
+            self._built[name] = registry.build(name, self._steps, self._rtol, options)
         return self._built[name]
 
 

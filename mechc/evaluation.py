@@ -18,7 +18,7 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.logspace import log1mexp, log_subtract
 from mechc.accountants.revealing import mass_error, mass_errors, outward
 from mechc.auto import Auto
-from mechc.errors import MechcError
+from mechc.errors import MechcError, NumericError
 from mechc.loss.apart import is_resolved
 from mechc.loss.infinite import MASS_ERROR, log_infinite
 from mechc.loss.measure import Step
@@ -121,10 +121,13 @@ class Evaluation:
                 return Bound(value, 0.0, 0.0, "limit", "proven", self._about(direction))
             return Bound(value, value, value, "limit", "proven", self._about(direction))
         accountant = self._accountants[direction]
-        if rough and isinstance(accountant, Auto):
-            answer = accountant.rough(epsilon)
-        else:
-            answer = accountant.log_delta(epsilon)
+        try:
+            if rough and isinstance(accountant, Auto):
+                answer = accountant.rough(epsilon)
+            else:
+                answer = accountant.log_delta(epsilon)
+        except MemoryError as full:
+            raise NumericError(f"{self.method}: more memory than there is: {full}") from full
         answer = outward(answer, error + self._rounding_next_to_top(direction, epsilon))
         self.methods_used.add(answer.method.partition(" ")[0])
         lower, estimate, upper = map(float, (answer.lower, answer.estimate, answer.upper))

@@ -137,11 +137,11 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     if math.isnan(float(getattr(first, main))):
         return Bound(math.nan, math.nan, math.nan, first.method, first.status, first.detail)
     near, slope = root(curve, main, start, slope)
-    if math.isinf(near):
-        return Bound(0.0, near, near, first.method, first.status, first.detail)
     if evaluation.method == "auto":  # now that the place is known, the narrowest method there
         curve = replace(curve, log_delta=partial(evaluation.log_delta_in, direction))
-        near, slope = root(curve, main, near, slope)
+        near, slope = root(curve, main, near if math.isfinite(near) else start, slope)
+    if math.isinf(near):
+        return Bound(0.0, near, near, first.method, first.status, first.detail)
     upper, lower = _upper_side(curve, near, slope), _lower_side(curve, near, slope)
     estimate = math.nan if main == "upper" else near
     answer = curve.at(near)

@@ -63,7 +63,7 @@ def odds(hits: Hits, counts: Floats, log_ratio: Complexes, log_unit: float) -> C
     if hits == Hits(1, False):
         if log_unit < FIRST_ORDER:
             return np.asarray(counts @ np.exp(log_ratio - log_unit), np.complex128)
-        total = np.asarray(counts @ _log1p(np.exp(log_ratio)), np.complex128)
+        total = np.asarray(counts @ _log1p_exp(log_ratio), np.complex128)
         if log_unit > 30.0:
             return np.asarray(np.exp(total - log_unit) - math.exp(-log_unit), np.complex128)
         return _expm1(total) * math.exp(-log_unit)
@@ -84,7 +84,7 @@ def odds(hits: Hits, counts: Floats, log_ratio: Complexes, log_unit: float) -> C
 
 def _one_power(count: float, log_ratio: Complexes, log_unit: float) -> Complexes:
     """(1 + ratio)^count in units of exp(log_unit)."""
-    out: Complexes = np.exp(count * _log1p(np.exp(log_ratio)) - log_unit)
+    out: Complexes = np.exp(count * _log1p_exp(log_ratio) - log_unit)
     return out
 
 
@@ -99,6 +99,13 @@ def _log_expm1(x: Floats) -> Floats:
     """Return log(exp(x) - 1) for x >= 0."""
     with np.errstate(divide="ignore"):
         out: Floats = np.where(x > 30.0, x, np.log(np.expm1(np.minimum(x, 30.0))))
+    return out
+
+
+def _log1p_exp(z: Complexes) -> Complexes:
+    """Return log(1 + exp(z)), up to a whole number of turns, however large z is."""
+    large = z.real > 0.0
+    out: Complexes = np.where(large, z, 0.0) + _log1p(np.exp(np.where(large, -z, z)))
     return out
 
 

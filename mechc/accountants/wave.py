@@ -93,7 +93,11 @@ class Wave:
             lowest: the least loss of the measure.
             period: T.
         """
-        square = self.weight**2 / spacing
+        with np.errstate(over="ignore", divide="ignore"):
+            none = np.zeros_like(spacing)
+            square = np.divide(self.weight**2, spacing, out=none, where=self.weight > 0.0)
+        if not np.isfinite(square).all():  # next to an atom: nothing is known beyond
+            return math.inf
         panels = loss.reshape(-1, ORDER)
         size = np.abs(panels).max(axis=1) / np.maximum(np.ptp(panels, axis=1), 1e-300)
         total, far = float(square.sum()), float(square[loss > lowest + period].sum())
@@ -154,7 +158,7 @@ def covering_period(band: Band, log_weight: Floats, c: float) -> float:
     """
     exponent = log_weight + c * band.loss
     share = np.exp(exponent - exponent.max())
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         square = share**2 / band.spacing
     order = np.argsort(band.loss)
     above = np.cumsum(square[order][::-1])[::-1]

@@ -6,20 +6,35 @@ stripped), the derivative of the core, and where the loss may be singular.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sympy import (
     Expr,
     Mul,
     Pow,
     Symbol,
+    acos,
+    acosh,
+    asin,
     asinh,
     atan,
+    atanh,
+    cos,
+    cot,
+    coth,
+    csc,
+    csch,
     diff,
     erf,
     exp,
     factor,
+    gamma,
     log,
     loggamma,
+    sec,
+    sin,
     sinh,
+    tan,
     tanh,
 )
 
@@ -31,9 +46,17 @@ from mechc.factoring import factored
 
 INCREASING = (log, exp, sinh, tanh, asinh, atan, erf)
 
+# functions that are smooth wherever what stands here does not vanish
+_SINGULAR: dict[type, Callable[[Expr], Expr]] = {
+    **dict.fromkeys((log, loggamma, gamma, coth, csch), lambda u: u),
+    **dict.fromkeys((tan, sec), cos),
+    **dict.fromkeys((cot, csc), sin),
+    **dict.fromkeys((asin, acos, atanh, acosh), lambda u: 1 - u**2),
+}
+
 
 def is_smooth(loss: Expr, x: Symbol, facts: Facts) -> bool:
-    """Whether no logarithm or power in the loss reaches zero inside the interval, by proof."""
+    """Whether the loss has no pole and no branch point inside the interval, by proof."""
     try:
         return all(sign(base, facts) != 0 for base in _delicate(loss, x))
     except Undecided:
@@ -41,8 +64,9 @@ def is_smooth(loss: Expr, x: Symbol, facts: Facts) -> bool:
 
 
 def _delicate(loss: Expr, x: Symbol) -> list[Expr]:
-    """What must not vanish: arguments of logarithms, bases of powers that are not polynomial."""
-    arguments = [node.args[0] for node in loss.atoms(log, loggamma) if node.has(x)]
+    """What must not vanish: bases of powers that are not polynomial, and see `_SINGULAR`."""
+    nodes = [node for node in loss.atoms(*_SINGULAR) if node.has(x)]
+    arguments = [_SINGULAR[node.func](node.args[0]) for node in nodes]
     bases = [
         node.base
         for node in loss.atoms(Pow)

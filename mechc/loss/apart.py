@@ -7,6 +7,7 @@ two defeat any quadrature, but not the one question that matters then: how likel
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
@@ -46,11 +47,8 @@ class UnresolvedLoss:
 
     def log_below(self, threshold: float) -> float:
         """Return an upper bound on log P(L <= threshold)."""
-        try:
-            source = KernelSource(self._kernel, self._theta, checked=False)
-        except NumericError:
-            return 0.0
-        return log_below(source, threshold, self._reverse)
+        source = self._source
+        return 0.0 if source is None else log_below(source, threshold, self._reverse)
 
     def within(self, bound: float) -> PrivacyLoss:
         """Return a law that dominates this one, in which losses beyond +-bound are infinite.
@@ -59,10 +57,18 @@ class UnresolvedLoss:
             NumericError: that law cannot be resolved either.
             UnsupportedError: where the loss is that large is not known.
         """
-        source = KernelSource(self._kernel, self._theta, checked=False)
-        if not source.continuous:
+        source = self._source
+        if source is None or not source.continuous:
             raise self.why
         return PrivacyLoss.from_source(source, bound, self._reverse)
+
+    @cached_property
+    def _source(self) -> KernelSource | None:
+        """The kernel without nodes; None where even its masses cannot be found."""
+        try:
+            return KernelSource(self._kernel, self._theta, checked=False)
+        except NumericError:
+            return None
 
     def __getattr__(self, name: str) -> NoReturn:
         """Refuse everything that needs nodes."""

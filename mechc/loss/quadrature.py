@@ -291,6 +291,8 @@ def mass_and_error(
     kernel: Kernel, theta: Floats, lo: float, hi: float, mass_of: str
 ) -> tuple[float, float]:
     """As `log_mass`, with the estimated error of the log."""
+    if not lo < hi:
+        return -math.inf, 0.0
     quadrature = Quadrature(kernel, theta, np.array([[lo, hi]]), mass_of=mass_of)
     quadrature = quadrature.covering(0.0, 0.0)
     return float(quadrature.log_totals[0]), quadrature.error

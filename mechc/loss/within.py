@@ -49,6 +49,9 @@ def within(source: KernelSource, bound: float) -> KernelSource:
                 cut = root(source, part, math.copysign(bound, limit))
                 beyond.append((min(end, cut), max(end, cut)))
                 row[side], row[3 + side] = cut, math.copysign(bound, limit)
+    rows = rows[rows[:, 0] < rows[:, 1]]
+    if not rows.size:
+        raise NumericError(f"{source.label}: all losses are beyond {bound:g}")
     other = copy(source)
     for lo, hi in beyond:
         p, q = (other.infinite_on(lo, hi, law) for law in "pq")
@@ -77,8 +80,11 @@ def _monotone_end(
         return part
     try:
         mine = [b for b in branches_of(source) if row[0] <= b.lo and b.hi <= row[1]]
-        part[1 - side] = mine[-1].lo if side else mine[0].hi
     except NumericError:
+        mine = []
+    if mine:
+        part[1 - side] = mine[-1].lo if side else mine[0].hi
+    else:
         turns = extrema(source, *between_modes(source, row))
         part[1 - side] = (turns[-1] if side else turns[0]) if turns else row[1 - side]
     part[2] = 1.0 if (limit > 0) == bool(side) else -1.0

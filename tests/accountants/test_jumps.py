@@ -3,10 +3,11 @@
 import math
 import time
 
+import numpy as np
 import pytest
 
 import mechc
-from mechc.accountants.hits import Hits, log_odds
+from mechc.accountants.hits import Hits, log_odds, odds
 from mechc.accountants.jumps import Jumps
 from mechc.accountants.side import Side
 from mechc.accountants.trapezoid import Answer, Smooth
@@ -151,3 +152,15 @@ def test_steps_without_small_losses_leave_no_nan():
     )
     answer = (2 * pair()).log_delta(0.5)
     assert answer.lower <= answer.estimate <= answer.upper <= 0.0
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("z", [800 + 0.3j, 5000 - 2j, 5 - 2j, -50 + 1j])
+def test_odds_of_any_size(z):
+    """Large losses that outweigh small ones by more than doubles hold."""
+    with mp.workdps(60):
+        exact = (1 + mp.exp(mp.mpc(z))) ** 3 - 1
+        unit = float(mp.log(abs(exact)))
+        exact = complex(exact / mp.exp(mp.mpf(unit)))
+    found = odds(Hits(1, False), np.array([3.0]), np.array([[z]]), unit)[0]
+    assert abs(found - exact) < 1e-11

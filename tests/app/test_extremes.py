@@ -70,3 +70,28 @@ def test_bounds_are_ordered_at_any_parameters(name, sampled):
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
     print(f"{mechanism.name}: {refused} of {count} refused")
+
+
+SAMPLED = "sampling_rate"
+KNOWN = [
+    ("exponential_mechanism", {"epsilon": 31635.6, SAMPLED: 0.18244}, 4, 113.6),
+    ("gaussian", {"sigma": 0.2588, "sensitivity": 1.346e-6, SAMPLED: 1.399e-5}, 7, 1.333),
+    ("gaussian_scale_mixture", {"weight": 2.1e-4, "narrow": 2.5e-4, "wide": 0.0739,
+                                "sensitivity": 446254.2, SAMPLED: 1.0}, 1756186, 1e-5),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("name", "values", "steps", "epsilon"), KNOWN, ids=[k[0] for k in KNOWN])
+def test_questions_that_once_failed(name, values, steps, epsilon):
+    """Warnings of numpy, an error of Python, no answer within a minute."""
+    before = signal.signal(signal.SIGPROF, expire)
+    event = mechc.poisson(mechc.load(name))(**values)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        bound = (steps * event).delta(epsilon)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+    assert 0.0 <= bound.lower <= bound.upper <= 1.0
