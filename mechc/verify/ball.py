@@ -31,7 +31,7 @@ from mechc.verify.lattice import LatticeSum
 POINT_BITS = 80  # correct bits of values at points
 ABSOLUTE_BITS = 1150  # a value this close to zero is as good as zero
 ATOM_BITS = 240
-STEP = 2.0**-40
+STEP = 2.0**-80
 COARSE_STEP = 2.0**-20
 
 
@@ -149,7 +149,9 @@ class Oracle:
                 if not parameter.integer:
                     moved = Oracle(self.declaration, self.theta)
                     with ctx.workprec(240):
-                        moved.values[parameter.symbol] = self.values[parameter.symbol] * (1 - step)
+                        moved.values[parameter.symbol] = self.values[parameter.symbol] * (
+                            1 - arb(step)
+                        )
                     made.append(moved)
             self._neighbours[step] = tuple(made)
         return self._neighbours[step]
@@ -165,7 +167,7 @@ class Oracle:
             here = f(self, arb(x))
             moved = [f(other, arb(x)) for other in self.neighbours(STEP)]
             if self.measure == "density":
-                moved.append(f(self, arb(x) * (1 - STEP)))
+                moved.append(f(self, arb(x) * (1 - arb(STEP))))
             total = sum((abs(m - here) for m in moved), start=arb(0)) / STEP
         return float(total.mid()) if total.is_finite() else 0.0
 

@@ -105,15 +105,16 @@ def point_error(
 
 def _rounded_end(kernel: Any, oracle: Oracle, raw: Raw, x: float, found: float, theta: Any) -> bool:
     """Whether the value is right for a place a few units in the last place away, at an end."""
-    ends = np.asarray(kernel.breakpoints(theta))
-    spacing = math.ulp(max(abs(x), *(abs(e) for e in ends if math.isfinite(e)), 1e-300))
-    if not any(abs(x - e) <= NEAR_ENDS * spacing for e in ends if math.isfinite(e)):
+    ends = [e for e in np.asarray(kernel.breakpoints(theta)) if math.isfinite(e)]
+    spacing = math.ulp(max(abs(x), *map(abs, ends), 1e-300))
+    if not any(abs(x - e) <= NEAR_ENDS * spacing for e in ends):
         return False
     truths = []
-    for step in range(-NEAR_ENDS, NEAR_ENDS + 1):
-        y = x + step * spacing
-        truths.append(oracle.at(partial(raw, oracle, arb(y))))
-        if point_error(found, truths[-1], VALUES, _sensitivity(oracle, raw, y)) <= VALUES:
+    # ends may be as close to each other as the place is to its neighbours
+    for step in {k * u for k in range(-NEAR_ENDS, NEAR_ENDS + 1) for u in (math.ulp(x), spacing)}:
+        truths.append(oracle.at(partial(raw, oracle, arb(x + step))))
+        change = _sensitivity(oracle, raw, x + step)
+        if point_error(found, truths[-1], VALUES, change) <= VALUES:
             return True
     known = [float(t.mid()) for t in truths if t.is_finite()]
     if not known or max(known) - min(known) < STEEP:

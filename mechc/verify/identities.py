@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from mechc.kernel.protocol import (
 )
 from mechc.verify import arithmetic, unimodal
 from mechc.verify import direction as moves
-from mechc.verify.ball import STEP, Oracle, reversed_pair
+from mechc.verify.ball import ATOM_BITS, STEP, Oracle, reversed_pair
 from mechc.verify.checks import MOMENT_BITS, NEAR_ENDS, log_moment, point_error, text, tolerance
 from mechc.verify.result import Check
 
@@ -122,6 +123,11 @@ def atoms(kernel: Any, oracle: Oracle, check: Check) -> None:
     """Atoms of the kernel are those declared, each mass of each law."""
     rows = np.asarray(kernel.atoms(np.array(oracle.theta)))
     rows = rows[(rows[:, 1:] > -np.inf).any(axis=1)]
+    vanishing = [float(x.mid()) for x, p, q in oracle.atoms if _vanishes(p) and _vanishes(q)]
+    cancelled = np.isin(rows[:, 0], vanishing)
+    for row in rows[cancelled]:
+        _cancelled(oracle, row, check)
+    rows = rows[~cancelled]
     with ctx.workprec(160):
         declared = [
             (float(x.mid()), *(arb.neg_inf() if _vanishes(m) else m.log() for m in (p, q)))
@@ -141,6 +147,21 @@ def atoms(kernel: Any, oracle: Oracle, check: Check) -> None:
                          enclosure=text(truth))  # fmt: skip
 
 
+def _cancelled(oracle: Oracle, row: Any, check: Check) -> None:
+    """A mass that cancels to zero is nothing but what rounding of the parameters does to it."""
+    for column, log_mass in ((1, float(row[1])), (2, float(row[2]))):
+        with ctx.workprec(ATOM_BITS):
+            mass_at = partial(_mass_at, float(row[0]), column)
+            sensitivity = oracle.integral_sensitivity(mass_at, STEP)
+        mass = math.exp(log_mass)
+        error = mass / sensitivity if sensitivity else math.inf if mass else 0.0
+        check.record(error, atom=float(row[0]), theta=oracle.theta, found=log_mass, enclosure="0")
+
+
+def _mass_at(x: float, column: int, oracle: Oracle) -> Any:
+    return next(row for row in oracle.atoms if float(row[0].mid()) == x)[column]
+
+
 def _vanishes(mass: Any) -> bool:
     """Zero, or what is left of it after terms cancelled at the border between two cases."""
     return bool(mass.contains(0) and mass.upper() < NOTHING)
@@ -154,10 +175,12 @@ def _atom_error(
     oracle: Oracle, found: float, truth: Any, x: float, law: str, enough: float
 ) -> float:
     def log_mass(one: Oracle) -> Any:
-        mass = next(row for row in one.atoms if float(row[0].mid()) == x)[1 if law == "p" else 2]
-        return mass.log()
+        return _mass_at(x, 1 if law == "p" else 2, one).log()
 
-    return point_error(found, truth, enough, lambda: oracle.integral_sensitivity(log_mass, STEP))
+    with ctx.workprec(ATOM_BITS):
+        return point_error(
+            found, truth, enough, lambda: oracle.integral_sensitivity(log_mass, STEP)
+        )
 
 
 def branches(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> None:

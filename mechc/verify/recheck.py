@@ -18,6 +18,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.util
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -28,6 +29,10 @@ import numpy as np
 import sympy
 
 DIGITS = 60
+NESTED = ("tag ", "density", "lattice", "finite")  # begins another declaration
+LOWEST = mpmath.mpf("-1e310")
+MOST_TERMS = 1_000_000
+PATIENCE = 50  # negligible terms after which a sum ends
 SLACK = 4.0  # room for the rounding of recorded errors
 MASS = 1e-9
 
@@ -78,40 +83,78 @@ def _claims(content: dict[str, Any]) -> list[str]:
 
 
 class Pair:
-    """A declaration rebuilt from its canonical text."""
+    """A declaration rebuilt from its canonical text.
+
+    The first lines are the pair itself; a pair for the other direction or for an index that
+    follows them has a kernel of its own.
+    """
 
     def __init__(self, canonical: str) -> None:
         """Read the text line by line."""
         self.measure, *lines = canonical.split("\n")
-        rows = [line for line in lines if not line.startswith("(")]
-        self.parameters = [line for line in lines if line.startswith("(")]
-        exprs = [expression(line) for line in rows]
+        own = itertools.takewhile(lambda line: not line.startswith(NESTED), lines)
+        exprs = [expression(line) for line in own if not line.startswith("(")]
         self.p, self.q, self.lo, self.hi = exprs[:4]
         rest = exprs[4:]
         self.atoms = [tuple(rest[i : i + 3]) for i in range(0, len(rest) // 3 * 3, 3)]
 
-    def substituted(self, expr: Any, theta: Any, x: float | None = None) -> Any:
-        """The expression with exact numbers for its symbols."""
-        values = {}
-        for symbol in expr.free_symbols:
-            if symbol.name == "x_":
-                if x is not None:
-                    values[symbol] = sympy.Rational(x)
-            else:
-                values[symbol] = sympy.Rational(float(theta[int(symbol.name[6:])]))
-        return expr.xreplace(values)
-
     def log_density(self, law: str, theta: Any, x: float) -> Any:
         """Log density by mpmath; log mass on a finite set."""
         if self.measure == "finite":
-            column, place = 1 if law == "p" else 2, sympy.Rational(x)
-            rows = [a for a in self.atoms if self.substituted(a[0], theta) == place]
-            mass = sum((self.substituted(a[column], theta) for a in rows), start=sympy.Integer(0))
-            number = sympy.N(mass, DIGITS)
-            return mpmath.log(mpmath.mpf(number)) if number != 0 else -mpmath.inf
-        value = self.substituted(self.p if law == "p" else self.q, theta, x)
-        number = sympy.N(value.doit(), DIGITS)
-        return mpmath.log(mpmath.mpf(number)) if number != 0 else -mpmath.inf
+            column = 1 if law == "p" else 2
+            rows = [row for row in self.atoms if number(row[0], theta) == x]
+            value = mpmath.fsum(number(row[column], theta) for row in rows)
+        elif number(self.lo, theta) <= x <= number(self.hi, theta):
+            value = function(self.p if law == "p" else self.q, theta)(mpmath.mpf(x))
+        else:
+            value = mpmath.mpf(0)
+        return mpmath.log(value) if value != 0 else -mpmath.inf
+
+
+def function(expr: Any, theta: Any) -> Any:
+    """An expression as a function of x in mpmath, its parameters exact, its sums added up."""
+    sums = {node: sympy.Dummy() for node in expr.atoms(sympy.Sum)}
+    known = {s: _parameter(s, theta) for s in expr.free_symbols if s.name != "x_"}
+    known |= {name: _total(node, theta) for node, name in sums.items()}
+    x = next((s for s in expr.free_symbols if s.name == "x_"), sympy.Symbol("x_"))
+    compiled = sympy.lambdify([x, *known], expr.xreplace(sums), [{"exp": _exp}, "mpmath"])
+    return lambda at: compiled(at, *known.values())
+
+
+def _exp(value: Any) -> Any:
+    """Zero where not even the logarithm is a double, which mpmath would take ages to tell."""
+    return mpmath.exp(value) if value > LOWEST else mpmath.mpf(0)
+
+
+def number(expr: Any, theta: Any) -> Any:
+    """The value of an expression without x."""
+    return function(expr, theta)(mpmath.mpf(0))
+
+
+def _parameter(symbol: Any, theta: Any) -> Any:
+    return mpmath.mpf(float(theta[int(symbol.name.removeprefix("theta_"))]))
+
+
+def _total(node: Any, theta: Any) -> Any:
+    """A sum over integers, term by term."""
+    index, lo, hi = node.limits[0]
+    term = function(node.function.xreplace({index: sympy.Symbol("x_", real=True)}), theta)
+    return summed(term, number(lo, theta), number(hi, theta))
+
+
+def summed(term: Any, first: Any, last: Any) -> Any:
+    """Sum over the integers from first to last, from 0 outwards until terms stay negligible."""
+    middle = int(min(max(first, 0), last))
+    total = mpmath.mpf(0)
+    for step, start, end in ((1, middle, last), (-1, middle - 1, first)):
+        idle = 0
+        for n in range(start, start + step * MOST_TERMS, step):
+            if idle > PATIENCE or step * n > step * end:
+                break
+            here = term(mpmath.mpf(n))
+            total += here
+            idle = idle + 1 if abs(here) <= mpmath.eps * abs(total) else 0
+    return total
 
 
 _SYMPY = {
@@ -198,10 +241,7 @@ def _masses(pair: Pair, theta: Any) -> list[str]:
     problems = []
     with mpmath.workdps(20):
         for column, law in enumerate("pq", start=1):
-            total = sum(
-                (mpmath.mpf(sympy.N(pair.substituted(a[column], theta), 20)) for a in pair.atoms),
-                start=mpmath.mpf(0),
-            )
+            total = mpmath.fsum(number(row[column], theta) for row in pair.atoms)
             if pair.measure != "finite":
                 total += _mass(pair, law, theta)
             if abs(total - 1) > MASS:
@@ -210,26 +250,24 @@ def _masses(pair: Pair, theta: Any) -> list[str]:
 
 
 def _mass(pair: Pair, law: str, theta: Any) -> Any:
-    expr = pair.substituted((pair.p if law == "p" else pair.q), theta).doit()
-    (x,) = expr.free_symbols or {sympy.Symbol("x_", real=True)}
-    value = sympy.lambdify(x, expr, "mpmath")
-    lo, hi = (mpmath.mpf(float(pair.substituted(e, theta))) for e in (pair.lo, pair.hi))
+    expr = pair.p if law == "p" else pair.q
+    value, (lo, hi) = function(expr, theta), (number(e, theta) for e in (pair.lo, pair.hi))
     if pair.measure == "lattice":
-        first, last = max(lo, mpmath.mpf(-2000)), min(hi, mpmath.mpf(2000))
-        return sum((value(int(n)) for n in mpmath.arange(first, last + 1)), start=mpmath.mpf(0))
-    marks = sorted({float(m) for m in _marks(expr, x)} | {0.0})
+        return summed(value, lo, hi)
+    marks = sorted({0.0, *_marks(expr, theta)})
     edges = [lo, *(m for m in _spread(marks) if lo < m < hi), hi]
     return mpmath.quad(value, edges)
 
 
-def _marks(expr: Any, x: Any) -> list[Any]:
+def _marks(expr: Any, theta: Any) -> list[float]:
     """Where switches turn, and centres of exponents: zeros of what is affine in x."""
+    (x,) = (s for s in expr.free_symbols if s.name == "x_")
     found = []
-    for part in sympy.preorder_traversal(expr):
-        poly = part.as_poly(x) if part.has(x) and part.is_Add else None
-        if poly is not None and poly.degree() == 1:
-            found.append(sympy.N(-poly.coeff_monomial(1) / poly.coeff_monomial(x)))
-    return [f for f in found if f.is_real]
+    for part in expr.atoms(sympy.Add):
+        slope = part.diff(x)
+        if part.has(x) and not slope.has(x) and (rate := number(slope, theta)):
+            found.append(float(-number(part.xreplace({x: sympy.S.Zero}), theta) / rate))
+    return found
 
 
 def _spread(marks: list[float]) -> list[float]:

@@ -1,5 +1,6 @@
 """Certificates: what passes, what they say, and the independent checker."""
 
+import hashlib
 import json
 
 import pytest
@@ -25,7 +26,9 @@ def laplace(tmp_path_factory):
     return kernel, written, certificate
 
 
-@pytest.mark.parametrize("name", ["laplace", "approximate_dp", "skellam", "uniform", "exponential"])
+@pytest.mark.parametrize(
+    "name", ["laplace", "approximate_dp", "staircase", "skellam", "uniform", "exponential"]
+)
 def test_quick_verification_passes(name):
     certificate = mechc.load(name).verify()
     assert certificate.ok, [(c.name, c.failures) for c in certificate.checks if not c.ok]
@@ -52,6 +55,25 @@ def test_independent_checker_agrees(laplace):
     kernel, written, _ = laplace
     assert recheck(kernel, written) == []
     assert main([str(kernel), str(written)]) == 0
+
+
+@pytest.mark.parametrize("name", ["discrete_gaussian", "shuffle"])
+def test_independent_checker_adds_up_sums_and_leaves_nested_pairs(name, tmp_path):
+    mechanism = mechc.load(name)
+    kernel = mechanism.emit(tmp_path / "kernel.py")
+    written = tmp_path / "certificate.json"
+    written.write_text(mechanism.verify().to_json())
+    assert recheck(kernel, written) == []
+
+
+def test_independent_checker_finds_a_wrong_mass(laplace, tmp_path):
+    kernel, written, _ = laplace
+    content = json.loads(written.read_text())
+    content["canonical"] = content["canonical"].replace("Rational(1, 2)", "Rational(1, 3)", 1)
+    content["declaration_digest"] = hashlib.sha256(content["canonical"].encode()).hexdigest()
+    forged = tmp_path / "forged.json"
+    forged.write_text(json.dumps(content))
+    assert any("has mass 0.66" in problem for problem in recheck(kernel, forged))
 
 
 @pytest.mark.parametrize(
