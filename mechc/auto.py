@@ -4,8 +4,8 @@ The rule of "auto", in order; the first answer whose proven width in log delta i
 is returned, else the narrowest of those tried:
 
 1. `lattice`, if all losses lie on one lattice: a finite sum, exact up to rounding;
-2. `direct`, if there are few steps in all (fewer still where losses have no atoms), or only
-   atoms and few enough to list;
+2. `direct`, if there are few steps in all and few of them distinct (fewer still where losses have
+   no atoms), or only atoms and few enough to list;
 3. `pld`, if a loss is a table of very many atoms off any lattice;
 4. `contour`: exact up to quadrature, with a cost that does not depend on the counts;
 5. `direct` again, for up to 100 steps, where the contour's proof is wider than asked for, or, for
@@ -37,6 +37,7 @@ MANY = 20_000  # atoms of one loss that only a grid takes cheaply
 SMALLEST = -745.2  # log of the smallest double: below it only the contour is tried
 FAR_BELOW = -1e5  # the same for few steps
 FEW = 12  # steps that auto composes one by one ...
+DISTINCT = 7  # ... if no more of them are different, whose kinks multiply ...
 SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps are fewer than this
 STRICT = 1e-2  # share of rtol up to which so few steps are not composed one by one as well
 MORE = 100  # the same where the contour's answer is too wide
@@ -53,7 +54,7 @@ def candidates(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
     enumerable = import_module("mechc.accountants.direct").enumerable
     total = sum(step.count for step in steps)
     tables = max((s.loss.atom_loss.size for s in steps), default=0) > MANY
-    few = total <= FEW and not tables
+    few = total <= FEW and len(steps) <= DISTINCT and not tables
     smooth = total >= SMOOTH and all(s.loss.atom_loss.size == 0 for s in steps)
     wide = "the contour's proof is wider than asked for"
     rule = (
@@ -61,7 +62,7 @@ def candidates(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
         ("direct", (few and not smooth) or enumerable(steps), "few steps, or few atoms in all"),
         ("pld", tables, "a large table of losses"),
         ("contour", True, "cost independent of the counts"),
-        ("direct", (smooth or total > FEW) and total <= MORE and not tables, wide),
+        ("direct", (smooth or not few) and total <= MORE and not tables, wide),
         ("pld", not tables, wide),
     )
     yield from ((name, why) for name, applies, why in rule if applies and name in have)
@@ -75,7 +76,7 @@ class Auto:
         self._steps, self._rtol = steps, rtol
         self._resolved = all(is_resolved(step.loss) for step in steps)
         self._queue = list(candidates(steps))
-        self._few = sum(step.count for step in steps) <= FEW
+        self._few = sum(step.count for step in steps) <= FEW and len(steps) <= DISTINCT
         self._built: dict[str, registry.Accountant] = {}
         self._tails = import_module("mechc.accountants.revealing")
         self._lacks_moments = bool(self._tails.lacks_moments(steps))

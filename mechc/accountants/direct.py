@@ -173,7 +173,7 @@ class _Side:
         """
         nearly = topmost.log_finite(self._steps, epsilon)
         if nearly is not None:
-            return nearly, {"reason": "few steps are below their largest losses"}
+            return nearly, {"limit": topmost.LIMIT}
         gap = self._top - epsilon
         if gap <= CLOSEST * self._scale:
             return self._close(gap, CLOSEST * self._scale)

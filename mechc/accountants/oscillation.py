@@ -92,10 +92,11 @@ def _remainders(  # type: ignore[no-untyped-def]
                     re, im = _filon(series[m], w)
                     theta = y * place[m, 0]
                     density += complex(re, im) * complex(math.cos(theta), math.sin(theta))
-            c[i] = density
-            log_a[i] = complex(math.log(max(abs(a), 1e-300)), math.atan2(a.imag, a.real))
             both = a + density
-            all_a += counts[i] * log_a[i]
+            if order > 0:
+                c[i] = density
+                log_a[i] = complex(math.log(max(abs(a), 1e-300)), math.atan2(a.imag, a.real))
+                all_a += counts[i] * log_a[i]
             all_phi += counts[i] * complex(
                 math.log(max(abs(both), 1e-300)), math.atan2(both.imag, both.real)
             )

@@ -38,7 +38,7 @@ SHARED = 0.1  # the same where one contour is to serve many epsilons ...
 SEVERAL = 16  # ... from so many distinct steps on
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
 WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
-BLURRED = 150_000_000  # the same for a smoothed payoff
+BLURRED = 300_000_000  # the same for a smoothed payoff
 MOST_NODES = 2**23  # frequencies of a smoothed payoff: some 1.6 GB
 REUSED = 1e-10  # width with which a contour answers for another epsilon
 FIRST = 64  # nodes to begin with
@@ -108,7 +108,7 @@ class Side(Covered):
             return Answer(value - 1e-14, value, value + 1e-14, {"reason": "a single atom"})
         nearly = topmost.log_finite(self._coarse, epsilon)
         if nearly is not None:
-            return Answer(*nearly, {"reason": "few steps are below their largest losses"})
+            return Answer(*nearly, {"limit": topmost.LIMIT})
         for known in self._contours:
             again = known.answer(epsilon)
             share = KEPT if type(known) is Contour else 1.0
@@ -352,10 +352,11 @@ class Side(Covered):
             return None
         floor = 1e-18 / float(self._law.counts.sum())
         atoms = sum(s.loss.atom_loss.size for s in self._law.steps)
+        steps = tuple(Step(s.loss.lean(-1.0 - c, c), s.count) for s in self._coarse)
         frequency = 0.0
         for _ in range(FITS):
             try:
-                law = self._far_law(c, frequency, 0.0, self._coarse)
+                law = self._far_law(c, frequency, 0.0, steps)
             except NumericError:
                 return None
             fitted = Oscillation(law, tilted, floor)

@@ -30,6 +30,7 @@ from mechc.loss.measure import PrivacyLoss, Step
 Floats = NDArray[np.float64]
 Logs = tuple[float, float, float]
 
+LIMIT = "few steps are below their largest losses"  # nothing is sharper there
 ULP = 2.2e-16
 SIZES = (40, 32)  # coefficients of the answer, and of the one it is judged by
 MOST_TERMS = 28  # of a binomial series, before its degree is more than these can hold

@@ -28,6 +28,7 @@ from mechc.loss.within import within
 
 Floats = NDArray[np.float64]
 
+FAR = 4.0  # times the tilts wanted, beyond which nodes for others are a burden
 CERTAIN = 1e-16  # -log of a mass that is one in doubles
 
 
@@ -268,6 +269,16 @@ class PrivacyLoss:
         """Return a copy whose nodes grow apart: what is asked of it leaves this law lean."""
         source = None if self._source is None else self._source.fork()
         return replace(self, _source=source, _memo={})
+
+    def lean(self, tilt_lo: float, tilt_hi: float) -> PrivacyLoss:
+        """Return this law without the nodes that tilts far beyond these have asked for."""
+        source = self._source
+        if source is None or not source.continuous:
+            return self
+        lo, hi = (-1.0 - tilt_hi, -1.0 - tilt_lo) if self._reverse else (tilt_lo, tilt_hi)
+        if source.tilts[0] >= FAR * lo and source.tilts[1] <= FAR * hi:
+            return self
+        return self._from_source(source.lean(), self._reverse, tilt_lo, tilt_hi)
 
     def nodes(self) -> tuple[Floats, Floats]:
         """Return (loss, log_weight) of quadrature nodes and atoms together."""

@@ -173,6 +173,7 @@ class KernelSource:
                 if self.continuous
                 else None
             )
+        self._first_panels = self._panels
         tilts = (-1.0, 0.0) if kernel.MEASURE == "lattice" else (-math.inf, math.inf)
         self._atoms = *merge(*(np.concatenate([a[i] for a in atoms]) for i in (0, 1))), tilts
         shared = [i for i, kind in enumerate(kinds) if kind not in ONE_SIDED]
@@ -201,9 +202,15 @@ class KernelSource:
         other._panels = copy(self._panels)
         return other
 
+    def lean(self) -> KernelSource:
+        """Return a fork as it was before any tilt was asked for."""
+        other = self.fork()
+        other._panels = copy(self._first_panels)
+        return other
+
     def cut_to(self, rows: Floats, panels: quad.Quadrature) -> None:
         """Take shorter branches, on which the loss is bounded, and fresh panels for them."""
-        self.rows, self._panels = rows, panels
+        self.rows, self._panels, self._first_panels = rows, panels, panels
         self.strip = (-math.inf, math.inf)
         self.support = self._find_support(rows)
         self._check_masses()

@@ -80,3 +80,12 @@ def test_sampled_laplace_agrees_with_the_mesh(direction):
     mesh = run.log_delta(top - 0.05, method="pld", direction=direction)
     assert found is not None and found[2] - found[0] < 1e-9
     assert mesh.lower <= found[2] and found[0] <= mesh.upper and mesh.width < 1e-5
+
+
+def test_a_query_next_to_the_largest_loss_spoils_no_later_one():
+    """Nodes for the tilts of the first query used to make the second one wide and slow."""
+    scales = np.random.default_rng(5).uniform(5, 20, 10)
+    run = mechc.compose(*[(mechc.load("laplace")(scale=s), 1) for s in scales])
+    run.epsilon(1e-6)
+    answer = run.delta(0.5)
+    assert answer.upper / answer.lower - 1.0 < 1e-8
