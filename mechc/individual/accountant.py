@@ -39,8 +39,6 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 METHODS = ("contour", "plancherel", "renyi")
-# an error between the knots is known by measurement, not by a theorem
-INTERPOLATED = "proven but for the interpolation between knots, whose error is measured and doubled"
 FINER = (4, 16)  # buckets of the refined grids, as multiples of the first
 FEW = 200  # steps up to which small groups of people are left to the mesh
 SHARING, LATER = 6, 100  # people that a table, or a finer grid, should serve then
@@ -84,9 +82,8 @@ class IndividualAccountant(TakesTurns):
             rtol: relative width of epsilon to aim for.
             buckets: number of buckets of the grid.
             spacing: "geometric" or "linear".
-            splines: keep spline weights, which make bounds sharp within buckets; their error is
-                measured between the knots and doubled. Without them steps are rounded to the safe
-                side of their bucket, as in the paper, and bounds rest on theorems alone.
+            splines: keep spline weights, which make bounds sharp within buckets. Without them
+                steps are rounded to the safe side of their bucket, as in the paper.
             storage: path of a new directory to map the ledger from, if it should not live in
                 memory.
             journal: bytes that recorded steps may take; as long as they fit, people whose bounds
@@ -360,9 +357,9 @@ class IndividualAccountant(TakesTurns):
             **how,
         }
         estimate = np.clip(np.maximum.reduce(best), lower, upper)
-        status = INTERPOLATED if self.grid.splines else "proven"
+        status = "proven"
         if how["meshed"]:
-            status += "; some people also on a mesh, where nothing is interpolated"
+            status += "; some people also on a mesh"
         if wide := int((width > query.rtol).sum()):
             status += f"; wider than rtol for {wide} of {width.size} (relative_width)"
         return Bound(lower, estimate, upper, "contour", status, detail)

@@ -84,6 +84,8 @@ class Contour:
     def nodes(self, h: float, count: int) -> tuple[NDArray[np.complex128], Floats, Floats]:
         """Return log M(c), log phi(h), ..., log phi(count h) of the members, errors, log sup.
 
+        Errors are those of log M.
+
         Returns:
             Shapes (members, count + 1), the same, and (buckets + 1,): a bound on log |phi| beyond
             the last node for all steps of a bucket. nan for members that are too far.
@@ -102,7 +104,7 @@ class Contour:
             values[i, 1:] = re + 1j * (np.unwrap(im) + drift)
             # log of the factor that |phi| may be larger by: products of factors bound products
             off = 4.0 * loss.tolerance + 2.0 * tilted.lost + 1e-15
-            errors[i, 1:] = np.logaddexp(0.0, math.log(off) - re)
+            errors[i, 1:] = errors[i, 0] + np.logaddexp(0.0, math.log(off) - re)
             if found.variation is not None:
                 sup[i] = decay.log_sup(
                     tilted.centred,
@@ -135,7 +137,7 @@ class ContourTable:
         bands: first node of each error band, then N + 1.
         table: coefficients, shape (columns, 2 N + 3 + bands): Re log phi, Im log phi (with the
             mean), K(c), the bound on log |phi| beyond the last node, what lower bounds add to the
-            error in every band, and the error of log phi in each band; errors are multiples of
+            error in every band, and the error of log M in each band; errors are multiples of
             `growth`.
     """
 
@@ -159,7 +161,7 @@ class ContourTable:
         values, errors, log_sup = contour.nodes(h, nodes)
         tables = {}
         for reading in READINGS if grid.splines else READINGS[1:]:
-            a, radius = members.columns(reading, values, errors)
+            a, radius = members.columns(reading, values, errors, growth)
             gamma = np.maximum.reduceat(radius / growth, bands[:-1], axis=1)
             sup, beyond = np.zeros(a.shape[0]), np.zeros(a.shape[0])
             sup[: grid.counts] = log_sup

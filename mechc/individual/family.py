@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, UnsupportedError
+from mechc.individual.brackets import HIGHEST, POWERS, reached
 from mechc.loss.measure import PrivacyLoss
 
 Floats = NDArray[np.float64]
 
 _MEMBERS = 33  # members compared in the check
+_PLACES, _APART = 17, 0.01  # where the higher orders are checked, and how closely
 _SPREADS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5, 6.0)  # epsilons, in standard deviations
 
 
@@ -102,6 +105,31 @@ class Family:
         bound = ", ".join(f"{k}={v!r}" for k, v in sorted(loaded.bound.items()))
         return cls(loaded.name, parameter, law, directions, span, f"{loaded.name}({bound})")
 
+    @cached_property
+    def alternates(self) -> tuple[int, int]:
+        """Order to which profiles alternate (`brackets`), and the power that is the coordinate.
+
+        Checked within close groups of members, at epsilons where their profiles are smooth and
+        between the ends of their losses. Where losses have atoms or several branches, profiles have
+        kinks that allow no more than order two: an integral of positive parts is convex at a kink.
+        """
+        length = abs(np.log(self.best / self.worst))
+        apart = min(_APART, length / 64)
+        first = np.linspace(0.0, length - HIGHEST * apart, _PLACES)[:, None]
+        ratio = np.exp(first + apart * np.arange(HIGHEST + 1))
+        found = dict.fromkeys(POWERS, HIGHEST)
+        for group in ratio:
+            members = self.worst * group ** (1.0 if self.best > self.worst else -1.0)
+            losses = [self.loss(v, "remove") for v in members]
+            plain = all(len(set(loss.region.tolist())) == 1 for loss in losses)
+            if not plain or any(loss.atom_loss.size for loss in losses):
+                found = {p: min(order, 2) for p, order in found.items()}
+            bounds = np.exp([self._profile(v, _probes(losses)) for v in members])
+            for p in POWERS:
+                found[p] = min(found[p], reached(group**p, bounds[:, 0], bounds[:, 1]))
+        order, power = max((order, -p) for p, order in found.items())
+        return order, -power
+
     def loss(self, value: float, direction: str) -> PrivacyLoss:
         """Return the privacy loss of one member.
 
@@ -144,3 +172,18 @@ class Family:
             f"delta decreases from {self.parameter}={members[0]:g} to {members[-1]:g}: checked for"
             f" {members.size - 1} neighbouring pairs at {2 * len(_SPREADS) - 1} epsilons"
         )
+
+
+def _probes(losses: list[PrivacyLoss]) -> Floats:
+    """Return epsilons of both signs at which close members of a family are to be compared."""
+    _, mean, variance, _ = losses[0].generating(0.0)
+    spread = np.array(_SPREADS) * np.sqrt(max(variance, mean * mean))
+    found = [-spread[1:], spread]
+    for end in (0, 1):
+        edges = np.sort([loss.support[end] for loss in losses])
+        length = edges[-1] - edges[0] if np.isfinite(edges).all() else 0.0
+        if length > 0.0:
+            inward = length if end == 0 else -length
+            inside = edges[-1 if end == 0 else 0] + inward * np.array([0.1, 0.5, 2.0])
+            found += [(edges[1:] + edges[:-1]) / 2, inside]
+    return np.concatenate(found)

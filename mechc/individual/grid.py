@@ -10,13 +10,14 @@ Koskela, Tobaben and Honkela 2023). A person's row holds
   `CELLS` cells of its bucket, and the four cubic B-splines that do not vanish there get their
   values, non-negative with sum `ONE`. A table f known at the knots is turned into spline
   coefficients a; then sum over steps of f(value) = sum over columns of weight * a / ONE, up to an
-  error of fourth order in the width of a bucket, measured between the knots and charged to the
-  bucket's count.
+  error of fourth order in the width of a bucket, proven by `brackets` and charged to the bucket's
+  count.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,6 @@ Floats = NDArray[np.float64]
 
 CELLS = 1 << 16
 ONE = 1 << 15
-_MARGIN = 2.0  # on errors measured at knots and midpoints
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,6 @@ class Grid:
         """Parameter values at the ends of the buckets, worst first, shape (buckets + 1,)."""
         return self.values(np.arange(self.buckets + 1.0))
 
-    @property
-    def middles(self) -> Floats:
-        """Parameter values in the middle of the buckets, shape (buckets,)."""
-        return self.values(np.arange(self.buckets) + 0.5)
-
     def values(self, position: NDArray[Any]) -> Floats:
         """Return the parameter at positions 0 (worst) to buckets (best)."""
         share = position / self.buckets
@@ -93,6 +88,34 @@ class Grid:
         a, b = self.scale
         return np.asarray(a * (values if self.spacing == "linear" else np.log(values)) + b)
 
+    def coordinate(self, position: Floats, power: int) -> Floats:
+        """Return how much more private positions are than the worst knot, to some power."""
+        ratio = self.values(position) / self.worst
+        return np.asarray(ratio ** (power if self.best > self.worst else -power))
+
+    def stretch(self, position: Floats, power: int) -> Floats:
+        """Bound the derivatives of `coordinate` between neighbouring positions.
+
+        Args:
+            position: increasing, shape (m + 1,).
+            power: of the coordinate.
+
+        Returns:
+            Largest first, second and third derivative if every interval has length 2, (3, m).
+        """
+        half, x = np.diff(position) / 2.0, self.coordinate(position, power)
+        if self.spacing == "geometric":
+            rate = power * abs(np.log(self.best / self.worst)) / self.buckets
+            return np.asarray(np.stack([(rate * half) ** k * x[1:] for k in (1, 2, 3)]))
+        signed = power if self.best > self.worst else -power
+        ratio, slope = self.values(position) / self.worst, (self.best / self.worst - 1.0)
+        rows, falling = [], 1.0
+        for k in (1, 2, 3):
+            falling *= signed - k + 1
+            ends = np.abs(falling * ratio ** (signed - k))
+            rows.append(np.maximum(ends[1:], ends[:-1]) * np.abs(slope / self.buckets * half) ** k)
+        return np.stack(rows)
+
     @property
     def scale(self) -> tuple[float, float]:
         """(a, b) with position = a x + b, x the parameter or its logarithm."""
@@ -103,10 +126,7 @@ class Grid:
 
 def spline_weights() -> NDArray[np.uint16]:
     """Return the four B-spline values for each cell, integers with sum `ONE`, (CELLS, 4)."""
-    f = np.arange(CELLS) / CELLS
-    exact = np.stack(
-        [(1 - f) ** 3, 3 * f**3 - 6 * f**2 + 4, -3 * f**3 + 3 * f**2 + 3 * f + 1, f**3], axis=1
-    ) * (ONE / 6)
+    exact = basis(np.arange(CELLS) / CELLS) * ONE
     weights = np.floor(exact)
     missing = (ONE - weights.sum(axis=1)).astype(int)
     order = np.argsort(weights - exact, axis=1)  # largest remainders first
@@ -141,23 +161,20 @@ def spline_coefficients(knots: Floats) -> Floats:
     return np.asarray(wide[2:-2] - second[1:-1] / 6 + fourth / 36)
 
 
-def spline_radius(knots: Floats, middles: Floats, coefficients: Floats) -> Floats:
-    """Bound how far the spline is from the table in each bucket.
+@cache
+def weight_error() -> tuple[float, float]:
+    """Bound what rounding weights to integers changes a spline by: (per slope, per bend).
 
-    The error is measured at the ends and the middle of the bucket, where that of a cubic spline is
-    largest, and doubled; the slope across a cell is added for rounding down to a cell.
-
-    Args:
-        knots: shape (n + 1, m).
-        middles: shape (n, m).
-        coefficients: from `spline_coefficients`, shape (n + 3, m).
-
-    Returns:
-        Non-negative, shape (n, m).
+    Slope is the largest first difference of neighbouring coefficients, bend the largest second one:
+    the rounded-off parts of a cell's weights have sum zero, and their first moment is small.
     """
-    a = coefficients
-    at_knots = np.abs((a[:-2] + 4 * a[1:-1] + a[2:]) / 6 - knots)
-    at_middles = np.abs((a[:-3] + 23 * a[1:-2] + 23 * a[2:-1] + a[3:]) / 48 - middles)
-    slope = np.maximum(np.abs(middles - knots[:-1]), np.abs(middles - knots[1:]))
-    worst = np.maximum(at_middles, np.maximum(at_knots[:-1], at_knots[1:]))
-    return np.asarray(_MARGIN * (worst + 2 * slope / CELLS))
+    f = np.arange(CELLS) / CELLS
+    off = spline_weights() / ONE - basis(f)
+    moment = np.abs(off @ (np.arange(4) - 1.5)).max()
+    return float(moment), float(np.abs(off[:, 1:3]).sum(axis=1).max())
+
+
+def basis(f: Floats) -> Floats:
+    """Return the four cubic B-splines at places f in [0, 1] of a bucket, shape (..., 4)."""
+    b = [(1 - f) ** 3, 3 * f**3 - 6 * f**2 + 4, -3 * f**3 + 3 * f**2 + 3 * f + 1, f**3]
+    return np.stack(b, axis=-1) / 6.0

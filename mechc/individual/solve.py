@@ -5,8 +5,8 @@ total = 1 + 2 sum_n Re w_n e^{-i n h eps}, w_n = phi(nh) c(c+1) / (z_n (z_n + 1)
 
     S - e^{-cT}/(1 - e^{-cT}) - right images <= delta <= S - known left images
 
-up to the truncation and to the error of the tables. An error E_n of log phi changes term n by at
-most |w_n| (e^{E_n} - 1).
+up to the truncation and to the error of the tables. If E_n bounds that of log M(z_n), term n is
+within |w_n| (e^{E_n} - 1) of its true value over e^{K(c)}.
 """
 
 from __future__ import annotations
@@ -141,12 +141,12 @@ def _series(wr, wi, h, epsilon, out):  # type: ignore[no-untyped-def]
     out[1] = slope
 
 
-@nb.njit("float64(float64, float64, float64)", **_JIT)
-def _moved(size, log_size, error):  # type: ignore[no-untyped-def]
-    """Bound |e^v - e^w| for |e^v| = size, |v - w| <= error and |e^w| <= 1."""
+@nb.njit("float64(float64, float64, float64, float64)", **_JIT)
+def _moved(size, log_size, error, cap):  # type: ignore[no-untyped-def]
+    """Bound |v - w| for |v| = size, |w / v - 1| <= e^error - 1 and log |w| <= cap."""
     if error < 0.5:  # expm1(x) <= x (1 + 0.6 x) up to there
         return size * error * (1.0 + 0.6 * error)
-    return size + math.exp(min(log_size + error, 0.0))
+    return size + math.exp(min(log_size + error, cap))
 
 
 @nb.njit(
@@ -171,8 +171,8 @@ def _prepare(row, n, c, h, growth, phase, bands, wr, wi, errors):  # type: ignor
         size = phi / g
         wr[i] = size * math.cos(turn)
         wi[i] = size * math.sin(turn)
-        error = _moved(phi, re, gamma[0] + gamma[band] * g) / g
-        both = _moved(phi, re, gamma[0] + (gamma[band] + beyond) * g) / g
+        error = _moved(phi, re, gamma[band] * g, gamma[0]) / g
+        both = _moved(phi, re, (gamma[band] + beyond) * g, gamma[0] + beyond) / g
         errors[0] += 2.0 * error
         errors[1] += 2.0 * max(both - error, 0.0)
         errors[3] += 2.0 * ULP * size * (64.0 + 64.0 * abs(re) + 64.0 * abs(im))

@@ -118,10 +118,14 @@ class Reader:
             kind: the kind it must have been written as.
 
         Raises:
-            StateError: not a state file, another version or kind, truncated or corrupted.
+            StateError: no file that can be read, not a state file, another version or kind,
+                truncated or corrupted.
         """
         self._path = os.fspath(path)
-        self._file: BinaryIO = open(path, "rb")  # noqa: SIM115  closed by __exit__
+        try:
+            self._file: BinaryIO = open(path, "rb")  # noqa: SIM115  closed by __exit__
+        except OSError as error:
+            raise self._error(f"cannot be read ({error.strerror})") from error
         try:
             self._offsets: dict[str, tuple[int, str, tuple[int, ...]]] = {}
             self.meta: dict[str, Any] = self._open(kind)

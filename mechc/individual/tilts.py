@@ -2,10 +2,10 @@
 
 Everything a person needs is a sum over steps of some function of the step's parameter, hence a
 product of the ledger's row with columns of a table. A table is evaluated at the knots and, for
-splines, at the middles of the buckets, where the error of the spline is measured. It comes in three
-readings of the ledger:
+splines, at members between them, from which the error of the spline is proven (`brackets`). It
+comes in three readings of the ledger:
 
-* "splines": the steps as they were, up to the measured error;
+* "splines": the steps as they were, up to that error;
 * "worse": every step at the worse knot of its bucket, an upper bound by T9;
 * "better": every step at the better knot, steps beyond the last knot left out, a lower bound.
 
@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
+from mechc.individual.brackets import Brackets, subdivision
 from mechc.individual.family import Family
-from mechc.individual.grid import Grid, spline_coefficients, spline_radius
+from mechc.individual.grid import Grid, spline_coefficients
 from mechc.loss import moments
 from mechc.loss.measure import PrivacyLoss
 
@@ -37,21 +38,26 @@ RATIO = 1.12  # between neighbouring tilts
 _TILTS = 0.05 * RATIO ** np.arange(168.0)  # up to 8e6
 _NEAR, _STRIDE = 20.0, 1.6  # tilts covered at first, and how much further every time
 STENCIL = 3  # knots outside a bucket that its spline depends on
+_ERROR = 5e-6  # of K between knots, where the family allows it
 
 
 class Members:
-    """The laws at the knots and middles of a grid, in one direction.
+    """The laws at the knots of a grid and between them, in one direction.
 
     Attributes:
         grid: the grid.
-        values: parameter values; knots first, then (for splines) middles.
+        positions: places on the grid; knots first, then (for splines) what brackets need.
+        values: parameter values there.
     """
 
     def __init__(self, family: Family, grid: Grid, direction: str) -> None:
         """Bind the family to the grid's parameter values."""
         self.grid, self._direction, self._family = grid, direction, family
-        middles = grid.middles if grid.splines else np.empty(0)
-        self.values = np.concatenate([grid.knots, middles])
+        self._alternates = family.alternates
+        between = subdivision(grid, *family.alternates, _ERROR) if grid.splines else np.empty(0)
+        self.positions = np.concatenate([np.arange(grid.buckets + 1.0), between])
+        self.values = grid.values(self.positions)
+        self._brackets: dict[int, Brackets] = {}
         self._losses: dict[int, PrivacyLoss] = {}
         self._rows: dict[int, _Row] = {}
 
@@ -81,40 +87,72 @@ class Members:
 
     def needed(self, bucket: int, reach: int = STENCIL) -> NDArray[np.bool_]:
         """Return which members tables for this bucket and more private ones depend on."""
-        return np.arange(self.values.size) % self.grid.counts >= bucket - reach
+        return self.positions >= bucket - reach
 
-    def columns(self, reading: str, table: Values, radius: Floats) -> tuple[Values, Floats]:
+    def columns(
+        self, reading: str, table: Values, radius: Floats, growth: Floats | None = None
+    ) -> tuple[Values, Floats]:
         """Turn rows for members into rows for columns of the ledger.
 
         Args:
             reading: "splines", "worse" or "better".
-            table: values at the members, nan where they are too far; shape (members, m).
-            radius: error of these values, same shape.
+            table: values at the members, nan where they are too far; shape (members, m): K at real
+                tilts, or K(c) and log phi at nodes.
+            radius: error of log M, same shape.
+            growth: |z (z+1)| / (c (c+1)) of the nodes, shape (m,); None for real tilts.
 
         Returns:
             (coefficients, radius), shape (columns, m) each; nan in both for the counts of buckets
             next to a member that is too far.
         """
         n = self.grid.buckets
-        out = np.zeros((self.grid.columns, table.shape[1]), table.dtype)
+        out = self.coefficients(reading, table)
         errors = np.zeros(out.shape)
         if reading == "better":
-            out[:n], errors[:n] = table[1 : n + 1], radius[1 : n + 1]
+            errors[:n] = radius[1 : n + 1]
             return out, errors
-        out[: n + 1], errors[: n + 1] = table[: n + 1], radius[: n + 1]
-        if reading == "worse":
-            return out, errors
-        first = int(np.isnan(table[: n + 1].real).any(axis=1).sum())
-        out[:n] = 0.0 if n - first >= 3 else np.nan
-        out[: min(first, n)] = np.nan
-        if n - first >= 3:
-            knots, middles = table[first : n + 1], table[n + 1 + first :]
-            a = spline_coefficients(knots)
-            out[n + 1 + first :] = a
-            measured = np.fmax(radius[first:n], radius[n + 1 + first :])
-            errors[first:n] = spline_radius(knots, middles, a) + measured
+        errors[: n + 1] = radius[: n + 1]
+        first = _unknown(table[: n + 1])
+        if reading == "splines" and n - first >= 3:
+            log_m, a = table, out[n + 1 + first :]
+            if growth is not None:  # log phi is log M less log M(c)
+                log_m, a = table.copy(), a.copy()
+                log_m[:, 1:] += log_m[:, :1]
+                a[:, 1:] += a[:, :1]
+            errors[first:n] = self._bracketed(first).radius(log_m, radius, growth, a)
         errors[np.isnan(out.real)] = np.nan
         return out, errors
+
+    def coefficients(self, reading: str, table: Values) -> Values:
+        """Turn rows for members into rows for columns of the ledger, without their errors.
+
+        Args:
+            reading: as for `columns`.
+            table: as for `columns`.
+        """
+        n = self.grid.buckets
+        out = np.zeros((self.grid.columns, table.shape[1]), table.dtype)
+        if reading == "better":
+            out[:n] = table[1 : n + 1]
+            return out
+        out[: n + 1] = table[: n + 1]
+        if reading == "splines":
+            first = _unknown(table[: n + 1])
+            out[:n] = 0.0 if n - first >= 3 else np.nan
+            out[: min(first, n)] = np.nan
+            if n - first >= 3:
+                out[n + 1 + first :] = spline_coefficients(table[first : n + 1])
+        return out
+
+    def _bracketed(self, first: int) -> Brackets:
+        if first not in self._brackets:
+            self._brackets[first] = Brackets(self.grid, self.positions, first, *self._alternates)
+        return self._brackets[first]
+
+
+def _unknown(knots: Values) -> int:
+    """Return how many knots, the worst ones, are too far in some column."""
+    return int(np.isnan(knots.real).any(axis=1).sum())
 
 
 class Tilts:
@@ -148,13 +186,16 @@ class Tilts:
         K(t) is `FORBIDDEN` where the tilt is useless.
         """
         if reading not in self._columns:
-            found = np.empty((3, self.members.grid.columns, self.t.size))
-            for m in range(self.t.size):
-                row = self.k[:, :, m]
-                pair, radius = self.members.columns(reading, row[:, [0, 2]], row[:, [1, 1]])
-                k, error, bend = pair[:, 0], radius[:, 0], pair[:, 1]
-                found[:, :, m] = k + error, error, bend
-                found[:, np.isnan(k), m] = [[FORBIDDEN], [0.0], [0.0]]
+            members, k = self.members, self.k
+            found = np.empty((3, members.grid.columns, self.t.size))
+            unknown = np.isnan(k[: members.grid.counts, 0]).sum(axis=0)
+            for first in np.unique(unknown):
+                m = np.flatnonzero(unknown == first)
+                value, error = members.columns(reading, k[:, 0, m], k[:, 1, m])
+                bend = members.coefficients(reading, k[:, 2, m])
+                useless = np.isnan(value)
+                stand_in = zip((value + error, error, bend), (FORBIDDEN, 0.0, 0.0), strict=True)
+                found[:, :, m] = [np.where(useless, away, v) for v, away in stand_in]
             self._columns[reading] = found
         return self._columns[reading]
 

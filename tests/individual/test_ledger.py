@@ -9,9 +9,10 @@ from mechc.individual.grid import (
     CELLS,
     ONE,
     Grid,
+    basis,
     spline_coefficients,
-    spline_radius,
     spline_weights,
+    weight_error,
 )
 from mechc.individual.ledger import Ledger
 
@@ -59,23 +60,18 @@ def test_spline_weights_are_whole_and_non_negative():
     assert (weights.sum(axis=1) == ONE).all() and weights.min() >= 0
 
 
-def test_splines_reproduce_cubics_and_measure_what_they_miss():
+def test_splines_reproduce_cubics_and_rounded_weights_what_they_stand_for():
     x = np.arange(13.0)
     cubic = np.stack([x**3 - 2 * x, 7 - x**2], axis=1)
     a = spline_coefficients(cubic)
     assert np.allclose((a[:-2] + 4 * a[1:-1] + a[2:]) / 6, cubic, rtol=1e-12, atol=1e-9)
-    f = lambda x: np.exp(-0.8 * x)[:, None]  # noqa: E731
-    knots, middles = f(x), f(x[:-1] + 0.5)
-    a = spline_coefficients(knots)
-    radius = spline_radius(knots, middles, a)
-    t = np.linspace(0, 1, 101)
-    basis = (
-        np.stack([(1 - t) ** 3, 3 * t**3 - 6 * t**2 + 4, -3 * t**3 + 3 * t**2 + 3 * t + 1, t**3])
-        / 6
-    )
-    for i in range(12):
-        error = np.abs(basis.T @ a[i : i + 4] - f(i + t))
-        assert error.max() <= radius[i, 0]
+    moment, mass = weight_error()
+    cells = np.random.default_rng(3).integers(0, CELLS, 500)
+    weights = spline_weights()[cells] / ONE
+    for b in (a[3:7, 0], np.array([0.0, 1.0, 2.0, 3.0]), np.array([1.0, -1.0, 1.0, -1.0])):
+        off = np.abs(weights @ b - basis(cells / CELLS) @ b)
+        one, two = np.abs(np.diff(b)).max(), np.abs(np.diff(b, n=2)).max()
+        assert off.max() <= moment * one + mass * two + 1e-12
 
 
 def test_order_repetition_and_sparse_updates_do_not_matter():

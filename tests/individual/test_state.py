@@ -97,3 +97,14 @@ def test_large_arrays_go_through_in_pieces(tmp_path, monkeypatch):
     with state.Reader(tmp_path / "s", "test") as reader:
         reader.copy_into("a", out)
     assert np.array_equal(out, array)
+
+
+def test_a_file_that_is_not_there_is_a_state_error(saved, tmp_path):
+    f, _ = saved
+    before = f._account.totals.copy()
+    for missing in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(StateError, match="cannot be read"):
+            GDPFilter.load(missing)
+        with pytest.raises(StateError, match="cannot be read"):
+            f.restore(missing)
+    assert np.array_equal(f._account.totals, before)
