@@ -37,10 +37,11 @@ from typing import NamedTuple, cast
 
 import platformdirs
 
-from mechc.errors import CacheError
+from mechc.errors import CacheError, VerificationError
 from mechc.kernel import machine_code
 from mechc.kernel.protocol import PROTOCOL, Kernel
 from mechc.kernel.seal import intact
+from mechc.kernel.selfcheck import require_agreement
 
 VARIABLE = "MECHC_CACHE"
 ABANDONED = 3600.0  # seconds after which an unfinished file has no writer any more
@@ -108,6 +109,7 @@ def store(key: str, name: str, source: str) -> Kernel:
     Raises:
         CacheError: the text is not sealed or does not load (then nothing of it is kept), or not
             even a temporary directory can be written.
+        VerificationError: it computes other values than it was declared to (nothing is kept).
     """
     if not intact(source):
         raise CacheError(f"{name}: the kernel text is damaged (its seal does not match)")
@@ -195,8 +197,10 @@ def _store(home: Path, key: str, name: str, source: str) -> Kernel:
         _write(path, source)
     try:
         kernel = _load(path)
-    except CacheError:
+        require_agreement(kernel)
+    except (CacheError, VerificationError):
         path.unlink(missing_ok=True)
+        machine_code.forget(path)
         raise
     # the index last: a request never points at a kernel that did not load
     _write(home / "requests" / key, f"{path.name}\n")

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from mechc.errors import VerificationError
 from mechc.kernel.parts import Check
 from mechc.kernel.printer import literal
+from mechc.kernel.protocol import Kernel
 
 TOLERANCE = 1e-10
 """Far above what the kernels lose (1e-14 where nothing cancels), far below any wrong formula."""
+
+COMPARED = ("log_p", "log_q", "loss")
+"""What fresh machine code is held against; inverses are checked wherever they are used."""
 
 CODE = '''
 def self_check():
@@ -30,6 +37,25 @@ if __name__ == "__main__":
         print(f"  {{name:<18}} {{points:>3}} points  {{error:8.1e}}  {{verdict}}")
     raise SystemExit(any(error > {tolerance} for _, _, error in rows))
 '''
+
+
+def require_agreement(kernel: Kernel) -> None:
+    """Hold the machine code of a kernel against the reference values in its own text.
+
+    Small values count as one: a loss may be 1e-17 where log p is 3.
+
+    Raises:
+        VerificationError: a function differs from the declaration.
+    """
+    for name, argument, theta, value in getattr(kernel, "CHECKS", ()):
+        if name not in COMPARED:
+            continue
+        found = float(getattr(kernel, name)(argument, np.array(theta)))
+        if not abs(found - value) <= TOLERANCE * max(1.0, abs(value)):
+            raise VerificationError(
+                f"{kernel.NAME}: {name}({argument!r}) at parameters {theta} is {found!r} in the "
+                f"kernel and {value!r} in the declaration; the kernel was discarded"
+            )
 
 
 def self_check_text(checks: Sequence[Check]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mechc.errors import CacheError
+from mechc.errors import CacheError, VerificationError
 from mechc.kernel import cache
 from mechc.kernel.seal import seal
 
@@ -109,6 +109,20 @@ def test_a_text_that_does_not_load_leaves_no_index_entry():
         cache.store(KEY, "broken", seal("raise ValueError('no')\n"))
     assert cache.lookup(KEY) is None
     assert cache.entries() == []
+
+
+@pytest.mark.parametrize(("reference", "agrees"), [(7.0, True), (7.0 + 1e-8, False)])
+def test_a_kernel_that_computes_other_values_than_declared_is_not_kept(reference, agrees, home):
+    """Reference values come from the declaration, to 50 digits."""
+    text = TEXT.format(constant=1.0) + f'CHECKS = (("loss", 2.0, (3.0,), {reference!r}),)\n'
+    if agrees:
+        assert loss(cache.store(KEY, "small", seal(text))) == 7.0
+        return
+    with pytest.raises(VerificationError, match="loss"):
+        cache.store(KEY, "small", seal(text))
+    assert cache.lookup(KEY) is None
+    assert cache.entries() == []
+    assert not any((home / "kernels" / "__pycache__").glob("*.nb*"))
 
 
 def test_damaged_machine_code_is_compiled_again(home):
