@@ -25,6 +25,8 @@ TOLERANCE = 1e-9
 ULP = 2.0**-52
 MAX_TURNS = 200
 FAR = 1e6  # nats below the target that count as no more than this
+GUESSES = 6  # values tried on the way from the middle of the typical range to both sides
+WIDEST, BEYOND = 4.0, 1.05  # largest factor from one to the next, and factor past the place guessed
 SURE = 1e-9  # nats by which delta has to fall to be proved not monotone
 
 
@@ -85,8 +87,18 @@ def calibrate(
     if solve_for == "count":
         return profile.answer(int(_count(profile, mechanism(**others))))
     info = _parameter(mechanism, solve_for)
+    near = None if info.integer else _from_the_middle(profile, info)
+    if near is not None:
+        good, bad = near
+        found = _settle(profile.steer, profile.excess, good, bad)
+        if profile.excess(found) <= 0:
+            profile.refuse_turns(mechanism.name, solve_for, good, bad)
+            return profile.answer(found)
     good, bad = _straddle(profile, info, mechanism.name)
-    value = _between(profile, good, bad) if info.integer else _settle(profile, good, bad)
+    if info.integer:
+        value = _between(profile, good, bad)
+    else:
+        value = _settle(profile.excess, profile.excess, good, bad)
     profile.refuse_turns(mechanism.name, solve_for, good, bad)
     return profile.answer(value)
 
@@ -106,6 +118,9 @@ class Profile:
         self._run, self.epsilon, self.log_target = run, epsilon, log_target
         self._method, self._direction = method, direction
         self._known: dict[float, tuple[float, float]] = {}
+        self._steered: dict[float, float] = {}
+        self._last: tuple[float, Composition] | None = None
+        self._lead = ""  # the direction that was the worse one where both were evaluated
 
     def excess(self, value: float) -> float:
         """Return the proven upper bound of log delta minus the target: at most 0 is good.
@@ -113,25 +128,46 @@ class Profile:
         Evaluated by the first method of "auto" alone: a wide upper bound steers as well.
         """
         if value not in self._known:
-            evaluation = self._run(value).evaluation(self._method, self._direction)
-            bounds = [
-                evaluation.log_delta_in(d, self.epsilon, rough=True) for d in evaluation.directions
-            ]
-            upper = max(float(b.upper) for b in bounds)
-            lower = max(float(b.lower) for b in bounds)
-            if any(math.isnan(float(b.upper)) for b in bounds):
-                raise UnsupportedError(f"calibrate: method {self._method!r} proves no upper bound")
-            slack = 2 * ULP * (abs(self.log_target) + 4.0)
-            self._known[value] = (
-                lower - self.log_target,
-                max(upper - self.log_target + slack, -FAR),
-            )
+            evaluation = self._at(value).evaluation(self._method, self._direction)
+            bounds = {
+                d: self._checked(evaluation.log_delta_in(d, self.epsilon, rough=True))
+                for d in evaluation.directions
+            }
+            self._lead = max(bounds, key=lambda d: float(bounds[d].upper))
+            lower = max(float(b.lower) for b in bounds.values())
+            self._known[value] = lower - self.log_target, self._over(bounds[self._lead])
         return self._known[value][1]
+
+    def steer(self, value: float) -> float:
+        """Return the same for one direction alone: a guide, not a proof."""
+        if value in self._known or not self._lead:
+            return self.excess(value)
+        if value not in self._steered:
+            evaluation = self._at(value).evaluation(self._method, self._direction)
+            if self._lead not in evaluation.directions:
+                return self.excess(value)
+            bound = self._checked(evaluation.log_delta_in(self._lead, self.epsilon, rough=True))
+            self._steered[value] = self._over(bound)
+        return self._steered[value]
+
+    def _at(self, value: float) -> Composition:
+        """The composition at a value, the last one kept with what it knows."""
+        if self._last is None or self._last[0] != value:
+            self._last = value, self._run(value)
+        return self._last[1]
+
+    def _over(self, bound: Bound) -> float:
+        slack = 2 * ULP * (abs(self.log_target) + 4.0)
+        return max(float(bound.upper) - self.log_target + slack, -FAR)
+
+    def _checked(self, bound: Bound) -> Bound:
+        if math.isnan(float(bound.upper)):
+            raise UnsupportedError(f"calibrate: method {self._method!r} proves no upper bound")
+        return bound
 
     def answer(self, value: float) -> Calibration:
         """Return the value with the bounds on delta there."""
-        run = self._run(value)
-        bound = run.delta(self.epsilon, method=self._method, direction=self._direction)
+        bound = self._at(value).delta(self.epsilon, method=self._method, direction=self._direction)
         return Calibration(value, bound)
 
     def refuse_turns(self, name: str, parameter: str, good: float, bad: float) -> None:
@@ -251,10 +287,52 @@ def _wider(lo: float, hi: float, info: ParameterInfo) -> tuple[float, float]:
     return new_lo, new_hi
 
 
-def _settle(profile: Profile, good: float, bad: float) -> float:
+def _from_the_middle(profile: Profile, info: ParameterInfo) -> tuple[float, float] | None:
+    """Return (good, bad) not far from each other, None where a few guesses do not find them.
+
+    Log delta is taken to be a power of the parameter: of order two, as of noise, to begin with.
+    """
+    lo, hi = info.typical
+    if not 0.0 < lo < hi:
+        return None
+    order, value = 2.0, math.sqrt(lo * hi)
+    if profile.log_target == 0.0:
+        return None
+    known: list[tuple[float, float]] = []
+    for _ in range(GUESSES):
+        excess = profile.steer(value)
+        for other, there in reversed(known):
+            if (excess <= 0.0) != (there <= 0.0):
+                return (value, other) if excess <= 0.0 else (other, value)
+        now = profile.log_target + excess
+        if not (now < 0.0 and math.isfinite(now)):
+            return None
+        if known:
+            before = profile.log_target + known[-1][1]
+            steps = math.log(value / known[-1][0])
+            found = math.log(now / before) / steps if before < 0.0 and steps else 0.0
+            order = found if 0.05 < abs(found) < 50.0 else order
+        known.append((value, excess))
+        factor = (profile.log_target / now) ** (1.0 / order)
+        factor = factor * BEYOND if factor > 1.0 else factor / BEYOND
+        value *= min(max(factor, 1.0 / WIDEST), WIDEST)
+        if not info.lo < value < info.hi:
+            return None
+    return None
+
+
+def _settle(
+    steer: Callable[[float], float], excess: Callable[[float], float], good: float, bad: float
+) -> float:
     """Return a value within the tolerance of the root, on the good side of it.
 
     Brent's method in the log of the parameter, or in the parameter where it is not positive.
+
+    Args:
+        steer: what to find the root of.
+        excess: what has to be at most 0.
+        good: value at which `steer` is at most 0.
+        bad: value at which it is not.
     """
     from scipy.optimize import brentq
 
@@ -267,18 +345,18 @@ def _settle(profile: Profile, good: float, bad: float) -> float:
         inside = min(max(backward(place), min(good, bad)), max(good, bad))
         return good if place == ends[0] else bad if place == ends[1] else inside
 
-    def excess(place: float) -> float:
-        return math.asinh(profile.excess(at(place)))  # far from the root its size says little
+    def height(place: float) -> float:
+        return math.asinh(steer(at(place)))  # far from the root its size says little
 
     ends = (forward(good), forward(bad))
-    if profile.excess(good) == 0.0:
+    if steer(good) == 0.0:
         return good
-    root = float(brentq(excess, *ends, xtol=0.1 * scale, maxiter=MAX_TURNS))
-    step = 0.0
+    root = float(brentq(height, *ends, xtol=0.2 * scale, maxiter=MAX_TURNS))
+    step = 0.3 * scale
     toward = math.copysign(1.0, ends[0] - ends[1])
     for _ in range(MAX_TURNS):
         value = at(root + toward * step)
-        if profile.excess(value) <= 0:
+        if value == good or excess(value) <= 0:
             return value
-        step = 3.0 * step + 0.1 * scale
+        step *= 3.0
     return good
