@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mechc.evaluation import Evaluation
 
 TURNS = 120
+ULPS = 4.0 * 2.0**-52  # rounding of the two terms of g
 GOLDEN = 0.5 * (3.0 - math.sqrt(5.0))
 CLOSE = 1e-7  # width in epsilon at which the search stops: g is flat there
 
@@ -45,6 +46,12 @@ class Point:
     def a(self) -> float:
         """e^epsilon."""
         return math.exp(self.epsilon)
+
+    @property
+    def hope(self) -> float:
+        """What g may be: estimates next to 0 may lie below 0 and lead a search away."""
+        known = self.upper == self.upper and self.estimate != -math.inf
+        return self.upper if known else self.estimate
 
 
 def false_negative(composition: Composition, alpha: float, how: dict[str, Any]) -> Bound:
@@ -76,34 +83,35 @@ def _in_direction(evaluation: Evaluation, direction: str, alpha: float) -> Bound
     refusals: list[UnsupportedError] = []
 
     def g(epsilon: float) -> Point:
-        rest = -math.expm1(epsilon + math.log(alpha))
+        cost = math.exp(epsilon) * alpha
         try:
             bound = evaluation.log_delta_in(direction, epsilon)
         except UnsupportedError as refusal:  # the method may still answer at the maximum
             refusals.append(refusal)
-            return Point(epsilon, -math.inf, -math.inf, rest, str(refusal))
-        low, mid, high = (math.exp(float(v)) for v in (bound.upper, bound.estimate, bound.lower))
-        return Point(epsilon, rest - low, rest - mid, rest - high, bound.status)
+            return Point(epsilon, -math.inf, -math.inf, 1.0 - cost, str(refusal))
+        # 1 - delta from log delta, which has all its digits where delta is nearly one
+        sides = bound.upper, bound.estimate, bound.lower
+        low, mid, high = (-math.expm1(float(side)) for side in sides)
+        noise = ULPS * (high + cost)
+        return Point(epsilon, low - cost - noise, mid - cost, high - cost + noise, bound.status)
 
     points = _maximise(g, -math.log(alpha))
     lattice = common_lattice(evaluation.steps[direction])
     if lattice is not None:
-        points = _corners(g, max(points, key=lambda p: p.estimate).epsilon, lattice)
-    best = max(range(len(points)), key=lambda i: points[i].estimate)
+        points = _corners(g, max(points, key=lambda p: p.hope).epsilon, lattice)
+    best = max(range(len(points)), key=lambda i: points[i].hope)
     if lattice is not None:
         best = 1  # of three corners; its neighbours may be as high
     top = points[best]
     if top.estimate == -math.inf:
         raise refusals[-1]
     left, right = points[max(best - 1, 0)], points[min(best + 1, len(points) - 1)]
+    lower = max([0.0, *(p.lower for p in points if p.lower == p.lower)])
+    above = _chords if lattice is None else _between_corners
     return Bound(
-        max([0.0, *(p.lower for p in points if p.lower == p.lower)])
-        if top.lower == top.lower
-        else math.nan,
-        max(0.0, top.estimate),
-        _chords(left, top, right, alpha)
-        if lattice is None
-        else _between_corners(left, top, right, alpha),
+        lower if top.lower == top.lower else math.nan,
+        max(lower, top.estimate),
+        above(left, top, right, alpha),
         evaluation.method,
         top.status,
         {"direction": direction, "epsilon": top.epsilon},
@@ -126,14 +134,14 @@ def _maximise(g: Any, highest: float) -> list[Point]:
     points = [g(hi)]
     while len(points) < TURNS:
         points.append(g(hi - width))
-        if len(points) > 2 and points[-1].estimate < points[-2].estimate:
+        if len(points) > 2 and points[-1].hope < points[-2].hope:
             break
-        if points[-1].estimate < points[0].estimate:
+        if points[-1].hope < points[0].hope:
             break
         width *= 2.0
     points.sort(key=lambda p: p.epsilon)
     for _ in range(TURNS):
-        best = max(range(len(points)), key=lambda i: points[i].estimate)
+        best = max(range(len(points)), key=lambda i: points[i].hope)
         lo = points[max(best - 1, 0)].epsilon
         hi = points[min(best + 1, len(points) - 1)].epsilon
         mid = points[best].epsilon
@@ -157,7 +165,7 @@ def _corners(g: Any, near: float, lattice: Lattice) -> list[Point]:
         return known[index]
 
     for _ in range(TURNS):
-        best = max((start - 1, start, start + 1), key=lambda i: (at(i).estimate, i == start))
+        best = max((start - 1, start, start + 1), key=lambda i: (at(i).hope, i == start))
         if best == start:
             break
         start = best

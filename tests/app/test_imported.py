@@ -1,6 +1,7 @@
 """Events given by numbers, against sums done by hand and against dp_accounting's own answers."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -216,3 +217,31 @@ def test_epsilon_of_a_delta_that_is_delta_of_zero():
     for target in (0.9 - 1e-6, 1.0):
         answer = event.epsilon(target)
         assert 0.0 <= answer.lower <= answer.upper < 1e-6
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.9995389279794323, 1.0 - 1e-6])
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_false_negatives_far_below_one(alpha, direction):
+    """f = 1e-12: found where delta is one but for its last digits; the Neyman-Pearson lemma."""
+    p, q, steps = ["1/83", "64/83", "16/83", "2/83"], ["8/18", "1/18", "1/18", "8/18"], 5
+    pair = [[Fraction(v) for v in side] for side in (p, q)]
+    laws = {(Fraction(1), Fraction(1)): 1}
+    for _ in range(steps):
+        longer: dict = {}
+        for (a, b), many in laws.items():
+            for u, v in zip(*pair, strict=True):
+                longer[a * u, b * v] = longer.get((a * u, b * v), 0) + many
+        laws = longer
+    rows = [
+        (n * a, n * b) if direction == "remove" else (n * b, n * a) for (a, b), n in laws.items()
+    ]
+    left, missed = Fraction(alpha), Fraction(1)
+    for a, b in sorted(rows, key=lambda row: row[1] / row[0]):
+        missed -= a * min(1, left / b)
+        left -= min(b, left)
+    run = steps * mechc.from_pmfs(*([float(v) for v in side] for side in pair))
+    bound = run.tradeoff(alpha, direction=direction)
+    room = 1e-15 * alpha  # rounding of the masses
+    assert bound.lower <= float(missed) + room
+    assert float(missed) <= bound.upper + room
+    assert bound.upper - bound.lower <= 1e-3 * float(missed) + 1e-13
