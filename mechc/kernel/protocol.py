@@ -14,7 +14,7 @@ formula and is strictly monotone (or constant, or infinite). Columns:
  2    kind, one of the codes `INCREASING` ... below
  3    limit of the loss at lo+ (nan: not known in advance, evaluate)
  4    limit of the loss at hi- (nan likewise)
- 5    index to pass to `loss_inverse_many`
+ 5    index to pass to `loss_inverse_many`, for losses strictly between columns 3 and 4
 ====  =========================================================================
 
 Rows with lo >= hi (lattice: lo > hi) never occur. Together with `atoms(theta)` they carry all the

@@ -265,7 +265,7 @@ def _identities(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
     runner("atoms", "values", checks.VALUES, lambda c: identities.atoms(kernel, oracle, c))
     if place.of_values:
         return
-    runner("masses", "identity", identities.WIDTH, lambda c: identities.masses(oracle, c))
+    runner("masses", "identity", identities.WIDTH, lambda c: identities.masses(oracle, thorough, c))
     runner("lattice", "identity", identities.LATTICE,
            lambda c: identities.lattice(kernel, oracle, xs, c))  # fmt: skip
     runner("strip", "identity", 0.0, lambda c: identities.strip(kernel, oracle, c))

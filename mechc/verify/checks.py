@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from flint import acb, arb, ctx
@@ -29,6 +29,7 @@ MOMENT_BITS = 72
 SHARPER = (MOMENT_BITS, 2 * MOMENT_BITS, 4 * MOMENT_BITS)  # where M is small beside M(Re z)
 ACCURATE_BITS = 52
 LOST = -90.0  # nats below M(Re z) at which |M| takes too many digits
+STRAY = 1e-9  # relative error of an inverse after which it is looked at closely
 STEEP = 0.1  # change of a logarithm over a few units in the last place
 
 Raw = Callable[[Oracle, Any], Any]
@@ -131,37 +132,78 @@ def inverses(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> 
         if kind not in (INCREASING, DECREASING):
             continue
         lowest, highest = min(left, right), max(left, right)
-        for x in xs:
-            if not lo < x < hi:
-                continue
-            target = float(oracle.loss(x).mid())
-            if not lowest < target < highest or not math.isfinite(target):
-                continue
-            out = np.empty(1)
-            kernel.loss_inverse_many(int(index), np.array([target]), theta, out)
-            found = float(out[0])
-            if math.isnan(found) and not hasattr(kernel, f"loss_inverse_{int(index)}"):
-                check.note(f"branch {int(index)}: no closed inverse, bracketed at run time")
-                break
-            if math.isinf(found) and math.isinf(hi if found > 0 else lo):
-                # past the last loss that a double can tell from the limit
-                back = arb(right if found > 0 else left)
-                error = float((abs(back - target) / max(abs(target), NEAR_ZERO)).upper())
-            elif not _between(found, lo, hi):
-                error = math.inf
-            else:
-                error = _round_trip(oracle, found, target, check.tolerance)
-                error = _listed(oracle, error, found, target, check)
-            if error > check.tolerance and _is_next_to(oracle, found, target, lo, hi):
-                check.note("the loss is steep: right to a few units in the last place of x")
-                continue
-            guarded = _critical(target, lowest, highest) and error > check.tolerance
-            if guarded and not _accepted(kernel, found, target, theta):
-                check.note("near loss 0 and the ends: rejected by the run-time round trip, "
-                           "bracketed instead")  # fmt: skip
-                continue
-            where = {"loss": target, "branch": int(index), "theta": oracle.theta, "found": found}
-            check.record(error, **where)
+        targets = [float(oracle.loss(x).mid()) for x in xs if lo < x < hi]
+        targets = [t for t in targets if lowest < t < highest and math.isfinite(t)]
+        if targets and _is_bracketed(kernel, int(index), targets[0], theta):
+            check.note(f"branch {int(index)}: no closed inverse, bracketed at run time")
+            continue
+        branch = Branch(lo, hi, left, right, int(index))
+        for target in (*targets, *_doubtful(kernel, branch, targets, theta)):
+            _inverse(kernel, oracle, branch, target, check)
+
+
+class Branch(NamedTuple):
+    """A monotone branch: its ends, the limits of the loss there, the code of its inverse."""
+
+    lo: float
+    hi: float
+    left: float
+    right: float
+    code: int
+
+
+def _inverse(kernel: Any, oracle: Oracle, branch: Branch, target: float, check: Check) -> None:
+    """One loss: the inverse lies on the branch and has it."""
+    theta = np.array(oracle.theta)
+    lo, hi, left, right, _ = branch
+    found = float(_solved(kernel, branch.code, [target], theta)[0])
+    if math.isinf(found) and math.isinf(hi if found > 0 else lo):
+        # past the last loss that a double can tell from the limit
+        back = arb(right if found > 0 else left)
+        error = float((abs(back - target) / max(abs(target), NEAR_ZERO)).upper())
+    elif not _between(found, lo, hi):
+        error = math.inf
+    else:
+        error = _round_trip(oracle, found, target, check.tolerance)
+        error = _listed(oracle, error, found, target, check)
+    if error > check.tolerance and _is_next_to(oracle, found, target, lo, hi):
+        check.note("the loss is steep: right to a few units in the last place of x")
+        return
+    guarded = _critical(target, min(left, right), max(left, right)) and error > check.tolerance
+    if guarded and not _accepted(kernel, found, target, theta):
+        check.note("near loss 0 and the ends: rejected by the run-time round trip, "
+                   "bracketed instead")  # fmt: skip
+        return
+    check.record(error, loss=target, branch=branch.code, theta=oracle.theta, found=found)
+
+
+def _solved(kernel: Any, index: int, losses: Sequence[float], theta: Any) -> Any:
+    out = np.empty(len(losses))
+    kernel.loss_inverse_many(index, np.array(losses), theta, out)
+    return out
+
+
+def _is_bracketed(kernel: Any, index: int, target: float, theta: Any) -> bool:
+    """Whether a branch leaves its inverse to the run time."""
+    absent = not hasattr(kernel, f"loss_inverse_{index}")
+    return absent and math.isnan(_solved(kernel, index, [target], theta)[0])
+
+
+def _doubtful(kernel: Any, branch: Branch, targets: Sequence[float], theta: Any) -> list[float]:
+    """Losses between tested ones whose inverse does not give them back in the kernel itself.
+
+    Root finders go astray at few losses only: many are looked at, in double precision.
+    """
+    shares = np.array([0.11, 0.38, 0.64, 0.87])[:, None]
+    known = np.unique(targets)
+    losses = (known[:-1] + shares * np.diff(known)).ravel()
+    if not losses.size:
+        return []
+    back = np.empty(losses.size)
+    with np.errstate(all="ignore"):
+        kernel.loss_many(_solved(kernel, branch.code, losses, theta), theta, back)
+        astray = ~(np.abs(back - losses) <= STRAY * np.maximum(np.abs(losses), NEAR_ZERO))
+    return [float(v) for v in losses[astray]]
 
 
 def _critical(target: float, lowest: float, highest: float) -> bool:

@@ -145,11 +145,13 @@ def _by_boxes(
         return Verdict.SAMPLED
     inner = ((arb(near[0]) - form.reach).lower(), arb(near[-1]))
     for sign, part in form.parts:
+        if proofs.sign_as_quotient(part, x, values, *inner, sign * wanted)[0]:
+            continue
         proved, how = proofs.sign_on(diff(part, x), x, values, *inner, sign * wanted)
         alone = len(form.parts) == 1 and form.reach.is_zero()
         if alone and how.startswith("the sign is opposite"):
             return Verdict.OPPOSITE
-        if not proved and not proofs.sign_as_quotient(part, x, values, *inner, sign * wanted)[0]:
+        if not proved:
             return Verdict.SAMPLED
     for side, end, edge, last in (
         (-1, inner[0], ends[0], points[0]), (1, inner[1], ends[1], points[-1])

@@ -33,20 +33,20 @@ ROUNDED = 2.0**-50  # what rounded parameters, such as weights, may do to a mass
 LATTICE = 1e-12
 NOTHING = 2.0**-200
 FAR = 16.0  # a tilt that an unbounded strip must allow
+APART, CLOSE = 0.02, 1e-10  # of an end of the strip, in widths of a side
 LIMIT = 1e-12
 SETTLED = 1e-9
 FARTHER = 64.0  # times as far as the outermost point
 
 
-def masses(oracle: Oracle, check: Check) -> None:
-    """P and Q have mass one; M(0) = 1 - P(q=0); M(-1) = Q(p>0) = 1 - Q(p=0)."""
+def masses(oracle: Oracle, moments: bool, check: Check) -> None:
+    """P and Q have mass one; M(0) = 1 - P(q=0); M(-1) = Q(p>0) = 1 - Q(p=0) where asked for."""
     with ctx.workprec(MASS_BITS):
-        rows = [
-            ("mass of P", oracle.mass("p"), arb(1)),
-            ("mass of Q", oracle.mass("q"), arb(1)),
-            ("M(0)", oracle.moment(acb(0)).real, 1 - oracle.infinite_mass("p")),
-            ("M(-1)", oracle.moment(acb(-1)).real, 1 - oracle.infinite_mass("q")),
-        ]
+        rows = [(f"mass of {law.upper()}", oracle.mass(law), arb(1)) for law in "pq"]
+        rows += [
+            (f"M({z})", oracle.moment(acb(z)).real, 1 - oracle.infinite_mass(law))
+            for z, law in ((0, "p"), (-1, "q")) if moments
+        ]  # fmt: skip
     for name, left, right in rows:
         gap = left - right
         if not gap.contains(0) and abs(gap) < ROUNDED:
@@ -340,22 +340,26 @@ def strip(kernel: Any, oracle: Oracle, check: Check) -> None:
     lo, hi = (float(v) for v in kernel.strip(np.array(oracle.theta)))
     if not lo <= -1.0 <= 0.0 <= hi:
         check.fail(f"strip ({lo}, {hi}) does not hold [-1, 0], theta {oracle.theta}")
-    for t in (_near(lo, -1.0, -FAR), _near(hi, 0.0, FAR)):
+    for end, inner in ((lo, -1.0), (hi, 0.0)):
+        far, near = (_inside(end, inner, share) for share in (APART, CLOSE))
         with ctx.workprec(64):
             try:
-                if oracle.is_bounded(t):
-                    check.record(0.0, t=t, theta=oracle.theta)
+                if oracle.is_bounded(far):
+                    # bounds follow exponents exactly: what proves the one proves the other
+                    close = oracle.is_bounded(near)
+                    check.record(0.0 if close else math.inf, t=near, theta=oracle.theta)
                     continue
-                moment = oracle.moment(acb(t)).real
+                moment = oracle.moment(acb(far)).real
             except MechcError as error:
-                check.fail(f"M({t}) is not bounded: {error}; strip ({lo}, {hi}), {oracle.theta}")
+                check.fail(f"M({far}) is not bounded: {error}; strip ({lo}, {hi}), {oracle.theta}")
                 continue
-        check.record(0.0 if moment.is_finite() else math.inf, t=t, theta=oracle.theta,
+        check.record(0.0 if moment.is_finite() else math.inf, t=far, theta=oracle.theta,
                      enclosure=text(moment))  # fmt: skip
 
 
-def _near(end: float, inner: float, far: float) -> float:
-    return far if math.isinf(end) else end + 0.02 * (inner - end)
+def _inside(end: float, inner: float, share: float) -> float:
+    """A tilt next to an end of the strip, far out where there is none."""
+    return math.copysign(FAR, end) if math.isinf(end) else end + share * (inner - end)
 
 
 def lattice(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> None:

@@ -263,7 +263,8 @@ def _marks(expr: Any, theta: Any) -> list[float]:
     """Where switches turn, and centres of exponents: zeros of what is affine in x."""
     (x,) = (s for s in expr.free_symbols if s.name == "x_")
     found = []
-    for part in expr.atoms(sympy.Add):
+    gaps = [r.lhs - r.rhs for r in expr.atoms(sympy.core.relational.Relational)]
+    for part in (*gaps, *expr.atoms(sympy.Add)):
         slope = part.diff(x)
         if part.has(x) and not slope.has(x) and (rate := number(slope, theta)):
             found.append(float(-number(part.xreplace({x: sympy.S.Zero}), theta) / rate))

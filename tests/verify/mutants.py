@@ -320,13 +320,23 @@ def _arguments(kernel, function, place, theta):
     if function.endswith("_many"):
         return [(np.array(xs), theta, np.empty(len(xs)))]
     if function.startswith("loss_inverse"):
-        return [(float(kernel.loss(x, theta)), theta) for x in xs[::9]]  # some iterate
+        return [(loss, theta) for loss in _range(kernel, function, xs, theta)[::9]]  # some iterate
     if function.startswith("cgf"):
         lo, hi = (float(end) for end in kernel.strip(theta))
         lo, hi = max(-8.0, lo), min(7.0, hi)
         places = [(lo + (hi - lo) * rng.random(), 10.0 ** rng.uniform(-2, 1.5)) for _ in range(20)]
         return [(complex(*z), theta) for z in places]
     return [(theta,)]  # of the parameters alone
+
+
+def _range(kernel, function, xs, theta):
+    """Losses within the range of the branch that an inverse belongs to: others it is not asked."""
+    losses = []
+    for lo, hi, _, *limits, index in np.asarray(kernel.branches(theta)):
+        if index == int(function.rpartition("_")[2]):
+            inside = [float(kernel.loss(x, theta)) for x in xs if lo <= x <= hi]
+            losses += [v for v in inside if not (v <= min(limits) or v >= max(limits))]
+    return losses
 
 
 def _massive(kernel, place, theta, rng=None):

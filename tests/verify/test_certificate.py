@@ -57,8 +57,8 @@ def test_independent_checker_agrees(laplace):
     assert main([str(kernel), str(written)]) == 0
 
 
-@pytest.mark.parametrize("name", ["discrete_gaussian", "shuffle"])
-def test_independent_checker_adds_up_sums_and_leaves_nested_pairs(name, tmp_path):
+@pytest.mark.parametrize("name", ["discrete_gaussian", "shuffle", "uniform"])
+def test_independent_checker_reads_sums_nested_pairs_and_switches(name, tmp_path):
     mechanism = mechc.load(name)
     kernel = mechanism.emit(tmp_path / "kernel.py")
     written = tmp_path / "certificate.json"
