@@ -14,8 +14,8 @@ from mechc.errors import InternalError, NumericError
 from mechc.kernel import protocol
 from mechc.kernel.protocol import Kernel
 from mechc.loss import quadrature as quad
+from mechc.loss.masspoints import find_lattice, merge, spent, split_atoms
 from mechc.loss.moments import log_total
-from mechc.loss.resolution import LOG_NEGLIGIBLE
 from mechc.loss.rule import ORDER
 
 Floats = NDArray[np.float64]
@@ -24,8 +24,8 @@ SMOOTH = (protocol.INCREASING, protocol.DECREASING, protocol.UNSPLIT)
 ONE_SIDED = (protocol.P_ONLY, protocol.Q_ONLY)
 MASS_TOLERANCE = 1e-9  # found against declared total mass; more means that mass was missed
 MAX_LATTICE = 4_000_000
+LEAST_REACH = 64.0  # integers looked at on either side
 NO_ATOMS = (np.empty(0), np.empty(0), -math.inf, -math.inf)
-LATTICE_ULP = 64.0  # how far, in ulp, computed losses may be off a lattice
 
 
 class Nodes(NamedTuple):
@@ -84,47 +84,6 @@ class Nodes(NamedTuple):
         )
 
 
-def merge(loss: Floats, log_mass: Floats) -> tuple[Floats, Floats]:
-    """Sort atoms by loss and add up the masses of equal losses."""
-    if loss.size == 0:
-        return loss, log_mass
-    values, index = np.unique(loss, return_inverse=True)
-    out = np.full(values.size, -np.inf)
-    np.logaddexp.at(out, index, log_mass)
-    return values, out
-
-
-def find_lattice(loss: Floats) -> tuple[float, float] | None:
-    """Return (offset, step) when all losses lie on a lattice up to rounding, else None.
-
-    Euclid's algorithm on the differences. A computed loss may be a few ulp off; how much that
-    moves an answer is part of the accountants' rounding allowance.
-    """
-    if loss.size == 0 or loss.size > 100_000:
-        return None
-    if loss.size == 1:
-        return float(loss[0]), max(1.0, abs(float(loss[0])))
-    noise = LATTICE_ULP * 2.2e-16 * float(np.abs(loss).max())
-    gaps = np.diff(loss)
-    step = float(gaps.min())
-    for gap in gaps:
-        a, b = float(gap), step
-        for _ in range(64):
-            if b <= 1e3 * noise:
-                return None
-            a, b = b, abs(a - b * round(a / b))
-            if b <= noise * max(1.0, float(gap) / a):
-                break
-        step = a
-    index = np.round((loss - loss[0]) / step)
-    if index[-1] > 1e7:
-        return None
-    step = float((loss[-1] - loss[0]) / index[-1])
-    if np.abs(loss - loss[0] - step * index).max() > noise:
-        return None
-    return float(loss[0]), step
-
-
 class KernelSource:
     """One kernel at one parameter vector; grows its panels as queries ask for wider strips.
 
@@ -147,7 +106,8 @@ class KernelSource:
         kinds = [int(kind) for kind in rows[:, 2].tolist()]
         on_lattice = kernel.MEASURE == "lattice"
         self._lattice_rows = rows if on_lattice else rows[:0]
-        self._lattice_points = MAX_LATTICE
+        self._most_points = MAX_LATTICE
+        reaches: tuple[float, ...] = ()
         smooth = [i for i, kind in enumerate(kinds) if kind in SMOOTH and not on_lattice]
         self.rows = np.ascontiguousarray(rows[smooth])
         self.continuous = bool(smooth)
@@ -157,7 +117,8 @@ class KernelSource:
         self._plateau_error = 0.0
         if on_lattice:
             self._panels = None
-            atoms.append(self._lattice_atoms(-1.0, 0.0))
+            x, reaches = self._lattice_points(-1.0, 0.0)
+            atoms.append(self._lattice_atoms(x))
             log_p_only.append(atoms[1][2])
             log_q_only.append(atoms[1][3])
         else:
@@ -175,7 +136,11 @@ class KernelSource:
             )
         self._first_panels = self._panels
         tilts = (-1.0, 0.0) if kernel.MEASURE == "lattice" else (-math.inf, math.inf)
-        self._atoms = *merge(*(np.concatenate([a[i] for a in atoms]) for i in (0, 1))), tilts
+        self._atoms = (
+            *merge(*(np.concatenate([a[i] for a in atoms]) for i in (0, 1))),
+            tilts,
+            reaches,
+        )
         shared = [i for i, kind in enumerate(kinds) if kind not in ONE_SIDED]
         branches = rows[shared] if on_lattice else self.rows
         self._unsplit = bool((branches[:, 2] == protocol.UNSPLIT).any())
@@ -261,7 +226,7 @@ class KernelSource:
         if self._panels is None:
             if self.kernel.MEASURE == "lattice" and (lo < self.tilts[0] or hi > self.tilts[1]):
                 self._widen_lattice(lo, hi)
-            loss, log_mass, tilts = self._atoms
+            loss, log_mass, tilts, _ = self._atoms
             nodes = Nodes.of_atoms(loss, log_mass, self._atom_error, tilts)
             return nodes._replace(support=self.support) if len(self._lattice_rows) else nodes
         if frequency > 0:  # not kept, so that later questions do not pay for this one's waves
@@ -317,52 +282,60 @@ class KernelSource:
         self._plateau_error = max(self._plateau_error, error)
         return np.array([value]), np.array([mass]), -math.inf, -math.inf
 
-    def _lattice_atoms(self, lo: float, hi: float) -> tuple[Floats, Floats, float, float]:
-        """Evaluate a lattice kernel on all integers that matter for tilts lo..hi."""
-        xs = [
-            self._lattice_range(float(row[0]), float(row[1]), lo, hi) for row in self._lattice_rows
-        ]
-        x = np.concatenate(xs)
+    def _lattice_atoms(self, x: Floats) -> tuple[Floats, Floats, float, float]:
+        """Evaluate a lattice kernel on integers."""
         log_p, log_q, loss = (np.empty(x.size) for _ in range(3))
         self.kernel.log_p_many(x, self.theta, log_p)
         self.kernel.log_q_many(x, self.theta, log_q)
         self.kernel.loss_many(x, self.theta, loss)
         return split_atoms(log_p, log_q, loss)
 
-    def _lattice_range(self, lo: float, hi: float, tilt_lo: float, tilt_hi: float) -> Floats:
+    def _lattice_points(
+        self, lo: float, hi: float, reaches: tuple[float, ...] = ()
+    ) -> tuple[Floats, tuple[float, ...]]:
+        """Return all integers that matter for tilts lo..hi, and how far they reach on each branch.
+
+        `reaches` is what was enough for fewer tilts.
+        """
+        rows = self._lattice_rows[:, :2].tolist()
+        found = [
+            self._lattice_range(a, b, lo, hi, reach)
+            for (a, b), reach in zip(rows, reaches or [LEAST_REACH] * len(rows), strict=True)
+        ]
+        return np.concatenate([x for x, _ in found]), tuple(reach for _, reach in found)
+
+    def _lattice_range(
+        self, lo: float, hi: float, tilt_lo: float, tilt_hi: float, reach: float
+    ) -> tuple[Floats, float]:
         """Integers of one branch, extended from its finite end (or 0) until the tails are spent."""
         if math.isfinite(lo) and math.isfinite(hi) and hi - lo <= MAX_LATTICE:
-            return np.arange(lo, hi + 1)
+            return np.arange(lo, hi + 1), reach
         anchor = lo if math.isfinite(lo) else hi if math.isfinite(hi) else 0.0
-        reach = 64.0
-        while reach <= self._lattice_points:
+        tilts = np.array([tilt_lo, -1.0, 0.0, tilt_hi])
+        while reach <= self._most_points:
             x = np.arange(max(lo, anchor - reach), min(hi, anchor + reach) + 1)
             log_p, log_q = np.empty(x.size), np.empty(x.size)
             self.kernel.log_p_many(x, self.theta, log_p)
             self.kernel.log_q_many(x, self.theta, log_q)
-            spent = True
-            for z in (tilt_lo, -1.0, 0.0, tilt_hi):
-                with np.errstate(invalid="ignore"):
-                    psi = log_p + z * (log_p - log_q)
-                psi = np.where(np.isfinite(psi), psi, -np.inf)
-                ends = max(psi[0] if x[0] > lo else -np.inf, psi[-1] if x[-1] < hi else -np.inf)
-                spent &= ends + math.log(reach) <= psi.max() + 2 * LOG_NEGLIGIBLE
-            if spent:
-                return x
+            if spent(log_p, log_q, tilts, x[0] > lo, x[-1] < hi, math.log(reach)):
+                return x, reach
             reach *= 4
-        tried = self._lattice_points
-        self._lattice_points = max(tried // 16, 2**16)  # searches for a tilt try many in vain
+        tried = self._most_points
+        self._most_points = max(tried // 16, 2**16)  # searches for a tilt try many in vain
         raise NumericError(
             f"{self.label}: more than {tried} lattice points carry mass for tilts "
             f"[{tilt_lo:g}, {tilt_hi:g}]"
         )
 
     def _widen_lattice(self, lo: float, hi: float) -> None:
-        tilts = min(lo, self.tilts[0]), max(hi, self.tilts[1])
-        loss, mass, _, _ = self._lattice_atoms(*tilts)
-        declared = self._declared_atoms()
-        loss, mass = np.append(loss, declared[0]), np.append(mass, declared[1])
-        self._atoms = *merge(loss, mass), tilts
+        loss, mass, (low, high), reaches = self._atoms
+        tilts = min(lo, low), max(hi, high)
+        x, wider = self._lattice_points(*tilts, reaches)
+        if wider != reaches:
+            loss, mass, _, _ = self._lattice_atoms(x)
+            declared = self._declared_atoms()
+            loss, mass = merge(np.append(loss, declared[0]), np.append(mass, declared[1]))
+        self._atoms = loss, mass, tilts, wider
 
     def _check_masses(self) -> None:
         """Masses of P and Q must be one: the two checks that find missed modes and wrong pairs."""
@@ -388,17 +361,3 @@ class KernelSource:
             if not self.continuous:  # log masses are differences of large logs of factorials
                 defect = abs(total - 1.0)
                 self._atom_error = max(self._atom_error, 2.0 * defect if defect > 4e-15 else 0.0)
-
-
-def split_atoms(log_p: Floats, log_q: Floats, loss: Floats) -> tuple[Floats, Floats, float, float]:
-    """Sort point masses into finite losses and the masses at plus and minus infinity."""
-    p, q = log_p > -np.inf, log_q > -np.inf
-    both = p & q
-    with np.errstate(invalid="ignore"):  # a formula for the loss may overflow where logs do not
-        loss = np.where(np.isfinite(loss), loss, log_p - log_q)
-    return (
-        np.ascontiguousarray(loss[both]),
-        np.ascontiguousarray(log_p[both]),
-        log_total(log_p[p & ~q]),
-        log_total(log_q[q & ~p]),
-    )
