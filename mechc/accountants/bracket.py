@@ -10,23 +10,22 @@ its terms contain C_i, and M_i and C_i are positive measures, so that telescopin
     |M'(c + iy)| / M'(c) <= |C_i(c + iy)| / C_i(c),
 
 for different steps a convex combination of such shares. C_i has a density that is smooth on the
-scale b_i - a_i: frequencies of that order are enough. What lies beyond them is bounded by
-Cauchy-Schwarz, with sum 1/y^4 and Parseval's identity (see `wave`).
+scale b_i - a_i: frequencies of that order are enough. What lies beyond them is bounded by the
+variation of its derivatives, see `derivatives`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.hits import Hits, log_odds, odds
+from mechc.accountants.derivatives import Fading
+from mechc.accountants.hits import Hits, log_odds, transforms
 from mechc.accountants.logspace import log_subtract
-from mechc.accountants.split import BANDWIDTH, SLACK, Split
-from mechc.accountants.trapezoid import ULP
-from mechc.accountants.wave import Wave, covering_period, unseen
+from mechc.accountants.split import SLACK, Split
+from mechc.accountants.wave import ULP, Wave
 from mechc.accountants.window import log_peak
 from mechc.errors import UnsupportedError
 
@@ -37,15 +36,14 @@ SHARE = 1e-10  # images may cost this share of a bracket
 IMAGES = 5.0  # nats by which they stay below what may be neglected
 CANCELLATION = math.log(50.0)
 BELOW = 6.0  # nats that a bracket may be smaller than its saddle point says
-CLOSE, EXTENSIONS = 2e-7, 5  # truncation wanted of a bracket, and enlargements to get there
+CLOSE, EXTENSIONS = 2e-8, 4  # truncation wanted of a bracket, and enlargements to get there
+LEAST_SUM = 0.03  # share of its first value that the sum is thought to be
 ROUNDED = 1.0 + 1e-9  # lest rounding leaves a period just short of the least sum
 MASSES = 1e-9  # relative error of masses, which left images are made of
 WIDE = 1e-3  # width of a bracket beyond which other ones are tried
-QUIET = 1e-6  # transform of a large loss from which on M' itself need not be evaluated
 PRICE, MOST = 500_000, 30_000_000  # fixed work of an evaluation, and most of one bracket
-WORK = 1e9  # about the square of the frequencies, times the nodes, that this may take
-FURTHER = 32.0  # times as many frequencies at most at which large losses alone are evaluated
-MAX_NODES = 4_000  # frequencies of one bracket
+MAX_NODES = 10_000  # frequencies of one bracket
+NODES = np.unique(np.ceil(16.0 * 1.1 ** np.arange(70.0)))  # numbers of them that are tried
 
 
 class Bracket:
@@ -62,6 +60,7 @@ class Bracket:
         self._split, self._hits, self._lowest = split, hits, lowest
         self.c = self.period = 0.0
         self.nodes = self.work = 0
+        self._known: tuple[float, tuple[float, float, float]] | None = None
 
     def invert(self, epsilon: float, wanted: float) -> bool:
         """Choose contour and period for epsilon and evaluate M' on it.
@@ -86,38 +85,38 @@ class Bracket:
         if not math.isfinite(self.period):
             return False
         for part in split.parts:
-            if part.large.atoms or not part.large.monotone:
+            if part.large.band.smooth < part.large.band.loss.size:
                 raise UnsupportedError("contour: the large losses have no single density")
-            _, moved = part.weights
-            if np.isfinite(moved).any():
-                self.period = max(self.period, covering_period(part.large, moved, self.c))
-        a, b = split.parts[0].below
         self._h = 2.0 * math.pi / self.period
-        self.nodes = self._seen = math.ceil(BANDWIDTH / (b - a) / self._h)
+        large = [part.large for part in split.parts]
+        self._fading = [Fading(m, self.c) for m in large if np.isfinite(m.log_weight).any()]
+        close = LEAST_SUM * CLOSE
         for _ in range(EXTENSIONS):
-            if self.nodes > MAX_NODES:
+            self.nodes = self._enough(close)
+            work = sum(self.nodes * part.size + PRICE for part in split.parts)
+            if self.nodes > MAX_NODES or self.work + work > MOST:
                 return False
+            self.work += work
             self._evaluate()
             found = self.log_value(epsilon)[1]
-            close = max(CLOSE, math.exp(min(0.0, wanted - found)))
-            if self.work > MOST:
+            if self._beyond < max(CLOSE, math.exp(min(0.0, wanted - found))):
                 break
-            if self._beyond < close or self._lost > close or not self._extend(self._beyond / close):
-                break
+            close *= min(0.5 * CLOSE / self._beyond, 0.1)
         return True
 
-    def _extend(self, excess: float) -> bool:
-        """Decide on more frequencies: of M' while it is loud, then of large losses alone."""
-        if self._loudest > QUIET:  # smooth densities have transforms like that of a normal law
-            more = 1.0 + math.log(min(excess, 1e6)) / -math.log(self._loudest)
-            self.nodes = self._seen = math.ceil(min(1.1 * math.sqrt(more), 3.0) * self.nodes)
-            return True
-        # rounding in Parseval's identity is left, which fades with the payoff
-        before = self._seen
-        size = sum(part.large.loss.size for part in self._split.parts)
-        more = min(1.1 * excess ** (2.0 / 3.0), FURTHER, math.sqrt(WORK / size) / self.nodes)
-        self._seen = math.ceil(max(more * self.nodes, before))
-        return self._seen > before
+    def _enough(self, close: float) -> int:
+        """Return frequencies beyond which the transform adds little to its first value."""
+        beyond = self._truncation(self._h * NODES)
+        enough = np.flatnonzero(beyond < close)
+        return int(NODES[enough[0] if enough.size else -1])
+
+    def _truncation(self, frequency: Floats) -> Floats:
+        """Bound what lies beyond frequencies, as shares of the first value of the sum."""
+        weight = 1.0 / (self.c * (self.c + 1.0))
+        # for different steps a convex combination of the shares of their large losses
+        beyond = np.max([f.beyond(self.c, frequency) for f in self._fading], axis=0)
+        with np.errstate(over="ignore"):
+            return np.asarray(beyond / (self._h * weight), np.float64)
 
     def _contour(self, epsilon: float, value: float, wanted: float) -> tuple[float, float]:
         """The tilt with the shortest period that cancels few digits."""
@@ -139,41 +138,24 @@ class Bracket:
         return best
 
     def _evaluate(self) -> None:
-        """M' at the frequencies, as a share of its value at c, and what lies beyond them."""
-        c, h, n, seen = self.c, self._h, self.nodes, self._seen
-        y = h * np.arange(1.0, n + 1.0)
+        """M' at the frequencies, as a share of its value at c."""
+        c, h, n = self.c, self._h, self.nodes
+        self._y = h * np.arange(1.0, n + 1.0)
         counts = self._split.counts
         log_m, ratios = np.zeros(n, np.complex128), np.empty((counts.size, n), np.complex128)
         at, ratios_at = 0.0, np.empty((counts.size, 1))
-        self._error, self._tail, self._loudest = 4.0 * ULP, 0.0, 1e-300
-        faint = np.full(seen - n, -np.inf)
-        for i, coarse in enumerate(self._split.parts):
-            part = coarse.resolved(c, float(y[-1]))
-            self.work += n * (part.small.loss.size + 2 * part.large.loss.size) + PRICE
-            self.work += (seen - n) * part.large.loss.size
-            kept, moved = part.weights
-            small = Wave(part.small.loss, part.small.log_weight, c, h, n)
-            rest = small.plus(Wave(part.large.loss, kept, c, h, n))
-            large = Wave(part.large.loss, moved, c, h, n)
-            ratios_at[i] = large.log_total - rest.log_total
-            ratios[i] = large.log_phi - rest.log_phi + ratios_at[i]
-            band, weights, wave = part.large, moved, large
-            if seen > n:  # large losses alone, at more frequencies
-                band = coarse.finer(c, h * seen)
-                weights = replace(coarse, large=band).weights[1]
-                wave = Wave(band.loss, weights, c, h, seen)
-            faint = np.maximum(faint, wave.log_phi.real[n:])
-            log_m += part.count * rest.log_phi
-            at += part.count * rest.log_total
-            last = float(large.log_phi.real[-8:].max())
-            self._loudest = max(self._loudest, min(math.exp(last), 0.9))
-            self._tail = max(self._tail, unseen(band, weights, wave, c, self.period))
-            self._error += part.count * (rest.noise + small.lost + part.small.tolerance)
-            self._error += large.noise + large.lost + large.roughness() + 8.0 * ULP * self._number
+        self._error, self._known = 4.0 * ULP, None
+        for i, part in enumerate(self._split.parts):
+            small, large = (Wave(m, c, h, n) for m in part.resolved(c, h * n))
+            ratios_at[i] = large.log_total - small.log_total
+            ratios[i] = large.log_phi - small.log_phi + ratios_at[i]
+            log_m += part.count * small.log_phi
+            at += part.count * small.log_total
+            self._error += part.count * small.error
+            self._error += large.error + 8.0 * ULP * self._number
         log_at = float(log_odds(self._hits, counts, ratios_at)[0])
-        self._y, self._log_at = y, at + log_at
-        self._faint = float((np.exp(faint) / np.arange(n + 1.0, seen + 1.0) ** 2).sum()) / h**2
-        self._value = np.exp(log_m) * odds(self._hits, counts, ratios, log_at)
+        self._log_at = at + log_at
+        self._value = transforms(self._hits, counts, ratios, log_m, log_at)
 
     @property
     def _number(self) -> float:
@@ -182,6 +164,11 @@ class Bracket:
 
     def log_value(self, epsilon: float) -> tuple[float, float, float]:
         """Return logs of lower bound, estimate and upper bound of this share of delta."""
+        if self._known is None or self._known[0] != epsilon:
+            self._known = epsilon, self._log_value(epsilon)
+        return self._known[1]
+
+    def _log_value(self, epsilon: float) -> tuple[float, float, float]:
         c, y = self.c, self._y
         weight = 1.0 / (c * (c + 1.0))
         z = c + 1j * y
@@ -189,17 +176,15 @@ class Bracket:
         terms = (factor * self._value * np.exp(-1j * epsilon * y)).real
         total = 1.0 + 2.0 * float(terms[::-1].sum())
         bound = float((self._log_b - self._tilts * epsilon).min())
-        self._beyond = self._lost = math.inf
+        self._beyond = math.inf
         if not total > 0.0:
             return -math.inf, bound, bound
         log_s = self._log_at - c * epsilon + math.log(weight * total / self.period)
-        beyond = math.sqrt(self._tail / (3.0 * self._h**4 * float(self._seen) ** 3))
-        beyond = (beyond + self._faint) / weight
         counts = float(self._split.counts.sum())
         turns = 32.0 + 4.0 * y * (self.period + abs(epsilon))
         noise = ULP * float((np.abs(factor) * (turns + 8.0 * counts * np.abs(self._value))).sum())
-        self._beyond, self._lost = 2.0 * beyond / total, 2.0 * noise / total
-        error = self._error + self._beyond + self._lost
+        self._beyond = 2.0 * float(self._truncation(y[-1:])[0]) / total
+        error = self._error + self._beyond + 2.0 * noise / total
         error += ULP * (40.0 + 4.0 * abs(self._log_at) + 4.0 * abs(c * epsilon))
         known, unknown, right = self._images(epsilon, log_s)
         error += MASSES * known

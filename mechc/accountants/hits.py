@@ -58,34 +58,37 @@ def log_odds(hits: Hits, counts: Floats, log_ratio: Floats) -> Floats:
     return out
 
 
-def odds(hits: Hits, counts: Floats, log_ratio: Complexes, log_unit: float) -> Complexes:
-    """Return the same for complex ratios, in units of exp(log_unit)."""
+def transforms(
+    hits: Hits, counts: Floats, log_ratio: Complexes, log_rest: Complexes, log_unit: float
+) -> Complexes:
+    """Return the same for complex ratios, times exp(log_rest), in units of exp(log_unit).
+
+    Where the transform of small losses has faded, ratios alone would overflow.
+    """
+    log_one = log_rest - log_unit  # of what is taken once for every number of hits
     if hits == Hits(1, False):
         if log_unit < FIRST_ORDER:
-            return np.asarray(counts @ np.exp(log_ratio - log_unit), np.complex128)
+            return np.asarray(counts @ np.exp(log_ratio + log_one), np.complex128)
         total = np.asarray(counts @ _log1p_exp(log_ratio), np.complex128)
-        if log_unit > 30.0:
-            return np.asarray(np.exp(total - log_unit) - math.exp(-log_unit), np.complex128)
-        return _expm1(total) * math.exp(-log_unit)
+        large = total.real > 1.0
+        difference = np.exp(total + log_one) - np.exp(log_one)
+        few = _expm1(np.where(large, 0.0, total)) * np.exp(log_one)
+        return np.asarray(np.where(large, difference, few), np.complex128)
     (count,), (log_r,) = counts, log_ratio
     last = hits.number if hits.exactly else int(min(count, hits.number + TERMS - 1))
     logs = _log_binomials(count, last)
     many = not hits.exactly and float(log_r.real.max()) > math.log(SERIES / count)
     first, stop = (0, hits.number) if many else (hits.number, last + 1)
-    term: Complexes = np.exp(logs[first] + first * log_r - log_unit)
+    term: Complexes = np.exp(logs[first] + first * log_r + log_one)
     if hits.exactly:
         return term
     ratio, out = np.exp(np.minimum(log_r.real, MOST) + 1j * log_r.imag), term.copy()
     for j in range(first + 1, stop):
         term = term * ratio * ((count - j + 1.0) / j)
         out += term
-    return _one_power(count, log_r, log_unit) - out if many else out
-
-
-def _one_power(count: float, log_ratio: Complexes, log_unit: float) -> Complexes:
-    """(1 + ratio)^count in units of exp(log_unit)."""
-    out: Complexes = np.exp(count * _log1p_exp(log_ratio) - log_unit)
-    return out
+    if not many:
+        return out
+    return np.asarray(np.exp(count * _log1p_exp(log_r) + log_one) - out, np.complex128)
 
 
 def _log_binomials(n: float, last: float) -> Floats:

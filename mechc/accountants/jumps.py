@@ -31,12 +31,11 @@ from numpy.typing import NDArray
 from mechc.accountants.bracket import Bracket
 from mechc.accountants.hits import Hits, log_odds
 from mechc.accountants.logspace import log_add
-from mechc.accountants.split import Edges, Part, Split
+from mechc.accountants.split import NOWHERE, Part, Split, within, without
 from mechc.accountants.trapezoid import Answer
-from mechc.accountants.wave import log_totals
 from mechc.accountants.window import log_peak
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.band import Band, log_density
+from mechc.loss.band import Band, Edges, log_densities
 from mechc.loss.measure import Step
 
 Floats = NDArray[np.float64]
@@ -44,16 +43,16 @@ Floats = NDArray[np.float64]
 REACH = 9.0  # standard deviations that small losses are taken to reach
 LEFT = 60.0  # tilts that show how few compositions with a far loss sum to less than epsilon
 RAREST = -30_000.0  # log density of a loss that is rarer than any answer
-SAG = 1.5  # nats by which a tilted density may sag inside a level
-WIDEST, NARROWER = math.log(4.0), 12  # log of the ratio of losses of a level, and cuts by 0.7
+SAG = 4.0  # nats by which a tilted density may sag inside a level
+WIDEST, NARROWER, CUTS = math.log(8.0), 0.7, 13  # log of the ratio of losses of a level
 BEYOND, AFTER = 0.2, 0.4  # a_0 in widths of a level above epsilon, and b_0 above a_0
-BEFORE = 0.25  # b_1 below epsilon
+BEFORE = 0.5  # b_1 below epsilon
 LEVELS, STEPS = 20, 8  # levels, and distinct steps
 NUMBERS = 8  # of large losses that get a contour of their own
 SPENT = 2.0  # nats by which a bracket may be wider than what is neglected
 NATS = 12.0  # nats beyond the rarity of a loss that its tilts should make up for
 TRIES, LARGER = 3, 2.5  # enlargements of the range of tilts
-HOPELESS = 50.0  # nats of the rest beyond what may be neglected at which levels end
+HOPELESS = 300.0  # nats of the rest beyond what may be neglected at which levels end
 WORK = 60_000_000  # node evaluations for all brackets together
 REST = 0.02  # share of rtol that everything that is only bounded may cost
 ROUGH = 1e-3  # width that is still better than what one contour would give
@@ -88,26 +87,25 @@ class Jumps:
         gap = epsilon - mean
         if not (math.isfinite(self._lowest) and gap > 0.0):
             raise UnsupportedError("contour: small losses reach epsilon, or are not bounded below")
-        if max(log_density(s.loss, gap) for s in steps) < RAREST:
+        if max(float(log_densities(s.loss, np.array([gap]))[0]) for s in steps) < RAREST:
             raise UnsupportedError("contour: no single loss reaches epsilon")
         width, scale = _band_width(steps, gap), gap
         certain = epsilon - max(self._lowest, mean - REACH * spread)
         above = max(certain, gap * math.exp(BEYOND * width))
         edges: Edges = (above, above * math.exp(AFTER * width))
         if edges[0] >= max(s.loss.support[1] for s in steps):
-            edges = (math.inf, math.inf)
+            edges = NOWHERE
         self._far: _Far | None = None
         self._left = WORK
         self.brackets: list[Bracket] = []
         self._rests: list[tuple[Split, Hits | None]] = []
+        if math.isfinite(edges[1]):
+            self._far = _Far.of(steps, edges, LEFT / (above - epsilon))
         for turn in range(LEVELS):
-            below = (scale * math.exp(-width), scale * math.exp(-BEFORE * width))
-            left = LEFT / (above - epsilon) if turn == 0 and math.isfinite(edges[1]) else 0.0
-            split = _split(steps, epsilon, edges, below, left)
-            if left:
-                self._far = _Far.of(steps, split.parts, edges, left)
-            scale *= math.exp(-width)
             width = _band_width(steps, scale)
+            below = (scale * math.exp(-width), scale * math.exp(-BEFORE * width))
+            split = _split(steps, epsilon, edges, below)
+            scale *= math.exp(-width)
             if not self._invert(split, epsilon, rtol):
                 continue  # lower thresholds leave less to the small losses
             rest, wanted = split.log_bound(None, epsilon), self._wanted(epsilon, rtol)
@@ -116,7 +114,7 @@ class Jumps:
                 return
             if turn and rest > wanted + HOPELESS:
                 break  # many small losses are likelier than a large one
-            edges = below
+            edges, scale = below, below[0]
         raise NumericError("contour: no level of losses is small enough to be left out")
 
     def _wanted(self, epsilon: float, rtol: float) -> float:
@@ -206,26 +204,23 @@ def _band_width(steps: Sequence[Step], gap: float) -> float:
 
     Where a log density is convex its tilted values sag inside a level: deeper, the wider.
     """
-    width = WIDEST
-    for _ in range(NARROWER):
-        losses = gap * np.exp([-width, -0.5 * width, 0.0])
-        low, middle, high = (max(log_density(s.loss, at) for s in steps) for at in losses.tolist())
-        share = (losses[1] - losses[0]) / (losses[2] - losses[0])
-        if not math.isfinite(low + middle + high):
-            break
-        if not (1.0 - share) * low + share * high - middle > SAG:
-            break
-        width *= 0.7
-    return width
+    widths = WIDEST * NARROWER ** np.arange(CUTS)
+    losses = gap * np.exp(np.multiply.outer([1.0, 0.5, 0.0], -widths))
+    rows = np.max([log_densities(s.loss, losses.ravel()) for s in steps], axis=0)
+    low, middle, high = rows.reshape(losses.shape)
+    share = (losses[1] - losses[0]) / (losses[2] - losses[0])
+    with np.errstate(invalid="ignore"):
+        sags = (1.0 - share) * low + share * high - middle > SAG
+    return float(widths[min(int(np.argmin(sags)), CUTS - 1)])
 
 
-def _split(steps: Sequence[Step], epsilon: float, above: Edges, below: Edges, left: float) -> Split:
+def _split(steps: Sequence[Step], epsilon: float, above: Edges, below: Edges) -> Split:
     """Cut all steps, with tilts that reach beyond the saddle points of all measures."""
-    rarity = max(log_density(s.loss, below[1]) for s in steps)
+    parts = [Part.of(step, above, below) for step in steps]
+    rarity = max(float(log_densities(s.loss, np.array([below[1]]))[0]) for s in steps)
     top = 1.5 * (NATS + max(0.0, -rarity)) / below[1] if rarity > -math.inf else NATS / below[1]
     for _ in range(TRIES):
-        tilts = (-1.0 - left, top)
-        split = Split([Part.of(s, above, below, tilts) for s in steps], top)
+        split = Split(parts, top)
         if split.settled(epsilon):
             break
         top *= LARGER
@@ -247,23 +242,20 @@ class _Far:
     error: float
 
     @classmethod
-    def of(cls, steps: Sequence[Step], parts: Sequence[Part], edges: Edges, left: float) -> _Far:
+    def of(cls, steps: Sequence[Step], edges: Edges, left: float) -> _Far:
         orders = left * np.geomspace(0.05, 1.0, 8)
         tilts = np.concatenate([[0.0, -1.0], -1.0 - orders])
         log_m, error = np.zeros(tilts.size), PARTITION
-        ratios = np.empty((len(parts), tilts.size))
-        for i, (step, part) in enumerate(zip(steps, parts, strict=True)):
-            band = Band(step.loss, edges[1], math.inf, (-1.0 - left, 0.0))
-            over, under = part.around(edges)
-            small = log_totals(part.small.loss, part.small.log_weight, tilts)[0]
-            small = np.logaddexp(small, log_totals(part.large.loss, under, tilts)[0])
-            large = log_totals(band.loss, band.log_weight, tilts)[0]
-            large = np.logaddexp(large, log_totals(part.large.loss, over, tilts)[0])
-            log_m += part.count * small
-            ratios[i] = large - small
-            error += part.count * (1e-14 + part.small.tolerance)
-            error += band.tolerance + part.large.tolerance
-        counts = np.array([float(part.count) for part in parts])
+        ratios = np.empty((len(steps), tilts.size))
+        for i, step in enumerate(steps):
+            law = step.loss.covering(-1.0 - left, max(step.loss.tilts[1], 0.0))
+            band = Band(law).cut([edges])
+            small, rough = without(band, edges).log_totals(tilts)
+            large, coarse = within(band, edges, NOWHERE).log_totals(tilts)
+            log_m += step.count * (small + rough)
+            ratios[i] = large + coarse - small
+            error += step.count * (1e-14 + law.tolerance + rough[:2].max()) + coarse[:2].max()
+        counts = np.array([float(step.count) for step in steps])
         both = log_m + log_odds(Hits(1, False), counts, ratios)
         return cls(float(both[0]), float(both[1]), orders, both[2:] + log_peak(orders), error)
 
@@ -273,7 +265,7 @@ class _Far:
             return -math.inf, -math.inf, -math.inf
         rest = float((self.log_left + (1.0 + self.left) * epsilon).min())
         share = math.exp(min(epsilon + self.log_q - self.log_p, 1.0))
-        if share >= 1.0 - 1e-9:
+        if share >= 1.0 - 1e-9 or self.error > 0.5:
             return -math.inf, self.log_p, self.log_p
         error = self.error * (1.0 + share) / (1.0 - share)
         value = self.log_p + math.log1p(-share)

@@ -38,26 +38,33 @@ def fading(offsets, counts, loss, log_weight, t, goal):  # type: ignore[no-untyp
     """Estimate the frequency at which |phi| of the composition, tilted at t, is exp(-goal).
 
     From 1 - |phi| ~ E min((yD)^2 / 2, 1), D the centred loss: unlike the variance it does not take
-    a rare far mode for fast decay. For few steps the decay is continued like a normal law's.
+    a rare far mode for fast decay. Centred at the mean or at the heaviest node, whichever says
+    less: beside a far mode the mean is far from either, and a shift is no decay. For few steps the
+    decay is continued like a normal law's.
     """
-    w, square = np.empty(loss.size), np.empty(loss.size)
+    w, at_mean, at_mode = np.empty(loss.size), np.empty(loss.size), np.empty(loss.size)
     variance = 0.0
     for i in range(counts.size):
         a, b = offsets[i], offsets[i + 1]
         k, mean, var, _ = tilted_sums(loss[a:b], log_weight[a:b], t)
         variance += counts[i] * var
+        mode = a
         for j in range(a, b):
             w[j] = math.exp(log_weight[j] + t * loss[j] - k)
-            square[j] = 0.5 * (loss[j] - mean) ** 2
+            mode = j if w[j] > w[mode] else mode
+        for j in range(a, b):
+            at_mean[j] = 0.5 * (loss[j] - mean) ** 2
+            at_mode[j] = 0.5 * (loss[j] - loss[mode]) ** 2
     near = min(goal, HALF * counts.sum())
     y = math.sqrt(2.0 * near / max(variance, 1e-300))
     for _ in range(12):
         total = 0.0
         for i in range(counts.size):
-            f = 0.0
+            f, g = 0.0, 0.0
             for j in range(offsets[i], offsets[i + 1]):
-                f += w[j] * min(y * y * square[j], 1.0)
-            total -= counts[i] * math.log(max(1.0 - f, 0.02))
+                f += w[j] * min(y * y * at_mean[j], 1.0)
+                g += w[j] * min(y * y * at_mode[j], 1.0)
+            total -= counts[i] * math.log(max(1.0 - min(f, g), 0.02))
         if total > near:
             break
         y *= min(4.0, max(1.1, math.sqrt(near / total)))

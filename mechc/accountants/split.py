@@ -1,94 +1,123 @@
 """Steps cut into small and large losses by a smooth partition, with real generating functions.
 
-In: steps and two thresholds. Out: for every step the positive measures M_i = (1 - chi_i) P and
-C_i = (chi_i - chi_(i-1)) P of `jumps`, and log M' of the measures made of them at real tilts.
+In: steps on nodes for the tilts up to their saddle point, and two thresholds. Out: for every step
+the positive measures M_i = (1 - chi_i) P and C_i = (chi_i - chi_(i-1)) P of `jumps`, and log M' of
+the measures made of them at real tilts. Both have the panels of the step, cut where chi rises.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc
 
 from mechc.accountants.hits import Hits, log_odds
-from mechc.accountants.wave import log_totals
+from mechc.accountants.wave import Measure
 from mechc.accountants.window import log_peak
-from mechc.loss.band import Band
+from mechc.loss.band import Band, Edges
 from mechc.loss.measure import Step
 
 Floats = NDArray[np.float64]
-Edges = tuple[float, float]
 Rows = tuple[Floats, Floats, Floats]
 
 SMOOTH = 12  # chi is the regularised incomplete beta function of this order, twice
-BANDWIDTH = 80.0  # frequency times (b - a) at which the transform of chi' has come down to 1e-8
 TILTS, FINER = 24, 12  # real tilts known on all scales, and near a saddle point
-SLACK = 1e-6  # nats added to bounds, for nodes that were not made for their tilts
+SLACK = 1e-6  # nats added to bounds
 LEAST = 0.004  # the smallest of them, as a share of the largest
 FLOOR = 1e-17  # tilted share of a panel that need not resolve waves
+RAREST = -600.0  # log of a share that doubles hold with room
+OUTSIDE = math.log(1e-22)  # of the masses under P and Q that may lie beyond all panels
+
+
+NOWHERE: Edges = (math.inf, math.inf)  # edges of a threshold above all losses
 
 
 def partition(loss: Floats, edges: Edges) -> Floats:
     """Return chi, rising from 0 at edges[0] to 1 at edges[1]."""
     a, b = edges
-    if math.isinf(b):
-        return np.zeros(loss.size)
-    out: Floats = betainc(SMOOTH, SMOOTH, np.clip((loss - a) / (b - a), 0.0, 1.0))
+    out = np.where(loss >= b, 1.0, 0.0)
+    rising = (loss > a) & (loss < b)
+    if rising.any():
+        out[rising] = betainc(SMOOTH, SMOOTH, (loss[rising] - a) / (b - a))
     return out
+
+
+def without(band: Band, edges: Edges) -> Measure:
+    """Return (1 - chi) P."""
+    with np.errstate(divide="ignore"):
+        share = np.log1p(-partition(band.loss, edges))
+    return Measure(band, band.log_weight + share)
+
+
+def within(band: Band, inner: Edges, outer: Edges) -> Measure:
+    """Return (chi - chi') P, chi' rising at the outer edges."""
+    chi = partition(band.loss, inner)
+    if outer[1] < math.inf:
+        chi -= partition(band.loss, outer)
+    with np.errstate(divide="ignore"):
+        share = np.log(np.maximum(chi, 0.0))
+    return Measure(band, band.log_weight + share)
 
 
 @dataclass(frozen=True)
 class Part:
-    """One distinct step: its losses up to a_i, those between a_i and b_(i-1), both thresholds."""
+    """One distinct step, cut at two thresholds.
+
+    Attributes:
+        count: repetitions.
+        small: M_i, on the panels where it is not zero.
+        large: C_i, likewise.
+        above, below: a_(i-1) and b_(i-1), a_i and b_i.
+        outside: bounds on losses up to b_i, and up to b_(i-1), that lie beyond the panels.
+    """
 
     count: int
-    small: Band
-    large: Band
+    small: Measure
+    large: Measure
     above: Edges
     below: Edges
+    outside: tuple[float, float]
 
     @classmethod
-    def of(cls, step: Step, above: Edges, below: Edges, tilts: tuple[float, float]) -> Part:
-        """Cut one step, with nodes that resolve both cuts as well as the density."""
-        small = Band(step.loss, -math.inf, below[0], tilts)
-        large = Band(step.loss, below[0], above[1], tilts)
-        widths = [b - a for a, b in (below, above) if b < math.inf]
-        large = large.resolved(0.0, BANDWIDTH / min(widths), 0.0)
-        return cls(step.count, small, large, above, below)
+    def of(cls, step: Step, above: Edges, below: Edges) -> Part:
+        """Cut one step."""
+        whole = Band(step.loss)
+        top = min(above[1], step.loss.support[1])
+        outside = whole.highest_outside(-math.inf, below[1]), whole.highest_outside(below[0], top)
+        cut = whole.cut([edges for edges in (below, above) if edges[1] < math.inf])
+        small = without(cut.between(-math.inf, below[1]), below)
+        large = within(cut.between(below[0], above[1]), below, above)
+        return cls(step.count, small, large, above, below, outside)
 
-    def resolved(self, contour: float, frequency: float) -> Part:
-        """Return the same with nodes for frequencies on a contour."""
-        small = self.small.resolved(contour, frequency, FLOOR)
-        return replace(self, small=small, large=self.finer(contour, frequency))
+    @property
+    def size(self) -> int:
+        """Nodes of both measures."""
+        return self.small.band.loss.size + self.large.band.loss.size
 
-    def finer(self, contour: float, frequency: float) -> Band:
-        """Return the large losses with nodes for frequencies on a contour."""
-        _, moved = self.weights
-        totals = [
-            log_totals(self.large.loss, log_weight, np.array([contour]))[0][0]
-            for log_weight in (moved, self.large.log_weight)
-        ]
-        share = math.exp(max(totals[0] - totals[1], -60.0)) if math.isfinite(totals[1]) else 1.0
-        return self.large.resolved(contour, frequency, FLOOR * share)
+    def resolved(self, contour: float, frequency: float) -> tuple[Measure, Measure]:
+        """Return both measures on nodes for frequencies on a contour."""
+        small = self.small.band.resolved(contour, frequency, FLOOR)
+        band = self.large.band
+        whole = Measure(band, band.log_weight)
+        of_all, of_large = (m.log_totals(np.array([contour]))[0][0] for m in (whole, self.large))
+        floor = FLOOR * math.exp(max(of_large - of_all, RAREST)) if of_large > -math.inf else 1.0
+        large = band.resolved(contour, frequency, floor)
+        return without(small, self.below), within(large, self.below, self.above)
 
-    @cached_property
-    def weights(self) -> tuple[Floats, Floats]:
-        """Log weights of M_i and of C_i on the large losses."""
-        old, new = partition(self.large.loss, self.above), partition(self.large.loss, self.below)
-        with np.errstate(divide="ignore"):
-            kept, moved = np.log1p(-new), np.log(np.maximum(new - old, 0.0))
-        return self.large.log_weight + kept, self.large.log_weight + moved
-
-    def around(self, edges: Edges) -> tuple[Floats, Floats]:
-        """Return log weights of chi P and (1 - chi) P on the large losses."""
-        chi = partition(self.large.loss, edges)
-        with np.errstate(divide="ignore"):
-            return self.large.log_weight + np.log(chi), self.large.log_weight + np.log1p(-chi)
+    def log_bounds(self, tilts: Floats) -> tuple[Floats, Floats]:
+        """Return logs of bounds on M_i and C_i tilted, with what may lie beyond the panels."""
+        both = []
+        for measure, edge in zip((self.small, self.large), self.outside, strict=True):
+            logs, errors = measure.log_totals(tilts)
+            bound = logs + errors
+            if edge > -math.inf:
+                bound = np.logaddexp(bound, OUTSIDE + np.maximum(tilts, 0.0) * edge)
+            both.append(bound)
+        return both[0], both[1]
 
 
 class Split:
@@ -102,7 +131,6 @@ class Split:
     def __init__(self, parts: Sequence[Part], top: float) -> None:
         """Evaluate at -1, 0 and tilts up to `top`."""
         self.parts = parts
-        self._weights = [part.weights for part in parts]
         self._rows = self._evaluate(
             np.concatenate([[-1.0, 0.0], top * np.geomspace(LEAST, 1.0, TILTS)])
         )
@@ -115,11 +143,10 @@ class Split:
     def _evaluate(self, tilts: Floats) -> Rows:
         """Tilts, sum of k log M_i, and log(C_i / M_i) of every step."""
         log_m, ratios = np.zeros(tilts.size), np.empty((len(self.parts), tilts.size))
-        for i, (part, (kept, moved)) in enumerate(zip(self.parts, self._weights, strict=True)):
-            small, noise = log_totals(part.small.loss, part.small.log_weight, tilts)
-            small = np.logaddexp(small, log_totals(part.large.loss, kept, tilts)[0])
-            ratios[i] = log_totals(part.large.loss, moved, tilts)[0] - small
-            log_m += part.count * (small + noise + part.small.tolerance)
+        for i, part in enumerate(self.parts):
+            small, large = part.log_bounds(tilts)
+            log_m += part.count * small
+            ratios[i] = large - small
         return tilts, log_m, ratios
 
     def refine(self, hits: Hits | None, epsilon: float) -> None:
@@ -134,8 +161,7 @@ class Split:
     def log_transforms(self, hits: Hits | None) -> Floats:
         """Return log M' at -1, 0 and the tilts; without hits, of what has no large loss at all."""
         _, log_m, ratios = self._rows
-        with np.errstate(invalid="ignore"):  # nan where no loss is small: that decides nothing
-            return log_m if hits is None else log_m + log_odds(hits, self.counts, ratios)
+        return log_m if hits is None else log_m + log_odds(hits, self.counts, ratios)
 
     @property
     def counts(self) -> Floats:

@@ -1,45 +1,96 @@
-"""Transforms of positive measures on one contour, and Parseval's identity for what lies beyond.
+"""Positive measures on the nodes of a band, and their transforms on one contour.
 
-In: nodes of a measure, real part c, spacing h and number of frequencies. Out: the log of its mass
-tilted at c, the log of its transform at y = h, 2h, ... as a share of that mass, and a bound on
-
-    sum over n > N of |phi(nh)|^2 = (T integral of f_T^2 - 1) / 2 - sum over n <= N of |phi(nh)|^2,
-
-T = 2 pi / h, f the tilted density, f_T the sum of its translates by T.
+In: panels with log weights, real part c, spacing h and number of frequencies. Out: logs of the mass
+at real tilts with their error, and the log of the transform at y = h, 2h, ... as a share of the
+mass tilted at c.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
+import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants import rough
 from mechc.accountants.frequencies import log_phi
-from mechc.accountants.logspace import log_add
 from mechc.accountants.tilting import tilt
-from mechc.accountants.trapezoid import ULP
-from mechc.errors import NumericError
 from mechc.loss.band import Band
+from mechc.loss.exponentials import exponentials
 from mechc.loss.rule import ORDER, TOP, WEIGHTS
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
+ULP = 2.2e-16
 DROPPED = 1e-18  # tilted weight below which nodes are left out of the transforms
-GRAIN = 32.0  # rounding of a slope from 16 values, in ULP of the largest
+LEAST = -80.0  # log of a share that is left out of real sums
+COARSE, UNKNOWN = 1e-2, 1e4  # share beyond which an estimate of the error is none, said so
+TOP_OF_WEIGHTED = np.ascontiguousarray(TOP / WEIGHTS)
+_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 
 
-def log_totals(loss: Floats, log_weight: Floats, tilts: Floats) -> tuple[Floats, Floats]:
-    """Return log of sum w exp(t loss) at every tilt t, and its rounding."""
-    seen = log_weight > -np.inf
-    if not seen.any():
-        return np.full(tilts.size, -np.inf), np.zeros(tilts.size)
-    loss, log_weight = loss[seen], log_weight[seen]
-    offsets = np.array([0, loss.size], np.int64)
-    rows = rough.sums(offsets, np.ones(1), loss, log_weight, tilts)
-    return rows[:, 0].copy(), rows[:, 3].copy()
+class Measure(NamedTuple):
+    """A positive measure: some panels of a law with log weights of its own on their nodes."""
+
+    band: Band
+    log_weight: Floats
+
+    def log_totals(self, tilts: Floats) -> tuple[Floats, Floats]:
+        """Return log of the mass tilted at every t, and its error: rounding and quadrature.
+
+        That of a panel is estimated by its top coefficients: the rule is exact to twice their
+        degree, so that their decay from the mean continues to their square. It is huge where
+        that is no small number.
+        """
+        rows = _totals(self.band.loss, self.log_weight, self.band.smooth, tilts)
+        return rows[:, 0], rows[:, 1]
+
+
+@nb.njit("float64(float64[::1])", **_JIT)
+def _roughness(w):  # type: ignore[no-untyped-def]
+    """Estimated quadrature error of a panel by the weighted values at its nodes."""
+    mean, last, before = 0.0, 0.0, 0.0
+    for j in range(w.size):
+        mean += 0.5 * w[j]
+        before += TOP_OF_WEIGHTED[0, j] * w[j]
+        last += TOP_OF_WEIGHTED[1, j] * w[j]
+    top = max(abs(last), abs(before))
+    return top * min(top / mean, 1.0) if top > 0.0 else 0.0
+
+
+@nb.njit("float64[:,::1](float64[::1], float64[::1], int64, float64[::1])", **_JIT)
+def _totals(loss, log_weight, smooth, tilts):  # type: ignore[no-untyped-def]
+    """Rows of the log of the tilted sum, and of its error as a share of it."""
+    out = np.empty((tilts.size, 2))
+    v, w = np.empty(loss.size), np.empty(loss.size)
+    for m in range(tilts.size):
+        t = tilts[m]
+        top = -np.inf
+        for j in range(loss.size):
+            v[j] = log_weight[j] + t * loss[j]
+            top = max(top, v[j])
+        if top == -np.inf:
+            out[m, 0], out[m, 1] = -np.inf, 0.0
+            continue
+        for j in range(loss.size):
+            v[j] -= top
+        exponentials(v, w)
+        total, noise, rough = 0.0, 0.0, 0.0
+        for j in range(loss.size):
+            if v[j] > LEAST:
+                total += w[j]
+                noise += w[j] * (8.0 + 4.0 * abs(log_weight[j]) + 4.0 * abs(t * loss[j]))
+            else:
+                w[j] = 0.0
+        for i in range(0, smooth, ORDER):
+            rough += _roughness(w[i : i + ORDER])
+        out[m, 0] = top + math.log(total)
+        out[m, 1] = ULP * (noise / total + 2.0 * abs(out[m, 0])) + rough / total
+        if not rough < COARSE * total:
+            out[m, 1] = UNKNOWN
+    return out
 
 
 class Wave:
@@ -49,123 +100,21 @@ class Wave:
         log_total: log of its mass tilted at c.
         log_phi: log of the transform at y = h, 2h, ..., as a share of that mass.
         weight: tilted shares of the nodes.
-        noise: rounding of log_total.
-        lost: share of the nodes left out.
+        error: of the transform, as a share: rounding, quadrature, nodes left out.
     """
 
-    def __init__(self, loss: Floats, log_weight: Floats, c: float, h: float, nodes: int) -> None:
+    def __init__(self, measure: Measure, c: float, h: float, nodes: int) -> None:
         """Evaluate at y = h, ..., nodes * h."""
-        totals, noise = log_totals(loss, log_weight, np.array([c]))
-        self.log_total, self.noise, self.lost = float(totals[0]), float(noise[0]), 0.0
+        loss, log_weight = measure.band.loss, measure.log_weight
+        totals, errors = measure.log_totals(np.array([c]))
+        self.log_total, self.error = float(totals[0]), float(errors[0])
         self.log_phi: Complexes = np.zeros(nodes, np.complex128)
         self.weight: Floats = np.empty(0)
         if self.log_total == -math.inf:
             return
         offsets = np.array([0, loss.size], np.int64)
         self.weight, rows, offsets, centred, weight = tilt(offsets, loss, log_weight, c, DROPPED)
-        self.lost = 2.0 * float(rows[0, 2])
+        self.error += 2.0 * float(rows[0, 2])
         re, im = np.empty(nodes), np.empty(nodes)
         log_phi(offsets, np.ones(1), centred, weight, h, 1, nodes + 1, re, im)
         self.log_phi = re + 1j * (im + float(rows[0, 0]) * h * np.arange(1.0, nodes + 1.0))
-
-    def plus(self, other: Wave) -> Wave:
-        """Return the transform of the sum of both measures."""
-        if other.log_total == -math.inf:
-            return self
-        if self.log_total == -math.inf:
-            return other
-        out = object.__new__(Wave)
-        out.log_total = log_add(self.log_total, other.log_total)
-        out.noise, out.lost = max(self.noise, other.noise), max(self.lost, other.lost)
-        out.weight = np.empty(0)
-        out.log_phi = np.log(
-            np.exp(self.log_phi + (self.log_total - out.log_total))
-            + np.exp(other.log_phi + (other.log_total - out.log_total))
-        )
-        return out
-
-    def beyond(self, loss: Floats, spacing: Floats, lowest: float, period: float) -> float:
-        """Bound the sum of |phi|^2 over the frequencies that were not evaluated.
-
-        Args:
-            loss: the nodes, on one branch of the loss.
-            spacing: length on the loss axis that each of them stands for.
-            lowest: the least loss of the measure.
-            period: T.
-        """
-        with np.errstate(over="ignore", divide="ignore"):
-            none = np.zeros_like(spacing)
-            square = np.divide(self.weight**2, spacing, out=none, where=self.weight > 0.0)
-        if not np.isfinite(square).all():  # next to an atom: nothing is known beyond
-            return math.inf
-        panels = loss.reshape(-1, ORDER)
-        size = np.abs(panels).max(axis=1) / np.maximum(np.ptp(panels, axis=1), 1e-300)
-        total, far = float(square.sum()), float(square[loss > lowest + period].sum())
-        copies = math.ceil(float(np.ptp(loss)) / period)
-        overlap = 2.0 * copies * math.sqrt(total * far)
-        seen = float(np.exp(2.0 * self.log_phi.real).sum())
-        rounding = GRAIN * ULP * float(square.reshape(-1, ORDER).sum(axis=1) @ (1.0 + size))
-        rounding = period * rounding + 8.0 * ULP * self.log_phi.size
-        return max(0.0, 0.5 * (period * (total + overlap) - 1.0) - seen) + rounding
-
-    def roughness(self) -> float:
-        """Estimated quadrature error of the tilted measure, as a share, by its coefficients.
-
-        The rule is exact to twice the degree of the highest ones, so that their decay from the
-        mean of a panel continues to their square.
-        """
-        if not self.weight.size:
-            return 0.0
-        amplitude = self.weight.reshape(-1, ORDER) / WEIGHTS
-        top = np.abs(amplitude @ TOP.T).max(axis=1)
-        mean = np.maximum(0.5 * self.weight.reshape(-1, ORDER).sum(axis=1), 1e-300)
-        return float((top * np.minimum(top / mean, 1.0)).sum())
-
-
-def unseen(band: Band, log_weight: Floats, wave: Wave, c: float, period: float) -> float:
-    """Bound the sum of |phi|^2 over the frequencies that `wave` does not have.
-
-    Branches of the loss overlap, and the square of their sum is not the sum of their squares: each
-    has a transform of its own, and Minkowski's inequality adds up what those leave.
-
-    Args:
-        band: where the measure lives, without atoms.
-        log_weight: log weights of its nodes.
-        wave: the transform of the measure.
-        c: the tilt.
-        period: T.
-    """
-    if not wave.weight.size:
-        return 0.0
-    branches = np.unique(band.region)
-    if branches.size == 1:
-        return wave.beyond(band.loss, band.spacing, band.lo, period)
-    h, root = 2.0 * math.pi / period, 0.0
-    for branch in branches:
-        mine = band.region == branch
-        part = Wave(band.loss[mine], log_weight[mine], c, h, wave.log_phi.size)
-        if part.weight.size:
-            left = part.beyond(band.loss[mine], band.spacing[mine], band.lo, period)
-            root += math.exp(part.log_total - wave.log_total) * math.sqrt(left)
-    return root**2
-
-
-def covering_period(band: Band, log_weight: Floats, c: float) -> float:
-    """Return a period within which nearly all of the tilted density's square lies.
-
-    Raises:
-        NumericError: the density is not known.
-    """
-    exponent = log_weight + c * band.loss
-    share = np.exp(exponent - exponent.max())
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        square = share**2 / band.spacing
-    order = np.argsort(band.loss)
-    above = np.cumsum(square[order][::-1])[::-1]
-    inside = np.flatnonzero(above > NEARLY * above[0])
-    if not inside.size:  # nodes with one loss between them
-        raise NumericError("contour: the large losses have no density that doubles can hold")
-    return float(band.loss[order[inside[-1]]] - band.lo)
-
-
-NEARLY = 1e-28  # share of the square beyond, whose root is the overlap of translates

@@ -1,68 +1,84 @@
-"""The part of a privacy loss between two losses: a positive measure with nodes of its own.
+"""The panels of a privacy loss on which losses lie in a range, cut where a function changes fast.
 
-The nodes of the whole law are accurate as a share of the whole. A band carries its own: they are
-accurate as a share of the mass of the band, however small that is, for every tilt covered.
+A positive measure chi(L) dP, chi smooth but quick, has the nodes of the law where these resolve
+chi too. How well they do shows in the coefficients of chi p exp(zL) on every panel.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from copy import copy
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.loss import branches
 from mechc.loss.measure import PrivacyLoss
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.rule import ORDER
-from mechc.loss.source import KernelSource
 
 Floats = NDArray[np.float64]
+Edges = tuple[float, float]
+
+PIECES = 9.0  # panels on which a function rises from 0 to 1
+AT_ONCE, ROUNDS, LARGEST = 10, 8, 1e6  # pieces of a panel at once, and how often
+NATS = 8.0  # by which the density may fall there on one panel
+MARGIN = 0.1  # of a panel, beyond the outermost nodes
 
 
 class Band:
-    """The finite part of a privacy loss with losses in (lo, hi].
+    """Some panels of a privacy loss, and its atoms.
 
     Attributes:
-        loss, log_weight: nodes and atoms.
+        loss, log_weight: nodes, then atoms.
+        smooth: how many nodes stand before the atoms.
         spacing: length on the loss axis that each node stands for, see PrivacyLoss.
         region: the interval of outputs that each node belongs to.
-        atoms: how many atoms stand at the end.
-        tolerance: estimated error of the tilted mass, as a share of it.
-        lo, length: where it begins, and how long it is.
-        monotone: the loss is monotone on every interval of outputs.
     """
 
-    def __init__(self, law: PrivacyLoss, lo: float, hi: float, tilts: tuple[float, float]) -> None:
-        """Lay panels on the outputs with such losses and resolve them.
-
-        Args:
-            law: a privacy loss made from a kernel.
-            lo: may be -inf.
-            hi: may be inf.
-            tilts: real tilts to be covered; inside the strip of convergence where lo or hi is
-                infinite.
-
-        Raises:
-            NumericError: the quadrature does not settle.
-        """
+    def __init__(self, law: PrivacyLoss) -> None:
+        """Take all panels of a law."""
         source = law.source
         assert source is not None
-        self.lo, self.length = lo, hi - lo
         self._reverse = law.is_reversed
-        rows = between(source, lo, hi, self._reverse)
-        inside = (law.atom_loss > lo) & (law.atom_loss <= hi)
-        self._atoms = law.atom_loss[inside], law.atom_log_mass[inside]
-        self.atoms = int(inside.sum())
-        self._panels: Quadrature | None = None
-        self.tolerance = 0.0
-        if rows.size:
-            covered = (-1.0 - tilts[1], -1.0 - tilts[0]) if self._reverse else tilts
-            self._panels = Quadrature(source.kernel, source.theta, rows).covering(*covered)
-            self.tolerance = self._panels.error
-        self._take(self._panels)
+        self._atoms = law.atom_loss, law.atom_log_mass
+        self._take(source.panels if source.continuous else None)
+
+    def cut(self, edges: Sequence[Edges]) -> Band:
+        """Return a copy with finer panels where a function of the loss rises between two edges."""
+        band = self
+        for _ in range(ROUNDS):
+            if band._panels is None:
+                break
+            parts = band._pieces(edges)
+            if not (parts > 1).any():
+                break
+            band = band._with(band._panels.cut(np.minimum(parts, AT_ONCE)))
+        return band
+
+    def _pieces(self, edges: Sequence[Edges]) -> NDArray[np.int64]:
+        """Into how many each panel has to be cut, if all of it met the edges that it meets."""
+        least, most = self._ranges()
+        margin = MARGIN * (most - least)
+        log_p = self.log_weight[: self.smooth].reshape(-1, ORDER)
+        with np.errstate(invalid="ignore"):
+            steep = np.nan_to_num(np.ptp(log_p, axis=1), nan=0.0, posinf=0.0) / NATS
+        parts = np.ones(least.size)
+        for a, b in edges:
+            meets = (most + margin > a) & (least - margin < b)
+            pieces = np.maximum((most - least) * (PIECES / (b - a)), steep)
+            parts = np.maximum(parts, np.where(meets, np.ceil(pieces), 1.0))
+        return np.minimum(parts, LARGEST).astype(np.int64)
+
+    def between(self, lo: float, hi: float) -> Band:
+        """Return the panels, and the atoms, that reach into lo < L < hi."""
+        loss, log_mass = self._atoms
+        inside = (loss > lo) & (loss < hi)
+        panels = self._panels
+        if panels is not None:
+            least, most = self._ranges()
+            panels = panels.among((most > lo) & (least < hi))
+        return self._with(panels, (loss[inside], log_mass[inside]))
 
     def resolved(self, contour: float, frequency: float, floor: float) -> Band:
         """Return a copy whose nodes are good for exp((contour + iy) L), |y| <= frequency.
@@ -74,67 +90,80 @@ class Band:
         """
         if self._panels is None:
             return self
-        other = copy(self)
         at = -1.0 - contour if self._reverse else contour
-        other._take(self._panels.with_waves(at, frequency, floor))
+        return self._with(self._panels.with_waves(at, frequency, floor))
+
+    @property
+    def monotone(self) -> bool:
+        """The loss is monotone on every interval of outputs."""
+        step, region = np.diff(self.loss[: self.smooth]), self.region
+        within = region[1:] == region[:-1]
+        rising = np.bincount(region[1:][within], step[within] > 0, minlength=1)
+        falling = np.bincount(region[1:][within], step[within] < 0, minlength=1)
+        return not np.any((rising > 0) & (falling > 0))
+
+    def highest_outside(self, lo: float, hi: float) -> float:
+        """Bound the losses in (lo, hi) of outputs beyond all panels; -inf where there are none.
+
+        Only for all panels of a law: beyond the last one of a branch the loss goes on as it came.
+        """
+        if not self.smooth:
+            return -math.inf
+        if not self.monotone:
+            return hi
+        turns = np.flatnonzero(np.diff(self.region))
+        ends = np.concatenate([[0], turns + 1, turns, [self.smooth - 1]])
+        inner = ends + np.repeat([1, -1], turns.size + 1)
+        last = self.loss[ends]
+        rising = last > self.loss[inner]
+        highest = np.where(rising, np.where(last < hi, hi, -np.inf), last)
+        return float(highest.max(initial=-math.inf, where=highest > lo))
+
+    def _ranges(self) -> tuple[Floats, Floats]:
+        """Least and largest loss at the nodes of every panel."""
+        panels = self.loss[: self.smooth].reshape(-1, ORDER)
+        return panels.min(axis=1), panels.max(axis=1)
+
+    def _with(self, panels: Quadrature | None, atoms: tuple[Floats, Floats] | None = None) -> Band:
+        other = copy(self)
+        other._atoms = self._atoms if atoms is None else atoms
+        other._take(panels)
         return other
 
     def _take(self, panels: Quadrature | None) -> None:
-        if panels is None:
-            self.loss, self.log_weight = self._atoms
-            self.spacing, self.region = np.empty(0), np.empty(0, np.int64)
-            self.monotone = True
-            return
-        log_weight, self.spacing = panels.spread()
-        loss = panels.loss.ravel()
-        self.region = panels.region.repeat(ORDER)
-        if self._reverse:
-            loss, log_weight = -loss, log_weight - loss
-        step = np.diff(loss)[np.diff(self.region) == 0]
-        within = self.region[1:][np.diff(self.region) == 0]
-        rising = np.bincount(within, step > 0, minlength=1)
-        falling = np.bincount(within, step < 0, minlength=1)
-        self.monotone = not np.any((rising > 0) & (falling > 0))
-        self.loss = np.concatenate([loss, self._atoms[0]])
-        self.log_weight = np.concatenate([log_weight, self._atoms[1]])
+        self._panels = panels
+        loss = log_weight = self.spacing = np.empty(0)
+        self.region = np.empty(0, np.int64)
+        if panels is not None:
+            log_weight, self.spacing = panels.spread()
+            loss, self.region = panels.loss.ravel(), panels.region.repeat(ORDER)
+            if self._reverse:
+                loss, log_weight = -loss, log_weight - loss
+        self.smooth = loss.size
+        self.loss, self.log_weight = loss, log_weight
+        if self._atoms[0].size:
+            self.loss = np.concatenate([loss, self._atoms[0]])
+            self.log_weight = np.concatenate([log_weight, self._atoms[1]])
 
 
-def log_density(law: PrivacyLoss, loss: float) -> float:
-    """Return the largest log density of P at outputs with this loss, -inf where there are none."""
+def log_densities(law: PrivacyLoss, losses: Floats) -> Floats:
+    """Return the largest log density of the outputs with these losses, -inf where none is known.
+
+    It is read off between the nodes: a guide, no value to answer with.
+    """
     source = law.source
-    assert source is not None
-    cuts = np.unique(branches.above(source, loss, law.is_reversed))
-    x = np.ascontiguousarray(cuts[np.isfinite(cuts)])
-    log_p = np.empty(x.size)
-    density = source.kernel.log_q_many if law.is_reversed else source.kernel.log_p_many
-    density(x, source.theta, log_p)
-    return float(log_p.max(initial=-math.inf))
-
-
-def between(source: KernelSource, lo: float, hi: float, reverse: bool) -> Floats:
-    """Intervals of x on which lo < L <= hi (reverse: of -L), shape (n, 2)."""
-    over, beyond = (
-        branches.above(source, at, reverse) if math.isfinite(at) else None for at in (lo, hi)
-    )
-    rows = []
-    for start, end in source.rows[:, :2].tolist():
-        cuts = [start, end]
-        cuts += [c for part in (over, beyond) if part is not None for c in part.ravel().tolist()]
-        ends = sorted({c for c in cuts if start <= c <= end})
-        for a, b in pairwise(ends):
-            middle = _middle(a, b)
-            if (over is None or _within(over, middle)) and not (
-                beyond is not None and _within(beyond, middle)
-            ):
-                rows.append((a, b))
-    return np.array(rows, np.float64).reshape(-1, 2)
-
-
-def _middle(a: float, b: float) -> float:
-    if math.isfinite(a + b):
-        return 0.5 * (a + b)
-    return a + max(1.0, abs(a)) if math.isfinite(a) else b - max(1.0, abs(b)) if b < math.inf else 0
-
-
-def _within(rows: Floats, x: float) -> bool:
-    return bool(((rows[:, 0] < x) & (x < rows[:, 1])).any())
+    out = np.full(losses.size, -np.inf)
+    if source is None or not source.continuous:
+        return out
+    panels = source.panels
+    loss, log_p = panels.loss, panels.log_p
+    if law.is_reversed:
+        loss, log_p = -loss, log_p - loss
+    for branch in np.unique(panels.region):
+        mine = panels.region == branch
+        x, y = loss[mine].ravel(), log_p[mine].ravel()
+        order = np.argsort(x)[np.isfinite(y[np.argsort(x)])]
+        if order.size:
+            found = np.interp(losses, x[order], y[order], -math.inf, -math.inf)
+            out = np.maximum(out, found)
+    return out

@@ -227,10 +227,30 @@ class Quadrature:
         law has less than `floor` of its mass. The amplitude is resolved already, and 16 nodes
         integrate a wave of TURN radians to 1e-17.
         """
-        verdict, region, lo, hi, origin, x = settling.waved(
-            self.region, self.lo, self.hi, self.log_p, self.loss,
-            contour, frequency / TURN, floor, len(self._rows),
+        return self._laid(
+            *settling.waved(
+                self.region, self.lo, self.hi, self.log_p, self.loss,
+                contour, frequency / TURN, floor, len(self._rows),
+            )
         )  # fmt: skip
+
+    def cut(self, parts: Integers) -> Quadrature:
+        """Return a copy in which every panel is cut into so many."""
+        ends = np.full((len(self._rows), 2), np.nan)
+        more = bool((parts > 1).any())
+        return self._laid(*settling.relaid(more, self.region, self.lo, self.hi, parts, ends))
+
+    def among(self, panels: NDArray[np.bool_]) -> Quadrature:
+        """Return a copy with these panels alone, which is not to be refined for other tilts."""
+        other = copy(self)
+        other.log_p, other.loss = self.log_p[panels], self.loss[panels]
+        other._place(self.region[panels], self.lo[panels], self.hi[panels])
+        return other
+
+    def _laid(
+        self, verdict: int, region: Integers, lo: Floats, hi: Floats, origin: Integers, x: Floats
+    ) -> Quadrature:
+        """Return a copy with panels that were laid, see `settling.relaid`."""
         self._check(verdict)
         other = copy(self)
         if verdict == settling.CHANGED:
