@@ -41,6 +41,12 @@ for i in count():  # a kernel that is gone is written again, one that is there i
         path.unlink(missing_ok=True)
     cache.store(f"{i % 5:064x}", "small", long(i % 5))
 """
+CATCHING = ASK.replace(
+    "print(", "from mechc.errors import MechcError\ntry:\n    print("
+) + textwrap.dedent("""
+    except MechcError as error:
+        print(type(error).__name__)
+""")
 TRUTH = 0.75 - np.exp(0.5) * 0.25
 
 
@@ -136,18 +142,35 @@ def test_a_disk_that_fills_up(home, coin, limit):
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
-    catching = ASK.replace(
-        "print(", "from mechc.errors import MechcError\ntry:\n    print("
-    ) + textwrap.dedent("""
-        except MechcError as error:
-            print(type(error).__name__)
-    """)
-    process = start(catching, coin, preexec_fn=full)
+    process = start(CATCHING, coin, preexec_fn=full)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert out.strip() == "CacheError", err
     assert not list(home.rglob("*.py")) and not list(home.rglob(".writing-*"))
     answers(start(ASK, coin))  # the next start, with room again
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pages", [1, 3, 8, 32, 128, 512])
+def test_a_small_tmpfs(home, coin, pages, monkeypatch):
+    """The cache and the temporary directory on a file system of a few pages."""
+    home.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={4 * pages}k", "tmpfs", home], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        monkeypatch.setenv("TMPDIR", str(home))
+        out, err = start(CATCHING, coin).communicate(timeout=300)
+        said = out.strip()
+        assert said == "CacheError" or float(said) == pytest.approx(TRUTH, rel=1e-12), err
+        print(f"{4 * pages} KiB: {said}")
+        subprocess.run(["mount", "-o", "remount,size=64m", home], check=True)
+        answers(start(ASK, coin))  # the next start, with room again
+        assert not list(home.rglob(".writing-*"))
+    finally:
+        subprocess.run(["umount", home], check=True)
 
 
 @pytest.mark.slow
