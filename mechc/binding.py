@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mechc.errors import DeclarationError
+from mechc.inputs import as_array
 from mechc.kernel.protocol import ParameterInfo
 
 
@@ -81,7 +82,7 @@ def probabilities(mechanism: str, name: str, values: Any) -> list[float]:
     Raises:
         DeclarationError: they are not numbers in [0, 1] with sum 1.
     """
-    array = np.asarray(values, dtype=np.float64)
+    array = as_array(f"{mechanism}: {name}", values)
     if array.ndim != 1 or not array.size or not ((array >= 0) & (array <= 1)).all():
         raise DeclarationError(f"{mechanism}: {name}={values!r} (expected numbers in [0, 1])")
     total = math.fsum(array.tolist())

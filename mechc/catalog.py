@@ -150,7 +150,7 @@ def _run(path: Path) -> ModuleType:
         raise DeclarationError(f"{path}, line {error.lineno}: {error.msg}") from error
     except MechcError as error:
         raise DeclarationError(f"{path}, line {_line(error, path)}: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
         raise DeclarationError(f"{path}, line {_line(error, path)}: {reason}") from error
     return module

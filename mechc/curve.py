@@ -67,6 +67,8 @@ def epsilon_curve(
 
 def _numbers(counts: Iterable[int]) -> NDArray[np.int64]:
     """Checked counts."""
+    if not isinstance(counts, Iterable):
+        raise DeclarationError(f"counts={counts!r} are not several (expected a range or a list)")
     listed = counts if isinstance(counts, (range, np.ndarray)) else list(islice(counts, MOST + 1))
     if next(iter(listed[MOST:]), None) is not None:
         raise DeclarationError(f"counts: more than {MOST} of them")

@@ -24,6 +24,7 @@ from mechc.composition import Event
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.evaluation import Evaluation
 from mechc.imported import Table
+from mechc.inputs import as_array
 from mechc.loss.infinite import log_infinite
 from mechc.loss.measure import Step
 
@@ -96,7 +97,7 @@ def rdp(orders: Sequence[float], epsilons: Sequence[float]) -> CurveEvent:
     Raises:
         DeclarationError: the arrays are not of this kind.
     """
-    alphas, bounds = np.asarray(orders, np.float64), np.asarray(epsilons, np.float64)
+    alphas, bounds = as_array("rdp: orders", orders), as_array("rdp: epsilons", epsilons)
     if alphas.ndim != 1 or alphas.shape != bounds.shape or not alphas.size:
         raise DeclarationError("rdp: orders and epsilons are not two lists of one length")
     if not (alphas > 1).all() or not np.isfinite(alphas).all() or not (np.diff(alphas) > 0).all():

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mechc.composition import Event
 from mechc.errors import DeclarationError
+from mechc.inputs import as_array
 
 if TYPE_CHECKING:
     from mechc.loss.measure import PrivacyLoss
@@ -196,7 +197,7 @@ def _law(
 ) -> PrivacyLoss:
     from mechc.loss.measure import PrivacyLoss
 
-    loss, mass = np.asarray(losses, np.float64), _masses(name, "masses", masses)
+    loss, mass = as_array(f"{name}: losses", losses), _masses(name, "masses", masses)
     if loss.shape != mass.shape or not np.isfinite(loss).all():
         raise DeclarationError(f"{name}: losses are not finite numbers, one for each mass")
     if step is not None:
@@ -225,7 +226,7 @@ def _law(
 
 
 def _masses(name: str, side: str, values: Any) -> Floats:
-    array = np.atleast_1d(np.asarray(values, np.float64))
+    array = np.atleast_1d(as_array(f"{name}: {side}", values))
     if array.ndim != 1 or not array.size or not (array >= 0).all() or not (array <= 1).all():
         raise DeclarationError(f"{name}: {side} are not one-dimensional numbers in [0, 1]")
     return array

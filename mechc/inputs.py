@@ -7,6 +7,7 @@ import operator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError
 
@@ -23,6 +24,14 @@ def _number(name: str, value: Any, accepted: str) -> float:
     if math.isnan(number):
         raise DeclarationError(f"{name}=nan is not a number (expected {accepted})")
     return number
+
+
+def as_array(name: str, values: Any) -> NDArray[np.float64]:
+    """Return an array of doubles; what is not one (words, rows of different lengths) is refused."""
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DeclarationError(f"{name}={values!r} is not an array of numbers: {error}") from error
 
 
 def as_epsilon(value: Any) -> float:

@@ -192,6 +192,7 @@ def centres(logs: Iterable[Expr], ends: Iterable[Expr], variable: Symbol) -> lis
     return sorted((c for c in found if not c.has(variable)), key=str)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # an infinite integral says so by its value
 def integral(f: Function, lo: float, hi: float, centres: Iterable[float]) -> float:
     """Integrate over (lo, hi), looking for mass at every distance from `centres`.
 
@@ -281,6 +282,7 @@ def _panels(g: Function, a: Floats, b: Floats) -> Floats:
     return values
 
 
+@np.errstate(over="ignore", invalid="ignore")  # an infinite integral says so by its value
 def sum_over(f: Function, lo: float, hi: float, centres: Iterable[float]) -> float:
     """Sum f over the integers lo..hi: directly near `centres` and the ends, smoothly elsewhere."""
     marks = {round(c) for c in (lo, hi, *centres) if lo <= c <= hi and math.isfinite(c)} or {0}

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from mechc.composition import Event
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.imported import NumericEvent, Table, from_pmfs
+from mechc.inputs import as_array
 
 if TYPE_CHECKING:
     from mechc.kernel.protocol import Kernel
@@ -50,7 +51,7 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
         DeclarationError: the edges are not finite and increasing.
         UnsupportedError: `event` has no output of its own, or another pair for the add direction.
     """
-    cuts = np.atleast_1d(np.asarray(edges, np.float64))
+    cuts = np.atleast_1d(as_array("post_process: edges", edges))
     if cuts.ndim != 1 or not np.isfinite(cuts).all() or not (np.diff(cuts) > 0).all():
         raise DeclarationError(f"post_process: edges={edges!r} are not finite and increasing")
     if not isinstance(event, Event) or isinstance(event, NumericEvent):

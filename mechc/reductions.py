@@ -14,6 +14,7 @@ import numpy as np
 
 from mechc.composition import Composition, Event
 from mechc.errors import DeclarationError
+from mechc.inputs import as_array
 from mechc.mechanism import load
 from mechc.mixing import mixture
 from mechc.operations import group, poisson, without_replacement
@@ -182,7 +183,7 @@ def drawn_with_replacement(event: Event, *, dataset_size: int, batch_size: int) 
 
 
 def _matrix(name: str, encoder: Any) -> Any:
-    matrix = np.asarray(encoder, np.float64)
+    matrix = as_array(f"{name}: matrix", encoder)
     if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
         raise DeclarationError(f"{name}: the matrix is not two-dimensional with finite entries")
     return matrix

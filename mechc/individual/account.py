@@ -208,7 +208,10 @@ def mask_for(size: int, out: Mask | None) -> Mask:
 
 
 def _real(name: str, values: ArrayLike) -> NDArray[Any]:
-    array = np.asanyarray(values)
+    try:
+        array = np.asanyarray(values)
+    except ValueError as error:
+        raise DeclarationError(f"{name} is not an array of numbers: {error}") from error
     if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
         raise DeclarationError(f"{name} has dtype {array.dtype} (expected real numbers)")
     return array

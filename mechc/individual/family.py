@@ -66,7 +66,10 @@ class Family:
             DeclarationError: the span is not an interval of positive numbers.
             UnsupportedError: the family is not ordered by domination on the span.
         """
-        lo, hi = (float(v) for v in span)
+        try:
+            lo, hi = map(float, span)
+        except (TypeError, ValueError):
+            raise DeclarationError(f"span={span!r} (expected two numbers)") from None
         if not 0.0 < lo < hi < np.inf:
             raise DeclarationError(f"span={span!r} (expected 0 < low < high, both finite)")
         self.name, self.parameter, self.directions = name, parameter, directions

@@ -16,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.errors import NumericError
 from mechc.kernel.protocol import Kernel
 
 Floats = NDArray[np.float64]
@@ -37,6 +38,9 @@ def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
         theta: parameters, shape (parameters,).
         lo: lower end, may be -inf.
         hi: upper end, may be inf.
+
+    Raises:
+        NumericError: neither density was found anywhere.
     """
     points, nearest, scales, log_scales = _places(lo, hi)
     ends = [end for end in (lo, hi) if math.isfinite(end)]
@@ -58,6 +62,11 @@ def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
         if mode is not None:
             edges.append(mode[0] + mode[1] * AROUND)
     found = sorted({e for some in edges for e in some.tolist() if lo <= e <= hi})
+    if len(found) < 2:
+        raise NumericError(
+            f"{kernel.NAME}: no mass of P or Q was found between {lo:g} and {hi:g} at parameters "
+            f"{theta.tolist()}"
+        )
     return np.array(found)
 
 

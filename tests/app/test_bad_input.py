@@ -180,3 +180,26 @@ def test_a_range_of_counts_on_the_command_line_is_not_listed_before_it_is_measur
     assert counts_of("1:10:4") == [1, 5, 9]
     with pytest.raises(DeclarationError, match="more than"):
         counts_of("1:1000000000000")
+
+
+@pytest.mark.parametrize("junk", ["ab", [[0.5], [0.5, 0.5]], [None, 1.0]])
+def test_tables_that_are_no_numbers(junk):
+    for make in (
+        lambda: mechc.from_pmfs(junk, [0.5, 0.5]),
+        lambda: mechc.from_losses(junk, [0.5, 0.5]),
+        lambda: mechc.rdp(junk, [1.0, 2.0]),
+        lambda: mechc.post_process(mechc.load("gaussian")(sigma=1.0), junk),
+    ):
+        with pytest.raises(DeclarationError):
+            make()
+
+
+def test_counts_of_a_curve_are_several():
+    with pytest.raises(DeclarationError, match="several"):
+        mechc.load("gaussian")(sigma=1.0).epsilon_curve(0.1, 5)
+
+
+@pytest.mark.filterwarnings("error")
+def test_noise_too_narrow_for_doubles():
+    bound = mechc.load("gaussian")(sigma=5e-324).delta(1.0)
+    assert 0.0 <= bound.lower <= bound.upper == 1.0
