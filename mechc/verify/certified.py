@@ -2,8 +2,8 @@
 
 Every number is a ball, from the densities to the sum on the contour; the interval that is returned
 contains the exact value for the parameters as they are stored (doubles are exact numbers here).
-One step is integrated by its branches, atoms are composed exactly, everything else goes through
-Theorem A (mechc.verify.contour).
+One step is integrated by its branches, atoms are composed exactly, few steps lie between laws on
+meshes (mechc.verify.convolved), everything else goes through Theorem A (mechc.verify.contour).
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from mechc.accountants.saddle import saddle_target, solve
 from mechc.composition import Composition, Event
 from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError
 from mechc.evaluation import worse
-from mechc.verify import discrete, single
+from mechc.verify import convolved, discrete, single
 from mechc.verify.ball import Oracle, reversed_pair
 from mechc.verify.contour import Contour, Law
 
 RTOL = 1e-16
 WIDER = (1e-13, 1e-10, 1e-8)  # where the sharper aim needs more nodes than are affordable
 STATUS = "certified"
+WIDE = 5e-7  # half the relative width beyond which another route is tried
+FEW = 16  # steps for which meshes come first
 DOUBLINGS = 60
 SMALLEST = -3000.0  # log of a delta that is aimed at; below it there is only an upper bound
 
@@ -37,7 +39,8 @@ class Certified:
         """Bind declarations and parameters."""
         self.direction, self.rtol = direction, rtol
         self.laws = [Law(_oracle(event, direction), count) for event, count in composition.parts]
-        self.guide = ComposedLoss(composition.steps(direction))
+        steps = composition.steps(direction)
+        self.guide, self.tops = ComposedLoss(steps), [step.loss.support[1] for step in steps]
         self.count = sum(law.count for law in self.laws)
         self._line: Contour | None = None
 
@@ -83,15 +86,68 @@ class Certified:
         if self.count == 1:
             found = single.finite_part(self.laws[0].oracle, exact, arb(tilt), arb(size).exp())
             return found, {"route": "branches"}
-        smallest = (arb(size).exp() * self.rtol / self.count).lower()
-        atoms = [discrete.atoms_of(law.oracle, smallest) for law in self.laws]
-        if all(a is not None for a in atoms):
-            return discrete.finite_part(self.laws, atoms, exact), {"route": "atoms"}  # type: ignore[arg-type]
-        if any(law.oracle.measure == "lattice" for law in self.laws):
-            raise UnsupportedError("certified: integers and densities in one composition")
-        return self._contour(epsilon)
+        if self._is_above_all(epsilon):
+            return arb(0), {"route": "largest loss"}
+        try:
+            return self._atoms(exact, (arb(size).exp() * self.rtol / self.count).lower())
+        except UnsupportedError:
+            return self._densities(epsilon, tilt)
 
-    def _contour(self, epsilon: float) -> tuple[Any, dict[str, Any]]:
+    def _is_above_all(self, epsilon: float) -> bool:
+        """Whether no sum of losses is proved to exceed epsilon, from the largest of each step."""
+        counts = [law.count for law in self.laws]
+        room = epsilon - math.fsum(n * top for n, top in zip(counts, self.tops, strict=True))
+        if not 0.0 < room < math.inf:
+            return False
+        total = arb(0)
+        for law, top in zip(self.laws, self.tops, strict=True):
+            most = arb(top + 0.999 * room / self.count)
+            total += law.count * most
+            try:
+                if not single.finite_part(law.oracle, most, arb(1), arb(1)).is_zero():
+                    return False
+            except (NumericError, UnsupportedError):
+                return False
+        return bool(total <= epsilon)
+
+    def _atoms(self, epsilon: Any, smallest: Any) -> tuple[Any, dict[str, Any]]:
+        atoms = [discrete.atoms_of(law.oracle, smallest) for law in self.laws]
+        known = [a for a in atoms if a is not None]
+        if len(known) < len(atoms):
+            raise UnsupportedError("certified: a density among the laws")
+        return discrete.finite_part(self.laws, known, epsilon), {"route": "atoms"}
+
+    def _densities(self, epsilon: float, tilt: float) -> tuple[Any, dict[str, Any]]:
+        """Meshes where steps are few, the contour where they are many, the other where it is wide.
+
+        Meshes do not need the characteristic function to fall, but their width grows with the
+        number of steps.
+        """
+        routes = [self._meshes, self._contour]
+        if self.count > FEW:
+            routes.reverse()
+        value: Any = None
+        detail: dict[str, Any] = {}
+        for route in routes:
+            try:
+                here, how = route(epsilon, tilt)
+            except (NumericError, UnsupportedError) as error:
+                detail = detail or {"refused": str(error)}
+                continue
+            value = here if value is None else value.intersection(here)
+            detail = {**detail, **how}
+            if value.rad() < WIDE * value.mid():
+                break
+        if value is None:
+            raise NumericError(f"certified: {detail['refused']}")
+        return value, detail
+
+    def _meshes(self, epsilon: float, tilt: float) -> tuple[Any, dict[str, Any]]:
+        return convolved.finite_part(self.laws, epsilon, tilt)
+
+    def _contour(self, epsilon: float, tilt: float) -> tuple[Any, dict[str, Any]]:
+        if any(law.oracle.measure == "lattice" for law in self.laws):
+            raise UnsupportedError("certified: integers and densities on one contour")
         if self._line is None:
             wider = [r for r in WIDER if r > self.rtol]
             self._line = Contour(self.laws, self.guide, [self.rtol, *wider])

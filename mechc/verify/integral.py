@@ -126,8 +126,8 @@ class PieceIntegral:
         if not hi.is_finite():
             hi, tail = self._cut(a, b, 1, lo)
             total += tail
-        lo, below = self._beside(a, b, 1, lo)
-        hi, above = self._beside(a, b, -1, hi)
+        lo, below = self.beside(a, b, 1, lo)
+        hi, above = self.beside(a, b, -1, hi)
         total += below + above
         if lo < 0 and hi > 0:
             # features sit near zero far more often than near the middle of a long range
@@ -138,7 +138,7 @@ class PieceIntegral:
         """Whether both densities are known to be positive at a finite end."""
         return all(law.is_zero or law.log(end, False).is_finite() for law in (self.p, self.q))
 
-    def _beside(self, a: Any, b: Any, side: int, end: Any) -> tuple[Any, Any]:
+    def beside(self, a: Any, b: Any, side: int, end: Any) -> tuple[Any, Any]:
         """The place to integrate from next to a finite end, and a ball around what is left out."""
         own = self.lo if side > 0 else self.hi
         if not end.overlaps(own) or self.height(a.real, b.real, end).is_finite():
@@ -190,7 +190,7 @@ class PieceIntegral:
         """int_lo^hi p^a q^b by `acb.integral`, far stretches in log |x|."""
         exponent = self.exponent(a, b)
         tolerance = arb(2) ** (-ctx.prec + GUARD_BITS)
-        size, bulk = self._rough(a.real, b.real, lo, hi)
+        size, bulk = self.rough_size(a.real, b.real, lo, hi)
         side = 1 if lo >= 0 else -1
         near, far = (lo, hi) if side > 0 else (-hi, -lo)
         turn = near.max(bulk * BULKS).mid()
@@ -213,7 +213,7 @@ class PieceIntegral:
             raise NumericError(f"the integral from {lo.str(5)} to {hi.str(5)} did not settle")
         return total
 
-    def _rough(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
+    def rough_size(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
         """A lower guess at the integral of |p^a q^b|: the largest height times distance sampled.
 
         It sets the accuracy asked of the quadrature and nothing else; with it goes the distance
