@@ -40,6 +40,7 @@ MAX_STEPS = 60  # outward steps from a root to its certified side
 FAR = 1e-3  # nats beyond which a side gets a root search of its own
 ROUND = 2.0**-52
 NOTHING = 1e-18  # an epsilon that is none
+NEARER = 1e-3  # distance from the largest loss that is tried before, as a share of the start's
 NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is as good as that
 CLOSE = 0.9  # start of a search, as a share of the largest loss, from which on that is looked at
 FIRST = (1.0, -1.0)  # where to start, and the slope there, when nothing is known
@@ -143,6 +144,7 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     if math.isinf(near):
         return Bound(0.0, near, near, first.method, first.status, first.detail)
     upper, lower = _upper_side(curve, near, slope), _lower_side(curve, near, slope)
+    lower = lower if math.isnan(lower) else max(lower, curve.low)
     estimate = math.nan if main == "upper" else near
     answer = curve.at(near)
     detail = {**answer.detail, "evaluations": len(curve.points)}
@@ -175,6 +177,9 @@ def _at_largest_loss(
         return None
     near = top * (1.0 - NEXT_TO)
     try:
+        for below in (start, top - NEARER * (top - start)):  # easier to evaluate than next to it
+            if not curve.excess("upper", below) > 0:
+                return None
         if not curve.excess("lower", near) > 0:
             return None
     except (UnsupportedError, NumericError):  # a method may refuse so far out
