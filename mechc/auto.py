@@ -20,6 +20,7 @@ that have them before (`accountants.revealing`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
@@ -40,6 +41,7 @@ FEW = 12  # steps that auto composes one by one ...
 DISTINCT = 7  # ... if no more of them are different, whose kinks multiply ...
 SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps are fewer than this
 STRICT = 0.1  # share of rtol up to which so few steps are not composed one by one as well
+CLOSE = 1e-2  # relative distance of epsilons that the same method is likely to settle
 MORE = 100  # the same where the contour's answer is too wide
 ROUGH = 1e-3  # width in log delta beyond which a lattice sum is not what it can be
 GRID_BYTES = 2**29  # for a grid that nobody has asked for: some ten seconds of work
@@ -80,6 +82,7 @@ class Auto:
         self._built: dict[str, registry.Accountant] = {}
         self._tails = import_module("mechc.accountants.revealing")
         self._lacks_moments = bool(self._tails.lacks_moments(steps))
+        self._last = "", math.nan
         self._revealed: dict[float, Auto] = {}
 
     def log_delta(self, epsilon: float) -> Bound:
@@ -146,7 +149,7 @@ class Auto:
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None
         refusals = []
-        for name, reason in list(self._queue):
+        for name, reason in self._in_order(epsilon):
             try:
                 answer = self._accountant(name).log_delta(epsilon)
             except (UnsupportedError, NumericError, MemoryError) as error:
@@ -162,12 +165,20 @@ class Auto:
             elif (name == "contour" and float(answer.upper) < SMALLEST) or _width(answer) <= rtol:
                 settled = True
             if settled:
+                self._last = name, epsilon
                 return answer
             if best is None or _rank(answer) < _rank(best):
                 best = answer
         if best is None:
             raise UnsupportedError("auto: no method can answer; " + "; ".join(refusals))
         return best
+
+    def _in_order(self, epsilon: float) -> list[tuple[str, str]]:
+        """The candidates, first the one that settled a question close by."""
+        name, place = self._last
+        if not abs(epsilon - place) <= CLOSE * abs(place):
+            return list(self._queue)
+        return sorted(self._queue, key=lambda candidate: candidate[0] != name)
 
     def _apart(self, epsilon: float) -> Bound:
         """Bound delta by one event, where P and Q are nearly disjoint."""

@@ -8,7 +8,6 @@ steps.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +17,10 @@ from mechc.accountants.atomic import AtomicPart, matters
 from mechc.accountants.beside import BesideAtoms
 from mechc.accountants.blurred import Blurred
 from mechc.accountants.characteristic import Law, Tilted
+from mechc.accountants.choice import Choice, Known
 from mechc.accountants.covered import Covered, chernoff
 from mechc.accountants.frequencies import BLOCK
-from mechc.accountants.jumps import Jumps, by_largest_losses
+from mechc.accountants.jumps import by_largest_losses
 from mechc.accountants.oscillation import Oscillation
 from mechc.accountants.trapezoid import Answer, Contour, Lattice, Smooth
 from mechc.accountants.window import log_peak
@@ -34,6 +34,7 @@ PLENTY = 1e-6  # share of rtol below which no further node is worth its cost
 CANCELLATION = math.log(1e3)  # nats by which the contour may miss the saddle point
 BELOW = 8  # real parts tried at and below the saddle point, and tilts tried above it
 KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
+ALIKE = 1.2  # times its first width that an answer may be wide
 SHARED = 0.1  # the same where one contour is to serve many epsilons ...
 SEVERAL = 16  # ... from so many distinct steps on
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
@@ -55,31 +56,6 @@ ROUNDED = 1e-9  # blocks that rounding may add to a division
 LARGEST = 100_000  # nodes of the tilted law beyond which no higher frequency is asked for
 
 
-class Choice(NamedTuple):
-    """A contour that is not evaluated yet.
-
-    Attributes:
-        c, period, grid, log_b, spare: see Contour.
-        top: largest tilt that is wanted.
-        reach: frequency up to which the law should be resolved.
-        one_scale: large losses have no contours of their own, see `jumps`.
-    """
-
-    c: float
-    period: float
-    grid: Floats
-    log_b: Floats
-    top: float
-    reach: float
-    one_scale: bool
-    spare: float = 0.0
-
-    @property
-    def nodes(self) -> float:
-        """Frequencies that are expected to be needed, 0 where there is no other way."""
-        return 0.0 if self.one_scale else self.reach * self.period / (2.0 * math.pi)
-
-
 class Side(Covered):
     """The finite part H of one direction for epsilon >= 0, with everything that can be re-used."""
 
@@ -89,7 +65,7 @@ class Side(Covered):
         self._coarse = steps
         self._payoff = payoff
         self._rtol = rtol
-        self._contours: list[Contour | Blurred | Jumps] = []
+        self._contours: list[Known] = []
         self._log_mass = sum(s.count * s.loss.log_finite for s in steps)
         self.log_q = sum(
             s.count * math.log1p(-math.exp(s.loss.log_minus_infinite))
@@ -109,11 +85,12 @@ class Side(Covered):
         nearly = topmost.log_finite(self._coarse, epsilon)
         if nearly is not None:
             return Answer(*nearly, {"limit": topmost.LIMIT})
-        for known in self._contours:
+        for known, width in self._contours:
             again = known.answer(epsilon)
             share = KEPT if type(known) is Contour else 1.0
             share = SHARED if isinstance(known, Contour) and known.spare else share
-            if again is not None and again.width <= max(REUSED, share * self._rtol):
+            alike = min(ALIKE * width, self._rtol)  # another contour would be as wide
+            if again is not None and again.width <= max(REUSED, share * self._rtol, alike):
                 return again
         if self.log_complement(epsilon) < NOTHING:
             low = self._log_mass - 2.0 * math.exp(NOTHING)
@@ -136,7 +113,7 @@ class Side(Covered):
                 if contour is not None and rare.width > self._rtol:
                     answer = self._run(contour, epsilon, most)
                 if answer is None or answer.width > rare.width:
-                    self._contours = [jumps, *self._contours[:3]]
+                    self._contours = [Known(jumps, rare.width), *self._contours[:3]]
                     return rare
             # few steps, then: those have a recursion
             limit = limit if choice.nodes > FEW_NODES else {}
@@ -144,7 +121,7 @@ class Side(Covered):
         answer = answer or self._run(contour, epsilon)
         answer = answer or self._chernoff(epsilon, "the trapezoid sum is not positive")
         answer.detail.update(limit)
-        self._contours = [contour.blurred or contour, *self._contours[:3]]
+        self._contours = [Known(contour.blurred or contour, answer.width), *self._contours[:3]]
         return answer
 
     def at_most(self, epsilon: float, level: float) -> bool:
@@ -152,7 +129,7 @@ class Side(Covered):
 
         At the tilts of contours that are there, which would answer as quickly; else anywhere.
         """
-        known = [c for c in self._contours if isinstance(c, Contour)]
+        known = [c for c, _ in self._contours if isinstance(c, Contour)]
         if self._contours:
             return any(chernoff(epsilon, c.grid, c.log_b) <= level for c in known)
         return self._highest <= epsilon or super().at_most(epsilon, level)
