@@ -40,6 +40,7 @@ MAX_STEPS = 60  # outward steps from a root to its certified side
 FAR = 1e-3  # nats beyond which a side gets a root search of its own
 ROUND = 2.0**-52
 NOTHING = 1e-18  # an epsilon that is none
+NARROW = 1e-10  # relative distance to it of a bracket that is narrow enough for an answer
 NEARER = 1e-3  # distance from the largest loss that is tried before, as a share of the start's
 NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is as good as that
 CLOSE = 0.9  # start of a search, as a share of the largest loss, from which on that is looked at
@@ -176,6 +177,11 @@ def _at_largest_loss(
     if not 0.0 < top < math.inf or start < CLOSE * top:
         return None
     near = top * (1.0 - NEXT_TO)
+    if curve.low >= top * (1.0 - NARROW):
+        bound = curve.at(start)
+        if not math.isnan(float(bound.lower)):
+            detail = {**bound.detail, "reason": "next to the largest loss"}
+            return Bound(curve.low, top, top + rounding, bound.method, bound.status, detail)
     try:
         for below in (start, top - NEARER * (top - start)):  # easier to evaluate than next to it
             if not curve.excess("upper", below) > 0:
