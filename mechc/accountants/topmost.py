@@ -37,6 +37,7 @@ MOST_TERMS = 28  # of a binomial series, before its degree is more than these ca
 MOST_DRAWS = 120.0  # x at which so many terms suffice
 NEGLIGIBLE = 1e-18  # share of the sum at which a series ends
 USEFUL = 3e-7  # error beyond which others answer better
+LEAST = -600.0  # log mass of an atom at the largest loss below which others answer
 
 
 def log_all_largest(steps: Sequence[Step]) -> tuple[float, float]:
@@ -110,9 +111,11 @@ def _laws(steps: Sequence[Step]) -> list[PrivacyLoss]:
 
 
 def _ends_in_atom(law: PrivacyLoss) -> bool:
-    """Whether the largest loss is an atom."""
+    """Whether the largest loss is an atom, of a mass that doubles hold."""
     top = law.support[1]
-    return bool(law.atom_loss.size) and abs(law.atom_loss[-1] - top) <= 4.0 * ULP * abs(top)
+    if not law.atom_loss.size or law.atom_log_mass[-1] < LEAST:
+        return False
+    return bool(abs(law.atom_loss[-1] - top) <= 4.0 * ULP * abs(top))
 
 
 def _smooth_to(law: PrivacyLoss) -> float:
