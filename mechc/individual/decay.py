@@ -59,8 +59,11 @@ def variation(loss: PrivacyLoss, c: float) -> Floats:
 
 
 def enough(table: Floats) -> float:
-    """Return the frequency beyond which total variation keeps |phi| below 0.9, inf if none."""
-    room = 0.9 - table[:, 0]
+    """Return the frequency beyond which total variation keeps |phi| well below one, inf if none.
+
+    That is below 0.9, or half of what atoms leave if that is less.
+    """
+    room = np.maximum(0.9 - table[:, 0], 0.5 * (1.0 - table[:, 0]))
     good = room > 0
     return float(np.min(table[good, 1] / room[good])) if good.any() else math.inf
 
