@@ -218,6 +218,23 @@ class Mechanism:
             values = {**self.bound, **values}
         return Event(self, binding.bind(self.name, self.parameters, values))
 
+    def bind(self, **values: Any) -> Mechanism:
+        """Return this mechanism with some parameters fixed and the others still open.
+
+        Args:
+            values: numbers by name, each in the domain of its parameter.
+
+        Raises:
+            DeclarationError: a parameter is unknown, bound already or out of its domain.
+        """
+        named = {p.name: p for p in self.parameters}
+        for name in values:
+            if name not in named or name in self.bound:
+                listed = ", ".join(n for n in named if n not in self.bound) or "none"
+                raise DeclarationError(f"{self.name}: {name} is not open (open: {listed})")
+        given = {name: binding.check(self.name, named[name], v) for name, v in values.items()}
+        return Mechanism(self.origin, self.transforms, {**self.bound, **given})
+
     @property
     def _length(self) -> int | None:
         """Length of the lists this mechanism is compiled for, if that was asked for."""

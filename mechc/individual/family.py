@@ -91,7 +91,7 @@ class Family:
             span: positive ends of its range.
 
         Raises:
-            DeclarationError: no such parameter, or it is bound.
+            DeclarationError: no such parameter, or it is bound, or another one has no value.
         """
         from mechc.mechanism import load
 
@@ -100,6 +100,12 @@ class Family:
         if parameter not in names or parameter in loaded.bound:
             free = ", ".join(n for n in names if n not in loaded.bound)
             raise DeclarationError(f"{loaded.name}: parameter={parameter!r} (free: {free})")
+        for other in loaded.parameters:
+            if other.name not in {parameter, *loaded.bound} and other.default is None:
+                raise DeclarationError(
+                    f"{loaded.name}: {other.name} has no value (expected all parameters but"
+                    f" {parameter} to be bound; mechanism.bind({other.name}=...) does that)"
+                )
         directions = ("remove",) if loaded.symmetric else ("remove", "add")
 
         def law(value: float, direction: str) -> PrivacyLoss:

@@ -38,7 +38,7 @@ RATIO = 1.12  # between neighbouring tilts
 _TILTS = 0.05 * RATIO ** np.arange(168.0)  # up to 8e6
 _NEAR, _STRIDE = 20.0, 1.6  # tilts covered at first, and how much further every time
 STENCIL = 3  # knots outside a bucket that its spline depends on
-_ERROR = 5e-6  # of K between knots, where the family allows it
+_ERROR = 2e-6  # of K between knots, where the family allows it
 
 
 class Members:

@@ -277,3 +277,29 @@ def test_random_sequences_are_never_under_reported(sampled, people):
         assert float(exact.lower) <= 1e-6
         below = run.delta(float(bound.upper[person]) * (1 - 1e-3))
         assert float(below.upper) >= 1e-6
+
+
+def test_sensitivity_may_be_what_differs_between_people():
+    """Noise of scale b at sensitivity s is noise of scale b / s at sensitivity one."""
+    laplace = mechc.load("laplace")
+    with pytest.raises(DeclarationError, match=r"laplace: scale has no value .*bind\(scale"):
+        Family.of(laplace, "sensitivity", (0.1, 1.0))
+    bound = laplace.bind(scale=5.0)
+    acc = IndividualAccountant(
+        bound, parameter="sensitivity", people=3, span=(0.1, 1.0), buckets=8, rtol=1e-3
+    )
+    acc.step([1.0, 0.25, 0.0], count=3)
+    found = acc.epsilon(1e-5)
+    for person, scale in enumerate([5.0, 20.0]):
+        run = (3 * laplace(scale=scale)).epsilon(1e-5)
+        assert found.lower[person] <= run.upper and run.lower <= found.upper[person]
+        assert found.upper[person] <= run.upper * (1 + 1e-3)
+    assert found.upper[2] == 0.0
+
+
+def test_parameters_are_bound_one_by_one():
+    laplace = mechc.load("laplace")
+    assert laplace.bind(scale=3.0)(sensitivity=2.0).theta == laplace(scale=3, sensitivity=2).theta
+    for wrong in ({"scale": 2.0}, {"width": 1.0}, {"sensitivity": -1.0}, {"sensitivity": "2"}):
+        with pytest.raises(DeclarationError, match="laplace: (scale|width|sensitivity)"):
+            laplace.bind(scale=3.0).bind(**wrong)
