@@ -215,7 +215,7 @@ def _critical(target: float, lowest: float, highest: float) -> bool:
 
 def _is_next_to(oracle: Oracle, found: float, target: float, lo: float, hi: float) -> bool:
     """Whether the loss takes the value `target` within a few units in the last place of a point."""
-    if not math.isfinite(found):
+    if not (math.isfinite(found) and _between(found, lo, hi)):
         return False
     reach = NEAR_ENDS * math.ulp(found)
     # what is rounded is the place relative to the ends as well
