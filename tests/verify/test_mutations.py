@@ -6,15 +6,19 @@ from functools import wraps
 
 import numpy as np
 import pytest
+
+pytest.importorskip("flint")
+
 from sympy import Rational, Tuple, oo
 
 import mechc
 from mechc import compiler
 from mechc.calculus.types import Closed
 from mechc.errors import MechcError
-from mechc.verify import certificate
+from mechc.verify import certificate, checks, identities
+from mechc.verify.ball import Oracle
+from mechc.verify.result import Check
 
-pytest.importorskip("flint")
 mutants = pytest.importorskip("mutants")
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
 
@@ -58,6 +62,49 @@ def test_faults_are_not_excused_as_changing_nothing(kind, tmp_path):
         kernel = mutants.run(text, tmp_path / "mutant.py")
         if detector.finds(kernel) and "inverse" not in where:
             assert not detector.is_same(kernel, where.partition(":")[0]), where
+
+
+class Changed:
+    """A kernel of which one function answers otherwise."""
+
+    def __init__(self, kernel, **functions):
+        self.kernel = kernel
+        self.__dict__.update(functions)
+
+    def __getattr__(self, name):
+        return getattr(self.kernel, name)
+
+
+def test_inverses_on_the_other_side_are_found():
+    """A root outside its branch is wrong, however steep or flat the loss is there."""
+    mechanism, theta = mechc.load("student_t"), (4.15, 0.54, 0.54)
+
+    def mirrored(branch, losses, at, out):
+        mechanism.kernel.loss_inverse_many(branch, losses, at, out)
+        out *= -1.0
+
+    oracle, xs = Oracle(mechanism.declaration, theta), [-9.0, -3.0, -1.5, 2.0, 3.5, 9.5]
+    for kernel, ok in (
+        (mechanism.kernel, True), (Changed(mechanism.kernel, loss_inverse_many=mirrored), False)
+    ):  # fmt: skip
+        check = Check("loss_inverse", "values", checks.VALUES)
+        checks.inverses(kernel, oracle, xs, check)
+        assert check.ok == ok
+
+
+@pytest.mark.parametrize(
+    ("name", "theta"), [("raised_cosine", (8.6, 0.8)), ("gaussian_scale", (1.0, 2.0))]
+)
+def test_strips_wider_by_little_are_found(name, theta):
+    mechanism = mechc.load(name)
+    oracle = Oracle(mechanism.declaration, theta)
+    for factor, ok in ((1.0, True), (1.0 + mutants.RELATIVE, False)):
+        kernel = Changed(
+            mechanism.kernel, strip=lambda at, f=factor: f * mechanism.kernel.strip(at)
+        )
+        check = Check("strip", "identity", 0.0)
+        identities.strip(kernel, oracle, check)
+        assert check.ok == ok
 
 
 # faults in derivations: each a change of what one room hands to the next
