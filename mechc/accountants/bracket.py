@@ -88,8 +88,7 @@ class Bracket:
             if part.large.band.smooth < part.large.band.loss.size:
                 raise UnsupportedError("contour: the large losses have no single density")
         self._h = 2.0 * math.pi / self.period
-        large = [part.large for part in split.parts]
-        self._fading = [Fading(m, self.c) for m in large if np.isfinite(m.log_weight).any()]
+        self._fading = [Fading(part.large, self.c) for part in split.parts if part.any_large]
         close = LEAST_SUM * CLOSE
         for _ in range(EXTENSIONS):
             self.nodes = self._enough(close)

@@ -35,7 +35,7 @@ from mechc.accountants.split import NOWHERE, Part, Split, within, without
 from mechc.accountants.trapezoid import Answer
 from mechc.accountants.window import log_peak
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.band import Band, Edges, log_densities
+from mechc.loss.band import Band, Edges, LogDensity
 from mechc.loss.measure import Step
 
 Floats = NDArray[np.float64]
@@ -46,6 +46,7 @@ RAREST = -30_000.0  # log density of a loss that is rarer than any answer
 SAG = 4.0  # nats by which a tilted density may sag inside a level
 WIDEST, NARROWER, CUTS = math.log(8.0), 0.7, 13  # log of the ratio of losses of a level
 BEYOND, AFTER = 0.2, 0.4  # a_0 in widths of a level above epsilon, and b_0 above a_0
+STEP, FADED = 1.05, 40.0  # for its slope there, and nats after which no more of it is needed
 BEFORE = 0.5  # b_1 below epsilon
 LEVELS, STEPS = 20, 8  # levels, and distinct steps
 NUMBERS = 8  # of large losses that get a contour of their own
@@ -87,24 +88,28 @@ class Jumps:
         gap = epsilon - mean
         if not (math.isfinite(self._lowest) and gap > 0.0):
             raise UnsupportedError("contour: small losses reach epsilon, or are not bounded below")
-        if max(float(log_densities(s.loss, np.array([gap]))[0]) for s in steps) < RAREST:
+        self._densities = [LogDensity(step.loss) for step in steps]
+        if self._log_density(np.array([gap]))[0] < RAREST:
             raise UnsupportedError("contour: no single loss reaches epsilon")
-        width, scale = _band_width(steps, gap), gap
         certain = epsilon - max(self._lowest, mean - REACH * spread)
-        above = max(certain, gap * math.exp(BEYOND * width))
-        edges: Edges = (above, above * math.exp(AFTER * width))
-        if edges[0] >= max(s.loss.support[1] for s in steps):
-            edges = NOWHERE
+        edges, scale = self._highest(gap, certain, max(s.loss.support[1] for s in steps)), gap
         self._far: _Far | None = None
         self._left = WORK
         self.brackets: list[Bracket] = []
         self._rests: list[tuple[Split, Hits | None]] = []
+        bands = [Band(step.loss) for step in steps]
         if math.isfinite(edges[1]):
-            self._far = _Far.of(steps, edges, LEFT / (above - epsilon))
+            left = LEFT / (edges[0] - epsilon)
+            steps = [
+                Step(s.loss.covering(-1.0 - left, max(s.loss.tilts[1], 0.0)), s.count)
+                for s in steps
+            ]
+            bands = [Band(step.loss).cut([edges]) for step in steps]
+            self._far = _Far.of(steps, bands, edges, left)
         for turn in range(LEVELS):
-            width = _band_width(steps, scale)
+            width = self._band_width(scale)
             below = (scale * math.exp(-width), scale * math.exp(-BEFORE * width))
-            split = _split(steps, epsilon, edges, below)
+            split = self._split(list(zip(steps, bands, strict=True)), epsilon, edges, below)
             scale *= math.exp(-width)
             if not self._invert(split, epsilon, rtol):
                 continue  # lower thresholds leave less to the small losses
@@ -117,6 +122,50 @@ class Jumps:
             edges, scale = below, below[0]
         raise NumericError("contour: no level of losses is small enough to be left out")
 
+    def _log_density(self, losses: Floats) -> Floats:
+        """Log of the largest density of any step at some losses."""
+        out: Floats = np.max([density(losses) for density in self._densities], axis=0)
+        return out
+
+    def _highest(self, gap: float, certain: float, most: float) -> Edges:
+        """The threshold above which a single loss is enough, no wider than its density matters."""
+        width = self._band_width(gap)
+        above = max(certain, gap * math.exp(BEYOND * width))
+        if above >= most:
+            return NOWHERE
+        end = above * math.exp(AFTER * width)
+        falls = float(-np.diff(self._log_density(np.array([above, STEP * above])))[0])
+        if falls > 0.0:
+            end = min(end, above + FADED * (STEP - 1.0) * above / falls)
+        return above, end
+
+    def _band_width(self, gap: float) -> float:
+        """Return the log of the ratio of losses that one level may span.
+
+        Where a log density is convex its tilted values sag inside a level: deeper, the wider.
+        """
+        widths = WIDEST * NARROWER ** np.arange(CUTS)
+        losses = gap * np.exp(np.multiply.outer([1.0, 0.5, 0.0], -widths))
+        low, middle, high = self._log_density(losses)
+        share = (losses[1] - losses[0]) / (losses[2] - losses[0])
+        with np.errstate(invalid="ignore"):
+            sags = (1.0 - share) * low + share * high - middle > SAG
+        return float(widths[min(int(np.argmin(sags)), CUTS - 1)])
+
+    def _split(
+        self, laid: Sequence[tuple[Step, Band]], epsilon: float, above: Edges, below: Edges
+    ) -> Split:
+        """Cut all steps, with tilts that reach beyond the saddle points of all measures."""
+        parts = [Part.of(step, band, above, below) for step, band in laid]
+        rarity = float(self._log_density(np.array([below[1]]))[0])
+        top = 1.5 * (NATS + max(0.0, -rarity)) / below[1] if rarity > -math.inf else NATS / below[1]
+        for _ in range(TRIES):
+            split = Split(parts, top)
+            if split.settled(epsilon):
+                break
+            top *= LARGER
+        return split
+
     def _wanted(self, epsilon: float, rtol: float) -> float:
         """Log of what may be neglected, -inf while nothing is known."""
         return self._sum(epsilon)[1] + math.log(REST * rtol)
@@ -124,6 +173,8 @@ class Jumps:
     def _invert(self, split: Split, epsilon: float, rtol: float) -> bool:
         """Invert one level, by the number of large losses if need be; False if that fails too."""
         before = len(self.brackets)
+        if not any(part.any_large for part in split.parts):
+            return True
         for number in range(1, NUMBERS + 1):
             wanted, many = self._wanted(epsilon, rtol), Hits(number, False)
             if split.log_bound(many, epsilon) < wanted:
@@ -199,34 +250,6 @@ def small_losses(steps: Sequence[Step], epsilon: float) -> tuple[float, float]:
     return mean, math.sqrt(variance)
 
 
-def _band_width(steps: Sequence[Step], gap: float) -> float:
-    """Return the log of the ratio of losses that one level may span.
-
-    Where a log density is convex its tilted values sag inside a level: deeper, the wider.
-    """
-    widths = WIDEST * NARROWER ** np.arange(CUTS)
-    losses = gap * np.exp(np.multiply.outer([1.0, 0.5, 0.0], -widths))
-    rows = np.max([log_densities(s.loss, losses.ravel()) for s in steps], axis=0)
-    low, middle, high = rows.reshape(losses.shape)
-    share = (losses[1] - losses[0]) / (losses[2] - losses[0])
-    with np.errstate(invalid="ignore"):
-        sags = (1.0 - share) * low + share * high - middle > SAG
-    return float(widths[min(int(np.argmin(sags)), CUTS - 1)])
-
-
-def _split(steps: Sequence[Step], epsilon: float, above: Edges, below: Edges) -> Split:
-    """Cut all steps, with tilts that reach beyond the saddle points of all measures."""
-    parts = [Part.of(step, above, below) for step in steps]
-    rarity = max(float(log_densities(s.loss, np.array([below[1]]))[0]) for s in steps)
-    top = 1.5 * (NATS + max(0.0, -rarity)) / below[1] if rarity > -math.inf else NATS / below[1]
-    for _ in range(TRIES):
-        split = Split(parts, top)
-        if split.settled(epsilon):
-            break
-        top *= LARGER
-    return split
-
-
 @dataclass(frozen=True)
 class _Far:
     """Compositions with a loss so large that few of them sum to less than epsilon.
@@ -242,19 +265,17 @@ class _Far:
     error: float
 
     @classmethod
-    def of(cls, steps: Sequence[Step], edges: Edges, left: float) -> _Far:
+    def of(cls, steps: Sequence[Step], bands: Sequence[Band], edges: Edges, left: float) -> _Far:
         orders = left * np.geomspace(0.05, 1.0, 8)
         tilts = np.concatenate([[0.0, -1.0], -1.0 - orders])
         log_m, error = np.zeros(tilts.size), PARTITION
         ratios = np.empty((len(steps), tilts.size))
-        for i, step in enumerate(steps):
-            law = step.loss.covering(-1.0 - left, max(step.loss.tilts[1], 0.0))
-            band = Band(law).cut([edges])
+        for i, (step, band) in enumerate(zip(steps, bands, strict=True)):
             small, rough = without(band, edges).log_totals(tilts)
             large, coarse = within(band, edges, NOWHERE).log_totals(tilts)
             log_m += step.count * (small + rough)
             ratios[i] = large + coarse - small
-            error += step.count * (1e-14 + law.tolerance + rough[:2].max()) + coarse[:2].max()
+            error += step.count * (1e-14 + step.loss.tolerance + rough[:2].max()) + coarse[:2].max()
         counts = np.array([float(step.count) for step in steps])
         both = log_m + log_odds(Hits(1, False), counts, ratios)
         return cls(float(both[0]), float(both[1]), orders, both[2:] + log_peak(orders), error)

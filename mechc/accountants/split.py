@@ -83,15 +83,20 @@ class Part:
     outside: tuple[float, float]
 
     @classmethod
-    def of(cls, step: Step, above: Edges, below: Edges) -> Part:
-        """Cut one step."""
-        whole = Band(step.loss)
+    def of(cls, step: Step, whole: Band, above: Edges, below: Edges) -> Part:
+        """Cut one step, `whole` its panels."""
         top = min(above[1], step.loss.support[1])
         outside = whole.highest_outside(-math.inf, below[1]), whole.highest_outside(below[0], top)
-        cut = whole.cut([edges for edges in (below, above) if edges[1] < math.inf])
+        edges = [edges for edges in (below, above) if edges[1] < math.inf]
+        cut = whole.between(-math.inf, above[1]).cut(edges)
         small = without(cut.between(-math.inf, below[1]), below)
         large = within(cut.between(below[0], above[1]), below, above)
         return cls(step.count, small, large, above, below, outside)
+
+    @property
+    def any_large(self) -> bool:
+        """Whether there are large losses at all."""
+        return bool(np.isfinite(self.large.log_weight).any())
 
     @property
     def size(self) -> int:

@@ -146,24 +146,33 @@ class Band:
             self.log_weight = np.concatenate([log_weight, self._atoms[1]])
 
 
-def log_densities(law: PrivacyLoss, losses: Floats) -> Floats:
-    """Return the largest log density of the outputs with these losses, -inf where none is known.
+class LogDensity:
+    """The largest log density of the outputs with given losses, -inf where none is known.
 
     It is read off between the nodes: a guide, no value to answer with.
     """
-    source = law.source
-    out = np.full(losses.size, -np.inf)
-    if source is None or not source.continuous:
+
+    def __init__(self, law: PrivacyLoss) -> None:
+        """Sort the nodes of every branch by their losses."""
+        source = law.source
+        self._branches: list[tuple[Floats, Floats]] = []
+        if source is None or not source.continuous:
+            return
+        panels = source.panels
+        loss, log_p = panels.loss, panels.log_p
+        if law.is_reversed:
+            loss, log_p = -loss, log_p - loss
+        for branch in np.unique(panels.region):
+            mine = panels.region == branch
+            x, y = loss[mine].ravel(), log_p[mine].ravel()
+            order = np.argsort(x)
+            x, y = x[order], y[order]
+            self._branches.append((x[np.isfinite(y)], y[np.isfinite(y)]))
+
+    def __call__(self, losses: Floats) -> Floats:
+        """Return the log density at every loss."""
+        out = np.full(losses.shape, -np.inf)
+        for x, y in self._branches:
+            if x.size:
+                out = np.maximum(out, np.interp(losses, x, y, -math.inf, -math.inf))
         return out
-    panels = source.panels
-    loss, log_p = panels.loss, panels.log_p
-    if law.is_reversed:
-        loss, log_p = -loss, log_p - loss
-    for branch in np.unique(panels.region):
-        mine = panels.region == branch
-        x, y = loss[mine].ravel(), log_p[mine].ravel()
-        order = np.argsort(x)[np.isfinite(y[np.argsort(x)])]
-        if order.size:
-            found = np.interp(losses, x[order], y[order], -math.inf, -math.inf)
-            out = np.maximum(out, found)
-    return out

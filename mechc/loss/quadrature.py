@@ -245,6 +245,9 @@ class Quadrature:
         other = copy(self)
         other.log_p, other.loss = self.log_p[panels], self.loss[panels]
         other._place(self.region[panels], self.lo[panels], self.hi[panels])
+        if self._spread is not None:
+            nodes = panels.repeat(ORDER)
+            other._spread = self._spread[0][nodes], self._spread[1][nodes]
         return other
 
     def _laid(
