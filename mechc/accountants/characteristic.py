@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from mechc.accountants import rough
 from mechc.accountants.frequencies import log_phi
 from mechc.accountants.tilting import tilt
+from mechc.accountants.turning import turned
 from mechc.loss.measure import Step
 from mechc.loss.moments import generating
 
@@ -40,6 +41,7 @@ LEVELS = 16  # clipping levels tried in the total-variation bound
 STRIDE = 2.5  # from one level to the next
 CELLS = 4000  # intervals tried before the decay proof falls back on total variation alone
 SAMPLED = 1.1  # slack on total variation and excess, which are sampled at the nodes
+ROUNDED = 2e-15  # of the square of phi, for every standard deviation times frequency
 DROPPED = 1e-24  # tilted weight below which a node is left out of phi, and accounted for
 
 
@@ -97,14 +99,9 @@ def decay_integral(  # type: ignore[no-untyped-def]
         if far < goal:
             break
         for i in range(counts.size):
-            a = 0.0
-            b = 0.0
-            for j in range(offsets[i], offsets[i + 1]):
-                theta = y * centred[j]
-                s = math.sin(0.5 * theta)
-                a -= weight[j] * 2.0 * s * s
-                b += weight[j] * math.sin(theta)
-            g = -(2.0 * a + a * a + b * b) - slack[i]
+            mine = slice(offsets[i], offsets[i + 1])
+            a, b = turned(centred[mine], weight[mine], y)
+            g = 2.0 * a - a * a - b * b - slack[i] - ROUNDED * y * spread[i]
             root[i] = math.sqrt(g) if g > 0.0 else 0.0
         # the widest cell that meets the goal; where no cell does, one in which phi changes little
         width = y

@@ -46,16 +46,15 @@ RAREST = -30_000.0  # log density of a loss that is rarer than any answer
 SAG = 4.0  # nats by which a tilted density may sag inside a level
 WIDEST, NARROWER, CUTS = math.log(8.0), 0.7, 13  # log of the ratio of losses of a level
 BEYOND, AFTER = 0.2, 0.4  # a_0 in widths of a level above epsilon, and b_0 above a_0
-STEP, FADED = 1.05, 40.0  # for its slope there, and nats after which no more of it is needed
 BEFORE = 0.5  # b_1 below epsilon
-LEVELS, STEPS = 20, 8  # levels, and distinct steps
+LEVELS, FAILURES, STEPS = 20, 4, 8  # levels, of which that may fail, and distinct steps
 NUMBERS = 8  # of large losses that get a contour of their own
 SPENT = 2.0  # nats by which a bracket may be wider than what is neglected
 NATS = 12.0  # nats beyond the rarity of a loss that its tilts should make up for
 TRIES, LARGER = 3, 2.5  # enlargements of the range of tilts
 HOPELESS = 300.0  # nats of the rest beyond what may be neglected at which levels end
 WORK = 60_000_000  # node evaluations for all brackets together
-REST = 0.02  # share of rtol that everything that is only bounded may cost
+REST = 0.002  # share of rtol that everything that is only bounded may cost
 ROUGH = 1e-3  # width that is still better than what one contour would give
 LIMIT = "rounding of the density of large losses"
 PARTITION = 1e-10  # relative error of masses cut by chi
@@ -106,12 +105,16 @@ class Jumps:
             ]
             bands = [Band(step.loss).cut([edges]) for step in steps]
             self._far = _Far.of(steps, bands, edges, left)
+        failures = 0
         for turn in range(LEVELS):
             width = self._band_width(scale)
             below = (scale * math.exp(-width), scale * math.exp(-BEFORE * width))
             split = self._split(list(zip(steps, bands, strict=True)), epsilon, edges, below)
             scale *= math.exp(-width)
             if not self._invert(split, epsilon, rtol):
+                failures += 1
+                if failures == FAILURES:
+                    break
                 continue  # lower thresholds leave less to the small losses
             rest, wanted = split.log_bound(None, epsilon), self._wanted(epsilon, rtol)
             if rest < wanted:
@@ -128,16 +131,12 @@ class Jumps:
         return out
 
     def _highest(self, gap: float, certain: float, most: float) -> Edges:
-        """The threshold above which a single loss is enough, no wider than its density matters."""
+        """The threshold above which a single loss is enough."""
         width = self._band_width(gap)
         above = max(certain, gap * math.exp(BEYOND * width))
         if above >= most:
             return NOWHERE
-        end = above * math.exp(AFTER * width)
-        falls = float(-np.diff(self._log_density(np.array([above, STEP * above])))[0])
-        if falls > 0.0:
-            end = min(end, above + FADED * (STEP - 1.0) * above / falls)
-        return above, end
+        return above, above * math.exp(AFTER * width)
 
     def _band_width(self, gap: float) -> float:
         """Return the log of the ratio of losses that one level may span.

@@ -20,7 +20,7 @@ from mechc.accountants.characteristic import Law, Tilted
 from mechc.accountants.choice import Choice, Known
 from mechc.accountants.covered import Covered, chernoff
 from mechc.accountants.frequencies import BLOCK
-from mechc.accountants.jumps import by_largest_losses
+from mechc.accountants.jumps import Jumps, by_largest_losses
 from mechc.accountants.oscillation import Oscillation
 from mechc.accountants.trapezoid import Answer, Contour, Lattice, Smooth
 from mechc.accountants.window import log_peak
@@ -35,6 +35,7 @@ CANCELLATION = math.log(1e3)  # nats by which the contour may miss the saddle po
 BELOW = 8  # real parts tried at and below the saddle point, and tilts tried above it
 KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
 ALIKE = 1.2  # times its first width that an answer may be wide
+ELSEWHERE = 1e-2  # the same for brackets made for another epsilon
 SHARED = 0.1  # the same where one contour is to serve many epsilons ...
 SEVERAL = 16  # ... from so many distinct steps on
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
@@ -87,7 +88,7 @@ class Side(Covered):
             return Answer(*nearly, {"limit": topmost.LIMIT})
         for known, width in self._contours:
             again = known.answer(epsilon)
-            share = KEPT if type(known) is Contour else 1.0
+            share = KEPT if type(known) is Contour else ELSEWHERE if type(known) is Jumps else 1.0
             share = SHARED if isinstance(known, Contour) and known.spare else share
             alike = min(ALIKE * width, self._rtol)  # another contour would be as wide
             if again is not None and again.width <= max(REUSED, share * self._rtol, alike):

@@ -75,6 +75,7 @@ class Sweep:
         self.methods: set[str] = set()  # what has answered
         self._near = 0.0  # tilt of the last saddle point, if any
         self._bias = 0.0  # how far the saddle point approximation is off, from the counts above
+        self._dear = False  # contours for fewer repetitions would cost more than a recursion
         self._log_infinite = sum(s.count * s.loss.log_finite for s in self._steps)
 
     def epsilons(self, counts: Floats, known: Floats) -> Floats:
@@ -91,14 +92,26 @@ class Sweep:
         out = np.full((3, counts.size), np.nan)
         below = self._below(counts, known)
         out[:, below] = np.stack([0.0 * known, known, known])[:, below]
-        left = np.flatnonzero(~below)
+        left = self._by_contours(counts, known, np.flatnonzero(~below), out)
+        few = np.flatnonzero(np.isnan(out).any(axis=0))
+        if few.size and self._recursion:
+            self._by_recursion(counts, few, out)
+            left = left[np.isnan(out[:, left]).any(axis=0)]
+            self._dear = False
+            self._by_contours(counts, known, left, out)
+        return out
+
+    def _by_contours(
+        self, counts: Floats, known: Floats, left: NDArray[np.intp], out: Floats
+    ) -> NDArray[np.intp]:
+        """Answer in groups, from the largest count down; return those that are left."""
         # saddle points go like 1 / sqrt(n): further apart than this, terms would cancel
         ratio = math.exp(2.0 * math.sqrt(0.7 * CANCELLATION / max(-self._target, 1.0)))
-        while left.size:
+        while left.size and not self._dear:
             most = counts[left[-1]]
             widest = min(ratio, RATIO if most > MANY else FEW_RATIO)
             first = np.searchsorted(counts[left], most / widest)
-            part, left = left[first:], left[:first]
+            part, rest = left[first:], left[:first]
             answers = None
             try:
                 for _ in range(TRIES):
@@ -110,17 +123,18 @@ class Sweep:
             if answers is None:
                 break  # with fewer repetitions phi decays more slowly still
             self.methods.add("contour")
-            out[:, part] = answers
-        few = np.flatnonzero(np.isnan(out).any(axis=0))
-        if few.size and self._recursion:
-            near = out[1, few[-1] + 1] if few[-1] + 1 < counts.size else math.nan
-            if math.isnan(near):
-                near = self._saddle(float(counts[few[-1]])).epsilon
-            targets = self._targets(counts[few])
-            found = repeated.epsilons(self._steps[0], counts[few], targets, near, self._widest)
-            out[:, few] = found
-            self.methods |= {"direct"} if np.isfinite(found).any() else set()
-        return out
+            out[:, part], left = answers, rest
+        return left
+
+    def _by_recursion(self, counts: Floats, few: NDArray[np.intp], out: Floats) -> None:
+        """Answer for a few repetitions of one step, as far as the recursion goes."""
+        near = out[1, few[-1] + 1] if few[-1] + 1 < counts.size else math.nan
+        if math.isnan(near):
+            near = self._saddle(float(counts[few[-1]])).epsilon
+        targets = self._targets(counts[few])
+        found = repeated.epsilons(self._steps[0], counts[few], targets, near, self._widest)
+        out[:, few] = found
+        self.methods |= {"direct"} if np.isfinite(found).any() else set()
 
     def _below(self, counts: Floats, known: Floats) -> NDArray[np.bool_]:
         """Counts for which the Chernoff bound (numerics, 3.1) proves delta small at `known`."""
@@ -302,6 +316,7 @@ class Sweep:
             if quiet or last:
                 tail *= self._decay(contour, steps, wanted)
                 if tail <= 4.0 * SHARE * total or last:
+                    self._dear = self._recursion and 4 * contour.work > DEAR
                     return (contour, tail) if tail < self._widest * total else None
             nodes, dear = 2 * nodes, dear - 1
         return None

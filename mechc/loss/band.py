@@ -22,7 +22,7 @@ Edges = tuple[float, float]
 
 PIECES = 9.0  # panels on which a function rises from 0 to 1
 AT_ONCE, ROUNDS, LARGEST = 10, 8, 1e6  # pieces of a panel at once, and how often
-NATS = 8.0  # by which the density may fall there on one panel
+NATS, FADED = 8.0, 60.0  # by which the density may fall there on one panel, and at all
 MARGIN = 0.1  # of a panel, beyond the outermost nodes
 
 
@@ -60,13 +60,15 @@ class Band:
         """Into how many each panel has to be cut, if all of it met the edges that it meets."""
         least, most = self._ranges()
         margin = MARGIN * (most - least)
-        log_p = self.log_weight[: self.smooth].reshape(-1, ORDER)
+        loss, log_p = (v[: self.smooth].reshape(-1, ORDER) for v in (self.loss, self.log_weight))
         with np.errstate(invalid="ignore"):
             steep = np.nan_to_num(np.ptp(log_p, axis=1), nan=0.0, posinf=0.0) / NATS
         parts = np.ones(least.size)
         for a, b in edges:
             meets = (most + margin > a) & (least - margin < b)
-            pieces = np.maximum((most - least) * (PIECES / (b - a)), steep)
+            beyond = np.where((loss > a) & meets[:, None], log_p, -np.inf).max(axis=1)
+            matters = (beyond > beyond.max(initial=-np.inf) - FADED) | (least < a)
+            pieces = np.maximum((most - least) * (PIECES / (b - a)), np.where(matters, steep, 1.0))
             parts = np.maximum(parts, np.where(meets, np.ceil(pieces), 1.0))
         return np.minimum(parts, LARGEST).astype(np.int64)
 
