@@ -35,7 +35,7 @@ CANCELLATION = math.log(1e3)  # nats by which the contour may miss the saddle po
 BELOW = 8  # real parts tried at and below the saddle point, and tilts tried above it
 KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
 ALIKE = 1.2  # times its first width that an answer may be wide
-ELSEWHERE = 1e-2  # the same for brackets made for another epsilon
+ELSEWHERE = 1e-2  # the same for brackets made for another epsilon, or beside a contour
 SHARED = 0.1  # the same where one contour is to serve many epsilons ...
 SEVERAL = 16  # ... from so many distinct steps on
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
@@ -111,7 +111,7 @@ class Side(Covered):
         if not (answer and answer.width <= self._rtol) and not choice.one_scale:
             jumps, rare, limit = by_largest_losses(self._steps, epsilon, self._rtol)
             if jumps is not None and rare is not None:
-                if contour is not None and rare.width > self._rtol:
+                if contour is not None and rare.width > ELSEWHERE * self._rtol:
                     answer = self._run(contour, epsilon, most)
                 if answer is None or answer.width > rare.width:
                     self._contours = [Known(jumps, rare.width), *self._contours[:3]]
