@@ -196,21 +196,21 @@ def test_mass_at_infinite_loss_is_refused():
 
 
 def test_saving_restoring_and_asking_for_some(gaussian, tmp_path):
-    acc = accountant(gaussian, 50)
-    acc.step(np.linspace(5, 100, 50), count=10)
+    acc = accountant(gaussian, 12, rtol=1e-3)
+    acc.step(np.linspace(5, 100, 12), count=300)
     acc.save(tmp_path / "ledger")
-    other = accountant(gaussian, 50)
+    other = accountant(gaussian, 12, rtol=1e-3)
     other.restore(tmp_path / "ledger")
-    assert other.steps == 10
+    assert other.steps == 300
     acc.delta(3.0)  # what was asked before does not matter
     here, there = acc.epsilon(1e-6), other.epsilon(1e-6)
     assert np.array_equal(
         [here.lower, here.estimate, here.upper], [there.lower, there.estimate, there.upper]
     )
-    rows = [7, 3, 49]
+    rows = [7, 3, 11]
     some = acc.epsilon(1e-6, rows=rows)
-    assert np.allclose(some.upper, acc.epsilon(1e-6).upper[rows], rtol=1e-4)
-    for wrong in (accountant(gaussian, 49), accountant(gaussian, 50, buckets=32)):
+    assert np.allclose(some.upper, acc.epsilon(1e-6).upper[rows], rtol=1e-3)
+    for wrong in (accountant(gaussian, 11), accountant(gaussian, 12, buckets=32)):
         with pytest.raises(StateError, match="expected"):
             wrong.restore(tmp_path / "ledger")
         assert wrong.steps == 0
@@ -301,5 +301,5 @@ def test_parameters_are_bound_one_by_one():
     laplace = mechc.load("laplace")
     assert laplace.bind(scale=3.0)(sensitivity=2.0).theta == laplace(scale=3, sensitivity=2).theta
     for wrong in ({"scale": 2.0}, {"width": 1.0}, {"sensitivity": -1.0}, {"sensitivity": "2"}):
-        with pytest.raises(DeclarationError, match="laplace: (scale|width|sensitivity)"):
+        with pytest.raises(DeclarationError, match=r"laplace: (scale|width|sensitivity)"):
             laplace.bind(scale=3.0).bind(**wrong)
