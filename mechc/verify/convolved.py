@@ -17,11 +17,11 @@ from flint import arb, ctx, fmpz_poly
 from mechc.errors import NumericError
 from mechc.verify import contour
 from mechc.verify.cells import Cells, cells_of
-from mechc.verify.meshes import WORD, Law, Mesh, Weights, law_of
+from mechc.verify.meshes import TOP, WORD, Law, Mesh, Weights, law_of
 
 BITS = 72
 AIM = 3e-7  # relative width
-WIDTH = 0.18  # relative width of one step over h^2 t (t + 1), about
+WIDTH = 0.2  # relative width of one step over h^2 t (t + 1), about
 COARSEST = 0.02
 TRIES = 3
 HEAVIEST = 50  # atoms that are put on the mesh
@@ -95,7 +95,7 @@ def _offset(cells: Cells, atoms: list[tuple[float, float]], step: float) -> floa
     """The heaviest atom, or a little below the largest loss, where densities may have poles."""
     if atoms:
         return atoms[0][0]
-    return max(float(np.max(b.low + b.high)) for b in cells.blocks) / 2.0 - step / 3.0
+    return max(float(np.max(b.low + b.high)) for b in cells.blocks) / 2.0 - TOP * step
 
 
 def _atoms(cells: Cells, tilt: float) -> list[tuple[float, float]]:

@@ -30,6 +30,8 @@ Ints = NDArray[np.int64]
 U = 2.0**-53
 APART = 1e-13  # by which meshes above and below are moved, so that atoms on them stay on them
 MAX_POINTS = 2**21
+REACH = 0.65  # steps above a point, 1 - REACH below it, from which cells are merged: rather above
+TOP = 0.55  # steps from the last point to the largest loss, so that what is around it lies above
 ROUNDS = 100
 WORD = 62  # bits of weights
 
@@ -202,17 +204,16 @@ class _Side:
 
     def below(self) -> Weights:
         """Merged cells; those whose share a neighbour cannot pay for are rounded down."""
-        rows = [self._merge(b, f) for b, f in zip(self.blocks, self.frames, strict=True)]
-        at, mass, up, down = (np.concatenate([r[i] for r in rows]) for i in range(4))
-        most = max(r[4] for r in rows)
+        at, mass, up, down, most = self._merged()
         lost = self._slack(most)
         beyond = math.exp(float(self.c) * self.mesh.step) * (1.0 + 8.0 * U)
         rounded = np.zeros(at.size, np.bool_)
         for _ in range(ROUNDS):
             one_up, one_down = np.where(rounded, 0.0, up), np.where(rounded, 0.0, down)
-            gain = mass * np.where(rounded & (up > 0.0), 0.0, 1.0 + one_up + one_down)
+            is_low = rounded & (up > 0.0)
+            gain = np.where(is_low, 0.0, mass * (1.0 + one_up + one_down))
             plus = np.bincount(at, gain, self.size + 2)
-            low = mass * np.where(rounded & (up > 0.0), 1.0 / beyond, 0.0)
+            low = np.where(is_low, mass / beyond, 0.0)
             plus = plus + np.bincount(at - 1, low, self.size + 2)
             above = np.bincount(at + 1, mass * one_up * beyond, self.size + 2)
             under = np.bincount(at - 1, mass * one_down / beyond, self.size + 2) * (1.0 + 32.0 * U)
@@ -223,19 +224,37 @@ class _Side:
             rounded |= (poor[at + 1] & (one_up > 0.0)) | (poor[at - 1] & (one_down > 0.0))
         raise NumericError("a law below the privacy loss is not found")
 
-    def _merge(self, block: Block, frame: _Frame) -> tuple[Ints, Floats, Floats, Floats, int]:
-        """(place, tilted mass, share of the point above, of the one below, most cells)."""
-        centres = (block.low + block.high) / 2.0
-        i = np.searchsorted(frame.points, centres - self.mesh.step / 2.0)
-        counts = np.bincount(i, minlength=frame.points.size)
-        at = np.flatnonzero(counts)
-        p, q = (np.bincount(i, m, frame.points.size)[at] for m in (block.p, block.q))
-        most = int(np.max(counts))
+    def _merged(self) -> tuple[Ints, Floats, Floats, Floats, int]:
+        """(place, tilted mass, share of the point above, of the one below, most cells).
+
+        All cells around a point are merged, but every atom stays by itself: it lies on the point.
+        Most merged losses are above their point: the last one has no neighbour above to pay.
+        """
+        p, q, counts = np.zeros(self.size), np.zeros(self.size), np.zeros(self.size, np.int64)
+        atoms: list[tuple[int, float, float]] = []
+        for block, frame in zip(self.blocks, self.frames, strict=True):
+            centres = (block.low + block.high) / 2.0
+            i = np.searchsorted(frame.points, centres - REACH * self.mesh.step)
+            first, size = frame.first - self.first, frame.points.size
+            one_p = np.bincount(i, block.p, size) * frame.tilts
+            one_q = np.bincount(i, block.q, size) * frame.tilts * frame.ratios
+            if block.is_atom:
+                atoms.append((first + int(i[0]), float(one_p[i[0]]), float(one_q[i[0]])))
+                continue
+            here = slice(first, first + size)
+            p[here] += one_p
+            q[here] += one_q
+            counts[here] += np.bincount(i, minlength=size)
+        full = np.flatnonzero(p > 0.0)
+        most = int(np.max(counts)) + len(self.blocks)
         # v = e^s Q/P, not too small: above one where the loss of the merged cells may be below s
-        v = q / p * frame.ratios[at]
-        v = v * (1.0 + 2.02 * block.error + 4.0 * U * (most + 8)) + 4.0 * U
+        v = q[full] / p[full] * (1.0 + 2.02 * self.error + 4.0 * U * (most + 16)) + 4.0 * U
+        alone = [b / a * (1.0 + 64.0 * U) for _, a, b in atoms]
+        v = np.concatenate([v, alone])
+        at = np.concatenate([full, np.array([row[0] for row in atoms], np.int64)])
+        mass = np.concatenate([p[full], [row[1] for row in atoms]])
         up = np.maximum((v - 1.0) / self.fall * (1.0 + 8.0 * U), 0.0)
         down = np.maximum((1.0 - v) / self.rise * (1.0 - 8.0 * U), 0.0)
         if np.any(up > 1.0):
             raise NumericError("cells are wider than the mesh")
-        return at + frame.first - self.first, p * frame.tilts[at], up, down, most
+        return at, mass, up, down, most
