@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,13 @@ def check_people(people: int) -> int:
     if isinstance(people, bool) or not isinstance(people, int | np.integer) or people < 1:
         raise DeclarationError(f"people={people!r} (expected an integer >= 1)")
     return int(people)
+
+
+def number(name: str, value: float) -> float:
+    """Return a number as a float, refused if it is anything else."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise DeclarationError(f"{name}={value!r} (expected a number)")
+    return float(value)
 
 
 def allocate(

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.individual import plancherel
-from mechc.individual.account import PathLike, Update
+from mechc.individual.account import PathLike, Update, check_dense, number
 from mechc.individual.evaluate import Answers, Evaluator, Query
 from mechc.individual.family import Family
 from mechc.individual.grid import Grid
@@ -93,13 +93,14 @@ class IndividualAccountant(TakesTurns):
             DeclarationError: an argument is not acceptable.
             UnsupportedError: the family is not ordered, so that no side of a grid is safe.
         """
-        self.rtol = rtol
-        self._tolerance(None)
+        self.rtol = self._tolerance(rtol)
         family = mechanism
         if not isinstance(mechanism, Family):
             family = Family.of(mechanism, parameter, span)
         self.family: Family = family
-        self.grid = Grid(family.worst, family.best, int(buckets), spacing, splines)
+        self.grid = Grid(family.worst, family.best, buckets, spacing, splines)
+        if isinstance(journal, bool) or not isinstance(journal, int | np.integer) or journal < 0:
+            raise DeclarationError(f"journal={journal!r} (expected a number of bytes >= 0)")
         self._ledger = Ledger(people, self.grid, storage)
         self._journal = Journal(self.people, journal if splines else 0)
         self._evaluators: dict[tuple[int, str], Evaluator] = {}
@@ -140,9 +141,8 @@ class IndividualAccountant(TakesTurns):
             values: what the last call of `step` was given, shape (people,).
             people: indices of those for whom the step did not happen.
         """
-        rows = self._check_rows(people)
-        given = np.asarray(values, np.float64)
-        family = self.family
+        rows, family = self._check_rows(people), self.family
+        given = check_dense(family.parameter, values, self.people).astype(np.float64)
         self._ledger.take_back(family.parameter, rows, given[rows], family.untouched)
         self._journal.take_back(rows, family.untouched)
 
@@ -168,7 +168,7 @@ class IndividualAccountant(TakesTurns):
             DeclarationError: an argument is not acceptable.
             UnsupportedError: no such method.
         """
-        if not 1e-250 <= delta < 1.0:
+        if not 1e-250 <= number("delta", delta) < 1.0:
             raise DeclarationError(f"delta={delta!r} (expected 1e-250 <= delta < 1)")
         return self._answer(Query(math.log(delta), math.nan, self._tolerance(rtol)), method, rows)
 
@@ -193,7 +193,7 @@ class IndividualAccountant(TakesTurns):
             DeclarationError: an argument is not acceptable.
             UnsupportedError: no such method.
         """
-        if not 0.0 <= epsilon < math.inf:
+        if not 0.0 <= number("epsilon", epsilon) < math.inf:
             raise DeclarationError(f"epsilon={epsilon!r} (expected a finite number >= 0)")
         return self._answer(Query(math.nan, float(epsilon), self._tolerance(rtol)), method, rows)
 
@@ -220,7 +220,7 @@ class IndividualAccountant(TakesTurns):
         self._journal.read(self._ledger.restore(path, _KIND, self._identity()))
 
     def _tolerance(self, rtol: float | None) -> float:
-        value = self.rtol if rtol is None else rtol
+        value = self.rtol if rtol is None else number("rtol", rtol)
         if not 0.0 < value < 1.0:
             raise DeclarationError(f"rtol={value!r} (expected 0 < rtol < 1)")
         return float(value)
@@ -231,7 +231,7 @@ class IndividualAccountant(TakesTurns):
             "family": self.family.identity,
             "parameter": self.family.parameter,
             "span": [grid.worst, grid.best],
-            "buckets": grid.buckets,
+            "buckets": int(grid.buckets),
             "spacing": grid.spacing,
             "splines": grid.splines,
         }

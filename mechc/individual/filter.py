@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from mechc.errors import DeclarationError
 from mechc.individual import state
-from mechc.individual.account import Account, PathLike, Update
+from mechc.individual.account import Account, PathLike, Update, number
 from mechc.individual.fixed import Floats, Mask, make_budget
 from mechc.individual.gaussian import gdp_mu
 from mechc.individual.turns import TakesTurns, in_turn
@@ -232,7 +232,7 @@ def gdp_budget(mu: float | None, epsilon: float | None, delta: float | None) -> 
             " epsilon and delta)"
         )
     if mu is not None:
-        return float(mu)
+        return number("mu", mu)
     if epsilon is None or delta is None:
         raise DeclarationError(f"epsilon={epsilon!r}, delta={delta!r} (expected both)")
-    return gdp_mu(epsilon, delta)
+    return gdp_mu(number("epsilon", epsilon), number("delta", delta))

@@ -53,7 +53,8 @@ class Grid:
         """Check the numbers."""
         if self.spacing not in ("geometric", "linear"):
             raise DeclarationError(f"spacing={self.spacing!r} (expected 'geometric' or 'linear')")
-        if not 4 <= self.buckets <= 1 << 16:
+        whole = isinstance(self.buckets, int | np.integer)
+        if not whole or not 4 <= self.buckets <= 1 << 16:
             raise DeclarationError(f"buckets={self.buckets!r} (expected 4 <= buckets <= 65536)")
 
     @property

@@ -169,6 +169,10 @@ class Ledger:
         self._mapped = storage is not None
         shapes = {"counts": grid.counts, "weights": grid.weights}
         if storage is not None:
+            if Path(storage).exists():
+                raise DeclarationError(
+                    f"storage={str(storage)!r} exists (expected a new directory)"
+                )
             Path(storage).mkdir(parents=True)
         for name, columns in shapes.items():
             kind = "uint64" if storage else "uint16" if name == "counts" else "uint32"

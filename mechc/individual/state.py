@@ -56,6 +56,10 @@ def write(
         kind: what the state belongs to, for example "gdp-filter".
         meta: JSON-serialisable facts; floats survive exactly.
         arrays: C-contiguous arrays of fixed-size dtypes, possibly memory-mapped.
+
+    Raises:
+        StateError: no file can be made there.
+        OSError: writing failed, as on a full disk; what was there before is still there.
     """
     target = Path(path)
     header = json.dumps(
@@ -65,7 +69,10 @@ def write(
             "arrays": [[n, a.dtype.newbyteorder("<").str, a.shape] for n, a in arrays.items()],
         }
     ).encode()
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise StateError(f"state file {target}: cannot be written ({error.strerror})") from error
     try:
         with os.fdopen(handle, "wb") as file:
             digest = hashlib.sha256()

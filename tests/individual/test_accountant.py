@@ -222,6 +222,10 @@ def test_saving_restoring_and_asking_for_some(gaussian, tmp_path):
         lambda a: a.epsilon(0.0),
         lambda a: a.epsilon(1.0),
         lambda a: a.epsilon(math.nan),
+        lambda a: a.epsilon("1e-6"),
+        lambda a: a.epsilon(None),
+        lambda a: a.epsilon(1e-6, rtol="1e-4"),
+        lambda a: a.take_back([10.0], [0]),
         lambda a: a.delta(-1.0),
         lambda a: a.delta(math.inf),
         lambda a: a.epsilon(1e-6, rows=[2]),
@@ -303,3 +307,13 @@ def test_parameters_are_bound_one_by_one():
     for wrong in ({"scale": 2.0}, {"width": 1.0}, {"sensitivity": -1.0}, {"sensitivity": "2"}):
         with pytest.raises(DeclarationError, match=r"laplace: (scale|width|sensitivity)"):
             laplace.bind(scale=3.0).bind(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"buckets": "64"}, {"buckets": 64.5}, {"journal": -1}, {"rtol": "1"}, {"rtol": 0.0}]
+)
+def test_options_of_the_wrong_kind_are_refused(gaussian, wrong, tmp_path):
+    with pytest.raises(DeclarationError, match=next(iter(wrong))):
+        accountant(gaussian, 2, **wrong)
+    with pytest.raises(DeclarationError, match="storage"):
+        accountant(gaussian, 2, storage=tmp_path)

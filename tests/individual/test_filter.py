@@ -160,6 +160,7 @@ def test_bad_steps_are_refused_and_change_nothing(bad, message):
         {"people": 1, "mu": -1.0},
         {"people": 1, "mu": np.nan},
         {"people": 1, "mu": np.inf},
+        {"people": 1, "mu": "1"},
         {"people": 1, "epsilon": -1.0, "delta": 1e-5},
         {"people": 1, "epsilon": 1.0, "delta": 0.0},
     ],

@@ -108,3 +108,5 @@ def test_a_file_that_is_not_there_is_a_state_error(saved, tmp_path):
         with pytest.raises(StateError, match="cannot be read"):
             f.restore(missing)
     assert np.array_equal(f._account.totals, before)
+    with pytest.raises(StateError, match="cannot be written"):
+        f.save(tmp_path / "no" / "such" / "folder")
