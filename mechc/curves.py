@@ -170,7 +170,7 @@ class CurveEvaluation(Evaluation):
         upper = (float(known.upper) + curves) * (1 + 8 * ULP)
         return Bound(math.nan, math.nan, upper, "renyi", STATUS, {"direction": direction})
 
-    def largest_loss(self) -> tuple[float, float]:
+    def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return infinity: nothing is known about it."""
         return math.inf, 0.0
 

@@ -34,6 +34,14 @@ def test_mixed_with_an_exact_mechanism_it_adds_exactly():
     assert (2 * gaussian + 3 * mechc.zcdp(RHO)).delta(1.5).upper == pytest.approx(known, rel=1e-8)
 
 
+def test_the_largest_loss_of_the_others_is_no_end_of_the_search():
+    curve = mechc.rdp([2.0, 4.0, 8.0, 16.0], [0.1, 0.2, 0.4, 0.8])
+    run = mechc.compose((curve, 3), (mechc.load("laplace")(scale=20.0), 2))
+    epsilon = run.epsilon(1e-6).upper
+    assert 0.1 < epsilon < (3 * curve).epsilon(1e-6).upper + 0.1  # two steps lose 0.1 at most
+    assert run.delta(epsilon).upper == pytest.approx(1e-6, rel=1e-9)
+
+
 def test_mass_at_infinity_of_the_others_is_added():
     leaky = mechc.load("approximate_dp")(epsilon=0.1, delta=1e-3)
     assert (mechc.zcdp(RHO) + leaky).delta(30.0).upper == pytest.approx(1e-3, rel=1e-6)
