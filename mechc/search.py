@@ -30,6 +30,7 @@ from mechc.accountants.logspace import log1mexp
 from mechc.accountants.topmost import log_all_largest
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.evaluation import Evaluation, worse
+from mechc.loss.apart import is_resolved
 from mechc.loss.measure import Step
 
 Floats = NDArray[np.float64]
@@ -160,6 +161,8 @@ def _bracket(evaluation: Evaluation, direction: str, log_target: float) -> tuple
     top, rounding = evaluation.largest_loss_in(direction)
     if not 0.0 < top < math.inf:
         return 0.0, math.inf
+    if not all(is_resolved(step.loss) for step in evaluation.steps[direction]):
+        return 0.0, top + rounding
     log_mass, error = log_all_largest(evaluation.steps[direction])
     gap = -log1mexp(log_target - (log_mass - error))
     return max(0.0, (top - gap) * (1.0 - NEXT_TO) - rounding), top + rounding
