@@ -21,6 +21,9 @@ import importlib.util
 import itertools
 import json
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +53,7 @@ def recheck(kernel_path: str | Path, certificate: str | Path) -> list[str]:
     if problems:
         return problems
     pair = Pair(content["canonical"])
-    kernel = _load(Path(kernel_path))
-    with mpmath.workdps(DIGITS):
+    with _loaded(text) as kernel, mpmath.workdps(DIGITS):
         for check in content["checks"]:
             if check["name"] in ("log_p", "log_q", "loss") and check["where"]:
                 problems += _value(kernel, pair, check)
@@ -194,14 +196,19 @@ def _build(node: ast.AST) -> Any:
     raise ValueError(f"not a declaration: {ast.dump(node)[:80]}")
 
 
-def _load(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("mechc_rechecked_kernel", path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"{path} is not a module")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+@contextmanager
+def _loaded(text: str) -> Iterator[Any]:
+    """The kernel, from a copy elsewhere: machine code that lies beside the file is not trusted."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.py"
+        path.write_text(text, "utf-8")
+        spec = importlib.util.spec_from_file_location("mechc_rechecked_kernel", path)
+        if spec is None or spec.loader is None:
+            raise ValueError(f"{path} is not a module")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        yield module
 
 
 def _value(kernel: Any, pair: Pair, check: dict[str, Any]) -> list[str]:
