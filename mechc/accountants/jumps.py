@@ -43,7 +43,7 @@ Floats = NDArray[np.float64]
 REACH = 9.0  # standard deviations that small losses are taken to reach
 LEFT = 60.0  # tilts that show how few compositions with a far loss sum to less than epsilon
 RAREST = -30_000.0  # log density of a loss that is rarer than any answer
-SAG = 4.0  # nats by which a tilted density may sag inside a level
+SAG, TIGHTER = 4.0, 0.35  # nats by which a tilted density may sag inside a level, and less
 WIDEST, NARROWER, CUTS = math.log(8.0), 0.7, 13  # log of the ratio of losses of a level
 BEYOND, AFTER = 0.2, 0.4  # a_0 in widths of a level above epsilon, and b_0 above a_0
 BEFORE = 0.5  # b_1 below epsilon
@@ -105,17 +105,18 @@ class Jumps:
             ]
             bands = [Band(step.loss).cut([edges]) for step in steps]
             self._far = _Far.of(steps, bands, edges, left)
-        failures = 0
+        failures, sag = 0, SAG
         for turn in range(LEVELS):
-            width = self._band_width(scale)
+            width = self._band_width(scale, sag)
             below = (scale * math.exp(-width), scale * math.exp(-BEFORE * width))
             split = self._split(list(zip(steps, bands, strict=True)), epsilon, edges, below)
-            scale *= math.exp(-width)
             if not self._invert(split, epsilon, rtol):
-                failures += 1
+                failures, sag = failures + 1, TIGHTER * sag
                 if failures == FAILURES:
                     break
-                continue  # lower thresholds leave less to the small losses
+                if self._band_width(scale, sag) == width:
+                    scale = below[0]  # lower thresholds leave less to the small losses
+                continue
             rest, wanted = split.log_bound(None, epsilon), self._wanted(epsilon, rtol)
             if rest < wanted:
                 self._rests.append((split, None))
@@ -138,7 +139,7 @@ class Jumps:
             return NOWHERE
         return above, above * math.exp(AFTER * width)
 
-    def _band_width(self, gap: float) -> float:
+    def _band_width(self, gap: float, sag: float = SAG) -> float:
         """Return the log of the ratio of losses that one level may span.
 
         Where a log density is convex its tilted values sag inside a level: deeper, the wider.
@@ -148,7 +149,7 @@ class Jumps:
         low, middle, high = self._log_density(losses)
         share = (losses[1] - losses[0]) / (losses[2] - losses[0])
         with np.errstate(invalid="ignore"):
-            sags = (1.0 - share) * low + share * high - middle > SAG
+            sags = (1.0 - share) * low + share * high - middle > sag
         return float(widths[min(int(np.argmin(sags)), CUTS - 1)])
 
     def _split(

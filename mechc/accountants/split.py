@@ -29,6 +29,7 @@ TILTS, FINER = 24, 12  # real tilts known on all scales, and near a saddle point
 SLACK = 1e-6  # nats added to bounds
 LEAST = 0.004  # the smallest of them, as a share of the largest
 FLOOR = 1e-17  # tilted share of a panel that need not resolve waves
+LARGEST = 1e6  # tilt
 RAREST = -600.0  # log of a share that doubles hold with room
 OUTSIDE = math.log(1e-22)  # of the masses under P and Q that may lie beyond all panels
 
@@ -72,7 +73,8 @@ class Part:
         small: M_i, on the panels where it is not zero.
         large: C_i, likewise.
         above, below: a_(i-1) and b_(i-1), a_i and b_i.
-        outside: bounds on losses up to b_i, and up to b_(i-1), that lie beyond the panels.
+        outside: bounds on losses of both measures that lie beyond the panels.
+        covered: the largest tilt that the panels serve as a whole, and log M there.
     """
 
     count: int
@@ -80,18 +82,21 @@ class Part:
     large: Measure
     above: Edges
     below: Edges
-    outside: tuple[float, float]
+    outside: tuple[Edges, Edges]
+    covered: tuple[float, float]
 
     @classmethod
     def of(cls, step: Step, whole: Band, above: Edges, below: Edges) -> Part:
         """Cut one step, `whole` its panels."""
         top = min(above[1], step.loss.support[1])
-        outside = whole.highest_outside(-math.inf, below[1]), whole.highest_outside(below[0], top)
+        outside = whole.outside(-math.inf, below[1]), whole.outside(below[0], top)
+        highest = min(step.loss.tilts[1], LARGEST)
+        log_m, _ = Measure(whole, whole.log_weight).log_totals(np.array([highest]))
         edges = [edges for edges in (below, above) if edges[1] < math.inf]
         cut = whole.between(-math.inf, above[1]).cut(edges)
         small = without(cut.between(-math.inf, below[1]), below)
         large = within(cut.between(below[0], above[1]), below, above)
-        return cls(step.count, small, large, above, below, outside)
+        return cls(step.count, small, large, above, below, outside, (highest, float(log_m[0])))
 
     @property
     def any_large(self) -> bool:
@@ -116,13 +121,25 @@ class Part:
     def log_bounds(self, tilts: Floats) -> tuple[Floats, Floats]:
         """Return logs of bounds on M_i and C_i tilted, with what may lie beyond the panels."""
         both = []
-        for measure, edge in zip((self.small, self.large), self.outside, strict=True):
+        for measure, (least, most) in zip((self.small, self.large), self.outside, strict=True):
             logs, errors = measure.log_totals(tilts)
             bound = logs + errors
-            if edge > -math.inf:
-                bound = np.logaddexp(bound, OUTSIDE + np.maximum(tilts, 0.0) * edge)
+            if least < most:
+                bound = np.logaddexp(bound, OUTSIDE + self._beyond(tilts, least, most))
             both.append(bound)
         return both[0], both[1]
+
+    def _beyond(self, tilts: Floats, least: float, most: float) -> Floats:
+        """Bound the log of M of losses between two, if they have mass one at tilts 0 and -1.
+
+        And no more than all losses at the largest tilt covered.
+        """
+        highest, log_m = self.covered
+        first = np.maximum(tilts, 0.0) * most
+        with np.errstate(invalid="ignore"):
+            second = np.where(tilts < highest, (tilts - highest) * least, (tilts - highest) * most)
+        out: Floats = np.fmin(first, np.where(np.isnan(second), 0.0, second) + log_m)
+        return out
 
 
 class Split:

@@ -23,6 +23,7 @@ Edges = tuple[float, float]
 PIECES = 9.0  # panels on which a function rises from 0 to 1
 AT_ONCE, ROUNDS, LARGEST = 10, 8, 1e6  # pieces of a panel at once, and how often
 NATS, FADED = 8.0, 60.0  # by which the density may fall there on one panel, and at all
+FLAT = 1e-13  # relative change of a loss that may be rounding
 MARGIN = 0.1  # of a panel, beyond the outermost nodes
 
 
@@ -97,29 +98,36 @@ class Band:
 
     @property
     def monotone(self) -> bool:
-        """The loss is monotone on every interval of outputs."""
-        step, region = np.diff(self.loss[: self.smooth]), self.region
-        within = region[1:] == region[:-1]
+        """The loss is monotone on every interval of outputs, but for its rounding."""
+        loss, region = self.loss[: self.smooth], self.region
+        step = np.diff(loss)
+        within = (region[1:] == region[:-1]) & (np.abs(step) > FLAT * np.abs(loss[1:]))
         rising = np.bincount(region[1:][within], step[within] > 0, minlength=1)
         falling = np.bincount(region[1:][within], step[within] < 0, minlength=1)
         return not np.any((rising > 0) & (falling > 0))
 
-    def highest_outside(self, lo: float, hi: float) -> float:
-        """Bound the losses in (lo, hi) of outputs beyond all panels; -inf where there are none.
+    def outside(self, lo: float, hi: float) -> Edges:
+        """Bound the losses in (lo, hi) of outputs beyond all panels; (inf, -inf) for none.
 
         Only for all panels of a law: beyond the last one of a branch the loss goes on as it came.
         """
-        if not self.smooth:
-            return -math.inf
+        if self._panels is None:
+            return math.inf, -math.inf
         if not self.monotone:
-            return hi
+            return lo, hi
+        below, above = (short.repeat(ORDER) for short in self._panels.falls_short())
         turns = np.flatnonzero(np.diff(self.region))
-        ends = np.concatenate([[0], turns + 1, turns, [self.smooth - 1]])
-        inner = ends + np.repeat([1, -1], turns.size + 1)
-        last = self.loss[ends]
-        rising = last > self.loss[inner]
-        highest = np.where(rising, np.where(last < hi, hi, -np.inf), last)
-        return float(highest.max(initial=-math.inf, where=highest > lo))
+        first, last = np.append(0, turns + 1), np.append(turns, self.smooth - 1)
+        first, last = first[below[first]], last[above[last]]
+        end = self.loss[np.append(first, last)]
+        rising = end > self.loss[np.append(first + 1, last - 1)]
+        least, most = np.where(rising, np.maximum(end, lo), lo), np.where(rising, hi, end)
+        most = np.minimum(most, hi)
+        some = least < most
+        return (
+            float(least.min(initial=math.inf, where=some)),
+            float(most.max(initial=-math.inf, where=some)),
+        )
 
     def _ranges(self) -> tuple[Floats, Floats]:
         """Least and largest loss at the nodes of every panel."""
