@@ -11,7 +11,8 @@ its terms contain C_i, and M_i and C_i are positive measures, so that telescopin
 
 for different steps a convex combination of such shares. C_i has a density that is smooth on the
 scale b_i - a_i: frequencies of that order are enough. What lies beyond them is bounded by the
-variation of its derivatives, see `derivatives`.
+variation of its derivatives, see `derivatives`; where kinks leave it none, by Cauchy-Schwarz and
+Parseval's identity, see `parseval`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from mechc.accountants.derivatives import Fading
 from mechc.accountants.hits import Hits, log_odds, transforms
 from mechc.accountants.logspace import log_subtract
+from mechc.accountants.parseval import covering_period, unseen
 from mechc.accountants.split import SLACK, Split
 from mechc.accountants.wave import ULP, Wave
 from mechc.accountants.window import log_peak
@@ -36,7 +38,8 @@ SHARE = 1e-10  # images may cost this share of a bracket
 IMAGES = 5.0  # nats by which they stay below what may be neglected
 CANCELLATION = math.log(50.0)
 BELOW = 6.0  # nats that a bracket may be smaller than its saddle point says
-CLOSE, EXTENSIONS = 1e-9, 4  # truncation wanted of a bracket, and enlargements to get there
+CLOSE, EXTENSIONS = 1e-9, 6  # truncation wanted of a bracket, and enlargements to get there
+KINKED, BANDWIDTH = 4e-7, 80.0  # the same, and frequency times b - a to begin with, by Parseval
 LEAST_SUM = 0.03  # share of its first value that the sum is thought to be
 ROUNDED = 1.0 + 1e-9  # lest rounding leaves a period just short of the least sum
 MASSES = 1e-9  # relative error of masses, which left images are made of
@@ -89,24 +92,51 @@ class Bracket:
                 raise UnsupportedError("contour: the large losses have no single density")
         self._h = 2.0 * math.pi / self.period
         self._fading = [Fading(part.large, self.c) for part in split.parts if part.any_large]
-        close = LEAST_SUM * CLOSE
+        self._lay_out()
         for _ in range(EXTENSIONS):
-            self.nodes = self._enough(close)
             work = sum(self.nodes * part.size + PRICE for part in split.parts)
             if self.nodes > MAX_NODES or self.work + work > MOST:
-                return False
+                return self.work > 0
             self.work += work
             self._evaluate()
-            found = self.log_value(epsilon)[1]
-            if self._beyond < max(CLOSE, math.exp(min(0.0, wanted - found))):
+            excess = self._excess(epsilon, wanted)
+            if not excess > 1.0:
                 break
-            close *= min(0.5 * CLOSE / self._beyond, 0.1)
+            self._extend(excess)
         return True
 
-    def _enough(self, close: float) -> int:
+    def _lay_out(self) -> None:
+        """Choose how far to go: by derivatives of the density, where it has them."""
+        self._close = LEAST_SUM * CLOSE
+        self._kinked = not self._truncation(self._h * NODES[-1:])[0] < self._close
+        if not self._kinked:
+            self.nodes = self._enough()
+            return
+        large = [part.large for part in self._split.parts if part.any_large]
+        self.period = max([self.period, *(covering_period(m, self.c) for m in large)])
+        self._h = 2.0 * math.pi / self.period
+        a, b = self._split.parts[0].below
+        self.nodes = math.ceil(BANDWIDTH / (b - a) / self._h)
+
+    def _excess(self, epsilon: float, wanted: float) -> float:
+        """Return what lies beyond the frequencies in units of what may."""
+        found = self.log_value(epsilon)[1]
+        close = KINKED if self._kinked else CLOSE
+        return self._beyond / max(close, math.exp(min(0.0, wanted - found)))
+
+    def _extend(self, excess: float) -> None:
+        """Decide on more frequencies."""
+        if self._kinked:
+            more = min(1.1 * min(excess, 1e9) ** (2.0 / 3.0), 3.0)
+            self.nodes = math.ceil(max(more, 1.3) * self.nodes)
+        else:
+            self._close *= min(0.5 / excess, 0.1)
+            self.nodes = self._enough()
+
+    def _enough(self) -> int:
         """Return frequencies beyond which the transform adds little to its first value."""
         beyond = self._truncation(self._h * NODES)
-        enough = np.flatnonzero(beyond < close)
+        enough = np.flatnonzero(beyond < self._close)
         return int(NODES[enough[0] if enough.size else -1])
 
     def _truncation(self, frequency: Floats) -> Floats:
@@ -144,8 +174,12 @@ class Bracket:
         log_m, ratios = np.zeros(n, np.complex128), np.empty((counts.size, n), np.complex128)
         at, ratios_at = 0.0, np.empty((counts.size, 1))
         self._error, self._known = 4.0 * ULP, None
+        self._tail = 0.0
         for i, part in enumerate(self._split.parts):
-            small, large = (Wave(m, c, h, n) for m in part.resolved(c, h * n))
+            measures = part.resolved(c, h * n)
+            small, large = (Wave(m, c, h, n) for m in measures)
+            if self._kinked:
+                self._tail = max(self._tail, unseen(measures[1], large, c, self.period))
             ratios_at[i] = large.log_total - small.log_total
             ratios[i] = large.log_phi - small.log_phi + ratios_at[i]
             log_m += part.count * small.log_phi
@@ -182,7 +216,7 @@ class Bracket:
         counts = float(self._split.counts.sum())
         turns = 32.0 + 4.0 * y * (self.period + abs(epsilon))
         noise = ULP * float((np.abs(factor) * (turns + 8.0 * counts * np.abs(self._value))).sum())
-        self._beyond = 2.0 * float(self._truncation(y[-1:])[0]) / total
+        self._beyond = 2.0 * self._unevaluated() / total
         error = self._error + self._beyond + 2.0 * noise / total
         error += ULP * (40.0 + 4.0 * abs(self._log_at) + 4.0 * abs(c * epsilon))
         known, unknown, right = self._images(epsilon, log_s)
@@ -194,6 +228,16 @@ class Bracket:
         upper = min(log_s + math.log(high), bound)
         lower = log_s + math.log(low) if low > 0.0 else -math.inf
         return lower, min(middle, upper), upper
+
+    def _unevaluated(self) -> float:
+        """Bound what lies beyond the frequencies as a share of the first value."""
+        beyond = float(self._truncation(self._y[-1:])[0])
+        if not self._kinked:
+            return beyond
+        # by Cauchy-Schwarz, with the sum of y^-4
+        count, weight = float(self._y.size), 1.0 / (self.c * (self.c + 1.0))
+        square = self._tail / (3.0 * self._h**4 * count**3)
+        return min(beyond, math.sqrt(square) / weight)
 
     def good(self, epsilon: float, wanted: float) -> bool:
         """Whether the interval is narrow, as a share or beside exp(wanted)."""

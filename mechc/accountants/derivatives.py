@@ -38,7 +38,9 @@ class Fading:
         region = band.region[::ORDER]
         first = np.concatenate([[True], region[1:] != region[:-1]])
         last = np.append(first[1:], True)
-        self._ends, self._variations = np.empty(HIGHEST), np.empty(HIGHEST)
+        self._ends, self._variations = np.zeros(HIGHEST), np.full(HIGHEST, np.inf)
+        if not band.monotone:
+            return  # an extremum of the loss is a pole of the density
         with np.errstate(all="ignore"):  # at an extremum of the loss nothing fades
             for m in range(HIGHEST):
                 self._ends[m] = np.abs(f[first, 0]).sum() + np.abs(f[last, -1]).sum()
