@@ -60,13 +60,12 @@ class Band:
     def _pieces(self, edges: Sequence[Edges]) -> NDArray[np.int64]:
         """Into how many each panel has to be cut, if all of it met the edges that it meets."""
         least, most = self._ranges()
-        margin = MARGIN * (most - least)
         loss, log_p = (v[: self.smooth].reshape(-1, ORDER) for v in (self.loss, self.log_weight))
         with np.errstate(invalid="ignore"):
             steep = np.nan_to_num(np.ptp(log_p, axis=1), nan=0.0, posinf=0.0) / NATS
         parts = np.ones(least.size)
         for a, b in edges:
-            meets = (most + margin > a) & (least - margin < b)
+            meets = (most > a) & (least < b)
             beyond = np.where((loss > a) & meets[:, None], log_p, -np.inf).max(axis=1)
             matters = (beyond > beyond.max(initial=-np.inf) - FADED) | (least < a)
             pieces = np.maximum((most - least) * (PIECES / (b - a)), np.where(matters, steep, 1.0))
@@ -130,9 +129,19 @@ class Band:
         )
 
     def _ranges(self) -> tuple[Floats, Floats]:
-        """Least and largest loss at the nodes of every panel."""
+        """Bound the losses on every panel, beyond its outermost nodes too."""
+        assert self._panels is not None
         panels = self.loss[: self.smooth].reshape(-1, ORDER)
-        return panels.min(axis=1), panels.max(axis=1)
+        least, most = panels.min(axis=1), panels.max(axis=1)
+        margin = MARGIN * (most - least)
+        ends = self._panels.losses_at_ends()
+        if self._reverse:
+            ends = -ends
+        with np.errstate(invalid="ignore"):
+            return (
+                np.fmin(least - margin, np.fmin(ends[:, 0], ends[:, 1])),
+                np.fmax(most + margin, np.fmax(ends[:, 0], ends[:, 1])),
+            )
 
     def _with(self, panels: Quadrature | None, atoms: tuple[Floats, Floats] | None = None) -> Band:
         other = copy(self)

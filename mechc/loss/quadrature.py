@@ -240,6 +240,12 @@ class Quadrature:
         more = bool((parts > 1).any())
         return self._laid(*settling.relaid(more, self.region, self.lo, self.hi, parts, ends))
 
+    def losses_at_ends(self) -> Floats:
+        """Losses at both ends of every panel, nan where the kernel has none, shape (panels, 2)."""
+        ends = np.concatenate([self.lo, self.hi])
+        found: Floats = losses(self._kernel, self._theta, ends).reshape(2, -1).T
+        return found
+
     def falls_short(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """For every panel, whether outputs of its branch lie below it, and above it."""
         ends = self._rows[self.region]
