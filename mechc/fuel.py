@@ -42,9 +42,12 @@ def limited(calls: int) -> Iterator[None]:
                 left = calls
                 raise OutOfFuelError
 
-    before = sys.getprofile()
+    before: Any = sys.getprofile()
     sys.setprofile(count)
     try:
         yield
     finally:
-        sys.setprofile(before)
+        written_in_c = before is not None and not callable(before)
+        sys.setprofile(None if written_in_c else before)
+        if written_in_c:  # cProfile, which cannot be set from here
+            before.enable()

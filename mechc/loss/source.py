@@ -269,6 +269,8 @@ class KernelSource:
             raise NumericError(f"{self.label}: point masses are beyond the range of doubles")
         with np.errstate(invalid="ignore"):  # an outcome that has mass under neither law
             loss = rows[:, 1] - rows[:, 2]
+        if self.kernel.MEASURE == "finite":  # small losses keep their digits in their own formula
+            self.kernel.loss_many(np.ascontiguousarray(rows[:, 0]), self.theta, loss)
         return split_atoms(rows[:, 1], rows[:, 2], loss)
 
     def _plateau(self, lo: float, hi: float) -> tuple[Floats, Floats, float, float]:
