@@ -24,6 +24,7 @@ from mechc.verify.ball import Oracle
 from mechc.verify.integral import PieceIntegral
 
 BITS = 64
+ONE = arb(1)
 TAIL_NATS = (18.0, 8.0, 35.0, 3.5, 1.5)  # how far below its maximum the tilted density is cut
 SAMPLES = 160
 HALVINGS = 3  # of a stretch on which a bound does not close
@@ -233,8 +234,10 @@ def _weight(part: PieceIntegral, c: Any) -> Any:
     return lambda x, analytic: exponent(x, analytic).exp()
 
 
-def _integral(f: Any, lo: Any, hi: Any) -> Any:
-    value = acb.integral(f, lo, hi, rel_tol=arb(2) ** -12)
+def _integral(f: Any, lo: Any, hi: Any, small: Any) -> Any:
+    """The integral to a few digits, or to `small`."""
+    goal = small if small.is_finite() else arb(0)
+    value = acb.integral(f, lo, hi, rel_tol=arb(2) ** -12, abs_tol=goal)
     if not value.is_finite():
         raise _Open
     return value.real
@@ -255,7 +258,9 @@ def _regular(
         return weight(x, analytic) * u * u
 
     mass = part.integral(acb(1 + c), acb(-c), lo, hi).real
-    variation = (mass.upper() * _integral(squared, lo, hi).upper()).sqrt()
+    # u is about one over the range of the loss or more
+    small = mass * arb(2) ** -12 / (part.height(ONE, -ONE, hi) - part.height(ONE, -ONE, lo)) ** 2
+    variation = (mass.upper() * _integral(squared, lo, hi, small).upper()).sqrt()
     ends = [abs(weight(acb(x), False).real / d1(x, False)) for x in (lo, hi)]
     total = variation + ends[0] + ends[1]
     if not total.is_finite():
@@ -272,7 +277,8 @@ def _critical(
         return weight(x, analytic) * dw(x, analytic) ** 2
 
     mass = part.integral(acb(1 + c), acb(-c), lo, hi).real
-    variation = (mass.upper() * _integral(squared, lo, hi).upper()).sqrt()
+    small = mass * arb(2) ** -12 / (hi - lo) ** 2
+    variation = (mass.upper() * _integral(squared, lo, hi, small).upper()).sqrt()
     curved = abs(d2(lo.union(hi), False)).lower()
     root = 8 * (weight(acb(hi), False).real + variation) / curved.sqrt()
     if not root.is_finite() or not curved > 0:
