@@ -83,6 +83,19 @@ def log_mix(q: float, d: float) -> float:
 
 
 @primitive("float64(float64, float64)")
+def log_mix_rest(r: float, d: float) -> float:
+    """Return log(r + (1 - r) exp(d)) for 0 <= r <= 1, where 1 - (1 - r) would lose r."""
+    if d > 500.0:
+        return 0.0 if r == 1.0 else d + math.log1p(-r) + math.log1p(r / (1.0 - r) * math.exp(-d))
+    if d < -500.0:
+        return d if r == 0.0 else math.log(r) + math.log1p((1.0 - r) / r * math.exp(d))
+    u = (1.0 - r) * math.expm1(d)
+    if u > -0.5:
+        return math.log1p(u)
+    return math.log(r + (1.0 - r) * math.exp(d))
+
+
+@primitive("float64(float64, float64)")
 def log_add(a: float, b: float) -> float:
     """Return log(exp(a) + exp(b))."""
     if a == b:
@@ -352,6 +365,17 @@ def complex_log_mix(q: complex, d: complex) -> complex:
     if d.real > 700.0:
         return d + complex_log(q + (1.0 - q) * complex_exp(-d))
     return complex_log1p(q * complex_expm1(d))
+
+
+@primitive("complex128(complex128, complex128)")
+def complex_log_mix_rest(r: complex, d: complex) -> complex:
+    """Return log(r + (1 - r) exp(d)) without overflow, where 1 - (1 - r) would lose r."""
+    if d.real > 700.0:
+        return d + complex_log(1.0 - r + r * complex_exp(-d))
+    u = (1.0 - r) * complex_expm1(d)
+    if math.fabs(u.real) + math.fabs(u.imag) < 0.5:
+        return complex_log1p(u)
+    return complex_log(r + (1.0 - r) * complex_exp(d))
 
 
 @primitive("complex128(complex128)")

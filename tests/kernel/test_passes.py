@@ -38,6 +38,10 @@ def text(expr):
         (log(ir.add(ir.ONE, exp(X))), "softplus(x)"),
         (log(ir.add(ir.ONE, ir.negate(exp(X)))), "log1mexp(x)"),
         (log(ir.add(ir.ONE, ir.negate(S), ir.mul(S, exp(X)))), "log_mix(s, x)"),
+        (
+            log(ir.add(S, ir.mul(ir.add(ir.ONE, ir.negate(S)), exp(X)))),
+            "log_mix_rest(s, x)",
+        ),
         (log(exp(X)), "x"),
         (log(ir.mul(S, exp(X))), "x + math.log(s)"),
         (ir.add(exp(X), ir.number(-1)), "math.expm1(x)"),

@@ -40,6 +40,11 @@ REAL = {
         [(q, d) for q in RATES for d in WIDE],
         8,
     ),
+    "log_mix_rest": (
+        lambda r, d: mp.log(r + (1 - r) * mp.exp(d)),
+        [(r, d) for r in (*RATES, 1e-12, 1.3e-5) for d in WIDE],
+        8,
+    ),
     "log_add": (
         lambda a, b: mp.log(mp.exp(a) + mp.exp(b)),
         [(a, b) for a in WIDE[::7] for b in (-700.0, -3.7, 0.1, 41.0)],
@@ -150,6 +155,10 @@ def test_log_sum_of_weighted_exponentials(compiled):
         ("log_mix", (0.25, -math.inf), math.log(0.75)),
         ("log_mix", (0.0, 800.0), 0.0),
         ("log_mix", (1.0, -800.0), -math.inf),
+        ("log_mix_rest", (0.25, math.inf), math.inf),
+        ("log_mix_rest", (0.25, -math.inf), math.log(0.25)),
+        ("log_mix_rest", (0.0, -800.0), -800.0),
+        ("log_mix_rest", (1.0, 800.0), 0.0),
         ("log_add", (-math.inf, 1.5), 1.5),
         ("log_add", (-math.inf, -math.inf), -math.inf),
         ("log_sum", (0.5, 3.0, 0.25, -math.inf), 3.0 + math.log(0.5)),
@@ -217,6 +226,9 @@ def test_complex_mixture_and_sum(compiled):
             value = 1 - q.real + q.real * mp.exp(mpmath.mpc(d))
             found = mp.exp(mpmath.mpc(compiled["complex_log_mix"](q, d)))
             assert abs(found - value) <= 20 * ULP * (abs(value) + 1)
+            value = q.real + (1 - q.real) * mp.exp(mpmath.mpc(10 * d))
+            found = mp.exp(mpmath.mpc(compiled["complex_log_mix_rest"](q, 10 * d)))
+            assert abs(found - value) <= 400 * ULP * abs(value)
             a, b = (complex(*rng.uniform(-300.0, 300.0, 2)) for _ in range(2))
             value = q.real * mp.exp(mpmath.mpc(a)) + 2 * mp.exp(mpmath.mpc(b))
             found = mp.exp(mpmath.mpc(compiled["complex_log_sum"](q, a, complex(2.0), b)))
@@ -232,7 +244,7 @@ def test_small_complex_arguments_keep_their_real_part(compiled):
 
 def test_every_primitive_is_tested():
     tested = set(REAL) | set(COMPLEX) | {
-        "log_sum", "complex_log_mix", "complex_log_sum", "floor", "ceil", "log_exp_difference",
-        "log_binomial",
+        "log_sum", "complex_log_mix", "complex_log_mix_rest", "complex_log_sum", "floor", "ceil",
+        "log_exp_difference", "log_binomial",
     }  # fmt: skip
     assert tested == set(PRIMITIVES)

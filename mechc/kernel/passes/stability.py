@@ -180,6 +180,14 @@ def _log1p(total: Expr) -> Expr | None:
     return None
 
 
+def log_of_mixture(expr: Expr) -> Expr | None:
+    """log(1 - q + q exp(d)) where q = 1 - r, and r is what is known."""
+    if (found := _arguments(expr, "log_mix")) is None or not isinstance(found[0], Add):
+        return None
+    rest = add(ONE, negate(found[0]))
+    return None if isinstance(rest, Add) else call("log_mix_rest", rest, found[1])
+
+
 def log1p_of_expm1(expr: Expr) -> Expr | None:
     """log1p(c expm1(a)) = log(1 - c + c exp(a)), where exp(a) must not overflow."""
     if (arg := _arguments(expr, "log1p")) and (found := _factor_out(arg[0], "expm1")):
@@ -302,6 +310,7 @@ RULES: tuple[Rule, ...] = (
     log_of_difference,
     log_of_sum,
     log1p_of_expm1,
+    log_of_mixture,
     exponential_difference,
     error_function_complement,
     difference_of_squares,
