@@ -1,4 +1,4 @@
-"""Checks of a purely discrete privacy loss that a caller hands over as numbers."""
+"""Atoms of a privacy loss: checks of those that a caller hands over, and their hockey stick."""
 
 from __future__ import annotations
 
@@ -12,8 +12,31 @@ from mechc.loss.source import Nodes
 
 Floats = NDArray[np.float64]
 
+ROUNDING = 4e-16  # of a difference of losses, relative to both
 MASS_TOLERANCE = 1e-9  # |sum of masses - 1| that is refused
 ROUNDED = 4e-15  # the same, taken as rounding of the masses
+
+
+def log_hockey_stick(
+    loss: Floats, log_mass: Floats, epsilon: float, rounded: bool, mass_error: float
+) -> tuple[Floats, Floats]:
+    """Return logs of the atoms' terms of delta(epsilon), and of what rounding may add to them.
+
+    Args:
+        loss: the atoms' losses.
+        log_mass: logs of their masses under P.
+        epsilon: any real number.
+        rounded: the losses are rounded numbers, not what a formula says.
+        mass_error: relative error of the masses.
+    """
+    gap = loss - epsilon
+    up = gap > 0
+    terms = log_mass[up] + np.log(-np.expm1(-gap[up]))
+    shaky = ROUNDING * (np.abs(loss) + abs(epsilon))
+    near = gap > -shaky if rounded else up
+    with np.errstate(divide="ignore"):
+        noise = log_mass[near] - np.maximum(gap[near], 0.0) + np.log(shaky[near])
+        return terms, np.concatenate([noise, terms + np.log(mass_error)])
 
 
 def checked(

@@ -348,14 +348,11 @@ class PrivacyLoss:
         value, error = -math.inf, 0.0
         if self._source is not None and self._source.continuous:
             value, error = branches.log_hockey_stick(self._source, epsilon, self._reverse)
-        gap = self.atom_loss - epsilon
-        up = gap > 0
-        terms = self.atom_log_mass[up] + np.log(-np.expm1(-gap[up]))
-        shaky = 4e-16 * (np.abs(self.atom_loss) + abs(epsilon))
         # losses of a table are rounded; those of a kernel are what its formula says
-        near = gap > -shaky if self._source is None else up
-        with np.errstate(divide="ignore"):
-            noise = self.atom_log_mass[near] - np.maximum(gap[near], 0.0) + np.log(shaky[near])
+        table, mass_error = self._source is None, getattr(self._source, "plateau_error", 0.0)
+        terms, noise = atoms.log_hockey_stick(
+            self.atom_loss, self.atom_log_mass, epsilon, table, mass_error
+        )
         if error > 0:
             noise = np.append(noise, value + math.log(error))
         value = moments.log_total(np.concatenate([terms, [value, self.log_infinite]]))

@@ -114,7 +114,7 @@ class KernelSource:
         atoms = [self._declared_atoms()]
         log_p_only, log_q_only = [atoms[0][2]], [atoms[0][3]]
         self.mass_errors = (0.0, 0.0)  # of log_infinite and log_minus_infinite, as masses
-        self._plateau_error = 0.0
+        self.plateau_error = 0.0
         if on_lattice:
             self._panels = None
             x, reaches = self._lattice_points(-1.0, 0.0)
@@ -243,7 +243,7 @@ class KernelSource:
             atom_log_mass=self.atom_log_mass,
             support=self.support,
             lattice=None,
-            tolerance=panels.error + self._plateau_error,
+            tolerance=panels.error + self.plateau_error,
             tilts=panels.tilts,
         )
 
@@ -281,7 +281,7 @@ class KernelSource:
         )
         value = float(self.kernel.loss(x, self.theta))
         mass, error = quad.mass_and_error(self.kernel, self.theta, lo, hi, "p")
-        self._plateau_error = max(self._plateau_error, error)
+        self.plateau_error = max(self.plateau_error, error)
         return np.array([value]), np.array([mass]), -math.inf, -math.inf
 
     def _lattice_atoms(self, x: Floats) -> tuple[Floats, Floats, float, float]:
