@@ -9,7 +9,10 @@ its terms contain C_i, and M_i and C_i are positive measures, so that telescopin
 
     |M'(c + iy)| / M'(c) <= |C_i(c + iy)| / C_i(c),
 
-for different steps a convex combination of such shares. C_i has a density that is smooth on the
+for different steps a convex combination of such shares. With a bound B on these from a frequency
+on, M' is at most the same sum with odds B C_i(c) / M_i(c), whose coefficients are positive: as a
+convex function of B that vanishes at 0, it leaves share(B) / B of that, which is little where many
+large losses are likely. C_i has a density that is smooth on the
 scale b_i - a_i: frequencies of that order are enough. What lies beyond them is bounded by the
 variation of its derivatives, see `derivatives`; where kinks leave it none, by Cauchy-Schwarz and
 Parseval's identity, see `parseval`.
@@ -92,6 +95,8 @@ class Bracket:
                 raise UnsupportedError("contour: the large losses have no single density")
         self._h = 2.0 * math.pi / self.period
         self._fading = [Fading(part.large, self.c) for part in split.parts if part.any_large]
+        small, large = zip(*(part.log_totals(self.c) for part in split.parts), strict=True)
+        self._ratios = np.subtract(large, small)[:, None]
         self._lay_out()
         for _ in range(EXTENSIONS):
             work = sum(self.nodes * part.size + PRICE for part in split.parts)
@@ -145,7 +150,15 @@ class Bracket:
         # for different steps a convex combination of the shares of their large losses
         beyond = np.max([f.beyond(self.c, frequency) for f in self._fading], axis=0)
         with np.errstate(over="ignore"):
-            return np.asarray(beyond / (self._h * weight), np.float64)
+            return np.asarray(beyond * self._damping(frequency) / (self._h * weight), np.float64)
+
+    def _damping(self, frequency: Floats) -> Floats:
+        """Bound M' by the transform of large losses beyond frequencies, both as shares."""
+        most = np.log(np.max([f.most(frequency) for f in self._fading], axis=0))
+        whole = log_odds(self._hits, self._split.counts, self._ratios)
+        damped = log_odds(self._hits, self._split.counts, self._ratios + most) - whole - most
+        out: Floats = np.exp(np.minimum(damped, 0.0))
+        return out
 
     def _contour(self, epsilon: float, value: float, wanted: float) -> tuple[float, float]:
         """The tilt with the shortest period that cancels few digits."""
@@ -237,7 +250,8 @@ class Bracket:
         # by Cauchy-Schwarz, with the sum of y^-4
         count, weight = float(self._y.size), 1.0 / (self.c * (self.c + 1.0))
         square = self._tail / (3.0 * self._h**4 * count**3)
-        return min(beyond, math.sqrt(square) / weight)
+        damping = float(self._damping(self._y[-1:])[0])
+        return min(beyond, damping * math.sqrt(square) / weight)
 
     def good(self, epsilon: float, wanted: float) -> bool:
         """Whether the interval is narrow, as a share or beside exp(wanted)."""

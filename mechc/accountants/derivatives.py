@@ -20,6 +20,7 @@ from mechc.loss.rule import DERIVATIVE, ORDER
 Floats = NDArray[np.float64]
 
 HIGHEST = 10  # derivative; chi has eleven
+LEAST = 1e-280  # share that is told from none
 SAMPLED = 1.25  # slack on variations, which are sampled at the nodes
 
 
@@ -57,3 +58,10 @@ class Fading:
         bounds = np.cumsum(self._ends * each, axis=1) + self._variations * each
         best: Floats = np.nan_to_num(bounds, nan=np.inf).min(axis=1)
         return best
+
+    def most(self, start: Floats) -> Floats:
+        """Bound |phi(y)| for all y > start, for every start."""
+        each = start[:, None] ** -np.arange(1.0, HIGHEST + 1.0)
+        bounds = np.cumsum(self._ends * each, axis=1) + self._variations * each
+        best: Floats = np.nan_to_num(bounds, nan=np.inf).min(axis=1)
+        return np.clip(best, LEAST, 1.0)

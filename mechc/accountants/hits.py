@@ -44,14 +44,15 @@ def log_odds(hits: Hits, counts: Floats, log_ratio: Floats) -> Floats:
     if hits.number > count:
         return np.full(log_r.size, -np.inf)
     last = hits.number if hits.exactly else min(count, hits.number + TERMS - 1.0)
-    terms = _log_binomials(count, last)[:, None] + np.outer(np.arange(last + 1.0), log_r)
+    powers = np.vstack([np.zeros(log_r.size), np.outer(np.arange(1.0, last + 1.0), log_r)])
+    terms = _log_binomials(count, last)[:, None] + powers
     if hits.exactly:
         one: Floats = terms[-1]
         return one
     series: Floats = np.logaddexp.reduce(terms[hits.number :])
     total = count * np.logaddexp(0.0, log_r)
-    fewer = np.logaddexp.reduce(terms[: hits.number] - total)
-    many = log_r > math.log(SERIES / count)
+    many = (log_r > math.log(SERIES / count)) & (log_r < math.inf)
+    fewer = np.logaddexp.reduce(terms[: hits.number] - np.where(many, total, 0.0))
     with np.errstate(divide="ignore"):
         rest = total + np.log1p(-np.minimum(np.exp(fewer), 1.0))
     out: Floats = np.where(many, rest, series)

@@ -31,8 +31,9 @@ from numpy.typing import NDArray
 from mechc.accountants.bracket import Bracket
 from mechc.accountants.hits import Hits, log_odds
 from mechc.accountants.logspace import log_add
-from mechc.accountants.split import NOWHERE, Part, Split, within, without
+from mechc.accountants.split import LEAST, NOWHERE, TILTS, Part, Split, within, without
 from mechc.accountants.trapezoid import Answer
+from mechc.accountants.wave import Measure
 from mechc.accountants.window import log_peak
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.band import Band, Edges, LogDensity
@@ -88,10 +89,10 @@ class Jumps:
         if not (math.isfinite(self._lowest) and gap > 0.0):
             raise UnsupportedError("contour: small losses reach epsilon, or are not bounded below")
         self._densities = [LogDensity(step.loss) for step in steps]
-        if self._log_density(np.array([gap]))[0] < RAREST:
-            raise UnsupportedError("contour: no single loss reaches epsilon")
         certain = epsilon - max(self._lowest, mean - REACH * spread)
         edges, scale = self._highest(gap, certain, max(s.loss.support[1] for s in steps)), gap
+        if self._log_density(np.array([gap]))[0] < RAREST:  # only many losses reach epsilon
+            edges, scale = NOWHERE, typical(steps, epsilon)
         self._far: _Far | None = None
         self._left = WORK
         self.brackets: list[Bracket] = []
@@ -172,7 +173,7 @@ class Jumps:
 
     def _invert(self, split: Split, epsilon: float, rtol: float) -> bool:
         """Invert one level, by the number of large losses if need be; False if that fails too."""
-        before = len(self.brackets)
+        before = len(self.brackets), len(self._rests)
         if not any(part.any_large for part in split.parts):
             return True
         for number in range(1, NUMBERS + 1):
@@ -182,6 +183,9 @@ class Jumps:
                 return True
             alone = len(split.parts) > 1 or number == NUMBERS
             for hits in (many,) if alone else (many, Hits(number, True)):
+                if hits.exactly and split.log_bound(hits, epsilon) < wanted:
+                    self._rests.append((split, hits))
+                    break
                 bracket = Bracket(split, hits, self._lowest)
                 found = bracket.invert(epsilon, wanted)
                 self._left -= bracket.work
@@ -191,7 +195,7 @@ class Jumps:
                     self.brackets.append(bracket)
                     break
             else:
-                del self.brackets[before:]
+                del self.brackets[before[0] :], self._rests[before[1] :]
                 return False
             if hits == many:
                 return True
@@ -248,6 +252,33 @@ def small_losses(steps: Sequence[Step], epsilon: float) -> tuple[float, float]:
         mean += step.count * float(weight @ loss)
         variance += step.count * float(weight @ loss**2)
     return mean, math.sqrt(variance)
+
+
+def typical(steps: Sequence[Step], epsilon: float) -> float:
+    """Return the loss up to which half of epsilon comes where its sum is most likely epsilon.
+
+    Raises:
+        UnsupportedError: no loss is positive.
+    """
+    bands = [Band(step.loss) for step in steps]
+    measures = [Measure(band, band.log_weight) for band in bands]
+    tilts = min(s.loss.tilts[1] for s in steps) * np.geomspace(LEAST, 1.0, TILTS)
+    log_m = np.sum(
+        [s.count * m.log_totals(tilts)[0] for s, m in zip(steps, measures, strict=True)], axis=0
+    )
+    t = float(tilts[int(np.argmin(log_m - epsilon * tilts))])
+    loss = np.concatenate([band.loss for band in bands])
+    log_weight = np.concatenate(
+        [
+            math.log(s.count) + m.log_weight + t * m.band.loss - m.log_totals(np.array([t]))[0]
+            for s, m in zip(steps, measures, strict=True)
+        ]
+    )
+    order = np.argsort(loss)
+    shares = np.cumsum(np.exp(log_weight[order]) * np.maximum(loss[order], 0.0))
+    if not shares[-1] > 0.0:
+        raise UnsupportedError("contour: no loss is positive")
+    return float(loss[order][np.searchsorted(shares, 0.5 * shares[-1])])
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ Rows = tuple[Floats, Floats, Floats]
 
 SMOOTH = 12  # chi is the regularised incomplete beta function of this order, twice
 TILTS, FINER = 24, 12  # real tilts known on all scales, and near a saddle point
+REFINEMENTS, APART = 4, 30.0  # of tilts, and nats between them that are refined again
 SLACK = 1e-6  # nats added to bounds
 LEAST = 0.004  # the smallest of them, as a share of the largest
 FLOOR = 1e-17  # tilted share of a panel that need not resolve waves
@@ -118,6 +119,12 @@ class Part:
         large = band.resolved(contour, frequency, floor)
         return without(small, self.below), within(large, self.below, self.above)
 
+    def log_totals(self, tilt: float) -> tuple[float, float]:
+        """Return logs of M_i and C_i at one tilt."""
+        both = (m.log_totals(np.array([tilt]))[0][0] for m in (self.small, self.large))
+        small, large = map(float, both)
+        return small, large
+
     def log_bounds(self, tilts: Floats) -> tuple[Floats, Floats]:
         """Return logs of bounds on M_i and C_i tilted, with what may lie beyond the panels."""
         both = []
@@ -135,8 +142,8 @@ class Part:
         And no more than all losses at the largest tilt covered.
         """
         highest, log_m = self.covered
-        first = np.maximum(tilts, 0.0) * most
         with np.errstate(invalid="ignore"):
+            first = np.where(tilts > 0.0, tilts * most, 0.0)
             second = np.where(tilts < highest, (tilts - highest) * least, (tilts - highest) * most)
         out: Floats = np.fmin(first, np.where(np.isnan(second), 0.0, second) + log_m)
         return out
@@ -172,13 +179,17 @@ class Split:
         return tilts, log_m, ratios
 
     def refine(self, hits: Hits | None, epsilon: float) -> None:
-        """Add tilts around the saddle point of a measure."""
-        at, tilts = int(self._phase(hits, epsilon).argmin()), self.tilts
-        low, high = tilts[max(at - 2, 0)], tilts[min(at + 1, tilts.size - 1)]
-        new = self._evaluate(np.linspace(low, high, FINER + 2)[1:-1])
-        a, b, c = (np.concatenate(p, axis=-1) for p in zip(self._rows, new, strict=True))
-        _, first = np.unique(a, return_index=True)
-        self._rows = a[first], b[first], c[:, first]
+        """Add tilts around the saddle point of a measure, until they are close in nats."""
+        for _ in range(REFINEMENTS):
+            phase, tilts = self._phase(hits, epsilon), self.tilts
+            at = int(phase.argmin())
+            low, high = max(at - 2, 0), min(at + 1, tilts.size - 1)
+            new = self._evaluate(np.linspace(tilts[low], tilts[high], FINER + 2)[1:-1])
+            a, b, c = (np.concatenate(p, axis=-1) for p in zip(self._rows, new, strict=True))
+            _, first = np.unique(a, return_index=True)
+            self._rows = a[first], b[first], c[:, first]
+            if not max(phase[low], phase[high]) > phase[at] + APART:
+                break
 
     def log_transforms(self, hits: Hits | None) -> Floats:
         """Return log M' at -1, 0 and the tilts; without hits, of what has no large loss at all."""
