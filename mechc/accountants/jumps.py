@@ -27,13 +27,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from mechc.accountants.bracket import Bracket
 from mechc.accountants.hits import Hits, log_odds
 from mechc.accountants.logspace import log_add
-from mechc.accountants.split import LEAST, NOWHERE, TILTS, Part, Split, within, without
+from mechc.accountants.split import NOWHERE, Part, Split, within, without
 from mechc.accountants.trapezoid import Answer
-from mechc.accountants.wave import Measure
 from mechc.accountants.window import log_peak
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.band import Band, Edges, LogDensity
@@ -59,6 +59,7 @@ REST = 0.002  # share of rtol that everything that is only bounded may cost
 ROUGH = 1e-3  # width that is still better than what one contour would give
 LIMIT = "rounding of the density of large losses"
 PARTITION = 1e-10  # relative error of masses cut by chi
+CLOSE = 1e-4  # relative distance from a saddle point
 NOTHING = (-math.inf, -math.inf, -math.inf)
 
 
@@ -258,27 +259,27 @@ def typical(steps: Sequence[Step], epsilon: float) -> float:
     """Return the loss up to which half of epsilon comes where its sum is most likely epsilon.
 
     Raises:
-        UnsupportedError: no loss is positive.
+        UnsupportedError: no tilt makes it likely.
     """
-    bands = [Band(step.loss) for step in steps]
-    measures = [Measure(band, band.log_weight) for band in bands]
-    tilts = min(s.loss.tilts[1] for s in steps) * np.geomspace(LEAST, 1.0, TILTS)
-    log_m = np.sum(
-        [s.count * m.log_totals(tilts)[0] for s, m in zip(steps, measures, strict=True)], axis=0
-    )
-    t = float(tilts[int(np.argmin(log_m - epsilon * tilts))])
-    loss = np.concatenate([band.loss for band in bands])
-    log_weight = np.concatenate(
-        [
-            math.log(s.count) + m.log_weight + t * m.band.loss - m.log_totals(np.array([t]))[0]
-            for s, m in zip(steps, measures, strict=True)
-        ]
-    )
+    laws = [(step.count, *step.loss.nodes()) for step in steps]
+
+    def shares(t: float) -> list[Floats]:
+        """What losses contribute to the mean sum, tilted by t."""
+        logs = [log_weight + t * loss for _, loss, log_weight in laws]
+        masses = [np.exp(log - log.max()) for log in logs]
+        return [k * loss * w / w.sum() for (k, loss, _), w in zip(laws, masses, strict=True)]
+
+    def excess(t: float) -> float:
+        return sum(float(share.sum()) for share in shares(t)) - epsilon
+
+    top = min(step.loss.tilts[1] for step in steps)
+    if not excess(0.0) < 0.0 < excess(top):
+        raise UnsupportedError("contour: no tilt makes epsilon likely")
+    t = brentq(excess, 0.0, top, rtol=CLOSE, full_output=True, disp=False)[0]
+    loss, share = np.concatenate([law[1] for law in laws]), np.concatenate(shares(t))
     order = np.argsort(loss)
-    shares = np.cumsum(np.exp(log_weight[order]) * np.maximum(loss[order], 0.0))
-    if not shares[-1] > 0.0:
-        raise UnsupportedError("contour: no loss is positive")
-    return float(loss[order][np.searchsorted(shares, 0.5 * shares[-1])])
+    total = np.cumsum(np.maximum(share[order], 0.0))
+    return float(loss[order][np.searchsorted(total, 0.5 * total[-1])])
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,59 @@ def test_brackets_answer_for_a_near_epsilon():
     assert answer.lower <= exact <= answer.upper
 
 
+def many_steps(rate, sigma, count, epsilon, tilt, period, highest):
+    """Log delta of sampled Gaussian noise: two trapezoid rules, in 45 digits.
+
+    One for the transform of the loss, over outputs, where it converges faster than any power; one
+    for the inversion, on a contour where all that cancels is digits.
+    """
+    with mp.workdps(45):
+        q, s, c, step = mp.mpf(rate), mp.mpf(sigma), mp.mpf(tilt), mp.mpf(sigma) / 7
+        outputs = [step * i for i in range(int(-16 * s / step), int((c + 1 + 16 * s) / step))]
+        loss = [mp.log(1 - q + q * mp.exp((x - mp.mpf(1) / 2) / s**2)) for x in outputs]
+        weight = [
+            mp.npdf(x, 0, s) * step * mp.exp((c + 1) * v)
+            for x, v in zip(outputs, loss, strict=True)
+        ]
+        mass = mp.fsum(weight)
+        mean = mp.fsum(w * v for w, v in zip(weight, loss, strict=True)) / mass
+        turn = [mp.expj(2 * mp.pi / period * (v - mean)) for v in loss]
+        wave, total = [w / mass for w in weight], 1 / (c * (c + 1))
+        for n in range(1, int(highest * period / (2 * mp.pi)) + 1):
+            wave = [w * t for w, t in zip(wave, turn, strict=True)]
+            y = 2 * mp.pi * n / period
+            z = mp.mpc(c, y)
+            total += (
+                2 * (sum(wave) ** count * mp.expj(y * (count * mean - epsilon)) / z / (z + 1)).real
+            )
+        return float(count * mp.log(mass) - c * epsilon + mp.log(total / period))
+
+
+@pytest.mark.parametrize(
+    ("sigma", "epsilon", "tilt", "period", "highest"),
+    [(2, 3, 48, 20, 90), (1, 398, 12.65, 1000, 0.5)],
+)
+def test_many_large_losses(sigma, epsilon, tilt, period, highest):
+    """At rate 0.001, 1e5 steps: many losses of 0.01 decide, or some seventy of 6."""
+    exact = many_steps(1e-3, sigma, 10**5, epsilon, tilt, period, highest)
+    loss = law(1e-3, sigma)
+    for steps in ([Step(loss, 10**5)], [Step(loss, 60_000), Step(loss.fork(), 40_000)]):
+        answer = jumps(steps, epsilon).answer(epsilon)
+        assert answer.lower <= exact <= answer.upper
+        assert answer.width < 1e-7
+
+
+def test_single_losses_that_cannot_reach_epsilon_are_added_up():
+    bound = (10**5 * mechc.poisson(mechc.load("gaussian"))(sampling_rate=1e-3, sigma=1.0)).epsilon(
+        log_delta=-5000.0, direction="remove"
+    )
+    low, high = (
+        many_steps(1e-3, 1, 10**5, e, 12.65, 1000, 0.5) for e in (bound.upper, bound.lower)
+    )
+    assert low <= -5000.0 + 1e-9 and high >= -5000.0 - 1e-9
+    assert bound.upper - bound.lower < 1e-6 * bound.upper
+
+
 @pytest.mark.slow
 def test_other_noise():
     """Nothing is known of the Gaussian: one step of sampled subbotin noise by its branches."""
@@ -139,7 +192,14 @@ def test_odds_of_large_losses(log_ratio):
 
 @pytest.mark.parametrize(
     ("count", "rate", "sigma", "epsilon"),
-    [(100, 1e-4, 1.0, 0.1), (100, 0.01, 2.0, 1.0), (1000, 1e-3, 0.7, 3.0), (20, 1e-4, 1.0, 0.5)],
+    [
+        (100, 1e-4, 1.0, 0.1),
+        (100, 0.01, 2.0, 1.0),
+        (1000, 1e-3, 0.7, 3.0),
+        (20, 1e-4, 1.0, 0.5),
+        (10**5, 1e-3, 2.0, 3.0),
+        (10**5, 1e-3, 1.0, 398.0),
+    ],
 )
 def test_sparse_queries_end_soon(count, rate, sigma, epsilon):
     forget_losses()
