@@ -1,11 +1,11 @@
 """How fast M(c + iy) decays: |M(c + iy)| <= a + b/sqrt(y) + v/y for all y > 0, proved.
 
 With w = p^(1+c) q^(-c) the tilted density, on a stretch where L' does not vanish integration by
-parts gives |int w e^(iyL)| <= (|G(x1)| + |G(x2)| + int |G'|)/y with G = w/L', and Cauchy-Schwarz
-int |G'| <= sqrt(int w int w u^2) with u = (log w)'/L' - L''/L'^2, an analytic integrand. Around an
-extremum of L, where |L''| >= m, van der Corput's lemma (Stein 1993, VIII.1.2) bounds it by
+parts gives |int w e^(iyL)| <= (|G(x1)| + |G(x2)| + int |G'|)/y with G = w/L'. Around an extremum of
+L, where |L''| >= m, van der Corput's lemma (Stein 1993, VIII.1.2) bounds it by
 8 (w(x2) + int |w'|)/sqrt(m y). What remains, plateaus of L and the far tails, is bounded by its
-mass a. Where a stretch is cut only changes how sharp the bound is.
+mass a. Where a stretch is cut only changes how sharp the bound is. The two variations are added up
+over boxes: where the sign of the derivative is proved, the difference of the values at the ends.
 """
 
 from __future__ import annotations
@@ -15,19 +15,23 @@ import math
 from typing import Any, NamedTuple
 
 from flint import acb, arb, ctx
-from sympy import Add, Expr, Symbol, diff, exp, expand, expand_log, log, powsimp
+from sympy import Add, Expr, Symbol, cancel, diff, exp, expand, expand_log, fraction, log, powsimp
+from sympy.polys.polyfuncs import horner
 
 from mechc.cases import Piece
 from mechc.errors import MechcError
 from mechc.verify import arithmetic
 from mechc.verify.ball import Oracle
 from mechc.verify.integral import PieceIntegral
+from mechc.verify.sums import exact
 
 BITS = 64
-ONE = arb(1)
 TAIL_NATS = (18.0, 8.0, 35.0, 3.5, 1.5)  # how far below its maximum the tilted density is cut
 SAMPLES = 160
+OCTAVES = 100  # from the ends of a range towards zero or a finite end of the support
 HALVINGS = 3  # of a stretch on which a bound does not close
+BOXES = 20_000  # into which a stretch is cut at most
+FLAT = 2.0**-6  # change of the logarithm over a box on which a sign may stay open
 _C = Symbol("c_", real=True)
 
 
@@ -85,19 +89,19 @@ def _piece(
     ends = [window[0], *([0.0] if window[0] < 0.0 < window[1] else []), window[1]]
     for left, right in itertools.pairwise(ends):
         functions = _functions(piece, oracle, c, (left + right) / 2)
-        for lo, hi, critical in _stretches(functions[0], functions[1], left, right):
+        for lo, hi, critical in _stretches(functions.first, functions.second, left, right):
             for got in _covered(part, c, functions, (lo, hi), critical, HALVINGS):
                 mass, root, slope = mass + got[0], root + got[1], slope + got[2]
     return mass.lower(), root, slope
 
 
 def _covered(
-    part: PieceIntegral, c: Any, functions: Any, stretch: Any, critical: bool, halvings: int
+    part: PieceIntegral, c: Any, functions: Functions, stretch: Any, critical: bool, halvings: int
 ) -> list[tuple[Any, Any, Any]]:
     """(mass, root, slope) of a stretch, or of its halves; what stays open is left to the rest."""
-    (lo, hi), (d1, d2, dw) = stretch, functions
+    lo, hi = stretch
     try:
-        return [(_critical if critical else _regular)(part, c, d1, d2, dw, lo, hi)]
+        return [(_critical if critical else _regular)(part, c, functions, lo, hi)]
     except MechcError:
         if critical or not halvings:
             return []
@@ -109,17 +113,43 @@ def _covered(
     ]
 
 
-def _functions(piece: Piece, oracle: Oracle, c: Any, at: float) -> tuple[Any, Any, Any]:
-    """L', L'' and (log w)', written so that little cancels around x = `at`."""
+class Functions(NamedTuple):
+    """L', L'', (log w)' and (log |w/L'|)' as functions on balls."""
+
+    first: Any
+    second: Any
+    tilted: Any
+    ratio: Any
+
+
+def _functions(piece: Piece, oracle: Oracle, c: Any, at: float) -> Functions:
+    """The derivatives, written so that little cancels around x = `at`."""
     x, values = oracle.declaration.variable, oracle.values
     base = _largest([t.weight * exp(t.log_density) for t in piece.q], x, values, at)
     term = next(t for t in piece.q if t.weight * exp(t.log_density) == base)
     log_p, log_q = (_relative(side, term.log_density) for side in (piece.p, piece.q))
     loss = expand(_balanced(log_p - log_q, x, values, at))
     tilted = (1 + _C) * loss + _balanced(term.log_density + log_q, x, values, at)
-    found = (diff(loss, x), diff(loss, x, 2), diff(tilted, x))
-    first, second, third = (arithmetic.function(f, x, {**values, _C: c}) for f in found)
-    return first, second, third
+    first, second, steep = diff(loss, x), diff(loss, x, 2), diff(tilted, x)
+    known = {**values, _C: c}
+    forms = (first, second, steep, steep - second / first)
+    reduced = [_one_fraction(form, x, known) for form in forms]
+    d1, d2, dw = (arithmetic.function(form, x, known) for form in reduced[:3])
+
+    def ratio(u: Any, analytic: bool) -> Any:
+        return dw(u, analytic) - d2(u, analytic) / d1(u, analytic)
+
+    if forms[3].is_rational_function(x):
+        return Functions(d1, d2, dw, arithmetic.function(reduced[3], x, known))
+    return Functions(d1, d2, dw, ratio)
+
+
+def _one_fraction(expr: Expr, x: Symbol, values: Any) -> Expr:
+    """A rational function in lowest terms, whose summands would cancel on wide balls."""
+    if not expr.is_rational_function(x):
+        return expr
+    top, bottom = fraction(cancel(expr.xreplace(exact(values))))
+    return horner(top, wrt=x) / horner(bottom, wrt=x)
 
 
 def _relative(terms: Any, base: Expr) -> Expr:
@@ -186,7 +216,7 @@ def _spread(left: float, right: float, lo: float, hi: float) -> list[float]:
     width = right - left
     even = [left + width * (i + 0.5) / SAMPLES for i in range(SAMPLES)]
     marks = [0.0, *(e for e in (lo, hi) if not math.isnan(e))]
-    graded = [m + s * width * 0.5**k for m in marks for s in (-1, 1) for k in range(1, 40)]
+    graded = [m + s * width * 0.5**k for m in marks for s in (-1, 1) for k in range(1, OCTAVES)]
     return sorted({v for v in (*even, *graded) if left < v < right})
 
 
@@ -197,15 +227,17 @@ def _widths(points: list[float]) -> list[float]:
 
 def _stretches(d1: Any, d2: Any, lo: float, hi: float) -> list[tuple[Any, Any, bool]]:
     """The window cut around extrema of the loss: (from, to, whether an extremum is inside)."""
-    points = [lo + (hi - lo) * i / 400 for i in range(401)]
+    even = [lo + (hi - lo) * i / 400 for i in range(401)]
+    graded = [m * 0.5 ** (k / 4) for m in (lo, hi) for k in range(1, 4 * OCTAVES)]
+    points = sorted({lo, *(v for v in (*even, *graded) if lo < v < hi), hi})
     slopes = [float(d1(arb(v), False).mid()) for v in points]
     cuts, found = [lo], []
     for (a, u), (b, v) in zip(
         zip(points, slopes, strict=True), zip(points[1:], slopes[1:], strict=True), strict=False
     ):
-        if u * v < 0:
+        if u != 0 and u * v <= 0:
             centre, reach = _zero(d1, a, b), (hi - lo) / 4
-            for _ in range(40):
+            for _ in range(2 * OCTAVES):
                 box = arb(centre - reach).union(arb(centre + reach))
                 curved = d2(box, False)
                 inside = lo <= centre - reach and centre + reach <= hi
@@ -229,58 +261,74 @@ def _zero(f: Any, a: float, b: float) -> float:
     return (a + b) / 2
 
 
+def _variation(value: Any, slope: Any, lo: Any, hi: Any) -> Any:
+    """The integral of |G'| for G = `value` > 0 or < 0, `slope` being (log |G|)', on balls.
+
+    Raises:
+        _Open: `slope` has no finite enclosure, or too many boxes are needed.
+    """
+    total, todo = arb(0), [(lo, hi)]
+    for _ in range(BOXES):
+        if not todo:
+            return total
+        a, b = todo.pop()
+        rate = slope(acb(a.union(b)))
+        if rate > 0 or rate < 0:
+            total += abs(value(b) - value(a))
+            continue
+        change = (abs(rate) * (b - a)).upper()
+        if change < FLAT:
+            total += change * change.exp() * abs(value(a))
+            continue
+        middle = _between(a, b)
+        if not a < middle < b:
+            break
+        todo += [(a, middle), (middle, b)]
+    raise _Open
+
+
+def _between(a: Any, b: Any) -> Any:
+    """A place between two: their geometric mean where they are far apart."""
+    if a * b > 0 and not 0.5 < a / b < 2:
+        root = (a * b).sqrt().mid()
+        return root if a > 0 else -root
+    return ((a + b) / 2).mid()
+
+
 def _weight(part: PieceIntegral, c: Any) -> Any:
     exponent = part.exponent(acb(1 + c), acb(-c))
     return lambda x, analytic: exponent(x, analytic).exp()
-
-
-def _integral(f: Any, lo: Any, hi: Any, small: Any) -> Any:
-    """The integral to a few digits, or to `small`."""
-    goal = small if small.is_finite() else arb(0)
-    value = acb.integral(f, lo, hi, rel_tol=arb(2) ** -12, abs_tol=goal)
-    if not value.is_finite():
-        raise _Open
-    return value.real
 
 
 class _Open(MechcError):
     """A bound did not close."""
 
 
-def _regular(
-    part: PieceIntegral, c: Any, d1: Any, d2: Any, dw: Any, lo: Any, hi: Any
-) -> tuple[Any, Any, Any]:
+def _regular(part: PieceIntegral, c: Any, f: Functions, lo: Any, hi: Any) -> tuple[Any, Any, Any]:
     weight = _weight(part, c)
 
-    def squared(x: Any, analytic: bool) -> Any:
-        slope = d1(x, analytic)
-        u = dw(x, analytic) / slope - d2(x, analytic) / (slope * slope)
-        return weight(x, analytic) * u * u
+    def value(x: Any) -> Any:
+        return weight(acb(x), False).real / f.first(x, False)
 
-    mass = part.integral(acb(1 + c), acb(-c), lo, hi).real
-    # u is about one over the range of the loss or more
-    small = mass * arb(2) ** -12 / (part.height(ONE, -ONE, hi) - part.height(ONE, -ONE, lo)) ** 2
-    variation = (mass.upper() * _integral(squared, lo, hi, small).upper()).sqrt()
-    ends = [abs(weight(acb(x), False).real / d1(x, False)) for x in (lo, hi)]
-    total = variation + ends[0] + ends[1]
+    def slope(box: Any) -> Any:
+        steep = f.first(box, True).real
+        return arb.nan() if steep.contains(0) else f.ratio(box, True).real
+
+    total = abs(value(lo)) + abs(value(hi)) + _variation(value, slope, lo, hi)
     if not total.is_finite():
         raise _Open
-    return mass, arb(0), total
+    return part.integral(acb(1 + c), acb(-c), lo, hi).real, arb(0), total
 
 
-def _critical(
-    part: PieceIntegral, c: Any, d1: Any, d2: Any, dw: Any, lo: Any, hi: Any
-) -> tuple[Any, Any, Any]:
+def _critical(part: PieceIntegral, c: Any, f: Functions, lo: Any, hi: Any) -> tuple[Any, Any, Any]:
     weight = _weight(part, c)
 
-    def squared(x: Any, analytic: bool) -> Any:
-        return weight(x, analytic) * dw(x, analytic) ** 2
+    def value(x: Any) -> Any:
+        return weight(acb(x), False).real
 
-    mass = part.integral(acb(1 + c), acb(-c), lo, hi).real
-    small = mass * arb(2) ** -12 / (hi - lo) ** 2
-    variation = (mass.upper() * _integral(squared, lo, hi, small).upper()).sqrt()
-    curved = abs(d2(lo.union(hi), False)).lower()
-    root = 8 * (weight(acb(hi), False).real + variation) / curved.sqrt()
+    variation = _variation(value, lambda box: f.tilted(box, True).real, lo, hi)
+    curved = abs(f.second(lo.union(hi), False)).lower()
+    root = 8 * (value(hi) + variation) / curved.sqrt()
     if not root.is_finite() or not curved > 0:
         raise _Open
-    return mass, root, arb(0)
+    return part.integral(acb(1 + c), acb(-c), lo, hi).real, root, arb(0)

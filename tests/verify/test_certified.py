@@ -105,3 +105,18 @@ def test_more_laws(name, values, count, epsilon):
     bound = run.delta(epsilon, direction="remove")
     assert width(certified) < 1e-6
     assert bound.lower <= certified.upper and certified.lower <= bound.upper
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [100, 1000])
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("student_t", {"nu": 1.5}), ("student_t", {"nu": 3.0}), ("cauchy", {})],
+)
+def test_many_steps_with_algebraic_tails(name, values, count):
+    """Extrema of the loss next to tails that reach beyond 1e10."""
+    run = count * mechc.load(name)(**values, scale=2.0)
+    float64 = run.delta(run.epsilon(1e-6).estimate)
+    bound = run.delta(run.epsilon(1e-6).estimate, certified=True)
+    assert width(bound) < 1e-12
+    assert float64.lower <= bound.upper and bound.lower <= float64.upper

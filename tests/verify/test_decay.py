@@ -1,0 +1,53 @@
+"""Bounds on the characteristic function at high frequencies against its enclosures."""
+
+import math
+
+import pytest
+
+import mechc
+
+flint = pytest.importorskip("flint")
+ball = pytest.importorskip("mechc.verify.ball")
+decay = pytest.importorskip("mechc.verify.decay")
+pytestmark = pytest.mark.oracle
+acb, arb, ctx = flint.acb, flint.arb, flint.ctx
+
+PAIRS = [
+    ("student_t", {"nu": 3.0, "scale": 2.0}),  # extrema of the loss at -3 and 4, on a grid
+    pytest.param("student_t", {"nu": 1.37, "scale": 0.8}, marks=pytest.mark.slow),
+    pytest.param("cauchy", {"scale": 2.3}, marks=pytest.mark.slow),
+    pytest.param("logistic", {"scale": 1.7}, marks=pytest.mark.slow),
+    ("gaussian", {"sigma": 1.3}),
+]
+
+
+@pytest.mark.parametrize(("name", "values"), PAIRS)
+def test_bounds_hold_and_fall(name, values):
+    mechanism = mechc.load(name)(**values)
+    declaration = mechanism.mechanism.declaration
+    oracle = ball.Oracle(declaration, mechanism.theta)
+    c = arb(0.75)
+    bounds = decay.decays(oracle, c)
+    with ctx.workprec(decay.BITS):
+        size = oracle.moment(acb(c)).real
+        for y in (0.3, 4.0, 37.0, 256.0):
+            exact = abs(oracle.moment(acb(c, arb(y))))
+            best = min((bound.at(arb(y)) for bound in bounds), key=float)
+            assert not exact > best
+            assert exact.rad() < best
+        far = min(float(bound.at(arb(1e6)).upper()) for bound in bounds)
+    assert far < 0.05 * float(size)
+
+
+def test_total_variation_of_a_bell():
+    with ctx.workprec(decay.BITS):
+        found = decay._variation(
+            lambda x: (-x * x / 2).exp(), lambda box: -box.real, arb(-3), arb(5)
+        )  # fmt: skip
+    exact = 2.0 - math.exp(-4.5) - math.exp(-12.5)
+    assert exact <= float(found) <= 1.02 * exact
+
+
+def test_total_variation_beside_a_pole_is_refused():
+    with ctx.workprec(decay.BITS), pytest.raises(mechc.errors.MechcError):
+        decay._variation(lambda x: 1 / x, lambda box: -1 / box.real, arb(-1), arb(2))
