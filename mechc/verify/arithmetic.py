@@ -104,26 +104,39 @@ class _Compiler:
         return self._apply(expr)
 
     def _add(self, expr: Add) -> Function:
-        first, *rest = (self.compile(a) for a in expr.args)
+        fixed, (first, *rest) = self._split(expr)
+        if fixed is not None and not rest:
+            return lambda x, analytic: first(x, analytic) + fixed
 
         def add(x: Ball, analytic: bool) -> Ball:
             total = first(x, analytic)
             for part in rest:
                 total = total + part(x, analytic)
-            return total
+            return total if fixed is None else total + fixed
 
         return add
 
     def _mul(self, expr: Mul) -> Function:
-        first, *rest = (self.compile(a) for a in expr.args)
+        fixed, (first, *rest) = self._split(expr)
+        if fixed is not None and not rest:
+            return lambda x, analytic: first(x, analytic) * fixed
 
         def mul(x: Ball, analytic: bool) -> Ball:
             total = first(x, analytic)
             for part in rest:
                 total = total * part(x, analytic)
-            return total
+            return total if fixed is None else total * fixed
 
         return mul
+
+    def _split(self, expr: Add | Mul) -> tuple[Any, list[Function]]:
+        """What does not depend on the variable as one ball (None: nothing), and the other parts."""
+        fixed, moving = expr.as_independent(self.variable, as_Add=isinstance(expr, Add))
+        if self.variable is None or not moving.has(self.variable):
+            return None, [self.compile(a) for a in expr.args]
+        parts = moving.args if type(moving) is type(expr) else (moving,)
+        known = None if fixed == expr.identity else self.ball(fixed)
+        return known, [self.compile(a) for a in parts]
 
     def _power(self, expr: Pow) -> Function:
         base = self.compile(expr.base)

@@ -49,6 +49,7 @@ class PieceIntegral:
         self.piece = piece
         self._sizes: dict[Any, Any] = {}
         self._cuts: dict[Any, Any] = {}
+        self._beyond: dict[Any, AtInfinity] = {}
         self._differences: dict[tuple[int, int], Callable[[Any, bool], Any]] = {}
 
     @cached_property
@@ -304,14 +305,13 @@ class PieceIntegral:
         """Bound on the integral of p^a q^b beyond side * y."""
         n, m = (len(law.exprs) if e != 0 else 1 for e, law in ((a, self.p), (b, self.q)))
         best, reason = None, "no bound"
-        slopes: dict[Any, Any] = {}
         for terms in tail_terms(n, m, a, b):
             total = arb(0)
             try:
                 for term in terms:
                     rows = ((a, self.p, term.i), (b, self.q, term.j))
                     parts = [row for row in rows if row[0] != 0]
-                    total += term.factor * self._term_tail(parts, side, y, slopes)
+                    total += term.factor * self._term_tail(parts, side, y)
             except Unknown as error:
                 reason = str(error)
                 continue
@@ -320,14 +320,16 @@ class PieceIntegral:
             raise Unknown(reason)
         return best
 
-    def _term_tail(self, parts: list[Any], side: int, y: Any, slopes: dict[Any, Any]) -> Any:
+    def _term_tail(self, parts: list[Any], side: int, y: Any) -> Any:
         height, orders = arb(0), []
         for exponent, law, i in parts:
             height += exponent * law.term(i, side * y)
             variable, derivative = self._slope(law, i, side)
-            if variable not in slopes:
-                slopes[variable] = AtInfinity(variable, y)
-            order = slopes[variable].order(derivative)
+            # orders do not depend on the exponents: every moment meets the same places
+            key = variable, y.man_exp()
+            if key not in self._beyond:
+                self._beyond[key] = AtInfinity(variable, y)
+            order = self._beyond[key].order(derivative)
             orders.append(type(order)(order.k, order.a, order.f * exponent))
         return height.exp() * integral_factor(AtInfinity(variable, y).add(orders), y)
 
