@@ -105,8 +105,8 @@ class Bracket:
             self.work += work
             self._evaluate()
             excess = self._excess(epsilon, wanted)
-            if not excess > 1.0:
-                break
+            if not excess > 1.0 or (self._lost > WIDE and not self._kinked):
+                break  # near enough, or no digits are left
             self._extend(excess)
         return True
 
@@ -222,7 +222,7 @@ class Bracket:
         terms = (factor * self._value * np.exp(-1j * epsilon * y)).real
         total = 1.0 + 2.0 * float(terms[::-1].sum())
         bound = float((self._log_b - self._tilts * epsilon).min())
-        self._beyond = math.inf
+        self._beyond = self._lost = math.inf
         if not total > 0.0:
             return -math.inf, bound, bound
         log_s = self._log_at - c * epsilon + math.log(weight * total / self.period)
@@ -230,7 +230,8 @@ class Bracket:
         turns = 32.0 + 4.0 * y * (self.period + abs(epsilon))
         noise = ULP * float((np.abs(factor) * (turns + 8.0 * counts * np.abs(self._value))).sum())
         self._beyond = 2.0 * self._unevaluated() / total
-        error = self._error + self._beyond + 2.0 * noise / total
+        self._lost = 2.0 * noise / total
+        error = self._error + self._beyond + self._lost
         error += ULP * (40.0 + 4.0 * abs(self._log_at) + 4.0 * abs(c * epsilon))
         known, unknown, right = self._images(epsilon, log_s)
         error += MASSES * known

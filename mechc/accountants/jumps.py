@@ -256,7 +256,7 @@ def small_losses(steps: Sequence[Step], epsilon: float) -> tuple[float, float]:
 
 
 def typical(steps: Sequence[Step], epsilon: float) -> float:
-    """Return the loss up to which half of epsilon comes where its sum is most likely epsilon.
+    """Return the loss above which half of epsilon comes from, where that is the likely sum.
 
     Raises:
         UnsupportedError: no tilt makes it likely.
@@ -277,9 +277,9 @@ def typical(steps: Sequence[Step], epsilon: float) -> float:
         raise UnsupportedError("contour: no tilt makes epsilon likely")
     t = brentq(excess, 0.0, top, rtol=CLOSE, full_output=True, disp=False)[0]
     loss, share = np.concatenate([law[1] for law in laws]), np.concatenate(shares(t))
-    order = np.argsort(loss)
-    total = np.cumsum(np.maximum(share[order], 0.0))
-    return float(loss[order][np.searchsorted(total, 0.5 * total[-1])])
+    order = np.argsort(-loss)
+    above = np.cumsum(share[order])  # of small losses many cancel
+    return float(loss[order][np.argmax(above >= 0.5 * epsilon)])
 
 
 @dataclass(frozen=True)

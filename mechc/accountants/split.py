@@ -29,6 +29,7 @@ TILTS, FINER = 24, 12  # real tilts known on all scales, and near a saddle point
 REFINEMENTS, APART = 4, 30.0  # of tilts, and nats between them that are refined again
 SLACK = 1e-6  # nats added to bounds
 LEAST = 0.004  # the smallest of them, as a share of the largest
+LOWER = 0.03  # the same for those that are added below where a saddle point lies there
 FLOOR = 1e-17  # tilted share of a panel that need not resolve waves
 LARGEST = 1e6  # tilt
 RAREST = -600.0  # log of a share that doubles hold with room
@@ -184,11 +185,15 @@ class Split:
             phase, tilts = self._phase(hits, epsilon), self.tilts
             at = int(phase.argmin())
             low, high = max(at - 2, 0), min(at + 1, tilts.size - 1)
-            new = self._evaluate(np.linspace(tilts[low], tilts[high], FINER + 2)[1:-1])
+            if at == 0:  # the saddle point lies below
+                more = tilts[0] * np.geomspace(LOWER, 1.0, FINER + 1)[:-1]
+            else:
+                more = np.linspace(tilts[low], tilts[high], FINER + 2)[1:-1]
+            new = self._evaluate(more)
             a, b, c = (np.concatenate(p, axis=-1) for p in zip(self._rows, new, strict=True))
             _, first = np.unique(a, return_index=True)
             self._rows = a[first], b[first], c[:, first]
-            if not max(phase[low], phase[high]) > phase[at] + APART:
+            if at > 0 and not max(phase[low], phase[high]) > phase[at] + APART:
                 break
 
     def log_transforms(self, hits: Hits | None) -> Floats:
