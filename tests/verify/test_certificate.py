@@ -35,8 +35,9 @@ def test_quick_verification_passes(name):
     assert certificate.max_rel_error <= 1e-13
 
 
-def test_sampled_gaussian_passes():
-    certificate = mechc.poisson(mechc.load("gaussian")).verify()
+@pytest.mark.parametrize("name", ["gaussian", "uniform"])
+def test_quick_verification_of_a_sampled_mechanism_passes(name):
+    certificate = mechc.poisson(mechc.load(name)).verify()
     assert certificate.ok
     assert {c.name for c in certificate.checks} >= {"log_p", "loss", "masses", "branches", "strip"}
     assert all(c.points for c in certificate.checks if c.name in ("log_p", "log_q", "loss"))
