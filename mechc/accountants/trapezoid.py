@@ -351,7 +351,7 @@ class Contour:
         share = totals.estimate / total - known
         low = totals.lower / total - known - rounding - tail - right - unknown
         high = 1.0 - known + rounding + tail
-        if not high > 0.0:
+        if not 0.0 < high < math.inf:
             return None
         return Answer(
             log_s + math.log(low) if low > 0.0 else -math.inf,
