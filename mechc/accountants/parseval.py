@@ -66,12 +66,13 @@ def _left(measure: Measure, wave: Wave, period: float) -> float:
     some = loss[weight > 0.0]
     panels = loss.reshape(-1, ORDER)
     size = np.abs(panels).max(axis=1) / np.maximum(np.ptp(panels, axis=1), 1e-300)
+    with np.errstate(over="ignore"):
+        blurred = float(square.reshape(-1, ORDER).sum(axis=1) @ (1.0 + size))
     total, far = float(square.sum()), float(square[loss > some.min() + period].sum())
     copies = math.ceil(float(np.ptp(some)) / period)
     overlap = 2.0 * copies * math.sqrt(total * far)
     seen = float(np.exp(2.0 * wave.log_phi.real).sum())
-    rounding = GRAIN * ULP * float(square.reshape(-1, ORDER).sum(axis=1) @ (1.0 + size))
-    rounding = period * rounding + 8.0 * ULP * wave.log_phi.size
+    rounding = period * GRAIN * ULP * blurred + 8.0 * ULP * wave.log_phi.size
     return max(0.0, 0.5 * (period * (total + overlap) - 1.0) - seen) + rounding
 
 

@@ -199,7 +199,9 @@ class PldAccountant:
                 f"{window.period:g}, more than max_bytes={self._max_bytes} allows; "
                 "contour needs no grid"
             )
-        laws = (law.covering(window.left, window.right) for law in self._laws)
+        laws = [law.covering(window.left, window.right) for law in self._laws]
+        if any(law.lattice is None for law in laws):  # rounding left the atoms further out off it
+            return self._on_mesh(window)
         exact = ((grid.exact(law, step), k) for law, k in zip(laws, self._counts, strict=True))
         total = TiltedSum.of(exact, window.tilt, size, window.probes)
         return _Pair(self._composed, window, total, total, 0.0, exact=True)

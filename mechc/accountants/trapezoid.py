@@ -295,11 +295,12 @@ class Contour:
         y = self.h * np.arange(1.0, self.re.size + 1.0)
         phase = self.im + y * (self.mean - epsilon)
         z = np.asarray(self.c + 1j * y, np.complex128)
-        factor = self.payoff.transform(z, epsilon) / self.weight(epsilon)
-        size = np.exp(self.re)
-        value: Complexes = factor * size * np.exp(1j * phase)
         turns = np.abs(self.im) + y * (abs(self.mean) + abs(epsilon))
-        noise: Floats = np.abs(factor) * size * (8.0 + np.abs(self.re) + 2.0 * turns)
+        with np.errstate(over="ignore", invalid="ignore"):  # such a sum is refused by `conclude`
+            factor = self.payoff.transform(z, epsilon) / self.weight(epsilon)
+            size = np.exp(self.re)
+            value: Complexes = factor * size * np.exp(1j * phase)
+            noise: Floats = np.abs(factor) * size * (8.0 + np.abs(self.re) + 2.0 * turns)
         return y, value, noise
 
     def terms(self, epsilon: float) -> tuple[Floats, float]:
@@ -325,7 +326,7 @@ class Contour:
 
     def conclude(self, epsilon: float, totals: Totals) -> Answer | None:
         """Subtract images from a trapezoid sum and allow for errors, as shares of the sum."""
-        c, period, total = self.c, self.period, totals.upper
+        c, period, total = self.c, self.period, float(totals.upper)
         start = self.weight(epsilon)
         if not total > 0.0:
             return None
@@ -337,13 +338,13 @@ class Contour:
             rights = self.log_b[later] - self.grid[later] * epsilon - decay - log_s
             rights -= np.log(-np.expm1(-decay))
         right = math.exp(float(rights.min(initial=50.0)))
-        tail = min(1e50, totals.truncation / total)
+        tail = min(1e50, float(totals.truncation) / total)
         rounding = (
             self.rounding
             + self.tolerance
             + ULP * (40.0 + 4.0 * abs(self.k) + 4.0 * abs(c * epsilon))
         )
-        rounding += totals.noise / total
+        rounding += float(totals.noise) / total
         if isinstance(self.payoff, Lattice):
             rounding += self._misplaced(epsilon, self.payoff, period / (start * total))
         known, unknown = left

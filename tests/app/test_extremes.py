@@ -78,6 +78,7 @@ KNOWN = [
     ("gaussian", {"sigma": 0.2588, "sensitivity": 1.346e-6, SAMPLED: 1.399e-5}, 7, 1.333),
     ("gaussian_scale_mixture", {"weight": 2.1e-4, "narrow": 2.5e-4, "wide": 0.0739,
                                 "sensitivity": 446254.2, SAMPLED: 1.0}, 1756186, 1e-5),
+    ("discrete_gaussian", {"sigma": 941.1909223961677, SAMPLED: 1.0}, 32, 0.005389043632278912),
     ("logistic", {"scale": 0.00019570769554120969, "sensitivity": 8386.188264535964,
                   SAMPLED: 0.0009489584274668297}, 217, 0.0009821213275160697),
 ]  # fmt: skip
