@@ -148,7 +148,7 @@ class KernelSource:
         closed = float(kernel.infinite_mass(theta))
         summed = log_total(np.asarray(log_p_only, np.float64))
         if not math.isnan(closed):
-            summed = math.log(closed) if closed else -math.inf
+            summed = min(math.log(closed), 0.0) if closed else -math.inf
             self.mass_errors = (0.0, self.mass_errors[1])
         self.log_infinite = summed
         self.log_minus_infinite = log_total(np.asarray(log_q_only, np.float64))

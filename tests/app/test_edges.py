@@ -160,6 +160,13 @@ def test_laws_many_widths_apart(name, ratio):
         assert bound.upper == 1.0
 
 
+def test_nothing_exceeds_one_where_all_is_revealed():
+    """The formula of the mass at infinity is rounded where supports are many widths apart."""
+    event = mechc.load("raised_cosine")(halfwidth=3.6871649711636846e-06, sensitivity=4.6e-4)
+    for epsilon in (0.0, 18.9):
+        assert event.delta(epsilon).lower <= event.delta(epsilon).upper == 1.0
+
+
 @pytest.mark.parametrize("target", [1e-3, 1e-9, 1e-12, 1e-15])
 def test_epsilon_just_below_the_largest_loss(target):
     event = mechc.load("randomized_response")(epsilon=1.0, categories=2)
