@@ -39,6 +39,16 @@ def log_hockey_stick(
         return terms, np.concatenate([noise, terms + np.log(mass_error)])
 
 
+def cell_masses(loss: Floats, log_mass: Floats, edges: Floats) -> tuple[Floats, Floats]:
+    """Return the masses of atoms in the cells (edges[i], edges[i+1]] under P and Q."""
+    p, q = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
+    cell = np.searchsorted(edges, loss, side="left") - 1
+    keep = (cell >= 0) & (cell < p.size)
+    np.add.at(p, cell[keep], np.exp(log_mass[keep]))
+    np.add.at(q, cell[keep], np.exp(log_mass[keep] - loss[keep]))
+    return p, q
+
+
 def checked(
     losses: Sequence[float] | Floats,
     masses: Sequence[float] | Floats,

@@ -27,7 +27,6 @@ from mechc.loss.source import KernelSource, Nodes
 from mechc.loss.within import within
 
 Floats = NDArray[np.float64]
-
 FAR = 4.0  # times the tilts wanted, beyond which nodes for others are a burden
 CERTAIN = 1e-16  # -log of a mass that is one in doubles
 
@@ -349,10 +348,8 @@ class PrivacyLoss:
         if self._source is not None and self._source.continuous:
             value, error = branches.log_hockey_stick(self._source, epsilon, self._reverse)
         # losses of a table are rounded; those of a kernel are what its formula says
-        table, mass_error = self._source is None, getattr(self._source, "plateau_error", 0.0)
-        terms, noise = atoms.log_hockey_stick(
-            self.atom_loss, self.atom_log_mass, epsilon, table, mass_error
-        )
+        known = (True, 0.0) if self._source is None else (False, self._source.plateau_error)
+        terms, noise = atoms.log_hockey_stick(self.atom_loss, self.atom_log_mass, epsilon, *known)
         if error > 0:
             noise = np.append(noise, value + math.log(error))
         value = moments.log_total(np.concatenate([terms, [value, self.log_infinite]]))
@@ -376,15 +373,12 @@ class PrivacyLoss:
         Args:
             edges: increasing losses, shape (n + 1,).
         """
-        p, q = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
-        if self._source is not None and self._source.continuous:
-            lo, hi = (-1.0 - self.tilts[1], -1.0 - self.tilts[0]) if self._reverse else self.tilts
-            p, q = cells.cell_masses(self._source, edges, self._reverse, lo, hi)
-        cell = np.searchsorted(edges, self.atom_loss, side="left") - 1
-        keep = (cell >= 0) & (cell < p.size)
-        np.add.at(p, cell[keep], np.exp(self.atom_log_mass[keep]))
-        np.add.at(q, cell[keep], np.exp(self.atom_log_mass[keep] - self.atom_loss[keep]))
-        return p, q
+        p, q = atoms.cell_masses(self.atom_loss, self.atom_log_mass, edges)
+        if self._source is None or not self._source.continuous:
+            return p, q
+        lo, hi = (-1.0 - self.tilts[1], -1.0 - self.tilts[0]) if self._reverse else self.tilts
+        more_p, more_q = cells.cell_masses(self._source, edges, self._reverse, lo, hi)
+        return p + more_p, q + more_q
 
     def density(self, loss: Floats) -> Floats:
         """Return the density of the loss under P at `loss` (I7).

@@ -177,11 +177,6 @@ def _atoms(oracle: Oracle) -> list[Block]:
     return atoms
 
 
-def _middle_of(lo: Any, hi: Any) -> Any:
-    """Where a piece is first halved: features sit near zero far more often than elsewhere."""
-    return arb(0) if lo < 0 and hi > 0 else ((lo + hi) / 2).mid()
-
-
 def _ends(oracle: Oracle, number: int, c: Any) -> tuple[Any, Any, Any]:
     """Finite ends of a piece, and a bound on the tilted mass beyond; few bits are enough."""
     exact, beyond, ends = oracle.parts()[number], arb(0), []
