@@ -29,6 +29,7 @@ from mechc import registry
 from mechc.accountants.bound import Bound
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.apart import is_resolved
+from mechc.refusal import named
 
 if TYPE_CHECKING:
     from mechc.loss.measure import Step
@@ -153,7 +154,7 @@ class Auto:
             try:
                 answer = self._accountant(name).log_delta(epsilon)
             except (UnsupportedError, NumericError, MemoryError) as error:
-                refusals.append(f"{name}: {error}")
+                refusals.append(named(name, error))
                 if isinstance(error, UnsupportedError):
                     self._queue.remove((name, reason))
                 continue

@@ -18,10 +18,11 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.logspace import log1mexp, log_subtract
 from mechc.accountants.revealing import mass_error, mass_errors, outward
 from mechc.auto import Auto
-from mechc.errors import MechcError, NumericError
+from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.apart import is_resolved
 from mechc.loss.infinite import MASS_ERROR, log_infinite
 from mechc.loss.measure import Step
+from mechc.refusal import explained
 
 ULP = 2.0**-52
 NEXT = 1e6  # roundings from the largest loss within which they matter
@@ -65,11 +66,17 @@ class Evaluation:
         self._log_infinite = {d: _log_infinite(s) for d, s in self.steps.items()}
         self._mass_errors = {d: mass_errors(s) for d, s in self.steps.items()}
         self._single = all(sum(step.count for step in s) == 1 for s in self.steps.values())
-        self._accountants = {
-            d: Auto(s, rtol) if method == "auto" else registry.build(method, s, rtol, options)
-            for d, s in self.steps.items()
-            if s
-        }
+        self._accountants = {d: self._build(s, rtol, options) for d, s in self.steps.items() if s}
+
+    def _build(
+        self, steps: tuple[Step, ...], rtol: float, options: tuple[tuple[str, Any], ...]
+    ) -> registry.Accountant:
+        if self.method == "auto":
+            return Auto(steps, rtol)
+        try:
+            return registry.build(self.method, steps, rtol, options)
+        except UnsupportedError as error:
+            raise explained(self.method, steps, error) from error
 
     @property
     def log_infinite(self) -> float:
@@ -126,6 +133,8 @@ class Evaluation:
                 answer = accountant.rough(epsilon)
             else:
                 answer = accountant.log_delta(epsilon)
+        except UnsupportedError as why:
+            raise explained(self.method, self.steps[direction], why) from why
         except MemoryError as full:
             raise NumericError(f"{self.method}: more memory than there is: {full}") from full
         answer = outward(answer, error + self._rounding_next_to_top(direction, epsilon))

@@ -234,6 +234,10 @@ class Queries(ABC):
             orders: numbers > 0 (1 is the Kullback-Leibler divergence, inf the largest loss), or
                 an array.
             direction: see the class.
+
+        Raises:
+            DeclarationError: an order is not positive.
+            UnsupportedError: E[exp((order - 1) L)] is not known to be finite.
         """
         from mechc import divergence
 

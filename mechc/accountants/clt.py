@@ -63,7 +63,7 @@ class CltAccountant:
         if composed.strip[1] <= 0.0 or not 0.0 < variance < math.inf:
             raise UnsupportedError(
                 f"{_METHOD}: the loss needs a finite, positive variance (found {variance:g} with "
-                f"exponential moments up to t={composed.strip[1]:g}); use direct, pld or contour"
+                f"exponential moments up to t={composed.strip[1]:g})"
             )
         composed.refuse_lattice(0.0, _METHOD)
         sd = math.sqrt(float(variance))

@@ -128,8 +128,7 @@ class ComposedLoss:
         if not self.strip[0] < t < self.strip[1] and t not in (0.0, -1.0):
             raise UnsupportedError(
                 f"tilt t={t:g} is outside the strip of convergence "
-                f"({self.strip[0]:g}, {self.strip[1]:g}) of the privacy loss; "
-                "pld and direct need no tilt"
+                f"({self.strip[0]:g}, {self.strip[1]:g}) of the privacy loss"
             )
         self._laws = [law.covering(min(t, -1.0), max(t, 0.0)) for law in self._laws]
 
@@ -230,7 +229,7 @@ class ComposedLoss:
         if sd < _STEPS_PER_SPREAD * step or t * step > 1.0:
             raise UnsupportedError(
                 f"{method}: the loss is a lattice of step {step:g}, too coarse for a normal law at "
-                f"{self.count} steps (sd {sd:g}, tilt {t:g}); use contour, pld or direct"
+                f"{self.count} steps (sd {sd:g}, tilt {t:g})"
             )
 
     def settled(self, epsilon: float, method: str) -> Bound | None:

@@ -51,6 +51,7 @@ class ContourAccountant:
             epsilon: any real number.
 
         Raises:
+            UnsupportedError: the loss has no exponential moments.
             NumericError: the quadrature does not settle.
         """
         if epsilon >= 0:

@@ -79,7 +79,7 @@ class DirectAccountant:
         elif count > MAX_STEPS:
             raise UnsupportedError(
                 f"direct: {count} steps with a density; direct takes up to {MAX_STEPS}, or atoms "
-                "alone; contour, pld and saddlepoint take any number"
+                "alone"
             )
 
     def log_delta(self, epsilon: float) -> Bound:

@@ -181,7 +181,7 @@ class EdgeworthAccountant:
         self._refuse_missing_moments(order)
         cumulants = self._composed.cumulants(t, order + 2)
         if not cumulants[2] > 0.0:
-            raise UnsupportedError(f"{_METHOD}: the loss has no spread; use direct or pld")
+            raise UnsupportedError(f"{_METHOD}: the loss has no spread")
         coefficients = hermite_coefficients(standardise(cumulants), order).sum(axis=0)
         log_mass = self._composed.log_finite if t == 0.0 else self._composed.log_covered
         sd = math.sqrt(float(cumulants[2]))
@@ -208,6 +208,5 @@ class EdgeworthAccountant:
         if not lo < -1.0 < 0.0 < hi:
             raise UnsupportedError(
                 f"{_METHOD}: order {order} needs {order + 2} moments of the loss under P and Q, "
-                f"and its generating function is finite only on [{lo:g}, {hi:g}]; "
-                "use pld, direct or contour"
+                f"and its generating function is known to be finite only on ({lo:g}, {hi:g})"
             )

@@ -73,7 +73,7 @@ def standardised_moments(composed: ComposedLoss, t: float) -> Standardised:
     if not (np.isfinite(table).all() and variance > 0.0):
         raise UnsupportedError(
             f"edgeworth interval: the fourth moment of the loss tilted by t={t:g} is not finite "
-            "and positive; use pld, contour or saddlepoint with variant='clt'"
+            "and positive"
         )
     spread3 = float(weights @ table[:, 2] ** 1.5) / variance**1.5
     k3 = composed.lyapunov(t) * math.sqrt(composed.count)

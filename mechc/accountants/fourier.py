@@ -68,14 +68,13 @@ class FourierAccountant:
         if 2 * n * _BYTES > max_bytes:
             raise UnsupportedError(
                 f"fourier: n={n} needs about {2 * n * _BYTES} bytes, more than max_bytes="
-                f"{max_bytes}; contour needs no mesh"
+                f"{max_bytes}"
             )
         self._laws, self._counts = distinct(steps)
         for law in self._laws:
             if law.atom_loss.size:
                 raise UnsupportedError(
-                    f"fourier: {law.label} has point masses in its privacy loss, hence no density;"
-                    " use pld, prv or contour"
+                    f"fourier: {law.label} has point masses in its privacy loss, hence no density"
                 )
         self._n, self._given = n, window
         self._composed = ComposedLoss(steps)
@@ -156,7 +155,7 @@ class _Sums:
         if not -self.window <= epsilon < self.window:
             raise UnsupportedError(
                 f"fourier: epsilon={epsilon:g} is outside the window of half width "
-                f"{self.window:g}; give a larger window=, or use contour or pld"
+                f"{self.window:g}, which window= may enlarge"
             )
         log_estimate, log_finer = (self._logged(t, epsilon) for t in (self._coarse, self._fine))
         lower, low_error = self._down.plain_payoff(epsilon + self._down.slack, -self.window)

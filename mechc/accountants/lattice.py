@@ -67,10 +67,7 @@ class LatticeAccountant(ContourAccountant):
         found = common_lattice(self._steps)
         if found is None:
             labels = ", ".join(s.loss.label for s in self._steps)
-            raise UnsupportedError(
-                f"lattice: the losses of {labels} are not on one lattice; "
-                "contour and pld accept any loss"
-            )
+            raise UnsupportedError(f"lattice: the losses of {labels} are not on one lattice")
         return found
 
     def log_delta(self, epsilon: float) -> Bound:

@@ -79,7 +79,7 @@ class PldAccountant:
         if grid is not None and grid * _BYTES > max_bytes:
             raise UnsupportedError(
                 f"pld: grid={grid} needs about {grid * _BYTES} bytes, more than max_bytes="
-                f"{max_bytes}; contour and saddlepoint need no grid"
+                f"{max_bytes}"
             )
         self._rtol, self._max_bytes, self._grid = rtol, max_bytes, grid
         self._laws, self._counts = distinct(steps)
@@ -178,7 +178,7 @@ class PldAccountant:
             raise UnsupportedError(
                 f"pld: {self._composed.count} steps at epsilon={window.epsilon:g} need a mesh of "
                 f"{needed:.2g} points or {needed * _BYTES:.2g} bytes (max_bytes={self._max_bytes},"
-                f" grid={self._grid}); contour and saddlepoint need no mesh"
+                f" grid={self._grid})"
             )
         upper, lower = (TiltedSum(window.tilt, size, window.probes) for _ in range(2))
         for j, (first, last) in enumerate(ranges):
@@ -196,8 +196,7 @@ class PldAccountant:
         if size * _BYTES > self._max_bytes:
             raise UnsupportedError(
                 f"pld: the lattice of step {step:g} has {size} points in a period of "
-                f"{window.period:g}, more than max_bytes={self._max_bytes} allows; "
-                "contour needs no grid"
+                f"{window.period:g}, more than max_bytes={self._max_bytes} allows"
             )
         laws = [law.covering(window.left, window.right) for law in self._laws]
         if any(law.lattice is None for law in laws):  # rounding left the atoms further out off it

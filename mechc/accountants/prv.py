@@ -124,7 +124,7 @@ class PrvAccountant:
                 raise UnsupportedError(
                     f"prv: eps_error={self._eps_error:g} over {steps:g} steps needs a mesh of "
                     f"{points:.2g} points or {points * _BYTES:.2g} bytes, more than max_bytes="
-                    f"{self._max_bytes}; contour and saddlepoint need no mesh"
+                    f"{self._max_bytes}"
                 )
             size = 1 << max(math.ceil(math.log2(points)), 4)
             laws = [self._discretise(j, size, tails) for j in range(len(self._laws))]

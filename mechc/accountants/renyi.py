@@ -23,7 +23,7 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.chernoff import maximum_bound
 from mechc.accountants.composed import ComposedLoss, U
 from mechc.accountants.saddle import payoff_target, solve
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.measure import Step
 
 Floats = NDArray[np.float64]
@@ -73,6 +73,7 @@ class RenyiAccountant:
 
         Raises:
             DeclarationError: an order is not positive.
+            UnsupportedError: alpha - 1 lies outside the strip in which E[exp(tL)] is finite.
         """
         alphas = np.atleast_1d(np.asarray(orders, dtype=np.float64))
         if alphas.ndim != 1 or not (alphas > 0).all():
@@ -85,9 +86,13 @@ class RenyiAccountant:
         """Lower bound, value and upper bound of the divergence of one order."""
         composed = self._composed
         t = alpha - 1.0
-        diverges = t > 0 and (t >= composed.strip[1] and alpha < math.inf)
-        if diverges or (t >= 0 and composed.log_infinite > -math.inf):
+        if t >= 0 and composed.log_infinite > -math.inf:
             return math.inf, math.inf, math.inf
+        if composed.strip[1] <= t < math.inf:
+            raise UnsupportedError(
+                f"{_METHOD}: order {alpha:g} is the tilt {t:g}, and E[exp(tL)] is known to be "
+                f"finite only for t < {composed.strip[1]:g}; delta and epsilon need no order"
+            )
         if alpha == math.inf:
             top = composed.support[1]
             return top - 16 * U * abs(top) if math.isfinite(top) else top, top, top

@@ -65,9 +65,7 @@ def solve(composed: ComposedLoss, target: Target, epsilon: float) -> Tilt:
     """
     end = min(composed.strip[1], _LARGEST)
     if end <= 0.0:
-        raise UnsupportedError(
-            "the privacy loss has no exponential moment: no tilt t > 0 exists; use pld or direct"
-        )
+        raise UnsupportedError("the privacy loss has no exponential moment: no tilt t > 0 exists")
     low, high, usable = 0.0, math.inf, math.inf
     t = _first_guess(composed, epsilon, end)
     for count in range(_MAX_STEPS):

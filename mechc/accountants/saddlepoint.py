@@ -143,7 +143,7 @@ class SaddlepointAccountant:
         if math.isnan(value):
             raise UnsupportedError(
                 f"{self._method}: the correction at epsilon={epsilon:g}, t={tilt.t:g} is not "
-                "positive, the expansion does not apply; use contour, pld or variant='clt'"
+                "positive, the expansion does not apply"
             )
         estimate = outer.project(self._composed.with_infinite(value))
         detail = {"tilt": tilt.t, "reason": "no theorem bounds this approximation"}
@@ -184,5 +184,5 @@ class SaddlepointAccountant:
         if not tilt.solved:
             raise UnsupportedError(
                 f"{self._method}: K'(t) does not reach epsilon={epsilon:g} up to t={tilt.t:g}, "
-                "there is no saddle point; use pld, direct or variant='moments'"
+                "there is no saddle point"
             )

@@ -24,7 +24,7 @@ from mechc.accountants.jumps import Jumps, by_largest_losses
 from mechc.accountants.oscillation import Oscillation
 from mechc.accountants.trapezoid import Answer, Contour, Lattice, Smooth
 from mechc.accountants.window import log_peak
-from mechc.errors import NumericError
+from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.measure import CERTAIN, Step
 
 Floats = NDArray[np.float64]
@@ -96,6 +96,8 @@ class Side(Covered):
         if self.log_complement(epsilon) < NOTHING:
             low = self._log_mass - 2.0 * math.exp(NOTHING)
             return Answer(low, self._log_mass, self._log_mass, {"reason": "all losses are larger"})
+        if not self._t_max > 0.0:
+            raise UnsupportedError("no moment E[exp(tL)], t > 0, of the loss is known to be finite")
         try:
             return self._fresh(epsilon)
         except NumericError as error:

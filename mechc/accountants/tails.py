@@ -34,7 +34,7 @@ class Tails:
         if s.size == 0 or u.size == 0:
             raise UnsupportedError(
                 f"{method}: the loss has no exponential moments on one side, so that no window can "
-                "be proven; direct needs none"
+                "be proven"
             )
         finite = composed.by_step(0.0, 0)[:, 0]
         steps = [(s, right - finite), (-u, left - finite)]

@@ -174,12 +174,10 @@ def refuse_divergence(series: Floats, log_atoms: float, rtol: float, method: str
     if grows or not total > 0.0:
         shown = ", ".join(f"{x:.1e}" for x in size[1:])
         raise UnsupportedError(
-            f"{method}: the tilted Edgeworth series does not converge here (relative terms "
-            f"{shown}); use contour, pld or variant='clt'"
+            f"{method}: the tilted Edgeworth series does not converge here (relative terms {shown})"
         )
     if log_atoms > math.log(rtol):
         raise UnsupportedError(
             f"{method}: all steps land on atoms of the loss with tilted probability "
-            f"{math.exp(log_atoms):.1e}, which the series cannot see; use pld, contour or "
-            "variant='clt'"
+            f"{math.exp(log_atoms):.1e}, which the series cannot see"
         )

@@ -109,9 +109,7 @@ def choose(composed: ComposedLoss, epsilon: float, share: float, log_delta: floa
         if best is None or period < best[0]:
             best = (period, c, float(s[i + 1 + at_right]), float(u[at_left]) if u.size else -1.0)
     if best is None or not math.isfinite(best[0]):
-        raise UnsupportedError(
-            f"pld: no window can be proven at epsilon={epsilon:g}; contour and direct need none"
-        )
+        raise UnsupportedError(f"pld: no window can be proven at epsilon={epsilon:g}")
     return Window(epsilon, t0, log_delta, best[1], best[0], best[2], best[3], log_share)
 
 
@@ -132,7 +130,7 @@ def _around_saddle(composed: ComposedLoss, epsilon: float) -> tuple[float, Float
         if s.size < 2:
             raise UnsupportedError(
                 "pld: no positive tilt has a finite generating function, so that no window can be "
-                "proven; direct needs none"
+                "proven"
             )
         k_s = rows @ composed.counts
         best = float(s[np.argmin(k_s - epsilon * s - np.log(s) - np.log1p(s))])
@@ -211,7 +209,7 @@ def reach(composed: ComposedLoss, laws: Sequence[PrivacyLoss], window: Window) -
     s, above = table(composed, window.saddle * np.geomspace(0.1, 12.0, 24))
     u, below = table(composed, -np.concatenate([[0.0], np.geomspace(0.05, 64.0, 16)]))
     if s.size == 0 or u.size == 0:
-        raise UnsupportedError("pld: the privacy loss has no bound on its tails; use direct")
+        raise UnsupportedError("pld: the privacy loss has no bound on its tails")
     at_tilt = composed.by_step(window.tilt, 0)[:, 0]
     spent = window.log_share - window.log_delta - 10.0
     out = []

@@ -235,7 +235,7 @@ class PrivacyLoss:
                 raise UnsupportedError(
                     f"{self.label}: tilt {t:g} is outside the strip of convergence "
                     f"({self.strip[0]:g}, {self.strip[1]:g}), E[exp(tL)] is not known to be "
-                    "finite there; pld and direct need no tilt"
+                    "finite there"
                 )
         tilt_lo, tilt_hi = min(tilt_lo, self.tilts[0]), max(tilt_hi, self.tilts[1])
         return self._from_source(

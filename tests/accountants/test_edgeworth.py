@@ -127,7 +127,7 @@ def test_tilted_is_the_saddlepoint_variant(cases):
 
 def test_divergence_is_refused(cases):
     loss, count, epsilon, _ = cases["SGS3"]
-    with pytest.raises(UnsupportedError, match=r"does not converge.*use contour"):
+    with pytest.raises(UnsupportedError, match="does not converge"):
         SaddlepointAccountant([Step(loss, count)], variant="edgeworth").log_delta(epsilon)
 
 

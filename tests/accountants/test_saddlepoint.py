@@ -235,7 +235,7 @@ def test_all_mass_at_infinity():
 
 def test_coarse_lattice_is_refused():
     steps = [Step(laws.randomized_response(0.5), 10)]
-    with pytest.raises(UnsupportedError, match=r"lattice of step 1, too coarse.*contour, pld"):
+    with pytest.raises(UnsupportedError, match="lattice of step 1, too coarse"):
         SaddlepointAccountant(steps, variant="msd1").log_delta(2.0)
 
 

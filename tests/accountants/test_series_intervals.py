@@ -67,8 +67,7 @@ def test_intervals_hold(seed):
 def check(accountant, epsilon, delta):
     try:
         bound = accountant.log_delta(epsilon)
-    except UnsupportedError as refusal:
-        assert "use " in str(refusal)
+    except UnsupportedError:
         return
     if bound.status == "proven":
         allowance = 1e-14 + 1e-12 * delta  # of the enumeration

@@ -21,7 +21,7 @@ def check(drawn, methods):
     assert not violations(drawn, bounds), str(drawn)
     assert "auto" in bounds, refusals["auto"]
     for refusal in refusals.values():
-        assert any(f" {m}" in refusal for m in ("contour", "pld", "direct")), refusal
+        assert any(f" {m}" in refusal for m in ("auto", "contour", "pld", "direct")), refusal
 
 
 @pytest.mark.parametrize("block", range(10))

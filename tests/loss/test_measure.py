@@ -121,7 +121,7 @@ def test_covering_refuses_tilts_outside_the_strip():
     assert law.strip[1] == pytest.approx(0.64 / 0.36, rel=1e-12)
     law.covering(-1.0, 1.5)
     for ask in (lambda: law.covering(-1.0, 1.9), lambda: law.log_mgf(1.9)):
-        with pytest.raises(UnsupportedError, match=r"outside the strip.*pld and direct"):
+        with pytest.raises(UnsupportedError, match="outside the strip"):
             ask()
 
 
