@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-QUERY = "import mechc; print(mechc.load('logistic')(scale=1.0).delta(0.5).upper)"
-TRUTH = 0.0774046863156908  # (1 - e^((eps-D)/2))^2 / (1 - e^-D) at eps = 1/2, D = 1
+QUERY = "import mechc; print(mechc.load('laplace')(scale=1.0).delta(0.5).upper)"
+TRUTH = 0.22119921692859512  # 1 - exp((epsilon - 1 / scale) / 2)
 
 
 def ask(cache, code=QUERY):
@@ -21,7 +21,7 @@ def ask(cache, code=QUERY):
 
 def test_an_edited_kernel_is_rebuilt(tmp_path):
     assert float(ask(tmp_path).stdout) == pytest.approx(TRUTH, rel=1e-9)
-    (kernel,) = tmp_path.rglob("logistic-*.py")
+    (kernel,) = tmp_path.rglob("laplace-*.py")
     original = kernel.read_text("utf-8")
     kernel.write_text(original.replace("return ", "return 0.5 * ", 3), "utf-8")
     assert float(ask(tmp_path).stdout) == pytest.approx(TRUTH, rel=1e-9)

@@ -51,13 +51,13 @@ def test_mu_of_a_sampled_run_grows_with_the_range():
 
 def test_the_filter_records_only_steps_that_fit():
     acc = gaussian_accountant(3)
-    f = ApproximateFilter(acc, mu=0.9, epsilon_max=0.8)
+    f = ApproximateFilter(acc, mu=0.6, epsilon_max=0.8)
     given = np.array([2.5, 5.0, np.inf])
-    active = np.array([f.step(given) for _ in range(5)])
-    assert active[:, 1:].all() and active[:, 0].tolist() == [True] * 5  # 5 / 6.25 <= .81
+    active = np.array([f.step(given) for _ in range(2)])
+    assert active.all()  # 2 / 6.25 <= .36 < 3 / 6.25
     assert not f.step(np.array([2.5, np.inf, np.inf]))[0]
     spent = f.spent()
-    assert (spent.upper <= 0.9).all()
+    assert (spent.upper <= 0.6).all()
     true = np.sqrt((active / given**2).sum(axis=0))
     assert (spent.lower <= true * (1 + 1e-12)).all() and (true <= spent.upper).all()
 

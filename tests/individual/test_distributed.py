@@ -207,7 +207,7 @@ def killed_run(folder, reference, seed, kills):
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path, reference):
-    killed_run(tmp_path, reference, seed=2, kills=2)
+    killed_run(tmp_path, reference, seed=2, kills=1)
 
 
 @pytest.mark.slow
