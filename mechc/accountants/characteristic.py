@@ -187,6 +187,13 @@ class Law:
         )
         return out
 
+    def saddle(self, epsilon: float, limit: float) -> tuple[float, float]:
+        """Return the saddle point of epsilon, or `limit` where that is less, and F'' there."""
+        t, bend = rough.saddle(
+            self.offsets, self.counts, self.loss, self.log_weight, float(epsilon), float(limit)
+        )
+        return float(t), float(bend)
+
     def fading(self, t: float, log_share: float) -> float:
         """Estimate the frequency at which log |phi|, tilted at t, comes down to `log_share`."""
         return float(

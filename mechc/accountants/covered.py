@@ -17,6 +17,8 @@ Floats = NDArray[np.float64]
 ULP = 2.2e-16
 ROOM = 1.2  # factor by which more tilts are covered than asked for: the next one is near
 MIRRORED = 16.0  # tilts up to which both directions are covered at once
+FIRST_LIMIT, HIGHER = 64.0, 4.0  # below which a saddle point is sought, and factor to the next
+ABOVE = 5.0  # standard deviations above the saddle point to which tilts are wanted
 BOTTOM = -2e5  # log of what is not looked at more closely
 INSIDE = np.linspace(0.1, 0.9, 9)  # tilts between P and Q
 SURE = 6.0  # standard deviations within which no loss can be ruled out
@@ -67,7 +69,7 @@ class Covered:
         """Make all steps accurate for real tilts up to `tilt` and for one frequency."""
         floor = 1e-18 / float(self._law.counts.sum())
         # the other direction will ask for tilts down to -1 - tilt: cheaper together
-        if tilt < MIRRORED and not all(s.loss.settled(-1.0, tilt) for s in self._steps):
+        if not all(s.loss.settled(-1.0, tilt) for s in self._steps):
             tilt = min(ROOM * tilt, 0.5 * (tilt + self._t_max))
         low = -1.0 - tilt if tilt < MIRRORED and -1.0 - tilt > self._t_min else -1.0
         steps = tuple(
@@ -103,47 +105,26 @@ class Covered:
             return self._root[1]
         if not self._t_max > 0.0:
             raise NumericError("no moment of positive order is known to be finite")
-        _, mean, variance, _ = self._law.roughly(0.0)[0]
-        gap = float(epsilon - mean)  # as a Python float, which overflows without a warning
-        variance = max(float(variance), 1e-300)
-        root = math.sqrt(gap * gap + 8.0 * variance)
-        guess = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
-        guess = min(guess, self._t_max)
-        # the guess can be far too large where K'' grows: go up in steps until K' is passed
-        spread = math.sqrt(variance + guess**-2 + (1.0 + guess) ** -2)
-        low, high = 0.0, min(1.2 * guess + 5.0 / spread, 16.0, self._t_max)
+        limit = min(FIRST_LIMIT, self._t_max)
         while True:
-            self._cover(high)
-            slope, curvature = self._slope(high, epsilon)
-            if slope >= 0.0:
+            # on nodes that lack large losses K' is too small, and its root too large
+            t, bend = self._law.saddle(epsilon, limit)
+            wanted = min(t + ABOVE / math.sqrt(bend), self._t_max) if t < limit else limit
+            if any(s.loss.tilts[1] < wanted for s in self._steps):
+                self._cover(wanted)
+                continue
+            if t < limit:
                 break
             gap = (self._highest - epsilon) / float(self._law.counts.sum())
-            topmost = 1e9 < high * gap < math.inf
-            topmost |= float(self._law.roughly(high)[0][0]) - epsilon * high < BOTTOM
-            if high >= self._t_max or topmost:
-                return high, curvature  # only the topmost losses count by now
-            if level > -math.inf and self._peak(high, epsilon) <= level:
-                return high, curvature
-            newton = 1.0 - slope / (curvature * high)  # beyond the root where K'' grows
-            low, high = high, min(min(max(1.2 * newton, 2.0), 4.0) * high, self._t_max)
-        t = min(max(guess, low), high)
-        for _ in range(200):
-            slope, curvature = self._slope(t, epsilon)
-            low, high = (t, high) if slope < 0 else (low, t)
-            step = -slope / (curvature * t)
-            if abs(step) < 1e-4 or high - low <= 1e-6 * high:
-                break
-            new = t * math.exp(min(1.5, max(-3.0, step)))
-            if not low < new < high:
-                new = math.sqrt(low * high) if low > 0 else 0.1 * high
-            t = new
-        self._root = epsilon, (t, curvature)
+            topmost = 1e9 < limit * gap < math.inf
+            topmost |= float(self._law.roughly(limit)[0][0]) - epsilon * limit < BOTTOM
+            if limit >= self._t_max or topmost:
+                return t, bend  # only the topmost losses count by now
+            if level > -math.inf and self._peak(t, epsilon) <= level:
+                return t, bend
+            limit = min(HIGHER * limit, self._t_max)
+        self._root = epsilon, (t, bend)
         return self._root[1]
-
-    def _slope(self, t: float, epsilon: float) -> tuple[float, float]:
-        """F'(t) and F''(t) for F(t) = K(t) - eps t - log t - log(1 + t)."""
-        _, k1, k2, _ = map(float, self._law.roughly(t)[0])
-        return k1 - epsilon - 1.0 / t - 1.0 / (t + 1.0), k2 + t**-2 + (1.0 + t) ** -2
 
 
 def chernoff(epsilon: float, tilts: Floats, peaks: Floats) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 
 from mechc.loss.moments import tilted_sums
 
+TURNS, CLOSE = 200, 1e-4  # Newton steps to a saddle point, and a relative step that is the last
 HALF = 0.6  # -log |phi| of one step up to which 1 - |phi| tells the decay
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 
@@ -31,6 +32,57 @@ def sums(offsets, counts, loss, log_weight, tilts):  # type: ignore[no-untyped-d
             for r in range(4):
                 out[m, r] += counts[i] * one[r]
     return out
+
+
+@nb.njit(
+    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64)",
+    **_JIT,
+)
+def _slope(offsets, counts, loss, log_weight, t, epsilon):  # type: ignore[no-untyped-def]
+    """Return F'(t) and F''(t) for F(t) = K(t) - eps t - log t - log(1 + t)."""
+    first, second = -epsilon - 1.0 / t - 1.0 / (t + 1.0), t**-2 + (1.0 + t) ** -2
+    for i in range(counts.size):
+        a, b = offsets[i], offsets[i + 1]
+        one = tilted_sums(loss[a:b], log_weight[a:b], t)
+        first += counts[i] * one[1]
+        second += counts[i] * one[2]
+    return first, second
+
+
+@nb.njit(
+    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64)",
+    **_JIT,
+)
+def saddle(offsets, counts, loss, log_weight, epsilon, limit):  # type: ignore[no-untyped-def]
+    """Return the root t of F' up to `limit`, or the limit where there is none, and F''(t).
+
+    Newton's method in log t, inside a bracket; the first guess is that of a normal law.
+    """
+    mean, variance = 0.0, 0.0
+    for i in range(counts.size):
+        a, b = offsets[i], offsets[i + 1]
+        one = tilted_sums(loss[a:b], log_weight[a:b], 0.0)
+        mean += counts[i] * one[1]
+        variance += counts[i] * one[2]
+    slope, bend = _slope(offsets, counts, loss, log_weight, limit, epsilon)
+    if not slope > 0.0:
+        return limit, bend
+    gap, variance = epsilon - mean, max(variance, 1e-300)
+    root = math.sqrt(gap * gap + 8.0 * variance)
+    t = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
+    low, high = 0.0, limit
+    t = min(t, 0.9 * limit)
+    for _ in range(TURNS):
+        slope, bend = _slope(offsets, counts, loss, log_weight, t, epsilon)
+        low, high = (t, high) if slope < 0.0 else (low, t)
+        step = -slope / (bend * t)
+        if abs(step) < CLOSE or high - low <= 1e-6 * high:
+            break
+        new = t * math.exp(min(1.5, max(-3.0, step)))
+        if not low < new < high:
+            new = math.sqrt(low * high) if low > 0.0 else 0.1 * high
+        t = new
+    return t, bend
 
 
 @nb.njit("float64(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64)", **_JIT)

@@ -18,12 +18,12 @@ from mechc.accountants.beside import BesideAtoms
 from mechc.accountants.blurred import Blurred
 from mechc.accountants.characteristic import Law, Tilted
 from mechc.accountants.choice import Choice, Known
-from mechc.accountants.covered import Covered, chernoff
+from mechc.accountants.covered import ABOVE, Covered, chernoff
 from mechc.accountants.frequencies import BLOCK
 from mechc.accountants.jumps import Jumps, by_largest_losses
 from mechc.accountants.oscillation import Oscillation
+from mechc.accountants.placement import place
 from mechc.accountants.trapezoid import Answer, Contour, Lattice, Smooth
-from mechc.accountants.window import log_peak
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.measure import CERTAIN, Step
 
@@ -31,8 +31,6 @@ Floats = NDArray[np.float64]
 
 SHARE = 1e-13  # images and truncation may cost this share of delta
 PLENTY = 1e-6  # share of rtol below which no further node is worth its cost
-CANCELLATION = math.log(1e3)  # nats by which the contour may miss the saddle point
-BELOW = 8  # real parts tried at and below the saddle point, and tilts tried above it
 KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
 ELSEWHERE = 1e-2  # the same for brackets made for another epsilon, or beside a contour
 SHARED = 0.1  # the same where one contour is to serve many epsilons ...
@@ -44,6 +42,7 @@ BLURRED = 300_000_000  # the same for a smoothed payoff
 MOST_NODES = 2**23  # frequencies of a smoothed payoff: some 1.6 GB
 REUSED = 1e-10  # width with which a contour answers for another epsilon
 FIRST = 64  # nodes to begin with
+SIGHT = 1.5  # standard deviations of a step, inverted: where its total variation takes over
 BEYOND = 1.7  # times the frequency at which phi is thought to have faded
 FEW_NODES = 160  # nodes that are cheaper than anything else
 CROWDED = 1600  # nodes beyond which small and large losses are taken apart at once
@@ -144,37 +143,18 @@ class Side(Covered):
             many = self._for_many(epsilon, t0)
             if many is not None:
                 return many
-        top = min(t0 + 5.0 / math.sqrt(f2), self._t_max)
+        top = min(t0 + ABOVE / math.sqrt(f2), self._t_max)
         self._cover(top)
-        below = t0 * np.exp(np.linspace(-3.0, 0.0, BELOW))
-        above = np.linspace(t0, top, BELOW)[1:] if top > t0 else below[:0]
-        grid = np.concatenate([below, above])
-        k, _, variance, rounding = self._law.roughly(*grid).T
         # sums of atoms never fade: their contour is chosen as if they did, by the spread
         spread = self._has_sums and matters(self._law, Tilted(self._law, t0))
-        exponent = k - epsilon * grid - np.log(grid) - np.log1p(grid)
-        log_b = k + rounding + log_peak(grid)
-        log_small = exponent[BELOW - 1] - 0.5 * math.log(2.0 * math.pi * f2) + math.log(SHARE)
-        best, cost, far = (t0, 1.0), math.inf, 1.0
-        for i in range(min(BELOW, grid.size - 1)):
-            c = float(grid[i])
-            if exponent[i] - exponent[BELOW - 1] > CANCELLATION:
-                continue
-            left = min(-log_small / c, (epsilon - log_small) / (c + 1.0))
-            image = log_b[i + 1 :] - grid[i + 1 :] * epsilon - log_small
-            period = max(left, float(np.min(image / (grid[i + 1 :] - c))), 1e-3 / (1.0 + c))
-            if spread:
-                frequency = 1.0 / math.sqrt(max(float(variance[i]), 1e-300))
-            else:
-                frequency = self._law.fading(c, math.log(SHARE))
-            if period * frequency < cost:
-                best, cost, far = (c, period), period * frequency, frequency
-        c, period = best
+        c, period, frequency, grid, log_b = place(
+            self._law, epsilon, (t0, f2), top, SHARE, spread
+        )
         period = self._payoff.period(period)
-        reach = self._reach(far, period)
         one_scale = math.isfinite(self._payoff.edge) or (
             self._has_sums and matters(self._law, Tilted(self._law, c))
         )
+        reach = self._reach(frequency, period)
         return Choice(c, period, grid, log_b, top, reach, one_scale)
 
     def _reach(self, frequency: float, period: float) -> float:
@@ -353,7 +333,7 @@ class Side(Covered):
         """
         goal = min(math.log(wanted * start), -1.0)
         count = float(self._law.counts.sum())
-        reach = max(2.0 * start, 1.5 * math.sqrt(count / max(contour.variance, 1e-300)))
+        reach = max(2.0 * start, SIGHT * math.sqrt(count / max(contour.variance, 1e-300)))
         best, law, far = math.inf, self._law, contour.tilted
         for _ in range(6):
             if reach > contour.reach:

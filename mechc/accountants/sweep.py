@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from mechc.accountants import powers, repeated
 from mechc.accountants.characteristic import Law, Tilted
-from mechc.accountants.side import CANCELLATION
 from mechc.accountants.trapezoid import Contour, Smooth
 from mechc.errors import NumericError
 from mechc.loss.infinite import MASS_ERROR
@@ -33,6 +32,7 @@ Floats = NDArray[np.float64]
 RATIO, FEW_RATIO = 3.0, 1.5  # largest over smallest count of a group
 MANY = 300.0  # repetitions below which a wide group would be paid by its smallest count
 SHARE = 1e-11  # images and truncation may cost this share of delta
+CANCELLATION = math.log(1e3)  # nats by which a contour may miss a saddle point
 FIRST, MOST = 32, 2048  # nodes of a contour
 DEAR = 4_000_000  # node evaluations of a contour beyond which a recursion is cheaper
 BELOW = 8  # contours tried at and below the smallest saddle point
