@@ -337,6 +337,27 @@ def gaussian(mu, epsilon):
         ctx.prec = saved
 
 
+def gumbels(scale, count, epsilon, direction):
+    """Log delta of `count` Gumbel steps of sensitivity 1: sums of their losses are gamma variables.
+
+    With u = exp(-x/scale), u is exponential of rate a = exp(1/scale) under P and of rate 1 under Q,
+    and L = log a - (a - 1) u.
+    """
+    saved, ctx.prec = ctx.prec, 2000
+    try:
+        a, epsilon, k = (1 / ball(scale)).exp(), ball(epsilon), arb(count)
+        side = 1 if direction == "remove" else -1
+        edge = (k * a.log() - side * epsilon) / (a - 1)
+        if edge <= 0:
+            return -math.inf if side > 0 else _log(1 - epsilon.exp())
+        above = [(edge * rate).gamma_upper(k, regularized=1) for rate in (a, 1)]
+        if side > 0:
+            return _log((1 - above[0]) - epsilon.exp() * (1 - above[1]))
+        return _log(above[1] - epsilon.exp() * above[0])
+    finally:
+        ctx.prec = saved
+
+
 def atoms(law, count, epsilon, infinite=0):
     """Log delta of `count` steps of a finite law {loss: mass}, all multinomials listed."""
     law = [(ball(loss), ball(mass)) for loss, mass in law]

@@ -89,7 +89,7 @@ class Certified:
         if self._is_above_all(epsilon):
             return arb(0), {"route": "largest loss"}
         try:
-            return self._atoms(exact, (arb(size).exp() * self.rtol / self.count).lower())
+            return self._atoms(exact, tilt, (arb(size).exp() * self.rtol / self.count).lower())
         except UnsupportedError:
             return self._densities(epsilon, tilt)
 
@@ -110,12 +110,12 @@ class Certified:
                 return False
         return bool(total <= epsilon)
 
-    def _atoms(self, epsilon: Any, smallest: Any) -> tuple[Any, dict[str, Any]]:
+    def _atoms(self, epsilon: Any, tilt: float, smallest: Any) -> tuple[Any, dict[str, Any]]:
         atoms = [discrete.atoms_of(law.oracle, smallest) for law in self.laws]
         known = [a for a in atoms if a is not None]
         if len(known) < len(atoms):
             raise UnsupportedError("certified: a density among the laws")
-        return discrete.finite_part(self.laws, known, epsilon), {"route": "atoms"}
+        return discrete.finite_part(self.laws, known, epsilon, tilt), {"route": "atoms"}
 
     def _densities(self, epsilon: float, tilt: float) -> tuple[Any, dict[str, Any]]:
         """Meshes where steps are few, the contour where they are many, the other where it is wide.
@@ -139,7 +139,7 @@ class Certified:
             if value.rad() < WIDE * value.mid():
                 break
         if value is None:
-            raise NumericError(f"certified: {detail['refused']}")
+            raise NumericError(f"certified: {detail['refused'].removeprefix('certified: ')}")
         return value, detail
 
     def _meshes(self, epsilon: float, tilt: float) -> tuple[Any, dict[str, Any]]:

@@ -31,6 +31,7 @@ MAX_NODES, AFFORDABLE = 8000, 3000
 TRIES = 5
 GOLDEN = 28  # narrowings of the bracket of a saddle point
 CANCELLED = 5.0  # nats by which left images may exceed the answer
+SHARP = (100, 1000)  # nodes for which bounds on |M| leave flat losses out
 RATIO = 1.04  # of neighbouring frequencies in the bound of the cut-off integral
 RANGE = 800  # and how many of them
 
@@ -253,7 +254,8 @@ class Contour:
         front = (-c * epsilon).exp() / arb.pi()
         key = float(c)
         if key not in self._decays:
-            self._decays[key] = [decays(law.oracle, c) for law in self.laws]
+            frequencies = [n * float(h.mid()) for n in SHARP]
+            self._decays[key] = [decays(law.oracle, c, frequencies) for law in self.laws]
         tables = self._decays[key]
         ys = [h * arb(RATIO) ** i for i in range(RANGE)]
         heights = [front * self._height(tables, y) for y in ys]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from flint import arb, ctx, fmpz_poly
@@ -28,6 +28,8 @@ HEAVIEST = 50  # atoms that are put on the mesh
 CELLS = 2.0  # in a step of the mesh
 SATURATED = 24.0  # nats above epsilon at which the payoff of one step is one, nearly
 FITTING = 1e-5  # share of a step by which a heavy atom may miss the mesh
+SPARED = 46  # bits below the whole at which the ends of a sum are cut off
+MAX_POINTS = 6_000_000  # of a product: about 2 GB
 DEEP = 60.0  # nats beyond which payoffs are bounded together
 
 
@@ -58,7 +60,7 @@ def finite_part(
                     law_of(one, Mesh(step, offset), c)
                     for one, offset in zip(cells, offsets, strict=True)
                 ]
-                value = _delta(found, counts, step, arb(epsilon), c)
+                value = composed_part(found, counts, arb(step), arb(epsilon), c)
             except NumericError:
                 if best is None:
                     raise
@@ -108,54 +110,108 @@ def _atoms(cells: Cells, tilt: float) -> list[tuple[float, float]]:
     return sorted(rows, key=lambda row: -row[1])[:HEAVIEST]
 
 
-def _delta(laws: Sequence[Law], counts: Sequence[int], step: float, epsilon: Any, c: Any) -> Any:
+class Sum(NamedTuple):
+    """Weights of a composition from point `first` on, and a bound on the mass that they lack."""
+
+    first: int
+    weights: fmpz_poly
+    lost: int
+
+
+def composed_part(
+    laws: Sequence[Law], counts: Sequence[int], step: Any, epsilon: Any, c: Any
+) -> Any:
+    """Ball around the part of delta at finite losses of laws on one mesh.
+
+    Args:
+        laws: weights of each distinct step, tilted by c.
+        counts: of each.
+        step: of the mesh, an exact ball.
+        epsilon: exact ball.
+        c: exact ball inside the strip.
+
+    Raises:
+        NumericError: too many points.
+    """
     scale = sum((arb(law.scale) * n for law, n in zip(laws, counts, strict=True)), start=arb(0))
     ends = []
     for side, grown in (("lower", 0), ("upper", 1)):
         rows = [getattr(law, side) for law in laws]
-        first = sum(r.first * n for r, n in zip(rows, counts, strict=True))
         offset = sum((r.offset * n for r, n in zip(rows, counts, strict=True)), start=arb(0))
-        weights = _composed(rows, counts, grown)
-        ends.append(_payoff(weights, offset + first * arb(step), step, epsilon, c, grown))
+        found = _composed(rows, counts)
+        start = offset + found.first * step
+        value = _payoff(found.weights, start, step, epsilon, c, grown)
+        ends.append(value + grown * found.lost * _peak(c))
     front = (scale - c * epsilon).exp()
     low, high = ((front * end / arb(2) ** WORD) for end in ends)
     high += _left_out(laws, counts, epsilon, c) + _beyond(laws, counts)
     return low.lower().max(arb(0)).union(high.upper())
 
 
-def _composed(rows: Sequence[Weights], counts: Sequence[int], grown: int) -> Any:
-    total = None
+def _composed(rows: Sequence[Weights], counts: Sequence[int]) -> Sum:
+    total: Sum | None = None
     for row, count in zip(rows, counts, strict=True):
-        power = fmpz_poly(row.values)
+        power = Sum(row.first, fmpz_poly(row.values), 0)
         while count:
             if count % 2:
-                total = power if total is None else _rounded(total * power, grown)
+                total = power if total is None else _product(total, power)
             count //= 2
             if count:
-                power = _rounded(power * power, grown)
+                power = _product(power, power)
+    assert total is not None
     return total
 
 
-def _rounded(product: Any, grown: int) -> Any:
-    """The product over 2^WORD, rounded down or up."""
-    more = (1 << WORD) - 1 if grown else 0
-    return fmpz_poly([(v + more) >> WORD for v in product.coeffs()])
+def _product(a: Sum, b: Sum) -> Sum:
+    """The sum of both, over 2^WORD: rounded down, ends of little weight cut off.
+
+    Where the whole laws exceed a and b by masses of at most lost(a) and lost(b), their product
+    exceeds a * b by at most lost(a) |b| + |a| lost(b) + lost(a) lost(b).
+
+    Raises:
+        NumericError: too many points.
+    """
+    if a.weights.length() + b.weights.length() > MAX_POINTS:
+        raise NumericError(f"sums on a mesh would take more than {MAX_POINTS} points")
+    of_a, of_b = a.weights(1), b.weights(1)
+    values = [v >> WORD for v in (a.weights * b.weights).coeffs()]
+    allowed = sum(values) >> SPARED
+    low, below = _cut(values, allowed)
+    high, above = _cut(values[::-1], allowed)
+    kept = fmpz_poly(values[low : len(values) - high])
+    lost = (a.lost * of_b + of_a * b.lost + a.lost * b.lost) >> WORD
+    return Sum(a.first + b.first + low, kept, lost + 1 + len(values) + below + above)
 
 
-def _payoff(weights: Any, start: Any, step: float, epsilon: Any, c: Any, grown: int) -> Any:
+def _cut(values: list[Any], allowed: Any) -> tuple[int, Any]:
+    """How many weights from the start on add up to no more than `allowed`, and their sum."""
+    total = 0
+    for n, value in enumerate(values):
+        if total + value > allowed:
+            return n, total
+        total += value
+    return len(values), total
+
+
+def _peak(c: Any) -> Any:
+    """The largest payoff e^(-c g) (1 - e^(-g)) over g > 0."""
+    return (c * c.log() - (1 + c) * (1 + c).log()).exp()
+
+
+def _payoff(weights: Any, start: Any, step: Any, epsilon: Any, c: Any, grown: int) -> Any:
     """Sum of weights times e^(-c(s - eps)) (1 - e^(eps - s)) over the points s > eps."""
-    h, values = arb(step), weights.coeffs()
-    begin = max(math.floor(float((epsilon - start) / h)) - 1, 0)
-    end = min(begin + math.ceil(DEEP / (float(c) * step)), len(values))
+    values = weights.coeffs()
+    begin = max(math.floor(float((epsilon - start) / step)) - 1, 0)
+    end = min(begin + math.ceil(DEEP / float(c * step)), len(values))
     total = arb(0)
     for n in range(begin, end):
-        gap = start + n * h - epsilon
+        gap = start + n * step - epsilon
         if not gap > 0:
             total += grown * values[n] * (1 - (-gap).exp()).max(arb(0))
             continue
         total += values[n] * ((-c * gap).exp() - (-(c + 1) * gap).exp())
     if grown and end < len(values):
-        total += sum(values[end:]) * (-c * (start + end * h - epsilon)).exp()
+        total += sum(values[end:]) * (-c * (start + end * step - epsilon)).exp()
     return total
 
 
@@ -165,8 +221,7 @@ def _left_out(laws: Sequence[Law], counts: Sequence[int], epsilon: Any, c: Any) 
     for law, count in zip(laws, counts, strict=True):
         whole *= law.moment**count
         share += count * law.left_out / law.moment
-    peak = (c * c.log() - (1 + c) * (1 + c).log()).exp()
-    return whole * share * peak * (-c * epsilon).exp()
+    return whole * share * _peak(c) * (-c * epsilon).exp()
 
 
 def _beyond(laws: Sequence[Law], counts: Sequence[int]) -> Any:

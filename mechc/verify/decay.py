@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from flint import acb, arb, ctx
 from sympy import Add, Expr, Symbol, cancel, diff, exp, expand, expand_log, fraction, log, powsimp
 from sympy.polys.polyfuncs import horner
@@ -47,22 +49,26 @@ class Decay(NamedTuple):
         return self.mass + self.root / y.sqrt() + self.slope / y
 
 
-def decays(oracle: Oracle, c: Any) -> list[Decay]:
+def decays(oracle: Oracle, c: Any, frequencies: Sequence[float]) -> list[Decay]:
     """Valid bounds for one step; which is sharpest depends on y and on the count.
 
     Args:
         oracle: a pair with densities.
         c: real part of the contour, an exact ball.
+        frequencies: y at which losses that hardly vary are told from the rest.
     """
     found = []
     with ctx.workprec(BITS):
         total = oracle.moment(acb(c)).real
-        for nats in TAIL_NATS:
+        pieces = [
+            (piece, part, _windows(part, _profile(part, c), frequencies))
+            for piece, part in zip(oracle.case.pieces, _bound(oracle), strict=True)
+            if part is not None
+        ]
+        for i in range(len(TAIL_NATS) + len(frequencies)):
             regular, root, slope = arb(0), arb(0), arb(0)
-            for piece, part in zip(oracle.case.pieces, _bound(oracle), strict=True):
-                if part is None:
-                    continue
-                mass, b, v = _piece(piece, part, oracle, c, nats)
+            for piece, part, windows in pieces:
+                mass, b, v = _piece(piece, part, oracle, c, windows[i])
                 regular, root, slope = regular + mass, root + b, slope + v
             rest = (total - regular).upper()
             found.append(Decay(rest.max(arb(0)), root.upper(), slope.upper()))
@@ -79,10 +85,9 @@ def _bound(oracle: Oracle) -> list[PieceIntegral | None]:
 
 
 def _piece(
-    piece: Piece, part: PieceIntegral, oracle: Oracle, c: Any, nats: float
+    piece: Piece, part: PieceIntegral, oracle: Oracle, c: Any, window: tuple[float, float] | None
 ) -> tuple[Any, Any, Any]:
-    """(mass covered, root, slope) of one piece."""
-    window = _window(part, c, nats)
+    """(mass covered, root, slope) of one piece within a window."""
     mass, root, slope = arb(0), arb(0), arb(0)
     if window is None:
         return mass, root, slope
@@ -186,36 +191,72 @@ def _tidy(quotient: Expr) -> Expr:
     return powsimp(quotient).replace(lambda e: isinstance(e, exp), lambda e: exp(expand(e.args[0])))
 
 
-def _window(part: PieceIntegral, c: Any, nats: float) -> tuple[float, float] | None:
-    """A finite stretch of the piece outside which the tilted density is small."""
-    lo, hi = (float(e.mid()) if e.is_finite() else math.nan for e in (part.lo, part.hi))
+class Profile(NamedTuple):
+    """A piece in floating point: places, the tilted density w there, as a share of its mass."""
+
+    places: list[float]
+    logs: np.ndarray  # of w times the width around each place, 0 at the largest
+    edges: np.ndarray  # w/|L'|
+
+
+def _profile(part: PieceIntegral, c: Any) -> Profile:
+    """Sample a piece between the places where its infinite ends are cut."""
+    lo, hi = _ends(part)
     zero, one = acb(1 + c).real, acb(-c).real
-    left = float(part.cut_at(acb(1 + c), acb(-c), -1)[0].mid()) if math.isnan(lo) else lo
-    right = float(part.cut_at(acb(1 + c), acb(-c), 1)[0].mid()) if math.isnan(hi) else hi
+    left = float(part.cut_at(acb(1 + c), acb(-c), -1)[0].mid()) if math.isinf(lo) else lo
+    right = float(part.cut_at(acb(1 + c), acb(-c), 1)[0].mid()) if math.isinf(hi) else hi
     points = _spread(left, right, lo, hi)
-    heights = [part.height(zero, one, arb(v)) for v in points]
-    logs = [float(h.mid()) if h.is_finite() else -math.inf for h in heights]
-    top = max(
-        (a + math.log(w) for a, w in zip(logs, _widths(points), strict=True)), default=-math.inf
-    )
-    seen = [
-        v for v, a, w in zip(points, logs, _widths(points), strict=True)
-        if a + math.log(w) > top - nats
-    ]  # fmt: skip
-    if len(seen) < 2:
-        return None
-    inner = (math.nextafter(lo, math.inf), math.nextafter(hi, -math.inf))
-    return (
-        inner[0] if not math.isnan(lo) and seen[0] == points[0] else seen[0],
-        inner[1] if not math.isnan(hi) and seen[-1] == points[-1] else seen[-1],
-    )
+    heights = (part.height(zero, one, arb(v)) for v in points)
+    logs = np.array([float(h.mid()) if h.is_finite() else -math.inf for h in heights])
+    balls = (part.p.slope(arb(v)) - part.q.slope(arb(v)) for v in points)
+    slopes = np.array([float(b.abs_lower()) if b.is_finite() else 0.0 for b in balls])
+    spread = np.log(_widths(points))
+    top = np.max(logs + spread, initial=-1e300)
+    edges = np.exp(logs - top) / np.maximum(slopes, 1e-300)
+    return Profile(points, logs + spread - top, edges)
+
+
+def _windows(
+    part: PieceIntegral, profile: Profile, frequencies: Sequence[float]
+) -> list[tuple[float, float] | None]:
+    """Finite stretches of the piece, outside which the tilted density is small.
+
+    Far out, L may be so flat that integration by parts gains nothing there: cut where the mass
+    beyond and 2w/|L'|/y at the end are least together, for each frequency y.
+    """
+    ranges = []
+    for nats in TAIL_NATS:
+        seen = np.flatnonzero(profile.logs > -nats)
+        ranges.append((seen[0], seen[-1]) if seen.size else (0, 0))
+    masses = np.exp(profile.logs)
+    for y in frequencies:
+        ends = 2.0 * profile.edges / y
+        first = np.argmin(np.cumsum(masses) + ends)
+        beyond = np.cumsum(masses[::-1])[::-1]
+        ranges.append((first, ends.size - 1 - np.argmin((beyond + ends)[::-1])))
+    (lo, hi), places = _ends(part), profile.places
+    lowest, highest = math.nextafter(lo, math.inf), math.nextafter(hi, -math.inf)
+    return [
+        (
+            lowest if first == 0 and lo > -math.inf else places[first],
+            highest if last == len(places) - 1 and hi < math.inf else places[last],
+        )
+        if first < last
+        else None
+        for first, last in ranges
+    ]
+
+
+def _ends(part: PieceIntegral) -> tuple[float, float]:
+    """Ends of a piece in floating point."""
+    return float(part.lo.mid()), float(part.hi.mid())
 
 
 def _spread(left: float, right: float, lo: float, hi: float) -> list[float]:
     """Points in (left, right), even and denser towards zero and finite ends."""
     width = right - left
     even = [left + width * (i + 0.5) / SAMPLES for i in range(SAMPLES)]
-    marks = [0.0, *(e for e in (lo, hi) if not math.isnan(e))]
+    marks = [0.0, *(e for e in (lo, hi) if math.isfinite(e))]
     graded = [m + s * width * 0.5**k for m in marks for s in (-1, 1) for k in range(1, OCTAVES)]
     return sorted({v for v in (*even, *graded) if left < v < right})
 

@@ -1,8 +1,9 @@
 """Certified delta of compositions whose losses are atoms.
 
-Losses on one lattice are composed as polynomials; other atoms by listing all multinomials. That
-losses lie on a lattice is not assumed: each is within a known radius of its lattice point, and
-the composed loss is a ball with the sum of the radii.
+Losses on one lattice are composed as polynomials, of balls or, where these would be long, of
+tilted whole numbers; other atoms by listing all multinomials. That losses lie on a lattice is not
+assumed: each is within a known radius of its lattice point, and the composed loss is a ball with
+the sum of the radii.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import Any, NamedTuple
 from flint import arb, arb_poly, ctx
 
 from mechc.errors import UnsupportedError
+from mechc.verify import convolved, meshes
 from mechc.verify.ball import Oracle
 from mechc.verify.contour import Law
 from mechc.verify.lattice import LatticeSum
 
-MAX_DEGREE = 400_000
+MAX_DEGREE = 200_000
 MAX_LISTED = 600_000
 MAX_POINTS = 20_000
 
@@ -84,47 +86,88 @@ def _merged(rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     return merged
 
 
-def finite_part(laws: Sequence[Law], atoms: Sequence[Atoms], epsilon: Any) -> Any:
+def finite_part(laws: Sequence[Law], atoms: Sequence[Atoms], epsilon: Any, tilt: float) -> Any:
     """Ball around the part of delta at finite losses.
+
+    Args:
+        laws: distinct steps with counts.
+        atoms: their losses.
+        epsilon: exact ball.
+        tilt: inside the strip, for long sums; best near the saddle point.
 
     Raises:
         UnsupportedError: the atoms lie on no common lattice and are too many to list.
+        NumericError: they lie on one, and sums have too many points.
     """
     missing = sum((law.count * a.missing for law, a in zip(laws, atoms, strict=True)), start=arb(0))
-    found = _by_lattice(laws, atoms, epsilon)
-    value = _listed(laws, atoms, epsilon) if found is None else found
-    return value + arb(0).union(missing)
+    step = _common_step(atoms)
+    if step is None:
+        return _listed(laws, atoms, epsilon) + arb(0).union(missing)
+    placed = [_on_lattice(one, step.mid()) for one in atoms]
+    counts = [law.count for law in laws]
+    if sum(n * one.places[-1] for n, one in zip(counts, placed, strict=True)) > MAX_DEGREE:
+        c = arb(tilt)
+        whole = [_whole_numbers(one, c) for one in placed]
+        return convolved.composed_part(whole, counts, step.mid(), epsilon, c)
+    return _by_polynomials(placed, counts, epsilon) + arb(0).union(missing)
 
 
 def _payoff(epsilon: Any, loss: Any) -> Any:
     return (-(epsilon - loss).expm1()).max(arb(0))
 
 
-def _by_lattice(laws: Sequence[Law], atoms: Sequence[Atoms], epsilon: Any) -> Any:
-    """By powers of polynomials, None where there is no common lattice."""
-    step = _common_step(atoms)
-    if step is None:
-        return None
-    power, offset, radius, degree = arb_poly([1]), arb(0), arb(0), 0
-    for law, one in zip(laws, atoms, strict=True):
-        first = one.rows[0][0]
-        places = [round(float(((loss - first) / step).mid())) for loss, _ in one.rows]
-        degree += law.count * places[-1]
-        if degree > MAX_DEGREE:
-            return None
-        table, worst = [arb(0)] * (places[-1] + 1), arb(0)
-        for place, (loss, mass) in zip(places, one.rows, strict=True):
+class Placed(NamedTuple):
+    """Atoms within `radius` of first + place * step."""
+
+    atoms: Atoms
+    first: Any
+    step: Any
+    places: list[int]
+    radius: Any
+
+
+def _on_lattice(atoms: Atoms, step: Any) -> Placed:
+    first = atoms.rows[0][0]
+    places = [round(float(((loss - first) / step).mid())) for loss, _ in atoms.rows]
+    radius = arb(0)
+    for place, (loss, _) in zip(places, atoms.rows, strict=True):
+        radius = radius.max(abs(loss - first.mid() - place * step).upper())
+    return Placed(atoms, first.mid(), step, places, radius)
+
+
+def _by_polynomials(placed: Sequence[Placed], counts: Sequence[int], epsilon: Any) -> Any:
+    power, offset, radius = arb_poly([1]), arb(0), arb(0)
+    for one, count in zip(placed, counts, strict=True):
+        table = [arb(0)] * (one.places[-1] + 1)
+        for place, (_, mass) in zip(one.places, one.atoms.rows, strict=True):
             table[place] += mass
-            worst = worst.max(abs(loss - first.mid() - place * step.mid()).upper())
-        radius += law.count * worst
-        offset += law.count * first.mid()
-        power *= arb_poly(table) ** law.count
+        radius += count * one.radius
+        offset += count * one.first
+        power *= arb_poly(table) ** count
     total = arb(0)
     for n in range(power.length()):
-        loss = offset + n * step.mid() + arb(0, radius.upper())
+        loss = offset + n * placed[0].step + arb(0, radius.upper())
         if not loss < epsilon:
             total += power[n] * _payoff(epsilon, loss)
     return total
+
+
+def _whole_numbers(one: Placed, c: Any) -> meshes.Law:
+    """Masses times e^(c loss) as whole numbers, below and above."""
+    losses = [one.first + place * one.step for place in one.places]
+    tilted = [
+        mass * (c * loss).exp() for loss, (_, mass) in zip(losses, one.atoms.rows, strict=True)
+    ]
+    total = sum(tilted, start=arb(0))
+    scale = float(total.log().mid())
+    unit = arb(2) ** meshes.WORD * (-arb(scale)).exp()
+    lower, upper = [0] * (one.places[-1] + 1), [0] * (one.places[-1] + 1)
+    for place, weight in zip(one.places, tilted, strict=True):
+        lower[place] += int((weight * unit).lower().floor().unique_fmpz())
+        upper[place] += int((weight * unit).upper().ceil().unique_fmpz())
+    offset, none = arb(one.first, one.radius), arb(0)
+    below, above = (meshes.Weights(0, offset, values) for values in (lower, upper))
+    return meshes.Law(below, above, scale, none, one.atoms.missing, total.upper())
 
 
 def _common_step(atoms: Sequence[Atoms]) -> Any:

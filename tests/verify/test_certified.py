@@ -35,6 +35,18 @@ def test_gaussians_have_a_closed_form(mu, count, epsilon):
     assert width(bound) < 2e-15
 
 
+def test_a_long_lattice_in_whole_numbers(monkeypatch):
+    """Discrete Laplace, 30 steps: as polynomials of balls, and as where these would be too long."""
+    a = truth.ball(0.2)
+    tail = (1 - (-a).exp()) / (1 + (-a).exp()) / (1 - (-a).exp())  # n >= 1 under P, n <= 0 under Q
+    exact = truth.lattice(-a, 2 * a, [1 - tail, tail], 30, 1.5)
+    run = 30 * mechc.load("discrete_laplace")(a=0.2)
+    monkeypatch.setattr("mechc.verify.discrete.MAX_DEGREE", 10)
+    bound = run.log_delta(1.5, certified=True)
+    assert bound.lower <= exact <= bound.upper
+    assert 1e-14 < bound.upper - bound.lower < 1e-9
+
+
 def test_subsampled_gaussian():
     """SGS3 of the reference values: the sampling rate there is 1/100, here it is a double."""
     run = 3000 * sampled(sigma=2.0, sampling_rate=0.01)

@@ -12,7 +12,7 @@ cases = pytest.importorskip("cases")
 pytestmark = pytest.mark.oracle
 
 ROUNDING = 1e-15  # of a logarithm of delta as a double
-LONG = (9, 11, 19)  # minutes or many seconds for the other engine, compositions above all
+LONG = (9, 11)  # minutes or many seconds for the other engine, compositions above all
 DEFAULT = [n for n in range(20) if n not in LONG]
 MORE = [n for n in range(500) if n not in DEFAULT]
 
