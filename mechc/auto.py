@@ -11,8 +11,9 @@ is returned, else the narrowest of those tried:
 5. `direct` again, for up to 100 steps, where the contour's proof is wider than asked for, or, for
    few steps, not far narrower;
 6. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps);
-7. where none of them answers, or delta may be nearly one, `accountants.apart`: a lower bound from
-   one event, the upper bound 1, and the refusals in the details. It never raises.
+7. where none of them answers, or delta may be nearly one, `accountants.remaining`: a lower bound
+   from one event, Chernoff's upper bound, and the refusals in the details. It never raises; nor
+   does it where the work allowed is used up: then the narrowest answer so far is returned, or this.
 
 Steps whose loss has no exponential moments on a side, or cannot be resolved, are replaced by ones
 that have them before (`accountants.revealing`).
@@ -25,10 +26,14 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+
 from mechc import registry
+from mechc.accountants import remaining
 from mechc.accountants.bound import Bound
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.apart import is_resolved
+from mechc.loss.work import OutOfWorkError
 from mechc.refusal import named
 
 if TYPE_CHECKING:
@@ -107,13 +112,17 @@ class Auto:
         try:
             answer = self._settled(epsilon, rtol)
         except (UnsupportedError, NumericError) as error:
-            bound = self._apart(epsilon)
+            bound = self._remaining(epsilon)
             bound.detail["refusals"] = str(error)
             return bound
+        except OutOfWorkError as out:
+            return remaining.at_hand(self._steps, epsilon, str(out))
         loose = float(answer.lower) < APART or not self._resolved
         if loose and float(answer.upper) >= APART:
-            bound = self._apart(epsilon)
-            return bound if float(bound.lower) > float(answer.lower) else answer
+            bound = self._remaining(epsilon)
+            better = float(bound.lower) > float(answer.lower)
+            better |= float(bound.upper) < float(answer.upper)
+            return _meet(bound, answer) if better else answer
         return answer
 
     def _settled(self, epsilon: float, rtol: float) -> Bound:
@@ -143,9 +152,9 @@ class Auto:
             return False
         try:
             proof = getattr(self._accountant(self._queue[0][0]), "at_most", None)
-        except (UnsupportedError, NumericError):
+            return proof is not None and bool(proof(epsilon, level))
+        except (UnsupportedError, NumericError, OutOfWorkError):
             return False
-        return proof is not None and bool(proof(epsilon, level))
 
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None
@@ -153,6 +162,11 @@ class Auto:
         for name, reason in self._in_order(epsilon):
             try:
                 answer = self._accountant(name).log_delta(epsilon)
+            except OutOfWorkError as out:
+                if best is None:
+                    raise
+                best.detail["max_work"] = str(out)
+                return best
             except (UnsupportedError, NumericError, MemoryError) as error:
                 refusals.append(named(name, error))
                 if isinstance(error, UnsupportedError):
@@ -181,15 +195,27 @@ class Auto:
             return list(self._queue)
         return sorted(self._queue, key=lambda candidate: candidate[0] != name)
 
-    def _apart(self, epsilon: float) -> Bound:
-        """Bound delta by one event, where P and Q are nearly disjoint."""
-        return cast(Bound, import_module("mechc.accountants.apart").bound(self._steps, epsilon))
+    def _remaining(self, epsilon: float) -> Bound:
+        """Bound delta where no method does, or P and Q are nearly disjoint."""
+        try:
+            return remaining.bound(self._steps, epsilon)
+        except OutOfWorkError as out:
+            return remaining.at_hand(self._steps, epsilon, str(out))
 
     def _accountant(self, name: str) -> registry.Accountant:
         if name not in self._built:
             options = (("max_bytes", GRID_BYTES),) if name == "pld" else ()
             self._built[name] = registry.build(name, self._steps, self._rtol, options)
         return self._built[name]
+
+
+def _meet(bound: Bound, answer: Bound) -> Bound:
+    """Both of two proven bounds at once."""
+    lower = np.fmax(bound.lower, answer.lower)
+    upper = np.fmax(np.fmin(bound.upper, answer.upper), lower)
+    detail = {**answer.detail, **bound.detail}
+    estimate = np.clip(np.fmax(answer.estimate, lower), lower, upper)
+    return Bound(float(lower), float(estimate), float(upper), bound.method, bound.status, detail)
 
 
 def _rank(bound: Bound) -> tuple[float, float]:

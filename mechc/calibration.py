@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from mechc.accountants.bound import Bound
 from mechc.composition import Composition, Event
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
-from mechc.inputs import MAX_COUNT, as_delta, as_epsilon
+from mechc.inputs import MAX_COUNT, as_delta, as_epsilon, as_work
+from mechc.loss.work import MAX_WORK, limited
 
 if TYPE_CHECKING:
     from mechc.kernel.protocol import ParameterInfo
@@ -51,6 +52,7 @@ def calibrate(
     count: int = 1,
     method: str = "auto",
     direction: str = "both",
+    max_work: float = MAX_WORK,
     parameters: Mapping[str, float] | None = None,
     **fixed: float,
 ) -> Calibration:
@@ -64,6 +66,7 @@ def calibrate(
         count: number of steps.
         method: an accountant with a proven upper side.
         direction: "both", "remove" or "add".
+        max_work: work that each value tried may take, see `Queries`.
         parameters: the other parameters; defaults fill the rest.
         **fixed: the same as keywords, where their names are not taken.
 
@@ -83,7 +86,7 @@ def calibrate(
             return mechanism(**others) * int(value)
         return mechanism(**{**others, solve_for: value}) * count
 
-    profile = Profile(run, at, log_target, method, direction)
+    profile = Profile(run, at, log_target, method, direction, as_work(max_work))
     if solve_for == "count":
         return profile.answer(int(_count(profile, mechanism(**others))))
     info = _parameter(mechanism, solve_for)
@@ -113,8 +116,10 @@ class Profile:
         log_target: float,
         method: str,
         direction: str,
+        max_work: float = MAX_WORK,
     ) -> None:
         """Keep what is needed to evaluate at a value."""
+        self._max_work = max_work
         self._run, self.epsilon, self.log_target = run, epsilon, log_target
         self._method, self._direction = method, direction
         self._known: dict[float, tuple[float, float]] = {}
@@ -128,11 +133,12 @@ class Profile:
         Evaluated by the first method of "auto" alone: a wide upper bound steers as well.
         """
         if value not in self._known:
-            evaluation = self._at(value).evaluation(self._method, self._direction)
-            bounds = {
-                d: self._checked(evaluation.log_delta_in(d, self.epsilon, rough=True))
-                for d in evaluation.directions
-            }
+            with limited(self._max_work, self._method):
+                evaluation = self._at(value).evaluation(self._method, self._direction)
+                bounds = {
+                    d: self._checked(evaluation.log_delta_in(d, self.epsilon, rough=True))
+                    for d in evaluation.directions
+                }
             self._lead = max(bounds, key=lambda d: float(bounds[d].upper))
             lower = max(float(b.lower) for b in bounds.values())
             self._known[value] = lower - self.log_target, self._over(bounds[self._lead])
@@ -143,11 +149,12 @@ class Profile:
         if value in self._known or not self._lead:
             return self.excess(value)
         if value not in self._steered:
-            evaluation = self._at(value).evaluation(self._method, self._direction)
-            if self._lead not in evaluation.directions:
-                return self.excess(value)
-            bound = self._checked(evaluation.log_delta_in(self._lead, self.epsilon, rough=True))
-            self._steered[value] = self._over(bound)
+            with limited(self._max_work, self._method):
+                evaluation = self._at(value).evaluation(self._method, self._direction)
+                if self._lead not in evaluation.directions:
+                    return self.excess(value)
+                bound = evaluation.log_delta_in(self._lead, self.epsilon, rough=True)
+            self._steered[value] = self._over(self._checked(bound))
         return self._steered[value]
 
     def _at(self, value: float) -> Composition:
@@ -167,7 +174,12 @@ class Profile:
 
     def answer(self, value: float) -> Calibration:
         """Return the value with the bounds on delta there."""
-        bound = self._at(value).delta(self.epsilon, method=self._method, direction=self._direction)
+        bound = self._at(value).delta(
+            self.epsilon,
+            method=self._method,
+            direction=self._direction,
+            max_work=self._max_work,
+        )
         return Calibration(value, bound)
 
     def refuse_turns(self, name: str, parameter: str, good: float, bad: float) -> None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.inputs import as_count, check_count
+from mechc.loss.work import OutOfWorkError, allowed
 from mechc.queries import Queries
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class Event(Queries):
 
         try:
             return self.loss(direction)
-        except NumericError as error:
+        except (NumericError, OutOfWorkError) as found:
+            error = found if isinstance(found, NumericError) else NumericError(str(found))
             reverse_kernel = self.mechanism.reverse_kernel if direction == "add" else None
             kernel = reverse_kernel or self.mechanism.kernel
             reverse = direction == "add" and reverse_kernel is None
@@ -217,7 +219,8 @@ class Composition(Queries):
         if not isinstance(rtol, (int, float)) or not 0 < rtol < 1:
             raise DeclarationError(f"rtol={rtol!r} is not a tolerance (expected 0 < rtol < 1)")
         name, settled = registry.resolve(method, options)
-        key = (name, str(direction), rtol, settled)
+        # what was given up for lack of work is not for those who allow more
+        key = (name, str(direction), rtol, settled, allowed())
         if key not in self._evaluations:
             self._evaluations[key] = self._evaluate(name, direction, rtol, settled)
         return self._evaluations[key]

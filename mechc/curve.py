@@ -20,6 +20,7 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.sweep import Sweep
 from mechc.errors import DeclarationError
 from mechc.inputs import MAX_COUNT, as_count
+from mechc.loss.work import OutOfWorkError, limited
 from mechc.points import collect
 
 if TYPE_CHECKING:
@@ -32,7 +33,11 @@ EXACT = 2.0**53  # counts above are no doubles
 
 
 def epsilon_curve(
-    composition: Composition, log_delta: float, counts: Iterable[int], how: dict[str, Any]
+    composition: Composition,
+    log_delta: float,
+    counts: Iterable[int],
+    max_work: float,
+    how: dict[str, Any],
 ) -> Bound:
     """Return bounds on epsilon(delta) for count * composition, for every count.
 
@@ -40,16 +45,22 @@ def epsilon_curve(
         composition: the run that is repeated.
         log_delta: natural log of the target.
         counts: repetitions, in any order.
+        max_work: of all counts together, and of each that has to be answered alone.
         how: method, direction, rtol and options.
     """
     numbers = _numbers(counts)
     distinct, place = np.unique(numbers, return_inverse=True)
-    table, methods = _together(composition, log_delta, distinct, dict(how))
+    method = str(how.get("method", "auto"))
+    with limited(max_work, method):
+        try:
+            table, methods = _together(composition, log_delta, distinct, dict(how))
+        except OutOfWorkError:
+            table, methods = np.full((3, distinct.size), math.nan), set()
     alone = np.flatnonzero(np.isnan(table).any(axis=0))
-    singles = [
-        search.epsilon((composition * n).evaluation(**how), log_delta)
-        for n in distinct[alone].tolist()
-    ]
+    singles = []
+    for n in distinct[alone].tolist():
+        with limited(max_work, method):
+            singles.append(search.epsilon((composition * n).evaluation(**how), log_delta))
     for i, answer in zip(alone, singles, strict=True):
         table[:, i] = answer.lower, answer.estimate, answer.upper
     summary = collect(singles, (len(singles),))

@@ -31,11 +31,11 @@ MAX_SPLITS = 400
 SMALLEST = 1e-9  # width of a cell, relative to 1 + epsilon, that is not split
 CLOSE = 1e-5  # relative distance of mu from what its cell ends need at which the search stops
 SMALL_DELTA = 1e-12
+NEARLY_ONE = -1e-14  # log delta from which on mu is not told by it
 
 
-def renyi(composition: Composition, order: float, direction: str) -> Bound:
+def renyi(evaluation: Evaluation, order: float) -> Bound:
     """Return bounds on the Rényi divergence of one order, the larger of the directions."""
-    evaluation = composition.evaluation("auto", direction)
     answers = [evaluation.renyi(name, order) for name in evaluation.directions]
     return max(answers, key=lambda b: float(b.upper))
 
@@ -81,7 +81,7 @@ def _largest_mu(evaluation: Evaluation, epsilon_max: float) -> Bound:
         top, a, b = cells[0]
         middle = 0.5 * (a + b)
         # no cell can do better than the upper bounds at its ends
-        if -top <= largest("upper") * (1 + CLOSE) or b - a <= SMALLEST * (1 + b):
+        if math.isinf(top) or -top <= largest("upper") * (1 + CLOSE) or b - a <= SMALLEST * (1 + b):
             break
         heapq.heapreplace(cells, cell(a, middle))
         heapq.heappush(cells, cell(middle, b))
@@ -106,6 +106,8 @@ def cell_mu(a: float, b: float, log_delta_a: float, log_delta_b: float) -> float
     """
     if math.isnan(log_delta_a + log_delta_b):
         return math.nan
+    if log_delta_a > NEARLY_ONE:  # doubles do not tell how far mu goes
+        return math.inf
     middle = math.log(0.5 * (math.exp(a) + math.exp(b)))
     half = math.log(0.5 * (math.exp(b) - math.exp(a)))
 

@@ -70,6 +70,14 @@ def as_positive_delta(value: Any) -> float:
     return number
 
 
+def as_work(value: Any) -> float:
+    """Return the work a query may take, > 0; inf for any."""
+    number = _number("max_work", value, "max_work > 0")
+    if not number > 0:
+        raise DeclarationError(f"max_work={number:g} is not positive (expected max_work > 0)")
+    return number
+
+
 def as_order(value: Any) -> float:
     """Return the order of a Rényi divergence, > 0."""
     number = _number("orders", value, "orders > 0")

@@ -10,6 +10,8 @@ import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError
+from mechc.inputs import as_work
+from mechc.loss.work import MAX_WORK, limited
 
 ULP = 2.0**-52
 
@@ -20,16 +22,34 @@ class Points(NamedTuple):
     values: tuple[float, ...]
     shape: tuple[int, ...] | None
 
-    def ask(self, query: Callable[[float], Bound], rising: bool = False) -> Bound:
+    def ask(
+        self,
+        query: Callable[[float], Bound],
+        rising: bool = False,
+        max_work: float = MAX_WORK,
+        method: str = "auto",
+    ) -> Bound:
         """Apply a scalar query to each value; a number gives scalars, an array gives arrays.
 
         From the largest epsilon down, because a contour serves the epsilons below its own better
         than those above: falling values, or `rising` where epsilon falls with the value.
+
+        Args:
+            query: what is asked of each value.
+            rising: see above.
+            max_work: work that each value may take, see `loss.work`.
+            method: the accountant that is asked.
         """
+        allowed = as_work(max_work)
+
+        def answer(value: float) -> Bound:
+            with limited(allowed, method):
+                return query(value)
+
         if self.shape is None:
-            return query(self.values[0])
+            return answer(self.values[0])
         order = sorted(set(self.values), reverse=not rising)
-        answers = {value: query(value) for value in order}
+        answers = {value: answer(value) for value in order}
         return collect([answers[value] for value in self.values], self.shape)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from mechc.accountants.bound import Bound
@@ -20,13 +21,16 @@ from mechc.inputs import (
     as_order,
     as_positive_delta,
     as_rate,
+    as_work,
 )
-from mechc.points import checked, from_log
+from mechc.loss.work import MAX_WORK, limited
+from mechc.points import Points, checked, from_log
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from mechc.composition import Composition
+    from mechc.evaluation import Evaluation
     from mechc.verify.certified import Answers
     from mechc.verify.differential import Report
 
@@ -41,6 +45,10 @@ class Queries(ABC):
     * direction: "both" (the maximum over the directions, taken after composition), "remove" (P
       contains the record) or "add";
     * rtol: relative width of delta that "auto" aims at;
+    * max_work: how much each number asked for may cost, in units of one exponential, some ten
+      nanoseconds: a count of what is done, so that answers do not depend on the machine. Where it
+      is used up "auto" answers by the bounds at hand and says so in `detail["max_work"]`, and any
+      other method is refused;
     * certified: answer in ball arithmetic from the declaration, without any kernel (needs
       python-flint; delta, log_delta and epsilon only); `status` is then "certified";
     * further options go to the accountant.
@@ -59,6 +67,7 @@ class Queries(ABC):
         method: str = "auto",
         direction: str = "both",
         rtol: float = 1e-6,
+        max_work: float = MAX_WORK,
         certified: bool = False,
         **options: Any,
     ) -> Bound:
@@ -69,6 +78,7 @@ class Queries(ABC):
             method: see the class, as for the rest.
             direction: see the class.
             rtol: see the class.
+            max_work: see the class.
             certified: see the class.
             **options: see the class.
 
@@ -78,9 +88,9 @@ class Queries(ABC):
         """
         points = checked(as_epsilon, epsilon)
         if certified:
-            return points.ask(self._certified(method, direction, options).log_delta)
-        evaluation = self.composition().evaluation(method, direction, rtol, **options)
-        return points.ask(evaluation.log_delta)
+            return points.ask(self._certified(method, direction, options).log_delta, max_work=inf)
+        how = {"method": method, "direction": direction, "rtol": rtol, **options}
+        return self._ask(points, lambda found, e: found.log_delta(e), max_work, how)
 
     def delta(
         self,
@@ -89,6 +99,7 @@ class Queries(ABC):
         method: str = "auto",
         direction: str = "both",
         rtol: float = 1e-6,
+        max_work: float = MAX_WORK,
         certified: bool = False,
         **options: Any,
     ) -> Bound:
@@ -99,9 +110,9 @@ class Queries(ABC):
         """
         points = checked(as_epsilon, epsilon)
         if certified:
-            return points.ask(self._certified(method, direction, options).delta)
-        evaluation = self.composition().evaluation(method, direction, rtol, **options)
-        return points.ask(lambda e: from_log(evaluation.log_delta(e)))
+            return points.ask(self._certified(method, direction, options).delta, max_work=inf)
+        how = {"method": method, "direction": direction, "rtol": rtol, **options}
+        return self._ask(points, lambda found, e: from_log(found.log_delta(e)), max_work, how)
 
     def epsilon(
         self,
@@ -111,6 +122,7 @@ class Queries(ABC):
         method: str = "auto",
         direction: str = "both",
         rtol: float = 1e-6,
+        max_work: float = MAX_WORK,
         certified: bool = False,
         **options: Any,
     ) -> Bound:
@@ -126,6 +138,7 @@ class Queries(ABC):
             method: see the class, as for the rest.
             direction: see the class.
             rtol: see the class.
+            max_work: see the class.
             certified: see the class.
             **options: see the class.
 
@@ -140,13 +153,15 @@ class Queries(ABC):
             raise DeclarationError("epsilon: give exactly one of delta= and log_delta=")
         target, check = (delta, as_delta) if log_delta is None else (log_delta, as_log_delta)
         points = checked(check, target)
-        evaluation = self.composition().evaluation(method, direction, rtol, **options)
+        how = {"method": method, "direction": direction, "rtol": rtol, **options}
         if certified:
+            evaluation = self.composition().evaluation(**how)
             answers = self._certified(method, direction, options)
             return points.ask(
-                lambda t: answers.epsilon(t, float(search.epsilon(evaluation, t).estimate))
+                lambda t: answers.epsilon(t, float(search.epsilon(evaluation, t).estimate)),
+                max_work=inf,
             )
-        return points.ask(lambda t: search.epsilon(evaluation, t), rising=True)
+        return self._ask(points, search.epsilon, max_work, how, rising=True)
 
     def check(self, epsilons: Iterable[float] = (0.1, 0.5, 1.0, 3.0)) -> Report:
         """Compare all bounded methods with each other and with what must hold.
@@ -160,6 +175,31 @@ class Queries(ABC):
         from mechc.verify.differential import check
 
         return check(self.composition(), tuple(epsilons))
+
+    def _ask(
+        self,
+        points: Points,
+        question: Callable[[Evaluation, float], Bound],
+        max_work: float,
+        how: dict[str, Any],
+        rising: bool = False,
+    ) -> Bound:
+        """Ask one evaluation about all points, each with so much work, the evaluation's included.
+
+        Args:
+            points: where.
+            question: what is asked.
+            max_work: see the class.
+            how: method, direction, rtol and options.
+            rising: see `Points.ask`.
+        """
+        composition = self.composition()
+        return points.ask(
+            lambda value: question(composition.evaluation(**how), value),
+            rising,
+            max_work,
+            str(how.get("method", "auto")),
+        )
 
     def _certified(self, method: str, direction: str, options: dict[str, Any]) -> Answers:
         """The same questions answered in ball arithmetic."""
@@ -211,7 +251,7 @@ class Queries(ABC):
         """
         return self.delta(0.0, **how)
 
-    def tradeoff(self, alpha: Any, **how: Any) -> Bound:
+    def tradeoff(self, alpha: Any, *, max_work: float = MAX_WORK, **how: Any) -> Bound:
         """Return bounds on the smallest false negative rate at false positive rate alpha.
 
         f(alpha) = sup over epsilon of 1 - delta(epsilon) - e^epsilon alpha, over all real epsilon
@@ -220,33 +260,35 @@ class Queries(ABC):
 
         Args:
             alpha: false positive rate in [0, 1], or an array.
+            max_work: see the class.
             how: keyword arguments as for `delta`.
         """
         from mechc import tradeoff
 
-        composition = self.composition()
-        return checked(as_rate, alpha).ask(lambda a: tradeoff.false_negative(composition, a, how))
+        return self._ask(checked(as_rate, alpha), tradeoff.false_negative, max_work, how)
 
-    def renyi(self, orders: Any, *, direction: str = "both") -> Bound:
+    def renyi(self, orders: Any, *, direction: str = "both", max_work: float = MAX_WORK) -> Bound:
         """Return bounds on the Rényi divergence of the given orders, max over the directions.
 
         Args:
             orders: numbers > 0 (1 is the Kullback-Leibler divergence, inf the largest loss), or
                 an array.
             direction: see the class.
+            max_work: see the class.
 
         Raises:
             DeclarationError: an order is not positive.
-            UnsupportedError: E[exp((order - 1) L)] is not known to be finite.
+            UnsupportedError: E[exp((order - 1) L)] is not known to be finite, or max_work is not
+                enough.
         """
         from mechc import divergence
 
-        composition = self.composition()
-        return checked(as_order, orders).ask(
-            lambda order: divergence.renyi(composition, order, direction)
-        )
+        how = {"direction": direction}
+        return self._ask(checked(as_order, orders), divergence.renyi, max_work, how)
 
-    def gdp(self, *, epsilon_max: float | None = None, **how: Any) -> Bound:
+    def gdp(
+        self, *, epsilon_max: float | None = None, max_work: float = MAX_WORK, **how: Any
+    ) -> Bound:
         """Return bounds on the smallest mu such that the run is mu-GDP up to `epsilon_max`.
 
         Args:
@@ -254,20 +296,26 @@ class Queries(ABC):
                 delta is 1e-12. It cannot cover all epsilon: the tails of a subsampled
                 mechanism are those of the mechanism without sampling. `detail` states the range
                 and delta at its end.
+            max_work: see the class; for all epsilons together.
             how: keyword arguments as for `delta`.
         """
         from mechc import divergence
 
-        return divergence.gdp(self.composition(), epsilon_max, how)
+        with limited(as_work(max_work), str(how.get("method", "auto"))):
+            return divergence.gdp(self.composition(), epsilon_max, how)
 
-    def epsilon_curve(self, delta: float, counts: Iterable[int], **how: Any) -> Bound:
+    def epsilon_curve(
+        self, delta: float, counts: Iterable[int], *, max_work: float = MAX_WORK, **how: Any
+    ) -> Bound:
         """Return bounds on epsilon after each number of repetitions of this whole run.
 
         Args:
             delta: target in (0, 1].
             counts: repetitions, in any order.
+            max_work: see the class; for what all counts share, and for each that is alone.
             how: keyword arguments as for `epsilon`.
         """
         from mechc import curve
 
-        return curve.epsilon_curve(self.composition(), as_positive_delta(delta), counts, how)
+        target, allowed = as_positive_delta(delta), as_work(max_work)
+        return curve.epsilon_curve(self.composition(), target, counts, allowed, how)

@@ -32,6 +32,7 @@ from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.evaluation import Evaluation, worse
 from mechc.loss.apart import is_resolved
 from mechc.loss.measure import Step
+from mechc.loss.work import OutOfWorkError
 
 Floats = NDArray[np.float64]
 
@@ -90,6 +91,14 @@ class Curve:
             value - self.target + (slack if side == "upper" else -slack if side == "lower" else 0)
         )
 
+    def least_proven(self) -> float:
+        """Return the least epsilon seen at which the proven upper bound is at most the target."""
+        return min((e for e in self.points if self.excess("upper", e) <= 0), default=math.inf)
+
+    def most_proven(self) -> float:
+        """Return the largest epsilon seen at which the proven lower bound exceeds the target."""
+        return max((e for e in self.points if self.excess("lower", e) > 0), default=0.0)
+
     def noise(self, epsilon: float) -> float:
         """Return how far log delta has to be from the target to matter: 2 % of its own width."""
         width = float(self.at(epsilon).upper) - float(self.at(epsilon).lower)
@@ -140,15 +149,20 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     if math.isnan(float(getattr(first, main))):
         return Bound(math.nan, math.nan, math.nan, first.method, first.status, first.detail)
     near, slope = root(curve, main, start, slope)
+    rough = curve
     if evaluation.method == "auto":  # now that the place is known, the narrowest method there
         curve = replace(curve, log_delta=partial(evaluation.log_delta_in, direction))
         near, slope = root(curve, main, near if math.isfinite(near) else start, slope)
-    if math.isinf(near):
-        return Bound(0.0, near, near, first.method, first.status, first.detail)
-    upper, lower = _upper_side(curve, near, slope), _lower_side(curve, near, slope)
+    upper, lower = math.inf, 0.0
+    if math.isfinite(near):
+        upper, lower = _upper_side(curve, near, slope), _lower_side(curve, near, slope)
+    if math.isinf(upper):  # no bound comes down to the target any more: the last one that did
+        upper = min(curve.least_proven(), rough.least_proven())
+    if lower == 0.0:
+        lower = max(curve.most_proven(), rough.most_proven())
     lower = lower if math.isnan(lower) else max(lower, curve.low)
-    estimate = math.nan if main == "upper" else near
-    answer = curve.at(near)
+    estimate = math.nan if main == "upper" else min(max(near, lower), upper)
+    answer = curve.at(near if math.isfinite(near) else start)
     detail = {**answer.detail, "evaluations": len(curve.points)}
     return Bound(lower, estimate, upper, answer.method, answer.status, detail)
 
@@ -305,7 +319,7 @@ def saddle_start(steps: Sequence[Step], log_target: float) -> tuple[float, float
 
         _, fine = _newton(exact, log_target, t, ceiling)
         return fine or rough or FIRST
-    except (MechcError, ArithmeticError, ValueError):
+    except (MechcError, OutOfWorkError, ArithmeticError, ValueError):
         return FIRST
 
 

@@ -23,7 +23,6 @@ from mechc.accountants.trapezoid import Lattice
 from mechc.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from mechc.composition import Composition
     from mechc.evaluation import Evaluation
 
 TURNS = 120
@@ -54,15 +53,13 @@ class Point:
         return self.upper if known else self.estimate
 
 
-def false_negative(composition: Composition, alpha: float, how: dict[str, Any]) -> Bound:
+def false_negative(evaluation: Evaluation, alpha: float) -> Bound:
     """Return bounds on f(alpha), the smaller of the directions.
 
     Args:
-        composition: the run.
+        evaluation: the run by one method.
         alpha: false positive rate in [0, 1].
-        how: method, direction, rtol and options.
     """
-    evaluation = composition.evaluation(**how)
     answers = [_in_direction(evaluation, d, alpha) for d in evaluation.directions]
     best = min(answers, key=lambda b: float(b.estimate))
     lowers, uppers = [float(b.lower) for b in answers], [float(b.upper) for b in answers]

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mechc.accountants.bound import Bound
 from mechc.accountants.logspace import log1mexp
 from mechc.loss.measure import Step
 
@@ -30,13 +29,6 @@ def log_lower(steps: Sequence[Step], epsilon: float) -> float:
     subsets = [used] if len(used) > 1 else []
     subsets += [[s] for s in used] + [[Step(s.loss, 1)] for s in used if s.count > 1]
     return max((_of_all(subset, epsilon) for subset in subsets), default=-math.inf)
-
-
-def bound(steps: Sequence[Step], epsilon: float) -> Bound:
-    """Return log delta(epsilon) between the lower bound of this module and 0."""
-    lower = log_lower(steps, epsilon)
-    why = "P and Q are too far apart, or the law too extreme, for more than bounds"
-    return Bound(lower, 0.0, 0.0, "direct", "proven", {"limit": why})
 
 
 def _of_all(steps: Sequence[Step], epsilon: float) -> float:

@@ -34,6 +34,7 @@ from mechc.accountants.characteristic import Law, Tilted
 from mechc.accountants.oscillation import Oscillation, mean_payoff
 from mechc.accountants.transform import periodic_payoff
 from mechc.loss.measure import Step
+from mechc.loss.work import spend
 
 Floats = NDArray[np.float64]
 
@@ -85,6 +86,7 @@ def power(loss: Floats, log_weight: Floats, count: int) -> Sums | None:
     ways = gammaln(count + m) - gammaln(count + 1.0) - gammaln(float(m))
     if ways > math.log(MOST_SUMS):
         return None
+    spend(10.0 * m * math.exp(ways))
     rest = np.full(1, float(count))
     total, log_mass = np.zeros(1), np.full(1, gammaln(count + 1.0))
     for i in range(m):
@@ -203,6 +205,8 @@ class AtomicPart:
             epsilon: the query.
             period: T.
         """
+        listed = self._sums.loss.size + sum(fewer.loss.size for fewer in self._once)
+        spend(10.0 * listed)
         loss, weight = self._sums.loss, np.exp(self._sums.log_weight)
         x = np.mod(loss - epsilon, period)
         value = float(np.sort(weight * periodic_payoff(x, self._c, period)).sum())

@@ -25,6 +25,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.accountants.characteristic import FREQUENCY
 from mechc.accountants.derivatives import Fading
 from mechc.accountants.hits import Hits, log_odds, transforms
 from mechc.accountants.logspace import log_subtract
@@ -33,6 +34,7 @@ from mechc.accountants.split import SLACK, Split
 from mechc.accountants.wave import ULP, Wave
 from mechc.accountants.window import log_peak
 from mechc.errors import UnsupportedError
+from mechc.loss.work import spend
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -103,6 +105,7 @@ class Bracket:
             if self.nodes > MAX_NODES or self.work + work > MOST:
                 return self.work > 0
             self.work += work
+            spend(FREQUENCY * work)
             self._evaluate()
             excess = self._excess(epsilon, wanted)
             if not excess > 1.0 or (self._lost > WIDE and not self._kinked):

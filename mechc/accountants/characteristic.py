@@ -33,6 +33,7 @@ from mechc.accountants.tilting import tilt
 from mechc.accountants.turning import turned
 from mechc.loss.measure import Step
 from mechc.loss.moments import generating
+from mechc.loss.work import spend
 
 Floats = NDArray[np.float64]
 
@@ -42,6 +43,7 @@ STRIDE = 2.5  # from one level to the next
 CELLS = 4000  # intervals tried before the decay proof falls back on total variation alone
 SAMPLED = 1.1  # slack on total variation and excess, which are sampled at the nodes
 ROUNDED = 2e-15  # of the square of phi, for every standard deviation times frequency
+FREQUENCY, DECAY = 0.1, 200.0  # work for one node: of one value of phi, of a proof of its decay
 DROPPED = 1e-24  # tilted weight below which a node is left out of phi, and accounted for
 
 
@@ -175,6 +177,7 @@ class Law:
 
     def composed(self, t: float) -> tuple[float, float, float, float]:
         """Return K, K', K'' and the rounding error of K at real t."""
+        spend(4.0 * self.loss.size)
         out = composed(
             self.offsets, self.counts, self.loss, self.log_weight, self.log_mass, float(t)
         )
@@ -182,6 +185,7 @@ class Law:
 
     def roughly(self, *tilts: float) -> Floats:
         """Return rows K, K', K'' and rounding error of K at real tilts, to absolute accuracy."""
+        spend(1.5 * self.loss.size * len(tilts))
         out: Floats = rough.sums(
             self.offsets, self.counts, self.loss, self.log_weight, np.array(tilts, np.float64)
         )
@@ -196,6 +200,7 @@ class Law:
 
     def fading(self, t: float, log_share: float) -> float:
         """Estimate the frequency at which log |phi|, tilted at t, comes down to `log_share`."""
+        spend(10.0 * self.loss.size)
         return float(
             rough.fading(
                 self.offsets, self.counts, self.loss, self.log_weight, float(t), -log_share
@@ -217,6 +222,7 @@ class Tilted:
 
     def __init__(self, law: Law, c: float, floor: float = DROPPED) -> None:
         """Tilt the law at c; nodes are left out while they carry at most `floor` of a step."""
+        spend(3.0 * law.loss.size)
         self._law, self.c = law, c
         self.counts = law.counts
         self.weight: Floats
@@ -234,6 +240,7 @@ class Tilted:
 
         The loss is centred at its tilted mean.
         """
+        spend(FREQUENCY * self.weight.size * (end - begin))
         re, im = np.empty(end - begin), np.empty(end - begin)
         log_phi(self.offsets, self.counts, self.centred, self.weight, h, begin, end, re, im)
         return re, im
@@ -244,6 +251,7 @@ class Tilted:
         `reach` is the frequency that the nodes resolve; the second value says how much of the
         bound is due to what lies beyond it.
         """
+        spend(DECAY * self.weight.size)
         sizes = [s.loss.loss.size for s in self._law.steps]
         tables = [
             variation(w[:n].copy(), s.loss.spacing, s.loss.region)

@@ -22,10 +22,12 @@ from mechc.accountants.logspace import log1mexp, log_add
 from mechc.errors import UnsupportedError
 from mechc.loss.infinite import log_infinite
 from mechc.loss.measure import PrivacyLoss, Step
+from mechc.loss.work import spend
 
 Floats = NDArray[np.float64]
 
 U = 2.0**-53
+GENERATING = 3.0  # work for one node of K and its first two derivatives
 _REMEMBERED = 64  # tilts whose cumulants are kept
 _KINK = 5e-3  # relative error of a third absolute moment on panels that do not know the mean
 _STEPS_PER_SPREAD = 3.0  # lattice steps that a standard deviation must hold
@@ -104,6 +106,7 @@ class ComposedLoss:
         known = self._memo.get((t, order))
         if known is None:
             self._cover(t)
+            spend(order * GENERATING * sum(law.nodes()[0].size for law in self._laws))
             rows = [law.cumulants(t, order) for law in self._laws]
             known = np.array(rows, dtype=np.float64).reshape(len(rows), order + 1)
             self._remember((t, order), known)
@@ -119,6 +122,7 @@ class ComposedLoss:
         known = self._memo.get((t, 0))
         if known is None:
             self._cover(t)
+            spend(GENERATING * sum(law.loss.size + law.atom_loss.size for law in self._laws))
             rows = [law.generating(t) for law in self._laws]
             known = np.array(rows, dtype=np.float64).reshape(len(rows), 4)
             self._remember((t, 0), known)

@@ -24,6 +24,7 @@ from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite import MASS_ERROR, log_infinite
 from mechc.loss.measure import Step
 from mechc.loss.moments import log_total
+from mechc.loss.work import spend
 
 Floats = NDArray[np.float64]
 Logs = tuple[float, float, float]
@@ -31,6 +32,7 @@ Logs = tuple[float, float, float]
 MAX_ATOMS = 3_000_000
 MAX_SHARES = 20_000_000  # the same times the draws or the atoms of one step, whichever are fewer
 MAX_STEPS = 128  # with a density; the recursion goes through all of them
+LISTED = 10.0  # work for one composed atom
 KEPT = 4  # recursions remembered for other epsilons
 CLOSEST = 2e-9  # distance from the largest loss, relative, below which delta is only bounded
 NEAR = 1e-7  # where that is the way out if the recursion fails
@@ -47,12 +49,17 @@ def enumerable(steps: Sequence[Step]) -> bool:
             return False
         if math.isinf(s.loss.support[1] - s.loss.support[0]):
             return False  # a lattice without end is only known where mass was looked for
-        m = s.loss.atom_loss.size
-        ways = gammaln(s.count + m) - gammaln(s.count + 1.0) - gammaln(float(max(m, 1)))
-        total *= math.exp(min(60.0, ways))
-        if total * min(s.count, m) > MAX_SHARES:
+        total *= _ways_to_draw(s)
+        if total * min(s.count, s.loss.atom_loss.size) > MAX_SHARES:
             return False
     return total <= MAX_ATOMS
+
+
+def _ways_to_draw(step: Step) -> float:
+    """How many composed losses the repetitions of one step have, no more than e^60."""
+    m = step.loss.atom_loss.size
+    ways = gammaln(step.count + m) - gammaln(step.count + 1.0) - gammaln(float(max(m, 1)))
+    return math.exp(min(60.0, ways))
 
 
 class DirectAccountant:
@@ -125,6 +132,7 @@ class DirectAccountant:
     def _enumerated(self, epsilon: float) -> tuple[float, float, float]:
         assert self._atoms is not None
         loss, log_mass, noise = self._atoms
+        spend(LISTED * loss.size)
         gap, rounding = loss - epsilon, 16.0 * ULP * (np.abs(loss) + abs(epsilon))
         up, near = gap > 0, gap > -rounding
         if not up.any():
@@ -218,6 +226,7 @@ def _enumerate(steps: Sequence[Step]) -> tuple[Floats, Floats, Floats]:
     """All composed losses with log masses and bounds on the rounding of the log masses."""
     loss, log_mass, noise = np.zeros(1), np.zeros(1), np.zeros(1)
     for s in steps:
+        spend(LISTED * loss.size * _ways_to_draw(s))
         one = _multinomial(s.loss.atom_loss, s.loss.atom_log_mass, s.count)
         loss = (loss[:, None] + one[0]).ravel()
         log_mass = (log_mass[:, None] + one[1]).ravel()

@@ -36,6 +36,7 @@ from mechc.loss.action import DEGREE
 from mechc.loss.measure import Step
 from mechc.loss.piecewise import Piecewise, Sampler
 from mechc.loss.tabulated import Tabulated
+from mechc.loss.work import spend
 
 Floats = NDArray[np.float64]
 
@@ -48,6 +49,7 @@ SETTLED = 1e-9  # share of the answer that the floors may have cost
 HALVINGS = 12  # of panels of a repeated step, from one level to the next
 MAX_KINKS = 64
 MOST = 1_000_000  # places times panels: about a second
+PLACE, PRODUCT = 100.0, 0.1  # work for one place and panel, for one multiplication
 PRODUCTS = 3e9  # multiplications in all products with the matrix of a repeated step, likewise
 
 
@@ -270,6 +272,7 @@ class _Square:
     ) -> tuple[Piecewise, NDArray[np.bool_]]:
         """Return the image of a function on these panels, and which of them do not resolve it."""
         c = function.coefficients.ravel()
+        spend(PRODUCT * self._nodes.size)
         values, ends = (self._nodes @ c).reshape(-1, DEGREE), self._ends @ c
         c, error, least = piecewise.judge(values, ends[:-1], ends[1:])
         rough: NDArray[np.bool_] = error > np.maximum(4.0 * relative * least, 4.0 * floor)
@@ -289,6 +292,7 @@ class _Purse:
         self._left = left
 
     def pay(self, table: Tabulated, places: int) -> None:
+        spend(PLACE * places * max(table.loss.shape[0], 1))
         self._left -= places * max(table.loss.shape[0], 1)
         if self._left < 0:
             raise NumericError(

@@ -29,9 +29,12 @@ from mechc.accountants.logspace import log1mexp
 from mechc.errors import NumericError
 from mechc.loss.grid import ULP, GridLaw
 from mechc.loss.measure import PrivacyLoss, Step
+from mechc.loss.work import spend
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
+
+TRANSFORM = 10.0  # work for one point of a transform, of a power, or of a payoff
 
 
 def distinct(steps: Sequence[Step]) -> tuple[list[PrivacyLoss], list[int]]:
@@ -73,6 +76,7 @@ class Transformed:
     @classmethod
     def of(cls, law: GridLaw, tilt: float, size: int, probes: Sequence[float]) -> Transformed:
         """Tilt, fold and transform a law."""
+        spend(TRANSFORM * (size + law.mass.size))
         folded, centre, log_mgf, relative = _tilted(law, tilt, size)
         return cls(
             spectrum=fft.rfft(folded),
@@ -168,6 +172,7 @@ class TiltedSum:
 
     def payoff(self, epsilon: float) -> tuple[float, float, float]:
         """Return (log_factor, value, error) with S(eps) = exp(log_factor) * (value +- error)."""
+        spend(TRANSFORM * self.size)
         start = math.floor((epsilon - self.offset) / self.step) + 1
         index = np.arange(self.size)
         x = (self.offset - epsilon) + self.step * (start + index)

@@ -23,12 +23,14 @@ from numpy.typing import NDArray
 from mechc.accountants.characteristic import Law, Tilted
 from mechc.errors import NumericError
 from mechc.loss.measure import PrivacyLoss
+from mechc.loss.work import spend
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
 ULP = 2.2e-16
 KEEPING = 50  # node evaluations that the memory of one frequency is worth
+WAVE = 12.0  # work for one frequency of a sum
 MOST = 4_000_000  # frequencies, 100 bytes each while they are summed
 
 
@@ -292,6 +294,7 @@ class Contour:
 
     def waves(self, epsilon: float) -> tuple[Floats, Complexes, Floats]:
         """Return y, g(c + iy) / g(c) at the nodes y = h, 2h, ..., and its rounding in ULP."""
+        spend(WAVE * self.re.size)
         y = self.h * np.arange(1.0, self.re.size + 1.0)
         phase = self.im + y * (self.mean - epsilon)
         z = np.asarray(self.c + 1j * y, np.complex128)

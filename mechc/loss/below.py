@@ -14,6 +14,7 @@ from mechc.errors import NumericError
 from mechc.loss.branches import above
 from mechc.loss.quadrature import log_mass
 from mechc.loss.source import KernelSource
+from mechc.loss.work import spend
 
 SMALLEST = -60.0  # no probability is claimed to be below exp of this
 ROOM = 0.01  # share of the log by which rounding may move a small probability
@@ -27,6 +28,7 @@ def log_below(source: KernelSource, threshold: float, reverse: bool) -> float:
         threshold: any real number.
         reverse: L and P are those of the reversed pair.
     """
+    spend(2.0 * source.atom_loss.size)
     sign = -1.0 if reverse else 1.0
     small = sign * source.atom_loss <= threshold
     masses = source.atom_log_mass - (source.atom_loss if reverse else 0.0)

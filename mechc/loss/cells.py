@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mechc.loss.branches import Branch, branches_of, inverse
 from mechc.loss.rule import ORDER
 from mechc.loss.source import KernelSource
+from mechc.loss.work import DENSITY, spend
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -103,6 +104,7 @@ def _interval_masses(
         left &= ~now
         chosen = np.flatnonzero(now)
         nodes, weights = legendre.leggauss(order)
+        spend(2.0 * DENSITY * order * chosen.size)
         for first in range(0, chosen.size, BLOCK):
             some = chosen[first : first + BLOCK]
             x = (middle[some, None] + half[some, None] * nodes).ravel()

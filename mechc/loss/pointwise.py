@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.kernel.protocol import Kernel
+from mechc.loss.work import DENSITY, spend
 
 Floats = NDArray[np.float64]
 
@@ -23,6 +24,7 @@ def losses(kernel: Kernel, theta: Floats, x: Floats) -> Floats:
         x: outputs, shape (n,).
     """
     x = np.ascontiguousarray(x, np.float64)
+    spend(DENSITY * x.size)
     out = np.empty(x.size)
     kernel.loss_many(x, theta, out)
     broken = ~np.isfinite(out)

@@ -25,6 +25,7 @@ from mechc.loss import mosaic, resolution, settling
 from mechc.loss.pointwise import losses
 from mechc.loss.rule import ORDER
 from mechc.loss.scales import first_edges
+from mechc.loss.work import DENSITY, spend
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -40,6 +41,8 @@ REMEMBERED = 8  # single tilts known to be resolved
 ROUNDS = 400
 MAX_WORK = 2_000_000  # panels, summed over the rounds of one settling
 FARTHEST = -1e5  # log M(-1/2) of laws 900 standard deviations apart; no tilts between are resolved
+JUDGED, SEARCHED = 2.5, 1.0  # work for a node at one tilt, when it is new and at the end
+SUMMED = 10.0  # the same for a panel, in every round
 MAX_TESTS = 4_000_000  # panels times tilts that are judged at once
 
 
@@ -177,6 +180,7 @@ class Quadrature:
         work = 0
         while rounds and work < MAX_WORK:
             rounds, work = rounds - 1, work + self.region.size
+            spend(SUMMED * self.region.size * tilts.size)
             verdict, totals, *laid = settling.look(
                 self.region, self.lo, self.hi, self._rows, report, unit, self._goal
             )
@@ -186,6 +190,7 @@ class Quadrature:
             self._check(verdict)
             self.log_totals = totals
             if verdict == settling.RESOLVED:
+                spend(SEARCHED * ORDER * self.region.size * tilts.size)
                 verdict, *laid = settling.hidden(
                     self.region, self.lo, self.hi, self.log_p, self.loss, tilts, totals,
                     *self._beyond(),
@@ -199,6 +204,7 @@ class Quadrature:
                     break
                 return rounds, affinity
             region, lo, hi, origin, x = laid
+            spend(JUDGED * x.size * tilts.size)
             self.log_p, self.loss, report = settling.take(
                 origin, lo, hi, self.log_p, self.loss, *self._at(x), tilts, unit, report
             )
@@ -292,6 +298,7 @@ class Quadrature:
 
     def _at(self, x: Floats) -> tuple[Floats, Floats]:
         """Evaluate log density and loss."""
+        spend(DENSITY * x.size)
         log_p = np.empty(x.size)
         density = self._kernel.log_q_many if self._mass_of == "q" else self._kernel.log_p_many
         density(x, self._theta, log_p)

@@ -17,6 +17,7 @@ from mechc.loss import quadrature as quad
 from mechc.loss.masspoints import find_lattice, merge, spent, split_atoms
 from mechc.loss.moments import log_total
 from mechc.loss.rule import ORDER
+from mechc.loss.work import DENSITY, spend
 
 Floats = NDArray[np.float64]
 
@@ -286,6 +287,7 @@ class KernelSource:
 
     def _lattice_atoms(self, x: Floats) -> tuple[Floats, Floats, float, float]:
         """Evaluate a lattice kernel on integers."""
+        spend(3.0 * DENSITY * x.size)
         log_p, log_q, loss = (np.empty(x.size) for _ in range(3))
         self.kernel.log_p_many(x, self.theta, log_p)
         self.kernel.log_q_many(x, self.theta, log_q)
@@ -316,6 +318,7 @@ class KernelSource:
         tilts = np.array([tilt_lo, -1.0, 0.0, tilt_hi])
         while reach <= self._most_points:
             x = np.arange(max(lo, anchor - reach), min(hi, anchor + reach) + 1)
+            spend(2.0 * DENSITY * x.size)
             log_p, log_q = np.empty(x.size), np.empty(x.size)
             self.kernel.log_p_many(x, self.theta, log_p)
             self.kernel.log_q_many(x, self.theta, log_q)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mechc.errors import UnsupportedError
 from mechc.kernel.protocol import Kernel
 from mechc.loss.measure import PrivacyLoss
+from mechc.loss.work import DENSITY, spend
 
 Floats = NDArray[np.float64]
 
@@ -45,6 +46,7 @@ def tagged_loss(kernel: Kernel, tag: Kernel, theta: Floats) -> PrivacyLoss:
         seen += x.size
         if seen > MOST_OUTCOMES:
             raise UnsupportedError(f"{label}: more than {MOST_OUTCOMES} outcomes matter")
+        spend(DENSITY * x.size)
         loss: Floats = np.empty(x.size)
         kernel.loss_many(x, given, loss)
         both = (log_p > -np.inf) & (log_q > -np.inf)
@@ -71,6 +73,7 @@ def _outcomes(
     stride = max(1.0, math.floor((hi - lo) / _GRID))
     while True:
         x: Floats = np.append(np.arange(lo, hi, stride), hi)
+        spend(2.0 * DENSITY * x.size)
         log_p, log_q = np.empty(x.size), np.empty(x.size)
         kernel.log_p_many(x, theta, log_p)
         kernel.log_q_many(x, theta, log_q)

@@ -1,0 +1,112 @@
+"""A cap on the work of one query, counted where the work is done.
+
+What is counted are terms of sums, values of densities, points of transforms, not seconds: the same
+questions in the same order get the same answers on a fast machine and on a slow one. One unit is
+about the cost of one exponential, ten nanoseconds; nothing is counted outside a query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import inf
+
+from mechc.errors import UnsupportedError
+
+MAX_WORK = 1e9  # units that a query may take unless it is told otherwise: some ten seconds
+DENSITY = 8.0  # units of one value of a density or a loss
+SPARE = 0.1  # share of the work allowed that is kept for the bounds that are left then
+
+
+class OutOfWorkError(Exception):
+    """The work is used up; not a `MechcError`, so that nobody tries another way on the road out."""
+
+    def __init__(self, max_work: float) -> None:
+        """Say what was allowed and how to allow more."""
+        super().__init__(f"max_work={max_work:g} is used up; a larger max_work= allows more")
+
+
+class Allowance:
+    """What one query may still spend.
+
+    Attributes:
+        max_work: units given.
+        left: units left before the query has to come to an end.
+        spare: units kept for the bounds that it ends with.
+    """
+
+    __slots__ = ("left", "max_work", "spare")
+
+    def __init__(self, max_work: float) -> None:
+        """Begin to count."""
+        self.max_work = self.left = max_work
+        self.spare = SPARE * max_work
+
+
+_ALLOWANCE: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
+
+
+def spend(units: float) -> None:
+    """Count work that is about to be done.
+
+    Args:
+        units: how much.
+
+    Raises:
+        OutOfWorkError: the query that is being answered may not take so much.
+    """
+    allowance = _ALLOWANCE.get()
+    if allowance is not None:
+        allowance.left -= units
+        if allowance.left < 0.0:
+            raise OutOfWorkError(allowance.max_work)
+
+
+def allowed() -> float:
+    """Return the work that the query being answered was given, inf outside any query."""
+    allowance = _ALLOWANCE.get()
+    return inf if allowance is None else allowance.max_work
+
+
+@contextmanager
+def limited(max_work: float, method: str) -> Iterator[None]:
+    """Run the body with so much work; within another query, with what that has left.
+
+    Args:
+        max_work: how much.
+        method: the accountant asked for, for messages.
+
+    Raises:
+        UnsupportedError: it did not suffice.
+    """
+    if _ALLOWANCE.get() is not None:
+        yield
+        return
+    token = _ALLOWANCE.set(Allowance(max_work))
+    try:
+        yield
+    except OutOfWorkError as out:
+        raise UnsupportedError(
+            f"{method}: {out}; delta and epsilon by method='auto' fall back on wider bounds"
+        ) from out
+    finally:
+        _ALLOWANCE.reset(token)
+
+
+@contextmanager
+def spared() -> Iterator[None]:
+    """Run the body, which bounds what could not be computed, with what was kept for it, once.
+
+    Raises:
+        OutOfWorkError: that is used up as well.
+    """
+    allowance = _ALLOWANCE.get()
+    if allowance is None:
+        yield
+        return
+    allowance.left, allowance.spare = allowance.spare, 0.0
+    try:
+        yield
+    finally:
+        allowance.spare, allowance.left = max(allowance.left, 0.0), -1.0
