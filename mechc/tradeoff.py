@@ -21,6 +21,7 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.lattice import common_lattice
 from mechc.accountants.trapezoid import Lattice
 from mechc.errors import UnsupportedError
+from mechc.loss.apart import is_resolved
 
 if TYPE_CHECKING:
     from mechc.evaluation import Evaluation
@@ -93,7 +94,8 @@ def _in_direction(evaluation: Evaluation, direction: str, alpha: float) -> Bound
         return Point(epsilon, low - cost - noise, mid - cost, high - cost + noise, bound.status)
 
     points = _maximise(g, -math.log(alpha))
-    lattice = common_lattice(evaluation.steps[direction])
+    steps = evaluation.steps[direction]
+    lattice = common_lattice(steps) if all(is_resolved(s.loss) for s in steps) else None
     if lattice is not None:
         points = _corners(g, max(points, key=lambda p: p.hope).epsilon, lattice)
     best = max(range(len(points)), key=lambda i: points[i].hope)

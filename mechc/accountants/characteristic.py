@@ -193,6 +193,7 @@ class Law:
 
     def saddle(self, epsilon: float, limit: float) -> tuple[float, float]:
         """Return the saddle point of epsilon, or `limit` where that is less, and F'' there."""
+        spend(10.0 * self.loss.size)
         t, bend = rough.saddle(
             self.offsets, self.counts, self.loss, self.log_weight, float(epsilon), float(limit)
         )

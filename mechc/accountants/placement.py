@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mechc.accountants.characteristic import Law
 from mechc.accountants.rough import fading, sums
+from mechc.loss.work import spend
 
 Floats = NDArray[np.float64]
 
@@ -54,6 +55,7 @@ def place(
         share: of delta that images and truncation may cost.
         spread: judge how soon phi fades by the variance alone, where atoms keep it from fading.
     """
+    spend(40.0 * law.loss.size)
     return Placement(
         *_place(
             law.offsets, law.counts, law.loss, law.log_weight, epsilon, *saddle, top,

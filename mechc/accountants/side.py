@@ -147,9 +147,7 @@ class Side(Covered):
         self._cover(top)
         # sums of atoms never fade: their contour is chosen as if they did, by the spread
         spread = self._has_sums and matters(self._law, Tilted(self._law, t0))
-        c, period, frequency, grid, log_b = place(
-            self._law, epsilon, (t0, f2), top, SHARE, spread
-        )
+        c, period, frequency, grid, log_b = place(self._law, epsilon, (t0, f2), top, SHARE, spread)
         period = self._payoff.period(period)
         one_scale = math.isfinite(self._payoff.edge) or (
             self._has_sums and matters(self._law, Tilted(self._law, c))
