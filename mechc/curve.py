@@ -1,7 +1,7 @@
 """Epsilon after each of many numbers of repetitions of one run.
 
 Counts are answered together by contours that serve many, and by a recursion that passes through all
-small ones (`accountants.sweep`); the others, like losses on a lattice, one by one as `epsilon`
+small ones (`accountants.sweep`, `accountants.lattice_sweep`); the others one by one as `epsilon`
 does.
 """
 
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from mechc import search
 from mechc.accountants.bound import Bound
+from mechc.accountants.lattice import common_lattice
+from mechc.accountants.lattice_sweep import LatticeSweep
 from mechc.accountants.sweep import Sweep
 from mechc.errors import DeclarationError
 from mechc.inputs import MAX_COUNT, as_count
@@ -104,14 +106,18 @@ def _together(
     largest = int(counts.max(initial=0)) * max((s.count for s in steps[directions[0]]), default=0)
     if how or method not in ("auto", "contour") or not 0 < rtol < 1 or not 0 < largest < EXACT:
         return out, set()
-    if log_delta == 0.0 or any(all(s.loss.lattice for s in some) for some in steps.values()):
+    if log_delta == 0.0:
         return out, set()
     left = np.flatnonzero(counts > 0)
     out[:, left] = -math.inf
     known = np.full(left.size, math.nan)
     methods: set[str] = set()
     for some in steps.values():
-        sweep = Sweep(some, log_delta, rtol, recursion=method == "auto")
+        lattice = common_lattice(some)
+        if lattice is None:
+            sweep = Sweep(some, log_delta, rtol, recursion=method == "auto")
+        else:
+            sweep = LatticeSweep(some, lattice, log_delta, rtol, recursion=method == "auto")
         found = sweep.epsilons(counts[left].astype(np.float64), known)
         methods |= sweep.methods
         out[:, left] = np.maximum(out[:, left], found)  # nan wins

@@ -157,8 +157,29 @@ class Sweep:
         chosen = self._contour(saddles)
         if chosen is None:
             return None
-        contour, tail = chosen
+        result, found = self._inverted(*chosen, counts, known, saddles[0].epsilon)
+        if result[0, 0] > 0.0:
+            self._bias -= saddles[0].t * (result[1, 0] - saddles[0].epsilon)
+        elif np.isnan(result).all():  # the approximation led astray: by how much, the sum tells
+            self._bias += 0.5 * (self._target - found) if math.isfinite(found) else 0.0
+        return result
+
+    def _inverted(
+        self, contour: Contour, tail: float, counts: Floats, known: Floats, near: float
+    ) -> tuple[Floats, float]:
+        """Return the answers on one contour, and log H at `near` for the first count."""
         n = float(counts[0])
+        facts, images = self._facts(contour, tail, n), self._images(contour)
+        z = contour.c + 1j * contour.h * np.arange(1.0, contour.re.size + 1.0)
+        weight = Smooth().transform(np.asarray(z, np.complex128), 0.0) / contour.weight(0.0)
+        re, im = contour.re / n, contour.im / n
+        result, targets = np.empty((3, counts.size)), self._targets(counts)
+        powers.invert(counts, targets, near, re, im, weight, facts, images, known, result)
+        nodes = weight * np.exp(contour.re + 1j * contour.im)
+        return result, powers.evaluate(n, near, nodes, 0.0, facts, images)[1]
+
+    def _facts(self, contour: Contour, tail: float, n: float) -> Floats:
+        """Constants of a contour for n repetitions, of one of them; see `powers`."""
         facts = np.empty(9)
         facts[powers.C], facts[powers.PERIOD] = contour.c, contour.period
         facts[powers.MEAN], facts[powers.LOG_M] = contour.mean / n, contour.k / n
@@ -166,34 +187,15 @@ class Sweep:
         facts[powers.TAIL] = tail
         facts[powers.LOG_MASS], facts[powers.LOG_Q] = contour.log_mass / n, contour.log_q / n
         facts[powers.LOWEST] = contour.lowest / n
-        z = contour.c + 1j * contour.h * np.arange(1.0, contour.re.size + 1.0)
-        weight = Smooth().transform(np.asarray(z, np.complex128), 0.0) / contour.weight(0.0)
-        later = contour.grid > contour.c
-        s = contour.grid[later]
+        return facts
+
+    def _images(self, contour: Contour) -> Floats:
+        """Rows s, K(s), and the rest of the bound on the right images, for s > c; see `powers`."""
+        s = contour.grid[contour.grid > contour.c]
         rows = self._law.roughly(*s)
         decay = contour.period * (s - contour.c)
         fixed = s * np.log(s) - (1.0 + s) * np.log1p(s) - decay - np.log(-np.expm1(-decay))
-        images = np.ascontiguousarray([s, rows[:, 0] + rows[:, 3], fixed])
-        result = np.empty((3, counts.size))
-        powers.invert(
-            counts,
-            self._targets(counts),
-            saddles[0].epsilon,
-            contour.re / n,
-            contour.im / n,
-            weight,
-            facts,
-            images,
-            known,
-            result,
-        )
-        if result[0, 0] > 0.0:
-            self._bias -= saddles[0].t * (result[1, 0] - saddles[0].epsilon)
-        elif np.isnan(result).all():  # the approximation led astray: by how much, the sum tells
-            nodes = weight * np.exp(contour.re + 1j * contour.im)
-            _, found, _, _ = powers.evaluate(n, saddles[0].epsilon, nodes, 0.0, facts, images)
-            self._bias += 0.5 * (self._target - found) if math.isfinite(found) else 0.0
-        return result
+        return np.ascontiguousarray([s, rows[:, 0] + rows[:, 3], fixed])
 
     def _targets(self, counts: Floats) -> Floats:
         """Log of the finite part of delta to stay under, and to exceed, at each count."""
