@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from flint import acb, arb, ctx
@@ -46,6 +46,12 @@ def reversed_pair(declaration: Declaration) -> Declaration:
     )
 
 
+@lru_cache(maxsize=16)
+def _cases(declaration: Declaration) -> tuple[Case, ...]:
+    """All cases, found once for the parameter vectors of a certificate."""
+    return by_cases(declaration)
+
+
 class Oracle:
     """One pair (P, Q) at one parameter vector.
 
@@ -73,7 +79,7 @@ class Oracle:
     @cached_property
     def case(self) -> Case:
         """The case that holds."""
-        for case in by_cases(self.declaration):
+        for case in _cases(self.declaration):
             if arithmetic.holds(case.condition, self.values):
                 return case
         raise UnsupportedError(f"{self.declaration.name}: no case is certain at {self.theta}")

@@ -14,6 +14,9 @@ from sympy import Expr, Symbol, diff, exp, expand
 from mechc.terms import Term
 from mechc.verify import arithmetic
 
+_MARKS = sorted([0.0, *(s * 2.0 ** (k / 4) for s in (-1, 1) for k in range(-40, 160))])
+_BETWEEN = [(a + b) / 2 for a, b in pairwise(_MARKS)]
+
 
 class Law:
     """One side of a piece: log of a sum of weighted exponentials, on balls."""
@@ -30,6 +33,7 @@ class Law:
         self.weights = [w for w, _ in kept]
         self.logs = [arithmetic.function(e, x, values) for e in self.exprs]
         self._beside: dict[int, Callable[[Any, bool], Any]] = {}
+        self._tops: dict[int, int] = {}  # the dominating term at places of _MARKS
 
     @property
     def is_zero(self) -> bool:
@@ -46,9 +50,18 @@ class Law:
 
     def _log_of_densities(self, x: Any, analytic: bool) -> Any:
         """The same where a term vanishes, and has no logarithm, but not all of them do."""
-        rows = zip(self.weights, self._densities, strict=True)
-        total = sum((w.exp() * f(x, analytic) for w, f in rows), start=arb(0))
+        total = self.density(x, analytic)
         return total.log(analytic) if isinstance(total, acb) else total.log()
+
+    @cached_property
+    def is_algebraic(self) -> bool:
+        """Whether densities are powers of polynomials, which need no logarithm and exponential."""
+        return all(exp(e).is_algebraic_expr(self.x) for e in self.exprs)
+
+    def density(self, x: Any, analytic: bool) -> Any:
+        """Density at a ball."""
+        rows = zip(self.weights, self._densities, strict=True)
+        return sum((w.exp() * f(x, analytic) for w, f in rows), start=arb(0))
 
     @cached_property
     def _densities(self) -> list[Callable[[Any, bool], Any]]:
@@ -58,18 +71,12 @@ class Law:
         """The term that dominates around a ball, roughly: any choice would be right."""
         if len(self.logs) == 1:
             return 0
-        places, tops = self._tops
         middle = (x.real if isinstance(x, acb) else x).mid()
-        return tops[bisect(places, float(middle))]
-
-    @cached_property
-    def _tops(self) -> tuple[list[float], list[int]]:
-        """Between which places which term dominates."""
-        marks = [0.0, *(s * 2.0 ** (k / 4) for s in (-1, 1) for k in range(-40, 160))]
-        marks.sort()
-        rows = [[_height(self.term(i, arb(m))) for i in range(len(self.logs))] for m in marks]
-        best = [max(range(len(row)), key=row.__getitem__) for row in rows]
-        return [(a + b) / 2 for a, b in pairwise(marks)], best
+        i = bisect(_BETWEEN, float(middle))
+        if i not in self._tops:
+            heights = [_height(self.term(k, arb(_MARKS[i]))) for k in range(len(self.logs))]
+            self._tops[i] = max(range(len(heights)), key=heights.__getitem__)
+        return self._tops[i]
 
     def beside(self, i: int) -> Callable[[Any, bool], Any]:
         """Log of the density over exp of term i, of expanded differences: little cancels."""

@@ -49,6 +49,7 @@ class PieceIntegral:
         self.piece = piece
         self._sizes: dict[Any, Any] = {}
         self._cuts: dict[Any, Any] = {}
+        self._masses: dict[Any, Any] = {}
         self._beyond: dict[Any, AtInfinity] = {}
         self._differences: dict[tuple[int, int], Callable[[Any, bool], Any]] = {}
 
@@ -63,8 +64,11 @@ class PieceIntegral:
         a, b = arb(lo).max(self.lo), arb(hi).min(self.hi)
         if side.is_zero or a >= b:
             return arb(0)
-        weights = (acb(1), acb(0)) if law == "p" else (acb(0), acb(1))
-        return self.integral(*weights, a, b).real
+        key = law, lo, hi
+        if key not in self._masses:
+            weights = (acb(1), acb(0)) if law == "p" else (acb(0), acb(1))
+            self._masses[key] = self.integral(*weights, a, b).real
+        return self._masses[key]
 
     def infinite_mass(self, law: str) -> Any:
         """Mass under one law where the other is zero."""
@@ -189,19 +193,16 @@ class PieceIntegral:
 
     def _quadrature(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
         """int_lo^hi p^a q^b by `acb.integral`, far stretches in log |x|."""
-        exponent = self.exponent(a, b)
+        integrand = self._integrand(a, b)
         tolerance = arb(2) ** (-ctx.prec + GUARD_BITS)
         size, bulk = self.rough_size(a.real, b.real, lo, hi)
         side = 1 if lo >= 0 else -1
         near, far = (lo, hi) if side > 0 else (-hi, -lo)
         turn = near.max(bulk * BULKS).mid()
 
-        def integrand(x: Any, analytic: bool) -> Any:
-            return exponent(x, analytic).exp()
-
         def stretched(u: Any, analytic: bool) -> Any:
             x = u.exp()
-            return exponent(side * x, analytic).exp() * x
+            return integrand(side * x, analytic) * x
 
         parts: list[tuple[Callable[[Any, bool], Any], Any, Any]] = [(integrand, lo, hi)]
         if near >= 0 and turn > 0 and far > turn * STRETCHED:
@@ -213,6 +214,14 @@ class PieceIntegral:
         if not total.is_finite():
             raise NumericError(f"the integral from {lo.str(5)} to {hi.str(5)} did not settle")
         return total
+
+    def _integrand(self, a: Any, b: Any) -> Callable[[Any, bool], Any]:
+        """p^a q^b, without logarithms where it is a density of powers."""
+        for one, none, law in ((a, b, self.p), (b, a, self.q)):
+            if one == 1 and none.is_zero() and law.is_algebraic:
+                return law.density
+        exponent = self.exponent(a, b)
+        return lambda x, analytic: exponent(x, analytic).exp()
 
     def rough_size(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
         """A lower guess at the integral of |p^a q^b|: the largest height times distance sampled.
@@ -265,7 +274,7 @@ class PieceIntegral:
     def _cut(self, a: Any, b: Any, side: int, other: Any) -> tuple[Any, Any]:
         """Where to cut an infinite end, and a ball around the tail beyond."""
         a, b = a.real, b.real
-        key = str(a.mid()), str(b.mid()), side, str(other)
+        key = _exactly(a), _exactly(b), side, str(other)
         if key not in self._cuts:
             self._cuts[key] = self._find_cut(a, b, side, other)
         place, bound = self._cuts[key]
@@ -339,6 +348,11 @@ class PieceIntegral:
             plain = law.exprs[i].xreplace(exact(self.values))
             self._cuts[key] = slope(plain, self.x, side)
         return self._cuts[key]
+
+
+def _exactly(ball: Any) -> tuple[Any, ...]:
+    """A ball as a key."""
+    return ball.mid().man_exp(), ball.rad().man_exp()
 
 
 def _bounded(log: Callable[[Any, bool], Any], lo: Any, hi: Any) -> bool:
