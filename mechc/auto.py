@@ -179,11 +179,11 @@ class Auto:
                 settled |= float(answer.upper) < FAR_BELOW or _width(answer) <= STRICT * rtol
             elif (name == "contour" and float(answer.upper) < SMALLEST) or _width(answer) <= rtol:
                 settled = True
-            if settled:
-                self._last = name, epsilon
-                return answer
             if best is None or _rank(answer) < _rank(best):
                 best = answer
+            if settled:
+                self._last = name, epsilon
+                return best
         if best is None:
             raise UnsupportedError("auto: no method can answer; " + "; ".join(refusals))
         return best

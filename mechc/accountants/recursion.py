@@ -159,6 +159,7 @@ class Recursion:
         count = sum(s.count for s in self._steps)
         most = math.exp(log_peak_at(self.tilt))
         floor = max(FLOOR, FLOOR_SHARE * self._goal) * size / count
+        floor = max(floor, *(s.law.tolerance for s in self._steps))  # nothing below is resolved
         plan = self._plan = Plan.of(self._steps, self.tilt, target, floor)
         # what the rounding of losses does to a function of slope t
         self._rounding = 4e-16 * self.tilt * (abs(target) + max(abs(s.anchor) for s in self._steps))

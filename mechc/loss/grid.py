@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.measure import PrivacyLoss
 from mechc.loss.pooling import balance
+from mechc.loss.unresolved import displacement, log_lost
 
 Floats = NDArray[np.float64]
 
@@ -38,6 +39,7 @@ TAIL = 1e-15  # mass under P beyond the grid of `rounded_up`, by default
 _TINY = 1e-290  # masses below are treated as lost to underflow
 _NEGLIGIBLE = -60.0  # log of a share of the largest tilted mass
 _LEAST = 1e-300  # smallest mass of a grid law
+_MOVED = 1e-7  # relative error of a cell's mass, by rounding of its outputs, that is too much
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +148,7 @@ def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
     lo, hi = cells.loss.support
     live = (cells.points + cells.step >= lo) & (cells.points - cells.nudge <= hi)
     p = np.where((p < _TINY) & live, p + _TINY, p)
-    noise = _noise(cells.loss, p)
+    noise = _noise(cells.loss, p) + _displaced(cells.loss, cells.points + cells.step)
     with np.errstate(over="ignore", invalid="ignore"):  # only where q is tiny, and not used
         up = (p - np.exp(cells.points - cells.nudge) * q + noise * p) / -math.expm1(-cells.step)
     up = np.where(q < _TINY, p, np.clip(up, 0.0, p))
@@ -159,7 +161,7 @@ def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
         step=cells.step,
         first=cells.first,
         mass=mass,
-        log_infinite=float(np.logaddexp(cells.loss.log_infinite, tails[1])),
+        log_infinite=_log_revealed(cells.loss, tails[1]),
         slack=_label_error(cells.points),
         inflation=4 * ULP,
     )
@@ -214,7 +216,7 @@ def rounded(
     """
     edges = mesh(0.0, step, -count // 2, count + 1)
     mass, _ = loss.cell_masses(edges)
-    noise = _noise(loss, mass)
+    noise = np.minimum(_noise(loss, mass) + _displaced(loss, edges[1:]), 1.0)
     mass = mass * (1.0 + noise if above else 1.0 - noise)
     if above:
         mass[0] += math.exp(tails[1])
@@ -224,9 +226,7 @@ def rounded(
         step=step,
         first=-count // 2 + (1 if above else 0),
         mass=mass,
-        log_infinite=float(np.logaddexp(loss.log_infinite, tails[0]))
-        if above
-        else loss.log_infinite,
+        log_infinite=_log_revealed(loss, tails[0]) if above else loss.log_infinite,
         slack=_label_error(edges),
         inflation=4 * ULP,
     )
@@ -261,6 +261,19 @@ def _noise(loss: PrivacyLoss, mass: Floats) -> Floats:
     return noise
 
 
+def _log_revealed(loss: PrivacyLoss, log_above: float) -> float:
+    """Log of the mass at infinity, with that beyond the grid and what is too close to an end."""
+    lost = -math.inf if loss.source is None else log_lost(loss.source.ends, loss.is_reversed)
+    return float(np.logaddexp.reduce([loss.log_infinite, log_above, lost]))
+
+
+def _displaced(loss: PrivacyLoss, losses: Floats) -> Floats:
+    """Relative error of cell masses at these losses from outputs too close to an end to resolve."""
+    if loss.source is None:
+        return np.zeros(losses.size)
+    return displacement(loss.source.ends, -losses if loss.is_reversed else losses)
+
+
 def _label_error(points: Floats) -> float:
     """Distance of computed mesh points from the ideal mesh offset + step * integer."""
     return 4.0 * ULP * max(abs(float(points[0])), abs(float(points[-1])))
@@ -277,10 +290,13 @@ def _pooled(cells: Cells, tilt: float) -> tuple[Floats, float]:
     with np.errstate(divide="ignore"):
         tilted = np.log(cells.p) + tilt * cells.points[:, None]
     kept = (cells.p >= _TINY) & (cells.q >= _TINY) & (tilted >= tilted.max() + _NEGLIGIBLE)
+    moved = _displaced(cells.loss, cells.points + 0.5 * cells.step)
+    kept &= (moved <= _MOVED)[:, None]
     p, q = np.where(kept, cells.p, 0.0), np.where(kept, cells.q, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):  # inf * 0 where nothing is kept
         gap = np.where(kept, p - np.exp(cells.points)[:, None] * q, 0.0)
     noise = float(_noise(cells.loss, np.array([p.min(where=kept, initial=1.0)])).max())
+    noise += float(moved.max(where=moved <= _MOVED, initial=0.0))
     below, above = np.ascontiguousarray(p.T)
     below_gap, above_gap = np.ascontiguousarray(gap.T)
     return balance(below, above, below_gap, above_gap, cells.step, noise), noise

@@ -14,6 +14,7 @@ from mechc.errors import InternalError, NumericError
 from mechc.kernel import protocol
 from mechc.kernel.protocol import Kernel
 from mechc.loss import quadrature as quad
+from mechc.loss import unresolved
 from mechc.loss.masspoints import find_lattice, merge, spent, split_atoms
 from mechc.loss.moments import log_total
 from mechc.loss.rule import ORDER
@@ -154,6 +155,7 @@ class KernelSource:
         self.log_infinite = summed
         self.log_minus_infinite = log_total(np.asarray(log_q_only, np.float64))
         self._atom_error = 0.0
+        self._find_ends()
         if checked:
             self._check_masses()
 
@@ -179,7 +181,20 @@ class KernelSource:
         self.rows, self._panels, self._first_panels = rows, panels, panels
         self.strip = (-math.inf, math.inf)
         self.support = self._find_support(rows)
+        self._find_ends()
         self._check_masses()
+
+    def _find_ends(self) -> None:
+        """Find what doubles do not resolve next to the ends of the support, and cut the strip."""
+        self.ends = unresolved.ends_of(self.kernel, self.theta, self.rows)
+        p, q = (min(m, -1e-16) for m in (self.log_infinite, self.log_minus_infinite))
+        self._log_finite = math.log1p(-math.exp(p)), math.log1p(-math.exp(q))
+        self.strip = unresolved.resolved_strip(self.ends, self.strip, self._log_finite)
+
+    def _unresolved(self, tilts: tuple[float, float]) -> float:
+        """Share of the mass that lies too close to an end, at the worse of the tilts covered."""
+        logs = [unresolved.log_share(self.ends, t, self._log_finite) for t in tilts]
+        return math.exp(max(logs)) if self.ends else 0.0
 
     def infinite_on(self, lo: float, hi: float, law: str) -> float:
         """Return the log of the mass of one law on outputs that reveal it; remember its error."""
@@ -244,7 +259,7 @@ class KernelSource:
             atom_log_mass=self.atom_log_mass,
             support=self.support,
             lattice=None,
-            tolerance=panels.error + self.plateau_error,
+            tolerance=panels.error + self.plateau_error + self._unresolved(panels.tilts),
             tilts=panels.tilts,
         )
 

@@ -132,7 +132,7 @@ def tabulate(
         atom_loss=law.atom_loss - anchor,
         atom_mass=atom_mass / total,
         kinks=np.unique(np.concatenate([kinks, law.atom_loss]) - anchor),
-        relative=relative + 8e-15,
+        relative=relative + abs(total - 1.0) + 8e-15,
         error=error,
     )
 

@@ -19,7 +19,7 @@ class Pieces:
         self.pieces, self.atoms = pieces, atoms  # (lo, hi, a, b), (loss, mass)
         losses = [x for lo, hi, _, _ in pieces for x in (lo, hi)] + [x for x, _ in atoms]
         self.support = (min(losses), max(losses))
-        self.tolerance, self.log_infinite = 0.0, -math.inf
+        self.tolerance, self.log_infinite, self.source = 0.0, -math.inf, None
 
     @staticmethod
     def integral(lo, hi, a, b):
@@ -189,7 +189,11 @@ def test_gaussian_deep_in_the_tail():
         return mass[0] - next_mass[0], mass[1] - next_mass[1]
 
     law = SimpleNamespace(
-        cell_masses=cell_masses, tolerance=1e-12, log_infinite=-math.inf, support=(25.0, 40.0)
+        cell_masses=cell_masses,
+        tolerance=1e-12,
+        log_infinite=-math.inf,
+        support=(25.0, 40.0),
+        source=None,
     )
     cells = grid.Cells.cut(law, 0.0, 0.01, 2600, 900)
     lower, upper = grid.dominated(cells, 30.0), grid.dominating(cells, NONE)

@@ -1,0 +1,61 @@
+"""Losses that run off to infinity at an end of the support, p = 2x against q = 6x(1 - x).
+
+L = -log(3 s) at the distance s = 1 - x from the end, which no double next to 1 resolves.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import betaln
+
+import mechc
+from mechc.errors import NumericError, UnsupportedError
+from mechc.parse import declaration_from_text
+
+
+@pytest.fixture(scope="module")
+def event():
+    text = {"p": "2*x", "q": "6*x*(1-x)", "support": ("0", "1")}
+    return mechc.load(declaration_from_text("ramps", **text))()
+
+
+def test_moments_are_as_accurate_as_they_say(event):
+    """E_P[exp(tL)] = 2 B(2, 1 - t) / 3^t, finite for t < 1; the strip is cut before that."""
+    law = event.loss("remove")
+    assert 0.2 < law.strip[1] < 0.6
+    for t in np.linspace(0.05, 0.99, 8) * law.strip[1]:
+        error = abs(law.log_mgf(t) - math.log(2) - betaln(2.0, 1.0 - t) + t * math.log(3))
+        assert error <= law.covering(-1.0, t).tolerance + 1e-13 < 3e-9
+
+
+@pytest.mark.parametrize("epsilon", [3.0, 20.0, 30.0, 34.0, 36.0, 45.0, 200.0])
+@pytest.mark.parametrize("method", ["auto", "direct", "contour", "pld", "renyi"])
+def test_one_step_as_far_as_doubles_go_and_beyond(event, method, epsilon):
+    """With a = exp(-epsilon) / 3 delta is the integral of 2 (1 - s) (1 - s/a) over s < a."""
+    a = math.exp(-epsilon) / 3
+    truth = math.log(a) + math.log1p(-a / 3)
+    try:
+        answer = event.log_delta(epsilon, method=method, direction="remove")
+    except (UnsupportedError, NumericError):
+        assert method in ("direct", "pld")
+        return
+    assert answer.lower <= truth + 1e-12
+    assert truth - 1e-12 <= answer.upper
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
+def test_two_steps(event, epsilon):
+    """E[(1 - 9 exp(epsilon) s s')_+] for s, s' with density 2 (1 - s): one integral is closed."""
+    a = math.exp(-epsilon) / 9
+    u, w = np.polynomial.legendre.leggauss(40)
+    edges = np.concatenate([[0.0], a * 2.0 ** -np.arange(40.0, -1.0, -1.0)])
+    edges = np.concatenate([edges, np.geomspace(a, 1.0, 30)[1:]])
+    half = 0.5 * np.diff(edges)[:, None]
+    s = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * u
+    b = np.minimum(1.0, a / s)
+    inner = 2 * (b - b**2 / 2 - s / a * (b**2 / 2 - b**3 / 3))
+    truth = float((2 * (1 - s) * inner * half * w).sum())
+    answer = (2 * event).delta(epsilon, direction="remove")
+    assert answer.lower <= truth * (1 + 1e-12)
+    assert truth * (1 - 1e-12) <= answer.upper <= answer.lower * (1 + 1e-6)
