@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numba as nb
@@ -165,13 +165,14 @@ class Law:
     def of(cls, steps: Sequence[Step]) -> Law:
         """Flatten the steps."""
         parts = [s.loss.nodes() for s in steps]
-        sizes = [p[0].size for p in parts]
+        both = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
+        loss, log_weight = both
         return cls(
             tuple(steps),
-            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            np.array([0, *accumulate(p[0].size for p in parts)], np.int64),
             np.array([float(s.count) for s in steps]),
-            np.concatenate([p[0] for p in parts]),
-            np.concatenate([p[1] for p in parts]),
+            loss,
+            log_weight,
             np.array([[s.loss.log_finite, s.loss.log_q_finite] for s in steps]),
         )
 

@@ -21,6 +21,7 @@ FIRST_LIMIT, HIGHER = 64.0, 4.0  # below which a saddle point is sought, and fac
 ABOVE = 5.0  # standard deviations above the saddle point to which tilts are wanted
 BOTTOM = -2e5  # log of what is not looked at more closely
 INSIDE = np.linspace(0.1, 0.9, 9)  # tilts between P and Q
+MOMENTS = 1e-9  # relative error of mean and variance, and more
 SURE = 6.0  # standard deviations within which no loss can be ruled out
 TILTS, LARGEST_TILT = 24, 1e6  # of Chernoff's bound
 
@@ -82,13 +83,34 @@ class Covered:
             self._peaks = None
 
     def at_most(self, epsilon: float, level: float) -> bool:
-        """Whether Chernoff's bound at the saddle point, or below it, is at most exp(level)."""
+        """Whether Bennett's bound, or Chernoff's at or below the saddle point, is <= exp(level)."""
         if level == -math.inf or not self._t_max > 0.0:
             return False
+        if self._bennett(epsilon) <= level:
+            return True
         try:
             return self._peak(self._saddle(epsilon, level)[0], epsilon) <= level
         except NumericError:
             return False
+
+    def _bennett(self, epsilon: float) -> float:
+        """Log of Bennett's bound on H(epsilon), from mean, variance and largest loss of one step.
+
+        E exp(t(L - m)) <= exp(v (exp(tb) - 1 - tb) / b^2) for L - m <= b (Boucheron, Lugosi and
+        Massart 2013, Theorem 2.9), at the tilt t that is best for P(L > epsilon).
+        """
+        if len(self._steps) > 1:
+            return math.inf
+        _, mean, variance, _ = map(float, self._law.roughly(0.0)[0])
+        largest = (self._highest - mean) / self._steps[0].count
+        gap = epsilon - mean - MOMENTS * math.sqrt(variance)
+        if not (0.0 < largest < math.inf and gap > 0.0 and variance > 0.0):
+            return math.inf
+        variance, largest = variance * (1.0 + MOMENTS), largest * (1.0 + MOMENTS)
+        t = math.log1p(gap * largest / variance) / largest
+        bend = variance * (math.expm1(t * largest) - t * largest) / largest**2
+        log_mass = self._steps[0].count * self._steps[0].loss.log_finite
+        return log_mass + bend - t * gap + float(log_peak(t)) + MOMENTS
 
     def _peak(self, t: float, epsilon: float) -> float:
         """Log of Chernoff's bound on H(epsilon) at one covered tilt."""

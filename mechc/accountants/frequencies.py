@@ -107,3 +107,22 @@ def log_phi(offsets, counts, centred, weight, h, begin, end, re, im):  # type: i
                 square = (1.0 + x[n]) * (1.0 + x[n]) + y[n] * y[n]
                 re[n] += counts[i] * 0.5 * math.log(max(square, 1e-300))  # no log of zero
             im[n] += counts[i] * math.atan2(y[n], 1.0 + x[n])
+
+
+@nb.njit(
+    "Tuple((complex128[::1], float64[::1]))(float64[::1], float64[::1], complex128[::1],"
+    " float64[::1], float64, float64)",
+    **_JIT,
+)
+def turned_by(re, im, factor, y, turn, size):  # type: ignore[no-untyped-def]
+    """Return factor exp(re + i im + i y turn), and the rounding of it in ULP.
+
+    `size` bounds the terms whose difference `turn` is.
+    """
+    value, noise = np.empty(y.size, np.complex128), np.empty(y.size)
+    for n in range(y.size):
+        length, phase = math.exp(re[n]), im[n] + y[n] * turn
+        value[n] = factor[n] * complex(length * math.cos(phase), length * math.sin(phase))
+        turns = abs(im[n]) + y[n] * size
+        noise[n] = abs(factor[n]) * length * (8.0 + abs(re[n]) + 2.0 * turns)
+    return value, noise

@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 CANCELLATION = math.log(1e2)  # nats by which the contour may miss the saddle point
 BELOW, ABOVE = 11, 7  # real parts tried at and below the saddle point, and tilts tried above it
+FADED = 0.7  # times the frequency of one real part, below which no other one is thought to fade
 LOWEST = 3.0  # log of the ratio of the saddle point to the lowest of them
 
 
@@ -91,16 +92,18 @@ def _place(offsets, counts, loss, log_weight, epsilon, saddle, bend, top, log_sh
     log_small = least - 0.5 * math.log(2.0 * math.pi * bend) + log_share
     chosen, best, faded = BELOW - 1, 1.0, 1.0
     cost = np.inf
-    for i in range(min(BELOW, grid.size - 1)):
+    for i in range(min(BELOW, grid.size - 1) - 1, -1, -1):
         c = grid[i]
         if exponent[i] - least > CANCELLATION:
-            continue
+            break
         period = max(min(-log_small / c, (epsilon - log_small) / (c + 1.0)), 1e-3 / (1.0 + c))
         right = np.inf
         for m in range(i + 1, grid.size):
             image = log_b[m] - grid[m] * epsilon - log_small
             right = min(right, image / (grid[m] - c))
         period = max(period, right)
+        if not period * FADED * faded < cost:
+            continue
         if spread:
             frequency = 1.0 / math.sqrt(max(rows[i, 2], 1e-300))
         else:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.characteristic import Law, Tilted
+from mechc.accountants.frequencies import turned_by
 from mechc.errors import NumericError
 from mechc.loss.measure import PrivacyLoss
 from mechc.loss.work import spend
@@ -236,6 +237,7 @@ class Contour:
         self.most = payoff.nodes(period)
         self.h = 2.0 * math.pi / period
         self.re, self.im = np.empty(0), np.empty(0)
+        self._weight = math.nan, math.nan
         self.decay = math.inf
         self.blurred: Any = None  # the answers for a smoothed payoff, where they are narrower
         self.resolve(law)
@@ -290,20 +292,20 @@ class Contour:
 
     def weight(self, epsilon: float) -> float:
         """Return W(c), the size of the first term."""
-        return float(self.payoff.transform(np.array([self.c + 0j]), epsilon)[0].real)
+        if self._weight[0] != epsilon:  # asked several times for each epsilon
+            at = self.payoff.transform(np.array([self.c + 0j]), epsilon)
+            self._weight = epsilon, float(at[0].real)
+        return self._weight[1]
 
     def waves(self, epsilon: float) -> tuple[Floats, Complexes, Floats]:
         """Return y, g(c + iy) / g(c) at the nodes y = h, 2h, ..., and its rounding in ULP."""
         spend(WAVE * self.re.size)
         y = self.h * np.arange(1.0, self.re.size + 1.0)
-        phase = self.im + y * (self.mean - epsilon)
         z = np.asarray(self.c + 1j * y, np.complex128)
-        turns = np.abs(self.im) + y * (abs(self.mean) + abs(epsilon))
         with np.errstate(over="ignore", invalid="ignore"):  # such a sum is refused by `conclude`
             factor = self.payoff.transform(z, epsilon) / self.weight(epsilon)
-            size = np.exp(self.re)
-            value: Complexes = factor * size * np.exp(1j * phase)
-            noise: Floats = np.abs(factor) * size * (8.0 + np.abs(self.re) + 2.0 * turns)
+        turn, size = self.mean - epsilon, abs(self.mean) + abs(epsilon)
+        value, noise = turned_by(self.re, self.im, factor, y, turn, size)
         return y, value, noise
 
     def terms(self, epsilon: float) -> tuple[Floats, float]:

@@ -136,33 +136,30 @@ class Quadrature:
         if not known:
             wanted |= {t for t in (-1.0, 0.0) if wide[0] <= t <= wide[1]}
         widened = not known or wide != self.tilts
-        tilts = np.array(sorted(wanted if widened else wanted - known))
-        tested, fresh, rounds = tilts, np.ones(tilts.size, np.bool_), ROUNDS
-        while tilts.size:
-            rounds, affinity = self._settle(tilts, rounds)
+        tilts = sorted(wanted if widened else wanted - known)
+        tested, fresh, rounds, error = list(tilts), set(tilts), ROUNDS, 0.0
+        while tilts:
+            rounds, affinity = self._settle(np.array(tilts), rounds)
+            error = max(error, self.error)
             self.apart |= not known and self._far_apart()
             if not widened:
                 break
-            new = _between(tilts, np.where(fresh[1:] | fresh[:-1], affinity, 1.0))
+            new = _between(tilts, affinity, fresh)
             if known:  # what was covered before needs no further tests
-                new = new[(new < self.tilts[0]) | (new > self.tilts[1])]
+                new = [t for t in new if not self.tilts[0] <= t <= self.tilts[1]]
             if self.apart:
-                new = new[(new < -1.0) | (new > 0.0)]
-            if not new.size:
+                new = [t for t in new if not -1.0 <= t <= 0.0]
+            if not new:
                 break
-            tested = np.sort(np.concatenate([tested, new]))
-            if tested.size * self.region.size > MAX_TESTS:
+            tested, fresh = sorted(tested + new), set(new)
+            if len(tested) * self.region.size > MAX_TESTS:
                 raise NumericError(
                     f"{self._kernel.NAME}: tilts {wide} at parameters {self._theta.tolist()} "
                     "span too many scales"
                 )
-            added = np.isin(tested, new)
-            near = added.copy()
-            near[1:] |= added[:-1]
-            near[:-1] |= added[1:]
-            tilts, fresh = tested[near], added[near]
-        if tested.size > tilts.size:
-            self._settle(tested, rounds)  # for the error at all of them, on the last panels
+            ends = zip([None, *tested], tested, [*tested[1:], None], strict=False)
+            tilts = [t for before, t, after in ends if fresh & {before, t, after}]
+        self.error = error
         self.tilts, self.points = wide, (*points, *(self.points or ()))[:REMEMBERED]
 
     def _far_apart(self) -> bool:
@@ -307,16 +304,18 @@ class Quadrature:
         return log_p, losses(self._kernel, self._theta, x)
 
 
-def _between(tilts: Floats, affinity: Floats) -> Floats:
-    """Tilts to be tested as well, so that neighbouring laws overlap.
+def _between(tilts: list[float], affinity: Floats, fresh: set[float]) -> list[float]:
+    """Tilts to be tested as well, so that neighbouring laws overlap, next to those that are fresh.
 
     The affinity of normal laws is exp(-distance^2), which tells into how many parts to cut.
     """
-    new = [tilts[:0]]
-    for i in np.flatnonzero(affinity < OVERLAP):
-        parts = math.sqrt(math.log(max(affinity[i], 1e-300)) / math.log(OVERLAP))
-        new.append(np.linspace(tilts[i], tilts[i + 1], math.ceil(min(parts, MOST_CUTS)) + 1)[1:-1])
-    return np.concatenate(new)
+    new: list[float] = []
+    for low, high, overlap in zip(tilts, tilts[1:], affinity.tolist(), strict=False):
+        if overlap < OVERLAP and fresh & {low, high}:
+            parts = math.sqrt(math.log(max(overlap, 1e-300)) / math.log(OVERLAP))
+            cuts = math.ceil(min(parts, MOST_CUTS))
+            new += [low + (high - low) * i / cuts for i in range(1, cuts)]
+    return new
 
 
 def log_mass(kernel: Kernel, theta: Floats, lo: float, hi: float, mass_of: str) -> float:

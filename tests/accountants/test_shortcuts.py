@@ -7,6 +7,7 @@ import pytest
 
 import mechc
 from mechc.accountants.contour import ContourAccountant
+from mechc.accountants.covered import Covered
 from mechc.accountants.frequencies import log_phi
 
 
@@ -48,13 +49,27 @@ def test_a_direction_left_out_is_the_smaller_one(name, count):
         assert both.lower <= max(b.upper for b in each)
 
 
-def test_chernoff_does_not_promise_what_is_false():
+@pytest.mark.parametrize("direction", ["remove", "add"])  # in one, losses are bounded: Bennett
+def test_chernoff_and_bennett_do_not_promise_what_is_false(direction):
     """at_most holds for the truth at levels around it, on both sides."""
     event = mechc.poisson(mechc.load("gaussian"))(sampling_rate=0.02, sigma=1.5)
-    steps = (500 * event).evaluation("contour", "remove").steps["remove"]
-    truth = (500 * event).log_delta(1.0, direction="remove", method="contour")
+    steps = (500 * event).evaluation("contour", direction).steps[direction]
+    truth = (500 * event).log_delta(1.0, direction=direction, method="contour")
     for gap in (-3.0, -1.0, -0.1, 0.5, 3.0, 10.0):
         promised = ContourAccountant(steps).at_most(1.0, truth.estimate + gap)
         assert not promised or gap > 0.0
     assert ContourAccountant(steps).at_most(1.0, truth.estimate + 10.0)
     assert not ContourAccountant(steps).at_most(1.0, math.nan)
+
+
+@pytest.mark.parametrize("name", ["laplace", "gumbel", "logistic"])
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_bennett_against_the_answer(name, direction):
+    """A bound on delta, and where the sum is nearly normal no worse than two nats."""
+    event = mechc.poisson(mechc.load(name))(sampling_rate=0.02, scale=2.0)
+    for count, epsilon in ((1000, 0.2), (1000, 2.0), (60, 0.3)):
+        steps = (count * event).evaluation("contour", direction).steps[direction]
+        truth = (count * event).log_delta(epsilon, direction=direction, method="contour")
+        bound = Covered(steps)._bennett(epsilon)
+        assert bound > truth.lower
+        assert bound < truth.upper + 2.0 or truth.upper < -10.0
