@@ -70,6 +70,9 @@ class Event(Queries):
         A declaration with a separate pair for "add" uses its own kernel; otherwise the add
         direction is the reversed pair of the same kernel.
         """
+        whole = self.mechanism.unsampled(self.theta)
+        if whole is not None:
+            return whole.loss(direction)
         tag = self.mechanism.tag_kernel
         if tag is not None:
             kernel = cast(Hashable, self.mechanism.kernel)
@@ -88,6 +91,9 @@ class Event(Queries):
             return self.loss(direction)
         except (NumericError, OutOfWorkError) as found:
             error = found if isinstance(found, NumericError) else NumericError(str(found))
+            whole = self.mechanism.unsampled(self.theta)
+            if whole is not None:
+                return whole.loss_or_stand_in(direction)
             reverse_kernel = self.mechanism.reverse_kernel if direction == "add" else None
             kernel = reverse_kernel or self.mechanism.kernel
             reverse = direction == "add" and reverse_kernel is None

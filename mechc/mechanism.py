@@ -195,6 +195,19 @@ class Mechanism:
         names = [p.name for p in self.parameters]
         return any(name.startswith(RATE) and theta[i] == 0.0 for i, name in enumerate(names))
 
+    def unsampled(self, theta: tuple[float, ...]) -> Event | None:
+        """The event on all records, where the last transformation is a sample that keeps them all.
+
+        At a rate of 1 the kernel of the sample has branches on which one law has no mass.
+        """
+        if self.transforms[-1:] != (("poisson", "add_remove"),) or theta[-1] != 1.0:
+            return None
+        whole = Mechanism(self.origin, self.transforms[:-1])
+        names = [p.name for p in self.parameters]
+        if [*(p.name for p in whole.parameters), names[-1]] != names:
+            return None
+        return Event(whole, theta[:-1])
+
     def __call__(self, **values: Any) -> Event:
         """Bind all parameters; defaults fill the rest.
 

@@ -164,6 +164,9 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     estimate = math.nan if main == "upper" else min(max(near, lower), upper)
     answer = curve.at(near if math.isfinite(near) else start)
     detail = {**answer.detail, "evaluations": len(curve.points)}
+    short = (bound.detail.get("max_work") for bound in curve.points.values())
+    why = next(filter(None, short), None)
+    detail |= {"max_work": why} if why else {}
     return Bound(lower, estimate, upper, answer.method, answer.status, detail)
 
 

@@ -43,7 +43,7 @@ STRIDE = 2.5  # from one level to the next
 CELLS = 4000  # intervals tried before the decay proof falls back on total variation alone
 SAMPLED = 1.1  # slack on total variation and excess, which are sampled at the nodes
 ROUNDED = 2e-15  # of the square of phi, for every standard deviation times frequency
-FREQUENCY, DECAY = 0.1, 200.0  # work for one node: of one value of phi, of a proof of its decay
+FREQUENCY, DECAY = 0.1, 40.0  # work for one node: of one value of phi, of a proof of its decay
 DROPPED = 1e-24  # tilted weight below which a node is left out of phi, and accounted for
 
 

@@ -88,3 +88,15 @@ def test_a_delta_of_nearly_one_does_not_tell_mu():
     """Once the largest mu at which a normal profile is one in doubles, 75, was an upper bound."""
     bound = mechc.load("gaussian")(sigma=1e-3).gdp(epsilon_max=1.0)
     assert bound.lower <= 1000.0 <= bound.upper
+
+
+@pytest.mark.parametrize("name", ["uniform", "truncated_laplace"])
+def test_a_sample_of_all_records_is_none(name):
+    """At rate 1 a branch of the sampled pair has mass under one law only: [0, 1] was the answer."""
+    noise = mechc.load(name)
+    values = {p.name: 2.0 if p.name == "scale" else 30.0 for p in noise.parameters}
+    values["sensitivity"] = 1.0
+    plain = (3 * noise(**values)).delta(0.1)
+    whole = (3 * mechc.poisson(noise)(**values, sampling_rate=1.0)).delta(0.1)
+    assert whole.upper == pytest.approx(plain.upper, rel=1e-12)
+    assert whole.lower == pytest.approx(plain.lower, rel=1e-12)
