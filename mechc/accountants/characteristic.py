@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -40,6 +41,7 @@ Floats = NDArray[np.float64]
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 LEVELS = 16  # clipping levels tried in the total-variation bound
 STRIDE = 2.5  # from one level to the next
+HALVINGS = 8  # of a cell on which phi is bounded
 CELLS = 4000  # intervals tried before the decay proof falls back on total variation alone
 SAMPLED = 1.1  # slack on total variation and excess, which are sampled at the nodes
 ROUNDED = 2e-15  # of the square of phi, for every standard deviation times frequency
@@ -72,6 +74,21 @@ def _log_variation(tables, atoms, counts, y):  # type: ignore[no-untyped-def]
             best = min(best, atoms[i] + tables[i, g, 0] / y + tables[i, g, 1])
         total += counts[i] * math.log(best)
     return total
+
+
+@nb.njit("float64(float64[:,:,::1], float64[::1], float64[::1], float64)", **_JIT)
+def _levelled(tables, atoms, counts, goal):  # type: ignore[no-untyped-def]
+    """Least y, to a percent, with the total-variation bound below `goal`; inf if beyond 2^60."""
+    low, high = -60.0, 60.0
+    if not _log_variation(tables, atoms, counts, 2.0**high) < goal:
+        return np.inf
+    while high - low > 0.01:
+        middle = 0.5 * (low + high)
+        if _log_variation(tables, atoms, counts, 2.0**middle) < goal:
+            high = middle
+        else:
+            low = middle
+    return 2.0**high
 
 
 @nb.njit(
@@ -108,7 +125,7 @@ def decay_integral(  # type: ignore[no-untyped-def]
         # the widest cell that meets the goal; where no cell does, one in which phi changes little
         width = y
         value = 0.0
-        for _ in range(6):
+        for _ in range(HALVINGS):
             value = 0.0
             for i in range(counts.size):
                 r = root[i] - spread[i] * width
@@ -254,12 +271,7 @@ class Tilted:
         bound is due to what lies beyond it.
         """
         spend(DECAY * self.weight.size)
-        sizes = [s.loss.loss.size for s in self._law.steps]
-        tables = [
-            variation(w[:n].copy(), s.loss.spacing, s.loss.region)
-            for s, w, n in zip(self._law.steps, self.weights, sizes, strict=True)
-        ]
-        atoms = np.array([float(w[n:].sum()) for w, n in zip(self.weights, sizes, strict=True)])
+        atoms, tables = self._variations
         total, beyond = decay_integral(
             self.offsets,
             self.counts,
@@ -268,13 +280,32 @@ class Tilted:
             self.spread,
             self.slack,
             atoms,
-            np.stack(tables),
+            tables,
             start,
             reach,
             edge,
             goal,
         )
         return float(total), float(beyond)
+
+    def levelled(self, goal: float) -> float:
+        """Return the frequency from which total variation alone keeps log |phi| below `goal`.
+
+        Infinite where it never does, as with atoms.
+        """
+        atoms, tables = self._variations
+        return float(_levelled(tables, atoms, self.counts, goal))
+
+    @cached_property
+    def _variations(self) -> tuple[Floats, Floats]:
+        """Masses of atoms, and the table of `variation`, of every step."""
+        sizes = [s.loss.loss.size for s in self._law.steps]
+        tables = [
+            variation(w[:n].copy(), s.loss.spacing, s.loss.region)
+            for s, w, n in zip(self._law.steps, self.weights, sizes, strict=True)
+        ]
+        atoms = np.array([float(w[n:].sum()) for w, n in zip(self.weights, sizes, strict=True)])
+        return atoms, np.stack(tables)
 
 
 def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Floats:

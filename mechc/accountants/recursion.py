@@ -158,8 +158,8 @@ class Recursion:
         """Represent g_1, ..., g_{k-1} with floors in units of `size`, the guess of g_k."""
         count = sum(s.count for s in self._steps)
         most = math.exp(log_peak_at(self.tilt))
-        floor = max(FLOOR, FLOOR_SHARE * self._goal) * size / count
-        floor = max(floor, *(s.law.tolerance for s in self._steps))  # nothing below is resolved
+        tolerance = max(s.law.tolerance for s in self._steps)  # no smaller share is resolved
+        floor = max(FLOOR, FLOOR_SHARE * self._goal, tolerance) * size / count
         plan = self._plan = Plan.of(self._steps, self.tilt, target, floor)
         # what the rounding of losses does to a function of slope t
         self._rounding = 4e-16 * self.tilt * (abs(target) + max(abs(s.anchor) for s in self._steps))

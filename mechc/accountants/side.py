@@ -43,7 +43,9 @@ MOST_NODES = 2**23  # frequencies of a smoothed payoff: some 1.6 GB
 REUSED = 1e-10  # width with which a contour answers for another epsilon
 FIRST = 64  # nodes to begin with
 SIGHT = 1.5  # standard deviations of a step, inverted: where its total variation takes over
-BEYOND = 1.3  # times the frequency at which phi is thought to have faded
+FARTHEST = 6.0  # times that, up to which nodes go to where it has taken over indeed ...
+ROOM = 1.05  # ... and somewhat farther
+BEYOND = 1.2  # times the frequency at which phi is thought to have faded
 FEW_NODES = 160  # nodes that are cheaper than anything else
 CROWDED = 1600  # nodes beyond which small and large losses are taken apart at once
 QUICK = 25_000_000  # node evaluations before that is tried for fewer nodes
@@ -332,6 +334,8 @@ class Side(Covered):
         goal = min(math.log(wanted * start), -1.0)
         count = float(self._law.counts.sum())
         reach = max(2.0 * start, SIGHT * math.sqrt(count / max(contour.variance, 1e-300)))
+        levelled = ROOM * contour.tilted.levelled(goal)
+        reach = levelled if levelled < FARTHEST * reach else reach
         best, law, far = math.inf, self._law, contour.tilted
         for _ in range(6):
             if reach > contour.reach:
