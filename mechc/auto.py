@@ -126,19 +126,29 @@ class Auto:
         return answer
 
     def _settled(self, epsilon: float, rtol: float) -> Bound:
-        """Ask about the steps, or, where moments are lacking, about steps that reveal more."""
-        if not self._lacks_moments:
-            return self._first(epsilon, rtol)
+        """Ask about the steps, or, where moments are lacking, about steps that reveal more.
+
+        One step comes as it is first: its branches need no moments.
+        """
+        ask = [self._first, self._by_revealing]
+        if self._lacks_moments:
+            ask = ask[::-1] if self._resolved else ask[1:]
+        elif all(step.loss.has_moments for step in self._steps):
+            ask = ask[:1]
+        for method in ask[:-1]:
+            try:
+                return method(epsilon, rtol)
+            except (UnsupportedError, NumericError):
+                continue
+        return ask[-1](epsilon, rtol)
+
+    def _by_revealing(self, epsilon: float, rtol: float) -> Bound:
+        """Ask about steps whose losses far out are infinite."""
         bound = self._tails.bound_for(self._steps, epsilon)
-        try:
-            if bound not in self._revealed:
-                self._revealed[bound] = Auto(self._tails.revealed(self._steps, bound), self._rtol)
-            revealed = self._revealed[bound]
-            answer = revealed._first(epsilon, rtol)
-        except (UnsupportedError, NumericError):
-            if not self._resolved:
-                raise
-            return self._first(epsilon, rtol)
+        if bound not in self._revealed:
+            self._revealed[bound] = Auto(self._tails.revealed(self._steps, bound), self._rtol)
+        revealed = self._revealed[bound]
+        answer = revealed._first(epsilon, rtol)
         return cast(Bound, self._tails.corrected(answer, revealed._steps, epsilon, bound))
 
     def at_most(self, epsilon: float, level: float) -> bool:

@@ -34,6 +34,7 @@ from mechc.accountants.tilting import tilt
 from mechc.accountants.turning import turned
 from mechc.loss.measure import Step
 from mechc.loss.moments import generating
+from mechc.loss.unresolved import share_at
 from mechc.loss.work import spend
 
 Floats = NDArray[np.float64]
@@ -199,7 +200,17 @@ class Law:
         out = composed(
             self.offsets, self.counts, self.loss, self.log_weight, self.log_mass, float(t)
         )
-        return float(out[0]), float(out[1]), float(out[2]), float(out[3])
+        error = float(out[3]) + self.unresolved(t)
+        return float(out[0]), float(out[1]), float(out[2]), error
+
+    def unresolved(self, t: float) -> float:
+        """Return the sum over all steps of the shares at tilt t that no node resolves."""
+        return math.fsum(s.count * share_at(s.loss, t) for s in self._open)
+
+    @cached_property
+    def _open(self) -> tuple[Step, ...]:
+        """The steps of which nodes do not resolve everything."""
+        return tuple(s for s in self.steps if s.loss.source is not None and s.loss.source.ends)
 
     def roughly(self, *tilts: float) -> Floats:
         """Return rows K, K', K'' and rounding error of K at real tilts, to absolute accuracy."""
@@ -207,6 +218,7 @@ class Law:
         out: Floats = rough.sums(
             self.offsets, self.counts, self.loss, self.log_weight, np.array(tilts, np.float64)
         )
+        out[:, 3] += [self.unresolved(t) for t in tilts] if self._open else 0.0
         return out
 
     def saddle(self, epsilon: float, limit: float) -> tuple[float, float]:
@@ -252,6 +264,7 @@ class Tilted:
         self.weights = [weights[a:b] for a, b in pairwise(law.offsets.tolist())]
         self.lost = 2.0 * float(law.counts @ rest)
         tolerance = np.array([s.loss.tolerance for s in law.steps])
+        tolerance += law.unresolved(c)
         self.slack = 4.0 * rest + 8.0 * tolerance + 1e-14
 
     def log_phi(self, h: float, begin: int, end: int) -> tuple[Floats, Floats]:

@@ -117,6 +117,12 @@ class ComposedLoss:
         total: Floats = self.counts @ self.by_step(t, order)
         return total
 
+    def at_most(self, t: float) -> Floats:
+        """Return upper bounds on K_j(t) of one repetition, shape (steps,), but for quadrature."""
+        table = self._generating(t)
+        bounds: Floats = table[:, 0] + table[:, 3]
+        return bounds
+
     def _generating(self, t: float) -> Floats:
         """Rows [K_j, K_j', K_j'', rounding of K_j] at t."""
         known = self._memo.get((t, 0))
@@ -194,7 +200,8 @@ class ComposedLoss:
     def _weight_errors(self, t: float) -> Floats:
         """Relative error of each step's tilted weights."""
         quadrature = np.array([law.tolerance for law in self._laws])
-        errors: Floats = quadrature + 32 * U * (1.0 + abs(self._generating(t)[:, 0]))
+        table = self._generating(t)
+        errors: Floats = quadrature + table[:, 3] + 32 * U * (1.0 + abs(table[:, 0]))
         return errors
 
     def lyapunov(self, t: float) -> float:

@@ -17,6 +17,7 @@ from mechc.errors import NumericError
 from mechc.loss.measure import PrivacyLoss, Step
 from mechc.loss.moments import log_sum
 from mechc.loss.tabulated import Tabulated, tabulate
+from mechc.loss.unresolved import share_at
 
 Floats = NDArray[np.float64]
 
@@ -53,7 +54,9 @@ class Prepared:
         anchor = float(ends[np.argmin(np.abs(ends - mean))]) if ends.size else mean
         tilts = np.concatenate([tilt * TILTS, above])
         loss, log_weight = law.nodes()
-        values = np.array([log_sum(loss - anchor, log_weight, t) for t in tilts])
+        values = np.array(
+            [log_sum(loss - anchor, log_weight, t) + share_at(law, t) for t in tilts]
+        )
         return cls(
             law=law,
             count=step.count,

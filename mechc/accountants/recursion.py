@@ -36,6 +36,7 @@ from mechc.loss.action import DEGREE
 from mechc.loss.measure import Step
 from mechc.loss.piecewise import Piecewise, Sampler
 from mechc.loss.tabulated import Tabulated
+from mechc.loss.unresolved import share_at, sharp_tilt
 from mechc.loss.work import spend
 
 Floats = NDArray[np.float64]
@@ -76,7 +77,8 @@ class Recursion:
         """
         composed = ComposedLoss(steps)
         tilt = solve(composed, saddle_target(epsilon), epsilon).t
-        self.tilt = min(tilt, (1.0 - 1e-3) * composed.strip[1])
+        tilt = min(tilt, (1.0 - 1e-3) * composed.strip[1])
+        self.tilt = sharp_tilt((s.loss for s in steps), tilt)
         self._goal = goal
         curvature = float(composed.cumulants(self.tilt, 2)[2]) + self.tilt**-2
         self.log_mgf = float(composed.cumulants(self.tilt, 0)[0])
@@ -160,6 +162,7 @@ class Recursion:
         most = math.exp(log_peak_at(self.tilt))
         tolerance = max(s.law.tolerance for s in self._steps)  # no smaller share is resolved
         floor = max(FLOOR, FLOOR_SHARE * self._goal, tolerance) * size / count
+        floor = max(floor, *(share_at(s.law, self.tilt) for s in self._steps))
         plan = self._plan = Plan.of(self._steps, self.tilt, target, floor)
         # what the rounding of losses does to a function of slope t
         self._rounding = 4e-16 * self.tilt * (abs(target) + max(abs(s.anchor) for s in self._steps))

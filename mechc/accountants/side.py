@@ -26,6 +26,7 @@ from mechc.accountants.placement import place
 from mechc.accountants.trapezoid import Answer, Contour, Lattice, Smooth
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.measure import CERTAIN, Step
+from mechc.loss.unresolved import sharp_tilt
 
 Floats = NDArray[np.float64]
 
@@ -141,6 +142,10 @@ class Side(Covered):
     def _choose(self, epsilon: float) -> Choice:
         """Contour and period that need the fewest nodes (docs/numerics.md, section 4)."""
         t0, f2 = self._saddle(epsilon)
+        sharp = sharp_tilt((s.loss for s in self._steps), t0)
+        if sharp < t0:
+            f2 = float(self._law.roughly(sharp)[0][2]) + sharp**-2 + (1.0 + sharp) ** -2
+            t0 = sharp
         if len(self._steps) >= SEVERAL and not self._has_sums and math.isinf(self._payoff.edge):
             many = self._for_many(epsilon, t0)
             if many is not None:

@@ -250,6 +250,7 @@ class Contour:
         self.tolerance = sum(s.count * s.loss.tolerance for s in law.steps)
         self.tolerance += self.tilted.lost + 1e-15
         self.tolerance += moved_by_rounding(law, self.c)
+        self.unresolved = law.unresolved(self.c)
         self.strayed = (0.0, 0.0)
         if isinstance(self.payoff, Lattice):
             self.strayed = strayed(law, self.c, self.payoff)
@@ -350,6 +351,7 @@ class Contour:
             + ULP * (40.0 + 4.0 * abs(self.k) + 4.0 * abs(c * epsilon))
         )
         rounding += float(totals.noise) / total
+        rounding += self.unresolved * period / (start * total)  # of Chernoff's bound at c
         if isinstance(self.payoff, Lattice):
             rounding += self._misplaced(epsilon, self.payoff, period / (start * total))
         known, unknown = left

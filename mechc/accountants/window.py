@@ -150,7 +150,7 @@ def _shortest(excess: Floats, rate: Floats) -> tuple[float, int]:
 
 
 def table(composed: ComposedLoss, tilts: Floats) -> tuple[Floats, Floats]:
-    """Values of K_j at the tilts inside the strip and within reach of the quadrature.
+    """Upper bounds on K_j at the tilts inside the strip and within reach of the quadrature.
 
     Returns:
         Increasing tilts, shape (m,), and values, shape (m, distinct steps).
@@ -160,7 +160,7 @@ def table(composed: ComposedLoss, tilts: Floats) -> tuple[Floats, Floats]:
     kept, rows = [], []
     for t in inside[np.argsort(np.abs(inside))]:
         try:
-            rows.append(composed.by_step(float(t), 0)[:, 0])
+            rows.append(composed.at_most(float(t)))
         except NumericError:  # no quadrature that far out: the tilts nearer to 0 have to do
             break
         kept.append(float(t))

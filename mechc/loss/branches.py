@@ -105,7 +105,7 @@ def extrema(source: KernelSource, x: Floats, loss: Floats) -> list[float]:
             f = sign * losses_at(source, np.array([c, d]))
             a, b = (a, d) if f[0] > f[1] else (c, b)
         out.append(0.5 * (a + b))
-    return out
+    return sorted(out)  # brackets of turns at neighbouring nodes overlap
 
 
 def between_modes(source: KernelSource, row: Floats) -> tuple[Floats, Floats]:

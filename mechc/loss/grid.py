@@ -340,7 +340,8 @@ def _ends(loss: PrivacyLoss, step: float, tail: float) -> tuple[float, float]:
             t = side * float(tilt)
             if not loss.strip[0] < t < loss.strip[1]:
                 break
-            reach = (loss.log_mgf(t) - math.log(tail)) / t
+            log_mgf, _, _, rounding = loss.generating(t)
+            reach = (log_mgf + rounding - math.log(tail)) / t
             if side * reach >= side * best:
                 break  # (K(t) + c) / t falls and then rises
             best = reach

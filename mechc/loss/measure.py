@@ -5,9 +5,8 @@ In: a kernel and its parameters (or plain atoms). Out: nodes, atoms and masses a
     E_P[g(L); L finite] = sum_j exp(log_weight_j) g(loss_j)
                           + sum_a exp(atom_log_mass_a) g(atom_loss_a)
 
-accurate for g(l) = exp(zl) on a stated strip of tilts; accountants see nothing else. Weights under
-Q are weights under P times exp(-loss). The reversed pair is the same law seen from Q with the sign
-of the loss changed, K_rev(z) = K(-1-z), so both directions share one set of panels.
+accurate for g(l) = exp(zl) on a stated strip of tilts. Weights under Q are weights under P times
+exp(-loss); the reversed pair has K_rev(z) = K(-1-z), so both directions share one set of panels.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from mechc.errors import NumericError, UnsupportedError
 from mechc.kernel.protocol import Kernel
 from mechc.loss import atoms, below, branches, cells, moments
 from mechc.loss.source import KernelSource, Nodes
+from mechc.loss.unresolved import share_at
 from mechc.loss.within import within
 
 Floats = NDArray[np.float64]
@@ -308,7 +308,7 @@ class PrivacyLoss:
         return math.log1p(-math.exp(lost)) if lost < -CERTAIN else -math.inf
 
     def generating(self, t: float) -> tuple[float, float, float, float]:
-        """Return K(t), K'(t), K''(t) of the finite part and a bound on the rounding of K(t).
+        """Return K(t), K'(t), K''(t) of the finite part, and what rounding may change of K(t).
 
         Raises:
             UnsupportedError: t is outside the strip of convergence.
@@ -319,7 +319,7 @@ class PrivacyLoss:
             raise NumericError(f"{self.label}: P and Q are too far apart for the tilt {t:g}")
         loss, log_weight = law.nodes()
         k = moments.generating(loss, log_weight, self.log_finite, self.log_q_finite, t)
-        return float(k[0]), float(k[1]), float(k[2]), float(k[3])
+        return float(k[0]), float(k[1]), float(k[2]), float(k[3]) + share_at(self, t)
 
     def log_mgf(self, t: float) -> float:
         """Return K(t) = log E_P[exp(tL); L finite] for real t; raises what `generating` raises."""

@@ -26,6 +26,7 @@ SMOOTH = (protocol.INCREASING, protocol.DECREASING, protocol.UNSPLIT)
 ONE_SIDED = (protocol.P_ONLY, protocol.Q_ONLY)
 MASS_TOLERANCE = 1e-9  # found against declared total mass; more means that mass was missed
 MAX_LATTICE = 4_000_000
+OPEN_ERROR = 1e-12  # of panels that are not next to an end where the loss is not bounded
 LEAST_REACH = 64.0  # integers looked at on either side
 NO_ATOMS = (np.empty(0), np.empty(0), -math.inf, -math.inf)
 
@@ -191,10 +192,17 @@ class KernelSource:
         self._log_finite = math.log1p(-math.exp(p)), math.log1p(-math.exp(q))
         self.strip = unresolved.resolved_strip(self.ends, self.strip, self._log_finite)
 
-    def _unresolved(self, tilts: tuple[float, float]) -> float:
-        """Share of the mass that lies too close to an end, at the worse of the tilts covered."""
-        logs = [unresolved.log_share(self.ends, t, self._log_finite) for t in tilts]
-        return math.exp(max(logs)) if self.ends else 0.0
+    def _error(self, panels: quad.Quadrature) -> float:
+        """Error of the sums over nodes at every tilt covered, but for `unresolved`.
+
+        Panels next to an end are all that is left unresolved, at the largest tilts.
+        """
+        error = min(panels.error, OPEN_ERROR) if self.ends else panels.error
+        return error + self.plateau_error
+
+    def unresolved(self, t: float) -> float:
+        """Return the share of the mass at tilt t that lies too close to an end for any node."""
+        return math.exp(unresolved.log_share(self.ends, t, self._log_finite))
 
     def infinite_on(self, lo: float, hi: float, law: str) -> float:
         """Return the log of the mass of one law on outputs that reveal it; remember its error."""
@@ -259,7 +267,7 @@ class KernelSource:
             atom_log_mass=self.atom_log_mass,
             support=self.support,
             lattice=None,
-            tolerance=panels.error + self.plateau_error + self._unresolved(panels.tilts),
+            tolerance=self._error(panels),
             tilts=panels.tilts,
         )
 

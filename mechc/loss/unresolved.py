@@ -10,14 +10,16 @@ are where the densities are powers of s far in; s = u is an ulp. The outputs wit
 
     u p(u) exp(t L(u)) / (1 + slope)
 
-of the mass at tilt t. As a share of the whole it grows with |t| and has to stay below `SHARE`:
-that cuts the strip of tilts, for t > 0 where L rises to infinity, for t < -1 where it falls.
+of the mass at tilt t. As a share of the whole it grows with |t|, for t > 0 where L rises to
+infinity, for t < -1 where it falls. It is an error of M(t), and where it exceeds `SHARE` the strip
+of tilts ends.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +27,19 @@ from numpy.typing import NDArray
 from mechc.kernel.protocol import Kernel
 from mechc.loss.pointwise import losses
 
+if TYPE_CHECKING:
+    from mechc.loss.measure import PrivacyLoss
+
 Floats = NDArray[np.float64]
 
 ULP = 2.0**-52
 FAR, NEAR = 2.0**-20, 2.0**-28  # distances, as shares of the branch, that give the slopes
 LEAST = 2.0**14  # ulps of the nearer of them at least
-SHARE = 1e-9  # of the mass at a tilt that may lie within an ulp
-WEIGHT = math.log(8.0)  # 1 / (1 + slope), and errors of nodes some ulps away
+SHARE = 1e-2  # of the mass at a tilt that may lie within an ulp
+SMALL = 1e-10  # the same for an answer that is to be sharp
+WEIGHT = math.log(16.0)  # 1 / (1 + slope), and errors of nodes some ulps away
 KEPT = 0.05  # share of the strip that is kept, however little of it is resolved
+MOST_STEPS = 40  # of a tenth, down to a tilt that is resolved
 MOVED = 8.0  # times ulp(e) / s: relative error of masses at distance s ...
 LOST = 2.0 * MOVED  # ... and ulps from e within which outputs are revealed
 
@@ -75,6 +82,23 @@ def _look(kernel: Kernel, theta: Floats, end: float, other: float) -> End | None
         return None
     at_p, at_loss = float(log_p[0]) + slope_p * down, float(loss[0]) + slope * down
     return End(math.log(ulp), at_p, at_loss, slope)
+
+
+def share_at(law: PrivacyLoss, t: float) -> float:
+    """Return the share of the mass at tilt t that no node of a law resolves."""
+    if law.source is None or not law.source.ends:
+        return 0.0
+    return law.source.unresolved(-1.0 - t if law.is_reversed else t)
+
+
+def sharp_tilt(laws: Iterable[PrivacyLoss], t: float) -> float:
+    """Return the largest of t, 0.9 t, .. at which all laws are resolved but for a SMALL share."""
+    laws = [law for law in laws if share_at(law, t) > SMALL]
+    for _ in range(MOST_STEPS):
+        if all(share_at(law, t) <= SMALL for law in laws):
+            break
+        t *= 0.9
+    return t
 
 
 def log_share(ends: tuple[End, ...], t: float, log_masses: tuple[float, float]) -> float:

@@ -273,3 +273,19 @@ def test_a_loss_in_which_double_exponentials_cancel():
     pair = load(p="sech(x/2)/(2*pi)", q="(exp(2-x-exp(2-x)) + 1/(pi*(1+x**2)))/2")
     p, q = 1 / (2 * math.pi * math.cosh(50.0)), 1 / (2 * math.pi * (1 + 100.0**2))
     assert pair.kernel.loss(-100.0, np.empty(0)) == pytest.approx(math.log(p / q), rel=1e-13)
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_a_loss_with_waves_without_end(direction):
+    """Nodes far out see waves of it only; limits do not exist, and delta is 0 beyond 2.1."""
+    event = load(noise="exp(-abs(x))*(1+cos(4*x)/2)*17/35")()
+    u, w = np.polynomial.legendre.leggauss(8)
+    edges = np.linspace(-45, 46, 91 * 256 + 1)
+    half = 0.5 * np.diff(edges)[:, None]
+    x = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * u
+    p, q = (np.exp(-np.abs(y)) * (1 + np.cos(4 * y) / 2) * 17 / 35 for y in (x - 1, x))
+    truth = float((np.clip(p - math.exp(0.3) * q, 0.0, None) * half * w).sum())
+    bound = event.delta(0.3, direction=direction)
+    assert bound.lower - 1e-6 <= truth <= bound.upper + 1e-6  # kinks where p = e^0.3 q
+    assert bound.upper - bound.lower <= 1e-9 * truth
+    assert event.log_delta(3.9, direction=direction).upper < -1000.0
