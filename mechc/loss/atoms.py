@@ -18,7 +18,7 @@ ROUNDED = 4e-15  # the same, taken as rounding of the masses
 
 
 def log_hockey_stick(
-    loss: Floats, log_mass: Floats, epsilon: float, rounded: bool, mass_error: float
+    loss: Floats, log_mass: Floats, epsilon: float, kind: str, mass_error: float
 ) -> tuple[Floats, Floats]:
     """Return logs of the atoms' terms of delta(epsilon), and of what rounding may add to them.
 
@@ -26,14 +26,17 @@ def log_hockey_stick(
         loss: the atoms' losses.
         log_mass: logs of their masses under P.
         epsilon: any real number.
-        rounded: the losses are rounded numbers, not what a formula says.
+        kind: what the losses are: rounded numbers of a "table", what a "formula" says, or
+            differences of two logs of masses on a "lattice", however small they are.
         mass_error: relative error of the masses.
     """
     gap = loss - epsilon
     up = gap > 0
     terms = log_mass[up] + np.log(-np.expm1(-gap[up]))
     shaky = ROUNDING * (np.abs(loss) + abs(epsilon))
-    near = gap > -shaky if rounded else up
+    if kind == "lattice":
+        shaky += ROUNDING * (np.abs(log_mass) + np.abs(log_mass - loss))
+    near = gap > -shaky if kind == "table" else up
     with np.errstate(divide="ignore"):
         noise = log_mass[near] - np.maximum(gap[near], 0.0) + np.log(shaky[near])
         return terms, np.concatenate([noise, terms + np.log(mass_error)])

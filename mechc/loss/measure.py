@@ -347,8 +347,7 @@ class PrivacyLoss:
         value, error = -math.inf, 0.0
         if self._source is not None and self._source.continuous:
             value, error = branches.log_hockey_stick(self._source, epsilon, self._reverse)
-        # losses of a table are rounded; those of a kernel are what its formula says
-        known = (True, 0.0) if self._source is None else (False, self._source.plateau_error)
+        known = ("table", 0.0) if self._source is None else self._source.atoms_known
         terms, noise = atoms.log_hockey_stick(self.atom_loss, self.atom_log_mass, epsilon, *known)
         if error > 0:
             noise = np.append(noise, value + math.log(error))

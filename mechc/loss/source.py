@@ -230,6 +230,11 @@ class KernelSource:
         return self._atoms[1]
 
     @property
+    def atoms_known(self) -> tuple[str, float]:
+        """How atoms are known: the kind of their losses, and the relative error of masses."""
+        return "lattice" if self.kernel.MEASURE == "lattice" else "formula", self.plateau_error
+
+    @property
     def tilts(self) -> tuple[float, float]:
         """Real tilts covered so far, in the orientation of the kernel."""
         return self._atoms[2] if self._panels is None else self._panels.tilts

@@ -1,9 +1,11 @@
 """Masses of integer noise carry the rounding of the factorials they are made of."""
 
 import mpmath
+import numpy as np
 import pytest
 
 import mechc
+from mechc.loss import atoms
 from mechc.loss.measure import PrivacyLoss
 
 
@@ -40,3 +42,17 @@ def test_masses_that_miss_one_widen_the_answer():
     assert rough.tolerance >= 1e-11
     lower, _, upper = rough.hockey_stick_log(-q)
     assert upper - lower >= 1e-11
+
+
+def test_small_losses_on_a_lattice_are_differences_of_logs():
+    """Masses of 1e-4 and losses of 1e-7, rounded as logs: the loss has lost eight digits."""
+    rng = np.random.default_rng(3)
+    p = rng.random(9000) + 0.5
+    p /= p.sum()
+    change = 1e-7 * rng.standard_normal(p.size)
+    log_p = np.log(p)
+    loss = log_p - (log_p - np.log1p(change))
+    truth = float(p @ np.maximum(-np.expm1(-np.log1p(change)), 0.0))
+    terms, noise = atoms.log_hockey_stick(loss, log_p, 0.0, "lattice", 0.0)
+    value, error = float(np.exp(terms).sum()), float(np.exp(noise).sum())
+    assert 1e-12 * truth < abs(value - truth) <= error < 1e-7 * truth
