@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from mechc import registry
 from mechc.accountants.bound import Bound
 from mechc.accountants.logspace import log1mexp, log_subtract
-from mechc.accountants.revealing import mass_error, mass_errors, outward
+from mechc.accountants.revealing import loss_error, mass_error, mass_errors, outward
 from mechc.auto import Auto
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.apart import is_resolved
@@ -65,6 +66,7 @@ class Evaluation:
         self.steps = {d: tuple(s) for d, s in steps.items()}
         self._log_infinite = {d: _log_infinite(s) for d, s in self.steps.items()}
         self._mass_errors = {d: mass_errors(s) for d, s in self.steps.items()}
+        self._loss_errors = {d: loss_error(s) for d, s in self.steps.items()}
         self._single = all(sum(step.count for step in s) == 1 for s in self.steps.values())
         self._accountants = {d: self._build(s, rtol, options) for d, s in self.steps.items() if s}
 
@@ -133,6 +135,7 @@ class Evaluation:
                 answer = accountant.rough(epsilon)
             else:
                 answer = accountant.log_delta(epsilon)
+            answer = self._beside_rounded_losses(direction, epsilon, answer)
         except UnsupportedError as why:
             raise explained(self.method, self.steps[direction], why) from why
         except MemoryError as full:
@@ -155,6 +158,19 @@ class Evaluation:
             answer.status,
             answer.detail,
         )
+
+    def _beside_rounded_losses(self, direction: str, epsilon: float, answer: Bound) -> Bound:
+        """An answer that holds for all losses within their rounding r of those that were composed.
+
+        Composed losses are off by at most r then: delta is between those at epsilon + r and
+        epsilon - r.
+        """
+        if not self._loss_errors[direction] > 0.0:
+            return answer
+        shift = self._loss_errors[direction] + ULP * abs(epsilon)
+        ask = self._accountants[direction].log_delta
+        lower, upper = ask(epsilon + shift).lower, ask(epsilon - shift).upper
+        return replace(answer, lower=min(lower, answer.lower), upper=max(upper, answer.upper))
 
     def _rounding_next_to_top(self, direction: str, epsilon: float) -> float:
         """How far rounding of the largest losses moves delta(epsilon), where that may be all of it.

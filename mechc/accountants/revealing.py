@@ -71,6 +71,12 @@ def mass_errors(steps: Sequence[Step]) -> tuple[float, float]:
     return sum(n * p for n, p, _ in errors), sum(n * q for n, _, q in errors)
 
 
+def loss_error(steps: Sequence[Step]) -> float:
+    """How far rounding of the point masses of single steps may move a composed loss."""
+    sources = ((s.count, s.loss.source) for s in steps)
+    return sum(n * source.loss_error for n, source in sources if source is not None)
+
+
 def mass_error(errors: tuple[float, float], epsilon: float) -> float:
     """How far errors of the masses at infinite loss may move delta(epsilon).
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from mechc.accountants import powers, repeated
 from mechc.accountants.characteristic import Law, Tilted
+from mechc.accountants.revealing import mass_errors
 from mechc.accountants.trapezoid import Contour, Smooth
 from mechc.errors import NumericError
 from mechc.loss.infinite import MASS_ERROR
@@ -77,6 +78,7 @@ class Sweep:
         self._bias = 0.0  # how far the saddle point approximation is off, from the counts above
         self._dear = False  # contours for fewer repetitions would cost more than a recursion
         self._log_infinite = sum(s.count * s.loss.log_finite for s in self._steps)
+        self._mass_error = mass_errors(self._steps)[0]
 
     def epsilons(self, counts: Floats, known: Floats) -> Floats:
         """Return lower bound, estimate and upper bound of epsilon at each count.
@@ -204,7 +206,8 @@ class Sweep:
         if self._log_infinite < 0.0:
             infinite = -np.expm1(counts * self._log_infinite)
             for side, sign in ((0, 1.0), (1, -1.0)):
-                share = infinite * (1.0 + sign * MASS_ERROR) * np.exp(-both[side])
+                share = infinite * (1.0 + sign * MASS_ERROR) + sign * counts * self._mass_error
+                share = np.maximum(share, 0.0) * np.exp(-both[side])
                 with np.errstate(divide="ignore", invalid="ignore"):
                     both[side] += np.log1p(-share)
         targets: Floats = both

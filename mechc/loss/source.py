@@ -28,6 +28,8 @@ MASS_TOLERANCE = 1e-9  # found against declared total mass; more means that mass
 MAX_LATTICE = 4_000_000
 OPEN_ERROR = 1e-12  # of panels that are not next to an end where the loss is not bounded
 LEAST_REACH = 64.0  # integers looked at on either side
+ULP = 2.0**-52
+FEW = 4.0  # roundings of the logs of a point mass
 NO_ATOMS = (np.empty(0), np.empty(0), -math.inf, -math.inf)
 
 
@@ -114,9 +116,11 @@ class KernelSource:
         smooth = [i for i, kind in enumerate(kinds) if kind in SMOOTH and not on_lattice]
         self.rows = np.ascontiguousarray(rows[smooth])
         self.continuous = bool(smooth)
+        self.loss_error = 0.0  # of point masses, where losses are differences of logs
         atoms = [self._declared_atoms()]
         log_p_only, log_q_only = [atoms[0][2]], [atoms[0][3]]
-        self.mass_errors = (0.0, 0.0)  # of log_infinite and log_minus_infinite, as masses
+        # of log_infinite and log_minus_infinite, as masses
+        self.mass_errors = (_rounding(atoms[0][2]), _rounding(atoms[0][3]))
         self.plateau_error = 0.0
         if on_lattice:
             self._panels = None
@@ -151,8 +155,8 @@ class KernelSource:
         closed = float(kernel.infinite_mass(theta))
         summed = log_total(np.asarray(log_p_only, np.float64))
         if not math.isnan(closed):
+            self.mass_errors = (self._closed_error(closed, summed), self.mass_errors[1])
             summed = min(math.log(closed), 0.0) if closed else -math.inf
-            self.mass_errors = (0.0, self.mass_errors[1])
         self.log_infinite = summed
         self.log_minus_infinite = log_total(np.asarray(log_q_only, np.float64))
         self._atom_error = 0.0
@@ -207,10 +211,26 @@ class KernelSource:
     def infinite_on(self, lo: float, hi: float, law: str) -> float:
         """Return the log of the mass of one law on outputs that reveal it; remember its error."""
         log_mass, error = quad.mass_and_error(self.kernel, self.theta, lo, hi, law)
-        error *= math.exp(min(log_mass, 0.0))
+        error = error * math.exp(min(log_mass, 0.0)) + self._rounded_ends(lo, hi, law)
         p, q = self.mass_errors
         self.mass_errors = (p + error, q) if law == "p" else (p, q + error)
         return log_mass
+
+    def _closed_error(self, closed: float, log_found: float) -> float:
+        """Rounding of a mass at infinity in closed form, from the mass found without the formula.
+
+        A parameter itself is no formula, and none at all is not rounded.
+        """
+        if closed == 0.0 or closed in self.theta:
+            return 0.0
+        return abs(closed - math.exp(min(log_found, 0.0))) + self.mass_errors[0]
+
+    def _rounded_ends(self, lo: float, hi: float, law: str) -> float:
+        """The mass between the ends of a branch as they are and as they are rounded."""
+        log_density = self.kernel.log_p if law == "p" else self.kernel.log_q
+        inner = ((lo, math.nextafter(lo, hi)), (hi, math.nextafter(hi, lo)))
+        logs = [(end, log_density(x, self.theta)) for end, x in inner if math.isfinite(end)]
+        return sum(ULP * abs(end) * math.exp(min(log, 700.0)) for end, log in logs)
 
     @property
     def panels(self) -> quad.Quadrature:
@@ -300,6 +320,9 @@ class KernelSource:
             loss = rows[:, 1] - rows[:, 2]
         if self.kernel.MEASURE == "finite":  # small losses keep their digits in their own formula
             self.kernel.loss_many(np.ascontiguousarray(rows[:, 0]), self.theta, loss)
+        else:
+            logs = np.abs(rows[np.isfinite(loss), 1:]).sum(1)
+            self.loss_error = FEW * ULP * float(logs.max(initial=0.0))
         return split_atoms(rows[:, 1], rows[:, 2], loss)
 
     def _plateau(self, lo: float, hi: float) -> tuple[Floats, Floats, float, float]:
@@ -310,6 +333,8 @@ class KernelSource:
         )
         value = float(self.kernel.loss(x, self.theta))
         mass, error = quad.mass_and_error(self.kernel, self.theta, lo, hi, "p")
+        if mass > -math.inf:
+            error += self._rounded_ends(lo, hi, "p") * math.exp(min(-mass, 700.0))
         self.plateau_error = max(self.plateau_error, error)
         return np.array([value]), np.array([mass]), -math.inf, -math.inf
 
@@ -394,3 +419,8 @@ class KernelSource:
             if not self.continuous:  # log masses are differences of large logs of factorials
                 defect = abs(total - 1.0)
                 self._atom_error = max(self._atom_error, 2.0 * defect if defect > 4e-15 else 0.0)
+
+
+def _rounding(log_mass: float) -> float:
+    """Rounding of a mass whose log is known."""
+    return FEW * ULP * (1.0 - log_mass) * math.exp(log_mass) if log_mass > -math.inf else 0.0

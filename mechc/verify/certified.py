@@ -75,10 +75,17 @@ class Certified:
 
     def _infinite(self) -> Any:
         """1 - prod (1 - P(q = 0))^count."""
-        total = arb(0)
+        log_finite, rest = arb(0), arb(1)
         for law in self.laws:
-            total += law.count * (-law.oracle.infinite_mass("p")).log1p()
-        return -total.expm1()
+            mass = law.oracle.infinite_mass("p")
+            if mass < 0.5:
+                log_finite += law.count * (-mass).log1p()
+            else:  # it may be one
+                least, most = (
+                    v.max(arb(0)) ** law.count for v in ((1 - mass).lower(), (1 - mass).upper())
+                )
+                rest *= least.union(most)
+        return (1 - rest) - rest * log_finite.expm1()
 
     def _finite(self, epsilon: float, tilt: float, size: float) -> tuple[Any, dict[str, Any]]:
         """The part of delta at finite losses."""

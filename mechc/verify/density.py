@@ -60,12 +60,12 @@ class Law:
 
     def density(self, x: Any, analytic: bool) -> Any:
         """Density at a ball."""
-        rows = zip(self.weights, self._densities, strict=True)
-        return sum((w.exp() * f(x, analytic) for w, f in rows), start=arb(0))
+        return sum((w * f(x, analytic) for w, f in self._densities), start=arb(0))
 
     @cached_property
-    def _densities(self) -> list[Callable[[Any, bool], Any]]:
-        return [arithmetic.function(exp(e), self.x, self.values) for e in self.exprs]
+    def _densities(self) -> list[tuple[Any, Callable[[Any, bool], Any]]]:
+        rows = zip(self.weights, self.exprs, strict=True)
+        return [(w.exp(), arithmetic.function(exp(e), self.x, self.values)) for w, e in rows]
 
     def top(self, x: Any) -> int:
         """The term that dominates around a ball, roughly: any choice would be right."""

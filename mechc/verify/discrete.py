@@ -100,6 +100,8 @@ def finite_part(laws: Sequence[Law], atoms: Sequence[Atoms], epsilon: Any, tilt:
         NumericError: they lie on one, and sums have too many points.
     """
     missing = sum((law.count * a.missing for law, a in zip(laws, atoms, strict=True)), start=arb(0))
+    if not all(one.rows for one in atoms):
+        return arb(0)  # P and Q share no outcome of some step
     step = _common_step(atoms)
     if step is None:
         return _listed(laws, atoms, epsilon) + arb(0).union(missing)

@@ -132,3 +132,20 @@ def test_many_steps_with_algebraic_tails(name, values, count):
     bound = run.delta(run.epsilon(1e-6).estimate, certified=True)
     assert width(bound) < 1e-12
     assert float64.lower <= bound.upper and bound.lower <= float64.upper
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_supports_without_a_common_outcome(count):
+    run = count * mechc.load("uniform")(halfwidth=2.0, sensitivity=139.9)
+    bound = run.delta(0.5, certified=True)
+    assert 1.0 - 1e-15 < bound.lower <= bound.upper == 1.0
+
+
+@pytest.mark.parametrize(("scale", "epsilon"), [(0.02, 0.3), (0.013, 2.0)])
+def test_a_closed_mass_at_infinity_is_rounded(scale, epsilon):
+    """An exponent of hundreds carries its rounding into the mass: one step allows for it."""
+    run = 1 * mechc.load("truncated_laplace")(scale=scale, halfwidth=7.9, sensitivity=0.3)
+    bound, exact = run.delta(epsilon), run.delta(epsilon, certified=True)
+    assert bound.lower <= exact.lower <= exact.upper <= bound.upper
+    law = run.steps("remove")[0].loss
+    assert 1e-16 < law.mass_errors[0] / math.exp(law.log_infinite) < 1e-11
