@@ -110,6 +110,8 @@ def log_sum(v: float, a: float, w: float, b: float) -> float:
     """Return log(v exp(a) + w exp(b)), where the sum is positive."""
     if b > a:
         v, a, w, b = w, b, v, a
+    if b - a > -0.5 and 0.5 < v + w < 2.0:  # the weights of a mixture may sum to one exactly
+        return a + math.log1p((max(v, w) - 1.0) + min(v, w) + w * math.expm1(b - a))
     rest = 0.0 if b == a - math.inf else w * math.exp(b - a)
     if 0.5 < v + rest < 2.0:
         return a + math.log1p((v - 1.0) + rest)

@@ -168,7 +168,7 @@ def _log_add(pairs: list[tuple[Expr, Expr]], rest: list[Expr]) -> Expr | None:
     if isinstance(v, Number) and v.exact < 0:
         v, a, w, b = w, b, v, a
     if isinstance(v, Number):
-        difference = call("log_exp_difference", a, b, add(a, negate(b)))
+        difference = call("log_exp_difference", a, b, _gap(a, b))
         return add(difference, call("log", v)) if v != ONE else difference
     return None
 
@@ -208,8 +208,7 @@ def exponential_difference(expr: Expr) -> Expr | None:
             return add(mul(coefficient, call("expm1", exponent)), *rest)
         for other, (second, below) in found:
             if second == opposite:
-                gap = add(exponent, negate(below))
-                difference = call("exp_difference", exponent, below, gap)
+                difference = call("exp_difference", exponent, below, _gap(exponent, below))
                 rest = [t for t in others if t is not other]
                 return add(mul(coefficient, difference), *rest)
     return None
@@ -231,6 +230,38 @@ def error_function_complement(expr: Expr) -> Expr | None:
             if other == mul(number(-2), coefficient):
                 return mul(negate(coefficient), call("erfc", negate(arg)))
     return None
+
+
+def _gap(a: Expr, b: Expr) -> Expr:
+    """A - b; where they share factors, by the difference of what is left, if terms cancel there."""
+    (c, above), (d, below) = split_number(a), split_number(b)
+    left, right = _factors(above), _factors(below)
+    common = [factor for factor in left if factor in right]
+    for factor in common:
+        left.remove(factor)
+        right.remove(factor)
+    terms = _terms(c, left), _terms(-d, right)
+    rest = add(*terms[0], *terms[1])
+    if len(_sum(rest)) < len(terms[0]) + len(terms[1]):
+        return mul(*common, rest)
+    return add(a, negate(b))
+
+
+def _factors(expr: Expr) -> list[Expr]:
+    return list(expr.args) if isinstance(expr, Mul) else [expr]
+
+
+def _sum(expr: Expr) -> tuple[Expr, ...]:
+    return expr.args if isinstance(expr, Add) else (expr,)
+
+
+def _terms(coefficient: Fraction, factors: list[Expr]) -> list[Expr]:
+    """The terms of a product in which at most one factor is a sum."""
+    sums = [factor for factor in factors if isinstance(factor, Add)]
+    if len(sums) != 1:
+        return [mul(Number(coefficient), *factors)]
+    others = [factor for factor in factors if factor is not sums[0]]
+    return [mul(Number(coefficient), *others, term) for term in _sum(sums[0])]
 
 
 def _square(term: Expr) -> tuple[Fraction, Expr, Expr] | None:
