@@ -47,6 +47,13 @@ def text(expr):
         (ir.add(exp(X), ir.number(-1)), "math.expm1(x)"),
         (ir.add(ir.mul(S, exp(X)), ir.negate(S)), "s * math.expm1(x)"),
         (ir.add(exp(X), ir.negate(exp(ir.add(X, Y)))), "exp_difference(x, x + y, -y)"),
+        (
+            ir.add(
+                exp(ir.mul(X, ir.Pow(S, ir.number(-1)))),
+                ir.negate(exp(ir.mul(ir.add(X, Y), ir.Pow(S, ir.number(-1))))),
+            ),
+            "exp_difference(x / s, (x + y) / s, -y / s)",
+        ),
         (ir.mul(exp(X), exp(Y)), "math.exp(x + y)"),
         (log(ir.call("erfc", X)), "log_erfc(x)"),
         (log(ir.call("cosh", X)), "log_cosh(x)"),

@@ -144,6 +144,18 @@ def test_log_sum_of_weighted_exponentials(compiled):
             assert abs(compiled["log_sum"](v, a, w, b) - value) <= 4 * ULP * (1 + abs(value))
 
 
+@pytest.mark.parametrize("weight", [0.5, 1e-3])
+def test_log_sum_with_weights_of_a_mixture_keeps_small_values(compiled, weight):
+    """Once off by an ulp of one, where the value is of the order of the exponents' square."""
+    for size in (1e-12, 1e-7, 1e-3):
+        a, b = 1.3 * size, -0.7 * size
+        v, w = 1.0 - weight, weight
+        with mp.workdps(60):
+            value = mp.log(mpf(v) * mp.exp(mpf(a)) + mpf(w) * mp.exp(mpf(b)))
+            for found in (compiled["log_sum"](v, a, w, b), compiled["log_sum"](w, b, v, a)):
+                assert abs(found - value) <= 4 * ULP * size
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "value"),
     [
