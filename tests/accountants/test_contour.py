@@ -101,3 +101,17 @@ def test_epsilon_beyond_a_largest_loss_that_is_not_known():
     open_ended = replace(two, support=(-math.inf, math.inf))
     covered = Covered((Step(open_ended, 1),))
     assert covered._saddle(1.5)[0] < 1e7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_sparse_steps_whose_small_losses_fade_late(direction):
+    """Total variation takes over far beyond the last node: 25 000 nodes were not enough."""
+    event = mechc.poisson(mechc.load("gaussian"))(sampling_rate=0.001, sigma=0.5)
+    narrow, wide = (
+        (2_000_000 * event).log_delta(3.0, direction=direction, method=m)
+        for m in ("contour", "pld")
+    )
+    assert wide.lower <= narrow.lower <= narrow.upper <= wide.upper
+    assert narrow.upper - narrow.lower < 1e-10 < wide.upper - wide.lower
+    assert narrow.detail["nodes"] < 1000
