@@ -8,7 +8,7 @@ does.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ from mechc.accountants.lattice_sweep import LatticeSweep
 from mechc.accountants.sweep import Sweep
 from mechc.errors import DeclarationError
 from mechc.inputs import MAX_COUNT, as_count
+from mechc.loss.infinite import MASS_ERROR
+from mechc.loss.measure import Step
 from mechc.loss.work import OutOfWorkError, limited
 from mechc.points import collect
 
@@ -108,7 +110,8 @@ def _together(
         return out, set()
     if log_delta == 0.0:
         return out, set()
-    left = np.flatnonzero(counts > 0)
+    out[:, _infinite(steps.values(), log_delta, counts)] = math.inf
+    left = np.flatnonzero((counts > 0) & ~np.isinf(out[2]))
     out[:, left] = -math.inf
     known = np.full(left.size, math.nan)
     methods: set[str] = set()
@@ -124,3 +127,14 @@ def _together(
         left = left[~np.isnan(out[:, left]).any(axis=0)]
         known = out[2, left]
     return out, methods
+
+
+def _infinite(
+    directions: Iterable[Sequence[Step]], log_delta: float, counts: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Counts whose mass at infinite loss, in some direction, proves that no epsilon will do."""
+    log_finite = min(sum(s.count * s.loss.log_finite for s in steps) for steps in directions)
+    with np.errstate(over="ignore"):
+        mass = -np.expm1(counts * log_finite) * (1.0 - 2.0 * MASS_ERROR)
+    certain: NDArray[np.bool_] = mass > math.exp(log_delta)
+    return certain

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants import powers, repeated
+from mechc.accountants import banded, powers, repeated
 from mechc.accountants.characteristic import Law, Tilted
 from mechc.accountants.revealing import mass_errors
 from mechc.accountants.trapezoid import Contour, Smooth
@@ -41,7 +41,8 @@ TILTS = 32  # of the Chernoff bound
 NEWTON = 40  # steps to a saddle point
 TRIES = 4  # contours for a group, each placed with what the one before has found
 DOUBLINGS = 2  # of the nodes of a contour before a recursion is cheaper
-FARTHER = 5  # times the proof of decay may look three times as far
+FARTHER = 5  # times the proof of decay may look three times as far ...
+LARGEST = 20_000  # ... with so many nodes at most
 SLACK = 1.5 * 2.0**-52  # rounding of exp and log between delta and its logarithm
 
 
@@ -109,9 +110,10 @@ class Sweep:
         """Answer in groups, from the largest count down; return those that are left."""
         # saddle points go like 1 / sqrt(n): further apart than this, terms would cancel
         ratio = math.exp(2.0 * math.sqrt(0.7 * CANCELLATION / max(-self._target, 1.0)))
+        spread = RATIO
         while left.size and not self._dear:
             most = counts[left[-1]]
-            widest = min(ratio, RATIO if most > MANY else FEW_RATIO)
+            widest = min(ratio, spread if most > MANY else FEW_RATIO)
             first = np.searchsorted(counts[left], most / widest)
             part, rest = left[first:], left[:first]
             answers = None
@@ -122,6 +124,9 @@ class Sweep:
                         break
             except NumericError:
                 answers = None
+            if answers is None and widest > FEW_RATIO and part.size > 1:
+                spread = FEW_RATIO  # more of them repeat often enough
+                continue
             if answers is None:
                 break  # with fewer repetitions phi decays more slowly still
             self.methods.add("contour")
@@ -130,11 +135,16 @@ class Sweep:
 
     def _by_recursion(self, counts: Floats, few: NDArray[np.intp], out: Floats) -> None:
         """Answer for a few repetitions of one step, as far as the recursion goes."""
-        near = out[1, few[-1] + 1] if few[-1] + 1 < counts.size else math.nan
-        if math.isnan(near):
-            near = self._saddle(float(counts[few[-1]])).epsilon
         targets = self._targets(counts[few])
-        found = repeated.epsilons(self._steps[0], counts[few], targets, near, self._widest)
+        found = banded.epsilons(self._steps[0], counts[few], targets, self._widest)
+        left = np.flatnonzero(np.isnan(found[2]))
+        if left.size:
+            after = out[1, few[-1] + 1] if few[-1] + 1 < counts.size else math.nan
+            near = found[1, left[-1] + 1] if left[-1] + 1 < few.size else after
+            if math.isnan(near):
+                near = self._saddle(float(counts[few[left[-1]]])).epsilon
+            now, level = counts[few[left]], targets[:, left]
+            found[:, left] = repeated.epsilons(self._steps[0], now, level, near, self._widest)
         out[:, few] = found
         self.methods |= {"direct"} if np.isfinite(found).any() else set()
 
@@ -344,7 +354,7 @@ class Sweep:
             law = self._law_for(steps, contour.c, reach, 1e-3)
             far = Tilted(law, contour.c, 1e-3 / count)
             bound, beyond = far.decay(start, reach, math.inf, goal)
-            helps = beyond > 0.3 * bound and bound < 0.5 * best
+            helps = beyond > 0.3 * bound and far.weight.size < LARGEST
             best = min(best, bound)
             if best < wanted or not helps:
                 break

@@ -1,0 +1,254 @@
+"""The compiled passage through all levels of `banded`, and the inversion at those asked for."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numba as nb
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from mechc.accountants.banded import Bands
+
+Floats = NDArray[np.float64]
+
+_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
+ULP = 2.2e-16
+TURNS = 60
+CLOSE = 1e-15  # of a cell, at which bisection ends
+RELATIVE = 3e-5  # error of a level that counts as relative, in units of the widest
+ROOT = 1e-13  # relative error of a value where it is solved for
+SLACK = 1.01  # for products of small errors
+GONE = -700.0  # log of what is nothing beside one
+LEAST = -1e300  # log of no floor
+HALF = 0.5  # nats by which a floor may change between an epsilon and its lower bound
+FIRST, PATIENCE = 64, 8  # levels after which so many failures in a row end a run
+
+# places in `facts`
+LOWEST, WIDTH, PARTS, LAW, BARRIER, SPARE, WIDEST = range(7)
+
+
+def run(
+    bands: Bands,
+    payoff: Floats,
+    ends: NDArray[np.int64],
+    facts: Floats,
+    tilts: Floats,
+    levels: Floats,
+    targets: Floats,
+) -> Floats:
+    """Return lower bound, estimate and upper bound of epsilon at each level, nan without one.
+
+    Args:
+        bands: the step.
+        payoff: coefficients of H_0 in the cells of level 0.
+        ends: first and last cell at levels 0, 1, ..., shape (2, levels + 1).
+        facts: constants by the names above: a, w, panels of a cell, the relative error of the law,
+            the window's lower end, the share of delta for each end, the relative width accepted.
+        tilts: t > 0 and K(t), shape (2, tilts).
+        levels: increasing, all >= 1.
+        targets: delta to stay under, and to exceed, at each level, shape (2, n).
+    """
+    out = np.full((3, levels.size), np.nan)
+    same, below = (np.ascontiguousarray(m.T) for m in (bands.same, bands.below))
+    errors = np.stack([bands.same_error, bands.below_error])
+    _run(same, below, errors, payoff, ends, facts, tilts, levels, targets, out)
+    return out
+
+
+@nb.njit("float64(float64[::1], float64)", **_JIT)
+def _value(c, x):  # type: ignore[no-untyped-def]
+    """Chebyshev series at x (Clenshaw)."""
+    a, b = 0.0, 0.0
+    for j in range(c.size - 1, 0, -1):
+        a, b = 2.0 * x * a - b + c[j], a
+    return x * a - b + c[0]
+
+
+@nb.njit("float64(float64[:,::1], int64, float64)", **_JIT)
+def _root(cells, hint, target):  # type: ignore[no-untyped-def]
+    """Return where the decreasing function falls to the target, in cells; nan outside."""
+    i = min(max(hint, 0), cells.shape[0] - 1)
+    while cells[i].sum() > target:
+        i += 1
+        if i == cells.shape[0]:
+            return np.nan
+    while i > 0 and cells[i - 1].sum() <= target:
+        i -= 1
+    low, high = -1.0, 1.0
+    if _value(cells[i], low) <= target:
+        return float(i) if i > 0 else np.nan
+    f_low, f_high = _value(cells[i], low) - target, cells[i].sum() - target
+    kept = 0
+    for _ in range(TURNS):
+        x = high - f_high * (high - low) / (f_high - f_low)  # regula falsi, Illinois variant
+        if not low < x < high:
+            x = 0.5 * (low + high)
+        f = _value(cells[i], x) - target
+        if f > 0.0:
+            low, f_low = x, f
+            f_high = 0.5 * f_high if kept == 1 else f_high
+            kept = 1
+        else:
+            high, f_high = x, f
+            f_low = 0.5 * f_low if kept == -1 else f_low
+            kept = -1
+        if high - low <= CLOSE or abs(f) <= ULP * target:
+            break
+    return i + 0.5 * (1.0 + x)
+
+
+@nb.njit("float64(float64[:,::1], float64[::1], float64)", **_JIT)
+def _floor(tilts, floors, epsilon):  # type: ignore[no-untyped-def]
+    """Smallest of the bounds exp(floor - t epsilon)."""
+    least = np.inf
+    for i in range(floors.size):
+        least = min(least, floors[i] - tilts[0, i] * epsilon)
+    return math.exp(least)
+
+
+@nb.njit("float64(float64[:,::1], float64, float64)", **_JIT)
+def _fallen(tilts, n, loss):  # type: ignore[no-untyped-def]
+    """Doob's bound on the probability that a sum of up to n losses ever reaches `loss`."""
+    least = 0.0
+    for i in range(tilts.shape[1]):
+        least = min(least, n * max(tilts[1, i], 0.0) - tilts[0, i] * loss)
+    return math.exp(least)
+
+
+@nb.njit(
+    "float64(float64[::1], float64[:,::1], int64, float64, float64, float64, float64[:,::1],"
+    " float64[::1])",
+    **_JIT,
+)
+def _judge(least, missed, shift, left, width, limit, tilts, floors):  # type: ignore[no-untyped-def]
+    """Return the largest relative error of a new level; those above `limit` go to the floors.
+
+    Args:
+        least: the smallest value of each new cell, the one at its right end.
+        missed: what the image of each old row lacks, in its own cell and in the one above.
+        shift: first new cell minus first old one.
+        left: lowest loss of the new cells.
+        width: of a cell.
+        limit: see above.
+        tilts: t and K(t).
+        floors: logs of f in the bounds f exp(-t u) on all other errors; raised here.
+    """
+    worst = 0.0
+    most = np.full(floors.size, LEAST)
+    for i in range(least.size):
+        error = missed[0, i + 1 + shift] + missed[1, i + shift]
+        if error <= worst * least[i]:
+            continue
+        if error <= limit * least[i]:
+            worst = error / least[i]
+        elif error > 0.0:
+            log_error, right = math.log(error), left + (i + 1.0) * width
+            for j in range(floors.size):
+                most[j] = max(most[j], log_error + tilts[0, j] * right)
+    for j in range(floors.size):
+        high, low = max(floors[j], most[j]), min(floors[j], most[j])
+        floors[j] = high + math.log1p(math.exp(max(low - high, GONE)))
+    return worst
+
+
+@nb.njit(
+    "boolean(float64[:,::1], float64, float64, float64, float64, float64[::1], float64[:,::1],"
+    " float64[::1], float64[::1], float64[::1])",
+    **_JIT,
+)
+def _answer(cells, n, start, near, relative, facts, tilts, floors, target, out):  # type: ignore[no-untyped-def]
+    """Write lower bound, estimate and upper bound of epsilon where H falls to the targets.
+
+    The panels begin at the loss `start`; the answer is sought first `near` panels from there.
+    Returns whether there is an answer as narrow as is wanted.
+    """
+    width, hint = facts[WIDTH] / facts[PARTS], int(near)
+    middle = _root(cells, hint, target[0])
+    epsilon = start + width * middle if math.isfinite(middle) else 0.0
+    above, error = facts[SPARE] * target[0], SLACK * relative + ROOT
+    if epsilon <= 0.0 and 0.0 < -start < width * cells.shape[0]:
+        place = int(-start / width)
+        at_zero = _value(cells[place], 2.0 * (-start / width - place) - 1.0)
+        if at_zero * (1.0 + error) + 2.0 * _floor(tilts, floors, 0.0) + above <= target[0]:
+            out[:] = 0.0
+            return True
+    if not math.isfinite(middle):
+        return False
+    floor = 2.0 * _floor(tilts, floors, epsilon) + above
+    fallen = 2.0 * _fallen(tilts, n, epsilon + facts[BARRIER])
+    if not error + (floor + fallen) / target[0] <= facts[WIDEST]:
+        return False
+    # H is at most what is found and `above`, at least what is found without `fallen`
+    upper = _root(cells, hint, (target[0] - floor) / (1.0 + error))
+    lower = _root(cells, hint, (target[1] + floor + fallen) * (1.0 + error))
+    if not (math.isfinite(upper) and math.isfinite(lower)):
+        return False
+    noise = 16.0 * ULP * (abs(start) + n * abs(facts[LOWEST]) + width * cells.shape[0])
+    low = start + width * lower - noise
+    if low > 0.0 and tilts[0, -1] * (epsilon - low) > HALF:
+        return False  # the floors there are not those at the estimate
+    out[0] = max(0.0, low)
+    out[1] = max(0.0, epsilon)
+    out[2] = max(0.0, start + width * upper + noise)
+    return True
+
+
+@nb.njit(
+    "void(float64[:,::1], float64[:,::1], float64[:,::1], float64[:,::1], int64[:,::1],"
+    " float64[::1], float64[:,::1], float64[::1], float64[:,::1], float64[:,::1])",
+    **_JIT,
+)
+def _run(same, below, errors, payoff, ends, facts, tilts, levels, targets, out):  # type: ignore[no-untyped-def]
+    """Fill `out`; see `run`. Row 0 of a level is the cell below its window, zeros follow it."""
+    lowest, width, widest = facts[LOWEST], facts[WIDTH], facts[WIDEST]
+    parts, size = int(facts[PARTS]), payoff.shape[1]
+    degree, most = size // parts, (ends[1] - ends[0]).max() + 4
+    old, new = np.zeros((most, size)), np.zeros((most, size))
+    more, absolute, missed = np.empty((most, size)), np.empty((most, size)), np.empty((2, most))
+    right_end = np.zeros(size)
+    right_end[size - degree :] = 1.0
+    for i in range(parts):
+        old[0, i * degree] = new[0, i * degree] = 1.0
+    old[1 : payoff.shape[0] + 1] = payoff
+    relative = 8.0 * ULP
+    floors = np.full(tilts.shape[1], LEAST)
+    found, m, failed = np.empty(3), 0, 0
+    near = 0.0
+    for n in range(1, ends.shape[1]):
+        shift = ends[0, n] - ends[0, n - 1]
+        cells = ends[1, n] - ends[0, n] + 1
+        rows = cells + shift + 1
+        for i in range(rows):
+            for j in range(size):
+                absolute[i, j] = abs(old[i, j])
+        np.dot(absolute[:rows], errors[0], missed[0, :rows])
+        np.dot(absolute[:rows], errors[1], missed[1, :rows])
+        np.dot(old[1 + shift : rows], same, new[1 : cells + 1])
+        np.dot(old[shift : rows - 1], below, more[:cells])
+        for i in range(cells):
+            for j in range(size):
+                new[i + 1, j] += more[i, j]
+        new[cells + 1 :] = 0.0
+        floors += tilts[1]
+        start = ends[0, n] * width + n * lowest
+        level = new[1 : cells + 1]
+        relative += facts[LAW] + 4.0 * ULP
+        least = np.dot(level, right_end)
+        relative += _judge(least, missed, shift, start, width, RELATIVE * widest, tilts, floors)
+        old, new = new, old
+        if n < levels[m]:
+            continue
+        panels = level.reshape(cells * parts, degree)
+        if _answer(
+            panels, n, start, near, relative, facts, tilts, floors, targets[:, m].copy(), found
+        ):
+            out[:, m] = found
+            near, failed = (found[1] - start) / width * parts, 0
+        else:
+            failed += 1
+            if n > FIRST and failed > PATIENCE:
+                return
+        m += 1
