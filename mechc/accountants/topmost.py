@@ -11,7 +11,8 @@ fall like x^n / n!^2 with x = k_j P(0 < distance < g) / m_j; a few tens of them 
 off to infinity there, and a contour waits for atoms that never fade.
 
 Functions on (0, g) are polynomials in Chebyshev's basis; the convolution of two of them is
-integrated exactly. The error is twice the difference between two degrees.
+integrated exactly. The error is six times the difference between two degrees: where a density
+rises like an inverse root at its atom (Huber noise), coefficients only fall like n^-2.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ Logs = tuple[float, float, float]
 LIMIT = "few steps are below their largest losses"  # nothing is sharper there
 ULP = 2.2e-16
 SIZES = (40, 32)  # coefficients of the answer, and of the one it is judged by
+GUARD = 6.0  # times their difference: the error
 MOST_TERMS = 28  # of a binomial series, before its degree is more than these can hold
 MOST_DRAWS = 120.0  # x at which so many terms suffice
 NEGLIGIBLE = 1e-18  # share of the sum at which a series ends
@@ -79,7 +81,7 @@ def log_finite(steps: Sequence[Step], epsilon: float) -> Logs | None:
             return None
         values.append(value)
     log_mass, error = log_all_largest(steps)
-    error += 2.0 * abs(values[1] / values[0] - 1.0) + 1e-13 * (1.0 + terms)
+    error += GUARD * abs(values[1] / values[0] - 1.0) + 1e-13 * (1.0 + terms)
     error += (1.0 + terms) * rounding / gap  # H grows at most like gap^(1 + terms)
     if not error < USEFUL:
         return None
@@ -119,9 +121,13 @@ def _ends_in_atom(law: PrivacyLoss) -> bool:
 
 
 def _smooth_to(law: PrivacyLoss) -> float:
-    """Distance from the largest loss to the next atom or the end of the support."""
-    below = float(law.atom_loss[-2]) if law.atom_loss.size > 1 else law.support[0]
-    return law.support[1] - max(below, law.support[0])
+    """Distance from the largest loss to the next atom, end of a branch, or end of the support."""
+    top = law.support[1]
+    others = [law.support[0], *law.atom_loss[-2:-1].tolist()]
+    if law.source is not None:
+        limits = (-1.0 if law.is_reversed else 1.0) * law.source.rows[:, 3:5].ravel()
+        others += limits[limits < top - 8.0 * ULP * abs(top)].tolist()
+    return float(top - max(others))
 
 
 def _share(steps: Sequence[Step], gap: float, size: int) -> tuple[float, float]:

@@ -227,10 +227,13 @@ class KernelSource:
 
     def _rounded_ends(self, lo: float, hi: float, law: str) -> float:
         """The mass between the ends of a branch as they are and as they are rounded."""
-        log_density = self.kernel.log_p if law == "p" else self.kernel.log_q
-        inner = ((lo, math.nextafter(lo, hi)), (hi, math.nextafter(hi, lo)))
-        logs = [(end, log_density(x, self.theta)) for end, x in inner if math.isfinite(end)]
-        return sum(ULP * abs(end) * math.exp(min(log, 700.0)) for end, log in logs)
+        log_density = self.kernel.log_p_many if law == "p" else self.kernel.log_q_many
+        ends = np.array([lo, hi])
+        known = np.isfinite(ends)
+        inner, ends = np.nextafter(ends, ends[::-1])[known], ends[known]
+        logs = np.empty(inner.size)
+        log_density(inner, self.theta, logs)
+        return float((ULP * np.abs(ends) * np.exp(np.minimum(logs, 700.0))).sum())
 
     @property
     def panels(self) -> quad.Quadrature:
