@@ -54,9 +54,7 @@ class Prepared:
         anchor = float(ends[np.argmin(np.abs(ends - mean))]) if ends.size else mean
         tilts = np.concatenate([tilt * TILTS, above])
         loss, log_weight = law.nodes()
-        values = np.array(
-            [log_sum(loss - anchor, log_weight, t) + share_at(law, t) for t in tilts]
-        )
+        values = np.array([log_sum(loss - anchor, log_weight, t) + share_at(law, t) for t in tilts])
         return cls(
             law=law,
             count=step.count,

@@ -73,7 +73,10 @@ def find_lattice(loss: Floats) -> tuple[float, float] | None:
     noise = LATTICE_ULP * 2.2e-16 * float(np.abs(loss).max())
     gaps = np.diff(loss)
     step = float(gaps.min())
-    for gap in gaps:
+    off = np.abs(gaps - step * np.round(gaps / step))
+    fits = (off <= noise * np.maximum(1.0, gaps / step)) & (step > 1e3 * noise)
+    first = gaps.size if fits.all() else int(np.argmin(fits))
+    for gap in gaps[first:]:  # those before are multiples of the smallest
         a, b = float(gap), step
         for _ in range(64):
             if b <= 1e3 * noise:

@@ -30,6 +30,7 @@ OPEN_ERROR = 1e-12  # of panels that are not next to an end where the loss is no
 LEAST_REACH = 64.0  # integers looked at on either side
 ULP = 2.0**-52
 FEW = 4.0  # roundings of the logs of a point mass
+MERGED = 20.0  # work for a point mass that is sorted and looked for on a lattice
 NO_ATOMS = (np.empty(0), np.empty(0), -math.inf, -math.inf)
 
 
@@ -56,6 +57,7 @@ class Nodes(NamedTuple):
         tilts: tuple[float, float] = (-math.inf, math.inf),
     ) -> Nodes:
         """Make a discrete law, masses known to a relative `tolerance`; equal losses are merged."""
+        spend(MERGED * loss.size)
         loss, log_mass = merge(loss, log_mass)
         support = (float(loss[0]), float(loss[-1])) if loss.size else (math.nan, math.nan)
         none = np.empty(0)
