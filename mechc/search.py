@@ -46,6 +46,7 @@ NARROW = 1e-10  # relative distance to it of a bracket that is narrow enough for
 NEARER = 1e-3  # distance from the largest loss that is tried before, as a share of the start's
 NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is as good as that
 CLOSE = 0.9  # start of a search, as a share of the largest loss, from which on that is looked at
+NEWTON = 10  # steps to the start of a search
 FIRST = (1.0, -1.0)  # where to start, and the slope there, when nothing is known
 
 
@@ -302,7 +303,8 @@ def saddle_start(steps: Sequence[Step], log_target: float) -> tuple[float, float
     wrong here costs evaluations, never correctness.
     """
     try:
-        mean, variance = map(float, Law.of(steps).roughly(0.0)[0, 1:3])
+        law = Law.of(steps)
+        mean, variance = map(float, law.roughly(0.0)[0, 1:3])
         ceiling = min(step.loss.strip[1] for step in steps)
 
         def normal(t: float) -> tuple[float, float, float]:
@@ -310,6 +312,8 @@ def saddle_start(steps: Sequence[Step], log_target: float) -> tuple[float, float
 
         first = min(math.sqrt(max(-2.0 * log_target, 1.0) / variance), 0.5 * ceiling)
         t, rough = _newton(normal, log_target, first, ceiling)
+        # rare large losses, which the nodes at hand show, need much smaller tilts
+        t = min(t, _newton(lambda t: law.roughly(t)[0, :3], log_target, t, ceiling)[0])
         laws: list[tuple[float, Law]] = []  # how far the nodes reach, and they
 
         def exact(t: float) -> Floats:
@@ -334,7 +338,7 @@ def _newton(
 ) -> tuple[float, tuple[float, float] | None]:
     """Damped Newton steps for the tilt t; returns t and (epsilon, slope) if epsilon > 0."""
     found = None
-    for _ in range(8):
+    for _ in range(NEWTON):
         k0, k1, k2 = map(float, cumulants(t))
         epsilon_t = k1 - 1 / t - 1 / (t + 1)
         found = (epsilon_t, -t) if epsilon_t > 0 else found

@@ -28,7 +28,8 @@ Floats = NDArray[np.float64]
 LONG = 200  # steps in all that are gone through one by one ...
 LONGEST, DENSE = 1200, 0.1  # ... and where this share of the numbers beyond is asked for
 RECURSIONS = 4
-GOAL = 0.2  # relative error of delta aimed at, in units of the largest that is accepted
+GOAL = 0.2  # relative error of delta aimed at, in units of the largest that is accepted,
+CLOSER = 0.1  # ... and what is tried where that does not do
 TURNS = 60
 CLOSE = 1e-13  # change of log delta at which Newton stops
 ULP = 2.2e-16
@@ -51,13 +52,14 @@ def epsilons(step: Step, counts: Floats, targets: Floats, near: float, widest: f
     """
     out = np.full((3, counts.size), np.nan)
     left = np.flatnonzero(counts * step.count <= _longest(step, counts * step.count))
+    goal = GOAL * widest
     for _ in range(RECURSIONS):
         if not left.size:
             break
         most = max(int(counts[left[-1]]) * step.count + 1, SHARED)
         try:
             target = float(targets[0, left[-1]])
-            recursion = Recursion((Step(step.loss, most),), near, GOAL * widest, target)
+            recursion = Recursion((Step(step.loss, most),), near, goal, target)
         except (NumericError, UnsupportedError):
             break
         answered = 0
@@ -68,9 +70,11 @@ def epsilons(step: Step, counts: Floats, targets: Floats, near: float, widest: f
                 break
             out[:, i] = found
             near, answered = found[1], answered + 1
-        if not answered:
-            break
         left = left[: left.size - answered]
+        if not answered:
+            if goal < GOAL * widest:
+                break
+            goal *= CLOSER  # errors have added up to more than was aimed at
     return out
 
 

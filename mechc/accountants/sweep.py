@@ -34,12 +34,14 @@ RATIO, FEW_RATIO = 3.0, 1.5  # largest over smallest count of a group
 MANY = 300.0  # repetitions below which a wide group would be paid by its smallest count
 SHARE = 1e-11  # images and truncation may cost this share of delta
 CANCELLATION = math.log(1e3)  # nats by which a contour may miss a saddle point
-FIRST, MOST = 32, 2048  # nodes of a contour
+FIRST, MANY_NODES, MOST = 32, 2048, 16384  # nodes of a contour, at first and at last
+FEW = 40  # steps for which a recursion may be cheaper
 DEAR = 4_000_000  # node evaluations of a contour beyond which a recursion is cheaper
 BELOW = 8  # contours tried at and below the smallest saddle point
 TILTS = 32  # of the Chernoff bound
 NEWTON = 40  # steps to a saddle point
 TRIES = 4  # contours for a group, each placed with what the one before has found
+WIDER = 10.0  # times the width aimed at that an answer may be wide
 DOUBLINGS = 2  # of the nodes of a contour before a recursion is cheaper
 FARTHER = 5  # times the proof of decay may look three times as far ...
 LARGEST = 20_000  # ... with so many nodes at most
@@ -100,8 +102,10 @@ class Sweep:
         if few.size and self._recursion:
             self._by_recursion(counts, few, out)
             left = left[np.isnan(out[:, left]).any(axis=0)]
-            self._dear = False
-            self._by_contours(counts, known, left, out)
+            self._dear = self._recursion = False  # contours are tried whatever they cost ...
+            left = self._by_contours(counts, known, left, out)
+            if 0 < left.size < few.size:  # ... and fewer repetitions need a shorter recursion
+                self._by_recursion(counts, left, out)
         return out
 
     def _by_contours(
@@ -116,12 +120,8 @@ class Sweep:
             widest = min(ratio, spread if most > MANY else FEW_RATIO)
             first = np.searchsorted(counts[left], most / widest)
             part, rest = left[first:], left[:first]
-            answers = None
             try:
-                for _ in range(TRIES):
-                    answers = self._group(counts[part], known[part])
-                    if answers is None or not np.isnan(answers).all():
-                        break
+                answers = self._placed(counts[part], known[part])
             except NumericError:
                 answers = None
             if answers is None and widest > FEW_RATIO and part.size > 1:
@@ -132,6 +132,26 @@ class Sweep:
             self.methods.add("contour")
             out[:, part], left = answers, rest
         return left
+
+    def _placed(self, counts: Floats, known: Floats) -> Floats | None:
+        """Answer for counts that share a contour, which is placed again where it led astray."""
+        best: Floats | None = None
+        wide = np.zeros(counts.size, np.bool_)
+        for turn in range(TRIES):
+            answers = self._group(counts, known)
+            if answers is None:
+                break
+            if best is None:
+                best = answers
+            better = answers[2] - answers[0] < best[2] - best[0]
+            better |= np.isnan(best[2])
+            best[:, better] = answers[:, better]
+            wide = (self._near * (best[2] - best[0]) > WIDER * self._widest) & (best[0] > 0.0)
+            if not np.isnan(best).all() and (turn > 0 or not wide.any()):
+                break
+        if best is not None and self._recursion:
+            best[:, wide] = np.nan  # a recursion is to try
+        return best
 
     def _by_recursion(self, counts: Floats, few: NDArray[np.intp], out: Floats) -> None:
         """Answer for a few repetitions of one step, as far as the recursion goes."""
@@ -227,10 +247,22 @@ class Sweep:
         """Tilt at which the leading saddle point approximation of log delta is the target."""
         variance = float(self._law.roughly(0.0)[0, 2])
         reach = math.sqrt(max(-2.0 * self._target, 1.0) / max(n * variance, 1e-300))
-        t = min(self._near or reach, 0.5 * self._highest)
+        if not self._near:  # rare large losses, which the nodes at hand show, need less than that
+            self._near = min(
+                self._settled(n, min(reach, 0.5 * self._highest), rough=True)[0], reach
+            )
+        t, epsilon, exponent = self._settled(n, min(self._near, 0.5 * self._highest))
+        return Saddle(n, t, max(epsilon, 0.0), exponent - (max(epsilon, 0.0) - epsilon) * t)
+
+    def _settled(self, n: float, t: float, rough: bool = False) -> tuple[float, float, float]:
+        """Newton's method for the saddle point: its tilt, epsilon and log F there.
+
+        A rough one takes the nodes as they are.
+        """
         low, high = 0.0, math.inf
         for _ in range(NEWTON):
-            self._cover(t)
+            if not rough:
+                self._cover(t)
             k0, k1, k2 = n * self._law.roughly(t)[0, :3]
             f2 = k2 + t**-2 + (1.0 + t) ** -2
             epsilon = k1 - 1.0 / t - 1.0 / (t + 1.0)
@@ -242,7 +274,7 @@ class Sweep:
             low, high = (t, high) if excess > 0.0 else (low, t)
             t = min(max(t + excess / (t * f2), t / 3.0), 3.0 * t, 0.5 * (t + self._highest))
             t = t if low < t < high else math.sqrt(low * high)
-        return Saddle(n, t, max(epsilon, 0.0), exponent - (max(epsilon, 0.0) - epsilon) * t)
+        return t, epsilon, exponent
 
     def _cover(self, tilt: float) -> None:
         """Make all steps accurate for real tilts up to `tilt`, and some more."""
@@ -305,7 +337,7 @@ class Sweep:
         """Evaluate nodes until the truncation is proven small for the smallest count."""
         n = int(saddle.repetitions)
         payoff, h = Smooth(), 2.0 * math.pi / period
-        nodes = FIRST + int(min(1.1 * frequency / h, MOST / 2))
+        nodes = FIRST + int(min(1.1 * frequency / h, MANY_NODES / 2))
         steps = tuple(Step(s.loss, n * s.count) for s in self._steps)
         log_b = n * rows[:, 0] + grid * np.log(grid) - (1.0 + grid) * np.log1p(grid)
         masses = (
@@ -314,8 +346,10 @@ class Sweep:
             sum(s.count * s.loss.support[0] for s in steps),
         )
         contour: Contour | None = None
-        dear = DOUBLINGS if self._recursion else MOST
-        while nodes <= MOST:
+        between = self._recursion and self._steps[0].loss.atom_loss.size > 0  # `banded` goes far
+        few = between or (self._recursion and n * self._steps[0].count <= FEW)
+        dear, most = DOUBLINGS if few else MOST, MANY_NODES if between else MOST
+        while nodes <= most:
             law = self._law_for(steps, c, 1.2 * h * nodes, 1e-18)
             if contour is None:
                 contour = Contour(law, payoff, c, period, grid, log_b, masses)
@@ -327,11 +361,11 @@ class Sweep:
             tail = period / (math.pi * contour.weight(0.0))
             wanted = SHARE * total / tail
             quiet = float(np.abs(values[-16:]).max()) < SHARE
-            last = 2 * nodes > MOST or not dear or (self._recursion and 4 * contour.work > DEAR)
+            last = 2 * nodes > most or not dear or (few and 4 * contour.work > DEAR)
             if quiet or last:
                 tail *= self._decay(contour, steps, wanted)
                 if tail <= 4.0 * SHARE * total or last:
-                    self._dear = self._recursion and 4 * contour.work > DEAR
+                    self._dear = few and 4 * contour.work > DEAR
                     return (contour, tail) if tail < self._widest * total else None
             nodes, dear = 2 * nodes, dear - 1
         return None
