@@ -24,7 +24,7 @@ from flint import acb, arb, ctx
 from mechc.accountants.composed import ComposedLoss
 from mechc.errors import MechcError, NumericError
 from mechc.verify.ball import Oracle
-from mechc.verify.decay import Decay, decays
+from mechc.verify.decay import TAIL_NATS, Decay, decays
 from mechc.verify.wheel import Wheel
 
 MAX_NODES, AFFORDABLE = 8000, 3000
@@ -32,6 +32,7 @@ TRIES = 5
 GOLDEN = 28  # narrowings of the bracket of a saddle point
 CANCELLED = 5.0  # nats by which left images may exceed the answer
 SHARP = (100, 1000)  # nodes for which bounds on |M| leave flat losses out
+MANY = 20  # distinct steps, beyond which each has one bound alone
 RATIO = 1.04  # of neighbouring frequencies in the bound of the cut-off integral
 RANGE = 800  # and how many of them
 
@@ -255,7 +256,9 @@ class Contour:
         key = float(c)
         if key not in self._decays:
             frequencies = [n * float(h.mid()) for n in SHARP]
-            self._decays[key] = [decays(law.oracle, c, frequencies) for law in self.laws]
+            nats = TAIL_NATS if len(self.laws) <= MANY else TAIL_NATS[:1]
+            some = frequencies if len(self.laws) <= MANY else []
+            self._decays[key] = [decays(law.oracle, c, some, nats) for law in self.laws]
         tables = self._decays[key]
         ys = [h * arb(RATIO) ** i for i in range(RANGE)]
         heights = [front * self._height(tables, y) for y in ys]

@@ -49,23 +49,26 @@ class Decay(NamedTuple):
         return self.mass + self.root / y.sqrt() + self.slope / y
 
 
-def decays(oracle: Oracle, c: Any, frequencies: Sequence[float]) -> list[Decay]:
+def decays(
+    oracle: Oracle, c: Any, frequencies: Sequence[float], nats: Sequence[float] = TAIL_NATS
+) -> list[Decay]:
     """Valid bounds for one step; which is sharpest depends on y and on the count.
 
     Args:
         oracle: a pair with densities.
         c: real part of the contour, an exact ball.
         frequencies: y at which losses that hardly vary are told from the rest.
+        nats: how far below its maximum the tilted density is cut otherwise.
     """
     found = []
     with ctx.workprec(BITS):
         total = oracle.moment(acb(c)).real
         pieces = [
-            (piece, part, _windows(part, _profile(part, c), frequencies))
+            (piece, part, _windows(part, _profile(part, c), frequencies, nats))
             for piece, part in zip(oracle.case.pieces, _bound(oracle), strict=True)
             if part is not None
         ]
-        for i in range(len(TAIL_NATS) + len(frequencies)):
+        for i in range(len(nats) + len(frequencies)):
             regular, root, slope = arb(0), arb(0), arb(0)
             for piece, part, windows in pieces:
                 mass, b, v = _piece(piece, part, oracle, c, windows[i])
@@ -217,7 +220,7 @@ def _profile(part: PieceIntegral, c: Any) -> Profile:
 
 
 def _windows(
-    part: PieceIntegral, profile: Profile, frequencies: Sequence[float]
+    part: PieceIntegral, profile: Profile, frequencies: Sequence[float], nats: Sequence[float]
 ) -> list[tuple[float, float] | None]:
     """Finite stretches of the piece, outside which the tilted density is small.
 
@@ -225,8 +228,8 @@ def _windows(
     beyond and 2w/|L'|/y at the end are least together, for each frequency y.
     """
     ranges = []
-    for nats in TAIL_NATS:
-        seen = np.flatnonzero(profile.logs > -nats)
+    for depth in nats:
+        seen = np.flatnonzero(profile.logs > -depth)
         ranges.append((seen[0], seen[-1]) if seen.size else (0, 0))
     masses = np.exp(profile.logs)
     for y in frequencies:
