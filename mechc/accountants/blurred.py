@@ -97,7 +97,7 @@ class Blurred:
         if not start > 0.0 or blur.width * (1.0 + contour.c) > WIDEST:
             return None
         y, waves, noise = contour.waves(epsilon)
-        spend(2.0 * WAVE * y.size)
+        spend(6.0 * WAVE * y.size)
         z = np.asarray(contour.c + 1j * y, np.complex128)
         factor = blur.transform(z)
         first = float(blur.transform(np.array([contour.c + 0j]))[0].real)
