@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError
-from mechc.loss.source import Nodes
+from mechc.loss.nodes import Nodes
 
 Floats = NDArray[np.float64]
 

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError, UnsupportedError
 from mechc.kernel.protocol import Kernel
 from mechc.loss import atoms, below, branches, cells, moments
-from mechc.loss.source import KernelSource, Nodes
+from mechc.loss.nodes import Nodes
+from mechc.loss.source import KernelSource
 from mechc.loss.unresolved import share_at
 from mechc.loss.within import within
 
