@@ -150,7 +150,7 @@ class Sweep:
             if not np.isnan(best).all() and (turn > 0 or not wide.any()):
                 break
         if best is not None and self._recursion:
-            best[:, wide] = np.nan  # a recursion is to try
+            best[:, wide & (counts <= FEW)] = np.nan  # a recursion is to try
         return best
 
     def _by_recursion(self, counts: Floats, few: NDArray[np.intp], out: Floats) -> None:
