@@ -32,6 +32,7 @@ TRIES = 5
 GOLDEN = 28  # narrowings of the bracket of a saddle point
 CANCELLED = 5.0  # nats by which left images may exceed the answer
 SHARP = (100, 1000)  # nodes for which bounds on |M| leave flat losses out
+FAINT, WIDE = 0.05, 1e-12  # share of the promised size, and relative radius, that call for more
 MANY = 20  # distinct steps, beyond which each has one bound alone
 RATIO = 1.04  # of neighbouring frequencies in the bound of the cut-off integral
 RANGE = 800  # and how many of them
@@ -152,7 +153,20 @@ class Contour:
         Raises:
             NumericError: no contour, or too many nodes.
         """
-        for rtol in self.rtols:
+        value, size, detail = self._aimed(epsilon, self.rtols)
+        share = float(value.upper() / arb(size).exp())
+        if 0.0 < share < FAINT and value.rad() > WIDE * abs(value.mid()):
+            # far less than the saddle point promises: terms cancel, and the aim was too high
+            sharper, _, detail = self._aimed(epsilon, [share * rtol for rtol in self.rtols[1:]])
+            value = value.intersection(sharper)
+        return value, detail
+
+    def _aimed(self, epsilon: float, rtols: Sequence[float]) -> tuple[Any, float, dict[str, Any]]:
+        """The ball with errors below the first of `rtols` that few nodes reach, or the last.
+
+        They are shares of what the saddle point promises, whose logarithm comes second.
+        """
+        for rtol in rtols:
             c, period, s, size = self.plan(epsilon, rtol)
             with ctx.workprec(64):
                 h, scale = 2 * arb.pi() / arb(period), arb(size).exp() * rtol / 4
@@ -174,7 +188,7 @@ class Contour:
             "contour": c, "period": period, "nodes": last + 1, "bits": bits,
             "cut-off": float(cut.upper()), "right images": float(right.upper()),
         }  # fmt: skip
-        return value, detail
+        return value, size, detail
 
     def chernoff(self, epsilon: float) -> Any:
         """The ball [0, min over some t of exp(K(t) - t eps) t^t/(1+t)^(1+t)] (SPA, (43))."""
