@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.characteristic import Law
+from mechc.accountants.covered import Covered
 from mechc.accountants.logspace import log1mexp
 from mechc.accountants.topmost import log_all_largest
 from mechc.errors import MechcError, NumericError, UnsupportedError
@@ -303,28 +303,18 @@ def saddle_start(steps: Sequence[Step], log_target: float) -> tuple[float, float
     wrong here costs evaluations, never correctness.
     """
     try:
-        law = Law.of(steps)
-        mean, variance = map(float, law.roughly(0.0)[0, 1:3])
+        composed = Covered(tuple(steps))
+        variance = float(composed.law.roughly(0.0)[0, 2])
         ceiling = min(step.loss.strip[1] for step in steps)
 
-        def normal(t: float) -> tuple[float, float, float]:
-            return mean * t + variance * t * t / 2, mean + variance * t, variance
-
-        first = min(math.sqrt(max(-2.0 * log_target, 1.0) / variance), 0.5 * ceiling)
-        t, rough = _newton(normal, log_target, first, ceiling)
-        # rare large losses, which the nodes at hand show, need much smaller tilts
-        t = min(t, _newton(lambda t: law.roughly(t)[0, :3], log_target, t, ceiling)[0])
-        laws: list[tuple[float, Law]] = []  # how far the nodes reach, and they
-
-        def exact(t: float) -> Floats:
-            if not laws or t > laws[-1][0]:  # for all tilts that the search is likely to need
-                reach = min(1.5 * t, 0.5 * (t + ceiling))
-                wide = [Step(step.loss.covering(-1.0, reach), step.count) for step in steps]
-                laws.append((reach, Law.of(wide)))
-            found: Floats = laws[-1][1].roughly(t)[0, :3]
+        def cumulants(t: float) -> Floats:
+            found: Floats = composed.law.roughly(t)[0, :3]
             return found
 
-        _, fine = _newton(exact, log_target, t, ceiling)
+        first = min(math.sqrt(max(-2.0 * log_target, 1.0) / variance), 0.5 * ceiling)
+        t, rough = _newton(cumulants, log_target, first, ceiling)
+        composed.cover_around(t)  # as whoever answers will want it, but for far too large a tilt
+        _, fine = _newton(cumulants, log_target, t, ceiling)
         return fine or rough or FIRST
     except (MechcError, OutOfWorkError, ArithmeticError, ValueError):
         return FIRST

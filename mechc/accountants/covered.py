@@ -40,6 +40,20 @@ class Covered:
         self._t_max = min(s.loss.strip[1] for s in steps) * (1.0 - 1e-4)
         self._t_min = max(s.loss.strip[0] for s in steps) * (1.0 - 1e-4)
 
+    @property
+    def law(self) -> Law:
+        """The composition on the nodes of the moment."""
+        return self._law
+
+    def cover_around(self, t: float) -> None:
+        """Make nodes for a saddle point t, and for the bounds on images that a contour there has.
+
+        Raises:
+            NumericError: the quadrature does not settle.
+        """
+        bend = float(self._law.roughly(t)[0, 2]) + t**-2 + (1.0 + t) ** -2
+        self._cover(min(t + ABOVE / math.sqrt(bend), self._t_max))
+
     def chernoff(self, epsilon: float) -> float:
         """Log of Chernoff's bound (numerics, 3.1) on H(epsilon), by the tilts that are covered."""
         highest = min(min(s.loss.tilts[1] for s in self._steps), self._t_max, LARGEST_TILT)

@@ -7,6 +7,7 @@ rule, so that masses far out in a tail keep their relative accuracy.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -31,6 +32,7 @@ RULES = (
     (6, 1 / 4, 1.0),
     (ORDER, math.inf, math.inf),
 )
+_gauss = functools.cache(legendre.leggauss)  # eigenvalues of a matrix
 BLOCK = 2**13  # intervals integrated at once: their nodes stay in the processor's cache
 
 
@@ -103,7 +105,7 @@ def _interval_masses(
         now = left & (share <= largest) & (change <= steepest)
         left &= ~now
         chosen = np.flatnonzero(now)
-        nodes, weights = legendre.leggauss(order)
+        nodes, weights = _gauss(order)
         spend(2.0 * DENSITY * order * chosen.size)
         for first in range(0, chosen.size, BLOCK):
             some = chosen[first : first + BLOCK]
