@@ -111,13 +111,14 @@ def log_phi(offsets, counts, centred, weight, h, begin, end, re, im):  # type: i
 
 @nb.njit(
     "Tuple((complex128[::1], float64[::1]))(float64[::1], float64[::1], complex128[::1],"
-    " float64[::1], float64, float64)",
+    " float64[::1], float64, float64, float64, float64)",
     **_JIT,
 )
-def turned_by(re, im, factor, y, turn, size):  # type: ignore[no-untyped-def]
-    """Return factor exp(re + i im + i y turn), and the rounding of it in ULP.
+def turned_by(re, im, factor, y, turn, size, error, share):  # type: ignore[no-untyped-def]
+    """Return factor exp(re + i im + i y turn), and the error of it in ULP.
 
-    `size` bounds the terms whose difference `turn` is.
+    `size` bounds the terms whose difference `turn` is. One of the factors that make up exp(re),
+    whose log is at most the given share of re, is off by `error` ULP of 1.
     """
     value, noise = np.empty(y.size, np.complex128), np.empty(y.size)
     for n in range(y.size):
@@ -125,4 +126,5 @@ def turned_by(re, im, factor, y, turn, size):  # type: ignore[no-untyped-def]
         value[n] = factor[n] * complex(length * math.cos(phase), length * math.sin(phase))
         turns = abs(im[n]) + y[n] * size
         noise[n] = abs(factor[n]) * length * (8.0 + abs(re[n]) + 2.0 * turns)
+        noise[n] += abs(factor[n]) * math.exp((1.0 - share) * re[n]) * error
     return value, noise

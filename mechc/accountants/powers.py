@@ -16,6 +16,7 @@ import numpy as np
 ULP = 2.2e-16
 BLOCK = 32  # counts between fresh starts of the powers of phi
 TURNS = 12  # Newton steps, and steps outward to a certified side
+ROOM = 1.02  # lest the width, a little larger there, takes a step three times as far
 STEADY = 1e-6  # Newton stops when the next step would change log delta by less than its square
 
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
@@ -88,12 +89,17 @@ def evaluate(n, epsilon, g, noise, facts, images):  # type: ignore[no-untyped-de
 
 
 @nb.njit(
-    "float64(float64, float64[::1], float64[::1], float64[::1], float64, float64, float64)", **_JIT
+    "float64(float64, float64[::1], float64[::1], float64[::1], float64, float64, float64,"
+    " float64)",
+    **_JIT,
 )
-def _noise(n, re, im, size, h, mean, epsilon):  # type: ignore[no-untyped-def]
-    """Bound on the rounding of the sum for all counts up to n and |eps| <= epsilon."""
+def _noise(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-untyped-def]
+    """Bound on the rounding of the sum for all counts up to n and |eps| <= epsilon.
+
+    `error` is the share by which quadrature may be off at every frequency.
+    """
     total = 0.0
-    extra = 8.0 + 4.0 * re.size + 4.0 * BLOCK
+    extra = 8.0 + 4.0 * re.size + 4.0 * BLOCK + error / ULP
     for j in range(re.size):
         turns = n * abs(im[j]) + (j + 1.0) * h * (n * abs(mean) + epsilon)
         total += size[j] * (extra + n * abs(re[j]) + 2.0 * turns)
@@ -168,7 +174,8 @@ def invert(counts, targets, guess, re, im, w, facts, images, known, out):  # typ
                 size[j] = abs(g[j])
             last = counts[min(m + BLOCK, counts.size - 1)]
             stale, cap = BLOCK, 4.0 * abs(start) + 1.0
-            noise = _noise(last, re, im, size, h, mean, cap)
+            error = 2.0 * last * facts[NOISE_M]
+            noise = _noise(last, re, im, size, h, mean, cap, error)
         else:
             stale -= 1
             for j in range(re.size):
@@ -201,8 +208,8 @@ def invert(counts, targets, guess, re, im, w, facts, images, known, out):  # typ
             continue
         # what Newton left is of the order of the square of its last step
         rest = (slope * step) ** 2 + 4.0 * ULP * abs(slope * epsilon) + 1e-14
-        above = (upper - middle + rest) / -slope
-        below = (middle - lower + rest + targets[0, m] - targets[1, m]) / -slope
+        above = ROOM * (upper - middle + rest) / -slope
+        below = ROOM * (middle - lower + rest + targets[0, m] - targets[1, m]) / -slope
         out[2, m] = _certified(1.0, epsilon, above, targets[0, m], n, g, noise, cap, facts, images)
         out[0, m] = _certified(
             -1.0, epsilon, abs(below), targets[1, m], n, g, noise, cap, facts, images

@@ -251,6 +251,7 @@ class Contour:
         self.tolerance += self.tilted.lost + 1e-15
         self.tolerance += moved_by_rounding(law, self.c)
         self.unresolved = law.unresolved(self.c)
+        self.least = float(law.counts.min())
         self.strayed = (0.0, 0.0)
         if isinstance(self.payoff, Lattice):
             self.strayed = strayed(law, self.c, self.payoff)
@@ -306,7 +307,9 @@ class Contour:
         with np.errstate(over="ignore", invalid="ignore"):  # such a sum is refused by `conclude`
             factor = self.payoff.transform(z, epsilon) / self.weight(epsilon)
         turn, size = self.mean - epsilon, abs(self.mean) + abs(epsilon)
-        value, noise = turned_by(self.re, self.im, factor, y, turn, size)
+        # M(z) and M(c) are off by the quadrature, whatever is left of a sum whose terms cancel
+        error, share = 2.0 * self.tolerance / ULP, 1.0 / self.least
+        value, noise = turned_by(self.re, self.im, factor, y, turn, size, error, share)
         return y, value, noise
 
     def terms(self, epsilon: float) -> tuple[Floats, float]:

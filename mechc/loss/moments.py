@@ -17,6 +17,7 @@ from mechc.loss.exponentials import exponentials
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 _EXCESS = np.array([1.0 / math.factorial(n) for n in range(15, 1, -1)])  # Taylor, from the top
 _SMALL = 600.0  # largest exponent that cannot overflow in a sum without rescaling
+_FAR = 40.0  # exponent beside whose exponential anything else is a rounding
 
 
 @nb.njit("float64(float64[::1], float64[::1], float64)", **_JIT)
@@ -70,14 +71,18 @@ def generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-
     """
     out = np.empty(4)
     top = -np.inf
+    highest = -np.inf  # of the logs of the terms of M(t) and M(-1)
     largest = 0.0
     for j in range(loss.size):
         top = max(top, log_weight[j] + t * loss[j])
         # under Q, or at a far tilt, a node can matter whose weight under P is zero in float64
         tilted = max(log_weight[j] - loss[j], log_weight[j] + t * loss[j])
+        highest = max(highest, tilted)
         if log_weight[j] > -700.0 or tilted > -100.0:
             largest = max(largest, t * loss[j], -loss[j])
-    chord = largest < _SMALL and log_p_mass > -1e-3 and log_q_mass > -1e-3
+    # between the known masses M may be far below them, and a chord would cancel
+    chord = highest < _SMALL if t >= 0.0 or t <= -1.0 else largest < _SMALL
+    chord = chord and log_p_mass > -1e-3 and log_q_mass > -1e-3
     shift = 0.0 if chord else top
     total = 0.0
     first = 0.0
@@ -87,18 +92,24 @@ def generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-
     for j in range(loss.size):
         value = loss[j]
         lw = log_weight[j]
-        if lw < -745.0 and chord:
+        if lw == -np.inf:
             continue
         w = math.exp(lw + t * value - shift)
         total += w
         first += w * value
         if chord:
             p = math.exp(lw)
-            back = excess(-value)
-            step = p * (excess(t * value) + t * back)
+            # p may be zero, and an exponential beyond doubles, where their product is neither
+            back = p * excess(-value) if -value < _FAR else math.exp(lw - value) - p * (1.0 - value)
+            ahead = p * excess(t * value) if t * value < _FAR else w - p * (1.0 + t * value)
+            rise = p * math.expm1(t * value) if t * value < _FAR else w - p
+            step = ahead + t * back
             bend += step
-            turn += p * (value * math.expm1(t * value) + back)
-            noise += abs(step) * (32.0 + 4.0 * abs(lw) + 8.0 * abs(t * value))
+            turn += value * rise + back
+            if t * value < _FAR:
+                noise += abs(step) * (32.0 + 4.0 * abs(lw) + 8.0 * abs(t * value))
+            else:
+                noise += abs(step) * (8.0 + 4.0 * abs(lw) + 4.0 * abs(t * value))
         else:
             noise += w * (8.0 + 4.0 * abs(lw) + 4.0 * abs(t * value))
     if chord:

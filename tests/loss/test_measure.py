@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -149,3 +150,27 @@ def test_sums_of_millions_of_atoms_keep_their_digits():
     truth = math.fsum((mass * -np.expm1(0.25 - loss)).tolist())
     lower, _, upper = np.exp(law.hockey_stick_log(0.25))
     assert lower <= truth <= upper and upper / lower - 1 < 1e-12
+
+
+def test_generating_function_where_far_losses_would_overflow():
+    """M(60) of a sampled Gaussian is a binomial sum; exponentials of the far nodes exceed 600.
+
+    K = 5e-4 there, and 4e4 steps multiply its error.
+    """
+    rate, sigma, t = 0.00105857, 2.1416, 60
+    law = mechc.poisson(mechc.load("gaussian"))(sampling_rate=rate, sigma=sigma).loss()
+    law = law.covering(-1.0, 90.0)
+    assert float((t * law.loss[law.log_weight > -700.0]).max()) > 600.0
+    k, mean, _, rounding = law.generating(t)
+    with mpmath.workdps(40):
+        q, s = mpmath.mpf(rate), mpmath.mpf(sigma)
+
+        def chosen(j):
+            return mpmath.binomial(t + 1, j) * (1 - q) ** (t + 1 - j) * q**j
+
+        terms = [chosen(j) * mpmath.exp(j * (j - 1) / (2 * s**2)) for j in range(t + 2)]
+        exact = float(mpmath.log(mpmath.fsum(terms)))
+    assert abs(k - exact) <= rounding + law.tolerance * abs(exact) < 1e-16
+    h = 1e-4
+    slope = (law.generating(t + h)[0] - law.generating(t - h)[0]) / (2 * h)
+    assert mean == pytest.approx(slope, rel=1e-6)
