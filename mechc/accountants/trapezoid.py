@@ -251,7 +251,6 @@ class Contour:
         self.tolerance += self.tilted.lost + 1e-15
         self.tolerance += moved_by_rounding(law, self.c)
         self.unresolved = law.unresolved(self.c)
-        self.least = float(law.counts.min())
         self.strayed = (0.0, 0.0)
         if isinstance(self.payoff, Lattice):
             self.strayed = strayed(law, self.c, self.payoff)
@@ -308,7 +307,7 @@ class Contour:
             factor = self.payoff.transform(z, epsilon) / self.weight(epsilon)
         turn, size = self.mean - epsilon, abs(self.mean) + abs(epsilon)
         # M(z) and M(c) are off by the quadrature, whatever is left of a sum whose terms cancel
-        error, share = 2.0 * self.tolerance / ULP, 1.0 / self.least
+        error, share = 2.0 * self.tolerance / ULP, 1.0 / float(self.tilted.counts.min())
         value, noise = turned_by(self.re, self.im, factor, y, turn, size, error, share)
         return y, value, noise
 
@@ -348,12 +347,8 @@ class Contour:
             rights -= np.log(-np.expm1(-decay))
         right = math.exp(float(rights.min(initial=50.0)))
         tail = min(1e50, float(totals.truncation) / total)
-        rounding = (
-            self.rounding
-            + self.tolerance
-            + ULP * (40.0 + 4.0 * abs(self.k) + 4.0 * abs(c * epsilon))
-        )
-        rounding += float(totals.noise) / total
+        rounding = ULP * (40.0 + 4.0 * abs(self.k) + 4.0 * abs(c * epsilon))
+        rounding += self.rounding + self.tolerance + float(totals.noise) / total
         rounding += self.unresolved * period / (start * total)  # of Chernoff's bound at c
         if isinstance(self.payoff, Lattice):
             rounding += self._misplaced(epsilon, self.payoff, period / (start * total))
