@@ -18,6 +18,7 @@ from scipy.special import betainc
 from mechc.accountants.hits import Hits, log_odds
 from mechc.accountants.wave import Measure
 from mechc.accountants.window import log_peak
+from mechc.errors import NumericError
 from mechc.loss.band import Band, Edges
 from mechc.loss.measure import Step
 
@@ -199,7 +200,13 @@ class Split:
     def log_transforms(self, hits: Hits | None) -> Floats:
         """Return log M' at -1, 0 and the tilts; without hits, of what has no large loss at all."""
         _, log_m, ratios = self._rows
-        return log_m if hits is None else log_m + log_odds(hits, self.counts, ratios)
+        if hits is None:
+            return log_m
+        with np.errstate(invalid="ignore"):
+            found: Floats = log_m + log_odds(hits, self.counts, ratios)
+        if np.isnan(found).any():
+            raise NumericError("contour: at some tilts large losses alone have mass")
+        return found
 
     @property
     def counts(self) -> Floats:

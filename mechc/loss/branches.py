@@ -344,8 +344,11 @@ def density(source: KernelSource, loss: Floats, reverse: bool) -> Floats:
         room = np.minimum(x - branch.lo, branch.hi - x)
         step = np.minimum(room / 4.0, 1e-3 * (branch.hi - branch.lo) / 64.0) + 1e-300
         slope = np.zeros(x.size)
-        for m, weight in ((1, 0.75), (2, -0.15), (3, 1.0 / 60.0)):
-            slope += weight * (losses_at(source, x + m * step) - losses_at(source, x - m * step))
+        with np.errstate(invalid="ignore"):  # next to an end where the loss is infinite
+            for m, weight in ((1, 0.75), (2, -0.15), (3, 1.0 / 60.0)):
+                change = losses_at(source, x + m * step) - losses_at(source, x - m * step)
+                slope += weight * change
+        slope[np.isnan(slope)] = math.inf
         log_f = np.empty(x.size)
         dens(np.ascontiguousarray(x), source.theta, log_f)
         with np.errstate(divide="ignore", invalid="ignore"):
