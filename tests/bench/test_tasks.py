@@ -271,12 +271,20 @@ def test_many_distinct_steps(benchmark, report):
     )
 
 
-def test_ten_thousand_counts(benchmark, report):
-    event = sampled()(sampling_rate=0.01, sigma=1.0)
-    run = lambda: event.epsilon_curve(1e-6, range(100, 10_101))  # noqa: E731
+@pytest.mark.parametrize(
+    "name, parameters",
+    [
+        ("sampled gaussian", {"sampling_rate": 0.01, "sigma": 1.0}),
+        ("laplace", {"scale": 10.0}),
+        ("discrete_laplace", {"a": 0.03}),
+    ],
+)
+def test_ten_thousand_counts(benchmark, report, name, parameters):
+    event = sampled() if name == "sampled gaussian" else mechc.load(name)
+    run = lambda: event(**parameters).epsilon_curve(1e-6, range(1, 10_001))  # noqa: E731
     benchmark.pedantic(run, rounds=5, warmup_rounds=1)
     median = 1e3 * benchmark.stats.stats.median
-    report.notes.append(f"epsilon after each of 10 000 counts (100 to 10 099): {median:6.1f} ms")
+    report.notes.append(f"epsilon after each of 1 to 10 000 steps, {name}: {median:6.1f} ms")
 
 
 def test_a_hundred_epsilons(benchmark, report):
