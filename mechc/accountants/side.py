@@ -56,7 +56,7 @@ NARROW = 0.3  # width of a smoothed answer, in rtol, that is narrow enough
 FIT, FITS = 1e-4, 4  # error of phi wanted of polynomials, in rtol, and refinements to get there
 NOTHING = math.log(1e-14)  # share of the mass that need not be told from none
 ROUNDED = 1e-9  # blocks that rounding may add to a division
-LARGEST = 100_000  # nodes of the tilted law beyond which no higher frequency is asked for
+LARGEST = 100_000  # nodes of a step's tilted law beyond which no higher frequency is asked for
 
 
 class Side(Covered):
@@ -259,7 +259,8 @@ class Side(Covered):
                 start = contour.weight(epsilon)
                 factor = self._payoff.size(contour.c) * contour.period / (math.pi * total * start)
                 contour.decay = self._decay(contour, contour.h * nodes, wanted / factor)
-                large = contour.work > WORK or contour.tilted.weight.size > LARGEST
+                crowd = LARGEST * len(self._steps)
+                large = contour.work > WORK or contour.tilted.weight.size > crowd
                 if factor * contour.decay < wanted or large:
                     return contour.answer(epsilon)
             more = max(FIRST, nodes // 2) if not quiet and nodes < 1024 else nodes
