@@ -1,8 +1,8 @@
 """Epsilon after each of many numbers of repetitions of one run.
 
 Counts are answered together by contours that serve many, and by a recursion that passes through all
-small ones (`accountants.sweep`, `accountants.lattice_sweep`); the others one by one as `epsilon`
-does.
+small ones (`accountants.sweep`, `accountants.lattice_sweep`); the others, and a handful of counts,
+one by one as `epsilon` does.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 MOST = 10_000_000  # counts of one curve
+HANDFUL = 10  # counts that are cheaper one by one than by what many would share
 EXACT = 2.0**53  # counts above are no doubles
 
 
@@ -108,7 +109,7 @@ def _together(
     largest = int(counts.max(initial=0)) * max((s.count for s in steps[directions[0]]), default=0)
     if how or method not in ("auto", "contour") or not 0 < rtol < 1 or not 0 < largest < EXACT:
         return out, set()
-    if log_delta == 0.0:
+    if log_delta == 0.0 or counts.size < HANDFUL:
         return out, set()
     out[:, _infinite(steps.values(), log_delta, counts)] = math.inf
     left = np.flatnonzero((counts > 0) & ~np.isinf(out[2]))
