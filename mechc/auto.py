@@ -88,6 +88,7 @@ class Auto:
         self._built: dict[str, registry.Accountant] = {}
         self._tails = import_module("mechc.accountants.revealing")
         self._lacks_moments = bool(self._tails.lacks_moments(steps))
+        self._has_moments = all(step.loss.has_moments for step in steps)
         self._last = "", math.nan
         self._revealed: dict[float, Auto] = {}
 
@@ -133,7 +134,7 @@ class Auto:
         ask = [self._first, self._by_revealing]
         if self._lacks_moments:
             ask = ask[::-1] if self._resolved else ask[1:]
-        elif all(step.loss.has_moments for step in self._steps):
+        elif self._has_moments:
             ask = ask[:1]
         for method in ask[:-1]:
             try:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 MOST = 10_000_000  # counts of one curve
-HANDFUL = 10  # counts that are cheaper one by one than by what many would share
+HANDFUL = 10  # counts off a lattice that are cheaper one by one than by what many would share
 EXACT = 2.0**53  # counts above are no doubles
 
 
@@ -109,15 +109,17 @@ def _together(
     largest = int(counts.max(initial=0)) * max((s.count for s in steps[directions[0]]), default=0)
     if how or method not in ("auto", "contour") or not 0 < rtol < 1 or not 0 < largest < EXACT:
         return out, set()
-    if log_delta == 0.0 or counts.size < HANDFUL:
+    if log_delta == 0.0:
+        return out, set()
+    lattices = [common_lattice(some) for some in steps.values()]
+    if counts.size < HANDFUL and None in lattices:
         return out, set()
     out[:, _infinite(steps.values(), log_delta, counts)] = math.inf
     left = np.flatnonzero((counts > 0) & ~np.isinf(out[2]))
     out[:, left] = -math.inf
     known = np.full(left.size, math.nan)
     methods: set[str] = set()
-    for some in steps.values():
-        lattice = common_lattice(some)
+    for some, lattice in zip(steps.values(), lattices, strict=True):
         if lattice is None:
             sweep = Sweep(some, log_delta, rtol, recursion=method == "auto")
         else:

@@ -258,9 +258,9 @@ def _log_infinite(steps: Sequence[Step]) -> float:
 
 
 def _largest_loss(steps: Sequence[Step]) -> tuple[float, float]:
-    tops = [step.count * step.loss.support[1] for step in steps if step.count]
-    if not all(map(math.isfinite, tops)):
+    if not all(math.isfinite(step.loss.support[1]) for step in steps if step.count):
         return math.inf, 0.0
+    tops = [step.count * step.loss.support[1] for step in steps if step.count]
     total = math.fsum(tops)
     # a loss of a table is a difference of two logs of masses
     tables = sum(step.count for step in steps if step.loss.source is None)

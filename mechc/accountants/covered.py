@@ -16,6 +16,7 @@ Floats = NDArray[np.float64]
 
 ULP = 2.2e-16
 ROOM = 1.2  # factor by which more tilts are covered than asked for: the next one is near
+SEVERAL, MORE_ROOM = 16, 1.6  # with so many distinct steps: to extend them all costs more
 MIRRORED = 16.0  # tilts up to which both directions are covered at once
 FIRST_LIMIT, HIGHER = 64.0, 4.0  # below which a saddle point is sought, and factor to the next
 ABOVE = 5.0  # standard deviations above the saddle point to which tilts are wanted
@@ -85,7 +86,8 @@ class Covered:
         floor = 1e-18 / float(self._law.counts.sum())
         # the other direction will ask for tilts down to -1 - tilt: cheaper together
         if not all(s.loss.settled(-1.0, tilt) for s in self._steps):
-            tilt = min(ROOM * tilt, 0.5 * (tilt + self._t_max))
+            room = ROOM if len(self._steps) < SEVERAL else MORE_ROOM
+            tilt = min(room * tilt, 0.5 * (tilt + self._t_max))
         low = -1.0 - tilt if tilt < MIRRORED and -1.0 - tilt > self._t_min else -1.0
         steps = tuple(
             Step(s.loss.covering(low, tilt, contour, frequency, floor), s.count)

@@ -46,7 +46,8 @@ FIRST = 64  # nodes to begin with
 SIGHT = 1.5  # standard deviations of a step, inverted: where its total variation takes over
 FARTHEST = 64.0  # times that, up to which nodes go to where it has taken over indeed ...
 ROOM = 1.05  # ... and somewhat farther
-BEYOND = 1.2  # times the frequency at which phi is thought to have faded
+BEYOND = 1.2  # times the frequency at which phi is thought to have faded, ...
+FARTHER = 2.0  # ... and for so many distinct steps, which are dear to resolve again
 FEW_NODES = 160  # nodes that are cheaper than anything else
 CROWDED = 1600  # nodes beyond which small and large losses are taken apart at once
 QUICK = 25_000_000  # node evaluations before that is tried for fewer nodes
@@ -165,7 +166,8 @@ class Side(Covered):
     def _reach(self, frequency: float, period: float) -> float:
         """Last of as many frequencies as are likely to be needed, in whole blocks."""
         h = 2.0 * math.pi / period
-        return h * max(FIRST, BLOCK * math.ceil(min(BEYOND * frequency / h, 1e15) / BLOCK))
+        beyond = BEYOND if len(self._steps) < SEVERAL else FARTHER
+        return h * max(FIRST, BLOCK * math.ceil(min(beyond * frequency / h, 1e15) / BLOCK))
 
     def _laid(self, choice: Choice) -> Contour:
         """The contour chosen, beside sums of atoms in closed form where these matter."""

@@ -65,9 +65,9 @@ def log_finite(steps: Sequence[Step], epsilon: float) -> Logs | None:
         None where this is not the place for it: no atoms at the largest losses, too far from
         them, or densities that are not smooth on the way.
     """
-    tops = [s.count * s.loss.support[1] for s in steps]
-    if not steps or not all(map(math.isfinite, tops)) or not all(map(_ends_in_atom, _laws(steps))):
+    if not steps or not all(map(_ends_in_atom, _laws(steps))):
         return None
+    tops = [s.count * s.loss.support[1] for s in steps]
     gap = math.fsum([*tops, -epsilon])
     rounding = 8.0 * ULP * math.fsum(map(abs, [*tops, epsilon]))
     if not -rounding < gap < min(map(_smooth_to, _laws(steps))):
@@ -115,7 +115,7 @@ def _laws(steps: Sequence[Step]) -> list[PrivacyLoss]:
 def _ends_in_atom(law: PrivacyLoss) -> bool:
     """Whether the largest loss is an atom, of a mass that doubles hold."""
     top = law.support[1]
-    if not law.atom_loss.size or law.atom_log_mass[-1] < LEAST:
+    if not law.atom_loss.size or not math.isfinite(top) or law.atom_log_mass[-1] < LEAST:
         return False
     return bool(abs(law.atom_loss[-1] - top) <= 4.0 * ULP * abs(top))
 
