@@ -223,7 +223,7 @@ def _write(path: Path, text: str) -> None:
 
 def _sweep(folder: Path) -> None:
     """Remove what writers that were killed left unfinished, long enough ago to be sure."""
-    for path in folder.glob(".writing-*"):
+    for path in (*folder.glob(".writing-*"), *folder.glob(f"*{machine_code.UNFINISHED}*")):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < time.time() - ABANDONED:
                 path.unlink()

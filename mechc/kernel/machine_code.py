@@ -11,11 +11,13 @@ import hashlib
 from pathlib import Path
 
 SEAL = "seal"  # suffix of the file with the digest
+UNFINISHED = ".tmp."  # in names of files that numba is still writing, in some process
 
 
 def files(path: Path) -> list[Path]:
-    """All files that belong to the kernel at `path` besides its text, the seal included."""
-    return sorted((path.parent / "__pycache__").glob(f"{path.stem}.*"))
+    """All finished files that belong to the kernel at `path` besides its text, the seal included."""
+    made = (path.parent / "__pycache__").glob(f"{path.stem}.*")
+    return sorted(file for file in made if UNFINISHED not in file.name)
 
 
 def seal_of(path: Path) -> Path:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mechc.errors import CacheError, VerificationError
-from mechc.kernel import cache
+from mechc.kernel import cache, machine_code
 from mechc.kernel.seal import seal
 
 TEXT = '''"""A small kernel."""
@@ -241,6 +241,20 @@ def test_many_processes_write_at_once(home):
     for n in range(4):
         assert loss(cache.lookup(f"{n:064x}")) == 6.0 + n
     assert not list(home.rglob(".writing-*"))
+
+
+def test_what_another_process_writes_is_left_alone_for_an_hour(home):
+    kernel = cache.store("0" * 64, "small", small(1.0))
+    machine = Path(kernel.__file__).parent / "__pycache__"
+    fresh, old = (machine / f"{Path(kernel.__file__).stem}.f.nbc.tmp.{n}" for n in range(2))
+    for file in (fresh, old):
+        file.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    assert machine_code.intact(Path(kernel.__file__))
+    machine_code.forget(Path(kernel.__file__))
+    assert fresh.exists()
+    cache._write(machine / "anything", "")
+    assert fresh.exists() and not old.exists()
 
 
 @pytest.mark.parametrize("moment", [0.02, 0.3, 0.9])
