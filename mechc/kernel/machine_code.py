@@ -15,7 +15,7 @@ UNFINISHED = ".tmp."  # in names of files that numba is still writing, in some p
 
 
 def files(path: Path) -> list[Path]:
-    """All finished files that belong to the kernel at `path` besides its text, the seal included."""
+    """All finished files of the kernel at `path` besides its text, the seal included."""
     made = (path.parent / "__pycache__").glob(f"{path.stem}.*")
     return sorted(file for file in made if UNFINISHED not in file.name)
 
