@@ -164,7 +164,8 @@ class Sweep:
             if math.isnan(near):
                 near = self._saddle(float(counts[few[left[-1]]])).epsilon
             now, level = counts[few[left]], targets[:, left]
-            found[:, left] = repeated.epsilons(self._steps[0], now, level, near, self._widest)
+            widest = WIDER * self._widest
+            found[:, left] = repeated.epsilons(self._steps[0], now, level, near, widest)
         out[:, few] = found
         self.methods |= {"direct"} if np.isfinite(found).any() else set()
 
