@@ -316,7 +316,8 @@ class Side(Covered):
         if not self._has_sums:
             return None
         tilted = Tilted(self._law, c)
-        if not matters(self._law, tilted):
+        spread = float(tilted.spread.max())
+        if not matters(self._law, tilted) or not spread > 0.0:
             return None
         floor = 1e-18 / float(self._law.counts.sum())
         atoms = sum(s.loss.atom_loss.size for s in self._law.steps)
@@ -331,7 +332,7 @@ class Side(Covered):
             if fitted.error < FIT * self._rtol:
                 part = AtomicPart(law, tilted, fitted)
                 return part if part.order or self._law.loss.size > atoms else None
-            frequency = max(4.0 * frequency, 1.0 / float(tilted.spread.max()))
+            frequency = max(4.0 * frequency, 1.0 / spread)
         return None
 
     def _decay(self, contour: Contour, start: float, wanted: float) -> float:

@@ -215,3 +215,15 @@ def test_small_losses_of_finite_pairs_keep_their_digits(epsilon, categories, at)
     bound = mechc.load("randomized_response")(epsilon=epsilon, categories=categories).delta(at)
     assert Decimal(bound.lower) <= truth <= Decimal(bound.upper)
     assert bound.width < 1e-12 * bound.upper
+
+
+@pytest.mark.slow
+def test_losses_of_one_value_in_doubles_have_no_spread():
+    """54 sampled steps of noise that hides nothing: delta is that of being sampled at all."""
+    rate = 1.8439487244441537e-4
+    noise = mechc.poisson(mechc.load("laplace"))(
+        scale=1.3179125066176814e-06, sensitivity=18403.028220161807, sampling_rate=rate
+    )
+    found = (54 * noise).delta(1.897e-4)
+    assert 0.9 * -math.expm1(54 * math.log1p(-rate)) <= found.lower
+    assert found.lower <= -math.expm1(54 * math.log1p(-rate)) <= found.upper <= 1.0
