@@ -21,9 +21,6 @@ import numpy as np
 from mechc.accountants.powers import (
     BLOCK,
     LOG_M,
-    LOG_MASS,
-    LOG_Q,
-    LOWEST,
     MEAN,
     NOISE_M,
     PERIOD,
@@ -31,6 +28,7 @@ from mechc.accountants.powers import (
     TURNS,
     ULP,
     C,
+    shares_of_images,
 )
 
 _JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
@@ -87,18 +85,7 @@ def evaluate(n, epsilon, d, b, cell, noise, facts, images):  # type: ignore[no-u
     if not (total > 0.0 and cell[2] > 0.0):
         return -np.inf, np.nan, np.inf, np.nan
     log_s = n * facts[LOG_M] - c * point + math.log(step / period) + math.log(total)
-    damped = (c + 1.0) * period
-    first = math.exp(min(50.0, n * facts[LOG_MASS] - c * period - log_s))
-    first /= -math.expm1(-c * period)
-    second = math.exp(min(50.0, n * facts[LOG_Q] + epsilon - damped - log_s))
-    second /= -math.expm1(-damped)
-    known, unknown = first - second, 0.0
-    if epsilon - period > n * facts[LOWEST]:
-        known = max(0.0, known)
-        unknown = first - known
-    right = 50.0
-    for i in range(images.shape[1]):
-        right = min(right, n * images[1, i] - epsilon * images[0, i] + images[2, i] - log_s)
+    known, unknown, right = shares_of_images(n, epsilon, log_s, facts, images)
     rounding = n * facts[NOISE_M] + ULP * (
         40.0 + 4.0 * abs(n * facts[LOG_M]) + 4.0 * abs(c * point) + 8.0 * abs(known)
     )

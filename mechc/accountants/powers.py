@@ -38,6 +38,36 @@ def horner(g, turn):  # type: ignore[no-untyped-def]
     return 1.0 + 2.0 * a, -2.0 * (c * y + d * x)
 
 
+@nb.njit("UniTuple(float64, 3)(float64, float64, float64, float64[::1], float64[:,::1])", **_JIT)
+def shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-untyped-def]
+    """Return what the images add to a sum, as shares of it.
+
+    Args:
+        n: repetitions.
+        epsilon: any real number.
+        log_s: log of the sum.
+        facts: constants of the contour by the names above.
+        images: rows s, K(s), and what else the bound on the right images has, for s > c.
+
+    Returns:
+        Those on the left as far as known, how much more they may be, log of a bound on the right.
+    """
+    c, period = facts[C], facts[PERIOD]
+    damped = (c + 1.0) * period
+    first = math.exp(min(50.0, n * facts[LOG_MASS] - c * period - log_s))
+    first /= -math.expm1(-c * period)
+    second = math.exp(min(50.0, n * facts[LOG_Q] + epsilon - damped - log_s))
+    second /= -math.expm1(-damped)
+    known, unknown = first - second, 0.0
+    if epsilon - period > n * facts[LOWEST]:
+        known = max(0.0, known)
+        unknown = first - known
+    right = 50.0
+    for i in range(images.shape[1]):
+        right = min(right, n * images[1, i] - epsilon * images[0, i] + images[2, i] - log_s)
+    return known, unknown, right
+
+
 @nb.njit(
     "UniTuple(float64, 4)(float64, float64, complex128[::1], float64, float64[::1],"
     " float64[:,::1])",
@@ -60,18 +90,7 @@ def evaluate(n, epsilon, g, noise, facts, images):  # type: ignore[no-untyped-de
     if not total > 0.0:
         return -np.inf, np.nan, np.inf, np.nan
     log_s = n * facts[LOG_M] - c * epsilon - math.log(c * (c + 1.0) * period) + math.log(total)
-    damped = (c + 1.0) * period
-    first = math.exp(min(50.0, n * facts[LOG_MASS] - c * period - log_s))
-    first /= -math.expm1(-c * period)
-    second = math.exp(min(50.0, n * facts[LOG_Q] + epsilon - damped - log_s))
-    second /= -math.expm1(-damped)
-    known, unknown = first - second, 0.0
-    if epsilon - period > n * facts[LOWEST]:
-        known = max(0.0, known)
-        unknown = first - known
-    right = 50.0
-    for i in range(images.shape[1]):
-        right = min(right, n * images[1, i] - epsilon * images[0, i] + images[2, i] - log_s)
+    known, unknown, right = shares_of_images(n, epsilon, log_s, facts, images)
     rounding = n * facts[NOISE_M] + ULP * (
         40.0 + 4.0 * abs(n * facts[LOG_M]) + 4.0 * abs(c * epsilon) + 8.0 * abs(known)
     )
