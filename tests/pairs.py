@@ -1,13 +1,14 @@
-"""The densities of the built-in mechanisms, written by hand for `truth`: P is noise shifted by 1.
+"""The densities of built-in mechanisms by hand, for `integrals`: P is noise shifted by 1.
 
-`PAIRS[name](*theta)` is a `truth.Pair`; theta are the parameters of the mechanism before the
+`PAIRS[name](*theta)` is an `integrals.Pair`; theta are the parameters of the mechanism without the
 sensitivity, which is 1 here.
 """
 
 import math
 
 from flint import arb
-from truth import Pair, ball
+from integrals import Pair
+from truth import ball
 
 INF = math.inf
 REAL = [-INF, INF]

@@ -1,6 +1,6 @@
 """Random compositions: the truth lies inside, the estimate too, and the interval is narrow.
 
-Truths are contour integrals in ball arithmetic (`truth.contour`, which checks itself on a second
+Truths are contour integrals in ball arithmetic (`integrals.contour`, checked on a second
 contour) or closed sums; the default run takes a fixed-seed sample, `-m slow` several hundred.
 """
 
@@ -12,6 +12,7 @@ import pytest
 import mechc
 
 pairs = pytest.importorskip("pairs")
+integrals = pytest.importorskip("integrals")
 truth = pytest.importorskip("truth")
 
 
@@ -44,7 +45,7 @@ def run_sampled_gaussian(seed):
         assert bound.upper == -math.inf
         return
     try:
-        exact = truth.contour([(pair, count)], epsilon)
+        exact = integrals.contour([(pair, count)], epsilon)
     except AssertionError as error:
         pytest.skip(f"no independent value: {error}")
     check(bound, exact, 1e-6)
@@ -103,7 +104,7 @@ def run_smooth(name, theta, rate, count, epsilon, direction):
         how["sampling_rate"] = rate
     pair = pair.reversed() if direction == "add" else pair
     bound = (count * mechanism(**how)).log_delta(epsilon, direction=direction)
-    check(bound, truth.contour([(pair, count)], epsilon, digits=16))
+    check(bound, integrals.contour([(pair, count)], epsilon, digits=16))
 
 
 @pytest.mark.slow
@@ -117,5 +118,5 @@ def test_different_steps():
     one, two = pairs.gaussian(1.5).sampled(0.05), pairs.gaussian(20.0)
     run = 400 * mechc.poisson(mechc.load("gaussian"))(sigma=1.5, sampling_rate=0.05)
     run = run + 30 * mechc.load("gaussian")(sigma=20.0)
-    exact = truth.contour([(one, 400), (two, 30)], 4.0)
+    exact = integrals.contour([(one, 400), (two, 30)], 4.0)
     check(run.log_delta(4.0, direction="remove"), exact, 1e-9)

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from integrals import Pair, contour
 from scipy.stats import binom, norm
-from truth import Pair, contour
 
 import mechc
 from mechc.errors import DeclarationError, UnsupportedError

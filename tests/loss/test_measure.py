@@ -13,6 +13,7 @@ from mechc.loss.masspoints import find_lattice, merge
 from mechc.loss.measure import PrivacyLoss, Step
 
 pairs = pytest.importorskip("pairs")
+integrals = pytest.importorskip("integrals")
 truth = pytest.importorskip("truth")
 
 
@@ -74,7 +75,7 @@ def test_generating_function_and_its_derivatives(name, theta, rate, tilt):
     law = mechanism(**how).loss()
     if tilt >= 0.9 * law.strip[1]:
         pytest.skip("outside the strip")
-    table = truth.nodes(pair, tilt)
+    table = integrals.nodes(pair, tilt)
     total = sum((w for w, _ in table), truth.ball(0))
     mean = sum((w * v for w, v in table), truth.ball(0)) / total
     central = [sum((w * (v - mean) ** r for w, v in table), truth.ball(0)) / total for r in (2, 3)]

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+import integrals
 import numpy as np
 import pairs
 import truth
@@ -73,7 +74,7 @@ def _one_step(rng):
     event, pair, direction = _density(rng, list(DENSITIES))
     run = 1 * event
     epsilon = _epsilon(rng, run, direction, -40.0)
-    return Case(run, direction, epsilon, lambda: truth.one_step(pair, epsilon), 1e-14)
+    return Case(run, direction, epsilon, lambda: integrals.one_step(pair, epsilon), 1e-14)
 
 
 def _composed(rng):
@@ -90,7 +91,7 @@ def _composed(rng):
         scale = event.parameters["scale"]
         exact = lambda: truth.gumbels(scale, count, epsilon, direction)  # noqa: E731
         return Case(run, direction, epsilon, exact, 1e-14)
-    return Case(run, direction, epsilon, lambda: truth.contour([(pair, count)], epsilon), 1e-13)
+    return Case(run, direction, epsilon, lambda: integrals.contour([(pair, count)], epsilon), 1e-13)
 
 
 def _atoms(rng):
