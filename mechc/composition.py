@@ -211,6 +211,17 @@ class Composition(Queries):
 
         return tuple(Step(event.loss_or_stand_in(direction), n) for event, n in self.parts)
 
+    def _steps_for(self, method: str, direction: str) -> tuple[Step, ...]:
+        """The steps as the method wants them: "auto" takes stand-ins, the others refuse them."""
+        from mechc.refusal import explained
+
+        if method == "auto":
+            return self.steps_so_far(direction)
+        try:
+            return self.steps(direction)
+        except NumericError as why:
+            raise explained(method, self.steps_so_far(direction), why) from why
+
     def evaluation(
         self, method: str = "auto", direction: str = "both", rtol: float = 1e-6, **options: Any
     ) -> Evaluation:
@@ -243,7 +254,7 @@ class Composition(Queries):
             steps = {d: others.steps(d) for d in wanted}
             answers: Evaluation = curves[0][0].joint_evaluation(curves, steps, name, self.claims)
             return answers
-        steps = {d: self.steps_so_far(d) if name == "auto" else self.steps(d) for d in wanted}
+        steps = {d: self._steps_for(name, d) for d in wanted}
         no_lower = next((e.upper_only for e, _ in self.parts if e.upper_only), "")
         return Evaluation(steps, name, rtol, settled, self.claims, no_lower)
 

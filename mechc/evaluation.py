@@ -77,7 +77,7 @@ class Evaluation:
             return Auto(steps, rtol)
         try:
             return registry.build(self.method, steps, rtol, options)
-        except UnsupportedError as error:
+        except (UnsupportedError, NumericError) as error:
             raise explained(self.method, steps, error) from error
 
     @property
@@ -136,7 +136,7 @@ class Evaluation:
             else:
                 answer = accountant.log_delta(epsilon)
             answer = self._beside_rounded_losses(direction, epsilon, answer)
-        except UnsupportedError as why:
+        except (UnsupportedError, NumericError) as why:
             raise explained(self.method, self.steps[direction], why) from why
         except MemoryError as full:
             raise NumericError(f"{self.method}: more memory than there is: {full}") from full

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mechc.accountants.revealing import lacks_moments
-from mechc.errors import UnsupportedError
+from mechc.errors import MechcError, UnsupportedError
 from mechc.loss.apart import is_resolved
 
 if TYPE_CHECKING:
@@ -15,17 +15,19 @@ if TYPE_CHECKING:
 MESHED = 1_000_000  # steps beyond which a mesh outgrows memory
 
 
-def explained(method: str, steps: Sequence[Step], error: UnsupportedError) -> UnsupportedError:
+def explained(method: str, steps: Sequence[Step], error: MechcError) -> UnsupportedError:
     """Return the error with the method in front and, behind, those to use instead.
+
+    That a method does not settle is a refusal like any other: the methods behind do.
 
     Args:
         method: the method that was asked for.
         steps: what it was asked about.
         error: its reason.
     """
-    *others, last = [name for name in able(steps)[::-1] if name != method]
-    use = f"{', '.join(others[::-1])} or {last}" if others else last
-    return UnsupportedError(f"{named(method, error)}; use {use}")
+    others = [name for name in able(steps) if name != method]
+    use = ", ".join(others[1:]) + " or " * (len(others) > 1) + "".join(others[:1])
+    return UnsupportedError(f"{named(method, error)}; use {use}" if use else named(method, error))
 
 
 def named(method: str, error: Exception) -> str:

@@ -143,8 +143,7 @@ class Plan:
         plain = np.linspace(lo, hi, FIRST_PANELS + 1)
         if not lo < plain[1] < hi:
             raise NumericError(
-                f"direct: losses within {hi - lo:.1g} of {hi:g} are not apart in doubles; "
-                "use contour or pld"
+                f"direct: losses within {hi - lo:.1g} of {hi:g} are not apart in doubles"
             )
         if inner.size:
             far = np.abs(plain[1:-1, None] - inner).min(axis=1) > 0.25 * (hi - lo) / FIRST_PANELS

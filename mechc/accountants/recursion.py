@@ -105,9 +105,7 @@ class Recursion:
             before = self._floor
             found = math.log(value) - 5.0 if value > self._floor else -math.inf
             log_value = min(max(found, log_value - 40.0), log_value - 5.0)
-        raise NumericError(
-            "direct: the recursion over steps did not find the size of delta; use contour or pld"
-        )
+        raise NumericError("direct: the recursion over steps did not find the size of delta")
 
     @property
     def detail(self) -> dict[str, float]:
@@ -299,9 +297,7 @@ class _Purse:
         spend(PLACE * places * max(table.loss.shape[0], 1))
         self._left -= places * max(table.loss.shape[0], 1)
         if self._left < 0:
-            raise NumericError(
-                "direct: the recursion over steps has too many scales; use contour or pld"
-            )
+            raise NumericError("direct: the recursion over steps has too many scales")
 
 
 def _sampler(table: Tabulated, function: Piecewise, payoff: bool, purse: _Purse) -> Sampler:

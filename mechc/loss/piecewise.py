@@ -126,13 +126,12 @@ def interpolate(sampler: Sampler, edges: Floats, relative: float, floor: float) 
             break
         if count + 2 * int(split.sum()) > MAX_PANELS:
             raise NumericError(
-                f"direct: the recursion over steps needs more than {MAX_PANELS} panels; "
-                "use contour or pld"
+                f"direct: the recursion over steps needs more than {MAX_PANELS} panels"
             )
         middle = 0.5 * (lo + hi)[split]
         lo, hi = np.concatenate([lo[split], middle]), np.concatenate([middle, hi[split]])
     else:
-        raise NumericError("direct: the recursion over steps did not settle; use contour or pld")
+        raise NumericError("direct: the recursion over steps did not settle")
     lo, hi, c, error, least = (np.concatenate(column) for column in zip(*kept, strict=True))
     order = np.argsort(lo)
     edges = np.append(lo[order], hi[order[-1:]])

@@ -117,10 +117,7 @@ def tabulate(
     atom_mass = np.exp(law.atom_log_mass + tilt * law.atom_loss - log_mgf)
     total = float(node_weight.sum() + atom_mass.sum())
     if not abs(total - 1.0) < 1e-6:
-        raise NumericError(
-            f"{law.label}: the law tilted by {tilt:g} has mass {total!r}, not 1; "
-            "use contour or pld instead of direct"
-        )
+        raise NumericError(f"{law.label}: the law tilted by {tilt:g} has mass {total!r}, not 1")
     loss = loss.copy()
     loss[:, 0] -= anchor
     return Tabulated(

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import series_laws as laws
 import sympy
+import truth
 from scipy import stats
 from sympy.utilities.iterables import partitions
 
+import mechc
 from mechc.accountants import tilted
 from mechc.accountants.composed import ComposedLoss
 from mechc.accountants.edgeworth import EdgeworthAccountant
@@ -129,6 +131,17 @@ def test_divergence_is_refused(cases):
     loss, count, epsilon, _ = cases["SGS3"]
     with pytest.raises(UnsupportedError, match="does not converge"):
         SaddlepointAccountant([Step(loss, count)], variant="edgeworth").log_delta(epsilon)
+
+
+def test_symmetry_is_no_divergence():
+    """Odd terms of a nearly symmetric loss are small; the even ones fall, as does the error."""
+    run = 60 * mechc.load("logistic")(scale=4.0)
+    bound = run.delta(4.0, method="edgeworth", tilted=True, order=4)
+    terms = np.abs(bound.detail["relative_terms"])
+    assert terms[1] > terms[0] and terms[3] < 1e-2 * terms[1]
+    exact = truth.half_tilted_uniform(60, 0.25, 0.25 / math.sinh(0.125), 0, 0, 4.0)
+    assert math.log(bound.estimate) == pytest.approx(exact, abs=1e-6)
+    assert math.log(bound.lower) <= exact <= math.log(bound.upper)
 
 
 def test_atoms_are_refused(cases):
