@@ -120,7 +120,9 @@ class ComposedLoss:
     def at_most(self, t: float) -> Floats:
         """Return upper bounds on K_j(t) of one repetition, shape (steps,), but for quadrature."""
         table = self._generating(t)
-        bounds: Floats = table[:, 0] + table[:, 3]
+        known = np.isfinite(table[:, 3])  # all digits may cancel between -1 and 0
+        bounds: Floats = np.full(len(table), math.inf)
+        bounds[known] = table[known, 0] + table[known, 3]
         return bounds
 
     def _generating(self, t: float) -> Floats:

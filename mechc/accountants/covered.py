@@ -19,6 +19,7 @@ ROOM = 1.2  # factor by which more tilts are covered than asked for: the next on
 SEVERAL, MORE_ROOM = 16, 1.6  # with so many distinct steps: to extend them all costs more
 MIRRORED = 16.0  # tilts up to which both directions are covered at once
 FIRST_LIMIT, HIGHER = 64.0, 4.0  # below which a saddle point is sought, and factor to the next
+LOOKS = 1000  # at most, at a saddle point on nodes that grow
 ABOVE = 5.0  # standard deviations above the saddle point to which tilts are wanted
 BOTTOM = -2e5  # log of what is not looked at more closely
 INSIDE = np.linspace(0.1, 0.9, 9)  # tilts between P and Q
@@ -138,13 +139,16 @@ class Covered:
 
         Without a root below the end of the strip, the largest usable tilt is returned; a smaller
         one where Chernoff's bound comes down to exp(level) on the way.
+
+        Raises:
+            NumericError: no root is found, or nodes for it do not settle.
         """
         if self._root is not None and self._root[0] == epsilon:
             return self._root[1]
         if not self._t_max > 0.0:
             raise NumericError("no moment of positive order is known to be finite")
         limit = min(FIRST_LIMIT, self._t_max)
-        while True:
+        for _ in range(LOOKS):
             # on nodes that lack large losses K' is too small, and its root too large
             t, bend = self._law.saddle(epsilon, limit)
             wanted = min(t + ABOVE / math.sqrt(bend), self._t_max) if t < limit else limit
@@ -152,7 +156,8 @@ class Covered:
                 self._cover(wanted)
                 continue
             if t < limit:
-                break
+                self._root = epsilon, (t, bend)
+                return t, bend
             gap = (self._highest - epsilon) / float(self._law.counts.sum())
             topmost = 1e9 < limit * gap < math.inf
             topmost |= float(self._law.roughly(limit)[0][0]) - epsilon * limit < BOTTOM
@@ -161,8 +166,7 @@ class Covered:
             if level > -math.inf and self._peak(t, epsilon) <= level:
                 return t, bend
             limit = min(HIGHER * limit, self._t_max)
-        self._root = epsilon, (t, bend)
-        return self._root[1]
+        raise NumericError(f"no saddle point of epsilon={epsilon:g} in {LOOKS} looks")
 
 
 def chernoff(epsilon: float, tilts: Floats, peaks: Floats) -> float:

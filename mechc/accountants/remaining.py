@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from mechc.accountants import apart
 from mechc.accountants.bound import Bound
 from mechc.accountants.chernoff import maximum_bound
-from mechc.accountants.composed import ComposedLoss
+from mechc.accountants.composed import ComposedLoss, U
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.apart import is_resolved
 from mechc.loss.measure import Step
@@ -60,7 +60,8 @@ def log_upper(steps: Sequence[Step], epsilon: float) -> float:
     composed, best = ComposedLoss(steps), 0.0
     try:
         _, mean, variance = map(float, composed.cumulants(0.0, 2))
-        tilt = FIRST * (epsilon - mean) / max(variance, 1e-300)
+        resolved = (U * (abs(mean) + epsilon)) ** 2  # a variance below is none in doubles
+        tilt = FIRST * (epsilon - mean) / max(variance, resolved, 1e-300)
         highest = INSIDE * composed.strip[1]
         for _ in range(TILTS):
             if not 0.0 < tilt < highest:

@@ -17,11 +17,13 @@ from mechc.loss.pointwise import losses
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.rule import NODES, WEIGHTS
 from mechc.loss.source import KernelSource
+from mechc.loss.work import DENSITY, spend
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 HALVINGS = 200
+SOLVED = 20.0  # losses that an inverse costs which has to be iterated
 HALVED = 4  # every how many steps of false position is a halving
 
 
@@ -132,6 +134,8 @@ def inverse(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
         found = np.empty(wanted.size)
         good = np.zeros(wanted.size, np.bool_)
         if branch.inverse >= 0:
+            solved = hasattr(source.kernel, "solve_loss")  # a closed form takes as long as a loss
+            spend((SOLVED if solved else 1.0) * DENSITY * wanted.size)
             source.kernel.loss_inverse_many(branch.inverse, wanted, source.theta, found)
             good = _round_trip(source, found, wanted)
         if not good.all():

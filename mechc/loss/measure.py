@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError, UnsupportedError
 from mechc.kernel.protocol import Kernel
 from mechc.loss import atoms, below, branches, cells, moments
-from mechc.loss.nodes import Nodes
+from mechc.loss.nodes import Nodes, mirrored
 from mechc.loss.source import KernelSource
 from mechc.loss.unresolved import share_at
 from mechc.loss.within import within
@@ -163,7 +163,7 @@ class PrivacyLoss:
         floor: float = 0.0,
     ) -> PrivacyLoss:
         if reverse:
-            nodes = source.nodes(-1.0 - hi, -1.0 - lo, -1.0 - contour, freq, floor).reversed()
+            nodes = source.nodes(*mirrored(lo, hi), -1.0 - contour, freq, floor).reversed()
             strip = (-1.0 - source.strip[1], -1.0 - source.strip[0])
         else:
             nodes = source.nodes(lo, hi, contour, freq, floor)
@@ -395,6 +395,6 @@ class PrivacyLoss:
         if self._source is not None:
             lo, hi = -1.0 - self.tilts[1], -1.0 - self.tilts[0]
             return self._from_source(self._source, not self._reverse, lo, hi)
-        nodes = Nodes.of_atoms(-self.atom_loss, self.atom_log_mass - self.atom_loss)
+        nodes = Nodes(*(getattr(self, name) for name in Nodes._fields)).reversed()
         infinite = (self.log_minus_infinite, self.log_infinite)
         return self._of_atoms(nodes, infinite, self.symmetric, self.label + " reversed")

@@ -71,3 +71,12 @@ class Nodes(NamedTuple):
             tolerance=self.tolerance,
             tilts=(-1.0 - self.tilts[1], -1.0 - self.tilts[0]),
         )
+
+
+def mirrored(lo: float, hi: float) -> tuple[float, float]:
+    """Return the tilts -1 - hi and -1 - lo, rounded outward where the way back would miss any."""
+    low, high = -1.0 - hi, -1.0 - lo
+    return (
+        math.nextafter(low, -math.inf) if -1.0 - low < hi else low,
+        math.nextafter(high, math.inf) if -1.0 - high > lo else high,
+    )

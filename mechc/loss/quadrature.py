@@ -31,6 +31,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Far = tuple[Integers, Floats, Floats, Floats]
 
+ULP = 2.0**-52
 MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share of its total
 GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share of the sum
 OVERLAP = 0.15  # least affinity of the tilted laws at neighbouring test tilts
@@ -335,4 +336,14 @@ def mass_and_error(
         return -math.inf, 0.0
     quadrature = Quadrature(kernel, theta, np.array([[lo, hi]]), mass_of=mass_of)
     quadrature = quadrature.covering(0.0, 0.0)
-    return float(quadrature.log_totals[0]), quadrature.error
+    log_mass = float(quadrature.log_totals[0])
+    return log_mass, quadrature.error + _misplaced(quadrature, log_mass)
+
+
+def _misplaced(quadrature: Quadrature, log_mass: float) -> float:
+    """The share of a mass that rounded nodes may move: an ulp times the total variation."""
+    if log_mass == -math.inf:
+        return 0.0
+    density = np.exp(np.minimum(quadrature.log_p - log_mass, 700.0))
+    variation = np.abs(np.diff(density, axis=1)).sum(axis=1)
+    return float((ULP * np.abs(quadrature.x).max(axis=1) * variation).sum())

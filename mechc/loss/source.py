@@ -100,9 +100,9 @@ class KernelSource:
         summed = log_total(np.asarray(log_p_only, np.float64))
         if not math.isnan(closed):
             self.mass_errors = (self._closed_error(closed, summed), self.mass_errors[1])
-            summed = min(math.log(closed), 0.0) if closed else -math.inf
-        self.log_infinite = summed
-        self.log_minus_infinite = log_total(np.asarray(log_q_only, np.float64))
+            summed = math.log(closed) if closed else -math.inf
+        self.log_infinite = min(summed, 0.0)
+        self.log_minus_infinite = min(log_total(np.asarray(log_q_only, np.float64)), 0.0)
         self._atom_error = 0.0
         self._find_ends()
         if checked:

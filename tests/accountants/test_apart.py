@@ -43,3 +43,17 @@ def test_a_law_that_cannot_be_resolved_is_bounded_by_auto_and_refused_by_name():
     assert run.delta(np.inf).upper == 1.0  # no mass at infinity is known, none is excluded
     with pytest.raises(mechc.errors.UnsupportedError, match=r"^contour: .*mass of.*; use auto$"):
         run.delta(1.0, method="contour")
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "count"),
+    [
+        ("discrete_gaussian", {"sigma": 1.0995e-4, "sensitivity": 1}, 161),
+        ("skellam", {"rate": 23642.0, "sensitivity": 4426}, 576),
+    ],
+)
+def test_laws_without_a_spread_are_answered_without_overflow(name, parameters, count):
+    """All losses are one number in doubles; tilts between P and Q cancel every digit."""
+    run = count * mechc.load(name)(**parameters)
+    assert run.delta(3.1e-5).lower > 1.0 - 1e-7
+    assert 0.0 < run.epsilon(9.5e-8).lower < math.inf

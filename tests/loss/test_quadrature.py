@@ -1,11 +1,14 @@
 """Nodes resolve every tilt and frequency asked for."""
 
 import cmath
+import math
 
 import numpy as np
 import pytest
 
 import mechc
+from mechc.loss.nodes import mirrored
+from mechc.loss.quadrature import mass_and_error
 
 
 @pytest.mark.parametrize("sigma", [1e-3, 0.01, 0.05, 0.3, 1.0, 30.0, 1e4])
@@ -41,3 +44,22 @@ def test_heavy_tails_and_cusps_have_mass_one():
         loss, log_weight = event.loss().nodes()
         assert np.exp(log_weight).sum() == pytest.approx(1.0, abs=1e-9)
         assert np.exp(log_weight - loss).sum() == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("halfwidth", "sensitivity"), [(0.0788, 277.15), (0.3, 5000.1), (9.0, 1.0)]
+)
+def test_masses_far_from_the_origin_know_their_rounding(halfwidth, sensitivity):
+    """Of a density that vanishes at its ends, so that rounded ends alone would tell nothing."""
+    kernel = mechc.load("raised_cosine").kernel
+    theta, (lo, hi) = np.array([halfwidth, sensitivity]), (-halfwidth, halfwidth)
+    log_mass, error = mass_and_error(kernel, theta, sensitivity + lo, sensitivity + hi, "p")
+    assert abs(math.expm1(log_mass)) <= error < 1e-15 * (20.0 + 20.0 * sensitivity / halfwidth)
+
+
+@pytest.mark.parametrize("tilt", [0.0, 1.6e-17, 3e-16, 0.1, 0.3, 7.7, 1e5])
+def test_no_tilt_is_lost_on_the_way_to_the_other_direction_and_back(tilt):
+    low, high = mirrored(-1.0 - tilt, tilt)
+    assert -1.0 - low >= tilt and -1.0 - high <= -1.0 - tilt
+    assert low >= -1.0 - tilt - 4e-16 * (1.0 + tilt)
+    assert mirrored(-1.0, 0.0) == (-1.0, 0.0)
