@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect
+from collections import defaultdict
 from collections.abc import Callable
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 from flint import acb, arb
-from sympy import Expr, Symbol, diff, exp, expand
+from sympy import Add, Expr, S, Symbol, diff, exp, expand, log
 
 from mechc.terms import Term
 from mechc.verify import arithmetic
@@ -83,7 +84,7 @@ class Law:
         if i not in self._beside:
             base = self.exprs[i]
             rest = [
-                (w, arithmetic.function(expand(e - base), self.x, self.values))
+                (w, arithmetic.function(difference(e, base, self.x), self.x, self.values))
                 for k, (w, e) in enumerate(zip(self.weights, self.exprs, strict=True)) if k != i
             ]  # fmt: skip
             self._beside[i] = _log_of_sum(self.weights[i], rest)
@@ -110,6 +111,28 @@ class Law:
     @cached_property
     def _slopes(self) -> list[Callable[[Any, bool], Any]]:
         return [arithmetic.function(diff(e, self.x), self.x, self.values) for e in self.exprs]
+
+
+def difference(one: Expr, other: Expr, x: Symbol) -> Expr:
+    """The difference, expanded, where logarithms of polynomials with one leading term are joined.
+
+    c log A - c log B is c log(1 + (A - B)/B): far out both are large and their difference is not,
+    which enclosures of each of them cannot see. A and B are positive on the real line, so that it
+    is the same function there, and its continuation wherever it is analytic.
+    """
+    rest, shares = S.Zero, defaultdict[Expr, Expr](lambda: S.Zero)
+    for summand in Add.make_args(expand(one - other)):
+        share, function = summand.as_independent(log)
+        if isinstance(function, log) and function.args[0].is_polynomial(x) and not share.has(x):
+            shares[function.args[0]] += share
+        else:
+            rest += summand
+    for (top, share), (bottom, opposite) in combinations(list(shares.items()), 2):
+        a, b = top.as_poly(x), bottom.as_poly(x)
+        if share + opposite == 0 and (a - b).degree() < b.degree():
+            rest += share * log(1 + (a - b).as_expr() / bottom)
+            shares[top] = shares[bottom] = S.Zero
+    return rest + Add(*(share * log(inside) for inside, share in shares.items()))
 
 
 def _log_of_sum(weight: Any, rest: list[Any]) -> Callable[[Any, bool], Any]:

@@ -2,13 +2,16 @@
 
 Joldes, Muller and Popescu (ACM TOMS 44, 2017): with u = 2^-53 the sum below errs by at most
 3.01 u^2 of the result (Theorem 3.1), the product by at most 7 u^2 (Theorem 5.1). Products of parts
-that underflow are covered by TINY.
+that underflow are covered by TINY. An array has four rows, the words of real and imaginary parts.
+
+The proofs rest on every operation being rounded by itself and in this order: no fast arithmetic.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,83 +21,80 @@ ADD = 3.01 * 2.0**-106
 MULTIPLY = 16.0 * 2.0**-106  # of complex numbers: sqrt(2) (7 + 3.01) u^2, rounded up
 TINY = 1e-290  # what underflow can do to one operation on numbers of size one
 _SPLIT = 2.0**27 + 1.0
+_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 
 
-class Words(NamedTuple):
-    """Real numbers hi + lo."""
-
-    hi: Floats
-    lo: Floats
-
-
-class Complex(NamedTuple):
-    """Complex numbers."""
-
-    re: Words
-    im: Words
-
-
-def _fast_two_sum(a: Floats, b: Floats) -> Words:
+@nb.njit(**_JIT)
+def _fast_two_sum(a, b):  # type: ignore[no-untyped-def]
     s = a + b
-    return Words(s, b - (s - a))
+    return s, b - (s - a)
 
 
-def _two_sum(a: Floats, b: Floats) -> Words:
+@nb.njit(**_JIT)
+def _two_sum(a, b):  # type: ignore[no-untyped-def]
     s = a + b
     t = s - a
-    return Words(s, (a - (s - t)) + (b - t))
+    return s, (a - (s - t)) + (b - t)
 
 
-def _two_product(a: Floats, b: Floats) -> Words:
+@nb.njit(**_JIT)
+def _two_product(a, b):  # type: ignore[no-untyped-def]
     """Dekker's product, exact for numbers of size up to one."""
     p = a * b
     t, v = _SPLIT * a, _SPLIT * b
     a1, b1 = t - (t - a), v - (v - b)
     a2, b2 = a - a1, b - b1
-    return Words(p, ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2)
+    return p, ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2
 
 
-def add(x: Words, y: Words) -> Words:
+@nb.njit(**_JIT)
+def add(x, y):  # type: ignore[no-untyped-def]
     """Sum, algorithm 6 of the source."""
-    s, t = _two_sum(x.hi, y.hi), _two_sum(x.lo, y.lo)
-    v = _fast_two_sum(s.hi, s.lo + t.hi)
-    return _fast_two_sum(v.hi, t.lo + v.lo)
+    s, s_low = _two_sum(x[0], y[0])
+    t, t_low = _two_sum(x[1], y[1])
+    v, v_low = _fast_two_sum(s, s_low + t)
+    return _fast_two_sum(v, t_low + v_low)
 
 
-def _product(x: Words, y: Words) -> Words:
+@nb.njit(**_JIT)
+def product(x, y):  # type: ignore[no-untyped-def]
     """Product, algorithm 10 of the source."""
-    c = _two_product(x.hi, y.hi)
-    return _fast_two_sum(c.hi, c.lo + (x.hi * y.lo + x.lo * y.hi))
+    c, c_low = _two_product(x[0], y[0])
+    return _fast_two_sum(c, c_low + (x[0] * y[1] + x[1] * y[0]))
 
 
-def _negative(x: Words) -> Words:
-    return Words(-x.hi, -x.lo)
+@nb.njit(**_JIT)
+def turn(numbers, by):  # type: ignore[no-untyped-def]
+    """Multiply complex numbers by others, in place."""
+    for j in range(numbers.shape[1]):
+        a, b = (numbers[0, j], numbers[1, j]), (numbers[2, j], numbers[3, j])
+        c, d = (by[0, j], by[1, j]), (by[2, j], by[3, j])
+        bd = product(b, d)
+        numbers[0, j], numbers[1, j] = add(product(a, c), (-bd[0], -bd[1]))
+        numbers[2, j], numbers[3, j] = add(product(a, d), product(b, c))
 
 
-def multiply(x: Complex, y: Complex) -> Complex:
-    """Complex product."""
-    return Complex(
-        add(_product(x.re, y.re), _negative(_product(x.im, y.im))),
-        add(_product(x.re, y.im), _product(x.im, y.re)),
-    )
+@nb.njit(**_JIT)
+def total(numbers):  # type: ignore[no-untyped-def]
+    """The four words of the sum, pairwise: the error is at most ADD a level of the sum of sizes."""
+    sums, size = numbers.copy(), numbers.shape[1]
+    while size > 1:
+        half = (size + 1) // 2
+        for j in range(size - half):
+            for i in (0, 2):
+                x, y = (sums[i, j], sums[i + 1, j]), (sums[i, half + j], sums[i + 1, half + j])
+                sums[i, j], sums[i + 1, j] = add(x, y)
+        size = half
+    return sums[:, 0]
 
 
-def total(x: Words) -> tuple[float, float]:
-    """(hi, lo) of the sum, pairwise: the error is at most ADD a level of the sum of sizes."""
-    while x.hi.size > 1:
-        if x.hi.size % 2:
-            x = Words(*(np.append(part, 0.0) for part in x))
-        half = x.hi.size // 2
-        x = add(Words(x.hi[:half], x.lo[:half]), Words(x.hi[half:], x.lo[half:]))
-    return float(x.hi[0]), float(x.lo[0])
-
-
-def from_balls(values: list[Any]) -> Complex:
+def from_balls(values: list[Any]) -> Floats:
     """Two words of the midpoints of complex balls."""
-    parts = []
+    rows = []
     for part in ("real", "imag"):
         middles = [getattr(v, part).mid() for v in values]
         hi = [float(m) for m in middles]
         lo = [float((m - h).mid()) for m, h in zip(middles, hi, strict=True)]
-        parts.append(_fast_two_sum(np.array(hi), np.array(lo)))
-    return Complex(*parts)
+        words = [_fast_two_sum.py_func(*pair) for pair in zip(hi, lo, strict=True)]
+        rows += [list(row) for row in zip(*words, strict=True)]
+    return np.array(rows).reshape(4, len(values))

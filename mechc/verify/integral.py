@@ -18,7 +18,7 @@ from mechc.cases import Piece
 from mechc.errors import NumericError, UnsupportedError
 from mechc.verify import arithmetic
 from mechc.verify.affine import exponential_integral
-from mechc.verify.density import Law
+from mechc.verify.density import Law, difference
 from mechc.verify.ends import power_bound
 from mechc.verify.infinity import AtInfinity, Unknown, integral_factor, slope, tail_terms
 from mechc.verify.sums import exact
@@ -265,9 +265,9 @@ class PieceIntegral:
         return exponent
 
     def _apart(self, i: int, j: int) -> Callable[[Any, bool], Any]:
-        """Term j of q minus term i of p, expanded."""
+        """Term j of q minus term i of p."""
         if (i, j) not in self._differences:
-            gap = expand(self.q.exprs[j] - self.p.exprs[i])
+            gap = difference(self.q.exprs[j], self.p.exprs[i], self.x)
             self._differences[i, j] = arithmetic.function(gap, self.x, self.values)
         return self._differences[i, j]
 

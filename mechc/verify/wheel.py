@@ -22,7 +22,7 @@ from flint import acb, arb, ctx
 
 from mechc.errors import NumericError
 from mechc.verify.ball import Oracle
-from mechc.verify.double_word import ADD, MULTIPLY, TINY, Complex, from_balls, multiply, total
+from mechc.verify.double_word import ADD, MULTIPLY, TINY, Floats, from_balls, total, turn
 from mechc.verify.integral import PieceIntegral
 
 STRETCH = 1.5  # half axis of the ellipse along the panel, in half panels
@@ -155,27 +155,23 @@ class Wheel:
         state, turns = from_balls(shares), from_balls(self.turns)
         start = sum((abs(s - v) for s, v in zip(shares, _balls(state), strict=True)), start=arb(0))
         slip = arb(0)
-        for turn, word in zip(self.turns, _balls(turns), strict=True):
-            slip = slip.max(abs(turn - word).upper())
+        for ball, word in zip(self.turns, _balls(turns), strict=True):
+            slip = slip.max(abs(ball - word).upper())
         slip = (2 * slip + MULTIPLY).upper()
         levels = arb(ADD) * (2 * len(shares).bit_length()) + TINY * 64 * len(shares)
         with ctx.workprec(max(WORD_BITS, ctx.prec)):
             for n in range(last + 1):
                 if n:
-                    state = multiply(state, turns)
+                    turn(state, turns)
                 grown = (1 + slip) ** n
                 error = (size * (start + grown - 1 + levels * grown + n * TINY * 64)).upper()
                 error = (error + self.error).upper()
-                value = size * acb(arb_words(total(state.re)), arb_words(total(state.im)))
+                real, real_low, imag, imag_low = (arb(float(v)) for v in total(state))
+                value = size * acb(real + real_low, imag + imag_low)
                 yield value + acb(arb(0, error), arb(0, error))
 
 
-def arb_words(words: tuple[float, float]) -> Any:
-    """The exact sum of two doubles, at the current precision."""
-    return arb(words[0]) + arb(words[1])
-
-
-def _balls(numbers: Complex) -> list[Any]:
+def _balls(numbers: Floats) -> list[Any]:
     """Double-word numbers as balls."""
-    rows = zip(*numbers.re, *numbers.im, strict=True)
-    return [acb(arb_words((a, b)), arb_words((c, d))) for a, b, c, d in rows]
+    rows = (map(arb, map(float, row)) for row in numbers)
+    return [acb(a + b, c + d) for a, b, c, d in zip(*rows, strict=True)]
