@@ -46,7 +46,8 @@ NARROW = 1e-10  # relative distance to it of a bracket that is narrow enough for
 NEARER = 1e-3  # distance from the largest loss that is tried before, as a share of the start's
 NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is as good as that
 CLOSE = 0.9  # start of a search, as a share of the largest loss, from which on that is looked at
-NEWTON = 10  # steps to the start of a search
+NEWTON = 20  # steps to the start of a search
+CLOSE_TO_TARGET = 0.02  # nats at which they end
 FIRST = (1.0, -1.0)  # where to start, and the slope there, when nothing is known
 
 
@@ -328,13 +329,19 @@ def _newton(
 ) -> tuple[float, tuple[float, float] | None]:
     """Damped Newton steps for the tilt t; returns t and (epsilon, slope) if epsilon > 0."""
     found = None
+    low, high = 0.0, ceiling  # tilts with log delta above the target, and below it
     for _ in range(NEWTON):
         k0, k1, k2 = map(float, cumulants(t))
         epsilon_t = k1 - 1 / t - 1 / (t + 1)
-        found = (epsilon_t, -t) if epsilon_t > 0 else found
         f2 = k2 + 1 / t**2 + 1 / (1 + t) ** 2
         value = k0 - epsilon_t * t - math.log(t * (t + 1)) - 0.5 * math.log(2 * math.pi * f2)
-        if abs(value - log_target) < 0.02:
+        above = value - log_target
+        if epsilon_t > 0 and (above > 0 or found is None or abs(above) < CLOSE_TO_TARGET):
+            found = (epsilon_t, -t)
+        if abs(above) < CLOSE_TO_TARGET:
             break
-        t = min(max(t + (value - log_target) / (t * f2), t / 4), 4 * t, 0.5 * (t + ceiling))
+        low, high = (t, high) if above > 0 else (low, t)
+        t = min(max(t + above / (t * f2), t / 4), 4 * t, 0.5 * (t + ceiling))
+        if not low < t < high:  # K' jumps to losses far out, where delta is far below the target
+            t = math.sqrt(low * high) if low > 0.0 else 0.5 * high
     return t, found

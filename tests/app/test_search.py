@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from mechc import search
@@ -84,3 +85,18 @@ def test_noise_does_not_loop():
         solve(noisy, -3.0)
     except NumericError as error:
         assert "evaluations" in str(error)
+
+
+def test_start_where_a_far_mode_takes_over():
+    """N(0, 1) losses, and with e^-62 some of 30 times the variance: the far ones are no start."""
+
+    def cumulants(t):
+        near, far = 0.5 * t * (t + 1.0), -62.0 + 30.0 * t * (t + 1.0)
+        total = float(np.logaddexp(near, far))
+        p = math.exp(near - total)
+        mean = p * (t + 0.5) + (1.0 - p) * (60.0 * t + 30.0)
+        square = p * (1.0 + (t + 0.5) ** 2) + (1.0 - p) * (60.0 + (60.0 * t + 30.0) ** 2)
+        return total, mean, square - mean**2
+
+    _, (epsilon, _) = search._newton(cumulants, -13.8, 5.25, math.inf)
+    assert 2.5 < epsilon < 10.0  # 4.9 for the near losses alone
