@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError, UnsupportedError
 from mechc.kernel.protocol import Kernel
-from mechc.loss import atoms, below, branches, cells, moments
+from mechc.loss import atoms, below, branches, cells, listed, moments
 from mechc.loss.nodes import Nodes, mirrored
 from mechc.loss.source import KernelSource
 from mechc.loss.unresolved import share_at
@@ -349,9 +349,9 @@ class PrivacyLoss:
         if self._source is not None and self._source.continuous:
             value, error = branches.log_hockey_stick(self._source, epsilon, self._reverse)
         known = ("table", 0.0) if self._source is None else self._source.atoms_known
-        terms, noise = atoms.log_hockey_stick(self.atom_loss, self.atom_log_mass, epsilon, *known)
-        if error > 0:
-            noise = np.append(noise, value + math.log(error))
+        loss, log_mass, left_out = listed.above(self, epsilon)
+        terms, noise = atoms.log_hockey_stick(loss, log_mass, epsilon, *known)
+        noise = np.append(noise, [left_out, value + math.log(error) if error > 0 else -math.inf])
         value = moments.log_total(np.concatenate([terms, [value, self.log_infinite]]))
         log_error = moments.log_total(noise)
         if value == -math.inf:

@@ -308,13 +308,28 @@ class KernelSource:
         ]
         return np.concatenate([x for x, _ in found]), tuple(reach for _, reach in found)
 
+    def listed(self) -> tuple[Floats, Floats, list[tuple[float, float, float]]]:
+        """Return losses and log masses of the atoms, and where lists of integers stop that go on.
+
+        There the last integer, the limit of the loss further out, and the length of the list.
+        """
+        loss, log_mass, _, reaches = self._atoms
+        found = []
+        for row, reach in zip(self._lattice_rows.tolist(), reaches, strict=True):
+            lo, hi, _, left, right, _ = row
+            if not hi - lo <= MAX_LATTICE:
+                anchor = _anchor(lo, hi)
+                ends = (anchor - reach, left, reach), (anchor + reach, right, reach)
+                found += [end for end in ends if lo < end[0] < hi]
+        return loss, log_mass, found
+
     def _lattice_range(
         self, lo: float, hi: float, tilt_lo: float, tilt_hi: float, reach: float
     ) -> tuple[Floats, float]:
         """Integers of one branch, extended from its finite end (or 0) until the tails are spent."""
-        if math.isfinite(lo) and math.isfinite(hi) and hi - lo <= MAX_LATTICE:
+        if hi - lo <= MAX_LATTICE:
             return np.arange(lo, hi + 1), reach
-        anchor = lo if math.isfinite(lo) else hi if math.isfinite(hi) else 0.0
+        anchor = _anchor(lo, hi)
         tilts = np.array([tilt_lo, -1.0, 0.0, tilt_hi])
         while reach <= self._most_points:
             x = np.arange(max(lo, anchor - reach), min(hi, anchor + reach) + 1)
@@ -366,6 +381,11 @@ class KernelSource:
             if not self.continuous:  # log masses are differences of large logs of factorials
                 defect = abs(total - 1.0)
                 self._atom_error = max(self._atom_error, 2.0 * defect if defect > 4e-15 else 0.0)
+
+
+def _anchor(lo: float, hi: float) -> float:
+    """The integer from which a branch is listed: its finite end, or 0."""
+    return lo if math.isfinite(lo) else hi if math.isfinite(hi) else 0.0
 
 
 def _rounding(log_mass: float) -> float:

@@ -215,11 +215,7 @@ def _value(kernel: Any, pair: Pair, check: dict[str, Any]) -> list[str]:
     """One recorded place: enclosure, kernel value and error."""
     where, name = check["where"], check["name"]
     x, theta = float(where["x"]), where["theta"]
-    if name == "loss":
-        p, q = (pair.log_density(law, theta, x) for law in "pq")
-        truth = p - q
-    else:
-        truth = pair.log_density(name[-1], theta, x)
+    truth = _truth(pair, name, x, theta)
     found = float(getattr(kernel, name)(x, np.array(theta, dtype=float)))
     problems = []
     if not mpmath.isfinite(truth):
@@ -228,10 +224,27 @@ def _value(kernel: Any, pair: Pair, check: dict[str, Any]) -> list[str]:
     if abs(truth - middle) > radius + abs(middle) * mpmath.mpf(10) ** -20:
         problems.append(f"{name}({x}): {mpmath.nstr(truth, 20)} is outside {where['enclosure']}")
     distance = abs(found - truth)
-    allowed = SLACK * float(check["tolerance"]) * max(abs(truth), 1 + abs(x))
-    if distance > allowed:
+    tolerance = float(check["tolerance"])
+    allowed = SLACK * tolerance * max(abs(truth), 1 + abs(x))
+    if distance > allowed and distance > SLACK * _moved(pair, name, x, theta, tolerance):
         problems.append(f"{name}({x}) is {found!r}, mpmath says {mpmath.nstr(truth, 20)}")
     return problems
+
+
+def _truth(pair: Pair, name: str, x: float, theta: Any) -> Any:
+    """log p, log q or the loss."""
+    if name == "loss":
+        return pair.log_density("p", theta, x) - pair.log_density("q", theta, x)
+    return pair.log_density(name[-1], theta, x)
+
+
+def _moved(pair: Pair, name: str, x: float, theta: Any, share: float) -> Any:
+    """How far a value moves when parameters do by a share: a kernel can be no more accurate."""
+    truth, total = _truth(pair, name, x, theta), mpmath.mpf(0)
+    for i, value in enumerate(theta):
+        moved = [*theta[:i], float(value) * (1.0 + share), *theta[i + 1 :]]
+        total += abs(_truth(pair, name, x, moved) - truth)
+    return total
 
 
 def _ball(text: str) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -131,3 +132,17 @@ def test_listed_sums_are_all_draws_merged(atoms, count):
     order = np.argsort(values)
     assert values[order] == pytest.approx([v for v, _ in expected], rel=1e-12)
     assert np.exp(log_mass[order]) == pytest.approx([p for _, p in expected], rel=1e-12)
+
+
+@pytest.mark.parametrize(("sigma", "epsilon"), [(1.3, 9.0), (2.0, 20.0), (1.0, 3.0)])
+def test_integers_are_listed_as_far_as_one_epsilon_needs(sigma, epsilon):
+    """Losses above epsilon may begin next to the last integer that matters for small ones."""
+    event = mechc.poisson(mechc.load("discrete_gaussian"))(sigma=sigma, sampling_rate=1e-3)
+    found = event.log_delta(epsilon, method="direct", direction="remove")
+    with mpmath.workdps(60):
+        weights = [mpmath.exp(-(mpmath.mpf(x) ** 2) / (2 * sigma**2)) for x in range(400)]
+        total, odds = 2 * mpmath.fsum(weights) - 1, 1 - mpmath.mpf(1e-3) - mpmath.exp(epsilon)
+        gains = (1e-3 * a + odds * b for a, b in itertools.pairwise(weights))
+        truth = mpmath.log(mpmath.fsum(max(gain, 0) for gain in gains) / total)
+    assert mpmath.mpf(found.lower) <= truth <= mpmath.mpf(found.upper)
+    assert found.upper - found.lower < 1e-9 * abs(found.upper)
