@@ -232,7 +232,7 @@ def _value(kernel: Any, pair: Pair, check: dict[str, Any]) -> list[str]:
 
 
 def _truth(pair: Pair, name: str, x: float, theta: Any) -> Any:
-    """log p, log q or the loss."""
+    """Log p, log q or the loss at x."""
     if name == "loss":
         return pair.log_density("p", theta, x) - pair.log_density("q", theta, x)
     return pair.log_density(name[-1], theta, x)
