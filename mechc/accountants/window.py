@@ -128,9 +128,10 @@ def _around_saddle(composed: ComposedLoss, epsilon: float) -> tuple[float, Float
     for _ in range(_RECENTRED):
         s, rows = table(composed, t0 * np.geomspace(0.1, 8.0, 34))
         if s.size < 2:
+            where = f"at the tilt {t0:.2g}, the saddle point of epsilon={epsilon:g}"
             raise UnsupportedError(
-                "pld: no positive tilt has a finite generating function, so that no window can be "
-                "proven"
+                f"pld: the generating function is not known to be finite {where}, so that no "
+                "window can be proven"
             )
         k_s = rows @ composed.counts
         best = float(s[np.argmin(k_s - epsilon * s - np.log(s) - np.log1p(s))])
