@@ -281,6 +281,7 @@ def _straddle(profile: Profile, info: ParameterInfo, name: str) -> tuple[float, 
             lo, at_lo = wider[0], profile.excess(wider[0])
         if up:
             hi, at_hi = wider[1], profile.excess(wider[1])
+    profile.refuse_turns(name, info.name, *((lo, hi) if at_lo < at_hi else (hi, lo)))
     word = "every" if at_lo <= 0 else "no"
     raise UnsupportedError(f"{name}: {word} {info.name} from {lo:g} to {hi:g} meets the target")
 

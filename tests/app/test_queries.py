@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
 import mechc
-from mechc.calibration import Profile
+from mechc.calibration import Profile, _straddle
 from mechc.errors import DeclarationError, UnsupportedError
 
 ALPHA = np.array([1e-4, 0.01, 0.2, 0.5, 0.9])
@@ -174,6 +174,14 @@ def test_calibrate_refuses_a_parameter_that_turns():
     profile._known = {1.0: (-2.0, -1.9), 2.0: (0.5, 0.6), 3.0: (-0.5, -0.4), 4.0: (1.0, 1.1)}
     with pytest.raises(UnsupportedError, match="not monotone in nu: larger at 2 than at 3"):
         profile.refuse_turns("student_t", "nu", 1.0, 4.0)
+
+
+def test_calibrate_does_not_say_that_no_value_helps_where_delta_turns(gaussian):
+    """Both ends of every range miss a target that the middle may well meet."""
+    profile = Profile(lambda value: None, 1.0, -5.0, "auto", "both")
+    profile.excess = lambda s: profile._known.setdefault(s, (abs(math.log(s)) + 0.1,) * 2)[1]
+    with pytest.raises(UnsupportedError, match="not monotone in sigma"):
+        _straddle(profile, gaussian.parameters[0], "gaussian")
 
 
 def test_calibrate_says_when_there_is_nothing_to_find(gaussian):
