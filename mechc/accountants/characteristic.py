@@ -249,6 +249,7 @@ class Tilted:
         spread: standard deviation of each step's tilted loss, shape (steps,).
         lost: how far nodes left out can move log phi of the composition.
         slack: the same for g = 1 - |phi|^2 of one step, shape (steps,).
+        nodes: how many the law has, those left out included.
     """
 
     def __init__(self, law: Law, c: float, floor: float = DROPPED) -> None:
@@ -266,6 +267,7 @@ class Tilted:
         tolerance = np.array([s.loss.tolerance for s in law.steps])
         tolerance += law.unresolved(c)
         self.slack = 4.0 * rest + 8.0 * tolerance + 1e-14
+        self.nodes = law.loss.size
 
     def log_phi(self, h: float, begin: int, end: int) -> tuple[Floats, Floats]:
         """Return real and imaginary part of log phi at y = n h, begin <= n < end.

@@ -103,7 +103,7 @@ class Covered:
         """Whether Bennett's bound, or Chernoff's at or below the saddle point, is <= exp(level)."""
         if level == -math.inf or not self._t_max > 0.0:
             return False
-        if self._bennett(epsilon) <= level:
+        if self._bennett(epsilon) <= level or self.chernoff(epsilon) <= level:
             return True
         try:
             return self._peak(self._saddle(epsilon, level)[0], epsilon) <= level

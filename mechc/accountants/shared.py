@@ -20,20 +20,42 @@ from mechc.accountants.window import log_peak
 Floats = NDArray[np.float64]
 
 SPARE = 11.0  # nats by which terms may cancel
-ROUNDS = 6  # steps to the tilt that is a given number of standard deviations away
 REACH = math.sqrt(2.0 * SPARE)
-SERVED = np.array([-0.95, -0.8, -0.6, -0.3, 0.0, 0.3, 0.6, 0.8, 0.95])  # tilts, in REACH / sd
-ABOVE = 10  # tilts above the contour for the bound on images
+ROUNDS = 6  # steps to the tilt that is a given number of standard deviations away
+CENTRAL = 0.9  # of REACH above the contour, at which the epsilon asked for has its saddle point
+LOWEST, BELOW, ABOVE = 3.0, 12, 8  # log of a ratio, tilts below the middle, and tilts above it
+FEW = 64.0  # frequencies that are as cheap as any fewer
+TRIED = 6  # real parts that may be looked at
 
 
 class Shared(NamedTuple):
-    """A contour, its period, tilts above it with the log bound there, and how far to go out."""
+    """A contour, its period, tilts with the log bound there, and how far to go out."""
 
     c: float
     period: float
     grid: Floats
     log_b: Floats
     frequency: float
+
+
+class Table(NamedTuple):
+    """K at some tilts, and at each the epsilon whose saddle point it is.
+
+    Attributes:
+        tilts: increasing.
+        k: K there.
+        log_b: bound on it, for images (see `trapezoid.Contour`).
+        epsilons: K' - 1/t - 1/(t + 1).
+        exponent: K - eps t - log t - log(1 + t) at the epsilon of the same tilt.
+        log_size: log of what the integral there comes to.
+    """
+
+    tilts: Floats
+    k: Floats
+    log_b: Floats
+    epsilons: Floats
+    exponent: Floats
+    log_size: Floats
 
 
 def place(law: Law, saddle: float, highest: float) -> float | None:
@@ -47,7 +69,7 @@ def place(law: Law, saddle: float, highest: float) -> float | None:
     c = saddle
     for _ in range(ROUNDS):
         spread = math.sqrt(float(law.roughly(c)[0, 2]) + c**-2)
-        low = max(REACH / spread, saddle - 0.9 * REACH / spread)
+        low = max(REACH / spread, saddle - CENTRAL * REACH / spread)
         new = min(low, highest)
         if abs(new - c) < 1e-2 * c:
             break
@@ -55,35 +77,73 @@ def place(law: Law, saddle: float, highest: float) -> float | None:
     return c if 0.0 < c < highest else None
 
 
-def choose(law: Law, c: float, epsilon: float, top: float, log_share: float) -> Shared | None:
-    """Return the contour at c for all epsilons that it can serve; None where `epsilon` is not one.
+def choose(
+    law: Law, wanted: float, epsilon: float, saddle: float, top: float, log_share: float
+) -> Shared | None:
+    """Return a contour for one epsilon, and for as many others as it can serve.
+
+    It is at `wanted`, or at the tilt nearest to it where no more frequencies are needed than
+    anything takes, or where the fewest are: next to a tilt from which on K explodes, images come
+    close, and a far mode keeps phi from fading.
 
     Args:
         law: the composition, on nodes good for tilts up to `top`.
-        c: real part.
-        epsilon: the epsilon that is asked for.
+        wanted: real part where the law is nearly normal.
+        epsilon: the one that is asked for.
+        saddle: its tilt.
         top: largest tilt to be used.
         log_share: log of the share of delta that images and truncation may cost.
     """
-    spread = math.sqrt(float(law.roughly(c)[0, 2]) + c**-2)
-    tilts = c + SERVED * min(REACH / spread, c, (top - c))
-    above = np.linspace(c, top, ABOVE)[1:]
-    rows = law.roughly(c, *tilts, *above)
-    k = rows[:, 0]
-    at = slice(1, 1 + tilts.size)
-    epsilons = rows[at, 1] - 1.0 / tilts - 1.0 / (tilts + 1.0)
-    f2 = rows[at, 2] + tilts**-2 + (1.0 + tilts) ** -2
-    exponent = k[at] - epsilons * tilts - np.log(tilts * (1.0 + tilts))
-    cancelled = k[0] - epsilons * c - math.log(c * (1.0 + c)) - exponent
-    served = (epsilons >= 0.0) & (cancelled <= 1.1 * SPARE)
-    if not served.any() or not epsilons[served].min() <= epsilon <= epsilons[served].max():
-        return None
-    log_small = (exponent - 0.5 * np.log(2.0 * math.pi * f2) + log_share)[served]
-    asked = epsilons[served]
+    table = _tabulated(law, wanted, epsilon, saddle, top)
+    asked = int(np.searchsorted(table.tilts, saddle))
+    order = np.argsort(np.abs(np.log(table.tilts[:-1] / wanted)))
+    best: tuple[float, Shared] | None = None
+    tried = 0
+    for i in order:
+        cancelled = _cancelled(table, i)
+        if cancelled[asked] > SPARE or tried == TRIED:
+            continue
+        tried += 1
+        c = float(table.tilts[i])
+        period = _period(table, i, cancelled, log_share)
+        frequency = law.fading(c, log_share - SPARE)
+        nodes = frequency * period / (2.0 * math.pi)
+        if best is None or nodes < best[0]:
+            best = nodes, Shared(c, period, table.tilts, table.log_b, frequency)
+        if nodes <= FEW:
+            break
+    return None if best is None else best[1]
+
+
+def _tabulated(law: Law, wanted: float, epsilon: float, saddle: float, top: float) -> Table:
+    """The law around the tilts in question, closer together just above them."""
+    middle = max(wanted, saddle)
+    below = middle * np.exp(-LOWEST * (1.0 - np.linspace(0.0, 1.0, BELOW)))
+    above = middle + max(top - middle, 0.0) * np.linspace(0.0, 1.0, ABOVE + 1)[1:] ** 2
+    tilts = np.unique(np.concatenate([below, above, [wanted, saddle]]))
+    k, mean, variance, rounding = law.roughly(*tilts).T
+    epsilons = mean - 1.0 / tilts - 1.0 / (tilts + 1.0)
+    epsilons[np.searchsorted(tilts, saddle)] = epsilon
+    exponent = k - epsilons * tilts - np.log(tilts * (1.0 + tilts))
+    bend = variance + tilts**-2 + (1.0 + tilts) ** -2
+    log_size = exponent - 0.5 * np.log(2.0 * math.pi * bend)
+    return Table(tilts, k, k + rounding + log_peak(tilts), epsilons, exponent, log_size)
+
+
+def _cancelled(table: Table, i: int) -> Floats:
+    """Nats by which terms cancel on the contour at tilt i, for each of the epsilons."""
+    c = table.tilts[i]
+    there: Floats = table.k[i] - table.epsilons * c - math.log(c * (1.0 + c)) - table.exponent
+    return there
+
+
+def _period(table: Table, i: int, cancelled: Floats, log_share: float) -> float:
+    """Period that the contour at tilt i needs for all epsilons that it can serve."""
+    c = float(table.tilts[i])
+    served = (table.epsilons >= 0.0) & (cancelled <= SPARE)
+    log_small, asked = (table.log_size + log_share)[served], table.epsilons[served]
     left = np.minimum(-log_small / c, (asked - log_small) / (c + 1.0))
-    grid = above
-    log_b = k[1 + tilts.size :] + rows[1 + tilts.size :, 3] + log_peak(grid)
-    images = log_b - np.outer(asked, grid) - log_small[:, None]
+    grid = table.tilts[i + 1 :]
+    images = table.log_b[i + 1 :] - np.outer(asked, grid) - log_small[:, None]
     right = (images / (grid - c)).min(axis=1)
-    period = max(float(left.max()), float(right.max()), 1e-3 / (1.0 + c))
-    return Shared(c, period, grid, log_b, law.fading(c, log_share - SPARE))
+    return max(float(left.max()), float(right.max()), 1e-3 / (1.0 + c))

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from mechc.accountants import shared, topmost
 from mechc.accountants.atomic import AtomicPart, matters
 from mechc.accountants.beside import BesideAtoms
+from mechc.accountants.beyond import SEVERAL, decay, far_law
 from mechc.accountants.blurred import Blurred
-from mechc.accountants.characteristic import Law, Tilted
+from mechc.accountants.characteristic import Tilted
 from mechc.accountants.choice import Choice, Known
 from mechc.accountants.covered import ABOVE, Covered, chernoff
 from mechc.accountants.frequencies import BLOCK
@@ -34,8 +35,7 @@ SHARE = 1e-13  # images and truncation may cost this share of delta
 PLENTY = 1e-6  # share of rtol below which no further node is worth its cost
 KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
 ELSEWHERE = 1e-2  # the same for brackets made for another epsilon, or beside a contour
-SHARED = 0.1  # the same where one contour is to serve many epsilons ...
-SEVERAL = 16  # ... from so many distinct steps on
+SHARED = 0.5  # the same where one contour is to serve many epsilons
 ALIKE = 1.2  # times its first width that an answer may be wide
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
 WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
@@ -43,9 +43,6 @@ BLURRED = 300_000_000  # the same for a smoothed payoff
 MOST_NODES = 2**23  # frequencies of a smoothed payoff: some 1.6 GB
 REUSED = 1e-10  # width with which a contour answers for another epsilon
 FIRST = 64  # nodes to begin with
-SIGHT = 1.5  # standard deviations of a step, inverted: where its total variation takes over
-FARTHEST = 64.0  # times that, up to which nodes go to where it has taken over indeed ...
-ROOM = 1.05  # ... and somewhat farther
 BEYOND = 1.2  # times the frequency at which phi is thought to have faded, ...
 FARTHER = 2.0  # ... and for so many distinct steps, which are dear to resolve again
 FEW_NODES = 160  # nodes that are cheaper than anything else
@@ -199,11 +196,12 @@ class Side(Covered):
         except NumericError:
             return None
         top = min(top, max(known, min(s.loss.tilts[1] for s in self._steps)))
-        found = shared.choose(self._law, c, epsilon, top, math.log(SHARE))
+        found = shared.choose(self._law, c, epsilon, saddle, top, math.log(SHARE))
         if found is None:
             return None
         reach = self._reach(found.frequency, found.period)
-        return Choice(c, found.period, found.grid, found.log_b, top, reach, True, shared.SPARE)
+        where = (found.c, found.period, found.grid, found.log_b)
+        return Choice(*where, top, reach, True, shared.SPARE)
 
     def _run(
         self, contour: Contour, epsilon: float, most: float = math.inf, growth: float = math.inf
@@ -258,9 +256,12 @@ class Side(Covered):
             wanted = 4.0 * enough if contour.work < EASY else 1e-3 * self._rtol
             if (quiet and not only_atoms) or contour.work > EASY:
                 total = max(1.0 + 2.0 * float(values.sum()), 1e-3) if contour.spare == 0 else least
-                start = contour.weight(epsilon)
-                factor = self._payoff.size(contour.c) * contour.period / (math.pi * total * start)
-                contour.decay = self._decay(contour, contour.h * nodes, wanted / factor)
+                factor = self._payoff.size(contour.c) * contour.period
+                factor /= math.pi * total * contour.weight(epsilon)
+                start = contour.h * nodes
+                contour.decay = decay(
+                    self._steps, contour, self._payoff.edge, start, wanted / factor
+                )
                 crowd = LARGEST * len(self._steps)
                 large = contour.work > WORK or contour.tilted.weight.size > crowd
                 if factor * contour.decay < wanted or large:
@@ -325,7 +326,7 @@ class Side(Covered):
         frequency = 0.0
         for _ in range(FITS):
             try:
-                law = self._far_law(c, frequency, 0.0, steps)
+                law = far_law(c, frequency, 0.0, steps)
             except NumericError:
                 return None
             fitted = Oscillation(law, tilted, floor)
@@ -334,38 +335,6 @@ class Side(Covered):
                 return part if part.order or self._law.loss.size > atoms else None
             frequency = max(4.0 * frequency, 1.0 / spread)
         return None
-
-    def _decay(self, contour: Contour, start: float, wanted: float) -> float:
-        """Bound on the integral of sup |phi| / y^2 beyond `start`, by nodes that see far enough.
-
-        That is up to where the total variation of one step takes over, for the bulk of the mass.
-        """
-        goal = min(math.log(wanted * start), -1.0)
-        count = float(self._law.counts.sum())
-        reach = max(2.0 * start, SIGHT * math.sqrt(count / max(contour.variance, 1e-300)))
-        levelled = ROOM * contour.tilted.levelled(goal)
-        reach = levelled if levelled < FARTHEST * reach else reach
-        best, law, far = math.inf, self._law, contour.tilted
-        for _ in range(6):
-            if reach > contour.reach:
-                try:
-                    law = self._far_law(contour.c, reach, 1e-3 / count, self._steps)
-                except NumericError:
-                    break
-                far = Tilted(law, contour.c, 1e-3 / count)
-            bound, beyond = far.decay(start, reach, self._payoff.edge, goal)
-            helps = beyond > 0.3 * bound and bound < 0.5 * best
-            best = min(best, bound)
-            if best < wanted or not helps or law.loss.size > 50_000:
-                break
-            reach *= 3.0
-        return best
-
-    def _far_law(self, c: float, reach: float, floor: float, steps: tuple[Step, ...]) -> Law:
-        """The composition with nodes for high frequencies, not kept."""
-        return Law.of(
-            tuple(Step(s.loss.covering(-1.0, c, c, reach, floor), s.count) for s in steps)
-        )
 
     def _chernoff(self, epsilon: float, reason: str) -> Answer:
         """Upper bound (43) alone, where the contour has no answer."""

@@ -27,8 +27,9 @@ def losses(kernel: Kernel, theta: Floats, x: Floats) -> Floats:
     spend(DENSITY * x.size)
     out = np.empty(x.size)
     kernel.loss_many(x, theta, out)
-    broken = ~np.isfinite(out)
-    if broken.any():
+    sound = np.isfinite(out)
+    if not sound.all():
+        broken = ~sound
         log_p, log_q = np.empty(broken.sum()), np.empty(broken.sum())
         kernel.log_p_many(x[broken], theta, log_p)
         kernel.log_q_many(x[broken], theta, log_q)
