@@ -23,9 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
@@ -33,12 +31,12 @@ from scipy.special import gammaln
 from mechc.accountants.characteristic import Law, Tilted
 from mechc.accountants.oscillation import Oscillation, mean_payoff
 from mechc.accountants.transform import periodic_payoff
+from mechc.loss.compiled import compiled
 from mechc.loss.measure import Step
 from mechc.loss.work import spend
 
 Floats = NDArray[np.float64]
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 ULP = 2.2e-16
 MOST_SUMS = 400_000  # composed atoms that are listed
 MOST_PANELS = 100_000  # panels that the linear part is integrated over
@@ -112,8 +110,8 @@ def all_sums(steps: Sequence[Step], weights: Sequence[Floats], less: int = -1) -
     return sums
 
 
-@nb.njit(
-    "float64(float64[:,:,::1], float64[::1], float64[::1], float64[::1], int64, float64)", **_JIT
+@compiled(
+    "float64(float64[:,:,::1], float64[::1], float64[::1], float64[::1], int64, float64)",
 )
 def _excess(tables, atoms, density, counts, order, y):  # type: ignore[no-untyped-def]
     """Bound |phi|, |phi - A| or |phi - A - B| for order 0, 1, 2, over A(0), from y on."""
@@ -139,8 +137,8 @@ def _excess(tables, atoms, density, counts, order, y):  # type: ignore[no-untype
     return total * total * (0.5 + total / 6.0 * (1.0 + total)) + bend
 
 
-@nb.njit(
-    "float64(float64[:,:,::1], float64[::1], float64[::1], float64[::1], int64, float64)", **_JIT
+@compiled(
+    "float64(float64[:,:,::1], float64[::1], float64[::1], float64[::1], int64, float64)",
 )
 def excess_integral(tables, atoms, density, counts, order, start):  # type: ignore[no-untyped-def]
     """Bound the integral of |remainder| / A(0) / y^2 from `start` on; the bound decreases in y."""

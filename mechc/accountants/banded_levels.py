@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
+
+from mechc.loss.compiled import compiled
 
 if TYPE_CHECKING:
     from mechc.accountants.banded import Bands
 
 Floats = NDArray[np.float64]
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 ULP = 2.2e-16
 TURNS = 60
 CLOSE = 1e-15  # of a cell, at which bisection ends
@@ -58,7 +58,7 @@ def run(
     return out
 
 
-@nb.njit("float64(float64[::1], float64)", **_JIT)
+@compiled("float64(float64[::1], float64)")
 def _value(c, x):  # type: ignore[no-untyped-def]
     """Chebyshev series at x (Clenshaw)."""
     a, b = 0.0, 0.0
@@ -67,7 +67,7 @@ def _value(c, x):  # type: ignore[no-untyped-def]
     return x * a - b + c[0]
 
 
-@nb.njit("float64(float64[:,::1], int64, float64)", **_JIT)
+@compiled("float64(float64[:,::1], int64, float64)")
 def _root(cells, hint, target):  # type: ignore[no-untyped-def]
     """Return where the decreasing function falls to the target, in cells; nan outside."""
     i = min(max(hint, 0), cells.shape[0] - 1)
@@ -100,7 +100,7 @@ def _root(cells, hint, target):  # type: ignore[no-untyped-def]
     return i + 0.5 * (1.0 + x)
 
 
-@nb.njit("float64(float64[:,::1], float64[::1], float64)", **_JIT)
+@compiled("float64(float64[:,::1], float64[::1], float64)")
 def _floor(tilts, floors, epsilon):  # type: ignore[no-untyped-def]
     """Smallest of the bounds exp(floor - t epsilon)."""
     least = np.inf
@@ -109,7 +109,7 @@ def _floor(tilts, floors, epsilon):  # type: ignore[no-untyped-def]
     return math.exp(least)
 
 
-@nb.njit("float64(float64[:,::1], float64, float64)", **_JIT)
+@compiled("float64(float64[:,::1], float64, float64)")
 def _fallen(tilts, n, loss):  # type: ignore[no-untyped-def]
     """Doob's bound on the probability that a sum of up to n losses ever reaches `loss`."""
     least = 0.0
@@ -118,10 +118,9 @@ def _fallen(tilts, n, loss):  # type: ignore[no-untyped-def]
     return math.exp(least)
 
 
-@nb.njit(
+@compiled(
     "float64(float64[::1], float64[:,::1], int64, float64, float64, float64, float64[:,::1],"
     " float64[::1])",
-    **_JIT,
 )
 def _judge(least, missed, shift, left, width, limit, tilts, floors):  # type: ignore[no-untyped-def]
     """Return the largest relative error of a new level; those above `limit` go to the floors.
@@ -154,10 +153,9 @@ def _judge(least, missed, shift, left, width, limit, tilts, floors):  # type: ig
     return worst
 
 
-@nb.njit(
+@compiled(
     "boolean(float64[:,::1], float64, float64, float64, float64, float64[::1], float64[:,::1],"
     " float64[::1], float64[::1], float64[::1])",
-    **_JIT,
 )
 def _answer(cells, n, start, near, relative, facts, tilts, floors, target, out):  # type: ignore[no-untyped-def]
     """Write lower bound, estimate and upper bound of epsilon where H falls to the targets.
@@ -196,10 +194,9 @@ def _answer(cells, n, start, near, relative, facts, tilts, floors, target, out):
     return True
 
 
-@nb.njit(
+@compiled(
     "void(float64[:,::1], float64[:,::1], float64[:,::1], float64[:,::1], int64[:,::1],"
     " float64[::1], float64[:,::1], float64[::1], float64[:,::1], float64[:,::1])",
-    **_JIT,
 )
 def _run(same, below, errors, payoff, ends, facts, tilts, levels, targets, out):  # type: ignore[no-untyped-def]
     """Fill `out`; see `run`. Row 0 of a level is the cell below its window, zeros follow it."""

@@ -22,9 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,6 +30,7 @@ from mechc.accountants import rough
 from mechc.accountants.frequencies import log_phi
 from mechc.accountants.tilting import tilt
 from mechc.accountants.turning import turned
+from mechc.loss.compiled import compiled
 from mechc.loss.measure import Step
 from mechc.loss.moments import generating
 from mechc.loss.unresolved import share_at
@@ -39,7 +38,6 @@ from mechc.loss.work import spend
 
 Floats = NDArray[np.float64]
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 LEVELS = 16  # clipping levels tried in the total-variation bound
 STRIDE = 2.5  # from one level to the next
 HALVINGS = 8  # of a cell on which phi is bounded
@@ -50,9 +48,8 @@ FREQUENCY, DECAY = 0.1, 40.0  # work for one node: of one value of phi, of a pro
 DROPPED = 1e-24  # tilted weight below which a node is left out of phi, and accounted for
 
 
-@nb.njit(
+@compiled(
     "float64[::1](int64[::1], float64[::1], float64[::1], float64[::1], float64[:,::1], float64)",
-    **_JIT,
 )
 def composed(offsets, counts, loss, log_weight, log_mass, t):  # type: ignore[no-untyped-def]
     """Return [K, K', K'', rounding of K] of the composition at real t."""
@@ -65,7 +62,7 @@ def composed(offsets, counts, loss, log_weight, log_mass, t):  # type: ignore[no
     return out
 
 
-@nb.njit("float64(float64[:,:,::1], float64[::1], float64[::1], float64)", **_JIT)
+@compiled("float64(float64[:,:,::1], float64[::1], float64[::1], float64)")
 def _log_variation(tables, atoms, counts, y):  # type: ignore[no-untyped-def]
     """Log of the total-variation bound on |phi(y')| for all y' >= y."""
     total = 0.0
@@ -77,7 +74,7 @@ def _log_variation(tables, atoms, counts, y):  # type: ignore[no-untyped-def]
     return total
 
 
-@nb.njit("float64(float64[:,:,::1], float64[::1], float64[::1], float64)", **_JIT)
+@compiled("float64(float64[:,:,::1], float64[::1], float64[::1], float64)")
 def _levelled(tables, atoms, counts, goal):  # type: ignore[no-untyped-def]
     """Least y, to a percent, with the total-variation bound below `goal`; inf if beyond 2^60."""
     low, high = -60.0, 60.0
@@ -92,10 +89,9 @@ def _levelled(tables, atoms, counts, goal):  # type: ignore[no-untyped-def]
     return 2.0**high
 
 
-@nb.njit(
+@compiled(
     "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
     " float64[::1], float64[::1], float64[:,:,::1], float64, float64, float64, float64)",
-    **_JIT,
 )
 def decay_integral(  # type: ignore[no-untyped-def]
     offsets, counts, centred, weight, spread, slack, atoms, tables, start, reach, edge, goal
@@ -335,7 +331,7 @@ def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Flo
     return table
 
 
-@nb.njit("void(float64[::1], float64[::1], int64[::1], float64[:,::1])", **_JIT)
+@compiled("void(float64[::1], float64[::1], int64[::1], float64[:,::1])")
 def _variation_table(w, spacing, region, table):  # type: ignore[no-untyped-def]
     """For several levels G: total variation of min(f, G) and the mass of (f - G)_+."""
     table[:, :] = 0.0

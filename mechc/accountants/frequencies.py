@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numba as nb
 import numpy as np
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
+from mechc.loss.compiled import compiled
 
 _SINE = np.array([(-1.0) ** n / math.factorial(2 * n + 1) for n in range(7, 0, -1)])
 BLOCK = 32  # frequencies that the recurrence for exp(i n theta) runs through in a row
@@ -16,7 +14,7 @@ FRESH = 1024  # frequencies between fresh starts of the recurrence from block to
 TILE = 256  # nodes whose recurrences fit the first cache together
 
 
-@nb.njit("float64(float64)", **_JIT)
+@compiled("float64(float64)")
 def sin_excess(x):  # type: ignore[no-untyped-def]
     """Return sin(x) - x to full relative accuracy."""
     if abs(x) > 0.5:
@@ -28,7 +26,7 @@ def sin_excess(x):  # type: ignore[no-untyped-def]
     return x * q * series
 
 
-@nb.njit("void(float64[::1], int64, float64[:,::1])", **_JIT)
+@compiled("void(float64[::1], int64, float64[:,::1])")
 def _turn(theta, n, out):  # type: ignore[no-untyped-def]
     """Rows cos(n theta) - 1, sin(n theta) - n theta and sin(n theta)."""
     for j in range(theta.size):
@@ -39,11 +37,10 @@ def _turn(theta, n, out):  # type: ignore[no-untyped-def]
         out[2, j] = out[1, j] + angle
 
 
-@nb.njit(
+@compiled(
     "void(float64[::1], int64, float64[:,::1], float64[:,::1])",
     fastmath={"reassoc", "contract"},
     inline="always",
-    **_JIT,
 )
 def _further(theta, n, now, step):  # type: ignore[no-untyped-def]
     """Turn the first two rows at n theta by the angles of `step`."""
@@ -54,11 +51,10 @@ def _further(theta, n, now, step):  # type: ignore[no-untyped-def]
         now[1, j] = now[1, j] + step[1, j] + c * sine1 + sine * c1
 
 
-@nb.njit(
+@compiled(
     "void(int64[::1], float64[::1], float64[::1], float64[::1], float64, int64, int64,"
     " float64[::1], float64[::1])",
     fastmath={"reassoc", "contract"},  # sums in any order: the loops over nodes are vectors
-    **_JIT,
 )
 def log_phi(offsets, counts, centred, weight, h, begin, end, re, im):  # type: ignore[no-untyped-def]
     """Log of the composed tilted characteristic function at y = n h, begin <= n < end.
@@ -109,10 +105,9 @@ def log_phi(offsets, counts, centred, weight, h, begin, end, re, im):  # type: i
             im[n] += counts[i] * math.atan2(y[n], 1.0 + x[n])
 
 
-@nb.njit(
+@compiled(
     "Tuple((complex128[::1], float64[::1]))(float64[::1], float64[::1], complex128[::1],"
     " float64[::1], float64, float64, float64, float64)",
-    **_JIT,
 )
 def turned_by(re, im, factor, y, turn, size, error, share):  # type: ignore[no-untyped-def]
     """Return factor exp(re + i im + i y turn), and the error of it in ULP.

@@ -13,9 +13,7 @@ is its inverse. Images and rounding are those of `powers`.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numba as nb
 import numpy as np
 
 from mechc.accountants.powers import (
@@ -30,8 +28,7 @@ from mechc.accountants.powers import (
     C,
     shares_of_images,
 )
-
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
+from mechc.loss.compiled import compiled
 
 CLOSE = 1e-12  # change of log delta at which Newton stops
 
@@ -40,8 +37,8 @@ CLOSE = 1e-12  # change of log delta at which Newton stops
 OFFSET, STEP, STRAYED, MOST = range(9, 13)
 
 
-@nb.njit(
-    "UniTuple(float64, 2)(complex128[::1], complex128[::1], float64, float64, float64)", **_JIT
+@compiled(
+    "UniTuple(float64, 2)(complex128[::1], complex128[::1], float64, float64, float64)",
 )
 def sums(d, b, d0, b0, turn):  # type: ignore[no-untyped-def]
     """Return d0 + 2 Re sum_j d_j r^j and the same of b, j = 1, 2, ..., r = exp(i turn)."""
@@ -55,10 +52,9 @@ def sums(d, b, d0, b0, turn):  # type: ignore[no-untyped-def]
     return d0 + 2.0 * p, b0 + 2.0 * u
 
 
-@nb.njit(
+@compiled(
     "UniTuple(float64, 4)(float64, float64, complex128[::1], complex128[::1], float64[::1],"
     " float64, float64[::1], float64[:,::1])",
-    **_JIT,
 )
 def evaluate(n, epsilon, d, b, cell, noise, facts, images):  # type: ignore[no-untyped-def]
     """Return lower bound, estimate and upper bound of log H, and the slope of the estimate.
@@ -108,10 +104,9 @@ def evaluate(n, epsilon, d, b, cell, noise, facts, images):  # type: ignore[no-u
     )
 
 
-@nb.njit(
+@compiled(
     "UniTuple(float64, 2)(float64, float64, float64, float64, complex128[::1], complex128[::1],"
     " float64[::1], float64, float64[::1], float64[:,::1])",
-    **_JIT,
 )
 def _root(n, start, target, cap, d, b, cell, noise, facts, images):  # type: ignore[no-untyped-def]
     """Return where the estimate meets the target and the slope there; nan where nothing is found.
@@ -143,10 +138,9 @@ def _root(n, start, target, cap, d, b, cell, noise, facts, images):  # type: ign
     return np.nan, np.nan
 
 
-@nb.njit(
+@compiled(
     "float64(float64, float64, float64, float64, float64, float64, complex128[::1],"
     " complex128[::1], float64[::1], float64, float64[::1], float64[:,::1])",
-    **_JIT,
 )
 def _certified(sign, start, step, target, cap, n, d, b, cell, noise, facts, images):  # type: ignore[no-untyped-def]
     """Move outward from `start` until the proven side is beyond the target; see `powers`."""
@@ -163,8 +157,8 @@ def _certified(sign, start, step, target, cap, n, d, b, cell, noise, facts, imag
     return np.nan
 
 
-@nb.njit(
-    "float64(float64, float64[::1], float64[::1], float64[::1], float64, float64, float64)", **_JIT
+@compiled(
+    "float64(float64, float64[::1], float64[::1], float64[::1], float64, float64, float64)",
 )
 def _noise(n, re, im, size, h, mean, reach):  # type: ignore[no-untyped-def]
     """Bound on the rounding of D and B together for all counts up to n and |p| <= reach."""
@@ -176,11 +170,10 @@ def _noise(n, re, im, size, h, mean, reach):  # type: ignore[no-untyped-def]
     return 2.0 * ULP * total
 
 
-@nb.njit(
+@compiled(
     "void(float64[::1], float64[:,::1], float64, float64[::1], float64[::1], complex128[::1],"
     " complex128[::1], float64[::1], float64[::1], float64[:,::1], float64[::1], float64,"
     " float64[:,::1])",
-    **_JIT,
 )
 def invert(  # type: ignore[no-untyped-def]
     counts, targets, guess, re, im, d_weight, b_weight, first, facts, images, known, widest, out

@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.characteristic import Law
 from mechc.accountants.trapezoid import ULP, Lattice, strayed
+from mechc.loss.compiled import compiled
 from mechc.loss.measure import Step
 
 Floats = NDArray[np.float64]
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 
 WIDEST = 100_000  # points of one repetition
 WORK = 2e8  # multiplications of a walk, some 0.1 s
@@ -86,7 +85,7 @@ def epsilons(law: Once, counts: Floats, targets: Floats) -> Floats:
     return out
 
 
-@nb.njit("float64(float64[::1], float64, float64, float64)", **_JIT)
+@compiled("float64(float64[::1], float64, float64, float64)")
 def root(masses, lowest, step, target):  # type: ignore[no-untyped-def]
     """Return where H comes down to the target, for the points lowest + j step; nan below them all.
 
@@ -103,7 +102,7 @@ def root(masses, lowest, step, target):  # type: ignore[no-untyped-def]
     return np.nan
 
 
-@nb.njit("Tuple((int64, int64, float64))(float64[::1], float64)", **_JIT)
+@compiled("Tuple((int64, int64, float64))(float64[::1], float64)")
 def _ends(masses, spare):  # type: ignore[no-untyped-def]
     """Return the range of points left when the ends give up `spare` at most, and what they gave."""
     first, last, lost = 0, masses.size, 0.0
@@ -116,7 +115,7 @@ def _ends(masses, spare):  # type: ignore[no-untyped-def]
     return first, last, lost
 
 
-@nb.njit("void(float64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1])", **_JIT)
+@compiled("void(float64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1])")
 def _walk(once, facts, counts, targets, out):  # type: ignore[no-untyped-def]
     """Fill `out`; see `epsilons`. The targets are masses here."""
     offset, step, relative, stray = facts

@@ -12,20 +12,18 @@ is the integral of |density - polynomial|, the same at all frequencies.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
 from mechc.accountants.characteristic import Law, Tilted, variation
+from mechc.loss.compiled import compiled
 from mechc.loss.rule import NODES, ORDER, WEIGHTS
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 STABLE = 8.0  # smallest phase of half a panel at which the recurrence goes upward
 GOOD = 1e-13  # error of a panel that needs no halving
 HALVINGS = 12
@@ -37,7 +35,7 @@ _HALVES = [legendre.legvander(0.5 * NODES + at, ORDER - 1) @ _ANALYSIS for at in
 _AT_ENDS = np.stack([_ANALYSIS.T @ (-1.0) ** _DEGREES, _ANALYSIS.sum(axis=0)], axis=1)
 
 
-@nb.njit("UniTuple(float64, 2)(float64[::1], float64)", **_JIT)
+@compiled("UniTuple(float64, 2)(float64[::1], float64)")
 def _filon(coefficient, w):  # type: ignore[no-untyped-def]
     """Return sum_n coefficient_n i^n j_n(w)."""
     inverse = 1.0 / w
@@ -60,11 +58,10 @@ def _filon(coefficient, w):  # type: ignore[no-untyped-def]
     return re, im
 
 
-@nb.njit(
+@compiled(
     "void(int64[::1], int64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[:,::1],"
     " float64[:,::1], float64[::1], float64[::1], int64, float64, int64, complex128[::1],"
     " float64[::1])",
-    **_JIT,
 )
 def _remainders(  # type: ignore[no-untyped-def]
     panels, atoms, counts, place, series, centred, weight, at, mass, order, h, first, out, size
@@ -110,14 +107,14 @@ def _remainders(  # type: ignore[no-untyped-def]
         size[n] = abs(phi) + abs(sums) + abs(once)
 
 
-@nb.njit("float64(float64, float64, float64, float64, float64)", **_JIT)
+@compiled("float64(float64, float64, float64, float64, float64)")
 def _payoff(x, c, period, further, share):  # type: ignore[no-untyped-def]
     """The periodic payoff G at x (see `transform.periodic_payoff`)."""
     x -= period * math.floor(x / period)
     return math.exp(-c * x) * (-math.expm1(-x) + further * math.exp(-x)) * share
 
 
-@nb.njit("float64(float64[::1], float64)", **_JIT)
+@compiled("float64(float64[::1], float64)")
 def _series(coefficient, u):  # type: ignore[no-untyped-def]
     """Return sum_n coefficient_n P_n(u)."""
     before = 1.0
@@ -129,10 +126,9 @@ def _series(coefficient, u):  # type: ignore[no-untyped-def]
     return total
 
 
-@nb.njit(
+@compiled(
     "float64(float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[:,::1],"
     " float64[:,::1], float64, float64)",
-    **_JIT,
 )
 def mean_payoff(at, mass, place, coefficient, centred, weight, c, period):  # type: ignore[no-untyped-def]
     """Return sum_a mass_a int G(at_a + l) density(l) dl, cutting panels where G has its kinks."""
@@ -242,7 +238,7 @@ class Oscillation:
         """
         out, size = np.empty(end - begin, np.complex128), np.empty(end - begin)
         law = (self._panels, self._atoms, self._counts, *self._arrays)
-        _remainders(*law, order, h, begin, out, size)  # type: ignore[call-arg]  # an array each
+        _remainders(*law, order, h, begin, out, size)
         return out, size
 
 

@@ -8,19 +8,18 @@ somewhat below it (docs/numerics.md, section 4).
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.characteristic import Law
 from mechc.accountants.rough import fading, sums
+from mechc.loss.compiled import compiled
 from mechc.loss.work import spend
 
 Floats = NDArray[np.float64]
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 CANCELLATION = math.log(1e2)  # nats by which the contour may miss the saddle point
 BELOW, ABOVE = 11, 7  # real parts tried at and below the saddle point, and tilts tried above it
 FADED = 0.7  # times the frequency of one real part, below which no other one is thought to fade
@@ -65,16 +64,15 @@ def place(
     )  # fmt: skip
 
 
-@nb.njit("float64(float64)", **_JIT)
+@compiled("float64(float64)")
 def _log_peak(s):  # type: ignore[no-untyped-def]
     """Log of max_x exp(-sx)(1 - exp(-x)), s > 0, as `window.log_peak`."""
     return -s * math.log1p(1.0 / s) - math.log1p(s)
 
 
-@nb.njit(
+@compiled(
     "Tuple((float64, float64, float64, float64[::1], float64[::1]))(int64[::1],"
     " float64[::1], float64[::1], float64[::1], float64, float64, float64, float64, float64, b1)",
-    **_JIT,
 )
 def _place(offsets, counts, loss, log_weight, epsilon, saddle, bend, top, log_share, spread):  # type: ignore
     """As `place`; returns the fields of a `Placement`."""

@@ -8,10 +8,10 @@ further epsilon is one more Horner scheme.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numba as nb
 import numpy as np
+
+from mechc.loss.compiled import compiled
 
 ULP = 2.2e-16
 BLOCK = 32  # counts between fresh starts of the powers of phi
@@ -19,13 +19,12 @@ TURNS = 12  # Newton steps, and steps outward to a certified side
 ROOM = 1.02  # lest the width, a little larger there, takes a step three times as far
 STEADY = 1e-6  # Newton stops when the next step would change log delta by less than its square
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 
 # places of a contour's constants in the array `facts`; all of one repetition
 C, PERIOD, MEAN, LOG_M, NOISE_M, TAIL, LOG_MASS, LOG_Q, LOWEST = range(9)
 
 
-@nb.njit("UniTuple(float64, 2)(complex128[::1], float64)", **_JIT)
+@compiled("UniTuple(float64, 2)(complex128[::1], float64)")
 def horner(g, turn):  # type: ignore[no-untyped-def]
     """Return 1 + 2 Re sum_j g_j r^j, j = 1, 2, ..., r = exp(i turn), and its derivative."""
     x, y = math.cos(turn), math.sin(turn)
@@ -38,7 +37,7 @@ def horner(g, turn):  # type: ignore[no-untyped-def]
     return 1.0 + 2.0 * a, -2.0 * (c * y + d * x)
 
 
-@nb.njit("UniTuple(float64, 3)(float64, float64, float64, float64[::1], float64[:,::1])", **_JIT)
+@compiled("UniTuple(float64, 3)(float64, float64, float64, float64[::1], float64[:,::1])")
 def shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-untyped-def]
     """Return what the images add to a sum, as shares of it.
 
@@ -68,10 +67,9 @@ def shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-untyp
     return known, unknown, right
 
 
-@nb.njit(
+@compiled(
     "UniTuple(float64, 4)(float64, float64, complex128[::1], float64, float64[::1],"
     " float64[:,::1])",
-    **_JIT,
 )
 def evaluate(n, epsilon, g, noise, facts, images):  # type: ignore[no-untyped-def]
     """Return lower bound, estimate and upper bound of log H, and the slope of the estimate.
@@ -107,10 +105,9 @@ def evaluate(n, epsilon, g, noise, facts, images):  # type: ignore[no-untyped-de
     )
 
 
-@nb.njit(
+@compiled(
     "float64(float64, float64[::1], float64[::1], float64[::1], float64, float64, float64,"
     " float64)",
-    **_JIT,
 )
 def _noise(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-untyped-def]
     """Bound on the rounding of the sum for all counts up to n and |eps| <= epsilon.
@@ -125,10 +122,9 @@ def _noise(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-untyped
     return 2.0 * ULP * total
 
 
-@nb.njit(
+@compiled(
     "float64(float64, float64, float64, float64, float64, complex128[::1], float64, float64,"
     " float64[::1], float64[:,::1])",
-    **_JIT,
 )
 def _certified(sign, start, step, target, n, g, noise, cap, facts, images):  # type: ignore[no-untyped-def]
     """Move outward from `start` until the proven side is beyond the target; nan if it never is.
@@ -149,10 +145,9 @@ def _certified(sign, start, step, target, n, g, noise, cap, facts, images):  # t
     return np.nan
 
 
-@nb.njit(
+@compiled(
     "void(float64[::1], float64[:,::1], float64, float64[::1], float64[::1], complex128[::1],"
     " float64[::1], float64[:,::1], float64[::1], float64[:,::1])",
-    **_JIT,
 )
 def invert(counts, targets, guess, re, im, w, facts, images, known, out):  # type: ignore[no-untyped-def]
     """Write lower bound, estimate and upper bound of epsilon(delta) at each count, nan where not.

@@ -12,15 +12,14 @@ leaves too little of g_n for fewer repetitions, they get a recursion of their ow
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.plan import SHARED
 from mechc.accountants.recursion import Level, Recursion
 from mechc.errors import NumericError, UnsupportedError
+from mechc.loss.compiled import compiled
 from mechc.loss.measure import Step
 
 Floats = NDArray[np.float64]
@@ -34,7 +33,6 @@ TURNS = 60
 CLOSE = 1e-13  # change of log delta at which Newton stops
 ULP = 2.2e-16
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 
 
 def epsilons(step: Step, counts: Floats, targets: Floats, near: float, widest: float) -> Floats:
@@ -96,7 +94,7 @@ def _invert(
     return None if math.isnan(upper) else (lower, middle, upper)
 
 
-@nb.njit("UniTuple(float64, 4)(float64[::1], float64[:,::1], float64[::1], float64)", **_JIT)
+@compiled("UniTuple(float64, 4)(float64[::1], float64[:,::1], float64[::1], float64)")
 def _log_value(edges, coefficients, facts, epsilon):  # type: ignore[no-untyped-def]
     """Return lower bound, estimate and upper bound of log H, and the slope of the estimate."""
     shift, tilt, log_mgf, relative, floor = facts
@@ -124,9 +122,8 @@ def _log_value(edges, coefficients, facts, epsilon):  # type: ignore[no-untyped-
     return low, middle, middle + math.log1p(error), slope * scale / value - tilt
 
 
-@nb.njit(
+@compiled(
     "float64[::1](float64[::1], float64[:,::1], float64[::1], float64[::1], float64, float64)",
-    **_JIT,
 )
 def _search(edges, coefficients, facts, targets, start, widest):  # type: ignore[no-untyped-def]
     """Return [lower, estimate, upper] of epsilon: Newton steps in a bracket, then outward.

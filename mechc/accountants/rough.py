@@ -7,20 +7,18 @@ far from tight anyway may use it.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numba as nb
 import numpy as np
 
+from mechc.loss.compiled import compiled
 from mechc.loss.moments import tilted_sums
 
 TURNS, CLOSE = 200, 1e-4  # Newton steps to a saddle point, and a relative step that is the last
 HALF = 0.6  # -log |phi| of one step up to which 1 - |phi| tells the decay
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 
 
-@nb.njit(
-    "float64[:,::1](int64[::1], float64[::1], float64[::1], float64[::1], float64[::1])", **_JIT
+@compiled(
+    "float64[:,::1](int64[::1], float64[::1], float64[::1], float64[::1], float64[::1])",
 )
 def sums(offsets, counts, loss, log_weight, tilts):  # type: ignore[no-untyped-def]
     """Return rows [K, K', K'', rounding of K] of the composition at real tilts, by plain sums."""
@@ -34,9 +32,8 @@ def sums(offsets, counts, loss, log_weight, tilts):  # type: ignore[no-untyped-d
     return out
 
 
-@nb.njit(
+@compiled(
     "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64)",
-    **_JIT,
 )
 def _slope(offsets, counts, loss, log_weight, t, epsilon):  # type: ignore[no-untyped-def]
     """Return F'(t) and F''(t) for F(t) = K(t) - eps t - log t - log(1 + t)."""
@@ -49,9 +46,8 @@ def _slope(offsets, counts, loss, log_weight, t, epsilon):  # type: ignore[no-un
     return first, second
 
 
-@nb.njit(
+@compiled(
     "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64)",
-    **_JIT,
 )
 def saddle(offsets, counts, loss, log_weight, epsilon, limit):  # type: ignore[no-untyped-def]
     """Return the root t of F' up to `limit`, or the limit where there is none, and F''(t).
@@ -85,7 +81,7 @@ def saddle(offsets, counts, loss, log_weight, epsilon, limit):  # type: ignore[n
     return t, bend
 
 
-@nb.njit("float64(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64)", **_JIT)
+@compiled("float64(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64)")
 def fading(offsets, counts, loss, log_weight, t, goal):  # type: ignore[no-untyped-def]
     """Estimate the frequency at which |phi| of the composition, tilted at t, is exp(-goal).
 

@@ -23,9 +23,7 @@ are estimates of the same three integrals for one T by constants, so they are ne
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
@@ -34,10 +32,10 @@ from mechc.accountants.characteristic import Law, Tilted
 from mechc.accountants.composed import ComposedLoss
 from mechc.accountants.frequencies import sin_excess
 from mechc.errors import NumericError, UnsupportedError
+from mechc.loss.compiled import compiled
 
 Floats = NDArray[np.float64]
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 _PRAWITZ = 1.0253 / math.pi
 _START, _END = 0.004, 12.0
 _EDGES = np.concatenate([[_START, 0.012, 0.036, 0.1, 0.25], np.arange(0.5, _END + 0.25, 0.5)])
@@ -165,10 +163,9 @@ def _decay(composed: ComposedLoss, t: float, sd: float) -> float:
     return best / sd
 
 
-@nb.njit(
+@compiled(
     "void(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
     " float64[::1])",
-    **_JIT,
 )
 def _log_phi(offsets, counts, centred, weight, y, re, im):  # type: ignore[no-untyped-def]
     """Log of the composed characteristic function of the centred loss at the frequencies y."""

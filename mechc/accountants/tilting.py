@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numba as nb
 import numpy as np
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
+from mechc.loss.compiled import compiled
 
 
-@nb.njit("float64(float64[::1], float64[::1])", **_JIT)
+@compiled("float64(float64[::1], float64[::1])")
 def _inner(a, b):  # type: ignore[no-untyped-def]
     """Inner product with compensated summation."""
     total = 0.0
@@ -24,10 +22,9 @@ def _inner(a, b):  # type: ignore[no-untyped-def]
     return total
 
 
-@nb.njit(
+@compiled(
     "Tuple((float64[::1], float64[:,::1], int64[::1], float64[::1], float64[::1]))"
     "(int64[::1], float64[::1], float64[::1], float64, float64)",
-    **_JIT,
 )
 def tilt(offsets, loss, log_weight, c, floor):  # type: ignore[no-untyped-def]
     """Tilt the nodes of every step at c, normalise and centre them.

@@ -20,13 +20,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
 from mechc.accountants.logspace import log1mexp
 from mechc.errors import NumericError
+from mechc.loss.compiled import compiled
 from mechc.loss.grid import ULP, GridLaw
 from mechc.loss.measure import PrivacyLoss, Step
 from mechc.loss.work import spend
@@ -270,7 +270,7 @@ def _tilted(law: GridLaw, tilt: float, size: int) -> tuple[Floats, int, float, f
     return folded, centre, log_mgf, relative
 
 
-@nb.njit("float64(complex128[::1], int64)", error_model="numpy", cache=True)
+@compiled("float64(complex128[::1], int64)",)
 def _raise(spectrum, count):  # type: ignore[no-untyped-def]
     """Replace a spectrum by its power in place; returns the sum of |power|^2 over a period."""
     total = 0.0

@@ -7,10 +7,10 @@ to a few units in the last place of the angle; the C library's leave the vector 
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numba as nb
 import numpy as np
+
+from mechc.loss.compiled import compiled
 
 _SINE = np.array([(-1.0) ** n / math.factorial(2 * n + 1) for n in range(8)])
 _COSINE = np.array([(-1.0) ** n / math.factorial(2 * n) for n in range(9)])
@@ -18,13 +18,11 @@ _TWO_OVER_PI = 2.0 / math.pi
 _HIGH = 1.5707963267341256  # pi / 2 in parts: the last bits of the first two are zero
 _MIDDLE = 6.077100506303966e-11
 _LOW = 2.0222662487959506e-21
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 
 
-@nb.njit(
+@compiled(
     "UniTuple(float64, 2)(float64[::1], float64[::1], float64)",
     fastmath={"reassoc", "contract"},  # sums in any order
-    **_JIT,
 )
 def turned(centred, weight, y):  # type: ignore[no-untyped-def]
     """Return sum w (1 - cos(y d)) and sum w sin(y d); the first has no cancellation."""

@@ -8,15 +8,15 @@ mass tilted at c.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.frequencies import log_phi
 from mechc.accountants.tilting import tilt
 from mechc.loss.band import Band
+from mechc.loss.compiled import compiled
 from mechc.loss.exponentials import exponentials
 from mechc.loss.rule import ORDER, TOP, WEIGHTS
 
@@ -28,7 +28,6 @@ DROPPED = 1e-18  # tilted weight below which nodes are left out of the transform
 LEAST = -80.0  # log of a share that is left out of real sums
 COARSE, UNKNOWN = 1e-2, 1e4  # share beyond which an estimate of the error is none, said so
 TOP_OF_WEIGHTED = np.ascontiguousarray(TOP / WEIGHTS)
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 
 
 class Measure(NamedTuple):
@@ -48,7 +47,7 @@ class Measure(NamedTuple):
         return rows[:, 0], rows[:, 1]
 
 
-@nb.njit("float64(float64[::1])", **_JIT)
+@compiled("float64(float64[::1])")
 def _roughness(w):  # type: ignore[no-untyped-def]
     """Estimated quadrature error of a panel by the weighted values at its nodes."""
     mean, last, before = 0.0, 0.0, 0.0
@@ -60,7 +59,7 @@ def _roughness(w):  # type: ignore[no-untyped-def]
     return top * min(top / mean, 1.0) if top > 0.0 else 0.0
 
 
-@nb.njit("float64[:,::1](float64[::1], float64[::1], int64, float64[::1])", **_JIT)
+@compiled("float64[:,::1](float64[::1], float64[::1], int64, float64[::1])")
 def _totals(loss, log_weight, smooth, tilts):  # type: ignore[no-untyped-def]
     """Rows of the log of the tilted sum, and of its error as a share of it."""
     out = np.empty((tilts.size, 2))

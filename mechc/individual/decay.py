@@ -11,17 +11,15 @@ because every person composes the steps differently.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.loss.compiled import compiled
 from mechc.loss.measure import PrivacyLoss
 
 Floats = NDArray[np.float64]
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True, "nogil": True}
 _LEVELS = 16
 WALK = 100  # evaluations after which the walk gives up
 _SAMPLED = 1.1  # slack on variation and excess, which are sampled at the nodes
@@ -68,7 +66,7 @@ def enough(table: Floats) -> float:
     return float(np.min(table[good, 1] / room[good])) if good.any() else math.inf
 
 
-@nb.njit("float64(float64[:,::1], float64)", **_JIT)
+@compiled("float64(float64[:,::1], float64)", nogil=True)
 def _far(table, y):  # type: ignore[no-untyped-def]
     best = 1.0
     for g in range(table.shape[0]):
@@ -76,9 +74,9 @@ def _far(table, y):  # type: ignore[no-untyped-def]
     return best
 
 
-@nb.njit(
+@compiled(
     "float64(float64[::1], float64[::1], float64, float64, float64[:,::1], float64, float64)",
-    **_JIT,
+    nogil=True,
 )
 def log_sup(centred, weight, spread, slack, table, start, end):  # type: ignore[no-untyped-def]
     """Bound log sup |phi(y)| over y >= start for one step.

@@ -18,13 +18,13 @@ Plain sums (Renyi divergences) use the same words: rho 2^s is rounded up to a mu
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError
+from mechc.loss.compiled import compiled
 
 Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
@@ -39,7 +39,6 @@ _HUGE = 1.7e308  # a factor stays finite
 
 _U32 = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
-_jit: dict[str, Any] = {"error_model": "numpy", "cache": True, "nogil": True}
 
 
 class Budget(NamedTuple):
@@ -110,7 +109,7 @@ def _to_float(high: Words, low: Words, budget: Budget, nudge: float) -> Floats:
     return np.asarray(np.minimum(units * nudge / budget.scale, budget.value))
 
 
-@nb.njit("int64(float64[::1])", **_jit)
+@compiled("int64(float64[::1])", nogil=True)
 def first_invalid(values: Floats) -> int:
     """Return the index of the first entry that is nan or negative, or -1."""
     for i in range(values.size):
@@ -119,7 +118,7 @@ def first_invalid(values: Floats) -> int:
     return -1
 
 
-@nb.njit("uint64(float64, float64, boolean)", **_jit)
+@compiled("uint64(float64, float64, boolean)", nogil=True)
 def _units(value: float, scale: float, squared: bool) -> np.uint64:
     """Return the integer that stands for a step: rounded up when squared, rounded down if not."""
     if not squared:
@@ -129,7 +128,7 @@ def _units(value: float, scale: float, squared: bool) -> np.uint64:
     return max(m, np.uint64(value > 0.0))
 
 
-@nb.njit("uint64(float64, float64, uint64, boolean)", **_jit)
+@compiled("uint64(float64, float64, uint64, boolean)", nogil=True)
 def _low_word(value: float, scale: float, units: np.uint64, squared: bool) -> np.uint64:
     """Return the lower 64 bits of units^2, or of (units + fraction) 2^62 rounded up."""
     if squared:
@@ -139,7 +138,7 @@ def _low_word(value: float, scale: float, units: np.uint64, squared: bool) -> np
     return (units << np.uint64(62)) + fraction + np.uint64(free)
 
 
-@nb.njit("uint64(uint64, uint64, boolean)", **_jit)
+@compiled("uint64(uint64, uint64, boolean)", nogil=True)
 def _high_word(units: np.uint64, low: np.uint64, squared: bool) -> np.uint64:
     """Return the upper 64 bits that belong to `_low_word`."""
     if squared:
@@ -148,9 +147,9 @@ def _high_word(units: np.uint64, low: np.uint64, squared: bool) -> np.uint64:
     return (units >> np.uint64(2)) + np.uint64(low < (units << np.uint64(62)))
 
 
-@nb.njit(
+@compiled(
     "void(uint64[:,::1], float64[::1], float64, float64, uint64, uint64, boolean, boolean[::1])",
-    **_jit,
+    nogil=True,
 )
 def charge(
     totals: Words,
@@ -176,9 +175,9 @@ def charge(
         active[i] = fits
 
 
-@nb.njit(
+@compiled(
     "void(uint64[:,::1], float64[::1], float64, uint64, uint64, boolean[::1], float64[::1])",
-    **_jit,
+    nogil=True,
 )
 def exhaust(
     totals: Words,

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,10 +28,10 @@ from mechc.individual.account import (
     for_rows,
 )
 from mechc.individual.grid import CELLS, ONE, Grid, spline_weights
+from mechc.loss.compiled import compiled
 
 Floats = NDArray[np.float64]
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True, "nogil": True}
 _KINDS = ("uint16", "uint32", "uint64")
 _COUNTS = [f"void({k}[:,::1], int64[::1], int64, int64)" for k in _KINDS]
 _SPLINES = [f"void({k}[:,::1], int64[::1], uint16[:,::1], int64)" for k in _KINDS]
@@ -46,7 +45,7 @@ _PRODUCTS = [
 
 
 # numba freezes globals of other modules in its cache, so numbers from `grid` arrive as arguments
-@nb.njit("void(float64[::1], float64, float64, boolean, int64, int64, int64[::1])", **_JIT)
+@compiled("void(float64[::1], float64, float64, boolean, int64, int64, int64[::1])", nogil=True)
 def locate(values, a, b, geometric, buckets, size, place):  # type: ignore[no-untyped-def]
     """Find the cell of each value: bucket * size + cell; buckets * size beyond the best knot.
 
@@ -66,7 +65,7 @@ def locate(values, a, b, geometric, buckets, size, place):  # type: ignore[no-un
             place[i] = min(np.int64(max(np.floor(cell - slack), 0.0)), cells - 1)
 
 
-@nb.njit(_COUNTS, **_JIT)
+@compiled(_COUNTS, nogil=True)
 def add_counts(totals, place, size, count):  # type: ignore[no-untyped-def]
     """Add `count` to the bucket of each person who was touched (place >= 0)."""
     for i in range(place.size):
@@ -74,7 +73,7 @@ def add_counts(totals, place, size, count):  # type: ignore[no-untyped-def]
             totals[i, place[i] // size] += totals.dtype.type(count)
 
 
-@nb.njit(_SPLINES, **_JIT)
+@compiled(_SPLINES, nogil=True)
 def add_splines(totals, place, weights, count):  # type: ignore[no-untyped-def]
     """Add `count` times the four spline weights of each person touched within the span."""
     size = weights.shape[0]
@@ -86,7 +85,7 @@ def add_splines(totals, place, weights, count):  # type: ignore[no-untyped-def]
                 totals[i, bucket + j] += totals.dtype.type(weights[cell, j] * count)
 
 
-@nb.njit("int64[:,::1](float64[:,::1])", **_JIT)
+@compiled("int64[:,::1](float64[:,::1])", nogil=True)
 def _extents(table):  # type: ignore[no-untyped-def]
     """Return where the entries of each row that are not zero begin and end."""
     out = np.empty((table.shape[0], 2), np.int64)
@@ -100,7 +99,7 @@ def _extents(table):  # type: ignore[no-untyped-def]
     return out
 
 
-@nb.njit(_PRODUCTS, **_JIT)
+@compiled(_PRODUCTS, nogil=True)
 def product(counts, weights, unit, people, table, out):  # type: ignore[no-untyped-def]
     """Set out to rows of the ledger times a table, skipping columns a person never touched.
 
@@ -135,7 +134,7 @@ def product(counts, weights, unit, people, table, out):  # type: ignore[no-untyp
                 row[m] += left + (c * table[ic, m] + d * table[id_, m])
 
 
-@nb.njit(_FIRSTS, **_JIT)
+@compiled(_FIRSTS, nogil=True)
 def first_used(counts, people, out):  # type: ignore[no-untyped-def]
     """Set out to the first bucket that each person has steps in, 0 if there is none."""
     for i in range(people.size):

@@ -12,12 +12,11 @@ within |w_n| (e^{E_n} - 1) of its true value over e^{K(c)}.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numba as nb
 import numpy as np
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True, "nogil": True}
+from mechc.loss.compiled import compiled
+
 ULP = 2.2e-16
 STRIDE = 4  # contours go through every fourth tilt, so that there are few
 CANCELLATION = 6.0  # nats by which a contour may miss the saddle
@@ -26,13 +25,13 @@ BELOW = 18  # tilts below the saddle tried as contour
 ABOVE = 14  # tilts above a contour tried for its right images
 
 
-@nb.njit("float64(float64)", **_JIT)
+@compiled("float64(float64)", nogil=True)
 def log_peak(s):  # type: ignore[no-untyped-def]
     """Return log of max_x e^{-sx} (1 - e^{-x})_+ = s^s / (1+s)^(1+s), for s > 0."""
     return s * math.log(s / (1.0 + s)) - math.log1p(s)
 
 
-@nb.njit("float64(float64[::1], float64[::1], int64, float64, float64)", **_JIT)
+@compiled("float64(float64[::1], float64[::1], int64, float64, float64)", nogil=True)
 def _period(log_b, t, i, epsilon, goal):  # type: ignore[no-untyped-def]
     """Return the shortest period at c = t[i] that keeps all images below exp(goal)."""
     right = np.inf
@@ -43,9 +42,9 @@ def _period(log_b, t, i, epsilon, goal):  # type: ignore[no-untyped-def]
     return max(left, right)
 
 
-@nb.njit(
+@compiled(
     "float64[:,::1](float64[:,::1], float64[::1], float64, float64, float64, float64)",
-    **_JIT,
+    nogil=True,
 )
 def choose(rows, t, log_delta, epsilon, rtol, log_small):  # type: ignore[no-untyped-def]
     """Bound the answer by Chernoff and choose contour, period and number of nodes per person.
@@ -118,7 +117,7 @@ def choose(rows, t, log_delta, epsilon, rtol, log_small):  # type: ignore[no-unt
     return out
 
 
-@nb.njit("void(float64[::1], float64[::1], float64, float64, float64[::1])", **_JIT)
+@compiled("void(float64[::1], float64[::1], float64, float64, float64[::1])", nogil=True)
 def _series(wr, wi, h, epsilon, out):  # type: ignore[no-untyped-def]
     """Set out = [total, d total / d epsilon] by a rotation that starts afresh now and then."""
     total = 1.0
@@ -141,7 +140,7 @@ def _series(wr, wi, h, epsilon, out):  # type: ignore[no-untyped-def]
     out[1] = slope
 
 
-@nb.njit("float64(float64, float64, float64, float64)", **_JIT)
+@compiled("float64(float64, float64, float64, float64)", nogil=True)
 def _moved(size, log_size, error, cap):  # type: ignore[no-untyped-def]
     """Bound |v - w| for |v| = size, |w / v - 1| <= e^error - 1 and log |w| <= cap."""
     if error < 0.5:  # expm1(x) <= x (1 + 0.6 x) up to there
@@ -149,10 +148,10 @@ def _moved(size, log_size, error, cap):  # type: ignore[no-untyped-def]
     return size + math.exp(min(log_size + error, cap))
 
 
-@nb.njit(
+@compiled(
     "void(float64[::1], int64, float64, float64, float64[::1], float64[::1], int64[::1],"
     " float64[::1], float64[::1], float64[::1])",
-    **_JIT,
+    nogil=True,
 )
 def _prepare(row, n, c, h, growth, phase, bands, wr, wi, errors):  # type: ignore[no-untyped-def]
     """Fill w_n; errors = [table error, extra for lower bounds, truncation, rounding] of total."""
@@ -180,14 +179,14 @@ def _prepare(row, n, c, h, growth, phase, bands, wr, wi, errors):  # type: ignor
     errors[2] = 2.0 * c * (c + 1.0) * sup / (n * h * h)
 
 
-@nb.njit("float64(float64, float64, float64, float64, float64)", **_JIT)
+@compiled("float64(float64, float64, float64, float64, float64)", nogil=True)
 def _image(period, c, epsilon, s, log_b):  # type: ignore[no-untyped-def]
     """Bound the right images, sum_{m >= 1} e^{mTc} delta(epsilon + mT), by B_s at one s > c."""
     gap = period * (s - c)
     return math.exp(min(log_b - s * epsilon - gap, 700.0)) / -math.expm1(-gap)
 
 
-@nb.njit("int64(float64, float64, float64, float64[::1], float64[::1])", **_JIT)
+@compiled("int64(float64, float64, float64, float64[::1], float64[::1])", nogil=True)
 def _sharpest(period, c, epsilon, s, log_b):  # type: ignore[no-untyped-def]
     """Return which s bounds the right images best near an epsilon."""
     best = 0
@@ -200,16 +199,16 @@ def _sharpest(period, c, epsilon, s, log_b):  # type: ignore[no-untyped-def]
     return best
 
 
-@nb.njit("float64(float64, float64)", **_JIT)
+@compiled("float64(float64, float64)", nogil=True)
 def _share(error, total):  # type: ignore[no-untyped-def]
     """Return error / total, inf where nothing is left of the total."""
     return error / total if total > 0.0 and error < np.inf else np.inf
 
 
-@nb.njit(
+@compiled(
     "void(float64[::1], float64[::1], float64, float64, float64, float64, float64[::1],"
     " float64, float64, float64[::1], float64[::1])",
-    **_JIT,
+    nogil=True,
 )
 def _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out):  # type: ignore[no-untyped-def]
     """Set out = [lower, estimate, upper, slope, numeric share] of delta(epsilon).
@@ -232,10 +231,10 @@ def _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out):  # type: i
     out[4] = _share(numeric + (first - known + right) / front, series[0])
 
 
-@nb.njit(
+@compiled(
     "float64(float64[::1], float64[::1], float64, float64, float64, float64, float64, int64,"
     " float64[::1], float64, float64, float64[::1], float64[::1])",
-    **_JIT,
+    nogil=True,
 )
 def _invert(  # type: ignore[no-untyped-def]
     wr, wi, c, h, k, start, delta, side, errors, s, log_b, series, out
@@ -270,10 +269,10 @@ def _invert(  # type: ignore[no-untyped-def]
     return epsilon if side == 1 else math.nan
 
 
-@nb.njit(
+@compiled(
     "float64[:,::1](float64[:,::1], int64, float64, float64, float64[::1], float64[::1],"
     " int64[::1], float64[::1], float64[::1], float64, boolean)",
-    **_JIT,
+    nogil=True,
 )
 def solve(  # type: ignore[no-untyped-def]
     rows, n, c, period, growth, phase, bands, s, start, target, inverse

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +26,7 @@ from mechc.individual.brackets import Brackets, subdivision
 from mechc.individual.family import Family
 from mechc.individual.grid import Grid, spline_coefficients
 from mechc.loss import moments
+from mechc.loss.compiled import compiled
 from mechc.loss.measure import PrivacyLoss
 
 Floats = NDArray[np.float64]
@@ -212,10 +212,8 @@ class Tilts:
         return np.concatenate([error[:, ::stride], k, bend[:, ::stride]], axis=1)
 
 
-@nb.njit(
+@compiled(
     "float64[:,::1](float64[::1], float64[::1], float64, float64, float64[::1])",
-    error_model="numpy",
-    cache=True,
     nogil=True,
 )
 def _generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-untyped-def]

@@ -29,7 +29,7 @@ import math
 import numba
 import numpy as np
 
-COMPILE = {"error_model": "numpy", "cache": True}"""
+COMPILE = {"error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}"""
 
 
 def emit(module: Module) -> str:

@@ -6,11 +6,9 @@ the integrand is a product of resolved polynomials; see `Tabulated.act`, its onl
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba as nb
 import numpy as np
 
+from mechc.loss.compiled import compiled
 from mechc.loss.rule import NODES, WEIGHTS
 
 DEGREE = 16  # Chebyshev coefficients of one panel of the functions acted on
@@ -18,11 +16,10 @@ ROOT_STEPS = 60
 ROOT_TOLERANCE = 1e-10  # in xi; g is continuous at the cuts, so they need few digits
 NEWTON_LAST = 1e-5  # a step of Newton's method so short leaves no error that counts
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 _ANY_ORDER = {"reassoc", "contract"}
 
 
-@nb.njit("UniTuple(float64, 2)(float64[::1], float64)", **_JIT)
+@compiled("UniTuple(float64, 2)(float64[::1], float64)")
 def _value(c, x):  # type: ignore[no-untyped-def]
     """Sum of c_n T_n(x) and its derivative, by Clenshaw's recurrence."""
     b1, b2, d1, d2 = 0.0, 0.0, 0.0, 0.0
@@ -32,7 +29,7 @@ def _value(c, x):  # type: ignore[no-untyped-def]
     return x * b1 - b2 + c[0], b1 + x * d1 - d2
 
 
-@nb.njit("float64(float64[::1], float64[::1], float64, float64, float64, float64, float64)", **_JIT)
+@compiled("float64(float64[::1], float64[::1], float64, float64, float64, float64, float64)")
 def _solve(c, at_nodes, target, low, high, f_low, f_high):  # type: ignore[no-untyped-def]
     """Root of f = sum c_n T_n - target, monotone on [low, high], with its values at both ends.
 
@@ -68,7 +65,7 @@ def _solve(c, at_nodes, target, low, high, f_low, f_high):  # type: ignore[no-un
     return x
 
 
-@nb.njit("void(float64[::1], float64, float64, float64, float64)", **_JIT)
+@compiled("void(float64[::1], float64, float64, float64, float64)")
 def _add(row, lo, hi, v, mass):  # type: ignore[no-untyped-def]
     """Add mass * T_n(v), v in the panel (lo, hi), to the coefficients of that panel."""
     y = min(1.0, max(-1.0, (2.0 * v - lo - hi) / (hi - lo)))  # cuts are rounded
@@ -81,10 +78,9 @@ def _add(row, lo, hi, v, mass):  # type: ignore[no-untyped-def]
 
 # below, 16 nodes at a time: loops over them are the inner ones, for the vector units; sums over
 # them may be taken in any order; five degrees at a time stay in registers
-@nb.njit(
+@compiled(
     "void(float64[::1], float64[::1], float64, float64, float64[:,::1])",
-    fastmath=_ANY_ORDER,
-    **_JIT,
+    fastmath=_ANY_ORDER
 )
 def _sample(loss, weight, middle, half, work):  # type: ignore[no-untyped-def]
     """Write loss and weight at the Gauss nodes of [middle - half, middle + half] to rows 0, 1."""
@@ -109,10 +105,9 @@ def _sample(loss, weight, middle, half, work):  # type: ignore[no-untyped-def]
         mass[j] *= half * WEIGHTS[j]
 
 
-@nb.njit(
+@compiled(
     "void(float64[::1], float64, float64, float64, b1, float64[:,::1])",
-    fastmath=_ANY_ORDER,
-    **_JIT,
+    fastmath=_ANY_ORDER
 )
 def _add_all(row, lo, hi, u, payoff, work):  # type: ignore[no-untyped-def]
     """Add to a panel's coefficients the masses of row 1 of `work` at u - L, the L in row 0."""
@@ -145,10 +140,9 @@ def _add_all(row, lo, hi, u, payoff, work):  # type: ignore[no-untyped-def]
         row[n + 4] += s5
 
 
-@nb.njit(
+@compiled(
     "void(float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[:,::1],"
     " float64[:,::1], float64[:,::1], int64, b1, float64[:,::1])",
-    **_JIT,
 )
 def act(u, edges, loss, weight, node_loss, node_weight, ends, parts, payoff, out):  # type: ignore
     """Matrix rows of the part with a density, see `Tabulated.act`."""
@@ -195,7 +189,7 @@ def act(u, edges, loss, weight, node_loss, node_weight, ends, parts, payoff, out
                     _add_all(row, edges[m], edges[m + 1], u[i], payoff, work)
 
 
-@nb.njit("void(float64[::1], float64[::1], float64[::1], float64[::1], b1, float64[:,::1])", **_JIT)
+@compiled("void(float64[::1], float64[::1], float64[::1], float64[::1], b1, float64[:,::1])")
 def act_atoms(u, edges, loss, mass, payoff, out):  # type: ignore[no-untyped-def]
     """Matrix rows of the atoms."""
     for i in range(u.size):

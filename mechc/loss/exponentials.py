@@ -7,10 +7,10 @@ Range reduction by Cody and Waite, then the Taylor polynomial of degree 13, whos
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numba as nb
 import numpy as np
+
+from mechc.loss.compiled import compiled
 
 LEAST = -700.0  # below it exp is taken as exp(LEAST): denormal numbers cost time and mean nothing
 
@@ -18,10 +18,9 @@ _TAYLOR = np.array([1.0 / math.factorial(n) for n in range(14)])
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH = 6.93147180369123816490e-01  # its last 21 bits are zero: multiples of it are exact
 _LN2_LOW = 1.90821492927058770002e-10
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True, "fastmath": {"contract"}}
 
 
-@nb.njit("void(float64[::1], float64[::1])", **_JIT)
+@compiled("void(float64[::1], float64[::1])", fastmath={"contract"})
 def exponentials(x, out):  # type: ignore[no-untyped-def]
     """Write exp(x), x <= 700, to `out`."""
     bits = out.view(np.int64)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.loss.compiled import compiled
 from mechc.loss.moments import log_total
 from mechc.loss.resolution import LOG_NEGLIGIBLE
 
 Floats = NDArray[np.float64]
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 LATTICE_ULP = 64.0  # how far, in ulp, computed losses may be off a lattice
 
 
-@nb.njit("float64[::1](float64[::1], int64[::1])", **_JIT)
+@compiled("float64[::1](float64[::1], int64[::1])")
 def _log_sums(log_mass, bounds):  # type: ignore[no-untyped-def]
     """Logs of the masses in the runs between neighbouring bounds."""
     out = np.empty(bounds.size - 1)
@@ -32,7 +30,7 @@ def _log_sums(log_mass, bounds):  # type: ignore[no-untyped-def]
     return out
 
 
-@nb.njit("boolean(float64[::1], float64[::1], float64[::1], boolean, boolean, float64)", **_JIT)
+@compiled("boolean(float64[::1], float64[::1], float64[::1], boolean, boolean, float64)")
 def spent(log_p, log_q, tilts, left, right, log_reach):  # type: ignore[no-untyped-def]
     """Whether the tilted masses at the open ends, times the reach, are negligible at all tilts."""
     last = log_p.size - 1

@@ -7,20 +7,18 @@ and are exact up to rounding for the discrete law they are given.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numba as nb
 import numpy as np
 
+from mechc.loss.compiled import compiled
 from mechc.loss.exponentials import exponentials
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 _EXCESS = np.array([1.0 / math.factorial(n) for n in range(15, 1, -1)])  # Taylor, from the top
 _SMALL = 600.0  # largest exponent that cannot overflow in a sum without rescaling
 _FAR = 40.0  # exponent beside whose exponential anything else is a rounding
 
 
-@nb.njit("float64(float64[::1], float64[::1], float64)", **_JIT)
+@compiled("float64(float64[::1], float64[::1], float64)")
 def log_sum(loss, log_weight, t):  # type: ignore[no-untyped-def]
     """Return log sum exp(log_weight + t loss)."""
     top = -np.inf
@@ -48,7 +46,7 @@ def log_total(terms: np.ndarray) -> float:
     return top + math.log(float(np.exp(terms - top).sum()))
 
 
-@nb.njit("float64(float64)", **_JIT)
+@compiled("float64(float64)")
 def excess(x):  # type: ignore[no-untyped-def]
     """Return exp(x) - 1 - x to full relative accuracy."""
     if abs(x) > 0.5:
@@ -59,7 +57,7 @@ def excess(x):  # type: ignore[no-untyped-def]
     return x * x * series
 
 
-@nb.njit("float64[::1](float64[::1], float64[::1], float64, float64, float64)", **_JIT)
+@compiled("float64[::1](float64[::1], float64[::1], float64, float64, float64)")
 def generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-untyped-def]
     """Return [K, K', K'', rounding of K] at real t for one step.
 
@@ -135,10 +133,9 @@ def generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-
     return out
 
 
-@nb.njit(
+@compiled(
     "float64[::1](float64[::1], float64[::1], float64)",
     fastmath={"reassoc", "contract"},  # sums in any order: the loops are vectors
-    **_JIT,
 )
 def tilted_sums(loss, log_weight, t):  # type: ignore[no-untyped-def]
     """Return [K, K', K'', rounding of K] at real t from the plain sums, one exponential a node.
@@ -171,7 +168,7 @@ def tilted_sums(loss, log_weight, t):  # type: ignore[no-untyped-def]
     return out
 
 
-@nb.njit("float64[::1](float64[::1], float64[::1], float64, float64, float64, int64)", **_JIT)
+@compiled("float64[::1](float64[::1], float64[::1], float64, float64, float64, int64)")
 def central_moments(loss, log_weight, log_m, t, mean, order):  # type: ignore[no-untyped-def]
     """Return [1, mean, mu_2, ..., mu_order] of the tilted law exp(tL - K) dP, K = log_m."""
     out = np.zeros(max(order, 1) + 1)
@@ -189,7 +186,7 @@ def central_moments(loss, log_weight, log_m, t, mean, order):  # type: ignore[no
     return out
 
 
-@nb.njit("float64(float64[::1], float64[::1], float64, float64, float64)", **_JIT)
+@compiled("float64(float64[::1], float64[::1], float64, float64, float64)")
 def log_abs_moment3(loss, log_weight, log_m, t, mean):  # type: ignore[no-untyped-def]
     """Log of the tilted third absolute central moment.
 

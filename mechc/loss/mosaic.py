@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 
-import numba as nb
 import numpy as np
 
+from mechc.loss.compiled import compiled
 from mechc.loss.resolution import NEGLIGIBLE
-from mechc.loss.rule import DERIVATIVE, JIT, NODES, WEIGHTS
+from mechc.loss.rule import DERIVATIVE, NODES, WEIGHTS
 
 FINEST = 4e-16  # a panel is not halved below this share of its own place
 
 
-@nb.njit("Tuple((float64[::1], float64[::1]))(float64[:,::1], float64[:,::1], float64[::1])", **JIT)
+@compiled("Tuple((float64[::1], float64[::1]))(float64[:,::1], float64[:,::1], float64[::1])")
 def spread(log_p, loss, half):  # type: ignore[no-untyped-def]
     """Log weights of all nodes, and the length on the loss axis that each stands for."""
     log_weight, spacing = np.empty(log_p.size), np.empty(log_p.size)
@@ -32,7 +32,7 @@ def spread(log_p, loss, half):  # type: ignore[no-untyped-def]
     return log_weight, spacing
 
 
-@nb.njit("float64[:,:,::1](float64[:,:,:,::1])", **JIT)
+@compiled("float64[:,:,::1](float64[:,:,:,::1])")
 def summed(report):  # type: ignore[no-untyped-def]
     """Sums over all panels of what was found on each."""
     totals = np.zeros(report.shape[1:])
@@ -41,10 +41,9 @@ def summed(report):  # type: ignore[no-untyped-def]
     return totals
 
 
-@nb.njit(
+@compiled(
     "Tuple((float64, float64, float64[::1]))(float64[::1], float64[::1], float64[:,:,:,::1],"
     " float64[:,:,::1])",
-    **JIT,
 )
 def conclude(lo, hi, report, totals):  # type: ignore[no-untyped-def]
     """Judge panels that are to stay.
@@ -71,10 +70,9 @@ def conclude(lo, hi, report, totals):  # type: ignore[no-untyped-def]
     return narrow, error, affinity
 
 
-@nb.njit(
+@compiled(
     "Tuple((int64[::1], float64[::1], float64[::1], int64[::1]))"
     "(int64[::1], float64[::1], float64[::1], int64[::1], float64[:,::1])",
-    **JIT,
 )
 def lay(region, lo, hi, parts, ends):  # type: ignore[no-untyped-def]
     """Cut panel i into parts[i] equal ones and add panels out to `ends` of each branch.
@@ -107,7 +105,7 @@ def lay(region, lo, hi, parts, ends):  # type: ignore[no-untyped-def]
     return region1[:m].copy(), lo1[:m].copy(), hi1[:m].copy(), origin[:m].copy()
 
 
-@nb.njit("float64[::1](float64[::1], float64[::1], int64[::1])", **JIT)
+@compiled("float64[::1](float64[::1], float64[::1], int64[::1])")
 def points(lo, hi, origin):  # type: ignore[no-untyped-def]
     """Nodes of the panels that are new, in order."""
     n = 0
@@ -123,10 +121,9 @@ def points(lo, hi, origin):  # type: ignore[no-untyped-def]
     return x
 
 
-@nb.njit(
+@compiled(
     "Tuple((float64[:,::1], float64[:,::1]))(int64[::1], float64[:,::1], float64[:,::1],"
     " float64[::1], float64[::1])",
-    **JIT,
 )
 def carry(origin, log_p, loss, new_log_p, new_loss):  # type: ignore[no-untyped-def]
     """Values of all panels from those known before and, in order, those at the nodes of new ones.
@@ -148,10 +145,9 @@ def carry(origin, log_p, loss, new_log_p, new_loss):  # type: ignore[no-untyped-
     return log_p1, loss1
 
 
-@nb.njit(
+@compiled(
     "Tuple((int64[::1], float64[:,::1], b1))(int64[::1], float64[::1], float64[::1],"
     " float64[:,::1], float64[:,:,:,::1], float64[:,:,::1], float64[::1])",
-    **JIT,
 )
 def wanting(region, lo, hi, rows, report, totals, goal):  # type: ignore[no-untyped-def]
     """Decide which panels to halve and how far to extend the branches.
@@ -192,9 +188,8 @@ def wanting(region, lo, hi, rows, report, totals, goal):  # type: ignore[no-unty
     return parts, ends, changed
 
 
-@nb.njit(
+@compiled(
     "int64[::1](float64[:,::1], float64[:,::1], float64[::1], float64, float64, float64, float64)",
-    **JIT,
 )
 def waves(log_p, loss, half, tilt, log_total, turns, floor):  # type: ignore[no-untyped-def]
     """Return into how many parts to cut each panel so that exp(iyL) turns little in each.

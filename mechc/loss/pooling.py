@@ -15,19 +15,18 @@ one that cannot give what is asked.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.loss.compiled import compiled
+
 Floats = NDArray[np.float64]
 
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 _ROUNDS = 40
 
 
-@nb.njit(**_JIT)
+@compiled()
 def _pool(below, above, below_gap, above_gap, handed, step, mass, gap):  # type: ignore[no-untyped-def]
     """Masses and mean gaps of the pools when the `handed` lower halves go one point down.
 
@@ -51,7 +50,7 @@ def _pool(below, above, below_gap, above_gap, handed, step, mass, gap):  # type:
         gap[i] = g / m if m > 0.0 else 0.0
 
 
-@nb.njit(**_JIT)
+@compiled()
 def _share(gap, handed, rounded, step, noise, before, after):  # type: ignore[no-untyped-def]
     """Mass that each pool wants from the pool before or after it, per mass of its own."""
     n = gap.size - 1
@@ -68,7 +67,7 @@ def _share(gap, handed, rounded, step, noise, before, after):  # type: ignore[no
             after[i] = -gap[i] / max(down + (1.0 - down) * neighbour, noise)
 
 
-@nb.njit(**_JIT)
+@compiled()
 def _keep(mass, before, after, noise, own, pivot, bad):  # type: ignore[no-untyped-def]
     """Solve for `own`, mark the pools that cannot give what is asked; returns how many."""
     n = mass.size
@@ -91,9 +90,8 @@ def _keep(mass, before, after, noise, own, pivot, bad):  # type: ignore[no-untyp
     return count
 
 
-@nb.njit(
+@compiled(
     "float64[::1](float64[::1], float64[::1], float64[::1], float64[::1], float64, float64)",
-    **_JIT,
 )
 def balance(below, above, below_gap, above_gap, step, noise):  # type: ignore[no-untyped-def]
     """Move mass between neighbouring pools until every pool's merged loss is its mesh point.

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 
-import numba as nb
 import numpy as np
 
+from mechc.loss.compiled import compiled
 from mechc.loss.moments import excess
-from mechc.loss.rule import JIT, PROBE, WEIGHTS
+from mechc.loss.rule import PROBE, WEIGHTS
 
 NEGLIGIBLE = 1e-24  # share of the tilted total that may be left out
 LOG_NEGLIGIBLE = math.log(NEGLIGIBLE)
@@ -24,7 +24,7 @@ FINE = 1e-4  # half width, as a share of its place, of a panel whose nodes are r
 NOTHING = -100.0  # log of a share that is not worth an exponential
 
 
-@nb.njit("float64[::1](float64[:,::1], float64[:,::1], float64[::1], float64[::1])", **JIT)
+@compiled("float64[::1](float64[:,::1], float64[:,::1], float64[::1], float64[::1])")
 def log_totals(log_p, loss, half, tilts):  # type: ignore[no-untyped-def]
     """Log of the integral of p exp(z L) over all panels, for every tilt z."""
     out = np.empty(tilts.size)
@@ -45,13 +45,13 @@ def log_totals(log_p, loss, half, tilts):  # type: ignore[no-untyped-def]
     return out
 
 
-@nb.njit("float64(float64)", **JIT)
+@compiled("float64(float64)")
 def _exp(x):  # type: ignore[no-untyped-def]
     """Return exp(x), zero far down where only the time of denormal numbers would be spent."""
     return math.exp(x) if x > -700.0 else 0.0
 
 
-@nb.njit("float64(float64[::1])", **JIT)
+@compiled("float64(float64[::1])")
 def _range(values):  # type: ignore[no-untyped-def]
     """Largest minus smallest value."""
     least, most = np.inf, -np.inf
@@ -61,10 +61,9 @@ def _range(values):  # type: ignore[no-untyped-def]
     return most - least if most > least else 0.0
 
 
-@nb.njit(
+@compiled(
     "float64(float64[:,::1], float64[:,::1], float64[::1], float64[::1], float64[::1],"
     " float64[::1])",
-    **JIT,
 )
 def misplaced(log_p, loss, half, place, tilts, log_total):  # type: ignore[no-untyped-def]
     """Share of the tilted sums by which nodes rounded to doubles may move them, on fine panels.
@@ -86,10 +85,9 @@ def misplaced(log_p, loss, half, place, tilts, log_total):  # type: ignore[no-un
     return worst
 
 
-@nb.njit(
+@compiled(
     "float64[:,:,:,::1](float64[:,::1], float64[:,::1], float64[::1], float64[::1], float64[::1],"
     " float64[::1], int64[::1], float64[:,:,:,::1])",
-    **JIT,
 )
 def judge(log_p, loss, half, place, tilts, log_total, origin, known):  # type: ignore[no-untyped-def]
     """Return per panel, tilt and integrand its sum, its estimated error, and its displacement.
@@ -180,9 +178,8 @@ def judge(log_p, loss, half, place, tilts, log_total, origin, known):  # type: i
     return out
 
 
-@nb.njit(
+@compiled(
     "b1[::1](float64[::1], float64[:,::1], float64[:,::1], int64[::1], float64[::1], float64[::1])",
-    **JIT,
 )
 def summits(xs, log_p, loss, region, tilts, log_total):  # type: ignore[no-untyped-def]
     """Flag panels where the slopes around a local maximum point to a higher summit that matters.
@@ -222,8 +219,8 @@ def summits(xs, log_p, loss, region, tilts, log_total):  # type: ignore[no-untyp
     return flagged
 
 
-@nb.njit(
-    "int64(float64[::1], float64[::1], float64[::1], float64, float64[::1], float64[::1])", **JIT
+@compiled(
+    "int64(float64[::1], float64[::1], float64[::1], float64, float64[::1], float64[::1])",
 )
 def missed(x, log_p, loss, edge, tilts, log_total):  # type: ignore[no-untyped-def]
     """Return the index of the farthest point beyond `edge` with mass at some tilt, or -1."""

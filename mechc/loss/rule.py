@@ -7,15 +7,12 @@ that the rule gets wrong.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 
 ORDER = 16
 NODES, WEIGHTS = legendre.leggauss(ORDER)

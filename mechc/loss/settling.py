@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 
-import numba as nb
 import numpy as np
 
+from mechc.loss.compiled import compiled
 from mechc.loss.mosaic import carry, conclude, lay, points, summed, wanting, waves
 from mechc.loss.resolution import judge, log_totals, misplaced, missed, summits
-from mechc.loss.rule import JIT
 
 DRIFT = 1e13  # factor by which a total may leave its unit before the units are set anew
 MAX_PANELS = 60_000
@@ -31,10 +30,9 @@ CROWDED = 4  # more panels than allowed
 _NEXT = "int64[::1], float64[::1], float64[::1], int64[::1], float64[::1]"
 
 
-@nb.njit(
+@compiled(
     "Tuple((float64[::1], float64[:,:,:,::1]))(float64[::1], float64[::1], float64[:,::1],"
     " float64[:,::1], float64[::1])",
-    **JIT,
 )
 def measure(lo, hi, log_p, loss, tilts):  # type: ignore[no-untyped-def]
     """Return the log of a unit for each tilt, and all panels judged in these units."""
@@ -45,11 +43,10 @@ def measure(lo, hi, log_p, loss, tilts):  # type: ignore[no-untyped-def]
     return unit, judge(log_p, loss, half, place, tilts, unit, new, known)
 
 
-@nb.njit(
+@compiled(
     "Tuple((float64[:,::1], float64[:,::1], float64[:,:,:,::1]))(int64[::1], float64[::1],"
     " float64[::1], float64[:,::1], float64[:,::1], float64[::1], float64[::1], float64[::1],"
     " float64[::1], float64[:,:,:,::1])",
-    **JIT,
 )
 def take(origin, lo, hi, log_p, loss, new_log_p, new_loss, tilts, unit, report):  # type: ignore
     """Return log p, loss and report of the panels laid, given the values at the nodes of new ones.
@@ -62,10 +59,9 @@ def take(origin, lo, hi, log_p, loss, new_log_p, new_loss, tilts, unit, report):
     return log_p1, loss1, judge(log_p1, loss1, half, place, tilts, unit, origin, report)
 
 
-@nb.njit(
+@compiled(
     f"Tuple((int64, {_NEXT}))(b1, int64[::1], float64[::1], float64[::1], int64[::1],"
     " float64[:,::1])",
-    **JIT,
 )
 def relaid(changed, region, lo, hi, parts, ends):  # type: ignore[no-untyped-def]
     """Cut and extend as told, see `mosaic.lay`; return a verdict, and the nodes of new panels."""
@@ -81,10 +77,9 @@ def relaid(changed, region, lo, hi, parts, ends):  # type: ignore[no-untyped-def
     return verdict, region1, lo1, hi1, origin, points(lo1, hi1, origin)
 
 
-@nb.njit(
+@compiled(
     f"Tuple((int64, float64[::1], {_NEXT}))(int64[::1], float64[::1], float64[::1],"
     " float64[:,::1], float64[:,:,:,::1], float64[::1], float64[::1])",
-    **JIT,
 )
 def look(region, lo, hi, rows, report, unit, goal):  # type: ignore[no-untyped-def]
     """Decide what the panels lack, see `mosaic.wanting`.
@@ -101,7 +96,7 @@ def look(region, lo, hi, rows, report, unit, goal):  # type: ignore[no-untyped-d
     return verdict, logs, region, lo, hi, origin, x
 
 
-@nb.njit("float64[:,::1](int64[::1], float64[::1], float64[::1], int64)", **JIT)
+@compiled("float64[:,::1](int64[::1], float64[::1], float64[::1], int64)")
 def extent(region, lo, hi, branches):  # type: ignore[no-untyped-def]
     """Return from where to where the panels of each branch reach; nan where there are none."""
     out = np.full((branches, 2), np.nan)
@@ -112,7 +107,7 @@ def extent(region, lo, hi, branches):  # type: ignore[no-untyped-def]
     return out
 
 
-@nb.njit("Tuple((int64[::1], float64[::1]))(float64[:,::1], float64[:,::1])", **JIT)
+@compiled("Tuple((int64[::1], float64[::1]))(float64[:,::1], float64[:,::1])")
 def beyond(reached, rows):  # type: ignore[no-untyped-def]
     """Return points beyond both edges of every branch, and where those of each edge begin.
 
@@ -137,11 +132,10 @@ def beyond(reached, rows):  # type: ignore[no-untyped-def]
     return offsets, x[:n].copy()
 
 
-@nb.njit(
+@compiled(
     f"Tuple((int64, {_NEXT}))(int64[::1], float64[::1], float64[::1], float64[:,::1],"
     " float64[:,::1], float64[::1], float64[::1], int64[::1], float64[::1], float64[::1],"
     " float64[::1])",
-    **JIT,
 )
 def hidden(region, lo, hi, log_p, loss, tilts, logs, offsets, far, far_log_p, far_loss):  # type: ignore
     """Look for modes that no node has seen: beyond the panels, then between the nodes.
@@ -175,10 +169,9 @@ def hidden(region, lo, hi, log_p, loss, tilts, logs, offsets, far, far_log_p, fa
     return relaid(found, region, lo, hi, parts, ends)
 
 
-@nb.njit(
+@compiled(
     f"Tuple((int64, {_NEXT}))(int64[::1], float64[::1], float64[::1], float64[:,::1],"
     " float64[:,::1], float64, float64, float64, int64)",
-    **JIT,
 )
 def waved(region, lo, hi, log_p, loss, contour, turns, floor, branches):  # type: ignore
     """Cut panels so that a wave turns little in each, see `mosaic.waves`."""
@@ -189,10 +182,9 @@ def waved(region, lo, hi, log_p, loss, contour, turns, floor, branches):  # type
     return relaid(parts.sum() > parts.size, region, lo, hi, parts, ends)
 
 
-@nb.njit(
+@compiled(
     "Tuple((float64, float64, float64[::1]))(float64[::1], float64[::1], float64[:,::1],"
     " float64[:,::1], float64[::1], float64[::1], float64[:,:,:,::1])",
-    **JIT,
 )
 def finish(lo, hi, log_p, loss, tilts, logs, report):  # type: ignore[no-untyped-def]
     """Judge panels that are to stay, see `mosaic.conclude`; misplaced nodes are in the error."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
+
+from mechc.loss.compiled import compiled
 
 Floats = NDArray[np.float64]
 
@@ -21,23 +22,22 @@ ADD = 3.01 * 2.0**-106
 MULTIPLY = 16.0 * 2.0**-106  # of complex numbers: sqrt(2) (7 + 3.01) u^2, rounded up
 TINY = 1e-290  # what underflow can do to one operation on numbers of size one
 _SPLIT = 2.0**27 + 1.0
-_JIT: dict[str, Any] = {"error_model": "numpy", "cache": True}
 
 
-@nb.njit(**_JIT)
+@compiled()
 def _fast_two_sum(a, b):  # type: ignore[no-untyped-def]
     s = a + b
     return s, b - (s - a)
 
 
-@nb.njit(**_JIT)
+@compiled()
 def _two_sum(a, b):  # type: ignore[no-untyped-def]
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
 
 
-@nb.njit(**_JIT)
+@compiled()
 def _two_product(a, b):  # type: ignore[no-untyped-def]
     """Dekker's product, exact for numbers of size up to one."""
     p = a * b
@@ -47,7 +47,7 @@ def _two_product(a, b):  # type: ignore[no-untyped-def]
     return p, ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2
 
 
-@nb.njit(**_JIT)
+@compiled()
 def add(x, y):  # type: ignore[no-untyped-def]
     """Sum, algorithm 6 of the source."""
     s, s_low = _two_sum(x[0], y[0])
@@ -56,14 +56,14 @@ def add(x, y):  # type: ignore[no-untyped-def]
     return _fast_two_sum(v, t_low + v_low)
 
 
-@nb.njit(**_JIT)
+@compiled()
 def product(x, y):  # type: ignore[no-untyped-def]
     """Product, algorithm 10 of the source."""
     c, c_low = _two_product(x[0], y[0])
     return _fast_two_sum(c, c_low + (x[0] * y[1] + x[1] * y[0]))
 
 
-@nb.njit(**_JIT)
+@compiled()
 def turn(numbers, by):  # type: ignore[no-untyped-def]
     """Multiply complex numbers by others, in place."""
     for j in range(numbers.shape[1]):
@@ -74,7 +74,7 @@ def turn(numbers, by):  # type: ignore[no-untyped-def]
         numbers[2, j], numbers[3, j] = add(product(a, d), product(b, c))
 
 
-@nb.njit(**_JIT)
+@compiled()
 def total(numbers):  # type: ignore[no-untyped-def]
     """The four words of the sum, pairwise: the error is at most ADD a level of the sum of sizes."""
     sums, size = numbers.copy(), numbers.shape[1]

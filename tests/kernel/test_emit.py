@@ -44,7 +44,8 @@ def test_goldens_are_sealed_and_plain(path):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "numba.njit":
             assert node.keywords[0].arg is None, "one compile policy for all"
             assert ast.unparse(node.keywords[0].value) == "COMPILE"
-    assert 'COMPILE = {"error_model": "numpy", "cache": True}' in text
+    policy = '{"error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}'
+    assert f"COMPILE = {policy}\n" in text
 
 
 @pytest.mark.parametrize("seed", ["0", "8"])

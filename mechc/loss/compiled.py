@@ -1,0 +1,64 @@
+"""Compilation of the package's own numeric functions, with declared types and on first use.
+
+numba compiles a function with a declared signature when its module is imported, used or not. Most
+queries use half of the functions, so a `Compiled` one waits for its first call, from Python or from
+another compiled function. Its types stay the declared ones: arguments are converted to them or
+refused, never met with a specialisation of its own (an integer where a float is meant overflows).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numba as nb
+
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}
+
+
+class Compiled:
+    """A function that numba compiles, or loads from its cache, when it is first used.
+
+    Args:
+        py_func: the function in Python.
+        signatures: its types, in numba's notation; None for those of its calls.
+        options: of `numba.njit`, beyond those that all functions have in common.
+    """
+
+    def __init__(
+        self,
+        py_func: Callable[..., Any],
+        signatures: str | list[str] | None,
+        options: dict[str, Any],
+    ) -> None:
+        """Remember what to compile."""
+        functools.update_wrapper(self, py_func)
+        self.py_func = py_func
+        self._signatures = signatures
+        self._options = {**_OPTIONS, **options}
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Answer as the compiled function does."""
+        return self._dispatcher(*arguments)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba takes this object for, inside another compiled function: its dispatcher."""
+        return self._dispatcher._numba_type_
+
+    @functools.cached_property
+    def _dispatcher(self) -> Any:
+        return nb.njit(self._signatures, **self._options)(self.py_func)
+
+
+def compiled(
+    signatures: str | list[str] | None = None, **options: Any
+) -> Callable[[Callable[..., Any]], Compiled]:
+    """Decorate a function with the types that it is compiled for on first use.
+
+    Args:
+        signatures: one or several, in numba's notation; None for the types of its calls.
+        options: further ones of `numba.njit`, as `nogil` or `fastmath`.
+    """
+    return lambda py_func: Compiled(py_func, signatures, options)
