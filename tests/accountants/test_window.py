@@ -16,7 +16,11 @@ from mechc.errors import UnsupportedError
 from mechc.loss.grid import GridLaw
 from mechc.loss.measure import Step
 
-GAUSS = gaussian(5.0).law()  # loss N(0.02, 0.2^2)
+
+@pytest.fixture(scope="module")
+def gauss():
+    """The law of a loss N(0.02, 0.2^2)."""
+    return gaussian(5.0).law()
 
 
 def log_normal_tail(x, mean, sd):
@@ -61,8 +65,8 @@ def test_images_hold_for_a_lattice_even_in_a_short_period(epsilon, period_share)
     assert true_right <= math.exp(right)
 
 
-def test_the_window_keeps_images_within_the_share():
-    composed = ComposedLoss([Step(GAUSS, 100)])
+def test_the_window_keeps_images_within_the_share(gauss):
+    composed = ComposedLoss([Step(gauss, 100)])
     window = choose(composed, 8.0, 1e-6)
     # loss of the sum: N(2, 2^2); the estimate of delta is right within a few nats
     assert window.log_delta == pytest.approx(log_normal_tail(8.0, 2.0, 2.0), abs=4.0)
@@ -71,10 +75,10 @@ def test_the_window_keeps_images_within_the_share():
 
 
 @pytest.mark.parametrize("epsilon", [2.0, 12.0])
-def test_reach_leaves_out_what_chernoff_allows(epsilon):
-    composed = ComposedLoss([Step(GAUSS, 100)])
+def test_reach_leaves_out_what_chernoff_allows(gauss, epsilon):
+    composed = ComposedLoss([Step(gauss, 100)])
     window = choose(composed, epsilon, 1e-6)
-    (r,) = reach(composed, [GAUSS], window)
+    (r,) = reach(composed, [gauss], window)
     assert r.lo <= r.at_least < 0.02 < r.hi
     assert log_normal_tail(r.hi, 0.02, 0.2) <= r.log_above <= window.log_share
     for x in (r.lo, 0.5 * r.lo, -0.1):
@@ -91,8 +95,8 @@ def test_reach_stops_at_the_support():
     assert r.log_below(-0.5) > -math.inf  # half the mass is there
 
 
-def test_a_lower_guess_of_delta_widens_the_window():
-    composed = ComposedLoss([Step(GAUSS, 100)])
+def test_a_lower_guess_of_delta_widens_the_window(gauss):
+    composed = ComposedLoss([Step(gauss, 100)])
     wide, narrow = choose(composed, 8.0, 1e-6, -60.0), choose(composed, 8.0, 1e-6)
     assert wide.log_share < narrow.log_share and wide.period > narrow.period
 
@@ -105,8 +109,8 @@ def test_peak_of_the_payoff():
         )
 
 
-def test_tails_of_a_gaussian():
-    tails = Tails(ComposedLoss([Step(GAUSS, 100)]), "prv")
+def test_tails_of_a_gaussian(gauss):
+    tails = Tails(ComposedLoss([Step(gauss, 100)]), "prv")
     a = tails.window(tails.distinct, math.log(1e-9))
     right, left = tails.log_beyond(tails.distinct, a)
     assert log_normal_tail(a, 2.0, 2.0) <= right <= math.log(1e-9) * (1 - 1e-9)
@@ -121,8 +125,8 @@ def test_tails_of_a_gaussian():
     assert exact <= tails.mean_beyond(0, 1.0) < 100 * exact
 
 
-def test_no_exponential_moment_is_refused():
-    law = dataclasses.replace(GAUSS, strip=(-math.inf, 0.0))
+def test_no_exponential_moment_is_refused(gauss):
+    law = dataclasses.replace(gauss, strip=(-math.inf, 0.0))
     with pytest.raises(UnsupportedError):
         choose(ComposedLoss([Step(law, 3)]), 1.0, 1e-6)
     with pytest.raises(UnsupportedError, match="prv"):

@@ -11,7 +11,10 @@ from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.measure import PrivacyLoss, Step
 
-ATOMS = PrivacyLoss.from_atoms([1.0, -1.0], [math.e / (1 + math.e), 1 / (1 + math.e)])
+
+@pytest.fixture(scope="module")
+def atoms():
+    return PrivacyLoss.from_atoms([1.0, -1.0], [math.e / (1 + math.e), 1 / (1 + math.e)])
 
 
 def test_all_methods_are_there():
@@ -61,20 +64,20 @@ class Fixed:
         ([1e-3, math.nan], 0),
     ],
 )
-def test_auto_takes_the_first_narrow_answer(monkeypatch, widths, chosen):
+def test_auto_takes_the_first_narrow_answer(atoms, monkeypatch, widths, chosen):
     names = [f"method{i}" for i in range(len(widths))]
     built = dict(zip(names, map(Fixed, widths), strict=True))
     monkeypatch.setattr(auto, "candidates", lambda steps: ((n, f"why {n}") for n in names))
     monkeypatch.setattr(registry, "build", lambda name, *rest: built[name])
-    answer = auto.Auto([Step(ATOMS, 1)], 1e-6).log_delta(0.5)
+    answer = auto.Auto([Step(atoms, 1)], 1e-6).log_delta(0.5)
     assert answer.detail["auto"] == f"why {names[chosen]}"
 
 
-def test_auto_bounds_delta_and_says_why_nothing_else_works(monkeypatch):
+def test_auto_bounds_delta_and_says_why_nothing_else_works(atoms, monkeypatch):
     monkeypatch.setattr(auto, "candidates", lambda steps: iter([("one", "why")]))
     monkeypatch.setattr(registry, "build", lambda name, *rest: Fixed(None))
-    answer = auto.Auto([Step(ATOMS, 1)], 1e-6).log_delta(0.5)
-    truth = ATOMS.atom_log_mass[-1] + math.log(-math.expm1(-0.5))
+    answer = auto.Auto([Step(atoms, 1)], 1e-6).log_delta(0.5)
+    truth = atoms.atom_log_mass[-1] + math.log(-math.expm1(-0.5))
     assert answer.lower <= truth <= answer.upper < -1.0  # Chernoff's bound
     assert "one: cannot" in answer.detail["refusals"]
 

@@ -52,11 +52,11 @@ def test_json_is_complete_and_stable(laplace):
     assert certificate.to_json() == certificate.to_json()
 
 
-def test_independent_checker_agrees(laplace):
+def test_independent_checker_agrees(laplace, capsys):
     kernel, written, _ = laplace
     subject.find(str(kernel))  # leaves machine code beside the file, under a name of its own
-    assert recheck(kernel, written) == []
     assert main([str(kernel), str(written)]) == 0
+    assert capsys.readouterr().out == "re-verified\n"
 
 
 @pytest.mark.parametrize("name", ["discrete_gaussian", "shuffle", "uniform"])
@@ -88,14 +88,14 @@ def test_independent_checker_finds_a_wrong_mass(laplace, tmp_path):
         (lambda c: c["checks"][0]["where"].update(enclosure="[1.5 +/- 1e-20]"), "outside"),
     ],
 )
-def test_independent_checker_refuses(laplace, tmp_path, change, message):
+def test_independent_checker_refuses(laplace, tmp_path, capsys, change, message):
     kernel, written, _ = laplace
     content = json.loads(written.read_text())
     change(content)
     forged = tmp_path / "forged.json"
     forged.write_text(json.dumps(content))
-    assert any(message in problem for problem in recheck(kernel, forged))
     assert main([str(kernel), str(forged)]) == 1
+    assert message in capsys.readouterr().out
 
 
 def test_canonical_text_is_read_by_whitelist():
