@@ -31,6 +31,7 @@ from mechc.verify.lattice import LatticeSum
 POINT_BITS = 80  # correct bits of values at points
 ABSOLUTE_BITS = 1150  # a value this close to zero is as good as zero
 ATOM_BITS = 240
+FEW_BITS = 40  # for bounds to a few digits
 STEP = 2.0**-80
 COARSE_STEP = 2.0**-20
 
@@ -209,6 +210,18 @@ class Oracle:
         for part in self.parts():
             total += part.moment(z)
         return total
+
+    def moment_bound(self, t: Any) -> Any:
+        """Upper bound on M(t) for real t, to a few digits; raises what `moment` raises."""
+        total = arb(0)
+        for part in self.parts():
+            few = self.measure == "density" and part.plateau is None
+            with ctx.workprec(min(FEW_BITS, ctx.prec) if few else ctx.prec):
+                total += part.moment(acb(t)).real
+        for _, p, q in self.atom_masses():
+            if p > 0 and q > 0:
+                total += ((1 + t) * p.log() - t * q.log()).exp()
+        return total.upper()
 
     def is_bounded(self, t: float) -> bool:
         """Whether M(t) is proved finite without its value: bounded integrands, bounded tails."""

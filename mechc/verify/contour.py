@@ -22,19 +22,22 @@ from typing import Any
 from flint import acb, arb, ctx
 
 from mechc.accountants.composed import ComposedLoss
+from mechc.accountants.saddle import saddle_target, solve
 from mechc.errors import MechcError, NumericError
 from mechc.verify.ball import Oracle
 from mechc.verify.decay import TAIL_NATS, Decay, decays
 from mechc.verify.wheel import Wheel
 
-MAX_NODES, AFFORDABLE = 8000, 3000
+MAX_NODES, AFFORDABLE, FEWEST = 20_000, 12_000, 500  # nodes; moments at all of them
 TRIES = 5
-GOLDEN = 28  # narrowings of the bracket of a saddle point
+TILTS = (2e-3, 4e3)  # between which contours lie
 CANCELLED = 5.0  # nats by which left images may exceed the answer
 SHARP = (100, 1000)  # nodes for which bounds on |M| leave flat losses out
 FAINT, WIDE = 0.05, 1e-12  # share of the promised size, and relative radius, that call for more
-MANY = 20  # distinct steps, beyond which each has one bound alone
+MANY = 20  # distinct steps, beyond which one bound each, and for so many of them, is enough
+COARSE = 3  # stride in the tilts that are tried then
 RATIO = 1.04  # of neighbouring frequencies in the bound of the cut-off integral
+STEEP = 30.0  # largest slope of a bound on left images in its tilt
 RANGE = 800  # and how many of them
 
 
@@ -59,7 +62,7 @@ class Contour:
         """
         self.laws, self.guide, self.rtols = tuple(laws), guide, tuple(rtols)
         self._rough: dict[float, float] = {}
-        self._decays: dict[float, list[list[Decay]]] = {}
+        self._decays: dict[float, dict[int, list[Decay]]] = {}
 
     # -- floating point: where to integrate ----------------------------------------------------
 
@@ -74,27 +77,16 @@ class Contour:
         return self._rough[t]
 
     def saddle(self, epsilon: float) -> tuple[float, float, float]:
-        """(t, log of the size of delta there, width of the valley in log t), by golden section."""
-
-        def f(u: float) -> float:
-            t = math.exp(u)
-            return self.rough(t) - epsilon * t - u - math.log1p(t)
-
-        grid = [-6.0 + 0.75 * i for i in range(20)]
-        values = [f(u) for u in grid]
-        best = min(range(len(grid)), key=values.__getitem__)
-        a, b = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-        ratio = (math.sqrt(5.0) - 1.0) / 2.0
-        for _ in range(GOLDEN):
-            x, y = b - ratio * (b - a), a + ratio * (b - a)
-            a, b = (a, y) if f(x) <= f(y) else (x, b)
-        u, step = (a + b) / 2.0, 0.05
-        while step > 1e-9 and max(f(u + step), f(u - step)) > f(u) + 1.0:
-            step /= 2.0  # the valley is narrow next to an end of the strip
-        curve = (f(u + step) - 2.0 * f(u) + f(u - step)) / step**2
-        t = math.exp(u)
+        """(t, log of the size of delta there, width of the valley in log t)."""
+        t = solve(self.guide, saddle_target(epsilon), epsilon).t
+        t = min(max(t, TILTS[0]), TILTS[1], 0.999 * self.guide.strip[1])
+        k, mean, variance = (float(v) for v in self.guide.cumulants(t, 2))
+        if not math.isfinite(variance):
+            raise NumericError(f"the generating function is not known at {t:.5g}")
+        # derivatives of K(t) - epsilon t - log(t (1 + t)) in log t
+        curve = t * (mean - epsilon) + t * t * variance - t / (1.0 + t) ** 2
         steep = math.sqrt(max(curve, 1e-3))
-        size = f(u) - math.log(steep / t) - 0.5 * math.log(2.0 * math.pi)
+        size = k - epsilon * t - math.log1p(t) - math.log(steep) - 0.5 * math.log(2.0 * math.pi)
         return t, size, min(1.0 / steep, 1.0)
 
     def plan(self, epsilon: float, rtol: float) -> tuple[float, float, float, float]:
@@ -103,15 +95,17 @@ class Contour:
         wanted = size + math.log(rtol)
         shifts = [t * math.exp(-1.8 + 0.3 * i) for i in range(12)]
         shifts += [t * math.exp(width * i) for i in (0.25, 0.5, 1.0, 2.0)]
+        stride = 1 if len(self.laws) <= MANY else COARSE  # K of many steps takes its time
         tops = [
             (s, self.rough(s) - s * epsilon + s * math.log(s) - (1 + s) * math.log1p(s))
-            for s in shifts
+            for s in shifts[::stride]
         ]
         floor = self.rough(t) - t * epsilon - math.log(t) - math.log1p(t)
         best, near = (math.inf, t, t, t), 1.0 + 0.05 * width
         known = [c for c in self._decays if 0.17 * t <= c <= 1.02 * t]
         wide = [t * math.exp(-0.35 * i) for i in range(6)]
-        for c in [*known, *wide, *(t * math.exp(-width * i) for i in (0.5, 1.0, 2.0, 3.0))]:
+        wide += [t * math.exp(-width * i) for i in (0.5, 1.0, 2.0, 3.0)]
+        for c in [*known, *wide[::stride]]:
             here = self.rough(c) - c * epsilon - math.log(c) - math.log1p(c)
             if here > floor + 7.0 or (known and c not in known and math.isfinite(best[0])):
                 continue
@@ -128,14 +122,10 @@ class Contour:
         They are subtracted in closed form, so that they may exceed the answer by a few nats; the
         remainder falls like exp(K(-u) - T (c + u)).
         """
-        if any(math.isinf(self.rough(-u)) for u in (1.0,)):
+        tops = self._left_tops(epsilon)
+        if not tops:
             return -(wanted - 3.0) / c
-        rests = []
-        for u in (1.0, *(2.0**i for i in range(1, 11))):
-            top = self.rough(-u) + u * epsilon
-            if u > 1.0:
-                top += (u - 1.0) * math.log(u - 1.0) - u * math.log(u)
-            rests.append((top - wanted + 3.0) / (c + u))
+        rests = [(top - wanted + 3.0) / (c + u) for u, top in tops]
         known = (-size - CANCELLED) / c
         return min(-(wanted - 3.0) / c, max(min(rests), known, 0.1))
 
@@ -153,7 +143,8 @@ class Contour:
         Raises:
             NumericError: no contour, or too many nodes.
         """
-        value, size, detail = self._aimed(epsilon, self.rtols)
+        aims = self.rtols if len(self.laws) <= MANY else self.rtols[-2:]
+        value, size, detail = self._aimed(epsilon, aims)
         share = float(value.upper() / arb(size).exp())
         if 0.0 < share < FAINT and value.rad() > WIDE * abs(value.mid()):
             # far less than the saddle point promises: terms cancel, and the aim was too high
@@ -171,7 +162,7 @@ class Contour:
             with ctx.workprec(64):
                 h, scale = 2 * arb.pi() / arb(period), arb(size).exp() * rtol / 4
                 last, cut = self._cutoff(arb(c), arb(epsilon), h, scale)
-            if last <= AFFORDABLE:
+            if last <= max(AFFORDABLE / len(self.laws), FEWEST):
                 break
         if cut > arb(size).exp():
             raise NumericError("the characteristic function decays too slowly")
@@ -179,8 +170,11 @@ class Contour:
         bits = max(int(24 - math.log2(rtol) + 2 * math.log2(1 + count)), 64)
         with ctx.workprec(bits):
             exact_c, exact_eps, h = arb(c), arb(epsilon), 2 * arb.pi() / arb(period)
-            total = self._terms(exact_c, exact_eps, h, last, arb(rtol) / (64 * count))
-            left = self._left(exact_c, exact_eps, arb(period), scale)
+            wheels = self._wheels(exact_c, h, last, arb(rtol) / (64 * count))
+            total = self._terms(wheels, exact_c, exact_eps, h, last)
+            cut *= self._others(c, [wheel.largest.log() for wheel in wheels])
+            cut /= self._others(c, self._sizes(c))
+            left = self._left(exact_c, exact_eps, arb(period))
             right = self._right(exact_c, exact_eps, arb(period), arb(s))
             value = total - left
             value = value + arb(0, cut.upper()) - right.upper() / 2 + arb(0, (right / 2).upper())
@@ -197,23 +191,31 @@ class Contour:
             for i in range(-6, 14):
                 t = arb(2.0**i)
                 try:
-                    moment = self.moment(acb(t)).real
+                    moment = self.moment(t)
                 except MechcError:
                     break
                 bound = moment * (-t * epsilon + t * t.log() - (1 + t) * (1 + t).log()).exp()
                 best = best.min(bound.upper()) if bound.is_finite() else best
         return arb(0).union(best)
 
-    def moment(self, z: Any) -> Any:
-        """M(z) of the composition."""
-        total = acb(1)
+    def moment(self, t: Any) -> Any:
+        """Upper bound on M(t) of the composition, for real t."""
+        total = arb(1)
         for law in self.laws:
-            total *= law.oracle.moment(z) ** law.count
-        return total
+            total *= law.oracle.moment_bound(t) ** law.count
+        return total.upper()
 
-    def _terms(self, c: Any, epsilon: Any, h: Any, last: int, tolerance: Any) -> Any:
-        """(h/2 pi) times the sum over |n| <= last; `tolerance` is that of one step's moments."""
-        wheels = [Wheel(law.oracle, c, h, last, tolerance) for law in self.laws]
+    def _sizes(self, c: float) -> list[Any]:
+        """Log M(c) of every step in floating point, as exact balls."""
+        return [arb(float(k)) for k in self.guide.by_step(c, 2)[:, 0]]
+
+    def _wheels(self, c: Any, h: Any, last: int, tolerance: Any) -> list[Wheel]:
+        """The moments of every step, `tolerance` being relative to M(c)."""
+        rows = zip(self.laws, self._sizes(float(c)), strict=True)
+        return [Wheel(law.oracle, c, h, last, log.exp(), tolerance) for law, log in rows]
+
+    def _terms(self, wheels: Sequence[Wheel], c: Any, epsilon: Any, h: Any, last: int) -> Any:
+        """(h/2 pi) times the sum over |n| <= last."""
         total, front = arb(0), (-epsilon * c).exp()
         rows = zip(*(wheel.moments(last) for wheel in wheels), strict=True)
         for n, moments in enumerate(rows):
@@ -224,35 +226,58 @@ class Contour:
             total += term.real if n == 0 else 2 * term.real
         return total * front * h / (2 * arb.pi())
 
-    def _left(self, c: Any, epsilon: Any, period: Any, wanted: Any) -> Any:
+    def _left(self, c: Any, epsilon: Any, period: Any) -> Any:
         """The left images, their small remainder inside the ball."""
         rho, fall = (-period * c).exp(), (-period).exp()
-        known = self.moment(acb(0)).real * rho / (1 - rho)
-        known -= epsilon.exp() * self.moment(acb(-1)).real * rho * fall / (1 - rho * fall)
-        rest = None
-        for u in (1.0, *(2.0**i for i in range(1, 11))):
+        known = self._finite("p") * rho / (1 - rho)
+        known -= epsilon.exp() * self._finite("q") * rho * fall / (1 - rho * fall)
+        rest, every = self._left_rest(c, epsilon, period), (rho / (1 - rho)).upper()
+        if not rest < every:  # delta is at most one everywhere
+            return every / 2 + arb(0, (every / 2).upper())
+        return known + rest / 2 + arb(0, (rest / 2).upper())
+
+    def _left_rest(self, c: Any, epsilon: Any, period: Any) -> Any:
+        """Bound on what the left images are besides their closed form, from the best tilt."""
+        guesses = [
+            (top - float(period) * (float(c) + u), u) for u, top in self._left_tops(float(epsilon))
+        ]
+        for _, u in sorted(guesses):
             try:
-                moment = self.moment(acb(-u)).real
+                moment = self.moment(arb(-u)) if u > 1.0 else self._finite("q")
             except MechcError:
-                break
+                continue
             bound = moment * (u * epsilon).exp()
             if u > 1.0:
                 bound *= ((u - 1) * arb(u - 1).log() - u * arb(u).log()).exp()
             each = (-period * (c + u)).exp()
             bound = (bound * each / (1 - each)).upper()
-            rest = bound if rest is None or bound < rest else rest
-            if rest < wanted:
-                break
-        every = (rho / (1 - rho)).upper()  # delta is at most one everywhere
-        if rest is None or every < rest:
-            return every / 2 + arb(0, (every / 2).upper())
-        return known + rest / 2 + arb(0, (rest / 2).upper())
+            if bound.is_finite():
+                return bound
+        return arb.pos_inf()
+
+    def _left_tops(self, epsilon: float) -> list[tuple[float, float]]:
+        """Tilts u, and rough logs of what exp(-u T) is multiplied by in their bounds."""
+        tops = [(1.0, self.rough(-1.0) + epsilon)]
+        for u in (2.0**i for i in range(1, 11)):
+            top = self.rough(-u) + u * epsilon
+            top += (u - 1.0) * math.log(u - 1.0) - u * math.log(u)
+            if not top < tops[-1][1] + STEEP * u:
+                break  # the period would have to be too long
+            tops.append((u, top))
+        return [row for row in tops if math.isfinite(row[1])]
+
+    def _finite(self, law: str) -> Any:
+        """M(0) (law "p") or M(-1) (law "q"): what is not at infinity."""
+        total = arb(1)
+        for step in self.laws:
+            total *= (1 - step.oracle.infinite_mass(law)) ** step.count
+        return total
 
     def _right(self, c: Any, epsilon: Any, period: Any, s: Any) -> Any:
         """Bound on the right images."""
         for _ in range(TRIES):
             try:
-                moment = self.moment(acb(s)).real
+                moment = self.moment(s)
             except MechcError:
                 moment = arb.pos_inf()
             if moment.is_finite():
@@ -265,15 +290,17 @@ class Contour:
         return moment * exponent.exp() * w / (1 - w)
 
     def _cutoff(self, c: Any, epsilon: Any, h: Any, wanted: Any) -> tuple[int, Any]:
-        """The last node, and a bound on what lies beyond."""
-        front = (-c * epsilon).exp() / arb.pi()
+        """The last node, and a bound on what lies beyond, but for `_others` in floating point."""
         key = float(c)
         if key not in self._decays:
             frequencies = [n * float(h.mid()) for n in SHARP]
             nats = TAIL_NATS if len(self.laws) <= MANY else TAIL_NATS[:1]
             some = frequencies if len(self.laws) <= MANY else []
-            self._decays[key] = [decays(law.oracle, c, some, nats) for law in self.laws]
+            self._decays[key] = {
+                n: decays(self.laws[n].oracle, c, some, nats) for n in self._widest(key)
+            }
         tables = self._decays[key]
+        front = (-c * epsilon).exp() / arb.pi() * self._others(key, self._sizes(key))
         ys = [h * arb(RATIO) ** i for i in range(RANGE)]
         heights = [front * self._height(tables, y) for y in ys]
         # beyond ys[i]: sum of height * (1/y_j - 1/y_{j+1}), the last one out to infinity
@@ -289,12 +316,26 @@ class Contour:
         last = int(float((ys[best[0]] / h).mid())) + 1
         return last, best[1].upper()
 
-    def _height(self, tables: list[list[Decay]], y: Any) -> Any:
-        """Bound on |M(c + iy)| of the composition, for this and all higher frequencies."""
+    def _widest(self, c: float) -> list[int]:
+        """The steps, or MANY of them, whose characteristic functions fall first."""
+        counts = [law.count for law in self.laws]
+        spread = counts * self.guide.by_step(c, 2)[:, 2]
+        return sorted(range(len(counts)), key=lambda n: -spread[n])[:MANY]
+
+    def _height(self, tables: dict[int, list[Decay]], y: Any) -> Any:
+        """Bound on |M(c + iy)| of the steps with bounds, for this and all higher frequencies."""
         total = arb(1)
-        for law, rows in zip(self.laws, tables, strict=True):
+        for n, rows in tables.items():
             one = rows[0].at(y)
             for decay in rows[1:]:
                 one = one.min(decay.at(y))
-            total *= one**law.count
+            total *= one ** self.laws[n].count
         return total
+
+    def _others(self, c: float, logs: Sequence[Any]) -> Any:
+        """Product of the sizes at c of all steps without bounds, from logs of every step's."""
+        total = arb(0)
+        for n, law in enumerate(self.laws):
+            if n not in self._decays[c]:
+                total += law.count * logs[n]
+        return total.exp()

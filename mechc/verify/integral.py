@@ -8,11 +8,11 @@ end is cut where the majorants of mechc.verify.infinity fall below the working p
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from flint import acb, arb, ctx
-from sympy import Symbol, expand
+from sympy import Expr, Symbol, expand
 
 from mechc.cases import Piece
 from mechc.errors import NumericError, UnsupportedError
@@ -345,9 +345,15 @@ class PieceIntegral:
     def _slope(self, law: Law, i: int, side: int) -> Any:
         key = id(law), i, side
         if key not in self._cuts:
-            plain = law.exprs[i].xreplace(exact(self.values))
-            self._cuts[key] = slope(plain, self.x, side)
+            variable, derivative = _slope(law.exprs[i], self.x, side)
+            self._cuts[key] = variable, derivative.xreplace(exact(self.values))
         return self._cuts[key]
+
+
+@lru_cache(maxsize=64)
+def _slope(log_density: Expr, x: Symbol, side: int) -> tuple[Symbol, Expr]:
+    """One derivative for all parameter values."""
+    return slope(log_density, x, side)
 
 
 def _exactly(ball: Any) -> tuple[Any, ...]:

@@ -29,6 +29,7 @@ STRETCH = 1.5  # half axis of the ellipse along the panel, in half panels
 RHO = STRETCH + math.sqrt(STRETCH * STRETCH - 1.0)
 ROOM = 16.0  # nats that the integrand may gain on the ellipse
 BOXES = (8, 3)  # balls that cover the upper half of the ellipse
+RULES = 4  # of whose multiples the numbers of points are
 MAX_PANELS = 20_000
 WORD_BITS = 128  # of the balls around sums of double words
 
@@ -39,10 +40,29 @@ def _rule(points: int, bits: int) -> tuple[tuple[Any, Any], ...]:
         return tuple(arb.legendre_p_root(points, i, weight=True) for i in range(points))
 
 
+@cache
+def _cover(bits: int) -> tuple[Any, ...]:
+    """Balls that cover the upper half of the ellipse of (-1, 1), highest first."""
+    columns, rows = BOXES
+    with ctx.workprec(bits):
+        short = (arb(STRETCH) ** 2 - 1).sqrt()
+        wide, high = STRETCH / columns * 1.0001, short / (2 * rows) * 1.0001
+        xs = [arb(STRETCH) * (2 * i + 1 - columns) / columns for i in range(columns)]
+        ys = [short * (2 * j + 1) / (2 * rows) for j in reversed(range(rows))]
+        return tuple(acb(arb(x.mid(), wide), arb(y.mid(), high.upper())) for y in ys for x in xs)
+
+
+def _points(nats: float) -> int:
+    """Points of a rule that loses so many nats."""
+    return RULES * math.ceil(max(nats, 1.0) / (2.0 * math.log(RHO)) / RULES)
+
+
 class Wheel:
     """The moments of one step along a vertical line."""
 
-    def __init__(self, oracle: Oracle, c: Any, h: Any, last: int, tolerance: Any) -> None:
+    def __init__(
+        self, oracle: Oracle, c: Any, h: Any, last: int, size: Any, tolerance: Any
+    ) -> None:
         """Prepare heights 0, h, ..., last * h.
 
         Args:
@@ -50,37 +70,40 @@ class Wheel:
             c: real part, an exact ball.
             h: step of the heights.
             last: index of the largest height.
-            tolerance: error of each moment aimed at, relative to M(c).
+            size: M(c), nearly.
+            tolerance: error of each moment aimed at, relative to `size`.
 
         Raises:
             NumericError: too many panels.
         """
         self.c, self.h = c, h
         self.top = (last * h).upper()
-        nats = 6.0 - float(tolerance.log().mid())
-        self.points = math.ceil((nats + ROOM) / (2.0 * math.log(RHO))) + 2
+        self.most = _points(10.0 + ROOM - float(tolerance.log().mid()))
         self.error = arb(0)
         self.weights: list[Any] = []
         self.turns: list[Any] = []
         atoms = [(p, q) for _, p, q in oracle.atom_masses() if p > 0 and q > 0]
         for p, q in atoms:
             self._add(((1 + c) * p.log() - c * q.log()).exp(), (p / q).log())
-        self.size = oracle.moment(acb(c)).real
-        allowed = self.size.upper() * tolerance
         for part in oracle.parts():
             if part.p.is_zero or part.q.is_zero:
                 continue
             if part.plateau is not None:
                 self._add(part.plateau_mass * (c * part.plateau).exp(), part.plateau)
             else:
-                self._panels(part, allowed)
+                self._panels(part, (size * tolerance / 400).lower())
+
+    @property
+    def largest(self) -> Any:
+        """M(c), which no moment on the line exceeds."""
+        return (sum((abs(w) for w in self.weights), start=arb(0)) + self.error).upper()
 
     def _add(self, weight: Any, loss: Any) -> None:
         self.weights.append(acb(weight))
         self.turns.append(acb(0, self.h * loss).exp())
 
-    def _panels(self, part: PieceIntegral, allowed: Any) -> None:
-        """Cover a piece with panels whose error is below `allowed` in total."""
+    def _panels(self, part: PieceIntegral, share: Any) -> None:
+        """Cover a piece with panels whose errors are below `share` each."""
         a, b = acb(1 + self.c), acb(-self.c)
         lo, hi = part.lo, part.hi
         if not lo.is_finite():
@@ -92,16 +115,15 @@ class Wheel:
         middle = arb(0) if lo < 0 and hi > 0 else (lo + hi) / 2
         exponent, loss = part.exponent(a, b), part.exponent(acb(1), acb(-1))
         todo, count = [(lo, middle), (middle, hi)], 0
-        share = allowed / 400
         while todo:
             left, right = todo.pop()
             count += 1
             if count > MAX_PANELS:
                 raise NumericError(f"more than {MAX_PANELS} panels")
-            error = self._panel_error(exponent, loss, left, right)
-            if error is not None and error < share:
-                self.error += error
-                self._nodes(exponent, loss, left, right)
+            rule = self._rule_for(exponent, loss, left, right, share)
+            if rule is not None:
+                self.error += rule[1]
+                self._nodes(exponent, loss, left, right, rule[0])
                 continue
             mass = abs(exponent(left.union(right), False).real.exp()).upper() * (right - left)
             if mass.is_finite() and mass < share:
@@ -110,37 +132,28 @@ class Wheel:
             centre = ((left + right) / 2).mid()
             todo += [(left, centre), (centre, right)]
 
-    def _panel_error(self, exponent: Any, loss: Any, left: Any, right: Any) -> Any:
-        """Bound on the error of the rule at every height, None where the cover fails."""
+    def _rule_for(self, exponent: Any, loss: Any, left: Any, right: Any, share: Any) -> Any:
+        """Points of a rule, and its error below `share` at every height; None if there is none."""
         centre, half = ((left + right) / 2).mid(), ((right - left) / 2).upper()
-        short = (arb(STRETCH) ** 2 - 1).sqrt()
-        rho = arb(STRETCH) + short
-        columns, rows = BOXES
-        height = arb(0)
-        for i in range(columns):
-            for j in range(rows):
-                x = arb(STRETCH) * (2 * i + 1 - columns) / columns
-                y = short * (2 * j + 1) / (2 * rows)
-                box = (
-                    acb(
-                        arb(x.mid(), (arb(STRETCH) / columns).upper() * 1.0001),
-                        arb(y.mid(), (short / (2 * rows)).upper() * 1.0001),
-                    )
-                    * half
-                    + centre
-                )
-                weight, bend = exponent(box, True), loss(box, True)
-                if not (weight.is_finite() and bend.is_finite()):
-                    return None
-                # the lower half of the ellipse is the mirror image
-                size = weight.real.upper() + self.top * abs(bend.imag).upper()
-                height = size.upper() if i == j == 0 else height.max(size.upper())
-        scale = arb(64) / 15 * half * rho ** (2 - 2 * self.points) / (1 - rho**-2)
-        return (height.exp() * scale).upper()
+        fall = (arb(STRETCH) + (arb(STRETCH) ** 2 - 1).sqrt()) ** -2  # of the error with a point
+        start = arb(64) / 15 * half / (fall * (1 - fall)) / share
+        room = -start.log() - self.most * fall.log()
+        height = arb.neg_inf()
+        for unit in _cover(ctx.prec):
+            box = unit * half + centre
+            weight, bend = exponent(box, True), loss(box, True)
+            # the lower half of the ellipse is the mirror image
+            size = (weight.real + self.top * abs(bend.imag)).upper()
+            if not size < room:
+                return None
+            height = height.max(size)
+        points = _points(float((height + start.log()).mid()))
+        excess = height.exp() * start * fall**points
+        return (points, (excess * share).upper()) if excess < 1 else None
 
-    def _nodes(self, exponent: Any, loss: Any, left: Any, right: Any) -> None:
+    def _nodes(self, exponent: Any, loss: Any, left: Any, right: Any, points: int) -> None:
         centre, half = (left + right) / 2, (right - left) / 2
-        for node, weight in _rule(self.points, ctx.prec):
+        for node, weight in _rule(points, ctx.prec):
             x = centre + half * node
             self._add(exponent(x, False).real.exp() * weight * half, loss(x, False).real)
 
