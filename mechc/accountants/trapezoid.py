@@ -336,7 +336,7 @@ class Contour:
         """Subtract images from a trapezoid sum and allow for errors, as shares of the sum."""
         c, period, total = self.c, self.period, float(totals.upper)
         start = self.weight(epsilon)
-        if not total > 0.0:
+        if not (total > 0.0 and start * total > 0.0):  # a product may underflow
             return None
         log_s = self.k - c * epsilon + math.log(start) - math.log(period) + math.log(total)
         left = self._left_images(epsilon, log_s)

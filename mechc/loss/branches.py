@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.errors import NumericError
 from mechc.kernel import protocol
 from mechc.loss.pointwise import losses
 from mechc.loss.quadrature import Quadrature
@@ -23,6 +24,7 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 HALVINGS = 200
+SECTIONS, MOST_EXTREMA = 120, 1000
 SOLVED = 20.0  # losses that an inverse costs which has to be iterated
 HALVED = 4  # every how many steps of false position is a halving
 
@@ -93,21 +95,25 @@ def losses_at(source: KernelSource, x: Floats) -> Floats:
 
 
 def extrema(source: KernelSource, x: Floats, loss: Floats) -> list[float]:
-    """Return interior extrema of the loss, by golden section where its increments change sign."""
+    """Return interior extrema of the loss, by golden section where its increments change sign.
+
+    Raises:
+        NumericError: so many that they must be the rounding of losses all but equal.
+    """
     step = np.sign(np.diff(loss))
     moving = np.flatnonzero(step)  # two nodes at equal distance from an extremum look level
     turns = np.flatnonzero(step[moving[1:]] * step[moving[:-1]] < 0)
-    out = []
-    for before, after in zip(moving[turns], moving[turns + 1], strict=True):
-        a, b = x[before], x[after + 1]
-        sign = 1.0 if step[before] > 0 else -1.0
-        ratio = (math.sqrt(5.0) - 1.0) / 2.0
-        for _ in range(120):
-            c, d = b - ratio * (b - a), a + ratio * (b - a)
-            f = sign * losses_at(source, np.array([c, d]))
-            a, b = (a, d) if f[0] > f[1] else (c, b)
-        out.append(0.5 * (a + b))
-    return sorted(out)  # brackets of turns at neighbouring nodes overlap
+    if turns.size > MOST_EXTREMA:
+        raise NumericError(f"{source.label}: the loss seems to turn {turns.size} times")
+    before, after = moving[turns], moving[turns + 1]
+    a, b, sign = x[before], x[after + 1], step[before]
+    ratio = (math.sqrt(5.0) - 1.0) / 2.0
+    for _ in range(SECTIONS if turns.size else 0):
+        c, d = b - ratio * (b - a), a + ratio * (b - a)
+        lower, upper = np.split(losses_at(source, np.concatenate([c, d])), 2)
+        left = sign * lower > sign * upper
+        a, b = np.where(left, a, c), np.where(left, d, b)
+    return sorted((0.5 * (a + b)).tolist())  # brackets of turns at neighbouring nodes overlap
 
 
 def between_modes(source: KernelSource, row: Floats) -> tuple[Floats, Floats]:
