@@ -32,17 +32,6 @@ from mechc.loss.compiled import compiled
 
 Floats = NDArray[np.float64]
 
-_KINDS = ("uint16", "uint32", "uint64")
-_COUNTS = [f"void({k}[:,::1], int64[::1], int64, int64)" for k in _KINDS]
-_SPLINES = [f"void({k}[:,::1], int64[::1], uint16[:,::1], int64)" for k in _KINDS]
-
-_FIRSTS = [f"void({k}[:,::1], int64[::1], int64[::1])" for k in _KINDS]
-_PRODUCTS = [
-    f"void({k}[:,::1], {w}[:,::1], float64, int64[::1], float64[:,::1], float64[:,::1])"
-    for k in _KINDS
-    for w in _KINDS[1:]
-]
-
 
 # numba freezes globals of other modules in its cache, so numbers from `grid` arrive as arguments
 @compiled("void(float64[::1], float64, float64, boolean, int64, int64, int64[::1])", nogil=True)
@@ -65,7 +54,7 @@ def locate(values, a, b, geometric, buckets, size, place):  # type: ignore[no-un
             place[i] = min(np.int64(max(np.floor(cell - slack), 0.0)), cells - 1)
 
 
-@compiled(_COUNTS, nogil=True)
+@compiled(nogil=True)  # for the integer types that occur
 def add_counts(totals, place, size, count):  # type: ignore[no-untyped-def]
     """Add `count` to the bucket of each person who was touched (place >= 0)."""
     for i in range(place.size):
@@ -73,7 +62,7 @@ def add_counts(totals, place, size, count):  # type: ignore[no-untyped-def]
             totals[i, place[i] // size] += totals.dtype.type(count)
 
 
-@compiled(_SPLINES, nogil=True)
+@compiled(nogil=True)  # for the integer types that occur
 def add_splines(totals, place, weights, count):  # type: ignore[no-untyped-def]
     """Add `count` times the four spline weights of each person touched within the span."""
     size = weights.shape[0]
@@ -99,7 +88,7 @@ def _extents(table):  # type: ignore[no-untyped-def]
     return out
 
 
-@compiled(_PRODUCTS, nogil=True)
+@compiled(nogil=True)  # for the integer types that occur
 def product(counts, weights, unit, people, table, out):  # type: ignore[no-untyped-def]
     """Set out to rows of the ledger times a table, skipping columns a person never touched.
 
@@ -134,7 +123,7 @@ def product(counts, weights, unit, people, table, out):  # type: ignore[no-untyp
                 row[m] += left + (c * table[ic, m] + d * table[id_, m])
 
 
-@compiled(_FIRSTS, nogil=True)
+@compiled(nogil=True)  # for the integer types that occur
 def first_used(counts, people, out):  # type: ignore[no-untyped-def]
     """Set out to the first bucket that each person has steps in, 0 if there is none."""
     for i in range(people.size):

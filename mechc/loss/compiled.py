@@ -47,9 +47,15 @@ class Compiled:
         """What numba takes this object for, inside another compiled function: its dispatcher."""
         return self._dispatcher._numba_type_
 
-    @functools.cached_property
+    @property
     def _dispatcher(self) -> Any:
-        return nb.njit(self._signatures, **self._options)(self.py_func)
+        # No lock: numba has one of its own, and two in changing order would be a deadlock. Of two
+        # threads that get here at once one compiles in vain, and both take the first dispatcher.
+        made = self.__dict__.get("_made")
+        if made is None:
+            made = nb.njit(self._signatures, **self._options)(self.py_func)
+            made = self.__dict__.setdefault("_made", made)
+        return made
 
 
 def compiled(

@@ -1,5 +1,7 @@
 """Functions are compiled when first used, for the types that they declare."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from numba.core.errors import TypingError
@@ -35,3 +37,19 @@ def test_arguments_become_what_is_declared():
     assert sum_of_cubes(np.array([1.0, 2.0])) == 9.0
     with pytest.raises(TypeError):
         sum_of_cubes(np.array([1, 2]))
+
+
+def test_threads_may_compile_at_once():
+    """One holds numba's lock and meets another function, which a second thread is compiling."""
+
+    @compiled()
+    def doubled(x):
+        return 2.0 * cubed(x)
+
+    @compiled("float64(float64)")
+    def tripled(x):
+        return 3.0 * cubed(x)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = [pool.submit(f, 2.0) for f in (doubled, tripled) * 2]
+        assert [f.result(60.0) for f in found] == [16.0, 24.0] * 2
