@@ -31,6 +31,7 @@ class Row:
 class Report:
     rows: list = field(default_factory=list)
     notes: list = field(default_factory=list)
+    refusals: list = field(default_factory=list)
 
 
 REPORT = Report()
@@ -144,6 +145,7 @@ def page(own, clock):
     ]
     for row in sorted(REPORT.rows, key=lambda r: (r.task, r.tool not in OURS, r.tool)):
         lines.append("| " + " | ".join(_cells(row, own.get(row.task))) + " |")
+    lines += ["", "## Methods that refuse a task", "", *(f"- {why}" for why in REPORT.refusals)]
     lines += ["", "## The target", "", *_target(own)]
     lines += ["", "## mechc alone", "", *(f"- {' '.join(note.split())}" for note in REPORT.notes)]
     return "\n".join(lines) + "\n"
