@@ -10,15 +10,15 @@ users = count("users", lo=1, typical=(10, 200))
 epsilon = positive("epsilon", typical=(0.1, 2))
 clones = count("clones", typical=(3, 50))  # reports that look like one of the two, theirs included
 
-likely = exp(epsilon) / (1 + exp(epsilon))
+likely, unlikely = 1 / (1 + exp(-epsilon)), 1 / (1 + exp(epsilon))
 toss = choose(clones, a) / 2 ** (clones - 1)
 others = choose(users - 1, clones - 1) * exp(-epsilon * (clones - 1))
 
 shuffle = mechanism(
     "shuffle",
     variable=a,
-    p=toss * (likely * a + (1 - likely) * (clones - a)) / clones,
-    q=toss * ((1 - likely) * a + likely * (clones - a)) / clones,
+    p=toss * (likely * a + unlikely * (clones - a)) / clones,
+    q=toss * (unlikely * a + likely * (clones - a)) / clones,
     support=(0, clones),
     parameters=(users, epsilon, clones),
     lattice=True,

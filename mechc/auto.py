@@ -180,7 +180,7 @@ class Auto:
                 return best
             except (UnsupportedError, NumericError, MemoryError) as error:
                 refusals.append(named(name, error))
-                if isinstance(error, UnsupportedError):
+                if name not in self._built:  # what it refuses are the steps, not this epsilon
                     self._queue.remove((name, reason))
                 continue
             answer.detail["auto"] = reason

@@ -24,6 +24,7 @@ from mechc.queries import Queries
 
 if TYPE_CHECKING:
     from mechc.evaluation import Evaluation
+    from mechc.kernel.protocol import Kernel
     from mechc.loss.measure import PrivacyLoss, Step
     from mechc.mechanism import Mechanism
 
@@ -95,7 +96,9 @@ class Event(Queries):
             if whole is not None:
                 return whole.loss_or_stand_in(direction)
             reverse_kernel = self.mechanism.reverse_kernel if direction == "add" else None
-            kernel = reverse_kernel or self.mechanism.kernel
+            kernel: Kernel | None = reverse_kernel or self.mechanism.kernel
+            if self.mechanism.tag_kernel is not None:
+                kernel = None  # it has the index as one parameter more
             reverse = direction == "add" and reverse_kernel is None
             return UnresolvedLoss(kernel, np.array(self.theta, np.float64), reverse, error)
 

@@ -39,9 +39,9 @@ class UnresolvedLoss:
     support = (-math.inf, math.inf)
 
     def __init__(
-        self, kernel: Kernel, theta: NDArray[np.float64], reverse: bool, why: NumericError
+        self, kernel: Kernel | None, theta: NDArray[np.float64], reverse: bool, why: NumericError
     ) -> None:
-        """Keep what is needed for `log_below`."""
+        """Keep what is needed for `log_below`; without a kernel of these parameters nothing."""
         self._kernel, self._theta, self._reverse = kernel, theta, reverse
         self.why = why
 
@@ -65,6 +65,8 @@ class UnresolvedLoss:
     @cached_property
     def _source(self) -> KernelSource | None:
         """The kernel without nodes; None where even its masses cannot be found."""
+        if self._kernel is None:
+            return None
         try:
             return KernelSource(self._kernel, self._theta, checked=False)
         except NumericError:

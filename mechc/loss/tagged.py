@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.errors import UnsupportedError
+from mechc.errors import NumericError, UnsupportedError
 from mechc.kernel.protocol import Kernel
 from mechc.loss.measure import PrivacyLoss
 from mechc.loss.work import DENSITY, spend
@@ -33,9 +33,11 @@ def tagged_loss(kernel: Kernel, tag: Kernel, theta: Floats) -> PrivacyLoss:
         theta: parameters of `tag`; those of `kernel` are these and the index.
 
     Raises:
-        UnsupportedError: masses that are not on integers, or too many outcomes.
+        UnsupportedError: masses that are not on integers.
+        NumericError: too many outcomes, or masses that are no doubles.
     """
-    label = f"{kernel.NAME}{tuple(float(v) for v in theta)}"
+    values = zip((info[0] for info in tag.PARAMETERS), theta, strict=True)
+    label = f"{kernel.NAME}({', '.join(f'{name}={value:g}' for name, value in values)})"
     if kernel.MEASURE != "lattice" or tag.MEASURE != "lattice":
         raise UnsupportedError(f"{label}: an index in the output needs masses on integers")
     losses, masses, seen = [], [], 0
@@ -45,14 +47,18 @@ def tagged_loss(kernel: Kernel, tag: Kernel, theta: Floats) -> PrivacyLoss:
         x, log_p, log_q = _outcomes(kernel, given, float(log_weight), label)
         seen += x.size
         if seen > MOST_OUTCOMES:
-            raise UnsupportedError(f"{label}: more than {MOST_OUTCOMES} outcomes matter")
+            raise NumericError(f"{label}: more than {MOST_OUTCOMES} outcomes matter")
         spend(DENSITY * x.size)
         loss: Floats = np.empty(x.size)
         kernel.loss_many(x, given, loss)
         both = (log_p > -np.inf) & (log_q > -np.inf)
         if not both.all():
-            raise UnsupportedError(f"{label}: outcomes of only one law beside an index")
-        losses.append(loss)
+            raise NumericError(
+                f"{label}: at index {m:g} there are outcomes of only one law, or their masses are "
+                "no doubles"
+            )
+        # a formula for the loss may overflow where logs do not
+        losses.append(np.where(np.isfinite(loss), loss, log_p - log_q))
         masses.append(log_p + log_weight)
     loss, log_mass = np.concatenate(losses), np.concatenate(masses)
     dropped = MOST_OUTCOMES * math.exp(_LEAST)
@@ -77,10 +83,14 @@ def _outcomes(
         log_p, log_q = np.empty(x.size), np.empty(x.size)
         kernel.log_p_many(x, theta, log_p)
         kernel.log_q_many(x, theta, log_q)
-        kept = np.flatnonzero(np.maximum(log_p, log_q) + log_weight >= _LEAST)
+        larger = np.maximum(log_p, log_q)
+        kept = np.flatnonzero(larger + log_weight >= _LEAST)
         if stride == 1.0:
             return x[kept], log_p[kept], log_q[kept]
-        # one look at every stride-th integer, then all between those that matter
-        first, last = (int(kept[0]), int(kept[-1])) if kept.size else (0, x.size - 1)
-        lo, hi = float(x[max(first - 1, 0)]), float(x[min(last + 1, x.size - 1)])
-        stride = 1.0
+        # look closer at what lies between those that matter, or around the most likely one
+        near = kept if kept.size else np.array([np.argmax(larger)])
+        before = hi - lo
+        lo, hi = float(x[max(near[0] - 1, 0)]), float(x[min(near[-1] + 1, x.size - 1)])
+        if hi - lo > max(0.5 * before, MOST_OUTCOMES):
+            raise NumericError(f"{label}: {hi - lo:.1g} outcomes matter, too many to list")
+        stride = 1.0 if hi - lo <= MOST_OUTCOMES else math.floor((hi - lo) / _GRID)

@@ -59,3 +59,22 @@ def test_no_bound_on_moments_of_which_every_digit_cancels(monkeypatch):
     cancelled = np.array([[-np.inf, -np.inf, np.nan, np.inf]])
     monkeypatch.setattr(composed, "_generating", lambda t: cancelled)
     assert composed.at_most(-0.3)[0] == np.inf
+
+
+def test_outcomes_beside_an_index_that_are_too_many_bound_nothing():
+    """1e15 users reveal next to nothing, so that no lower bound but 0 could hold."""
+    run = 10 * mechc.load("shuffle")(users=1e15, epsilon=1.0)
+    answer = run.delta(0.1)
+    assert (answer.lower, answer.upper) == (0.0, 1.0)
+    assert "outcomes matter, too many to list" in answer.detail["refusals"]
+    with pytest.raises(mechc.errors.UnsupportedError, match=r"shuffle\(users=1e\+15.*; use auto$"):
+        run.delta(0.1, method="pld")
+
+
+def test_unlikely_reports_are_doubles_beside_likely_ones():
+    """One user: binary response, delta(eps0 / 2) = p - e^(eps0 / 2) (1 - p)."""
+    likely = 1.0 / (1.0 + math.exp(-40.0))
+    exact = likely - math.exp(20.0) / (1.0 + math.exp(40.0))
+    answer = mechc.load("shuffle")(users=1, epsilon=40.0).delta(20.0)
+    assert answer.lower <= exact * (1 + 1e-15) and exact * (1 - 1e-15) <= answer.upper
+    assert answer.upper - answer.lower < 1e-12

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -71,6 +72,20 @@ def test_auto_takes_the_first_narrow_answer(atoms, monkeypatch, widths, chosen):
     monkeypatch.setattr(registry, "build", lambda name, *rest: built[name])
     answer = auto.Auto([Step(atoms, 1)], 1e-6).log_delta(0.5)
     assert answer.detail["auto"] == f"why {names[chosen]}"
+
+
+def test_a_refusal_at_one_epsilon_is_none_at_another(atoms, monkeypatch):
+    def log_delta(epsilon):
+        if epsilon < 1.0:
+            raise UnsupportedError("the mesh is too large here")
+        return Bound(-1.0, -1.0, -1.0, "fixed", "proven")
+
+    built = {"wide": Fixed(0.1), "mesh": SimpleNamespace(log_delta=log_delta)}
+    monkeypatch.setattr(auto, "candidates", lambda steps: ((n, f"why {n}") for n in built))
+    monkeypatch.setattr(registry, "build", lambda name, *rest: built[name])
+    asked = auto.Auto([Step(atoms, 1)], 1e-6)
+    chosen = [asked.log_delta(epsilon).detail["auto"] for epsilon in (0.5, 2.0, 0.7)]
+    assert chosen == ["why wide", "why mesh", "why wide"]
 
 
 def test_auto_bounds_delta_and_says_why_nothing_else_works(atoms, monkeypatch):
