@@ -299,6 +299,15 @@ class Tilted:
         )
         return float(total), float(beyond)
 
+    @property
+    def lasting(self) -> float:
+        """Log of the mass of atoms of the composition: no frequency brings the bounds below it."""
+        parts = zip(self._law.steps, self.weights, strict=True)
+        masses = [float(w[step.loss.loss.size :].sum()) for step, w in parts]
+        if not all(mass > 0.0 for mass in masses):
+            return -math.inf
+        return float(self.counts @ np.log(masses))
+
     def levelled(self, goal: float) -> float:
         """Return the frequency from which total variation alone keeps log |phi| below `goal`.
 

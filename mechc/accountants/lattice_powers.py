@@ -81,9 +81,9 @@ def evaluate(n, epsilon, d, b, cell, noise, facts, images):  # type: ignore[no-u
     if not (total > 0.0 and cell[2] > 0.0):
         return -np.inf, np.nan, np.inf, np.nan
     log_s = n * facts[LOG_M] - c * point + math.log(step / period) + math.log(total)
-    known, unknown, right = shares_of_images(n, epsilon, log_s, facts, images)
-    rounding = n * facts[NOISE_M] + ULP * (
-        40.0 + 4.0 * abs(n * facts[LOG_M]) + 4.0 * abs(c * point) + 8.0 * abs(known)
+    known, falling, rounding, unknown, right = shares_of_images(n, epsilon, log_s, facts, images)
+    rounding += n * facts[NOISE_M] + ULP * (
+        40.0 + 4.0 * abs(n * facts[LOG_M]) + 4.0 * abs(c * point)
     )
     rounding += (noise + facts[TAIL]) / total
     # rounding moves losses off the lattice: see Contour._misplaced
@@ -100,7 +100,7 @@ def evaluate(n, epsilon, d, b, cell, noise, facts, images):  # type: ignore[no-u
         log_s + math.log(low) if low > 0.0 else -np.inf,
         log_s + math.log(share) if share > 0.0 else -np.inf,
         log_s + math.log(share + rounding),
-        -cell[2] * math.exp(-gap) / total,
+        (falling - cell[2] * math.exp(-gap) / total) / share,
     )
 
 

@@ -2,7 +2,8 @@
 
 The sum for n repetitions is 1 + 2 Re sum_j g_j(n) r^j with g_j(n) = W(z_j) / W(c) phi(jh)^n and
 r = exp(ih (n mean - eps)): from one count to the next each g_j takes one multiplication, and a
-further epsilon is one more Horner scheme.
+further epsilon is one more Horner scheme. Between epsilons so close that the remainder is less than
+the rounding of the sum, its tangent does: 1e-7 serves, and sides lie 1e-13 apart.
 """
 
 from __future__ import annotations
@@ -17,27 +18,44 @@ ULP = 2.2e-16
 BLOCK = 32  # counts between fresh starts of the powers of phi
 TURNS = 12  # Newton steps, and steps outward to a certified side
 ROOM = 1.02  # lest the width, a little larger there, takes a step three times as far
+HALVINGS, NEAR = 40, 0.5  # of all epsilons, for one with log delta as near to the target
 STEADY = 1e-6  # Newton stops when the next step would change log delta by less than its square
-
 
 # places of a contour's constants in the array `facts`; all of one repetition
 C, PERIOD, MEAN, LOG_M, NOISE_M, TAIL, LOG_MASS, LOG_Q, LOWEST = range(9)
+# places in `last`: where the sum was taken, it and its derivative by the turn there; two more are
+# bounds wherever it is taken: of its rounding, and of half its second derivative by epsilon
+AT, TOTAL, TURNING, NOISE, BEND = range(5)
 
 
 @compiled("UniTuple(float64, 2)(complex128[::1], float64)")
 def horner(g, turn):  # type: ignore[no-untyped-def]
-    """Return 1 + 2 Re sum_j g_j r^j, j = 1, 2, ..., r = exp(i turn), and its derivative."""
-    x, y = math.cos(turn), math.sin(turn)
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0  # a + ib the value, c + id the derivative by log r
-    for j in range(g.size - 1, -1, -1):
-        re, im = g[j].real, g[j].imag
-        c, d = c * x - d * y + (j + 1.0) * re, c * y + d * x + (j + 1.0) * im
-        a, b = a + re, b + im
-        a, b = a * x - b * y, a * y + b * x
-    return 1.0 + 2.0 * a, -2.0 * (c * y + d * x)
+    """Return 1 + 2 Re sum_j g_j r^j, j = 1, 2, ..., r = exp(i turn), and its derivative by turn.
+
+    Two schemes, of the even and of the odd places, in r^2: neither waits for the other.
+    """
+    x, y = math.cos(2.0 * turn), math.sin(2.0 * turn)
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0  # a + ib the value, c + id its derivative by log r^2
+    p, q, u, v = 0.0, 0.0, 0.0, 0.0
+    last = g.size - g.size % 2
+    if last < g.size:
+        a, b = g[last].real, g[last].imag
+    for j in range(last - 2, -1, -2):
+        c, d = c + a, d + b
+        c, d = c * x - d * y, c * y + d * x
+        a, b = a * x - b * y + g[j].real, a * y + b * x + g[j].imag
+        u, v = u + p, v + q
+        u, v = u * x - v * y, u * y + v * x
+        p, q = p * x - q * y + g[j + 1].real, p * y + q * x + g[j + 1].imag
+    # sum_j g_j r^j = r (A + r B), and A, B have their derivatives 2i (c + id), 2i (u + iv)
+    r = complex(math.cos(turn), math.sin(turn))
+    even, odd = complex(a, b), r * complex(p, q)
+    value = r * (even + odd)
+    slope = value + r * (odd + 2.0 * complex(c, d) + 2.0 * r * complex(u, v))
+    return 1.0 + 2.0 * value.real, -2.0 * slope.imag
 
 
-@compiled("UniTuple(float64, 3)(float64, float64, float64, float64[::1], float64[:,::1])")
+@compiled("UniTuple(float64, 5)(float64, float64, float64, float64[::1], float64[:,::1])")
 def shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-untyped-def]
     """Return what the images add to a sum, as shares of it.
 
@@ -49,7 +67,8 @@ def shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-untyp
         images: rows s, K(s), and what else the bound on the right images has, for s > c.
 
     Returns:
-        Those on the left as far as known, how much more they may be, log of a bound on the right.
+        Those on the left as far as known, how much they fall with epsilon, their rounding, how much
+        more they may be, log of a bound on those on the right.
     """
     c, period = facts[C], facts[PERIOD]
     damped = (c + 1.0) * period
@@ -57,46 +76,52 @@ def shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-untyp
     first /= -math.expm1(-c * period)
     second = math.exp(min(50.0, n * facts[LOG_Q] + epsilon - damped - log_s))
     second /= -math.expm1(-damped)
-    known, unknown = first - second, 0.0
+    known, unknown, falling = first - second, 0.0, second
     if epsilon - period > n * facts[LOWEST]:
+        falling = second if known > 0.0 else 0.0
         known = max(0.0, known)
         unknown = first - known
+    rounding = ULP * (8.0 + 4.0 * (damped + abs(epsilon) + abs(log_s))) * (known + falling)
     right = 50.0
     for i in range(images.shape[1]):
         right = min(right, n * images[1, i] - epsilon * images[0, i] + images[2, i] - log_s)
-    return known, unknown, right
+    return known, falling, rounding, unknown, right
 
 
 @compiled(
-    "UniTuple(float64, 4)(float64, float64, complex128[::1], float64, float64[::1],"
+    "UniTuple(float64, 4)(float64, float64, complex128[::1], float64[::1], float64[::1],"
     " float64[:,::1])",
 )
-def evaluate(n, epsilon, g, noise, facts, images):  # type: ignore[no-untyped-def]
+def evaluate(n, epsilon, g, last, facts, images):  # type: ignore[no-untyped-def]
     """Return lower bound, estimate and upper bound of log H, and the slope of the estimate.
 
     Args:
         n: repetitions.
         epsilon: any real number.
         g: see the module, at n.
-        noise: bound on the rounding of the sum over g.
+        last: what is known of the sum over g by the names above; written where it is taken anew.
         facts: constants of the contour by the names above.
         images: rows s, K(s), and what else the bound on the right images has, for s > c.
     """
     c, period = facts[C], facts[PERIOD]
     h = 2.0 * math.pi / period
-    total, turning = horner(g, h * (n * facts[MEAN] - epsilon))
+    apart = epsilon - last[AT]
+    if not last[BEND] * apart * apart <= last[NOISE]:
+        last[TOTAL], last[TURNING] = horner(g, h * (n * facts[MEAN] - epsilon))
+        last[AT], apart = epsilon, 0.0
+    total, turning = last[TOTAL] - h * last[TURNING] * apart, last[TURNING]
     if not total > 0.0:
         return -np.inf, np.nan, np.inf, np.nan
     log_s = n * facts[LOG_M] - c * epsilon - math.log(c * (c + 1.0) * period) + math.log(total)
-    known, unknown, right = shares_of_images(n, epsilon, log_s, facts, images)
-    rounding = n * facts[NOISE_M] + ULP * (
-        40.0 + 4.0 * abs(n * facts[LOG_M]) + 4.0 * abs(c * epsilon) + 8.0 * abs(known)
+    known, falling, rounding, unknown, right = shares_of_images(n, epsilon, log_s, facts, images)
+    rounding += n * facts[NOISE_M] + ULP * (
+        40.0 + 4.0 * abs(n * facts[LOG_M]) + 4.0 * abs(c * epsilon)
     )
-    rounding += (noise + facts[TAIL]) / total
+    rounding += (last[NOISE] + last[BEND] * apart * apart + facts[TAIL]) / total
     share = 1.0 - known
     low = share - rounding - math.exp(right) - unknown
     high = share + rounding
-    slope = -c - h * turning / total
+    slope = (falling - c - h * turning / total) / share
     return (
         log_s + math.log(low) if low > 0.0 else -np.inf,
         log_s + math.log(share) if share > 0.0 else -np.inf,
@@ -122,11 +147,21 @@ def _noise(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-untyped
     return 2.0 * ULP * total
 
 
+@compiled("float64(float64[::1], float64)")
+def _bend(size, h):  # type: ignore[no-untyped-def]
+    """Bound on half the second derivative by epsilon of the sum of terms of these sizes."""
+    total = 0.0
+    for j in range(size.size):
+        y = (j + 1.0) * h
+        total += size[j] * y * y
+    return total
+
+
 @compiled(
-    "float64(float64, float64, float64, float64, float64, complex128[::1], float64, float64,"
+    "float64(float64, float64, float64, float64, float64, complex128[::1], float64[::1], float64,"
     " float64[::1], float64[:,::1])",
 )
-def _certified(sign, start, step, target, n, g, noise, cap, facts, images):  # type: ignore[no-untyped-def]
+def _certified(sign, start, step, target, n, g, last, cap, facts, images):  # type: ignore[no-untyped-def]
     """Move outward from `start` until the proven side is beyond the target; nan if it never is.
 
     sign 1: an epsilon whose proven upper bound is at most the target; sign -1: one whose proven
@@ -138,11 +173,49 @@ def _certified(sign, start, step, target, n, g, noise, cap, facts, images):  # t
             return 0.0
         if abs(epsilon) > cap:
             return np.nan
-        lower, _, upper, _ = evaluate(n, epsilon, g, noise, facts, images)
+        lower, _, upper, _ = evaluate(n, epsilon, g, last, facts, images)
         if (sign > 0.0 and upper <= target) or (sign < 0.0 and lower > target):
             return epsilon
         step *= 3.0
     return np.nan
+
+
+@compiled(
+    "UniTuple(float64, 6)(float64, float64, float64, complex128[::1], float64[::1], float64,"
+    " float64[::1], float64[:,::1])",
+)
+def _newton(start, target, n, g, last, cap, facts, images):  # type: ignore[no-untyped-def]
+    """Return where the estimate meets the target, the last step there, and `evaluate` before it.
+
+    The first is nan where the steps lead nowhere.
+    """
+    epsilon, step = start, np.nan
+    lower, middle, upper, slope = -np.inf, np.nan, np.inf, -1.0
+    for _ in range(TURNS):
+        lower, middle, upper, slope = evaluate(n, epsilon, g, last, facts, images)
+        step = (target - middle) / slope
+        if not (slope < 0.0 and abs(epsilon + step) < cap):
+            return np.nan, step, lower, middle, upper, slope
+        epsilon += step
+        if abs(slope * step) < STEADY:
+            break
+    return epsilon, step, lower, middle, upper, slope
+
+
+@compiled(
+    "float64(float64, float64, complex128[::1], float64[::1], float64, float64[::1],"
+    " float64[:,::1])",
+)
+def _halved(target, n, g, last, cap, facts, images):  # type: ignore[no-untyped-def]
+    """Return where the estimate, which falls, comes near the target; it is nan far below that."""
+    low, high = 0.0, cap
+    for _ in range(HALVINGS):
+        epsilon = 0.5 * (low + high)
+        _, middle, _, _ = evaluate(n, epsilon, g, last, facts, images)
+        if abs(middle - target) < NEAR:
+            break
+        low, high = (epsilon, high) if middle > target else (low, epsilon)
+    return 0.5 * (low + high)
 
 
 @compiled(
@@ -168,7 +241,7 @@ def invert(counts, targets, guess, re, im, w, facts, images, known, out):  # typ
     h, mean = 2.0 * math.pi / facts[PERIOD], facts[MEAN]
     g, power = np.empty(re.size, np.complex128), np.empty(re.size, np.complex128)
     size = np.empty(re.size)
-    gap, stale, noise, cap = 0.0, 0, 0.0, 0.0
+    gap, stale, cap, last = 0.0, 0, 0.0, np.zeros(5)
     streak = 0  # counts in a row that have been solved
     for m in range(counts.size):
         n = counts[m]
@@ -186,37 +259,32 @@ def invert(counts, targets, guess, re, im, w, facts, images, known, out):  # typ
             for j in range(re.size):
                 g[j] = w[j] * np.exp(n * complex(re[j], im[j]))
                 size[j] = abs(g[j])
-            last = counts[min(m + BLOCK, counts.size - 1)]
+            most = counts[min(m + BLOCK, counts.size - 1)]
             stale, cap = BLOCK, 4.0 * abs(start) + 1.0
-            error = 2.0 * last * facts[NOISE_M]
-            noise = _noise(last, re, im, size, h, mean, cap, error)
+            error = 2.0 * most * facts[NOISE_M]
+            last[NOISE] = _noise(most, re, im, size, h, mean, cap, error)
+            last[BEND] = _bend(size, h)
         else:
             stale -= 1
             for j in range(re.size):
                 g[j] *= power[j]
+        last[AT] = np.nan
         if known[m] >= 0.0 and known[m] <= cap:
-            _, _, upper, _ = evaluate(n, known[m], g, noise, facts, images)
+            _, _, upper, _ = evaluate(n, known[m], g, last, facts, images)
             if upper <= targets[0, m]:
                 out[0, m], out[1, m], out[2, m] = 0.0, known[m], known[m]
                 streak, guess = 0, known[m]
                 continue
-        epsilon = start
-        lower, middle, upper, slope = -np.inf, np.nan, np.inf, -1.0
-        for _ in range(TURNS):
-            lower, middle, upper, slope = evaluate(n, epsilon, g, noise, facts, images)
-            step = (targets[0, m] - middle) / slope
-            if not (slope < 0.0 and abs(epsilon + step) < cap):
-                middle = np.nan
-                break
-            epsilon += step
-            if abs(slope * step) < STEADY:
-                break
+        now = (targets[0, m], n, g, last, cap, facts, images)
+        epsilon, step, lower, middle, upper, slope = _newton(start, *now)
+        if not math.isfinite(epsilon) and (m == 0 or streak > 0):
+            epsilon, step, lower, middle, upper, slope = _newton(_halved(*now), *now)
         solved = streak + 1
         streak = 0
-        if not (math.isfinite(middle) and math.isfinite(lower)):
+        if not (math.isfinite(epsilon) and math.isfinite(lower)):
             continue
         if epsilon <= 0.0:
-            _, _, at_zero, _ = evaluate(n, 0.0, g, noise, facts, images)
+            _, _, at_zero, _ = evaluate(n, 0.0, g, last, facts, images)
             if at_zero <= targets[0, m]:
                 out[:, m] = 0.0
             continue
@@ -224,9 +292,9 @@ def invert(counts, targets, guess, re, im, w, facts, images, known, out):  # typ
         rest = (slope * step) ** 2 + 4.0 * ULP * abs(slope * epsilon) + 1e-14
         above = ROOM * (upper - middle + rest) / -slope
         below = ROOM * (middle - lower + rest + targets[0, m] - targets[1, m]) / -slope
-        out[2, m] = _certified(1.0, epsilon, above, targets[0, m], n, g, noise, cap, facts, images)
+        out[2, m] = _certified(1.0, epsilon, above, targets[0, m], n, g, last, cap, facts, images)
         out[0, m] = _certified(
-            -1.0, epsilon, abs(below), targets[1, m], n, g, noise, cap, facts, images
+            -1.0, epsilon, abs(below), targets[1, m], n, g, last, cap, facts, images
         )
         out[1, m] = epsilon
         streak = solved

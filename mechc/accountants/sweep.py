@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants import banded, powers, repeated
-from mechc.accountants.characteristic import Law, Tilted
+from mechc.accountants import banded, powers, repeated, truncation
+from mechc.accountants.characteristic import Law
 from mechc.accountants.revealing import mass_errors
 from mechc.accountants.trapezoid import Contour, Smooth
 from mechc.errors import NumericError
@@ -30,21 +30,21 @@ from mechc.loss.measure import Step
 
 Floats = NDArray[np.float64]
 
-RATIO, FEW_RATIO = 3.0, 1.5  # largest over smallest count of a group
-MANY = 300.0  # repetitions below which a wide group would be paid by its smallest count
+RATIO, FEW_RATIO = 3.0, 1.5  # largest over smallest count of a group, and where that fails
 SHARE = 1e-11  # images and truncation may cost this share of delta
 CANCELLATION = math.log(1e3)  # nats by which a contour may miss a saddle point
 FIRST, MANY_NODES, MOST = 32, 2048, 16384  # nodes of a contour, at first and at last
 FEW = 40  # steps for which a recursion may be cheaper
 DEAR = 4_000_000  # node evaluations of a contour beyond which a recursion is cheaper
+LEFT, CLEAR = math.log(1e2), 1.05  # nats, log of delta, that known images may have; spare period
 BELOW = 8  # contours tried at and below the smallest saddle point
 TILTS = 32  # of the Chernoff bound
 NEWTON = 40  # steps to a saddle point
+FAR = 100.0  # times the tilt before that one may be
 TRIES = 4  # contours for a group, each placed with what the one before has found
 WIDER = 10.0  # times the width aimed at that an answer may be wide
+LARGE = 10.0  # sum in units of its first term that is seldom exceeded
 DOUBLINGS = 2  # of the nodes of a contour before a recursion is cheaper
-FARTHER = 5  # times the proof of decay may look three times as far ...
-LARGEST = 20_000  # ... with so many nodes at most
 SLACK = 1.5 * 2.0**-52  # rounding of exp and log between delta and its logarithm
 
 
@@ -82,6 +82,8 @@ class Sweep:
         self._dear = False  # contours for fewer repetitions would cost more than a recursion
         self._log_infinite = sum(s.count * s.loss.log_finite for s in self._steps)
         self._mass_error = mass_errors(self._steps)[0]
+        self._whole = all(s.loss.log_finite == 0.0 == s.loss.log_q_finite for s in self._steps)
+        self._lowest = sum(s.count * s.loss.support[0] for s in self._steps)
 
     def epsilons(self, counts: Floats, known: Floats) -> Floats:
         """Return lower bound, estimate and upper bound of epsilon at each count.
@@ -117,14 +119,15 @@ class Sweep:
         spread = RATIO
         while left.size and not self._dear:
             most = counts[left[-1]]
-            widest = min(ratio, spread if most > MANY else FEW_RATIO)
+            widest = min(ratio, spread)
             first = np.searchsorted(counts[left], most / widest)
             part, rest = left[first:], left[:first]
             try:
                 answers = self._placed(counts[part], known[part])
             except NumericError:
                 answers = None
-            if answers is None and widest > FEW_RATIO and part.size > 1:
+            few = self._recursion and most <= FEW
+            if answers is None and widest > FEW_RATIO and part.size > 1 and not few:
                 spread = FEW_RATIO  # more of them repeat often enough
                 continue
             if answers is None:
@@ -191,8 +194,8 @@ class Sweep:
         if chosen is None:
             return None
         result, found = self._inverted(*chosen, counts, known, saddles[0].epsilon)
-        if result[0, 0] > 0.0:
-            self._bias -= saddles[0].t * (result[1, 0] - saddles[0].epsilon)
+        if result[1, 0] > 0.0:
+            self._bias = self._misfit(counts[0], float(result[1, 0]))
         elif np.isnan(result).all():  # the approximation led astray: by how much, the sum tells
             self._bias += 0.5 * (self._target - found) if math.isfinite(found) else 0.0
         return result
@@ -209,7 +212,8 @@ class Sweep:
         result, targets = np.empty((3, counts.size)), self._targets(counts)
         powers.invert(counts, targets, near, re, im, weight, facts, images, known, result)
         nodes = weight * np.exp(contour.re + 1j * contour.im)
-        return result, powers.evaluate(n, near, nodes, 0.0, facts, images)[1]
+        unknown = np.array([math.nan, 0.0, 0.0, 0.0, 0.0])
+        return result, powers.evaluate(n, near, nodes, unknown, facts, images)[1]
 
     def _facts(self, contour: Contour, tail: float, n: float) -> Floats:
         """Constants of a contour for n repetitions, of one of them; see `powers`."""
@@ -277,6 +281,13 @@ class Sweep:
             t = t if low < t < high else math.sqrt(low * high)
         return t, epsilon, exponent
 
+    def _misfit(self, n: float, epsilon: float) -> float:
+        """By how much the approximation misses the target, where log delta is on target."""
+        limit = min(FAR * self._near, self._highest, *(s.loss.tilts[1] for s in self._steps))
+        t, f2 = replace(self._law, counts=n * self._law.counts).saddle(epsilon, limit)
+        exponent = n * float(self._law.roughly(t)[0, 0]) - epsilon * t - math.log(t) - math.log1p(t)
+        return exponent - 0.5 * math.log(2.0 * math.pi * f2) - self._target
+
     def _cover(self, tilt: float) -> None:
         """Make all steps accurate for real tilts up to `tilt`, and some more."""
         if all(tilt <= s.loss.tilts[1] for s in self._steps):
@@ -323,6 +334,9 @@ class Sweep:
                 return math.inf
             image = n * rows[i + 1 :, 0] + log_b - epsilon * s - log_small
             left = min(-log_small / c, (epsilon - log_small) / (c + 1.0))
+            if self._whole:  # images beyond all losses are known, however large they are
+                known = max(-(self._target + LEFT) / c, epsilon - n * self._lowest)
+                left = min(left, CLEAR * known)
             period = max(period, left, float((image / (s - c)).min()))
         return float(period)
 
@@ -351,47 +365,27 @@ class Sweep:
         few = between or (self._recursion and n * self._steps[0].count <= FEW)
         dear, most = DOUBLINGS if few else MOST, MANY_NODES if between else MOST
         while nodes <= most:
-            law = self._law_for(steps, c, 1.2 * h * nodes, 1e-18)
+            law = truncation.resolved(steps, c, 1.2 * h * nodes, 1e-18)
             if contour is None:
                 contour = Contour(law, payoff, c, period, grid, log_b, masses)
+                tail = period / (math.pi * contour.weight(0.0))
+                if tail * math.exp(contour.tilted.lasting) > LARGE * self._widest * h * most:
+                    return None  # atoms keep phi from fading within the nodes
             else:
                 contour.resolve(law)
             contour.extend(nodes)
             values, _ = contour.terms(saddle.epsilon)
             total = max(1.0 + 2.0 * float(values.sum()), 1e-3)
-            tail = period / (math.pi * contour.weight(0.0))
             wanted = SHARE * total / tail
             quiet = float(np.abs(values[-16:]).max()) < SHARE
             last = 2 * nodes > most or not dear or (few and 4 * contour.work > DEAR)
             if quiet or last:
-                tail *= self._decay(contour, steps, wanted)
-                if tail <= 4.0 * SHARE * total or last:
+                left_out = tail * truncation.integral(contour, steps, wanted)
+                # total variation alone gives a power of the frequency
+                power = 2.0 ** min((n * self._steps[0].count + 2.0) * dear, 1000.0)
+                hopeless = few and left_out > self._widest * total * power
+                if left_out <= 4.0 * SHARE * total or last or hopeless:
                     self._dear = few and 4 * contour.work > DEAR
-                    return (contour, tail) if tail < self._widest * total else None
+                    return (contour, left_out) if left_out < self._widest * total else None
             nodes, dear = 2 * nodes, dear - 1
         return None
-
-    def _law_for(self, steps: tuple[Step, ...], c: float, frequency: float, floor: float) -> Law:
-        """The law of one group with nodes that resolve a frequency at Re z = c."""
-        floor /= sum(s.count for s in steps)
-        return Law.of(
-            tuple(Step(s.loss.covering(-1.0, 0.0, c, frequency, floor), s.count) for s in steps)
-        )
-
-    def _decay(self, contour: Contour, steps: tuple[Step, ...], wanted: float) -> float:
-        """Bound on the integral of sup |phi| / y^2 beyond the nodes of the contour."""
-        count = float(sum(s.count for s in steps))
-        start = contour.h * contour.re.size
-        goal = min(math.log(wanted * start), -1.0)
-        reach = max(2.0 * start, 1.5 * math.sqrt(count / contour.variance))
-        best = math.inf
-        for _ in range(FARTHER):
-            law = self._law_for(steps, contour.c, reach, 1e-3)
-            far = Tilted(law, contour.c, 1e-3 / count)
-            bound, beyond = far.decay(start, reach, math.inf, goal)
-            helps = beyond > 0.3 * bound and far.weight.size < LARGEST
-            best = min(best, bound)
-            if best < wanted or not helps:
-                break
-            reach *= 3.0
-        return best
