@@ -29,6 +29,7 @@ STATUS = "certified"
 WIDE = 5e-7  # half the relative width beyond which another route is tried
 FEW = 16  # steps for which meshes come first
 DOUBLINGS = 60
+OVERSHOOT = 1.1
 SMALLEST = -3000.0  # log of a delta that is aimed at; below it there is only an upper bound
 
 
@@ -56,6 +57,10 @@ class Certified:
             floor = infinite.lower().max((1 - arb(epsilon).exp()).lower()).max(arb(0))
             low, high = value.lower().max(floor), value.upper().min(arb(1))
             return low.union(high), {**detail, "direction": self.direction}
+
+    def slope(self, epsilon: float) -> float:
+        """How fast log delta falls with epsilon, in floating point."""
+        return max(self._guess(epsilon)[0], 1e-3)
 
     def _guess(self, epsilon: float) -> tuple[float, float]:
         """A tilt near the saddle point and log of the size of delta, in floating point."""
@@ -135,19 +140,20 @@ class Certified:
             routes.reverse()
         value: Any = None
         detail: dict[str, Any] = {}
+        refused = []
         for route in routes:
             try:
                 here, how = route(epsilon, tilt)
             except (NumericError, UnsupportedError) as error:
-                detail = detail or {"refused": str(error)}
+                refused.append(str(error).removeprefix("certified: "))
                 continue
             value = here if value is None else value.intersection(here)
             detail = {**detail, **how}
             if value.rad() < WIDE * value.mid():
                 break
         if value is None:
-            raise NumericError(f"certified: {detail['refused'].removeprefix('certified: ')}")
-        return value, detail
+            raise NumericError(f"certified: {'; '.join(refused)}")
+        return value, {**detail, "refused": "; ".join(refused)} if refused else detail
 
     def _meshes(self, epsilon: float, tilt: float) -> tuple[Any, dict[str, Any]]:
         return convolved.finite_part(self.laws, epsilon, tilt)
@@ -223,15 +229,17 @@ class Answers:
         return Bound(lower, min(max(guess, lower), upper), upper, "contour", STATUS, detail)
 
     def _outward(self, target: float, guess: float, side: float) -> float:
-        step = 4e-15 * max(guess, 1e-3)
+        """An epsilon beyond the answer, as near to the guess as few certified deltas tell."""
+        step, slope = 4e-15 * max(guess, 1e-3), self.directions[0].slope(guess)
         for _ in range(DOUBLINGS):
             epsilon = max(guess + side * step, 0.0)
             bound = self.log_delta(epsilon)
-            if side > 0 and float(bound.upper) <= target:
+            missing = side * (float(bound.upper if side > 0 else bound.lower) - target)
+            if missing < 0 or (side > 0 and missing == 0) or (side < 0 and epsilon == 0.0):
                 return epsilon
-            if side < 0 and (epsilon == 0.0 or float(bound.lower) > target):
-                return epsilon
-            step *= 8.0
+            # as far as the width of this bound, if delta goes on falling as it does here
+            further = OVERSHOOT * missing / slope
+            step = max(8.0 * step, step + further if math.isfinite(further) else 0.0)
         raise NumericError(f"certified: no epsilon with log delta={target} near {guess}")
 
 

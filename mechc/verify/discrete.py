@@ -193,13 +193,14 @@ def _is_multiple(gap: Any, step: Any) -> bool:
 
 def _listed(laws: Sequence[Law], atoms: Sequence[Atoms], epsilon: Any) -> Any:
     """By listing all composed atoms."""
-    size = math.prod(
-        math.comb(law.count + len(a.rows) - 1, law.count)
+    size = sum(
+        math.lgamma(law.count + len(a.rows)) - math.lgamma(law.count + 1) - math.lgamma(len(a.rows))
         for law, a in zip(laws, atoms, strict=True)
     )
-    if size > MAX_LISTED:
+    if size > math.log(MAX_LISTED):
         raise UnsupportedError(
-            f"{size} composed atoms are too many to list, and they lie on no common lattice"
+            f"about 10^{size / math.log(10.0):.0f} composed atoms are too many to list, "
+            "and they lie on no common lattice"
         )
     tables = [_powers(a.rows, law.count) for law, a in zip(laws, atoms, strict=True)]
     total = arb(0)
