@@ -24,13 +24,19 @@ def check(drawn, methods):
         assert any(f" {m}" in refusal for m in ("auto", "contour", "pld", "direct")), refusal
 
 
-@pytest.mark.parametrize("block", range(10))
+def blocks(default, slow):
+    """Blocks of seeds: the first in the default run, the others when slow tests are asked for."""
+    more = (pytest.param(block, marks=pytest.mark.slow) for block in range(default, slow))
+    return [*range(default), *more]
+
+
+@pytest.mark.parametrize("block", blocks(5, 10))
 def test_methods_agree(block):
     for seed in range(10 * block, 10 * block + 10):
         check(case(seed, COMMON, COMMON_SAMPLED), QUICK)
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", blocks(2, 4))
 def test_meshes_agree(block):
     for seed in range(1000 + 5 * block, 1000 + 5 * block + 5):
         check(case(seed, COMMON, COMMON_SAMPLED), MESHES)

@@ -261,7 +261,7 @@ def test_bad_accountants_are_refused(arguments):
         IndividualAccountant(mechc.load("gaussian"), **options)
 
 
-@pytest.mark.parametrize("people", [12, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("people", [6, pytest.param(1000, marks=pytest.mark.slow)])
 def test_random_sequences_are_never_under_reported(sampled, people):
     """Upper bounds hold for the unbucketed sequences, and are within 1e-3 after refinement."""
     rng = np.random.default_rng(11)
