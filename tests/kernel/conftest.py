@@ -1,7 +1,5 @@
 """Shared by the kernel tests: loaded kernels, golden files."""
 
-from pathlib import Path
-
 import pytest
 from built_in import GOLDEN, source
 
@@ -15,9 +13,9 @@ def pytest_addoption(parser):
 
 
 @pytest.fixture(scope="session")
-def kernel_directory(request):
-    """Where tests keep compiled kernels from one run to the next."""
-    return Path(request.config.cache.mkdir("mechc-kernels"))
+def kernel_directory():
+    """Where compiled kernels are kept: the same for all rooms, so that one compiles for all."""
+    return kernels.directory()
 
 
 @pytest.fixture
