@@ -1,4 +1,14 @@
-"""Makes `truth` and `pairs`, beside this file, importable from the tests of every room."""
+"""Makes `truth` and `pairs`, beside this file, importable from the tests of every room.
+
+With `--seconds` tests come in an order of the day and none begins when the time is over, so that
+slow tests may run as far as there is time: `pytest -m slow --seconds 600`.
+"""
+
+import random
+import time
+from datetime import date
+
+import pytest
 
 LONGEST = ("test_documentation.py", "test_demo.py", "test_distributed.py")
 # One worker starts with rooms that compile accountants, the other one with symbolic rooms, so that
@@ -6,8 +16,24 @@ LONGEST = ("test_documentation.py", "test_demo.py", "test_distributed.py")
 ROOMS = ("individual", "verify", "front", "calculus", "kernel", "loss", "app", "accountants")
 
 
-def pytest_collection_modifyitems(items):
+STARTED = time.monotonic()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--seconds", type=float, help="begin no test after so many seconds")
+
+
+def pytest_runtest_setup(item):
+    seconds = item.config.getoption("seconds")
+    if seconds is not None and time.monotonic() - STARTED > seconds:
+        pytest.skip("no time left")
+
+
+def pytest_collection_modifyitems(config, items):
     """Put the longest tests first, so that no worker is left alone with one of them at the end."""
+    if config.getoption("seconds") is not None:
+        random.Random(date.today().toordinal()).shuffle(items)
+        return
     rooms = {room: place for place, room in enumerate(ROOMS, 1)}
     items.sort(
         key=lambda item: (
