@@ -2,13 +2,15 @@
 
 Counts are answered together by contours that serve many, and by a recursion that passes through all
 small ones (`accountants.sweep`, `accountants.lattice_sweep`); the others, and a handful of counts,
-one by one as `epsilon` does.
+one by one as `epsilon` does. Where these are too many for that, counts lie between their
+neighbours: epsilon does not fall with the repetitions, of which fewer are a part of more.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +37,7 @@ Floats = NDArray[np.float64]
 MOST = 10_000_000  # counts of one curve
 HANDFUL = 10  # counts off a lattice that are cheaper one by one than by what many would share
 EXACT = 2.0**53  # counts above are no doubles
+ALONE = 30.0  # times the work of one count, for all that are answered one by one
 
 
 def epsilon_curve(
@@ -50,7 +53,8 @@ def epsilon_curve(
         composition: the run that is repeated.
         log_delta: natural log of the target.
         counts: repetitions, in any order.
-        max_work: of all counts together, and of each that has to be answered alone.
+        max_work: of all counts together, and of each that has to be answered alone; these may take
+            `ALONE` times as much in all.
         how: method, direction, rtol and options.
     """
     numbers = _numbers(counts)
@@ -62,12 +66,18 @@ def epsilon_curve(
         except OutOfWorkError:
             table, methods = np.full((3, distinct.size), math.nan), set()
     alone = np.flatnonzero(np.isnan(table).any(axis=0))
-    singles = []
-    for n in distinct[alone].tolist():
-        with limited(max_work, method):
-            singles.append(search.epsilon((composition * n).evaluation(**how), log_delta))
-    for i, answer in zip(alone, singles, strict=True):
+    found = _one_by_one(
+        distinct[alone],
+        max_work,
+        method,
+        lambda n: search.epsilon((composition * n).evaluation(**how), log_delta),
+    )
+    answered = alone[sorted(found)]
+    singles = [found[i] for i in sorted(found)]
+    for i, answer in zip(answered, singles, strict=True):
         table[:, i] = answer.lower, answer.estimate, answer.upper
+    between = np.setdiff1d(alone, answered)
+    _between(distinct, table, alone, between)
     summary = collect(singles, (len(singles),))
     methods |= set(summary.method.split("+"))
     lower, estimate, upper = table[:, place]
@@ -77,8 +87,56 @@ def epsilon_curve(
         upper,
         "+".join(sorted(methods - {""})),
         summary.status,
-        {"one_by_one": distinct[alone].tolist(), "each": summary.detail["each"]},
+        {
+            "one_by_one": distinct[answered].tolist(),
+            "between": distinct[between].tolist(),
+            "each": summary.detail["each"],
+        },
     )
+
+
+def _one_by_one(
+    counts: NDArray[np.int64], max_work: float, method: str, ask: Callable[[int], Bound]
+) -> dict[int, Bound]:
+    """Answer for each count, by its place; if that is too much work, for a selection of them."""
+    found: dict[int, Bound] = {}
+    left = ALONE * max_work
+    for i in _spread(counts):
+        if left < 0.0 and len(found) > 1 and not any(math.isnan(b.upper) for b in found.values()):
+            break
+        with limited(max_work, method) as allowance:
+            found[i] = ask(int(counts[i]))
+        left -= allowance.max_work - allowance.left
+    return found
+
+
+def _spread(counts: NDArray[np.int64]) -> Iterator[int]:
+    """Places of all counts: the ends, then always where the ratio of neighbours is largest."""
+    last = counts.size - 1
+    gaps = [(0.0, 0, last)] if last > 0 else []
+    yield from sorted({0, last} if last >= 0 else ())
+    while gaps:
+        _, a, b = heappop(gaps)
+        if b - a < 2:
+            continue
+        middle = math.sqrt(max(float(counts[a]), 0.5) * float(counts[b]))
+        i = min(max(int(np.searchsorted(counts, middle)), a + 1), b - 1)
+        yield i
+        for low, high in ((a, i), (i, b)):
+            heappush(gaps, (-float(counts[high]) / max(float(counts[low]), 0.5), low, high))
+
+
+def _between(
+    counts: NDArray[np.int64], table: Floats, alone: NDArray[np.intp], left: NDArray[np.intp]
+) -> None:
+    """Bound the counts left, and those answered alone, by what is known of their neighbours."""
+    table[:, left] = np.array([[0.0], [math.nan], [math.inf]])
+    below, above = np.fmax.accumulate(table[0]), np.fmin.accumulate(table[2, ::-1])[::-1]
+    table[0, alone] = np.maximum(table[0, alone], below[alone])  # nan stays
+    table[2, alone] = np.minimum(table[2, alone], above[alone])
+    known = np.setdiff1d(np.arange(counts.size), left)
+    guess = np.interp(counts[left], counts[known], table[1, known])
+    table[1, left] = np.fmin(np.fmax(guess, table[0, left]), table[2, left])
 
 
 def _numbers(counts: Iterable[int]) -> NDArray[np.int64]:

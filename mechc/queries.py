@@ -312,7 +312,8 @@ class Queries(ABC):
         Args:
             delta: target in (0, 1].
             counts: repetitions, in any order.
-            max_work: see the class; for what all counts share, and for each that is alone.
+            max_work: see the class; for what all counts share, and for each that is alone. All of
+                these may take thirty times as much; then counts lie between their neighbours.
             how: keyword arguments as for `epsilon`.
         """
         from mechc import curve

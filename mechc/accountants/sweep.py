@@ -24,7 +24,7 @@ from mechc.accountants import banded, powers, repeated, truncation
 from mechc.accountants.characteristic import Law
 from mechc.accountants.revealing import mass_errors
 from mechc.accountants.trapezoid import Contour, Smooth
-from mechc.errors import NumericError
+from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite import MASS_ERROR
 from mechc.loss.measure import Step
 
@@ -124,7 +124,7 @@ class Sweep:
             part, rest = left[first:], left[:first]
             try:
                 answers = self._placed(counts[part], known[part])
-            except NumericError:
+            except (NumericError, UnsupportedError):
                 answers = None
             few = self._recursion and most <= FEW
             if answers is None and widest > FEW_RATIO and part.size > 1 and not few:
@@ -195,7 +195,8 @@ class Sweep:
             return None
         result, found = self._inverted(*chosen, counts, known, saddles[0].epsilon)
         if result[1, 0] > 0.0:
-            self._bias = self._misfit(counts[0], float(result[1, 0]))
+            misfit = self._misfit(counts[0], float(result[1, 0]))
+            self._bias = misfit if math.isfinite(misfit) else 0.0
         elif np.isnan(result).all():  # the approximation led astray: by how much, the sum tells
             self._bias += 0.5 * (self._target - found) if math.isfinite(found) else 0.0
         return result
@@ -278,7 +279,8 @@ class Sweep:
                 break
             low, high = (t, high) if excess > 0.0 else (low, t)
             t = min(max(t + excess / (t * f2), t / 3.0), 3.0 * t, 0.5 * (t + self._highest))
-            t = t if low < t < high else math.sqrt(low * high)
+            if not low < t < high:  # so far out that the approximation may be nan
+                t = math.sqrt(low * high) if low > 0.0 else high / 3.0
         return t, epsilon, exponent
 
     def _misfit(self, n: float, epsilon: float) -> float:

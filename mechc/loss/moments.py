@@ -160,7 +160,7 @@ def tilted_sums(loss, log_weight, t):  # type: ignore[no-untyped-def]
     mean = first / total
     second = 0.0
     for j in range(loss.size):
-        d = loss[j] - mean
+        d = loss[j] - mean if w[j] > 0.0 else 0.0  # far losses of no weight: d * d overflows
         second += w[j] * (d * d)
     out = np.empty(4)
     out[0], out[1], out[2] = top + math.log(total), mean, second / total

@@ -70,22 +70,27 @@ def allowed() -> float:
 
 
 @contextmanager
-def limited(max_work: float, method: str) -> Iterator[None]:
+def limited(max_work: float, method: str) -> Iterator[Allowance]:
     """Run the body with so much work; within another query, with what that has left.
 
     Args:
         max_work: how much.
         method: the accountant asked for, for messages.
 
+    Yields:
+        What is left of it.
+
     Raises:
         UnsupportedError: it did not suffice.
     """
-    if _ALLOWANCE.get() is not None:
-        yield
+    outer = _ALLOWANCE.get()
+    if outer is not None:
+        yield outer
         return
-    token = _ALLOWANCE.set(Allowance(max_work))
+    allowance = Allowance(max_work)
+    token = _ALLOWANCE.set(allowance)
     try:
-        yield
+        yield allowance
     except OutOfWorkError as out:
         raise UnsupportedError(
             f"{method}: {out}; delta and epsilon by method='auto' fall back on wider bounds"
