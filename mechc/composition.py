@@ -77,12 +77,24 @@ class Event(Queries):
         tag = self.mechanism.tag_kernel
         if tag is not None:
             kernel = cast(Hashable, self.mechanism.kernel)
-            law = _tagged_loss(kernel, cast(Hashable, tag), self.theta)
+            try:
+                law = _tagged_loss(kernel, cast(Hashable, tag), self.theta)
+            except (UnsupportedError, DeclarationError) as error:
+                raise UnsupportedError(f"{self!r}: {self._far_values()}{error}") from error
             return law.reversed() if direction == "add" else law
         reverse_kernel = self.mechanism.reverse_kernel if direction == "add" else None
         if reverse_kernel is not None:
             return _privacy_loss(cast(Hashable, reverse_kernel), self.theta, False)
         return _privacy_loss(cast(Hashable, self.mechanism.kernel), self.theta, direction == "add")
+
+    def _far_values(self) -> str:
+        """Words about parameters outside their typical ranges, for messages."""
+        far = [
+            f"{p.name}={value:g} (typical {p.typical[0]:g} to {p.typical[1]:g})"
+            for p, value in zip(self.mechanism.parameters, self.theta, strict=True)
+            if p.typical is not None and not p.typical[0] <= value <= p.typical[1]
+        ]
+        return f"doubles do not hold the masses at {', '.join(far)}: " if far else ""
 
     def loss_or_stand_in(self, direction: str) -> Any:
         """As `loss`; where it cannot be resolved, an `UnresolvedLoss`, which bounds it."""

@@ -7,7 +7,9 @@ places that the certificate names. What it tests:
 * the digests of the declaration and of the kernel file;
 * that every recorded enclosure of log p, log q and the loss contains the value mpmath finds, and
   that the kernel is as close to it as the certificate says;
-* that the certificate claims success only if each of its checks does;
+* that the kernel is right at places of the checker's own choice;
+* that the certificate claims success only if each of its checks does, that none that counts is
+  missing, and that no tolerance is wider than any kernel needs;
 * the masses of P and Q, by mpmath quadrature or summation.
 
     python -m mechc.verify.recheck KERNEL.py CERTIFICATE.json
@@ -36,6 +38,13 @@ NESTED = ("tag ", "density", "lattice", "finite")  # begins another declaration
 LOWEST = mpmath.mpf("-1e310")
 MOST_TERMS = 1_000_000
 PATIENCE = 50  # negligible terms after which a sum ends
+VALUES = ("log_p", "log_q", "loss")
+NEEDED = {*VALUES, "atoms", "infinite_mass", "lattice", "masses", "reversal", "strip"}
+BRANCHES = {"branches", "coverage", "pieces"}  # of a pair that is not a few outcomes
+LOOSEST = 1e-13  # tolerance of what is computed by special functions of the output
+OWN, TRIED = 3, 2  # places of the checker's own, at so many of the parameter vectors
+STRIDE = 17  # from one of these to the next, as they are sorted
+FARTHEST = -700  # log density up to which certificates speak
 SLACK = 4.0  # room for the rounding of recorded errors
 MASS = 1e-9
 
@@ -48,15 +57,26 @@ def recheck(kernel_path: str | Path, certificate: str | Path) -> list[str]:
         certificate: the JSON file.
     """
     text = Path(kernel_path).read_text("utf-8")
-    content = json.loads(Path(certificate).read_text("utf-8"))
-    problems = _digests(text, content) + _claims(content)
-    if problems:
-        return problems
-    pair = Pair(content["canonical"])
+    try:
+        content = json.loads(Path(certificate).read_text("utf-8"))
+        problems = _digests(text, content) + _claims(content)
+        return problems or _compared(text, content)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, SyntaxError) as error:
+        return [f"not a certificate: {type(error).__name__}: {error}"]
+
+
+def _compared(text: str, content: dict[str, Any]) -> list[str]:
+    pair, problems = Pair(content["canonical"]), []
+    checks = {c["name"]: c for c in content["checks"]}
     with _loaded(text) as kernel, mpmath.workdps(DIGITS):
-        for check in content["checks"]:
-            if check["name"] in ("log_p", "log_q", "loss") and check["where"]:
-                problems += _value(kernel, pair, check)
+        for name in VALUES:
+            if checks[name]["where"]:
+                problems += _enclosed(pair, name, checks[name]["where"])
+                problems += _value(kernel, pair, checks[name], **_place(checks[name]["where"]))
+        for theta in content["vectors"][:TRIED]:
+            for x in _own_places(pair, theta):
+                for name in VALUES:
+                    problems += _value(kernel, pair, checks[name], x, theta)
         problems += _masses(pair, content["vectors"][0])
     return problems
 
@@ -79,6 +99,16 @@ def _claims(content: dict[str, Any]) -> list[str]:
         if c["kind"] == "values" and not float(c["max_error"]) <= float(c["tolerance"])
     ]
     problems = [f"{name} failed" for name in dict.fromkeys(failed + loose)]
+    needed = NEEDED if content["canonical"].startswith("finite") else NEEDED | BRANCHES
+    missing = needed - {c["name"] for c in content["checks"]}
+    problems += [f"{name} has not been checked" for name in sorted(missing)]
+    for check in content["checks"]:
+        if check["kind"] == "values" and not float(check["tolerance"]) <= LOOSEST:
+            problems.append(f"the tolerance of {check['name']} is wider than {LOOSEST:g}")
+    vectors = [[float(v) for v in vector] for vector in content["vectors"]]
+    thetas = [c["where"]["theta"] for c in content["checks"] if "theta" in c["where"]]
+    if not vectors or any([float(v) for v in theta] not in vectors for theta in thetas):
+        problems.append("a place is at none of the parameter vectors stated")
     if content["ok"] != (not failed):
         problems.append("the verdict is not that of the checks")
     return problems
@@ -211,24 +241,48 @@ def _loaded(text: str) -> Iterator[Any]:
         yield module
 
 
-def _value(kernel: Any, pair: Pair, check: dict[str, Any]) -> list[str]:
-    """One recorded place: enclosure, kernel value and error."""
-    where, name = check["where"], check["name"]
-    x, theta = float(where["x"]), where["theta"]
+def _place(where: dict[str, Any]) -> dict[str, Any]:
+    return {"x": float(where["x"]), "theta": where["theta"]}
+
+
+def _enclosed(pair: Pair, name: str, where: dict[str, Any]) -> list[str]:
+    """Whether a recorded enclosure contains the value."""
+    truth = _truth(pair, name, **_place(where))
+    if not mpmath.isfinite(truth):
+        return []
+    middle, radius = _ball(where["enclosure"])
+    inside = abs(truth - middle) <= radius + abs(middle) * mpmath.mpf(10) ** -20
+    return [] if inside else [f"{name}: {mpmath.nstr(truth, 20)} is outside {where['enclosure']}"]
+
+
+def _value(kernel: Any, pair: Pair, check: dict[str, Any], x: float, theta: Any) -> list[str]:
+    """Whether a kernel is as close as the certificate says at one place."""
+    name, tolerance = check["name"], float(check["tolerance"])
     truth = _truth(pair, name, x, theta)
     found = float(getattr(kernel, name)(x, np.array(theta, dtype=float)))
-    problems = []
     if not mpmath.isfinite(truth):
-        return [] if found == float(truth) else [f"{name}({x}) is {found}, not {truth}"]
-    middle, radius = _ball(where["enclosure"])
-    if abs(truth - middle) > radius + abs(middle) * mpmath.mpf(10) ** -20:
-        problems.append(f"{name}({x}): {mpmath.nstr(truth, 20)} is outside {where['enclosure']}")
+        right = found == float(truth) or mpmath.isnan(truth)
+        return [] if right else [f"{name}({x}) is {found}, not {truth}"]
     distance = abs(found - truth)
-    tolerance = float(check["tolerance"])
     allowed = SLACK * tolerance * max(abs(truth), 1 + abs(x))
-    if distance > allowed and distance > SLACK * _moved(pair, name, x, theta, tolerance):
-        problems.append(f"{name}({x}) is {found!r}, mpmath says {mpmath.nstr(truth, 20)}")
-    return problems
+    if not distance <= allowed and not distance <= SLACK * _moved(pair, name, x, theta, tolerance):
+        return [f"{name}({x}) is {found!r}, mpmath says {mpmath.nstr(truth, 20)}"]
+    return []
+
+
+def _own_places(pair: Pair, theta: Any) -> list[float]:
+    """Outputs inside the support, some of those at growing distance from where anything happens."""
+    if pair.measure == "finite":
+        return [float(number(row[0], theta)) for row in pair.atoms]
+    lo, hi = (number(end, theta) for end in (pair.lo, pair.hi))
+    marks = {0.0, *_marks(pair.p, theta), *_marks(pair.q, theta)}
+    places = [m * (1 + 1e-3) for m in _spread(sorted(marks))]
+    if pair.measure == "lattice":
+        places = [float(round(m)) for m in places]
+    inside = sorted({m for m in places if lo < m < hi}, key=abs)
+    mixed = (inside[i * STRIDE % len(inside)] for i in range(len(inside)))
+    near = (x for x in mixed if pair.log_density("p", theta, x) > FARTHEST)
+    return list(itertools.islice(near, OWN))
 
 
 def _truth(pair: Pair, name: str, x: float, theta: Any) -> Any:

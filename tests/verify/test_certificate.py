@@ -86,6 +86,11 @@ def test_independent_checker_finds_a_wrong_mass(laplace, tmp_path):
         (lambda c: c["checks"][0].update(ok=False), "failed"),
         (lambda c: c["checks"][0].update(max_error=1.0), "failed"),
         (lambda c: c["checks"][0]["where"].update(enclosure="[1.5 +/- 1e-20]"), "outside"),
+        (lambda c: c["checks"][0].update(tolerance=1.0), "wider"),
+        (lambda c: c["checks"].pop(0), "has not been checked"),
+        (lambda c: c.update(checks=[]), "has not been checked"),
+        (lambda c: c.pop("vectors"), "not a certificate"),
+        (lambda c: c["checks"][0]["where"].update(theta=[0.5, 30.0]), "none of the parameter"),
     ],
 )
 def test_independent_checker_refuses(laplace, tmp_path, capsys, change, message):
@@ -96,6 +101,19 @@ def test_independent_checker_refuses(laplace, tmp_path, capsys, change, message)
     forged.write_text(json.dumps(content))
     assert main([str(kernel), str(forged)]) == 1
     assert message in capsys.readouterr().out
+
+
+def test_a_kernel_is_tried_at_places_that_the_certificate_does_not_name(laplace, tmp_path):
+    kernel, written, _ = laplace
+    wrong = kernel.read_text().replace("0.6931471805599453", "0.6931471806")
+    content = json.loads(written.read_text())
+    content["kernel_sha256"] = hashlib.sha256(wrong.encode()).hexdigest()
+    for check in content["checks"]:
+        check["where"] = {}
+    forged, file = tmp_path / "forged.json", tmp_path / "wrong.py"
+    forged.write_text(json.dumps(content))
+    file.write_text(wrong)
+    assert any("mpmath says" in problem for problem in recheck(file, forged))
 
 
 def test_canonical_text_is_read_by_whitelist():
