@@ -67,6 +67,9 @@ class Evaluation:
         self._log_infinite = {d: _log_infinite(s) for d, s in self.steps.items()}
         self._mass_errors = {d: mass_errors(s) for d, s in self.steps.items()}
         self._loss_errors = {d: loss_error(s) for d, s in self.steps.items()}
+        self._mirrored = _mirrored(*self.steps.values()) and not any(
+            (*self._loss_errors.values(), *map(any, self._mass_errors.values()))
+        )
         self._single = all(sum(step.count for step in s) == 1 for s in self.steps.values())
         self._accountants = {d: self._build(s, rtol, options) for d, s in self.steps.items() if s}
 
@@ -93,11 +96,18 @@ class Evaluation:
         """Return bounds on log delta(epsilon), the worse of the directions."""
         worst = self.log_delta_in(self.directions[0], epsilon)
         for direction in self.directions[1:]:
-            # a direction that is proven smaller by far does not have to be known
-            smaller = getattr(self._accountants.get(direction), "at_most", None)
-            if smaller is None or not smaller(epsilon, float(worst.lower)):
+            # a direction that is proven smaller does not have to be known
+            if not self.at_most(direction, epsilon, float(worst.lower)):
                 worst = worse(worst, self.log_delta_in(direction, epsilon))
         return worst
+
+    def at_most(self, direction: str, epsilon: float, level: float) -> bool:
+        """Return whether log delta is cheaply proven to be at most `level` in one direction."""
+        first, own = (self._accountants.get(d) for d in (self.directions[0], direction))
+        proofs = [getattr(own, "at_most", None)]
+        if self._mirrored:
+            proofs.insert(0, getattr(first, "reversed_at_most", None))
+        return any(proof is not None and proof(epsilon, level) for proof in proofs)
 
     def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
         """Return bounds on log delta(epsilon) in one direction, cut to what always holds.
@@ -249,6 +259,19 @@ def _rank(bound: Bound) -> float:
         if not math.isnan(float(value)):
             return float(value)
     return math.inf
+
+
+def _mirrored(*sides: Sequence[Step]) -> bool:
+    """Whether two directions are the same steps with P and Q exchanged."""
+    return len(sides) == 2 and all(
+        is_resolved(a.loss)
+        and is_resolved(b.loss)
+        and a.loss.source is not None
+        and a.loss.source is b.loss.source
+        and a.loss.is_reversed != b.loss.is_reversed
+        and a.count == b.count
+        for a, b in zip(*sides, strict=True)
+    )
 
 
 def _log_infinite(steps: Sequence[Step]) -> float:

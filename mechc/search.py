@@ -125,6 +125,8 @@ def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
     answer = _in_direction(evaluation, evaluation.directions[0], log_target)
     for direction in evaluation.directions[1:]:
         side = "estimate" if math.isnan(float(answer.upper)) else "upper"
+        if side == "upper" and evaluation.at_most(direction, float(answer.upper), log_target):
+            continue
         curve = Curve(partial(evaluation.log_delta_in, direction), log_target)
         if not curve.excess(side, float(getattr(answer, side))) <= 0:
             answer = worse(answer, _in_direction(evaluation, direction, log_target))

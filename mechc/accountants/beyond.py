@@ -38,10 +38,12 @@ def decay(
         start: the last frequency that is evaluated.
         wanted: a bound below which a smaller one is worth nothing.
     """
-    best = math.inf
+    best, goal = math.inf, math.log(wanted * start)
     for share in SHARES if len(steps) >= SEVERAL else ():
         some = _soonest(steps, contour, share)
         near = Tilted(Law.of(some), contour.c)
+        if float(near.log_phi(start, 1, 2)[0][0]) > goal:
+            continue  # they have not faded themselves
         best = min(best, _decay(some, near, contour.reach, edge, start, wanted))
         if best < wanted:
             return best

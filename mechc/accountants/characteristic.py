@@ -165,7 +165,6 @@ class Law:
         offsets: where each step's nodes begin, shape (steps + 1,).
         counts: repetitions as float, shape (steps,).
         loss, log_weight: nodes of all steps.
-        log_mass: logs of P(L < inf) and Q(p > 0) of each step, shape (steps, 2).
     """
 
     steps: tuple[Step, ...]
@@ -173,7 +172,6 @@ class Law:
     counts: Floats
     loss: Floats
     log_weight: Floats
-    log_mass: Floats
 
     @classmethod
     def of(cls, steps: Sequence[Step]) -> Law:
@@ -187,14 +185,13 @@ class Law:
             np.array([float(s.count) for s in steps]),
             loss,
             log_weight,
-            np.array([[s.loss.log_finite, s.loss.log_q_finite] for s in steps]),
         )
 
     def composed(self, t: float) -> tuple[float, float, float, float]:
         """Return K, K', K'' and the rounding error of K at real t."""
         spend(4.0 * self.loss.size)
         out = composed(
-            self.offsets, self.counts, self.loss, self.log_weight, self.log_mass, float(t)
+            self.offsets, self.counts, self.loss, self.log_weight, self._log_mass, float(t)
         )
         error = float(out[3]) + self.unresolved(t)
         return float(out[0]), float(out[1]), float(out[2]), error
@@ -202,6 +199,11 @@ class Law:
     def unresolved(self, t: float) -> float:
         """Return the sum over all steps of the shares at tilt t that no node resolves."""
         return math.fsum(s.count * share_at(s.loss, t) for s in self._open)
+
+    @cached_property
+    def _log_mass(self) -> Floats:
+        """Logs of P(L < inf) and Q(p > 0) of each step, shape (steps, 2)."""
+        return np.array([[s.loss.log_finite, s.loss.log_q_finite] for s in self.steps])
 
     @cached_property
     def _open(self) -> tuple[Step, ...]:

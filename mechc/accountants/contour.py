@@ -88,3 +88,14 @@ class ContourAccountant:
             return False
         base = self._log_infinite + MASS_ERROR
         return base < level and self._forward.at_most(epsilon, log_subtract(level - ROUNDED, base))
+
+    def reversed_at_most(self, epsilon: float, level: float) -> bool:
+        """Return whether log delta of the reversed pair is at most `level`, by known nodes alone.
+
+        Args:
+            epsilon: any real number.
+            level: log of another delta.
+        """
+        if epsilon < 0:
+            return False
+        return self._forward.reversed_at_most(epsilon) <= math.exp(level - ROUNDED)

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from mechc.loss.compiled import compiled
+from mechc.loss.exponentials import exponentials
 from mechc.loss.moments import tilted_sums
 
 TURNS, CLOSE = 200, 1e-4  # Newton steps to a saddle point, and a relative step that is the last
@@ -98,8 +99,9 @@ def fading(offsets, counts, loss, log_weight, t, goal):  # type: ignore[no-untyp
         variance += counts[i] * var
         mode = a
         for j in range(a, b):
-            w[j] = math.exp(log_weight[j] + t * loss[j] - k)
-            mode = j if w[j] > w[mode] else mode
+            at_mode[j] = min(log_weight[j] + t * loss[j] - k, 0.0)
+            mode = j if at_mode[j] > at_mode[mode] else mode
+        exponentials(at_mode[a:b], w[a:b])
         for j in range(a, b):
             at_mean[j] = 0.5 * (loss[j] - mean) ** 2
             at_mode[j] = 0.5 * (loss[j] - loss[mode]) ** 2

@@ -19,13 +19,14 @@ from mechc.accountants.beyond import SEVERAL, decay, far_law
 from mechc.accountants.blurred import Blurred
 from mechc.accountants.characteristic import Tilted
 from mechc.accountants.choice import Choice, Known
-from mechc.accountants.covered import ABOVE, Covered, chernoff
+from mechc.accountants.covered import ABOVE, ULP, Covered, chernoff
 from mechc.accountants.frequencies import BLOCK
 from mechc.accountants.jumps import Jumps, by_largest_losses
 from mechc.accountants.oscillation import Oscillation
 from mechc.accountants.placement import place
 from mechc.accountants.trapezoid import Answer, Contour, Lattice, Smooth
 from mechc.errors import NumericError, UnsupportedError
+from mechc.loss.infinite import MASS_ERROR
 from mechc.loss.measure import CERTAIN, Step
 from mechc.loss.unresolved import sharp_tilt
 
@@ -137,6 +138,21 @@ class Side(Covered):
             return any(chernoff(epsilon, c.grid, c.log_b) <= level for c in known)
         return self._highest <= epsilon or super().at_most(epsilon, level)
 
+    def reversed_at_most(self, epsilon: float) -> float:
+        """Bound delta(epsilon) of the reversed pair by contours that are there; 1 without any.
+
+        It is 1 - e^epsilon (M(0) - H(-epsilon)): most digits cancel, but no contour is laid.
+        """
+        least, size = 1.0, math.exp(min(epsilon, 700.0))
+        for contour, _ in self._contours:
+            if type(contour) is Contour and math.isinf(self._payoff.edge):
+                answer = contour.answer(-epsilon)
+                if answer is not None:
+                    most = min(answer.upper, self._log_mass)
+                    gap = math.exp(self._log_mass) - math.exp(most)
+                    least = min(least, 1.0 - size * (gap - MASS_ERROR - 8.0 * ULP))
+        return least
+
     def _choose(self, epsilon: float) -> Choice:
         """Contour and period that need the fewest nodes (docs/numerics.md, section 4)."""
         t0, f2 = self._saddle(epsilon)
@@ -200,6 +216,8 @@ class Side(Covered):
         if found is None:
             return None
         reach = self._reach(found.frequency, found.period)
+        if reach * found.period > 2.0 * math.pi * CROWDED:
+            return None  # small and large losses may have to be taken apart
         where = (found.c, found.period, found.grid, found.log_b)
         return Choice(*where, top, reach, True, shared.SPARE)
 
@@ -258,12 +276,11 @@ class Side(Covered):
                 total = max(1.0 + 2.0 * float(values.sum()), 1e-3) if contour.spare == 0 else least
                 factor = self._payoff.size(contour.c) * contour.period
                 factor /= math.pi * total * contour.weight(epsilon)
-                start = contour.h * nodes
-                contour.decay = decay(
-                    self._steps, contour, self._payoff.edge, start, wanted / factor
-                )
                 crowd = LARGEST * len(self._steps)
                 large = contour.work > WORK or contour.tilted.weight.size > crowd
+                start, share = contour.h * nodes, wanted / factor
+                if large or float(contour.re[-1]) < math.log(share * start):
+                    contour.decay = decay(self._steps, contour, self._payoff.edge, start, share)
                 if factor * contour.decay < wanted or large:
                     return contour.answer(epsilon)
             more = max(FIRST, nodes // 2) if not quiet and nodes < 1024 else nodes
@@ -272,7 +289,7 @@ class Side(Covered):
 
     def _first_nodes(self, contour: Contour) -> int:
         """Nodes to begin with: about those that the law was resolved for, where they are cheap."""
-        wanted = min(contour.expected, QUICK / contour.cost, PATIENCE)
+        wanted = min(contour.expected, WORK / contour.cost, PATIENCE)
         return max(FIRST, BLOCK * math.floor(wanted / BLOCK + ROUNDED))
 
     def _resolve(self, contour: Contour, nodes: int) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import mechc
+from mechc.accountants.contour import ContourAccountant
 from mechc.accountants.covered import Covered
 from mechc.loss.measure import PrivacyLoss, Step
 
@@ -116,3 +117,26 @@ def test_sparse_steps_whose_small_losses_fade_late(direction):
     assert wide.lower <= narrow.lower <= narrow.upper <= wide.upper
     assert narrow.upper - narrow.lower < 1e-9 < wide.upper - wide.lower
     assert narrow.detail["nodes"] < 1000
+
+
+def test_many_distinct_steps_below_a_rise_of_the_mean(gaussian):
+    """Next to the tilt from which on K explodes one contour would need thousands of frequencies.
+
+    The value is a trapezoid sum of trapezoid sums over the outputs, in 64 binary digits.
+    """
+    sampled = mechc.poisson(gaussian)
+    steps = [(1e-4 * 10 ** (i / 19), 1.0 + 0.15 * i, 50_000) for i in range(20)]
+    run = mechc.compose(*((sampled(sampling_rate=q, sigma=s), n) for q, s, n in steps))
+    bound = run.log_delta(1.0, method="contour", direction="remove")
+    assert bound.lower <= -24.6076918616 + 1e-9 and bound.upper >= -24.6076918616 - 1e-9
+    assert bound.upper - bound.lower < 1e-8
+
+
+def test_contour_bounds_the_reversed_pair():
+    event = mechc.load("gumbel")(scale=8.0)
+    forward, backward = (ContourAccountant((Step(event.loss(d), 30),)) for d in ("remove", "add"))
+    epsilon, other = 1.0, float(backward.log_delta(1.0).upper)
+    assert not forward.reversed_at_most(epsilon, other)  # no contour is laid
+    forward.log_delta(epsilon)
+    assert not forward.reversed_at_most(epsilon, other - 1e-6)
+    assert forward.reversed_at_most(epsilon, other + 1e-6)
