@@ -175,7 +175,7 @@ class TiltedSum:
         spend(TRANSFORM * self.size)
         start = math.floor((epsilon - self.offset) / self.step) + 1
         index = np.arange(self.size)
-        x = (self.offset - epsilon) + self.step * (start + index)
+        x = (self.offset - epsilon) + self.step * (float(start) + index)
         x = np.maximum(x, 0.0)
         gain = periodic_payoff(x, self.tilt, self.period)
         terms = np.roll(self._sum, (self._origin - start) % self.size) * gain

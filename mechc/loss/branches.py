@@ -306,7 +306,8 @@ def log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tup
     loss = np.clip(np.where(seen, loss, 0.0), -1e300, 1e300)  # exp(-inf) inf is nothing
     gap = np.where(seen, np.maximum(gap, 0.0), 0.0)
     shaky = plain * np.exp(-gap) * (np.abs(loss) + abs(epsilon))
-    noise = 2.2e-16 * float((share * (8.0 + np.abs(log_f)))[seen].sum() + 4.0 * shaky[seen].sum())
+    known = share[seen] * (8.0 + np.abs(log_f[seen]))
+    noise = 2.2e-16 * float(known.sum() + 4.0 * shaky[seen].sum())
     noise += _misplaced(x, share)
     return top + math.log(total), noise / total + 1e-13 * float(plain.sum()) / total
 
