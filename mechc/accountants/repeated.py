@@ -34,7 +34,6 @@ CLOSE = 1e-13  # change of log delta at which Newton stops
 ULP = 2.2e-16
 
 
-
 def epsilons(step: Step, counts: Floats, targets: Floats, near: float, widest: float) -> Floats:
     """Return lower bound, estimate and upper bound of epsilon at each count.
 

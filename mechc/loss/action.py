@@ -78,10 +78,7 @@ def _add(row, lo, hi, v, mass):  # type: ignore[no-untyped-def]
 
 # below, 16 nodes at a time: loops over them are the inner ones, for the vector units; sums over
 # them may be taken in any order; five degrees at a time stay in registers
-@compiled(
-    "void(float64[::1], float64[::1], float64, float64, float64[:,::1])",
-    fastmath=_ANY_ORDER
-)
+@compiled("void(float64[::1], float64[::1], float64, float64, float64[:,::1])", fastmath=_ANY_ORDER)
 def _sample(loss, weight, middle, half, work):  # type: ignore[no-untyped-def]
     """Write loss and weight at the Gauss nodes of [middle - half, middle + half] to rows 0, 1."""
     value, mass, xi, t0, t1 = work[0], work[1], work[2], work[3], work[4]
@@ -105,10 +102,7 @@ def _sample(loss, weight, middle, half, work):  # type: ignore[no-untyped-def]
         mass[j] *= half * WEIGHTS[j]
 
 
-@compiled(
-    "void(float64[::1], float64, float64, float64, b1, float64[:,::1])",
-    fastmath=_ANY_ORDER
-)
+@compiled("void(float64[::1], float64, float64, float64, b1, float64[:,::1])", fastmath=_ANY_ORDER)
 def _add_all(row, lo, hi, u, payoff, work):  # type: ignore[no-untyped-def]
     """Add to a panel's coefficients the masses of row 1 of `work` at u - L, the L in row 0."""
     value, mass, y, t0, t1 = work[0], work[1], work[2], work[3], work[4]
