@@ -98,4 +98,4 @@ class ContourAccountant:
         """
         if epsilon < 0:
             return False
-        return self._forward.reversed_at_most(epsilon) <= math.exp(level - ROUNDED)
+        return self._forward.reversed_at_most(epsilon) <= level - ROUNDED

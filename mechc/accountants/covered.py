@@ -35,7 +35,7 @@ class Covered:
         """Keep the steps."""
         self._steps = steps
         self._law = Law.of(steps)
-        self._peaks: tuple[Floats, Floats] | None = None
+        self._peaks: dict[bool, tuple[Floats, Floats]] = {}
         self._root: tuple[float, tuple[float, float]] | None = None
         self._lowest = sum(s.count * s.loss.support[0] for s in steps)
         self._highest = sum(s.count * s.loss.support[1] for s in steps)
@@ -56,16 +56,23 @@ class Covered:
         bend = float(self._law.roughly(t)[0, 2]) + t**-2 + (1.0 + t) ** -2
         self._cover(min(t + ABOVE / math.sqrt(bend), self._t_max))
 
-    def chernoff(self, epsilon: float) -> float:
-        """Log of Chernoff's bound (numerics, 3.1) on H(epsilon), by the tilts that are covered."""
-        highest = min(min(s.loss.tilts[1] for s in self._steps), self._t_max, LARGEST_TILT)
+    def chernoff(self, epsilon: float, reverse: bool = False) -> float:
+        """Log of Chernoff's bound (numerics, 3.1) on H(epsilon), by the tilts that are covered.
+
+        With `reverse` it is H of the pair (Q, P), whose K at t is K(-1 - t) here.
+        """
+        if reverse:
+            highest = -1.0 - max(max(s.loss.tilts[0] for s in self._steps), self._t_min)
+        else:
+            highest = min(min(s.loss.tilts[1] for s in self._steps), self._t_max)
+        highest = min(highest, LARGEST_TILT)
         if not highest > 0.0:
             return math.inf
-        if self._peaks is None:
+        if reverse not in self._peaks:
             t = np.geomspace(1e-2 * highest, highest, TILTS)
-            k, _, _, rounding = self._law.roughly(*t).T
-            self._peaks = t, k + rounding + log_peak(t)
-        return chernoff(epsilon, *self._peaks)
+            k, _, _, rounding = self._law.roughly(*(-1.0 - t if reverse else t)).T
+            self._peaks[reverse] = t, k + rounding + log_peak(t)
+        return chernoff(epsilon, *self._peaks[reverse])
 
     def log_complement(self, epsilon: float) -> float:
         """Log of a bound on E_P[min(1, exp(epsilon - L)); L finite], as a share of P(L finite).
@@ -97,7 +104,7 @@ class Covered:
         if any(a.loss is not b.loss for a, b in zip(steps, self._steps, strict=True)):
             self._steps = steps
             self._law = Law.of(steps)
-            self._peaks = None
+            self._peaks = {}
 
     def at_most(self, epsilon: float, level: float) -> bool:
         """Whether Bennett's bound, or Chernoff's at or below the saddle point, is <= exp(level)."""

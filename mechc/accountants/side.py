@@ -22,6 +22,7 @@ from mechc.accountants.choice import Choice, Known
 from mechc.accountants.covered import ABOVE, ULP, Covered, chernoff
 from mechc.accountants.frequencies import BLOCK
 from mechc.accountants.jumps import Jumps, by_largest_losses
+from mechc.accountants.logspace import log_add
 from mechc.accountants.oscillation import Oscillation
 from mechc.accountants.placement import place
 from mechc.accountants.trapezoid import Answer, Contour, Lattice, Smooth
@@ -139,19 +140,25 @@ class Side(Covered):
         return self._highest <= epsilon or super().at_most(epsilon, level)
 
     def reversed_at_most(self, epsilon: float) -> float:
-        """Bound delta(epsilon) of the reversed pair by contours that are there; 1 without any.
+        """Bound log delta(epsilon) of the reversed pair by nodes that are there; 0 without contour.
 
-        It is 1 - e^epsilon (M(0) - H(-epsilon)): most digits cancel, but no contour is laid.
+        By Chernoff's bound, and by 1 - e^epsilon (M(0) - H(-epsilon)): most digits of that cancel,
+        but no contour is laid.
         """
-        least, size = 1.0, math.exp(min(epsilon, 700.0))
+        if not self._contours:
+            return 0.0
+        revealed = math.log(-math.expm1(self.log_q)) if self.log_q < 0.0 else -math.inf
+        least = log_add(revealed + MASS_ERROR, self.chernoff(epsilon, reverse=True))
+        size = math.exp(min(epsilon, 700.0))
         for contour, _ in self._contours:
             if type(contour) is Contour and math.isinf(self._payoff.edge):
                 answer = contour.answer(-epsilon)
                 if answer is not None:
                     most = min(answer.upper, self._log_mass)
                     gap = math.exp(self._log_mass) - math.exp(most)
-                    least = min(least, 1.0 - size * (gap - MASS_ERROR - 8.0 * ULP))
-        return least
+                    delta = 1.0 - size * (gap - MASS_ERROR - 8.0 * ULP)
+                    least = min(least, math.log(max(delta, ULP)))
+        return min(least, 0.0)
 
     def _choose(self, epsilon: float) -> Choice:
         """Contour and period that need the fewest nodes (docs/numerics.md, section 4)."""

@@ -140,3 +140,7 @@ def test_contour_bounds_the_reversed_pair():
     forward.log_delta(epsilon)
     assert not forward.reversed_at_most(epsilon, other - 1e-6)
     assert forward.reversed_at_most(epsilon, other + 1e-6)
+    for far, slack in ((5.0, 3.0), (60.0, 6.0), (500.0, 200.0)):  # no digit of 1 - (...) is left
+        other = float(backward.log_delta(far).upper)
+        assert not forward.reversed_at_most(far, other - 1e-6)
+        assert forward.reversed_at_most(far, other + slack)
