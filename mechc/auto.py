@@ -169,9 +169,11 @@ class Auto:
 
     def reversed_at_most(self, epsilon: float, level: float) -> bool:
         """As `at_most`, about the reversed pair, by what is known of this one."""
-        built = self._built.get(self._last[0])
-        proof = getattr(built, "reversed_at_most", None)
-        return proof is not None and bool(proof(epsilon, level))
+        proof = getattr(self._built.get(self._last[0]), "reversed_at_most", None)
+        try:
+            return proof is not None and bool(proof(epsilon, level))
+        except (NumericError, OutOfWorkError):
+            return False
 
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None

@@ -52,16 +52,17 @@ class Fading:
         """Bound the integral of |phi(y)| / |c + iy|^2 over y > start, for every start."""
         m, y = np.arange(1.0, HIGHEST + 1.0), start[:, None]
         # the integral of y^-m / (c^2 + y^2), with the second factor bounded in two ways
-        with np.errstate(divide="ignore"):
+        with np.errstate(all="ignore"):  # nothing is proven where y^-m is out of range
             flat = y / ((m - 1.0) * (c * c + y * y))
-        each = y**-m * np.minimum(1.0 / (y * (m + 1.0)), flat)
-        bounds = np.cumsum(self._ends * each, axis=1) + self._variations * each
+            each = y**-m * np.minimum(1.0 / (y * (m + 1.0)), flat)
+            bounds = np.cumsum(self._ends * each, axis=1) + self._variations * each
         best: Floats = np.nan_to_num(bounds, nan=np.inf).min(axis=1)
         return best
 
     def most(self, start: Floats) -> Floats:
         """Bound |phi(y)| for all y > start, for every start."""
-        each = start[:, None] ** -np.arange(1.0, HIGHEST + 1.0)
-        bounds = np.cumsum(self._ends * each, axis=1) + self._variations * each
+        with np.errstate(all="ignore"):
+            each = start[:, None] ** -np.arange(1.0, HIGHEST + 1.0)
+            bounds = np.cumsum(self._ends * each, axis=1) + self._variations * each
         best: Floats = np.nan_to_num(bounds, nan=np.inf).min(axis=1)
         return np.clip(best, LEAST, 1.0)
