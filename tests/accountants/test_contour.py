@@ -134,13 +134,19 @@ def test_many_distinct_steps_below_a_rise_of_the_mean(gaussian):
 
 def test_contour_bounds_the_reversed_pair():
     event = mechc.load("gumbel")(scale=8.0)
-    forward, backward = (ContourAccountant((Step(event.loss(d), 30),)) for d in ("remove", "add"))
-    epsilon, other = 1.0, float(backward.log_delta(1.0).upper)
-    assert not forward.reversed_at_most(epsilon, other)  # no contour is laid
-    forward.log_delta(epsilon)
+    forward = ContourAccountant((Step(event.loss("remove"), 30),))
+    other = truth.gumbels(8.0, 30, 1.0, "add")
+    assert not forward.reversed_at_most(1.0, other + 1e-6)  # no contour is laid
+    forward.log_delta(1.0)
+    assert not forward.reversed_at_most(1.0, other - 1e-6)
+    assert forward.reversed_at_most(1.0, other + 1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [2.0, 4.0])
+def test_nodes_that_are_there_bound_the_reversed_pair(gaussian, epsilon):
+    """By Chernoff's bound, where 1 - e^epsilon (M(0) - H(-epsilon)) has no digits left."""
+    forward = ContourAccountant((Step(gaussian(sigma=10.0).loss(), 30),))
+    forward.log_delta(1.0)
+    other = truth.gaussian(math.sqrt(30.0) / 10.0, epsilon)
     assert not forward.reversed_at_most(epsilon, other - 1e-6)
-    assert forward.reversed_at_most(epsilon, other + 1e-6)
-    for far, slack in ((5.0, 3.0), (60.0, 6.0), (500.0, 200.0)):  # no digit of 1 - (...) is left
-        other = float(backward.log_delta(far).upper)
-        assert not forward.reversed_at_most(far, other - 1e-6)
-        assert forward.reversed_at_most(far, other + slack)
+    assert forward.reversed_at_most(epsilon, other + 3.0)
