@@ -28,6 +28,8 @@ WIDER = (1e-13, 1e-10, 1e-8)  # where the sharper aim needs more nodes than are 
 STATUS = "certified"
 WIDE = 5e-7  # half the relative width beyond which another route is tried
 FEW = 16  # steps for which meshes come first
+MOST, MOST_MESHES = 400, 16  # distinct steps on a contour, and on a mesh
+TILTS = tuple(2.0**i for i in range(-6, 14))  # of Chernoff bounds
 DOUBLINGS = 60
 OVERSHOOT = 1.1
 SMALLEST = -3000.0  # log of a delta that is aimed at; below it there is only an upper bound
@@ -45,18 +47,28 @@ class Certified:
         self.count = sum(law.count for law in self.laws)
         self._line: Contour | None = None
 
-    def delta(self, epsilon: float) -> tuple[Any, dict[str, Any]]:
-        """Return a ball that contains the exact value at epsilon, and how it was found."""
+    def delta(self, epsilon: float, enough: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Return a ball that contains the exact value at epsilon, and how it was found.
+
+        Args:
+            epsilon: any finite number.
+            enough: an exact ball; a value proved to be below it need not be known better.
+        """
         if not self.laws:
             return arb(0).max(1 - arb(epsilon).exp()), {"route": "identity"}
         tilt, size = self._guess(epsilon)
         with ctx.workprec(self._bits(size)):
             infinite = self._infinite()
-            finite, detail = self._finite(epsilon, tilt, size)
+            found = self._below(epsilon, tilt, size, enough, infinite)
+            finite, detail = found or self._finite(epsilon, tilt, size)
             value = infinite + finite
             floor = infinite.lower().max((1 - arb(epsilon).exp()).lower()).max(arb(0))
             low, high = value.lower().max(floor), value.upper().min(arb(1))
             return low.union(high), {**detail, "direction": self.direction}
+
+    def size(self, epsilon: float) -> float:
+        """About log delta at finite losses, in floating point."""
+        return self._guess(epsilon)[1]
 
     def slope(self, epsilon: float) -> float:
         """How fast log delta falls with epsilon, in floating point."""
@@ -91,6 +103,18 @@ class Certified:
                 )
                 rest *= least.union(most)
         return (1 - rest) - rest * log_finite.expm1()
+
+    def _below(
+        self, epsilon: float, tilt: float, size: float, enough: Any, infinite: Any
+    ) -> tuple[Any, dict[str, Any]] | None:
+        """One Chernoff bound where it proves that delta is below `enough`."""
+        if enough is None or not arb(size).exp() + infinite < enough:
+            return None
+        try:
+            bound = self._contour().chernoff(epsilon, [tilt])
+        except MechcError:
+            return None
+        return (bound, {"route": "Chernoff"}) if bound + infinite < enough else None
 
     def _finite(self, epsilon: float, tilt: float, size: float) -> tuple[Any, dict[str, Any]]:
         """The part of delta at finite losses."""
@@ -135,7 +159,7 @@ class Certified:
         Meshes do not need the characteristic function to fall, but their width grows with the
         number of steps.
         """
-        routes = [self._meshes, self._contour]
+        routes = [self._meshes, self._on_contour]
         if self.count > FEW:
             routes.reverse()
         value: Any = None
@@ -156,19 +180,28 @@ class Certified:
         return value, {**detail, "refused": "; ".join(refused)} if refused else detail
 
     def _meshes(self, epsilon: float, tilt: float) -> tuple[Any, dict[str, Any]]:
+        if len(self.laws) > MOST_MESHES:
+            raise UnsupportedError(f"certified: meshes for more than {MOST_MESHES} distinct steps")
         return convolved.finite_part(self.laws, epsilon, tilt)
 
-    def _contour(self, epsilon: float, tilt: float) -> tuple[Any, dict[str, Any]]:
+    def _on_contour(self, epsilon: float, tilt: float) -> tuple[Any, dict[str, Any]]:
         if any(law.oracle.measure == "lattice" for law in self.laws):
             raise UnsupportedError("certified: integers and densities on one contour")
+        line = self._contour()
+        try:
+            if len(self.laws) > MOST:
+                raise NumericError(f"more than {MOST} distinct steps")
+            value, detail = line.delta(epsilon)
+        except NumericError as error:
+            tilts = (tilt,) if len(self.laws) > MOST else TILTS
+            value, detail = line.chernoff(epsilon, tilts), {"no contour": str(error)}
+        return value, {"route": "contour", **detail}
+
+    def _contour(self) -> Contour:
         if self._line is None:
             wider = [r for r in WIDER if r > self.rtol]
             self._line = Contour(self.laws, self.guide, [self.rtol, *wider])
-        try:
-            value, detail = self._line.delta(epsilon)
-        except NumericError as error:
-            value, detail = self._line.chernoff(epsilon), {"no contour": str(error)}
-        return value, {"route": "contour", **detail}
+        return self._line
 
 
 def _oracle(event: Event, direction: str) -> Oracle:
@@ -206,8 +239,11 @@ class Answers:
         if math.isinf(epsilon):
             raise DeclarationError(f"epsilon={epsilon}: certified answers need a finite epsilon")
         found: Bound | None = None
-        for one in self.directions:
-            here = bound(*one.delta(epsilon))
+        enough = arb(0)
+        for one in sorted(self.directions, key=lambda one: -one.size(epsilon)):
+            ball, detail = one.delta(epsilon, enough)
+            enough = enough.max(ball.lower()).lower()
+            here = bound(ball, detail)
             found = here if found is None else worse(found, here)
         assert found is not None
         return found

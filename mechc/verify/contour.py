@@ -184,12 +184,11 @@ class Contour:
         }  # fmt: skip
         return value, size, detail
 
-    def chernoff(self, epsilon: float) -> Any:
-        """The ball [0, min over some t of exp(K(t) - t eps) t^t/(1+t)^(1+t)] (SPA, (43))."""
+    def chernoff(self, epsilon: float, tilts: Sequence[float]) -> Any:
+        """The ball [0, min over tilts t of exp(K(t) - t eps) t^t/(1+t)^(1+t)] (SPA, (43))."""
         best = arb(1)
         with ctx.workprec(64):
-            for i in range(-6, 14):
-                t = arb(2.0**i)
+            for t in map(arb, tilts):
                 try:
                     moment = self.moment(t)
                 except MechcError:
