@@ -127,7 +127,11 @@ def _definite(exponent: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> Ex
     if left is None:
         return None
     upper, lower = _at(left, x, hi), _at(left, x, lo)
-    return None if upper is None or lower is None else upper - lower
+    if upper is None or lower is None:
+        return None
+    whole = upper - lower
+    # of two polynomials that nearly cancel over a short interval, factors keep the digits
+    return factor(whole) if whole.is_rational_function() else whole
 
 
 def exponential_segment(

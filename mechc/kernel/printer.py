@@ -38,6 +38,8 @@ MATH_FUNCTIONS = frozenset({
     "lgamma",
 })  # fmt: skip
 
+BUILTINS = frozenset({"max"})
+
 SELECT, OR, AND, NOT, COMPARE, SUM, TERM, UNARY, ATOM = range(9)
 
 
@@ -115,7 +117,8 @@ class Printer:
         printed = ", ".join(self(arg) for arg in args)
         if name in MATH_FUNCTIONS:
             return f"math.{name}({printed})"
-        self.functions[name] = None
+        if name not in BUILTINS:
+            self.functions[name] = None
         return f"{name}({printed})"
 
     def block(self, block: Block, result: str) -> Iterator[str]:

@@ -15,18 +15,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from flint import acb, arb, ctx
-from sympy import And, Expr, Piecewise, oo
+from sympy import And, Expr, Piecewise, Symbol, oo
 
-from mechc.cases import Case, by_cases
+from mechc.cases import Case, Piece, by_cases
 from mechc.declare import Declaration
 from mechc.errors import UnsupportedError
 from mechc.verify import arithmetic
 from mechc.verify.integral import PieceIntegral
 from mechc.verify.lattice import LatticeSum
+from mechc.verify.logarithmic import LogarithmicIntegral, is_logarithmic
 
 POINT_BITS = 80  # correct bits of values at points
 ABSOLUTE_BITS = 1150  # a value this close to zero is as good as zero
@@ -34,6 +35,7 @@ ATOM_BITS = 240
 FEW_BITS = 40  # for bounds to a few digits
 STEP = 2.0**-80
 COARSE_STEP = 2.0**-20
+ULP = 2.0**-52
 
 
 def reversed_pair(declaration: Declaration) -> Declaration:
@@ -51,6 +53,10 @@ def reversed_pair(declaration: Declaration) -> Declaration:
 def _cases(declaration: Declaration) -> tuple[Case, ...]:
     """All cases, found once for the parameter vectors of a certificate."""
     return by_cases(declaration)
+
+
+def _constant(expr: Expr, oracle: Oracle) -> Any:
+    return arithmetic.constant(expr, oracle.values)
 
 
 class Oracle:
@@ -185,6 +191,22 @@ class Oracle:
         total = sum(gaps, start=arb(0)) / step
         return float(total.mid()) if total.is_finite() else 0.0
 
+    def end_rounding(self, end: float) -> float:
+        """What one unit in the last place of every parameter does to an end of a piece.
+
+        Args:
+            end: a finite one as a kernel states it, rounded; 0 is returned where there is none.
+        """
+        exprs = {e for piece in self.case.pieces for e in (piece.lo, piece.hi)}
+        moved = 0.0
+        with ctx.workprec(ATOM_BITS):
+            for expr in (e for e in exprs if e.free_symbols):
+                value = partial(_constant, expr)
+                change = ULP * self.integral_sensitivity(value, STEP)
+                if abs(value(self) - end) <= change + math.ulp(end):
+                    moved = max(moved, change)
+        return moved
+
     # -- atoms --------------------------------------------------------------------------------
 
     @cached_property
@@ -262,10 +284,15 @@ class Oracle:
             )
         return self._compiled[key]  # type: ignore[no-any-return]
 
+    def _maker(self, piece: Piece, x: Symbol) -> Callable[[Piece, Symbol, Any], Any]:
+        if self.measure == "lattice":
+            return LatticeSum
+        return LogarithmicIntegral if is_logarithmic(piece, x) else PieceIntegral
+
     def parts(self) -> list[Any]:
         """The pieces with their integrals, at the current precision."""
         if ctx.prec not in self._parts:
-            maker = LatticeSum if self.measure == "lattice" else PieceIntegral
-            made = (maker(p, self.declaration.variable, self.values) for p in self.case.pieces)
+            x = self.declaration.variable
+            made = (self._maker(p, x)(p, x, self.values) for p in self.case.pieces)
             self._parts[ctx.prec] = [part for part in made if not part.is_empty]
         return self._parts[ctx.prec]

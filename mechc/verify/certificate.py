@@ -235,6 +235,7 @@ def compare(kernel: Any, where: Iterable[Place], full: bool, runner: Runner) -> 
 
 def _functions(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
     from mechc.verify import checks, grid
+    from mechc.verify.inverses import inverses
 
     oracle, xs, thorough = place.oracle, place.outputs, place.thorough
     continuous = oracle.measure != "finite"
@@ -242,7 +243,7 @@ def _functions(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
         for name in ("log_p", "log_q", "loss"):
             runner(name, "values", checks.VALUES, partial(checks.values, kernel, oracle, xs, name))
         runner("loss_inverse", "values", checks.VALUES,
-               lambda c: checks.inverses(kernel, oracle, xs, c))  # fmt: skip
+               lambda c: inverses(kernel, oracle, xs, c))  # fmt: skip
     if kernel.CAPABILITIES.get("cgf", "").startswith("closed"):
         zs = grid.tilts(_strip(kernel, oracle.theta), full)
         zs = zs[:1] if place.of_values else zs if thorough else zs[::2]
@@ -292,5 +293,6 @@ def _identities(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
         runner("coverage", "identity", identities.WIDTH,
                lambda c: identities.coverage(kernel, oracle, c))  # fmt: skip
         if unimodal.noise_of(oracle.declaration) is not None:
-            runner("unimodal", "proof", 0.0, lambda c: identities.unimodality(oracle, xs, c))
+            runner("unimodal", "proof", 0.0,
+                   lambda c: identities.unimodality(kernel, oracle, xs, c))  # fmt: skip
         runner("branches", "proof", 0.0, lambda c: identities.branches(kernel, oracle, xs, c))

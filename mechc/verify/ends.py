@@ -3,7 +3,8 @@
 There log p has no enclosure, but a power has: if the derivatives of p below the m-th vanish at the
 end and the m-th does not on the distance u from it, then p = c u^m with c in the enclosure of that
 derivative over m!. So p^a q^b is at most C u^M, with M = a m + b n, and its integral over (0, u) at
-most C u^(1+M) / (1+M), finite for M > -1.
+most C u^(1+M) / (1+M), finite for M > -1. A density that is a product of powers of such functions,
+as sqrt(w^2 - x^2), is taken factor by factor.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from math import factorial
 from typing import Any
 
 from flint import arb
-from sympy import Add, Expr, Symbol, diff, exp, simplify
+from sympy import Add, Expr, S, Symbol, diff, exp, expand, log, simplify
 
 from mechc.terms import Term
 from mechc.verify import arithmetic
@@ -52,8 +53,37 @@ def power_bound(
 
 def _power(terms: tuple[Term, ...], x: Symbol, end: Expr, values: Any, box: Any) -> Any:
     """(m, c): the density is c u^m at distance u from the end, for some c in the ball."""
+    order, size = arb(0), arb(1)
+    for share, base in _factors(terms, x):
+        m, c = _zero(base, x, end, values, box)
+        exponent = arithmetic.constant(share, values)
+        order += exponent * m
+        size *= (exponent * c.log()).exp()
+    return order, size
+
+
+def _factors(terms: tuple[Term, ...], x: Symbol) -> list[tuple[Expr, Expr]]:
+    """The density as a product of powers: (exponent, function) of each."""
+    if len(terms) > 1:
+        return [(S.One, _density(terms))]
+    powers, rest = [], S.Zero
+    for summand in Add.make_args(expand(terms[0].log_density)):
+        share, function = summand.as_independent(x, as_Add=False)
+        if isinstance(function, log):
+            powers.append((share, function.args[0]))
+        else:
+            rest += summand
+    return [(S.One, terms[0].weight * exp(rest)), *powers]
+
+
+def _density(terms: tuple[Term, ...]) -> Expr:
+    return Add(*(t.weight * exp(t.log_density) for t in terms))
+
+
+def _zero(base: Expr, x: Symbol, end: Expr, values: Any, box: Any) -> Any:
+    """(m, c) of a function that is positive inside."""
     for m in range(HIGHEST + 1):
-        derivative, vanishes = _derivative(terms, x, end, m)
+        derivative, vanishes = _derivative(base, x, end, m)
         size = abs(arithmetic.function(derivative, x, values)(box, False))
         if size > 0 and size.is_finite():
             return m, size / factorial(m)
@@ -79,8 +109,11 @@ def rises_from(
         The sign of side * p' inside the box: by Taylor that of the first derivative that does not
         vanish at the end, where this one has a sign on the whole box.
     """
+    (_, constant), *powers = _factors(terms, x)
+    single = len(powers) == 1 and not constant.has(x) and powers[0][0].is_positive
+    density = powers[0][1] if single else _density(terms)  # a power moves with its base
     for m in range(1, HIGHEST + 1):
-        derivative, vanishes = _derivative(terms, x, end, m)
+        derivative, vanishes = _derivative(density, x, end, m)
         value = arithmetic.function(derivative, x, values)(box, False) * side**m
         if value > 0 or value < 0:
             return 1 if value > 0 else -1
@@ -90,7 +123,7 @@ def rises_from(
 
 
 @lru_cache(maxsize=256)
-def _derivative(terms: tuple[Term, ...], x: Symbol, end: Expr, m: int) -> tuple[Expr, bool]:
-    """The m-th derivative of a density, and whether it is zero at the end."""
-    derivative = diff(Add(*(t.weight * exp(t.log_density) for t in terms)), x, m)
+def _derivative(function: Expr, x: Symbol, end: Expr, m: int) -> tuple[Expr, bool]:
+    """The m-th derivative of a function, and whether it is zero at the end."""
+    derivative = diff(function, x, m)
     return derivative, simplify(derivative.subs(x, end)) == 0

@@ -47,6 +47,7 @@ class PieceIntegral:
         self.lo, self.hi = (arithmetic.constant(e, values) for e in (piece.lo, piece.hi))
         self.p, self.q = Law(piece.p, x, values), Law(piece.q, x, values)
         self.piece = piece
+        self.plain = self  # the piece in the declared variable
         self._sizes: dict[Any, Any] = {}
         self._cuts: dict[Any, Any] = {}
         self._masses: dict[Any, Any] = {}
@@ -61,7 +62,7 @@ class PieceIntegral:
     def mass(self, law: str, lo: float, hi: float) -> Any:
         """Mass of (lo, hi] on this piece under P or Q."""
         side = self.p if law == "p" else self.q
-        a, b = arb(lo).max(self.lo), arb(hi).min(self.hi)
+        a, b = self.place(lo).max(self.lo), self.place(hi).min(self.hi)
         if side.is_zero or a >= b:
             return arb(0)
         key = law, lo, hi
@@ -69,6 +70,10 @@ class PieceIntegral:
             weights = (acb(1), acb(0)) if law == "p" else (acb(0), acb(1))
             self._masses[key] = self.integral(*weights, a, b).real
         return self._masses[key]
+
+    def place(self, x: float) -> Any:
+        """An output in the variable of integration."""
+        return arb(x)
 
     def infinite_mass(self, law: str) -> Any:
         """Mass under one law where the other is zero."""

@@ -193,6 +193,14 @@ def test_ratio_far_from_one(compiled):
         assert compiled["log_ratio"](n, 2.0, n - 2.0) == pytest.approx(math.log(n / 2), rel=1e-15)
 
 
+def test_ratio_at_the_ends_of_doubles(compiled):
+    tiny = 5e-324
+    assert compiled["log_ratio"](1.0, tiny, 1.0) == pytest.approx(-math.log(tiny), rel=1e-15)
+    assert compiled["log_ratio"](tiny, 3.0, -3.0) == pytest.approx(math.log(tiny) - math.log(3))
+    assert compiled["log_ratio"](-1e-17, 2.0, -2.0) == -math.inf
+    assert compiled["log_ratio"](2.0, -1e-17, 2.0) == math.inf
+
+
 COMPLEX = {
     "complex_exp": mp.exp,
     "complex_log": mp.log,

@@ -55,6 +55,11 @@ OVERFLOWING = 710.0
 GOOD_SIZE = 1e-6
 """Relative accuracy asked of inverses of such losses."""
 
+SMALLEST_DOUBLE = 5e-324
+
+LARGE = 300.0
+"""Losses next to an end at zero above which quotients of powers may overflow."""
+
 Measure = Callable[[float], float]
 Measured = tuple[int, int, ir.Expr, float]
 
@@ -180,6 +185,10 @@ class Chooser:
                     for sample in self.samples(case):
                         for x in sample.remote_points(region):
                             trials.append(Trial(self._arguments(sample, x), _is_a_number))
+                        for x in _beside_zero(region):
+                            value = sample.loss(region, x)
+                            if mpmath.isfinite(value) and abs(value) > LARGE:
+                                trials.append(Trial(self._arguments(sample, x), _is_near(value)))
         return trials
 
     def _inverse_trials(self, region: Region, case: CalculusCase) -> list[Trial]:
@@ -283,6 +292,13 @@ def _relative(value: Any) -> Measure:
 def _is_a_number(found: float) -> float:
     """Far out only nan is wrong: where root finding passes, accuracy does not matter."""
     return math.inf if math.isnan(found) else 0.0
+
+
+def _beside_zero(region: Region) -> Iterator[Any]:
+    """The doubles next to an end at zero."""
+    for side, end in ((1, region.lo), (-1, region.hi)):
+        if end == 0:
+            yield side * mpmath.mpf(SMALLEST_DOUBLE)
 
 
 def _is_near(x: Any) -> Measure:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from sympy import And, Basic, Expr, Not, Piecewise, expand, true
+from sympy import And, Basic, Expr, Not, Piecewise, Symbol, expand, log, simplify, true
 
 from mechc.calculus.types import CalculusCase, Closed, Entry, Region
 from mechc.errors import LoweringError
 from mechc.kernel import ir
-from mechc.kernel.lower.chains import density_chain, loss_chain, mass_chain
+from mechc.kernel.lower.chains import X, density_chain, loss_chain, mass_chain
 from mechc.kernel.lower.choice import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.freeze import Freezer
 from mechc.kernel.parts import Function, Inverse
 from mechc.kernel.passes import finish
 from mechc.kernel.passes.complexify import complexify
+from mechc.pair import Case
 
 
 def densities(chooser: Chooser) -> list[Function]:
@@ -33,8 +34,37 @@ def densities(chooser: Chooser) -> list[Function]:
             cases = [(c.condition, density_chain(c, side, context)) for c in pair.cases]
         doc = f"Log {word} of {side.upper()} at x."
         body = context.by_case(cases)
+        if pair.measure == "density" and any(_vanishes(c, side, pair.variable) for c in pair.cases):
+            body = ir.map_block(body, _up_to_zero)
         found.append(Function(f"log_{side}", "x", doc, body, array=True))
     return found
+
+
+def _vanishes(case: Case, side: Literal["p", "q"], x: Symbol) -> bool:
+    """Whether a density falls to zero at a rounded end of a piece, so that doubles may pass it."""
+    return any(
+        inside.has(x) and simplify(inside.subs(x, end)) == 0
+        for piece in case.pieces
+        for term in (piece.p if side == "p" else piece.q)
+        for inside in (node.args[0] for node in term.log_density.atoms(log))
+        for end in (piece.lo, piece.hi)
+        if not (end.is_infinite or end.is_Integer)
+    )
+
+
+def _up_to_zero(expr: ir.Expr) -> ir.Expr:
+    """Logarithms of what rounding may have carried past zero: -inf there, not nan."""
+
+    def rule(node: ir.Expr) -> ir.Expr:
+        match node:
+            case ir.Call("log", (ir.IntPow(_, 2),)):
+                return node
+            case ir.Call("log" | "log1p" as name, (inside,)) if X in ir.walk(inside):
+                least = ir.ZERO if name == "log" else ir.Neg(ir.ONE)
+                return ir.call(name, ir.call("max", inside, least))
+        return node
+
+    return ir.transform(expr, rule)
 
 
 def loss(chooser: Chooser) -> Function:

@@ -1,0 +1,128 @@
+"""Right declarations of users outside the catalogue: nothing in them is a fault."""
+
+import math
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flint")
+
+from flint import acb, arb, ctx
+from scipy.stats import norm
+from sympy import Abs, Rational, exp, log, oo, pi, simplify, sqrt
+
+import mechc
+from mechc.calculus.facts import Facts
+from mechc.calculus.primitives import mass
+from mechc.declare import additive, mechanism, positive, real
+from mechc.terms import Term
+from mechc.verify.ball import Oracle
+
+pytestmark = pytest.mark.oracle
+
+x = real("x")
+w = positive("w", typical=(1, 10))
+s = positive("s", default=1, typical=(0.1, 0.9))
+m = positive("m", typical=(0.1, 2))
+a = positive("a", typical=(0.5, 5))
+h = positive("h", typical=(0.5, 3))
+
+
+def vanishing(name, noise):
+    """Noise on (-w, w)."""
+    return additive(name, noise=noise, variable=x, support=(-w, w), sensitivity=s,
+                    parameters=(w, s), about="Noise whose density falls to zero.")  # fmt: skip
+
+
+def log_normal():
+    def density(mean):
+        return exp(-((log(x) - mean) ** 2) / (2 * s**2)) / (x * s * sqrt(2 * pi))
+
+    return mechanism("log_normal", variable=x, p=density(m), q=density(0), support=(0, oo),
+                     parameters=(m, s), about="Logarithms are Gaussian.")  # fmt: skip
+
+
+def two_logistics():
+    def density(centre):
+        return exp(-(x - centre) / a) / (a * (1 + exp(-(x - centre) / a)) ** 2)
+
+    return additive("two_logistics", noise=(density(h) + density(-h)) / 2, variable=x,
+                    sensitivity=s, parameters=(a, h, s), about="Two maxima.")  # fmt: skip
+
+
+def betas():
+    return mechanism("betas", variable=x, p=12 * x * (1 - x) ** 2, q=12 * x**2 * (1 - x),
+                     support=(0, 1), parameters=(), about="Beta(2, 3) or Beta(3, 2).")  # fmt: skip
+
+
+DECLARED = {
+    "triangular": lambda: vanishing("triangular", (1 - Abs(x) / w) / w),
+    "epanechnikov": lambda: vanishing("epanechnikov", 3 * (1 - (x / w) ** 2) / (4 * w)),
+    "semicircle": lambda: vanishing("semicircle", 2 * sqrt(w**2 - x**2) / (pi * w**2)),
+    "log_normal": log_normal,
+    "two_logistics": two_logistics,
+    "betas": betas,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["quick", "full"])
+@pytest.mark.parametrize("name", DECLARED)
+def test_certificates_pass(name, level):
+    certificate = mechc.Mechanism(DECLARED[name]()).verify(level)
+    assert [c.failures for c in certificate.checks if not c.ok] == []
+
+
+@pytest.mark.slow
+def test_log_density_has_no_nan_where_an_end_is_rounded():
+    kernel = mechc.Mechanism(DECLARED["triangular"]()).kernel
+    rng = np.random.default_rng(9)
+    for theta in rng.uniform(0.1, 10.0, (400, 2)):
+        ends = np.array([theta[0] + theta[1], theta[1] - theta[0]])
+        xs = np.concatenate([ends, np.nextafter(ends, -np.inf), np.nextafter(ends, np.inf)])
+        found = np.empty(xs.size)
+        kernel.log_p_many(xs, theta, found)
+        assert not np.isnan(found).any()
+
+
+@pytest.mark.parametrize("z", [0, -1, 1.5, -3.25, complex(0.75, 2.0)])
+def test_moments_of_log_normals(z):
+    """The logarithm of the output is Gaussian."""
+    with ctx.workprec(96):
+        found = Oracle(log_normal(), (0.75, 1.25)).moment(acb(z))
+        mu2 = (arb(0.75) / arb(1.25)) ** 2
+        assert found.overlaps((mu2 * acb(z) * (acb(z) + 1) / 2).exp())
+        assert found.rel_accuracy_bits() > 50
+
+
+def test_masses_of_log_normals_between_outputs():
+    found = Oracle(log_normal(), (0.75, 1.25)).mass("p", 0.5, 3.0)
+    wanted = np.diff(norm.cdf(np.log([0.5, 3.0]), 0.75, 1.25))[0]
+    assert float(found.mid()) == pytest.approx(wanted, rel=1e-12)
+
+
+def test_mass_beside_the_square_root_of_a_zero():
+    """Semicircle law: 1/2 + u sqrt(1 - u^2)/pi + asin(u)/pi at u = x/w."""
+    found = Oracle(DECLARED["semicircle"](), (2.0, 0.5)).mass("q", 1.5, math.inf)
+    u = 0.75
+    below = 0.5 + (u * math.sqrt(1 - u * u) + math.asin(u)) / math.pi
+    assert float(found.mid()) == pytest.approx(1 - below, rel=1e-12)
+    assert float(found.rad()) < 1e-12
+
+
+def test_ends_move_with_their_parameters():
+    oracle = Oracle(DECLARED["triangular"](), (4.0, 3.0))
+    assert oracle.end_rounding(-1.0) == pytest.approx(7 * 2.0**-52)
+    assert oracle.end_rounding(0.0) == 0.0
+    assert oracle.end_rounding(0.5) == 0.0
+
+
+def test_mass_of_a_short_end_keeps_its_digits():
+    """Triangular noise: s^2/(2 w^2), nothing larger is subtracted."""
+    facts = Facts()
+    term = Term(1 / w, log(1 - (x - s) / w))
+    found = mass((term,), x, w, w + s, facts, False)
+    assert simplify(found - s**2 / (2 * w**2)) == 0
+    value = found.subs({w: Rational(10), s: Rational(1, 10)})
+    assert value == Rational(1, 20000)
+    assert not found.is_Add
