@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from flint import arb, ctx, fmpz_poly
+from flint import arb, arb_poly, ctx, fmpz, fmpz_poly
 
 from mechc.errors import NumericError
 from mechc.verify import contour
@@ -31,6 +31,7 @@ FITTING = 1e-5  # share of a step by which a heavy atom may miss the mesh
 SPARED = 46  # bits below the whole at which the ends of a sum are cut off
 MAX_POINTS = 6_000_000  # of a product: about 2 GB
 DEEP = 60.0  # nats beyond which payoffs are bounded together
+NEAR = 4.0  # nats of the tilt within which the best event is sought
 
 
 def finite_part(
@@ -134,16 +135,11 @@ def composed_part(
         NumericError: too many points.
     """
     scale = sum((arb(law.scale) * n for law, n in zip(laws, counts, strict=True)), start=arb(0))
-    ends = []
-    for side, grown in (("lower", 0), ("upper", 1)):
-        rows = [getattr(law, side) for law in laws]
-        offset = sum((r.offset * n for r, n in zip(rows, counts, strict=True)), start=arb(0))
-        found = _composed(rows, counts)
-        start = offset + found.first * step
-        value = _payoff(found.weights, start, step, epsilon, c, grown)
-        ends.append(value + grown * found.lost * _peak(c))
+    lower, tested, upper = (_Points(laws, counts, side, step) for side in Law._fields[:3])
+    low = _tested(lower, tested, epsilon, c, sum(counts))
+    high = _payoff(upper, epsilon, c)
     front = (scale - c * epsilon).exp()
-    low, high = ((front * end / arb(2) ** WORD) for end in ends)
+    low, high = ((front * end / arb(2) ** WORD) for end in (low, high))
     high += _left_out(laws, counts, epsilon, c) + _beyond(laws, counts)
     return low.lower().max(arb(0)).union(high.upper())
 
@@ -198,21 +194,67 @@ def _peak(c: Any) -> Any:
     return (c * c.log() - (1 + c) * (1 + c).log()).exp()
 
 
-def _payoff(weights: Any, start: Any, step: Any, epsilon: Any, c: Any, grown: int) -> Any:
-    """Sum of weights times e^(-c(s - eps)) (1 - e^(eps - s)) over the points s > eps."""
-    values = weights.coeffs()
-    begin = max(math.floor(float((epsilon - start) / step)) - 1, 0)
-    end = min(begin + math.ceil(DEEP / float(c * step)), len(values))
-    total = arb(0)
-    for n in range(begin, end):
-        gap = start + n * step - epsilon
-        if not gap > 0:
-            total += grown * values[n] * (1 - (-gap).exp()).max(arb(0))
-            continue
-        total += values[n] * ((-c * gap).exp() - (-(c + 1) * gap).exp())
-    if grown and end < len(values):
-        total += sum(values[end:]) * (-c * (start + end * step - epsilon)).exp()
-    return total
+class _Points:
+    """Weights of a composition on points start + n step, and a bound on what they lack."""
+
+    def __init__(self, laws: Sequence[Law], counts: Sequence[int], side: str, step: Any) -> None:
+        rows = [getattr(law, side) for law in laws]
+        found = _composed(rows, counts)
+        offset = sum((r.offset * n for r, n in zip(rows, counts, strict=True)), start=arb(0))
+        self.offset, self.step, self.first, self.lost = offset, step, found.first, found.lost
+        self.values = found.weights.coeffs()
+        self.end = self.first + len(self.values)
+
+    def place(self, loss: Any) -> int:
+        """The point next to a loss, about."""
+        return math.floor(float((loss - self.offset) / self.step))
+
+    def gap(self, n: int, epsilon: Any) -> Any:
+        """Point n above epsilon."""
+        return self.offset + n * self.step - epsilon
+
+    def between(self, start: int, end: int) -> list[Any]:
+        """Weights of the points from start to end - 1."""
+        a, b = (min(max(n - self.first, 0), len(self.values)) for n in (start, end))
+        before = min(max(self.first - start, 0), end - start)
+        found = [fmpz(0)] * before + self.values[a:b]
+        return found + [fmpz(0)] * (end - start - len(found))
+
+    def above(self, start: int, epsilon: Any, c: Any) -> Any:
+        """A ball around the sum of weights times e^(-c gap) over the points from start on."""
+        end = max(start, min(start + math.ceil(DEEP / float(c * self.step)), self.end))
+        total = arb_poly(self.between(start, end))((-c * self.step).exp())
+        total *= (-c * self.gap(start, epsilon)).exp()
+        rest = sum(self.values[max(end - self.first, 0) :]) * (-c * self.gap(end, epsilon)).exp()
+        return arb(total.lower()).union((total + rest).upper())
+
+
+def _tested(p: _Points, q: _Points, epsilon: Any, c: Any, count: int) -> Any:
+    """Lower bound on P(A) - e^eps Q(A) for the sums above a point, which any point gives."""
+    near = p.place(epsilon)
+    reach = 2 + min(count // 2, math.ceil(NEAR / float((c + 1) * p.step)))  # of the roundings
+    start, end = near - reach, near + reach + 1
+    gaps = float(p.step) * np.arange(end - start) + float(p.gap(start, epsilon))
+    widest = 100.0 * NEAR / float(c + 1)
+    gaps = np.clip(gaps, -widest, widest)
+    of_p, of_q = (np.array([float(v) for v in one.between(start, end)]) for one in (p, q))
+    gained = np.cumsum((of_q * np.exp(-gaps) - of_p) * np.exp(-float(c) * gaps))
+    first = start + 1 + int(np.argmax(gained)) if np.max(gained) > 0.0 else start
+    lost = q.lost * (-(c + 1) * q.gap(first, epsilon)).exp()
+    return p.above(first, epsilon, c) - q.above(first, epsilon, c + 1) - lost
+
+
+def _payoff(upper: _Points, epsilon: Any, c: Any) -> Any:
+    """Sum of weights times e^(-c gap) (1 - e^(-gap)) over the points above epsilon."""
+    start = upper.place(epsilon) - 1
+    total = upper.lost * _peak(c)
+    while upper.gap(start, epsilon) > 0:
+        start -= 1
+    while start < upper.end and not upper.gap(start, epsilon) > 0:
+        most = (1 - (-upper.gap(start, epsilon)).exp()).max(arb(0))
+        total += upper.between(start, start + 1)[0] * most
+        start += 1
+    return total + upper.above(start, epsilon, c) - upper.above(start, epsilon, c + 1)
 
 
 def _left_out(laws: Sequence[Law], counts: Sequence[int], epsilon: Any, c: Any) -> Any:

@@ -163,13 +163,18 @@ def _whole_numbers(one: Placed, c: Any) -> meshes.Law:
     total = sum(tilted, start=arb(0))
     scale = float(total.log().mid())
     unit = arb(2) ** meshes.WORD * (-arb(scale)).exp()
-    lower, upper = [0] * (one.places[-1] + 1), [0] * (one.places[-1] + 1)
-    for place, weight in zip(one.places, tilted, strict=True):
+    lower, tested, upper = ([0] * (one.places[-1] + 1) for _ in range(3))
+    rows = zip(one.places, losses, tilted, one.atoms.rows, strict=True)
+    for place, point, weight, (loss, _) in rows:
         lower[place] += int((weight * unit).lower().floor().unique_fmpz())
+        under_q = weight * (point - loss).exp()
+        tested[place] += int((under_q * unit).upper().ceil().unique_fmpz())
         upper[place] += int((weight * unit).upper().ceil().unique_fmpz())
-    offset, none = arb(one.first, one.radius), arb(0)
-    below, above = (meshes.Weights(0, offset, values) for values in (lower, upper))
-    return meshes.Law(below, above, scale, none, one.atoms.missing, total.upper())
+    return meshes.Law(
+        meshes.Weights(0, one.first, lower), meshes.Weights(0, one.first, tested),
+        meshes.Weights(0, arb(one.first, one.radius), upper),
+        scale, arb(0), one.atoms.missing, total.upper(),
+    )  # fmt: skip
 
 
 def _common_step(atoms: Sequence[Atoms]) -> Any:

@@ -1,15 +1,16 @@
 """Laws on a mesh above and below the privacy loss of one step, from its cells.
 
-A payoff f(L) = E(1 - e^(eps - L - rest))_+ rises with L and is convex in r = e^(-L). So it grows if
-the mass of a cell is spread, with the mean of r kept, to the ends of the cell and from there to the
-mesh (Doroshenko et al. 2022). It shrinks if the cells around a mesh point s are merged into one
-with loss m = log(P/Q), and by convexity f(m) >= (1 + theta) f(s) - theta f(s') where s' is the
-neighbour of s beyond which m does not lie and theta = (r(m) - r(s))/(r(s) - r(s')): a law again as
-long as no mesh point is left with negative mass; where one is, m is rounded down instead.
+A payoff f(L) = E(1 - e^(eps - L - rest))_+ is convex in e^(-L). So it grows if the mass of a cell
+is spread, with the mean of e^(-L) kept, to the ends of the cell and from there to the mesh
+(Doroshenko et al. 2022). For the law below each cell counts at the mesh point next to it. A sum of
+points is a function of the outputs, and delta >= P(A) - e^eps Q(A) for every event A: it is enough
+to compose the masses of the points under P and under Q, and A is where the sum is large. As A is
+nearly the best event, what is lost is of second order in the mesh.
 
 Losses above a cap are rounded down to it for the law below; for the one above, such outputs count
-as they would at infinity. Weights are tilted: times exp(c s - scale). Those above are never too
-small and those below never too large, rounding included.
+as they would at infinity. Weights are tilted: under P times exp(c s - scale), under Q times
+exp((c + 1) s - scale), nearly the same. Those above, and those under Q, are never too small, those
+under P below never too large, rounding included.
 """
 
 from __future__ import annotations
@@ -25,14 +26,11 @@ from mechc.errors import NumericError
 from mechc.verify.cells import Block, Cells
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 U = 2.0**-53
 APART = 1e-13  # by which meshes above and below are moved, so that atoms on them stay on them
 MAX_POINTS = 2**21
-REACH = 0.65  # steps above a point, 1 - REACH below it, from which cells are merged: rather above
 TOP = 0.55  # steps from the last point to the largest loss, so that what is around it lies above
-ROUNDS = 100
 WORD = 62  # bits of weights
 
 
@@ -55,7 +53,9 @@ class Law(NamedTuple):
     """Laws below and above one step, and a bound on the tilted mass that is in neither.
 
     Attributes:
-        lower, upper: weights.
+        lower: weights under P, never too large, of outputs told apart by their points.
+        tested: weights under Q of the same, never too small.
+        upper: weights under P of a law above.
         scale: log of what tilted weights are divided by.
         left_out: bound on the tilted mass that is in neither.
         beyond: bound on the mass under P that is not in `upper`, whatever its loss.
@@ -63,6 +63,7 @@ class Law(NamedTuple):
     """
 
     lower: Weights
+    tested: Weights
     upper: Weights
     scale: float
     left_out: Any
@@ -89,10 +90,11 @@ def law_of(cells: Cells, mesh: Mesh, c: Any) -> Law:
     apart = APART * (1.0 + max(abs(low), abs(high)))
     tables = [_Side(cells.blocks, Mesh(mesh.step, mesh.offset + s * apart), c, scale)
               for s in (-1.0, 1.0)]  # fmt: skip
-    lower, upper = tables[0].below(), tables[1].above()
+    lower, tested = tables[0].below()
+    upper = tables[1].above()
     moment = (arb(scale).exp() * sum(upper.values) / 2**WORD).upper() + cells.left_out
     beyond = cells.beyond + sum((_mass(b) for b in cells.blocks if b.is_capped), start=arb(0))
-    return Law(lower, upper, scale, cells.left_out, beyond, moment)
+    return Law(lower, tested, upper, scale, cells.left_out, beyond, moment)
 
 
 def _mass(block: Block) -> Any:
@@ -127,7 +129,6 @@ class _Side:
         self.step, self.offset = arb(mesh.step), arb(mesh.offset)
         fall = 1 - (-self.step).exp()
         self.fall = float(fall) * (1.0 - 4.0 * U)  # 1 - e^-h, not too large
-        self.rise = float(self.step.exp() - 1) * (1.0 + 4.0 * U)  # e^h - 1, not too small
         self.blocks = blocks
         self.frames = [self._frame(b) for b in blocks]
         self.first = min(f.first for f in self.frames)
@@ -148,11 +149,14 @@ class _Side:
             np.array([float((front + self.c * s).exp()) for s in points]),
         )
 
-    def _weights(self, values: Floats, grown: float) -> Weights:
-        """Whole numbers, rounded down for a factor below one and up for one above."""
+    def _weights(self, values: Floats, grown: float, within: Floats | None = None) -> Weights:
+        """Whole numbers, rounded down for a factor below one and up for one above.
+
+        They reach as far as there are values, or values of `within`.
+        """
         scaled = np.ldexp(values * grown, WORD)
         whole = np.floor(scaled) if grown < 1.0 else np.ceil(np.nextafter(scaled, np.inf))
-        kept = np.flatnonzero(values > 0.0)
+        kept = np.flatnonzero((values if within is None else within) > 0.0)
         if kept.size == 0:
             return Weights(self.first, self.offset, [0])
         a, b = int(kept[0]), int(kept[-1]) + 1
@@ -202,59 +206,15 @@ class _Side:
 
     # -- below --------------------------------------------------------------------------------
 
-    def below(self) -> Weights:
-        """Merged cells; those whose share a neighbour cannot pay for are rounded down."""
-        at, mass, up, down, most = self._merged()
-        lost = self._slack(most)
-        beyond = math.exp(float(self.c) * self.mesh.step) * (1.0 + 8.0 * U)
-        rounded = np.zeros(at.size, np.bool_)
-        for _ in range(ROUNDS):
-            one_up, one_down = np.where(rounded, 0.0, up), np.where(rounded, 0.0, down)
-            is_low = rounded & (up > 0.0)
-            gain = np.where(is_low, 0.0, mass * (1.0 + one_up + one_down))
-            plus = np.bincount(at, gain, self.size + 2)
-            low = np.where(is_low, mass / beyond, 0.0)
-            plus = plus + np.bincount(at - 1, low, self.size + 2)
-            above = np.bincount(at + 1, mass * one_up * beyond, self.size + 2)
-            under = np.bincount(at - 1, mass * one_down / beyond, self.size + 2) * (1.0 + 32.0 * U)
-            total = plus * (1.0 - lost) - (above + under) * (1.0 + lost)
-            poor = total < 0.0
-            if not np.any(poor):
-                return self._weights(total[: self.size], 1.0 - 8.0 * U)
-            rounded |= (poor[at + 1] & (one_up > 0.0)) | (poor[at - 1] & (one_down > 0.0))
-        raise NumericError("a law below the privacy loss is not found")
-
-    def _merged(self) -> tuple[Ints, Floats, Floats, Floats, int]:
-        """(place, tilted mass, share of the point above, of the one below, most cells).
-
-        All cells around a point are merged, but every atom stays by itself: it lies on the point.
-        Most merged losses are above their point: the last one has no neighbour above to pay.
-        """
-        p, q, counts = np.zeros(self.size), np.zeros(self.size), np.zeros(self.size, np.int64)
-        atoms: list[tuple[int, float, float]] = []
+    def below(self) -> tuple[Weights, Weights]:
+        """Weights under P and Q of the outputs whose losses are next to each point."""
+        p, q, most = np.zeros(self.size), np.zeros(self.size), 0
         for block, frame in zip(self.blocks, self.frames, strict=True):
             centres = (block.low + block.high) / 2.0
-            i = np.searchsorted(frame.points, centres - REACH * self.mesh.step)
-            first, size = frame.first - self.first, frame.points.size
-            one_p = np.bincount(i, block.p, size) * frame.tilts
-            one_q = np.bincount(i, block.q, size) * frame.tilts * frame.ratios
-            if block.is_atom:
-                atoms.append((first + int(i[0]), float(one_p[i[0]]), float(one_q[i[0]])))
-                continue
-            here = slice(first, first + size)
-            p[here] += one_p
-            q[here] += one_q
-            counts[here] += np.bincount(i, minlength=size)
-        full = np.flatnonzero(p > 0.0)
-        most = int(np.max(counts)) + len(self.blocks)
-        # v = e^s Q/P, not too small: above one where the loss of the merged cells may be below s
-        v = q[full] / p[full] * (1.0 + 2.02 * self.error + 4.0 * U * (most + 16)) + 4.0 * U
-        alone = [b / a * (1.0 + 64.0 * U) for _, a, b in atoms]
-        v = np.concatenate([v, alone])
-        at = np.concatenate([full, np.array([row[0] for row in atoms], np.int64)])
-        mass = np.concatenate([p[full], [row[1] for row in atoms]])
-        up = np.maximum((v - 1.0) / self.fall * (1.0 + 8.0 * U), 0.0)
-        down = np.maximum((1.0 - v) / self.rise * (1.0 - 8.0 * U), 0.0)
-        if np.any(up > 1.0):
-            raise NumericError("cells are wider than the mesh")
-        return at, mass, up, down, most
+            i = np.searchsorted(frame.points, centres - 0.5 * self.mesh.step)
+            at, size = frame.first - self.first, frame.points.size
+            p[at : at + size] += np.bincount(i, block.p, size) * frame.tilts
+            q[at : at + size] += np.bincount(i, block.q, size) * frame.tilts * frame.ratios
+            most = max(most, int(np.max(np.bincount(i))))
+        slack = self._slack(most)
+        return self._weights(p, 1.0 - slack), self._weights(q, 1.0 + slack, p)
