@@ -23,6 +23,7 @@ from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
 from sympy.logic.boolalg import BooleanAtom
 
 from mechc.errors import UnsupportedError
+from mechc.verify.bessel import bessel_i
 from mechc.verify.error_function import erfc_argument, erfc_bend, erfc_rate, log_erfc
 
 Ball = Any  # arb or acb
@@ -332,7 +333,7 @@ def _bessel(order: Ball, u: Ball) -> Ball:
     """I_n(u); for integers I_{-n} = I_n."""
     if isinstance(order, arb) and order.is_integer():
         order = abs(order)
-    return u.bessel_i(order)
+    return bessel_i(order, u)
 
 
 def _binomial(n: Ball, k: Ball) -> Ball:

@@ -21,7 +21,7 @@ from mechc.verify.meshes import TOP, WORD, Law, Mesh, Weights, law_of
 
 BITS = 72
 AIM = 3e-7  # relative width
-WIDTH = 0.2  # relative width of one step over h^2 t (t + 1), about
+WIDTH, OF_INTEGERS = 0.2, 0.04  # relative width of one step over h^2 t (t + 1), about
 COARSEST = 0.02
 TRIES = 3
 HEAVIEST = 50  # atoms that are put on the mesh
@@ -48,7 +48,8 @@ def finite_part(
         NumericError: meshes or panels are too many.
     """
     counts = [law.count for law in laws]
-    h = min(math.sqrt(AIM / (WIDTH * sum(counts) * tilt * (tilt + 1.0))), COARSEST)
+    width = OF_INTEGERS if all(law.oracle.measure == "lattice" for law in laws) else WIDTH
+    h = min(math.sqrt(AIM / (width * sum(counts) * tilt * (tilt + 1.0))), COARSEST)
     best: Any = None
     cap = max(epsilon, 0.0) + SATURATED
     with ctx.workprec(BITS):

@@ -95,6 +95,7 @@ def _between(a, epsilon):
         ("gumbel", {"scale": 2.0}, 2),
         ("cauchy", {"scale": 2.0}, 10),
         ("logistic", {"scale": 2.0}, 2),
+        ("skellam", {"rate": 8.0}, 10),
     ],
 )
 def test_slowly_decaying_characteristic_functions(name, values, count):
