@@ -15,11 +15,12 @@ from math import factorial
 from typing import Any
 
 from flint import arb
-from sympy import Add, Expr, S, Symbol, diff, exp, expand, log, simplify
+from sympy import Add, Expr, Mul, S, Symbol, diff, exp, expand, factor, log, simplify
 
 from mechc.terms import Term
 from mechc.verify import arithmetic
 from mechc.verify.infinity import Unknown
+from mechc.verify.sums import exact
 
 HIGHEST = 6  # order of a zero
 
@@ -54,12 +55,27 @@ def power_bound(
 def _power(terms: tuple[Term, ...], x: Symbol, end: Expr, values: Any, box: Any) -> Any:
     """(m, c): the density is c u^m at distance u from the end, for some c in the ball."""
     order, size = arb(0), arb(1)
-    for share, base in _factors(terms, x):
+    for share, base in _factored(terms, x):
         m, c = _zero(base, x, end, values, box)
         exponent = arithmetic.constant(share, values)
         order += exponent * m
         size *= (exponent * c.log()).exp()
     return order, size
+
+
+@lru_cache(maxsize=64)
+def _factored(terms: tuple[Term, ...], x: Symbol) -> tuple[tuple[Expr, Expr], ...]:
+    """The density as a product of powers, of factors of polynomials where there are any.
+
+    Next to a zero that is close by, factors keep the digits that a polynomial loses.
+    """
+    found = []
+    for share, function in _factors(terms, x):
+        polynomial = function.is_polynomial(x)
+        for part in Mul.make_args(factor(function) if polynomial else function):
+            base, power = part.as_base_exp() if polynomial else (part, S.One)
+            found.append((share * power, base))
+    return tuple(found)
 
 
 def _factors(terms: tuple[Term, ...], x: Symbol) -> list[tuple[Expr, Expr]]:
@@ -81,15 +97,21 @@ def _density(terms: tuple[Term, ...]) -> Expr:
 
 
 def _zero(base: Expr, x: Symbol, end: Expr, values: Any, box: Any) -> Any:
-    """(m, c) of a function that is positive inside."""
+    """(m, c) of a function that has one sign inside."""
     for m in range(HIGHEST + 1):
         derivative, vanishes = _derivative(base, x, end, m)
         size = abs(arithmetic.function(derivative, x, values)(box, False))
         if size > 0 and size.is_finite():
             return m, size / factorial(m)
-        if not vanishes:
+        if not (vanishes or _vanishes_here(derivative, x, end, values)):
             break
     raise Unknown("the order of a zero at a finite end")
+
+
+def _vanishes_here(function: Expr, x: Symbol, end: Expr, values: Any) -> bool:
+    """Whether a function is zero at the end for these parameters: ends of two laws may meet."""
+    numbers = exact(values)
+    return bool(simplify(function.xreplace(numbers).subs(x, end.xreplace(numbers))) == 0)
 
 
 def rises_from(

@@ -36,6 +36,7 @@ FAR = 16.0  # a tilt that an unbounded strip must allow
 APART, CLOSE = 0.02, 1e-10  # of an end of the strip, in widths of a side
 LIMIT = 1e-12
 SETTLED = 1e-9
+BEYOND_DOUBLES = 100_000  # halvings of the smallest double
 FARTHER = 64.0  # times as far as the outermost point
 
 
@@ -256,6 +257,11 @@ def _limits(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
         # the true end may be an ulp away from the double
         rounding = abs(oracle.loss(float(np.nextafter(x, losses[len(losses) // 2][0]))) - near)
         room = LIMIT * scale + (rounding if rounding.is_finite() else 0)
+        if end == 0 and near.is_finite() and abs(near - limit) > room:
+            closer = arb(x) * arb(2) ** -BEYOND_DOUBLES  # what moves as log x has not settled there
+            near = oracle.at(partial(oracle.raw_loss, closer))
+            if not near.is_finite():
+                check.fail(f"the loss has no enclosure next to {end}, theta {oracle.theta}")
         if near.is_finite() and abs(near - limit) > room:
             check.fail(f"limit {limit!r} at {end}, but the loss is {text(near)} at {x}, "
                        f"theta {oracle.theta}")  # fmt: skip

@@ -162,8 +162,9 @@ class PieceIntegral:
         The bound is below `tiny` if the precision allows a distance that short.
         """
         best, reason = None, "no bound"
+        width = self.hi - self.lo
         for k in range(4, max(ctx.prec - 16, 5), 4):
-            reach = (self.hi - self.lo) * arb(2) ** -k
+            reach = (width if width.is_finite() else arb(1)) * arb(2) ** -k
             try:
                 best = reach, self._power_bound(a.real, b.real, side, reach)
             except Unknown as error:

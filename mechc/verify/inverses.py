@@ -58,7 +58,7 @@ def _inverse(kernel: Any, oracle: Oracle, branch: Branch, target: float, check: 
     elif not (_between(found, lo, hi) or _is_beside(oracle, found, branch)):
         error = math.inf
     else:
-        error = _round_trip(oracle, found, target, check.tolerance)
+        error = _round_trip(oracle, found, target, branch, check.tolerance)
         error = listed(oracle, error, found, target, check)
     if error > check.tolerance and _is_next_to(oracle, found, target, branch):
         check.note("the loss is steep: right to a few units in the last place of x")
@@ -148,10 +148,14 @@ def _is_beside(oracle: Oracle, found: float, branch: Branch) -> bool:
     return bool(abs(found - end) * rise <= NEAR_ENDS * change * abs(far - near))
 
 
-def _round_trip(oracle: Oracle, found: float, target: float, enough: float) -> float:
+def _round_trip(
+    oracle: Oracle, found: float, target: float, branch: Branch, enough: float
+) -> float:
     if not math.isfinite(found):
         return math.inf
     back = oracle.loss(found)
+    if back.is_nan() and found in (branch.lo, branch.hi):
+        back = arb(branch.left if found == branch.lo else branch.right)  # both densities vanish
     if not back.is_finite():
         return math.inf
     distance = float(abs(back - target).upper())

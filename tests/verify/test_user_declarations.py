@@ -9,7 +9,7 @@ pytest.importorskip("flint")
 
 from flint import acb, arb, ctx
 from scipy.stats import norm
-from sympy import Abs, Rational, exp, log, oo, pi, simplify, sqrt
+from sympy import Abs, Piecewise, Rational, exp, log, oo, pi, simplify, sqrt
 
 import mechc
 from mechc.calculus.facts import Facts
@@ -55,7 +55,24 @@ def betas():
                      support=(0, 1), parameters=(), about="Beta(2, 3) or Beta(3, 2).")  # fmt: skip
 
 
+def rayleighs():
+    def density(scale):
+        return x / scale**2 * exp(-(x**2) / (2 * scale**2))
+
+    return mechanism("rayleighs", variable=x, p=density(a), q=density(h), support=(0, oo),
+                     parameters=(a, h), about="Rayleigh laws of two scales.")  # fmt: skip
+
+
+def lopsided():
+    noise = Piecewise((2 * (1 + x / a) / (a + h), x < 0), (2 * (1 - x / h) / (a + h), True))
+    return additive("lopsided", noise=noise, variable=x, support=(-a, h), sensitivity=s,
+                    parameters=(a, h, s), about="Triangular noise with two slopes.")  # fmt: skip
+
+
 DECLARED = {
+    "biweight": lambda: vanishing("biweight", 15 * (1 - (x / w) ** 2) ** 2 / (16 * w)),
+    "rayleighs": rayleighs,
+    "lopsided": lopsided,
     "triangular": lambda: vanishing("triangular", (1 - Abs(x) / w) / w),
     "epanechnikov": lambda: vanishing("epanechnikov", 3 * (1 - (x / w) ** 2) / (4 * w)),
     "semicircle": lambda: vanishing("semicircle", 2 * sqrt(w**2 - x**2) / (pi * w**2)),
@@ -107,6 +124,20 @@ def test_mass_beside_the_square_root_of_a_zero():
     u = 0.75
     below = 0.5 + (u * math.sqrt(1 - u * u) + math.asin(u)) / math.pi
     assert float(found.mid()) == pytest.approx(1 - below, rel=1e-12)
+    assert float(found.rad()) < 1e-12
+
+
+def test_mass_of_a_half_line_that_begins_with_a_zero():
+    found = Oracle(rayleighs(), (2.0, 1.5)).mass("p", 0.0, 3.0)
+    assert float(found.mid()) == pytest.approx(-math.expm1(-9 / 8), rel=1e-12)
+
+
+@pytest.mark.slow
+def test_zeros_of_both_laws_that_meet():
+    """At w = s the supports' ends lie where the other law's density has its kink."""
+    with ctx.workprec(64):
+        found = Oracle(lopsided(), (0.5, 1.25, 0.5)).mass("p")
+    assert found.overlaps(arb(1))
     assert float(found.rad()) < 1e-12
 
 
