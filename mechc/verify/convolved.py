@@ -21,7 +21,7 @@ from mechc.verify.meshes import TOP, WORD, Law, Mesh, Weights, law_of
 
 BITS = 72
 AIM = 3e-7  # relative width
-WIDTH, OF_INTEGERS = 0.2, 0.04  # relative width of one step over h^2 t (t + 1), about
+WIDTH, OF_INTEGERS = 0.2, 0.025  # relative width of one step over h^2 t (t + 1), about
 COARSEST = 0.02
 TRIES = 3
 HEAVIEST = 50  # atoms that are put on the mesh
@@ -71,7 +71,7 @@ def finite_part(
             if not value > 0:
                 break
             width = float(value.rad() / value.mid()) * 2.0
-            if width <= 1.5 * AIM:
+            if width <= 3.0 * AIM:
                 break
             h *= max(0.8 * math.sqrt(AIM / width), 0.2)
     return best, {"route": "meshes", "step": step, "points": len(found[0].upper.values)}
