@@ -253,21 +253,17 @@ def _functions(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
         shares = (0.27, 0.45, 0.61, 0.78, *((0.02, 0.12, 0.35, 0.9, 0.97) if full else ()))
         some = [xs[int(s * len(xs))] for s in (shares if thorough else (0.66,))]
         some += [x for x in (xs[0], xs[-1]) if oracle.log_density("p", x) == -math.inf]
-        some += _one_sided(kernel, oracle, xs)
+        some += _inside_branches(kernel, oracle, xs)
         runner("cdf", "values", checks.CDF,
                lambda c: checks.distributions(kernel, oracle, some, c))  # fmt: skip
 
 
-def _one_sided(kernel: Any, oracle: Oracle, xs: list[float]) -> list[float]:
-    """An output from the middle of every branch on which only one of the laws has mass."""
+def _inside_branches(kernel: Any, oracle: Oracle, xs: list[float]) -> list[float]:
+    """An output from the middle of every branch: between them distribution functions change."""
     import numpy as np
 
-    from mechc.kernel.protocol import P_ONLY, Q_ONLY
-
     rows = np.asarray(kernel.branches(np.array(oracle.theta)))
-    inside = [
-        [x for x in xs if lo < x < hi] for lo, hi, kind, *_ in rows if kind in (P_ONLY, Q_ONLY)
-    ]
+    inside = [[x for x in xs if lo < x < hi] for lo, hi, *_ in rows]
     return [some[len(some) // 2] for some in inside if some]
 
 
