@@ -32,7 +32,7 @@ TAIL_NATS = (18.0, 8.0, 35.0, 3.5, 1.5)  # how far below its maximum the tilted 
 SAMPLES = 160
 OCTAVES = 100  # from the ends of a range towards zero or a finite end of the support
 HALVINGS = 3  # of a stretch on which a bound does not close
-BOXES = 20_000  # into which a stretch is cut at most
+BOXES = 1500  # into which a stretch is cut at most
 FLAT = 2.0**-6  # change of the logarithm over a box on which a sign may stay open
 _C = Symbol("c_", real=True)
 
