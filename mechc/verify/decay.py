@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ SAMPLES = 160
 OCTAVES = 100  # from the ends of a range towards zero or a finite end of the support
 HALVINGS = 3  # of a stretch on which a bound does not close
 BOXES = 1500  # into which a stretch is cut at most
+ALL_BOXES = 250_000  # the same for all stretches and windows of one step's law
 FLAT = 2.0**-6  # change of the logarithm over a box on which a sign may stay open
 _C = Symbol("c_", real=True)
 
@@ -61,6 +62,7 @@ def decays(
         nats: how far below its maximum the tilted density is cut otherwise.
     """
     found = []
+    boxes = iter(range(ALL_BOXES))
     with ctx.workprec(BITS):
         total = oracle.moment(acb(c)).real
         pieces = [
@@ -71,7 +73,7 @@ def decays(
         for i in range(len(nats) + len(frequencies)):
             regular, root, slope = arb(0), arb(0), arb(0)
             for piece, part, windows in pieces:
-                mass, b, v = _piece(piece, part, oracle, c, windows[i])
+                mass, b, v = _piece(piece, part, oracle, c, windows[i], boxes)
                 regular, root, slope = regular + mass, root + b, slope + v
             rest = (total - regular).upper()
             found.append(Decay(rest.max(arb(0)), root.upper(), slope.upper()))
@@ -88,7 +90,12 @@ def _bound(oracle: Oracle) -> list[PieceIntegral | None]:
 
 
 def _piece(
-    piece: Piece, part: PieceIntegral, oracle: Oracle, c: Any, window: tuple[float, float] | None
+    piece: Piece,
+    part: PieceIntegral,
+    oracle: Oracle,
+    c: Any,
+    window: tuple[float, float] | None,
+    boxes: Iterator[int],
 ) -> tuple[Any, Any, Any]:
     """(mass covered, root, slope) of one piece within a window."""
     mass, root, slope = arb(0), arb(0), arb(0)
@@ -96,7 +103,7 @@ def _piece(
         return mass, root, slope
     ends = [window[0], *([0.0] if window[0] < 0.0 < window[1] else []), window[1]]
     for left, right in itertools.pairwise(ends):
-        functions = _functions(piece, oracle, c, (left + right) / 2)
+        functions = _functions(piece, oracle, c, (left + right) / 2, boxes)
         for lo, hi, critical in _stretches(functions.first, functions.second, left, right):
             for got in _covered(part, c, functions, (lo, hi), critical, HALVINGS):
                 mass, root, slope = mass + got[0], root + got[1], slope + got[2]
@@ -122,15 +129,16 @@ def _covered(
 
 
 class Functions(NamedTuple):
-    """L', L'', (log w)' and (log |w/L'|)' as functions on balls."""
+    """L', L'', (log w)' and (log |w/L'|)' as functions on balls, and the boxes that are left."""
 
     first: Any
     second: Any
     tilted: Any
     ratio: Any
+    boxes: Iterator[int]
 
 
-def _functions(piece: Piece, oracle: Oracle, c: Any, at: float) -> Functions:
+def _functions(piece: Piece, oracle: Oracle, c: Any, at: float, boxes: Iterator[int]) -> Functions:
     """The derivatives, written so that little cancels around x = `at`."""
     x, values = oracle.declaration.variable, oracle.values
     base = _largest([t.weight * exp(t.log_density) for t in piece.q], x, values, at)
@@ -148,8 +156,8 @@ def _functions(piece: Piece, oracle: Oracle, c: Any, at: float) -> Functions:
         return dw(u, analytic) - d2(u, analytic) / d1(u, analytic)
 
     if forms[3].is_rational_function(x):
-        return Functions(d1, d2, dw, arithmetic.function(reduced[3], x, known))
-    return Functions(d1, d2, dw, ratio)
+        return Functions(d1, d2, dw, arithmetic.function(reduced[3], x, known), boxes)
+    return Functions(d1, d2, dw, ratio, boxes)
 
 
 def _one_fraction(expr: Expr, x: Symbol, values: Any) -> Expr:
@@ -305,14 +313,14 @@ def _zero(f: Any, a: float, b: float) -> float:
     return (a + b) / 2
 
 
-def _variation(value: Any, slope: Any, lo: Any, hi: Any) -> Any:
+def _variation(value: Any, slope: Any, lo: Any, hi: Any, boxes: Iterator[int]) -> Any:
     """The integral of |G'| for G = `value` > 0 or < 0, `slope` being (log |G|)', on balls.
 
     Raises:
         _Open: `slope` has no finite enclosure, or too many boxes are needed.
     """
     total, todo = arb(0), [(lo, hi)]
-    for _ in range(BOXES):
+    for _ in itertools.islice(boxes, BOXES):
         if not todo:
             return total
         a, b = todo.pop()
@@ -358,7 +366,7 @@ def _regular(part: PieceIntegral, c: Any, f: Functions, lo: Any, hi: Any) -> tup
         steep = f.first(box, True).real
         return arb.nan() if steep.contains(0) else f.ratio(box, True).real
 
-    total = abs(value(lo)) + abs(value(hi)) + _variation(value, slope, lo, hi)
+    total = abs(value(lo)) + abs(value(hi)) + _variation(value, slope, lo, hi, f.boxes)
     if not total.is_finite():
         raise _Open
     return part.integral(acb(1 + c), acb(-c), lo, hi).real, arb(0), total
@@ -370,7 +378,7 @@ def _critical(part: PieceIntegral, c: Any, f: Functions, lo: Any, hi: Any) -> tu
     def value(x: Any) -> Any:
         return weight(acb(x), False).real
 
-    variation = _variation(value, lambda box: f.tilted(box, True).real, lo, hi)
+    variation = _variation(value, lambda box: f.tilted(box, True).real, lo, hi, f.boxes)
     curved = abs(f.second(lo.union(hi), False)).lower()
     root = 8 * (value(hi) + variation) / curved.sqrt()
     if not root.is_finite() or not curved > 0:
