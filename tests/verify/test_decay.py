@@ -39,15 +39,28 @@ def test_bounds_hold_and_fall(name, values):
     assert far < 0.05 * float(size)
 
 
-def test_total_variation_of_a_bell():
+def variation_of_a_bell(boxes):
     with ctx.workprec(decay.BITS):
-        found = decay._variation(
-            lambda x: (-x * x / 2).exp(), lambda box: -box.real, arb(-3), arb(5)
-        )  # fmt: skip
+        return decay._variation(
+            lambda x: (-x * x / 2).exp(), lambda box: -box.real, arb(-3), arb(5), boxes
+        )
+
+
+def test_total_variation_of_a_bell():
     exact = 2.0 - math.exp(-4.5) - math.exp(-12.5)
-    assert exact <= float(found) <= 1.02 * exact
+    assert exact <= float(variation_of_a_bell(iter(range(1000)))) <= 1.02 * exact
+
+
+def test_boxes_are_shared_by_all_proofs():
+    boxes = iter(range(40))
+    with pytest.raises(mechc.errors.MechcError):
+        for _ in range(40):
+            variation_of_a_bell(boxes)
+    assert not list(boxes)
 
 
 def test_total_variation_beside_a_pole_is_refused():
     with ctx.workprec(decay.BITS), pytest.raises(mechc.errors.MechcError):
-        decay._variation(lambda x: 1 / x, lambda box: -1 / box.real, arb(-1), arb(2))
+        decay._variation(
+            lambda x: 1 / x, lambda box: -1 / box.real, arb(-1), arb(2), iter(range(1000))
+        )
