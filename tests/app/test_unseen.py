@@ -246,7 +246,7 @@ def test_a_tail_in_which_one_density_vanishes_beside_the_other(direction, epsilo
     brackets(pair().delta(epsilon, direction=direction), truth)
 
 
-@pytest.mark.parametrize("scale", [0.3, 1.0])
+@pytest.mark.parametrize("scale", [pytest.param(0.3, marks=pytest.mark.slow), 1.0])
 def test_two_gumbel_laws_of_different_widths(scale):
     """Limits of the loss depend on the scale; backwards it exceeds 1.5 outside an interval."""
     pair, epsilon, width = load(p="exp(-x/s-exp(-x/s))/s", q="exp(-x/w-exp(-x/w))/w"), 1.5, 2.5

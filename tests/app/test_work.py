@@ -90,7 +90,9 @@ def test_a_delta_of_nearly_one_does_not_tell_mu():
     assert bound.lower <= 1000.0 <= bound.upper
 
 
-@pytest.mark.parametrize("name", ["uniform", "truncated_laplace"])
+@pytest.mark.parametrize(
+    "name", ["uniform", pytest.param("truncated_laplace", marks=pytest.mark.slow)]
+)
 def test_a_sample_of_all_records_is_none(name):
     """At rate 1 a branch of the sampled pair has mass under one law only: [0, 1] was the answer."""
     noise = mechc.load(name)

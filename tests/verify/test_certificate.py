@@ -59,7 +59,9 @@ def test_independent_checker_agrees(laplace, capsys):
     assert capsys.readouterr().out == "re-verified\n"
 
 
-@pytest.mark.parametrize("name", ["discrete_gaussian", "shuffle", "uniform"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("discrete_gaussian", marks=pytest.mark.slow), "shuffle", "uniform"]
+)
 def test_independent_checker_reads_sums_nested_pairs_and_switches(name, tmp_path):
     mechanism = mechc.load(name)
     kernel = mechanism.emit(tmp_path / "kernel.py")
