@@ -12,12 +12,12 @@ import math
 import numpy as np
 
 from mechc.accountants.characteristic import Law, Tilted
+from mechc.accountants.covered import SEVERAL
 from mechc.accountants.trapezoid import Contour
 from mechc.errors import NumericError
 from mechc.loss.measure import Step
 
-SEVERAL = 16  # distinct steps, of which some may do ...
-SHARES = (0.8, 0.95)  # ... that have these shares of the variance
+SHARES = (0.8, 0.95)  # of the variance, that some of many distinct steps have
 SIGHT = 1.5  # standard deviations of a step, inverted: where its total variation takes over
 FARTHEST = 64.0  # times that, up to which nodes go to where it has taken over indeed ...
 ROOM = 1.05  # ... and somewhat farther

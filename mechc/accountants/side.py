@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from mechc.accountants import shared, topmost
 from mechc.accountants.atomic import AtomicPart, matters
 from mechc.accountants.beside import BesideAtoms
-from mechc.accountants.beyond import SEVERAL, decay, far_law
+from mechc.accountants.beyond import decay, far_law
 from mechc.accountants.blurred import Blurred
 from mechc.accountants.characteristic import Tilted
 from mechc.accountants.choice import Choice, Known
-from mechc.accountants.covered import ABOVE, ULP, Covered, chernoff
+from mechc.accountants.covered import ABOVE, SEVERAL, ULP, Covered, chernoff
 from mechc.accountants.frequencies import BLOCK
 from mechc.accountants.jumps import Jumps, by_largest_losses
 from mechc.accountants.logspace import log_add
