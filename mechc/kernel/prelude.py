@@ -1,9 +1,8 @@
 """The functions an emitted kernel may use besides `math`, pasted into it as they stand here.
 
 Each is plain Python that numba compiles, written for numba's semantics (exp overflows to inf,
-log(0) is -inf, no exception). They call `math`, one another, and nothing else, so that the emitted
-text can also be run in high precision. Bounds are relative errors in units of 2**-53 where the
-arguments are exact, measured in tests/kernel/test_prelude.py.
+log(0) is -inf, no exception). They call `math`, `max` and one another only: emitted text runs in
+high precision too. Bounds: relative errors in units of 2**-53 (tests/kernel/test_prelude.py).
 """
 
 from __future__ import annotations
