@@ -42,10 +42,10 @@ def timed(benchmark, report, task, tool, ask, rounds):
     return lower, upper
 
 
-def heterogeneous_mechc():
+def heterogeneous_mechc(distinct, count):
     forget_losses()
     event = sampled()
-    parts = [(event(sampling_rate=q, sigma=s), 100) for q, s in distinct_steps(100)]
+    parts = [(event(sampling_rate=q, sigma=s), count) for q, s in distinct_steps(distinct)]
     answer = mechc.compose(*parts).epsilon(1e-6)
     return answer.lower, answer.upper
 
@@ -162,14 +162,6 @@ def renyi_of(steps):
     return accountant
 
 
-def thousand_mechc():
-    forget_losses()
-    event = sampled()
-    parts = [(event(sampling_rate=q, sigma=s), 10) for q, s in distinct_steps(1000)]
-    answer = mechc.compose(*parts).epsilon(1e-6)
-    return answer.lower, answer.upper
-
-
 def thousand_dp_accounting():
     return None, renyi_of([(q, s, 10) for q, s in distinct_steps(1000)]).get_epsilon(1e-6)
 
@@ -206,7 +198,7 @@ def settings_prv():
 
 TASKS = {
     "epsilon, 100 distinct steps x 100": (
-        ("mechc", heterogeneous_mechc, 5),
+        ("mechc", partial(heterogeneous_mechc, 100, 100), 5),
         ("dp-accounting h=1e-4", heterogeneous_dp_accounting, 1),
         ("prv .1", heterogeneous_prv, 1),
     ),
@@ -231,7 +223,7 @@ TASKS = {
         for delta in (1e-20, 1e-100)
     },
     "epsilon, 1000 distinct steps x 10": (
-        ("mechc", thousand_mechc, 2),
+        ("mechc", partial(heterogeneous_mechc, 1000, 10), 2),
         ("dp-accounting Renyi", thousand_dp_accounting, 1),
     ),
     "epsilon, 200 settings one by one": (
