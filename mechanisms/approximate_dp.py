@@ -2,7 +2,10 @@
 
 from sympy import exp
 
-from mechc.declare import dominates, mechanism, positive, rate
+from mechc.declare import dominates
+from mechc.declare import mechanism
+from mechc.declare import positive
+from mechc.declare import rate
 
 epsilon = positive("epsilon", typical=(0.1, 5))
 delta = rate("delta", typical=(1e-6, 0.1))

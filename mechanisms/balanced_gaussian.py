@@ -2,7 +2,10 @@
 
 from sympy import exp, pi, sqrt
 
-from mechc.declare import dominates, mechanism, positive, real
+from mechc.declare import dominates
+from mechc.declare import mechanism
+from mechc.declare import positive
+from mechc.declare import real
 
 x = real("x")
 sigma = positive("sigma", typical=(0.5, 5))

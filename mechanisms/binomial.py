@@ -2,7 +2,9 @@
 
 from sympy import binomial as choose
 
-from mechc.declare import additive, count, integer
+from mechc.declare import additive
+from mechc.declare import count
+from mechc.declare import integer
 
 n = integer("n")
 trials = count("trials", typical=(20, 200))

@@ -2,7 +2,9 @@
 
 from sympy import Abs, exp
 
-from mechc.declare import additive, positive, real
+from mechc.declare import additive
+from mechc.declare import positive
+from mechc.declare import real
 
 x = real("x")
 scale = positive("scale", typical=(0.5, 50))

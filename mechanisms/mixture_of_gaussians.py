@@ -2,7 +2,13 @@
 
 from sympy import exp, pi, sqrt
 
-from mechc.declare import dominates, lists, mechanism, numbers, positive, probabilities, real
+from mechc.declare import dominates
+from mechc.declare import lists
+from mechc.declare import mechanism
+from mechc.declare import numbers
+from mechc.declare import positive
+from mechc.declare import probabilities
+from mechc.declare import real
 
 x = real("x")
 sigma = positive("sigma", typical=(0.5, 5))

@@ -2,7 +2,9 @@
 
 from sympy import exp
 
-from mechc.declare import dominates, mechanism, positive
+from mechc.declare import dominates
+from mechc.declare import mechanism
+from mechc.declare import positive
 
 epsilon = positive("epsilon", typical=(0.1, 5))
 likely, unlikely = exp(epsilon) / (1 + exp(epsilon)), 1 / (1 + exp(epsilon))

@@ -2,7 +2,10 @@
 
 from sympy import exp
 
-from mechc.declare import count, dominates, mechanism, positive
+from mechc.declare import count
+from mechc.declare import dominates
+from mechc.declare import mechanism
+from mechc.declare import positive
 
 epsilon = positive("epsilon", typical=(0.1, 5))
 categories = count("categories", lo=2, default=2, typical=(2, 10))

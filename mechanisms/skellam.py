@@ -2,7 +2,10 @@
 
 from sympy import Abs, besseli, exp
 
-from mechc.declare import additive, count, integer, positive
+from mechc.declare import additive
+from mechc.declare import count
+from mechc.declare import integer
+from mechc.declare import positive
 
 n = integer("n")
 rate = positive("rate", typical=(1, 100))

@@ -2,7 +2,10 @@
 
 from sympy import Min, exp
 
-from mechc.declare import dominates, mechanism, parameter, positive
+from mechc.declare import dominates
+from mechc.declare import mechanism
+from mechc.declare import parameter
+from mechc.declare import positive
 
 epsilon = positive("epsilon", typical=(0.1, 5))
 gamma = parameter("gamma", 0, 1, typical=(0.1, 0.9))

@@ -11,57 +11,58 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mechc.accountants.bound import Bound as Bound
-    from mechc.calibration import calibrate as calibrate
-    from mechc.composition import Composition as Composition
-    from mechc.composition import Event as Event
-    from mechc.composition import compose as compose
-    from mechc.curves import rdp as rdp
-    from mechc.curves import zcdp as zcdp
-    from mechc.imported import from_losses as from_losses
-    from mechc.imported import from_pmfs as from_pmfs
-    from mechc.mechanism import Mechanism as Mechanism
-    from mechc.mechanism import available as available
-    from mechc.mechanism import load as load
-    from mechc.mixing import mixture as mixture
-    from mechc.operations import group as group
-    from mechc.operations import poisson as poisson
-    from mechc.operations import product as product
-    from mechc.operations import random_sensitivity as random_sensitivity
-    from mechc.operations import shift as shift
-    from mechc.operations import truncate as truncate
-    from mechc.operations import vector as vector
-    from mechc.operations import with_replacement as with_replacement
-    from mechc.operations import without_replacement as without_replacement
-    from mechc.outputs import post_process as post_process
-    from mechc.registry import methods as methods
+    from mechc.accountants.registry import methods as methods
+    from mechc.composition.calibration import calibrate as calibrate
+    from mechc.composition.events import Composition as Composition
+    from mechc.composition.events import Event as Event
+    from mechc.composition.events import compose as compose
+    from mechc.composition.mechanism import Mechanism as Mechanism
+    from mechc.composition.mechanism import available as available
+    from mechc.composition.mechanism import load as load
+    from mechc.composition.operations import group as group
+    from mechc.composition.operations import poisson as poisson
+    from mechc.composition.operations import product as product
+    from mechc.composition.operations import random_sensitivity as random_sensitivity
+    from mechc.composition.operations import shift as shift
+    from mechc.composition.operations import truncate as truncate
+    from mechc.composition.operations import vector as vector
+    from mechc.composition.operations import with_replacement as with_replacement
+    from mechc.composition.operations import without_replacement as without_replacement
+    from mechc.composition.post_processing import post_process as post_process
+    from mechc.composition.renyi_curves import rdp as rdp
+    from mechc.composition.renyi_curves import zcdp as zcdp
+    from mechc.composition.tables import from_losses as from_losses
+    from mechc.composition.tables import from_pmfs as from_pmfs
+    from mechc.composition.tables import mixture as mixture
+
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Bound": "mechc.accountants.bound",
-    "Composition": "mechc.composition",
-    "Event": "mechc.composition",
-    "Mechanism": "mechc.mechanism",
-    "available": "mechc.mechanism",
-    "calibrate": "mechc.calibration",
-    "compose": "mechc.composition",
-    "from_losses": "mechc.imported",
-    "from_pmfs": "mechc.imported",
-    "group": "mechc.operations",
-    "load": "mechc.mechanism",
-    "methods": "mechc.registry",
-    "mixture": "mechc.mixing",
-    "poisson": "mechc.operations",
-    "post_process": "mechc.outputs",
-    "product": "mechc.operations",
-    "random_sensitivity": "mechc.operations",
-    "rdp": "mechc.curves",
-    "shift": "mechc.operations",
-    "truncate": "mechc.operations",
-    "vector": "mechc.operations",
-    "with_replacement": "mechc.operations",
-    "without_replacement": "mechc.operations",
-    "zcdp": "mechc.curves",
+    "Composition": "mechc.composition.events",
+    "Event": "mechc.composition.events",
+    "Mechanism": "mechc.composition.mechanism",
+    "available": "mechc.composition.mechanism",
+    "calibrate": "mechc.composition.calibration",
+    "compose": "mechc.composition.events",
+    "from_losses": "mechc.composition.tables",
+    "from_pmfs": "mechc.composition.tables",
+    "group": "mechc.composition.operations",
+    "load": "mechc.composition.mechanism",
+    "methods": "mechc.accountants.registry",
+    "mixture": "mechc.composition.tables",
+    "poisson": "mechc.composition.operations",
+    "post_process": "mechc.composition.post_processing",
+    "product": "mechc.composition.operations",
+    "random_sensitivity": "mechc.composition.operations",
+    "rdp": "mechc.composition.renyi_curves",
+    "shift": "mechc.composition.operations",
+    "truncate": "mechc.composition.operations",
+    "vector": "mechc.composition.operations",
+    "with_replacement": "mechc.composition.operations",
+    "without_replacement": "mechc.composition.operations",
+    "zcdp": "mechc.composition.renyi_curves",
 }
 __all__ = [
     "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose",

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from mechc.composition import Composition, Event
+from mechc.composition.events import Composition, Event
+from mechc.composition.inputs import as_array
+from mechc.composition.mechanism import load
+from mechc.composition.operations import group, poisson, without_replacement
+from mechc.composition.tables import mixture
 from mechc.errors import DeclarationError
-from mechc.inputs import as_array
-from mechc.mechanism import load
-from mechc.mixing import mixture
-from mechc.operations import group, poisson, without_replacement
 
 UNLIKELY = 1e-16  # share of draws in which a record occurs more often than is listed
 

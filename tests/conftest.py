@@ -1,4 +1,4 @@
-"""Makes `truth` and `pairs`, beside this file, importable from the tests of every room.
+"""Fixtures of every room, and the order in which tests run.
 
 With `--seconds` tests come in an order of the day and none begins when the time is over, so that
 slow tests may run as far as there is time: `pytest -m slow --seconds 600`.
@@ -10,10 +10,15 @@ from datetime import date
 
 import pytest
 
+import mechc
+
 LONGEST = ("test_documentation.py", "test_demo.py", "test_distributed.py")
 # One worker starts with rooms that compile accountants, the other one with symbolic rooms, so that
 # in a new checkout both do not compile the same functions at the same time.
-ROOMS = ("individual", "verify", "front", "calculus", "kernel", "loss", "app", "accountants")
+ROOMS = (
+    "individual", "verify", "declare", "symbolic", "calculus", "transform", "kernel", "loss", "cli",
+    "report", "composition", "accountants",
+)  # fmt: skip
 
 
 STARTED = time.monotonic()
@@ -40,3 +45,19 @@ def pytest_collection_modifyitems(config, items):
             0 if item.path.name in LONGEST else rooms.get(item.path.parent.name, len(ROOMS))
         )
     )
+
+
+@pytest.fixture(scope="session")
+def gaussian():
+    return mechc.load("gaussian")
+
+
+@pytest.fixture(scope="session")
+def laplace():
+    return mechc.load("laplace")
+
+
+@pytest.fixture(scope="session")
+def sampled_gaussian(gaussian):
+    """Poisson-subsampled Gaussian with sampling rate and sigma open."""
+    return mechc.poisson(gaussian)

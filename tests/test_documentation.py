@@ -70,7 +70,7 @@ def test_commands_of_readme_parse():
 
 
 def test_methods_page_covers_every_method():
-    from mechc.registry import METHODS
+    from mechc.accountants.registry import METHODS
 
     page = (ROOT / "docs" / "methods.md").read_text("utf-8")
     readme = (ROOT / "README.md").read_text("utf-8")

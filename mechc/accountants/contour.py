@@ -2,26 +2,660 @@
 
 `side` answers for epsilon >= 0; negative epsilon goes through the reversed pair (I3), so that
 nothing cancels: delta(eps) = 1 - exp(eps) M(-1) + exp(eps) H_rev(-eps).
+
+What one side of the contour plans and remembers: a contour to be laid, and one that answered.
+
+The steps of one direction on nodes that grow with the tilts and frequencies asked for.
+
+What the frequencies beyond the last node may add, bounded by the steps that fade soonest.
+
+|phi| of a composition is a product of factors that are at most 1, so that a few of them may prove
+that it is small. Of many distinct steps those with the largest variances are asked first: to
+resolve the others at high frequencies costs as much, and they prove little.
+
+One side of the contour's answer, epsilon >= 0: choice of contour, period and length.
+
+The sum itself and its error terms are in `trapezoid`; what is left out beyond the last node is
+bounded by `characteristic.decay_integral`. The number of nodes does not depend on the number of
+steps.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.accountants import topmost
 from mechc.accountants.bound import Bound
-from mechc.accountants.logspace import log_add, log_subtract
-from mechc.accountants.side import Side
-from mechc.accountants.trapezoid import Lattice, Smooth
-from mechc.loss.infinite import MASS_ERROR, log_infinite
-from mechc.loss.measure import Step
+from mechc.accountants.contours import placement
+from mechc.accountants.contours.atoms import AtomicPart, BesideAtoms, Oscillation, matters
+from mechc.accountants.contours.characteristic import BLOCK, Law, Tilted
+from mechc.accountants.contours.placement import place
+from mechc.accountants.contours.smoothed_payoff import Blurred
+from mechc.accountants.contours.trapezoid import Answer, Contour, Lattice, Smooth
+from mechc.accountants.fft import log_add, log_subtract
+from mechc.accountants.sparse import Jumps, by_largest_losses
+from mechc.accountants.window import log_peak
+from mechc.errors import NumericError, UnsupportedError
+from mechc.loss.privacy_loss import CERTAIN, MASS_ERROR, Step, log_infinite
+from mechc.loss.unresolved import sharp_tilt
 
 Floats = NDArray[np.float64]
 
-ROUNDED = 1e-9  # nats that rounding may cost a comparison of two bounds
+
+class Known(NamedTuple):
+    """A contour that has answered, and how wide its first answer was."""
+
+    contour: Contour | Blurred | Jumps
+    width: float
+
+
+class Choice(NamedTuple):
+    """A contour that is not evaluated yet.
+
+    Attributes:
+        c, period, grid, log_b, spare: see Contour.
+        top: largest tilt that is wanted.
+        reach: frequency up to which the law should be resolved.
+        one_scale: large losses have no contours of their own, see `jumps`.
+    """
+
+    c: float
+    period: float
+    grid: Floats
+    log_b: Floats
+    top: float
+    reach: float
+    one_scale: bool
+    spare: float = 0.0
+
+    @property
+    def nodes(self) -> float:
+        """Frequencies that are expected to be needed, 0 where there is no other way."""
+        return 0.0 if self.one_scale else self.reach * self.period / (2.0 * math.pi)
+
+
+ULP = 2.2e-16
+ROOM = 1.2  # factor by which more tilts are covered than asked for: the next one is near
+SEVERAL, MORE_ROOM = 16, 1.6  # with so many distinct steps: to extend them all costs more
+MIRRORED = 16.0  # tilts up to which both directions are covered at once
+FIRST_LIMIT, HIGHER = 64.0, 4.0  # below which a saddle point is sought, and factor to the next
+LOOKS = 1000  # at most, at a saddle point on nodes that grow
+ABOVE = 5.0  # standard deviations above the saddle point to which tilts are wanted
+BOTTOM = -2e5  # log of what is not looked at more closely
+INSIDE = np.linspace(0.1, 0.9, 9)  # tilts between P and Q
+MOMENTS = 1e-9  # relative error of mean and variance, and more
+SURE = 6.0  # standard deviations within which no loss can be ruled out
+TILTS, LARGEST_TILT = 24, 1e6  # of Chernoff's bound
+
+
+class Covered:
+    """Steps, their law on the nodes of the moment, and the saddle points of epsilons."""
+
+    def __init__(self, steps: tuple[Step, ...]) -> None:
+        """Keep the steps."""
+        self._steps = steps
+        self._law = Law.of(steps)
+        self._peaks: dict[bool, tuple[Floats, Floats]] = {}
+        self._root: tuple[float, tuple[float, float]] | None = None
+        self._lowest = sum(s.count * s.loss.support[0] for s in steps)
+        self._highest = sum(s.count * s.loss.support[1] for s in steps)
+        self._t_max = min(s.loss.strip[1] for s in steps) * (1.0 - 1e-4)
+        self._t_min = max(s.loss.strip[0] for s in steps) * (1.0 - 1e-4)
+
+    @property
+    def law(self) -> Law:
+        """The composition on the nodes of the moment."""
+        return self._law
+
+    def cover_around(self, t: float) -> None:
+        """Make nodes for a saddle point t, and for the bounds on images that a contour there has.
+
+        Raises:
+            NumericError: the quadrature does not settle.
+        """
+        bend = float(self._law.roughly(t)[0, 2]) + t**-2 + (1.0 + t) ** -2
+        self._cover(min(t + ABOVE / math.sqrt(bend), self._t_max))
+
+    def chernoff(self, epsilon: float, reverse: bool = False) -> float:
+        """Log of Chernoff's bound (numerics, 3.1) on H(epsilon), by the tilts that are covered.
+
+        With `reverse` it is H of the pair (Q, P), whose K at t is K(-1 - t) here.
+        """
+        if reverse:
+            highest = -1.0 - max(max(s.loss.tilts[0] for s in self._steps), self._t_min)
+        else:
+            highest = min(min(s.loss.tilts[1] for s in self._steps), self._t_max)
+        highest = min(highest, LARGEST_TILT)
+        if not highest > 0.0:
+            return math.inf
+        if reverse not in self._peaks:
+            t = np.geomspace(1e-2 * highest, highest, TILTS)
+            k, _, _, rounding = self._law.roughly(*(-1.0 - t if reverse else t)).T
+            self._peaks[reverse] = t, k + rounding + log_peak(t)
+        return chernoff(epsilon, *self._peaks[reverse])
+
+    def log_complement(self, epsilon: float) -> float:
+        """Log of a bound on E_P[min(1, exp(epsilon - L)); L finite], as a share of P(L finite).
+
+        By min(1, x) <= x^u, 0 < u < 1, at tilts that every law has; 0 where that is not small.
+        """
+        _, mean, variance, _ = map(float, self._law.roughly(0.0)[0])
+        if not mean - epsilon > SURE * math.sqrt(variance) or any(
+            s.loss.apart for s in self._steps
+        ):
+            return 0.0
+        k, _, _, rounding = self._law.roughly(*-INSIDE).T
+        mass = sum(s.count * s.loss.log_finite for s in self._steps)
+        rounding += 8.0 * ULP * (np.abs(k) + INSIDE * epsilon)
+        return float((k + INSIDE * epsilon + rounding).min()) - mass
+
+    def _cover(self, tilt: float, contour: float = 0.0, frequency: float = 0.0) -> None:
+        """Make all steps accurate for real tilts up to `tilt` and for one frequency."""
+        floor = 1e-18 / float(self._law.counts.sum())
+        # the other direction will ask for tilts down to -1 - tilt: cheaper together
+        if not all(s.loss.settled(-1.0, tilt) for s in self._steps):
+            room = ROOM if len(self._steps) < SEVERAL else MORE_ROOM
+            tilt = min(room * tilt, 0.5 * (tilt + self._t_max))
+        low = -1.0 - tilt if tilt < MIRRORED and -1.0 - tilt > self._t_min else -1.0
+        steps = tuple(
+            Step(s.loss.covering(low, tilt, contour, frequency, floor), s.count)
+            for s in self._steps
+        )
+        if any(a.loss is not b.loss for a, b in zip(steps, self._steps, strict=True)):
+            self._steps = steps
+            self._law = Law.of(steps)
+            self._peaks = {}
+
+    def at_most(self, epsilon: float, level: float) -> bool:
+        """Whether Bennett's bound, or Chernoff's at or below the saddle point, is <= exp(level)."""
+        if level == -math.inf or not self._t_max > 0.0:
+            return False
+        if self._bennett(epsilon) <= level or self.chernoff(epsilon) <= level:
+            return True
+        try:
+            return self._peak(self._saddle(epsilon, level)[0], epsilon) <= level
+        except NumericError:
+            return False
+
+    def _bennett(self, epsilon: float) -> float:
+        """Log of Bennett's bound on H(epsilon), from mean, variance and largest loss of one step.
+
+        E exp(t(L - m)) <= exp(v (exp(tb) - 1 - tb) / b^2) for L - m <= b (Boucheron, Lugosi and
+        Massart 2013, Theorem 2.9), at the tilt t that is best for P(L > epsilon).
+        """
+        if len(self._steps) > 1:
+            return math.inf
+        _, mean, variance, _ = map(float, self._law.roughly(0.0)[0])
+        largest = (self._highest - mean) / self._steps[0].count
+        gap = epsilon - mean - MOMENTS * math.sqrt(variance)
+        if not (0.0 < largest < math.inf and gap > 0.0 and variance > 0.0):
+            return math.inf
+        variance, largest = variance * (1.0 + MOMENTS), largest * (1.0 + MOMENTS)
+        t = math.log1p(gap * largest / variance) / largest
+        bend = variance * (math.expm1(t * largest) - t * largest) / largest**2
+        log_mass = self._steps[0].count * self._steps[0].loss.log_finite
+        return log_mass + bend - t * gap + float(log_peak(t)) + MOMENTS
+
+    def _peak(self, t: float, epsilon: float) -> float:
+        """Log of Chernoff's bound on H(epsilon) at one covered tilt."""
+        k, _, _, rounding = map(float, self._law.roughly(t)[0])
+        return chernoff(epsilon, np.array([t]), k + rounding + log_peak(np.array([t])))
+
+    def _saddle(self, epsilon: float, level: float = -math.inf) -> tuple[float, float]:
+        """Root t0 of K'(t) = eps + 1/t + 1/(t+1) and F''(t0), extending the nodes on the way.
+
+        Without a root below the end of the strip, the largest usable tilt is returned; a smaller
+        one where Chernoff's bound comes down to exp(level) on the way.
+
+        Raises:
+            NumericError: no root is found, or nodes for it do not settle.
+        """
+        if self._root is not None and self._root[0] == epsilon:
+            return self._root[1]
+        if not self._t_max > 0.0:
+            raise NumericError("no moment of positive order is known to be finite")
+        limit = min(FIRST_LIMIT, self._t_max)
+        for _ in range(LOOKS):
+            # on nodes that lack large losses K' is too small, and its root too large
+            t, bend = self._law.saddle(epsilon, limit)
+            wanted = min(t + ABOVE / math.sqrt(bend), self._t_max) if t < limit else limit
+            if any(s.loss.tilts[1] < wanted for s in self._steps):
+                self._cover(wanted)
+                continue
+            if t < limit:
+                self._root = epsilon, (t, bend)
+                return t, bend
+            gap = (self._highest - epsilon) / float(self._law.counts.sum())
+            topmost = 1e9 < limit * gap < math.inf
+            topmost |= float(self._law.roughly(limit)[0][0]) - epsilon * limit < BOTTOM
+            if limit >= self._t_max or topmost:
+                return t, bend  # only the topmost losses count by now
+            if level > -math.inf and self._peak(t, epsilon) <= level:
+                return t, bend
+            limit = min(HIGHER * limit, self._t_max)
+        raise NumericError(f"no saddle point of epsilon={epsilon:g} in {LOOKS} looks")
+
+
+def chernoff(epsilon: float, tilts: Floats, peaks: Floats) -> float:
+    """Return log of the least of exp(peaks - tilts epsilon), rounding included."""
+    rounding = 8.0 * ULP * (np.abs(peaks) + tilts * epsilon)
+    return float((peaks - tilts * epsilon + rounding).min(initial=math.inf)) + 1e-12
+
+
+SHARES = (0.8, 0.95)  # of the variance, that some of many distinct steps have
+SIGHT = 1.5  # standard deviations of a step, inverted: where its total variation takes over
+FARTHEST = 64.0  # times that, up to which nodes go to where it has taken over indeed ...
+BEYOND_ROOM = 1.05  # ... and somewhat farther
+FARTHER, ROUNDS = 3.0, 6  # from one frequency to the next, and how many are tried
+FLOOR = 1e-3  # share of the composition's mass that need not be resolved
+LARGEST = 50_000  # nodes beyond which no higher frequency is asked for
+
+
+def decay(
+    steps: tuple[Step, ...], contour: Contour, edge: float, start: float, wanted: float
+) -> float:
+    """Return a bound on the integral of sup |phi| / y^2 beyond `start`.
+
+    Args:
+        steps: the composition, on the nodes of the contour.
+        contour: for its tilt, and the law there.
+        edge: end of a periodic integrand's half period, or infinity.
+        start: the last frequency that is evaluated.
+        wanted: a bound below which a smaller one is worth nothing.
+    """
+    best, goal = math.inf, math.log(wanted * start)
+    for share in SHARES if len(steps) >= SEVERAL else ():
+        some = _soonest(steps, contour, share)
+        near = Tilted(Law.of(some), contour.c)
+        if float(near.log_phi(start, 1, 2)[0][0]) > goal:
+            continue  # they have not faded themselves
+        best = min(best, _decay(some, near, contour.reach, edge, start, wanted))
+        if best < wanted:
+            return best
+    return min(best, _decay(steps, contour.tilted, contour.reach, edge, start, wanted))
+
+
+def _soonest(steps: tuple[Step, ...], contour: Contour, share: float) -> tuple[Step, ...]:
+    """As few steps as carry a share of the tilted variance."""
+    variance = contour.tilted.counts * contour.tilted.spread**2
+    order = np.argsort(-variance)
+    sums = np.cumsum(variance[order])
+    enough = 1 + int(np.searchsorted(sums, share * sums[-1]))
+    return tuple(steps[i] for i in sorted(order[:enough].tolist()))
+
+
+def _decay(
+    steps: tuple[Step, ...], near: Tilted, resolved: float, edge: float, start: float, wanted: float
+) -> float:
+    """As `decay`, by all steps given, with nodes that see far enough.
+
+    That is up to where the total variation of one step takes over, for the bulk of the mass.
+    `near` are the tilted steps on the nodes of the contour, which resolve frequencies up to
+    `resolved`.
+    """
+    goal = min(math.log(wanted * start), -1.0)
+    count = float(near.counts.sum())
+    variance = float(near.counts @ near.spread**2)
+    reach = max(2.0 * start, SIGHT * math.sqrt(count / max(variance, 1e-300)))
+    levelled = BEYOND_ROOM * near.levelled(goal)
+    reach = levelled if levelled < FARTHEST * reach else reach
+    best, far = math.inf, near
+    for _ in range(ROUNDS):
+        if reach > resolved:
+            try:
+                far = Tilted(far_law(near.c, reach, FLOOR / count, steps), near.c, FLOOR / count)
+            except NumericError:
+                break
+        bound, behind = far.decay(start, reach, edge, goal)
+        helps = behind > 0.3 * bound and bound < 0.5 * best
+        best = min(best, bound)
+        if best < wanted or not helps or far.nodes > LARGEST:
+            break
+        reach *= FARTHER
+    return best
+
+
+def far_law(c: float, reach: float, floor: float, steps: tuple[Step, ...]) -> Law:
+    """Return steps with nodes for high frequencies, which nobody keeps."""
+    return Law.of(tuple(Step(s.loss.covering(-1.0, c, c, reach, floor), s.count) for s in steps))
+
+
+SHARE = 1e-13  # images and truncation may cost this share of delta
+PLENTY = 1e-6  # share of rtol below which no further node is worth its cost
+KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
+ELSEWHERE = 1e-2  # the same for brackets made for another epsilon, or beside a contour
+SHARED = 0.5  # the same where one contour is to serve many epsilons
+ALIKE = 1.2  # times its first width that an answer may be wide
+EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
+WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
+BLURRED = 300_000_000  # the same for a smoothed payoff
+MOST_NODES = 2**23  # frequencies of a smoothed payoff: some 1.6 GB
+REUSED = 1e-10  # width with which a contour answers for another epsilon
+FIRST = 64  # nodes to begin with
+BEYOND = 1.2  # times the frequency at which phi is thought to have faded, ...
+SIDE_FARTHER = 2.0  # ... and for so many distinct steps, which are dear to resolve again
+FEW_NODES = 160  # nodes that are cheaper than anything else
+CROWDED = 1600  # nodes beyond which small and large losses are taken apart at once
+QUICK = 25_000_000  # node evaluations before that is tried for fewer nodes
+GROWTH = 3.0  # times the nodes expected, likewise
+PATIENCE, LOUD = 2048, math.log(1e-4)  # nodes after which no |phi| above this is waited out
+NARROW = 0.3  # width of a smoothed answer, in rtol, that is narrow enough
+FIT, FITS = 1e-4, 4  # error of phi wanted of polynomials, in rtol, and refinements to get there
+NOTHING = math.log(1e-14)  # share of the mass that need not be told from none
+ROUNDED = 1e-9  # blocks that rounding may add to a division
+SIDE_LARGEST = 100_000  # nodes of a step's tilted law beyond which no higher frequency is asked for
+
+
+class Side(Covered):
+    """The finite part H of one direction for epsilon >= 0, with everything that can be re-used."""
+
+    def __init__(self, steps: tuple[Step, ...], payoff: Smooth | Lattice, rtol: float) -> None:
+        """Keep the steps; `payoff` says whether the losses lie on a lattice."""
+        super().__init__(steps)
+        self._coarse = steps
+        self._payoff = payoff
+        self._rtol = rtol
+        self._contours: list[Known] = []
+        self._log_mass = sum(s.count * s.loss.log_finite for s in steps)
+        self.log_q = sum(
+            s.count * math.log1p(-math.exp(s.loss.log_minus_infinite))
+            if s.loss.log_minus_infinite < -CERTAIN
+            else -math.inf
+            for s in steps
+        )
+
+    def finite(self, epsilon: float) -> Answer:
+        """H(epsilon) = E_P[(1 - exp(epsilon - L))_+; L finite]."""
+        if self._highest <= epsilon or not math.isfinite(self._log_mass):
+            why = "epsilon is at or beyond the largest finite loss"
+            return Answer(-math.inf, -math.inf, -math.inf, {"reason": why})
+        if self._highest == self._lowest:
+            value = self._log_mass + math.log(-math.expm1(epsilon - self._highest))
+            return Answer(value - 1e-14, value, value + 1e-14, {"reason": "a single atom"})
+        nearly = topmost.log_finite(self._coarse, epsilon)
+        if nearly is not None:
+            return Answer(*nearly, {"limit": topmost.LIMIT})
+        for known, width in self._contours:
+            again = known.answer(epsilon)
+            share = KEPT if type(known) is Contour else ELSEWHERE if type(known) is Jumps else 1.0
+            share = SHARED if isinstance(known, Contour) and known.spare else share
+            alike = min(ALIKE * width, self._rtol)  # another contour would be as wide
+            if again is not None and again.width <= max(REUSED, share * self._rtol, alike):
+                return again
+        if self.log_complement(epsilon) < NOTHING:
+            low = self._log_mass - 2.0 * math.exp(NOTHING)
+            return Answer(low, self._log_mass, self._log_mass, {"reason": "all losses are larger"})
+        if not self._t_max > 0.0:
+            raise UnsupportedError("no moment E[exp(tL)], t > 0, of the loss is known to be finite")
+        try:
+            return self._fresh(epsilon)
+        except NumericError as error:
+            return self._chernoff(epsilon, str(error))
+
+    def _fresh(self, epsilon: float) -> Answer:
+        """H(epsilon) on a contour of its own, or by the largest losses where that is crowded."""
+        choice = self._choose(epsilon)
+        contour = None if choice.nodes > CROWDED else self._laid(choice)
+        most, growth = (QUICK, GROWTH) if choice.nodes > FEW_NODES else (math.inf, math.inf)
+        answer = None if contour is None else self._run(contour, epsilon, most, growth)
+        limit: dict[str, str] = {}
+        if not (answer and answer.width <= self._rtol) and not choice.one_scale:
+            jumps, rare, limit = by_largest_losses(self._steps, epsilon, self._rtol)
+            if jumps is not None and rare is not None:
+                if contour is not None and rare.width > ELSEWHERE * self._rtol:
+                    answer = self._run(contour, epsilon, most)
+                if answer is None or answer.width > rare.width:
+                    self._contours = [Known(jumps, rare.width), *self._contours[:3]]
+                    return rare
+            # few steps, then: those have a recursion
+            limit = limit if choice.nodes > FEW_NODES else {}
+        contour = contour or self._laid(choice)
+        answer = answer or self._run(contour, epsilon)
+        answer = answer or self._chernoff(epsilon, "the trapezoid sum is not positive")
+        answer.detail.update(limit)
+        self._contours = [Known(contour.blurred or contour, answer.width), *self._contours[:3]]
+        return answer
+
+    def at_most(self, epsilon: float, level: float) -> bool:
+        """Whether H(epsilon) is at most exp(level) by Chernoff's bound.
+
+        At the tilts of contours that are there, which would answer as quickly; else anywhere.
+        """
+        known = [c for c, _ in self._contours if isinstance(c, Contour)]
+        if self._contours:
+            return any(chernoff(epsilon, c.grid, c.log_b) <= level for c in known)
+        return self._highest <= epsilon or super().at_most(epsilon, level)
+
+    def reversed_at_most(self, epsilon: float) -> float:
+        """Bound log delta(epsilon) of the reversed pair by nodes that are there; 0 without contour.
+
+        By Chernoff's bound, and by 1 - e^epsilon (M(0) - H(-epsilon)): most digits of that cancel,
+        but no contour is laid.
+        """
+        if not self._contours:
+            return 0.0
+        revealed = math.log(-math.expm1(self.log_q)) if self.log_q < 0.0 else -math.inf
+        least = log_add(revealed + MASS_ERROR, self.chernoff(epsilon, reverse=True))
+        size = math.exp(min(epsilon, 700.0))
+        for contour, _ in self._contours:
+            if type(contour) is Contour and math.isinf(self._payoff.edge):
+                answer = contour.answer(-epsilon)
+                if answer is not None:
+                    most = min(answer.upper, self._log_mass)
+                    gap = math.exp(self._log_mass) - math.exp(most)
+                    delta = 1.0 - size * (gap - MASS_ERROR - 8.0 * ULP)
+                    least = min(least, math.log(max(delta, ULP)))
+        return min(least, 0.0)
+
+    def _choose(self, epsilon: float) -> Choice:
+        """Contour and period that need the fewest nodes (docs/numerics.md, section 4)."""
+        t0, f2 = self._saddle(epsilon)
+        sharp = sharp_tilt((s.loss for s in self._steps), t0)
+        if sharp < t0:
+            f2 = float(self._law.roughly(sharp)[0][2]) + sharp**-2 + (1.0 + sharp) ** -2
+            t0 = sharp
+        if len(self._steps) >= SEVERAL and not self._has_sums and math.isinf(self._payoff.edge):
+            many = self._for_many(epsilon, t0)
+            if many is not None:
+                return many
+        top = min(t0 + ABOVE / math.sqrt(f2), self._t_max)
+        self._cover(top)
+        # sums of atoms never fade: their contour is chosen as if they did, by the spread
+        spread = self._has_sums and matters(self._law, Tilted(self._law, t0))
+        c, period, frequency, grid, log_b = place(self._law, epsilon, (t0, f2), top, SHARE, spread)
+        period = self._payoff.period(period)
+        one_scale = math.isfinite(self._payoff.edge) or (
+            self._has_sums and matters(self._law, Tilted(self._law, c))
+        )
+        reach = self._reach(frequency, period)
+        return Choice(c, period, grid, log_b, top, reach, one_scale)
+
+    def _reach(self, frequency: float, period: float) -> float:
+        """Last of as many frequencies as are likely to be needed, in whole blocks."""
+        h = 2.0 * math.pi / period
+        beyond = BEYOND if len(self._steps) < SEVERAL else SIDE_FARTHER
+        return h * max(FIRST, BLOCK * math.ceil(min(beyond * frequency / h, 1e15) / BLOCK))
+
+    def _laid(self, choice: Choice) -> Contour:
+        """The contour chosen, beside sums of atoms in closed form where these matter."""
+        masses = (self._log_mass, self.log_q, self._lowest)
+        where = (choice.c, choice.period, choice.grid, choice.log_b, masses)
+        atomic = self._atomic(choice.c) if choice.one_scale and not choice.spare else None
+        if atomic is not None:
+            return BesideAtoms(atomic, self._law, self._payoff, *where)
+        self._cover(choice.top, choice.c, choice.reach)
+        contour = Contour(self._law, self._payoff, *where)
+        contour.spare = choice.spare
+        return contour
+
+    @property
+    def _has_sums(self) -> bool:
+        """Sums of atoms may matter, which no contour serves without a part of their own."""
+        return math.isinf(self._payoff.edge) and all(s.loss.atom_loss.size for s in self._steps)
+
+    def _for_many(self, epsilon: float, saddle: float) -> Choice | None:
+        """Contour for as many epsilons as can share one, `epsilon` among them."""
+        c = placement.place_jointly(self._law, saddle, min(2.0 * saddle, self._t_max))
+        if c is None:
+            return None
+        top = min(max(2.2 * c, saddle), self._t_max)
+        known = min(s.loss.tilts[1] for s in self._steps)
+        try:
+            if known < max(1.5 * c, saddle):
+                self._cover(top)
+        except NumericError:
+            return None
+        top = min(top, max(known, min(s.loss.tilts[1] for s in self._steps)))
+        found = placement.choose(self._law, c, epsilon, saddle, top, math.log(SHARE))
+        if found is None:
+            return None
+        reach = self._reach(found.frequency, found.period)
+        if reach * found.period > 2.0 * math.pi * CROWDED:
+            return None  # small and large losses may have to be taken apart
+        where = (found.c, found.period, found.grid, found.log_b)
+        return Choice(*where, top, reach, True, placement.SPARE)
+
+    def _run(
+        self, contour: Contour, epsilon: float, most: float = math.inf, growth: float = math.inf
+    ) -> Answer | None:
+        """Add nodes as this law needs them, and return the narrowest answer that they give.
+
+        None where that takes more than `most` node evaluations, or `growth` times the nodes that
+        were expected.
+        """
+        if not contour.weight(epsilon) > 0.0:
+            return None
+        if isinstance(contour, BesideAtoms):
+            contour.settle(epsilon, self._rtol)
+            plain = contour.answer(epsilon)
+            if contour.atomic.order == 0 and not (plain and plain.width <= self._rtol):
+                self._blurred(contour, epsilon)
+        else:
+            plain = self._wait(contour, epsilon, most, growth)
+        if contour.blurred is None:
+            return plain
+        smoothed: Answer | None = contour.blurred.answer(epsilon)
+        if smoothed is None or (plain is not None and plain.width <= smoothed.width):
+            contour.blurred = None
+            return plain
+        return smoothed
+
+    def _wait(self, contour: Contour, epsilon: float, most: float, growth: float) -> Answer | None:
+        """Add nodes until the truncation is proven small, or a work limit is reached."""
+        first, heavy = self._first_nodes(contour), matters(self._law, contour.tilted)
+        nodes = first
+        while True:
+            if not self._resolve(contour, nodes):
+                return contour.answer(epsilon)
+            if nodes * contour.cost > most or nodes > growth * first:
+                return None
+            if nodes * contour.cost > 2.0 * WORK and contour.nodes:
+                return contour.answer(epsilon)
+            contour.extend(nodes)
+            if contour.complete:
+                return contour.answer(epsilon)
+            only_atoms = math.isinf(contour.reach)  # nothing proves that phi fades for good
+            loud = only_atoms or (heavy and float(contour.re[-32:].max()) > LOUD)
+            endless = math.isinf(contour.most)  # one period of a lattice is exact without a blur
+            if nodes >= PATIENCE and loud and endless and contour.blurred is None:
+                answer = self._blurred(contour, epsilon)
+                if answer is not None and answer.width <= self._rtol:
+                    return None  # it is there for whoever asks
+            values, _ = contour.terms(epsilon)
+            least = math.exp(-contour.spare)  # the least that the terms may leave of themselves
+            enough = max(SHARE, PLENTY * self._rtol)
+            quiet = float(np.abs(values[-32:]).max()) < 0.1 * enough * least
+            wanted = 4.0 * enough if contour.work < EASY else 1e-3 * self._rtol
+            if (quiet and not only_atoms) or contour.work > EASY:
+                total = max(1.0 + 2.0 * float(values.sum()), 1e-3) if contour.spare == 0 else least
+                factor = self._payoff.size(contour.c) * contour.period
+                factor /= math.pi * total * contour.weight(epsilon)
+                crowd = SIDE_LARGEST * len(self._steps)
+                large = contour.work > WORK or contour.tilted.weight.size > crowd
+                start, share = contour.h * nodes, wanted / factor
+                if large or float(contour.re[-1]) < math.log(share * start):
+                    contour.decay = decay(self._steps, contour, self._payoff.edge, start, share)
+                if factor * contour.decay < wanted or large:
+                    return contour.answer(epsilon)
+            more = max(FIRST, nodes // 2) if not quiet and nodes < 1024 else nodes
+            nodes += more
+            nodes = max(nodes, PATIENCE) if only_atoms else nodes
+
+    def _first_nodes(self, contour: Contour) -> int:
+        """Nodes to begin with: about those that the law was resolved for, where they are cheap."""
+        wanted = min(contour.expected, WORK / contour.cost, PATIENCE)
+        return max(FIRST, BLOCK * math.floor(wanted / BLOCK + ROUNDED))
+
+    def _resolve(self, contour: Contour, nodes: int) -> bool:
+        """Make the law good for so many frequencies; False where no quadrature resolves them."""
+        if contour.h * min(nodes, contour.most) > contour.reach:
+            try:
+                self._cover(0.0, contour.c, 1.5 * contour.h * nodes)
+            except NumericError:
+                return False
+            contour.resolve(self._law)
+        return True
+
+    def _blurred(self, contour: Contour, epsilon: float) -> Answer | None:
+        """Smooth the payoff, with nodes until the interval is narrow or they cost too much."""
+        best: Answer | None = None
+        for _ in range(FITS):
+            contour.blurred = Blurred(contour)
+            answer = contour.blurred.answer(epsilon)
+            if answer is None:
+                share = math.inf  # smoothed away: another order of magnitude may help
+            else:
+                best = answer
+                share = answer.width / (NARROW * self._rtol)
+            if share <= 1.0:
+                break
+            nodes = math.ceil(contour.nodes * min(max(1.1 * math.sqrt(share), 1.5), 32.0))
+            if isinstance(contour, BesideAtoms):
+                nodes = min(nodes, int(BLURRED / contour.cost))
+            else:
+                growth = max(1.0, contour.h * nodes / contour.reach)
+                nodes = min(nodes, int(BLURRED / (contour.cost * growth)))
+                if not self._resolve(contour, nodes):
+                    break
+            nodes = min(nodes, MOST_NODES)
+            if nodes <= contour.nodes:
+                break
+            contour.extend(nodes)
+        return best
+
+    def _atomic(self, c: float) -> AtomicPart | None:
+        """The sums of atoms, and the law for high frequencies on as few panels as do."""
+        if not self._has_sums:
+            return None
+        tilted = Tilted(self._law, c)
+        spread = float(tilted.spread.max())
+        if not matters(self._law, tilted) or not spread > 0.0:
+            return None
+        floor = 1e-18 / float(self._law.counts.sum())
+        atoms = sum(s.loss.atom_loss.size for s in self._law.steps)
+        steps = tuple(Step(s.loss.lean(-1.0 - c, c), s.count) for s in self._coarse)
+        frequency = 0.0
+        for _ in range(FITS):
+            try:
+                law = far_law(c, frequency, 0.0, steps)
+            except NumericError:
+                return None
+            fitted = Oscillation(law, tilted, floor)
+            if fitted.error < FIT * self._rtol:
+                part = AtomicPart(law, tilted, fitted)
+                return part if part.order or self._law.loss.size > atoms else None
+            frequency = max(4.0 * frequency, 1.0 / spread)
+        return None
+
+    def _chernoff(self, epsilon: float, reason: str) -> Answer:
+        """Upper bound (43) alone, where the contour has no answer."""
+        log_upper = min(self._log_mass, self.chernoff(epsilon))
+        return Answer(-math.inf, log_upper, log_upper, {"reason": reason})
 
 
 class ContourAccountant:

@@ -17,14 +17,13 @@ from scipy.special import gammaln
 
 from mechc.accountants import topmost
 from mechc.accountants.bound import Bound
-from mechc.accountants.composed import ComposedLoss
-from mechc.accountants.logspace import log1mexp, log_add
+from mechc.accountants.contours.composed import ComposedLoss
+from mechc.accountants.fft import log1mexp, log_add
 from mechc.accountants.recursion import Recursion
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.infinite import MASS_ERROR, log_infinite
-from mechc.loss.measure import Step
+from mechc.loss.allowance import spend
 from mechc.loss.moments import log_total
-from mechc.loss.work import spend
+from mechc.loss.privacy_loss import MASS_ERROR, Step, log_infinite
 
 Floats = NDArray[np.float64]
 Logs = tuple[float, float, float]

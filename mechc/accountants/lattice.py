@@ -13,11 +13,10 @@ from collections.abc import Sequence
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.contour import ContourAccountant
-from mechc.accountants.logspace import log_add
-from mechc.accountants.trapezoid import ULP, Lattice
+from mechc.accountants.contours.trapezoid import ULP, Lattice
+from mechc.accountants.fft import log_add
 from mechc.errors import UnsupportedError
-from mechc.loss.infinite import MASS_ERROR
-from mechc.loss.measure import Step
+from mechc.loss.privacy_loss import MASS_ERROR, Step
 
 MAX_POINTS = 1e6  # finer than this share of a step, any two losses seem commensurate
 

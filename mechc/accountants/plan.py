@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
-from mechc.loss.measure import PrivacyLoss, Step
+from mechc.loss.chebyshev_tables import Tabulated, tabulate
 from mechc.loss.moments import log_sum
-from mechc.loss.tabulated import Tabulated, tabulate
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.unresolved import share_at
 
 Floats = NDArray[np.float64]

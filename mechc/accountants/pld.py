@@ -20,15 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.composed import ComposedLoss
-from mechc.accountants.logspace import log1mexp, log_add
-from mechc.accountants.transform import TiltedSum, distinct
+from mechc.accountants.contours.composed import ComposedLoss
+from mechc.accountants.fft import TiltedSum, distinct, log1mexp, log_add
 from mechc.accountants.window import Reach, Window, choose, finite_lower, finite_upper, reach
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.loss import grid
-from mechc.loss.grid import ULP
-from mechc.loss.measure import Step
+from mechc.loss import discretise
+from mechc.loss.discretise import ULP
 from mechc.loss.mesh import align
+from mechc.loss.privacy_loss import Step
 
 Floats = NDArray[np.float64]
 
@@ -183,10 +182,10 @@ class PldAccountant:
         upper, lower = (TiltedSum(window.tilt, size, window.probes) for _ in range(2))
         for j, (first, last) in enumerate(ranges):
             law = self._laws[j].covering(window.left, window.right)
-            cells = grid.Cells.cut(law, mesh.offsets[j], mesh.step, first, last - first + 1)
+            cells = discretise.Cells.cut(law, mesh.offsets[j], mesh.step, first, last - first + 1)
             tails = (reaches[j].log_below(float(cells.points[0])), reaches[j].log_above)
-            upper.add(grid.dominating(cells, tails), self._counts[j])
-            lower.add(grid.dominated(cells, window.tilt), self._counts[j])
+            upper.add(discretise.dominating(cells, tails), self._counts[j])
+            lower.add(discretise.dominated(cells, window.tilt), self._counts[j])
         upper.close()
         lower.close()
         return _Pair(self._composed, window, lower, upper, predicted, exact=False)
@@ -201,7 +200,9 @@ class PldAccountant:
         laws = [law.covering(window.left, window.right) for law in self._laws]
         if any(law.lattice is None for law in laws):  # rounding left the atoms further out off it
             return self._on_mesh(window)
-        exact = ((grid.exact(law, step), k) for law, k in zip(laws, self._counts, strict=True))
+        exact = (
+            (discretise.exact(law, step), k) for law, k in zip(laws, self._counts, strict=True)
+        )
         total = TiltedSum.of(exact, window.tilt, size, window.probes)
         return _Pair(self._composed, window, total, total, 0.0, exact=True)
 

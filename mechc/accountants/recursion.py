@@ -27,17 +27,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.composed import ComposedLoss
+from mechc.accountants.contours.composed import ComposedLoss
+from mechc.accountants.contours.saddle import saddle_target, solve
 from mechc.accountants.plan import FIRST_PANELS, SHARED, Plan, Prepared, log_peak_at
-from mechc.accountants.saddle import saddle_target, solve
 from mechc.errors import NumericError
 from mechc.loss import piecewise
-from mechc.loss.action import DEGREE
-from mechc.loss.measure import Step
+from mechc.loss.allowance import spend
+from mechc.loss.chebyshev_tables import DEGREE, Tabulated
 from mechc.loss.piecewise import Piecewise, Sampler
-from mechc.loss.tabulated import Tabulated
+from mechc.loss.privacy_loss import Step
 from mechc.loss.unresolved import share_at, sharp_tilt
-from mechc.loss.work import spend
 
 Floats = NDArray[np.float64]
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from mechc.accountants.plan import SHARED
 from mechc.accountants.recursion import Level, Recursion
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.compiled import compiled
-from mechc.loss.measure import Step
+from mechc.loss.jit import compiled
+from mechc.loss.privacy_loss import Step
 
 Floats = NDArray[np.float64]
 

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.polynomial import chebyshev, legendre
 from numpy.typing import NDArray
 
-from mechc.accountants.logspace import log1mexp
-from mechc.loss.measure import PrivacyLoss, Step
+from mechc.accountants.fft import log1mexp
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 Floats = NDArray[np.float64]
 Logs = tuple[float, float, float]

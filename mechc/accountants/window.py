@@ -20,12 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants import saddle
-from mechc.accountants.composed import ComposedLoss
-from mechc.accountants.logspace import log1mexp, log_add, log_subtract
-from mechc.accountants.transform import TiltedSum
+from mechc.accountants.contours import saddle
+from mechc.accountants.contours.composed import ComposedLoss
+from mechc.accountants.fft import TiltedSum, log1mexp, log_add, log_subtract
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.measure import PrivacyLoss
+from mechc.loss.privacy_loss import PrivacyLoss
 
 Floats = NDArray[np.float64]
 

@@ -9,29 +9,153 @@
 
 Signs are proved in `signs`, formulas are rewritten in `shape`, checked in `verify` and `evaluate`,
 and SymPy's own solver runs under a wall clock in `budget`.
+
+One parameter case from end to end.
+
+Input: a refined case (regions without inverses). Output: `Derived`, the finished `CalculusCase` and
+what the whole `Calculus` collects from it. Formulas that need a check get it here.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sympy import Expr
+from sympy import Basic, Expr, Pow, S, Sum, Symbol, Tuple, besseli, erfc, loggamma
 
-from mechc.calculus.cases import refine
-from mechc.calculus.derivation import ELL, Derived, Z, derive_case, joined, solve_in_child
-from mechc.calculus.facts import by_case
-from mechc.calculus.types import (
-    Calculus,
-    CalculusCase,
-    Closed,
-    Entry,
-    Numeric,
-    Region,
-    Unavailable,
-)
+from mechc.calculus.cgf import cgf_of, cumulants_of
+from mechc.calculus.checks import Checker
+from mechc.calculus.distribution import distribution, infinite_mass
+from mechc.calculus.inverse import best_inverse, invert
+from mechc.calculus.regions import Refined, refine
+from mechc.calculus.structure import is_symmetric, lattice_of
+from mechc.calculus.tails import Tails, tails_of
+from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Numeric, Region, Unavailable
+from mechc.symbolic.budget import Task, run
+from mechc.symbolic.facts import by_case
+from mechc.symbolic.functions import spell_out
 
 if TYPE_CHECKING:
-    from mechc.pair import Pair
+    from mechc.calculus.pair import Pair
+
+
+ELL = Symbol("ell", real=True)
+Z = Symbol("z")
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A finished case, and what the calculus of the pair gathers from its cases."""
+
+    case: CalculusCase
+    tails: Tails
+    lattice: Entry
+    symmetric: bool
+    cumulants: Entry
+    notes: tuple[str, ...]
+
+
+def derive_case(refined: Refined, pair: Pair) -> Derived:
+    """Derive one case by rules alone.
+
+    Args:
+        refined: condition, facts, regions.
+        pair: for its variable, parameters and measure.
+    """
+    x, facts, integer = pair.variable, refined.facts, pair.measure == "lattice"
+    regions, atoms = refined.regions, refined.atoms
+    checker = Checker.of(x, pair.parameters, refined.condition, integer)
+    tails = tails_of(regions, x, facts, integer)
+    cgf = _checked(cgf_of(regions, atoms, x, Z, facts, integer), refined, tails, checker)
+    smooth = not integer and not atoms
+    case = CalculusCase(
+        condition=refined.condition,
+        regions=tuple(replace(r, inverse=invert(r, ELL, checker)) for r in regions),
+        atoms=atoms,
+        infinite_mass=infinite_mass(regions, atoms, x, facts, integer),
+        cgf=cgf,
+        cdf_p=distribution(regions, "p", x, facts, smooth),
+        cdf_q=distribution(regions, "q", x, facts, smooth),
+    )
+    return Derived(
+        case=case,
+        tails=tails,
+        lattice=lattice_of(regions, atoms, x, facts, integer),
+        symmetric=is_symmetric(regions, atoms, checker),
+        cumulants=cumulants_of(cgf, Z),
+        notes=(*tails.notes, *_notes(case, pair)),
+    )
+
+
+def _checked(cgf: Entry, refined: Refined, tails: Tails, checker: Checker) -> Entry:
+    """A closed generating function survives only if quadrature agrees at complex z."""
+    if not isinstance(cgf, Closed) or cgf.expr is S.NegativeInfinity:
+        return cgf
+    if checker.moment_agrees(cgf.expr, Z, refined.regions, refined.atoms, tails.strip):
+        return replace(cgf, how=f"{cgf.how}, verified")
+    return Numeric("the closed form found did not agree with quadrature; quadrature is used")
+
+
+def _notes(case: CalculusCase, pair: Pair) -> list[str]:
+    return [
+        f"{pair.name}: direction of the loss on {region.interval} is open; "
+        "split numerically when parameters are bound"
+        for region in case.regions
+        if region.kind == "unsplit"
+    ]
+
+
+def joined(cases: list[Derived], entry: str) -> Entry:
+    """One entry for all cases: closed only if it is closed in every case."""
+    found: list[tuple[Basic, Entry]] = [(d.case.condition, getattr(d, entry)) for d in cases]
+    rows = []
+    for condition, value in found:
+        if not isinstance(value, Closed):
+            return value
+        rows.append([(condition, component) for component in value.expr])
+    columns = [by_case(list(column)) for column in zip(*rows, strict=True)]
+    return Closed(Tuple(*columns), getattr(found[0][1], "how", ""))
+
+
+def solve_in_child(cases: list[Derived], pair: Pair, seconds: float) -> list[Derived]:
+    """Let SymPy try the inverses that the rules did not find, all in one child process.
+
+    Args:
+        cases: with rule-based inverses.
+        pair: for its variable and parameters.
+        seconds: wall clock.
+    """
+    x = pair.variable
+    losses = list(dict.fromkeys(r.loss for d in cases for r in d.case.regions if _promising(r)))
+    tasks = [Task(spell_out(loss) - ELL, x) for loss in losses]
+    answers = run(tasks, seconds)
+    solutions = {loss: answers.get(index, []) for index, loss in enumerate(losses)}
+    return [_with_solutions(derived, solutions, pair) for derived in cases] if losses else cases
+
+
+def _promising(region: Region) -> bool:
+    """Monotone, without a closed inverse, and made of functions that `solve` knows."""
+    if region.kind not in ("increasing", "decreasing") or isinstance(region.inverse, Closed):
+        return False
+    hopeless = region.loss.atoms(erfc, loggamma, besseli, Sum)  # type: ignore[union-attr]
+    powers = region.loss.atoms(Pow)  # type: ignore[union-attr]
+    return not hopeless and all(p.exp.is_number or not p.base.free_symbols for p in powers)
+
+
+def _with_solutions(
+    derived: Derived, solutions: dict[Expr | None, list[Expr]], pair: Pair
+) -> Derived:
+    checker = Checker.of(
+        pair.variable, pair.parameters, derived.case.condition, pair.measure == "lattice"
+    )
+    regions = []
+    for region in derived.case.regions:
+        if _promising(region):
+            found = [(solution, "solve") for solution in solutions[region.loss]]
+            region = replace(region, inverse=best_inverse(found, region, ELL, checker))
+        regions.append(region)
+    return replace(derived, case=replace(derived.case, regions=tuple(regions)))
+
 
 __all__ = [
     "Calculus",

@@ -1,88 +1,166 @@
-"""Refine the cases of a pair until every sign that matters is decided or given up.
+"""A declaration by cases: for each order of the breakpoints, sorted pieces and atoms.
 
-Input: a `Pair`. Output: for each parameter case the facts that hold in it and its regions. A case
-is split in three (expr < 0, = 0, > 0) when the direction of the loss on some piece has the sign of
-an expression in the parameters; in the middle one a parameter is eliminated, so that a loss that
-becomes constant is seen to be a plateau.
+Input: a declaration. Output: cases whose conditions on the parameters exclude each other and cover
+the domain; in each the cuts are in a known order (mechc.calculus.breakpoints) and every density is a sum of terms
+(mechc.calculus.terms). A new case is opened only where a sign that is needed cannot be proved.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from sympy import And, Basic, Expr, S, Symbol
+from sympy import Add, Expr, ceiling, exp, floor, log, nan, oo
+from sympy.logic.boolalg import Boolean
 
-from mechc.calculus.facts import Facts, alternatives, eliminations, facts_of
-from mechc.calculus.regions import Split, regions_of
-from mechc.calculus.types import Region
+from mechc.calculus.breakpoints import split
+from mechc.calculus.terms import Negative, Term, terms
+from mechc.declare.declaration import Declaration
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.symbolic.order import Facts, Undecided
 
-if TYPE_CHECKING:
-    from mechc.pair import Atom, Case, Pair, Piece, Term
-
-_DEPTH = 3  # of refinements of one case; deeper, pieces stay unsplit
+MAX_SPLITS = 6
 
 
 @dataclass(frozen=True)
-class Refined:
-    """One final case: what holds, and the regions (without inverses)."""
+class Piece:
+    """An interval on which P and Q have one formula each.
 
-    condition: Basic
-    facts: Facts
-    regions: tuple[Region, ...]
+    Attributes:
+        lo: left end, an expression in parameters or -oo.
+        hi: right end. A lattice piece is the integers lo, ..., hi, both included. Pieces may be
+            empty (hi <= lo, lattice hi < lo) for some parameters of the case.
+        p: terms that add up to the density of P; () where it is zero.
+        q: the same for Q.
+    """
+
+    lo: Expr
+    hi: Expr
+    p: tuple[Term, ...]
+    q: tuple[Term, ...]
+
+    @property
+    def log_p(self) -> Expr | None:
+        """Log density of P, None where it is zero."""
+        return log_sum(self.p)
+
+    @property
+    def log_q(self) -> Expr | None:
+        """Log density of Q, None where it is zero."""
+        return log_sum(self.q)
+
+
+@dataclass(frozen=True)
+class Atom:
+    """A point with mass of its own; terms as in `Piece`, free of the variable."""
+
+    x: Expr
+    p: tuple[Term, ...]
+    q: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One order of the breakpoints, for the parameters with `condition`."""
+
+    condition: Boolean
+    pieces: tuple[Piece, ...]
     atoms: tuple[Atom, ...]
 
 
-def refine(pair: Pair) -> list[Refined]:
-    """Split the cases of a pair as far as the direction of the loss needs it."""
-    found = []
-    for case in pair.cases:
-        found += _refine(case, pair, facts_of(pair.parameters, case.condition), _DEPTH)
-    return found
+def log_sum(parts: tuple[Term, ...]) -> Expr | None:
+    """log(sum of weight * exp(log_density)), None for the empty sum."""
+    if not parts:
+        return None
+    if len(parts) == 1:
+        return log(parts[0].weight) + parts[0].log_density
+    return log(Add(*(t.weight * exp(t.log_density) for t in parts)))
 
 
-def _refine(case: Case, pair: Pair, facts: Facts, depth: int) -> list[Refined]:
+def by_cases(declaration: Declaration) -> tuple[Case, ...]:
+    """Take a declaration apart.
+
+    Raises:
+        DeclarationError: a density is negative on a whole piece.
+        UnsupportedError: a breakpoint that cannot be located.
+    """
+    return tuple(case for _, case in explored(declaration))
+
+
+def explored(declaration: Declaration) -> list[tuple[Facts, Case]]:
+    """`by_cases`, each case with the facts that hold in it."""
     try:
-        regions = tuple(
-            region
-            for piece in case.pieces
-            if piece.p or piece.q
-            for region in regions_of(piece, pair.variable, facts, depth > 0)
-        )
-    except Split as question:
-        finer = [
-            _refine(_under(case, relation), pair, facts.assume(question.expr, sign), depth - 1)
-            for relation, sign in alternatives(question.expr)
+        return _cases(declaration, Facts.of(declaration.parameters))
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{declaration.name}: {error}") from None
+
+
+def _cases(declaration: Declaration, facts: Facts) -> list[tuple[Facts, Case]]:
+    """One case, or two where a sign depends on the parameters."""
+    try:
+        pieces = tuple(_merged(_pieces(declaration, facts), declaration.measure == "lattice"))
+        return [(facts, Case(facts.condition, pieces, tuple(_atoms(declaration, facts))))]
+    except Undecided as undecided:
+        if len(facts.known) >= MAX_SPLITS:
+            raise UnsupportedError(
+                f"the order of the breakpoints depends on more than {MAX_SPLITS} signs, the last "
+                f"one that of {undecided.expr}"
+            ) from None
+        return [
+            case
+            for positive in (True, False)
+            for case in _cases(declaration, facts.assuming(undecided.expr, positive))
         ]
-        if any(_is_split(refined) for refined in (finer[0], finer[2])):
-            return [refined for alternative in finer for refined in alternative]
-        return _refine(case, pair, facts, 0)
-    return [Refined(case.condition, facts, regions, case.atoms)]
 
 
-def _is_split(refined: list[Refined]) -> bool:
-    """Whether the finer case helped: no region is left unsplit."""
-    return all(region.kind != "unsplit" for case in refined for region in case.regions)
+def _pieces(declaration: Declaration, facts: Facts) -> list[Piece]:
+    """The pieces in order, those without mass left out."""
+    if declaration.measure == "finite":
+        return []
+    lattice, variable = declaration.measure == "lattice", declaration.variable
+    lo, hi = declaration.support
+    if lattice:
+        lo, hi = ceiling(lo) - 1, floor(hi)
+    pieces = []
+    for stretch in split((declaration.p, declaration.q), variable, lo, hi, facts):
+        a, b = (stretch.lo + 1 if lattice else stretch.lo), stretch.hi
+        here = facts.on(variable, a, b)
+        p, q = (_terms(declaration, e, here, f"on {a} .. {b}") for e in stretch.exprs)
+        if p or q:
+            pieces.append(Piece(a, b, p, q))
+    return pieces
 
 
-def _under(case: Case, relation: Basic) -> Case:
-    """The case with one more condition; an equation also eliminates a parameter."""
-    condition = And(case.condition, relation)
-    pieces = case.pieces
-    for symbol, value in eliminations(relation).items():
-        pieces = tuple(_substitute(piece, symbol, value) for piece in pieces)
-    return type(case)(condition=condition, pieces=pieces, atoms=case.atoms)
+def _atoms(declaration: Declaration, facts: Facts) -> list[Atom]:
+    """The atoms, those without mass left out."""
+    atoms = []
+    for row in declaration.atoms:
+        (stretch,) = split(row, declaration.variable, -oo, oo, facts)
+        x, *masses = stretch.exprs
+        p, q = (_terms(declaration, mass, facts, f"at {x}") for mass in masses)
+        if p or q:
+            atoms.append(Atom(x, p, q))
+    return atoms
 
 
-def _substitute(piece: Piece, symbol: Symbol, value: Expr) -> Piece:
-    def terms(side: tuple[Term, ...]) -> tuple[Term, ...]:
-        return tuple(
-            type(t)(t.weight.subs(symbol, value), t.log_density.subs(symbol, value)) for t in side
-        )
+def _terms(declaration: Declaration, expr: Expr, facts: Facts, where: str) -> tuple[Term, ...]:
+    """The terms of one expression, with the place in the error if there is one."""
+    if expr.has(nan):
+        raise DeclarationError(f"{declaration.name}: there is no formula {where}; end the "
+                               "Piecewise with (0, True)")  # fmt: skip
+    try:
+        return terms(expr, declaration.variable, facts)
+    except Negative:
+        raise DeclarationError(f"{declaration.name}: {expr} is negative {where}") from None
 
-    return type(piece)(
-        lo=S(piece.lo).subs(symbol, value),
-        hi=S(piece.hi).subs(symbol, value),
-        p=terms(piece.p),
-        q=terms(piece.q),
-    )
+
+def _merged(pieces: list[Piece], lattice: bool) -> list[Piece]:
+    """Adjacent pieces with the same formulas as one."""
+    merged: list[Piece] = []
+    for piece in pieces:
+        last = merged[-1] if merged else None
+        touching = last is not None and last.hi + (1 if lattice else 0) == piece.lo
+        if last is not None and touching and (last.p, last.q) == (piece.p, piece.q):
+            merged[-1] = Piece(last.lo, piece.hi, piece.p, piece.q)
+        else:
+            merged.append(piece)
+    return merged

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from sympy import Add, Expr, Piecewise, S, Symbol, exp, oo, true
 
 from mechc.calculus.cgf import stretches
-from mechc.calculus.facts import Facts
-from mechc.calculus.primitives import integral_to, mass
+from mechc.calculus.integrals import integral_to, mass
 from mechc.calculus.types import Closed, Entry, Numeric, Region, Unavailable
+from mechc.symbolic.facts import Facts
 
 if TYPE_CHECKING:
-    from mechc.pair import Atom, Term
+    from mechc.calculus.cases import Atom
+    from mechc.calculus.terms import Term
 
 
 def infinite_mass(

@@ -42,10 +42,10 @@ from sympy import (
     together,
 )
 
-from mechc.calculus.shape import rational_in
+from mechc.calculus.checks import Checker
 from mechc.calculus.types import Closed, Entry, Numeric, Region
-from mechc.calculus.verify import Checker
-from mechc.calculus.words import log_mix
+from mechc.symbolic.functions import log_mix
+from mechc.symbolic.rewrite import rational_in
 
 _OPPOSITE = {
     exp: log,

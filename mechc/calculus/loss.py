@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from sympy import Add, Expr, S, Symbol, cancel, exp, expand_log, log
 
-from mechc.calculus.facts import Facts, Undecided
-from mechc.calculus.shape import quotient, tidy
-from mechc.calculus.signs import sign
-from mechc.calculus.words import log_mix
+from mechc.symbolic.facts import Facts, Undecided
+from mechc.symbolic.functions import log_mix
+from mechc.symbolic.rewrite import quotient, tidy
+from mechc.symbolic.signs import sign
 
 if TYPE_CHECKING:
-    from mechc.pair import Term
+    from mechc.calculus.terms import Term
+
 
 Terms = tuple["Term", ...]
 

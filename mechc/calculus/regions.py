@@ -3,26 +3,35 @@
 Input: the pieces of one case. Output: `Region`s without inverses (those are `inverse.attach`'s),
 with one-sided limits of the loss. A sign that depends on the parameters raises `Split`, and the
 caller refines the case.
+
+Refine the cases of a pair until every sign that matters is decided or given up.
+
+Input: a `Pair`. Output: for each parameter case the facts that hold in it and its regions. A case
+is split in three (expr < 0, = 0, > 0) when the direction of the loss on some piece has the sign of
+an expression in the parameters; in the middle one a parameter is eliminated, so that a loss that
+becomes constant is seen to be a plateau.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sympy import Expr, Pow, S, Symbol, floor, log, nan, oo, zoo
+from sympy import And, Basic, Expr, Pow, S, Symbol, floor, log, nan, oo, zoo
 
-from mechc.calculus.facts import Facts, Undecided
-from mechc.calculus.growth import Expansion, end_point
-from mechc.calculus.limits import limit_of_exponentials
 from mechc.calculus.loss import loss_of
-from mechc.calculus.monotone import Part, monotone_parts
-from mechc.calculus.series import Unknown
-from mechc.calculus.signs import sign
 from mechc.calculus.types import Kind, Numeric, Region
-from mechc.calculus.words import BracketedRoot
+from mechc.symbolic.asymptotics import Expansion, Unknown, end_point, limit_of_exponentials
+from mechc.symbolic.facts import Facts, Undecided, alternatives, eliminations, facts_of
+from mechc.symbolic.functions import BracketedRoot
+from mechc.symbolic.monotone import Part, monotone_parts
+from mechc.symbolic.signs import sign
 
 if TYPE_CHECKING:
-    from mechc.pair import Piece
+    from mechc.calculus.cases import Atom, Case, Piece
+    from mechc.calculus.pair import Pair
+    from mechc.calculus.terms import Term
+
 
 _DIRECTION: dict[int | None, Kind] = {
     1: "increasing",
@@ -134,3 +143,71 @@ def _is_regular(value: Expr, facts: Facts) -> bool:
     except Undecided:
         return False
     return logs and powers
+
+
+_DEPTH = 3  # of refinements of one case; deeper, pieces stay unsplit
+
+
+@dataclass(frozen=True)
+class Refined:
+    """One final case: what holds, and the regions (without inverses)."""
+
+    condition: Basic
+    facts: Facts
+    regions: tuple[Region, ...]
+    atoms: tuple[Atom, ...]
+
+
+def refine(pair: Pair) -> list[Refined]:
+    """Split the cases of a pair as far as the direction of the loss needs it."""
+    found = []
+    for case in pair.cases:
+        found += _refine(case, pair, facts_of(pair.parameters, case.condition), _DEPTH)
+    return found
+
+
+def _refine(case: Case, pair: Pair, facts: Facts, depth: int) -> list[Refined]:
+    try:
+        regions = tuple(
+            region
+            for piece in case.pieces
+            if piece.p or piece.q
+            for region in regions_of(piece, pair.variable, facts, depth > 0)
+        )
+    except Split as question:
+        finer = [
+            _refine(_under(case, relation), pair, facts.assume(question.expr, sign), depth - 1)
+            for relation, sign in alternatives(question.expr)
+        ]
+        if any(_is_split(refined) for refined in (finer[0], finer[2])):
+            return [refined for alternative in finer for refined in alternative]
+        return _refine(case, pair, facts, 0)
+    return [Refined(case.condition, facts, regions, case.atoms)]
+
+
+def _is_split(refined: list[Refined]) -> bool:
+    """Whether the finer case helped: no region is left unsplit."""
+    return all(region.kind != "unsplit" for case in refined for region in case.regions)
+
+
+def _under(case: Case, relation: Basic) -> Case:
+    """The case with one more condition; an equation also eliminates a parameter."""
+    condition = And(case.condition, relation)
+    pieces = case.pieces
+    for symbol, value in eliminations(relation).items():
+        pieces = tuple(_substitute(piece, symbol, value) for piece in pieces)
+    return type(case)(condition=condition, pieces=pieces, atoms=case.atoms)
+
+
+def _substitute(piece: Piece, symbol: Symbol, value: Expr) -> Piece:
+    def terms(side: tuple[Term, ...]) -> tuple[Term, ...]:
+        return tuple(
+            type(t)(t.weight.subs(symbol, value), t.log_density.subs(symbol, value)) for t in side
+        )
+
+    return type(piece)(
+        lo=S(piece.lo).subs(symbol, value),
+        hi=S(piece.hi).subs(symbol, value),
+        p=terms(piece.p),
+        q=terms(piece.q),
+    )

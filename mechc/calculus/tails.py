@@ -18,16 +18,15 @@ from dataclasses import dataclass, replace
 
 from sympy import Dummy, Expr, Max, Min, S, Symbol, factor, log, oo
 
-from mechc.calculus.facts import Facts, Undecided, alternatives, by_case, eliminations
-from mechc.calculus.growth import Expansion, end_point
 from mechc.calculus.loss import log_sum
-from mechc.calculus.series import ONE, Series, Unknown
-from mechc.calculus.shape import tidy
-from mechc.calculus.signs import sign
-from mechc.calculus.slope import is_smooth
+from mechc.calculus.terms import Term
 from mechc.calculus.types import Region
-from mechc.calculus.words import BracketedRoot
-from mechc.terms import Term
+from mechc.symbolic.asymptotics import ONE, Expansion, Series, Unknown, end_point
+from mechc.symbolic.facts import Facts, Undecided, alternatives, by_case, eliminations
+from mechc.symbolic.functions import BracketedRoot
+from mechc.symbolic.monotone import is_smooth
+from mechc.symbolic.rewrite import tidy
+from mechc.symbolic.signs import sign
 
 _DEPTH = 2  # open signs that one end is taken apart by
 

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Literal
 from sympy import Basic, Expr, Symbol
 
 if TYPE_CHECKING:
-    from mechc.pair import Atom, Pair, Term
+    from mechc.calculus.cases import Atom
+    from mechc.calculus.pair import Pair
+    from mechc.calculus.terms import Term
+
 
 Kind = Literal["increasing", "decreasing", "plateau", "p_only", "q_only", "unsplit"]
 

@@ -7,8 +7,8 @@ steer a run; they must not be published.
 from mechc.individual.accountant import IndividualAccountant as IndividualAccountant
 from mechc.individual.approximate import ApproximateFilter as ApproximateFilter
 from mechc.individual.approximate import gdp_upper_bound as gdp_upper_bound
-from mechc.individual.filter import GDPFilter as GDPFilter
-from mechc.individual.filter import SharedGDPFilter as SharedGDPFilter
+from mechc.individual.filters import GDPFilter as GDPFilter
+from mechc.individual.filters import RenyiFilter as RenyiFilter
+from mechc.individual.filters import SharedGDPFilter as SharedGDPFilter
 from mechc.individual.odometer import GDPOdometer as GDPOdometer
-from mechc.individual.renyi import RenyiFilter as RenyiFilter
-from mechc.individual.state import StateError as StateError
+from mechc.individual.storage import StateError as StateError

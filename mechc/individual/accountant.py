@@ -25,15 +25,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.individual import plancherel
-from mechc.individual.account import PathLike, Update, check_dense, number
-from mechc.individual.evaluate import Answers, Evaluator, Query
+from mechc.individual import contours
+from mechc.individual.budget import PathLike, Update, check_dense, number
+from mechc.individual.contours import Answers, Evaluator, Query
 from mechc.individual.family import Family
-from mechc.individual.grid import Grid
-from mechc.individual.journal import Journal
-from mechc.individual.ledger import Ledger
-from mechc.individual.meshed import Meshes
-from mechc.individual.turns import TakesTurns, in_turn
+from mechc.individual.ledger import Journal, Ledger
+from mechc.individual.mesh import Meshes
+from mechc.individual.splines import Grid
+from mechc.individual.storage import TakesTurns, in_turn
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -244,7 +243,7 @@ class IndividualAccountant(TakesTurns):
             return self._renyi(query, who)
         if method == "plancherel":
             losses = {d: self._losses(d) for d in self.family.directions}
-            return plancherel.answer(self._ledger.counts[who], losses, query)
+            return contours.answer(self._ledger.counts[who], losses, query)
         sides = {d: self._coarse(query, who, d) for d in self.family.directions}
         finest = self._refine(sides, query, who)
         meshed = self._mesh(sides, query, who)

@@ -23,10 +23,10 @@ from scipy import special
 from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError
 from mechc.individual.accountant import IndividualAccountant
-from mechc.individual.fixed import Floats, Mask
+from mechc.individual.budget import Floats, Mask
+from mechc.individual.filters import gaussian_order, renyi_budget
 from mechc.individual.gaussian import gdp_delta
-from mechc.individual.renyi import gaussian_order, renyi_budget
-from mechc.individual.turns import TakesTurns, in_turn
+from mechc.individual.storage import TakesTurns, in_turn
 
 CELLS = 12
 _RTOL = 1e-2  # of the profiles: the cells cost more than that

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.individual.account import PathLike
 from mechc.individual.accountant import IndividualAccountant
+from mechc.individual.budget import PathLike
 from mechc.individual.family import Family
 from mechc.individual.results import Results
 

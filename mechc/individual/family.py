@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.individual.brackets import HIGHEST, POWERS, reached
-from mechc.loss.measure import PrivacyLoss
+from mechc.individual.splines import HIGHEST, POWERS, reached
+from mechc.loss.privacy_loss import PrivacyLoss
 
 Floats = NDArray[np.float64]
 
@@ -93,7 +93,7 @@ class Family:
         Raises:
             DeclarationError: no such parameter, or it is bound, or another one has no value.
         """
-        from mechc.mechanism import load
+        from mechc.composition.mechanism import load
 
         loaded = load(mechanism)
         names = [p.name for p in loaded.parameters]

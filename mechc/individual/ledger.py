@@ -3,6 +3,12 @@
 Totals are integers of the smallest type that cannot overflow, so the order of the steps does not
 matter and a saved ledger continues exactly. A step touches one count and four spline weights a
 person; 64 buckets take 130 bytes a person for counts and 268 for splines.
+
+The journal: the steps as they were given, as long as they fit a memory limit.
+
+A ledger cannot be refined after the fact; the journal can be replayed into a finer one for the
+people whose bounds are too wide. Large populations outgrow it, and then the width reached with the
+first grid is what there is.
 """
 
 from __future__ import annotations
@@ -16,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError
-from mechc.individual import state
-from mechc.individual.account import (
+from mechc.individual import storage
+from mechc.individual.budget import (
     PathLike,
     Update,
     allocate,
@@ -27,8 +33,8 @@ from mechc.individual.account import (
     check_sparse,
     for_rows,
 )
-from mechc.individual.grid import CELLS, ONE, Grid, spline_weights
-from mechc.loss.compiled import compiled
+from mechc.individual.splines import CELLS, ONE, Grid, spline_weights
+from mechc.loss.jit import compiled
 
 Floats = NDArray[np.float64]
 
@@ -256,7 +262,7 @@ class Ledger:
         """
         facts = {"people": self.people, "steps": self.steps, **meta}
         totals = {"counts": self.counts, "weights": self.weights}
-        state.write(path, kind, facts, {**totals, **beside})
+        storage.write(path, kind, facts, {**totals, **beside})
 
     def restore(self, path: PathLike, kind: str, meta: dict[str, Any]) -> dict[str, NDArray[Any]]:
         """Read a ledger back; unchanged if population, grid or `meta` do not match.
@@ -264,10 +270,10 @@ class Ledger:
         Returns:
             The arrays that were saved beside it.
         """
-        with state.Reader(path, kind) as reader:
+        with storage.Reader(path, kind) as reader:
             for name, own in {"people": self.people, **meta}.items():
                 if reader.meta.get(name) != own:
-                    raise state.StateError(
+                    raise storage.StateError(
                         f"state file {path}: {name}={reader.meta.get(name)!r}, expected {own!r}"
                     )
             read = {name: reader.array(name) for name in reader.names[2:]}
@@ -319,3 +325,121 @@ class Ledger:
             if most > np.iinfo(array.dtype).max:
                 kind = np.uint32 if most <= np.iinfo(np.uint32).max else np.uint64
                 setattr(self, name, array.astype(kind))
+
+
+Rows = NDArray[np.int64]
+
+
+class Journal:
+    """Recorded steps.
+
+    Attributes:
+        complete: whether every step is still there.
+    """
+
+    def __init__(self, people: int, limit: int) -> None:
+        """Start empty.
+
+        Args:
+            people: population size.
+            limit: bytes the journal may take before it gives up.
+        """
+        self._people, self._limit, self._left = people, limit, limit
+        self._steps: list[tuple[Rows | None, NDArray[Any], int]] = []
+        self.complete = limit > 0
+
+    def __len__(self) -> int:
+        """Number of recorded steps, without their repetitions."""
+        return len(self._steps)
+
+    def add(self, update: Update, count: int) -> None:
+        """Record a step that a ledger has accepted.
+
+        Args:
+            update: parameter values, dense or (indices, values).
+            count: repetitions.
+        """
+        if not self.complete:
+            return
+        where = None
+        if isinstance(update, tuple):
+            where, update = np.array(update[0], np.int64), update[1]
+        values = np.array(update, np.float64)
+        self._left -= values.nbytes + (0 if where is None else where.nbytes)
+        self._steps.append((where, values, count))
+        if self._left < 0:
+            self.close()
+
+    def take_back(self, people: Rows, untouched: float) -> None:
+        """Undo the last step for some people; it must have been a dense one.
+
+        Args:
+            people: indices.
+            untouched: the value that stands for "not touched".
+        """
+        if self.complete:
+            self._steps[-1][1][people] = untouched
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the steps as arrays for a state file; none once it has given up."""
+        if not self.complete:
+            return {}
+        sparse = [where for where, _, _ in self._steps if where is not None]
+        rows = [(count, values.size, where is not None) for where, values, count in self._steps]
+        return {
+            "journal": np.array(rows, np.int64).reshape(-1, 3),
+            "journal_people": np.concatenate([np.empty(0, np.int64), *sparse]),
+            "journal_values": np.concatenate([np.empty(0), *(v for _, v, _ in self._steps)]),
+        }
+
+    def read(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from what `arrays` returned; gives up if that was nothing, or too much."""
+        self.close()
+        if "journal" not in arrays or self._limit == 0:
+            return
+        self._left, self.complete = self._limit, True
+        people, values = arrays["journal_people"], arrays["journal_values"]
+        for count, size, sparse in arrays["journal"].tolist():
+            part, values = values[:size], values[size:]
+            where, people = (people[:size], people[size:]) if sparse else (None, people)
+            self.add(part if where is None else (where, part), count)
+
+    def close(self) -> None:
+        """Give up: free the memory and say so from now on."""
+        self._steps, self.complete = [], False
+
+    def gather(self, rows: Rows, untouched: float) -> tuple[Floats, Rows]:
+        """Return all steps of some people: parameters, shape (steps, len(rows)), and counts.
+
+        Args:
+            rows: which people.
+            untouched: the value that stands for "not touched".
+        """
+        position = np.full(self._people, -1)
+        position[rows] = np.arange(rows.size)
+        out = np.full((len(self._steps), rows.size), untouched)
+        for line, (where, values, _) in zip(out, self._steps, strict=True):
+            if where is None:
+                line[:] = values[rows]
+            else:
+                keep = position[where] >= 0
+                line[position[where[keep]]] = values[keep]
+        return out, np.array([count for _, _, count in self._steps], np.int64)
+
+    def replay(self, ledger: Ledger, rows: Rows, name: str, untouched: float) -> None:
+        """Record all steps of some people in another ledger.
+
+        Args:
+            ledger: an empty ledger for len(rows) people.
+            rows: which people, in the order of the ledger.
+            name: as for `Ledger.add`.
+            untouched: as for `Ledger.add`.
+        """
+        position = np.full(self._people, -1)
+        position[rows] = np.arange(rows.size)
+        for where, values, count in self._steps:
+            if where is None:
+                ledger.add(name, values[rows], untouched, count)
+            else:
+                keep = position[where] >= 0
+                ledger.add(name, (position[where[keep]], values[keep]), untouched, count)

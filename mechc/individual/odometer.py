@@ -15,8 +15,8 @@ import math
 from collections.abc import Sequence
 
 from mechc.errors import DeclarationError
-from mechc.individual.filter import SharedGDPFilter
-from mechc.individual.turns import TakesTurns, in_turn
+from mechc.individual.filters import SharedGDPFilter
+from mechc.individual.storage import TakesTurns, in_turn
 
 
 class GDPOdometer(TakesTurns):

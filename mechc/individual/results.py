@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.individual.account import PathLike
-from mechc.individual.state import StateError
+from mechc.individual.budget import PathLike
+from mechc.individual.storage import StateError
 
 Floats = NDArray[np.float64]
 

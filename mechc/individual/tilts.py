@@ -22,12 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
-from mechc.individual.brackets import Brackets, subdivision
 from mechc.individual.family import Family
-from mechc.individual.grid import Grid, spline_coefficients
+from mechc.individual.splines import Brackets, Grid, spline_coefficients, subdivision
 from mechc.loss import moments
-from mechc.loss.compiled import compiled
-from mechc.loss.measure import PrivacyLoss
+from mechc.loss.jit import compiled
+from mechc.loss.privacy_loss import PrivacyLoss
 
 Floats = NDArray[np.float64]
 Values = NDArray[Any]

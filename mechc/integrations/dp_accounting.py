@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from mechc.composition import Event
+from mechc.composition.events import Event
+from mechc.composition.tables import NumericEvent, from_losses
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.imported import NumericEvent, from_losses
 
 MOST_LIFTED = 1e-5  # excess mass under Q that an import repairs
 
@@ -110,7 +110,7 @@ def _lift(steps: Any, masses: Any, step: float) -> None:
 
 def _rounded(event: Event, direction: str, step: float) -> tuple[dict[int, float], float]:
     """Masses on multiples of the step, from above, and the mass at infinity."""
-    from mechc.loss.grid import rounded_up
+    from mechc.loss.discretise import rounded_up
 
     law = rounded_up(event.loss(direction), step)
     index = np.round(law.atom_loss / step).astype(int).tolist()

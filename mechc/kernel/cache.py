@@ -12,6 +12,16 @@ Nothing here imports SymPy.
 
 The directory is `MECHC_CACHE` if set, else the user's cache directory. If it cannot be written to
 (or is full), a temporary directory takes its place for this process, with one `CacheWarning`.
+
+The machine code that numba and CPython keep beside a kernel, and its seal.
+
+A kernel's text carries its own seal; what was compiled from it lies in other files, which a disk or
+a hand may damage too, and machine code that was changed answers wrongly or crashes. So their digest
+is kept beside them, and code whose digest is another one, or missing, is compiled again.
+
+The seal of a kernel text: its last line holds a digest of everything above it.
+
+A kernel file that was edited, truncated or only half written does not pass `intact`.
 """
 
 from __future__ import annotations
@@ -38,10 +48,83 @@ from typing import NamedTuple, cast
 import platformdirs
 
 from mechc.errors import CacheError, VerificationError
-from mechc.kernel import machine_code
-from mechc.kernel.protocol import PROTOCOL, Kernel
-from mechc.kernel.seal import intact
 from mechc.kernel.selfcheck import require_agreement
+from mechc.protocol import PROTOCOL, Kernel
+
+SEAL = "seal"  # suffix of the file with the digest
+UNFINISHED = ".tmp."  # in names of files that numba is still writing, in some process
+
+
+def files(path: Path) -> list[Path]:
+    """All finished files of the kernel at `path` besides its text, the seal included."""
+    made = (path.parent / "__pycache__").glob(f"{path.stem}.*")
+    return sorted(file for file in made if UNFINISHED not in file.name)
+
+
+def seal_of(path: Path) -> Path:
+    """Where the digest of a kernel's machine code is kept."""
+    return path.parent / "__pycache__" / f"{path.stem}.{SEAL}"
+
+
+def digest(path: Path) -> str:
+    """Digest of the machine code as it is now.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    total = hashlib.sha256()
+    for file in files(path):
+        if file.suffix != f".{SEAL}":
+            content = file.read_bytes()
+            total.update(f"{file.name} {len(content)}\n".encode() + content)
+    return f"{total.hexdigest()}\n"
+
+
+def intact(path: Path) -> bool:
+    """Whether the machine code is what was sealed; True if there is none.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    if not files(path):
+        return True
+    try:
+        return seal_of(path).read_bytes() == digest(path).encode()
+    except FileNotFoundError:
+        return False
+
+
+def forget(path: Path) -> None:
+    """Remove it; numba will make it again.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
+    for file in files(path):
+        file.unlink(missing_ok=True)
+
+
+MARK = "# sha256 of the text above: "
+
+
+def seal(text: str) -> str:
+    """The text with its seal.
+
+    Args:
+        text: a module text that ends in a newline.
+    """
+    return f"{text}{MARK}{_digest(text)}\n"
+
+
+def sealed(text: str) -> bool:
+    """Whether a sealed text is as it was written."""
+    body, mark, digest = text.rpartition(MARK)
+    return bool(mark) and digest == f"{_digest(body)}\n"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
 
 VARIABLE = "MECHC_CACHE"
 ABANDONED = 3600.0  # seconds after which an unfinished file has no writer any more
@@ -90,7 +173,7 @@ def lookup(key: str) -> Kernel | None:
         with contextlib.suppress(OSError, UnicodeDecodeError):
             name = (home / "requests" / key).read_text(encoding="utf-8").strip()
             path = home / "kernels" / name
-            if re.fullmatch(r"[\w.-]+\.py", name) and intact(path.read_text(encoding="utf-8")):
+            if re.fullmatch(r"[\w.-]+\.py", name) and sealed(path.read_text(encoding="utf-8")):
                 return _load(path)
     return None
 
@@ -111,7 +194,7 @@ def store(key: str, name: str, source: str) -> Kernel:
             even a temporary directory can be written.
         VerificationError: it computes other values than it was declared to (nothing is kept).
     """
-    if not intact(source):
+    if not sealed(source):
         raise CacheError(f"{name}: the kernel text is damaged (its seal does not match)")
     try:
         return _store(_home(), key, name, source)
@@ -151,7 +234,7 @@ def entries() -> list[CacheEntry]:
     for path in sorted((_home() / "kernels").glob("*.py")):
         name, _, digest = path.stem.rpartition("-")
         with contextlib.suppress(OSError):
-            size = sum(file.stat().st_size for file in (path, *machine_code.files(path)))
+            size = sum(file.stat().st_size for file in (path, *files(path)))
             found.append(CacheEntry(name, digest, path, size))
     return found
 
@@ -200,7 +283,7 @@ def _store(home: Path, key: str, name: str, source: str) -> Kernel:
         require_agreement(kernel)
     except (CacheError, VerificationError):
         path.unlink(missing_ok=True)
-        machine_code.forget(path)
+        forget(path)
         raise
     # the index last: a request never points at a kernel that did not load
     _write(home / "requests" / key, f"{path.name}\n")
@@ -223,7 +306,7 @@ def _write(path: Path, text: str) -> None:
 
 def _sweep(folder: Path) -> None:
     """Remove what writers that were killed left unfinished, long enough ago to be sure."""
-    for path in (*folder.glob(".writing-*"), *folder.glob(f"*{machine_code.UNFINISHED}*")):
+    for path in (*folder.glob(".writing-*"), *folder.glob(f"*{UNFINISHED}*")):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < time.time() - ABANDONED:
                 path.unlink()
@@ -244,12 +327,12 @@ def _load(path: Path) -> Kernel:
     with _importing:
         if name in sys.modules:
             return cast(Kernel, sys.modules[name])
-        if not machine_code.intact(path):
-            machine_code.forget(path)
+        if not intact(path):
+            forget(path)
         kernel = _import_twice(name, path)
         with contextlib.suppress(OSError):  # without a seal the code is compiled again next time
-            if not machine_code.intact(path):
-                _write(machine_code.seal_of(path), machine_code.digest(path))
+            if not intact(path):
+                _write(seal_of(path), digest(path))
         return kernel
 
 
@@ -260,7 +343,7 @@ def _import_twice(name: str, path: Path) -> Kernel:
     except OSError:
         raise
     except Exception:  # machine code of another machine, or damaged since it was looked at
-        machine_code.forget(path)
+        forget(path)
     try:
         return _import(name, path)
     except RuntimeError as error:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mechc.errors import VerificationError
-from mechc.kernel.parts import Check
+from mechc.kernel.ir import Check
 from mechc.kernel.printer import literal
-from mechc.kernel.protocol import Kernel
+from mechc.protocol import Kernel
 
 TOLERANCE = 1e-10
 """Far above what the kernels lose (1e-14 where nothing cancels), far below any wrong formula."""

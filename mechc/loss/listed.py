@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
+from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.moments import log_total
 from mechc.loss.resolution import LOG_NEGLIGIBLE
-from mechc.loss.source import KernelSource
 
 if TYPE_CHECKING:
-    from mechc.loss.measure import PrivacyLoss
+    from mechc.loss.privacy_loss import PrivacyLoss
+
 
 Floats = NDArray[np.float64]
 End = tuple[float, float, float]

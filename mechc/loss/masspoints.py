@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.loss.compiled import compiled
+from mechc.loss.jit import compiled
 from mechc.loss.moments import log_total
 from mechc.loss.resolution import LOG_NEGLIGIBLE
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.loss.allowance import spend
 from mechc.loss.masspoints import find_lattice, merge
-from mechc.loss.work import spend
 
 Floats = NDArray[np.float64]
 

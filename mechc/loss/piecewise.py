@@ -17,7 +17,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
-from mechc.loss.action import DEGREE
+from mechc.loss.chebyshev_tables import DEGREE
 
 Floats = NDArray[np.float64]
 

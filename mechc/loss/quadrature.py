@@ -20,12 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
-from mechc.kernel.protocol import Kernel
-from mechc.loss import mosaic, resolution, settling
-from mechc.loss.pointwise import losses
-from mechc.loss.rule import ORDER
-from mechc.loss.scales import first_edges
-from mechc.loss.work import DENSITY, spend
+from mechc.loss import panels, resolution
+from mechc.loss.allowance import DENSITY, spend
+from mechc.loss.panels import first_edges
+from mechc.loss.rule import ORDER, losses
+from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -83,8 +82,8 @@ class Quadrature:
         self.hi = np.concatenate([e[1:] for e in edges])
         new = np.full(self.region.size, -1)
         none = np.empty((0, ORDER))
-        at_new = self._at(mosaic.points(self.lo, self.hi, new))
-        self.log_p, self.loss = mosaic.carry(new, none, none, *at_new)
+        at_new = self._at(panels.points(self.lo, self.hi, new))
+        self.log_p, self.loss = panels.carry(new, none, none, *at_new)
         self.tilts = (0.0, 0.0)
         self.points: tuple[float, ...] | None = None  # None: nothing is settled yet
         self.log_totals: Floats = np.empty(0)
@@ -102,7 +101,7 @@ class Quadrature:
     @property
     def x(self) -> Floats:
         """Nodes, shape (panels, 16)."""
-        x: Floats = mosaic.points(self.lo, self.hi, np.full(self.lo.size, -1))
+        x: Floats = panels.points(self.lo, self.hi, np.full(self.lo.size, -1))
         return x.reshape(-1, ORDER)
 
     @property
@@ -114,7 +113,7 @@ class Quadrature:
     def spread(self) -> tuple[Floats, Floats]:
         """Return log weights and lengths on the loss axis of all nodes; not to be written to."""
         if self._spread is None:
-            self._spread = mosaic.spread(self.log_p, self.loss, self.half)
+            self._spread = panels.spread(self.log_p, self.loss, self.half)
         return self._spread
 
     def log_masses(self) -> tuple[float, float]:
@@ -180,28 +179,28 @@ class Quadrature:
         Returns the rounds left over and the affinity of the laws at neighbouring tilts: tilts in
         between are covered by their neighbours only if these overlap.
         """
-        unit, report = settling.measure(self.lo, self.hi, self.log_p, self.loss, tilts)
+        unit, report = panels.measure(self.lo, self.hi, self.log_p, self.loss, tilts)
         work = 0
         while rounds and work < MAX_WORK:
             rounds, work = rounds - 1, work + self.region.size
             spend(SUMMED * self.region.size * tilts.size)
-            verdict, totals, *laid = settling.look(
+            verdict, totals, *laid = panels.look(
                 self.region, self.lo, self.hi, self._rows, report, unit, self._goal
             )
-            if verdict == settling.DRIFTED:
-                unit, report = settling.measure(self.lo, self.hi, self.log_p, self.loss, tilts)
+            if verdict == panels.DRIFTED:
+                unit, report = panels.measure(self.lo, self.hi, self.log_p, self.loss, tilts)
                 continue
             self._check(verdict)
             self.log_totals = totals
-            if verdict == settling.RESOLVED:
+            if verdict == panels.RESOLVED:
                 spend(SEARCHED * ORDER * self.region.size * tilts.size)
-                verdict, *laid = settling.hidden(
+                verdict, *laid = panels.hidden(
                     self.region, self.lo, self.hi, self.log_p, self.loss, tilts, totals,
                     *self._beyond(),
                 )  # fmt: skip
                 self._check(verdict)
-            if verdict == settling.RESOLVED:
-                narrow, self.error, affinity = settling.finish(
+            if verdict == panels.RESOLVED:
+                narrow, self.error, affinity = panels.finish(
                     self.lo, self.hi, self.log_p, self.loss, tilts, totals, report
                 )
                 if narrow > MOST_NARROW:
@@ -209,7 +208,7 @@ class Quadrature:
                 return rounds, affinity
             region, lo, hi, origin, x = laid
             spend(JUDGED * x.size * tilts.size)
-            self.log_p, self.loss, report = settling.take(
+            self.log_p, self.loss, report = panels.take(
                 origin, lo, hi, self.log_p, self.loss, *self._at(x), tilts, unit, report
             )
             self._place(region, lo, hi)
@@ -223,10 +222,10 @@ class Quadrature:
         if self._mass_of:
             none = np.empty(0)
             return np.zeros(2 * len(self._rows) + 1, np.int64), none, none, none
-        reached = settling.extent(self.region, self.lo, self.hi, len(self._rows))
+        reached = panels.extent(self.region, self.lo, self.hi, len(self._rows))
         key = reached.tobytes()
         if self._far is None or self._far[0] != key:
-            offsets, x = settling.beyond(reached, self._rows)
+            offsets, x = panels.beyond(reached, self._rows)
             self._far = key, (offsets, x, *self._at(x))
         return self._far[1]
 
@@ -238,7 +237,7 @@ class Quadrature:
         integrate a wave of TURN radians to 1e-17.
         """
         return self._laid(
-            *settling.waved(
+            *panels.waved(
                 self.region, self.lo, self.hi, self.log_p, self.loss,
                 contour, frequency / TURN, floor, len(self._rows),
             )
@@ -248,7 +247,7 @@ class Quadrature:
         """Return a copy in which every panel is cut into so many."""
         ends = np.full((len(self._rows), 2), np.nan)
         more = bool((parts > 1).any())
-        return self._laid(*settling.relaid(more, self.region, self.lo, self.hi, parts, ends))
+        return self._laid(*panels.relaid(more, self.region, self.lo, self.hi, parts, ends))
 
     def losses_at_ends(self) -> Floats:
         """Losses at both ends of every panel, nan where the kernel has none, shape (panels, 2)."""
@@ -277,8 +276,8 @@ class Quadrature:
         """Return a copy with panels that were laid, see `settling.relaid`."""
         self._check(verdict)
         other = copy(self)
-        if verdict == settling.CHANGED:
-            other.log_p, other.loss = mosaic.carry(origin, self.log_p, self.loss, *self._at(x))
+        if verdict == panels.CHANGED:
+            other.log_p, other.loss = panels.carry(origin, self.log_p, self.loss, *self._at(x))
             other._place(region, lo, hi)
         return other
 
@@ -289,14 +288,14 @@ class Quadrature:
 
     def _check(self, verdict: int) -> None:
         """Raise what a verdict stands for."""
-        if verdict == settling.ENDLESS:
+        if verdict == panels.ENDLESS:
             raise NumericError(
                 f"{self._kernel.NAME}: the tail still matters at the end of all numbers; "
                 f"parameters {self._theta.tolist()}"
             )
-        if verdict == settling.CROWDED:
+        if verdict == panels.CROWDED:
             raise NumericError(
-                f"{self._kernel.NAME}: the quadrature needs more than {settling.MAX_PANELS} panels"
+                f"{self._kernel.NAME}: the quadrature needs more than {panels.MAX_PANELS} panels"
                 f" at parameters {self._theta.tolist()}"
             )
 

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from mechc.loss.compiled import compiled
+from mechc.loss.jit import compiled
 from mechc.loss.moments import excess
 from mechc.loss.rule import PROBE, WEIGHTS
 

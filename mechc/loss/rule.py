@@ -3,6 +3,11 @@
 The rule is exact up to degree 31. The Legendre coefficients that 16 values determine show whether
 a function is resolved: their decay from degrees 6-7 to 14-15 continues to degree 32, the first one
 that the rule gets wrong.
+
+The privacy loss at given outputs, also where its own formula overflows.
+
+A kernel computes the loss by a formula that keeps digits where log p - log q cancels. Far out that
+formula may be inf - inf where log p and log q are ordinary numbers; their difference is good then.
 """
 
 from __future__ import annotations
@@ -10,6 +15,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
+
+from mechc.loss.allowance import DENSITY, spend
+from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
 
@@ -30,3 +38,26 @@ _SLOPES = np.stack(
 TOP = np.ascontiguousarray(_ANALYSIS[ORDER - 2 :])  # values at nodes -> top two coefficients
 PROBE = np.ascontiguousarray(_ANALYSIS[[ORDER - 1, ORDER - 2, 7, 6]])  # top two and middle two
 DERIVATIVE = np.ascontiguousarray(_SLOPES @ _ANALYSIS)  # values at nodes -> d/dxi at nodes
+
+
+def losses(kernel: Kernel, theta: Floats, x: Floats) -> Floats:
+    """Return log(p/q) at outputs x; inf or -inf where one density is zero, nan where both are.
+
+    Args:
+        kernel: an emitted kernel.
+        theta: its parameters.
+        x: outputs, shape (n,).
+    """
+    x = np.ascontiguousarray(x, np.float64)
+    spend(DENSITY * x.size)
+    out = np.empty(x.size)
+    kernel.loss_many(x, theta, out)
+    sound = np.isfinite(out)
+    if not sound.all():
+        broken = ~sound
+        log_p, log_q = np.empty(broken.sum()), np.empty(broken.sum())
+        kernel.log_p_many(x[broken], theta, log_p)
+        kernel.log_q_many(x[broken], theta, log_q)
+        with np.errstate(invalid="ignore"):
+            out[broken] = log_p - log_q
+    return out

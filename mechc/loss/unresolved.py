@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.kernel.protocol import Kernel
-from mechc.loss.pointwise import losses
+from mechc.loss.rule import losses
+from mechc.protocol import Kernel
 
 if TYPE_CHECKING:
-    from mechc.loss.measure import PrivacyLoss
+    from mechc.loss.privacy_loss import PrivacyLoss
+
 
 Floats = NDArray[np.float64]
 

@@ -2,16 +2,13 @@
 
 Each function takes a declaration, with options that are words, and returns a declaration; what was
 done is recorded in `construction`, so that a claim about the result can rest on the claim about its
-base (mechc.claims).
+base (mechc.calculus.claims).
 """
 
-from mechc.transform.lists import of_length
-from mechc.transform.output import truncate
-from mechc.transform.random_shift import random_sensitivity, with_replacement
-from mechc.transform.sampling import check_adjacency, poisson
-from mechc.transform.shifts import group, shift
-from mechc.transform.subset import without_replacement
-from mechc.transform.vector import vector
+from mechc.transform.base import of_length
+from mechc.transform.sampling import check_adjacency, poisson, without_replacement
+from mechc.transform.sensitivity import group, random_sensitivity, shift, vector, with_replacement
+from mechc.transform.truncation import truncate
 
 __all__ = [
     "check_adjacency", "group", "of_length", "poisson", "random_sensitivity", "shift", "truncate",

@@ -1,16 +1,20 @@
-"""Poisson sampling: every record enters the sample independently of the others."""
+"""Poisson sampling: every record enters the sample independently of the others.
+
+Sampling without replacement: a subset of fixed size, under replacement of one record.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Literal
 
-from sympy import Expr, Symbol
+from sympy import Add, Expr, Min, Piecewise, Symbol
 
-from mechc.declare import Declaration, Derived, Poisson, Shift
+from mechc.declare.declaration import Declaration, Derived, Poisson, Shift
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.parameters import rate
-from mechc.transform.parameters import free_name, with_parameters
+from mechc.symbolic.parameters import rate
+from mechc.transform.base import free_name, with_parameters
+from mechc.transform.sensitivity import additive_noise
 
 
 def poisson(
@@ -123,3 +127,109 @@ def _replaced(declaration: Declaration, r: Symbol) -> Declaration:
 def _mixed(without: Expr, with_record: Expr, r: Symbol) -> Expr:
     """(1-r) without + r with_record."""
     return (1 - r) * without + r * with_record
+
+
+def without_replacement(declaration: Declaration) -> Declaration:
+    """Draw a subset of the fixed share `sampling_rate` of the records, then run the mechanism.
+
+    Let (P, Q) dominate the mechanism under replacement on the subset, D the distance by which
+    replacing one record moves the query, and r the rate. For a >= 1 the profile on the whole is
+    h(a) = H_a((1-r) Q + r P || Q), for a < 1 it is 1 - a + a h(1/a) (Balle, Barthe, Gaboardi 2018,
+    Theorem 9; T7). That is the profile of the pair
+
+        P* = (1-r) min(P, Q) + r P + (1-r) m,    Q* = (1-r) min(P, Q) + r Q + (1-r) m,
+
+    where m is the mass 1 - int min(P, Q), put where it tells P* and Q* apart by nothing. For noise
+    symmetric about c and unimodal, min(P, Q) is the two tails of the noise beyond c + D/2 and
+    before c - D/2, each under its own law, and the noise between these points has mass m: so
+
+        beyond c + D/2      P* = (1-r) noise(x) + r noise(x - D)   Q* = noise(x)
+        before c - D/2      P* = noise(x)                          Q* = (1-r) noise(x) + r noise(x+D)
+        between             P* = Q* = (1-r) noise(x)
+
+    Args:
+        declaration: symmetric unimodal additive noise whose sensitivity is the distance under
+            replacement (twice a clipping norm), or a finite set whose pair is its own reversal.
+
+    Returns:
+        A declaration with one parameter more, `sampling_rate` in [0, 1].
+
+    Raises:
+        UnsupportedError: any other mechanism.
+    """  # noqa: E501 - a table
+    added = rate(free_name(declaration, "sampling_rate")).parameter
+    r = added.symbol
+    if declaration.measure == "finite":
+        made, checked = _finite(declaration, r)
+    else:
+        made, checked = _additive(declaration, r)
+    return replace(
+        with_parameters(made, added),
+        name=f"without_replacement({declaration.name})",
+        about=f"{declaration.about} On a subset of fixed size.".strip(),
+        claim=None,
+        construction=Derived(declaration, "T7", "replace", (checked,), (
+            f"the subset is a uniformly random share {r} of the records",
+            "the sensitivity is that of replacing one record of the subset",
+        )),
+    )  # fmt: skip
+
+
+def _additive(declaration: Declaration, r: Symbol) -> tuple[Declaration, str]:
+    """The pair of T7 for noise, by its three parts."""
+    from mechc.calculus.unimodal import centre_of, shape_of
+
+    built = additive_noise(declaration, "without_replacement")
+    noise = replace(declaration, p=built.noise, q=built.noise, construction=None)
+    centre = centre_of(noise)
+    if centre is None or not shape_of(noise).unimodal:
+        raise UnsupportedError(
+            f"without_replacement({declaration.name}): T7 needs a pair that dominates replacement "
+            "in both orders, and the noise was not proved symmetric and unimodal; poisson() does "
+            "not need that"
+        )
+    x, d = declaration.variable, built.sensitivity
+    above, below = x - centre >= d / 2, x - centre < -d / 2
+    if declaration.measure == "lattice":  # the same sets of integers, as 2 (x - centre) is one
+        above, below = x - centre > (d - 1) / 2, x - centre <= -(d + 1) / 2
+    p, up, down = built.noise, built.noise.subs(x, x - d), built.noise.subs(x, x + d)
+    made = replace(
+        declaration,
+        p=Piecewise(((1 - r) * p + r * up, above), (p, below), ((1 - r) * p, True)),
+        q=Piecewise((p, above), ((1 - r) * p + r * down, below), ((1 - r) * p, True)),
+    )
+    return made, "the noise is symmetric and unimodal"
+
+
+def _finite(declaration: Declaration, r: Symbol) -> tuple[Declaration, str]:
+    """The pair of T7 for a finite set of outcomes, one of them added for the mass m."""
+    rows = [(p, q) for _, p, q in declaration.atoms]
+    if not _is_mirrored(rows):
+        raise UnsupportedError(
+            f"without_replacement({declaration.name}): T7 needs a pair that is its own reversal, "
+            "and swapping P and Q changes these outcomes"
+        )
+    common = [Min(p, q) for p, q in rows]
+    rest = 1 - Add(*common)
+    mixed = [((1 - r) * m + r * p, (1 - r) * m + r * q)
+             for m, (p, q) in zip(common, rows, strict=True)]  # fmt: skip
+    both = (1 - r) * rest
+    atoms = tuple((Add(i), p, q) for i, (p, q) in enumerate([*mixed, (both, both)]))
+    return replace(declaration, atoms=atoms, support=(Add(0), Add(len(atoms) - 1))), (
+        "the pair is its own reversal"
+    )
+
+
+def _is_mirrored(rows: list[tuple[Expr, Expr]]) -> bool:
+    """Whether exchanging P and Q leaves the set of outcomes as it is."""
+    swapped = [(q, p) for p, q in rows]
+    for row in rows:
+        partner = next((s for s in swapped if _equal(s, row)), None)
+        if partner is None:
+            return False
+        swapped.remove(partner)
+    return True
+
+
+def _equal(a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> bool:
+    return all((u - v).equals(0) is True for u, v in zip(a, b, strict=True))

@@ -2,6 +2,12 @@
 
 Input: a mechanism. Output: a `Certificate`, readable JSON that an independent checker
 (mechc.verify.recheck) can test again from the emitted file and the JSON alone.
+
+The outcome of one check, and arithmetic on errors.
+
+What `mechc verify` is asked about: a mechanism, or an emitted kernel and what it came from.
+
+A certificate as a table for people.
 """
 
 from __future__ import annotations
@@ -10,19 +16,26 @@ import hashlib
 import json
 import math
 import platform
+import re
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rich.table import Table
+
+import mechc
+from mechc.composition.mechanism import Mechanism
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
+from mechc.kernel.cache import load
 
 if TYPE_CHECKING:
-    from mechc.declare import Declaration
-    from mechc.verify.ball import Oracle
-    from mechc.verify.result import Check
+    from mechc.declare.declaration import Declaration
+    from mechc.verify.balls.oracle import Oracle
+
 
 SCHEMA = 1
 LEVELS = ("quick", "full")
@@ -54,7 +67,7 @@ class Certificate:
     kernel_digest: str
     kernel_sha256: str
     vectors: tuple[tuple[float, ...], ...]
-    checks: tuple[Check, ...]
+    kernel_checks: tuple[Check, ...]
     versions: dict[str, str]
     seconds: float
 
@@ -137,7 +150,7 @@ def verify(mechanism: Any, level: str = "quick", kernel: Any = None) -> Certific
 
 
 def _source(kernel: Any) -> str:
-    from mechc import build
+    from mechc.kernel import build
 
     return build.source(kernel)
 
@@ -154,8 +167,6 @@ class Runner:
         self, name: str, kind: str, tolerance: float, run: Callable[[Check], None]
     ) -> None:
         """Run one check at one vector; an error of mechc's own is a failure, not a crash."""
-        from mechc.verify.result import Check
-
         check = self.checks.setdefault(name, Check(name, kind, tolerance))
         check.nan_allowed = self.nan_allowed and name in REFUSABLE
         try:
@@ -186,16 +197,16 @@ def places(
     """Parameter vectors, and the oracle and the outputs for each of them that has any."""
     import numpy as np
 
-    from mechc.verify import grid
-    from mechc.verify.ball import Oracle
+    from mechc.verify import kernel_checks
+    from mechc.verify.balls.oracle import Oracle
 
     rng, found = np.random.default_rng(20240229), []
-    vectors = grid.vectors(declaration, 5 if full else 2, corners=full)
+    vectors = kernel_checks.vectors(declaration, 5 if full else 2, corners=full)
     for number, theta in enumerate(vectors):
         try:
             oracle = Oracle(declaration, theta)
             ends = kernel.breakpoints(np.array(theta))
-            xs = grid.outputs(oracle, ends, rng, 40 if full else 12)
+            xs = kernel_checks.outputs(oracle, ends, rng, 40 if full else 12)
         except MechcError as error:
             runner("grid", "proof", 0.0, lambda check, e=error: check.fail(str(e)))  # type: ignore[misc]
             continue
@@ -206,15 +217,15 @@ def places(
 
 def _further(declaration: Declaration, kernel: Any, known: list[Place]) -> list[Place]:
     """Places at which comparisons of the kernel are seen from their other side."""
-    from mechc.verify import grid, sides
-    from mechc.verify.ball import Oracle
+    from mechc.verify import kernel_checks, switch_points
+    from mechc.verify.balls.oracle import Oracle
 
     def tilts(theta: tuple[float, ...]) -> list[complex]:
-        return grid.tilts(_strip(kernel, theta), False)[:1]
+        return kernel_checks.tilts(_strip(kernel, theta), False)[:1]
 
     compared = [(place.oracle.theta, place.outputs) for place in known]
-    text = sides.Instrumented(_source(kernel))
-    reached = sides.further(text, declaration.parameters, compared, tilts)
+    text = switch_points.Instrumented(_source(kernel))
+    reached = switch_points.further(text, declaration.parameters, compared, tilts)
     return [Place(Oracle(declaration, theta), xs, False, True) for theta, xs in reached]
 
 
@@ -234,28 +245,33 @@ def compare(kernel: Any, where: Iterable[Place], full: bool, runner: Runner) -> 
 
 
 def _functions(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
-    from mechc.verify import checks, grid
-    from mechc.verify.inverses import inverses
+    from mechc.verify import kernel_checks
+    from mechc.verify.kernel_checks import inverses
 
     oracle, xs, thorough = place.oracle, place.outputs, place.thorough
     continuous = oracle.measure != "finite"
     if xs:
         for name in ("log_p", "log_q", "loss"):
-            runner(name, "values", checks.VALUES, partial(checks.values, kernel, oracle, xs, name))
-        runner("loss_inverse", "values", checks.VALUES,
+            runner(
+                name,
+                "values",
+                kernel_checks.VALUES,
+                partial(kernel_checks.values, kernel, oracle, xs, name),
+            )
+        runner("loss_inverse", "values", kernel_checks.VALUES,
                lambda c: inverses(kernel, oracle, xs, c))  # fmt: skip
     if kernel.CAPABILITIES.get("cgf", "").startswith("closed"):
-        zs = grid.tilts(_strip(kernel, oracle.theta), full)
+        zs = kernel_checks.tilts(_strip(kernel, oracle.theta), full)
         zs = zs[:1] if place.of_values else zs if thorough else zs[::2]
-        runner("cgf", "values", checks.CGF,
-               lambda c: checks.generating_function(kernel, oracle, zs, c))  # fmt: skip
+        runner("cgf", "values", kernel_checks.CGF,
+               lambda c: kernel_checks.generating_function(kernel, oracle, zs, c))  # fmt: skip
     if continuous and kernel.CAPABILITIES.get("cdf", "").startswith("closed"):
         shares = (0.27, 0.45, 0.61, 0.78, *((0.02, 0.12, 0.35, 0.9, 0.97) if full else ()))
         some = [xs[int(s * len(xs))] for s in (shares if thorough else (0.66,))]
         some += [x for x in (xs[0], xs[-1]) if oracle.log_density("p", x) == -math.inf]
         some += _inside_branches(kernel, oracle, xs)
-        runner("cdf", "values", checks.CDF,
-               lambda c: checks.distributions(kernel, oracle, some, c))  # fmt: skip
+        runner("cdf", "values", kernel_checks.CDF,
+               lambda c: kernel_checks.distributions(kernel, oracle, some, c))  # fmt: skip
 
 
 def _inside_branches(kernel: Any, oracle: Oracle, xs: list[float]) -> list[float]:
@@ -268,12 +284,12 @@ def _inside_branches(kernel: Any, oracle: Oracle, xs: list[float]) -> list[float
 
 
 def _identities(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
-    from mechc.verify import checks, identities, unimodal
+    from mechc.verify import identities, kernel_checks, shape_proofs
 
     oracle, xs, thorough = place.oracle, place.outputs, place.thorough
-    runner("infinite_mass", "values", checks.VALUES,
+    runner("infinite_mass", "values", kernel_checks.VALUES,
            lambda c: identities.one_sided(kernel, oracle, c))  # fmt: skip
-    runner("atoms", "values", checks.VALUES, lambda c: identities.atoms(kernel, oracle, c))
+    runner("atoms", "values", kernel_checks.VALUES, lambda c: identities.atoms(kernel, oracle, c))
     if place.of_values:
         return
     runner("masses", "identity", identities.WIDTH, lambda c: identities.masses(oracle, thorough, c))
@@ -288,7 +304,120 @@ def _identities(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
         runner("pieces", "identity", 0.0, lambda c: identities.pieces(oracle, xs, c))
         runner("coverage", "identity", identities.WIDTH,
                lambda c: identities.coverage(kernel, oracle, c))  # fmt: skip
-        if unimodal.noise_of(oracle.declaration) is not None:
+        if shape_proofs.noise_of(oracle.declaration) is not None:
             runner("unimodal", "proof", 0.0,
                    lambda c: identities.unimodality(kernel, oracle, xs, c))  # fmt: skip
         runner("branches", "proof", 0.0, lambda c: identities.branches(kernel, oracle, xs, c))
+
+
+@dataclass
+class Check:
+    """One property of a kernel, tested at several places.
+
+    Attributes:
+        name: function or identity.
+        kind: "values" (kernel against enclosure), "identity" (enclosure contains what it must),
+            "proof" (interval bisection) or "agreement".
+        tolerance: largest error accepted; 0 for what must hold exactly.
+        max_error: largest error found, relative to the larger of the value and of what relative
+            errors of the input do to it.
+        points: how many places.
+        where: the worst place, or the first one that failed.
+        failures: what went wrong, in words; empty when all is well.
+        notes: what limits the check.
+        nan_allowed: whether nan, a refusal that every caller knows, passes with a note; so it does
+            far from typical parameters, where exponents overflow.
+    """
+
+    name: str
+    kind: str
+    tolerance: float = 0.0
+    max_error: float = 0.0
+    points: int = 0
+    where: dict[str, Any] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    nan_allowed: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Nothing failed."""
+        return not self.failures
+
+    def record(self, error: float, **where: Any) -> None:
+        """Count one place and keep the worst."""
+        self.points += 1
+        if self.nan_allowed and "nan" in str(where.get("found")):
+            self.note("refused (nan) where exponents overflow, far from typical parameters")
+            return
+        if math.isnan(error):
+            error = math.inf
+        if error >= self.max_error:
+            self.max_error, self.where = error, where
+        if error > self.tolerance:
+            self.fail(f"error {error:.3g} exceeds {self.tolerance:g} at {_words(where)}")
+
+    def fail(self, message: str) -> None:
+        """Note a failure; a handful of them says enough."""
+        if len(self.failures) < 5:
+            self.failures.append(message)
+
+    def note(self, message: str) -> None:
+        """Note a limit of the check, once."""
+        if message not in self.notes:
+            self.notes.append(message)
+
+
+def _words(where: dict[str, Any]) -> str:
+    return ", ".join(f"{k}={v}" for k, v in where.items())
+
+
+def find(name: str) -> tuple[Mechanism, Any]:
+    """Return the mechanism, and the kernel module if a kernel file was named.
+
+    Args:
+        name: of a mechanism, or the path of a mechanism file or of an emitted kernel.
+
+    Raises:
+        DeclarationError: the kernel's name leads to no known declaration.
+    """
+    path = Path(name)
+    if path.suffix != ".py" or not path.is_file() or "\nPROTOCOL = " not in path.read_text("utf-8"):
+        return mechc.load(name), None
+    kernel = load(path)
+    return _source_of(str(kernel.NAME)), kernel
+
+
+def _source_of(name: str) -> Mechanism:
+    """The mechanism of a kernel called "laplace" or "poisson(laplace)"."""
+    sampled = re.fullmatch(r"poisson\((.*)\)", name)
+    if sampled:
+        return mechc.poisson(_source_of(sampled[1]))
+    if name not in mechc.available():
+        raise DeclarationError(
+            f"the kernel is called {name!r}, which is no known mechanism; add the folder of its "
+            "declaration to MECHC_PATH"
+        )
+    return mechc.load(name)
+
+
+def table(certificate: Certificate) -> Table:
+    """One row for each check, with its largest error and what limits it."""
+    verdict = "verified" if certificate.ok else "FAILED"
+    made = Table(
+        title=f"{certificate.name}: {verdict} ({certificate.level}, {certificate.seconds:.1f} s, "
+        f"{len(certificate.vectors)} parameter vectors)"
+    )
+    for heading in ("check", "kind", "points", "largest error", "tolerance", "verdict", "remarks"):
+        right = heading in ("points", "largest error", "tolerance")
+        made.add_column(heading, justify="right" if right else "left", overflow="fold")
+    for check in certificate.checks:
+        numeric = check.kind == "values"
+        made.add_row(
+            check.name, check.kind, str(check.points),
+            f"{check.max_error:.1e}" if numeric else "",
+            f"{check.tolerance:.0e}" if numeric else "",
+            "ok" if check.ok else "FAILED",
+            "; ".join((*check.failures, *check.notes)),
+        )  # fmt: skip
+    return made

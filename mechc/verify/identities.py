@@ -12,19 +12,19 @@ import numpy as np
 from flint import acb, arb, ctx
 
 from mechc.errors import MechcError, NumericError
-from mechc.kernel.protocol import (
-    DECREASING,
-    INCREASING,
-    P_ONLY,
-    PLATEAU,
-    Q_ONLY,
-    UNSPLIT,
+from mechc.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSPLIT
+from mechc.verify import shape_proofs
+from mechc.verify.balls import functions
+from mechc.verify.balls.oracle import ATOM_BITS, STEP, Oracle, reversed_pair
+from mechc.verify.certificate import Check
+from mechc.verify.kernel_checks import (
+    MOMENT_BITS,
+    NEAR_ENDS,
+    log_moment,
+    point_error,
+    text,
+    tolerance,
 )
-from mechc.verify import arithmetic, unimodal
-from mechc.verify import direction as moves
-from mechc.verify.ball import ATOM_BITS, STEP, Oracle, reversed_pair
-from mechc.verify.checks import MOMENT_BITS, NEAR_ENDS, log_moment, point_error, text, tolerance
-from mechc.verify.result import Check
 
 WIDTH = 1e-12  # widest enclosure of a mass that proves anything
 COARSE = 24  # bits to which two moments are compared
@@ -309,22 +309,22 @@ def _proved(
         if len(points) < 2 or not piece.p or not piece.q:
             continue
         points = [v for v in (first, *points, last) if math.isfinite(v)]
-        verdict = moves.verdict(piece, x, oracle.values, points, (a, b), direction)
-        if verdict == moves.Verdict.OPPOSITE:
+        verdict = shape_proofs.verdict(piece, x, oracle.values, points, (a, b), direction)
+        if verdict == shape_proofs.Verdict.OPPOSITE:
             check.fail(f"L' on ({lo}, {hi}) has the opposite sign, theta {oracle.theta}")
         check.note(f"sign of L' {verdict.words}")
 
 
 def unimodality(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> None:
     """The noise of a shifted pair rises and then falls: proved, or compared at outputs."""
-    noise = unimodal.noise_of(oracle.declaration)
+    noise = shape_proofs.noise_of(oracle.declaration)
     if noise is None:
         return
     check.points += 1
     if any(text.startswith("the noise is not unimodal") for text in kernel.CLAIM["assumptions"]):
         check.note("the noise is not unimodal, and the claim says so")
         return
-    broken, unproved = unimodal.verdict(noise, oracle.values)
+    broken, unproved = shape_proofs.unimodal_verdict(noise, oracle.values)
     if broken is None and unproved is not None:
         check.note(f"sampled, not proved: {unproved}")
         density = Oracle(noise, oracle.theta)
@@ -339,7 +339,7 @@ def unimodality(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) 
 
 def _bound(oracle: Oracle) -> list[tuple[Any, ...]]:
     return [
-        tuple(arithmetic.constant(e, oracle.values).mid() for e in (piece.lo, piece.hi))
+        tuple(functions.constant(e, oracle.values).mid() for e in (piece.lo, piece.hi))
         for piece in oracle.case.pieces
     ]
 

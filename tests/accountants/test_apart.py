@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import mechc
-from mechc.accountants import apart
-from mechc.accountants.composed import ComposedLoss
-from mechc.loss.measure import PrivacyLoss, Step
+from mechc.accountants import bounds
+from mechc.accountants.contours.composed import ComposedLoss
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 
 @pytest.mark.parametrize("sigma", [1e-10, 1e-6, 1e-4, 2e-3])
@@ -25,7 +25,7 @@ def test_the_event_bound_is_below_the_truth_and_near_it(ratio, steps, epsilon):
     cdf = mpmath.ncdf
     truth = cdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * cdf(-mu / 2 - epsilon / mu)
     law = mechc.load("gaussian")(sigma=1.0 / ratio).loss()
-    lower = apart.log_lower([Step(law, steps)], epsilon)
+    lower = bounds.log_lower([Step(law, steps)], epsilon)
     assert lower <= float(mpmath.log(truth))
     if steps == 1:  # P(L > 41) with mean 32, deviation 8
         assert lower == pytest.approx(math.log(cdf(-(41 - 32) / 8)), rel=0.05)
@@ -34,7 +34,7 @@ def test_the_event_bound_is_below_the_truth_and_near_it(ratio, steps, epsilon):
 def test_steps_that_reveal_nothing_are_left_out():
     clear = PrivacyLoss.from_atoms([-100.0, 100.0], [math.exp(-100.0), 1.0 - math.exp(-100.0)])
     nothing = PrivacyLoss.from_atoms([0.0], [1.0])
-    lower = apart.log_lower([Step(nothing, 1000), Step(clear, 2)], 1.0)
+    lower = bounds.log_lower([Step(nothing, 1000), Step(clear, 2)], 1.0)
     assert -1e-11 < lower < 0.0
 
 

@@ -12,7 +12,7 @@ from written_kernels import truth as corpus
 
 from mechc.accountants.contour import ContourAccountant
 from mechc.accountants.pld import PldAccountant
-from mechc.loss.measure import Step
+from mechc.loss.privacy_loss import Step
 
 
 def laplace_truth(width, count, epsilon):

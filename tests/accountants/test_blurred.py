@@ -7,10 +7,10 @@ import pytest
 import truth
 from flint import arb
 
-from mechc.accountants.blurred import Blur
 from mechc.accountants.contour import ContourAccountant
+from mechc.accountants.contours.smoothed_payoff import Blur
 from mechc.accountants.pld import PldAccountant
-from mechc.loss.measure import PrivacyLoss, Step
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 
 def lattice_pair(seed, size, step):

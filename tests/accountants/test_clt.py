@@ -5,9 +5,9 @@ import math
 import pytest
 import series_laws as laws
 
-from mechc.accountants.clt import CltAccountant, log_gaussian_delta
+from mechc.accountants.classical.clt import CltAccountant, log_gaussian_delta
 from mechc.errors import UnsupportedError
-from mechc.loss.measure import Step
+from mechc.loss.privacy_loss import Step
 
 
 @pytest.mark.parametrize("mu", [0.01, 0.3, 2.0, 40.0])

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import mechc
-from mechc.accountants.contour import ContourAccountant
-from mechc.accountants.covered import Covered
-from mechc.loss.measure import PrivacyLoss, Step
+from mechc.accountants.contour import ContourAccountant, Covered
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 pairs = pytest.importorskip("pairs")
 integrals = pytest.importorskip("integrals")

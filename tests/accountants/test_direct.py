@@ -11,7 +11,7 @@ from scipy import stats
 import mechc
 from mechc.accountants.direct import DirectAccountant, _multinomial
 from mechc.errors import UnsupportedError
-from mechc.loss.measure import PrivacyLoss, Step
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 pairs = pytest.importorskip("pairs")
 integrals = pytest.importorskip("integrals")

@@ -12,20 +12,20 @@ from scipy import stats
 from sympy.utilities.iterables import partitions
 
 import mechc
-from mechc.accountants import tilted
-from mechc.accountants.composed import ComposedLoss
-from mechc.accountants.edgeworth import EdgeworthAccountant
-from mechc.accountants.edgeworth_interval import (
+from mechc.accountants.classical import saddlepoint
+from mechc.accountants.classical.edgeworth import EdgeworthAccountant
+from mechc.accountants.classical.edgeworth_series import hermite_coefficients, hermite_values
+from mechc.accountants.classical.normal_errors import (
     Standardised,
     identical_bound,
     independent_bound,
     standardised_moments,
 )
-from mechc.accountants.edgeworth_series import hermite_coefficients, hermite_values
-from mechc.accountants.saddle import saddle_target, solve
-from mechc.accountants.saddlepoint import SaddlepointAccountant
+from mechc.accountants.classical.saddlepoint import SaddlepointAccountant
+from mechc.accountants.contours.composed import ComposedLoss
+from mechc.accountants.contours.saddle import saddle_target, solve
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.loss.measure import PrivacyLoss, Step
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 TILTED = {  # relative errors of orders 1 to 4, from an independent implementation in mpmath
     "SGK": (-4e-5, 2.5e-7, 4.5e-8, -2e-9),
@@ -106,7 +106,7 @@ def test_tilted_series_has_the_errors_of_the_table(cases, name):
     loss, count, epsilon, delta = cases[name]
     composed = ComposedLoss([Step(loss, count)])
     t = solve(composed, saddle_target(epsilon), epsilon).t
-    law = tilted.TiltedLaw.at(composed, t, epsilon, 6)
+    law = saddlepoint.TiltedLaw.at(composed, t, epsilon, 6)
     totals = np.cumsum(law.series(4))[1:] * math.exp(law.log_prefactor)
     for error, expected in zip(totals / delta - 1, TILTED[name], strict=True):
         assert 1 / 1.55 < error / expected < 1.55
@@ -154,7 +154,7 @@ def test_atoms_are_refused(cases):
 def test_payoff_integrals_match_high_precision(case):
     t, excess, sd = case
     lambdas = np.array([0.2, 0.1, -0.05, 0.3])
-    law = tilted.TiltedLaw(t, 0.0, 0.0, excess, sd, lambdas)
+    law = saddlepoint.TiltedLaw(t, 0.0, 0.0, excess, sd, lambdas)
     coefficients = hermite_coefficients(lambdas, 4)
     with mpmath.workdps(40):
 

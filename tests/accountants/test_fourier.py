@@ -5,9 +5,9 @@ import math
 import pytest
 from written_kernels import gaussian, laplace, truth
 
-from mechc.accountants.fourier import FourierAccountant
+from mechc.accountants.classical.fourier import FourierAccountant
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.loss.measure import Step
+from mechc.loss.privacy_loss import Step
 
 SGK = gaussian(1.5, 0.01)
 TABLE_1 = [(50_000, 0.0491228786423), (200_000, 0.0496013846114)]

@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 
 import mechc
-from mechc.accountants.hits import Hits, log_odds, transforms
-from mechc.accountants.jumps import Jumps
-from mechc.accountants.side import Side
-from mechc.accountants.split import NOWHERE, within, without
-from mechc.accountants.trapezoid import Answer, Smooth
-from mechc.composition import forget_losses
-from mechc.loss.band import Band
-from mechc.loss.measure import Step
-from mechc.parse import declaration_from_text
+from mechc.accountants.contour import Side
+from mechc.accountants.contours.large_losses import Hits, log_odds, transforms
+from mechc.accountants.contours.trapezoid import Answer, Smooth
+from mechc.accountants.sparse import NOWHERE, Jumps, within, without
+from mechc.composition.events import forget_losses
+from mechc.declare.text import declaration_from_text
+from mechc.loss.privacy_loss import Step
+from mechc.loss.truncated_loss import Band
 
 mp = pytest.importorskip("mpmath")
 

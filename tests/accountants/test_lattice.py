@@ -7,7 +7,7 @@ import pytest
 import mechc
 from mechc.accountants.lattice import LatticeAccountant, common_lattice
 from mechc.errors import UnsupportedError
-from mechc.loss.measure import PrivacyLoss, Step
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 truth = pytest.importorskip("truth")
 arb = pytest.importorskip("flint").arb

@@ -7,7 +7,7 @@ import pytest
 
 import mechc
 from mechc.accountants.lattice import common_lattice
-from mechc.accountants.lattice_sweep import LatticeSweep
+from mechc.accountants.repetitions import LatticeSweep
 
 
 def binomial_log_delta(n, a, epsilon):

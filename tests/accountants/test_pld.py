@@ -11,7 +11,7 @@ from written_kernels import gaussian, laplace, truncated_laplace, truth
 
 from mechc.accountants.pld import PldAccountant
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.loss.measure import PrivacyLoss, Step
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 mpmath.mp.dps = 60
 

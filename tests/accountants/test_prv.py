@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from written_kernels import gaussian, laplace, truth
 
-from mechc.accountants.prv import PrvAccountant
+from mechc.accountants.classical.prv import PrvAccountant
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.loss.measure import PrivacyLoss, Step
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 CASES = {
     "SGK_rem": (gaussian(1.5, 0.01), False, 10_000, 1.0),

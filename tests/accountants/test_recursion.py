@@ -8,7 +8,7 @@ import pytest
 import mechc
 from mechc.accountants.direct import DirectAccountant
 from mechc.accountants.repeated import epsilons as repeated_epsilons
-from mechc.loss.measure import Step
+from mechc.loss.privacy_loss import Step
 
 truth = pytest.importorskip("truth")
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import series_laws as laws
 
-from mechc.accountants.renyi import RenyiAccountant
+from mechc.accountants.classical.renyi import RenyiAccountant
 from mechc.errors import DeclarationError
-from mechc.loss.measure import PrivacyLoss, Step
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 ORDERS = [0.3, 0.9, 1.0, 1.5, 2.0, 7.25, 64.0]
 

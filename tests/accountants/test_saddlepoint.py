@@ -7,10 +7,10 @@ import pytest
 import series_laws as laws
 from scipy import stats
 
-from mechc.accountants.berry_esseen import identical_distance
-from mechc.accountants.saddlepoint import SaddlepointAccountant, steepest_descent
+from mechc.accountants.classical.normal_errors import identical_distance
+from mechc.accountants.classical.saddlepoint import SaddlepointAccountant, steepest_descent
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.loss.measure import PrivacyLoss, Step
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 # relative errors of the estimates, from an independent implementation in mpmath
 TABLE = {

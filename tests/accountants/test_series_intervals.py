@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from mechc.accountants.clt import CltAccountant
-from mechc.accountants.edgeworth import EdgeworthAccountant
-from mechc.accountants.renyi import RenyiAccountant
-from mechc.accountants.saddlepoint import SaddlepointAccountant
+from mechc.accountants.classical.clt import CltAccountant
+from mechc.accountants.classical.edgeworth import EdgeworthAccountant
+from mechc.accountants.classical.renyi import RenyiAccountant
+from mechc.accountants.classical.saddlepoint import SaddlepointAccountant
 from mechc.errors import UnsupportedError
-from mechc.loss.measure import PrivacyLoss, Step
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 METHODS = {
     "msd1": lambda steps: SaddlepointAccountant(steps, variant="msd1"),

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import mechc
-from mechc.accountants.contour import ContourAccountant
-from mechc.accountants.covered import Covered
-from mechc.accountants.frequencies import log_phi
+from mechc.accountants.contour import ContourAccountant, Covered
+from mechc.accountants.contours.characteristic import log_phi
 
 
 @pytest.mark.parametrize(("nodes", "h"), [(30, 0.2), (700, 3.0)])

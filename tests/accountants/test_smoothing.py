@@ -8,16 +8,16 @@ import series_laws as laws
 from scipy import stats
 
 import mechc
-from mechc.accountants.composed import ComposedLoss
-from mechc.accountants.edgeworth import EdgeworthAccountant
-from mechc.accountants.edgeworth_series import (
+from mechc.accountants.classical.edgeworth import EdgeworthAccountant
+from mechc.accountants.classical.edgeworth_series import (
     hermite_coefficients,
     hermite_values,
     standardise,
 )
-from mechc.accountants.saddlepoint import SaddlepointAccountant
-from mechc.accountants.smoothing import smoothing_error
-from mechc.loss.measure import Step
+from mechc.accountants.classical.normal_errors import smoothing_error
+from mechc.accountants.classical.saddlepoint import SaddlepointAccountant
+from mechc.accountants.contours.composed import ComposedLoss
+from mechc.loss.privacy_loss import Step
 
 
 def gumbel(count):

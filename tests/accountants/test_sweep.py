@@ -7,7 +7,7 @@ import pytest
 import truth
 
 import mechc
-from mechc.accountants.sweep import Sweep
+from mechc.accountants.repetitions import Sweep
 
 
 @pytest.mark.parametrize("log_delta", [math.log(0.3), -11.0, -300.0])

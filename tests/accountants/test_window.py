@@ -8,13 +8,13 @@ import pytest
 from scipy import integrate, special
 from written_kernels import gaussian, laplace
 
-from mechc.accountants.composed import ComposedLoss
-from mechc.accountants.tails import Tails
-from mechc.accountants.transform import TiltedSum
+from mechc.accountants.bounds import Tails
+from mechc.accountants.contours.composed import ComposedLoss
+from mechc.accountants.fft import TiltedSum
 from mechc.accountants.window import choose, images, log_peak, reach
 from mechc.errors import UnsupportedError
-from mechc.loss.grid import GridLaw
-from mechc.loss.measure import Step
+from mechc.loss.discretise import GridLaw
+from mechc.loss.privacy_loss import Step
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from conftest import Row
 
 import mechc
-from mechc.composition import forget_losses
+from mechc.composition.events import forget_losses
 
 pytestmark = pytest.mark.filterwarnings("default")
 

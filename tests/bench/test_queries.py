@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import mechc
-from mechc.composition import forget_losses
+from mechc.composition.events import forget_losses
 
 COUNTS = (10**2, 10**4, 10**6, 10**9)
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import Row
 
 import mechc
-from mechc.composition import forget_losses
+from mechc.composition.events import forget_losses
 from mechc.errors import UnsupportedError
 
 pytestmark = pytest.mark.filterwarnings("default")

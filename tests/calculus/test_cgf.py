@@ -5,8 +5,8 @@ import pytest
 from calculus_zoo import UNSEEN, density, derived, vectors
 from sympy import Symbol
 
-from mechc.calculus.evaluate import evaluate
 from mechc.calculus.types import Closed, Numeric
+from mechc.symbolic.evaluate import evaluate
 
 CONTINUOUS = [
     "gaussian", "laplace", "logistic", "gumbel", "asymmetric_laplace", "one_sided", "two_normals",

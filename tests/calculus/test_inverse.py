@@ -6,9 +6,9 @@ from calculus_zoo import SMOOTH, UNSEEN, derived, vectors
 from sympy import Symbol, exp, log
 from test_regions import points, regions
 
-from mechc.calculus.evaluate import evaluate
 from mechc.calculus.inverse import candidates
 from mechc.calculus.types import Closed, Numeric
+from mechc.symbolic.evaluate import evaluate
 
 NAMES = [
     *SMOOTH,

@@ -6,8 +6,8 @@ import mpmath
 import pytest
 from calculus_zoo import SHIPPED, SLOW, SMOOTH, UNSEEN, density, derived, vectors
 
-from mechc.calculus.evaluate import evaluate
-from mechc.calculus.words import BracketedRoot
+from mechc.symbolic.evaluate import evaluate
+from mechc.symbolic.functions import BracketedRoot
 
 NAMES = [
     *(m for m in SHIPPED if m not in ("randomized_response", "approximate_dp")),

@@ -4,8 +4,8 @@ import mpmath
 import pytest
 from calculus_zoo import SHIPPED, SMOOTH, UNSEEN, density, derived, vectors
 
-from mechc.calculus.evaluate import evaluate
 from mechc.calculus.types import Closed, Unavailable
+from mechc.symbolic.evaluate import evaluate
 
 ENTIRE = [
     *(m for m in SHIPPED if m != "gaussian_scale"),

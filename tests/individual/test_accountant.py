@@ -10,7 +10,7 @@ import mechc
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.individual import IndividualAccountant, StateError
 from mechc.individual.family import Family
-from mechc.loss.measure import PrivacyLoss
+from mechc.loss.privacy_loss import PrivacyLoss
 
 SPAN = (0.5, 50.0)
 

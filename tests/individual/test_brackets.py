@@ -5,13 +5,12 @@ import pytest
 import sympy
 
 import mechc
-from mechc.accountants.characteristic import Law, Tilted
-from mechc.individual.brackets import Brackets, reached
+from mechc.accountants.contours.characteristic import Law, Tilted
 from mechc.individual.contours import Contour
 from mechc.individual.family import Family
-from mechc.individual.grid import Grid, basis, spline_coefficients
+from mechc.individual.splines import Brackets, Grid, basis, reached, spline_coefficients
 from mechc.individual.tilts import Members, Tilts
-from mechc.loss.measure import Step
+from mechc.loss.privacy_loss import Step
 
 NODES, REACH = 32, 8.0
 

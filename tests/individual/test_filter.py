@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mechc.errors import DeclarationError
 from mechc.individual import GDPFilter, SharedGDPFilter
-from mechc.individual.fixed import first_invalid
+from mechc.individual.budget import first_invalid
 
 budgets = st.floats(1e-3, 1e3)
 # anything float64 can hold, denormals included, and steps of the size that matters

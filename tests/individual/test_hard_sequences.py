@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mechc
-from mechc.composition import forget_losses
+from mechc.composition.events import forget_losses
 from mechc.individual import IndividualAccountant
 
 PEOPLE = 10

@@ -5,7 +5,8 @@ import pytest
 
 from mechc.errors import DeclarationError
 from mechc.individual import StateError
-from mechc.individual.grid import (
+from mechc.individual.ledger import Ledger
+from mechc.individual.splines import (
     CELLS,
     ONE,
     Grid,
@@ -14,7 +15,6 @@ from mechc.individual.grid import (
     spline_weights,
     weight_error,
 )
-from mechc.individual.ledger import Ledger
 
 GRID = Grid(0.5, 50.0, 16, "geometric", True)
 

@@ -8,8 +8,8 @@ import pytest
 
 import mechc
 from mechc.individual import IndividualAccountant
-from mechc.individual.grid import Grid
-from mechc.individual.rounding import of_counts, of_steps
+from mechc.individual.mesh import of_counts, of_steps
+from mechc.individual.splines import Grid
 
 SPAN = (0.5, 50.0)
 

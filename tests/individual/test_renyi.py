@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mechc.errors import DeclarationError
 from mechc.individual import GDPFilter, RenyiFilter
-from mechc.individual.renyi import gaussian_order, gaussian_renyi, renyi_budget
+from mechc.individual.filters import gaussian_order, gaussian_renyi, renyi_budget
 
 
 def steps_admitted(f, value):

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from mechc.individual import GDPFilter, RenyiFilter, StateError, state
+from mechc.individual import GDPFilter, RenyiFilter, StateError, storage
 
 
 @pytest.fixture
@@ -90,11 +90,11 @@ def test_a_failed_write_keeps_the_old_file(saved, monkeypatch):
 
 
 def test_large_arrays_go_through_in_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr(state, "_PIECE", 1 << 10)
+    monkeypatch.setattr(storage, "_PIECE", 1 << 10)
     array = np.arange(10_007, dtype=np.uint64).reshape(-1, 1)
-    state.write(tmp_path / "s", "test", {}, {"a": array})
+    storage.write(tmp_path / "s", "test", {}, {"a": array})
     out = np.zeros_like(array)
-    with state.Reader(tmp_path / "s", "test") as reader:
+    with storage.Reader(tmp_path / "s", "test") as reader:
         reader.copy_into("a", out)
     assert np.array_equal(out, array)
 

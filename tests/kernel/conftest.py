@@ -3,7 +3,7 @@
 import pytest
 from built_in import GOLDEN, source
 
-from mechc.kernel import cache as kernels
+from mechc.kernel import cache
 
 
 def pytest_addoption(parser):
@@ -15,18 +15,18 @@ def pytest_addoption(parser):
 @pytest.fixture(scope="session")
 def kernel_directory():
     """Where compiled kernels are kept: the same for all rooms, so that one compiles for all."""
-    return kernels.directory()
+    return cache.directory()
 
 
 @pytest.fixture
 def kernel_of(kernel_directory, monkeypatch):
     """A loaded kernel by name; machine code is kept between runs."""
-    monkeypatch.setenv(kernels.VARIABLE, str(kernel_directory))
+    monkeypatch.setenv(cache.VARIABLE, str(kernel_directory))
 
     def load(name):
         text = source(name)
-        key = kernels.request_key(text)
-        return kernels.lookup(key) or kernels.store(key, name, text)
+        key = cache.request_key(text)
+        return cache.lookup(key) or cache.store(key, name, text)
 
     return load
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mechc.kernel.bracketing import solver_text
+from mechc.kernel.root_finder import solver_text
 from mechc.kernel.run import IEEE
 
 CASES = [

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from mechc.errors import CacheError, VerificationError
-from mechc.kernel import cache, machine_code
-from mechc.kernel.seal import seal
+from mechc.kernel import cache
+from mechc.kernel.cache import seal
 
 TEXT = '''"""A small kernel."""
 
@@ -250,8 +250,8 @@ def test_what_another_process_writes_is_left_alone_for_an_hour(home):
     for file in (fresh, old):
         file.write_bytes(b"half")
     os.utime(old, (0, 0))
-    assert machine_code.intact(Path(kernel.__file__))
-    machine_code.forget(Path(kernel.__file__))
+    assert cache.intact(Path(kernel.__file__))
+    cache.forget(Path(kernel.__file__))
     assert fresh.exists()
     cache._write(machine / "anything", "")
     assert fresh.exists() and not old.exists()
@@ -271,7 +271,7 @@ def test_a_killed_writer_leaves_no_wrong_kernel(home, moment):
 
 
 def test_nothing_symbolic_is_imported():
-    code = "import sys; from mechc.kernel import cache, protocol; print('sympy' in sys.modules)"
+    code = "import sys; from mechc import protocol; from mechc.kernel import cache; print('sympy' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
 

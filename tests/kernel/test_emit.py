@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 from built_in import GOLDEN, source
 
-from mechc.kernel import cache as kernels
-from mechc.kernel import ir
+from mechc.kernel import cache, ir
+from mechc.kernel.cache import sealed
 from mechc.kernel.emit import emit
+from mechc.kernel.ir import Function, Module, Root, Series
 from mechc.kernel.lower.context import identifiers
-from mechc.kernel.parts import Function, Module, Root, Series
 from mechc.kernel.prelude import PRIMITIVES
 from mechc.kernel.printer import MATH_FUNCTIONS, literal
-from mechc.kernel.protocol import PROTOCOL
-from mechc.kernel.seal import intact
+from mechc.protocol import PROTOCOL
 
 GOLDENS = ("gaussian", "laplace", "student_t", "approximate_dp", "poisson(gaussian)")
 
@@ -35,7 +34,7 @@ def test_golden(name, golden):
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.py")), ids=lambda path: path.stem)
 def test_goldens_are_sealed_and_plain(path):
     text = path.read_text(encoding="utf-8")
-    assert intact(text)
+    assert sealed(text)
     assert "fastmath" not in text
     tree = ast.parse(text)
     imported = {alias.name for node in ast.walk(tree) for alias in getattr(node, "names", ())}
@@ -51,7 +50,7 @@ def test_goldens_are_sealed_and_plain(path):
 @pytest.mark.parametrize("seed", ["0", "8"])
 def test_emission_does_not_depend_on_hashing(seed):
     code = (
-        "import sys; sys.path.insert(0, 'tests/kernel'); from built_in import source;"
+        "import sys; sys.path.insert(0, 'tests/problems'); from built_in import source;"
         "sys.stdout.write(source('logistic'))"
     )
     environment = {"PYTHONHASHSEED": seed, "PATH": ""}
@@ -142,8 +141,8 @@ def test_every_node_is_emitted(monkeypatch, tmp_path):
         ir.Select(condition, ir.call("pow", a, ir.TWO), ir.ONE),
     ))  # fmt: skip
     text = emit(tiny(expr, helpers=(root, series)))
-    monkeypatch.setenv(kernels.VARIABLE, str(tmp_path))
-    kernel = kernels.store("0" * 64, "tiny", text)
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
+    kernel = cache.store("0" * 64, "tiny", text)
     expected = 0.75 * 0.5 + 0.5 / 1.3 + 1.3 ** (1 / 3) + 1.7726372048266521 + np.pi + 1.3**2
     assert kernel.loss(0.5, np.array([1.3])) == pytest.approx(expected, rel=1e-15)
     out = np.empty(1)
@@ -193,9 +192,9 @@ def test_the_outline_shows_every_function_of_the_module():
     from built_in import declaration
 
     from mechc.calculus import derive
+    from mechc.calculus.pair import normalise
+    from mechc.kernel.emit import outline
     from mechc.kernel.lower import lower
-    from mechc.kernel.outline import outline
-    from mechc.pair import normalise
 
     module = lower(derive(normalise(declaration("student_t"))))
     text = outline(module)

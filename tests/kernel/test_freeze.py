@@ -5,13 +5,13 @@ import pytest
 import sympy
 from sympy import Rational, Symbol, pi
 
-from mechc.calculus.words import BracketedRoot, expm1c, log_mix, sinhc
 from mechc.errors import LoweringError
 from mechc.kernel import ir
-from mechc.kernel.lower.exact import candidates, log_ratio, power_difference
+from mechc.kernel.lower.forms import candidates, log_ratio, power_difference
 from mechc.kernel.lower.freeze import FUNCTIONS, Freezer, Helpers
 from mechc.kernel.passes import finish_expression
 from mechc.kernel.run import runnable
+from mechc.symbolic.functions import BracketedRoot, expm1c, log_mix, sinhc
 
 x = Symbol("x", real=True)
 s = Symbol("s", positive=True)

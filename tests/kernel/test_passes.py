@@ -7,7 +7,8 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from mechc.kernel import ir
-from mechc.kernel.passes import finish, finish_expression, hoist, share
+from mechc.kernel.passes import finish, finish_expression
+from mechc.kernel.passes.sharing import hoist, share
 from mechc.kernel.printer import Printer
 from mechc.kernel.run import runnable
 

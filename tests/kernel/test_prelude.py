@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
+from mechc.kernel.emit import jitted
 from mechc.kernel.prelude import PRIMITIVES, closure
-from mechc.kernel.writer import jitted
 
 ULP = 2.0**-53
 

@@ -15,9 +15,9 @@ from highprecision import module
 from mpmath import mp, mpf
 
 from mechc.calculus import derive
-from mechc.calculus.evaluate import holds, typical_values
+from mechc.calculus.pair import normalise
 from mechc.kernel.lower.samples import Sample
-from mechc.pair import normalise
+from mechc.symbolic.evaluate import holds, typical_values
 
 QUICK = ("gaussian", "laplace", "student_t", "poisson(gaussian)", "approximate_dp")
 TRANSFORMED = (

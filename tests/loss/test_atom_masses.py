@@ -6,7 +6,7 @@ import pytest
 
 import mechc
 from mechc.loss import atoms
-from mechc.loss.measure import PrivacyLoss
+from mechc.loss.privacy_loss import PrivacyLoss
 
 
 @pytest.mark.parametrize("trials", [20, 200, 2000])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from mechc.loss.compiled import compiled
+from mechc.loss.jit import compiled
 
 
 @compiled("float64(float64)")

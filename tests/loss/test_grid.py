@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from mechc.loss import grid
-from mechc.loss.measure import PrivacyLoss
+from mechc.loss import discretise
+from mechc.loss.privacy_loss import PrivacyLoss
 
 
 class Pieces:
@@ -78,8 +78,8 @@ NONE = (-math.inf, -math.inf)
 def both(law, step, offset=0.0, tilt=1.0):
     first = math.floor((law.support[0] - offset) / step) - 1
     count = math.ceil((law.support[1] - offset) / step) + 2 - first
-    cells = grid.Cells.cut(law, offset, step, first, count)
-    return grid.dominated(cells, tilt), grid.dominating(cells, NONE)
+    cells = discretise.Cells.cut(law, offset, step, first, count)
+    return discretise.dominated(cells, tilt), discretise.dominating(cells, NONE)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -149,7 +149,9 @@ def test_the_top_atom_does_not_fall_with_the_half_cell_below_it():
 
 def test_tails_are_put_where_they_are_safe():
     law = Pieces([(-1.0, 1.0, math.log(0.5), 0.0)], [])
-    upper = grid.dominating(grid.Cells.cut(law, 0.0, 0.1, -5, 11), (math.log(0.25), math.log(0.3)))
+    upper = discretise.dominating(
+        discretise.Cells.cut(law, 0.0, 0.1, -5, 11), (math.log(0.25), math.log(0.3))
+    )
     assert math.exp(upper.log_infinite) == pytest.approx(0.3)
     assert upper.mass[0] > 0.25
     for eps in np.linspace(-1.5, 1.5, 31):
@@ -158,10 +160,10 @@ def test_tails_are_put_where_they_are_safe():
 
 def test_lattice_is_itself():
     loss = PrivacyLoss.from_atoms([-0.5, 0.5], [1 / (1 + math.exp(0.5)), 1 / (1 + math.exp(-0.5))])
-    law = grid.exact(loss)
+    law = discretise.exact(loss)
     assert law.step == 1.0 and law.mass.size == 2
     assert delta_of(law, 0.1) == pytest.approx(-math.expm1(-0.4) / (1 + math.exp(-0.5)), rel=1e-14)
-    finer = grid.exact(loss, 0.25)
+    finer = discretise.exact(loss, 0.25)
     assert np.count_nonzero(finer.mass) == 2 and finer.mass.size == 5
 
 
@@ -169,8 +171,8 @@ def test_rounding_down_and_up_brackets_to_first_order():
     law = laplace_pieces(0.8)
     widths = []
     for count in (64, 128):
-        down = grid.rounded(law, 2.0 / count, count, above=False, tails=NONE)
-        up = grid.rounded(law, 2.0 / count, count, above=True, tails=NONE)
+        down = discretise.rounded(law, 2.0 / count, count, above=False, tails=NONE)
+        up = discretise.rounded(law, 2.0 / count, count, above=True, tails=NONE)
         for eps in np.linspace(-1, 1, 21):
             assert delta_of(down, eps) <= law.delta(eps) + 1e-15
             assert delta_of(up, eps) >= law.delta(eps) - 1e-15
@@ -195,8 +197,8 @@ def test_gaussian_deep_in_the_tail():
         support=(25.0, 40.0),
         source=None,
     )
-    cells = grid.Cells.cut(law, 0.0, 0.01, 2600, 900)
-    lower, upper = grid.dominated(cells, 30.0), grid.dominating(cells, NONE)
+    cells = discretise.Cells.cut(law, 0.0, 0.01, 2600, 900)
+    lower, upper = discretise.dominated(cells, 30.0), discretise.dominating(cells, NONE)
     eps = 29.0
     exact = np.exp(special.log_ndtr(-eps + 0.5)) - math.exp(
         eps + float(special.log_ndtr(-eps - 0.5))

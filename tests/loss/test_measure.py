@@ -8,9 +8,8 @@ import pytest
 
 import mechc
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.loss.infinite import log_infinite
 from mechc.loss.masspoints import find_lattice, merge
-from mechc.loss.measure import PrivacyLoss, Step
+from mechc.loss.privacy_loss import PrivacyLoss, Step, log_infinite
 
 pairs = pytest.importorskip("pairs")
 integrals = pytest.importorskip("integrals")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mechc
-from mechc.composition import forget_losses
+from mechc.composition.events import forget_losses
 from mechc.errors import NumericError
 from mechc.loss import quadrature
 

@@ -10,8 +10,8 @@ import pytest
 from scipy.special import betaln
 
 import mechc
+from mechc.declare.text import declaration_from_text
 from mechc.errors import NumericError, UnsupportedError
-from mechc.parse import declaration_from_text
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from flint import acb, arb, ctx
 import mechc
 from mechc.declare import additive, real
 from mechc.errors import MechcError
-from mechc.verify.arithmetic import constant
-from mechc.verify.ball import Oracle
+from mechc.verify.balls.functions import constant
+from mechc.verify.balls.oracle import Oracle
 
 pytestmark = pytest.mark.oracle
 
@@ -77,7 +77,7 @@ def test_a_strip_ends():
 @pytest.mark.parametrize("sampled", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", mechc.available())
 def test_masses_are_one(name, sampled):
-    from mechc.numeric import typical_vectors
+    from mechc.symbolic.evaluate import typical_vectors
 
     mechanism = mechc.load(name)
     declaration = (mechc.poisson(mechanism) if sampled else mechanism).declaration
@@ -115,7 +115,7 @@ def test_skellam_masses_against_poisson_differences():
 def test_undecided_switches_give_unions():
     from sympy import Abs, Symbol
 
-    from mechc.verify.arithmetic import function
+    from mechc.verify.balls.functions import function
 
     x = Symbol("x", real=True)
     ball = function(Abs(x), x, {})(arb(0, 1), False)

@@ -12,7 +12,7 @@ def test_orders_of_a_block(order, u):
     import mpmath
     from flint import arb, ctx
 
-    from mechc.verify.bessel import bessel_i
+    from mechc.verify.balls.functions import bessel_i
 
     with mpmath.workdps(60), ctx.workprec(72):
         ball = bessel_i(arb(order), arb(u))

@@ -41,7 +41,7 @@ def test_a_long_lattice_in_whole_numbers(monkeypatch):
     tail = (1 - (-a).exp()) / (1 + (-a).exp()) / (1 - (-a).exp())  # n >= 1 under P, n <= 0 under Q
     exact = truth.lattice(-a, 2 * a, [1 - tail, tail], 30, 1.5)
     run = 30 * mechc.load("discrete_laplace")(a=0.2)
-    monkeypatch.setattr("mechc.verify.discrete.MAX_DEGREE", 10)
+    monkeypatch.setattr("mechc.verify.certified.discrete.MAX_DEGREE", 10)
     bound = run.log_delta(1.5, certified=True)
     assert bound.lower <= exact <= bound.upper
     assert 1e-14 < bound.upper - bound.lower < 1e-9

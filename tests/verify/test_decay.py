@@ -7,8 +7,8 @@ import pytest
 import mechc
 
 flint = pytest.importorskip("flint")
-ball = pytest.importorskip("mechc.verify.ball")
-decay = pytest.importorskip("mechc.verify.decay")
+ball = pytest.importorskip("mechc.verify.balls.oracle")
+decay = pytest.importorskip("mechc.verify.certified.decay")
 pytestmark = pytest.mark.oracle
 acb, arb, ctx = flint.acb, flint.arb, flint.ctx
 

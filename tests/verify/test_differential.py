@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import mechc
 from mechc.errors import DeclarationError
-from mechc.verify import differential, monotone
+from mechc.verify import agreement
 
 
 def test_methods_agree_on_a_run_of_two_mechanisms():
@@ -33,7 +33,7 @@ def test_a_contradiction_is_reported_with_its_reproduction(monkeypatch):
         return bound
 
     monkeypatch.setattr(type(run), "log_delta", lying)
-    report = differential.check(run, (1.0,))
+    report = agreement.check(run, (1.0,))
     assert not report.ok
     assert any("gaussian(sigma=2" in v.reproduction for v in report.violations)
     assert "renyi" in str(report)
@@ -53,10 +53,12 @@ def test_a_parameter_that_moves_delta_the_wrong_way_is_reported(parameter):
         answer = run.log_delta(epsilon, direction=direction)
         return float(answer.lower), float(answer.upper)
 
-    compared = list(monotone.comparisons(run, (1.0,), partial(ask, honest=True)))
+    compared = list(agreement.comparisons(run, (1.0,), partial(ask, honest=True)))
     assert len(compared) > 40 and all(one.fine for one in compared)
     (found, *more) = (
-        one for one in monotone.comparisons(run, (1.0,), partial(ask, honest=False)) if not one.fine
+        one
+        for one in agreement.comparisons(run, (1.0,), partial(ask, honest=False))
+        if not one.fine
     )
     assert parameter in found.statement and len(more) == 1  # the other direction
     assert "20 * poisson(gaussian)(sigma=1" in found.reproduction
@@ -68,11 +70,11 @@ def test_runs_are_read_from_toml(tmp_path):
         'epsilons = [1.0]\n[[step]]\nmechanism = "gaussian"\ncount = 4\npoisson = 0.1\n'
         "parameters = { sigma = 2.0 }\n"
     )
-    run, epsilons = differential.read(path)
+    run, epsilons = agreement.read(path)
     assert run.count == 4 and epsilons == (1.0,)
     path.write_text("[[step]]\ncount = 4\n")
     with pytest.raises(DeclarationError, match="mechanism"):
-        differential.read(path)
+        agreement.read(path)
 
 
 VALUES = st.recursive(
@@ -108,15 +110,15 @@ def test_hostile_files_are_read_or_refused(examples, tmp_path, capsys):
     def read(text):
         path.write_text(text, "utf-8", errors="replace")
         with contextlib.suppress(DeclarationError):
-            differential.read(path)
+            agreement.read(path)
 
     read()
     for bomb in ("a = " + "[" * 100_000, "[" * 5000, "step = 1e999999999", "\x00", "a." * 9999):
         path.write_text(bomb)
         with pytest.raises(DeclarationError):
-            differential.read(path)
+            agreement.read(path)
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DeclarationError):
-        differential.read(path)
+        agreement.read(path)
     assert capsys.readouterr().out == ""
     assert "antigravity" not in sys.modules  # which the values would import if they were run

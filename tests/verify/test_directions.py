@@ -10,12 +10,13 @@ from flint import arb, ctx
 from sympy import Symbol, cos, erfc, exp, log, pi, sqrt
 
 import mechc
-from mechc.cases import by_cases
+from mechc.calculus.cases import by_cases
 from mechc.declare import additive, positive, real
-from mechc.verify import arithmetic, direction, signs, unimodal
-from mechc.verify.ball import Oracle
-from mechc.verify.error_function import erfc_bend, erfc_rate
-from mechc.verify.infinity import with_log_erfc
+from mechc.verify import shape_proofs
+from mechc.verify.balls import functions
+from mechc.verify.balls.functions import erfc_bend, erfc_rate
+from mechc.verify.balls.infinity import with_log_erfc
+from mechc.verify.balls.oracle import Oracle
 
 pytestmark = pytest.mark.oracle
 x, a = real("x"), Symbol("a", positive=True)
@@ -38,7 +39,7 @@ INFINITY = float("inf")
     ],
 )
 def test_signs_by_rules(f, lo, hi, sign):
-    assert signs.of_derivative(with_log_erfc(f), x, {a: arb(1.75)}, arb(lo), arb(hi)) == sign
+    assert shape_proofs.of_derivative(with_log_erfc(f), x, {a: arb(1.75)}, arb(lo), arb(hi)) == sign
 
 
 @pytest.mark.parametrize("u", [-30.0, -2.5, -0.1, 0.0, 0.3, 4.0, 25.0])
@@ -69,13 +70,13 @@ def verdicts(name, theta, turn):
     for lo, hi, kind, *_ in np.asarray(mechanism.kernel.branches(np.array(theta))):
         for piece in oracle.case.pieces:
             lowest, highest = (
-                float(arithmetic.constant(e, oracle.values).mid()) for e in (piece.lo, piece.hi)
+                float(functions.constant(e, oracle.values).mid()) for e in (piece.lo, piece.hi)
             )
             left, right = max(lo, lowest), min(hi, highest)
             if left < right:
                 points = [p for p in np.linspace(-40, 40, 81) + 0.013 if left < p < right]
                 points += [end for end in (left, right) if np.isfinite(end)]
-                yield direction.verdict(
+                yield shape_proofs.verdict(
                     piece, mechanism.declaration.variable, oracle.values, sorted(points),
                     (left, right), turn * int(kind),
                 )  # fmt: skip
@@ -83,8 +84,8 @@ def verdicts(name, theta, turn):
 
 @pytest.mark.parametrize(("name", "theta"), VECTORS, ids=[name for name, _ in VECTORS])
 def test_losses_move_as_their_branches_say(name, theta):
-    assert set(verdicts(name, theta, 1)) == {direction.Verdict.PROVED}
-    assert direction.Verdict.PROVED not in set(verdicts(name, theta, -1))
+    assert set(verdicts(name, theta, 1)) == {shape_proofs.Verdict.PROVED}
+    assert shape_proofs.Verdict.PROVED not in set(verdicts(name, theta, -1))
 
 
 @pytest.mark.parametrize(
@@ -93,8 +94,8 @@ def test_losses_move_as_their_branches_say(name, theta):
 )
 def test_noise_is_proved_unimodal(name, theta):
     declaration = mechc.load(name).declaration
-    noise = unimodal.noise_of(declaration)
-    assert unimodal.verdict(noise, Oracle(declaration, theta).values) == (None, None)
+    noise = shape_proofs.noise_of(declaration)
+    assert shape_proofs.unimodal_verdict(noise, Oracle(declaration, theta).values) == (None, None)
 
 
 def test_two_hills_are_never_proved():
@@ -106,9 +107,11 @@ def test_two_hills_are_never_proved():
         sensitivity=move, parameters=(width, move),
         about="Two hills.",
     )  # fmt: skip
-    noise = unimodal.noise_of(declaration)
+    noise = shape_proofs.noise_of(declaration)
     assert by_cases(noise)
     symbols = [p.symbol for p in declaration.parameters]
     for theta, wrong in (((0.6, 1.0), True), ((4.0, 1.0), False)):
-        found = unimodal.verdict(noise, dict(zip(symbols, map(arb, theta), strict=True)))
+        found = shape_proofs.unimodal_verdict(
+            noise, dict(zip(symbols, map(arb, theta), strict=True))
+        )
         assert (found != (None, None)) == wrong

@@ -7,8 +7,8 @@ import pytest
 from sympy import N, Rational, Symbol, expand, log
 
 pytest.importorskip("flint")
-double_word = pytest.importorskip("mechc.verify.double_word")
-density = pytest.importorskip("mechc.verify.density")
+double_word = pytest.importorskip("mechc.verify.balls.double_word")
+density = pytest.importorskip("mechc.verify.balls.density")
 
 
 def numbers(rng, size):

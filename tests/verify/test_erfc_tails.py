@@ -15,7 +15,7 @@ def test_rate_encloses_all_values_beyond_the_start(slope: float, shift: float) -
     from flint import arb
     from sympy import Rational, Symbol
 
-    from mechc.verify.infinity import AtInfinity, erfc_rate
+    from mechc.verify.balls.infinity import AtInfinity, erfc_rate
 
     y = Symbol("y", positive=True)
     order = AtInfinity(y, arb(12)).order(erfc_rate(Rational(slope) * y + Rational(shift)))
@@ -27,7 +27,7 @@ def test_rate_encloses_all_values_beyond_the_start(slope: float, shift: float) -
 
 
 def test_masses_and_strip_through_erfc() -> None:
-    from mechc.verify.ball import Oracle
+    from mechc.verify.balls.oracle import Oracle
 
     declaration = mechc.load("exponentially_modified_gaussian").declaration
     oracle = Oracle(declaration, (2.0, 0.5, 0.5))
@@ -38,7 +38,7 @@ def test_masses_and_strip_through_erfc() -> None:
 
 def test_a_moment_that_diverges_is_not_called_finite() -> None:
     from mechc.errors import MechcError
-    from mechc.verify.ball import Oracle
+    from mechc.verify.balls.oracle import Oracle
 
     oracle = Oracle(mechc.load("gaussian_scale").declaration, (2.0, 0.5))
     assert oracle.is_bounded(0.05)

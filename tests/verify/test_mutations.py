@@ -12,13 +12,14 @@ pytest.importorskip("flint")
 from sympy import Rational, Tuple, oo
 
 import mechc
-from mechc import compiler
+from mechc import calculus as _calculus
 from mechc.calculus.types import Closed
 from mechc.errors import MechcError
-from mechc.verify import certificate, checks, identities
-from mechc.verify.ball import Oracle
-from mechc.verify.inverses import inverses
-from mechc.verify.result import Check
+from mechc.kernel import compiler
+from mechc.verify import certificate, identities, kernel_checks
+from mechc.verify.balls.oracle import Oracle
+from mechc.verify.certificate import Check
+from mechc.verify.kernel_checks import inverses
 
 mutants = pytest.importorskip("mutants")
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
@@ -88,7 +89,7 @@ def test_inverses_on_the_other_side_are_found():
     for kernel, ok in (
         (mechanism.kernel, True), (Changed(mechanism.kernel, loss_inverse_many=mirrored), False)
     ):  # fmt: skip
-        check = Check("loss_inverse", "values", checks.VALUES)
+        check = Check("loss_inverse", "values", kernel_checks.VALUES)
         inverses(kernel, oracle, xs, check)
         assert check.ok == ok
 
@@ -167,7 +168,7 @@ def normaliser_lost(calculus):
 
     pair = calculus.pair
     cases = tuple(replace(c, pieces=tuple(map(change, c.pieces))) for c in pair.cases)
-    return compiler.derive.__wrapped__(replace(pair, cases=cases))
+    return _calculus.derive.__wrapped__(replace(pair, cases=cases))
 
 
 def infinite_mass_forgotten(calculus):
@@ -219,7 +220,7 @@ def test_faults_in_derivations_are_found(name, fault, tmp_path, monkeypatch):
 
 
 def compiled_with(fault, mechanism, monkeypatch):
-    derive = compiler.derive
+    derive = _calculus.derive
 
     @wraps(derive)
     def faulty(pair):

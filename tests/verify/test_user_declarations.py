@@ -12,11 +12,11 @@ from scipy.stats import norm
 from sympy import Abs, Piecewise, Rational, exp, log, oo, pi, simplify, sqrt
 
 import mechc
-from mechc.calculus.facts import Facts
-from mechc.calculus.primitives import mass
+from mechc.calculus.integrals import mass
+from mechc.calculus.terms import Term
 from mechc.declare import additive, mechanism, positive, real
-from mechc.terms import Term
-from mechc.verify.ball import Oracle
+from mechc.symbolic.facts import Facts
+from mechc.verify.balls.oracle import Oracle
 
 pytestmark = pytest.mark.oracle
 

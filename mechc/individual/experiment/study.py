@@ -10,15 +10,8 @@ from numpy.typing import NDArray
 
 from mechc.individual.accountant import IndividualAccountant
 from mechc.individual.approximate import gdp_upper_bound
-from mechc.individual.experiment.training import (
-    LEAST,
-    Data,
-    Run,
-    Settings,
-    dp_sgd,
-    filtered_dp_gd,
-)
-from mechc.individual.filter import GDPFilter
+from mechc.individual.experiment.training import LEAST, Data, Run, Settings, dp_sgd, filtered_dp_gd
+from mechc.individual.filters import GDPFilter
 from mechc.individual.gaussian import gdp_delta, gdp_epsilon
 
 Floats = NDArray[np.float64]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import UnsupportedError
 from mechc.individual.experiment.network import Network
-from mechc.individual.filter import GDPFilter
+from mechc.individual.filters import GDPFilter
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]

@@ -21,20 +21,21 @@ import dataclasses
 from typing import Any
 
 from mechc.calculus.types import Calculus
-from mechc.kernel.lower.choice import Chooser
+from mechc.kernel.ir import Module, Root, Series
+from mechc.kernel.lower.choose import Chooser
 from mechc.kernel.lower.context import context
 from mechc.kernel.lower.functions import (
+    branch_words,
     cgf,
     densities,
     describe,
     distribution_functions,
+    formulas,
     inverses,
     loss,
 )
-from mechc.kernel.lower.readable import branch_words, formulas
-from mechc.kernel.lower.reference import checks
+from mechc.kernel.lower.samples import checks
 from mechc.kernel.lower.tables import infinite_mass, tables
-from mechc.kernel.parts import Module, Root, Series
 from mechc.kernel.passes import finish
 
 __all__ = ["lower"]

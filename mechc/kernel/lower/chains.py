@@ -11,13 +11,13 @@ from typing import Literal
 
 from sympy import Add, Expr, cancel, exp, expand_log, log, oo, simplify
 
+from mechc.calculus.cases import Case
+from mechc.calculus.terms import Term
 from mechc.calculus.types import CalculusCase
 from mechc.kernel import ir
-from mechc.kernel.lower.choice import Chooser
+from mechc.kernel.lower.choose import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.freeze import log_of_terms
-from mechc.pair import Case
-from mechc.terms import Term
 
 Span = tuple[Expr, Expr, ir.Expr]
 X = ir.Var("x")

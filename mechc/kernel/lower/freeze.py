@@ -17,12 +17,12 @@ from sympy import Basic, Expr, Symbol, expand_log, log
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean, BooleanFunction
 
-from mechc.calculus.words import BracketedRoot, expm1c, log_mix, sinhc
+from mechc.calculus.terms import Term
 from mechc.errors import LoweringError
 from mechc.kernel import ir
-from mechc.kernel.lower.exact import atan2, log_erfcx, log_ratio, power_difference
-from mechc.kernel.parts import Root, Series
-from mechc.terms import Term
+from mechc.kernel.ir import Root, Series
+from mechc.kernel.lower.forms import atan2, log_erfcx, log_ratio, power_difference
+from mechc.symbolic.functions import BracketedRoot, expm1c, log_mix, sinhc
 
 FUNCTIONS: dict[type[Basic], str] = {
     sympy.exp: "exp", sympy.log: "log", sympy.sin: "sin", sympy.cos: "cos", sympy.tan: "tan",

@@ -1,4 +1,7 @@
-"""Functions of x, of the loss and of z: densities, loss, inverses, cgf, distribution functions."""
+"""Functions of x, of the loss and of z: densities, loss, inverses, cgf, distribution functions.
+
+The declaration and the branches in words, for the header of an emitted kernel.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,19 @@ from typing import Literal
 
 from sympy import And, Basic, Expr, Not, Piecewise, Symbol, expand, log, simplify, true
 
-from mechc.calculus.types import CalculusCase, Closed, Entry, Region
+from mechc.calculus.cases import Case, Piece
+from mechc.calculus.pair import Pair
+from mechc.calculus.terms import Term
+from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Region
 from mechc.errors import LoweringError
 from mechc.kernel import ir
+from mechc.kernel.ir import Function, Inverse
 from mechc.kernel.lower.chains import X, density_chain, loss_chain, mass_chain
-from mechc.kernel.lower.choice import Chooser
+from mechc.kernel.lower.choose import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.freeze import Freezer
-from mechc.kernel.parts import Function, Inverse
 from mechc.kernel.passes import finish
-from mechc.kernel.passes.complexify import complexify
-from mechc.pair import Case
+from mechc.kernel.passes.guards import complexify
 
 
 def densities(chooser: Chooser) -> list[Function]:
@@ -178,3 +183,43 @@ def _by_arms(entry: Entry, freeze: Freezer, arm: Callable[[Expr, Basic], ir.Expr
     while len(arms) > 1 and arms[-2][1] == arms[-1][1]:
         del arms[-2]
     return ir.Block((), ir.Chain(tuple(arms)))
+
+
+def branch_words(calculus: Calculus) -> tuple[str, ...]:
+    """One phrase for each branch, e.g. "increasing on (0, sensitivity)"."""
+    brackets = "{} .. {}" if calculus.pair.measure == "lattice" else "({}, {})"
+    return tuple(
+        f"{region.kind} on {brackets.format(*_ends(region))}"
+        for case in calculus.cases
+        for region in case.regions
+    )
+
+
+def formulas(pair: Pair) -> tuple[str, ...]:
+    """The densities by pieces and the atoms, one line each."""
+    lines = []
+    for case in pair.cases:
+        if len(pair.cases) > 1:
+            lines.append(f"if {case.condition}:")
+        for piece in case.pieces:
+            lo, hi = _ends(piece)
+            lines.append(f"on ({lo}, {hi}):")
+            lines += [f"    p = {_sum(piece.p)}", f"    q = {_sum(piece.q)}"]
+        for atom in case.atoms:
+            lines.append(f"at {atom.x}: P has mass {_sum(atom.p)}, Q has mass {_sum(atom.q)}")
+    return tuple(lines)
+
+
+def _ends(interval: Region | Piece) -> tuple[str, str]:
+    return str(interval.lo), str(interval.hi)
+
+
+def _sum(terms: tuple[Term, ...]) -> str:
+    return " + ".join(map(_term, terms)) or "0"
+
+
+def _term(term: Term) -> str:
+    if term.log_density == 0:
+        return str(term.weight)
+    weight = "" if term.weight == 1 else f"({term.weight}) * "
+    return f"{weight}exp({term.log_density})"

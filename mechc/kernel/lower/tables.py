@@ -9,12 +9,12 @@ from sympy import Tuple as SymTuple
 
 from mechc.calculus.types import CalculusCase, Closed, Entry, Region
 from mechc.kernel import ir
+from mechc.kernel.ir import Function, Row, Table
 from mechc.kernel.lower.chains import log_mass
-from mechc.kernel.lower.choice import Chooser
+from mechc.kernel.lower.choose import Chooser
 from mechc.kernel.lower.context import Context
-from mechc.kernel.parts import Function, Row, Table
 from mechc.kernel.passes import finish_expression
-from mechc.kernel.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSPLIT
+from mechc.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSPLIT
 
 KINDS = {
     "increasing": INCREASING, "decreasing": DECREASING, "plateau": PLATEAU, "p_only": P_ONLY,

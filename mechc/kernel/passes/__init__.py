@@ -9,9 +9,8 @@ its guard.
 """
 
 from mechc.kernel.ir import Block, Expr, map_block
-from mechc.kernel.passes.arithmetic import arithmetic
-from mechc.kernel.passes.horner import horner
-from mechc.kernel.passes.lift import lift
+from mechc.kernel.passes.arithmetic import arithmetic, horner
+from mechc.kernel.passes.guards import lift
 from mechc.kernel.passes.sharing import hoist, share, share_all
 from mechc.kernel.passes.stability import stabilise
 

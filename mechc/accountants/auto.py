@@ -1,0 +1,302 @@
+"""method="auto": which accountants are asked about a composition, and which answer is returned.
+
+The rule of "auto", in order; the first answer whose proven width in log delta is at most `rtol`
+is returned, else the narrowest of those tried:
+
+1. `lattice`, if all losses lie on one lattice: a finite sum, exact up to rounding;
+2. `direct`, if there are few steps in all and few of them distinct (fewer still where losses have
+   no atoms), or only atoms and few enough to list;
+3. `pld`, if a loss is a table of very many atoms off any lattice;
+4. `contour`: exact up to quadrature, with a cost that does not depend on the counts;
+5. `direct` again, for up to 100 steps, where the contour's proof is wider than asked for, or, for
+   few steps, not far narrower;
+6. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps);
+7. where none of them answers, or delta may be nearly one, `accountants.remaining`: a lower bound
+   from one event, Chernoff's upper bound, and the refusals in the details. It never raises; nor
+   does it where the work allowed is used up: then the narrowest answer so far is returned, or this.
+
+Steps whose loss has no exponential moments on a side, or cannot be resolved, are replaced by ones
+that have them before (`accountants.revealing`).
+
+What a refused request is answered with: the method, the reason, and the methods that can.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from mechc.accountants import bounds, registry
+from mechc.accountants.bound import Bound
+from mechc.accountants.bounds import lacks_moments
+from mechc.errors import MechcError, NumericError, UnsupportedError
+from mechc.loss.allowance import OutOfWorkError
+from mechc.loss.truncated_loss import is_resolved
+
+if TYPE_CHECKING:
+    from mechc.loss.privacy_loss import Step
+
+
+MESHED = 1_000_000  # steps beyond which a mesh outgrows memory
+
+
+def explained(method: str, steps: Sequence[Step], error: MechcError) -> UnsupportedError:
+    """Return the error with the method in front and, behind, those to use instead.
+
+    That a method does not settle is a refusal like any other: the methods behind do.
+
+    Args:
+        method: the method that was asked for.
+        steps: what it was asked about.
+        error: its reason.
+    """
+    others = [name for name in able(steps) if name != method]
+    use = ", ".join(others[1:]) + " or " * (len(others) > 1) + "".join(others[:1])
+    return UnsupportedError(f"{named(method, error)}; use {use}" if use else named(method, error))
+
+
+def named(method: str, error: Exception) -> str:
+    """Return the words of an error, the method in front."""
+    words = str(error)
+    return words if method in words.partition(":")[0] else f"{method}: {words}"
+
+
+def able(steps: Sequence[Step]) -> tuple[str, ...]:
+    """Return the methods that bound delta of these steps on both sides; "auto" always does."""
+    from mechc.accountants.direct import (
+        MAX_STEPS,
+        enumerable,  # only once a method has refused
+    )
+    from mechc.accountants.lattice import common_lattice
+
+    if not all(is_resolved(step.loss) for step in steps):
+        return ("auto",)
+    count = sum(step.count for step in steps)
+    listed = enumerable(steps)
+    tilted = all(step.loss.strip[1] > 0.0 for step in steps)
+    few = count == 1 or (count <= MAX_STEPS and not lacks_moments(steps))
+    can = {
+        "auto": True,
+        "contour": tilted,
+        "direct": listed or few,
+        "lattice": tilted and common_lattice(steps) is not None,
+        "pld": tilted and count <= MESHED,
+    }
+    return tuple(name for name, able in can.items() if able)
+
+
+APART = -1e-2  # log delta of two laws that are nearly disjoint
+MANY = 20_000  # atoms of one loss that only a grid takes cheaply
+SMALLEST = -745.2  # log of the smallest double: below it only the contour is tried
+FAR_BELOW = -1e5  # the same for few steps
+FEW = 12  # steps that auto composes one by one ...
+DISTINCT = 7  # ... if no more of them are different, whose kinks multiply ...
+SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps are fewer than this
+STRICT = 0.1  # share of rtol up to which so few steps are not composed one by one as well
+CLOSE = 1e-2  # relative distance of epsilons that the same method is likely to settle
+MORE = 100  # the same where the contour's answer is too wide
+ROUGH = 1e-3  # width in log delta beyond which a lattice sum is not what it can be
+GRID_BYTES = 2**29  # for a grid that nobody has asked for: some ten seconds of work
+TINY = -30.0  # log delta below which only rounding is left
+
+
+def candidates(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
+    """Yield the methods that "auto" tries on these steps, in order, each with the reason."""
+    have = {m.name for m in registry.methods()}
+    if not all(is_resolved(step.loss) for step in steps):
+        return
+    enumerable = import_module("mechc.accountants.direct").enumerable
+    total = sum(step.count for step in steps)
+    tables = max((s.loss.atom_loss.size for s in steps), default=0) > MANY
+    few = total <= FEW and len(steps) <= DISTINCT and not tables
+    smooth = total >= SMOOTH and all(s.loss.atom_loss.size == 0 for s in steps)
+    wide = "the contour's proof is wider than asked for"
+    rule = (
+        ("lattice", all(s.loss.lattice for s in steps), "all losses are lattices"),
+        ("direct", (few and not smooth) or enumerable(steps), "few steps, or few atoms in all"),
+        ("pld", tables, "a large table of losses"),
+        ("contour", True, "cost independent of the counts"),
+        ("direct", (smooth or not few) and total <= MORE and not tables, wide),
+        ("pld", not tables, wide),
+    )
+    yield from ((name, why) for name, applies, why in rule if applies and name in have)
+
+
+class Auto:
+    """The accountant behind method="auto": the module's docstring has the rule."""
+
+    def __init__(self, steps: Sequence[Step], rtol: float) -> None:
+        """Prepare the candidates; none is built before it is needed."""
+        self._steps, self._rtol = steps, rtol
+        self._resolved = all(is_resolved(step.loss) for step in steps)
+        self._queue = list(candidates(steps))
+        self._few = sum(step.count for step in steps) <= FEW and len(steps) <= DISTINCT
+        self._built: dict[str, registry.Accountant] = {}
+        self._tails = import_module("mechc.accountants.bounds")
+        self._lacks_moments = bool(self._tails.lacks_moments(steps))
+        self._has_moments = all(step.loss.has_moments for step in steps)
+        self._last = "", math.nan
+        self._revealed: dict[float, Auto] = {}
+
+    def log_delta(self, epsilon: float) -> Bound:
+        """Return the first answer narrow enough, else the narrowest.
+
+        Args:
+            epsilon: any real number.
+        """
+        return self._answer(epsilon, self._rtol)
+
+    def rough(self, epsilon: float) -> Bound:
+        """Return the first answer, however wide: enough to steer a search.
+
+        Args:
+            epsilon: any real number.
+        """
+        return self._answer(epsilon, float("inf"))
+
+    def _answer(self, epsilon: float, rtol: float) -> Bound:
+        """Ask the methods; where none answers, or delta may be nearly one, bound it by an event."""
+        try:
+            answer = self._settled(epsilon, rtol)
+        except (UnsupportedError, NumericError) as error:
+            bound = self._remaining(epsilon)
+            bound.detail["refusals"] = str(error)
+            return bound
+        except OutOfWorkError as out:
+            return bounds.at_hand(self._steps, epsilon, str(out))
+        loose = float(answer.lower) < APART or not self._resolved
+        if loose and float(answer.upper) >= APART:
+            bound = self._remaining(epsilon)
+            better = float(bound.lower) > float(answer.lower)
+            better |= float(bound.upper) < float(answer.upper)
+            return _meet(bound, answer) if better else answer
+        return answer
+
+    def _settled(self, epsilon: float, rtol: float) -> Bound:
+        """Ask about the steps, or, where moments are lacking, about steps that reveal more.
+
+        One step comes as it is first: its branches need no moments.
+        """
+        ask = [self._first, self._by_revealing]
+        if self._lacks_moments:
+            ask = ask[::-1] if self._resolved else ask[1:]
+        elif self._has_moments:
+            ask = ask[:1]
+        for method in ask[:-1]:
+            try:
+                return method(epsilon, rtol)
+            except (UnsupportedError, NumericError):
+                continue
+        return ask[-1](epsilon, rtol)
+
+    def _by_revealing(self, epsilon: float, rtol: float) -> Bound:
+        """Ask about steps whose losses far out are infinite."""
+        bound = self._tails.bound_for(self._steps, epsilon)
+        if bound not in self._revealed:
+            self._revealed[bound] = Auto(self._tails.revealed(self._steps, bound), self._rtol)
+        revealed = self._revealed[bound]
+        answer = revealed._first(epsilon, rtol)
+        return cast(Bound, self._tails.corrected(answer, revealed._steps, epsilon, bound))
+
+    def at_most(self, epsilon: float, level: float) -> bool:
+        """Return whether log delta is cheaply proven to be at most `level`.
+
+        Args:
+            epsilon: any real number.
+            level: log of another delta.
+        """
+        if not self._queue or self._lacks_moments:
+            return False
+        try:
+            proof = getattr(self._accountant(self._queue[0][0]), "at_most", None)
+            return proof is not None and bool(proof(epsilon, level))
+        except (UnsupportedError, NumericError, OutOfWorkError):
+            return False
+
+    def reversed_at_most(self, epsilon: float, level: float) -> bool:
+        """As `at_most`, about the reversed pair, by what is known of this one."""
+        proof = getattr(self._built.get(self._last[0]), "reversed_at_most", None)
+        try:
+            return proof is not None and bool(proof(epsilon, level))
+        except (NumericError, OutOfWorkError):
+            return False
+
+    def _first(self, epsilon: float, rtol: float) -> Bound:
+        best: Bound | None = None
+        refusals = []
+        for name, reason in self._in_order(epsilon):
+            try:
+                answer = self._accountant(name).log_delta(epsilon)
+            except OutOfWorkError as out:
+                if best is None:
+                    raise
+                best.detail["max_work"] = str(out)
+                return best
+            except (UnsupportedError, NumericError, MemoryError) as error:
+                refusals.append(named(name, error))
+                if name not in self._built:  # what it refuses are the steps, not this epsilon
+                    self._queue.remove((name, reason))
+                continue
+            answer.detail["auto"] = reason
+            exact = name == "lattice" and (_width(answer) <= ROUGH or float(answer.upper) < TINY)
+            settled = exact or "limit" in answer.detail  # nothing is sharper there
+            if name == "contour" and self._few:  # the recursion over steps may be sharper
+                settled |= float(answer.upper) < FAR_BELOW or _width(answer) <= STRICT * rtol
+            elif (name == "contour" and float(answer.upper) < SMALLEST) or _width(answer) <= rtol:
+                settled = True
+            if best is None or _rank(answer) < _rank(best):
+                best = answer
+            if settled:
+                self._last = name, epsilon
+                return best
+        if best is None:
+            raise UnsupportedError("auto: no method can answer; " + "; ".join(refusals))
+        return best
+
+    def _in_order(self, epsilon: float) -> list[tuple[str, str]]:
+        """The candidates, first the one that settled a question close by."""
+        name, place = self._last
+        if not abs(epsilon - place) <= CLOSE * abs(place):
+            return list(self._queue)
+        return sorted(self._queue, key=lambda candidate: candidate[0] != name)
+
+    def _remaining(self, epsilon: float) -> Bound:
+        """Bound delta where no method does, or P and Q are nearly disjoint."""
+        try:
+            return bounds.bound(self._steps, epsilon)
+        except OutOfWorkError as out:
+            return bounds.at_hand(self._steps, epsilon, str(out))
+
+    def _accountant(self, name: str) -> registry.Accountant:
+        if name not in self._built:
+            options = (("max_bytes", GRID_BYTES),) if name == "pld" else ()
+            self._built[name] = registry.build(name, self._steps, self._rtol, options)
+        return self._built[name]
+
+
+def _meet(bound: Bound, answer: Bound) -> Bound:
+    """Both of two proven bounds at once."""
+    lower = np.fmax(bound.lower, answer.lower)
+    upper = np.fmax(np.fmin(bound.upper, answer.upper), lower)
+    detail = {**answer.detail, **bound.detail}
+    estimate = np.clip(np.fmax(answer.estimate, lower), lower, upper)
+    return Bound(float(lower), float(estimate), float(upper), bound.method, bound.status, detail)
+
+
+def _rank(bound: Bound) -> tuple[float, float]:
+    """Narrower is better; of two without a lower bound, the one with the lower upper bound."""
+    upper = float(bound.upper)
+    return _width(bound), upper if upper == upper else float("inf")
+
+
+def _width(bound: Bound) -> float:
+    """Proven width in log delta; infinite without a proof on both sides."""
+    lower, upper = float(bound.lower), float(bound.upper)
+    if lower == upper:
+        return 0.0
+    width = upper - lower
+    return width if width == width else float("inf")

@@ -1,0 +1,335 @@
+"""Chernoff bounds on delta: the moments accountant and its refinements, SPA section 3.2.
+
+In: the composed loss and epsilon. Out: logs of proven upper bounds on delta, mass at infinity and
+rounding allowance included. All come from delta - d_inf = exp(K(t) - t eps) E~[f_t(L - eps)] and
+hold at every t >= 0 of the strip, so an inexact minimiser costs sharpness, never validity:
+
+    (40)  f_t <= 1
+    (43)  f_t <= t^t / (1+t)^(1+t), its maximum; the tight conversion from Renyi divergences
+    (46)  f_t(x) <= x_+ <= (x + a)^2 / (4a) with a^2 = m^2 + s^2, for the tilted mean eps + m and
+          variance s^2: E~ f_t <= (m + sqrt(m^2 + s^2)) / 2. The paper's own constant is larger.
+
+Chernoff bounds for the composed loss and for its steps, with the exact generating function.
+
+In: a composed loss. Out: bounds on P(S > a), P(S < -a) and the smallest a that keeps them below a
+level. The minimum over tilts is taken over a fixed list: every tilt gives a valid bound.
+
+The bound that is left where P and Q are too far apart for any transform: delta is nearly one.
+
+For thresholds t_j with sum t_j = t, the event that every L_j exceeds t_j has, with independent
+steps, P-probability prod P(L_j > t_j), and its losses exceed t, so that Q gives it at most exp(-t)
+times that:
+
+    delta(eps) >= prod P(L_j > t_j) (1 - exp(eps - t)) >= 1 - sum P(L_j <= t_j) - exp(eps - t).
+
+Leaving steps out never raises delta, so any subset of the steps gives a bound; delta <= 1 is the
+other side. Needs no nodes, and holds for laws without any (`UnresolvedLoss`).
+
+What is left to say where no method answers, or the work for one is used up.
+
+Above: Chernoff's bound, at tilts that grow for as long as their nodes settle and it falls. Below:
+one event, see `apart`. Both hold whatever else went wrong.
+
+Losses with a tail that has no exponential moment: bounded by revealing what is far out.
+
+In: steps, epsilon. Out: steps in which losses beyond +-B are infinite, and what that adds to delta.
+
+The new steps dominate the old ones, so their delta is an upper bound. It is above the truth by at
+most k (e^(eps - B) + e^(-B)) for k steps: where one step has L in A = {|L| > B} and the others sum
+to s, the payoff grows by min(1, e^(eps - s - L)). Where L > B that is at most e^(eps - s - B), and
+E_P[e^(-s)] <= Q(p > 0) <= 1; and P(L < -B) <= e^(-B).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants.bound import Bound
+from mechc.accountants.contours.composed import ComposedLoss, U
+from mechc.accountants.contours.saddle import mean_target, payoff_target, solve
+from mechc.accountants.fft import log1mexp, log_add, log_subtract
+from mechc.accountants.window import table
+from mechc.errors import NumericError, UnsupportedError
+from mechc.loss.allowance import OutOfWorkError, spared
+from mechc.loss.privacy_loss import Step
+from mechc.loss.truncated_loss import is_resolved
+
+
+def log_payoff_maximum(t: float) -> float:
+    """Return log max_x f_t(x) = t log t - (1+t) log(1+t), SPA (42), for t >= 0."""
+    return -math.log1p(t) - t * math.log1p(1.0 / t) if t > 0.0 else 0.0
+
+
+def exponent(composed: ComposedLoss, t: float, epsilon: float) -> tuple[float, float]:
+    """Return K(t) - t epsilon and a bound on its error."""
+    k = composed.log_finite if t == 0.0 else float(composed.cumulants(t, 2)[0])
+    error = 0.0 if t == 0.0 else composed.log_mass_error(t)
+    return k - t * epsilon, error + 8 * U * (1.0 + abs(k) + abs(t * epsilon))
+
+
+def upper_at(composed: ComposedLoss, t: float, epsilon: float) -> float:
+    """Return the log of the better of bounds (43) and (46) at the tilt t."""
+    return min(maximum_bound(composed, t, epsilon), variance_bound(composed, t, epsilon))
+
+
+def chernoff_bounds(composed: ComposedLoss, epsilon: float) -> dict[str, float]:
+    """Return the logs of the three bounds, each at its own minimising tilt.
+
+    Raises:
+        UnsupportedError: the generating function is infinite for every t > 0.
+    """
+    at_mean = 0.0
+    if composed.cumulants(0.0, 2)[1] < epsilon:
+        at_mean = solve(composed, mean_target(epsilon), epsilon).t
+    at_maximum = solve(composed, payoff_target(epsilon), epsilon).t
+    return {
+        "(40)": _finish(composed, *exponent(composed, at_mean, epsilon)),
+        "(43)": maximum_bound(composed, at_maximum, epsilon),
+        "(46)": variance_bound(composed, at_mean, epsilon),
+    }
+
+
+def maximum_bound(composed: ComposedLoss, t: float, epsilon: float) -> float:
+    """Return the log of bound (43) at the tilt t."""
+    main, error = exponent(composed, t, epsilon)
+    return _finish(composed, main + log_payoff_maximum(t), error + 8 * U * math.log1p(t))
+
+
+def variance_bound(composed: ComposedLoss, t: float, epsilon: float) -> float:
+    """Return the log of bound (46) at the tilt t."""
+    main, error = exponent(composed, t, epsilon)
+    _, mean, variance = composed.cumulants(t, 2)
+    spread = math.sqrt(max(float(variance), 0.0)) * (1.0 + composed.variance_error(t))
+    excess = float(mean) - epsilon + composed.mean_error(t) + 4 * U * abs(epsilon)
+    root = math.hypot(excess, spread)
+    size = 0.5 * (excess + root) if excess > 0 else 0.5 * spread * spread / (root - excess)
+    if not size > 0.0:
+        return math.inf
+    return _finish(composed, main + math.log(size), error + 8 * U)
+
+
+def _finish(composed: ComposedLoss, log_bound: float, error: float) -> float:
+    """Round up, add the mass at infinity, and remember that delta is at most one."""
+    upper = log_bound + error
+    total = log_add(composed.log_infinite, upper)
+    return min(0.0, total + 8 * U * (1.0 + abs(total))) if math.isfinite(total) else 0.0
+
+
+Floats = NDArray[np.float64]
+
+_ROUNDING = 1e-9  # added to every log of a bound: error of K, quadrature included
+
+
+class Tails:
+    """Tail bounds of every distinct step and of the sum, both conditional on a finite loss."""
+
+    def __init__(self, composed: ComposedLoss, method: str) -> None:
+        """Tabulate K on both sides of 0.
+
+        Raises:
+            UnsupportedError: a side has no tilt with a finite generating function.
+        """
+        s, right = table(composed, np.geomspace(1e-3, 3e3, 60))
+        u, left = table(composed, -np.geomspace(1e-3, 3e3, 60))
+        if s.size == 0 or u.size == 0:
+            raise UnsupportedError(
+                f"{method}: the loss has no exponential moments on one side, so that no window can "
+                "be proven"
+            )
+        finite = composed.by_step(0.0, 0)[:, 0]
+        steps = [(s, right - finite), (-u, left - finite)]
+        self._sides = [(t, np.column_stack([rows, rows @ composed.counts])) for t, rows in steps]
+        self.distinct = composed.counts.size
+
+    def window(self, index: int, log_level: float) -> float:
+        """Return a with P(X > a) and P(X < -a) at most exp(log_level) each.
+
+        Args:
+            index: a distinct step, or `distinct` for the sum.
+            log_level: below 0.
+        """
+        return max(
+            float(((rows[:, index] + _ROUNDING - log_level) / t).min()) for t, rows in self._sides
+        )
+
+    def log_beyond(self, index: int, a: float) -> tuple[float, float]:
+        """Return logs of bounds on P(X > a) and P(X < -a)."""
+        right, left = (float((rows[:, index] - t * a).min()) + _ROUNDING for t, rows in self._sides)
+        return min(right, 0.0), min(left, 0.0)
+
+    def tilts(self, index: int, a: float) -> tuple[float, float]:
+        """Return the tilts t > 0 and t < 0 at which the bounds of `log_beyond` are attained."""
+        right, left = (
+            float(s * t[int(np.argmin(rows[:, index] - t * a))])
+            for s, (t, rows) in zip((1.0, -1.0), self._sides, strict=True)
+        )
+        return right, left
+
+    def mean_beyond(self, index: int, a: float) -> float:
+        """Return a bound on E[|X|; |X| > a] for a > 0, from x exp(-tx) <= a exp(-ta), ta >= 1."""
+        total = 0.0
+        for t, rows in self._sides:
+            fit = t * a >= 1.0
+            if not fit.any():
+                return math.inf
+            total += a * math.exp(float((rows[fit, index] - t[fit] * a).min()) + _ROUNDING)
+        return total
+
+
+SURE = 40.0  # eps - t of the event
+
+
+def log_lower(steps: Sequence[Step], epsilon: float) -> float:
+    """Return the log of a proven lower bound on delta(epsilon), -inf where nothing is proved."""
+    used = [s for s in steps if s.count > 0]
+    subsets = [used] if len(used) > 1 else []
+    subsets += [[s] for s in used] + [[Step(s.loss, 1)] for s in used if s.count > 1]
+    return max((_of_all(subset, epsilon) for subset in subsets), default=-math.inf)
+
+
+def _of_all(steps: Sequence[Step], epsilon: float) -> float:
+    threshold = (epsilon + SURE) / sum(s.count for s in steps)
+    lost = [-SURE, *(math.log(s.count) + s.loss.log_below(threshold) for s in steps)]
+    total = float(np.logaddexp.reduce(lost)) + 1e-12
+    return log1mexp(total) if total < 0.0 else -math.inf
+
+
+FIRST, RATIO, TILTS = 2.0**-12, 4.0, 9  # of the normal law's tilt: where to begin, and how to go on
+INSIDE = 0.9  # of the strip of convergence
+
+
+def bound(steps: Sequence[Step], epsilon: float) -> Bound:
+    """Return bounds on log delta(epsilon) without a transform."""
+    return Bound(
+        lower := log_lower(steps, epsilon),
+        upper := max(log_upper(steps, epsilon), lower),
+        upper,
+        "direct",
+        "proven",
+        {"limit": "P and Q are too far apart, or the law too extreme, for more than bounds"},
+    )
+
+
+def at_hand(steps: Sequence[Step], epsilon: float, why: str) -> Bound:
+    """Return bounds that what is spared of a query's work allows.
+
+    Args:
+        steps: distinct steps with counts.
+        epsilon: any real number.
+        why: what the answer is to say of the work.
+    """
+    lower, upper = -math.inf, 0.0
+    try:
+        with spared():
+            upper = log_upper(steps, epsilon)
+            lower = min(log_lower(steps, epsilon), upper)
+    except (OutOfWorkError, NumericError, UnsupportedError):
+        pass
+    return Bound(lower, upper, upper, "direct", "proven", {"max_work": why})
+
+
+def log_upper(steps: Sequence[Step], epsilon: float) -> float:
+    """Return the log of a proven upper bound on delta(epsilon), 0 where nothing is proved."""
+    steps = [s for s in steps if s.count > 0]
+    if not (steps and epsilon > 0.0 and all(is_resolved(s.loss) for s in steps)):
+        return 0.0
+    composed, best = ComposedLoss(steps), 0.0
+    try:
+        _, mean, variance = map(float, composed.cumulants(0.0, 2))
+        resolved = (U * (abs(mean) + epsilon)) ** 2  # a variance below is none in doubles
+        tilt = FIRST * (epsilon - mean) / max(variance, resolved, 1e-300)
+        highest = INSIDE * composed.strip[1]
+        for _ in range(TILTS):
+            if not 0.0 < tilt < highest:
+                break
+            found = maximum_bound(composed, tilt, epsilon)
+            if not found <= best:
+                break
+            best, tilt = found, RATIO * tilt
+    except (OutOfWorkError, NumericError, UnsupportedError):
+        pass
+    return best
+
+
+MARGIN = 80.0  # nats by which what is added is below one
+ROUND = 64.0  # bounds are multiples of this, so that neighbouring epsilons share the steps
+
+
+def lacks_moments(steps: Sequence[Step]) -> bool:
+    """Whether some loss has no exponential moments on a side.
+
+    One step alone does not need them, unless its law could not be resolved.
+    """
+    alone = sum(step.count for step in steps) <= 1 and is_resolved(steps[0].loss)
+    return not alone and not all(step.loss.has_moments for step in steps)
+
+
+def bound_for(steps: Sequence[Step], epsilon: float) -> float:
+    """The loss beyond which is revealed."""
+    count = sum(step.count for step in steps)
+    return ROUND * math.ceil((max(epsilon, 0.0) + math.log(count) + MARGIN) / ROUND)
+
+
+def revealed(steps: Sequence[Step], bound: float) -> tuple[Step, ...]:
+    """Return the steps with all losses that lack moments cut at +-bound.
+
+    Raises:
+        UnsupportedError: where a loss is that large is not known.
+    """
+    laws = {id(s.loss): s.loss for s in steps}
+    cut = {key: law if law.has_moments else law.within(bound) for key, law in laws.items()}
+    return tuple(Step(cut[id(s.loss)], s.count) for s in steps)
+
+
+def corrected(answer: Bound, steps: Sequence[Step], epsilon: float, bound: float) -> Bound:
+    """Take from the lower side of an answer for revealed steps what they may have added.
+
+    Args:
+        answer: the answer for the revealed steps.
+        steps: the revealed steps.
+        epsilon: where it was asked for.
+        bound: the loss beyond which they reveal.
+    """
+    count = sum(step.count for step in steps)
+    added = math.log(count) - bound + log_add(epsilon, 0.0)
+    answer = outward(answer, mass_error(mass_errors(steps), epsilon))
+    detail = {**answer.detail, "revealed": f"losses beyond {bound:g} count as infinite"}
+    return replace(answer, lower=log_subtract(float(answer.lower), added), detail=detail)
+
+
+def mass_errors(steps: Sequence[Step]) -> tuple[float, float]:
+    """Errors of the masses of a composition at infinite and at minus infinite loss."""
+    errors = [(s.count, *s.loss.mass_errors) for s in steps]
+    return sum(n * p for n, p, _ in errors), sum(n * q for n, _, q in errors)
+
+
+def loss_error(steps: Sequence[Step]) -> float:
+    """How far rounding of the point masses of single steps may move a composed loss."""
+    sources = ((s.count, s.loss.source) for s in steps if is_resolved(s.loss))
+    return sum(n * source.loss_error for n, source in sources if source is not None)
+
+
+def mass_error(errors: tuple[float, float], epsilon: float) -> float:
+    """How far errors of the masses at infinite loss may move delta(epsilon).
+
+    Below epsilon = 0 delta is taken from the reversed pair, and so are its masses.
+    """
+    other = math.exp(min(epsilon, 0.0)) if epsilon < 0 else 0.0
+    return errors[0] + other * errors[1]
+
+
+def outward(answer: Bound, error: float) -> Bound:
+    """Move both sides of a bound on log delta by an error of delta."""
+    if not error > 0.0:
+        return answer
+    lower, upper = float(answer.lower), float(answer.upper)
+    if not math.isnan(lower):
+        lower = log_subtract(lower, math.log(error))
+    if not math.isnan(upper):
+        upper = min(log_add(upper, math.log(error)), 0.0)
+    return replace(answer, lower=lower, upper=upper)

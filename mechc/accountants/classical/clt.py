@@ -1,0 +1,89 @@
+"""The CLT accountant: mu-Gaussian differential privacy by the central limit theorem.
+
+In: steps and epsilon. Out: an estimate of log delta; never a bound. The composed loss is replaced
+by that of a Gaussian mechanism, N(mu^2/2, mu^2) under P, with mu = 2 E_P[L] / sd_P(L) (Dong, Roth,
+Su, "Gaussian differential privacy", Theorem 3.4: 2 ||kl||_1 / sqrt(||kappa_2||_1 - ||kl||_2^2)),
+and delta is that of mu-GDP. It is right in the limit of many steps of vanishing privacy loss, and
+wrong by any factor in the tails: nothing is proven, lower and upper are nan.
+
+Masses at infinity are split off first: with P' = P(. | L < inf) and Q' = Q(. | p > 0), and
+c = log P(L < inf) - log Q(p > 0), delta - d_inf = P(L < inf) delta'(epsilon - c) holds exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from scipy import special
+
+from mechc.accountants.bound import Bound
+from mechc.accountants.contours.composed import ComposedLoss
+from mechc.accountants.fft import log_subtract
+from mechc.errors import UnsupportedError
+from mechc.loss.privacy_loss import Step
+
+_METHOD = "clt"
+
+
+def log_gaussian_delta(mu: float, epsilon: float) -> float:
+    """Return log delta of mu-GDP: Phi(-eps/mu + mu/2) - exp(eps) Phi(-eps/mu - mu/2)."""
+    first = float(special.log_ndtr(0.5 * mu - epsilon / mu))
+    return log_subtract(first, epsilon + float(special.log_ndtr(-0.5 * mu - epsilon / mu)))
+
+
+class CltAccountant:
+    """Composition by the central limit theorem, one direction; an estimate.
+
+    Args:
+        steps: the composition; counts up to 1e12.
+        rtol: not used: the error of the method is unknown.
+    """
+
+    def __init__(self, steps: Sequence[Step], *, rtol: float = 1e-6) -> None:
+        """Merge the steps; mu is found at the first query."""
+        self._composed = ComposedLoss(steps)
+        self._mu: float | None = None
+
+    @property
+    def mu(self) -> float:
+        """The Gaussian parameter of the finite part.
+
+        Raises:
+            UnsupportedError: the loss has no variance, or is a lattice that a normal law cannot
+                smooth.
+        """
+        if self._mu is None:
+            self._mu = self._gaussian_parameter()
+        return self._mu
+
+    def _gaussian_parameter(self) -> float:
+        composed = self._composed
+        _, mean, variance = composed.cumulants(0.0, 2)
+        if composed.strip[1] <= 0.0 or not 0.0 < variance < math.inf:
+            raise UnsupportedError(
+                f"{_METHOD}: the loss needs a finite, positive variance (found {variance:g} with "
+                f"exponential moments up to t={composed.strip[1]:g})"
+            )
+        composed.refuse_lattice(0.0, _METHOD)
+        sd = math.sqrt(float(variance))
+        return 2.0 * (float(mean) - composed.log_finite + composed.log_covered) / sd
+
+    def log_delta(self, epsilon: float) -> Bound:
+        """Return the estimate of log delta at epsilon.
+
+        Args:
+            epsilon: any real number, not nan.
+
+        Raises:
+            UnsupportedError: see `mu`.
+        """
+        composed = self._composed
+        settled = composed.settled(epsilon, _METHOD)
+        if settled is not None:
+            return settled
+        shift = composed.log_finite - composed.log_covered
+        finite = composed.log_finite + log_gaussian_delta(self.mu, epsilon - shift)
+        estimate = composed.outer(epsilon).project(composed.with_infinite(finite))
+        detail = {"mu": self.mu, "reason": "no theorem bounds this approximation"}
+        return Bound(math.nan, estimate, math.nan, _METHOD, "estimate", detail)

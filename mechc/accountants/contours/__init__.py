@@ -1,0 +1,1 @@
+"""The contour integral: placement, transforms, proofs of decay, images, inversion."""

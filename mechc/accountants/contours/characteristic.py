@@ -1,0 +1,532 @@
+"""The tilted characteristic function of a composed privacy loss, and a proof that it decays.
+
+For a contour Re z = c let L~ be the loss under exp(cL - K(c)) dP. Then M(c+iy)/M(c) =
+E exp(iy L~) =: phi(y), a product over the steps. With D = L~ - L~' (an independent copy)
+
+    g(y) := 1 - |phi(y)|^2 = 2 E sin^2(yD/2),   so   sqrt g(y+d) >= sqrt g(y) - sqrt g(d),
+
+because |sin a| <= |sin(a+b)| + |sin b| and by Minkowski's inequality in L2, and g(d) <= d^2 Var L~.
+A few evaluations therefore bound |phi| on whole intervals, whose length grows with y; revivals
+cannot hide between them. Far out the total variation of the tilted density takes over: writing
+the density on a branch as min(f, G) + (f - G)_+,
+
+    |phi(y)| <= (mass of atoms) + sum_branches [ TV(min(f, G)) / y + int (f - G)_+ ]
+
+for every level G, which also covers the |l - l*|^(-1/2) singularity at an extremum of the loss.
+
+log phi at equidistant frequencies, by a recurrence that is started afresh in time.
+
+Sums of waves over many nodes by the vector units of the processor, for proofs of decay.
+
+sin and cos by reduction to |r| <= pi/4 in three steps (Cody and Waite) and Taylor polynomials, good
+to a few units in the last place of the angle; the C library's leave the vector units idle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants.contours import composed
+from mechc.accountants.contours.saddle import tilt
+from mechc.loss.allowance import spend
+from mechc.loss.jit import compiled
+from mechc.loss.moments import generating
+from mechc.loss.privacy_loss import Step
+from mechc.loss.unresolved import share_at
+
+_SINE = np.array([(-1.0) ** n / math.factorial(2 * n + 1) for n in range(7, 0, -1)])
+BLOCK = 32  # frequencies that the recurrence for exp(i n theta) runs through in a row
+FRESH = 1024  # frequencies between fresh starts of the recurrence from block to block
+TILE = 256  # nodes whose recurrences fit the first cache together
+
+
+@compiled("float64(float64)")
+def sin_excess(x):  # type: ignore[no-untyped-def]
+    """Return sin(x) - x to full relative accuracy."""
+    if abs(x) > 0.5:
+        return math.sin(x) - x
+    q = x * x
+    series = 0.0
+    for n in range(_SINE.size):
+        series = series * q + _SINE[n]
+    return x * q * series
+
+
+@compiled("void(float64[::1], int64, float64[:,::1])")
+def _turn(theta, n, out):  # type: ignore[no-untyped-def]
+    """Rows cos(n theta) - 1, sin(n theta) - n theta and sin(n theta)."""
+    for j in range(theta.size):
+        angle = n * theta[j]
+        s = math.sin(0.5 * angle)
+        out[0, j] = -2.0 * s * s
+        out[1, j] = sin_excess(angle)
+        out[2, j] = out[1, j] + angle
+
+
+@compiled(
+    "void(float64[::1], int64, float64[:,::1], float64[:,::1])",
+    fastmath={"reassoc", "contract"},
+    inline="always",
+)
+def _further(theta, n, now, step):  # type: ignore[no-untyped-def]
+    """Turn the first two rows at n theta by the angles of `step`."""
+    for j in range(theta.size):
+        c, c1, sine1 = now[0, j], step[0, j], step[2, j]
+        sine = now[1, j] + n * theta[j]
+        now[0, j] = c + c1 + c * c1 - sine * sine1
+        now[1, j] = now[1, j] + step[1, j] + c * sine1 + sine * c1
+
+
+@compiled(
+    "void(int64[::1], float64[::1], float64[::1], float64[::1], float64, int64, int64,"
+    " float64[::1], float64[::1])",
+    fastmath={"reassoc", "contract"},  # sums in any order: the loops over nodes are vectors
+)
+def log_phi(offsets, counts, centred, weight, h, begin, end, re, im):  # type: ignore[no-untyped-def]
+    """Log of the composed tilted characteristic function at y = n h, begin <= n < end.
+
+    Per node u_n = exp(i n theta) - 1 - i n theta follows from u_{n-1} by additions of terms of
+    one sign while n theta is small, so that phi - 1 = sum w u_n (the loss is centred) never
+    cancels. It runs through `BLOCK` frequencies, whose first
+    follow from one another likewise.
+    """
+    re[:] = 0.0
+    im[:] = 0.0
+    x, y = np.empty(end - begin), np.empty(end - begin)
+    one, block = np.empty((3, TILE)), np.empty((3, TILE))
+    mark, now = np.empty((3, TILE)), np.empty((2, TILE))
+    for i in range(counts.size):
+        x[:] = 0.0
+        y[:] = 0.0
+        for start in range(offsets[i], offsets[i + 1], TILE):
+            stop = min(start + TILE, offsets[i + 1])
+            w, theta = weight[start:stop], h * centred[start:stop]
+            _turn(theta, 1, one)
+            _turn(theta, BLOCK, block)
+            for first in range(begin, end, BLOCK):
+                if (first - begin) % FRESH == 0:
+                    _turn(theta, first, mark)
+                else:
+                    _further(theta, first - BLOCK, mark, block)
+                for j in range(w.size):
+                    now[0, j] = mark[0, j]
+                    now[1, j] = mark[1, j]
+                for n in range(first, min(first + BLOCK, end)):
+                    if n > first:
+                        _further(theta, n - 1, now, one)
+                    real = 0.0
+                    imaginary = 0.0
+                    for j in range(w.size):
+                        real += w[j] * now[0, j]
+                        imaginary += w[j] * now[1, j]
+                    x[n - begin] += real
+                    y[n - begin] += imaginary
+        for n in range(end - begin):
+            inner = 2.0 * x[n] + x[n] * x[n] + y[n] * y[n]
+            if inner > -0.9:
+                re[n] += counts[i] * 0.5 * math.log1p(inner)
+            else:
+                square = (1.0 + x[n]) * (1.0 + x[n]) + y[n] * y[n]
+                re[n] += counts[i] * 0.5 * math.log(max(square, 1e-300))  # no log of zero
+            im[n] += counts[i] * math.atan2(y[n], 1.0 + x[n])
+
+
+@compiled(
+    "Tuple((complex128[::1], float64[::1]))(float64[::1], float64[::1], complex128[::1],"
+    " float64[::1], float64, float64, float64, float64)",
+)
+def turned_by(re, im, factor, y, turn, size, error, share):  # type: ignore[no-untyped-def]
+    """Return factor exp(re + i im + i y turn), and the error of it in ULP.
+
+    `size` bounds the terms whose difference `turn` is. One of the factors that make up exp(re),
+    whose log is at most the given share of re, is off by `error` ULP of 1.
+    """
+    value, noise = np.empty(y.size, np.complex128), np.empty(y.size)
+    for n in range(y.size):
+        length, phase = math.exp(re[n]), im[n] + y[n] * turn
+        value[n] = factor[n] * complex(length * math.cos(phase), length * math.sin(phase))
+        turns = abs(im[n]) + y[n] * size
+        noise[n] = abs(factor[n]) * length * (8.0 + abs(re[n]) + 2.0 * turns)
+        noise[n] += abs(factor[n]) * math.exp((1.0 - share) * re[n]) * error
+    return value, noise
+
+
+_TURNING_SINE = np.array([(-1.0) ** n / math.factorial(2 * n + 1) for n in range(8)])
+_COSINE = np.array([(-1.0) ** n / math.factorial(2 * n) for n in range(9)])
+_TWO_OVER_PI = 2.0 / math.pi
+_HIGH = 1.5707963267341256  # pi / 2 in parts: the last bits of the first two are zero
+_MIDDLE = 6.077100506303966e-11
+_LOW = 2.0222662487959506e-21
+
+
+@compiled(
+    "UniTuple(float64, 2)(float64[::1], float64[::1], float64)",
+    fastmath={"reassoc", "contract"},  # sums in any order
+)
+def turned(centred, weight, y):  # type: ignore[no-untyped-def]
+    """Return sum w (1 - cos(y d)) and sum w sin(y d); the first has no cancellation."""
+    real, imaginary = 0.0, 0.0
+    for j in range(centred.size):
+        half = 0.5 * y * centred[j]
+        n = math.floor(half * _TWO_OVER_PI + 0.5)
+        r = ((half - n * _HIGH) - n * _MIDDLE) - n * _LOW
+        q = r * r
+        s, c = _TURNING_SINE[7], _COSINE[8]
+        for m in range(6, -1, -1):
+            s = s * q + _TURNING_SINE[m]
+        for m in range(7, -1, -1):
+            c = c * q + _COSINE[m]
+        s *= r
+        odd = n - 2.0 * math.floor(0.5 * n)  # whether sine and cosine change places
+        # squares and products of both need no sign
+        sine = s + odd * (c - s)
+        product = s * c * (1.0 - 2.0 * odd)
+        real += weight[j] * 2.0 * sine * sine
+        imaginary += weight[j] * 2.0 * product
+    return real, imaginary
+
+
+Floats = NDArray[np.float64]
+
+LEVELS = 16  # clipping levels tried in the total-variation bound
+STRIDE = 2.5  # from one level to the next
+HALVINGS = 8  # of a cell on which phi is bounded
+CELLS = 4000  # intervals tried before the decay proof falls back on total variation alone
+SAMPLED = 1.1  # slack on total variation and excess, which are sampled at the nodes
+ROUNDED = 2e-15  # of the square of phi, for every standard deviation times frequency
+FREQUENCY, DECAY = 0.1, 40.0  # work for one node: of one value of phi, of a proof of its decay
+DROPPED = 1e-24  # tilted weight below which a node is left out of phi, and accounted for
+
+
+@compiled(
+    "float64[::1](int64[::1], float64[::1], float64[::1], float64[::1], float64[:,::1], float64)",
+)
+def composed_cgf(offsets, counts, loss, log_weight, log_mass, t):  # type: ignore[no-untyped-def]
+    """Return [K, K', K'', rounding of K] of the composition at real t."""
+    out = np.zeros(4)
+    for i in range(counts.size):
+        a, b = offsets[i], offsets[i + 1]
+        one = generating(loss[a:b], log_weight[a:b], log_mass[i, 0], log_mass[i, 1], t)
+        for r in range(4):
+            out[r] += counts[i] * one[r]
+    return out
+
+
+@compiled("float64(float64[:,:,::1], float64[::1], float64[::1], float64)")
+def _log_variation(tables, atoms, counts, y):  # type: ignore[no-untyped-def]
+    """Log of the total-variation bound on |phi(y')| for all y' >= y."""
+    total = 0.0
+    for i in range(counts.size):
+        best = 1.0
+        for g in range(tables.shape[1]):
+            best = min(best, atoms[i] + tables[i, g, 0] / y + tables[i, g, 1])
+        total += counts[i] * math.log(best)
+    return total
+
+
+@compiled("float64(float64[:,:,::1], float64[::1], float64[::1], float64)")
+def _levelled(tables, atoms, counts, goal):  # type: ignore[no-untyped-def]
+    """Least y, to a percent, with the total-variation bound below `goal`; inf if beyond 2^60."""
+    low, high = -60.0, 60.0
+    if not _log_variation(tables, atoms, counts, 2.0**high) < goal:
+        return np.inf
+    while high - low > 0.01:
+        middle = 0.5 * (low + high)
+        if _log_variation(tables, atoms, counts, 2.0**middle) < goal:
+            high = middle
+        else:
+            low = middle
+    return 2.0**high
+
+
+@compiled(
+    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
+    " float64[::1], float64[::1], float64[:,:,::1], float64, float64, float64, float64)",
+)
+def decay_integral(  # type: ignore[no-untyped-def]
+    offsets, counts, centred, weight, spread, slack, atoms, tables, start, reach, edge, goal
+):
+    """Bound the integral of sup |phi(y')| / y^2 over start < y < edge, y' between y and edge.
+
+    `reach` is the frequency up to which the nodes resolve phi; `edge` is the end of a periodic
+    integrand's half period, or infinity; `goal` is the log of |phi| that is small enough. The
+    supremum makes the bound valid for the trapezoid sum as well.
+
+    Returns the bound, and what it would be if only frequencies that total variation has to
+    account for were large: they lift the supremum everywhere before them.
+    """
+    left = np.empty(CELLS + 1)
+    log_b = np.empty(CELLS)
+    count = 0
+    y = start
+    root = np.empty(counts.size)
+    while y < min(reach, edge) and count < CELLS:
+        far = _log_variation(tables, atoms, counts, y)
+        if far < goal:
+            break
+        for i in range(counts.size):
+            mine = slice(offsets[i], offsets[i + 1])
+            a, b = turned(centred[mine], weight[mine], y)
+            g = 2.0 * a - a * a - b * b - slack[i] - ROUNDED * y * spread[i]
+            root[i] = math.sqrt(g) if g > 0.0 else 0.0
+        # the widest cell that meets the goal; where no cell does, one in which phi changes little
+        width = y
+        value = 0.0
+        for _ in range(HALVINGS):
+            value = 0.0
+            for i in range(counts.size):
+                r = root[i] - spread[i] * width
+                if r > 0.0:
+                    value += 0.5 * counts[i] * (math.log1p(-r * r) if r < 1.0 else -50.0)
+            if value < goal:
+                break
+            width *= 0.5
+        left[count] = y
+        log_b[count] = min(value, far)
+        count += 1
+        y += width
+    y = min(y, edge)
+    left[count] = y
+    # far out: dyadic cells with the total-variation bound alone
+    total = 0.0
+    highest = -np.inf
+    if y < edge < np.inf:
+        highest = _log_variation(tables, atoms, counts, y)
+        total += math.exp(highest) * (1.0 / y - 1.0 / edge)
+    elif y < edge:
+        last = y * 2.0**200
+        total += math.exp(_log_variation(tables, atoms, counts, last)) / last
+        for m in range(199, -1, -1):
+            a = y * 2.0**m
+            highest = _log_variation(tables, atoms, counts, a)
+            total += math.exp(highest) * 0.5 / a
+    beyond = math.exp(highest) / start if y < edge else 0.0
+    for m in range(count - 1, -1, -1):
+        highest = max(highest, log_b[m])
+        total += math.exp(highest) * (1.0 / left[m] - 1.0 / left[m + 1])
+    return total, beyond
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """All steps of a composition in flat arrays, for the compiled loops.
+
+    Attributes:
+        offsets: where each step's nodes begin, shape (steps + 1,).
+        counts: repetitions as float, shape (steps,).
+        loss, log_weight: nodes of all steps.
+    """
+
+    steps: tuple[Step, ...]
+    offsets: NDArray[np.int64]
+    counts: Floats
+    loss: Floats
+    log_weight: Floats
+
+    @classmethod
+    def of(cls, steps: Sequence[Step]) -> Law:
+        """Flatten the steps."""
+        parts = [s.loss.nodes() for s in steps]
+        both = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
+        loss, log_weight = both
+        return cls(
+            tuple(steps),
+            np.array([0, *accumulate(p[0].size for p in parts)], np.int64),
+            np.array([float(s.count) for s in steps]),
+            loss,
+            log_weight,
+        )
+
+    def composed(self, t: float) -> tuple[float, float, float, float]:
+        """Return K, K', K'' and the rounding error of K at real t."""
+        spend(4.0 * self.loss.size)
+        out = composed_cgf(
+            self.offsets, self.counts, self.loss, self.log_weight, self._log_mass, float(t)
+        )
+        error = float(out[3]) + self.unresolved(t)
+        return float(out[0]), float(out[1]), float(out[2]), error
+
+    def unresolved(self, t: float) -> float:
+        """Return the sum over all steps of the shares at tilt t that no node resolves."""
+        return math.fsum(s.count * share_at(s.loss, t) for s in self._open)
+
+    @cached_property
+    def _log_mass(self) -> Floats:
+        """Logs of P(L < inf) and Q(p > 0) of each step, shape (steps, 2)."""
+        return np.array([[s.loss.log_finite, s.loss.log_q_finite] for s in self.steps])
+
+    @cached_property
+    def _open(self) -> tuple[Step, ...]:
+        """The steps of which nodes do not resolve everything."""
+        return tuple(s for s in self.steps if s.loss.source is not None and s.loss.source.ends)
+
+    def roughly(self, *tilts: float) -> Floats:
+        """Return rows K, K', K'' and rounding error of K at real tilts, to absolute accuracy."""
+        spend(1.5 * self.loss.size * len(tilts))
+        out: Floats = composed.sums(
+            self.offsets, self.counts, self.loss, self.log_weight, np.array(tilts, np.float64)
+        )
+        out[:, 3] += [self.unresolved(t) for t in tilts] if self._open else 0.0
+        return out
+
+    def saddle(self, epsilon: float, limit: float) -> tuple[float, float]:
+        """Return the saddle point of epsilon, or `limit` where that is less, and F'' there."""
+        spend(10.0 * self.loss.size)
+        t, bend = composed.saddle(
+            self.offsets, self.counts, self.loss, self.log_weight, float(epsilon), float(limit)
+        )
+        return float(t), float(bend)
+
+    def fading(self, t: float, log_share: float) -> float:
+        """Estimate the frequency at which log |phi|, tilted at t, comes down to `log_share`."""
+        spend(10.0 * self.loss.size)
+        return float(
+            composed.fading(
+                self.offsets, self.counts, self.loss, self.log_weight, float(t), -log_share
+            )
+        )
+
+
+class Tilted:
+    """The law of every step tilted at Re z = c, normalised and centred.
+
+    Attributes:
+        c: the tilt.
+        mean: mean of each step's tilted loss, shape (steps,).
+        weights: per step, tilted and normalised weights of all nodes, then of all atoms.
+        spread: standard deviation of each step's tilted loss, shape (steps,).
+        lost: how far nodes left out can move log phi of the composition.
+        slack: the same for g = 1 - |phi|^2 of one step, shape (steps,).
+        nodes: how many the law has, those left out included.
+    """
+
+    def __init__(self, law: Law, c: float, floor: float = DROPPED) -> None:
+        """Tilt the law at c; nodes are left out while they carry at most `floor` of a step."""
+        spend(3.0 * law.loss.size)
+        self._law, self.c = law, c
+        self.counts = law.counts
+        self.weight: Floats
+        weights, rows, self.offsets, self.centred, self.weight = tilt(
+            law.offsets, law.loss, law.log_weight, float(c), float(floor)
+        )
+        self.mean, self.spread, rest = np.ascontiguousarray(rows.T)
+        self.weights = [weights[a:b] for a, b in pairwise(law.offsets.tolist())]
+        self.lost = 2.0 * float(law.counts @ rest)
+        tolerance = np.array([s.loss.tolerance for s in law.steps])
+        tolerance += law.unresolved(c)
+        self.slack = 4.0 * rest + 8.0 * tolerance + 1e-14
+        self.nodes = law.loss.size
+
+    def log_phi(self, h: float, begin: int, end: int) -> tuple[Floats, Floats]:
+        """Return real and imaginary part of log phi at y = n h, begin <= n < end.
+
+        The loss is centred at its tilted mean.
+        """
+        spend(FREQUENCY * self.weight.size * (end - begin))
+        re, im = np.empty(end - begin), np.empty(end - begin)
+        log_phi(self.offsets, self.counts, self.centred, self.weight, h, begin, end, re, im)
+        return re, im
+
+    def decay(self, start: float, reach: float, edge: float, goal: float) -> tuple[float, float]:
+        """Return a bound on the integral of sup |phi| / y^2 from `start` to `edge`.
+
+        `reach` is the frequency that the nodes resolve; the second value says how much of the
+        bound is due to what lies beyond it.
+        """
+        spend(DECAY * self.weight.size)
+        atoms, tables = self._variations
+        total, beyond = decay_integral(
+            self.offsets,
+            self.counts,
+            self.centred,
+            self.weight,
+            self.spread,
+            self.slack,
+            atoms,
+            tables,
+            start,
+            reach,
+            edge,
+            goal,
+        )
+        return float(total), float(beyond)
+
+    @property
+    def lasting(self) -> float:
+        """Log of the mass of atoms of the composition: no frequency brings the bounds below it."""
+        parts = zip(self._law.steps, self.weights, strict=True)
+        masses = [float(w[step.loss.loss.size :].sum()) for step, w in parts]
+        if not all(mass > 0.0 for mass in masses):
+            return -math.inf
+        return float(self.counts @ np.log(masses))
+
+    def levelled(self, goal: float) -> float:
+        """Return the frequency from which total variation alone keeps log |phi| below `goal`.
+
+        Infinite where it never does, as with atoms.
+        """
+        atoms, tables = self._variations
+        return float(_levelled(tables, atoms, self.counts, goal))
+
+    @cached_property
+    def _variations(self) -> tuple[Floats, Floats]:
+        """Masses of atoms, and the table of `variation`, of every step."""
+        sizes = [s.loss.loss.size for s in self._law.steps]
+        tables = [
+            variation(w[:n].copy(), s.loss.spacing, s.loss.region)
+            for s, w, n in zip(self._law.steps, self.weights, sizes, strict=True)
+        ]
+        atoms = np.array([float(w[n:].sum()) for w, n in zip(self.weights, sizes, strict=True)])
+        return atoms, np.stack(tables)
+
+
+def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Floats:
+    """Bound the transform of a density: every row (v, e) says |C(y)| <= v / y + e.
+
+    Takes the tilted weights of the nodes, their lengths on the loss axis, and the branch of every
+    node, or of every panel of nodes.
+    """
+    table = np.empty((LEVELS, 2))
+    branch = np.repeat(branch, weight.size // max(branch.size, 1))
+    _variation_table(weight.ravel(), spacing.ravel(), branch, table)
+    return table
+
+
+@compiled("void(float64[::1], float64[::1], int64[::1], float64[:,::1])")
+def _variation_table(w, spacing, region, table):  # type: ignore[no-untyped-def]
+    """For several levels G: total variation of min(f, G) and the mass of (f - G)_+."""
+    table[:, :] = 0.0
+    if w.size == 0:
+        return
+    mass = 0.0
+    typical = 0.0
+    density = np.empty(w.size)
+    for j in range(w.size):
+        density[j] = w[j] / spacing[j] if spacing[j] > 0.0 else (np.inf if w[j] > 0.0 else 0.0)
+        mass += w[j]
+        if spacing[j] > 0.0:
+            typical += w[j] * density[j]
+    level = 0.25 * typical / max(mass, 1e-300)
+    for g in range(table.shape[0]):
+        variation = 0.0
+        excess = 0.0
+        before = 0.0
+        for j in range(w.size):
+            f = min(density[j], level)
+            if j > 0 and region[j] != region[j - 1]:
+                variation += before  # down to zero at the end of a branch, up from it at the next
+                before = 0.0
+            variation += abs(f - before)
+            before = f
+            excess += max(0.0, w[j] - level * spacing[j])
+        variation += before
+        table[g, 0] = SAMPLED * variation
+        table[g, 1] = SAMPLED * excess
+        level *= STRIDE

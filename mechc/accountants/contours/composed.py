@@ -1,0 +1,412 @@
+"""The sum of many independent privacy losses, as the series methods see it.
+
+In: steps (privacy loss, count). Out: cumulants of the sum under any exponential tilt, the masses
+and supports of the composition, the error of K that float64 and quadrature leave, and the two
+answers that need no approximation. Work per tilt grows with the number of distinct steps, not
+with their counts (I5: K = sum count_j K_j, over the finite part of the law).
+
+Every bound made here is a theorem with a rounding allowance; U is the unit roundoff.
+
+Plain tilted sums of a composition, one exponential a node: to choose contours, not to answer.
+
+K is good to absolute accuracy only, and its rounding is returned with it, so that a bound that is
+far from tight anyway may use it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants.bound import Bound
+from mechc.accountants.fft import log1mexp, log_add
+from mechc.errors import UnsupportedError
+from mechc.loss.allowance import spend
+from mechc.loss.jit import compiled
+from mechc.loss.moments import exponentials, tilted_sums
+from mechc.loss.privacy_loss import PrivacyLoss, Step, log_infinite
+
+Floats = NDArray[np.float64]
+
+U = 2.0**-53
+GENERATING = 3.0  # work for one node of K and its first two derivatives
+_REMEMBERED = 64  # tilts whose cumulants are kept
+_KINK = 5e-3  # relative error of a third absolute moment on panels that do not know the mean
+_STEPS_PER_SPREAD = 3.0  # lattice steps that a standard deviation must hold
+
+
+class Interval(NamedTuple):
+    """Logs of a proven lower and a proven upper bound."""
+
+    lower: float
+    upper: float
+
+    def meet(self, lower: float, upper: float) -> Interval:
+        """Return the intersection with another proven interval for the same quantity."""
+        return Interval(max(self.lower, lower), min(self.upper, upper))
+
+    def project(self, estimate: float) -> float:
+        """Return the point of the interval nearest to the estimate: never further from truth."""
+        return estimate if math.isnan(estimate) else min(max(estimate, self.lower), self.upper)
+
+
+class ComposedLoss:
+    """The law of the composed privacy loss, through its cumulants.
+
+    Attributes:
+        count: number of steps, repetitions included.
+        counts: repetitions of each distinct step, shape (distinct,).
+        identical: all steps are repetitions of one.
+        support: (ess inf, ess sup) of the finite composed loss, widened by its rounding error.
+        strip: tilts for which every step's generating function is finite.
+        log_infinite: log of the mass at +inf.
+        log_finite: log P(L < inf), which is K(0).
+        log_covered: log Q(p > 0), which is K(-1).
+    """
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        """Merge equal steps and drop those that are never taken."""
+        merged: dict[int, tuple[PrivacyLoss, int]] = {}
+        for loss, count in steps:
+            if count > 0:
+                merged[id(loss)] = (loss, merged.get(id(loss), (loss, 0))[1] + int(count))
+        self._laws = [loss for loss, _ in merged.values()]
+        self.counts = np.array([count for _, count in merged.values()], dtype=np.float64)
+        self.count = sum(count for _, count in merged.values())
+        self.identical = len(self._laws) <= 1
+        self.strip = (
+            max((law.strip[0] for law in self._laws), default=-math.inf),
+            min((law.strip[1] for law in self._laws), default=math.inf),
+        )
+        self.support = self._widened_support()
+        self.log_infinite = log_infinite(steps)
+        self.log_finite = self._log_complement([law.log_infinite for law in self._laws])
+        self.log_covered = self._log_complement([law.log_minus_infinite for law in self._laws])
+        self._memo: dict[tuple[float, int], Floats] = {}
+
+    def _log_complement(self, log_masses: list[float]) -> float:
+        return math.fsum(
+            float(k) * log1mexp(m)
+            for k, m in zip(self.counts, log_masses, strict=True)
+            if m > -math.inf
+        )
+
+    def _widened_support(self) -> tuple[float, float]:
+        lo = math.fsum(k * law.support[0] for k, law in zip(self.counts, self._laws, strict=True))
+        hi = math.fsum(k * law.support[1] for k, law in zip(self.counts, self._laws, strict=True))
+        return lo - 8 * U * abs(lo), hi + 8 * U * abs(hi)
+
+    def by_step(self, t: float, order: int) -> Floats:
+        """Return [K_j, K_j', ..., K_j^(order)](t) of one repetition, shape (steps, order + 1).
+
+        Raises:
+            UnsupportedError: t is outside the strip of convergence.
+            NumericError: a quadrature does not settle at this tilt.
+        """
+        if order <= 2:
+            return self._generating(t)[:, : order + 1]
+        known = self._memo.get((t, order))
+        if known is None:
+            self._cover(t)
+            spend(order * GENERATING * sum(law.nodes()[0].size for law in self._laws))
+            rows = [law.cumulants(t, order) for law in self._laws]
+            known = np.array(rows, dtype=np.float64).reshape(len(rows), order + 1)
+            self._remember((t, order), known)
+        return known
+
+    def cumulants(self, t: float, order: int) -> Floats:
+        """Return [K(t), K'(t), ..., K^(order)(t)] of the composition, shape (order + 1,)."""
+        total: Floats = self.counts @ self.by_step(t, order)
+        return total
+
+    def at_most(self, t: float) -> Floats:
+        """Return upper bounds on K_j(t) of one repetition, shape (steps,), but for quadrature."""
+        table = self._generating(t)
+        known = np.isfinite(table[:, 3])  # all digits may cancel between -1 and 0
+        bounds: Floats = np.full(len(table), math.inf)
+        bounds[known] = table[known, 0] + table[known, 3]
+        return bounds
+
+    def _generating(self, t: float) -> Floats:
+        """Rows [K_j, K_j', K_j'', rounding of K_j] at t."""
+        known = self._memo.get((t, 0))
+        if known is None:
+            self._cover(t)
+            spend(GENERATING * sum(law.loss.size + law.atom_loss.size for law in self._laws))
+            rows = [law.generating(t) for law in self._laws]
+            known = np.array(rows, dtype=np.float64).reshape(len(rows), 4)
+            self._remember((t, 0), known)
+        return known
+
+    def _cover(self, t: float) -> None:
+        if not self.strip[0] < t < self.strip[1] and t not in (0.0, -1.0):
+            raise UnsupportedError(
+                f"tilt t={t:g} is outside the strip of convergence "
+                f"({self.strip[0]:g}, {self.strip[1]:g}) of the privacy loss"
+            )
+        self._laws = [law.covering(min(t, -1.0), max(t, 0.0)) for law in self._laws]
+
+    def resolving(self, t: float, frequency: float, floor: float = 0.0) -> tuple[Step, ...]:
+        """Return steps whose nodes resolve one frequency at Re z = t.
+
+        Args:
+            t: a tilt inside the strip.
+            frequency: largest |Im z| wanted.
+            floor: share of the tilted mass that need not resolve it.
+
+        Raises:
+            NumericError: the quadrature does not settle.
+        """
+        lo, hi = min(t, -1.0), max(t, 0.0)
+        laws = [law.covering(lo, hi, t, frequency, floor) for law in self._laws]
+        return tuple(map(Step, laws, map(int, self.counts)))
+
+    def _remember(self, key: tuple[float, int], table: Floats) -> None:
+        if len(self._memo) >= _REMEMBERED:
+            self._memo.clear()
+        self._memo[key] = table
+
+    def log_mass_error(self, t: float) -> float:
+        """Bound on the absolute error of K(t): quadrature, rounding, and masses of atoms.
+
+        Masses given as numbers are good to an ulp, which moves M(t) by |t| ulp where K is found
+        from the known masses M(0) and M(-1).
+        """
+        table = self._generating(t)
+        quadrature = np.array([law.tolerance for law in self._laws])
+        atomic = np.array(
+            [4 * U * max(1.0, abs(t)) * bool(law.atom_loss.size) for law in self._laws]
+        )
+        atomic *= np.exp(np.minimum(-table[:, 0], 700.0))
+        return float(self.counts @ (quadrature + atomic + table[:, 3] + 4 * U * abs(table[:, 0])))
+
+    def mean_error(self, t: float) -> float:
+        """Bound on the error of K'(t): weights off by a relative e move a mean by 2 e sigma."""
+        table, errors = self.by_step(t, 2), self._weight_errors(t)
+        spread = np.sqrt(np.maximum(table[:, 2], 0.0))
+        return float(self.counts @ (2.0 * errors * spread + 8 * U * abs(table[:, 1])))
+
+    def variance_error(self, t: float) -> float:
+        """Bound on the relative error of K''(t): weights off by e move a variance by 4 e."""
+        return 4.0 * float(self._weight_errors(t).max(initial=0.0))
+
+    def moment_error(self, t: float) -> float:
+        """Bound on the error that inexact K', K'' make in a normal CDF with these moments.
+
+        A shift by x standard deviations moves it by at most x / sqrt(2 pi), a change of scale by
+        a factor 1 + x by at most x / sqrt(2 pi e).
+        """
+        variance = float(self.cumulants(t, 2)[2])
+        if not variance > 0.0:
+            return math.inf
+        return 0.4 * self.mean_error(t) / math.sqrt(variance) + 0.25 * self.variance_error(t)
+
+    def _weight_errors(self, t: float) -> Floats:
+        """Relative error of each step's tilted weights."""
+        quadrature = np.array([law.tolerance for law in self._laws])
+        table = self._generating(t)
+        errors: Floats = quadrature + table[:, 3] + 32 * U * (1.0 + abs(table[:, 0]))
+        return errors
+
+    def lyapunov(self, t: float) -> float:
+        """Return a bound on sum E|L_j - E L_j|^3 / (sum var)^(3/2) of the tilted law.
+
+        The nodes integrate a function with a kink at the mean: `_KINK` allows for that.
+        """
+        table = self.by_step(t, 2)
+        variance = float(self.counts @ table[:, 2])
+        logs = np.array([law.log_abs_central_moment3(t) for law in self._laws])
+        return (1.0 + _KINK) * float(self.counts @ np.exp(logs - 1.5 * math.log(variance)))
+
+    def atoms(self, t: float) -> float:
+        """Return log of the tilted probability that every step lands on an atom."""
+        total = 0.0
+        for k, law, row in zip(self.counts, self._laws, self.by_step(t, 1), strict=True):
+            if law.atom_loss.size == 0:
+                return -math.inf
+            logs = law.atom_log_mass + t * law.atom_loss - row[0]
+            total += float(k) * min(0.0, math.log(float(np.exp(logs).sum())))
+        return total
+
+    def refuse_lattice(self, t: float, method: str) -> None:
+        """Refuse a lattice that a density with the moments at tilt t cannot smooth.
+
+        A lattice of step h is seen through the tilted standard deviation s and through the payoff,
+        which lives on a length 1/t: a density is right within 10 % only for s >= 3 h and t h <= 1.
+        A composition counts as a lattice when every step's loss is one, with the widest step.
+
+        Raises:
+            UnsupportedError: the lattice is too coarse for the number of steps.
+        """
+        spans = [law.lattice[1] if law.lattice else 0.0 for law in self._laws]
+        step = max(spans, default=0.0) if all(spans) else 0.0
+        sd = math.sqrt(max(float(self.cumulants(t, 2)[2]), 0.0))
+        if sd < _STEPS_PER_SPREAD * step or t * step > 1.0:
+            raise UnsupportedError(
+                f"{method}: the loss is a lattice of step {step:g}, too coarse for a normal law at "
+                f"{self.count} steps (sd {sd:g}, tilt {t:g})"
+            )
+
+    def settled(self, epsilon: float, method: str) -> Bound | None:
+        """Return the answer as a Bound where it needs no approximation, else None."""
+        exact = self._settled_interval(epsilon)
+        if exact is None:
+            return None
+        detail = {"reason": "no approximation is needed here"}
+        return Bound(exact.lower, exact.upper, exact.upper, method, "proven", detail)
+
+    def _settled_interval(self, epsilon: float) -> Interval | None:
+        """Beyond ess sup only the mass at infinity counts; below ess inf no output favours Q.
+
+        There delta = 1 - exp(epsilon) Q(p > 0). Far below, delta is one in float64 anyway.
+        """
+        if self.log_finite == -math.inf or epsilon == -math.inf:
+            return Interval(0.0, 0.0)
+        if epsilon >= self.support[1]:
+            return self._infinite()
+        if epsilon <= self.support[0]:
+            x, slack = self._complement(epsilon)
+            return Interval(log1mexp(x + slack), log1mexp(min(0.0, x - slack)))
+        outer = self.outer(epsilon)
+        return outer if outer.upper - outer.lower <= 4 * U else None
+
+    def outer(self, epsilon: float) -> Interval:
+        """Return the interval that needs no computation.
+
+        delta >= max(mass at infinity, 1 - exp(eps) Q(p > 0)), because (1 - y)_+ >= 1 - y; and the
+        finite part is at most P(L < inf) (1 - exp(eps - ess sup L)).
+        """
+        x, slack = self._complement(epsilon)
+        infinite = self._infinite()
+        gap = epsilon - self.support[1] - 4 * U * abs(epsilon)
+        upper = log_add(infinite.upper, self.log_finite + log1mexp(gap)) + 16 * U
+        return Interval(max(infinite.lower, log1mexp(x + slack)), min(0.0, upper))
+
+    def _infinite(self) -> Interval:
+        if self.log_infinite == -math.inf:
+            return Interval(-math.inf, -math.inf)
+        slack = 8 * U * (1.0 - self.log_infinite)
+        return Interval(self.log_infinite - slack, min(0.0, self.log_infinite + slack))
+
+    def _complement(self, epsilon: float) -> tuple[float, float]:
+        """Return the log of exp(epsilon) Q(p > 0) and its error; atoms are good to an ulp."""
+        x = epsilon + self.log_covered
+        atomic = sum(
+            float(k) for k, law in zip(self.counts, self._laws, strict=True) if law.atom_loss.size
+        )
+        return x, 8 * U * (abs(epsilon) + abs(self.log_covered) + atomic)
+
+    def with_infinite(self, log_finite_part: float) -> float:
+        """Return the log of delta from the log of its finite part."""
+        return log_add(self.log_infinite, log_finite_part)
+
+
+TURNS, CLOSE = 200, 1e-4  # Newton steps to a saddle point, and a relative step that is the last
+HALF = 0.6  # -log |phi| of one step up to which 1 - |phi| tells the decay
+
+
+@compiled(
+    "float64[:,::1](int64[::1], float64[::1], float64[::1], float64[::1], float64[::1])",
+)
+def sums(offsets, counts, loss, log_weight, tilts):  # type: ignore[no-untyped-def]
+    """Return rows [K, K', K'', rounding of K] of the composition at real tilts, by plain sums."""
+    out = np.zeros((tilts.size, 4))
+    for i in range(counts.size):
+        a, b = offsets[i], offsets[i + 1]
+        for m in range(tilts.size):
+            one = tilted_sums(loss[a:b], log_weight[a:b], tilts[m])
+            for r in range(4):
+                out[m, r] += counts[i] * one[r]
+    return out
+
+
+@compiled(
+    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64)",
+)
+def _slope(offsets, counts, loss, log_weight, t, epsilon):  # type: ignore[no-untyped-def]
+    """Return F'(t) and F''(t) for F(t) = K(t) - eps t - log t - log(1 + t)."""
+    first, second = -epsilon - 1.0 / t - 1.0 / (t + 1.0), t**-2 + (1.0 + t) ** -2
+    for i in range(counts.size):
+        a, b = offsets[i], offsets[i + 1]
+        one = tilted_sums(loss[a:b], log_weight[a:b], t)
+        first += counts[i] * one[1]
+        second += counts[i] * one[2]
+    return first, second
+
+
+@compiled(
+    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64)",
+)
+def saddle(offsets, counts, loss, log_weight, epsilon, limit):  # type: ignore[no-untyped-def]
+    """Return the root t of F' up to `limit`, or the limit where there is none, and F''(t).
+
+    Newton's method in log t, inside a bracket; the first guess is that of a normal law.
+    """
+    mean, variance = 0.0, 0.0
+    for i in range(counts.size):
+        a, b = offsets[i], offsets[i + 1]
+        one = tilted_sums(loss[a:b], log_weight[a:b], 0.0)
+        mean += counts[i] * one[1]
+        variance += counts[i] * one[2]
+    slope, bend = _slope(offsets, counts, loss, log_weight, limit, epsilon)
+    if not slope > 0.0:
+        return limit, bend
+    gap, variance = epsilon - mean, max(variance, 1e-300)
+    root = math.sqrt(gap * gap + 8.0 * variance)
+    t = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
+    low, high = 0.0, limit
+    t = min(t, 0.9 * limit)
+    for _ in range(TURNS):
+        slope, bend = _slope(offsets, counts, loss, log_weight, t, epsilon)
+        low, high = (t, high) if slope < 0.0 else (low, t)
+        step = -slope / (bend * t)
+        if abs(step) < CLOSE or high - low <= 1e-6 * high:
+            break
+        new = t * math.exp(min(1.5, max(-3.0, step)))
+        if not low < new < high:
+            new = math.sqrt(low * high) if low > 0.0 else 0.1 * high
+        t = new
+    return t, bend
+
+
+@compiled("float64(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64)")
+def fading(offsets, counts, loss, log_weight, t, goal):  # type: ignore[no-untyped-def]
+    """Estimate the frequency at which |phi| of the composition, tilted at t, is exp(-goal).
+
+    From 1 - |phi| ~ E min((yD)^2 / 2, 1), D the centred loss: unlike the variance it does not take
+    a rare far mode for fast decay. Centred at the mean or at the heaviest node, whichever says
+    less: beside a far mode the mean is far from either, and a shift is no decay. For few steps the
+    decay is continued like a normal law's.
+    """
+    w, at_mean, at_mode = np.empty(loss.size), np.empty(loss.size), np.empty(loss.size)
+    variance = 0.0
+    for i in range(counts.size):
+        a, b = offsets[i], offsets[i + 1]
+        k, mean, var, _ = tilted_sums(loss[a:b], log_weight[a:b], t)
+        variance += counts[i] * var
+        mode = a
+        for j in range(a, b):
+            at_mode[j] = min(log_weight[j] + t * loss[j] - k, 0.0)
+            mode = j if at_mode[j] > at_mode[mode] else mode
+        exponentials(at_mode[a:b], w[a:b])
+        for j in range(a, b):
+            at_mean[j] = 0.5 * (loss[j] - mean) ** 2
+            at_mode[j] = 0.5 * (loss[j] - loss[mode]) ** 2
+    near = min(goal, HALF * counts.sum())
+    y = math.sqrt(2.0 * near / max(variance, 1e-300))
+    for _ in range(12):
+        total = 0.0
+        for i in range(counts.size):
+            f, g = 0.0, 0.0
+            for j in range(offsets[i], offsets[i + 1]):
+                f += w[j] * min(y * y * at_mean[j], 1.0)
+                g += w[j] * min(y * y * at_mode[j], 1.0)
+            total -= counts[i] * math.log(max(1.0 - min(f, g), 0.02))
+        if total > near:
+            break
+        y *= min(4.0, max(1.1, math.sqrt(near / total)))
+    return y * math.sqrt(goal / near)

@@ -1,0 +1,261 @@
+"""How fast the transform of a smooth density fades, by the variation of its derivatives.
+
+In: a positive measure on the nodes of a band, tilted. Out: bounds on its transform phi as a share
+of its mass. Integrating m times by parts on every branch of the loss, with f the density,
+
+    |phi(y)| <= sum over j < m of J_j / y^(j+1) + V_m / y^m,   V_m = integral of |f^(m)|,
+
+J_j the absolute j-th derivatives at the ends of the branches; f vanishes there where chi does.
+Derivatives are those of the polynomials of degree 15 that the nodes of a panel determine.
+
+What a transform has beyond its frequencies, by Parseval's identity.
+
+In: a positive measure with a density f, tilted, and its transform phi at y = h, 2h, ..., Nh. Out: a
+bound on
+
+    sum over n > N of |phi(nh)|^2 = (T integral of f_T^2 - 1) / 2 - sum over n <= N of |phi(nh)|^2,
+
+T = 2 pi / h, f_T the sum of the translates of f by T. It needs no derivatives of f, and ends at the
+rounding of the difference.
+
+How far the tilted characteristic function of one step stays from one, on a whole half line.
+
+With g = 1 - |phi|^2 and D the difference of two independent tilted losses, g(y) = 2 E sin^2(yD/2),
+so sqrt g(y + d) >= sqrt g(y) - d spread by Minkowski's inequality: walking along y with steps that
+keep sqrt g above a level proves the level. Far out the total variation of the tilted density takes
+over, |phi(y)| <= (atoms) + TV(min(f, G)) / y + int (f - G)_+ for every level G. Both arguments are
+those of `accountants.characteristic`; there they bound a composition, here one step at a time,
+because every person composes the steps differently.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants.contours.large_losses import ULP, Measure, Wave
+from mechc.errors import NumericError
+from mechc.loss.jit import compiled
+from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.rule import DERIVATIVE, ORDER
+
+Floats = NDArray[np.float64]
+
+HIGHEST = 10  # derivative; chi has eleven
+LEAST = 1e-280  # share that is told from none
+SAMPLED = 1.25  # slack on variations, which are sampled at the nodes
+
+
+class Fading:
+    """Bounds on |phi(y)| for all y beyond a frequency."""
+
+    def __init__(self, measure: Measure, c: float) -> None:
+        """Find the variations of the density tilted at c; `measure` has no atoms."""
+        band = measure.band
+        loss, spacing = band.loss.reshape(-1, ORDER), band.spacing.reshape(-1, ORDER)
+        log_total = measure.log_totals(np.array([c]))[0][0]
+        weight = np.exp(measure.log_weight + c * band.loss - log_total).reshape(-1, ORDER)
+        with np.errstate(over="ignore", divide="ignore"):  # next to an atom
+            f = np.divide(weight, spacing, np.zeros(loss.shape), where=weight > 0.0)
+        slope = (loss - loss[:, ORDER // 2, None]) @ DERIVATIVE.T
+        region = band.region[::ORDER]
+        first = np.concatenate([[True], region[1:] != region[:-1]])
+        last = np.append(first[1:], True)
+        self._ends, self._variations = np.zeros(HIGHEST), np.full(HIGHEST, np.inf)
+        if not band.monotone:
+            return  # an extremum of the loss is a pole of the density
+        with np.errstate(all="ignore"):  # at an extremum of the loss nothing fades
+            for m in range(HIGHEST):
+                self._ends[m] = np.abs(f[first, 0]).sum() + np.abs(f[last, -1]).sum()
+                f = f @ DERIVATIVE.T / slope
+                self._variations[m] = SAMPLED * float((spacing * np.abs(f)).sum())
+
+    def beyond(self, c: float, start: Floats) -> Floats:
+        """Bound the integral of |phi(y)| / |c + iy|^2 over y > start, for every start."""
+        m, y = np.arange(1.0, HIGHEST + 1.0), start[:, None]
+        # the integral of y^-m / (c^2 + y^2), with the second factor bounded in two ways
+        with np.errstate(all="ignore"):  # nothing is proven where y^-m is out of range
+            flat = y / ((m - 1.0) * (c * c + y * y))
+            each = y**-m * np.minimum(1.0 / (y * (m + 1.0)), flat)
+            bounds = np.cumsum(self._ends * each, axis=1) + self._variations * each
+        best: Floats = np.nan_to_num(bounds, nan=np.inf).min(axis=1)
+        return best
+
+    def most(self, start: Floats) -> Floats:
+        """Bound |phi(y)| for all y > start, for every start."""
+        with np.errstate(all="ignore"):
+            each = start[:, None] ** -np.arange(1.0, HIGHEST + 1.0)
+            bounds = np.cumsum(self._ends * each, axis=1) + self._variations * each
+        best: Floats = np.nan_to_num(bounds, nan=np.inf).min(axis=1)
+        return np.clip(best, LEAST, 1.0)
+
+
+GRAIN = 32.0  # rounding of a slope from 16 values, in ULP of the largest
+NEARLY = 1e-28  # share of the square beyond, whose root is the overlap of translates
+
+
+def unseen(measure: Measure, wave: Wave, c: float, period: float) -> float:
+    """Bound the sum of |phi|^2 over the frequencies that `wave` does not have.
+
+    Branches of the loss overlap, and the square of their sum is not the sum of their squares: each
+    has a transform of its own, and Minkowski's inequality adds up what those leave.
+
+    Args:
+        measure: without atoms, on nodes that resolve the frequencies of `wave`.
+        wave: its transform.
+        c: the tilt.
+        period: T.
+    """
+    if not wave.weight.size:
+        return 0.0
+    if not measure.band.monotone:
+        return math.inf
+    branches = np.unique(measure.band.region)
+    if branches.size == 1:
+        return _left(measure, wave, period)
+    h, root = 2.0 * math.pi / period, 0.0
+    for branch in branches:
+        mine = np.where(measure.band.region == branch, measure.log_weight, -np.inf)
+        part = measure._replace(log_weight=mine)
+        transform = Wave(part, c, h, wave.log_phi.size)
+        if transform.weight.size:
+            share = math.exp(transform.log_total - wave.log_total)
+            root += share * math.sqrt(_left(part, transform, period))
+    return root**2
+
+
+def _left(measure: Measure, wave: Wave, period: float) -> float:
+    """The same on one branch."""
+    loss, weight = measure.band.loss, wave.weight
+    with np.errstate(over="ignore", divide="ignore"):
+        square = np.divide(weight**2, measure.band.spacing, np.zeros(loss.size), where=weight > 0.0)
+    if not np.isfinite(square).all():  # next to an atom: nothing is known beyond
+        return math.inf
+    some = loss[weight > 0.0]
+    panels = loss.reshape(-1, ORDER)
+    size = np.abs(panels).max(axis=1) / np.maximum(np.ptp(panels, axis=1), 1e-300)
+    with np.errstate(over="ignore"):
+        blurred = float(square.reshape(-1, ORDER).sum(axis=1) @ (1.0 + size))
+    total, far = float(square.sum()), float(square[loss > some.min() + period].sum())
+    copies = math.ceil(float(np.ptp(some)) / period)
+    overlap = 2.0 * copies * math.sqrt(total * far)
+    seen = float(np.exp(2.0 * wave.log_phi.real).sum())
+    rounding = period * GRAIN * ULP * blurred + 8.0 * ULP * wave.log_phi.size
+    return max(0.0, 0.5 * (period * (total + overlap) - 1.0) - seen) + rounding
+
+
+def covering_period(measure: Measure, c: float) -> float:
+    """Return a period within which nearly all of the tilted density's square lies.
+
+    Raises:
+        NumericError: the density is not known.
+    """
+    loss = measure.band.loss
+    exponent = measure.log_weight + c * loss
+    share = np.exp(exponent - exponent.max())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        square = share**2 / measure.band.spacing
+    order = np.argsort(loss)
+    above = np.cumsum(np.where(share > 0.0, square, 0.0)[order][::-1])[::-1]
+    inside = np.flatnonzero(above > NEARLY * above[0])
+    if not inside.size:  # nodes with one loss between them
+        raise NumericError("contour: the large losses have no density that doubles can hold")
+    return float(loss[order[inside[-1]]] - loss[share > 0.0].min())
+
+
+_LEVELS = 16
+WALK = 100  # evaluations after which the walk gives up
+_SAMPLED = 1.1  # slack on variation and excess, which are sampled at the nodes
+
+
+def variation(loss: PrivacyLoss, c: float) -> Floats:
+    """Tabulate the total-variation bound of a law tilted at c.
+
+    Args:
+        loss: the law, with nodes that cover c.
+        c: the tilt.
+
+    Returns:
+        Rows (a, b): |phi(y)| <= a + b / y for each row, shape (levels, 2).
+    """
+    values, log_weight = loss.nodes()
+    psi = log_weight + c * values
+    w = np.exp(psi - psi.max())
+    w /= w.sum()
+    n = loss.loss.size
+    atoms, w, spacing = float(w[n:].sum()), w[:n], loss.spacing
+    table = np.empty((_LEVELS, 2))
+    if n == 0:
+        table[:] = (1.0, 0.0)
+        return table
+    f = np.where(spacing > 0, w / np.maximum(spacing, 1e-300), np.where(w > 0, 1e300, 0.0))
+    typical = float(w @ np.minimum(f, 1e30)) / max(float(w.sum()), 1e-300)
+    ends = np.flatnonzero(np.diff(loss.region)) + 1
+    for row, level in enumerate(0.25 * typical * 2.0 ** np.arange(_LEVELS)):
+        clipped = np.insert(np.minimum(f, level), ends, 0.0)
+        total = np.abs(np.diff(clipped, prepend=0.0, append=0.0)).sum()
+        excess = np.maximum(w - level * spacing, 0.0).sum()
+        table[row] = atoms + _SAMPLED * excess, _SAMPLED * total
+    return table
+
+
+def enough(table: Floats) -> float:
+    """Return the frequency beyond which total variation keeps |phi| well below one, inf if none.
+
+    That is below 0.9, or half of what atoms leave if that is less.
+    """
+    room = np.maximum(0.9 - table[:, 0], 0.5 * (1.0 - table[:, 0]))
+    good = room > 0
+    return float(np.min(table[good, 1] / room[good])) if good.any() else math.inf
+
+
+@compiled("float64(float64[:,::1], float64)", nogil=True)
+def _far(table, y):  # type: ignore[no-untyped-def]
+    best = 1.0
+    for g in range(table.shape[0]):
+        best = min(best, table[g, 0] + table[g, 1] / y)
+    return best
+
+
+@compiled(
+    "float64(float64[::1], float64[::1], float64, float64, float64[:,::1], float64, float64)",
+    nogil=True,
+)
+def log_sup(centred, weight, spread, slack, table, start, end):  # type: ignore[no-untyped-def]
+    """Bound log sup |phi(y)| over y >= start for one step.
+
+    Args:
+        centred: losses minus their tilted mean.
+        weight: their tilted weights.
+        spread: standard deviation of the tilted loss.
+        slack: error of g.
+        table: from `variation`.
+        start: left end.
+        end: frequency up to which the nodes resolve phi.
+    """
+    y = start
+    level = 1.0
+    steps = 0
+    while y < end:
+        steps += 1
+        if y > start and _far(table, y) ** 2 <= 1.0 - level * level:
+            break
+        a = 0.0
+        b = 0.0
+        for j in range(centred.size):
+            s = math.sin(0.5 * y * centred[j])
+            a -= 2.0 * weight[j] * s * s
+            b += weight[j] * math.sin(y * centred[j])
+        g = -(2.0 * a + a * a + b * b) - slack
+        root = math.sqrt(g) if g > 0.0 else 0.0
+        least = 0.05 * root / max(spread, 1e-300)  # a smaller step would gain a tenth at most
+        if y == start or root - least * spread < level:
+            level = min(level, root - least * spread)
+        if not level > 0.0 or steps == WALK:
+            return math.log(min(_far(table, start), 1.0))
+        y += max(least, (root - level) / max(spread, 1e-300))
+    walked = 0.5 * math.log1p(-min(level * level, 1.0 - 1e-16))
+    walked = max(walked, math.log(min(_far(table, max(y, start)), 1.0)))
+    return min(walked, math.log(min(_far(table, start), 1.0)))

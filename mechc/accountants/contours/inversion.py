@@ -1,0 +1,686 @@
+"""Theorem A for many counts on one contour: compiled evaluation and inversion.
+
+The sum for n repetitions is 1 + 2 Re sum_j g_j(n) r^j with g_j(n) = W(z_j) / W(c) phi(jh)^n and
+r = exp(ih (n mean - eps)): from one count to the next each g_j takes one multiplication, and a
+further epsilon is one more Horner scheme. Between epsilons so close that the remainder is less than
+the rounding of the sum, its tangent does: 1e-7 serves, and sides lie 1e-13 apart.
+
+Losses on a lattice, many counts: compiled evaluation and inversion of the sum over one period.
+
+With step eta, period T (a multiple of eta) and the lattice point p = epsilon + gap next above
+epsilon, all of docs/numerics.md, section 5, comes from two sums that depend on p alone,
+
+    B = (eta / T) sum_j M(z_j)^n exp(-p z_j) / (1 - exp(-eta (z_j + 1)))    [exp(p) Q(L >= p)],
+    D = the same with 1 / (1 - exp(-eta z_j)) - 1 / (1 - exp(-eta (z_j + 1)))    [H(p)],
+
+for H(epsilon) = D + B (1 - exp(-gap)): between lattice points the profile is a closed form, and so
+is its inverse. Images and rounding are those of `powers`.
+
+Few repetitions of steps on a lattice: their laws one after the other, by convolution.
+
+All terms are positive and nothing cancels. With masses p_j on the points offset + j step,
+
+    H(point k) = sum_(j > k) p_j (1 - exp(-(j - k) step)),
+    B_k = sum_(j >= k) p_j exp(-(j - k) step)
+
+follow from the top down, H(k - 1) = H(k) + (1 - exp(-step)) B_k, and between two points
+H(point k - g) = H(k) + B_k (1 - exp(-g)), whose inverse is explicit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants.contours.characteristic import Law
+from mechc.accountants.contours.trapezoid import ULP, Lattice, strayed
+from mechc.loss.jit import compiled
+from mechc.loss.privacy_loss import Step
+
+POWERS_ULP = 2.2e-16
+BLOCK = 32  # counts between fresh starts of the powers of phi
+TURNS = 12  # Newton steps, and steps outward to a certified side
+ROOM = 1.02  # lest the width, a little larger there, takes a step three times as far
+HALVINGS, NEAR = 40, 0.5  # of all epsilons, for one with log delta as near to the target
+STEADY = 1e-6  # Newton stops when the next step would change log delta by less than its square
+
+# places of a contour's constants in the array `facts`; all of one repetition
+C, PERIOD, MEAN, LOG_M, NOISE_M, TAIL, LOG_MASS, LOG_Q, LOWEST = range(9)
+# places in `last`: where the sum was taken, it and its derivative by the turn there; two more are
+# bounds wherever it is taken: of its rounding, and of half its second derivative by epsilon
+AT, TOTAL, TURNING, NOISE, BEND = range(5)
+
+
+@compiled("UniTuple(float64, 2)(complex128[::1], float64)")
+def horner(g, turn):  # type: ignore[no-untyped-def]
+    """Return 1 + 2 Re sum_j g_j r^j, j = 1, 2, ..., r = exp(i turn), and its derivative by turn.
+
+    Two schemes, of the even and of the odd places, in r^2: neither waits for the other.
+    """
+    x, y = math.cos(2.0 * turn), math.sin(2.0 * turn)
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0  # a + ib the value, c + id its derivative by log r^2
+    p, q, u, v = 0.0, 0.0, 0.0, 0.0
+    last = g.size - g.size % 2
+    if last < g.size:
+        a, b = g[last].real, g[last].imag
+    for j in range(last - 2, -1, -2):
+        c, d = c + a, d + b
+        c, d = c * x - d * y, c * y + d * x
+        a, b = a * x - b * y + g[j].real, a * y + b * x + g[j].imag
+        u, v = u + p, v + q
+        u, v = u * x - v * y, u * y + v * x
+        p, q = p * x - q * y + g[j + 1].real, p * y + q * x + g[j + 1].imag
+    # sum_j g_j r^j = r (A + r B), and A, B have their derivatives 2i (c + id), 2i (u + iv)
+    r = complex(math.cos(turn), math.sin(turn))
+    even, odd = complex(a, b), r * complex(p, q)
+    value = r * (even + odd)
+    slope = value + r * (odd + 2.0 * complex(c, d) + 2.0 * r * complex(u, v))
+    return 1.0 + 2.0 * value.real, -2.0 * slope.imag
+
+
+@compiled("UniTuple(float64, 5)(float64, float64, float64, float64[::1], float64[:,::1])")
+def shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-untyped-def]
+    """Return what the images add to a sum, as shares of it.
+
+    Args:
+        n: repetitions.
+        epsilon: any real number.
+        log_s: log of the sum.
+        facts: constants of the contour by the names above.
+        images: rows s, K(s), and what else the bound on the right images has, for s > c.
+
+    Returns:
+        Those on the left as far as known, how much they fall with epsilon, their rounding, how much
+        more they may be, log of a bound on those on the right.
+    """
+    c, period = facts[C], facts[PERIOD]
+    damped = (c + 1.0) * period
+    first = math.exp(min(50.0, n * facts[LOG_MASS] - c * period - log_s))
+    first /= -math.expm1(-c * period)
+    second = math.exp(min(50.0, n * facts[LOG_Q] + epsilon - damped - log_s))
+    second /= -math.expm1(-damped)
+    known, unknown, falling = first - second, 0.0, second
+    if epsilon - period > n * facts[LOWEST]:
+        falling = second if known > 0.0 else 0.0
+        known = max(0.0, known)
+        unknown = first - known
+    rounding = POWERS_ULP * (8.0 + 4.0 * (damped + abs(epsilon) + abs(log_s))) * (known + falling)
+    right = 50.0
+    for i in range(images.shape[1]):
+        right = min(right, n * images[1, i] - epsilon * images[0, i] + images[2, i] - log_s)
+    return known, falling, rounding, unknown, right
+
+
+@compiled(
+    "UniTuple(float64, 4)(float64, float64, complex128[::1], float64[::1], float64[::1],"
+    " float64[:,::1])",
+)
+def evaluate(n, epsilon, g, last, facts, images):  # type: ignore[no-untyped-def]
+    """Return lower bound, estimate and upper bound of log H, and the slope of the estimate.
+
+    Args:
+        n: repetitions.
+        epsilon: any real number.
+        g: see the module, at n.
+        last: what is known of the sum over g by the names above; written where it is taken anew.
+        facts: constants of the contour by the names above.
+        images: rows s, K(s), and what else the bound on the right images has, for s > c.
+    """
+    c, period = facts[C], facts[PERIOD]
+    h = 2.0 * math.pi / period
+    apart = epsilon - last[AT]
+    if not last[BEND] * apart * apart <= last[NOISE]:
+        last[TOTAL], last[TURNING] = horner(g, h * (n * facts[MEAN] - epsilon))
+        last[AT], apart = epsilon, 0.0
+    total, turning = last[TOTAL] - h * last[TURNING] * apart, last[TURNING]
+    if not total > 0.0:
+        return -np.inf, np.nan, np.inf, np.nan
+    log_s = n * facts[LOG_M] - c * epsilon - math.log(c * (c + 1.0) * period) + math.log(total)
+    known, falling, rounding, unknown, right = shares_of_images(n, epsilon, log_s, facts, images)
+    rounding += n * facts[NOISE_M] + POWERS_ULP * (
+        40.0 + 4.0 * abs(n * facts[LOG_M]) + 4.0 * abs(c * epsilon)
+    )
+    rounding += (last[NOISE] + last[BEND] * apart * apart + facts[TAIL]) / total
+    share = 1.0 - known
+    low = share - rounding - math.exp(right) - unknown
+    high = share + rounding
+    slope = (falling - c - h * turning / total) / share
+    return (
+        log_s + math.log(low) if low > 0.0 else -np.inf,
+        log_s + math.log(share) if share > 0.0 else -np.inf,
+        log_s + math.log(high),
+        slope,
+    )
+
+
+@compiled(
+    "float64(float64, float64[::1], float64[::1], float64[::1], float64, float64, float64,"
+    " float64)",
+)
+def _noise(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-untyped-def]
+    """Bound on the rounding of the sum for all counts up to n and |eps| <= epsilon.
+
+    `error` is the share by which quadrature may be off at every frequency.
+    """
+    total = 0.0
+    extra = 8.0 + 4.0 * re.size + 4.0 * BLOCK + error / POWERS_ULP
+    for j in range(re.size):
+        turns = n * abs(im[j]) + (j + 1.0) * h * (n * abs(mean) + epsilon)
+        total += size[j] * (extra + n * abs(re[j]) + 2.0 * turns)
+    return 2.0 * POWERS_ULP * total
+
+
+@compiled("float64(float64[::1], float64)")
+def _bend(size, h):  # type: ignore[no-untyped-def]
+    """Bound on half the second derivative by epsilon of the sum of terms of these sizes."""
+    total = 0.0
+    for j in range(size.size):
+        y = (j + 1.0) * h
+        total += size[j] * y * y
+    return total
+
+
+@compiled(
+    "float64(float64, float64, float64, float64, float64, complex128[::1], float64[::1], float64,"
+    " float64[::1], float64[:,::1])",
+)
+def _certified(sign, start, step, target, n, g, last, cap, facts, images):  # type: ignore[no-untyped-def]
+    """Move outward from `start` until the proven side is beyond the target; nan if it never is.
+
+    sign 1: an epsilon whose proven upper bound is at most the target; sign -1: one whose proven
+    lower bound exceeds it, or 0.
+    """
+    for _ in range(TURNS):
+        epsilon = start + sign * step
+        if epsilon <= 0.0 and sign < 0.0:
+            return 0.0
+        if abs(epsilon) > cap:
+            return np.nan
+        lower, _, upper, _ = evaluate(n, epsilon, g, last, facts, images)
+        if (sign > 0.0 and upper <= target) or (sign < 0.0 and lower > target):
+            return epsilon
+        step *= 3.0
+    return np.nan
+
+
+@compiled(
+    "UniTuple(float64, 6)(float64, float64, float64, complex128[::1], float64[::1], float64,"
+    " float64[::1], float64[:,::1])",
+)
+def _newton(start, target, n, g, last, cap, facts, images):  # type: ignore[no-untyped-def]
+    """Return where the estimate meets the target, the last step there, and `evaluate` before it.
+
+    The first is nan where the steps lead nowhere.
+    """
+    epsilon, step = start, np.nan
+    lower, middle, upper, slope = -np.inf, np.nan, np.inf, -1.0
+    for _ in range(TURNS):
+        lower, middle, upper, slope = evaluate(n, epsilon, g, last, facts, images)
+        step = (target - middle) / slope
+        if not (slope < 0.0 and abs(epsilon + step) < cap):
+            return np.nan, step, lower, middle, upper, slope
+        epsilon += step
+        if abs(slope * step) < STEADY:
+            break
+    return epsilon, step, lower, middle, upper, slope
+
+
+@compiled(
+    "float64(float64, float64, complex128[::1], float64[::1], float64, float64[::1],"
+    " float64[:,::1])",
+)
+def _halved(target, n, g, last, cap, facts, images):  # type: ignore[no-untyped-def]
+    """Return where the estimate, which falls, comes near the target; it is nan far below that."""
+    low, high = 0.0, cap
+    for _ in range(HALVINGS):
+        epsilon = 0.5 * (low + high)
+        _, middle, _, _ = evaluate(n, epsilon, g, last, facts, images)
+        if abs(middle - target) < NEAR:
+            break
+        low, high = (epsilon, high) if middle > target else (low, epsilon)
+    return 0.5 * (low + high)
+
+
+@compiled(
+    "void(float64[::1], float64[:,::1], float64, float64[::1], float64[::1], complex128[::1],"
+    " float64[::1], float64[:,::1], float64[::1], float64[:,::1])",
+)
+def invert(counts, targets, guess, re, im, w, facts, images, known, out):  # type: ignore[no-untyped-def]
+    """Write lower bound, estimate and upper bound of epsilon(delta) at each count, nan where not.
+
+    Args:
+        counts: repetitions, increasing.
+        targets: log delta to stay under, and to exceed, for each count, shape (2, counts).
+        guess: epsilon near that of the first count.
+        re: real part of log phi of one repetition at h, 2h, ...
+        im: imaginary part.
+        w: W(z_j) / W(c) at these nodes.
+        facts: see `evaluate`.
+        images: see `evaluate`.
+        known: for each count an epsilon; where the proven delta is on target there, nothing more
+            is computed and the answer is that epsilon with lower bound 0 (nan: not known).
+        out: shape (3, counts).
+    """
+    h, mean = 2.0 * math.pi / facts[PERIOD], facts[MEAN]
+    g, power = np.empty(re.size, np.complex128), np.empty(re.size, np.complex128)
+    size = np.empty(re.size)
+    gap, stale, cap, last = 0.0, 0, 0.0, np.zeros(5)
+    streak = 0  # counts in a row that have been solved
+    for m in range(counts.size):
+        n = counts[m]
+        out[:, m] = np.nan
+        if streak >= 3 and n - counts[m - 3] == 3.0 * gap:
+            start = 3.0 * out[1, m - 1] - 3.0 * out[1, m - 2] + out[1, m - 3]
+        else:
+            start = out[1, m - 1] if streak else guess
+        fresh = n - counts[m - 1] if m else 0.0
+        if fresh != gap or stale == 0 or start > 0.5 * cap:
+            if fresh != gap:
+                gap = fresh
+                for j in range(re.size):
+                    power[j] = np.exp(gap * complex(re[j], im[j]))
+            for j in range(re.size):
+                g[j] = w[j] * np.exp(n * complex(re[j], im[j]))
+                size[j] = abs(g[j])
+            most = counts[min(m + BLOCK, counts.size - 1)]
+            stale, cap = BLOCK, 4.0 * abs(start) + 1.0
+            error = 2.0 * most * facts[NOISE_M]
+            last[NOISE] = _noise(most, re, im, size, h, mean, cap, error)
+            last[BEND] = _bend(size, h)
+        else:
+            stale -= 1
+            for j in range(re.size):
+                g[j] *= power[j]
+        last[AT] = np.nan
+        if known[m] >= 0.0 and known[m] <= cap:
+            _, _, upper, _ = evaluate(n, known[m], g, last, facts, images)
+            if upper <= targets[0, m]:
+                out[0, m], out[1, m], out[2, m] = 0.0, known[m], known[m]
+                streak, guess = 0, known[m]
+                continue
+        now = (targets[0, m], n, g, last, cap, facts, images)
+        epsilon, step, lower, middle, upper, slope = _newton(start, *now)
+        if not math.isfinite(epsilon) and (m == 0 or streak > 0):
+            epsilon, step, lower, middle, upper, slope = _newton(_halved(*now), *now)
+        solved = streak + 1
+        streak = 0
+        if not (math.isfinite(epsilon) and math.isfinite(lower)):
+            continue
+        if epsilon <= 0.0:
+            _, _, at_zero, _ = evaluate(n, 0.0, g, last, facts, images)
+            if at_zero <= targets[0, m]:
+                out[:, m] = 0.0
+            continue
+        # what Newton left is of the order of the square of its last step
+        rest = (slope * step) ** 2 + 4.0 * POWERS_ULP * abs(slope * epsilon) + 1e-14
+        above = ROOM * (upper - middle + rest) / -slope
+        below = ROOM * (middle - lower + rest + targets[0, m] - targets[1, m]) / -slope
+        out[2, m] = _certified(1.0, epsilon, above, targets[0, m], n, g, last, cap, facts, images)
+        out[0, m] = _certified(
+            -1.0, epsilon, abs(below), targets[1, m], n, g, last, cap, facts, images
+        )
+        out[1, m] = epsilon
+        streak = solved
+
+
+CLOSE = 1e-12  # change of log delta at which Newton stops
+
+# places in `facts` beyond those of `powers`: the lattice of one repetition and how far losses are
+# off it, in the tilted mean and at most
+OFFSET, STEP, STRAYED, MOST = range(9, 13)
+
+
+@compiled(
+    "UniTuple(float64, 2)(complex128[::1], complex128[::1], float64, float64, float64)",
+)
+def sums(d, b, d0, b0, turn):  # type: ignore[no-untyped-def]
+    """Return d0 + 2 Re sum_j d_j r^j and the same of b, j = 1, 2, ..., r = exp(i turn)."""
+    x, y = math.cos(turn), math.sin(turn)
+    p, q, u, v = 0.0, 0.0, 0.0, 0.0
+    for j in range(d.size - 1, -1, -1):
+        p, q = p + d[j].real, q + d[j].imag
+        u, v = u + b[j].real, v + b[j].imag
+        p, q = p * x - q * y, p * y + q * x
+        u, v = u * x - v * y, u * y + v * x
+    return d0 + 2.0 * p, b0 + 2.0 * u
+
+
+@compiled(
+    "UniTuple(float64, 4)(float64, float64, complex128[::1], complex128[::1], float64[::1],"
+    " float64, float64[::1], float64[:,::1])",
+)
+def evaluate_lattice(n, epsilon, d, b, cell, noise, facts, images):  # type: ignore[no-untyped-def]
+    """Return lower bound, estimate and upper bound of log H, and the slope of the estimate.
+
+    Args:
+        n: repetitions.
+        epsilon: any real number.
+        d: terms j = 1, 2, ... of D at n.
+        b: those of B.
+        cell: the last lattice point in steps from n offsets, D and B there; then the terms j = 0.
+        noise: bound on the rounding of the sums.
+        facts: constants of the contour by the names above and in `powers`.
+        images: as for `powers`.
+    """
+    c, period, step = facts[C], facts[PERIOD], facts[STEP]
+    place = math.floor((epsilon - n * facts[OFFSET]) / step) + 1.0
+    point = n * facts[OFFSET] + place * step
+    gap = max(point - epsilon, 0.0)
+    if place != cell[0]:
+        cell[0] = place
+        turn = 2.0 * math.pi / period * (n * facts[MEAN] - point)
+        cell[1], cell[2] = sums(d, b, cell[3], cell[4], turn)
+    total = cell[1] - cell[2] * math.expm1(-gap)
+    if not (total > 0.0 and cell[2] > 0.0):
+        return -np.inf, np.nan, np.inf, np.nan
+    log_s = n * facts[LOG_M] - c * point + math.log(step / period) + math.log(total)
+    known, falling, rounding, unknown, right = shares_of_images(n, epsilon, log_s, facts, images)
+    rounding += n * facts[NOISE_M] + POWERS_ULP * (
+        40.0 + 4.0 * abs(n * facts[LOG_M]) + 4.0 * abs(c * point)
+    )
+    rounding += (noise + facts[TAIL]) / total
+    # rounding moves losses off the lattice: see Contour._misplaced
+    mean = n * facts[STRAYED] + 4.0 * POWERS_ULP * abs(epsilon)
+    most = n * facts[MOST] + 4.0 * POWERS_ULP * abs(epsilon)
+    chernoff = math.exp(min(50.0, c * gap)) * period / (step * total)
+    moved = mean * math.exp(min(50.0, c * most)) * chernoff
+    if gap > most:
+        moved = min(moved, most / math.expm1(min(gap - most, 50.0)))
+    rounding += moved
+    share = 1.0 - known
+    low = share - rounding - math.exp(right) - unknown
+    return (
+        log_s + math.log(low) if low > 0.0 else -np.inf,
+        log_s + math.log(share) if share > 0.0 else -np.inf,
+        log_s + math.log(share + rounding),
+        (falling - cell[2] * math.exp(-gap) / total) / share,
+    )
+
+
+@compiled(
+    "UniTuple(float64, 2)(float64, float64, float64, float64, complex128[::1], complex128[::1],"
+    " float64[::1], float64, float64[::1], float64[:,::1])",
+)
+def _root(n, start, target, cap, d, b, cell, noise, facts, images):  # type: ignore[no-untyped-def]
+    """Return where the estimate meets the target and the slope there; nan where nothing is found.
+
+    Newton steps lead to the cell between lattice points; inside it the inverse is explicit, but
+    for the images.
+    """
+    epsilon, slope = start, np.nan
+    low, high = -np.inf, np.inf
+    for _ in range(TURNS):
+        _, middle, _, slope = evaluate_lattice(n, epsilon, d, b, cell, noise, facts, images)
+        if not (slope < 0.0 and abs(epsilon) < cap and math.isfinite(middle)):
+            return np.nan, np.nan
+        excess = middle - target
+        if abs(excess) < CLOSE:
+            return epsilon, slope
+        low, high = (epsilon, high) if excess > 0.0 else (low, epsilon)
+        # H = D + B (1 - exp(-gap)) is to change by the factor exp(-excess)
+        growth = math.expm1(-excess) / -slope
+        inside = epsilon + math.log1p(-growth) if growth < 1.0 else -np.inf
+        point = n * facts[OFFSET] + cell[0] * facts[STEP]
+        if point - facts[STEP] <= inside <= point:
+            epsilon = inside  # up to what images change
+            continue
+        epsilon -= excess / slope  # at least to the next cell
+        epsilon = max(epsilon, point) if inside > point else min(epsilon, point - facts[STEP])
+        if not low < epsilon < high:
+            epsilon = 0.5 * (low + high)
+    return np.nan, np.nan
+
+
+@compiled(
+    "float64(float64, float64, float64, float64, float64, float64, complex128[::1],"
+    " complex128[::1], float64[::1], float64, float64[::1], float64[:,::1])",
+)
+def _certified_lattice(sign, start, step, target, cap, n, d, b, cell, noise, facts, images):  # type: ignore[no-untyped-def]
+    """Move outward from `start` until the proven side is beyond the target; see `powers`."""
+    for _ in range(TURNS):
+        epsilon = start + sign * step
+        if epsilon <= 0.0 and sign < 0.0:
+            return 0.0
+        if abs(epsilon) > cap:
+            return np.nan
+        lower, _, upper, _ = evaluate_lattice(n, epsilon, d, b, cell, noise, facts, images)
+        if (sign > 0.0 and upper <= target) or (sign < 0.0 and lower > target):
+            return epsilon
+        step *= 3.0
+    return np.nan
+
+
+@compiled(
+    "float64(float64, float64[::1], float64[::1], float64[::1], float64, float64, float64)",
+)
+def _lattice_noise(n, re, im, size, h, mean, reach):  # type: ignore[no-untyped-def]
+    """Bound on the rounding of D and B together for all counts up to n and |p| <= reach."""
+    total = 0.0
+    extra = 16.0 + 4.0 * re.size + 4.0 * BLOCK
+    for j in range(re.size):
+        turns = n * abs(im[j]) + (j + 1.0) * h * (n * abs(mean) + reach)
+        total += size[j] * (extra + n * abs(re[j]) + 2.0 * turns)
+    return 2.0 * POWERS_ULP * total
+
+
+@compiled(
+    "void(float64[::1], float64[:,::1], float64, float64[::1], float64[::1], complex128[::1],"
+    " complex128[::1], float64[::1], float64[::1], float64[:,::1], float64[::1], float64,"
+    " float64[:,::1])",
+)
+def invert_lattice(  # type: ignore[no-untyped-def]
+    counts, targets, guess, re, im, d_weight, b_weight, first, facts, images, known, widest, out
+):
+    """Write lower bound, estimate and upper bound of epsilon(delta) at each count, nan where not.
+
+    Args:
+        counts: repetitions, increasing.
+        targets: log delta to stay under, and to exceed, for each count, shape (2, counts).
+        guess: epsilon near that of the first count.
+        re: real part of log phi of one repetition at h, 2h, ...
+        im: imaginary part.
+        d_weight: weights of D at these nodes.
+        b_weight: those of B.
+        first: both at node 0.
+        facts: see `evaluate`.
+        images: see `evaluate`.
+        known: for each count an epsilon; where the proven delta is on target there, nothing more
+            is computed and the answer is that epsilon with lower bound 0 (nan: not known).
+        widest: relative width of delta beyond which there is no answer.
+        out: shape (3, counts).
+    """
+    h, mean = 2.0 * math.pi / facts[PERIOD], facts[MEAN]
+    d, b = np.empty(re.size, np.complex128), np.empty(re.size, np.complex128)
+    power, size = np.empty(re.size, np.complex128), np.empty(re.size)
+    cell = np.array([np.nan, 0.0, 0.0, first[0], first[1]])
+    gap, stale, noise, cap = 0.0, 0, 0.0, 0.0
+    streak = 0  # counts in a row that have been solved
+    for m in range(counts.size):
+        n = counts[m]
+        out[:, m] = np.nan
+        if streak >= 3 and n - counts[m - 3] == 3.0 * gap:
+            start = 3.0 * out[1, m - 1] - 3.0 * out[1, m - 2] + out[1, m - 3]
+        else:
+            start = out[1, m - 1] if streak else guess
+        fresh = n - counts[m - 1] if m else 0.0
+        if fresh != gap or stale == 0 or start > 0.5 * cap:
+            if fresh != gap:
+                gap = fresh
+                for j in range(re.size):
+                    power[j] = np.exp(gap * complex(re[j], im[j]))
+            for j in range(re.size):
+                wave = np.exp(n * complex(re[j], im[j]))
+                d[j], b[j] = d_weight[j] * wave, b_weight[j] * wave
+                size[j] = abs(d[j]) + abs(b[j])
+            last = counts[min(m + BLOCK, counts.size - 1)]
+            stale, cap = BLOCK, 4.0 * abs(start) + 1.0
+            noise = _lattice_noise(last, re, im, size, h, mean, cap + facts[STEP])
+            noise += 4.0 * POWERS_ULP * (abs(first[0]) + abs(first[1]))
+        else:
+            stale -= 1
+            for j in range(re.size):
+                d[j] *= power[j]
+                b[j] *= power[j]
+        cell[0] = np.nan
+        if known[m] >= 0.0 and known[m] <= cap:
+            _, _, upper, _ = evaluate_lattice(n, known[m], d, b, cell, noise, facts, images)
+            if upper <= targets[0, m]:
+                out[0, m], out[1, m], out[2, m] = 0.0, known[m], known[m]
+                streak, guess = 0, known[m]
+                continue
+        solved = streak + 1
+        streak = 0
+        target = targets[0, m]
+        epsilon, slope = _root(n, start, target, cap, d, b, cell, noise, facts, images)
+        if not slope < 0.0:
+            continue
+        if epsilon <= 0.0:
+            _, _, at_zero, _ = evaluate_lattice(n, 0.0, d, b, cell, noise, facts, images)
+            if at_zero <= target:
+                out[:, m] = 0.0
+            continue
+        lower, middle, upper, slope = evaluate_lattice(n, epsilon, d, b, cell, noise, facts, images)
+        if not (math.isfinite(middle) and upper - lower <= widest):
+            continue
+        rest = abs(middle - target) + 4.0 * POWERS_ULP * abs(slope * epsilon) + 1e-15
+        above = (upper - middle + rest) / -slope
+        below = (middle - lower + rest + target - targets[1, m]) / -slope
+        now = (cap, n, d, b, cell, noise, facts, images)
+        out[2, m] = _certified_lattice(1.0, epsilon, above, target, *now)
+        out[0, m] = _certified_lattice(-1.0, epsilon, abs(below), targets[1, m], *now)
+        out[1, m] = epsilon
+        streak = solved
+
+
+Floats = NDArray[np.float64]
+
+
+WIDEST = 100_000  # points of one repetition
+WORK = 2e8  # multiplications of a walk, some 0.1 s
+LOST = 1e-12  # share of delta that points left out may carry
+LEAST_TARGET = -500.0  # log of the smallest delta: nothing underflows
+
+
+class Once(NamedTuple):
+    """One repetition: masses on offset + step * (0, 1, ...), and what rounding leaves uncertain.
+
+    Attributes:
+        masses: shape (m,).
+        offset, step: the lattice.
+        relative: bound on the relative error of the masses.
+        strayed: bound on how far losses are off the lattice.
+    """
+
+    masses: Floats
+    offset: float
+    step: float
+    relative: float
+    strayed: float
+
+
+def once(steps: Sequence[Step], lattice: Lattice) -> Once | None:
+    """Return the law of all steps together; None where it has too many points."""
+    points = sum(s.count * (1.0 + float(np.ptp(s.loss.atom_loss)) / lattice.step) for s in steps)
+    if not points < WIDEST:
+        return None
+    masses, offset, relative = np.ones(1), 0.0, 0.0
+    for loss, count in steps:
+        place = np.rint((loss.atom_loss - loss.atom_loss[0]) / lattice.step).astype(np.int64)
+        one = np.zeros(place[-1] + 1)
+        one[place] = np.exp(loss.atom_log_mass)
+        log_size = float(np.abs(loss.atom_log_mass[one[place] > 0.0]).max())
+        relative += count * (ULP * (one.size + 8.0 + log_size) + loss.tolerance)
+        offset += count * float(loss.atom_loss[0])
+        for _ in range(count):
+            masses = np.convolve(masses, one)
+    return Once(masses, offset, lattice.step, relative, strayed(Law.of(steps), 0.0, lattice)[1])
+
+
+def epsilons(law: Once, counts: Floats, targets: Floats) -> Floats:
+    """Return lower bound, estimate and upper bound of epsilon at each count.
+
+    Args:
+        law: one repetition.
+        counts: repetitions, increasing, all >= 1.
+        targets: log of the finite part of delta to stay under, and to exceed, shape (2, n).
+
+    Returns:
+        Shape (3, n), nan from the count on where the walk has become too long.
+    """
+    out = np.full((3, counts.size), np.nan)
+    if targets.min() > LEAST_TARGET:
+        facts = np.array([law.offset, law.step, law.relative, law.strayed])
+        _walk(law.masses, facts, counts, np.exp(targets), out)
+    return out
+
+
+@compiled("float64(float64[::1], float64, float64, float64)")
+def root(masses, lowest, step, target):  # type: ignore[no-untyped-def]
+    """Return where H comes down to the target, for the points lowest + j step; nan below them all.
+
+    `target` is positive.
+    """
+    decay, rise = math.exp(-step), -math.expm1(-step)
+    h, b = 0.0, 0.0
+    for k in range(masses.size - 1, -1, -1):
+        b = masses[k] + decay * b
+        if h + rise * b >= target or k == 0:
+            share = (target - h) / b
+            return lowest + k * step + math.log1p(-share) if share < 1.0 else np.nan
+        h += rise * b
+    return np.nan
+
+
+@compiled("Tuple((int64, int64, float64))(float64[::1], float64)")
+def _ends(masses, spare):  # type: ignore[no-untyped-def]
+    """Return the range of points left when the ends give up `spare` at most, and what they gave."""
+    first, last, lost = 0, masses.size, 0.0
+    while lost + masses[first] <= 0.5 * spare:
+        lost += masses[first]
+        first += 1
+    while lost + masses[last - 1] <= spare:
+        lost += masses[last - 1]
+        last -= 1
+    return first, last, lost
+
+
+@compiled("void(float64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1])")
+def _walk(once, facts, counts, targets, out):  # type: ignore[no-untyped-def]
+    """Fill `out`; see `epsilons`. The targets are masses here."""
+    offset, step, relative, stray = facts
+    turns = int(counts[-1])
+    spare = LOST * targets[0].min() / turns  # of every turn
+    first, last, cut = _ends(once, 0.5 * spare)
+    once, offset = once[first:last].copy(), offset + first * step
+    law, place, lost, work = np.ones(1), 0, 0.0, 0.0  # place: of the first point, in steps
+    i = 0
+    for n in range(1, turns + 1):
+        work += float(law.size) * once.size
+        if work > WORK:
+            return
+        new = np.zeros(law.size + once.size - 1)
+        for j in range(once.size):
+            mass = once[j]
+            if mass > 0.0:
+                for k in range(law.size):
+                    new[j + k] += mass * law[k]
+        first, last, left_out = _ends(new, 0.5 * spare)
+        lost += cut + left_out
+        law, place = new[first:last].copy(), place + first
+        if n < counts[i]:
+            continue
+        error = n * relative + ULP * (8.0 * n + 4.0 * law.size)
+        lowest = n * offset + place * step
+        apart = n * stray + 8.0 * ULP * (n * abs(offset) + (place + law.size) * step)
+        middle = root(law, lowest, step, targets[0, i])
+        above = root(law, lowest, step, (targets[0, i] - lost) * (1.0 - error))
+        below = root(law, lowest, step, targets[1, i] * (1.0 + error))
+        if math.isfinite(above):
+            out[0, i] = max(0.0, below - apart) if math.isfinite(below) else 0.0
+            out[1, i] = max(0.0, middle) if math.isfinite(middle) else 0.0
+            out[2, i] = max(0.0, above + apart)
+        i += 1

@@ -1,0 +1,253 @@
+"""Where to lay a contour: the real part and the period that need the fewest frequencies.
+
+The period has to keep the images small that lie left and right of the answer, the frequencies to
+reach the place where phi has faded; both depend on the real part, which may be the saddle point or
+somewhat below it (docs/numerics.md, section 4).
+
+One contour for many epsilons, where nodes cost more than answers: many distinct steps.
+
+A contour Re z = c answers for every epsilon whose saddle point t is so near that the terms cancel
+by a bearable factor: log of it F(c) - F(t), about (t - c)^2 F'' / 2. With SPARE nats, c at
+sqrt(2 SPARE / F'') serves tilts from 0 to 2c, in a central limit all epsilons with delta from 1/2
+to 1e-20. The period and the length of the contour are those of the most demanding of them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants.contours.characteristic import Law
+from mechc.accountants.contours.composed import fading, sums
+from mechc.accountants.window import log_peak
+from mechc.loss.allowance import spend
+from mechc.loss.jit import compiled
+
+Floats = NDArray[np.float64]
+
+CANCELLATION = math.log(1e2)  # nats by which the contour may miss the saddle point
+BELOW, ABOVE = 11, 7  # real parts tried at and below the saddle point, and tilts tried above it
+FADED = 0.7  # times the frequency of one real part, below which no other one is thought to fade
+LOWEST = 3.0  # log of the ratio of the saddle point to the lowest of them
+
+
+class Placement(NamedTuple):
+    """A real part with its period.
+
+    Attributes:
+        c, period: of the contour.
+        frequency: where phi is thought to have faded.
+        grid, log_b: see `trapezoid.Contour`.
+    """
+
+    c: float
+    period: float
+    frequency: float
+    grid: Floats
+    log_b: Floats
+
+
+def place(
+    law: Law, epsilon: float, saddle: tuple[float, float], top: float, share: float, spread: bool
+) -> Placement:
+    """Choose a contour for one epsilon.
+
+    Args:
+        law: the composition, on nodes good for tilts up to `top`.
+        epsilon: the query.
+        saddle: root t of F'(t) = 0, F(t) = K(t) - eps t - log t - log(1 + t), and F''(t).
+        top: largest tilt to be used in bounds.
+        share: of delta that images and truncation may cost.
+        spread: judge how soon phi fades by the variance alone, where atoms keep it from fading.
+    """
+    spend(40.0 * law.loss.size)
+    return Placement(
+        *_place(
+            law.offsets, law.counts, law.loss, law.log_weight, epsilon, *saddle, top,
+            math.log(share), spread,
+        )
+    )  # fmt: skip
+
+
+@compiled("float64(float64)")
+def _log_peak(s):  # type: ignore[no-untyped-def]
+    """Log of max_x exp(-sx)(1 - exp(-x)), s > 0, as `window.log_peak`."""
+    return -s * math.log1p(1.0 / s) - math.log1p(s)
+
+
+@compiled(
+    "Tuple((float64, float64, float64, float64[::1], float64[::1]))(int64[::1],"
+    " float64[::1], float64[::1], float64[::1], float64, float64, float64, float64, float64, b1)",
+)
+def _place(offsets, counts, loss, log_weight, epsilon, saddle, bend, top, log_share, spread):  # type: ignore
+    """As `place`; returns the fields of a `Placement`."""
+    grid = np.empty(BELOW + ABOVE if top > saddle else BELOW)
+    for i in range(BELOW):  # closer together near the saddle point, above which K may explode
+        grid[i] = saddle * math.exp(-LOWEST * (1.0 - i / (BELOW - 1.0)) ** 2)
+    for i in range(BELOW, grid.size):
+        grid[i] = saddle + (top - saddle) * (i - BELOW + 1.0) / ABOVE
+    rows = sums(offsets, counts, loss, log_weight, grid)
+    log_b, exponent = np.empty(grid.size), np.empty(grid.size)
+    for i in range(grid.size):
+        exponent[i] = rows[i, 0] - epsilon * grid[i] - math.log(grid[i]) - math.log1p(grid[i])
+        log_b[i] = rows[i, 0] + rows[i, 3] + _log_peak(grid[i])
+    least = exponent[BELOW - 1]
+    log_small = least - 0.5 * math.log(2.0 * math.pi * bend) + log_share
+    chosen, best, faded = BELOW - 1, 1.0, 1.0
+    cost = np.inf
+    for i in range(min(BELOW, grid.size - 1) - 1, -1, -1):
+        c = grid[i]
+        if exponent[i] - least > CANCELLATION:
+            break
+        period = max(min(-log_small / c, (epsilon - log_small) / (c + 1.0)), 1e-3 / (1.0 + c))
+        right = np.inf
+        for m in range(i + 1, grid.size):
+            image = log_b[m] - grid[m] * epsilon - log_small
+            right = min(right, image / (grid[m] - c))
+        period = max(period, right)
+        if not period * FADED * faded < cost:
+            continue
+        if spread:
+            frequency = 1.0 / math.sqrt(max(rows[i, 2], 1e-300))
+        else:
+            frequency = fading(offsets, counts, loss, log_weight, c, -log_share)
+        if period * frequency < cost:
+            chosen, best, faded, cost = i, period, frequency, period * frequency
+    return grid[chosen], best, faded, grid, log_b
+
+
+SPARE = 11.0  # nats by which terms may cancel
+REACH = math.sqrt(2.0 * SPARE)
+ROUNDS = 6  # steps to the tilt that is a given number of standard deviations away
+CENTRAL = 0.9  # of REACH above the contour, at which the epsilon asked for has its saddle point
+SHARED_LOWEST, SHARED_BELOW, SHARED_ABOVE = (
+    3.0,
+    12,
+    8,
+)  # log of a ratio, tilts below the middle, and tilts above it
+FEW = 64.0  # frequencies that are as cheap as any fewer
+TRIED = 6  # real parts that may be looked at
+
+
+class Shared(NamedTuple):
+    """A contour, its period, tilts with the log bound there, and how far to go out."""
+
+    c: float
+    period: float
+    grid: Floats
+    log_b: Floats
+    frequency: float
+
+
+class Table(NamedTuple):
+    """K at some tilts, and at each the epsilon whose saddle point it is.
+
+    Attributes:
+        tilts: increasing.
+        k: K there.
+        log_b: bound on it, for images (see `trapezoid.Contour`).
+        epsilons: K' - 1/t - 1/(t + 1).
+        exponent: K - eps t - log t - log(1 + t) at the epsilon of the same tilt.
+        log_size: log of what the integral there comes to.
+    """
+
+    tilts: Floats
+    k: Floats
+    log_b: Floats
+    epsilons: Floats
+    exponent: Floats
+    log_size: Floats
+
+
+def place_jointly(law: Law, saddle: float, highest: float) -> float | None:
+    """Return the real part of a contour that serves `saddle` and many more; None if there is none.
+
+    Args:
+        law: the composition, on nodes good for tilts up to 2 * saddle, or a little less.
+        saddle: tilt of the epsilon that has to be served.
+        highest: largest tilt at which the nodes are good.
+    """
+    c = saddle
+    for _ in range(ROUNDS):
+        spread = math.sqrt(float(law.roughly(c)[0, 2]) + c**-2)
+        low = max(REACH / spread, saddle - CENTRAL * REACH / spread)
+        new = min(low, highest)
+        if abs(new - c) < 1e-2 * c:
+            break
+        c = math.sqrt(new * c) if new > 0.0 else 0.5 * c
+    return c if 0.0 < c < highest else None
+
+
+def choose(
+    law: Law, wanted: float, epsilon: float, saddle: float, top: float, log_share: float
+) -> Shared | None:
+    """Return a contour for one epsilon, and for as many others as it can serve.
+
+    It is at `wanted`, or at the tilt nearest to it where no more frequencies are needed than
+    anything takes, or where the fewest are: next to a tilt from which on K explodes, images come
+    close, and a far mode keeps phi from fading.
+
+    Args:
+        law: the composition, on nodes good for tilts up to `top`.
+        wanted: real part where the law is nearly normal.
+        epsilon: the one that is asked for.
+        saddle: its tilt.
+        top: largest tilt to be used.
+        log_share: log of the share of delta that images and truncation may cost.
+    """
+    table = _tabulated(law, wanted, epsilon, saddle, top)
+    asked = int(np.searchsorted(table.tilts, saddle))
+    order = np.argsort(np.abs(np.log(table.tilts[:-1] / wanted)))
+    best: tuple[float, Shared] | None = None
+    tried = 0
+    for i in order:
+        cancelled = _cancelled(table, i)
+        if cancelled[asked] > SPARE or tried == TRIED:
+            continue
+        tried += 1
+        c = float(table.tilts[i])
+        period = _period(table, i, cancelled, log_share)
+        frequency = law.fading(c, log_share - SPARE)
+        nodes = frequency * period / (2.0 * math.pi)
+        if best is None or nodes < best[0]:
+            best = nodes, Shared(c, period, table.tilts, table.log_b, frequency)
+        if nodes <= FEW:
+            break
+    return None if best is None else best[1]
+
+
+def _tabulated(law: Law, wanted: float, epsilon: float, saddle: float, top: float) -> Table:
+    """The law around the tilts in question, closer together just above them."""
+    middle = max(wanted, saddle)
+    below = middle * np.exp(-SHARED_LOWEST * (1.0 - np.linspace(0.0, 1.0, SHARED_BELOW)))
+    above = middle + max(top - middle, 0.0) * np.linspace(0.0, 1.0, SHARED_ABOVE + 1)[1:] ** 2
+    tilts = np.unique(np.concatenate([below, above, [wanted, saddle]]))
+    k, mean, variance, rounding = law.roughly(*tilts).T
+    epsilons = mean - 1.0 / tilts - 1.0 / (tilts + 1.0)
+    epsilons[np.searchsorted(tilts, saddle)] = epsilon
+    exponent = k - epsilons * tilts - np.log(tilts * (1.0 + tilts))
+    bend = variance + tilts**-2 + (1.0 + tilts) ** -2
+    log_size = exponent - 0.5 * np.log(2.0 * math.pi * bend)
+    return Table(tilts, k, k + rounding + log_peak(tilts), epsilons, exponent, log_size)
+
+
+def _cancelled(table: Table, i: int) -> Floats:
+    """Nats by which terms cancel on the contour at tilt i, for each of the epsilons."""
+    c = table.tilts[i]
+    there: Floats = table.k[i] - table.epsilons * c - math.log(c * (1.0 + c)) - table.exponent
+    return there
+
+
+def _period(table: Table, i: int, cancelled: Floats, log_share: float) -> float:
+    """Period that the contour at tilt i needs for all epsilons that it can serve."""
+    c = float(table.tilts[i])
+    served = (table.epsilons >= 0.0) & (cancelled <= SPARE)
+    log_small, asked = (table.log_size + log_share)[served], table.epsilons[served]
+    left = np.minimum(-log_small / c, (asked - log_small) / (c + 1.0))
+    grid = table.tilts[i + 1 :]
+    images = table.log_b[i + 1 :] - np.outer(asked, grid) - log_small[:, None]
+    right = (images / (grid - c)).min(axis=1)
+    return max(float(left.max()), float(right.max()), 1e-3 / (1.0 + c))

@@ -1,0 +1,397 @@
+"""The trapezoid rule on one vertical contour, with the error terms of Theorem A.
+
+For 0 < c < t_plus, period T and h = 2 pi / T (Poisson summation)
+
+    S = (1 / T) sum_n M(z_n) exp(-eps z_n) W(z_n) = sum_m exp(mTc) H(eps + mT),   z_n = c + inh,
+
+where H(eps) = E_P[(1 - exp(eps - L))_+; L finite] and W(z) = 1 / (z (z + 1)) is the transform of
+the payoff. When every loss lies on a lattice of step eta the integrand is periodic and the sum
+over one period, with T a multiple of eta, is the whole sum; W is then the lattice transform
+(docs/numerics.md, section 5). All terms on the right are non-negative: m = 0 is the answer, m > 0
+are bounded by Chernoff, and m < 0 lie between max(0, M(0) - exp(eps - mT) M(-1)) and M(0).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants.contours.characteristic import Law, Tilted, turned_by
+from mechc.errors import NumericError
+from mechc.loss.allowance import spend
+from mechc.loss.privacy_loss import PrivacyLoss
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+
+ULP = 2.2e-16
+KEEPING = 50  # node evaluations that the memory of one frequency is worth
+WAVE = 12.0  # work for one frequency of a sum
+MOST = 4_000_000  # frequencies, 100 bytes each while they are summed
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Log of lower bound, estimate and upper bound of the finite part, and how it was found."""
+
+    lower: float
+    estimate: float
+    upper: float
+    detail: dict[str, float | str]
+
+    @property
+    def width(self) -> float:
+        """Return upper minus lower, infinite without one of them."""
+        if self.upper == -math.inf:
+            return 0.0
+        width = self.upper - self.lower
+        return math.inf if math.isnan(width) else width
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """Payoff transform for losses with a density: W(z) = 1 / (z (z + 1)).
+
+    `edge` is the largest distinct frequency; `size(c)` bounds |W(c + iy)| y^2 below it.
+    """
+
+    edge = math.inf
+
+    def size(self, c: float) -> float:
+        """Return 1: |z (z + 1)| >= y^2."""
+        return 1.0
+
+    def reversed(self) -> Smooth:
+        """Return the transform for the reversed pair."""
+        return self
+
+    def period(self, wanted: float) -> float:
+        """Any period will do."""
+        return wanted
+
+    def transform(self, z: Complexes, epsilon: float) -> Complexes:
+        """Return W at the complex points z."""
+        out: Complexes = 1.0 / (z * (z + 1.0))
+        return out
+
+    def nodes(self, period: float) -> float:
+        """Number of distinct frequencies y > 0."""
+        return math.inf
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Payoff transform for losses on offset + step * Z.
+
+    With g the distance from epsilon up to the next lattice point,
+    W(z) = step * (exp(-zg) / (1 - exp(-step z)) - exp(-(z+1)g) / (1 - exp(-step (z+1)))).
+    """
+
+    offset: float
+    step: float
+
+    @property
+    def edge(self) -> float:
+        """Half a period of the integrand."""
+        return math.pi / self.step
+
+    def size(self, c: float) -> float:
+        """Bound |W(c + iy)| y^2 for y <= edge, c > 0, part by part.
+
+        From |1 - exp(-step z)| >= (2/pi) step y e^(...), or >= 1 - exp(-step c) where c is large.
+        """
+
+        def part(t: float) -> float:
+            if self.step * t > 2.0:
+                return self.step * self.edge**2 / -math.expm1(-self.step * t)
+            return 0.5 * math.pi * math.exp(0.5 * self.step * t) * self.edge
+
+        return part(c) + part(c + 1.0)
+
+    def reversed(self) -> Lattice:
+        """Return the transform for the reversed pair, whose losses are negated."""
+        return Lattice(-self.offset, self.step)
+
+    def period(self, wanted: float) -> float:
+        """An odd multiple of the step, so that no node falls on the edge of the period."""
+        half = math.ceil(0.5 * wanted / self.step)
+        return (2 * half + 1) * self.step
+
+    def gap(self, epsilon: float) -> float:
+        """Distance from epsilon up to the next lattice point."""
+        place = (epsilon - self.offset) / self.step
+        return self.step * (math.floor(place) + 1.0 - place)
+
+    def transform(self, z: Complexes, epsilon: float) -> Complexes:
+        """Return W at the complex points z."""
+        gap = self.gap(epsilon)
+        low = np.exp(-z * gap) / -np.expm1(-self.step * z)
+        high = np.exp(-(z + 1.0) * gap) / -np.expm1(-self.step * (z + 1.0))
+        out: Complexes = self.step * np.asarray(low - high, np.complex128)
+        return out
+
+    def nodes(self, period: float) -> float:
+        """Number of distinct frequencies y > 0 in one period of the integrand."""
+        return float(round((period / self.step - 1.0) / 2.0))
+
+
+class Totals(NamedTuple):
+    """Trapezoid sums in units of their first term.
+
+    Attributes:
+        lower, estimate, upper: sums for a payoff not above the true one, close to it, not below it.
+        noise: bound on their rounding.
+        truncation: bound on what frequencies beyond the last add.
+    """
+
+    lower: float
+    estimate: float
+    upper: float
+    noise: float
+    truncation: float
+
+
+def _shaky(law: PrivacyLoss) -> Floats:
+    """How many ULP losses on a lattice may be off: they are differences of logs of masses.
+
+    The masses of a table have been rounded themselves.
+    """
+    off: Floats = np.abs(law.atom_log_mass) + np.abs(law.atom_log_mass - law.atom_loss)
+    return off + 2.0 if law.source is None else off
+
+
+def moved_by_rounding(law: Law, c: float) -> float:
+    """Bound how far rounding of losses on a lattice can move K(c).
+
+    Such a loss is a difference of logs of masses, off by their rounding however small it is
+    itself; moving a loss by d moves K(c) by c d.
+    """
+    moved = 0.0
+    for step in law.steps:
+        if step.loss.lattice is not None:
+            loss, log_mass = step.loss.atom_loss, step.loss.atom_log_mass
+            weight = np.exp(log_mass + c * loss - np.logaddexp.reduce(log_mass + c * loss))
+            shift = ULP * float(weight @ _shaky(step.loss))
+            moved += step.count * c * shift
+    return moved
+
+
+def strayed(law: Law, c: float, payoff: Lattice) -> tuple[float, float]:
+    """Bound how far composed losses lie from their lattice: in the tilted mean, and at most."""
+    mean = most = 4.0 * ULP * abs(payoff.offset)
+    for part in law.steps:
+        if part.loss.lattice is not None:
+            loss, log_mass = part.loss.atom_loss, part.loss.atom_log_mass
+            weight = np.exp(log_mass + c * loss - np.logaddexp.reduce(log_mass + c * loss))
+            place = (loss - part.loss.lattice[0]) / payoff.step
+            apart = np.abs(place - np.rint(place)) * payoff.step
+            apart += ULP * _shaky(part.loss)
+            apart += 4.0 * ULP * (np.abs(loss) + abs(part.loss.lattice[0]))
+            mean += part.count * float(weight @ apart)
+            most += part.count * float(apart.max())
+    return mean, most
+
+
+class Contour:
+    """One contour with its nodes: log phi at y = h, 2h, ...; re-used for many epsilons.
+
+    Attributes:
+        c, period: real part of the contour and T; the nodes are c + 2 pi i n / T.
+        grid, log_b: real s > 0 and K(s) + s log s - (1+s) log(1+s); minus s eps they bound the
+            hockey-stick divergence at eps (docs/numerics.md, section 4).
+        decay: bound on the integral of sup |phi| / y^2 beyond the last node.
+        spare: nats by which the terms may cancel for other epsilons that are to be served.
+    """
+
+    spare = 0.0
+
+    def __init__(
+        self,
+        law: Law,
+        payoff: Smooth | Lattice,
+        c: float,
+        period: float,
+        grid: Floats,
+        log_b: Floats,
+        masses: tuple[float, float, float],
+    ) -> None:
+        """Fix the contour; nodes are evaluated on demand.
+
+        Args:
+            law: the composition, resolved as far as the first nodes need.
+            payoff: transform of the payoff.
+            c: real part.
+            period: T.
+            grid: see the attributes.
+            log_b: see the attributes.
+            masses: log M(0), log M(-1) and the smallest finite loss of the composition.
+        """
+        self.c, self.period, self.grid, self.log_b = c, period, grid, log_b
+        self.payoff = payoff
+        self.log_mass, self.log_q, self.lowest = masses
+        self.most = payoff.nodes(period)
+        self.h = 2.0 * math.pi / period
+        self.re, self.im = np.empty(0), np.empty(0)
+        self._weight = math.nan, math.nan
+        self.decay = math.inf
+        self.blurred: Any = None  # the answers for a smoothed payoff, where they are narrower
+        self.resolve(law)
+
+    def resolve(self, law: Law) -> None:
+        """Take a law whose nodes resolve higher frequencies; known values stay."""
+        self.k, self.mean, self.variance, self.rounding = law.composed(self.c)
+        self.tilted = Tilted(law, self.c)
+        self.reach = min(s.loss.frequency for s in law.steps)
+        self.tolerance = sum(s.count * s.loss.tolerance for s in law.steps)
+        self.tolerance += self.tilted.lost + 1e-15
+        self.tolerance += moved_by_rounding(law, self.c)
+        self.unresolved = law.unresolved(self.c)
+        self.strayed = (0.0, 0.0)
+        if isinstance(self.payoff, Lattice):
+            self.strayed = strayed(law, self.c, self.payoff)
+
+    @property
+    def work(self) -> int:
+        """Node evaluations spent so far."""
+        return int(self.re.size * self.cost)
+
+    def extend(self, nodes: int) -> None:
+        """Evaluate log phi until `nodes` frequencies are known."""
+        nodes = int(min(nodes, self.most))
+        have = self.re.size
+        if nodes > MOST:
+            raise NumericError(f"the inversion needs {nodes} frequencies, more than {MOST}")
+        if nodes > have:
+            re, im = self.tilted.log_phi(self.h, have + 1, nodes + 1)
+            self.re, self.im = np.concatenate([self.re, re]), np.concatenate([self.im, im])
+            self.decay = 0.0 if nodes == self.most else math.inf
+
+    @property
+    def cost(self) -> float:
+        """Work of one more frequency, in node evaluations."""
+        return float(max(self.tilted.weight.size, KEEPING))
+
+    @property
+    def nodes(self) -> int:
+        """Number of frequencies evaluated so far."""
+        return int(self.re.size)
+
+    @property
+    def expected(self) -> float:
+        """Number of frequencies that the law was resolved for; 0 on a lattice, which has an end."""
+        return 0.0 if math.isfinite(self.payoff.edge) else self.reach / self.h
+
+    @property
+    def complete(self) -> bool:
+        """All frequencies of a periodic integrand are known."""
+        return self.re.size >= self.most
+
+    def weight(self, epsilon: float) -> float:
+        """Return W(c), the size of the first term."""
+        if self._weight[0] != epsilon:  # asked several times for each epsilon
+            at = self.payoff.transform(np.array([self.c + 0j]), epsilon)
+            self._weight = epsilon, float(at[0].real)
+        return self._weight[1]
+
+    def waves(self, epsilon: float) -> tuple[Floats, Complexes, Floats]:
+        """Return y, g(c + iy) / g(c) at the nodes y = h, 2h, ..., and its rounding in ULP."""
+        spend(WAVE * self.re.size)
+        y = self.h * np.arange(1.0, self.re.size + 1.0)
+        z = np.asarray(self.c + 1j * y, np.complex128)
+        with np.errstate(over="ignore", invalid="ignore"):  # such a sum is refused by `conclude`
+            factor = self.payoff.transform(z, epsilon) / self.weight(epsilon)
+        turn, size = self.mean - epsilon, abs(self.mean) + abs(epsilon)
+        # M(z) and M(c) are off by the quadrature, whatever is left of a sum whose terms cancel
+        error, share = 2.0 * self.tolerance / ULP, 1.0 / float(self.tilted.counts.min())
+        value, noise = turned_by(self.re, self.im, factor, y, turn, size, error, share)
+        return y, value, noise
+
+    def terms(self, epsilon: float) -> tuple[Floats, float]:
+        """Real parts of g(c + inh) / g(c) for n = 1, 2, ..., and a bound on their rounding."""
+        _, value, noise = self.waves(epsilon)
+        return value.real, ULP * float(noise.sum())
+
+    def first(self, epsilon: float) -> tuple[float, float]:
+        """Return what to add the terms twice to, as a share of g(c), and its error: the term 0."""
+        return 1.0, 0.0
+
+    def answer(self, epsilon: float) -> Answer | None:
+        """Evaluate Theorem A with the nodes at hand; None where the sum is not positive."""
+        start = self.weight(epsilon)
+        if not start > 0.0:
+            return None  # the payoff underflows so far from this contour's own epsilon
+        values, noise = self.terms(epsilon)
+        first, error = self.first(epsilon)
+        total = first + 2.0 * float(np.sum(values[::-1]))
+        noise = 2.0 * noise + error + ULP * 4.0 * float(np.abs(values).sum())
+        tail = self.decay * self.payoff.size(self.c) * self.period / (math.pi * start)
+        return self.conclude(epsilon, Totals(total, total, total, noise, tail))
+
+    def conclude(self, epsilon: float, totals: Totals) -> Answer | None:
+        """Subtract images from a trapezoid sum and allow for errors, as shares of the sum."""
+        c, period, total = self.c, self.period, float(totals.upper)
+        start = self.weight(epsilon)
+        if not (total > 0.0 and start * total > 0.0):  # a product may underflow
+            return None
+        log_s = self.k - c * epsilon + math.log(start) - math.log(period) + math.log(total)
+        left = self._left_images(epsilon, log_s)
+        later = self.grid > c
+        decay = self.period * (self.grid[later] - c)
+        with np.errstate(divide="ignore"):
+            rights = self.log_b[later] - self.grid[later] * epsilon - decay - log_s
+            rights -= np.log(-np.expm1(-decay))
+        right = math.exp(float(rights.min(initial=50.0)))
+        tail = min(1e50, float(totals.truncation) / total)
+        rounding = ULP * (40.0 + 4.0 * abs(self.k) + 4.0 * abs(c * epsilon))
+        rounding += self.rounding + self.tolerance + float(totals.noise) / total
+        rounding += self.unresolved * period / (start * total)  # of Chernoff's bound at c
+        if isinstance(self.payoff, Lattice):
+            rounding += self._misplaced(epsilon, self.payoff, period / (start * total))
+        known, unknown = left
+        rounding += 8.0 * ULP * abs(known)
+        share = totals.estimate / total - known
+        low = totals.lower / total - known - rounding - tail - right - unknown
+        high = 1.0 - known + rounding + tail
+        if not 0.0 < high < math.inf:
+            return None
+        return Answer(
+            log_s + math.log(low) if low > 0.0 else -math.inf,
+            log_s + math.log(share) if share > 0.0 else -math.inf,
+            log_s + math.log(high),
+            {
+                "contour": c,
+                "period": period,
+                "nodes": float(self.nodes),
+                "right_images": right / high,
+                "left_images": unknown / high,
+                "truncation": tail / high,
+                "rounding": rounding / high,
+            },
+        )
+
+    def _misplaced(self, epsilon: float, payoff: Lattice, chernoff: float) -> float:
+        """Bound what rounding of the lattice does to the payoff, as a share of the sum.
+
+        Moving every loss by d moves the answer by at most d P(L > eps - d), where Chernoff's
+        bound of the probability is `chernoff` sums at d = 0; and by at most the share
+        d / (exp(gap - d) - 1), where the next lattice point is farther than d from epsilon.
+        """
+        mean, most = (d + 4.0 * ULP * abs(epsilon) for d in self.strayed)
+        share = mean * math.exp(min(50.0, self.c * most)) * chernoff
+        gap = payoff.gap(epsilon)
+        return min(share, most / math.expm1(min(gap - most, 50.0)) if gap > most else math.inf)
+
+    def _left_images(self, epsilon: float, log_s: float) -> tuple[float, float]:
+        """Closed form of the images m < 0 and a bound on what it leaves out, as shares of S."""
+        c, period = self.c, self.period
+        first = math.exp(min(50.0, self.log_mass - c * period - log_s)) / -math.expm1(-c * period)
+        damped = (c + 1.0) * period
+        second = math.exp(min(50.0, self.log_q + epsilon - damped - log_s)) / -math.expm1(-damped)
+        if epsilon - period <= self.lowest:
+            return first - second, 0.0
+        known = max(0.0, first - second)  # each image lies between max(0, ...) and its mass
+        return known, first - known

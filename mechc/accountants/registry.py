@@ -1,0 +1,240 @@
+"""The accountants by name: what each one proves, needs and costs.
+
+In: a method name (optionally with one option behind a colon, "saddlepoint:msd1"), a list of steps.
+Out: an object with `log_delta(epsilon) -> Bound` for one direction. Accountant modules are
+imported when they are first asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import numpy as np
+
+from mechc.accountants.bound import Bound
+from mechc.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from mechc.loss.privacy_loss import Step
+
+
+class Accountant(Protocol):
+    """What every accountant offers: log delta of a composition in one direction."""
+
+    def log_delta(self, epsilon: float) -> Bound:
+        """Return bounds on log delta at epsilon."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One accountant as a reader of a table wants to know it.
+
+    Attributes:
+        name: the word for `method=`.
+        answers: "interval" (proven on both sides), "upper" (proven upper bound only), "estimate"
+            (no proof), or "depends" (on the option).
+        needs: what a composition must have.
+        cost: how the work grows.
+        options: keyword options it accepts besides rtol; the first may be written after a colon.
+        source: the paper or theorem it implements.
+        refs: keys of the works to cite, in `present/references.bib`.
+    """
+
+    name: str
+    answers: str
+    needs: str
+    cost: str
+    options: tuple[str, ...]
+    source: str
+    refs: tuple[str, ...]
+
+    @property
+    def module(self) -> str:
+        """Name of the module that implements it."""
+        return f"mechc.accountants.{'classical.' if self.name in CLASSICAL else ''}{self.name}"
+
+    def accountant(self) -> Any:
+        """Import and return the accountant class."""
+        return getattr(import_module(self.module), f"{self.name.capitalize()}Accountant")
+
+
+CLASSICAL = ("prv", "fourier", "saddlepoint", "edgeworth", "renyi", "clt")
+METHODS = (
+    Method(
+        "contour",
+        "interval",
+        "any composition; wide where few steps carry atoms and a density",
+        "O(distinct steps), independent of counts and of delta",
+        (),
+        "inversion formula on the saddle contour, trapezoid rule with one-sided aliasing",
+        ("zhu2022optimal", "trefethen2014exponentially"),
+    ),
+    Method(
+        "direct",
+        "interval",
+        "few steps in all",
+        "O(1) root finding for one step; a small matrix for each distinct step of a few",
+        (),
+        "delta(eps) = P(L > eps) - e^eps Q(L > eps), step by step",
+        ("balle2018improving",),
+    ),
+    Method(
+        "lattice",
+        "interval",
+        "all losses on one lattice",
+        "O(lattice points), independent of counts",
+        (),
+        "inversion formula folded onto one period",
+        ("zhu2022optimal", "trefethen2014exponentially"),
+    ),
+    Method(
+        "pld",
+        "interval",
+        "any composition",
+        "O(distinct steps * n log n) on a grid of n points",
+        ("grid", "max_bytes"),
+        "Doroshenko et al. 2022 (connect the dots), exponentially tilted",
+        ("doroshenko2022connect",),
+    ),
+    Method(
+        "prv",
+        "interval",
+        "any composition; absolute error, so delta above about 1e-10",
+        "O(sqrt(count) log count) for one distinct step",
+        ("eps_error", "delta_error", "max_bytes"),
+        "Gopi, Lee, Wutschitz 2021",
+        ("gopi2021numerical",),
+    ),
+    Method(
+        "fourier",
+        "interval",
+        "losses with a density",
+        "O(distinct steps * n log n)",
+        ("n", "window", "max_bytes"),
+        "Koskela, Jälkö, Honkela 2020",
+        ("koskela2020computing",),
+    ),
+    Method(
+        "saddlepoint",
+        "depends",
+        "finite moments around the saddle point; clt and moments are proven, msd is an estimate",
+        "O(distinct steps), independent of counts",
+        ("variant", "order"),
+        "Alghamdi et al. 2023",
+        ("alghamdi2023saddle",),
+    ),
+    Method(
+        "edgeworth",
+        "depends",
+        "losses without a lattice, many steps",
+        "O(distinct steps), independent of counts",
+        ("order", "interval", "error", "tilted"),
+        "Wang et al. 2022",
+        ("wang2022edgeworth",),
+    ),
+    Method(
+        "renyi",
+        "upper",
+        "any composition",
+        "O(distinct steps) per order",
+        (),
+        "Mironov 2017; conversion of Asoodeh et al. / Canonne, Kamath, Steinke 2020",
+        ("mironov2017renyi", "canonne2020discrete"),
+    ),
+    Method(
+        "clt",
+        "estimate",
+        "many steps",
+        "O(distinct steps)",
+        (),
+        "Bu, Dong, Long, Su 2020",
+        ("bu2020deep",),
+    ),
+)
+
+
+@cache
+def methods() -> tuple[Method, ...]:
+    """Return the accountants this installation has, with what they need, cost and prove."""
+    return tuple(m for m in METHODS if find_spec(m.module) is not None)
+
+
+def names() -> tuple[str, ...]:
+    """Return the words that `method=` accepts."""
+    return ("auto", *(m.name for m in methods()))
+
+
+def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    """Check a method name and its options.
+
+    Args:
+        method: a name, or "name:value" where value is the method's first option.
+        options: keyword options for the accountant.
+
+    Returns:
+        The bare name and the sorted options.
+
+    Raises:
+        DeclarationError: the name or an option is not known.
+    """
+    name, colon, value = str(method).partition(":")
+    if name not in names():
+        listed = ", ".join(names())
+        raise DeclarationError(f"method={method!r} is not known (expected one of {listed})")
+    known = {m.name: m for m in methods()}
+    accepted = known[name].options if name != "auto" else ()
+    if colon:
+        if not accepted:
+            raise DeclarationError(f"method={method!r}: {name} takes no option")
+        options = {accepted[0]: _number_or_word(value), **options}
+    for key in options:
+        if key not in accepted:
+            listed = ", ".join(accepted) or "none but rtol"
+            raise DeclarationError(
+                f"{key}={options[key]!r}: method={name!r} accepts the options: {listed}"
+            )
+    defaults = signature(known[name].accountant()).parameters if options else {}
+    for key, value in options.items():
+        _check_kind(f"{name}: {key}", value, defaults[key].default)
+    return name, tuple(sorted(options.items()))
+
+
+def _check_kind(label: str, value: Any, default: Any) -> None:
+    """Refuse an option that is not of the kind of its default: a word, a truth, or a number."""
+    if isinstance(default, (str, bool)):
+        words = "a word" if isinstance(default, str) else "True or False"
+        fine = isinstance(value, type(default))
+    else:
+        words = "a finite number"
+        number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+        fine = value is default or (number and abs(value) < sys.float_info.max)
+    if not fine:
+        raise DeclarationError(f"{label}={value!r} (expected {words})")
+
+
+def _number_or_word(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def build(
+    name: str, steps: Sequence[Step], rtol: float, options: tuple[tuple[str, Any], ...] = ()
+) -> Accountant:
+    """Return the accountant `name` on these steps; "auto" is none of them, see `auto`.
+
+    Raises:
+        UnsupportedError: the method cannot do these steps.
+    """
+    known = {m.name: m for m in METHODS}
+    return cast(Accountant, known[name].accountant()(steps, rtol=rtol, **dict(options)))

@@ -1,0 +1,549 @@
+"""Epsilon after each of many numbers of repetitions of one run, from shared contours.
+
+log M(z)^n = n log M(z): the nodes of one contour serve every count whose saddle point is near. The
+counts within a factor RATIO share one contour, one period and one proof of decay (|phi|^n falls
+with n). What is left for a count is compiled, see `powers`.
+
+The sides are certified as everywhere: at the upper epsilon the proven upper bound of log delta is
+at most the target, at the lower epsilon the proven lower bound exceeds it. Where that is not
+possible to a reasonable width, few repetitions of one step go through a recursion (`repeated`);
+else the answer is nan: ask another accountant.
+
+What a contour of `sweep` leaves out: the integral of sup |phi| / y^2 beyond its nodes, bounded.
+
+The proof of decay (`characteristic`) looks as far as its nodes resolve phi; where what lies beyond
+decides, it is repeated with nodes for three times that frequency.
+
+Epsilon after each of many numbers of repetitions of a run whose losses lie on one lattice.
+
+As `sweep`, with the sum over one period of the integrand (`lattice_powers`), which is complete:
+what is left of it is the sum of what is left out. Few repetitions are convolved (`lattice_walk`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants import bounded_losses, repeated
+from mechc.accountants.bounds import mass_errors
+from mechc.accountants.contours import inversion
+from mechc.accountants.contours.characteristic import Law, Tilted
+from mechc.accountants.contours.trapezoid import Complexes, Contour, Lattice, Smooth
+from mechc.errors import NumericError, UnsupportedError
+from mechc.loss.privacy_loss import CERTAIN, MASS_ERROR, Step
+
+FARTHER = 5  # times the proof may look three times as far ...
+LARGEST = 20_000  # ... with so many nodes at most
+BEYOND, BETTER = 0.3, 0.5  # share of a bound that lies beyond, and gain, for another try
+
+
+def resolved(steps: tuple[Step, ...], c: float, frequency: float, floor: float) -> Law:
+    """Return the law with nodes that resolve a frequency at Re z = c, but a share of a step."""
+    floor /= sum(s.count for s in steps)
+    return Law.of(
+        tuple(Step(s.loss.covering(-1.0, 0.0, c, frequency, floor), s.count) for s in steps)
+    )
+
+
+def integral(contour: Contour, steps: tuple[Step, ...], wanted: float) -> float:
+    """Bound the integral; `wanted` is small enough."""
+    count = float(sum(s.count for s in steps))
+    start = contour.h * contour.re.size
+    goal = min(math.log(wanted * start), -1.0)
+    reach = max(2.0 * start, 1.5 * math.sqrt(count / contour.variance))
+    best = math.inf
+    for _ in range(FARTHER):
+        far = Tilted(resolved(steps, contour.c, reach, 1e-3), contour.c, 1e-3 / count)
+        bound, beyond = far.decay(start, reach, math.inf, goal)
+        helps = beyond > BEYOND * bound and bound < BETTER * best and far.weight.size < LARGEST
+        best = min(best, bound)
+        if best < wanted or not helps:
+            break
+        reach *= 3.0
+    return best
+
+
+Floats = NDArray[np.float64]
+
+RATIO, FEW_RATIO = 3.0, 1.5  # largest over smallest count of a group, and where that fails
+SHARE = 1e-11  # images and truncation may cost this share of delta
+CANCELLATION = math.log(1e3)  # nats by which a contour may miss a saddle point
+FIRST, MANY_NODES, MOST = 32, 2048, 16384  # nodes of a contour, at first and at last
+FEW = 40  # steps for which a recursion may be cheaper
+DEAR = 4_000_000  # node evaluations of a contour beyond which a recursion is cheaper
+LEFT, CLEAR = math.log(1e2), 1.05  # nats, log of delta, that known images may have; spare period
+BELOW = 8  # contours tried at and below the smallest saddle point
+TILTS = 32  # of the Chernoff bound
+NEWTON = 40  # steps to a saddle point
+FAR = 100.0  # times the tilt before that one may be
+TRIES = 4  # contours for a group, each placed with what the one before has found
+WIDER = 10.0  # times the width aimed at that an answer may be wide
+LARGE = 10.0  # sum in units of its first term that is seldom exceeded
+DOUBLINGS = 2  # of the nodes of a contour before a recursion is cheaper
+SLACK = 1.5 * 2.0**-52  # rounding of exp and log between delta and its logarithm
+
+
+class Saddle(NamedTuple):
+    """The saddle point of one count: tilt, epsilon and log F at the tilt."""
+
+    repetitions: float
+    t: float
+    epsilon: float
+    exponent: float
+
+
+class Sweep:
+    """One direction of a run that is repeated; every answer is for one target delta.
+
+    Args:
+        steps: distinct steps of one repetition.
+        log_delta: natural log of the target.
+        rtol: relative width of delta beyond which there is no answer.
+        recursion: few repetitions of one step may go through the recursion.
+    """
+
+    def __init__(
+        self, steps: Sequence[Step], log_delta: float, rtol: float, *, recursion: bool = True
+    ) -> None:
+        """Keep the steps; nothing is computed before the first question."""
+        self._steps = tuple(s for s in steps if s.count > 0)
+        self._target, self._widest = log_delta, 0.1 * rtol
+        self._recursion = recursion and len(self._steps) == 1
+        self._law = Law.of(self._steps)
+        self._highest = min(s.loss.strip[1] for s in self._steps) * (1.0 - 1e-4)
+        self.methods: set[str] = set()  # what has answered
+        self._near = 0.0  # tilt of the last saddle point, if any
+        self._bias = 0.0  # how far the saddle point approximation is off, from the counts above
+        self._dear = False  # contours for fewer repetitions would cost more than a recursion
+        self._log_infinite = sum(s.count * s.loss.log_finite for s in self._steps)
+        self._mass_error = mass_errors(self._steps)[0]
+        self._whole = all(s.loss.log_finite == 0.0 == s.loss.log_q_finite for s in self._steps)
+        self._lowest = sum(s.count * s.loss.support[0] for s in self._steps)
+
+    def epsilons(self, counts: Floats, known: Floats) -> Floats:
+        """Return lower bound, estimate and upper bound of epsilon at each count.
+
+        Args:
+            counts: increasing, shape (n,).
+            known: an epsilon for each count, or nan; where delta is proven to be on target there
+                it is returned with lower bound 0.
+
+        Returns:
+            Shape (3, n), nan where the contour does not serve.
+        """
+        out = np.full((3, counts.size), np.nan)
+        below = self._below(counts, known)
+        out[:, below] = np.stack([0.0 * known, known, known])[:, below]
+        left = self._by_contours(counts, known, np.flatnonzero(~below), out)
+        few = np.flatnonzero(np.isnan(out).any(axis=0))
+        if few.size and self._recursion:
+            self._by_recursion(counts, few, out)
+            left = left[np.isnan(out[:, left]).any(axis=0)]
+            self._dear = self._recursion = False  # contours are tried whatever they cost ...
+            left = self._by_contours(counts, known, left, out)
+            if 0 < left.size < few.size:  # ... and fewer repetitions need a shorter recursion
+                self._by_recursion(counts, left, out)
+        return out
+
+    def _by_contours(
+        self, counts: Floats, known: Floats, left: NDArray[np.intp], out: Floats
+    ) -> NDArray[np.intp]:
+        """Answer in groups, from the largest count down; return those that are left."""
+        # saddle points go like 1 / sqrt(n): further apart than this, terms would cancel
+        ratio = math.exp(2.0 * math.sqrt(0.7 * CANCELLATION / max(-self._target, 1.0)))
+        spread = RATIO
+        while left.size and not self._dear:
+            most = counts[left[-1]]
+            widest = min(ratio, spread)
+            first = np.searchsorted(counts[left], most / widest)
+            part, rest = left[first:], left[:first]
+            try:
+                answers = self._placed(counts[part], known[part])
+            except (NumericError, UnsupportedError):
+                answers = None
+            few = self._recursion and most <= FEW
+            if answers is None and widest > FEW_RATIO and part.size > 1 and not few:
+                spread = FEW_RATIO  # more of them repeat often enough
+                continue
+            if answers is None:
+                break  # with fewer repetitions phi decays more slowly still
+            self.methods.add("contour")
+            out[:, part], left = answers, rest
+        return left
+
+    def _placed(self, counts: Floats, known: Floats) -> Floats | None:
+        """Answer for counts that share a contour, which is placed again where it led astray."""
+        best: Floats | None = None
+        wide = np.zeros(counts.size, np.bool_)
+        for turn in range(TRIES):
+            answers = self._group(counts, known)
+            if answers is None:
+                break
+            if best is None:
+                best = answers
+            better = answers[2] - answers[0] < best[2] - best[0]
+            better |= np.isnan(best[2])
+            best[:, better] = answers[:, better]
+            wide = (self._near * (best[2] - best[0]) > WIDER * self._widest) & (best[0] > 0.0)
+            if not np.isnan(best).all() and (turn > 0 or not wide.any()):
+                break
+        if best is not None and self._recursion:
+            best[:, wide & (counts <= FEW)] = np.nan  # a recursion is to try
+        return best
+
+    def _by_recursion(self, counts: Floats, few: NDArray[np.intp], out: Floats) -> None:
+        """Answer for a few repetitions of one step, as far as the recursion goes."""
+        targets = self._targets(counts[few])
+        found = bounded_losses.epsilons(self._steps[0], counts[few], targets, self._widest)
+        left = np.flatnonzero(np.isnan(found[2]))
+        if left.size:
+            after = out[1, few[-1] + 1] if few[-1] + 1 < counts.size else math.nan
+            near = found[1, left[-1] + 1] if left[-1] + 1 < few.size else after
+            if math.isnan(near):
+                near = self._saddle(float(counts[few[left[-1]]])).epsilon
+            now, level = counts[few[left]], targets[:, left]
+            widest = WIDER * self._widest
+            found[:, left] = repeated.epsilons(self._steps[0], now, level, near, widest)
+        out[:, few] = found
+        self.methods |= {"direct"} if np.isfinite(found).any() else set()
+
+    def _below(self, counts: Floats, known: Floats) -> NDArray[np.bool_]:
+        """Counts for which the Chernoff bound (numerics, 3.1) proves delta small at `known`."""
+        if not np.isfinite(known).any():
+            return np.zeros(counts.size, np.bool_)
+        ends = [self._saddle(float(n)).t for n in (counts[0], counts[-1])]
+        t = np.geomspace(0.3 * min(ends), max(ends), TILTS)
+        k, _, _, rounding = self._law.roughly(*t).T
+        best = np.full(counts.size, math.inf)
+        for i in range(t.size):
+            payoff = t[i] * math.log(t[i]) - (1.0 + t[i]) * math.log1p(t[i])
+            best = np.fmin(best, counts * (k[i] + rounding[i]) - t[i] * known + payoff + 1e-12)
+        below: NDArray[np.bool_] = best <= self._targets(counts)[0]
+        return below
+
+    def _group(self, counts: Floats, known: Floats) -> Floats | None:
+        """Answer for counts that share a contour; None where there is none."""
+        ends = sorted({counts[0], counts[counts.size // 2], counts[-1]})
+        saddles = [self._saddle(float(n)) for n in ends]
+        chosen = self._contour(saddles)
+        if chosen is None:
+            return None
+        result, found = self._inverted(*chosen, counts, known, saddles[0].epsilon)
+        if result[1, 0] > 0.0:
+            misfit = self._misfit(counts[0], float(result[1, 0]))
+            self._bias = misfit if math.isfinite(misfit) else 0.0
+        elif np.isnan(result).all():  # the approximation led astray: by how much, the sum tells
+            self._bias += 0.5 * (self._target - found) if math.isfinite(found) else 0.0
+        return result
+
+    def _inverted(
+        self, contour: Contour, tail: float, counts: Floats, known: Floats, near: float
+    ) -> tuple[Floats, float]:
+        """Return the answers on one contour, and log H at `near` for the first count."""
+        n = float(counts[0])
+        facts, images = self._facts(contour, tail, n), self._images(contour)
+        z = contour.c + 1j * contour.h * np.arange(1.0, contour.re.size + 1.0)
+        weight = Smooth().transform(np.asarray(z, np.complex128), 0.0) / contour.weight(0.0)
+        re, im = contour.re / n, contour.im / n
+        result, targets = np.empty((3, counts.size)), self._targets(counts)
+        inversion.invert(counts, targets, near, re, im, weight, facts, images, known, result)
+        nodes = weight * np.exp(contour.re + 1j * contour.im)
+        unknown = np.array([math.nan, 0.0, 0.0, 0.0, 0.0])
+        return result, inversion.evaluate(n, near, nodes, unknown, facts, images)[1]
+
+    def _facts(self, contour: Contour, tail: float, n: float) -> Floats:
+        """Constants of a contour for n repetitions, of one of them; see `powers`."""
+        facts = np.empty(9)
+        facts[inversion.C], facts[inversion.PERIOD] = contour.c, contour.period
+        facts[inversion.MEAN], facts[inversion.LOG_M] = contour.mean / n, contour.k / n
+        facts[inversion.NOISE_M] = (contour.rounding + contour.tolerance) / n
+        facts[inversion.TAIL] = tail
+        facts[inversion.LOG_MASS], facts[inversion.LOG_Q] = contour.log_mass / n, contour.log_q / n
+        facts[inversion.LOWEST] = contour.lowest / n
+        return facts
+
+    def _images(self, contour: Contour) -> Floats:
+        """Rows s, K(s), and the rest of the bound on the right images, for s > c; see `powers`."""
+        s = contour.grid[contour.grid > contour.c]
+        rows = self._law.roughly(*s)
+        decay = contour.period * (s - contour.c)
+        fixed = s * np.log(s) - (1.0 + s) * np.log1p(s) - decay - np.log(-np.expm1(-decay))
+        return np.ascontiguousarray([s, rows[:, 0] + rows[:, 3], fixed])
+
+    def _targets(self, counts: Floats) -> Floats:
+        """Log of the finite part of delta to stay under, and to exceed, at each count."""
+        slack = SLACK * (abs(self._target) + 4.0)
+        both = np.array([[self._target - slack], [self._target + slack]]) + 0.0 * counts
+        if self._log_infinite < 0.0:
+            infinite = -np.expm1(counts * self._log_infinite)
+            for side, sign in ((0, 1.0), (1, -1.0)):
+                share = infinite * (1.0 + sign * MASS_ERROR) + sign * counts * self._mass_error
+                share = np.maximum(share, 0.0) * np.exp(-both[side])
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    both[side] += np.log1p(-share)
+        targets: Floats = both
+        return targets
+
+    def _saddle(self, n: float) -> Saddle:
+        """Tilt at which the leading saddle point approximation of log delta is the target."""
+        variance = float(self._law.roughly(0.0)[0, 2])
+        reach = math.sqrt(max(-2.0 * self._target, 1.0) / max(n * variance, 1e-300))
+        if not self._near:  # rare large losses, which the nodes at hand show, need less than that
+            self._near = min(
+                self._settled(n, min(reach, 0.5 * self._highest), rough=True)[0], reach
+            )
+        t, epsilon, exponent = self._settled(n, min(self._near, 0.5 * self._highest))
+        return Saddle(n, t, max(epsilon, 0.0), exponent - (max(epsilon, 0.0) - epsilon) * t)
+
+    def _settled(self, n: float, t: float, rough: bool = False) -> tuple[float, float, float]:
+        """Newton's method for the saddle point: its tilt, epsilon and log F there.
+
+        A rough one takes the nodes as they are.
+        """
+        low, high = 0.0, math.inf
+        for _ in range(NEWTON):
+            if not rough:
+                self._cover(t)
+            k0, k1, k2 = n * self._law.roughly(t)[0, :3]
+            f2 = k2 + t**-2 + (1.0 + t) ** -2
+            epsilon = k1 - 1.0 / t - 1.0 / (t + 1.0)
+            exponent = k0 - epsilon * t - math.log(t) - math.log1p(t)
+            excess = exponent - 0.5 * math.log(2.0 * math.pi * f2) - self._target - self._bias
+            if abs(excess) < 0.05:
+                self._near = t
+                break
+            low, high = (t, high) if excess > 0.0 else (low, t)
+            t = min(max(t + excess / (t * f2), t / 3.0), 3.0 * t, 0.5 * (t + self._highest))
+            if not low < t < high:  # so far out that the approximation may be nan
+                t = math.sqrt(low * high) if low > 0.0 else high / 3.0
+        return t, epsilon, exponent
+
+    def _misfit(self, n: float, epsilon: float) -> float:
+        """By how much the approximation misses the target, where log delta is on target."""
+        limit = min(FAR * self._near, self._highest, *(s.loss.tilts[1] for s in self._steps))
+        t, f2 = replace(self._law, counts=n * self._law.counts).saddle(epsilon, limit)
+        exponent = n * float(self._law.roughly(t)[0, 0]) - epsilon * t - math.log(t) - math.log1p(t)
+        return exponent - 0.5 * math.log(2.0 * math.pi * f2) - self._target
+
+    def _cover(self, tilt: float) -> None:
+        """Make all steps accurate for real tilts up to `tilt`, and some more."""
+        if all(tilt <= s.loss.tilts[1] for s in self._steps):
+            return
+        wide = min(1.3 * tilt, 0.5 * (tilt + self._highest))
+        self._steps = tuple(Step(s.loss.covering(-1.0, wide), s.count) for s in self._steps)
+        self._law = Law.of(self._steps)
+
+    def _contour(self, saddles: list[Saddle]) -> tuple[Contour, float] | None:
+        """Contour for counts between those of the saddle points, and its truncation error."""
+        lowest, top = min(s.t for s in saddles), max(s.t for s in saddles)
+        n = saddles[0].repetitions
+        f2 = n * float(self._law.roughly(top)[0, 2]) + top**-2
+        self._cover(min(top + 5.0 / math.sqrt(f2), self._highest))
+        top = min(s.loss.tilts[1] for s in self._steps)
+        top = min(top, self._highest, lowest + 12.0 / math.sqrt(f2) + (saddles[0].t - lowest))
+        grid = np.concatenate(
+            [np.geomspace(0.2 * lowest, lowest, BELOW), np.linspace(lowest, top, 9)[1:]]
+        )
+        rows = self._law.roughly(*grid)
+        few = replace(self._law, counts=n * self._law.counts)
+        best, cost = (0.0, 0.0, 0.0), math.inf
+        for i, c in enumerate(grid[:BELOW]):
+            period = self._period(i, grid, rows, saddles)
+            if not math.isfinite(period):
+                continue
+            frequency = few.fading(c, math.log(SHARE))
+            if period * frequency < cost:
+                best, cost = (float(c), period, frequency), period * frequency
+        if not math.isfinite(cost):
+            return None
+        return self._nodes(*best, grid, rows, saddles[0])
+
+    def _period(self, i: int, grid: Floats, rows: Floats, saddles: list[Saddle]) -> float:
+        """Period that grid[i] needs as a contour; infinite where terms would cancel."""
+        c, s = grid[i], grid[i + 1 :]
+        log_b = s * np.log(s) - (1.0 + s) * np.log1p(s)
+        period = 1e-3 / (1.0 + c)
+        log_small = self._target + math.log(SHARE)
+        for saddle in saddles:
+            n, epsilon = saddle.repetitions, saddle.epsilon
+            exponent = n * rows[i, 0] - epsilon * c - math.log(c) - math.log1p(c)
+            if exponent - saddle.exponent > CANCELLATION:
+                return math.inf
+            image = n * rows[i + 1 :, 0] + log_b - epsilon * s - log_small
+            left = min(-log_small / c, (epsilon - log_small) / (c + 1.0))
+            if self._whole:  # images beyond all losses are known, however large they are
+                known = max(-(self._target + LEFT) / c, epsilon - n * self._lowest)
+                left = min(left, CLEAR * known)
+            period = max(period, left, float((image / (s - c)).min()))
+        return float(period)
+
+    def _nodes(
+        self,
+        c: float,
+        period: float,
+        frequency: float,
+        grid: Floats,
+        rows: Floats,
+        saddle: Saddle,
+    ) -> tuple[Contour, float] | None:
+        """Evaluate nodes until the truncation is proven small for the smallest count."""
+        n = int(saddle.repetitions)
+        payoff, h = Smooth(), 2.0 * math.pi / period
+        nodes = FIRST + int(min(1.1 * frequency / h, MANY_NODES / 2))
+        steps = tuple(Step(s.loss, n * s.count) for s in self._steps)
+        log_b = n * rows[:, 0] + grid * np.log(grid) - (1.0 + grid) * np.log1p(grid)
+        masses = (
+            sum(s.count * s.loss.log_finite for s in steps),
+            sum(s.count * s.loss.log_q_finite for s in steps),
+            sum(s.count * s.loss.support[0] for s in steps),
+        )
+        contour: Contour | None = None
+        between = self._recursion and self._steps[0].loss.atom_loss.size > 0  # `banded` goes far
+        few = between or (self._recursion and n * self._steps[0].count <= FEW)
+        dear, most = DOUBLINGS if few else MOST, MANY_NODES if between else MOST
+        while nodes <= most:
+            law = resolved(steps, c, 1.2 * h * nodes, 1e-18)
+            if contour is None:
+                contour = Contour(law, payoff, c, period, grid, log_b, masses)
+                tail = period / (math.pi * contour.weight(0.0))
+                if tail * math.exp(contour.tilted.lasting) > LARGE * self._widest * h * most:
+                    return None  # atoms keep phi from fading within the nodes
+            else:
+                contour.resolve(law)
+            contour.extend(nodes)
+            values, _ = contour.terms(saddle.epsilon)
+            total = max(1.0 + 2.0 * float(values.sum()), 1e-3)
+            wanted = SHARE * total / tail
+            quiet = float(np.abs(values[-16:]).max()) < SHARE
+            last = 2 * nodes > most or not dear or (few and 4 * contour.work > DEAR)
+            if quiet or last:
+                left_out = tail * integral(contour, steps, wanted)
+                # total variation alone gives a power of the frequency
+                power = 2.0 ** min((n * self._steps[0].count + 2.0) * dear, 1000.0)
+                hopeless = few and left_out > self._widest * total * power
+                if left_out <= 4.0 * SHARE * total or last or hopeless:
+                    self._dear = few and 4 * contour.work > DEAR
+                    return (contour, left_out) if left_out < self._widest * total else None
+            nodes, dear = 2 * nodes, dear - 1
+        return None
+
+
+NEGLIGIBLE = 1e-17  # terms left out, as a share of the first
+FFT_ERROR = 1e-13  # of the transform of masses that sum to one
+LONGEST = 500_000  # nodes of a period, and
+
+
+class LatticeSweep(Sweep):
+    """One direction of a repeated run on a lattice; every answer is for one target delta.
+
+    Args:
+        steps: distinct steps of one repetition.
+        lattice: of the sum of their losses.
+        log_delta: natural log of the target.
+        rtol: relative width of delta beyond which there is no answer.
+        recursion: few repetitions may be convolved.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        lattice: Lattice,
+        log_delta: float,
+        rtol: float,
+        *,
+        recursion: bool = True,
+    ) -> None:
+        """Keep the steps; nothing is computed before the first question."""
+        super().__init__(steps, log_delta, rtol, recursion=recursion)
+        self._lattice, self._recursion = lattice, recursion
+
+    def _by_recursion(self, counts: Floats, few: NDArray[np.intp], out: Floats) -> None:
+        """Answer for a few repetitions, as far as the convolution goes."""
+        law = inversion.once(self._steps, self._lattice)
+        if law is not None:
+            found = inversion.epsilons(law, counts[few], self._targets(counts[few]))
+            out[:, few] = found
+            self.methods |= {"lattice"} if np.isfinite(found).any() else set()
+
+    def _nodes(
+        self,
+        c: float,
+        period: float,
+        frequency: float,
+        grid: Floats,
+        rows: Floats,
+        saddle: Saddle,
+    ) -> tuple[Contour, float] | None:
+        """Evaluate one period, and leave out what is negligible for the smallest count."""
+        n = int(saddle.repetitions)
+        payoff = Lattice(n * self._lattice.offset, self._lattice.step)
+        period = payoff.period(period)
+        steps = tuple(Step(s.loss, n * s.count) for s in self._steps)
+        log_b = n * rows[:, 0] + grid * np.log(grid) - (1.0 + grid) * np.log1p(grid)
+        masses = (
+            sum(s.count * s.loss.log_finite for s in steps),
+            sum(
+                s.count * math.log1p(-math.exp(s.loss.log_minus_infinite))
+                if s.loss.log_minus_infinite < -CERTAIN
+                else -math.inf
+                for s in steps
+            ),
+            sum(s.count * s.loss.support[0] for s in steps),
+        )
+        contour = Contour(Law.of(steps), payoff, c, period, grid, log_b, masses)
+        if contour.most > LONGEST:
+            return None
+        d, b = self._weights(contour, 1, int(contour.most))
+        size = (np.abs(d) + np.abs(b)) * np.exp(self._log_sizes(contour, steps))
+        first = abs(self._weights(contour, 0, 0)[0][0])
+        kept = int(np.flatnonzero(size > NEGLIGIBLE * first).max(initial=-1)) + 1
+        if kept * contour.cost > DEAR:
+            return None
+        contour.extend(kept)
+        return contour, 2.0 * float(size[kept:].sum())
+
+    def _log_sizes(self, contour: Contour, steps: tuple[Step, ...]) -> Floats:
+        """Bound log |phi| at all nodes of the period, by one transform for every distinct step."""
+        points = 2 * int(contour.most) + 1
+        log_size = np.zeros(int(contour.most))
+        for (loss, count), weight in zip(steps, contour.tilted.weights, strict=True):
+            place = np.rint((loss.atom_loss - loss.atom_loss[0]) / self._lattice.step)
+            law = np.bincount(place.astype(np.int64) % points, weight, points)
+            log_size += count * np.log(np.abs(np.fft.rfft(law)[1:]) + FFT_ERROR)
+        return np.minimum(log_size, 0.0)
+
+    def _weights(self, contour: Contour, first: int, last: int) -> tuple[Complexes, Complexes]:
+        """Weights of D and B at the nodes first, ..., last; see `lattice_powers`."""
+        step = self._lattice.step
+        z = contour.c + 1j * contour.h * np.arange(first, last + 1.0)
+        b = -1.0 / np.expm1(-step * (z + 1.0))
+        d = -1.0 / np.expm1(-step * z) - b
+        return np.ascontiguousarray(d), np.ascontiguousarray(b)
+
+    def _inverted(
+        self, contour: Contour, tail: float, counts: Floats, known: Floats, near: float
+    ) -> tuple[Floats, float]:
+        """Return the answers on one contour, and log H at `near` for the first count."""
+        n = float(counts[0])
+        facts = np.append(self._facts(contour, tail, n), np.zeros(4))
+        facts[inversion.OFFSET] = self._lattice.offset
+        facts[inversion.STEP] = self._lattice.step
+        facts[[inversion.STRAYED, inversion.MOST]] = np.array(contour.strayed) / n
+        images = self._images(contour)
+        d0, b0 = (float(w[0].real) for w in self._weights(contour, 0, 0))
+        d, b = self._weights(contour, 1, contour.nodes)
+        re, im = contour.re / n, contour.im / n
+        result, targets = np.empty((3, counts.size)), self._targets(counts)
+        first, widest = np.array([d0, b0]), self._widest
+        inversion.invert_lattice(
+            counts, targets, near, re, im, d, b, first, facts, images, known, widest, result
+        )
+        wave, cell = np.exp(contour.re + 1j * contour.im), np.array([np.nan, 0.0, 0.0, d0, b0])
+        level = inversion.evaluate_lattice(n, near, d * wave, b * wave, cell, 0.0, facts, images)
+        return result, float(level[1])

@@ -1,0 +1,810 @@
+"""Rare large losses beside many small ones: a composition split by its largest losses.
+
+Under sparse sampling a step is nearly an atom, with a small mass of losses spread over many scales
+beyond. One contour does badly there: its frequencies have to reach the width of the near-atom, its
+period has to cover the far losses, and where epsilon lies between both, no tilt makes it likely.
+
+Here every step is cut by smooth functions chi_0 <= chi_1 <= ... of its loss, chi_i rising from 0
+at a_i to 1 at b_i, with thresholds that fall with i. With the positive measures
+
+    M_i = (1 - chi_i) P,    C_i = (chi_i - chi_(i-1)) P,    M_(i-1) = M_i + C_i,
+
+the composition is a sum of positive measures, by the size of the largest loss that occurs:
+
+    M^k = [M^k - M_0^k] + [M_0^k - M_1^k] + ... + M_n^k.
+
+The first has a loss above a_0 > epsilon, to which the small ones add little: its share of delta is
+M'(0) - exp(epsilon) M'(-1) but for a bound by Chernoff. The brackets are inverted on contours of
+their own, see `bracket`; by the number of large losses where one contour cannot serve all numbers.
+The last is bounded by Chernoff; levels are added until it is negligible.
+
+Steps cut into small and large losses by a smooth partition, with real generating functions.
+
+In: steps on nodes for the tilts up to their saddle point, and two thresholds. Out: for every step
+the positive measures M_i = (1 - chi_i) P and C_i = (chi_i - chi_(i-1)) P of `jumps`, and log M' of
+the measures made of them at real tilts. Both have the panels of the step, cut where chi rises.
+
+One bracket of `jumps`, M_(i-1)^k - M_i^k, or its part with so many large losses, inverted.
+
+With M' any of these positive measures, Theorem A holds as for the law of a loss. The transform
+
+    M'(z) = M_i(z)^k * sum over j of binom(k, j) (C_i(z) / M_i(z))^j
+
+has no subtraction however rare large losses are (for j >= 1 the sum is expm1(k log1p(C/M))). All
+its terms contain C_i, and M_i and C_i are positive measures, so that telescoping the product gives
+
+    |M'(c + iy)| / M'(c) <= |C_i(c + iy)| / C_i(c),
+
+for different steps a convex combination of such shares. With a bound B on these from a frequency
+on, M' is at most the same sum with odds B C_i(c) / M_i(c), whose coefficients are positive: as a
+convex function of B that vanishes at 0, it leaves share(B) / B of that, which is little where many
+large losses are likely. C_i has a density that is smooth on the
+scale b_i - a_i: frequencies of that order are enough. What lies beyond them is bounded by the
+variation of its derivatives, see `derivatives`; where kinks leave it none, by Cauchy-Schwarz and
+Parseval's identity, see `parseval`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import betainc
+
+from mechc.accountants.contours.characteristic import FREQUENCY
+from mechc.accountants.contours.decay import Fading, covering_period, unseen
+from mechc.accountants.contours.large_losses import ULP, Hits, Measure, Wave, log_odds, transforms
+from mechc.accountants.contours.trapezoid import Answer
+from mechc.accountants.fft import log_add, log_subtract
+from mechc.accountants.window import log_peak
+from mechc.errors import NumericError, UnsupportedError
+from mechc.loss.allowance import spend
+from mechc.loss.privacy_loss import Step
+from mechc.loss.truncated_loss import Band, Edges, LogDensity
+
+Floats = NDArray[np.float64]
+Rows = tuple[Floats, Floats, Floats]
+
+SMOOTH = 12  # chi is the regularised incomplete beta function of this order, twice
+TILTS, FINER = 24, 12  # real tilts known on all scales, and near a saddle point
+REFINEMENTS, APART = 4, 30.0  # of tilts, and nats between them that are refined again
+SLACK = 1e-6  # nats added to bounds
+LEAST = 0.004  # the smallest of them, as a share of the largest
+LOWER = 0.03  # the same for those that are added below where a saddle point lies there
+FLOOR = 1e-17  # tilted share of a panel that need not resolve waves
+LARGEST = 1e6  # tilt
+RAREST = -600.0  # log of a share that doubles hold with room
+OUTSIDE = math.log(1e-22)  # of the masses under P and Q that may lie beyond all panels
+
+
+NOWHERE: Edges = (math.inf, math.inf)  # edges of a threshold above all losses
+
+
+def partition(loss: Floats, edges: Edges) -> Floats:
+    """Return chi, rising from 0 at edges[0] to 1 at edges[1]."""
+    a, b = edges
+    out = np.where(loss >= b, 1.0, 0.0)
+    rising = (loss > a) & (loss < b)
+    if rising.any():
+        out[rising] = betainc(SMOOTH, SMOOTH, (loss[rising] - a) / (b - a))
+    return out
+
+
+def without(band: Band, edges: Edges) -> Measure:
+    """Return (1 - chi) P."""
+    with np.errstate(divide="ignore"):
+        share = np.log1p(-partition(band.loss, edges))
+    return Measure(band, band.log_weight + share)
+
+
+def within(band: Band, inner: Edges, outer: Edges) -> Measure:
+    """Return (chi - chi') P, chi' rising at the outer edges."""
+    chi = partition(band.loss, inner)
+    if outer[1] < math.inf:
+        chi -= partition(band.loss, outer)
+    with np.errstate(divide="ignore"):
+        share = np.log(np.maximum(chi, 0.0))
+    return Measure(band, band.log_weight + share)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One distinct step, cut at two thresholds.
+
+    Attributes:
+        count: repetitions.
+        small: M_i, on the panels where it is not zero.
+        large: C_i, likewise.
+        above, below: a_(i-1) and b_(i-1), a_i and b_i.
+        outside: bounds on losses of both measures that lie beyond the panels.
+        covered: the largest tilt that the panels serve as a whole, and log M there.
+    """
+
+    count: int
+    small: Measure
+    large: Measure
+    above: Edges
+    below: Edges
+    outside: tuple[Edges, Edges]
+    covered: tuple[float, float]
+
+    @classmethod
+    def of(cls, step: Step, whole: Band, above: Edges, below: Edges) -> Part:
+        """Cut one step, `whole` its panels."""
+        top = min(above[1], step.loss.support[1])
+        outside = whole.outside(-math.inf, below[1]), whole.outside(below[0], top)
+        highest = min(step.loss.tilts[1], LARGEST)
+        log_m, _ = Measure(whole, whole.log_weight).log_totals(np.array([highest]))
+        edges = [edges for edges in (below, above) if edges[1] < math.inf]
+        cut = whole.between(-math.inf, above[1]).cut(edges)
+        small = without(cut.between(-math.inf, below[1]), below)
+        large = within(cut.between(below[0], above[1]), below, above)
+        return cls(step.count, small, large, above, below, outside, (highest, float(log_m[0])))
+
+    @property
+    def any_large(self) -> bool:
+        """Whether there are large losses at all."""
+        return bool(np.isfinite(self.large.log_weight).any())
+
+    @property
+    def size(self) -> int:
+        """Nodes of both measures."""
+        return self.small.band.loss.size + self.large.band.loss.size
+
+    def resolved(self, contour: float, frequency: float) -> tuple[Measure, Measure]:
+        """Return both measures on nodes for frequencies on a contour."""
+        small = self.small.band.resolved(contour, frequency, FLOOR)
+        band = self.large.band
+        whole = Measure(band, band.log_weight)
+        of_all, of_large = (m.log_totals(np.array([contour]))[0][0] for m in (whole, self.large))
+        floor = FLOOR * math.exp(max(of_large - of_all, RAREST)) if of_large > -math.inf else 1.0
+        large = band.resolved(contour, frequency, floor)
+        return without(small, self.below), within(large, self.below, self.above)
+
+    def log_totals(self, tilt: float) -> tuple[float, float]:
+        """Return logs of M_i and C_i at one tilt."""
+        both = (m.log_totals(np.array([tilt]))[0][0] for m in (self.small, self.large))
+        small, large = map(float, both)
+        return small, large
+
+    def log_bounds(self, tilts: Floats) -> tuple[Floats, Floats]:
+        """Return logs of bounds on M_i and C_i tilted, with what may lie beyond the panels."""
+        both = []
+        for measure, (least, most) in zip((self.small, self.large), self.outside, strict=True):
+            logs, errors = measure.log_totals(tilts)
+            bound = logs + errors
+            if least < most:
+                bound = np.logaddexp(bound, OUTSIDE + self._beyond(tilts, least, most))
+            both.append(bound)
+        return both[0], both[1]
+
+    def _beyond(self, tilts: Floats, least: float, most: float) -> Floats:
+        """Bound the log of M of losses between two, if they have mass one at tilts 0 and -1.
+
+        And no more than all losses at the largest tilt covered.
+        """
+        highest, log_m = self.covered
+        with np.errstate(invalid="ignore"):
+            first = np.where(tilts > 0.0, tilts * most, 0.0)
+            second = np.where(tilts < highest, (tilts - highest) * least, (tilts - highest) * most)
+        out: Floats = np.fmin(first, np.where(np.isnan(second), 0.0, second) + log_m)
+        return out
+
+
+class Split:
+    """All steps cut at one level, with generating functions at real tilts.
+
+    Attributes:
+        parts: the distinct steps.
+        tilts: increasing, positive.
+    """
+
+    def __init__(self, parts: Sequence[Part], top: float) -> None:
+        """Evaluate at -1, 0 and tilts up to `top`."""
+        self.parts = parts
+        self._rows = self._evaluate(
+            np.concatenate([[-1.0, 0.0], top * np.geomspace(LEAST, 1.0, TILTS)])
+        )
+
+    @property
+    def tilts(self) -> Floats:
+        """Positive tilts at which everything is known."""
+        return self._rows[0][2:]
+
+    def _evaluate(self, tilts: Floats) -> Rows:
+        """Tilts, sum of k log M_i, and log(C_i / M_i) of every step."""
+        log_m, ratios = np.zeros(tilts.size), np.empty((len(self.parts), tilts.size))
+        for i, part in enumerate(self.parts):
+            small, large = part.log_bounds(tilts)
+            log_m += part.count * small
+            ratios[i] = large - small
+        return tilts, log_m, ratios
+
+    def refine(self, hits: Hits | None, epsilon: float) -> None:
+        """Add tilts around the saddle point of a measure, until they are close in nats."""
+        for _ in range(REFINEMENTS):
+            phase, tilts = self._phase(hits, epsilon), self.tilts
+            at = int(phase.argmin())
+            low, high = max(at - 2, 0), min(at + 1, tilts.size - 1)
+            if at == 0:  # the saddle point lies below
+                more = tilts[0] * np.geomspace(LOWER, 1.0, FINER + 1)[:-1]
+            else:
+                more = np.linspace(tilts[low], tilts[high], FINER + 2)[1:-1]
+            new = self._evaluate(more)
+            a, b, c = (np.concatenate(p, axis=-1) for p in zip(self._rows, new, strict=True))
+            _, first = np.unique(a, return_index=True)
+            self._rows = a[first], b[first], c[:, first]
+            if at > 0 and not max(phase[low], phase[high]) > phase[at] + APART:
+                break
+
+    def log_transforms(self, hits: Hits | None) -> Floats:
+        """Return log M' at -1, 0 and the tilts; without hits, of what has no large loss at all."""
+        _, log_m, ratios = self._rows
+        if hits is None:
+            return log_m
+        with np.errstate(invalid="ignore"):
+            found: Floats = log_m + log_odds(hits, self.counts, ratios)
+        if np.isnan(found).any():
+            raise NumericError("contour: at some tilts large losses alone have mass")
+        return found
+
+    @property
+    def counts(self) -> Floats:
+        """Repetitions of the steps."""
+        return np.array([float(part.count) for part in self.parts])
+
+    def _phase(self, hits: Hits | None, epsilon: float) -> Floats:
+        tilts = self.tilts
+        return self.log_transforms(hits)[2:] - epsilon * tilts - np.log(tilts) - np.log1p(tilts)
+
+    def least(self, hits: Hits | None, epsilon: float) -> float:
+        """Return the least log M'(t) - t epsilon - log t - log(1 + t)."""
+        return float(self._phase(hits, epsilon).min())
+
+    def settled(self, epsilon: float) -> bool:
+        """Whether the tilts reach beyond the saddle points."""
+        alone = (Hits(1, True),) if len(self.parts) == 1 else ()
+        for hits in (None, Hits(1, False), *alone):
+            phase = self._phase(hits, epsilon)
+            if np.isfinite(phase).any() and int(phase.argmin()) >= TILTS - 1:
+                return False
+        return True
+
+    def log_bound(self, hits: Hits | None, epsilon: float) -> float:
+        """Return Chernoff's bound on the log of a measure's share of delta."""
+        at_tilts = self.log_transforms(hits)[2:] + log_peak(self.tilts) + SLACK
+        return float((at_tilts - epsilon * self.tilts).min())
+
+
+Complexes = NDArray[np.complex128]
+
+SHARE = 1e-10  # images may cost this share of a bracket
+IMAGES = 5.0  # nats by which they stay below what may be neglected
+CANCELLATION = math.log(50.0)
+BELOW = 6.0  # nats that a bracket may be smaller than its saddle point says
+CLOSE, EXTENSIONS = 1e-9, 6  # truncation wanted of a bracket, and enlargements to get there
+KINKED, BANDWIDTH = 4e-7, 80.0  # the same, and frequency times b - a to begin with, by Parseval
+LEAST_SUM = 0.03  # share of its first value that the sum is thought to be
+ROUNDED = 1.0 + 1e-9  # lest rounding leaves a period just short of the least sum
+MASSES = 1e-9  # relative error of masses, which left images are made of
+WIDE = 1e-3  # width of a bracket beyond which other ones are tried
+PRICE, MOST = 500_000, 30_000_000  # fixed work of an evaluation, and most of one bracket
+MAX_NODES = 10_000  # frequencies of one bracket
+NODES = np.unique(np.ceil(16.0 * 1.1 ** np.arange(70.0)))  # numbers of them that are tried
+
+
+class Bracket:
+    """One positive measure on its contour.
+
+    Attributes:
+        c, period: the contour.
+        nodes: frequencies evaluated.
+        work: node evaluations spent.
+    """
+
+    def __init__(self, split: Split, hits: Hits, lowest: float) -> None:
+        """Keep the measure; `lowest` is the least sum of losses."""
+        self._split, self._hits, self._lowest = split, hits, lowest
+        self.c = self.period = 0.0
+        self.nodes = self.work = 0
+        self._known: tuple[float, tuple[float, float, float]] | None = None
+
+    def invert(self, epsilon: float, wanted: float) -> bool:
+        """Choose contour and period for epsilon and evaluate M' on it.
+
+        Args:
+            epsilon: the query.
+            wanted: log of what may be neglected.
+
+        Returns:
+            False where too many frequencies would be needed.
+
+        Raises:
+            UnsupportedError: the large losses have no density that is known.
+        """
+        split = self._split
+        split.refine(self._hits, epsilon)
+        log_m = split.log_transforms(self._hits)
+        self._masses, self._tilts = log_m[:2], split.tilts
+        self._log_b = log_m[2:] + log_peak(self._tilts) + SLACK
+        value = split.least(self._hits, epsilon) - BELOW
+        self.c, self.period = self._contour(epsilon, value, wanted)
+        if not math.isfinite(self.period):
+            return False
+        for part in split.parts:
+            if part.large.band.smooth < part.large.band.loss.size:
+                raise UnsupportedError("contour: the large losses have no single density")
+        self._h = 2.0 * math.pi / self.period
+        self._fading = [Fading(part.large, self.c) for part in split.parts if part.any_large]
+        small, large = zip(*(part.log_totals(self.c) for part in split.parts), strict=True)
+        self._ratios = np.subtract(large, small)[:, None]
+        self._lay_out()
+        for _ in range(EXTENSIONS):
+            work = sum(self.nodes * part.size + PRICE for part in split.parts)
+            if self.nodes > MAX_NODES or self.work + work > MOST:
+                return self.work > 0
+            self.work += work
+            spend(FREQUENCY * work)
+            self._evaluate()
+            excess = self._excess(epsilon, wanted)
+            if not excess > 1.0 or (self._lost > WIDE and not self._kinked):
+                break  # near enough, or no digits are left
+            self._extend(excess)
+        return True
+
+    def _lay_out(self) -> None:
+        """Choose how far to go: by derivatives of the density, where it has them."""
+        self._close = LEAST_SUM * CLOSE
+        self._kinked = not self._truncation(self._h * NODES[-1:])[0] < self._close
+        if not self._kinked:
+            self.nodes = self._enough()
+            return
+        large = [part.large for part in self._split.parts if part.any_large]
+        self.period = max([self.period, *(covering_period(m, self.c) for m in large)])
+        self._h = 2.0 * math.pi / self.period
+        a, b = self._split.parts[0].below
+        self.nodes = math.ceil(BANDWIDTH / (b - a) / self._h)
+
+    def _excess(self, epsilon: float, wanted: float) -> float:
+        """Return what lies beyond the frequencies in units of what may."""
+        found = self.log_value(epsilon)[1]
+        close = KINKED if self._kinked else CLOSE
+        return self._beyond / max(close, math.exp(min(0.0, wanted - found)))
+
+    def _extend(self, excess: float) -> None:
+        """Decide on more frequencies."""
+        if self._kinked:
+            more = min(1.1 * min(excess, 1e9) ** (2.0 / 3.0), 3.0)
+            self.nodes = math.ceil(max(more, 1.3) * self.nodes)
+        else:
+            self._close *= min(0.5 / excess, 0.1)
+            self.nodes = self._enough()
+
+    def _enough(self) -> int:
+        """Return frequencies beyond which the transform adds little to its first value."""
+        beyond = self._truncation(self._h * NODES)
+        enough = np.flatnonzero(beyond < self._close)
+        return int(NODES[enough[0] if enough.size else -1])
+
+    def _truncation(self, frequency: Floats) -> Floats:
+        """Bound what lies beyond frequencies, as shares of the first value of the sum."""
+        weight = 1.0 / (self.c * (self.c + 1.0))
+        # for different steps a convex combination of the shares of their large losses
+        beyond = np.max([f.beyond(self.c, frequency) for f in self._fading], axis=0)
+        with np.errstate(over="ignore"):
+            return np.asarray(beyond * self._damping(frequency) / (self._h * weight), np.float64)
+
+    def _damping(self, frequency: Floats) -> Floats:
+        """Bound M' by the transform of large losses beyond frequencies, both as shares."""
+        most = np.log(np.max([f.most(frequency) for f in self._fading], axis=0))
+        whole = log_odds(self._hits, self._split.counts, self._ratios)
+        damped = log_odds(self._hits, self._split.counts, self._ratios + most) - whole - most
+        out: Floats = np.exp(np.minimum(damped, 0.0))
+        return out
+
+    def _contour(self, epsilon: float, value: float, wanted: float) -> tuple[float, float]:
+        """The tilt with the shortest period that cancels few digits."""
+        tilts, images = self._tilts, self._log_b - self._tilts * epsilon
+        small = max(value + math.log(SHARE), wanted - IMAGES)
+        phase = images - SLACK - log_peak(tilts) - np.log(tilts) - np.log1p(tilts)
+        mass = float(self._masses[1])
+        best = (0.0, math.inf)
+        for i in np.flatnonzero(phase <= phase.min() + CANCELLATION):
+            if i + 1 == tilts.size:
+                continue
+            c = float(tilts[i])
+            known = max(ROUNDED * (epsilon - self._lowest), (mass - value - 3.0) / c)
+            left = min((mass - small) / c, known)
+            right = float(((images[i + 1 :] - small) / (tilts[i + 1 :] - c)).min())
+            period = max(left, right, 1e-3 / (1.0 + c))
+            if period < best[1]:
+                best = (c, period)
+        return best
+
+    def _evaluate(self) -> None:
+        """M' at the frequencies, as a share of its value at c."""
+        c, h, n = self.c, self._h, self.nodes
+        self._y = h * np.arange(1.0, n + 1.0)
+        counts = self._split.counts
+        log_m, ratios = np.zeros(n, np.complex128), np.empty((counts.size, n), np.complex128)
+        at, ratios_at = 0.0, np.empty((counts.size, 1))
+        self._error, self._known = 4.0 * ULP, None
+        self._tail = 0.0
+        for i, part in enumerate(self._split.parts):
+            measures = part.resolved(c, h * n)
+            small, large = (Wave(m, c, h, n) for m in measures)
+            if self._kinked:
+                self._tail = max(self._tail, unseen(measures[1], large, c, self.period))
+            ratios_at[i] = large.log_total - small.log_total
+            ratios[i] = large.log_phi - small.log_phi + ratios_at[i]
+            log_m += part.count * small.log_phi
+            at += part.count * small.log_total
+            self._error += part.count * small.error
+            self._error += large.error + 8.0 * ULP * self._number
+        log_at = float(log_odds(self._hits, counts, ratios_at)[0])
+        self._log_at = at + log_at
+        self._value = transforms(self._hits, counts, ratios, log_m, log_at)
+
+    @property
+    def _number(self) -> float:
+        """Large losses that matter for rounding: powers multiply relative errors."""
+        return float(self._hits.number)
+
+    def log_value(self, epsilon: float) -> tuple[float, float, float]:
+        """Return logs of lower bound, estimate and upper bound of this share of delta."""
+        if self._known is None or self._known[0] != epsilon:
+            self._known = epsilon, self._log_value(epsilon)
+        return self._known[1]
+
+    def _log_value(self, epsilon: float) -> tuple[float, float, float]:
+        c, y = self.c, self._y
+        weight = 1.0 / (c * (c + 1.0))
+        z = c + 1j * y
+        factor = 1.0 / (z * (z + 1.0) * weight)
+        terms = (factor * self._value * np.exp(-1j * epsilon * y)).real
+        total = 1.0 + 2.0 * float(terms[::-1].sum())
+        bound = float((self._log_b - self._tilts * epsilon).min())
+        self._beyond = self._lost = math.inf
+        if not total > 0.0:
+            return -math.inf, bound, bound
+        log_s = self._log_at - c * epsilon + math.log(weight * total / self.period)
+        counts = float(self._split.counts.sum())
+        turns = 32.0 + 4.0 * y * (self.period + abs(epsilon))
+        noise = ULP * float((np.abs(factor) * (turns + 8.0 * counts * np.abs(self._value))).sum())
+        self._beyond = 2.0 * self._unevaluated() / total
+        self._lost = 2.0 * noise / total
+        error = self._error + self._beyond + self._lost
+        error += ULP * (40.0 + 4.0 * abs(self._log_at) + 4.0 * abs(c * epsilon))
+        known, unknown, right = self._images(epsilon, log_s)
+        error += MASSES * known
+        low, high = 1.0 - known - unknown - right - error, 1.0 - known + error
+        if not high > 0.0:
+            return -math.inf, bound, bound
+        middle = log_s + math.log(1.0 - known) if known < 1.0 else bound
+        upper = min(log_s + math.log(high), bound)
+        lower = log_s + math.log(low) if low > 0.0 else -math.inf
+        return lower, min(middle, upper), upper
+
+    def _unevaluated(self) -> float:
+        """Bound what lies beyond the frequencies as a share of the first value."""
+        beyond = float(self._truncation(self._y[-1:])[0])
+        if not self._kinked:
+            return beyond
+        # by Cauchy-Schwarz, with the sum of y^-4
+        count, weight = float(self._y.size), 1.0 / (self.c * (self.c + 1.0))
+        square = self._tail / (3.0 * self._h**4 * count**3)
+        damping = float(self._damping(self._y[-1:])[0])
+        return min(beyond, damping * math.sqrt(square) / weight)
+
+    def good(self, epsilon: float, wanted: float) -> bool:
+        """Whether the interval is narrow, as a share or beside exp(wanted)."""
+        lower, _, upper = self.log_value(epsilon)
+        if math.isnan(upper):  # no small losses at all: their transform is zero
+            return False
+        return upper - lower < WIDE or upper < wanted or log_subtract(upper, lower) < wanted
+
+    def _images(self, epsilon: float, log_s: float) -> tuple[float, float, float]:
+        """Shares of the sum: left images known, what they may be more, and the right images."""
+        c, period = self.c, self.period
+        log_q, log_mass = map(float, self._masses)
+        first = math.exp(min(50.0, log_mass - c * period - log_s)) / -math.expm1(-c * period)
+        damped = (c + 1.0) * period
+        second = math.exp(min(50.0, log_q + epsilon - damped - log_s)) / -math.expm1(-damped)
+        later = self._tilts > c
+        decay = period * (self._tilts[later] - c)
+        rights = self._log_b[later] - self._tilts[later] * epsilon - decay - log_s
+        rights -= np.log(-np.expm1(-decay))
+        right = math.exp(min(50.0, float(rights.min(initial=50.0))))
+        if epsilon - period <= self._lowest:
+            return first - second, 0.0, right
+        known = max(0.0, first - second)
+        return known, first - known, right
+
+
+REACH = 9.0  # standard deviations that small losses are taken to reach
+LEFT = 60.0  # tilts that show how few compositions with a far loss sum to less than epsilon
+JUMPS_RAREST = -30_000.0  # log density of a loss that is rarer than any answer
+SAG, TIGHTER = 4.0, 0.35  # nats by which a tilted density may sag inside a level, and less
+WIDEST, NARROWER, CUTS = math.log(8.0), 0.7, 13  # log of the ratio of losses of a level
+BEYOND, AFTER = 0.2, 0.4  # a_0 in widths of a level above epsilon, and b_0 above a_0
+BEFORE = 0.5  # b_1 below epsilon
+LEVELS, FAILURES, STEPS = 20, 4, 8  # levels, of which that may fail, and distinct steps
+NUMBERS = 8  # of large losses that get a contour of their own
+SPENT = 2.0  # nats by which a bracket may be wider than what is neglected
+NATS = 12.0  # nats beyond the rarity of a loss that its tilts should make up for
+TRIES, LARGER = 3, 2.5  # enlargements of the range of tilts
+HOPELESS = 300.0  # nats of the rest beyond what may be neglected at which levels end
+WORK = 60_000_000  # node evaluations for all brackets together
+REST = 0.002  # share of rtol that everything that is only bounded may cost
+ROUGH = 1e-3  # width that is still better than what one contour would give
+LIMIT = "rounding of the density of large losses"
+PARTITION = 1e-10  # relative error of masses cut by chi
+JUMPS_CLOSE = 1e-4  # relative distance from a saddle point
+NOTHING = (-math.inf, -math.inf, -math.inf)
+
+
+class Jumps:
+    """Brackets made for one epsilon; they answer for others near it.
+
+    Attributes:
+        brackets: all that were inverted.
+    """
+
+    def __init__(self, steps: Sequence[Step], epsilon: float, rtol: float) -> None:
+        """Add levels until what is left is negligible.
+
+        Args:
+            steps: distinct steps with counts, all with a bounded least loss.
+            epsilon: above the typical sum of small losses.
+            rtol: relative width wanted.
+
+        Raises:
+            UnsupportedError: the steps are not of this kind.
+            NumericError: a quadrature does not settle, or too many contours would be needed.
+        """
+        if len(steps) > STEPS or any(s.loss.source is None for s in steps):
+            raise UnsupportedError("contour: too many distinct steps to cut, or tables")
+        self._lowest = sum(s.count * s.loss.support[0] for s in steps)
+        mean, spread = small_losses(steps, epsilon)
+        gap = epsilon - mean
+        if not (math.isfinite(self._lowest) and gap > 0.0):
+            raise UnsupportedError("contour: small losses reach epsilon, or are not bounded below")
+        self._densities = [LogDensity(step.loss) for step in steps]
+        certain = epsilon - max(self._lowest, mean - REACH * spread)
+        edges, scale = self._highest(gap, certain, max(s.loss.support[1] for s in steps)), gap
+        if self._log_density(np.array([gap]))[0] < JUMPS_RAREST:  # only many losses reach epsilon
+            edges, scale = NOWHERE, typical(steps, epsilon)
+        self._far: _Far | None = None
+        self._left = WORK
+        self.brackets: list[Bracket] = []
+        self._rests: list[tuple[Split, Hits | None]] = []
+        bands = [Band(step.loss) for step in steps]
+        if math.isfinite(edges[1]):
+            left = LEFT / (edges[0] - epsilon)
+            steps = [
+                Step(s.loss.covering(-1.0 - left, max(s.loss.tilts[1], 0.0)), s.count)
+                for s in steps
+            ]
+            bands = [Band(step.loss).cut([edges]) for step in steps]
+            self._far = _Far.of(steps, bands, edges, left)
+        failures, sag = 0, SAG
+        for turn in range(LEVELS):
+            width = self._band_width(scale, sag)
+            below = (scale * math.exp(-width), scale * math.exp(-BEFORE * width))
+            split = self._split(list(zip(steps, bands, strict=True)), epsilon, edges, below)
+            if not self._invert(split, epsilon, rtol):
+                failures, sag = failures + 1, TIGHTER * sag
+                if failures == FAILURES:
+                    break
+                if self._band_width(scale, sag) == width:
+                    scale = below[0]  # lower thresholds leave less to the small losses
+                continue
+            rest, wanted = split.log_bound(None, epsilon), self._wanted(epsilon, rtol)
+            if rest < wanted:
+                self._rests.append((split, None))
+                return
+            if turn and rest > wanted + HOPELESS:
+                break  # many small losses are likelier than a large one
+            edges, scale = below, below[0]
+        raise NumericError("contour: no level of losses is small enough to be left out")
+
+    def _log_density(self, losses: Floats) -> Floats:
+        """Log of the largest density of any step at some losses."""
+        out: Floats = np.max([density(losses) for density in self._densities], axis=0)
+        return out
+
+    def _highest(self, gap: float, certain: float, most: float) -> Edges:
+        """The threshold above which a single loss is enough."""
+        width = self._band_width(gap)
+        above = max(certain, gap * math.exp(BEYOND * width))
+        if above >= most:
+            return NOWHERE
+        return above, above * math.exp(AFTER * width)
+
+    def _band_width(self, gap: float, sag: float = SAG) -> float:
+        """Return the log of the ratio of losses that one level may span.
+
+        Where a log density is convex its tilted values sag inside a level: deeper, the wider.
+        """
+        widths = WIDEST * NARROWER ** np.arange(CUTS)
+        losses = gap * np.exp(np.multiply.outer([1.0, 0.5, 0.0], -widths))
+        low, middle, high = self._log_density(losses)
+        share = (losses[1] - losses[0]) / (losses[2] - losses[0])
+        with np.errstate(invalid="ignore"):
+            sags = (1.0 - share) * low + share * high - middle > sag
+        return float(widths[min(int(np.argmin(sags)), CUTS - 1)])
+
+    def _split(
+        self, laid: Sequence[tuple[Step, Band]], epsilon: float, above: Edges, below: Edges
+    ) -> Split:
+        """Cut all steps, with tilts that reach beyond the saddle points of all measures."""
+        parts = [Part.of(step, band, above, below) for step, band in laid]
+        rarity = float(self._log_density(np.array([below[1]]))[0])
+        top = 1.5 * (NATS + max(0.0, -rarity)) / below[1] if rarity > -math.inf else NATS / below[1]
+        for _ in range(TRIES):
+            split = Split(parts, top)
+            if split.settled(epsilon):
+                break
+            top *= LARGER
+        return split
+
+    def _wanted(self, epsilon: float, rtol: float) -> float:
+        """Log of what may be neglected, -inf while nothing is known."""
+        return self._sum(epsilon)[1] + math.log(REST * rtol)
+
+    def _invert(self, split: Split, epsilon: float, rtol: float) -> bool:
+        """Invert one level, by the number of large losses if need be; False if that fails too."""
+        before = len(self.brackets), len(self._rests)
+        if not any(part.any_large for part in split.parts):
+            return True
+        for number in range(1, NUMBERS + 1):
+            wanted, many = self._wanted(epsilon, rtol), Hits(number, False)
+            if split.log_bound(many, epsilon) < wanted:
+                self._rests.append((split, many))
+                return True
+            alone = len(split.parts) > 1 or number == NUMBERS
+            for hits in (many,) if alone else (many, Hits(number, True)):
+                if hits.exactly and split.log_bound(hits, epsilon) < wanted:
+                    self._rests.append((split, hits))
+                    break
+                bracket = Bracket(split, hits, self._lowest)
+                found = bracket.invert(epsilon, wanted)
+                self._left -= bracket.work
+                if self._left < 0:
+                    raise NumericError("contour: too many contours, one for each size of losses")
+                if found and bracket.good(epsilon, wanted + SPENT):
+                    self.brackets.append(bracket)
+                    break
+            else:
+                del self.brackets[before[0] :], self._rests[before[1] :]
+                return False
+            if hits == many:
+                return True
+        return True
+
+    def _sum(self, epsilon: float) -> tuple[float, float, float]:
+        """Logs of lower bound, estimate and upper bound of the far part and all brackets."""
+        lower, estimate, upper = NOTHING if self._far is None else self._far.log_value(epsilon)
+        for bracket in self.brackets:
+            low, middle, high = bracket.log_value(epsilon)
+            lower, estimate = log_add(lower, low), log_add(estimate, middle)
+            upper = log_add(upper, high)
+        return lower, estimate, upper
+
+    def answer(self, epsilon: float) -> Answer:
+        """Return the finite part of delta at epsilon."""
+        lower, estimate, upper = self._sum(epsilon)
+        for split, hits in self._rests:
+            upper = log_add(upper, split.log_bound(hits, epsilon))
+        nodes = sum(b.nodes for b in self.brackets)
+        detail = {"brackets": float(len(self.brackets)), "nodes": float(nodes)}
+        return Answer(lower, estimate, upper, dict(detail))
+
+
+def by_largest_losses(
+    steps: Sequence[Step], epsilon: float, rtol: float
+) -> tuple[Jumps | None, Answer | None, dict[str, str]]:
+    """Return brackets with their answer, or why no method can be narrow.
+
+    Neither is there where the steps are not of this kind. Where brackets fail, no grid and no
+    recursion resolves the scales either.
+    """
+    try:
+        jumps = Jumps(steps, epsilon, rtol)
+    except UnsupportedError:
+        return None, None, {}
+    except NumericError as error:
+        return None, None, {"limit": str(error)}
+    answer = jumps.answer(epsilon)
+    if not answer.width <= ROUGH:
+        return None, None, {"limit": LIMIT}
+    if answer.width > rtol:
+        answer.detail["limit"] = LIMIT
+    return jumps, answer, {}
+
+
+def small_losses(steps: Sequence[Step], epsilon: float) -> tuple[float, float]:
+    """Return mean and standard deviation of the sum of losses too small to reach epsilon alone."""
+    mean = variance = 0.0
+    for step in steps:
+        loss, log_weight = step.loss.nodes()
+        small = loss <= 0.5 * epsilon
+        weight, loss = np.exp(log_weight[small]), loss[small]
+        mean += step.count * float(weight @ loss)
+        variance += step.count * float(weight @ loss**2)
+    return mean, math.sqrt(variance)
+
+
+def typical(steps: Sequence[Step], epsilon: float) -> float:
+    """Return the loss above which half of epsilon comes from, where that is the likely sum.
+
+    Raises:
+        UnsupportedError: no tilt makes it likely.
+    """
+    laws = [(step.count, *step.loss.nodes()) for step in steps]
+
+    def shares(t: float) -> list[Floats]:
+        """What losses contribute to the mean sum, tilted by t."""
+        logs = [log_weight + t * loss for _, loss, log_weight in laws]
+        masses = [np.exp(log - log.max()) for log in logs]
+        return [k * loss * w / w.sum() for (k, loss, _), w in zip(laws, masses, strict=True)]
+
+    def excess(t: float) -> float:
+        return sum(float(share.sum()) for share in shares(t)) - epsilon
+
+    top = min(step.loss.tilts[1] for step in steps)
+    if not excess(0.0) < 0.0 < excess(top):
+        raise UnsupportedError("contour: no tilt makes epsilon likely")
+    t = brentq(excess, 0.0, top, rtol=JUMPS_CLOSE, full_output=True, disp=False)[0]
+    loss, share = np.concatenate([law[1] for law in laws]), np.concatenate(shares(t))
+    order = np.argsort(-loss)
+    above = np.cumsum(share[order])  # of small losses many cancel
+    return float(loss[order][np.argmax(above >= 0.5 * epsilon)])
+
+
+@dataclass(frozen=True)
+class _Far:
+    """Compositions with a loss so large that few of them sum to less than epsilon.
+
+    Their share of delta is M'(0) - exp(epsilon) M'(-1) plus E'[(exp(epsilon - S) - 1)_+], which is
+    at most exp((1 + v) epsilon) M'(-1 - v) v^v / (1 + v)^(1 + v).
+    """
+
+    log_p: float
+    log_q: float
+    left: Floats
+    log_left: Floats
+    error: float
+
+    @classmethod
+    def of(cls, steps: Sequence[Step], bands: Sequence[Band], edges: Edges, left: float) -> _Far:
+        orders = left * np.geomspace(0.05, 1.0, 8)
+        tilts = np.concatenate([[0.0, -1.0], -1.0 - orders])
+        log_m, error = np.zeros(tilts.size), PARTITION
+        ratios = np.empty((len(steps), tilts.size))
+        for i, (step, band) in enumerate(zip(steps, bands, strict=True)):
+            small, rough = without(band, edges).log_totals(tilts)
+            large, coarse = within(band, edges, NOWHERE).log_totals(tilts)
+            log_m += step.count * (small + rough)
+            ratios[i] = large + coarse - small
+            error += step.count * (1e-14 + step.loss.tolerance + rough[:2].max()) + coarse[:2].max()
+        counts = np.array([float(step.count) for step in steps])
+        both = log_m + log_odds(Hits(1, False), counts, ratios)
+        return cls(float(both[0]), float(both[1]), orders, both[2:] + log_peak(orders), error)
+
+    def log_value(self, epsilon: float) -> tuple[float, float, float]:
+        """Return logs of lower bound, estimate and upper bound of this share of delta."""
+        if self.log_p == -math.inf:
+            return -math.inf, -math.inf, -math.inf
+        rest = float((self.log_left + (1.0 + self.left) * epsilon).min())
+        share = math.exp(min(epsilon + self.log_q - self.log_p, 1.0))
+        if share >= 1.0 - 1e-9 or self.error > 0.5:
+            return -math.inf, self.log_p, self.log_p
+        error = self.error * (1.0 + share) / (1.0 - share)
+        value = self.log_p + math.log1p(-share)
+        low = value + math.log1p(-min(error, 0.999))
+        return low, value, min(log_add(value + math.log1p(error), rest), self.log_p + self.error)

@@ -1,0 +1,268 @@
+"""Cut the output axis where Abs, Max, Min, sign, Heaviside and Piecewise switch.
+
+Input: expressions in the variable and an interval. Output: sorted intervals on each of which the
+expressions are smooth. A switch is a function u whose sign selects a formula; its zeros must be
+those of a linear or quadratic polynomial. The order of the cuts is proved from `Facts`; where it
+depends on the parameters `Undecided` is raised and the caller splits into cases.
+
+An interval is held as two cuts (a, b): the reals between them, or on a lattice the integers
+a+1, ..., b. Zeros of u matter only on a lattice, where each switch says which side they belong to.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sympy import (
+    Abs,
+    Add,
+    Basic,
+    DiracDelta,
+    Eq,
+    Expr,
+    Ge,
+    Gt,
+    Heaviside,
+    KroneckerDelta,
+    Le,
+    Lt,
+    Max,
+    Min,
+    Mod,
+    Ne,
+    Poly,
+    PolynomialError,
+    S,
+    Sum,
+    Symbol,
+    arg,
+    ceiling,
+    exp,
+    expand,
+    expand_log,
+    floor,
+    frac,
+    im,
+    log,
+    oo,
+    re,
+    sign,
+    sqrt,
+)
+from sympy.core.relational import Relational
+
+from mechc.errors import UnsupportedError
+from mechc.symbolic.order import Facts, Undecided
+
+SWITCHES = (Abs, sign, Max, Min, Heaviside, Relational)
+ROUGH = (floor, ceiling, frac, Mod, DiracDelta, KroneckerDelta, re, im, arg)
+LIMIT = 400
+
+
+class Stretch(NamedTuple):
+    """Smooth expressions between two cuts."""
+
+    lo: Expr
+    hi: Expr
+    exprs: tuple[Expr, ...]
+
+
+class _Switch(NamedTuple):
+    """u, and the side its zeros belong to: +1, -1, 0 for a side of their own, None for either."""
+
+    u: Expr
+    zero: int | None
+
+
+def split(
+    exprs: tuple[Expr, ...], variable: Symbol, lo: Expr, hi: Expr, facts: Facts
+) -> list[Stretch]:
+    """Split the interval between the cuts `lo` and `hi` until `exprs` are smooth on every part.
+
+    Raises:
+        Undecided: a sign or an order depends on the parameters.
+        UnsupportedError: a switch is neither linear nor quadratic in the variable.
+    """
+    done: list[Stretch] = []
+    waiting = [Stretch(lo, hi, exprs)]
+    while waiting:
+        stretch = waiting.pop()
+        node = _innermost(stretch.exprs)
+        if node is None:
+            _check_smooth(stretch.exprs, variable)
+            done.append(stretch)
+            continue
+        if node.has(variable):
+            parts = _signs(_switch(node), variable, stretch.lo, stretch.hi, facts)
+        else:
+            parts = [(stretch.lo, stretch.hi, _parameter_sign(node, facts))]
+        if len(done) + len(waiting) + len(parts) > LIMIT:
+            raise UnsupportedError(f"more than {LIMIT} pieces; {node} switches too often")
+        for a, b, s in reversed(parts):
+            chosen = {node: _value(node, s)}
+            waiting.append(Stretch(a, b, tuple(e.xreplace(chosen) for e in stretch.exprs)))
+    return done
+
+
+def _innermost(exprs: tuple[Expr, ...]) -> Basic | None:
+    """A switching node that contains no other, chosen reproducibly."""
+    nodes: set[Basic] = set().union(*(e.atoms(*SWITCHES) for e in exprs))
+    sums = set().union(*(e.atoms(Sum) for e in exprs))
+    inside = set().union(*(s.bound_symbols for s in sums))  # Abs(n) under a sum over n stays
+    nodes = {n for n in nodes if not n.free_symbols & inside}
+    inner = [n for n in nodes if not any(a.has(*SWITCHES) for a in n.args)]
+    return min(inner, key=lambda n: n.sort_key(), default=None)
+
+
+def _check_smooth(exprs: tuple[Expr, ...], variable: Symbol) -> None:
+    """Refuse what is neither smooth nor a switch that can be cut at."""
+    for rough in set().union(*(e.atoms(*ROUGH) for e in exprs)):
+        if rough.has(variable):
+            raise UnsupportedError(f"{rough} is neither smooth nor one of Abs, Max, Min, sign, "
+                                   "Heaviside, Piecewise")  # fmt: skip
+
+
+def _switch(node: Basic) -> _Switch:
+    """The function whose sign selects the formula of `node`."""
+    first = node.args[0]
+    if isinstance(node, Abs):
+        return _Switch(first, None)
+    if isinstance(node, (sign, Heaviside)):
+        return _Switch(first, 0)
+    u = first - node.args[1]
+    if isinstance(node, (Max, Min)):
+        return _Switch(u, None)
+    return _Switch(u, {Ge: 1, Lt: 1, Gt: -1, Le: -1}.get(node.func, 0))
+
+
+def _value(node: Basic, s: int) -> Basic:
+    """What `node` is where its switch has the sign `s`."""
+    if isinstance(node, Abs):
+        return s * node.args[0]
+    if isinstance(node, sign):
+        return S(s)
+    if isinstance(node, Heaviside):
+        return node.args[1] if s == 0 else S((1 + s) // 2)
+    if isinstance(node, (Max, Min)):
+        larger, smaller = node.args[:2] if s >= 0 else node.args[1::-1]
+        return node.func(larger if isinstance(node, Max) else smaller, *node.args[2:])
+    # a zero of u was given to the side on which the relation has its value there
+    truth = {Ge: s > 0, Gt: s > 0, Le: s < 0, Lt: s < 0, Eq: s == 0, Ne: s != 0}[node.func]
+    return S.true if truth else S.false
+
+
+def _parameter_sign(node: Basic, facts: Facts) -> int:
+    """The sign of a switch that does not depend on the variable."""
+    switch = _switch(node)
+    if switch.zero is None:
+        return facts.decide(switch.u)
+    # here zero is a value of its own, so a weak sign is not enough
+    for known, positive in facts.known:
+        if known == switch.u and (positive or switch.zero == -1):
+            return 1 if positive else -1
+        if known == -switch.u and (positive or switch.zero == 1):
+            return -1 if positive else 1
+    if switch.u.is_positive or switch.u.is_negative or switch.u.is_zero:
+        return facts.decide(switch.u) or switch.zero
+    if switch.zero == 0:
+        raise UnsupportedError(f"{node}: whether {switch.u} = 0 depends on the parameters; "
+                               "state it with <, <=, > or >=")  # fmt: skip
+    raise Undecided(switch.u if switch.zero == -1 else -switch.u)
+
+
+def _signs(
+    switch: _Switch, variable: Symbol, lo: Expr, hi: Expr, facts: Facts
+) -> list[tuple[Expr, Expr, int]]:
+    """The parts of (lo, hi) on which u keeps its sign, in order."""
+    u = _without_exponentials(switch.u, variable)
+    if not u.has(variable):
+        return [(lo, hi, facts.decide(u))]
+    zeros_matter = bool(variable.is_integer) and switch.zero is not None
+    first, roots = _roots(u, variable, facts, zeros_matter)
+    parts: list[tuple[Expr, Expr, int]] = []
+    here, s = lo, first
+    for cut, after in _cuts(switch, variable, first, roots):
+        if not _before(here, cut, facts):
+            s = after
+            continue
+        if not _before(cut, hi, facts):
+            break
+        parts.append((here, cut, s))
+        here, s = cut, after
+    return [*parts, (here, hi, s)]
+
+
+def _before(a: Expr, b: Expr, facts: Facts) -> bool:
+    """Whether the cut a comes before the cut b; equal cuts do not."""
+    if a == -oo or b == oo:
+        return bool(a != b)
+    return False if oo in (a, -b) else facts.decide(expand(b - a)) > 0
+
+
+def _roots(u: Expr, variable: Symbol, facts: Facts, zeros_matter: bool) -> tuple[int, list[Expr]]:
+    """The sign of u far to the left, and its simple zeros in increasing order."""
+    try:
+        poly = Poly(u, variable)
+    except PolynomialError:
+        poly = None
+    degree = poly.degree() if poly is not None else 0
+    if degree not in (1, 2) or any(c.has(variable) for c in poly.all_coeffs()):
+        raise UnsupportedError(f"cannot cut where {u} = 0: only linear and quadratic expressions "
+                               f"in {variable} can switch")  # fmt: skip
+    if degree == 1:
+        a, b = poly.all_coeffs()
+        return -facts.decide(a), [expand(-b / a)]
+    a, b, c = poly.all_coeffs()
+    side, discriminant = facts.decide(a), expand(b**2 - 4 * a * c)
+    if facts.decide(discriminant) <= 0:
+        if zeros_matter and not discriminant.is_negative:
+            raise UnsupportedError(f"{u} may touch zero without changing sign; on the integers, "
+                                   "state the value there by linear conditions")  # fmt: skip
+        return side, []
+    half, width = -b / (2 * a), side * sqrt(discriminant) / (2 * a)
+    return side, [expand(half - width), expand(half + width)]
+
+
+def _without_exponentials(u: Expr, variable: Symbol) -> Expr:
+    """An expression of the same sign: a - b for exp(a) - exp(b), constants included."""
+    parts = Add.make_args(expand(u))
+    if len(parts) != 2 or not u.has(exp):
+        return u
+    coefficients, logs = [], []
+    for part in parts:
+        constant, rest = part.as_independent(variable, as_Add=False)
+        if rest != 1 and not isinstance(rest, exp):
+            return u
+        coefficients.append(constant)
+        logs.append(rest.exp if isinstance(rest, exp) else S.Zero)
+    if not (coefficients[0].is_positive and coefficients[1].is_negative):
+        if not (coefficients[1].is_positive and coefficients[0].is_negative):
+            return u
+        coefficients.reverse()
+        logs.reverse()
+    ratio = -coefficients[0] / coefficients[1]
+    return expand(logs[0] - logs[1]) + expand_log(log(ratio))
+
+
+def _cuts(
+    switch: _Switch, variable: Symbol, first: int, roots: list[Expr]
+) -> list[tuple[Expr, int]]:
+    """Each cut with the sign after it."""
+    cuts: list[tuple[Expr, int]] = []
+    s = first
+    for root in roots:
+        if not variable.is_integer:
+            cuts.append((root, -s))
+        elif switch.zero in (None, s):
+            cuts.append((floor(root), -s))
+        elif switch.zero == -s:
+            cuts.append((ceiling(root) - 1, -s))
+        elif root.is_integer:
+            cuts += [(root - 1, 0), (root, -s)]
+        elif root.is_integer is False:
+            cuts.append((floor(root), -s))
+        else:
+            raise UnsupportedError(f"cannot tell whether {switch.u} = 0 happens on the integers; "
+                                   "state the value there with an inequality")  # fmt: skip
+        s = -s
+    return cuts

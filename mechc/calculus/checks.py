@@ -1,0 +1,243 @@
+"""Numeric checks that every derived formula passes before it is returned.
+
+A formula is compared with its definition at random irrational parameter vectors from the typical
+ranges (three by default), with 60 digits. Of several equal formulas the one that also stands in
+double precision is preferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import mpmath
+import numpy as np
+from numpy.typing import NDArray
+from sympy import Add, Basic, Expr, Symbol, exp
+
+from mechc.calculus.types import Region
+from mechc.symbolic.evaluate import Values, evaluate, evaluate_array, typical_values
+from mechc.symbolic.facts import eliminations
+
+if TYPE_CHECKING:
+    from mechc.calculus.cases import Atom
+    from mechc.calculus.terms import Term
+    from mechc.symbolic.parameters import Parameter
+
+
+_DIGITS = 60
+_TOLERANCE = mpmath.mpf(10) ** -20
+_MOMENT_TOLERANCE = 1e-7  # of the quadrature that closed moments are compared with
+_FRACTIONS = ("0.07182", "0.3141592", "0.618034", "0.9314718")
+
+
+@dataclass(frozen=True)
+class Checker:
+    """Where formulas of one case are tested.
+
+    Attributes:
+        x: the variable.
+        vectors: parameter values, all inside the case.
+        integer: whether x runs through integers.
+    """
+
+    x: Symbol
+    vectors: tuple[Values, ...]
+    integer: bool = False
+
+    @classmethod
+    def of(
+        cls, x: Symbol, parameters: Sequence[Parameter], condition: Basic, integer: bool,
+        count: int = 3,
+    ) -> Checker:  # fmt: skip
+        """A checker with `count` parameter vectors that satisfy `condition`."""
+        with mpmath.workdps(_DIGITS):
+            found = tuple(
+                islice(typical_values(parameters, condition, eliminations(condition)), count)
+            )
+        return cls(x, found, integer)
+
+    def inverse_error(self, loss: Expr, inverse: Expr, lo: Expr, hi: Expr, ell: Symbol) -> Any:
+        """How far the inverse is from one on lo < x < hi.
+
+        Returns:
+            None if it is not the inverse of this region at 60 digits, else the largest error of
+            loss(inverse(l)) relative to 1 + abs(l) in double precision.
+        """
+        worst = mpmath.mpf(0)
+        if not self.vectors:
+            return None
+        try:
+            for vector in self.vectors:
+                with mpmath.workdps(_DIGITS):
+                    points = self.points(lo, hi, vector)
+                    targets = [evaluate(loss, {**vector, self.x: v}) for v in points]
+                    for point, target in zip(points, targets, strict=True):
+                        if not _round_trip(loss, inverse, point, target, self.x, ell, vector):
+                            return None
+                worst = max(worst, self._double_error(loss, inverse, ell, vector, targets))
+        except (NotImplementedError, ValueError, ArithmeticError):
+            return None
+        return worst
+
+    def vanishes(self, constant: Expr) -> bool:
+        """Whether an expression in the parameters is zero to 50 digits at all vectors."""
+        with mpmath.workdps(_DIGITS):
+            values = [evaluate(constant, vector) for vector in self.vectors]
+        return bool(values) and all(abs(v) < mpmath.mpf(10) ** (10 - _DIGITS) for v in values)
+
+    def moment_agrees(
+        self, formula: Expr, z: Symbol, regions: Sequence[Region], atoms: Sequence[Atom],
+        strip: tuple[Expr, Expr],
+    ) -> bool:  # fmt: skip
+        """Whether log M(z) equals quadrature at complex z inside the strip."""
+        for vector in self.vectors:
+            ends = [float(evaluate(end, vector)) for end in strip]
+            for where in _inside_strip(*ends):
+                floats = {symbol: float(v) for symbol, v in vector.items()}
+                found = complex(evaluate_array(formula, {**floats, z: where}))
+                truth = log_moment(regions, atoms, self.x, vector, where, self.integer)
+                with np.errstate(all="ignore"):
+                    agrees = abs(np.exp(found - truth) - 1) < _MOMENT_TOLERANCE
+                if not agrees:
+                    return False
+        return bool(self.vectors)
+
+    def _double_error(
+        self, loss: Expr, inverse: Expr, ell: Symbol, vector: Values, targets: list[Any]
+    ) -> Any:
+        worst = mpmath.mpf(0)
+        for target in targets:
+            with mpmath.workprec(53):
+                rounded = +target
+                point = evaluate(inverse, {**vector, ell: rounded})
+            if isinstance(point, mpmath.mpc) or not mpmath.isfinite(point):
+                return mpmath.inf
+            with mpmath.workdps(_DIGITS):
+                back = evaluate(loss, {**vector, self.x: point})
+                worst = max(worst, abs(back - rounded) / (1 + abs(rounded)))
+        return worst
+
+    def points(self, lo: Expr, hi: Expr, vector: Values) -> list[Any]:
+        """Points inside an interval: four, spread over it, some far out on an infinite side."""
+        left, right = evaluate(lo, vector), evaluate(hi, vector)
+        found = [_inside(left, right, mpmath.mpf(f)) for f in _FRACTIONS]
+        if not self.integer:
+            return found
+        return sorted({min(max(mpmath.nint(v), left), right) for v in found})
+
+
+def _inside_strip(lower: float, upper: float) -> list[complex]:
+    left, right = max(lower, -2.0), min(upper, 1.0)
+    return [
+        complex(left + 0.437 * (right - left), 0.71),
+        complex(left + 0.861 * (right - left), -0.39),
+    ]
+
+
+def _inside(lo: Any, hi: Any, fraction: Any) -> Any:
+    if lo == -mpmath.inf and hi == mpmath.inf:
+        return mpmath.tan(mpmath.pi * (fraction - 0.5)) * 2
+    if lo == -mpmath.inf:
+        return hi - (1 + abs(hi)) * fraction / (1 - fraction)
+    if hi == mpmath.inf:
+        return lo + (1 + abs(lo)) * fraction / (1 - fraction)
+    return lo + (hi - lo) * fraction
+
+
+def _round_trip(
+    loss: Expr, inverse: Expr, point: Any, target: Any, x: Symbol, ell: Symbol, vector: Values
+) -> bool:
+    if not mpmath.isfinite(target):
+        return True
+    back = evaluate(inverse, {**vector, ell: target})
+    if not mpmath.isfinite(back) or abs(mpmath.im(back)) > _TOLERANCE * (1 + abs(back)):
+        return False
+    there = evaluate(loss, {**vector, x: mpmath.re(back)})
+    close_x = abs(back - point) <= _TOLERANCE * (1 + abs(point)) * 10**6
+    return bool(close_x and abs(there - target) <= _TOLERANCE * (1 + abs(target)))
+
+
+_STEP = np.linspace(-4.5, 4.5, 1201)
+_BLOCK = 1 << 13
+
+
+def log_moment(
+    regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, vector: Values, z: complex,
+    integer: bool,
+) -> complex:  # fmt: skip
+    """Log E_P[exp(zL); L finite] by double exponential quadrature or direct sums.
+
+    Args:
+        regions: of one case.
+        atoms: declared atoms.
+        x: the variable.
+        vector: parameter values.
+        z: where.
+        integer: sum over integers.
+
+    Returns:
+        The principal logarithm; the imaginary part is meaningful modulo 2 pi.
+    """
+    floats = {symbol: float(v) for symbol, v in vector.items()}
+    total = 0j
+    for region in regions:
+        if region.loss is not None:
+            lo, hi = (float(evaluate(end, vector)) for end in (region.lo, region.hi))
+            total += _integral(region, x, floats, lo, hi, z, integer)
+    for atom in atoms:
+        if atom.p and atom.q:
+            p, q = (float(evaluate_array(_density(side), floats)) for side in (atom.p, atom.q))
+            total += p ** (1 + z) * q ** (-z) if p and q else 0
+    with np.errstate(all="ignore"):
+        return complex(np.log(total))
+
+
+def _integral(
+    region: Region, x: Symbol, floats: Mapping[Symbol, float], lo: float, hi: float, z: complex,
+    integer: bool,
+) -> complex:  # fmt: skip
+    if integer:
+        nodes = np.arange(max(lo, -_BLOCK), min(hi, _BLOCK) + 1)
+        weights = np.ones_like(nodes)
+    else:
+        nodes, weights = _double_exponential(lo, hi)
+    at = {**floats, x: nodes}
+    log_p = np.broadcast_to(_log_terms(region.p, at), nodes.shape)
+    loss = evaluate_array(region.loss, at)
+    with np.errstate(all="ignore"):
+        values = np.exp(log_p + z * loss) * weights
+    return complex(np.sum(values[np.isfinite(values)]))
+
+
+def _log_terms(terms: Sequence[Term], at: Mapping[Symbol, Any]) -> NDArray[np.float64]:
+    with np.errstate(all="ignore"):
+        parts = [
+            np.log(evaluate_array(t.weight, at)) + evaluate_array(t.log_density, at) for t in terms
+        ]
+        return np.asarray(np.logaddexp.reduce(np.broadcast_arrays(*parts), axis=0))
+
+
+def _density(terms: Sequence[Term]) -> Expr:
+    return Add(*(t.weight * exp(t.log_density) for t in terms))
+
+
+def _double_exponential(lo: float, hi: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Nodes and weights of the double exponential rule (Takahasi, Mori 1974) on (lo, hi)."""
+    t, step = _STEP, _STEP[1] - _STEP[0]
+    if np.isfinite(lo) and np.isfinite(hi):
+        s = np.pi / 2 * np.sinh(t)
+        nodes = (lo + hi) / 2 + (hi - lo) / 2 * np.tanh(s)
+        weights = (hi - lo) / 2 * np.pi / 2 * np.cosh(t) / np.cosh(s) ** 2
+        inside = (nodes > lo) & (nodes < hi)
+        return nodes[inside], weights[inside] * step
+    if not np.isfinite(lo) and not np.isfinite(hi):
+        left, weight_left = _double_exponential(-np.inf, 0.0)
+        right, weight_right = _double_exponential(0.0, np.inf)
+        return np.concatenate([left, right]), np.concatenate([weight_left, weight_right])
+    s = np.pi / 2 * np.sinh(t)
+    away = np.exp(s)
+    weights = away * np.pi / 2 * np.cosh(t) * step
+    return (lo + away, weights) if np.isfinite(lo) else (hi - away, weights)

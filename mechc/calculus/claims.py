@@ -1,0 +1,103 @@
+"""Why a pair bounds a mechanism: derived from how it was built, or recorded as declared.
+
+Input: a declaration. Output: a `Claim`, "proven" only where every condition of a theorem was
+checked symbolically.
+
+T1, shifted noise: let the noise p be unimodal on the line, or on the integers with integer shifts.
+Then H_a(p || p(. - s)) is non-decreasing in |s| for either sign of s and every a > 0, because
+1 - H = int min(p(x), a p(x - s)) dx is an integral over t of the overlap of {p > t} with a shifted
+{p > t/a}: two nested intervals, whose overlap shrinks as one moves. So the shift by the sensitivity
+dominates all shorter shifts of its sign. Of both signs when the noise is symmetric.
+
+T3, independent noise on coordinates: let p be log-concave on R^d. Then min(p(x), a p(x - v)) is
+log-concave in (x, v), and so is its integral over x, 1 - H_a, as a function of v (Prékopa): H is
+largest at an extreme point of the set of moves v. For an l1 ball that is one coordinate, for
+Gaussian noise and an l2 ball all directions are equal.
+
+T6, Poisson sampling: Zhu, Dong, Wang 2022, Theorem 11.
+
+T7, sampling without replacement: Balle, Barthe, Gaboardi 2018, Theorem 9 (mechc.transform.sampling).
+
+T8, random upward moves: p(x-s)/p(x) grows with x for s > 0 when p is log-concave, so a half line
+separates the mixture of the moves from no move best, and longer moves only add to its mass. For
+Gaussian noise also for vectors: Choquette-Choo et al. 2024, Corollary 4.7.
+
+T9, data processing: Blackwell. A pair that gives another by post-processing dominates it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mechc.calculus.unimodal import Shape, shape_of
+from mechc.declare.declaration import Adjacency, Claim, Declaration, Derived, Poisson, Shift
+from mechc.errors import UnsupportedError
+
+
+def claim_of(declaration: Declaration) -> Claim:
+    """The claim of a declaration: the author's own, else what can be derived."""
+    if declaration.claim is not None:
+        return declaration.claim
+    built = declaration.construction
+    if isinstance(built, Shift):
+        return _shifted(declaration, built)
+    if isinstance(built, Poisson):
+        return _sampled(built)
+    if isinstance(built, Derived):
+        return _derived(built)
+    return Claim("declared", None, "any", assumptions=(
+        "the pair dominates the mechanism in the direction of its adjacency",))  # fmt: skip
+
+
+def _shifted(declaration: Declaration, built: Shift) -> Claim:
+    """T1, if the noise is unimodal."""
+    noise = replace(declaration, p=built.noise, q=built.noise, construction=None)
+    try:
+        shape = shape_of(noise)
+    except UnsupportedError as error:
+        shape = Shape(unimodal=None, symmetric=None, how=f"shape of the noise unknown: {error}")
+    limit = f"the query moves by at most {built.sensitivity}"
+    adjacency: Adjacency
+    if shape.symmetric:
+        adjacency, limit = "any", f"{limit} between neighbours"
+        symmetry = "the noise is symmetric, so both signs of the move are covered"
+    else:
+        adjacency = "add_remove"
+        limit = f"{limit}, and only upwards, when the record is present"
+        symmetry = "the noise is not known to be symmetric: moves downwards are another pair"
+    if shape.unimodal:
+        return Claim("proven", "T1", adjacency, (f"the noise is unimodal ({shape.how})", symmetry),
+                     (limit,))  # fmt: skip
+    if shape.unimodal is False:
+        return Claim("declared", None, adjacency, (symmetry,), (
+            f"the noise is not unimodal ({shape.how}), so shorter moves may reveal more: the query "
+            f"moves by exactly {built.sensitivity} or not at all",))  # fmt: skip
+    return Claim("declared", "T1", adjacency, (symmetry,),
+                 (f"the noise is unimodal ({shape.how})", limit))  # fmt: skip
+
+
+def _sampled(built: Poisson) -> Claim:
+    """T6, if the base pair dominates the remove direction."""
+    base = claim_of(built.base)
+    sampling = f"every record enters the sample independently with probability {built.rate}"
+    if built.adjacency == "replace":
+        return Claim("declared", None, "replace", base.conditions, (
+            *base.assumptions, sampling, "the pair of the worst data sets is the one in which all "
+            "other records leave the query in the middle"))  # fmt: skip
+    if base.adjacency == "replace":
+        return Claim("declared", "T6", "add_remove", base.conditions, (
+            *base.assumptions, sampling,
+            "the base pair, declared for replacement, also dominates removal"))  # fmt: skip
+    return Claim(base.status, "T6", "add_remove", (
+        f"the base pair dominates ({base.status}, {base.theorem or 'by assertion'})",
+        *base.conditions), (*base.assumptions, sampling))  # fmt: skip
+
+
+def _derived(built: Derived) -> Claim:
+    """The base's claim, carried over by the theorem of the step."""
+    base = claim_of(built.base)
+    proven = built.theorem is not None and base.status == "proven"
+    fits = built.adjacency if built.theorem != "T9" else base.adjacency
+    return Claim("proven" if proven else "declared", built.theorem, fits, (
+        f"the base pair dominates ({base.status}, {base.theorem or 'by assertion'})",
+        *base.conditions, *built.conditions), (*base.assumptions, *built.assumptions))  # fmt: skip

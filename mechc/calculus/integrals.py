@@ -1,0 +1,315 @@
+"""Closed integrals and sums of the terms of a density.
+
+Input: a term weight * exp(log_density) and an interval (or a range of integers). Output: its
+antiderivative, its mass, or None. Rules: affine exponent; quadratic exponent with a negative
+leading coefficient (error function); a density f'(x) exp(f(x)), such as Gumbel's; polynomials,
+sines and cosines; a rational function of one exponential (partial fractions); one over a quadratic
+(arctangent); geometric sums.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sympy import (
+    Add,
+    Expr,
+    Poly,
+    PolynomialError,
+    S,
+    Symbol,
+    apart,
+    atan,
+    cancel,
+    cos,
+    diff,
+    erfc,
+    exp,
+    expand,
+    expand_mul,
+    factor,
+    fraction,
+    log,
+    oo,
+    powdenest,
+    sin,
+    sqrt,
+    together,
+)
+from sympy import pi as PI
+
+from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
+from mechc.symbolic.facts import Facts, Undecided
+from mechc.symbolic.functions import expm1c
+from mechc.symbolic.rewrite import affine_in, polynomial_in, rational_in, tidy
+from mechc.symbolic.signs import sign
+
+if TYPE_CHECKING:
+    from mechc.calculus.terms import Term
+
+
+def mass(
+    terms: tuple[Term, ...], x: Symbol, lo: Expr, hi: Expr, facts: Facts, lattice: bool
+) -> Expr | None:
+    """Integral of a density over (lo, hi), or sum of a mass function over the integers lo..hi.
+
+    Args:
+        terms: the density is their sum.
+        x: the variable.
+        lo: left end, -oo allowed.
+        hi: right end, oo allowed.
+        facts: parameter domains and case.
+        lattice: sum instead of integrate.
+
+    Returns:
+        Closed form in the parameters, None when no rule finds one.
+    """
+    total: Expr = S.Zero
+    for term in terms:
+        rule = _geometric if lattice else _definite
+        part = rule(term.log_density, x, lo, hi, facts)
+        if part is None:
+            return None
+        total += term.weight * part
+    return total
+
+
+def integral_to(terms: tuple[Term, ...], x: Symbol, lo: Expr, facts: Facts) -> Expr | None:
+    """Integral of a density from lo to x, None when no rule finds it."""
+    total: Expr = S.Zero
+    for term in terms:
+        primitive = antiderivative(term.log_density, x, facts)
+        start = None if primitive is None else _at(primitive, x, lo)
+        if primitive is None or start is None:
+            return None
+        total += expand_mul(cancel(term.weight) * (primitive - start))
+    return total
+
+
+def geometric(
+    k: Expr, m: Expr, lo: Expr, hi: Expr, facts: Facts, z: Symbol | None = None
+) -> Expr | None:
+    """Sum of exp(k*n + m) over integers lo <= n <= hi; None where it diverges or signs are open.
+
+    Where k depends on z, convergence at z = 0 decides (and the strip is the caller's).
+    """
+    if k == 0:
+        return None if lo.is_infinite or hi.is_infinite else (hi - lo + 1) * exp(m)
+    if not lo.is_infinite and not hi.is_infinite:
+        count = hi - lo + 1
+        return count * exp(expand(k * lo + m)) * expm1c(expand(k * count)) / expm1c(k)
+    try:
+        trend = sign(k if z is None else k.subs(z, 0), facts)
+        if hi is oo and lo is not -oo and trend < 0:
+            return exp(expand(k * lo + m)) / (1 - exp(k))
+        if lo is -oo and hi is not oo and trend > 0:
+            return exp(expand(k * hi + m)) / (1 - exp(-k))
+    except Undecided:
+        pass
+    return None
+
+
+def _geometric(exponent: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> Expr | None:
+    affine = polynomial_in(exponent, x, 1)
+    if affine is None:
+        return None
+    intercept, slope = (*affine, S.Zero)[:2]
+    return geometric(slope, intercept, lo, hi, facts)
+
+
+def _definite(exponent: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> Expr | None:
+    polynomial = polynomial_in(exponent, x, 2)
+    if polynomial is not None and len(polynomial) <= 2:
+        intercept, slope = (*polynomial, S.Zero)[:2]
+        return exponential_segment(slope, intercept, lo, hi, facts)
+    left = antiderivative(exponent, x, facts)
+    if left is None:
+        return None
+    upper, lower = _at(left, x, hi), _at(left, x, lo)
+    if upper is None or lower is None:
+        return None
+    whole = upper - lower
+    # of two polynomials that nearly cancel over a short interval, factors keep the digits
+    return factor(whole) if whole.is_rational_function() else whole
+
+
+def exponential_segment(
+    slope: Expr, intercept: Expr, lo: Expr, hi: Expr, facts: Facts
+) -> Expr | None:
+    """Integral of exp(slope*x + intercept) over (lo, hi); None where it diverges."""
+    if slope == 0:
+        return None if lo.is_infinite or hi.is_infinite else (hi - lo) * exp(intercept)
+    if not lo.is_infinite and not hi.is_infinite:
+        width = hi - lo
+        return width * exp(expand(slope * lo + intercept)) * expm1c(expand(slope * width))
+    try:
+        if lo is -oo and hi is not oo and sign(slope, facts) > 0:
+            return exp(expand(slope * hi + intercept)) / slope
+        if hi is oo and lo is not -oo and sign(slope, facts) < 0:
+            return exp(expand(slope * lo + intercept)) / (-slope)
+    except Undecided:
+        pass
+    return None
+
+
+def _at(primitive: Expr, x: Symbol, end: Expr) -> Expr | None:
+    """Value at an end; the primitives used here tend to a known limit at infinity."""
+    if not end.is_infinite:
+        return primitive.subs(x, end)
+    value = S.Zero
+    for term in Add.make_args(primitive):
+        limit = _limit(term, x, end)
+        if limit is None:
+            return None
+        value += limit
+    return value
+
+
+def _limit(term: Expr, x: Symbol, end: Expr) -> Expr | None:
+    y, approach = end_point(x, end, True)
+    constant, rest = term.as_independent(x, as_Add=False)
+    inside = rest.args[0] if isinstance(rest, exp) else rest
+    try:
+        limit = Expansion(y, Facts()).limit(inside.subs(x, approach))
+    except Unknown:
+        return None
+    if isinstance(rest, exp):
+        limit = exp(limit)
+    return None if limit.is_infinite else constant * limit
+
+
+def antiderivative(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
+    """An antiderivative of exp(exponent), None when no rule applies.
+
+    It vanishes at -oo wherever the integral from -oo converges and a rule can arrange it.
+    """
+    if not exponent.has(x):
+        return x * exp(exponent)
+    for rule in _RULES:
+        found = rule(exponent, x, facts)
+        if found is not None:
+            return found
+    return None
+
+
+def _affine(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
+    affine = affine_in(exponent, x)
+    return exp(exponent) / affine[0] if affine else None
+
+
+def _gaussian(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
+    coefficients = polynomial_in(exponent, x, 2)
+    if coefficients is None or len(coefficients) < 3:
+        return None
+    c, b, a = coefficients
+    try:
+        if sign(a, facts) >= 0:
+            return None
+    except Undecided:
+        return None
+    root = powdenest(sqrt(-a), force=True)
+    peak = exp(expand(c - b**2 / (4 * a)))
+    return sqrt(PI) / (2 * root) * peak * erfc(expand(b / (2 * root) - root * x))
+
+
+def _own_derivative(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
+    """exp(f) * f' up to a constant: f is one of the terms of the exponent."""
+    for part in Add.make_args(expand(exponent)):
+        if affine_in(part, x) is not None or not part.has(x):
+            continue
+        ratio = tidy(exponent - part, x) - _log_abs(diff(part, x), x)
+        ratio = expand(ratio)
+        if not ratio.has(x):
+            slope = diff(part, x)
+            try:
+                return sign(slope, facts.within(x, -oo, oo)) * exp(ratio + part)
+            except Undecided:
+                return None
+    return None
+
+
+def _log_abs(expr: Expr, x: Symbol) -> Expr:
+    """Log of the absolute value of constant * exp(affine)."""
+    constant, rest = expr.as_independent(x, as_Add=False)
+    exponents = [a.args[0] if isinstance(a, exp) else log(a) for a in rest.as_ordered_factors()]
+    if constant.could_extract_minus_sign():
+        constant = -constant
+    return Add(log(constant), *exponents)
+
+
+def _density(exponent: Expr, x: Symbol) -> Expr:
+    """exp(exponent) with logarithms in the exponent turned back into powers."""
+    product = S.One
+    for term in Add.make_args(exponent):
+        coefficient, rest = term.as_independent(x, as_Add=False)
+        product *= rest.args[0] ** coefficient if isinstance(rest, log) else exp(term)
+    return product
+
+
+def _term_by_term(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
+    """Polynomials plus sines and cosines of affine functions."""
+    total = S.Zero
+    for term in Add.make_args(expand(_density(exponent, x))):
+        constant, rest = term.as_independent(x, as_Add=False)
+        if isinstance(rest, (cos, sin)):
+            affine = affine_in(rest.args[0], x)
+            if affine is None:
+                return None
+            turned = sin(rest.args[0]) if isinstance(rest, cos) else -cos(rest.args[0])
+            total += constant * turned / affine[0]
+            continue
+        base, power = rest.as_base_exp()
+        if rest != 1 and (base != x or not power.is_Integer or power < 0):
+            return None
+        total += constant * (x if rest == 1 else x ** (power + 1) / (power + 1))
+    return total
+
+
+def _rational_exponential(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
+    """Rational function of E = exp(c*x): integral of R(E)/(c*E) dE where only powers remain."""
+    rational = rational_in(_density(exponent, x), x)
+    if rational is None or rational.kind != "exp" or rational.expr.has(x):
+        return None
+    generator, rate = rational.generator, rational.rate
+    integrand = apart(cancel(together(rational.expr / generator)), generator)
+    total = S.Zero
+    for part in Add.make_args(integrand):
+        numerator, denominator = fraction(factor(part))
+        if numerator.has(generator):
+            return None
+        base, power = denominator.as_independent(generator, as_Add=False)[1].as_base_exp()
+        slope = diff(base, generator)
+        if slope.has(generator) or power == 1 or not power.is_Integer:
+            return None
+        total += part * base / (slope * (1 - power))
+    return factor(total.subs(generator, rational.value) / rate)
+
+
+def _lorentzian(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
+    """One over a quadratic without real roots."""
+    numerator, denominator = fraction(together(_density(exponent, x)))
+    try:
+        poly = Poly(denominator, x)
+    except PolynomialError:
+        return None
+    if poly.degree() != 2 or numerator.has(x) or any(c.has(x) for c in poly.all_coeffs()):
+        return None
+    a, b, c = poly.all_coeffs()
+    try:
+        gap = factor(4 * a * c - b**2)
+        if sign(gap, facts) <= 0:
+            return None
+    except Undecided:
+        return None
+    root = powdenest(sqrt(gap), force=True)
+    return 2 * numerator / root * atan(expand((2 * a * x + b) / root))
+
+
+_RULES = (
+    _affine,
+    _gaussian,
+    _own_derivative,
+    _term_by_term,
+    _rational_exponential,
+    _lorentzian,
+)

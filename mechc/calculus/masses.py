@@ -1,0 +1,202 @@
+"""Check that P and Q are laws: nowhere negative, total mass one, not on disjoint sets.
+
+Input: a declaration by cases. Output: notes on what was checked. Finite sets are checked
+symbolically where SymPy cancels quickly; everything else in double precision at parameter vectors
+spread over the typical ranges, with at least one vector in every case that they reach.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from sympy import Add, cancel
+
+from mechc.calculus.cases import Case, Piece
+from mechc.calculus.terms import Term
+from mechc.declare.declaration import Declaration, Shift
+from mechc.errors import DeclarationError
+from mechc.symbolic import evaluate
+from mechc.symbolic.evaluate import Evaluator, Floats, Theta
+from mechc.symbolic.parameters import Parameter
+
+VECTORS = 4
+TRIED = 64
+TOLERANCE = 1e-9
+
+
+class _Side(NamedTuple):
+    """One of the two laws."""
+
+    label: str
+    of: Callable[[object], tuple[Term, ...]]
+
+
+SIDES = (_Side("P", lambda part: part.p), _Side("Q", lambda part: part.q))  # type: ignore[attr-defined]
+
+
+def check_masses(declaration: Declaration, cases: tuple[Case, ...]) -> tuple[str, ...]:
+    """Check every case.
+
+    Args:
+        declaration: for its name, and its densities in messages.
+        cases: its pieces.
+
+    Returns:
+        Notes for `Pair.notes`.
+
+    Raises:
+        DeclarationError: with the law, the parameters and the numbers found.
+    """
+    notes: list[str] = []
+    chosen = _vectors(declaration.parameters, cases)
+    worst, overlapping = 0.0, False
+    for case, thetas in zip(cases, chosen, strict=True):
+        if not thetas:
+            notes.append(f"masses not checked for {case.condition}: no typical parameters there")
+        checker = _CaseChecker(declaration, case)
+        for theta in thetas:
+            worst = max(worst, checker.check(theta))
+            overlapping = overlapping or checker.overlap(theta)
+    if not any(chosen):
+        raise DeclarationError(f"{declaration.name}: no typical parameters satisfy any case")
+    if not overlapping:
+        raise DeclarationError(
+            f"{declaration.name}: P and Q share no outcome at any typical parameters, so every "
+            "output reveals which of them it came from"
+        )
+    count = sum(map(len, chosen))
+    if declaration.measure == "finite" and _exactly_one(declaration):
+        notes.insert(0, "P and Q have mass one (symbolically)")
+    else:
+        notes.insert(0, f"P and Q have mass one at {count} typical parameter vectors, "
+                        f"to {max(worst, 1e-15):.0e}")  # fmt: skip
+    return tuple(notes)
+
+
+def _exactly_one(declaration: Declaration) -> bool:
+    """Whether the masses of a finite set add up to one as rational functions."""
+    sums = (Add(*(a[i] for a in declaration.atoms)) for i in (1, 2))
+    return all(cancel(total) == 1 for total in sums)
+
+
+def _vectors(parameters: tuple[Parameter, ...], cases: tuple[Case, ...]) -> list[list[Theta]]:
+    """Typical parameter vectors for each case."""
+    chosen: list[list[Theta]] = [[] for _ in cases]
+    for theta in evaluate.typical_vectors(parameters, TRIED if len(cases) > 1 else VECTORS):
+        for case, mine in zip(cases, chosen, strict=True):
+            if len(mine) < VECTORS and evaluate.holds_at(case.condition, parameters, theta):
+                mine.append(theta)
+    return chosen
+
+
+class _CaseChecker:
+    """One case, its expressions compiled once."""
+
+    def __init__(self, declaration: Declaration, case: Case) -> None:
+        self.declaration, self.case = declaration, case
+        variable, parameters = declaration.variable, declaration.parameters
+        self.parameters = parameters
+        self.densities = {
+            (side.label, i): [
+                (t.weight, Evaluator(t.log_density, variable, parameters)) for t in side.of(piece)
+            ]
+            for side in SIDES
+            for i, piece in enumerate(case.pieces)
+        }
+        logs = [t.log_density for p in case.pieces for t in (*p.p, *p.q)]
+        ends = [end for p in case.pieces for end in (p.lo, p.hi)]
+        self.centres = evaluate.centres(logs, ends, variable)
+
+    def check(self, theta: Theta) -> float:
+        """The larger error of the two masses.
+
+        Raises:
+            DeclarationError: when one is not one, or a density is negative or not a number.
+        """
+        worst = 0.0
+        # shifted noise has the mass of the noise, and a pole at 0 is resolved where one at 5 is not
+        shifted = isinstance(self.declaration.construction, Shift)
+        for side in SIDES[1:] if shifted else SIDES:
+            mass, doubt = self._mass(side, theta)
+            if not abs(mass - 1) <= TOLERANCE + doubt:
+                raise DeclarationError(
+                    f"{self.declaration.name}: {side.label} has mass {mass:.12g}, not 1, at "
+                    f"{self._words(theta)}"
+                )
+            worst = max(worst, abs(mass - 1))
+        return worst
+
+    def overlap(self, theta: Theta) -> bool:
+        """Whether some outcome is possible under both laws."""
+        pieces = any(p.p and p.q and self._range(p, theta) is not None for p in self.case.pieces)
+        return pieces or any(
+            all(sum(self._weight(t, theta) for t in side.of(atom)) > 0 for side in SIDES)
+            for atom in self.case.atoms
+        )
+
+    def _mass(self, side: _Side, theta: Theta) -> tuple[float, float]:
+        """The mass found, and what poles of the density leave open."""
+        centres = [evaluate.value(c, self.parameters, theta) for c in self.centres]
+        lattice = self.declaration.measure == "lattice"
+        add_up = evaluate.sum_over if lattice else evaluate.integral
+        total = doubt = 0.0
+        for i, piece in enumerate(self.case.pieces):
+            ends = self._range(piece, theta)
+            if ends is not None and side.of(piece):
+                density = self._density(side, i, theta)
+                total += add_up(density, *ends, [c for c in centres if math.isfinite(c)])
+                doubt += 0.0 if lattice else evaluate.doubt(density, *ends)
+        atoms = sum(self._weight(t, theta) for a in self.case.atoms for t in side.of(a))
+        return total + atoms, doubt
+
+    def _range(self, piece: Piece, theta: Theta) -> tuple[float, float] | None:
+        """The ends as numbers, None when the piece is empty."""
+        lo, hi = (evaluate.value(end, self.parameters, theta) for end in (piece.lo, piece.hi))
+        if math.isnan(lo) or math.isnan(hi):
+            raise DeclarationError(f"{self.declaration.name}: the interval from {piece.lo} to "
+                                   f"{piece.hi} is not real at {self._words(theta)}")  # fmt: skip
+        lattice = self.declaration.measure == "lattice"
+        return (lo, hi) if lo < hi or (lattice and lo == hi) else None
+
+    def _density(self, side: _Side, index: int, theta: Theta) -> evaluate.Function:
+        """The density on one piece, which complains when it is not a number."""
+        piece = self.case.pieces[index]
+        lo, hi = self._range(piece, theta) or (-math.inf, math.inf)
+        weights = [self._weight(t, theta) for t in side.of(piece)]
+        logs = [e.at(theta) for _, e in self.densities[side.label, index]]
+
+        def density(x: Floats) -> Floats:
+            result = np.zeros_like(x)
+            for weight, log in zip(weights, logs, strict=True):
+                if weight > 0:
+                    result += weight * np.exp(log(x))
+            # rounding may cross the end of the piece, and far out a formula may be inf - inf
+            edge = np.minimum(np.abs(x - lo), np.abs(x - hi)) < 1e-9 * (1 + np.abs(x))
+            bad = np.isnan(result) & ~edge & (np.abs(x) < 1e15)
+            if bad.any():
+                self._refuse(side, float(x[bad][0]), theta)
+            return np.where(np.isnan(result), 0.0, result)
+
+        return density
+
+    def _weight(self, term: Term, theta: Theta) -> float:
+        weight = evaluate.value(term.weight, self.parameters, theta)
+        if not weight >= 0:
+            raise DeclarationError(f"{self.declaration.name}: {term.weight} is {weight:.6g}, "
+                                   f"a negative density, at {self._words(theta)}")  # fmt: skip
+        return weight
+
+    def _refuse(self, side: _Side, x: float, theta: Theta) -> None:
+        declaration = self.declaration
+        expr = declaration.p if side.label == "P" else declaration.q
+        found = evaluate.value(expr.subs(declaration.variable, x), self.parameters, theta)
+        what = "not a real number" if math.isnan(found) else f"negative, {found:.6g},"
+        raise DeclarationError(f"{declaration.name}: the density of {side.label} is {what} at "
+                               f"{declaration.variable}={x:.6g}, {self._words(theta)}")  # fmt: skip
+
+    def _words(self, theta: Theta) -> str:
+        named = zip(self.parameters, theta, strict=True)
+        return ", ".join(f"{p.name}={v:.6g}" for p, v in named) or "no parameters"

@@ -1,0 +1,83 @@
+"""A pair (P, Q) taken apart: sorted pieces without switches, each a sum of weighted exponentials.
+
+`normalise` turns a declaration into a `Pair`:
+
+    cut where Abs, Max, Piecewise ... switch       mechc.calculus.breakpoints, orders proved by mechc.symbolic.order
+    write each smooth part as a sum of terms       mechc.calculus.terms
+    one case for each order of the cuts            mechc.calculus.cases
+    check masses, signs and supports               mechc.calculus.masses
+    say what the pair stands for                   mechc.calculus.claims
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sympy import Symbol
+
+from mechc.calculus.cases import Atom, Case, Piece, by_cases, log_sum
+from mechc.calculus.claims import claim_of
+from mechc.calculus.masses import check_masses
+from mechc.calculus.terms import Term
+from mechc.declare.declaration import Claim, Declaration
+from mechc.symbolic.parameters import Parameter
+
+__all__ = ["Atom", "Case", "Pair", "Piece", "Term", "log_sum", "normalise"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A normalised pair.
+
+    Attributes:
+        name: name of the mechanism.
+        variable: output variable.
+        parameters: in the order in which kernels take them.
+        measure: "density", "lattice" or "finite".
+        cases: one for each order of the breakpoints; exactly one condition is true.
+        claim: what the pair stands for, and whether that was proved.
+        about: one sentence for people.
+        refs: literature.
+        notes: what was checked, and how.
+        reverse: the pair of the "add" direction when it is not the reversed pair.
+    """
+
+    name: str
+    variable: Symbol
+    parameters: tuple[Parameter, ...]
+    measure: str
+    cases: tuple[Case, ...]
+    claim: Claim | None
+    about: str
+    refs: tuple[str, ...]
+    notes: tuple[str, ...]
+    reverse: Pair | None = None
+
+
+def normalise(declaration: Declaration) -> Pair:
+    """Take a declaration apart and check it.
+
+    Args:
+        declaration: what a mechanism file declares.
+
+    Returns:
+        The pair by pieces, with what was proved, checked and assumed.
+
+    Raises:
+        DeclarationError: a mass that is not one, a negative density, disjoint supports.
+        UnsupportedError: a breakpoint that cannot be located.
+    """
+    cases = by_cases(declaration)
+    notes = check_masses(declaration, cases)
+    return Pair(
+        name=declaration.name,
+        variable=declaration.variable,
+        parameters=declaration.parameters,
+        measure=declaration.measure,
+        cases=cases,
+        claim=claim_of(declaration),
+        about=declaration.about,
+        refs=declaration.refs,
+        notes=notes,
+        reverse=normalise(declaration.reverse) if declaration.reverse else None,
+    )

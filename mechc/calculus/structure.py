@@ -1,0 +1,262 @@
+"""Whether every loss lies on offset + step * integer, proved from the formulas.
+
+Input: the regions and atoms of all cases. Output: `Closed(Tuple(offset, step))` or `Unavailable`.
+The finite losses are those of plateaus and atoms, and on an integer output also affine losses
+offset + slope*n. They form a lattice when all differences and slopes are rational multiples of one
+of them (which may use that a parameter is an integer), or when there are only two.
+
+Whether the reversed pair has the same privacy loss: K(z) = K(-1 - z).
+
+Input: the regions and atoms of one case. Output: True when a reflection x -> c - x is proved to
+carry P to Q and Q to P (Gaussian, Laplace, every even noise), and atoms pair off with their masses
+exchanged. False means not proved. Equality of two log densities is proved by a vanishing derivative
+(a polynomial identity in x and one exponential) and agreement at a point, where constants may be
+compared numerically.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sympy import (
+    Add,
+    Expr,
+    Piecewise,
+    Pow,
+    Rational,
+    S,
+    Symbol,
+    Tuple,
+    cancel,
+    diff,
+    exp,
+    expand,
+    expand_log,
+    ilcm,
+    log,
+    together,
+    true,
+)
+
+from mechc.calculus.checks import Checker
+from mechc.calculus.types import Closed, Entry, Region, Unavailable
+from mechc.symbolic.curvature import affine_parts
+from mechc.symbolic.facts import Facts, Undecided
+from mechc.symbolic.rewrite import affine_in, polynomial_in, quotient, rational_in, tidy
+from mechc.symbolic.signs import sign
+
+if TYPE_CHECKING:
+    from mechc.calculus.cases import Atom
+    from mechc.calculus.terms import Term
+
+
+def lattice_of(
+    regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, facts: Facts, integer: bool
+) -> Entry:
+    """The lattice of the losses of one case.
+
+    Args:
+        regions: of the case.
+        atoms: declared atoms.
+        x: the variable.
+        facts: what holds in the case.
+        integer: whether the output is an integer.
+    """
+    losses: list[Expr] = [atom_loss(a) for a in atoms if a.p and a.q]
+    slopes: list[Expr] = []
+    for region in regions:
+        if region.kind in ("p_only", "q_only"):
+            continue
+        affine = affine_in(region.loss, x) if integer and region.loss is not None else None
+        if region.kind == "plateau" and region.loss is not None:
+            losses.append(region.loss)
+        elif affine is not None:
+            slopes.append(affine[0])
+            losses.append(affine[1])
+        else:
+            return Unavailable(f"the loss varies continuously or irregularly on {region.interval}")
+    if not losses:
+        return Closed(Tuple(S.Zero, S.One), "no finite loss")
+    return _lattice([expand(loss) for loss in losses], slopes, facts)
+
+
+def atom_loss(atom: Atom) -> Expr:
+    """Loss of an atom with mass under both."""
+    p, q = (Add(*(t.weight * exp(t.log_density) for t in side)) for side in (atom.p, atom.q))
+    return expand(expand_log(log(quotient(p, q)), force=True))
+
+
+def _lattice(losses: list[Expr], slopes: list[Expr], facts: Facts) -> Entry:
+    offset = losses[0]
+    gaps = [g for g in (expand(loss - offset) for loss in losses) if g != 0]
+    if not gaps and not slopes:
+        return Closed(Tuple(offset, S.One), "a single finite loss")
+    for unit in dict.fromkeys((*slopes, *gaps)):
+        step = _common_step(unit, (*slopes, *gaps))
+        if step is not None:
+            step = step * _orientation(step, facts)
+            return Closed(Tuple(offset, step), "all gaps between losses are multiples of the step")
+    return Unavailable("the differences of the losses are not proved to be commensurate")
+
+
+def _common_step(unit: Expr, gaps: Sequence[Expr]) -> Expr | None:
+    """unit/n such that every gap is an integer multiple of it."""
+    denominator = 1
+    for gap in gaps:
+        ratio = cancel(gap / unit)
+        if ratio.is_integer:
+            continue
+        if not isinstance(ratio, Rational):
+            return None
+        denominator = int(ilcm(denominator, int(ratio.q)))
+    return unit / denominator
+
+
+def _orientation(step: Expr, facts: Facts) -> Expr:
+    """The sign that makes a step positive."""
+    try:
+        return S(sign(step, facts))
+    except Undecided:
+        return Piecewise((S.One, step > 0), (S.NegativeOne, true))
+
+
+Segment = tuple[Expr, Expr, tuple["Term", ...], tuple["Term", ...]]
+
+
+def is_symmetric(regions: Sequence[Region], atoms: Sequence[Atom], checker: Checker) -> bool:
+    """Whether P and Q exchange under a reflection.
+
+    Args:
+        regions: of one case.
+        atoms: declared atoms.
+        checker: knows the variable, and where constants are compared.
+    """
+    x = checker.x
+    if not _atoms_pair_off(atoms):
+        return False
+    segments = _segments(regions)
+    if not segments:
+        return bool(atoms)
+    return any(_reflects(segments, c, checker) for c in _centres(segments, x))
+
+
+def _segments(regions: Sequence[Region]) -> list[Segment]:
+    """One entry for neighbouring regions of the same formula."""
+    joined: list[Segment] = []
+    for region in regions:
+        if joined and joined[-1][2:] == (region.p, region.q) and joined[-1][1] == region.lo:
+            joined[-1] = (joined[-1][0], region.hi, region.p, region.q)
+        else:
+            joined.append((region.lo, region.hi, region.p, region.q))
+    return joined
+
+
+def _centres(segments: list[Segment], x: Symbol) -> Iterator[Expr]:
+    """Candidates for c: from breakpoints, else from the centres of the two densities."""
+    points = [end for s in segments for end in s[:2] if not end.is_infinite]
+    if points:
+        yield expand(points[0] + points[-1])
+        if x.is_integer:
+            yield expand(points[0] + points[-1] - 1)
+        return
+    _, _, p, q = segments[0]
+    seen = set()
+    for left in _zeros(p[0].log_density, x):
+        for right in _zeros(q[0].log_density, x):
+            centre = expand(left + right)
+            if centre not in seen:
+                seen.add(centre)
+                yield centre
+
+
+def _zeros(expr: Expr, x: Symbol) -> list[Expr]:
+    """Vertex of a quadratic, or zeros of the affine parts."""
+    quadratic = polynomial_in(expr, x, 2)
+    if quadratic is not None and len(quadratic) == 3:
+        return [-quadratic[1] / (2 * quadratic[2])]
+    return [-intercept / slope for slope, intercept in affine_parts(expr, x)]
+
+
+def _reflects(segments: list[Segment], c: Expr, checker: Checker) -> bool:
+    """Whether x -> c - x maps the segments to themselves, with p and q exchanged."""
+    mirrored = [(_mirror(hi, c), _mirror(lo, c), q, p) for lo, hi, p, q in reversed(segments)]
+    last = len(segments) - 1
+    for index, (here, there) in enumerate(zip(segments, mirrored, strict=True)):
+        if not (_same(here[2], there[2], c, checker) and _same(here[3], there[3], c, checker)):
+            return False
+        if (
+            here[1] != there[1]
+            and expand(here[1] - there[1]) != 0
+            and (
+                index == last or not _agree(segments, index, expand(there[1] - here[1]), checker.x)
+            )
+        ):
+            return False
+    first = segments[0][0], mirrored[0][0]
+    return bool(first[0] == first[1] or expand(first[0] - first[1]) == 0)
+
+
+def _mirror(end: Expr, c: Expr) -> Expr:
+    return -end if end.is_infinite else expand(c - end)
+
+
+def _agree(segments: list[Segment], index: int, overlap: Expr, x: Symbol) -> bool:
+    """On a lattice the last point of a segment may as well belong to the next, if both agree."""
+    if not x.is_integer or overlap not in (S.One, S.NegativeOne):
+        return False
+    left, right = segments[index], segments[index + 1]
+    point = left[1] if overlap == -1 else right[0]
+    return all(
+        len(one) == len(two) == 1
+        and expand((one[0].log_density - two[0].log_density).subs(x, point)) == 0
+        and cancel(one[0].weight - two[0].weight) == 0
+        for one, two in zip(left[2:], right[2:], strict=True)
+    )
+
+
+def _same(one: tuple[Term, ...], other: tuple[Term, ...], c: Expr, checker: Checker) -> bool:
+    """Whether one(c - x) = other(x), term by term."""
+    x, waiting = checker.x, list(other)
+    for term in one:
+        moved = term.log_density.subs(x, c - x)
+        twin = next((t for t in waiting if _equal(term.weight, moved, t, c, checker)), None)
+        if twin is None:
+            return False
+        waiting.remove(twin)
+    return not waiting
+
+
+def _equal(weight: Expr, moved: Expr, other: Term, c: Expr, checker: Checker) -> bool:
+    x = checker.x
+    difference = tidy(_expanded_bases(moved - other.log_density), x)
+    if difference.has(x):
+        rational = rational_in(diff(difference, x), x)
+        if rational is None or cancel(together(rational.expr)) != 0:
+            return False
+        difference = difference.subs(x, c / 2)
+    gap = expand(difference + log(cancel(weight / other.weight)))
+    return bool(gap == 0) or (gap.is_finite is not False and checker.vanishes(gap))
+
+
+def _expanded_bases(expr: Expr) -> Expr:
+    """Bases of powers as sums, so that (a - x)/s and a/s - x/s compare equal."""
+    return expr.replace(
+        lambda node: isinstance(node, Pow) and not node.exp.is_Integer,
+        lambda node: expand(node.base) ** node.exp,
+    )
+
+
+def _atoms_pair_off(atoms: Sequence[Atom]) -> bool:
+    masses = [(_mass(a.p), _mass(a.q)) for a in atoms]
+    waiting = list(masses)
+    for p, q in masses:
+        twin = next((m for m in waiting if cancel(m[0] - q) == 0 and cancel(m[1] - p) == 0), None)
+        if twin is None:
+            return False
+        waiting.remove(twin)
+    return True
+
+
+def _mass(terms: tuple[Term, ...]) -> Expr:
+    return Add(*(t.weight * exp(t.log_density) for t in terms))

@@ -1,0 +1,198 @@
+"""A density on one smooth piece as a sum of terms, weight * exp(log_density).
+
+Input: an expression without Abs, Max and the like. Output: terms whose weights are free of the
+variable and not negative, and whose logarithms were taken by rule: of powers, products,
+exponentials and hyperbolic functions, under signs that were proved. What no rule takes apart, such
+as 1 + cos(x), stays inside one log.
+
+A sum is split into terms only when every summand is proved not negative; a difference stays whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sympy import (
+    Add,
+    Expr,
+    Mul,
+    Pow,
+    Rational,
+    S,
+    Symbol,
+    cosh,
+    coth,
+    csch,
+    erf,
+    erfc,
+    exp,
+    expand,
+    factor_terms,
+    factorial,
+    gamma,
+    log,
+    loggamma,
+    sech,
+    sinh,
+    tanh,
+)
+
+from mechc.symbolic.order import Facts
+
+MAX_TERMS = 200
+
+
+@dataclass(frozen=True)
+class Term:
+    """weight * exp(log_density): a weight >= 0 free of the variable, a log density in it."""
+
+    weight: Expr
+    log_density: Expr
+
+
+class Negative(Exception):
+    """The expression is negative wherever it is defined."""
+
+
+def terms(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Term, ...]:
+    """Take a density on one piece apart.
+
+    Args:
+        expr: density or mass, smooth in `variable` on the piece.
+        variable: output variable.
+        facts: signs that hold on the piece.
+
+    Returns:
+        The terms, those of equal shape merged; empty when the density is zero.
+
+    Raises:
+        Negative: a factor is proved negative.
+    """
+    if expr.is_zero:
+        return ()
+    expr = _with_tails(expr)
+    found = [_term(e, variable, facts) for e in _summands(expr, variable, facts)]
+    return _merged(found, variable, facts)
+
+
+def _with_tails(expr: Expr) -> Expr:
+    """1 + erf(u) as erfc(-u), which keeps its relative accuracy in the tail."""
+    tails: dict[Expr, Expr] = {}
+    for total in expr.atoms(Add):
+        constant, rest = total.as_coeff_Add()
+        coefficient, functions = rest.as_coeff_Mul()
+        if isinstance(functions, erf) and abs(coefficient) == constant:
+            tails[total] = constant * erfc(-functions.args[0] * (coefficient / constant))
+    return expr.xreplace(tails)
+
+
+def _summands(expr: Expr, variable: Symbol, facts: Facts) -> list[Expr]:
+    """Non-negative expressions that add up to `expr`."""
+    if isinstance(expr, Add):
+        parts = [s for arg in expr.args for s in _summands(arg, variable, facts)]
+        return parts if all(facts.sign(p) in (0, 1) for p in parts) else [expr]
+    if isinstance(expr, Mul):
+        sums = [a for a in expr.args if isinstance(a, Add) and a.has(variable)]
+        others = [a for a in expr.args if a not in sums]
+        # only a constant times a mixture is distributed: f(x)*(1 + g(x)) is better left whole
+        if len(sums) == 1 and not Mul(*others).has(variable):
+            parts = _summands(sums[0], variable, facts)
+            if 1 < len(parts) <= MAX_TERMS:
+                return [Mul(*others, part) for part in parts]
+    return [expr]
+
+
+def _term(expr: Expr, variable: Symbol, facts: Facts) -> Term:
+    """One term, logarithms taken by rule."""
+    weight, log_density, unsigned, sign = S.One, S.Zero, S.One, 1
+    for part in Mul.make_args(expr):
+        part_sign = facts.sign(part)
+        if part_sign is None:
+            unsigned *= part
+            continue
+        if part_sign == 0:
+            return Term(S.Zero, S.Zero)
+        sign *= part_sign
+        part_weight, part_log = _weight_and_log(part if part_sign > 0 else -part, variable, facts)
+        weight, log_density = weight * part_weight, log_density + part_log
+    if unsigned != 1:
+        # the sign of this factor is only known numerically, and checked there
+        if not unsigned.has(variable):
+            return Term(weight * sign * unsigned, log_density)
+        return Term(weight, log_density + log(sign * unsigned))
+    if sign < 0:
+        raise Negative
+    return Term(weight, log_density)
+
+
+def _weight_and_log(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Expr, Expr]:
+    """(w, l) with expr = w * exp(l), for an expression proved not negative."""
+    if not expr.has(variable):
+        return expr, S.Zero
+    if isinstance(expr, exp):
+        return S.One, _tidy(expr.exp, variable)
+    if isinstance(expr, Mul):
+        pairs = [_weight_and_log(a, variable, facts) for a in expr.args if facts.sign(a) == 1]
+        if len(pairs) == len(expr.args):
+            return Mul(*(w for w, _ in pairs)), Add(*(ell for _, ell in pairs))
+    if isinstance(expr, Pow) and facts.sign(expr.base) == 1:
+        weight, ell = _weight_and_log(expr.base, variable, facts)
+        if expr.exp.has(variable):
+            return S.One, expr.exp * (ell if weight == 1 else log(weight) + ell)
+        return weight**expr.exp, expr.exp * ell
+    return _special(expr, variable, facts)
+
+
+def _special(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Expr, Expr]:
+    """Functions whose logarithm has a form that does not overflow."""
+    half = Rational(1, 2)
+    if isinstance(expr, (cosh, sech, sinh, csch, tanh, coth)):
+        u = expr.args[0]
+        log_cosh, log_sinh = u + log(1 + exp(-2 * u)), u + log(1 - exp(-2 * u))
+        return {
+            cosh: (half, log_cosh),
+            sech: (S(2), -log_cosh),
+            sinh: (half, log_sinh),
+            csch: (S(2), -log_sinh),
+            tanh: (S.One, log_sinh - log_cosh),
+            coth: (S.One, log_cosh - log_sinh),
+        }[expr.func]
+    if isinstance(expr, (gamma, factorial)):
+        u = expr.args[0] + (1 if isinstance(expr, factorial) else 0)
+        if facts.sign(u) == 1:
+            return S.One, loggamma(u)
+    return S.One, log(expr)
+
+
+def _merged(found: list[Term], variable: Symbol, facts: Facts) -> tuple[Term, ...]:
+    """Terms whose log densities differ by a constant become one, so that plateaus show."""
+    kept: list[Term] = []
+    for term in found:
+        if term.weight == 0:
+            continue
+        for i, other in enumerate(kept):
+            gap = expand(term.log_density - other.log_density)
+            if not gap.has(variable):
+                # the larger one is kept, so that exp(gap) cannot overflow
+                larger, smaller = (term, other) if facts.sign(gap) == 1 else (other, term)
+                kept[i] = _sum(larger, smaller, -gap if larger is term else gap)
+                break
+        else:
+            kept.append(term)
+    return tuple(kept)
+
+
+def _sum(larger: Term, smaller: Term, gap: Expr) -> Term:
+    """The sum of two terms, the second one exp(gap) times the shape of the first."""
+    added = larger.weight + smaller.weight * exp(gap)
+    flat = expand(added)
+    return Term(factor_terms(added) if isinstance(flat, Add) else flat, larger.log_density)
+
+
+def _tidy(log_density: Expr, variable: Symbol) -> Expr:
+    """-(a - x)/b as (x - a)/b."""
+    coefficient, factors = log_density.as_coeff_mul()
+    for i, sum_ in enumerate(factors):
+        if isinstance(sum_, Add) and sum_.coeff(variable).could_extract_minus_sign():
+            return Mul(-coefficient, *factors[:i], -sum_, *factors[i + 1 :])
+    return log_density

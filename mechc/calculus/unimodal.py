@@ -1,0 +1,382 @@
+"""The shape of a noise density: unimodal or not, symmetric or not, proved or only sampled.
+
+Unimodal means: non-decreasing up to some point and non-increasing after it, jumps included. It is
+proved by the signs of the derivative of the log density between its zeros, and on pieces where
+those are out of reach by concavity of the log density, which allows one change from up to down. On
+either way the log density must be proved continuous inside its piece.
+A lattice is treated as the real pieces through its points: unimodal there, unimodal here.
+
+Whether a log density is finite and continuous inside a piece, proved by its structure.
+
+Signs of derivatives say something about a function only where it has no jump and no pole: cos(x)^2
+has a concave logarithm between its zeros and many maxima. Input: an expression and the `Facts` of
+the open interval. What is not proved counts as false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from sympy import (
+    Abs,
+    Add,
+    Dummy,
+    Expr,
+    Mul,
+    Pow,
+    S,
+    Symbol,
+    asinh,
+    atan,
+    besseli,
+    besselk,
+    binomial,
+    cos,
+    cosh,
+    diff,
+    erf,
+    erfc,
+    exp,
+    expand,
+    fraction,
+    gamma,
+    log,
+    loggamma,
+    oo,
+    pi,
+    sin,
+    sinh,
+    tanh,
+)
+from sympy import together as over_one
+
+from mechc.calculus.breakpoints import split
+from mechc.calculus.cases import MAX_SPLITS, Case, Piece, by_cases, explored, log_sum
+from mechc.calculus.terms import Term
+from mechc.declare.declaration import Declaration
+from mechc.errors import UnsupportedError
+from mechc.symbolic import evaluate
+from mechc.symbolic.evaluate import Evaluator, Floats, Theta
+from mechc.symbolic.order import Facts, Undecided, is_normal_tail
+from mechc.symbolic.rewrite import factored
+
+ENTIRE = (Add, Mul, exp, erf, erfc, sinh, cosh, tanh, sin, cos, atan, asinh)
+ON_POSITIVE_NUMBERS = (log, gamma, loggamma)
+
+
+def is_continuous(expr: Expr, x: Symbol, here: Facts) -> bool:
+    """Whether `expr` has no jump and no pole in x on the interval, ends excluded.
+
+    Args:
+        expr: real expression.
+        x: the variable, whose interval is among the facts.
+        here: the facts.
+    """
+    if not expr.has(x) or expr == x:
+        return True
+    if isinstance(expr, ENTIRE):
+        return all(is_continuous(part, x, here) for part in expr.args)
+    if isinstance(expr, Pow):
+        if not (is_continuous(expr.base, x, here) and is_continuous(expr.exp, x, here)):
+            return False
+        whole = expr.exp.is_integer and expr.exp.is_nonnegative
+        root = not expr.exp.has(x) and expr.exp.is_positive and here.sign(expr.base) == 1
+        return bool(whole or root or is_positive(expr.base, here))
+    if isinstance(expr, ON_POSITIVE_NUMBERS):
+        return is_continuous(expr.args[0], x, here) and is_positive(expr.args[0], here)
+    if isinstance(expr, binomial):
+        return all(is_continuous(part, x, here) for part in expr.args) and is_positive(
+            expr.args[0] + 1, here
+        )
+    if isinstance(expr, (besseli, besselk)) and not expr.order.has(x):
+        return is_continuous(expr.argument, x, here) and is_positive(expr.argument, here)
+    return False
+
+
+def is_positive(expr: Expr, here: Facts) -> bool:
+    """Whether `expr` was proved to exceed zero everywhere, not merely never to fall below.
+
+    A positive multiple of 1 + cos(u) does where abs(u) < pi, and cos(u) where abs(u) < pi/2.
+    """
+    if isinstance(expr, (Mul, Add)):
+        if all(is_positive(part, here) for part in expr.args):
+            return True
+        if isinstance(expr, Add) and (is_normal_tail(expr) or _is_bell(expr, here)):
+            return True
+    if isinstance(expr, Pow) and is_positive(expr.base, here):
+        return True
+    if isinstance(expr, binomial):
+        top, count = expr.args
+        return here.exceeds_zero(count + 1) and here.exceeds_zero(top - count + 1)
+    if isinstance(expr, cos):
+        return _within(expr.args[0], pi / 2, here)
+    return isinstance(expr, (exp, erfc, cosh, besselk)) or here.exceeds_zero(expr)
+
+
+def _is_bell(expr: Add, here: Facts) -> bool:
+    """Whether this is a + b cos(u) with 0 <= b <= a and abs(u) < pi."""
+    waves = [part for part in expr.args if part.has(cos)]
+    if len(waves) != 1:
+        return False
+    height, wave = waves[0].as_independent(cos, as_Add=False)
+    level = expr - waves[0]
+    fits = isinstance(wave, cos) and here.sign(height) == 1 and here.sign(level - height) in (0, 1)
+    return fits and _within(wave.args[0], pi, here)
+
+
+def _within(angle: Expr, limit: Expr, here: Facts) -> bool:
+    return here.exceeds_zero(limit - angle) and here.exceeds_zero(limit + angle)
+
+
+UP, DOWN, FLAT = 1, -1, 0
+# up and then down, or one of them: what a concave log density does
+PEAK = 2
+VECTORS = 4
+
+
+class Shape(NamedTuple):
+    """What is known; None means neither proved nor refuted."""
+
+    unimodal: bool | None
+    symmetric: bool | None
+    how: str
+
+
+def shape_of(noise: Declaration) -> Shape:
+    """The shape of the density `noise.p`.
+
+    Args:
+        noise: a declaration whose `p` and `q` are both the noise.
+
+    Returns:
+        `unimodal` is True only when proved and False only when samples refute it; `symmetric` is
+        True only when proved.
+    """
+    cases = explored(noise)
+    symmetric = True if centre_of(noise) is not None else None
+    proofs = [_proof(case.pieces, noise.variable, facts) for facts, case in cases]
+    if None not in proofs:
+        return Shape(True, symmetric, "; ".join(dict.fromkeys(p for p in proofs if p)))
+    for _, case in cases:
+        refuted = _refutation(noise, case)
+        if refuted:
+            return Shape(False, symmetric, refuted)
+    return Shape(None, symmetric, "sampled at typical parameters, not proved")
+
+
+def _proof(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> str | None:
+    """How unimodality follows, None when it could not be proved."""
+    try:
+        directions = _all_directions(pieces, variable, facts)
+    except (_Unknown, UnsupportedError):
+        return None
+    except Undecided as undecided:
+        if len(facts.known) >= MAX_SPLITS:
+            return None
+        cases = (facts.assuming(undecided.expr, positive) for positive in (True, False))
+        proofs = [_proof(pieces, variable, case) for case in cases]
+        return None if None in proofs else max(p for p in proofs if p)
+    rising = True
+    for direction in directions:
+        if direction in (UP, PEAK) and not rising:
+            return None
+        rising = rising and direction in (UP, FLAT)
+    return "log-concave pieces" if PEAK in directions else "signs of the derivative"
+
+
+def _all_directions(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> list[int]:
+    """The directions of the density from left to right, jumps included."""
+    x = Dummy("x", real=True)
+    directions: list[int] = []
+    last: tuple[Expr, tuple[Term, ...]] | None = None
+    for piece in pieces:
+        if variable.is_integer and facts.sign(piece.hi - piece.lo) not in (0, 1):
+            # the steps below would lead through points that the piece may not have
+            raise _Unknown
+        terms = tuple(Term(t.weight, t.log_density.subs(variable, x)) for t in piece.p)
+        directions.append(_jump(last, piece.lo, terms, x, variable, facts))
+        directions += _directions(piece, terms, x, facts)
+        last = (piece.hi, terms)
+    return directions
+
+
+class _Unknown(Exception):
+    """A direction could not be proved."""
+
+
+def _jump(
+    last: tuple[Expr, tuple[Term, ...]] | None,
+    lo: Expr,
+    terms: tuple[Term, ...],
+    x: Symbol,
+    variable: Symbol,
+    facts: Facts,
+) -> int:
+    """Up or down from the end of the last piece to the start of this one."""
+    if last is None:
+        return UP
+    end, before = last
+    if end + (1 if variable.is_integer else 0) != lo:
+        raise _Unknown
+    change = _at(terms, x, lo) - _at(before, x, end)
+    if len(terms) == len(before) == 1 and terms[0].weight == before[0].weight:
+        change = terms[0].log_density.subs(x, lo) - before[0].log_density.subs(x, end)
+        if change.has(log) and facts.sign(expand(change)) is None:
+            # the logarithm of a ratio has the sign of what the ratio exceeds one by
+            change = factored(over_one(exp(change) - 1))
+    return _known(facts.sign(expand(change)))
+
+
+def _at(terms: tuple[Term, ...], x: Symbol, place: Expr) -> Expr:
+    return Add(*(t.weight * exp(t.log_density.subs(x, place)) for t in terms))
+
+
+def _known(sign: int | None) -> int:
+    if sign is None:
+        raise _Unknown
+    return sign
+
+
+def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) -> list[int]:
+    """Directions along one piece."""
+    inside = facts.on(x, piece.lo, piece.hi)
+    if not all(is_continuous(t.log_density, x, inside) for t in terms):
+        raise _Unknown
+    slopes = [factored(over_one(diff(t.log_density, x))) for t in terms]
+    turning = {f for s in slopes for f in Mul.make_args(fraction(s)[0]) if _can_cut(f, x)}
+    marks = tuple(Abs(f) for f in sorted(turning, key=str)) or (x,)
+    found: list[int] = []
+    for stretch in split(marks, x, piece.lo, piece.hi, facts):
+        here = facts.on(x, stretch.lo, stretch.hi)
+        signs = {here.sign(s) for s in slopes}
+        if signs <= {UP, FLAT} or signs <= {DOWN, FLAT}:
+            found.append(UP if UP in signs else DOWN if DOWN in signs else FLAT)
+        elif len(terms) == 1 and is_concave(terms[0].log_density, slopes[0], x, here):
+            found.append(PEAK)
+        else:
+            raise _Unknown
+    return found
+
+
+def is_concave(log_density: Expr, slope: Expr, x: Symbol, here: Facts) -> bool:
+    """Prove concavity by the second derivative, of the whole or of every summand."""
+    if here.sign(factored(over_one(diff(slope, x)))) in (DOWN, FLAT):
+        return True
+    return all(
+        _is_log_normal_tail(part, x, here) or here.sign(diff(part, x, 2)) in (DOWN, FLAT)
+        for part in Add.make_args(log_density)
+    )
+
+
+def _is_log_normal_tail(part: Expr, x: Symbol, here: Facts) -> bool:
+    """Whether this is a multiple of log erfc(a x + b), concave as the log of a normal integral."""
+    factors, function = part.as_independent(x, as_Add=False)
+    if not isinstance(function, log) or here.sign(factors) not in (0, 1):
+        return False
+    constant, rest = function.args[0].as_coeff_Add()
+    coefficient, tail = rest.as_coeff_Mul()
+    # 2 - erfc(u) is erfc(-u)
+    if constant not in (0, -2 * coefficient) or not isinstance(tail, erfc):
+        return False
+    poly = tail.args[0].as_poly(x)
+    return poly is not None and poly.degree() == 1
+
+
+def _can_cut(part: Expr, x: Symbol) -> bool:
+    poly = part.as_poly(x)
+    return poly is not None and poly.degree() in (1, 2)
+
+
+def centre_of(noise: Declaration) -> Expr | None:
+    """The c with p(x) = p(2c - x), proved; None where there is none or no proof.
+
+    Args:
+        noise: as for `shape_of`.
+    """
+    x = noise.variable
+    for centre in _possible_centres(noise):
+        mirrored = replace(noise, q=noise.p.subs(x, 2 * centre - x))
+        try:
+            pieces = [piece for case in by_cases(mirrored) for piece in case.pieces]
+        except UnsupportedError:
+            continue
+        if all(_same(piece, x, centre) for piece in pieces):
+            return centre
+    return None
+
+
+def _possible_centres(noise: Declaration) -> list[Expr]:
+    """Zero, the turning points of the exponents, and the middle of a bounded support."""
+    cases = [case.pieces for case in by_cases(noise) if case.pieces]
+    logs = [t.log_density for pieces in cases for p in pieces for t in p.p]
+    middles = [(pieces[0].lo + pieces[-1].hi) / 2 for pieces in cases]
+    found = [S.Zero, *evaluate.centres(logs, [], noise.variable), *middles]
+    return [c for c in dict.fromkeys(found) if c.is_finite]
+
+
+def _same(piece: Piece, x: Symbol, centre: Expr) -> bool:
+    """Whether P and Q have the same terms on the piece."""
+    if len(piece.p) != len(piece.q):
+        return False
+    places = [p for p in (centre, piece.lo, piece.hi) if p not in (oo, -oo)]
+    rest = list(piece.q)
+    for term in piece.p:
+        partner = next((t for t in rest if t.weight == term.weight and _is_zero(
+            term.log_density - t.log_density, x, places)), None)  # fmt: skip
+        if partner is None:
+            return False
+        rest.remove(partner)
+    return True
+
+
+def _is_zero(difference: Expr, x: Symbol, places: list[Expr]) -> bool:
+    """Proof that an analytic expression vanishes: everywhere by expansion, or by its derivative."""
+    if expand(difference) == 0:
+        return True
+    numerator = fraction(over_one(expand(diff(difference, x))))[0]
+    return expand(numerator) == 0 and any(expand(difference.subs(x, p)) == 0 for p in places)
+
+
+def _refutation(noise: Declaration, case: Case) -> str | None:
+    """A parameter vector at which the density visibly has two maxima."""
+    parameters, x = noise.parameters, noise.variable
+    logs = [Evaluator(log_sum(p.p), x, parameters) if p.p else None for p in case.pieces]
+    parts = [t.log_density for p in case.pieces for t in p.p]
+    centres = evaluate.centres(parts, [e for p in case.pieces for e in (p.lo, p.hi)], x)
+    for theta in evaluate.typical_vectors(parameters, VECTORS):
+        if not evaluate.holds_at(case.condition, parameters, theta):
+            continue
+        middles = [evaluate.value(c, parameters, theta) for c in centres] or [0.0]
+        heights = [
+            log.at(theta)(_grid(piece, noise, theta, middles))
+            for piece, log in zip(case.pieces, logs, strict=True)
+            if log is not None
+        ]
+        if _two_maxima(np.concatenate(heights)):
+            named = zip(parameters, theta, strict=True)
+            return "two maxima at " + ", ".join(f"{p.name}={v:.4g}" for p, v in named)
+    return None
+
+
+def _grid(piece: Piece, noise: Declaration, theta: Theta, middles: list[float]) -> Floats:
+    """Points of the piece at every distance from the middles."""
+    lo, hi = (evaluate.value(end, noise.parameters, theta) for end in (piece.lo, piece.hi))
+    if noise.measure == "lattice":
+        away = np.arange(-2000.0, 2001.0)
+        points = np.concatenate([np.round(m) + away for m in middles])
+    else:
+        away = np.geomspace(1e-6, 1e6, 1000)
+        points = np.concatenate([np.concatenate([m - away, [m], m + away]) for m in middles])
+    return np.unique(points[(points >= lo) & (points <= hi)])
+
+
+def _two_maxima(heights: Floats) -> bool:
+    """Whether the sequence rises after it has fallen, beyond rounding."""
+    heights = heights[np.isfinite(heights)]
+    changes = np.diff(heights)
+    changes = changes[np.abs(changes) > 1e-9 * (1 + np.abs(heights[1:]))]
+    falls = np.flatnonzero(changes < 0)
+    return bool(falls.size and (changes[falls[0] :] > 0).any())

@@ -1,0 +1,378 @@
+"""The command line: `mechc list | show | emit | epsilon | delta | curve | compare | calibrate ...`.
+
+Errors of mechc's own are one line on stderr and exit code 2 for bad input, 1 for the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+import mechc
+from mechc.cli.arguments import (
+    Adjacency,
+    Count,
+    Delta,
+    DensityP,
+    DensityQ,
+    Direction,
+    Domain,
+    Epsilon,
+    Json,
+    LogDelta,
+    MaybeName,
+    Method,
+    Name,
+    Output,
+    Poisson,
+    Set,
+    Variable,
+    count_of,
+    counts_of,
+    mechanism_of,
+    run_of,
+    sampled,
+    values_of,
+)
+from mechc.errors import DeclarationError, LoweringError, MechcError, UnsupportedError
+
+if TYPE_CHECKING:
+    from mechc.accountants.bound import Bound
+
+
+out = Console()
+err = Console(stderr=True)
+
+
+class _Group(TyperGroup):
+    """The commands, with mechc's errors shown as one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command and turn errors of mechc's own into exit codes."""
+        try:
+            return super().invoke(ctx)
+        except MechcError as error:
+            err.print(f"mechc: {error}", markup=False, highlight=False, soft_wrap=True)
+            bad_input = isinstance(error, (DeclarationError, UnsupportedError, LoweringError))
+            ctx.exit(2 if bad_input else 1)
+
+
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    help="A mechanism compiler for differential privacy.",
+)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        out.print(f"mechc {mechc.__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.command("list")
+def list_mechanisms(
+    compile_missing: Annotated[
+        bool, typer.Option("--compile/--no-compile", help="Compile what has no kernel yet, once.")
+    ] = True,
+) -> None:
+    """List the mechanisms that can be named, with what is known about each."""
+    from mechc.cli import catalogue
+    from mechc.cli.progress import compiling_all
+
+    if compile_missing:
+        compiling_all(mechc.available(), err)
+    out.print(catalogue.table(compile_missing))
+
+
+@app.command("methods")
+def list_methods() -> None:
+    """List the accountants with what they need, prove and cost."""
+    from mechc.report import tables
+
+    out.print(tables.methods())
+
+
+@app.command()
+def show(
+    name: Name,
+    stage: Annotated[str, typer.Option(help="explain, pair, calculus, ir or source.")] = "explain",
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+) -> None:
+    """Show what was derived from a declaration, at any stage of the compiler."""
+    from mechc.report import stages
+
+    mechanism = sampled(mechc.load(name), poisson, adjacency)
+    out.print(stages.show(mechanism, stage), highlight=False)
+
+
+@app.command()
+def emit(
+    name: Name,
+    output: Output,
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+) -> None:
+    """Write the compiled kernel as a standalone Python module."""
+    from mechc.cli.progress import compiling
+
+    mechanism = sampled(mechc.load(name), poisson, adjacency)
+    compiling(mechanism, err)
+    out.print(f"wrote {mechanism.emit(output)}", highlight=False)
+
+
+@app.command()
+def report(
+    name: Name,
+    output: Output,
+    settings: Set = [],  # noqa: B006
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+) -> None:
+    """Write a datasheet of a mechanism as one HTML file."""
+    from mechc.cli.progress import compiling
+
+    mechanism = sampled(mechc.load(name), poisson, adjacency)
+    compiling(mechanism, err)
+    out.print(f"wrote {mechanism.report(output, **values_of(settings))}", highlight=False)
+
+
+@app.command()
+def epsilon(
+    name: MaybeName = "",
+    settings: Set = [],  # noqa: B006 - typer copies it
+    delta: Delta = None,
+    log_delta: LogDelta = None,
+    count: Count = "1",
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+    method: Method = "auto",
+    direction: Direction = "both",
+    p: DensityP = "",
+    q: DensityQ = "",
+    var: Variable = "x",
+    domain: Domain = [],  # noqa: B006 - typer copies it
+    as_json: Json = False,
+) -> None:
+    """Print bounds on epsilon for a given delta."""
+    run = run_of(mechanism_of(name, p, q, var, domain), settings, poisson, adjacency, count)
+    bound = run.epsilon(delta, log_delta=log_delta, method=method, direction=direction)
+    _print_bound("epsilon", bound, as_json)
+
+
+@app.command()
+def delta(
+    name: MaybeName = "",
+    settings: Set = [],  # noqa: B006 - typer copies it
+    epsilon: Epsilon = None,
+    count: Count = "1",
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+    method: Method = "auto",
+    direction: Direction = "both",
+    log: Annotated[bool, typer.Option("--log", help="Print log delta.")] = False,
+    p: DensityP = "",
+    q: DensityQ = "",
+    var: Variable = "x",
+    domain: Domain = [],  # noqa: B006 - typer copies it
+    as_json: Json = False,
+) -> None:
+    """Print bounds on delta for a given epsilon."""
+    if epsilon is None:
+        raise DeclarationError("delta: --epsilon is needed")
+    run = run_of(mechanism_of(name, p, q, var, domain), settings, poisson, adjacency, count)
+    ask = run.log_delta if log else run.delta
+    bound = ask(epsilon, method=method, direction=direction)
+    _print_bound("log delta" if log else "delta", bound, as_json)
+
+
+@app.command()
+def compare(
+    name: Name,
+    settings: Set = [],  # noqa: B006 - typer copies it
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    count: Count = "1",
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+) -> None:
+    """Ask every method the same question: lower, estimate, upper and time."""
+    from mechc.cli import comparison
+
+    if (epsilon is None) == (delta is None):
+        raise DeclarationError("compare: give exactly one of --epsilon and --delta")
+    run = run_of(mechc.load(name), settings, poisson, adjacency, count)
+    out.print(comparison.table(run, epsilon=epsilon, delta=delta))
+
+
+@app.command()
+def curve(
+    name: Name,
+    settings: Set = [],  # noqa: B006 - typer copies it
+    delta: Annotated[float, typer.Option("--delta", "-d", help="Target delta.")] = 1e-5,
+    counts: Annotated[str, typer.Option(help="Counts, such as 1,10,100 or 1:1000:10.")] = "1:11",
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+    method: Method = "auto",
+    plot: Annotated[Path | None, typer.Option(help="Write a figure to this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print epsilon after each of several numbers of steps."""
+    from mechc.report import tables
+
+    numbers = counts_of(counts)
+    run = run_of(mechc.load(name), settings, poisson, adjacency, "1")
+    bound = run.epsilon_curve(delta, numbers, method=method)
+    if plot is not None:
+        from mechc.report.plot import epsilon_figure
+
+        epsilon_figure({"epsilon": (numbers, bound)}, plot, delta)
+    if as_json:
+        _print_json({"count": numbers, **_sides(bound)})
+    else:
+        out.print(tables.curve(numbers, bound))
+
+
+@app.command()
+def calibrate(
+    name: Name,
+    solve_for: Annotated[str, typer.Option(help="Parameter to find, or 'count'.")],
+    settings: Set = [],  # noqa: B006 - typer copies it
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    count: Count = "1",
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+    method: Method = "auto",
+    as_json: Json = False,
+) -> None:
+    """Find the parameter value whose proven upper bound meets the target."""
+    if epsilon is None or delta is None:
+        raise DeclarationError("calibrate: --epsilon and --delta are needed")
+    mechanism = sampled(mechc.load(name), poisson, adjacency)
+    found = mechc.calibrate(
+        mechanism,
+        solve_for=solve_for,
+        epsilon=epsilon,
+        delta=delta,
+        method=method,
+        count=count_of(count),
+        parameters=values_of(settings),
+    )
+    if as_json:
+        _print_json({solve_for: found.value, **_sides(found.bound)})
+    else:
+        out.print(f"{solve_for} = {found.value!r}", highlight=False)
+        _print_bound("delta", found.bound, False)
+
+
+@app.command()
+def verify(
+    name: Annotated[str, typer.Argument(help="A mechanism, its file, or an emitted kernel.")],
+    level: Annotated[str, typer.Option(help="quick or full.")] = "quick",
+    poisson: Poisson = None,
+    adjacency: Adjacency = "add_remove",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Verify a kernel against its declaration in ball arithmetic; exit code 1 if it fails."""
+    from mechc.verify import certificate as _certificate
+    from mechc.verify.certificate import table, verify
+
+    mechanism, kernel = _certificate.find(name)
+    certificate = verify(sampled(mechanism, poisson, adjacency), level, kernel)
+    if output is not None:
+        output.write_text(certificate.to_json(), encoding="utf-8")
+    if as_json:
+        typer.echo(certificate.to_json(), nl=False)
+    else:
+        out.print(table(certificate))
+    if not certificate.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def check(
+    run: Annotated[Path, typer.Argument(help="TOML file with [[step]] tables.")],
+    certified: Annotated[bool, typer.Option("--certified", help="Ball arithmetic too.")] = False,
+) -> None:
+    """Compare all methods on one run with each other; exit code 1 at a contradiction."""
+    from mechc.verify import agreement
+
+    composition, epsilons = agreement.read(run)
+    report = agreement.check(composition, epsilons, certified)
+    out.print(str(report), markup=False, highlight=False)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def cache(
+    action: Annotated[str, typer.Argument(help="list, size or clear.")] = "list",
+) -> None:
+    """List, size or clear the cache of compiled kernels."""
+    from mechc.report import tables
+
+    out.print(tables.cache(action), highlight=False)
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where to write kernel and figure.")] = Path(),
+) -> None:
+    """Compile a new noise distribution and account for published training runs."""
+    from mechc.cli import demo
+
+    demo.run(out, folder)
+
+
+def _sides(bound: Bound) -> dict[str, Any]:
+    return {
+        "lower": bound.lower, "estimate": bound.estimate, "upper": bound.upper,
+        "method": bound.method, "status": bound.status,
+    }  # fmt: skip
+
+
+def _print_bound(what: str, bound: Bound, as_json: bool) -> None:
+    from mechc.report import tables
+
+    if as_json:
+        _print_json(_sides(bound))
+    else:
+        out.print(tables.bound(what, bound), highlight=False)
+
+
+def _print_json(values: dict[str, Any]) -> None:
+    """Print JSON; nan becomes null and inf the string "inf"."""
+
+    def plain(value: Any) -> Any:
+        if hasattr(value, "tolist"):
+            value = value.tolist()
+        if isinstance(value, list):
+            return [plain(v) for v in value]
+        if isinstance(value, float) and value != value:
+            return None
+        return str(value) if isinstance(value, float) and abs(value) == float("inf") else value
+
+    typer.echo(json.dumps({k: plain(v) for k, v in values.items()}))
+
+
+if os.environ.get("COLUMNS") is None and not out.is_terminal:
+    out.width = err.width = 100  # piped output should not be folded at 80 columns

@@ -1,0 +1,69 @@
+"""Lines that say what the compiler is doing."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from mechc.composition.mechanism import load
+from mechc.errors import MechcError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mechc.composition.mechanism import Mechanism
+
+
+def compiling(mechanism: Mechanism, console: Console) -> None:
+    """Make sure that the kernel exists, with a progress display if it has to be compiled."""
+    if mechanism.is_compiled:
+        return
+    with console.status(f"compiling {mechanism.name}") as status:
+        mechanism.compile(lambda stage: status.update(f"compiling {mechanism.name}: {stage}"))
+
+
+def compiling_all(names: Sequence[str], console: Console) -> None:
+    """Compile what has no kernel among the named mechanisms, one process for each core.
+
+    What cannot be compiled is left as it is; what a broken pool leaves is compiled when it is
+    needed.
+    """
+    missing = [name for name in names if _is_missing(name)]
+    if not missing:
+        return
+    context = multiprocessing.get_context("spawn")
+    columns = (TextColumn("compiling"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=console, transient=True)
+    workers = min(len(missing), os.cpu_count() or 1)
+    with (
+        suppress(BrokenProcessPool, OSError),
+        bar,
+        ProcessPoolExecutor(workers, context) as pool,
+    ):
+        jobs: list[Future[None]] = [pool.submit(_compile, name) for name in missing]
+        try:
+            deque(bar.track(as_completed(jobs), total=len(jobs)), maxlen=0)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _is_missing(name: str) -> bool:
+    try:
+        return not load(name).is_compiled
+    except MechcError:
+        return False
+
+
+def _compile(name: str) -> None:
+    """Leave the kernel of a mechanism in the cache; its error is met where the kernel is used."""
+    with suppress(MechcError):
+        load(name).compile()

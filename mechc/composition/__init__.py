@@ -1,0 +1,1 @@
+"""Mechanisms, events and compositions, and the queries that they answer."""

@@ -1,0 +1,199 @@
+"""Epsilon after each of many numbers of repetitions of one run.
+
+Counts are answered together by contours that serve many, and by a recursion that passes through all
+small ones (`accountants.sweep`, `accountants.lattice_sweep`); the others, and a handful of counts,
+one by one as `epsilon` does. Where these are too many for that, counts lie between their
+neighbours: epsilon does not fall with the repetitions, of which fewer are a part of more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants.bound import Bound
+from mechc.accountants.lattice import common_lattice
+from mechc.accountants.repetitions import LatticeSweep, Sweep
+from mechc.composition import epsilon
+from mechc.composition.inputs import MAX_COUNT, as_count, collect
+from mechc.errors import DeclarationError
+from mechc.loss.allowance import OutOfWorkError, limited
+from mechc.loss.privacy_loss import MASS_ERROR, Step
+
+if TYPE_CHECKING:
+    from mechc.composition.events import Composition
+
+
+Floats = NDArray[np.float64]
+
+MOST = 10_000_000  # counts of one curve
+HANDFUL = 10  # counts off a lattice that are cheaper one by one than by what many would share
+EXACT = 2.0**53  # counts above are no doubles
+ALONE = 30.0  # times the work of one count, for all that are answered one by one
+
+
+def epsilon_curve(
+    composition: Composition,
+    log_delta: float,
+    counts: Iterable[int],
+    max_work: float,
+    how: dict[str, Any],
+) -> Bound:
+    """Return bounds on epsilon(delta) for count * composition, for every count.
+
+    Args:
+        composition: the run that is repeated.
+        log_delta: natural log of the target.
+        counts: repetitions, in any order.
+        max_work: of all counts together, and of each that has to be answered alone; these may take
+            `ALONE` times as much in all.
+        how: method, direction, rtol and options.
+    """
+    numbers = _numbers(counts)
+    distinct, place = np.unique(numbers, return_inverse=True)
+    method = str(how.get("method", "auto"))
+    with limited(max_work, method):
+        try:
+            table, methods = _together(composition, log_delta, distinct, dict(how))
+        except OutOfWorkError:
+            table, methods = np.full((3, distinct.size), math.nan), set()
+    alone = np.flatnonzero(np.isnan(table).any(axis=0))
+    found = _one_by_one(
+        distinct[alone],
+        max_work,
+        method,
+        lambda n: epsilon.epsilon((composition * n).evaluation(**how), log_delta),
+    )
+    answered = alone[sorted(found)]
+    singles = [found[i] for i in sorted(found)]
+    for i, answer in zip(answered, singles, strict=True):
+        table[:, i] = answer.lower, answer.estimate, answer.upper
+    between = np.setdiff1d(alone, answered)
+    _between(distinct, table, alone, between)
+    summary = collect(singles, (len(singles),))
+    methods |= set(summary.method.split("+"))
+    lower, estimate, upper = table[:, place]
+    return Bound(
+        lower,
+        estimate,
+        upper,
+        "+".join(sorted(methods - {""})),
+        summary.status,
+        {
+            "one_by_one": distinct[answered].tolist(),
+            "between": distinct[between].tolist(),
+            "each": summary.detail["each"],
+        },
+    )
+
+
+def _one_by_one(
+    counts: NDArray[np.int64], max_work: float, method: str, ask: Callable[[int], Bound]
+) -> dict[int, Bound]:
+    """Answer for each count, by its place; if that is too much work, for a selection of them."""
+    found: dict[int, Bound] = {}
+    left = ALONE * max_work
+    for i in _spread(counts):
+        if left < 0.0 and len(found) > 1 and not any(math.isnan(b.upper) for b in found.values()):
+            break
+        with limited(max_work, method) as allowance:
+            found[i] = ask(int(counts[i]))
+        left -= allowance.max_work - allowance.left
+    return found
+
+
+def _spread(counts: NDArray[np.int64]) -> Iterator[int]:
+    """Places of all counts: the ends, then always where the ratio of neighbours is largest."""
+    last = counts.size - 1
+    gaps = [(0.0, 0, last)] if last > 0 else []
+    yield from sorted({0, last} if last >= 0 else ())
+    while gaps:
+        _, a, b = heappop(gaps)
+        if b - a < 2:
+            continue
+        middle = math.sqrt(max(float(counts[a]), 0.5) * float(counts[b]))
+        i = min(max(int(np.searchsorted(counts, middle)), a + 1), b - 1)
+        yield i
+        for low, high in ((a, i), (i, b)):
+            heappush(gaps, (-float(counts[high]) / max(float(counts[low]), 0.5), low, high))
+
+
+def _between(
+    counts: NDArray[np.int64], table: Floats, alone: NDArray[np.intp], left: NDArray[np.intp]
+) -> None:
+    """Bound the counts left, and those answered alone, by what is known of their neighbours."""
+    table[:, left] = np.array([[0.0], [math.nan], [math.inf]])
+    below, above = np.fmax.accumulate(table[0]), np.fmin.accumulate(table[2, ::-1])[::-1]
+    table[0, alone] = np.maximum(table[0, alone], below[alone])  # nan stays
+    table[2, alone] = np.minimum(table[2, alone], above[alone])
+    known = np.setdiff1d(np.arange(counts.size), left)
+    guess = np.interp(counts[left], counts[known], table[1, known])
+    table[1, left] = np.fmin(np.fmax(guess, table[0, left]), table[2, left])
+
+
+def _numbers(counts: Iterable[int]) -> NDArray[np.int64]:
+    """Checked counts."""
+    if not isinstance(counts, Iterable):
+        raise DeclarationError(f"counts={counts!r} are not several (expected a range or a list)")
+    listed = counts if isinstance(counts, (range, np.ndarray)) else list(islice(counts, MOST + 1))
+    if next(iter(listed[MOST:]), None) is not None:
+        raise DeclarationError(f"counts: more than {MOST} of them")
+    array = np.asarray(listed)
+    plain = array.dtype.kind in "iu" and array.ndim == 1 and array.size
+    if plain and array.min() >= 0 and array.max() <= MAX_COUNT:
+        return array.astype(np.int64)
+    return np.array([as_count(count) for count in listed], np.int64)
+
+
+def _together(
+    composition: Composition, log_delta: float, counts: NDArray[np.int64], how: dict[str, Any]
+) -> tuple[Floats, set[str]]:
+    """Bounds and estimate for each count, nan where not found together, and the methods used."""
+    out = np.full((3, counts.size), math.nan)
+    method, direction = how.pop("method", "auto"), how.pop("direction", "both")
+    rtol = how.pop("rtol", 1e-6)
+    directions = composition.directions(direction)
+    if any(event.joint_evaluation for event, _ in composition.parts):
+        return out, set()
+    steps = {d: composition.steps(d) for d in directions}
+    largest = int(counts.max(initial=0)) * max((s.count for s in steps[directions[0]]), default=0)
+    if how or method not in ("auto", "contour") or not 0 < rtol < 1 or not 0 < largest < EXACT:
+        return out, set()
+    if log_delta == 0.0:
+        return out, set()
+    lattices = [common_lattice(some) for some in steps.values()]
+    if counts.size < HANDFUL and None in lattices:
+        return out, set()
+    out[:, _infinite(steps.values(), log_delta, counts)] = math.inf
+    left = np.flatnonzero((counts > 0) & ~np.isinf(out[2]))
+    out[:, left] = -math.inf
+    known = np.full(left.size, math.nan)
+    methods: set[str] = set()
+    for some, lattice in zip(steps.values(), lattices, strict=True):
+        if lattice is None:
+            sweep = Sweep(some, log_delta, rtol, recursion=method == "auto")
+        else:
+            sweep = LatticeSweep(some, lattice, log_delta, rtol, recursion=method == "auto")
+        found = sweep.epsilons(counts[left].astype(np.float64), known)
+        methods |= sweep.methods
+        out[:, left] = np.maximum(out[:, left], found)  # nan wins
+        left = left[~np.isnan(out[:, left]).any(axis=0)]
+        known = out[2, left]
+    return out, methods
+
+
+def _infinite(
+    directions: Iterable[Sequence[Step]], log_delta: float, counts: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Counts whose mass at infinite loss, in some direction, proves that no epsilon will do."""
+    log_finite = min(sum(s.count * s.loss.log_finite for s in steps) for steps in directions)
+    with np.errstate(over="ignore"):
+        mass = -np.expm1(counts * log_finite) * (1.0 - 2.0 * MASS_ERROR)
+    certain: NDArray[np.bool_] = mass > math.exp(log_delta)
+    return certain

@@ -1,0 +1,349 @@
+"""From log delta as a function of epsilon to epsilon as a function of log delta.
+
+In: an Evaluation and a target log delta. Out: bounds on the smallest epsilon >= 0 with
+delta(epsilon) <= target. The sides are certified one evaluation at a time, without assuming that
+the computed curves are smooth or monotone:
+
+* upper: an epsilon at which the proven *upper* bound of log delta is at most the target;
+* lower: an epsilon at which the proven *lower* bound of log delta exceeds the target (or 0);
+* estimate: the root of the estimate.
+
+Since the true delta is decreasing, each is right whatever the search did. Evaluations are what
+costs time, so the search starts at the saddle point estimate, uses secant steps inside a bracket,
+and every loop has a cap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants.bound import Bound
+from mechc.accountants.contour import Covered
+from mechc.accountants.fft import log1mexp
+from mechc.accountants.topmost import log_all_largest
+from mechc.composition.evaluation import Evaluation, worse
+from mechc.errors import MechcError, NumericError, UnsupportedError
+from mechc.loss.allowance import OutOfWorkError
+from mechc.loss.privacy_loss import Step
+from mechc.loss.truncated_loss import is_resolved
+
+Floats = NDArray[np.float64]
+
+MAX_EVALUATIONS = 200
+LARGEST_EPSILON = 1e300
+MAX_STEPS = 60  # outward steps from a root to its certified side
+FAR = 1e-3  # nats beyond which a side gets a root search of its own
+ROUND = 2.0**-52
+NOTHING = 1e-18  # an epsilon that is none
+NARROW = 1e-10  # relative distance to it of a bracket that is narrow enough for an answer
+NEARER = 1e-3  # distance from the largest loss that is tried before, as a share of the start's
+NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is as good as that
+CLOSE = 0.9  # start of a search, as a share of the largest loss, from which on that is looked at
+NEWTON = 20  # steps to the start of a search
+CLOSE_TO_TARGET = 0.02  # nats at which they end
+FIRST = (1.0, -1.0)  # where to start, and the slope there, when nothing is known
+
+
+@dataclass
+class Curve:
+    """Log delta in one direction, remembered point by point."""
+
+    log_delta: Callable[[float], Bound]
+    target: float
+    low: float = 0.0  # delta is known to exceed the target here, or this is 0 ...
+    high: float = math.inf  # ... and here to be at most the target
+
+    def __post_init__(self) -> None:
+        """Start with an empty memory."""
+        self.points: dict[float, Bound] = {}
+
+    def at(self, epsilon: float) -> Bound:
+        """Return the bound at epsilon.
+
+        Raises:
+            NumericError: the search has used up its evaluations.
+        """
+        if epsilon not in self.points:
+            if len(self.points) >= MAX_EVALUATIONS:
+                raise NumericError(
+                    f"epsilon search: no root after {MAX_EVALUATIONS} evaluations, "
+                    f"log delta target {self.target!r}, last epsilon {epsilon!r}"
+                )
+            self.points[epsilon] = self.log_delta(epsilon)
+        return self.points[epsilon]
+
+    def excess(self, side: str, epsilon: float) -> float:
+        """Return one side of log delta minus the target.
+
+        The proven sides are moved outward by the rounding of exp and log, so that the answer also
+        holds for delta itself.
+        """
+        value = float(getattr(self.at(epsilon), side))
+        if value == -math.inf:
+            return value
+        slack = 1.5 * ROUND * (abs(self.target) + 4.0)
+        return (
+            value - self.target + (slack if side == "upper" else -slack if side == "lower" else 0)
+        )
+
+    def least_proven(self) -> float:
+        """Return the least epsilon seen at which the proven upper bound is at most the target."""
+        return min((e for e in self.points if self.excess("upper", e) <= 0), default=math.inf)
+
+    def most_proven(self) -> float:
+        """Return the largest epsilon seen at which the proven lower bound exceeds the target."""
+        return max((e for e in self.points if self.excess("lower", e) > 0), default=0.0)
+
+    def noise(self, epsilon: float) -> float:
+        """Return how far log delta has to be from the target to matter: 2 % of its own width."""
+        width = float(self.at(epsilon).upper) - float(self.at(epsilon).lower)
+        return max(2e-13, 4 * ROUND * abs(self.target), 0.02 * width if width < FAR else 0.0)
+
+
+def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
+    """Return bounds on the smallest epsilon >= 0 with log delta(epsilon) <= log_target.
+
+    Args:
+        evaluation: the composition and its method.
+        log_target: natural log of delta, <= 0; -inf asks for pure differential privacy.
+
+    Raises:
+        NumericError: the search does not settle within its cap.
+    """
+    if log_target < evaluation.log_infinite:
+        return _exact(math.inf, evaluation, "the mass at infinite loss exceeds delta")
+    if log_target == evaluation.log_infinite:
+        top, rounding = evaluation.largest_loss()
+        return _exact(top, evaluation, "delta is the mass at infinite loss", rounding)
+    answer = _in_direction(evaluation, evaluation.directions[0], log_target)
+    for direction in evaluation.directions[1:]:
+        side = "estimate" if math.isnan(float(answer.upper)) else "upper"
+        if side == "upper" and evaluation.at_most(direction, float(answer.upper), log_target):
+            continue
+        curve = Curve(partial(evaluation.log_delta_in, direction), log_target)
+        if not curve.excess(side, float(getattr(answer, side))) <= 0:
+            answer = worse(answer, _in_direction(evaluation, direction, log_target))
+    return answer
+
+
+def _exact(value: float, evaluation: Evaluation, why: str, rounding: float = 0.0) -> Bound:
+    """Answer at the end of the profile, where no inversion is needed."""
+    lower = max(0.0, value - rounding)
+    return Bound(lower, value, value + rounding, evaluation.method, "proven", {"reason": why})
+
+
+def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> Bound:
+    curve = Curve(partial(evaluation.log_delta_in, direction, rough=True), log_target)
+    start, slope = saddle_start(evaluation.steps[direction], log_target)
+    curve.low, curve.high = _bracket(evaluation, direction, log_target)
+    if not curve.low < start < curve.high:
+        start = 0.5 * (curve.low + curve.high) if curve.high < math.inf else 2.0 * curve.low
+    at_top = _at_largest_loss(evaluation, curve, direction, start)
+    if at_top is not None:
+        return at_top
+    first = curve.at(start)
+    main = "upper" if math.isnan(float(first.estimate)) else "estimate"
+    if math.isnan(float(getattr(first, main))):
+        return Bound(math.nan, math.nan, math.nan, first.method, first.status, first.detail)
+    near, slope = root(curve, main, start, slope)
+    rough = curve
+    if evaluation.method == "auto":  # now that the place is known, the narrowest method there
+        curve = replace(curve, log_delta=partial(evaluation.log_delta_in, direction))
+        near, slope = root(curve, main, near if math.isfinite(near) else start, slope)
+    upper, lower = math.inf, 0.0
+    if math.isfinite(near):
+        upper, lower = _upper_side(curve, near, slope), _lower_side(curve, near, slope)
+    if math.isinf(upper):  # no bound comes down to the target any more: the last one that did
+        upper = min(curve.least_proven(), rough.least_proven())
+    if lower == 0.0:
+        lower = max(curve.most_proven(), rough.most_proven())
+    lower = lower if math.isnan(lower) else max(lower, curve.low)
+    estimate = math.nan if main == "upper" else min(max(near, lower), upper)
+    answer = curve.at(near if math.isfinite(near) else start)
+    detail = {**answer.detail, "evaluations": len(curve.points)}
+    short = (bound.detail.get("max_work") for bound in curve.points.values())
+    why = next(filter(None, short), None)
+    detail |= {"max_work": why} if why else {}
+    return Bound(lower, estimate, upper, answer.method, answer.status, detail)
+
+
+def _bracket(evaluation: Evaluation, direction: str, log_target: float) -> tuple[float, float]:
+    """Return an epsilon >= 0 at which delta exceeds the target, or 0, and one at which it does not.
+
+    With mass m where every step is at its largest loss, delta(eps) >= m (1 - exp(eps - top)).
+    """
+    top, rounding = evaluation.largest_loss_in(direction)
+    if not 0.0 < top < math.inf:
+        return 0.0, math.inf
+    if not all(is_resolved(step.loss) for step in evaluation.steps[direction]):
+        return 0.0, top + rounding
+    log_mass, error = log_all_largest(evaluation.steps[direction])
+    gap = -log1mexp(log_target - (log_mass - error))
+    return max(0.0, (top - gap) * (1.0 - NEXT_TO) - rounding), top + rounding
+
+
+def _at_largest_loss(
+    evaluation: Evaluation, curve: Curve, direction: str, start: float
+) -> Bound | None:
+    """Return the answer where delta comes down to the target only next to the largest loss.
+
+    At the largest loss it has come down to the mass at infinity, which is below the target. A
+    search would halve its bracket to the last bit.
+    """
+    top, rounding = evaluation.largest_loss_in(direction)
+    if not 0.0 < top < math.inf or start < CLOSE * top:
+        return None
+    near = top * (1.0 - NEXT_TO)
+    if curve.low >= top * (1.0 - NARROW):
+        bound = curve.at(start)
+        if not math.isnan(float(bound.lower)):
+            detail = {**bound.detail, "reason": "next to the largest loss"}
+            return Bound(curve.low, top, top + rounding, bound.method, bound.status, detail)
+    try:
+        for below in (start, top - NEARER * (top - start)):  # easier to evaluate than next to it
+            if not curve.excess("upper", below) > 0:
+                return None
+        if not curve.excess("lower", near) > 0:
+            return None
+    except (UnsupportedError, NumericError):  # a method may refuse so far out
+        return None
+    bound = curve.at(near)
+    detail = {**bound.detail, "reason": "next to the largest loss"}
+    return Bound(near, top, top + rounding, bound.method, bound.status, detail)
+
+
+def root(curve: Curve, side: str, start: float, slope: float) -> tuple[float, float]:
+    """Return where one side of log delta meets the target, up to its noise, and the slope there.
+
+    0 when it is below the target at 0 already, inf when it never comes down. Secant steps inside a
+    bracket; where a step did not halve the excess, the next one halves the bracket instead.
+
+    Args:
+        curve: the curve and its target.
+        side: "lower", "estimate" or "upper".
+        start: first epsilon, > 0.
+        slope: guess of the derivative of log delta there, < 0.
+    """
+    lo, hi, x = curve.low, curve.high, start
+    last: tuple[float, float] | None = None
+    for turn in range(MAX_EVALUATIONS):
+        excess, noise = curve.excess(side, x), curve.noise(x)
+        done = hi < math.inf and hi - lo <= max(4 * ROUND * hi, NOTHING)
+        if abs(excess) <= noise or (x == 0.0 and excess <= 0) or done:
+            break
+        lo, hi = (x, hi) if excess > 0 else (lo, x)
+        if last is not None and abs(excess - last[1]) > 50 * noise:
+            secant = (excess - last[1]) / (x - last[0])
+            slope = secant if -math.inf < secant < 0 else slope
+        stalled = turn > 3 and last is not None and 2 * abs(excess) > abs(last[1])
+        last = (x, excess) if math.isfinite(excess) else None
+        x = _next(lo, hi, x, excess, slope, stalled)
+        if x > LARGEST_EPSILON:
+            return math.inf, slope
+    return x, slope
+
+
+def _next(lo: float, hi: float, x: float, excess: float, slope: float, stalled: bool) -> float:
+    """Return the next epsilon: a secant step, inside the bracket and at most a factor of four.
+
+    `stalled` asks for progress that does not depend on the slope.
+    """
+    guess = x - excess / slope
+    if math.isinf(hi):
+        return min(guess, 4 * x) if guess > lo and not stalled else x * x + 2 * x
+    if guess <= 0.0 == lo and not stalled:
+        return 0.0
+    return guess if lo < guess < hi and not stalled else 0.5 * (lo + hi)
+
+
+def _upper_side(curve: Curve, near: float, slope: float) -> float:
+    """Return an epsilon at which the proven upper bound is at most the target (nan: no proof)."""
+    excess = curve.excess("upper", near)
+    if math.isnan(excess):
+        return math.nan
+    if excess > FAR:
+        near, slope = root(curve, "upper", near, slope)
+    step = 0.0
+    for _ in range(MAX_STEPS):
+        at = min(near + step, curve.high)
+        excess = curve.excess("upper", at)
+        if excess <= 0:
+            return at
+        step = max(4 * step, 1.02 * excess / -slope + 4 * ROUND * near)
+    return math.inf
+
+
+def _lower_side(curve: Curve, near: float, slope: float) -> float:
+    """Return an epsilon >= 0 at which the proven lower bound exceeds the target (nan: no proof)."""
+    excess = curve.excess("lower", near)
+    if math.isnan(excess):
+        return math.nan
+    if excess < -FAR:
+        near, slope = root(curve, "lower", near, slope)
+    step = 0.0
+    for _ in range(MAX_STEPS):
+        if step >= near:
+            return 0.0
+        excess = curve.excess("lower", near - step)
+        if excess > 0:
+            return near - step
+        step = max(4 * step, 1.02 * excess / slope + 4 * ROUND * near)
+    return 0.0
+
+
+def saddle_start(steps: Sequence[Step], log_target: float) -> tuple[float, float]:
+    """Return an epsilon near the answer and the slope of log delta there.
+
+    Solves log delta = K(t) - t K'(t) + 1 - log(t (t+1)) - log(2 pi F''(t)) / 2, the leading
+    saddle point approximation at eps = K'(t) - 1/t - 1/(t+1), for t. Only a start: whatever goes
+    wrong here costs evaluations, never correctness.
+    """
+    try:
+        composed = Covered(tuple(steps))
+        variance = float(composed.law.roughly(0.0)[0, 2])
+        ceiling = min(step.loss.strip[1] for step in steps)
+
+        def cumulants(t: float) -> Floats:
+            found: Floats = composed.law.roughly(t)[0, :3]
+            return found
+
+        first = min(math.sqrt(max(-2.0 * log_target, 1.0) / variance), 0.5 * ceiling)
+        t, rough = _newton(cumulants, log_target, first, ceiling)
+        composed.cover_around(t)  # as whoever answers will want it, but for far too large a tilt
+        _, fine = _newton(cumulants, log_target, t, ceiling)
+        return fine or rough or FIRST
+    except (MechcError, OutOfWorkError, ArithmeticError, ValueError):
+        return FIRST
+
+
+def _newton(
+    cumulants: Callable[[float], Any],
+    log_target: float,
+    t: float,
+    ceiling: float,
+) -> tuple[float, tuple[float, float] | None]:
+    """Damped Newton steps for the tilt t; returns t and (epsilon, slope) if epsilon > 0."""
+    found = None
+    low, high = 0.0, ceiling  # tilts with log delta above the target, and below it
+    for _ in range(NEWTON):
+        k0, k1, k2 = map(float, cumulants(t))
+        epsilon_t = k1 - 1 / t - 1 / (t + 1)
+        f2 = k2 + 1 / t**2 + 1 / (1 + t) ** 2
+        value = k0 - epsilon_t * t - math.log(t * (t + 1)) - 0.5 * math.log(2 * math.pi * f2)
+        above = value - log_target
+        if epsilon_t > 0 and (above > 0 or found is None or abs(above) < CLOSE_TO_TARGET):
+            found = (epsilon_t, -t)
+        if abs(above) < CLOSE_TO_TARGET:
+            break
+        low, high = (t, high) if above > 0 else (low, t)
+        t = min(max(t + above / (t * f2), t / 4), 4 * t, 0.5 * (t + ceiling))
+        if not low < t < high:  # K' jumps to losses far out, where delta is far below the target
+            t = math.sqrt(low * high) if low > 0.0 else 0.5 * high
+    return t, found

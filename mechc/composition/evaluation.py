@@ -1,0 +1,289 @@
+"""One composition seen through one method: log delta as a function of epsilon.
+
+In: the distinct steps of a composition for each direction, a method, a tolerance. Out: bounds on
+log delta(epsilon), the maximum over the directions taken after composition, never before: the
+direction that is worse for one step need not be worse for many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mechc.accountants import registry
+from mechc.accountants.auto import Auto, explained
+from mechc.accountants.bound import Bound
+from mechc.accountants.bounds import loss_error, mass_error, mass_errors, outward
+from mechc.accountants.fft import log1mexp, log_subtract
+from mechc.errors import MechcError, NumericError, UnsupportedError
+from mechc.loss.privacy_loss import MASS_ERROR, Step, log_infinite
+from mechc.loss.truncated_loss import is_resolved
+
+ULP = 2.0**-52
+NEXT = 1e6  # roundings from the largest loss within which they matter
+
+
+class Evaluation:
+    """Log delta of a composition by one method.
+
+    Attributes:
+        directions: the directions that are evaluated; one if the other is its mirror image.
+        methods_used: names of the methods that have answered so far.
+    """
+
+    def __init__(
+        self,
+        steps: Mapping[str, Sequence[Step]],
+        method: str,
+        rtol: float,
+        options: tuple[tuple[str, Any], ...] = (),
+        claims: tuple[str, ...] = (),
+        no_lower: str = "",
+    ) -> None:
+        """Build one accountant for each direction.
+
+        Args:
+            steps: for each direction ("remove", "add") the distinct steps with their counts.
+            method: a resolved method name.
+            rtol: relative width of delta that "auto" aims at.
+            options: options of the accountant.
+            claims: what the pairs stand for, for the details of every answer.
+            no_lower: why lower bounds for these steps are none for the mechanism, if so.
+
+        Raises:
+            UnsupportedError: the method cannot do these steps.
+        """
+        self.claims, self._no_lower = claims, no_lower
+        self.directions = tuple(steps)
+        self.method = method
+        self.methods_used: set[str] = set()
+        self.steps = {d: tuple(s) for d, s in steps.items()}
+        self._log_infinite = {d: _log_infinite(s) for d, s in self.steps.items()}
+        self._mass_errors = {d: mass_errors(s) for d, s in self.steps.items()}
+        self._loss_errors = {d: loss_error(s) for d, s in self.steps.items()}
+        self._mirrored = _mirrored(*self.steps.values()) and not any(
+            (*self._loss_errors.values(), *map(any, self._mass_errors.values()))
+        )
+        self._single = all(sum(step.count for step in s) == 1 for s in self.steps.values())
+        self._accountants = {d: self._build(s, rtol, options) for d, s in self.steps.items() if s}
+
+    def _build(
+        self, steps: tuple[Step, ...], rtol: float, options: tuple[tuple[str, Any], ...]
+    ) -> registry.Accountant:
+        if self.method == "auto":
+            return Auto(steps, rtol)
+        try:
+            return registry.build(self.method, steps, rtol, options)
+        except (UnsupportedError, NumericError) as error:
+            raise explained(self.method, steps, error) from error
+
+    @property
+    def log_infinite(self) -> float:
+        """Log of the mass at infinite loss, the limit of log delta for large epsilon."""
+        return max(self._log_infinite.values())
+
+    def log_infinite_in(self, direction: str) -> float:
+        """Log of the mass at infinite loss in one direction."""
+        return self._log_infinite[direction]
+
+    def log_delta(self, epsilon: float) -> Bound:
+        """Return bounds on log delta(epsilon), the worse of the directions."""
+        worst = self.log_delta_in(self.directions[0], epsilon)
+        for direction in self.directions[1:]:
+            # a direction that is proven smaller does not have to be known
+            if not self.at_most(direction, epsilon, float(worst.lower)):
+                worst = worse(worst, self.log_delta_in(direction, epsilon))
+        return worst
+
+    def at_most(self, direction: str, epsilon: float, level: float) -> bool:
+        """Return whether log delta is cheaply proven to be at most `level` in one direction."""
+        first, own = (self._accountants.get(d) for d in (self.directions[0], direction))
+        proofs = [getattr(own, "at_most", None)]
+        if self._mirrored:
+            proofs.insert(0, getattr(first, "reversed_at_most", None))
+        return any(proof is not None and proof(epsilon, level) for proof in proofs)
+
+    def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
+        """Return bounds on log delta(epsilon) in one direction, cut to what always holds.
+
+        Any pair satisfies max(1 - e^eps, mass at infinity) <= delta(eps) <= 1.
+
+        Args:
+            direction: "remove" or "add".
+            epsilon: any real number.
+            rough: be content with the first method of "auto", however wide its answer.
+        """
+        floor = max(log_positive_part(epsilon), self._log_infinite[direction])
+        margin = 0.0 if self._single else MASS_ERROR  # a composed mass at infinity has been rounded
+        error = mass_error(self._mass_errors[direction], epsilon)
+        revealed = self._log_infinite[direction] - margin
+        if error > 0.0:
+            revealed = log_subtract(revealed, math.log(error))
+        proven = max(log_positive_part(epsilon) * (1.0 + 2.0 * ULP), revealed)
+        if direction not in self._accountants:
+            return Bound(floor, floor, floor, "identity", "proven", self._about(direction))
+        if proven > -ULP:
+            return Bound(proven, floor, 0.0, "limit", "proven", self._about(direction))
+        if math.isinf(epsilon):
+            value = floor if epsilon > 0 else 0.0
+            if error > 0.0 and epsilon > 0:
+                return outward(
+                    Bound(value, value, value, "limit", "proven", self._about(direction)), error
+                )
+            if not all(is_resolved(step.loss) for step in self.steps[direction]):
+                return Bound(value, 0.0, 0.0, "limit", "proven", self._about(direction))
+            return Bound(value, value, value, "limit", "proven", self._about(direction))
+        accountant = self._accountants[direction]
+        try:
+            if rough and isinstance(accountant, Auto):
+                answer = accountant.rough(epsilon)
+            else:
+                answer = accountant.log_delta(epsilon)
+            answer = self._beside_rounded_losses(direction, epsilon, answer)
+        except (UnsupportedError, NumericError) as why:
+            raise explained(self.method, self.steps[direction], why) from why
+        except MemoryError as full:
+            raise NumericError(f"{self.method}: more memory than there is: {full}") from full
+        answer = outward(answer, error + self._rounding_next_to_top(direction, epsilon))
+        self.methods_used.add(answer.method.partition(" ")[0])
+        lower, estimate, upper = map(float, (answer.lower, answer.estimate, answer.upper))
+        if answer.status == "proven":  # a side that is no number proves nothing
+            lower = -math.inf if math.isnan(lower) else lower
+            upper = 0.0 if math.isnan(upper) else upper
+        answer.detail.update(self._about(direction))
+        if self._no_lower:
+            upper = upper if math.isnan(upper) else min(max(upper, floor), 0.0)
+            return Bound(math.nan, math.nan, upper, answer.method, self._no_lower, answer.detail)
+        return Bound(
+            lower if math.isnan(lower) else min(max(lower, proven), 0.0),
+            estimate if math.isnan(estimate) else min(max(estimate, floor), 0.0),
+            upper if math.isnan(upper) else min(max(upper, floor), 0.0),
+            answer.method,
+            answer.status,
+            answer.detail,
+        )
+
+    def _beside_rounded_losses(self, direction: str, epsilon: float, answer: Bound) -> Bound:
+        """An answer that holds for all losses within their rounding r of those that were composed.
+
+        Composed losses are off by at most r then: delta is between those at epsilon + r and
+        epsilon - r.
+        """
+        if not self._loss_errors[direction] > 0.0:
+            return answer
+        shift = self._loss_errors[direction] + ULP * abs(epsilon)
+        ask = self._accountants[direction].log_delta
+        lower, upper = ask(epsilon + shift).lower, ask(epsilon - shift).upper
+        return replace(answer, lower=min(lower, answer.lower), upper=max(upper, answer.upper))
+
+    def _rounding_next_to_top(self, direction: str, epsilon: float) -> float:
+        """How far rounding of the largest losses moves delta(epsilon), where that may be all of it.
+
+        Moving all losses by r moves delta by at most r P(L > epsilon - r), and the probability is
+        at most delta(epsilon - s) / (1 - exp(r - s)) for every s > r. Beyond the largest loss and
+        its rounding there is nothing to move.
+        """
+        top, rounding = self.largest_loss_in(direction)
+        if not abs(epsilon - top) < NEXT * rounding or epsilon >= top + rounding:
+            return 0.0
+        if self._single and self.steps[direction][0].loss.source is not None:
+            return 0.0  # the loss is what the kernel's formula says
+        found = 1.0
+        for below in (NEXT * rounding, 1.0):
+            try:
+                least = float(self._accountants[direction].log_delta(epsilon - below).upper)
+            except MechcError:
+                continue
+            if least <= 0.0:
+                found = min(found, math.exp(least) / -math.expm1(rounding - below))
+        return 2.0 * rounding * found
+
+    def _about(self, direction: str) -> dict[str, Any]:
+        return {"direction": direction, "claims": self.claims}
+
+    def renyi(self, direction: str, order: float) -> Bound:
+        """Return bounds on the Rényi divergence of one order in one direction."""
+        from mechc.accountants.classical.renyi import RenyiAccountant
+
+        bound = RenyiAccountant(self.steps[direction]).renyi_epsilon([order])
+        lower, estimate, upper = (
+            float(np.atleast_1d(side)[0]) for side in (bound.lower, bound.estimate, bound.upper)
+        )
+        return Bound(lower, estimate, upper, bound.method, bound.status, self._about(direction))
+
+    def largest_loss(self) -> tuple[float, float]:
+        """Return the largest finite loss of the composition and what rounding may add to it.
+
+        At and beyond it delta is the mass at infinity.
+        """
+        return max(self.largest_loss_in(direction) for direction in self.steps)
+
+    def largest_loss_in(self, direction: str) -> tuple[float, float]:
+        """Return the same in one direction."""
+        return _largest_loss(self.steps[direction])
+
+
+def log_positive_part(epsilon: float) -> float:
+    """Return log max(0, 1 - e^epsilon), the profile of two equal distributions."""
+    return log1mexp(epsilon)
+
+
+def worse(a: Bound, b: Bound) -> Bound:
+    """Return bounds on the larger of two quantities.
+
+    A lower bound on either is a lower bound on the larger; an upper bound needs both.
+    """
+    first, second = (a, b) if _rank(a) >= _rank(b) else (b, a)
+    uppers, estimates = (float(a.upper), float(b.upper)), (float(a.estimate), float(b.estimate))
+    lowers = [v for v in (float(a.lower), float(b.lower)) if not math.isnan(v)]
+    status = first.status if first.status != "proven" else second.status
+    return Bound(
+        max(lowers, default=math.nan),
+        math.nan if any(map(math.isnan, estimates)) else max(estimates),
+        math.nan if any(map(math.isnan, uppers)) else max(uppers),
+        first.method,
+        status,
+        first.detail,
+    )
+
+
+def _rank(bound: Bound) -> float:
+    """Key that orders two answers by how bad they are: estimate, else what there is."""
+    for value in (bound.estimate, bound.upper, bound.lower):
+        if not math.isnan(float(value)):
+            return float(value)
+    return math.inf
+
+
+def _mirrored(*sides: Sequence[Step]) -> bool:
+    """Whether two directions are the same steps with P and Q exchanged."""
+    return len(sides) == 2 and all(
+        is_resolved(a.loss)
+        and is_resolved(b.loss)
+        and a.loss.source is not None
+        and a.loss.source is b.loss.source
+        and a.loss.is_reversed != b.loss.is_reversed
+        and a.count == b.count
+        for a, b in zip(*sides, strict=True)
+    )
+
+
+def _log_infinite(steps: Sequence[Step]) -> float:
+    if len(steps) == 1 and steps[0].count == 1:
+        return steps[0].loss.log_infinite  # exact: a declared delta stays the same double
+    return log_infinite(steps)
+
+
+def _largest_loss(steps: Sequence[Step]) -> tuple[float, float]:
+    if not all(math.isfinite(step.loss.support[1]) for step in steps if step.count):
+        return math.inf, 0.0
+    tops = [step.count * step.loss.support[1] for step in steps if step.count]
+    total = math.fsum(tops)
+    # a loss of a table is a difference of two logs of masses
+    tables = sum(step.count for step in steps if step.loss.source is None)
+    rounding = ULP * (8 * math.fsum(map(abs, tops)) + 4 * tables)
+    return (total, rounding) if total > 0 else (0.0, 0.0)

@@ -1,0 +1,396 @@
+"""Events and compositions: which mechanism, with which parameters, how often.
+
+An `Event` is a mechanism with all parameters bound and validated. A `Composition` is a multiset of
+events; equal events are merged and the order is irrelevant, because adaptive composition of
+dominating pairs is (Zhu, Dong, Wang 2022, Theorem 10: the product of the pairs dominates,
+separately for each direction). Both answer the same queries.
+
+    run = 500 * laplace(scale=20.0) + 2000 * poisson(gaussian, sampling_rate=0.01)(sigma=0.8)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.composition.inputs import as_count, check_count
+from mechc.composition.queries import Queries
+from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.loss.allowance import OutOfWorkError, allowed
+
+if TYPE_CHECKING:
+    from mechc.composition.evaluation import Evaluation
+    from mechc.composition.mechanism import Mechanism
+    from mechc.loss.privacy_loss import PrivacyLoss, Step
+    from mechc.protocol import Kernel
+
+
+DIRECTIONS = ("both", "remove", "add")
+
+
+class Event(Queries):
+    """One use of a mechanism: a mechanism with its parameters bound.
+
+    Attributes:
+        mechanism: the mechanism.
+        theta: parameter values in the order of the kernel's PARAMETERS.
+    """
+
+    __slots__ = ("_single", "mechanism", "theta")
+
+    joint_evaluation: ClassVar[Callable[..., Evaluation] | None] = None
+    """What answers for compositions with events of a kind that has no pair (`mechc.composition.renyi_curves`)."""
+
+    def __init__(self, mechanism: Mechanism, theta: tuple[float, ...]) -> None:
+        """Bind validated parameters; users call the mechanism instead."""
+        self.mechanism = mechanism
+        self.theta = theta
+        self._single: Composition | None = None
+
+    @property
+    def key(self) -> tuple[str, tuple[float, ...]]:
+        """What makes two events the same: the kernel and the parameters."""
+        return (self.mechanism.key, self.theta)
+
+    @property
+    def upper_only(self) -> str:
+        """Why only upper bounds hold for the mechanism; "" where lower bounds do too."""
+        return str(getattr(self.mechanism, "upper_only", ""))
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """Parameter values by name."""
+        return dict(zip((p.name for p in self.mechanism.parameters), self.theta, strict=True))
+
+    def loss(self, direction: str = "remove") -> PrivacyLoss:
+        """Return the law of the privacy loss in one direction ("remove" or "add").
+
+        A declaration with a separate pair for "add" uses its own kernel; otherwise the add
+        direction is the reversed pair of the same kernel.
+        """
+        whole = self.mechanism.unsampled(self.theta)
+        if whole is not None:
+            return whole.loss(direction)
+        tag = self.mechanism.tag_kernel
+        if tag is not None:
+            kernel = cast(Hashable, self.mechanism.kernel)
+            try:
+                law = _tagged_loss(kernel, cast(Hashable, tag), self.theta)
+            except (UnsupportedError, DeclarationError) as error:
+                raise UnsupportedError(f"{self!r}: {self._far_values()}{error}") from error
+            return law.reversed() if direction == "add" else law
+        reverse_kernel = self.mechanism.reverse_kernel if direction == "add" else None
+        if reverse_kernel is not None:
+            return _privacy_loss(cast(Hashable, reverse_kernel), self.theta, False)
+        return _privacy_loss(cast(Hashable, self.mechanism.kernel), self.theta, direction == "add")
+
+    def _far_values(self) -> str:
+        """Words about parameters outside their typical ranges, for messages."""
+        far = [
+            f"{p.name}={value:g} (typical {p.typical[0]:g} to {p.typical[1]:g})"
+            for p, value in zip(self.mechanism.parameters, self.theta, strict=True)
+            if p.typical is not None and not p.typical[0] <= value <= p.typical[1]
+        ]
+        return f"doubles do not hold the masses at {', '.join(far)}: " if far else ""
+
+    def loss_or_stand_in(self, direction: str) -> Any:
+        """As `loss`; where it cannot be resolved, an `UnresolvedLoss`, which bounds it."""
+        from mechc.loss.truncated_loss import UnresolvedLoss
+
+        try:
+            return self.loss(direction)
+        except (NumericError, OutOfWorkError) as found:
+            error = found if isinstance(found, NumericError) else NumericError(str(found))
+            whole = self.mechanism.unsampled(self.theta)
+            if whole is not None:
+                return whole.loss_or_stand_in(direction)
+            reverse_kernel = self.mechanism.reverse_kernel if direction == "add" else None
+            kernel: Kernel | None = reverse_kernel or self.mechanism.kernel
+            if self.mechanism.tag_kernel is not None:
+                kernel = None  # it has the index as one parameter more
+            reverse = direction == "add" and reverse_kernel is None
+            return UnresolvedLoss(kernel, np.array(self.theta, np.float64), reverse, error)
+
+    def composition(self) -> Composition:
+        """Return the composition of this one event."""
+        if self._single is None:
+            self._single = Composition(((self, 1),))
+        return self._single
+
+    def __mul__(self, count: Any) -> Composition:
+        """Repeat."""
+        return Composition(((self, as_count(count)),))
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Any) -> Composition:
+        """Compose with another event or composition."""
+        return self.composition().__add__(other)
+
+    __radd__ = __add__
+
+    def __eq__(self, other: object) -> bool:
+        """Compare kernel and parameters."""
+        return isinstance(other, Event) and self.key == other.key
+
+    def __hash__(self) -> int:
+        """Hash kernel and parameters."""
+        return hash(self.key)
+
+    def __repr__(self) -> str:
+        """Show the mechanism and its parameters."""
+        inside = ", ".join(f"{name}={value:g}" for name, value in self.parameters.items())
+        return f"{self.mechanism.name}({inside})"
+
+
+class Composition(Queries):
+    """A multiset of events.
+
+    Attributes:
+        parts: distinct events with their counts, in an order that depends on the content only.
+    """
+
+    __slots__ = ("_evaluations", "parts")
+
+    def __init__(self, parts: Iterable[tuple[Event, int]] = ()) -> None:
+        """Merge equal events and drop those that happen zero times or reveal nothing.
+
+        Args:
+            parts: events with counts, already validated.
+
+        Raises:
+            DeclarationError: the merged count of an event exceeds the largest allowed count.
+        """
+        merged: dict[tuple[str, tuple[float, ...]], tuple[Event, int]] = {}
+        for event, count in parts:
+            if count and not event.mechanism.is_identity(event.theta):
+                merged[event.key] = (event, merged.get(event.key, (event, 0))[1] + count)
+        for event, count in merged.values():
+            check_count(count, str(event))
+        order = sorted(merged, key=lambda key: (merged[key][0].mechanism.name, key[1], key[0]))
+        self.parts = tuple(merged[key] for key in order)
+        self._evaluations: dict[Any, Evaluation] = {}
+
+    def composition(self) -> Composition:
+        """Return self; events and compositions answer the same queries."""
+        return self
+
+    @property
+    def count(self) -> int:
+        """Total number of steps."""
+        return sum(count for _, count in self.parts)
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether both directions are the same, proved for every event."""
+        return all(event.mechanism.symmetric for event, _ in self.parts)
+
+    @property
+    def methods_used(self) -> frozenset[str]:
+        """Names of the methods that have answered queries on this composition."""
+        return frozenset().union(*(e.methods_used for e in self._evaluations.values()))
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """One line for each mechanism: what its pair bounds, by which theorem, assuming what.
+
+        It names the event, or, where several differ in their parameters only, how many they are.
+        """
+        mechanisms = {id(event.mechanism): event.mechanism for event, _ in self.parts}
+        words = {key: in_words(m.claim) for key, m in mechanisms.items()}
+        events: dict[tuple[str, str], list[Event]] = {}
+        for event, _ in self.parts:
+            about = (event.mechanism.name, words[id(event.mechanism)])
+            events.setdefault(about, []).append(event)
+        return tuple(
+            f"{some[0] if len(some) == 1 else f'{name}, {len(some)} settings'}: {claim}"
+            for (name, claim), some in events.items()
+        )
+
+    def steps(self, direction: str) -> tuple[Step, ...]:
+        """Return the distinct privacy losses of one direction with their counts.
+
+        Raises:
+            NumericError: a loss cannot be resolved.
+        """
+        from mechc.loss.privacy_loss import Step
+
+        return tuple(Step(event.loss(direction), count) for event, count in self.parts)
+
+    def steps_so_far(self, direction: str) -> tuple[Step, ...]:
+        """As `steps`, with stand-ins for the losses that cannot be resolved."""
+        from mechc.loss.privacy_loss import Step
+
+        return tuple(Step(event.loss_or_stand_in(direction), n) for event, n in self.parts)
+
+    def _steps_for(self, method: str, direction: str) -> tuple[Step, ...]:
+        """The steps as the method wants them: "auto" takes stand-ins, the others refuse them."""
+        from mechc.accountants.auto import explained
+
+        if method == "auto":
+            return self.steps_so_far(direction)
+        try:
+            return self.steps(direction)
+        except NumericError as why:
+            raise explained(method, self.steps_so_far(direction), why) from why
+
+    def evaluation(
+        self, method: str = "auto", direction: str = "both", rtol: float = 1e-6, **options: Any
+    ) -> Evaluation:
+        """Return log delta as a function, kept for further queries on this composition.
+
+        Raises:
+            DeclarationError: an argument is not acceptable.
+            UnsupportedError: the method cannot do this composition.
+        """
+        from mechc.accountants import registry
+
+        if not isinstance(rtol, (int, float)) or not 0 < rtol < 1:
+            raise DeclarationError(f"rtol={rtol!r} is not a tolerance (expected 0 < rtol < 1)")
+        name, settled = registry.resolve(method, options)
+        # what was given up for lack of work is not for those who allow more
+        key = (name, str(direction), rtol, settled, allowed())
+        if key not in self._evaluations:
+            self._evaluations[key] = self._evaluate(name, direction, rtol, settled)
+        return self._evaluations[key]
+
+    def _evaluate(
+        self, name: str, direction: str, rtol: float, settled: tuple[tuple[str, Any], ...]
+    ) -> Evaluation:
+        from mechc.composition.evaluation import Evaluation
+
+        wanted = self.directions(direction)
+        curves: list[Any] = [(e, n) for e, n in self.parts if e.joint_evaluation]
+        if curves:
+            others = Composition((e, n) for e, n in self.parts if not e.joint_evaluation)
+            steps = {d: others.steps(d) for d in wanted}
+            answers: Evaluation = curves[0][0].joint_evaluation(curves, steps, name, self.claims)
+            return answers
+        steps = {d: self._steps_for(name, d) for d in wanted}
+        no_lower = next((e.upper_only for e, _ in self.parts if e.upper_only), "")
+        return Evaluation(steps, name, rtol, settled, self.claims, no_lower)
+
+    def directions(self, direction: str) -> tuple[str, ...]:
+        """Return the directions that have to be evaluated for "both", "remove" or "add".
+
+        Raises:
+            DeclarationError: the direction is none of these.
+        """
+        if direction not in DIRECTIONS:
+            raise DeclarationError(
+                f"direction={direction!r} is not known (expected one of {', '.join(DIRECTIONS)})"
+            )
+        if direction == "both":
+            return ("remove",) if self.symmetric else ("remove", "add")
+        return (direction,)
+
+    def __mul__(self, count: Any) -> Composition:
+        """Repeat everything."""
+        times = as_count(count)
+        return Composition((event, times * number) for event, number in self.parts)
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Any) -> Composition:
+        """Compose with another event or composition (0 is the empty one, for sum())."""
+        if isinstance(other, (Event, Composition)):
+            return Composition((*self.parts, *other.composition().parts))
+        if isinstance(other, int) and other == 0:
+            return self
+        return NotImplemented
+
+    __radd__ = __add__
+
+    def __iter__(self) -> Iterator[tuple[Event, int]]:
+        """Iterate over distinct events with their counts."""
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        """Number of distinct events."""
+        return len(self.parts)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare as multisets."""
+        return isinstance(other, Composition) and self.parts == other.parts
+
+    def __hash__(self) -> int:
+        """Hash as a multiset."""
+        return hash(self.parts)
+
+    def __repr__(self) -> str:
+        """Show events with their counts."""
+        return " + ".join(f"{count} * {event}" for event, count in self.parts) or "Composition()"
+
+
+def compose(*parts: Any) -> Composition:
+    """Compose events, compositions, and (event, count) pairs.
+
+    Args:
+        parts: each an Event, a Composition, or a pair of one of these with a count.
+
+    Returns:
+        The composition; the order of the parts is irrelevant.
+
+    Raises:
+        DeclarationError: a part is none of these, or a count is not acceptable.
+    """
+    flat: list[tuple[Event, int]] = []
+    for part in parts:
+        what, count = part if isinstance(part, tuple) and len(part) == 2 else (part, 1)
+        if not isinstance(what, (Event, Composition)):
+            raise DeclarationError(
+                f"compose: {what!r} is neither an event nor a composition "
+                "(expected event, composition, or (event, count))"
+            )
+        times = as_count(count)
+        flat.extend((event, times * number) for event, number in what.composition().parts)
+    return Composition(flat)
+
+
+def in_words(claim: Mapping[str, Any]) -> str:
+    """Say in one line what a claim says.
+
+    Args:
+        claim: status, theorem, adjacency, conditions and assumptions; empty for none.
+    """
+    if not claim:
+        return "no claim: the answers are about this pair and no other"
+    theorem = f" by {claim['theorem']}" if claim["theorem"] else ""
+    parts = [f"dominating, {claim['status']}{theorem}, adjacency {claim['adjacency']}"]
+    parts += [f"checked: {words}" for words in claim["conditions"]]
+    parts += [f"assumed: {words}" for words in claim["assumptions"]]
+    return "; ".join(parts)
+
+
+@lru_cache(maxsize=2048)
+def _privacy_loss(kernel: Hashable, theta: tuple[float, ...], reverse: bool) -> PrivacyLoss:
+    from mechc.loss.privacy_loss import PrivacyLoss
+
+    values: NDArray[np.float64] = np.array(theta, dtype=np.float64)
+    if reverse:
+        return _privacy_loss(kernel, theta, False).reversed()
+    return PrivacyLoss.from_kernel(cast(Any, kernel), values)
+
+
+@lru_cache(maxsize=16)
+def _tagged_loss(kernel: Hashable, tag: Hashable, theta: tuple[float, ...]) -> PrivacyLoss:
+    from mechc.loss.mixture import tagged_loss
+
+    return tagged_loss(cast(Any, kernel), cast(Any, tag), np.array(theta, dtype=np.float64))
+
+
+def unsupported_on_composition(name: str) -> UnsupportedError:
+    """Return the error for a transformation that needs a single mechanism."""
+    return UnsupportedError(
+        f"{name}: acts on a mechanism or an event, not on a composition; apply it to each part"
+    )
+
+
+def forget_losses() -> None:
+    """Drop all cached privacy losses; the next query builds its own."""
+    _privacy_loss.cache_clear()
+    _tagged_loss.cache_clear()

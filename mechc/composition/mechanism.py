@@ -1,0 +1,299 @@
+"""Mechanism: what `mechc.load` returns and users call.
+
+A mechanism is an origin (a mechanism file, a declaration or an emitted kernel), a chain of
+structural transformations such as Poisson sampling, and parameters bound so far. Everything
+derived from it is lazy: calling it with parameters needs the kernel, which comes from the cache
+without sympy when it has been compiled before; only a first compilation, `declaration` and
+`explain()` import the symbolic side.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mechc.composition import inputs
+from mechc.composition.events import Event
+from mechc.errors import DeclarationError
+from mechc.kernel import build
+from mechc.protocol import TAG, Kernel, ParameterInfo
+
+if TYPE_CHECKING:
+    from mechc.declare.declaration import Declaration
+    from mechc.report.explain import Explanation
+    from mechc.verify.certificate import Certificate
+
+
+RATE = "sampling_rate"
+SAMPLERS = ("poisson", "without_replacement")
+LENGTH = "of_length"
+
+
+class Mechanism:
+    """A mechanism whose parameters are still open, or bound in part.
+
+    Attributes:
+        origin: where the declaration comes from.
+        transforms: structural transformations, innermost first, such as
+            (("poisson", "add_remove"),).
+        bound: parameter values fixed so far.
+    """
+
+    def __init__(
+        self,
+        origin: build.Origin,
+        transforms: tuple[tuple[str, ...], ...] = (),
+        bound: Mapping[str, float] | None = None,
+    ) -> None:
+        """Combine the parts; users call `load` and the samplers instead."""
+        self.origin = origin
+        self.transforms = transforms
+        self.bound = dict(bound or {})
+
+    @cached_property
+    def name(self) -> str:
+        """Name for people, such as "poisson(gaussian)"."""
+        name = str(self.origin.name)
+        for transform, *_ in self.transforms:
+            name = name if transform == LENGTH else f"{transform}({name})"
+        return name
+
+    @cached_property
+    def key(self) -> str:
+        """What identifies the kernel: digest of the origin's text, transforms and versions."""
+        return build.key(self.origin, self.transforms)
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The compiled kernel, from the cache or freshly compiled.
+
+        Raises:
+            MechcError: the declaration is refused or cannot be compiled.
+        """
+        return self.compile()
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the kernel exists, so that nothing has to be derived."""
+        return "kernel" in vars(self) or build.find(self.origin, self.transforms) is not None
+
+    def compile(self, progress: build.Progress | None = None) -> Kernel:
+        """Return the kernel, reporting each stage of a compilation to `progress`.
+
+        Args:
+            progress: called with the name of each stage as it begins.
+        """
+        kernel = build.kernel(self.origin, self.transforms, progress)
+        vars(self)["kernel"] = kernel
+        return kernel
+
+    @cached_property
+    def reverse_kernel(self) -> Kernel | None:
+        """The kernel of the "add" direction if it was declared separately, else None."""
+        return build.reverse_kernel(self.origin, self.transforms, self.kernel)
+
+    @cached_property
+    def tag_kernel(self) -> Kernel | None:
+        """The kernel of the law of an index that the output tells, None if there is none."""
+        return build.tag_kernel(self.origin, self.transforms, self.kernel)
+
+    @property
+    def source(self) -> str:
+        """Text of the emitted kernel module."""
+        return build.source(self.kernel)
+
+    def emit(self, path: str | os.PathLike[str]) -> Path:
+        """Write the kernel as a standalone module (math, numpy and numba only).
+
+        The file appears complete or not at all.
+
+        Args:
+            path: where to write; an existing file is replaced.
+
+        Returns:
+            The path written.
+
+        Raises:
+            CacheError: the file cannot be written.
+        """
+        return build.write_atomically(Path(path), self.source)
+
+    @cached_property
+    def declaration(self) -> Declaration:
+        """The declaration with all transformations applied (imports sympy)."""
+        return build.declaration(self.origin, self.transforms)
+
+    def explain(self) -> Explanation:
+        """Return what was derived: pieces, branches, atoms, closed or numeric and why, claim.
+
+        Prints as text, and as LaTeX or HTML in notebooks. Imports sympy.
+        """
+        from mechc.report.explain import explain
+
+        return explain(self.declaration)
+
+    def report(self, path: str | os.PathLike[str], **values: float) -> Path:
+        """Write a datasheet as one HTML file (optional extra `report`).
+
+        It shows parameters, claim, derivation, figures and kernel source, and needs no network.
+
+        Args:
+            path: file to write.
+            values: parameters for the figures; typical ones by default.
+
+        Returns:
+            The path written.
+
+        Raises:
+            DeclarationError: a parameter is unknown or out of its domain.
+            UnsupportedError: jinja2 or matplotlib is not installed.
+            CacheError: the file cannot be written.
+        """
+        from mechc.report.datasheet import report
+
+        return build.write_atomically(Path(path), report(self, values))
+
+    def verify(self, level: str = "quick") -> Certificate:
+        """Verify the kernel against the declaration in ball arithmetic (needs python-flint).
+
+        Args:
+            level: "quick" or "full", see `mechc.verify.certificate.verify`.
+
+        Returns:
+            The certificate: `.ok`, `.checks`, `.max_rel_error`, `.to_json()`.
+        """
+        from mechc.verify.certificate import verify
+
+        return verify(self, level)
+
+    @cached_property
+    def parameters(self) -> tuple[ParameterInfo, ...]:
+        """The parameters in kernel order, with domains and defaults."""
+        known = self.kernel.PARAMETERS[: -1 if TAG in self.kernel.CAPABILITIES else None]
+        return tuple(ParameterInfo(*p) for p in known)
+
+    @property
+    def claim(self) -> dict[str, Any]:
+        """What the pair dominates and why: status, theorem, adjacency, conditions, assumptions."""
+        return dict(self.kernel.CLAIM)
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Keys of the literature that the mechanism names."""
+        return tuple(self.kernel.REFS)
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether the add direction is the mirror image of remove, proved when compiling."""
+        return bool(self.kernel.SYMMETRIC) and self.reverse_kernel is None
+
+    def is_identity(self, theta: tuple[float, ...]) -> bool:
+        """Whether nothing is revealed at these parameters: a sampling rate of 0."""
+        if not any(transform[0] in SAMPLERS for transform in self.transforms):
+            return False
+        names = [p.name for p in self.parameters]
+        return any(name.startswith(RATE) and theta[i] == 0.0 for i, name in enumerate(names))
+
+    def unsampled(self, theta: tuple[float, ...]) -> Event | None:
+        """The event on all records, where the last transformation is a sample that keeps them all.
+
+        At a rate of 1 the kernel of the sample has branches on which one law has no mass.
+        """
+        if self.transforms[-1:] != (("poisson", "add_remove"),) or theta[-1] != 1.0:
+            return None
+        whole = Mechanism(self.origin, self.transforms[:-1])
+        names = [p.name for p in self.parameters]
+        if [*(p.name for p in whole.parameters), names[-1]] != names:
+            return None
+        return Event(whole, theta[:-1])
+
+    def __call__(self, **values: Any) -> Event:
+        """Bind all parameters; defaults fill the rest.
+
+        Raises:
+            DeclarationError: a parameter is unknown, missing, bound already or out of its domain.
+        """
+        lists, values = inputs.without_lists(self.name, values)
+        if lists and lists != self._length:
+            return self._of_length(lists)(**values)
+        samplers = sum(transform[0] in SAMPLERS for transform in self.transforms)
+        if samplers and sum(p.name.startswith(RATE) for p in self.parameters) > samplers:
+            raise DeclarationError(
+                f"{self.name}: rename the parameter {RATE} of {self.origin.name}"
+            )
+        if self.bound:
+            for name in values:
+                if name in self.bound:
+                    raise DeclarationError(
+                        f"{self.name}: {name} is bound to {self.bound[name]:g} already"
+                    )
+            values = {**self.bound, **values}
+        return Event(self, inputs.bind(self.name, self.parameters, values))
+
+    def bind(self, **values: Any) -> Mechanism:
+        """Return this mechanism with some parameters fixed and the others still open.
+
+        Args:
+            values: numbers by name, each in the domain of its parameter.
+
+        Raises:
+            DeclarationError: a parameter is unknown, bound already or out of its domain.
+        """
+        named = {p.name: p for p in self.parameters}
+        for name in values:
+            if name not in named or name in self.bound:
+                listed = ", ".join(n for n in named if n not in self.bound) or "none"
+                raise DeclarationError(f"{self.name}: {name} is not open (open: {listed})")
+        given = {name: inputs.check(self.name, named[name], v) for name, v in values.items()}
+        return Mechanism(self.origin, self.transforms, {**self.bound, **given})
+
+    @property
+    def _length(self) -> int | None:
+        """Length of the lists this mechanism is compiled for, if that was asked for."""
+        lengths = [int(t[1]) for t in self.transforms if t[0] == LENGTH]
+        return lengths[0] if lengths else None
+
+    def _of_length(self, length: int) -> Mechanism:
+        others = tuple(t for t in self.transforms if t[0] != LENGTH)
+        return Mechanism(self.origin, ((LENGTH, str(length)), *others), self.bound)
+
+    def with_rate(self, transform: tuple[str, ...], rate: float | None) -> Mechanism:
+        """Return this mechanism with one more transformation, one that adds a sampling rate."""
+        samplers = sum(t[0] in SAMPLERS for t in self.transforms)
+        name = f"{RATE}_{samplers + 1}" if samplers else RATE
+        bound = self.bound if rate is None else {**self.bound, name: rate}
+        return Mechanism(self.origin, (*self.transforms, transform), bound)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what defines the mechanism; another process loads its kernel from the cache."""
+        return Mechanism, (self.origin, self.transforms, self.bound)
+
+    def __repr__(self) -> str:
+        """Show the name and bound parameters."""
+        bound = "".join(f", {name}={value:g}" for name, value in self.bound.items())
+        return f"<mechanism {self.name}{bound}>"
+
+    def _repr_html_(self) -> str:
+        """Show the explanation in notebooks."""
+        return self.explain()._repr_html_()
+
+
+def load(what: Any) -> Mechanism:
+    """Return a mechanism.
+
+    Args:
+        what: the name of a mechanism (`mechc.available()`), the path of a mechanism file, a
+            Declaration, or a loaded kernel module.
+
+    Raises:
+        DeclarationError: no such mechanism, or the file cannot be read as one.
+    """
+    return what if isinstance(what, Mechanism) else Mechanism(build.origin(what))
+
+
+def available() -> tuple[str, ...]:
+    """Return the names of the mechanisms that `load` finds."""
+    return build.available()

@@ -1,0 +1,321 @@
+"""What can be done to a mechanism before it is used: sampling, groups, random sensitivity.
+
+All act on a mechanism or, by name of the same arguments, on an event; none on a composition, whose
+parts they may be applied to. The pairs they lead to are derived in `mechc.transform`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, TypeVar, cast
+
+from mechc.composition import inputs
+from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
+from mechc.composition.mechanism import RATE, Mechanism, load
+from mechc.composition.tables import NumericEvent, sampled
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.protocol import ParameterInfo
+
+ADJACENCIES = ("add_remove", "replace")
+MOST_OCCURRENCES = 12  # with replacement: more occurrences of one record count as revealing all
+
+Source = TypeVar("Source", Mechanism, Event)
+
+
+def poisson(
+    what: Source, sampling_rate: float | None = None, adjacency: str = "add_remove"
+) -> Source:
+    """Return a mechanism run on a Poisson sample: each record is kept independently.
+
+    Theorem 11 of Zhu, Dong, Wang (2022) for "add_remove". Sampling a sample again multiplies the
+    rates.
+
+    Args:
+        what: a mechanism, or an event (then an event is returned).
+        sampling_rate: probability in [0, 1] of keeping a record; None leaves it as a parameter.
+        adjacency: "add_remove" or "replace".
+
+    Raises:
+        DeclarationError: the rate or the adjacency is not acceptable.
+        UnsupportedError: `what` is a composition.
+    """
+    if adjacency not in ADJACENCIES:
+        listed = ", ".join(ADJACENCIES)
+        raise DeclarationError(f"adjacency={adjacency!r} is not known (expected one of {listed})")
+    _check_event_rate("poisson", what, sampling_rate)
+    if isinstance(what, NumericEvent) and adjacency == "add_remove":
+        return cast(Source, _sampled_table(what, sampling_rate))
+    base, values = _opened("poisson", what)
+    return _closed(what, _sampled(base, sampling_rate, adjacency), values)
+
+
+def without_replacement(what: Source, sampling_rate: float | None = None) -> Source:
+    """Return a mechanism run on a uniformly random subset of fixed size, under replacement.
+
+    The pair of Balle, Barthe, Gaboardi (2018), Theorem 9, for both orders of the two data sets.
+    The sensitivity of the mechanism is the distance by which *replacing* a record moves its query:
+    twice a clipping norm.
+
+    Args:
+        what: a mechanism, or an event (then an event is returned).
+        sampling_rate: size of the subset divided by that of the data set; None leaves it as a
+            parameter.
+
+    Raises:
+        DeclarationError: the rate is not in [0, 1].
+        UnsupportedError: `what` is a composition. When it is compiled also: no pair that dominates
+            replacement in both orders.
+    """
+    _check_event_rate("without_replacement", what, sampling_rate)
+    base, values = _opened("without_replacement", what)
+    rate = _checked_rate("without_replacement", sampling_rate)
+    return _closed(what, base.with_rate(("without_replacement",), rate), values)
+
+
+def with_replacement(what: Source, *, dataset_size: int, batch_size: int) -> Source:
+    """Return a mechanism run on a batch drawn with replacement, under replacement of a record.
+
+    A record occurs Bin(batch_size, 1/dataset_size) times. The pair is that of Koskela, Jälkö,
+    Honkela (2020), section 6.3, in which all other records leave the query in the middle: declared,
+    not proven. The sensitivity of the mechanism is the distance that one occurrence adds on either
+    side (the clipping norm).
+
+    Args:
+        what: a mechanism with additive noise, or an event (then an event is returned).
+        dataset_size: number of records.
+        batch_size: number of draws.
+
+    Raises:
+        DeclarationError: a size is not a positive integer.
+        UnsupportedError: `what` is a composition.
+    """
+    sizes = {"dataset_size": dataset_size, "batch_size": batch_size}
+    n, m = (_size("with_replacement", name, value) for name, value in sizes.items())
+    base, values = _opened("with_replacement", what)
+    weights, lost = occurrences(n, m)
+    bound = {f"weights_{i + 1}": w for i, w in enumerate(weights)} | {"lost": lost}
+    return _closed(what, _transformed(base, ("with_replacement", str(len(weights))), bound), values)
+
+
+def random_sensitivity(
+    what: Source, sensitivities: Sequence[float], weights: Sequence[float]
+) -> Source:
+    """Return a mechanism whose query moves by sensitivities[i] with probability weights[i].
+
+    With log-concave noise the pair dominates all shorter moves too (T8); with other noise it is
+    that of moves by exactly these distances, and is declared as such.
+
+    Args:
+        what: a mechanism with additive noise, or an event (then an event is returned; its own
+            sensitivity is replaced).
+        sensitivities: numbers >= 0, integers for noise on the integers.
+        weights: probabilities with sum 1.
+
+    Raises:
+        DeclarationError: the lists differ in length, or are not of this kind.
+        UnsupportedError: `what` is a composition.
+    """
+    name = "random_sensitivity"
+    shares = inputs.probabilities(name, "weights", weights)
+    inputs.without_lists(name, {"sensitivities": list(sensitivities), "weights": shares})
+    likely: dict[float, float] = {}
+    for i, (move, share) in enumerate(zip(sensitivities, shares, strict=True)):
+        info = ParameterInfo(f"sensitivities[{i}]", 0.0, math.inf, False, True, False, None, (1, 1))
+        checked = inputs.check(name, info, move)
+        likely[checked] = likely.get(checked, 0.0) + share
+    moves = sorted(likely)
+    bound = {f"weights_{i + 1}": min(likely[move], 1.0) for i, move in enumerate(moves)}
+    bound |= _rises(moves)
+    base, values = _opened(name, what)
+    values.pop("sensitivity", None)
+    return _closed(what, _transformed(base, (name, str(len(moves))), bound), values)
+
+
+def shift(what: Source, factor: float | None = None) -> Source:
+    """Return a mechanism whose query moves `factor` times as far.
+
+    Args:
+        what: a mechanism with additive noise, or an event (then an event is returned).
+        factor: positive; None leaves it as a parameter.
+
+    Raises:
+        DeclarationError: the factor is not positive.
+        UnsupportedError: `what` is a composition.
+    """
+    base, values = _opened("shift", what)
+    bound = {} if factor is None else {"factor": _positive("shift", "factor", factor)}
+    return _closed(what, _transformed(base, ("shift",), bound), values)
+
+
+def group(what: Source, size: int) -> Source:
+    """Return a mechanism between whose neighbours up to `size` records differ.
+
+    Args:
+        what: a mechanism with additive noise, also on a Poisson sample, or an event.
+        size: number of records in a group.
+
+    Raises:
+        DeclarationError: the size is not a positive integer.
+        UnsupportedError: `what` is a composition.
+    """
+    members = _size("group", "size", size)
+    base, values = _opened("group", what)
+    if base.transforms and base.transforms[-1][0] == "poisson":
+        return _closed(what, _transformed(base, ("group", str(members)), {}), values)
+    return _closed(what, _transformed(base, ("group",), {"group_size": float(members)}), values)
+
+
+def truncate(what: Source, lower: float | None = None, upper: float | None = None) -> Source:
+    """Return a mechanism of which outputs outside (lower, upper) count as revealing everything.
+
+    Args:
+        what: a mechanism with densities, or an event (then an event is returned).
+        lower: negative; None leaves it as a parameter.
+        upper: positive; likewise.
+
+    Raises:
+        DeclarationError: an end has the wrong sign.
+        UnsupportedError: `what` is a composition.
+    """
+    base, values = _opened("truncate", what)
+    bound = {}
+    if lower is not None:
+        bound["lower"] = -_positive("truncate", "-lower", -lower)
+    if upper is not None:
+        bound["upper"] = _positive("truncate", "upper", upper)
+    return _closed(what, _transformed(base, ("truncate",), bound), values)
+
+
+def vector(what: Source, norm: str) -> Source:
+    """Return the same pair, claimed for a vector query with independent noise on every coordinate.
+
+    Args:
+        what: a mechanism with additive noise, or an event.
+        norm: "l1" or "l2", in which the sensitivity bounds the move of the query.
+
+    Raises:
+        UnsupportedError: no theorem licenses one pair for this noise and norm; the message says
+            which would, and what to do instead. Raised when the mechanism is compiled.
+    """
+    base, values = _opened("vector", what)
+    return _closed(what, _transformed(base, ("vector", norm), {}), values)
+
+
+def product(*parts: Event | Composition) -> Composition:
+    """Return several outputs that are released together, their noises independent.
+
+    The pair is the product of the pairs (T0), as for one release after the other: `a + b`.
+
+    Args:
+        parts: events or compositions.
+
+    Raises:
+        DeclarationError: a part is neither; a mechanism first needs its parameters.
+    """
+    return compose(*parts)
+
+
+def _opened(name: str, what: Any) -> tuple[Mechanism, dict[str, float]]:
+    """The mechanism to transform, and the values an event has bound beyond it."""
+    if isinstance(what, Composition):
+        raise unsupported_on_composition(name)
+    if isinstance(what, Event):
+        if not isinstance(what.mechanism, Mechanism):
+            raise UnsupportedError(
+                f"{name}: {what} is given by numbers alone; apply it to the mechanism they are of"
+            )
+        bound = what.mechanism.bound
+        return what.mechanism, {k: v for k, v in what.parameters.items() if k not in bound}
+    return load(what), {}
+
+
+def _closed(what: Source, made: Mechanism, values: Mapping[str, float]) -> Source:
+    """The same kind of thing that came in."""
+    return made(**values) if isinstance(what, Event) else made
+
+
+def _transformed(
+    base: Mechanism, transform: tuple[str, ...], bound: Mapping[str, float]
+) -> Mechanism:
+    return Mechanism(base.origin, (*base.transforms, transform), {**base.bound, **bound})
+
+
+def _sampled(base: Mechanism, sampling_rate: float | None, adjacency: str) -> Mechanism:
+    rate = _checked_rate("poisson", sampling_rate)
+    if any(transform[0] == "poisson" for transform in base.transforms):
+        if base.transforms[-1] != ("poisson", adjacency) or RATE not in base.bound or rate is None:
+            raise UnsupportedError(
+                f"poisson({base.name}): sampling a sample needs both rates and one adjacency"
+            )
+        bound = {**base.bound, RATE: base.bound[RATE] * rate}
+        return Mechanism(base.origin, base.transforms, bound)
+    return base.with_rate(("poisson", adjacency), rate)
+
+
+def _rises(moves: Sequence[float]) -> dict[str, float]:
+    """The first of increasing numbers, and by how much each exceeds the one before.
+
+    Differences are rounded up where their sum would fall short: protection for a longer move.
+    """
+    found, total = {}, Fraction(0)
+    for i, move in enumerate(moves):
+        wanted = Fraction(move) - total
+        rise = float(wanted)
+        if Fraction(rise) < wanted:
+            rise = math.nextafter(rise, math.inf)
+        total += Fraction(rise)
+        found[f"sensitivities_{i + 1}" + (f"_above_{i}" if i else "")] = rise
+    return found
+
+
+def _check_event_rate(name: str, what: Any, sampling_rate: float | None) -> None:
+    if isinstance(what, Event) and sampling_rate is None:
+        raise DeclarationError(f"{name}: sampling_rate is needed to sample an event")
+
+
+def _sampled_table(what: NumericEvent, sampling_rate: float | None) -> NumericEvent:
+    rate = _checked_rate("poisson", sampling_rate)
+    if what.mechanism.claim.get("adjacency") == "replace":
+        raise UnsupportedError(
+            f"poisson({what}): the table is for replacing a record, and Poisson sampling under "
+            "add/remove (T6) needs one for adding and removing one"
+        )
+    return sampled(what, 1.0 if rate is None else rate)
+
+
+def _checked_rate(name: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    info = ParameterInfo(RATE, 0.0, 1.0, False, False, False, None, (0.0, 1.0))
+    return inputs.check(name, info, value)
+
+
+def _positive(name: str, what: str, value: Any) -> float:
+    info = ParameterInfo(what, 0.0, math.inf, True, True, False, None, (1.0, 1.0))
+    return inputs.check(name, info, value)
+
+
+def _size(name: str, what: str, value: Any) -> int:
+    info = ParameterInfo(what, 1.0, math.inf, False, True, True, None, (1.0, 1.0))
+    return int(inputs.check(name, info, value))
+
+
+def occurrences(n: int, m: int) -> tuple[list[float], float]:
+    """Binomial probabilities of 0, 1, 2, ... occurrences, and what the listed ones leave.
+
+    Args:
+        n: number of records.
+        m: number of draws.
+    """
+    from scipy.stats import binom
+
+    listed = min(m, MOST_OCCURRENCES)
+    law = binom(m, 1.0 / n)
+    weights: Iterable[float] = law.pmf(range(listed + 1))
+    lost = float(law.sf(listed)) if listed < m else 0.0
+    kept = [float(w) for w in weights]
+    while len(kept) > 2 and lost + kept[-1] < 1e-30:
+        lost += kept.pop()
+    return kept, lost

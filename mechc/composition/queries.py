@@ -1,0 +1,324 @@
+"""What can be asked of an event or a composition.
+
+In: numbers or arrays. Out: `Bound`s of the same shape with a proven lower and upper side (or nan
+and a status where the chosen method proves nothing). `float(bound)` is the upper side.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from mechc.accountants.bound import Bound
+from mechc.composition.inputs import (
+    Points,
+    as_delta,
+    as_epsilon,
+    as_log_delta,
+    as_order,
+    as_positive_delta,
+    as_rate,
+    as_work,
+    checked,
+    from_log,
+)
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.loss.allowance import MAX_WORK, limited
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from mechc.composition.evaluation import Evaluation
+    from mechc.composition.events import Composition
+    from mechc.verify.agreement import Report
+    from mechc.verify.certified import Answers
+
+
+class Queries(ABC):
+    """The queries that `Event` and `Composition` share.
+
+    Keyword arguments of all of them:
+
+    * method: a name from `mechc.methods()`, "auto" (its rule: see `mechc.accountants.registry`), or
+      "name:option" such as "saddlepoint:msd1";
+    * direction: "both" (the maximum over the directions, taken after composition), "remove" (P
+      contains the record) or "add";
+    * rtol: relative width of delta that "auto" aims at;
+    * max_work: how much each number asked for may cost, in units of one exponential, some ten
+      nanoseconds: a count of what is done, so that answers do not depend on the machine. Where it
+      is used up "auto" answers by the bounds at hand and says so in `detail["max_work"]`, and any
+      other method is refused;
+    * certified: answer in ball arithmetic from the declaration, without any kernel (needs
+      python-flint; delta, log_delta and epsilon only); `status` is then "certified";
+    * further options go to the accountant.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def composition(self) -> Composition:
+        """Return the composition the queries are about."""
+
+    def log_delta(
+        self,
+        epsilon: Any,
+        *,
+        method: str = "auto",
+        direction: str = "both",
+        rtol: float = 1e-6,
+        max_work: float = MAX_WORK,
+        certified: bool = False,
+        **options: Any,
+    ) -> Bound:
+        """Return bounds on log delta(epsilon), far below the smallest double if need be.
+
+        Args:
+            epsilon: any real number, negative and infinite ones included, or an array of them.
+            method: see the class, as for the rest.
+            direction: see the class.
+            rtol: see the class.
+            max_work: see the class.
+            certified: see the class.
+            **options: see the class.
+
+        Raises:
+            DeclarationError: an argument is not acceptable.
+            UnsupportedError: the method cannot do this composition.
+        """
+        points = checked(as_epsilon, epsilon)
+        if certified:
+            return points.ask(self._certified(method, direction, options).log_delta, max_work=inf)
+        how = {"method": method, "direction": direction, "rtol": rtol, **options}
+        return self._ask(points, lambda found, e: found.log_delta(e), max_work, how)
+
+    def delta(
+        self,
+        epsilon: Any,
+        *,
+        method: str = "auto",
+        direction: str = "both",
+        rtol: float = 1e-6,
+        max_work: float = MAX_WORK,
+        certified: bool = False,
+        **options: Any,
+    ) -> Bound:
+        """Return bounds on delta, the hockey-stick divergence E_P[(1 - exp(epsilon - L))_+].
+
+        Arguments and errors as for `log_delta`. Below the smallest double the lower side is 0 and
+        the upper side the smallest positive double.
+        """
+        points = checked(as_epsilon, epsilon)
+        if certified:
+            return points.ask(self._certified(method, direction, options).delta, max_work=inf)
+        how = {"method": method, "direction": direction, "rtol": rtol, **options}
+        return self._ask(points, lambda found, e: from_log(found.log_delta(e)), max_work, how)
+
+    def epsilon(
+        self,
+        delta: Any = None,
+        *,
+        log_delta: Any = None,
+        method: str = "auto",
+        direction: str = "both",
+        rtol: float = 1e-6,
+        max_work: float = MAX_WORK,
+        certified: bool = False,
+        **options: Any,
+    ) -> Bound:
+        """Return bounds on the smallest epsilon >= 0 with delta(epsilon) <= delta.
+
+        At the upper side the proven upper bound of delta is at most the target; at the lower side
+        the proven lower bound exceeds it (or epsilon is 0). delta = 0 asks for pure differential
+        privacy; a delta below the mass at infinite loss gives inf.
+
+        Args:
+            delta: target in [0, 1], or an array; or
+            log_delta: its natural log, <= 0, for targets below the smallest double.
+            method: see the class, as for the rest.
+            direction: see the class.
+            rtol: see the class.
+            max_work: see the class.
+            certified: see the class.
+            **options: see the class.
+
+        Raises:
+            DeclarationError: an argument is not acceptable.
+            UnsupportedError: the method cannot do this composition.
+            NumericError: the search does not settle.
+        """
+        from mechc.composition import epsilon
+
+        if (delta is None) == (log_delta is None):
+            raise DeclarationError("epsilon: give exactly one of delta= and log_delta=")
+        target, check = (delta, as_delta) if log_delta is None else (log_delta, as_log_delta)
+        points = checked(check, target)
+        how = {"method": method, "direction": direction, "rtol": rtol, **options}
+        if certified:
+            evaluation = self.composition().evaluation(**how)
+            answers = self._certified(method, direction, options)
+            return points.ask(
+                lambda t: answers.epsilon(t, float(epsilon.epsilon(evaluation, t).estimate)),
+                max_work=inf,
+            )
+        return self._ask(points, epsilon.epsilon, max_work, how, rising=True)
+
+    def check(self, epsilons: Iterable[float] = (0.1, 0.5, 1.0, 3.0)) -> Report:
+        """Compare all bounded methods with each other and with what must hold.
+
+        Args:
+            epsilons: where to compare.
+
+        Returns:
+            The number of comparisons and the contradictions, each with its reproduction.
+        """
+        from mechc.verify.agreement import check
+
+        return check(self.composition(), tuple(epsilons))
+
+    def _ask(
+        self,
+        points: Points,
+        question: Callable[[Evaluation, float], Bound],
+        max_work: float,
+        how: dict[str, Any],
+        rising: bool = False,
+    ) -> Bound:
+        """Ask one evaluation about all points, each with so much work, the evaluation's included.
+
+        Args:
+            points: where.
+            question: what is asked.
+            max_work: see the class.
+            how: method, direction, rtol and options.
+            rising: see `Points.ask`.
+        """
+        composition = self.composition()
+        return points.ask(
+            lambda value: question(composition.evaluation(**how), value),
+            rising,
+            max_work,
+            str(how.get("method", "auto")),
+        )
+
+    def _certified(self, method: str, direction: str, options: dict[str, Any]) -> Answers:
+        """The same questions answered in ball arithmetic."""
+        from mechc.verify.certified import RTOL, Answers
+
+        if method not in ("auto", "contour") or options:
+            given = ", ".join((f"method={method!r}", *options))
+            raise UnsupportedError(f"certified: method contour without options, not {given}")
+        return Answers(self.composition(), direction, RTOL)
+
+    def plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        kind: str = "profile",
+        delta: float = 1e-6,
+        counts: Iterable[int] | None = None,
+        **how: Any,
+    ) -> Figure:
+        """Draw what is proven and return the matplotlib figure (optional extra `plot`).
+
+        Args:
+            path: file to write as well; its suffix decides the format.
+            kind: "profile" (epsilon against delta), "tradeoff" (false negative against false
+                positive rate) or "steps" (epsilon after each number of repetitions).
+            delta: target for "steps".
+            counts: numbers of repetitions for "steps", default 1 to 100.
+            how: keyword arguments of the query that is drawn.
+
+        Raises:
+            DeclarationError: the kind is not known.
+            UnsupportedError: matplotlib is not installed, or the file cannot be written.
+        """
+        from mechc.report import plot
+
+        return plot.run(self, path, kind=kind, delta=delta, counts=counts, **how)
+
+    def cite(self) -> str:
+        """Return BibTeX for the mechanisms and for the methods that have answered so far."""
+        from mechc.report import cite
+
+        return cite.bibtex(self.composition())
+
+    def advantage(self, **how: Any) -> Bound:
+        """Return bounds on the largest advantage of a membership test, delta(0).
+
+        This is the total variation distance, the largest true positive rate minus false positive
+        rate. Keyword arguments as for `delta`.
+        """
+        return self.delta(0.0, **how)
+
+    def tradeoff(self, alpha: Any, *, max_work: float = MAX_WORK, **how: Any) -> Bound:
+        """Return bounds on the smallest false negative rate at false positive rate alpha.
+
+        f(alpha) = sup over epsilon of 1 - delta(epsilon) - e^epsilon alpha, over all real epsilon
+        (Dong, Roth, Su 2022, Proposition 2.13); the smaller of the two directions. `lower` is the
+        side that never under-reports what an attacker can do.
+
+        Args:
+            alpha: false positive rate in [0, 1], or an array.
+            max_work: see the class.
+            how: keyword arguments as for `delta`.
+        """
+        from mechc.composition import tradeoff
+
+        return self._ask(checked(as_rate, alpha), tradeoff.false_negative, max_work, how)
+
+    def renyi(self, orders: Any, *, direction: str = "both", max_work: float = MAX_WORK) -> Bound:
+        """Return bounds on the Rényi divergence of the given orders, max over the directions.
+
+        Args:
+            orders: numbers > 0 (1 is the Kullback-Leibler divergence, inf the largest loss), or
+                an array.
+            direction: see the class.
+            max_work: see the class.
+
+        Raises:
+            DeclarationError: an order is not positive.
+            UnsupportedError: E[exp((order - 1) L)] is not known to be finite, or max_work is not
+                enough.
+        """
+        from mechc.composition import divergences
+
+        how = {"direction": direction}
+        return self._ask(checked(as_order, orders), divergences.renyi, max_work, how)
+
+    def gdp(
+        self, *, epsilon_max: float | None = None, max_work: float = MAX_WORK, **how: Any
+    ) -> Bound:
+        """Return bounds on the smallest mu such that the run is mu-GDP up to `epsilon_max`.
+
+        Args:
+            epsilon_max: the comparison covers |epsilon| <= epsilon_max; by default up to where
+                delta is 1e-12. It cannot cover all epsilon: the tails of a subsampled
+                mechanism are those of the mechanism without sampling. `detail` states the range
+                and delta at its end.
+            max_work: see the class; for all epsilons together.
+            how: keyword arguments as for `delta`.
+        """
+        from mechc.composition import divergences
+
+        with limited(as_work(max_work), str(how.get("method", "auto"))):
+            return divergences.gdp(self.composition(), epsilon_max, how)
+
+    def epsilon_curve(
+        self, delta: float, counts: Iterable[int], *, max_work: float = MAX_WORK, **how: Any
+    ) -> Bound:
+        """Return bounds on epsilon after each number of repetitions of this whole run.
+
+        Args:
+            delta: target in (0, 1].
+            counts: repetitions, in any order.
+            max_work: see the class; for what all counts share, and for each that is alone. All of
+                these may take thirty times as much; then counts lie between their neighbours.
+            how: keyword arguments as for `epsilon`.
+        """
+        from mechc.composition import curve
+
+        target, allowed = as_positive_delta(delta), as_work(max_work)
+        return curve.epsilon_curve(self.composition(), target, counts, allowed, how)

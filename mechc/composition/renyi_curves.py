@@ -1,0 +1,201 @@
+"""Guarantees that are only an upper bound on Rényi divergences: zCDP and RDP curves.
+
+Such a guarantee implies no pair of distributions. With K(t) at most a known function for t > 0,
+where K(t) = t D_(1+t), the only licensed conclusion is
+
+    delta <= inf_t exp(K(t) - t eps) t^t / (1 + t)^(1 + t),
+
+an upper bound; there is no lower bound, and a query for one gets nan and this reason. Composed with
+mechanisms whose pair is known, their exact K(t) is added.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from mechc.accountants.bound import Bound
+from mechc.composition.evaluation import Evaluation
+from mechc.composition.events import Event
+from mechc.composition.inputs import as_array
+from mechc.composition.tables import Table
+from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.loss.privacy_loss import Step, log_infinite
+
+if TYPE_CHECKING:
+    from mechc.loss.privacy_loss import PrivacyLoss
+
+
+STATUS = "upper bound only: a bound on Rényi divergences licenses no lower bound"
+LARGEST_TILT = 1e6
+SMALLEST = -14.0  # log of the smallest tilt that is tried
+ULP = 2.0**-52
+
+
+class CurveEvent(Event):
+    """One use of a mechanism of which only a bound on its Rényi divergences is known."""
+
+    __slots__ = ("log_mgf_bound", "tilts")
+
+    def __init__(self, table: Any, bound: Callable[[float], float], tilts: float) -> None:
+        """Hold K(t) <= bound(t) for 0 < t <= tilts; users call `zcdp` and `rdp` instead."""
+        super().__init__(table, ())
+        self.log_mgf_bound, self.tilts = bound, tilts
+
+    @staticmethod
+    def joint_evaluation(
+        curves: Sequence[tuple[CurveEvent, int]],
+        steps: dict[str, Sequence[Step]],
+        method: str,
+        claims: tuple[str, ...],
+    ) -> CurveEvaluation:
+        """Return what answers for these curves composed with steps whose pair is known."""
+        return CurveEvaluation(curves, steps, method, claims)
+
+    def loss(self, direction: str = "remove") -> PrivacyLoss:
+        """Refuse: there is no law of the loss.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            f"{self.mechanism.name}: only a bound on Rényi divergences is known, which implies no "
+            "pair of distributions; delta, epsilon and epsilon_curve give upper bounds"
+        )
+
+
+def zcdp(rho: float) -> CurveEvent:
+    """Return a mechanism known to satisfy rho-zCDP: D_alpha <= rho alpha for every alpha > 1.
+
+    Args:
+        rho: positive.
+
+    Raises:
+        DeclarationError: rho is not a positive number.
+    """
+    if not (isinstance(rho, (int, float, np.floating)) and 0 < rho < math.inf):
+        raise DeclarationError(f"zcdp: rho={rho!r} is not a positive number")
+    rho = float(rho)
+    return CurveEvent(_table(f"zcdp(rho={rho:g})", rho), lambda t: rho * t * (t + 1), LARGEST_TILT)
+
+
+def rdp(orders: Sequence[float], epsilons: Sequence[float]) -> CurveEvent:
+    """Return a mechanism known by a Rényi curve: D_alpha <= epsilons[i] at alpha = orders[i].
+
+    Between the orders (alpha - 1) D_alpha, which is convex and 0 at alpha = 1, lies below the
+    chords.
+
+    Args:
+        orders: increasing numbers > 1.
+        epsilons: bounds on the divergences, >= 0.
+
+    Raises:
+        DeclarationError: the arrays are not of this kind.
+    """
+    alphas, bounds = as_array("rdp: orders", orders), as_array("rdp: epsilons", epsilons)
+    if alphas.ndim != 1 or alphas.shape != bounds.shape or not alphas.size:
+        raise DeclarationError("rdp: orders and epsilons are not two lists of one length")
+    if not (alphas > 1).all() or not np.isfinite(alphas).all() or not (np.diff(alphas) > 0).all():
+        raise DeclarationError(f"rdp: orders={orders!r} are not increasing numbers > 1")
+    if not (bounds >= 0).all() or not np.isfinite(bounds).all():
+        raise DeclarationError(f"rdp: epsilons={epsilons!r} are not finite numbers >= 0")
+    t = np.concatenate([[0.0], alphas - 1.0])
+    k = np.concatenate([[0.0], (alphas - 1.0) * bounds])
+
+    def bound(tilt: float) -> float:
+        return float(np.interp(tilt, t, k))
+
+    return CurveEvent(_table(f"rdp({alphas.size} orders)", *alphas, *bounds), bound, float(t[-1]))
+
+
+class CurveEvaluation(Evaluation):
+    """Upper bounds on log delta of a composition in which some steps are curves."""
+
+    def __init__(
+        self,
+        curves: Sequence[tuple[CurveEvent, int]],
+        steps: dict[str, Sequence[Step]],
+        method: str,
+        claims: tuple[str, ...],
+    ) -> None:
+        """Combine curves with the steps whose pair is known.
+
+        Raises:
+            UnsupportedError: a method other than "auto" and "renyi".
+        """
+        if method not in ("auto", "renyi"):
+            raise UnsupportedError(
+                f"{method}: {STATUS}; of the methods only renyi (and auto) can use it"
+            )
+        super().__init__(steps, "renyi", 1e-6, claims=claims)
+        self._curves = tuple(curves)
+
+    def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
+        """Return an upper bound on log delta(epsilon); lower is nan."""
+        steps = self.steps[direction]
+        top = min(event.tilts for event, _ in self._curves)
+        top = min([top, *(0.999 * s.loss.strip[1] for s in steps)])
+
+        def exponent(log_t: float) -> float:
+            t = math.exp(log_t)
+            k = math.fsum(n * event.log_mgf_bound(t) for event, n in self._curves)
+            for step in steps:
+                value, _, _, rounding = step.loss.generating(t)
+                k += step.count * (value + rounding)
+            size = abs(k) + abs(t * epsilon) + 2 * t + 4
+            return k - t * epsilon + t * log_t - (1 + t) * math.log1p(t) + 16 * ULP * size
+
+        lo, hi = _bracket(exponent, math.log(top))
+        found = minimize_scalar(exponent, bounds=(lo, hi), method="bounded",
+                                options={"xatol": 1e-9})  # fmt: skip
+        best = min(float(found.fun), exponent(hi), 0.0)
+        upper = min(float(np.logaddexp(best, log_infinite(steps))), 0.0)
+        order = 1.0 + math.exp(float(found.x))
+        detail = {"direction": direction, "order": order, "claims": self.claims}
+        return Bound(math.nan, math.nan, upper, "renyi", STATUS, detail)
+
+    def renyi(self, direction: str, order: float) -> Bound:
+        """Return an upper bound on the Rényi divergence of one order; lower is nan."""
+        top = min(event.tilts for event, _ in self._curves)
+        t = max(order - 1.0, math.exp(SMALLEST))  # divergences grow with the order
+        if t > top:
+            return Bound(math.nan, math.nan, math.inf, "renyi", STATUS, {"direction": direction})
+        known = super().renyi(direction, order)
+        curves = math.fsum(n * event.log_mgf_bound(t) / t for event, n in self._curves)
+        upper = (float(known.upper) + curves) * (1 + 8 * ULP)
+        return Bound(math.nan, math.nan, upper, "renyi", STATUS, {"direction": direction})
+
+    def largest_loss_in(self, direction: str) -> tuple[float, float]:
+        """Return infinity: nothing is known about it."""
+        return math.inf, 0.0
+
+
+def _bracket(exponent: Callable[[float], float], top: float) -> tuple[float, float]:
+    """Ends around the minimum of a function that falls and then rises, below `top`.
+
+    Outward in steps: tilts far beyond the minimum are never asked of a quadrature.
+    """
+    here = min(SMALLEST, top)
+    value = exponent(here)
+    while here < top:
+        try:
+            there = exponent(min(here + 1.0, top))
+        except NumericError:
+            break
+        if there > value:
+            return max(here - 1.0, SMALLEST), min(here + 1.0, top)
+        here, value = min(here + 1.0, top), there
+    return max(here - 1.0, SMALLEST - 1.0), here
+
+
+def _table(name: str, *numbers: float) -> Table:
+    key = hashlib.sha256(np.array(numbers, np.float64).tobytes()).hexdigest()
+    return Table(name, f"curve-{name}-{key}", True, {
+        "status": "declared", "theorem": None, "adjacency": "any", "conditions": (),
+        "assumptions": ("the bound on Rényi divergences holds in both directions",),
+    })  # fmt: skip

@@ -1,0 +1,346 @@
+"""Events that are given by numbers: a table of losses and masses, or two lists of probabilities.
+
+They compose with events of mechanisms and answer the same queries. Bounds are bounds for the
+table: whether the table itself bounds a mechanism is up to where it came from, which `claim`
+records.
+
+Mixtures of events whose output tells which of them ran.
+
+One of several mechanisms runs, chosen by the same probabilities on both data sets. Telling which
+can only reveal more (T9), and makes the privacy loss distribution the mixture of those of the
+parts. Losses with a density are first rounded up to a grid, pessimistically; then there is no
+lower bound.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.composition import inputs
+from mechc.composition.events import Event
+from mechc.composition.inputs import as_array
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.loss.discretise import TAIL, rounded_up
+from mechc.loss.privacy_loss import PrivacyLoss
+
+Floats = NDArray[np.float64]
+
+TOLERANCE = 1e-9  # by which given masses may miss one; the miss widens every answer
+
+
+@dataclass(frozen=True)
+class Table:
+    """What stands in the place of a mechanism.
+
+    Attributes:
+        name: name for people.
+        key: digest of the numbers.
+        symmetric: the add direction is the mirror image of remove.
+        claim: what the table bounds, and why.
+        upper_only: why it bounds the mechanism from above alone; "" where it is exact.
+    """
+
+    name: str
+    key: str
+    symmetric: bool
+    claim: dict[str, Any]
+    parameters: tuple[Any, ...] = ()
+    references: tuple[str, ...] = ()
+    upper_only: str = ""
+    bound: dict[str, float] = field(default_factory=dict)
+
+    def is_identity(self, theta: tuple[float, ...]) -> bool:
+        """Nothing is known to reveal nothing."""
+        return False
+
+
+class NumericEvent(Event):
+    """One use of a mechanism of which only the law of the privacy loss is known."""
+
+    __slots__ = ("_laws",)
+
+    def __init__(self, table: Any, remove: PrivacyLoss, add: PrivacyLoss | None) -> None:
+        """Combine the laws; users call `from_losses` and `from_pmfs` instead."""
+        super().__init__(table, ())
+        self._laws = {"remove": remove, "add": add or remove.reversed()}
+
+    def loss(self, direction: str = "remove") -> PrivacyLoss:
+        """Return the law of the privacy loss in one direction ("remove" or "add")."""
+        return self._laws[direction]
+
+
+def from_losses(
+    losses: Any,
+    masses: Any,
+    *,
+    infinite_mass: float = 0.0,
+    step: float | None = None,
+    add: tuple[Any, Any, float] | None = None,
+    symmetric: bool = False,
+    name: str = "imported",
+    because: str = "the table of losses is the mechanism's, or dominates it",
+) -> NumericEvent:
+    """Return the event with a given privacy loss distribution.
+
+    Args:
+        losses: finite losses log(p/q), shape (n,); with `step`, integers that count steps.
+        masses: their masses under P, shape (n,).
+        infinite_mass: P(q = 0).
+        step: distance of the losses, where they lie on a lattice through 0.
+        add: (losses, masses, infinite_mass) of the other direction, of the law under Q of
+            log(q/p); by default it follows from the first.
+        symmetric: both directions have this same law.
+        name: name for people.
+        because: why the table bounds the mechanism, in words.
+
+    Raises:
+        DeclarationError: a loss is not finite, a mass is negative, masses do not sum to one, or
+            the masses under Q, mass * exp(-loss), sum to more than one: losses were rounded down.
+    """
+    first = _law(name, losses, masses, infinite_mass, step, symmetric)
+    second = _law(f"{name} (add)", *add, step, symmetric) if add is not None else None
+    if symmetric:
+        second = first
+    key = digest("losses", *(law for law in (first, second) if law is not None))
+    return NumericEvent(Table(name, key, symmetric, _claim(because)), first, second)
+
+
+def from_pmfs(
+    p: Any,
+    q: Any,
+    *,
+    name: str = "pmfs",
+    because: str = "p and q are the output laws of the worst data sets",
+) -> NumericEvent:
+    """Return the event with a finite pair of probability mass functions.
+
+    Args:
+        p: probabilities of the outcomes with the record present, shape (n,).
+        q: the same without the record.
+        name: name for people.
+        because: why the pair bounds the mechanism, in words.
+
+    Raises:
+        DeclarationError: arrays of different shapes, negative entries, nan, or sums other than 1.
+    """
+    from mechc.loss.privacy_loss import PrivacyLoss
+
+    p, q = _masses(name, "p", p), _masses(name, "q", q)
+    if p.shape != q.shape:
+        raise DeclarationError(f"{name}: p has {p.size} entries and q has {q.size}")
+    for side, law in (("p", p), ("q", q)):
+        _check_total(name, side, math.fsum(law.tolist()))
+    both = (p > 0) & (q > 0)
+    if not both.any():
+        raise DeclarationError(f"{name}: p and q share no outcome, so that every output tells")
+    law = PrivacyLoss.from_atoms(
+        _log_ratio(p[both], q[both]),
+        p[both],
+        math.fsum(p[q == 0].tolist()),
+        math.fsum(q[p == 0].tolist()),
+        label=name,
+    )
+    return NumericEvent(Table(name, digest("pmfs", law), False, _claim(because)), law, None)
+
+
+def sampled(event: NumericEvent, rate: float) -> NumericEvent:
+    """Return the event on a Poisson sample, each direction by T6 from its own law.
+
+    ((1-r) Q + r P, Q) has the loss log(1-r + r exp(l)), and (Q, (1-r) Q + r P) for adding has
+    -log(1-r + r exp(-l)): with r < 1 what only Q, or only P, can tell becomes finite.
+
+    Args:
+        event: a table that dominates removal, and with its second law adding.
+        rate: the sampling rate, in [0, 1].
+    """
+    if rate == 1.0:
+        return event
+    laws = [_sampled(event.loss(d), rate, d == "add") for d in ("remove", "add")]
+    name = f"poisson({event}, sampling_rate={rate:g})"
+    known = event.mechanism.claim
+    assumption = f"every record enters the sample independently with probability {rate:g}"
+    assumptions = (*known.get("assumptions", ()), assumption)
+    claim = {**known, "theorem": "T6", "adjacency": "add_remove", "assumptions": assumptions}
+    table = Table(name, digest("sampled", *laws), False, claim, upper_only=event.upper_only)
+    return NumericEvent(table, *laws)
+
+
+def _sampled(law: PrivacyLoss, r: float, adding: bool) -> PrivacyLoss:
+    from mechc.loss.privacy_loss import PrivacyLoss
+
+    loss, mass = law.atom_loss, np.exp(law.atom_log_mass)
+    infinite, opposite = math.exp(law.log_infinite), math.exp(law.log_minus_infinite)
+    ends = np.array([math.log1p(-r)])
+    if adding:
+        losses = np.concatenate([-_log_mix(r, -loss), -ends])
+        return PrivacyLoss.from_atoms(losses, np.append(mass, infinite), 0.0, r * opposite)
+    masses = (1.0 - r) * np.exp(law.atom_log_mass - loss) + r * mass
+    losses = np.concatenate([_log_mix(r, loss), ends])
+    return PrivacyLoss.from_atoms(losses, np.append(masses, (1 - r) * opposite), r * infinite, 0.0)
+
+
+def _log_mix(r: float, loss: Floats) -> Floats:
+    """log(1 - r + r exp(loss)), without overflow."""
+    with np.errstate(divide="ignore"):
+        small: Floats = np.log1p(r * np.expm1(np.minimum(loss, 1.0)))
+        return np.where(loss < 1.0, small, loss + np.log(r + (1.0 - r) * np.exp(-loss)))
+
+
+def _log_ratio(p: Floats, q: Floats) -> Floats:
+    """log(p/q); where it is small by the difference, which doubles hold exactly."""
+    near = (p >= 0.5 * q) & (p <= 2.0 * q)
+    out: Floats = np.where(near, np.log1p((p - q) / q), np.log(p / q))
+    return out
+
+
+def _law(
+    name: str, losses: Any, masses: Any, infinite_mass: float, step: float | None, symmetric: bool
+) -> PrivacyLoss:
+    from mechc.loss.privacy_loss import PrivacyLoss
+
+    loss, mass = as_array(f"{name}: losses", losses), _masses(name, "masses", masses)
+    if loss.shape != mass.shape or not np.isfinite(loss).all():
+        raise DeclarationError(f"{name}: losses are not finite numbers, one for each mass")
+    if step is not None:
+        if not (step > 0 and math.isfinite(step)):
+            raise DeclarationError(f"{name}: step={step!r} is not positive")
+        if not (loss == np.round(loss)).all():
+            raise DeclarationError(f"{name}: with step=, losses are integers that count steps")
+        loss = loss * step
+    if not 0 <= infinite_mass <= 1:
+        raise DeclarationError(f"{name}: infinite_mass={infinite_mass!r} is not in [0, 1]")
+    total = math.fsum(mass.tolist()) + infinite_mass
+    _check_total(name, "masses with infinite_mass", total)
+    under_q = math.fsum((mass * np.exp(-loss)).tolist())
+    if under_q > 1 + TOLERANCE:
+        raise DeclarationError(
+            f"{name}: the masses under Q, mass * exp(-loss), sum to {under_q!r}, more than 1: this "
+            "is no law of a privacy loss but an optimistic rounding of one, which bounds nothing "
+            "from above (expected a pessimistic or exact one)"
+        )
+    law = PrivacyLoss.from_atoms(
+        loss, mass, infinite_mass, max(0.0, 1.0 - under_q), label=name, symmetric=symmetric
+    )
+    if step is None:
+        return law
+    return replace(law, lattice=(float(law.atom_loss[0]), step))
+
+
+def _masses(name: str, side: str, values: Any) -> Floats:
+    array = np.atleast_1d(as_array(f"{name}: {side}", values))
+    if array.ndim != 1 or not array.size or not (array >= 0).all() or not (array <= 1).all():
+        raise DeclarationError(f"{name}: {side} are not one-dimensional numbers in [0, 1]")
+    return array
+
+
+def _check_total(name: str, side: str, total: float) -> None:
+    if not abs(total - 1) <= TOLERANCE:
+        raise DeclarationError(f"{name}: {side} sum to {total!r} (expected 1)")
+
+
+def digest(kind: str, *laws: PrivacyLoss) -> str:
+    """Return a name that tables share only if their numbers are the same."""
+    found = hashlib.sha256(kind.encode())
+    for law in laws:
+        for array in (law.atom_loss, law.atom_log_mass, np.array([law.log_infinite])):
+            found.update(np.ascontiguousarray(array).tobytes())
+    return f"numeric-{found.hexdigest()}"
+
+
+def _claim(because: str) -> dict[str, Any]:
+    return {
+        "status": "declared",
+        "theorem": None,
+        "adjacency": "any",
+        "conditions": (),
+        "assumptions": (because,),
+    }
+
+
+MOST_CUT = 1e-2  # share of an improbable event that may be cut off a tail
+ROUNDED = "upper bound only: losses with a density were rounded up to a grid before mixing"
+
+
+def mixture(
+    events: Sequence[Event],
+    weights: Sequence[float],
+    *,
+    step: float = 1e-4,
+    adjacency: str | None = None,
+    revealing: float = 0.0,
+) -> NumericEvent:
+    """Return the event in which events[i] happens with probability weights[i], and says so.
+
+    Args:
+        events: uses of mechanisms.
+        weights: probabilities with sum 1.
+        step: distance of the losses to which densities are rounded up.
+        adjacency: neighbouring relation that the mixture is for, where the parts' own differ.
+        revealing: probability of an event that reveals everything; with the weights it sums to 1.
+
+    Raises:
+        DeclarationError: the lists differ in length, or are not of this kind.
+        UnsupportedError: a tail of a loss without an exponential bound.
+    """
+    given = [*weights, revealing] if revealing else weights
+    shares = inputs.probabilities("mixture", "weights", given)[: len(weights)]
+    if len(shares) != len(events) or not all(isinstance(e, Event) for e in events):
+        raise DeclarationError(f"mixture: expected {len(shares)} events, one for each weight")
+    used = [(event, w) for event, w in zip(events, shares, strict=True) if w > 0]
+    for event, _ in used:
+        if event.upper_only:
+            raise UnsupportedError(f"mixture: {event}: {event.upper_only}")
+    smooth = any(event.loss().loss.size for event, _ in used)
+    listed = [f"{w:g} * {event}" for event, w in used]
+    name = f"mixture({', '.join([*listed[:3], '...'] if len(listed) > 4 else listed)})"
+    symmetric = all(event.mechanism.symmetric for event, _ in used)
+    remove = _mixed(used, "remove", step, name, revealing)
+    add = remove if symmetric else _mixed(used, "add", step, name, revealing)
+    key, claim = digest("mixture", remove, add), _claim_of_mixture(used, adjacency)
+    table = Table(name, key, symmetric, claim, upper_only=ROUNDED if smooth else "")
+    return NumericEvent(table, remove, add)
+
+
+def _mixed(
+    used: Sequence[tuple[Event, float]], direction: str, step: float, name: str, revealing: float
+) -> PrivacyLoss:
+    """The mixture of the laws of one direction."""
+    losses, masses, infinite, minus = [], [], revealing, revealing
+    for event, weight in used:
+        law = event.loss(direction)
+        if law.loss.size:
+            law = rounded_up(law, step, max(TAIL, min(MOST_CUT, TAIL / weight)))
+        losses.append(law.atom_loss)
+        masses.append(weight * np.exp(law.atom_log_mass))
+        infinite += weight * float(np.exp(law.log_infinite))
+        minus += weight * float(np.exp(law.log_minus_infinite))
+    return PrivacyLoss.from_atoms(
+        np.concatenate(losses), np.concatenate(masses), infinite, minus, label=name
+    )
+
+
+def _claim_of_mixture(used: Sequence[tuple[Event, float]], wanted: str | None) -> dict[str, Any]:
+    parts = [event.mechanism.claim for event, _ in used]
+    statuses = {part.get("status", "declared") for part in parts}
+    adjacencies = {part.get("adjacency", "any") for part in parts} - {"any"}
+    adjacencies = {wanted} if wanted is not None else adjacencies
+    if len(adjacencies) > 1:
+        raise DeclarationError(f"mixture: events for different adjacencies {sorted(adjacencies)}")
+    gathered = {
+        word: tuple(dict.fromkeys(w for part in parts for w in part.get(word, ())))
+        for word in ("conditions", "assumptions")
+    }
+    return {
+        "status": statuses.pop() if len(statuses) == 1 else "declared",
+        "theorem": "T9",
+        "adjacency": adjacencies.pop() if adjacencies else "any",
+        "conditions": ("the output tells which event happened", *gathered["conditions"]),
+        "assumptions": (*gathered["assumptions"], "which event happens does not depend on data"),
+    }

@@ -1,0 +1,164 @@
+"""Where mechanisms are found: a path, `MECHC_PATH`, entry points "mechc.mechanisms", the built-ins.
+
+Earlier places win. Finding a file and its digest needs no SymPy, so that a kernel which is already
+compiled can be used without importing it; `load_declaration` runs the file and does import it. A
+mechanism file is Python: load only files that you would run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import traceback
+from collections.abc import Iterator
+from importlib import metadata, resources
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+
+from mechc.errors import DeclarationError, MechcError
+
+if TYPE_CHECKING:
+    from mechc.declare.declaration import Declaration
+
+
+ENTRY_POINTS = "mechc.mechanisms"
+PATH_VARIABLE = "MECHC_PATH"
+
+
+class MechanismFile(NamedTuple):
+    """A file that declares a mechanism."""
+
+    name: str
+    path: Path
+    text_digest: str
+
+
+def find(name_or_path: str | os.PathLike[str]) -> MechanismFile:
+    """The file that declares a mechanism.
+
+    Args:
+        name_or_path: a name such as "laplace", or the path of a .py file.
+
+    Raises:
+        DeclarationError: no such file or name; the message lists the names there are.
+    """
+    text = os.fspath(name_or_path)
+    if text.endswith(".py") or os.sep in text:
+        return _file(Path(text).stem, Path(text))
+    known = _known()
+    if text not in known:
+        raise DeclarationError(
+            f"no mechanism {text!r}; there are {', '.join(sorted(known))}, or give a path ending "
+            f"in .py, or add a folder to {PATH_VARIABLE}"
+        )
+    return _file(text, known[text])
+
+
+def available() -> tuple[str, ...]:
+    """The names that `find` knows, sorted."""
+    return tuple(sorted(_known()))
+
+
+def load_declaration(file: MechanismFile) -> Declaration:
+    """Run a mechanism file and return the declaration in it.
+
+    A file may hold several declarations; then the one whose variable or name is the stem of the
+    file is taken.
+
+    Raises:
+        DeclarationError: the file does not run, or holds no declaration, or several without one of
+            its own name. The message names the file and the line.
+    """
+    from mechc.declare.declaration import Declaration
+
+    module = _run(file.path)
+    found = {k: v for k, v in vars(module).items() if isinstance(v, Declaration)}
+    distinct = list({id(v): v for v in found.values()}.values())
+    if len(distinct) == 1:
+        return distinct[0]
+    if not distinct:
+        raise DeclarationError(f"{file.path}: declares no mechanism; expected a variable that "
+                               "holds mechanism(...) or additive(...)")  # fmt: skip
+    stem = file.path.stem
+    chosen = found.get(stem) or next((d for d in distinct if d.name == stem), None)
+    if chosen is None:
+        raise DeclarationError(f"{file.path}: declares several mechanisms ({', '.join(found)}), "
+                               f"none of them named {stem}")  # fmt: skip
+    return chosen
+
+
+def _known() -> dict[str, Path]:
+    """Name -> file, the first place winning."""
+    known: dict[str, Path] = {}
+    for source in (_on_path, _from_entry_points, _built_in):
+        for path_name, path in source():
+            known.setdefault(path_name, path)
+    return known
+
+
+def _on_path() -> Iterator[tuple[str, Path]]:
+    for folder in os.environ.get(PATH_VARIABLE, "").split(os.pathsep):
+        if folder:
+            yield from _in_folder(Path(folder))
+
+
+def _from_entry_points() -> Iterator[tuple[str, Path]]:
+    for point in metadata.entry_points(group=ENTRY_POINTS):
+        # the module is located, not imported
+        try:
+            spec = importlib.util.find_spec(point.module)
+        except ImportError:
+            continue
+        if spec is not None and spec.origin is not None and spec.origin.endswith(".py"):
+            yield point.name, Path(spec.origin)
+
+
+def _built_in() -> Iterator[tuple[str, Path]]:
+    with resources.as_file(resources.files("mechc.mechanisms")) as folder:
+        yield from _in_folder(folder)
+
+
+def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:
+    try:
+        files = sorted(folder.glob("*.py"))
+    except OSError:
+        return
+    for path in files:
+        if not path.stem.startswith("_"):
+            yield path.stem, path
+
+
+def _file(name: str, path: Path) -> MechanismFile:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DeclarationError(f"{path}: cannot be read ({error.strerror})") from error
+    return MechanismFile(name, path.resolve(), hashlib.sha256(content).hexdigest())
+
+
+def _run(path: Path) -> ModuleType:
+    """Execute a mechanism file as a module of its own, which is not registered anywhere."""
+    module = ModuleType(path.stem)
+    module.__file__ = str(path)
+    try:
+        source = path.read_bytes()
+        exec(compile(source, str(path), "exec"), vars(module))
+    except OSError as error:
+        raise DeclarationError(f"{path}: cannot be read ({error.strerror})") from error
+    except SyntaxError as error:
+        raise DeclarationError(f"{path}, line {error.lineno}: {error.msg}") from error
+    except MechcError as error:
+        raise DeclarationError(f"{path}, line {_line(error, path)}: {error}") from error
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise DeclarationError(f"{path}, line {_line(error, path)}: {reason}") from error
+    return module
+
+
+def _line(error: BaseException, path: Path) -> int | str:
+    """The line of the file in which the error arose."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    return lines[-1] if lines and lines[-1] is not None else "?"

@@ -1,0 +1,485 @@
+"""The words of a mechanism file, and the declaration they build.
+
+A declaration is an ordered pair (P, Q) on one output variable: densities on the line or an
+interval, masses on the integers, masses on a finite set, or densities with point masses. P is the
+output law with the record present and Q the law without it; the reversed pair belongs to the "add"
+direction, unless it is declared separately (`reverse`).
+
+    from sympy import Abs, exp
+    from mechc.declare import additive, positive, real
+
+    x, scale, sensitivity = real("x"), positive("scale"), positive("sensitivity", default=1)
+    laplace = additive("laplace", noise=exp(-Abs(x) / scale) / (2 * scale), variable=x,
+                       sensitivity=sensitivity, parameters=(scale, sensitivity))
+
+Nothing is derived here. `mechc.calculus.pair.normalise` takes the expressions apart and checks them.
+
+What a mechanism file says, as exact expressions in plain symbols, or an error that says why not.
+
+Input: numbers and SymPy expressions in parameter symbols. Output: expressions without floats, in
+which every symbol is the declared variable or a declared parameter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from sympy import (
+    And,
+    Basic,
+    Expr,
+    Float,
+    I,
+    Piecewise,
+    Rational,
+    S,
+    Sum,
+    Symbol,
+    nan,
+    oo,
+    srepr,
+    sympify,
+    zoo,
+)
+from sympy.core.function import AppliedUndef
+
+from mechc.errors import DeclarationError
+from mechc.symbolic.parameters import (
+    Parameter,
+    ParameterSymbol,
+    check_variable,
+    count,
+    described_parameters,
+    integer,
+    numbers,
+    parameter,
+    positive,
+    probabilities,
+    probability,
+    rate,
+    real,
+)
+
+Masses = tuple[tuple[Expr, Expr, Expr], ...]
+
+
+class Reader:
+    """Turns what a file says into exact SymPy expressions in plain symbols."""
+
+    def __init__(self, name: str, variable: Symbol, parameters: tuple[Parameter, ...]) -> None:
+        """Read for the mechanism `name`, in `variable` and `parameters`."""
+        self.name = name
+        self.variable = variable
+        self.plain: dict[Basic, Symbol] = {ParameterSymbol(p): p.symbol for p in parameters}
+        self.symbols = {p.symbol for p in parameters}
+
+    def expression(self, label: str, value: Any) -> Expr:
+        """`value` in the variable and the parameters."""
+        return self._read(label, value, self.symbols | {self.variable})
+
+    def constant(self, label: str, value: Any) -> Expr:
+        """`value` in the parameters alone."""
+        return self._read(label, value, self.symbols)
+
+    def atoms(self, atoms: Sequence[tuple[Any, Any, Any]]) -> Masses:
+        """Point masses; every row must have a place and two masses."""
+        for row in atoms:
+            if not isinstance(row, (tuple, list)) or len(row) != 3:
+                raise DeclarationError(f"{self.name}: atom {row!r} is not (x, mass_p, mass_q)")
+        return tuple(
+            (self.constant("atoms", x), self.constant("atoms", p), self.constant("atoms", q))
+            for x, p, q in atoms
+        )
+
+    def _read(self, label: str, value: Any, allowed: set[Symbol]) -> Expr:
+        where = f"{self.name}: {label}"
+        if isinstance(value, (str, bool)) or value is None:
+            raise DeclarationError(f"{where}={value!r} is not an expression")
+        try:
+            read = sympify(value, strict=True).xreplace(self.plain)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise DeclarationError(f"{where}={value!r} is not an expression") from error
+        if not isinstance(read, Expr):
+            raise DeclarationError(f"{where}={value!r} is not an expression")
+        read = _with_named_indices(read.xreplace({f: exact(f) for f in read.atoms(Float)}))
+        if read.has(nan, zoo, I):
+            raise DeclarationError(f"{where}={read} is not a real number or expression")
+        unknown = {str(u) for u in read.atoms(AppliedUndef)}
+        unknown |= {_described(s, allowed) for s in read.free_symbols - allowed}
+        if unknown:
+            raise DeclarationError(
+                f"{where} uses {', '.join(sorted(unknown))}; known here are "
+                f"{', '.join(sorted(map(str, allowed))) or 'no symbols'}"
+            )
+        return read
+
+
+def _with_named_indices(expr: Expr) -> Expr:
+    """Give every index of summation a name of its own, equal in every process.
+
+    A `Dummy` is numbered by the process that made it, which no digest may depend on.
+    """
+    taken = {s.name for s in expr.free_symbols}
+
+    def renamed(total: Sum) -> Sum:
+        inner = len(total.function.atoms(Sum))
+        names = {}
+        for i, limit in enumerate(total.limits):
+            name = f"k_{inner + i}"
+            while name in taken:
+                name += "_"
+            names[limit[0]] = Symbol(name, integer=True)
+        return total.xreplace(names)
+
+    return expr.replace(lambda e: isinstance(e, Sum), renamed)
+
+
+def exact(number: Float) -> Expr:
+    """The rational number that a float literal was written as, e.g. 0.1 -> 1/10."""
+    return Rational(repr(float(number))) if number.is_finite else S(number)
+
+
+def _described(symbol: Symbol, allowed: set[Symbol]) -> str:
+    """An unknown symbol in words: most often a second symbol of a known name."""
+    if str(symbol) in {str(s) for s in allowed}:
+        return f"another symbol named {symbol} (made by a different call)"
+    return str(symbol)
+
+
+__all__ = [
+    "Claim", "Declaration", "Derived", "Parameter", "Poisson", "Shift", "additive", "count",
+    "dominates", "integer", "lists", "mechanism", "numbers", "parameter", "positive",
+    "probabilities", "probability", "rate", "real",
+]  # fmt: skip
+
+Adjacency = Literal["any", "add_remove", "replace"]
+ADJACENCIES = ("any", "add_remove", "replace")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the pair stands for: why its privacy profile bounds that of the mechanism.
+
+    Attributes:
+        status: "proven" when mechc checked the conditions of `theorem`; "declared" otherwise.
+        theorem: short name of the theorem, "T1" or "T6" (see mechc.calculus.claims), or None.
+        adjacency: neighbouring relation it holds for; "any" means the one that the sensitivity, or
+            whatever the author measured, refers to.
+        conditions: what was checked, in words.
+        assumptions: what was not checked and must be true, in words.
+    """
+
+    status: Literal["proven", "declared"]
+    theorem: str | None
+    adjacency: Adjacency
+    conditions: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Shift:
+    """The pair is one noise at two places: P = noise(x - sensitivity), Q = noise(x)."""
+
+    noise: Expr
+    sensitivity: Expr
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """The pair is `base` with every record kept with probability `rate`."""
+
+    base: Declaration
+    rate: Symbol
+    adjacency: Adjacency
+
+
+@dataclass(frozen=True)
+class Derived:
+    """The pair was made from that of `base`, and dominates because that one does.
+
+    Attributes:
+        base: what it was made from.
+        theorem: by which theorem (see mechc.calculus.claims); None when no theorem covers the step.
+        adjacency: neighbouring relation the new pair is for.
+        conditions: what was checked on the way, in words.
+        assumptions: what must be true besides, in words.
+    """
+
+    base: Declaration
+    theorem: str | None
+    adjacency: Adjacency
+    conditions: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """An ordered pair (P, Q) as its author wrote it.
+
+    Attributes:
+        name: name of the mechanism.
+        variable: output variable; integer for a lattice.
+        parameters: in the order in which kernels take them.
+        measure: "density", "lattice" (masses on the integers) or "finite" (atoms only).
+        p: density or mass of P at `variable`; 0 for "finite".
+        q: the same for Q.
+        support: both are zero outside; a lattice includes both ends.
+        atoms: (x, mass under P, mass under Q).
+        reverse: the pair of the "add" direction when it is not (Q, P).
+        about: one sentence for people.
+        refs: literature.
+        claim: what the author asserts; None asserts nothing.
+        construction: how the pair was built, where a theorem can use it.
+        tag: law of an index that the output also tells, the last parameter of p and q; both laws
+            have the same index.
+        of_length: for parameters that are lists, the same declaration for another length.
+    """
+
+    name: str
+    variable: Symbol
+    parameters: tuple[Parameter, ...]
+    measure: Literal["density", "lattice", "finite"]
+    p: Expr
+    q: Expr
+    support: tuple[Expr, Expr]
+    atoms: Masses = ()
+    reverse: Declaration | None = None
+    about: str = ""
+    refs: tuple[str, ...] = ()
+    claim: Claim | None = None
+    construction: Shift | Poisson | Derived | None = field(default=None, compare=False)
+    tag: Declaration | None = None
+    of_length: Callable[[int], Declaration] | None = field(default=None, compare=False)
+
+    @property
+    def canonical(self) -> str:
+        """The mathematics alone, with variable and parameters renumbered.
+
+        Names, defaults, typical ranges and prose are left out: two declarations with equal text
+        have the same densities and the same domains, parameter by parameter.
+        """
+        numbered = {
+            p.symbol: Symbol(f"theta_{i}", **p.symbol._assumptions_orig)
+            for i, p in enumerate(self.parameters)
+        }
+        numbered[self.variable] = Symbol("x_", **self.variable._assumptions_orig)
+        parts: list[str] = [self.measure]
+        parts += [srepr(e.xreplace(numbered)) for e in (self.p, self.q, *self.support)]
+        parts += [srepr(e.xreplace(numbered)) for atom in self.atoms for e in atom]
+        parts += [repr(p.info[1:6]) for p in self.parameters]
+        parts += [self.reverse.canonical] if self.reverse else []
+        parts += [f"tag {self.tag.canonical}"] if self.tag else []
+        return "\n".join(parts)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of `canonical`, in hexadecimal."""
+        return hashlib.sha256(self.canonical.encode()).hexdigest()
+
+
+def mechanism(
+    name: str,
+    *,
+    variable: Symbol | None = None,
+    p: Any = 0,
+    q: Any = 0,
+    parameters: Iterable[Symbol] = (),
+    support: tuple[Any, Any] = (-oo, oo),
+    lattice: bool = False,
+    outcomes: Sequence[tuple[Any, Any]] = (),
+    atoms: Sequence[tuple[Any, Any, Any]] = (),
+    reverse: Any = None,
+    tag: tuple[Symbol, Any, tuple[Any, Any]] | None = None,
+    about: str = "",
+    refs: Iterable[str] = (),
+    claim: Claim | None = None,
+) -> Declaration:
+    """Declare a pair by its two densities, its masses, or its finite set of outcomes.
+
+    Args:
+        name: name of the mechanism.
+        variable: output variable from `real` or `integer`; not needed with `outcomes`.
+        p: density (lattice: mass) of the output with the record present.
+        q: the same without the record.
+        parameters: all parameter symbols, in order.
+        support: ends outside which both are zero; a lattice includes them.
+        lattice: p and q are masses on the integers.
+        outcomes: a finite set instead of p and q: (mass under P, mass under Q) for each outcome.
+        atoms: point masses beside the density: (x, mass under P, mass under Q).
+        reverse: (p, q) of the "add" direction where it is not the reversed pair, or outcomes.
+        tag: (m, mass of m, ends of m) for an index that the output tells besides the variable, and
+            that has the same law under P and Q; m is an integer parameter, the last one, and p and
+            q are the masses given m.
+        about: one sentence for people.
+        refs: literature.
+        claim: which mechanism the pair dominates, see `dominates`.
+
+    Raises:
+        DeclarationError: unknown symbols, clashing names, nan, or values of the wrong type.
+    """
+    if not isinstance(name, str) or not name:
+        raise DeclarationError(f"name={name!r} is not a non-empty string")
+    described = described_parameters(name, parameters)
+    if outcomes:
+        if variable is not None or p != 0 or q != 0 or lattice or atoms:
+            raise DeclarationError(f"{name}: outcomes stand alone, without variable, p, q, atoms")
+        variable = Symbol("x", integer=True)
+        atoms = _numbered(name, outcomes)
+        support = (0, len(atoms) - 1)
+    check_variable(name, variable, lattice or bool(outcomes), described)
+    reader = Reader(name, variable, described)
+    return Declaration(
+        name=name,
+        variable=variable,
+        parameters=described,
+        measure="finite" if outcomes else "lattice" if lattice else "density",
+        p=reader.expression("p", p),
+        q=reader.expression("q", q),
+        support=(reader.constant("support", support[0]), reader.constant("support", support[1])),
+        atoms=reader.atoms(atoms),
+        reverse=_reverse(name, reverse, variable, parameters, support, lattice, bool(outcomes)),
+        tag=None if tag is None else _tag(name, tag, described),
+        about=about,
+        refs=tuple(refs),
+        claim=_checked_claim(name, claim),
+    )
+
+
+def additive(
+    name: str,
+    *,
+    noise: Any,
+    variable: Symbol,
+    sensitivity: Any,
+    parameters: Iterable[Symbol],
+    support: tuple[Any, Any] = (-oo, oo),
+    lattice: bool = False,
+    about: str = "",
+    refs: Iterable[str] = (),
+    claim: Claim | None = None,
+) -> Declaration:
+    """Declare noise added to a query: P = noise(x - sensitivity), Q = noise(x).
+
+    Args:
+        name: name of the mechanism.
+        noise: density (lattice: mass) of the noise at `variable`.
+        variable: output variable from `real` or `integer`.
+        sensitivity: how far the query moves; an integer parameter or integer for a lattice.
+        parameters: all parameter symbols, in order, the sensitivity among them.
+        support: ends outside which the noise is zero; a lattice includes them.
+        lattice: the noise lives on the integers.
+        about: one sentence for people.
+        refs: literature.
+        claim: overrides what mechc derives from the shape of the noise (theorem T1).
+
+    Raises:
+        DeclarationError: as `mechanism`, or a sensitivity that is not positive.
+    """
+    parameters = tuple(parameters)
+    described = described_parameters(name, parameters)
+    check_variable(name, variable, lattice, described)
+    reader = Reader(name, variable, described)
+    density, shift = reader.expression("noise", noise), reader.constant("sensitivity", sensitivity)
+    if not (shift.is_positive or shift.is_nonnegative):
+        raise DeclarationError(f"{name}: sensitivity={shift} is not a positive number or parameter")
+    if lattice and not shift.is_integer:
+        raise DeclarationError(f"{name}: sensitivity={shift} is not an integer; on a lattice use "
+                               'count("sensitivity", default=1)')  # fmt: skip
+    lo, hi = (reader.constant("support", end) for end in support)
+    inside = And(lo <= variable if lo != -oo else True, variable <= hi if hi != oo else True)
+    if inside != True:  # noqa: E712 - SymPy's true
+        density = Piecewise((density, inside), (0, True))
+    made = mechanism(
+        name, variable=variable, p=density.subs(variable, variable - shift), q=density,
+        parameters=parameters, lattice=lattice, about=about, refs=refs, claim=claim,
+    )  # fmt: skip
+    return replace(made, construction=Shift(density, shift))
+
+
+def lists(*, length: int) -> Callable[[Callable[[int], Declaration]], Declaration]:
+    """Declare a mechanism some of whose parameters are lists, made by `numbers`.
+
+    Decorates a function that builds the declaration for a given length; its name becomes the
+    declaration for `length`, and values of other lengths are accepted where it is used.
+
+    Args:
+        length: the length that is compiled when none is given.
+    """
+
+    def build(of_length: Callable[[int], Declaration]) -> Declaration:
+        def made(wanted: int) -> Declaration:
+            return replace(of_length(wanted), of_length=made)
+
+        return made(length)
+
+    return build
+
+
+def dominates(adjacency: Adjacency, *, because: str) -> Claim:
+    """Assert that the pair dominates the mechanism: recorded, printed, and not checked.
+
+    Args:
+        adjacency: the neighbouring relation for which it does; "any" for the relation that the
+            parameters refer to.
+        because: the theorem or argument, in words.
+    """
+    return Claim("declared", None, adjacency, assumptions=(because,))
+
+
+def _numbered(name: str, outcomes: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any, Any]]:
+    """Outcomes as atoms at 0, 1, 2, ..."""
+    for row in outcomes:
+        if not isinstance(row, (tuple, list)) or len(row) != 2:
+            raise DeclarationError(f"{name}: outcome {row!r} is not (mass_p, mass_q)")
+    return [(i, p, q) for i, (p, q) in enumerate(outcomes)]
+
+
+def _reverse(
+    name: str, reverse: Any, variable: Symbol, parameters: Iterable[Symbol],
+    support: tuple[Any, Any], lattice: bool, finite: bool,
+) -> Declaration | None:  # fmt: skip
+    """The separately declared pair of the "add" direction."""
+    if reverse is None:
+        return None
+    label = f"{name} (add)"
+    if finite:
+        return mechanism(label, outcomes=reverse, parameters=parameters)
+    if not isinstance(reverse, (tuple, list)) or len(reverse) != 2:
+        raise DeclarationError(f"{name}: reverse={reverse!r} is not (p, q)")
+    return mechanism(
+        label, variable=variable, p=reverse[0], q=reverse[1], parameters=parameters,
+        support=support, lattice=lattice,
+    )  # fmt: skip
+
+
+def _tag(
+    name: str, tag: tuple[Symbol, Any, tuple[Any, Any]], parameters: tuple[Parameter, ...]
+) -> Declaration:
+    """The law of an index: a lattice mechanism whose two masses are equal."""
+    index, mass, support = tag
+    *others, last = map(ParameterSymbol, parameters)
+    if index != last or not index.is_integer:
+        raise DeclarationError(f"{name}: tag={index} is not the last parameter, made by count()")
+    variable = integer(index.name)
+    mass = mass.xreplace({index: variable})
+    return mechanism(
+        f"{name} (tag)", variable=variable, p=mass, q=mass, parameters=others, support=support,
+        lattice=True,
+    )  # fmt: skip
+
+
+def _checked_claim(name: str, claim: Claim | None) -> Claim | None:
+    """A claim of a known adjacency, or none."""
+    if claim is None:
+        return None
+    if not isinstance(claim, Claim) or claim.adjacency not in ADJACENCIES:
+        raise DeclarationError(f"{name}: claim={claim!r} is not a Claim for one of {ADJACENCIES}")
+    if claim.status != "declared":
+        raise DeclarationError(
+            f"{name}: claim={claim!r}: only what mechc has checked is proven; declare the pair by "
+            "dominates(adjacency, because=...)"
+        )
+    return claim

@@ -1,0 +1,423 @@
+"""Exact accounting of sums of squares (or of plain sums) against a budget, in 128-bit integers.
+
+A filter must decide `mu_1^2 + ... + mu_k^2 <= B^2` without ever erring towards yes, after any
+number of terms. Floating-point sums cannot promise that, so nothing here is a floating-point sum.
+With s chosen such that B 2^s is an integer in [2^61, 2^62):
+
+* a step mu is rounded up to the integer m = ceil(mu 2^s), which is exact for mu >= 2^-9 B;
+* m^2 < 2^124 is added exactly to a 128-bit total, kept as two uint64 (high, low);
+* the total is compared exactly with (B 2^s)^2.
+
+Hence total >= 2^{2s} sum mu^2, always, and a sum that lands on the budget is not refused. Rounding
+up costs little: by Minkowski sqrt(total) exceeds 2^s sqrt(sum mu^2) by at most sqrt(k), which is
+1.4e-14 of the budget after 1e9 tiny steps.
+
+Plain sums (Renyi divergences) use the same words: rho 2^s is rounded up to a multiple of 2^-62.
+
+One exact running total per person, in memory or memory-mapped: the state behind every filter.
+
+What comes in is checked as a whole before anything is charged, so a refused call leaves the state
+as it was. A step is applied in pieces of rows; large populations use a few threads, and because
+the totals are integers the result does not depend on how the work was divided.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from numbers import Real
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mechc.errors import DeclarationError
+from mechc.individual import storage
+from mechc.loss.jit import compiled
+
+Words = NDArray[np.uint64]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+_BITS = 62
+_FRACTION, _WORD = 2.0**_BITS, 2.0**64
+# outside this range the power of two that scales the budget would leave float64
+_SMALLEST, _LARGEST = 1e-150, 1e150
+_SHAVE = 1.0 - 2.0**-50  # 8 ulp: covers the roundings on the way back to float64
+_HUGE = 1.7e308  # a factor stays finite
+
+_U32 = np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+
+
+class Budget(NamedTuple):
+    """A budget as a float and as the 128-bit integer that totals are compared with.
+
+    Attributes:
+        value: the budget as given.
+        scale: the power of two that makes it an integer in [2^61, 2^62).
+        high: upper 64 bits of the largest admissible total.
+        low: lower 64 bits of it.
+        squared: whether totals are sums of squares (mu) or plain sums (Renyi).
+    """
+
+    value: float
+    scale: float
+    high: np.uint64
+    low: np.uint64
+    squared: bool
+
+
+def make_budget(name: str, value: float, *, squared: bool) -> Budget:
+    """Return the exact integer form of a budget.
+
+    Args:
+        name: argument name, for the error message.
+        value: the budget, in [1e-150, 1e150].
+        squared: True when steps add up in squares (mu), False when they add up (Renyi).
+
+    Raises:
+        DeclarationError: the budget is outside the range.
+    """
+    if not _SMALLEST <= value <= _LARGEST:
+        raise DeclarationError(
+            f"{name}={value!r} cannot be a budget (expected a number in [1e-150, 1e150])"
+        )
+    scale = math.ldexp(1.0, _BITS - math.frexp(value)[1])
+    units = int(value * scale)
+    total = units * units if squared else units << _BITS
+    high, low = divmod(total, 1 << 64)
+    return Budget(float(value), scale, np.uint64(high), np.uint64(low), squared)
+
+
+def spent(totals: Words, budget: Budget) -> Floats:
+    """Return the budget used, sqrt(sum mu^2) or sum rho, rounded up.
+
+    Args:
+        totals: uint64[n, 2].
+        budget: the budget the totals belong to.
+    """
+    return _to_float(totals[:, 0], totals[:, 1], budget, 1.0 / _SHAVE)
+
+
+def remaining(totals: Words, budget: Budget) -> Floats:
+    """Return the largest next step that still fits, rounded down.
+
+    Args:
+        totals: uint64[n, 2].
+        budget: the budget the totals belong to.
+    """
+    low = budget.low - totals[:, 1]
+    borrow = (budget.low < totals[:, 1]).astype(np.uint64)
+    return _to_float(budget.high - totals[:, 0] - borrow, low, budget, _SHAVE)
+
+
+def _to_float(high: Words, low: Words, budget: Budget, nudge: float) -> Floats:
+    total = high.astype(np.float64) * _WORD + low.astype(np.float64)
+    units = np.sqrt(total) if budget.squared else total / _FRACTION
+    return np.asarray(np.minimum(units * nudge / budget.scale, budget.value))
+
+
+@compiled("int64(float64[::1])", nogil=True)
+def first_invalid(values: Floats) -> int:
+    """Return the index of the first entry that is nan or negative, or -1."""
+    for i in range(values.size):
+        if not values[i] >= 0.0:
+            return i
+    return -1
+
+
+@compiled("uint64(float64, float64, boolean)", nogil=True)
+def _units(value: float, scale: float, squared: bool) -> np.uint64:
+    """Return the integer that stands for a step: rounded up when squared, rounded down if not."""
+    if not squared:
+        return np.uint64(np.int64(np.floor(value * scale)))
+    m = np.uint64(np.int64(np.ceil(value * scale)))
+    # the product can underflow to zero under a huge budget: a step is never free
+    return max(m, np.uint64(value > 0.0))
+
+
+@compiled("uint64(float64, float64, uint64, boolean)", nogil=True)
+def _low_word(value: float, scale: float, units: np.uint64, squared: bool) -> np.uint64:
+    """Return the lower 64 bits of units^2, or of (units + fraction) 2^62 rounded up."""
+    if squared:
+        return units * units
+    fraction = np.uint64(np.int64(np.ceil((value * scale - np.float64(units)) * _FRACTION)))
+    free = value > 0.0 and units == np.uint64(0) and fraction == np.uint64(0)
+    return (units << np.uint64(62)) + fraction + np.uint64(free)
+
+
+@compiled("uint64(uint64, uint64, boolean)", nogil=True)
+def _high_word(units: np.uint64, low: np.uint64, squared: bool) -> np.uint64:
+    """Return the upper 64 bits that belong to `_low_word`."""
+    if squared:
+        a, b = units >> _U32, units & _LOW
+        return a * a + ((np.uint64(2) * a * b + ((b * b) >> _U32)) >> _U32)
+    return (units >> np.uint64(2)) + np.uint64(low < (units << np.uint64(62)))
+
+
+@compiled(
+    "void(uint64[:,::1], float64[::1], float64, float64, uint64, uint64, boolean, boolean[::1])",
+    nogil=True,
+)
+def charge(
+    totals: Words,
+    values: Floats,
+    budget: float,
+    scale: float,
+    cap_high: np.uint64,
+    cap_low: np.uint64,
+    squared: bool,
+    active: Mask,
+) -> None:
+    """Add step i to total i wherever the sum stays within the budget; say where it did."""
+    for i in range(values.size):  # no early exits: this loop runs at memory speed
+        value = min(values[i], budget)
+        units = _units(value, scale, squared)
+        low = _low_word(value, scale, units, squared)
+        new_low = totals[i, 1] + low
+        new_high = totals[i, 0] + _high_word(units, low, squared) + np.uint64(new_low < low)
+        fits = new_high < cap_high or (new_high == cap_high and new_low <= cap_low)
+        fits = fits and values[i] <= budget
+        totals[i, 0] = new_high if fits else totals[i, 0]
+        totals[i, 1] = new_low if fits else totals[i, 1]
+        active[i] = fits
+
+
+@compiled(
+    "void(uint64[:,::1], float64[::1], float64, uint64, uint64, boolean[::1], float64[::1])",
+    nogil=True,
+)
+def exhaust(
+    totals: Words,
+    mu: Floats,
+    scale: float,
+    cap_high: np.uint64,
+    cap_low: np.uint64,
+    keep: Mask,
+    factor: Floats,
+) -> None:
+    """Find factor[i] such that factor[i] mu[i] takes all that is left of budget i; charge that.
+
+    Where `keep` is true the factor is one and nothing is charged. The factor is rounded down, the
+    total is set to the whole budget.
+    """
+    for i in range(mu.size):
+        low = cap_low - totals[i, 1]
+        high = cap_high - totals[i, 0] - np.uint64(cap_low < totals[i, 1])
+        room = np.sqrt(np.float64(high) * _WORD + np.float64(low))
+        factor[i] = 1.0 if keep[i] else min(room / (mu[i] * scale) * _SHAVE, _HUGE)
+        if factor[i] > 0.0 and not keep[i]:
+            totals[i, 0] = cap_high
+            totals[i, 1] = cap_low
+
+
+PathLike = str | os.PathLike[str]
+# a dense array with one value a person, or (indices, values) for the people a step touches
+Update = ArrayLike | tuple[ArrayLike, ArrayLike]
+
+_ROWS = 1 << 18  # rows handled at a time: 6 MB of state, input and mask
+THREADS = min(4, os.cpu_count() or 1)
+
+
+class Account:
+    """Totals of all people against one budget.
+
+    Attributes:
+        people: population size.
+        budget: what each total is compared with.
+        totals: uint64[people, 2], see `fixed`.
+    """
+
+    def __init__(self, people: int, budget: Budget, storage: PathLike | None = None) -> None:
+        """Open an account with nothing spent.
+
+        Args:
+            people: population size, >= 1.
+            budget: the budget of every person.
+            storage: path of a new file to map the totals from; in memory without it.
+
+        Raises:
+            DeclarationError: people is not a positive integer, or the file exists.
+        """
+        self.people = check_people(people)
+        self.budget = budget
+        self.totals = allocate((self.people, 2), np.dtype(np.uint64), storage)
+
+    def charge(self, name: str, update: Update, out: Mask | None = None) -> Mask:
+        """Charge a step to everyone it fits; return who that is.
+
+        Args:
+            name: what the values are called, for error messages.
+            update: values >= 0 (inf never fits), dense or (indices, values).
+            out: optional array for the mask.
+
+        Raises:
+            DeclarationError: shape, dtype, index or value not acceptable; nothing is charged.
+        """
+        if isinstance(update, tuple):
+            people, values = check_sparse(name, update, self.people)
+            rows = self.totals[people]
+            mask = mask_for(people.size, out)
+            self._charge(rows, values, mask)
+            self.totals[people] = rows
+            return mask
+        values = check_dense(name, update, self.people)
+        mask = mask_for(self.people, out)
+        for_rows(self.people, lambda s: self._charge(self.totals[s], as_floats(values[s]), mask[s]))
+        return mask
+
+    def exhaust(self, name: str, update: ArrayLike, amplify: bool) -> Floats:
+        """Scale a step for everyone it does not fit (or for everyone); see `GDPFilter.exhaust`."""
+        values = check_dense(name, update, self.people)
+        factor = np.empty(self.people)
+        for_rows(
+            self.people,
+            lambda s: self._exhaust(self.totals[s], as_floats(values[s]), amplify, factor[s]),
+        )
+        return factor
+
+    def save(self, path: PathLike, kind: str, meta: dict[str, Any]) -> None:
+        """Write the totals, the population, the budget and `meta` atomically."""
+        facts = {"people": self.people, "budget": self.budget.value, **meta}
+        storage.write(path, kind, facts, {"totals": self.totals})
+
+    def restore(self, path: PathLike, kind: str) -> dict[str, Any]:
+        """Read totals back and return the metadata; unchanged if anything does not match."""
+        with storage.Reader(path, kind) as reader:
+            for name, own in (("people", self.people), ("budget", self.budget.value)):
+                if reader.meta[name] != own:
+                    raise storage.StateError(
+                        f"state file {os.fspath(path)}: {name}={reader.meta[name]!r}, expected"
+                        f" {name}={own!r}"
+                    )
+            reader.copy_into("totals", self.totals)
+            return reader.meta
+
+    def spent(self, rows: slice = slice(None)) -> Floats:
+        """Return what each person has used, rounded up."""
+        return spent(self.totals[rows], self.budget)
+
+    def remaining(self, rows: slice = slice(None)) -> Floats:
+        """Return the largest step that still fits each person, rounded down."""
+        return remaining(self.totals[rows], self.budget)
+
+    def _charge(self, totals: Words, values: Floats, mask: Mask) -> None:
+        b = self.budget
+        charge(totals, values, b.value, b.scale, b.high, b.low, b.squared, mask)
+
+    def _exhaust(self, totals: Words, values: Floats, amplify: bool, factor: Floats) -> None:
+        b = self.budget
+        keep = values == 0.0
+        if not amplify:
+            self._charge(totals, values, keep)
+        exhaust(totals, values, b.scale, b.high, b.low, keep, factor)
+
+
+def check_people(people: int) -> int:
+    """Return a population size, refused unless it is a positive integer."""
+    if isinstance(people, bool) or not isinstance(people, int | np.integer) or people < 1:
+        raise DeclarationError(f"people={people!r} (expected an integer >= 1)")
+    return int(people)
+
+
+def number(name: str, value: float) -> float:
+    """Return a number as a float, refused if it is anything else."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise DeclarationError(f"{name}={value!r} (expected a number)")
+    return float(value)
+
+
+def allocate(
+    shape: tuple[int, ...], dtype: np.dtype[Any], storage: PathLike | None
+) -> NDArray[Any]:
+    """Return an array of zeros, in memory or mapped from a new file."""
+    if storage is None:
+        return np.zeros(shape, dtype)
+    if Path(storage).exists():
+        raise DeclarationError(f"storage={os.fspath(storage)!r} exists; expected a new file name")
+    return np.memmap(storage, dtype=dtype, mode="w+", shape=shape)
+
+
+def for_rows(count: int, work: Callable[[slice], None]) -> None:
+    """Run `work` over slices of rows, in threads where that pays."""
+    slices: Iterator[slice] = (
+        slice(start, min(start + _ROWS, count)) for start in range(0, count, _ROWS)
+    )
+    if count <= _ROWS:
+        work(slice(0, count))
+        return
+    with ThreadPoolExecutor(THREADS) as pool:
+        for _ in pool.map(work, slices):
+            pass
+
+
+def as_floats(values: NDArray[Any]) -> Floats:
+    """Return values as contiguous float64."""
+    return np.ascontiguousarray(values, dtype=np.float64)
+
+
+def check_dense(name: str, values: ArrayLike, people: int) -> NDArray[Any]:
+    """Return one value a person, checked: real, one-dimensional, >= 0, not nan."""
+    array = _real(name, values)
+    if array.shape != (people,):
+        raise DeclarationError(f"{name} has shape {array.shape} (expected ({people},))")
+    for start in range(0, people, _ROWS):
+        bad = first_invalid(as_floats(array[start : start + _ROWS]))
+        if bad >= 0:
+            raise _negative(name, start + bad, array[start + bad])
+    return array
+
+
+def check_sparse(
+    name: str, update: tuple[ArrayLike, ArrayLike], people: int
+) -> tuple[NDArray[np.int64], Floats]:
+    """Return (indices, values), checked: distinct people in range, values >= 0, not nan."""
+    if len(update) != 2:
+        raise DeclarationError(f"{name} is a tuple of {len(update)} (expected indices, values)")
+    indices, values = np.asarray(update[0]), as_floats(_real(name, update[1]))
+    if indices.ndim != 1 or not (np.issubdtype(indices.dtype, np.integer) or indices.size == 0):
+        raise DeclarationError("indices are not a one-dimensional array of integers")
+    if values.shape != indices.shape:
+        raise DeclarationError(
+            f"{name} has shape {values.shape}, its indices {indices.shape} (expected the same)"
+        )
+    wrong = np.flatnonzero((indices < 0) | (indices >= people))
+    if wrong.size:
+        raise DeclarationError(f"index {indices[wrong[0]]} out of range (people={people})")
+    steps = np.diff(np.sort(indices))
+    if not np.all(steps):
+        raise DeclarationError(
+            "an index occurs twice (expected distinct people: one person's contributions to a"
+            " step add up before they are passed)"
+        )
+    bad = first_invalid(values)
+    if bad >= 0:
+        raise _negative(name, int(indices[bad]), values[bad])
+    return indices.astype(np.int64), values
+
+
+def mask_for(size: int, out: Mask | None) -> Mask:
+    """Return `out` if it fits, or a new mask."""
+    if out is None:
+        return np.empty(size, np.bool_)
+    if out.shape != (size,) or out.dtype != np.bool_:
+        raise DeclarationError(f"out is {out.dtype}{out.shape} (expected bool({size},))")
+    return out
+
+
+def _real(name: str, values: ArrayLike) -> NDArray[Any]:
+    try:
+        array = np.asanyarray(values)
+    except ValueError as error:
+        raise DeclarationError(f"{name} is not an array of numbers: {error}") from error
+    if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
+        raise DeclarationError(f"{name} has dtype {array.dtype} (expected real numbers)")
+    return array
+
+
+def _negative(name: str, index: int, value: float) -> DeclarationError:
+    return DeclarationError(f"{name}[{index}]={float(value)!r} (expected a number >= 0)")

@@ -1,0 +1,418 @@
+"""Filters: who may still take part, decided before each step and never wrong towards yes.
+
+Koskela, Tobaben and Honkela (2023): if sum_j mu_j^2 <= B^2 almost surely, with mu_j the GDP
+parameter of step j given everything released so far, the whole adaptive run is B-GDP (theorem 2).
+Algorithm 1 applies this person by person under the remove relation, algorithm 2 to the worst case
+over all people. A step that would cross the budget is not taken; by algorithm 1 it counts as zero
+for that person, who may take part again in a later step that fits.
+
+Individual budgets depend on the data of the person they belong to: `spent`, `remaining` and the
+masks are for the run, not for publication.
+
+Individual Renyi filter (Feldman and Zrnic 2021), the baseline the GDP filter is compared with.
+
+At one order lambda > 1 the Renyi divergences of the steps add up, whatever is chosen adaptively:
+sum_j rho_j <= R almost surely makes the run (lambda, R)-RDP. The budget R is what the conversion
+
+    delta = exp((lambda - 1)(R - epsilon)) / lambda * (1 - 1/lambda)^{lambda - 1}
+
+(Canonne, Kamath and Steinke 2020; equation C.3 of Koskela, Tobaben and Honkela 2023) turns into the
+target. Gaussian steps have rho = lambda mu^2 / 2; both the filter and the conversion lose
+against the GDP filter, whose budget is exact for them.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import optimize
+
+from mechc.errors import DeclarationError
+from mechc.individual import storage as _storage
+from mechc.individual.budget import Account, Floats, Mask, PathLike, Update, make_budget, number
+from mechc.individual.gaussian import check_target, gdp_mu
+from mechc.individual.storage import TakesTurns, in_turn
+
+_KIND = "gdp-filter"
+
+
+class GDPFilter(TakesTurns):
+    """Individual GDP filter (algorithm 1): one budget a person, all of the same size.
+
+    Attributes:
+        steps: how many steps have been offered.
+    """
+
+    def __init__(
+        self,
+        *,
+        people: int,
+        mu: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        storage: PathLike | None = None,
+    ) -> None:
+        """Open a filter with nothing spent.
+
+        Args:
+            people: population size.
+            mu: the budget B in [1e-150, 1e150]; or
+            epsilon: >= 0, together with
+            delta: in (0, 1): the largest mu that is (epsilon, delta)-DP, rounded down.
+            storage: path of a new file to map the state from when it should not live in memory.
+                It is working space; `save` writes what survives.
+
+        Raises:
+            DeclarationError: no budget, two budgets, or one out of range.
+        """
+        budget = make_budget("mu", gdp_budget(mu, epsilon, delta), squared=True)
+        self._account = Account(people, budget, storage)
+        self.steps = 0
+
+    @property
+    def people(self) -> int:
+        """Population size."""
+        return self._account.people
+
+    @property
+    def mu(self) -> float:
+        """The budget: the run is mu-GDP for every person, whatever is chosen adaptively."""
+        return self._account.budget.value
+
+    @in_turn
+    def step(self, mu: Update, *, out: Mask | None = None) -> Mask:
+        """Offer a step and charge those it fits.
+
+        Args:
+            mu: GDP parameter of the step for each person given the past, >= 0: an array of shape
+                (people,), or (indices, values) when only some people are touched. inf never fits.
+            out: optional boolean array that receives the mask.
+
+        Returns:
+            Who takes part: shape (people,), or that of the indices. The others must contribute
+            nothing to the step.
+
+        Raises:
+            DeclarationError: a negative or nan value, a wrong shape, an index out of range or
+                given twice. Nothing has been charged then.
+        """
+        mask = self._account.charge("mu", mu, out)
+        self.steps += 1
+        return mask
+
+    @in_turn
+    def exhaust(self, mu: ArrayLike, *, amplify: bool = False) -> Floats:
+        """Offer a last step, scaled so that budgets are used up (remark 3, squared sum).
+
+        Args:
+            mu: GDP parameter of the unscaled step, shape (people,), >= 0.
+            amplify: also scale up those for whom the step would fit.
+
+        Returns:
+            The factor by which each contribution is to be multiplied, at most 1 without
+            `amplify`. Rounded down: factor * mu, taken exactly, is within the budget. Compute
+            the product in float64 or round it towards zero.
+
+        Raises:
+            DeclarationError: as for `step`.
+        """
+        factor = self._account.exhaust("mu", mu, amplify)
+        self.steps += 1
+        return factor
+
+    @in_turn
+    def spent(self, rows: slice = slice(None)) -> Floats:
+        """Return each person's mu so far, sqrt(sum mu_j^2), rounded up.
+
+        Args:
+            rows: the people asked for.
+        """
+        return self._account.spent(rows)
+
+    @in_turn
+    def remaining(self, rows: slice = slice(None)) -> Floats:
+        """Return the largest mu that still fits each person, rounded down.
+
+        Args:
+            rows: the people asked for.
+        """
+        return self._account.remaining(rows)
+
+    @in_turn
+    def save(self, path: PathLike) -> None:
+        """Write the state atomically.
+
+        Save after `step` and before the step's result is released: a run resumed from an older
+        state would forget what has been released since.
+
+        Args:
+            path: the file to create or replace.
+        """
+        self._account.save(path, _KIND, {"steps": self.steps})
+
+    @classmethod
+    def load(cls, path: PathLike, *, storage: PathLike | None = None) -> Self:
+        """Return the filter that was saved.
+
+        Args:
+            path: a file written by `save`.
+            storage: as for the constructor.
+
+        Raises:
+            StateError: the file is not a filter's, damaged, or of another version.
+        """
+        meta = _storage.metadata(path, _KIND)
+        loaded = cls(people=meta["people"], mu=meta["budget"], storage=storage)
+        loaded.restore(path)
+        return loaded
+
+    @in_turn
+    def restore(self, path: PathLike) -> None:
+        """Replace this filter's state by a saved one of the same population and budget.
+
+        Args:
+            path: a file written by `save`.
+
+        Raises:
+            StateError: as for `load`, or another population or budget. The state is unchanged.
+        """
+        self.steps = self._account.restore(path, _KIND)["steps"]
+
+
+class SharedGDPFilter(TakesTurns):
+    """GDP filter for the worst case over all people (algorithm 2): one total, stops for good.
+
+    Attributes:
+        stopped: whether a step has been refused.
+    """
+
+    def __init__(
+        self, *, mu: float | None = None, epsilon: float | None = None, delta: float | None = None
+    ) -> None:
+        """Open a filter with nothing spent.
+
+        Args:
+            mu: the budget, or
+            epsilon: together with
+            delta: as for `GDPFilter`.
+        """
+        budget = make_budget("mu", gdp_budget(mu, epsilon, delta), squared=True)
+        self._account = Account(1, budget)
+        self.stopped = False
+
+    @property
+    def mu(self) -> float:
+        """The budget."""
+        return self._account.budget.value
+
+    @property
+    def spent(self) -> float:
+        """The mu used so far, rounded up."""
+        return float(self._account.spent()[0])
+
+    @in_turn
+    def step(self, mu: float) -> bool:
+        """Offer a step; return whether it may be taken.
+
+        Args:
+            mu: a bound on the GDP parameter of the step for every person, given the past.
+
+        Raises:
+            DeclarationError: mu is negative or nan.
+        """
+        if not self.stopped:
+            self.stopped = not self._account.charge("mu", [mu])[0]
+        return not self.stopped
+
+
+def gdp_budget(mu: float | None, epsilon: float | None, delta: float | None) -> float:
+    """Return the budget as mu, whichever way it was given.
+
+    Args:
+        mu: the budget itself, or None.
+        epsilon: with delta, or None.
+        delta: with epsilon, or None.
+
+    Raises:
+        DeclarationError: not exactly one of the two forms was given.
+    """
+    if (mu is None) == (epsilon is None and delta is None):
+        raise DeclarationError(
+            f"budget mu={mu!r}, epsilon={epsilon!r}, delta={delta!r} (expected either mu, or"
+            " epsilon and delta)"
+        )
+    if mu is not None:
+        return number("mu", mu)
+    if epsilon is None or delta is None:
+        raise DeclarationError(f"epsilon={epsilon!r}, delta={delta!r} (expected both)")
+    return gdp_mu(number("epsilon", epsilon), number("delta", delta))
+
+
+_RENYI_KIND = "renyi-filter"
+_OUTWARD = 2.0**-48  # relative allowance for a handful of roundings
+
+
+class RenyiFilter(TakesTurns):
+    """Individual Renyi filter of one order.
+
+    Attributes:
+        order: the order lambda.
+        steps: how many steps have been offered.
+    """
+
+    def __init__(
+        self,
+        *,
+        people: int,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        order: float | None = None,
+        budget: float | None = None,
+        storage: PathLike | None = None,
+    ) -> None:
+        """Open a filter with nothing spent.
+
+        Args:
+            people: population size.
+            epsilon: target, together with
+            delta: in (0, 1); the budget then follows from the conversion.
+            order: lambda > 1; by default the one that admits most Gaussian steps.
+            budget: R itself, instead of a target; needs the order.
+            storage: path of a new file to map the state from.
+
+        Raises:
+            DeclarationError: arguments missing, contradictory or out of range.
+        """
+        order, budget = _resolve(epsilon, delta, order, budget)
+        self.order = order
+        self._account = Account(people, make_budget("budget", budget, squared=False), storage)
+        self.steps = 0
+
+    @property
+    def people(self) -> int:
+        """Population size."""
+        return self._account.people
+
+    @property
+    def budget(self) -> float:
+        """The budget R: the run is (order, R)-RDP for every person."""
+        return self._account.budget.value
+
+    @in_turn
+    def step(self, rho: Update, *, out: Mask | None = None) -> Mask:
+        """Offer a step and charge those it fits.
+
+        Args:
+            rho: Renyi divergence of the step at `order` for each person, >= 0, in the worse of
+                the two directions: an array of shape (people,), or (indices, values).
+            out: optional boolean array that receives the mask.
+
+        Returns:
+            Who takes part.
+
+        Raises:
+            DeclarationError: as for `GDPFilter.step`.
+        """
+        mask = self._account.charge("rho", rho, out)
+        self.steps += 1
+        return mask
+
+    @in_turn
+    def spent(self, rows: slice = slice(None)) -> Floats:
+        """Return each person's Renyi divergence so far, rounded up.
+
+        Args:
+            rows: the people asked for.
+        """
+        return self._account.spent(rows)
+
+    @in_turn
+    def save(self, path: PathLike) -> None:
+        """Write the state atomically, as `GDPFilter.save` does.
+
+        Args:
+            path: the file to create or replace.
+        """
+        self._account.save(path, _RENYI_KIND, {"order": self.order, "steps": self.steps})
+
+    @classmethod
+    def load(cls, path: PathLike, *, storage: PathLike | None = None) -> Self:
+        """Return the filter that was saved.
+
+        Args:
+            path: a file written by `save`.
+            storage: as for the constructor.
+
+        Raises:
+            StateError: the file is not a filter's, damaged, or of another version.
+        """
+        meta = _storage.metadata(path, _RENYI_KIND)
+        loaded = cls(
+            people=meta["people"], order=meta["order"], budget=meta["budget"], storage=storage
+        )
+        loaded.steps = loaded._account.restore(path, _RENYI_KIND)["steps"]
+        return loaded
+
+
+def gaussian_renyi(mu: ArrayLike, order: float) -> Floats:
+    """Return the Renyi divergence of a mu-GDP Gaussian step, order mu^2 / 2, rounded up.
+
+    Args:
+        mu: array, >= 0.
+        order: lambda.
+    """
+    m = np.asarray(mu, np.float64)
+    return np.asarray(m * m * (order / 2) * (1 + _OUTWARD))
+
+
+def renyi_budget(epsilon: float, delta: float, order: float) -> float:
+    """Return the largest R such that (order, R)-RDP implies (epsilon, delta)-DP, rounded down.
+
+    Args:
+        epsilon: >= 0.
+        delta: in (0, 1).
+        order: lambda > 1.
+
+    Raises:
+        DeclarationError: an argument is out of range.
+    """
+    check_target(epsilon, delta)
+    if not 1.0 < order < np.inf:
+        raise DeclarationError(f"order={order!r} (expected a finite number > 1)")
+    t = order - 1
+    terms = np.array([epsilon, np.log(delta) / t, np.log(order) / t, -np.log1p(-1 / order)])
+    return float(terms.sum() - _OUTWARD * np.abs(terms).sum())
+
+
+def gaussian_order(epsilon: float, delta: float) -> float:
+    """Return the order whose budget admits most Gaussian steps: the largest 2 R(lambda)/lambda.
+
+    Args:
+        epsilon: >= 0.
+        delta: in (0, 1).
+    """
+
+    def loss(log_t: float) -> float:
+        order = 1 + float(np.exp(log_t))
+        return -2 * renyi_budget(epsilon, delta, order) / order
+
+    grid = np.linspace(-5, 15, 400)
+    best = int(np.argmin([loss(x) for x in grid]))
+    around = (grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)])
+    return float(1 + np.exp(optimize.minimize_scalar(loss, bounds=around, method="bounded").x))
+
+
+def _resolve(
+    epsilon: float | None, delta: float | None, order: float | None, budget: float | None
+) -> tuple[float, float]:
+    """Return (order, R) from one of the two ways to say what is allowed."""
+    if budget is not None:
+        if epsilon is not None or delta is not None or order is None:
+            raise DeclarationError("a budget needs an order and excludes epsilon and delta")
+        return order, budget
+    if epsilon is None or delta is None:
+        raise DeclarationError(f"epsilon={epsilon!r}, delta={delta!r} (expected both)")
+    order = gaussian_order(epsilon, delta) if order is None else order
+    return order, renyi_budget(epsilon, delta, order)

@@ -1,0 +1,334 @@
+"""Compiled loops over people: choice of contour, and Theorem A solved for epsilon or delta.
+
+Notation of `accountants.contour`: S = (1/T) e^{K(c) - c eps} / (c(c+1)) * total(eps) with
+total = 1 + 2 sum_n Re w_n e^{-i n h eps}, w_n = phi(nh) c(c+1) / (z_n (z_n + 1)), and
+
+    S - e^{-cT}/(1 - e^{-cT}) - right images <= delta <= S - known left images
+
+up to the truncation and to the error of the tables. If E_n bounds that of log M(z_n), term n is
+within |w_n| (e^{E_n} - 1) of its true value over e^{K(c)}.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mechc.loss.jit import compiled
+
+ULP = 2.2e-16
+STRIDE = 4  # contours go through every fourth tilt, so that there are few
+CANCELLATION = 6.0  # nats by which a contour may miss the saddle
+COARSE = 0.5  # share of the sum beyond which table errors leave nothing
+BELOW = 18  # tilts below the saddle tried as contour
+ABOVE = 14  # tilts above a contour tried for its right images
+
+
+@compiled("float64(float64)", nogil=True)
+def log_peak(s):  # type: ignore[no-untyped-def]
+    """Return log of max_x e^{-sx} (1 - e^{-x})_+ = s^s / (1+s)^(1+s), for s > 0."""
+    return s * math.log(s / (1.0 + s)) - math.log1p(s)
+
+
+@compiled("float64(float64[::1], float64[::1], int64, float64, float64)", nogil=True)
+def _period(log_b, t, i, epsilon, goal):  # type: ignore[no-untyped-def]
+    """Return the shortest period at c = t[i] that keeps all images below exp(goal)."""
+    right = np.inf
+    for r in range(i + 1, min(i + 1 + ABOVE, t.size)):
+        image = log_b[r] - t[r] * epsilon - goal
+        right = min(right, image / (t[r] - t[i]))
+    left = min(-goal / t[i], (epsilon - goal) / (t[i] + 1.0))
+    return max(left, right)
+
+
+@compiled(
+    "float64[:,::1](float64[:,::1], float64[::1], float64, float64, float64, float64)",
+    nogil=True,
+)
+def choose(rows, t, log_delta, epsilon, rtol, log_small):  # type: ignore[no-untyped-def]
+    """Bound the answer by Chernoff and choose contour, period and number of nodes per person.
+
+    Contours below the saddle need fewer nodes when few steps matter, and tables are more accurate
+    there; both are weighed against cancellation.
+
+    Args:
+        rows: for each person the errors of K(t) at every `STRIDE`-th tilt, upper bounds on K(t)
+            at all tilts, and K''(t) at every `STRIDE`-th.
+        t: the tilts.
+        log_delta: log of the delta asked about, or nan.
+        epsilon: the epsilon asked about, or nan.
+        rtol: relative tolerance.
+        log_small: log of the share of delta that images may have.
+
+    Returns:
+        Columns [upper bound on epsilon or log delta, an epsilon to start from, period, nodes,
+        index of the tilt through which the contour goes, -1 if there is none, -2 if the tables are
+        too coarse, index of the tilt with the best upper bound].
+    """
+    out = np.empty((rows.shape[0], 6))
+    strides = (rows.shape[1] - t.size) // 2
+    peak = np.empty(t.size)
+    log_b = np.empty(t.size)
+    for i in range(t.size):
+        peak[i] = log_peak(t[i])
+    for p in range(rows.shape[0]):
+        radius = rows[p, :strides]
+        k = rows[p, strides : strides + t.size]
+        bend = rows[p, strides + t.size :]
+        best = np.inf
+        j = 0
+        for i in range(t.size):
+            log_b[i] = k[i] + peak[i]
+            value = log_b[i] - t[i] * epsilon
+            if math.isnan(epsilon):
+                value = (log_b[i] - log_delta) / t[i]
+            if value < best:
+                best = value
+                j = i
+        out[p, 0] = best
+        out[p, 5] = j
+        eps = max(best, 0.0) if math.isnan(epsilon) else epsilon
+        goal = (log_delta if math.isnan(epsilon) else min(best, 0.0) - 2.0) + log_small
+        out[p, 1] = eps
+        tolerance = rtol * t[j] * eps if math.isnan(epsilon) else rtol
+        lowest = k[j] - t[j] * eps - math.log(t[j]) - math.log1p(t[j])
+        cost = np.inf
+        error = 0.0
+        out[p, 4] = -1.0
+        for i in range(min(j + 2, t.size - 2), max(j - BELOW, -1), -1):
+            c = t[i]
+            m = i // STRIDE
+            level = k[i] - c * eps - math.log(c) - math.log1p(c) - lowest
+            if i % STRIDE or (level > CANCELLATION and out[p, 4] >= 0.0):
+                continue
+            length = _period(log_b, t, i, eps, goal)
+            need = length * math.sqrt(2.0 * (max(level, 0.0) - log_small) / max(bend[m], 1e-300))
+            need = need / (2.0 * math.pi)
+            weighed = max(need, 16.0) * (1.0 + 4.0 * radius[m] * math.exp(level) / tolerance)
+            if weighed < cost:
+                cost = weighed
+                out[p, 2] = length
+                out[p, 3] = need
+                out[p, 4] = i
+                error = radius[m] * math.exp(level)
+        if error > COARSE:
+            out[p, 4] = -2.0
+    return out
+
+
+@compiled("void(float64[::1], float64[::1], float64, float64, float64[::1])", nogil=True)
+def _series(wr, wi, h, epsilon, out):  # type: ignore[no-untyped-def]
+    """Set out = [total, d total / d epsilon] by a rotation that starts afresh now and then."""
+    total = 1.0
+    slope = 0.0
+    cr = 1.0
+    ci = 0.0
+    rr = math.cos(h * epsilon)
+    ri = -math.sin(h * epsilon)
+    for n in range(wr.size):
+        if n % 64 == 0:
+            cr = math.cos((n + 1) * h * epsilon)
+            ci = -math.sin((n + 1) * h * epsilon)
+        else:
+            new = cr * rr - ci * ri
+            ci = cr * ri + ci * rr
+            cr = new
+        total += 2.0 * (wr[n] * cr - wi[n] * ci)
+        slope += 2.0 * (n + 1) * h * (wr[n] * ci + wi[n] * cr)
+    out[0] = total
+    out[1] = slope
+
+
+@compiled("float64(float64, float64, float64, float64)", nogil=True)
+def _moved(size, log_size, error, cap):  # type: ignore[no-untyped-def]
+    """Bound |v - w| for |v| = size, |w / v - 1| <= e^error - 1 and log |w| <= cap."""
+    if error < 0.5:  # expm1(x) <= x (1 + 0.6 x) up to there
+        return size * error * (1.0 + 0.6 * error)
+    return size + math.exp(min(log_size + error, cap))
+
+
+@compiled(
+    "void(float64[::1], int64, float64, float64, float64[::1], float64[::1], int64[::1],"
+    " float64[::1], float64[::1], float64[::1])",
+    nogil=True,
+)
+def _prepare(row, n, c, h, growth, phase, bands, wr, wi, errors):  # type: ignore[no-untyped-def]
+    """Fill w_n; errors = [table error, extra for lower bounds, truncation, rounding] of total."""
+    beyond = row[2 * n + 2]
+    gamma = row[2 * n + 3 :]
+    errors[0] = math.expm1(gamma[0])
+    errors[1] = math.expm1(gamma[0] + beyond) - errors[0]
+    errors[3] = ULP * (64.0 + 4.0 * abs(row[2 * n]))
+    band = 0
+    for i in range(n):
+        if i + 1 == bands[band + 1]:
+            band += 1
+        re, im, g = row[i], row[n + i], growth[i + 1]
+        turn = im - phase[i]
+        phi = math.exp(re)
+        size = phi / g
+        wr[i] = size * math.cos(turn)
+        wi[i] = size * math.sin(turn)
+        error = _moved(phi, re, gamma[band] * g, gamma[0]) / g
+        both = _moved(phi, re, (gamma[band] + beyond) * g, gamma[0] + beyond) / g
+        errors[0] += 2.0 * error
+        errors[1] += 2.0 * max(both - error, 0.0)
+        errors[3] += 2.0 * ULP * size * (64.0 + 64.0 * abs(re) + 64.0 * abs(im))
+    sup = math.exp(min(row[2 * n + 1], 0.0) + gamma[0])
+    errors[2] = 2.0 * c * (c + 1.0) * sup / (n * h * h)
+
+
+@compiled("float64(float64, float64, float64, float64, float64)", nogil=True)
+def _image(period, c, epsilon, s, log_b):  # type: ignore[no-untyped-def]
+    """Bound the right images, sum_{m >= 1} e^{mTc} delta(epsilon + mT), by B_s at one s > c."""
+    gap = period * (s - c)
+    return math.exp(min(log_b - s * epsilon - gap, 700.0)) / -math.expm1(-gap)
+
+
+@compiled("int64(float64, float64, float64, float64[::1], float64[::1])", nogil=True)
+def _sharpest(period, c, epsilon, s, log_b):  # type: ignore[no-untyped-def]
+    """Return which s bounds the right images best near an epsilon."""
+    best = 0
+    least = np.inf
+    for r in range(s.size):
+        value = log_b[r] - s[r] * epsilon - period * (s[r] - c)
+        if value < least:
+            least = value
+            best = r
+    return best
+
+
+@compiled("float64(float64, float64)", nogil=True)
+def _share(error, total):  # type: ignore[no-untyped-def]
+    """Return error / total, inf where nothing is left of the total."""
+    return error / total if total > 0.0 and error < np.inf else np.inf
+
+
+@compiled(
+    "void(float64[::1], float64[::1], float64, float64, float64, float64, float64[::1],"
+    " float64, float64, float64[::1], float64[::1])",
+    nogil=True,
+)
+def _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out):  # type: ignore[no-untyped-def]
+    """Set out = [lower, estimate, upper, slope, numeric share] of delta(epsilon).
+
+    The slope is that of the estimate.
+    """
+    period = 2.0 * math.pi / h
+    _series(wr, wi, h, epsilon, series)
+    front = math.exp(min(k - c * epsilon, 700.0)) / (c * (c + 1.0) * period)
+    first = math.exp(-c * period) / -math.expm1(-c * period)
+    damped = (c + 1.0) * period
+    second = math.exp(min(epsilon - damped, 700.0)) / -math.expm1(-damped)
+    known = max(first - second, 0.0)
+    right = _image(period, c, epsilon, s, log_b)
+    numeric = errors[2] + errors[3] * (1.0 + abs(c * epsilon) + abs(epsilon))
+    out[2] = front * (series[0] + errors[0] + numeric) - known
+    out[1] = front * series[0] - known
+    out[0] = front * (series[0] - errors[0] - errors[1] - numeric) - first - right
+    out[3] = front * (series[1] - c * series[0]) + (second if first > second else 0.0)
+    out[4] = _share(numeric + (first - known + right) / front, series[0])
+
+
+@compiled(
+    "float64(float64[::1], float64[::1], float64, float64, float64, float64, float64, int64,"
+    " float64[::1], float64, float64, float64[::1], float64[::1])",
+    nogil=True,
+)
+def _invert(  # type: ignore[no-untyped-def]
+    wr, wi, c, h, k, start, delta, side, errors, s, log_b, series, out
+):
+    """Solve bound(side)(epsilon) = delta on its safe side; nan where it cannot be done.
+
+    side 2: an epsilon >= 0 whose upper bound is at most delta. side 0: one whose lower bound is
+    at least delta, or 0. side 1: the estimate.
+    """
+    epsilon = max(start, 0.0)
+    low, high = -1.0, np.inf  # zero itself may be the answer
+    for attempt in range(60):
+        _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out)
+        value = out[side]
+        fits = value <= delta if side == 2 else value >= delta
+        if side != 1 and fits:
+            return epsilon
+        if epsilon == 0.0 and value <= delta:
+            return 0.0
+        if value > delta:
+            low = epsilon
+        else:
+            high = epsilon
+        if value > 0.0 and out[1] > 0.0 and out[3] < 0.0:
+            move = math.log(delta / value) * out[1] / out[3]
+            if side == 1 and abs(move) <= 1e-13 * (1.0 + epsilon):
+                return epsilon
+            nudge = 1e-14 * (attempt + 1) * (1.0 + epsilon) * (side - 1)
+            epsilon = max(epsilon + move + nudge, 0.0)
+        if not low < epsilon < high:  # Newton left the bracket, or had nothing to go by
+            epsilon = max(0.5 * (low + high), 0.0) if high < np.inf else 2.0 * low + 0.1
+    return epsilon if side == 1 else math.nan
+
+
+@compiled(
+    "float64[:,::1](float64[:,::1], int64, float64, float64, float64[::1], float64[::1],"
+    " int64[::1], float64[::1], float64[::1], float64, boolean)",
+    nogil=True,
+)
+def solve(  # type: ignore[no-untyped-def]
+    rows, n, c, period, growth, phase, bands, s, start, target, inverse
+):
+    """Bound epsilon or delta for a block of people.
+
+    Args:
+        rows: products of ledger rows with K at the tilts right of c, and with a `ContourTable`;
+            shape (people, len(s) + 2 n + 3 + bands).
+        n: nodes of the table.
+        c: real part of the contour.
+        period: of the table.
+        growth: of the table.
+        phase: of the table.
+        bands: of the table.
+        s: tilts right of c.
+        start: first guess of epsilon (inverse) for each person.
+        target: delta (inverse) or epsilon.
+        inverse: solve for epsilon, instead of evaluating delta.
+
+    Returns:
+        Columns [lower, estimate, upper, numeric share, share of the tables' errors].
+    """
+    out = np.empty((rows.shape[0], 5))
+    h = 2.0 * math.pi / period
+    wr, wi = np.empty(n), np.empty(n)
+    errors, series, values = np.empty(4), np.empty(2), np.empty(5)
+    peak, log_b = np.empty(s.size), np.empty(s.size)
+    for r in range(s.size):
+        peak[r] = log_peak(s[r])
+    for p in range(rows.shape[0]):
+        row = rows[p, s.size :]
+        _prepare(row, n, c, h, growth, phase, bands, wr, wi, errors)
+        k = row[2 * n]
+        for r in range(s.size):
+            log_b[r] = rows[p, r] + peak[r]
+        near = start[p] if inverse else target
+        r = _sharpest(period, c, near, s, log_b)
+        image = log_b[r]
+        if not row[-1] < 1e6:  # some step has no table here
+            out[p, :3] = np.nan
+            out[p, 3:] = np.inf
+        elif inverse:
+            found = start[p]
+            for side in (1, 0, 2):
+                value = _invert(
+                    wr, wi, c, h, k, found, target, side, errors, s[r], image, series, values
+                )
+                out[p, side] = value
+                if side == 1:
+                    found = value if value >= 0.0 else start[p]
+                    out[p, 3] = values[4]
+                    out[p, 4] = _share(errors[0] + errors[1], series[0])
+        else:
+            _bounds(wr, wi, c, h, k, target, errors, s[r], image, series, values)
+            out[p, :3] = values[:3]
+            out[p, 3] = values[4]
+            out[p, 4] = _share(errors[0] + errors[1], series[0])
+    return out

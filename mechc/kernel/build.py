@@ -1,0 +1,214 @@
+"""From where a mechanism comes to its kernel: cache first, compiler only when there is no entry.
+
+In: an origin (a mechanism file, a declaration, a loaded kernel) and a chain of transformations.
+Out: a loaded kernel for each direction. Nothing here imports sympy unless a kernel has to be
+compiled or a declaration is asked for.
+
+Both directions of a mechanism have an entry in the cache. Where the declaration has no pair of its
+own for "add", that entry is the kernel of "remove" again: so a missing entry is never mistaken for
+"the same pair, reversed".
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from mechc.declare import catalog
+from mechc.errors import CacheError, DeclarationError, InternalError, UnsupportedError
+from mechc.kernel import cache
+from mechc.protocol import PROTOCOL, TAG, Kernel
+
+if TYPE_CHECKING:
+    from mechc.declare.declaration import Declaration
+
+
+Progress = Callable[[str], None]
+Transforms = tuple[tuple[str, ...], ...]
+
+REVERSE = ("add direction",)
+INDEX = ("law of the index",)
+
+
+@dataclass(frozen=True)
+class LoadedKernel:
+    """An origin that is a kernel module already: nothing to compile, nothing to transform."""
+
+    module: Any
+
+    @property
+    def name(self) -> str:
+        """Name of the mechanism."""
+        return str(self.module.NAME)
+
+
+Origin = Any  # catalog.MechanismFile | declare.Declaration | LoadedKernel
+
+
+def origin(what: Any) -> Origin:
+    """Return where a mechanism comes from.
+
+    Args:
+        what: a name, a path, a Declaration, or a loaded kernel module.
+
+    Raises:
+        DeclarationError: it is none of these, or there is no such mechanism.
+    """
+    if isinstance(what, (str, os.PathLike)):
+        return catalog.find(what)
+    if getattr(what, "PROTOCOL", None) == PROTOCOL:
+        return LoadedKernel(what)
+    if hasattr(what, "canonical") and hasattr(what, "parameters"):
+        return what
+    raise DeclarationError(
+        f"load({what!r}): expected the name of a mechanism, the path of a mechanism file, or a "
+        "declaration"
+    )
+
+
+_loaded: dict[str, Kernel] = {}  # kernels of this process by request key
+_one_at_a_time = RLock()  # threads that want the same kernel wait for the first to compile it
+
+
+def available() -> tuple[str, ...]:
+    """Return the names of the mechanisms that can be loaded."""
+    return catalog.available()
+
+
+def key(origin: Origin, transforms: Transforms) -> str:
+    """Return what identifies the kernel of an origin after its transformations."""
+    if isinstance(origin, LoadedKernel):
+        return f"{origin.name}-{origin.module.DIGEST}-{id(origin.module)}"
+    if isinstance(origin, catalog.MechanismFile):
+        return cache.request_key(origin.text_digest, transforms)
+    # names and defaults stand in the kernel, but not in the digest of the mathematics
+    words = [origin.name, origin.digest, origin.claim, [p.info for p in origin.parameters]]
+    return cache.request_key("\n".join(map(str, words)), transforms)
+
+
+def find(origin: Origin, transforms: Transforms) -> Kernel | None:
+    """Return the kernel if there is one already, without importing sympy."""
+    if isinstance(origin, LoadedKernel):
+        return _untransformed(origin, transforms)
+    return cache.lookup(key(origin, transforms))
+
+
+def kernel(origin: Origin, transforms: Transforms, progress: Progress | None = None) -> Kernel:
+    """Return the kernel of the remove direction, compiled if need be.
+
+    Args:
+        origin: where the mechanism comes from.
+        transforms: transformations to apply, innermost first.
+        progress: called with the name of each stage of a compilation.
+    """
+    name = key(origin, transforms)
+    with _one_at_a_time:
+        if name not in _loaded:
+            found = find(origin, transforms)
+            _loaded[name] = found or _compile(origin, transforms, progress)[0]
+        return _loaded[name]
+
+
+def reverse_kernel(origin: Origin, transforms: Transforms, forward: Kernel) -> Kernel | None:
+    """Return the kernel declared for the add direction, or None if it is the reversed pair."""
+    if isinstance(origin, LoadedKernel):
+        return None
+    name = key(origin, (*transforms, REVERSE))
+    with _one_at_a_time:
+        if name not in _loaded:
+            _loaded[name] = cache.lookup(name) or _compile(origin, transforms, None)[1]
+        found = _loaded[name]
+    return None if found.DIGEST == forward.DIGEST else found
+
+
+def tag_kernel(origin: Origin, transforms: Transforms, forward: Kernel) -> Kernel | None:
+    """Return the kernel of the law of the index that the output tells, None without an index."""
+    if TAG not in forward.CAPABILITIES or isinstance(origin, LoadedKernel):
+        return None
+    name = key(origin, (*transforms, INDEX))
+    with _one_at_a_time:
+        if name not in _loaded:
+            _loaded[name] = cache.lookup(name) or _compile_tag(origin, transforms)
+        return _loaded[name]
+
+
+def declaration(origin: Origin, transforms: Transforms) -> Declaration:
+    """Return the declaration with its transformations applied (imports sympy).
+
+    Raises:
+        UnsupportedError: the origin is a kernel, or a transformation is not possible.
+    """
+    from mechc import transform
+    from mechc.transform import sampling
+
+    if isinstance(origin, LoadedKernel):
+        raise UnsupportedError(f"{origin.name}: a compiled kernel has no declaration to go back to")
+    is_file = isinstance(origin, catalog.MechanismFile)
+    made: Declaration = catalog.load_declaration(origin) if is_file else origin
+    for name, *options in transforms:
+        sampling.check_adjacency(made, name, *options)
+        made = getattr(transform, name)(made, *options)
+    return made
+
+
+def source(kernel: Kernel) -> str:
+    """Return the text of a loaded kernel module."""
+    return Path(str(getattr(kernel, "__file__", ""))).read_text(encoding="utf-8")
+
+
+def write_atomically(path: Path, text: str) -> Path:
+    """Write a text file so that it appears complete or not at all.
+
+    Raises:
+        CacheError: the file cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        try:
+            with open(temporary, "x", encoding="utf-8") as stream:  # permissions of a usual file
+                stream.write(text)
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise CacheError(f"cannot write {path}: {error.strerror}") from error
+    return path
+
+
+def _compile(
+    origin: Origin, transforms: Transforms, progress: Progress | None
+) -> tuple[Kernel, Kernel]:
+    """Compile and store both directions; the same kernel twice if there is only one pair."""
+    from mechc.kernel.compiler import compile_declaration
+
+    declared = declaration(origin, transforms)
+    text = compile_declaration(declared, progress=progress)
+    reverse_text, name = text, declared.name
+    if declared.reverse is not None:
+        reverse_text = compile_declaration(declared.reverse, progress=progress)
+    if progress is not None:
+        progress("machine code")
+    forward = cache.store(key(origin, transforms), name, text)
+    return forward, cache.store(key(origin, (*transforms, REVERSE)), name, reverse_text)
+
+
+def _compile_tag(origin: Origin, transforms: Transforms) -> Kernel:
+    from mechc.kernel.compiler import compile_declaration
+
+    law = declaration(origin, transforms).tag
+    if law is None:
+        raise InternalError(f"{origin.name}: the kernel has an index and the declaration has none")
+    return cache.store(key(origin, (*transforms, INDEX)), law.name, compile_declaration(law))
+
+
+def _untransformed(origin: LoadedKernel, transforms: Transforms) -> Kernel:
+    if transforms:
+        raise UnsupportedError(f"{origin.name}: a compiled kernel cannot be transformed further")
+    loaded: Kernel = origin.module
+    return loaded

@@ -1,0 +1,55 @@
+"""From a declaration to the text of its kernel, room by room.
+
+    Declaration --normalise--> Pair --derive--> Calculus --lower--> KernelIR --emit--> source text
+
+This is the only module that knows all rooms of the compiler; it imports SymPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mechc.calculus import derive
+from mechc.calculus.pair import normalise
+from mechc.kernel.emit import emit
+from mechc.kernel.lower import lower
+from mechc.protocol import TAG
+
+if TYPE_CHECKING:
+    from mechc.declare.declaration import Declaration
+
+
+Progress = Callable[[str], None]
+
+STAGES = ("normalise", "derive", "lower", "emit")
+
+
+def compile_declaration(declaration: Declaration, *, progress: Progress | None = None) -> str:
+    """Compile a declaration.
+
+    Args:
+        declaration: one ordered pair (its separately declared reverse is compiled on its own).
+        progress: called with each of `STAGES` as it begins.
+
+    Returns:
+        The source text of the kernel module.
+
+    Raises:
+        DeclarationError: the declaration is refused.
+        UnsupportedError: a breakpoint cannot be located.
+        LoweringError: an expression has no kernel form.
+    """
+    report = progress or (lambda stage: None)
+    report("normalise")
+    pair = normalise(declaration)
+    report("derive")
+    calculus = derive(pair)
+    report("lower")
+    module = lower(calculus)
+    if declaration.tag is not None:
+        told = {**module.capabilities, TAG: declaration.tag.variable.name}
+        module = replace(module, capabilities=told)
+    report("emit")
+    return emit(module)

@@ -1,0 +1,327 @@
+"""Which of several exact forms of a formula keeps the most digits, by measurement.
+
+Input: candidates from `exact`. Output: the frozen form with the smallest largest relative error
+against the declared pair, at irrational and extreme typical parameters and far into the tails; the
+one with fewer operations where errors are alike. Deterministic: equal input, equal choice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import mpmath
+from mpmath import mp
+from sympy import Basic, Expr, Sum
+
+from mechc.calculus.types import CalculusCase, Closed, Region
+from mechc.errors import LoweringError
+from mechc.kernel import ir
+from mechc.kernel.lower.context import Context
+from mechc.kernel.lower.forms import candidates, factored, quotients
+from mechc.kernel.lower.freeze import Freezer, log_of_terms
+from mechc.kernel.lower.samples import DIGITS, Sample, corners, far_out, vectors
+from mechc.kernel.passes import finish_expression
+from mechc.kernel.run import runnable
+from mechc.symbolic.evaluate import holds
+
+VECTORS = 3
+GOOD = 2.0**-50
+"""Errors up to this one are as good as none: the candidate with fewer operations is taken."""
+
+ENOUGH = 3
+"""Binary digits that may be lost before a probability is factored, which takes long."""
+
+LOST = 40
+"""Binary digits that a loss may lose before it is computed as a difference of logs."""
+
+INVERTIBLE = 1e-13
+"""A closed inverse with a larger error than this is replaced by bracketing."""
+
+PROBABLE = 1e-12
+"""A distribution function with a larger relative error than this is not emitted."""
+
+SMALLEST = 1e-290
+"""Smaller probabilities are near underflow, where no relative accuracy is asked."""
+
+TAIL_DIGITS = 360
+"""Enough to see a tail probability of exp(-700) in one minus its complement."""
+
+OVERFLOWING = 710.0
+"""Exponentials of larger losses overflow; an inverse may not depend on them."""
+
+GOOD_SIZE = 1e-6
+"""Relative accuracy asked of inverses of such losses."""
+
+SMALLEST_DOUBLE = 5e-324
+
+LARGE = 300.0
+"""Losses next to an end at zero above which quotients of powers may overflow."""
+
+Measure = Callable[[float], float]
+Measured = tuple[int, int, ir.Expr, float]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One place to try a candidate: the arguments, and the error of a value there."""
+
+    arguments: tuple[float, ...]
+    error: Measure
+
+
+@dataclass
+class Chooser:
+    """Chooses forms for one calculus; equal expressions get equal forms.
+
+    Attributes:
+        context: of the lowering.
+    """
+
+    context: Context
+    _samples: dict[int, list[Sample]] = field(default_factory=dict)
+    _chosen: dict[Expr, ir.Expr] = field(default_factory=dict)
+
+    def loss(self, expr: Expr) -> ir.Expr:
+        """The best form of a loss formula, over all regions where it holds."""
+        if expr not in self._chosen:
+            trials = self._loss_trials(expr)
+            forms = candidates(expr, self.context.calculus.pair.variable)
+            measured = self._measured(forms, self._place_of(expr), "x", trials)
+            if all(grade >= LOST for grade, *_ in measured):
+                plain = self._difference(expr)
+                last = self._graded(plain, finish_expression(plain), "x", trials)
+                if last[0] < min(grade for grade, *_ in measured):
+                    measured.append(last)
+            self._chosen[expr] = _first(measured)[0]
+        return self._chosen[expr]
+
+    def inverse(self, index: int, region: Region, case: CalculusCase) -> ir.Expr | None:
+        """The best form of a closed inverse, None if no form is accurate enough."""
+        assert isinstance(region.inverse, Closed)
+        place = self.context.at_loss.at(f"{self.context.calculus.pair.name}: inverse {index}")
+        trials = self._inverse_trials(region, case)
+        forms = candidates(region.inverse.expr, self.context.calculus.ell)
+        form, error = self._best(forms, place, "ell", trials)
+        return form if error <= INVERTIBLE else None
+
+    def constant(self, expr: Expr, case: CalculusCase, place: Freezer) -> ir.Expr:
+        """The best form of an expression in parameters."""
+        if not expr.free_symbols:
+            return place(expr)
+        trials = []
+        with mp.workdps(DIGITS):
+            for sample in self.samples(case):
+                value = sample.value(expr)
+                if not mpmath.isnan(value):  # the end of a region that is empty here
+                    trials.append(Trial(self._arguments(sample), _relative(value)))
+        forms = candidates(expr, self.context.calculus.pair.variable)
+        return self._best(forms, place, None, trials)[0]
+
+    def point_mass(self, expr: Expr, case: CalculusCase, place: Freezer) -> ir.Expr:
+        """The best form of the log of a mass: one that is a number at large parameters too."""
+        trials = []
+        with mp.workdps(DIGITS):
+            for sample in self.samples(case):
+                trials.append(Trial(self._arguments(sample), _relative(sample.value(expr))))
+            if not expr.has(Sum):
+                for sample in far_out(self.context.calculus, case):
+                    trials.append(Trial(self._arguments(sample), _is_near(sample.value(expr))))
+        forms = candidates(expr, self.context.calculus.pair.variable)
+        return self._best(forms, place, None, trials)[0]
+
+    def probability(self, expr: Expr, condition: Basic, case: CalculusCase) -> ir.Expr:
+        """The best form of one arm of a distribution function.
+
+        Raises:
+            LoweringError: no form is accurate in the tails.
+        """
+        trials, variable = [], self.context.calculus.pair.variable
+        with mp.workdps(TAIL_DIGITS):
+            for region in case.regions:
+                for sample, x in self._points(region, case):
+                    if not holds(condition, {**sample.theta, variable: x}):
+                        continue
+                    value = sample.value(expr, x)
+                    if value == 0 or abs(value) > SMALLEST:
+                        trials.append(Trial(self._arguments(sample, x), _relative(value)))
+                for sample in self.samples(case):
+                    for x in sample.remote_points(region):
+                        if holds(condition, {**sample.theta, variable: x}):
+                            trials.append(Trial(self._arguments(sample, x), _is_a_number))
+        place = self.context.at_x
+        measured = self._measured(quotients(expr), place, "x", trials)
+        if all(grade > ENOUGH for grade, *_ in measured):
+            measured += self._measured([factored(expr)], place, "x", trials)
+        form, error = _first(measured)
+        if error > PROBABLE:
+            raise LoweringError(f"every closed form loses digits (relative error {error:.0e})")
+        return form
+
+    def samples(self, case: CalculusCase) -> list[Sample]:
+        """The parameter vectors of a case."""
+        calculus = self.context.calculus
+        if id(case) not in self._samples:
+            with mp.workdps(DIGITS):
+                found = [*vectors(calculus, case, VECTORS), *corners(calculus, case)]
+            self._samples[id(case)] = [Sample(calculus, theta) for theta in found]
+        return self._samples[id(case)]
+
+    def _arguments(self, sample: Sample, *first: Any) -> tuple[float, ...]:
+        return (*map(float, first), *(float(v) for v in sample.theta.values()))
+
+    def _loss_trials(self, expr: Expr) -> list[Trial]:
+        trials = []
+        with mp.workdps(DIGITS):
+            for case in self.context.calculus.cases:
+                for region in case.regions:
+                    if region.loss != expr:
+                        continue
+                    for sample, x in self._points(region, case):
+                        value = sample.loss(region, x)
+                        trials.append(Trial(self._arguments(sample, x), _relative(value)))
+                    for sample in self.samples(case):
+                        for x in sample.remote_points(region):
+                            trials.append(Trial(self._arguments(sample, x), _is_a_number))
+                        for x in _beside_zero(region):
+                            value = sample.loss(region, x)
+                            if mpmath.isfinite(value) and abs(value) > LARGE:
+                                trials.append(Trial(self._arguments(sample, x), _is_near(value)))
+        return trials
+
+    def _inverse_trials(self, region: Region, case: CalculusCase) -> list[Trial]:
+        trials = []
+        with mp.workdps(DIGITS):
+            for sample, x in self._points(region, case):
+                ell = float(sample.loss(region, x))
+                root = sample.solved(region, ell, x)
+                if root is not None and ell != 0.0:
+                    error = _relative_or_residual(sample, region, ell, root)
+                    trials.append(Trial(self._arguments(sample, ell), error))
+            for sample in self.samples(case):
+                for x in sample.remote_points(region):
+                    ell = float(sample.loss(region, x))
+                    if OVERFLOWING < abs(ell) < math.inf:
+                        trials.append(Trial(self._arguments(sample, ell), _is_near(x)))
+        return trials
+
+    def _difference(self, loss: Expr) -> ir.Expr:
+        """Log p minus log q, each summed in log space: never wrong by more than their rounding."""
+        first, place = self._first_with(loss), self._place_of(loss)
+        log_p, log_q = (log_of_terms(terms, place) for terms in (first.p, first.q))
+        return ir.add(log_p, ir.negate(log_q))
+
+    def _first_with(self, loss: Expr) -> Region:
+        """The first region where a loss holds."""
+        calculus = self.context.calculus
+        regions = (region for case in calculus.cases for region in case.regions)
+        return next(region for region in regions if region.loss == loss)
+
+    def _place_of(self, loss: Expr) -> Freezer:
+        """Freezes a loss, and names the first region where it holds if that fails."""
+        calculus, first = self.context.calculus, self._first_with(loss)
+        return self.context.at_x.at(f"{calculus.pair.name}: loss on ({first.lo}, {first.hi})")
+
+    def _points(self, region: Region, case: CalculusCase) -> Iterator[tuple[Sample, Any]]:
+        for sample in self.samples(case):
+            for x in sample.points(region):
+                yield sample, x
+
+    def _best(
+        self, forms: list[Expr], place: Freezer, variable: str | None, trials: list[Trial]
+    ) -> tuple[ir.Expr, float]:
+        """The candidate with the smallest (error class, number of operations), and its error."""
+        return _first(self._measured(forms, place, variable, trials))
+
+    def _measured(
+        self, forms: list[Expr], place: Freezer, variable: str | None, trials: list[Trial]
+    ) -> list[Measured]:
+        """Error class, number of operations, frozen form and error of each candidate."""
+        found: list[Measured] = []
+        for form in forms:
+            frozen = place(form)
+            printable = finish_expression(frozen)
+            if any(isinstance(node, ir.Helper) for node in ir.walk(printable)):
+                return [(0, 0, frozen, 0.0)]
+            found.append(self._graded(frozen, printable, variable, trials))
+        return found
+
+    def _graded(
+        self, frozen: ir.Expr, printable: ir.Expr, variable: str | None, trials: list[Trial]
+    ) -> Measured:
+        """Error class, number of operations, frozen form and error of one candidate."""
+        names = list(self.context.names)
+        if variable is not None:
+            names.insert(0, variable)
+        error = _largest(printable, names, trials)
+        grade = math.ceil(math.log2(max(error, GOOD) / GOOD)) if error < math.inf else 10**6
+        operations = ir.count_operations(ir.Block((), printable))
+        return grade, operations, frozen, error
+
+
+def _first(measured: list[Measured]) -> tuple[ir.Expr, float]:
+    """The form with the smallest (error class, number of operations), and its error."""
+    _, _, best, error = min(measured, key=lambda entry: entry[:2])
+    return best, error
+
+
+def _largest(printable: ir.Expr, names: list[str], trials: list[Trial]) -> float:
+    """The largest error of a candidate; nan counts as infinite."""
+    function = runnable(printable, names)
+    worst = 0.0
+    with mp.workdps(DIGITS):
+        for trial in trials:
+            error = trial.error(function(*trial.arguments))
+            if not error < math.inf:
+                return math.inf
+            worst = max(worst, error)
+    return worst
+
+
+def _relative(value: Any) -> Measure:
+    def error(found: float) -> float:
+        if not mpmath.isfinite(value) or value == 0:
+            return 0.0 if found == value else math.inf
+        return float(abs(found - value) / abs(value)) if math.isfinite(found) else math.inf
+
+    return error
+
+
+def _is_a_number(found: float) -> float:
+    """Far out only nan is wrong: where root finding passes, accuracy does not matter."""
+    return math.inf if math.isnan(found) else 0.0
+
+
+def _beside_zero(region: Region) -> Iterator[Any]:
+    """The doubles next to an end at zero."""
+    for side, end in ((1, region.lo), (-1, region.hi)):
+        if end == 0:
+            yield side * mpmath.mpf(SMALLEST_DOUBLE)
+
+
+def _is_near(x: Any) -> Measure:
+    """Far out a value must be neither nan nor infinite, and of the right size."""
+
+    def error(found: float) -> float:
+        return 0.0 if abs(found - x) <= abs(x) * GOOD_SIZE else math.inf
+
+    return error
+
+
+def _relative_or_residual(sample: Sample, region: Region, ell: float, root: Any) -> Measure:
+    """The error in x, or in the loss at x where that is smaller (an ill-conditioned inverse)."""
+
+    def error(found: float) -> float:
+        if not math.isfinite(found):
+            return math.inf
+        forward = abs(found - root) / abs(root)
+        if forward < GOOD:
+            return float(forward)
+        value = sample.loss(region, mpmath.mpf(found))
+        if not mpmath.isfinite(value):
+            return float(forward)
+        return float(min(forward, abs(value - ell) / abs(ell)))
+
+    return error

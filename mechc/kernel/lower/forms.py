@@ -1,0 +1,372 @@
+"""Other ways to write a derived formula, equal in exact arithmetic, better in floating point.
+
+Input: a SymPy expression such as a loss. Output: a few candidates, the given form among them;
+`choice` measures which one keeps the most digits. The rewrites have one idea in common: a
+difference of nearly equal things is replaced by a function that takes the difference, worked out
+symbolically, as an argument of its own:
+
+    log(n) - log(d)   log_ratio(n, d, n - d)
+    a**k - b**k       power_difference(a, b, a - b, k)
+    polynomials       factored
+
+Sums of exponentials inside a logarithm are first scaled by their largest term, which depends on x:
+that is a `Piecewise` with one form on either side of the point where two exponents cross.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sympy import (
+    Add,
+    And,
+    Basic,
+    Dummy,
+    Expr,
+    Function,
+    Ge,
+    Gt,
+    Integer,
+    Lt,
+    Mul,
+    Or,
+    Piecewise,
+    Pow,
+    S,
+    Symbol,
+    atan,
+    default_sort_key,
+    erfc,
+    exp,
+    expand,
+    factor,
+    fraction,
+    ilcm,
+    log,
+    pi,
+    together,
+)
+from sympy.polys.polyerrors import PolynomialError
+
+from mechc.symbolic import rewrite
+from mechc.symbolic.functions import spell_out
+
+Exponentials = dict[Expr, Expr]
+"""A sum of exponentials as exponent -> coefficient."""
+
+LARGEST = Integer(700)
+"""Exponentials of larger numbers are outside the range of doubles."""
+
+
+class log_ratio(Function):  # type: ignore[misc]
+    """log_ratio(n, d, n - d) = log(n/d)."""
+
+    nargs = 3
+
+
+class log_erfcx(Function):  # type: ignore[misc]
+    """log_erfcx(u) = u**2 + log(erfc(u)), which has no large part for u > 0."""
+
+    nargs = 1
+
+
+class atan2(Function):  # type: ignore[misc]
+    """atan2(1, u) = pi/2 - atan(u), which keeps its digits where u is large."""
+
+    nargs = 2
+
+
+class power_difference(Function):  # type: ignore[misc]
+    """power_difference(a, b, a - b, k) = a**k - b**k for a, b >= 0."""
+
+    nargs = 4
+
+
+def candidates(expr: Expr, variable: Symbol) -> list[Expr]:
+    """Forms of one function, without repetitions.
+
+    Args:
+        expr: real on the region it belongs to.
+        variable: the variable of the region.
+
+    Returns:
+        The given form first.
+    """
+    forms = [expr]
+    for fold in (False, True):
+        rewritten = _Rewriter(variable, fold).rewrite(expr)
+        if rewritten not in forms:
+            forms.append(rewritten)
+    return [*forms, *_scaled_tails(expr, variable)]
+
+
+def _scaled_tails(expr: Expr, variable: Symbol) -> list[Expr]:
+    """The squares of the arguments taken out of log(erfc(u)) where u > 0, so that they cancel."""
+    tails = [node for node in expr.atoms(log) if isinstance(node.args[0], erfc)]
+    moving = sorted((node for node in tails if node.has(variable)), key=default_sort_key)
+    if not moving or not isinstance(expr, Add):
+        return []
+    scaled = {t: log_erfcx(t.args[0].args[0]) - t.args[0].args[0] ** 2 for t in moving}
+    terms = expr.xreplace(scaled).expand().args
+    rest = Add(*(term for term in terms if not term.has(log_erfcx)))
+    form = factored(rest) + Add(*(term for term in terms if term.has(log_erfcx)))
+    return [Piecewise((form, moving[0].args[0].args[0] > 0), (expr, True))]
+
+
+def quotients(expr: Expr) -> list[Expr]:
+    """Forms of a probability: as it is, quotients divided by exponentials, complements of atan.
+
+    Args:
+        expr: a sum of quotients of sums of exponentials, or anything else.
+    """
+    top, bottom = (exponentials(part) for part in fraction(together(expr)))
+    scaled = [total(shifted(top, -e)) / total(shifted(bottom, -e)) for e in bottom]
+    spelled = total(exponentials(spell_out(expr)))
+    forms = [expr, spelled, *scaled, *_termwise(expr), *_complements(expr)]
+    return list(dict.fromkeys(forms))
+
+
+def _termwise(expr: Expr) -> list[Expr]:
+    """Quotients of sums one by one: c e/(e + f) as c/(1 + f/e), and as c - c/(1 + e/f).
+
+    The exponential above is divided out, so that no quotient is inf/inf.
+    """
+    plain, complement = [], []
+    for term in Add.make_args(expand(expr)):
+        top, bottom = (exponentials(part) for part in fraction(together(spell_out(term))))
+        if len(top) != 1:
+            return []
+        ((exponent, coefficient),) = top.items()
+        scaled = shifted(bottom, -exponent)
+        plain.append(coefficient / total(scaled))
+        other = scaled.pop(S.Zero, None)
+        if other is None or len(scaled) != 1:
+            complement.append(plain[-1])
+            continue
+        share = coefficient / other
+        ((below, weight),) = scaled.items()
+        complement += [share, -share / (1 + other / weight * exp(-below))]
+    return [Add(*plain), Add(*complement)]
+
+
+def _complements(expr: Expr) -> list[Expr]:
+    """Arc tangents measured from pi/2 or from -pi/2, so that tails are not differences."""
+    forms = []
+    for sign in (1, -1):
+        found = {node: sign * (pi / 2 - atan2(1, sign * node.args[0])) for node in expr.atoms(atan)}
+        if found:
+            forms.append(expand(expr.xreplace(found)))
+    return forms
+
+
+def factored(expr: Expr) -> Expr:
+    """The expression expanded, so that all cancels that can, and factored."""
+    try:
+        return rewrite.factored(expand(expr))
+    except PolynomialError:
+        return expand(expr)
+
+
+class _Rewriter:
+    """Rewrites sums from the outside in; `fold` moves other terms of a sum into its logarithm."""
+
+    def __init__(self, variable: Symbol, fold: bool) -> None:
+        self.variable = variable
+        self.fold = fold
+
+    def rewrite(self, expr: Expr) -> Expr:
+        if isinstance(expr, log):
+            return self._sum([expr])
+        if isinstance(expr, Add):
+            return self._sum(expr.args)
+        if isinstance(expr, Mul):
+            sums = [arg for arg in expr.args if isinstance(arg, Add) and arg.has(log)]
+            if len(sums) == 1:
+                others = Mul(*(arg for arg in expr.args if arg is not sums[0]))
+                return self._sum([others * term for term in sums[0].args])
+        if expr.args and expr.has(log, Pow, Add):
+            return expr.func(*(self.rewrite(arg) for arg in expr.args))
+        return expr
+
+    def _sum(self, terms: Iterable[Expr]) -> Expr:
+        """Combine the logarithms and powers of a sum, and factor what is left."""
+        logs: dict[Expr, tuple[Expr, Expr]] = {}
+        rest: list[Expr] = []
+        for term in terms:
+            coefficient, argument = _as_log(term)
+            if argument is None:
+                rest.append(term)
+                continue
+            top, bottom = fraction(together(argument))
+            if coefficient.could_extract_minus_sign():
+                coefficient, top, bottom = -coefficient, bottom, top
+            n, d = logs.get(coefficient, (S.One, S.One))
+            logs[coefficient] = (n * top, d * bottom)
+        powers, rest = self._powers(rest)
+        remainder = factored(Add(*rest)) if rest else S.Zero
+        combined = []
+        for coefficient, (n, d) in logs.items():
+            remainder, ratio = self._log_ratio(coefficient, n, d, remainder)
+            combined.append(coefficient * ratio)
+        return Add(remainder, *powers, *combined)
+
+    def _powers(self, terms: list[Expr]) -> tuple[list[Expr], list[Expr]]:
+        """Pair c*a**k with -c*b**k; return the differences and the other terms."""
+        differences, rest = [], list(terms)
+        for term in terms:
+            c, a, k = _as_power(term)
+            if a is None or term not in rest:
+                continue
+            for other in rest:
+                e, b, m = _as_power(other)
+                if b is not None and m == k and e == -c:
+                    difference = power_difference(a, b, factored(a - b), k)
+                    differences.append(c * difference)
+                    rest = [t for t in rest if t not in (term, other)]
+                    break
+        return differences, rest
+
+    def _log_ratio(self, c: Expr, n: Expr, d: Expr, rest: Expr) -> tuple[Expr, Expr]:
+        """What remains of `rest`, and a form of log(n/d), or of log(n/d) + rest/c if folded."""
+        if not n.has(exp) and not d.has(exp):
+            if n == 1 or d == 1:
+                return rest, log(n) - log(d)
+            return rest, log_ratio(n, d, factored(n - d))
+        top, bottom = exponentials(n), exponentials(d)
+        if self.fold and (shift := expand(rest / c)).is_polynomial(self.variable):
+            rest, top = S.Zero, shifted(top, shift)
+        if len(bottom) == 1:
+            return rest, _log_of_sum(top, bottom)
+        if len(top) == 1:
+            return rest, -_log_of_sum(bottom, top)
+        if len(bottom) == 2:
+            return rest, self._two_sided(top, bottom)
+        return rest, log(total(top)) - log(total(bottom))
+
+    def _two_sided(self, top: Exponentials, bottom: Exponentials) -> Expr:
+        """log(top/bottom), on each side divided by the larger of the two exponentials below."""
+        first, second = bottom
+        arms = []
+        for larger, condition in ((first, Ge(first, second)), (second, S.true)):
+            n, d = shifted(top, -larger), shifted(bottom, -larger)
+            gap = factored_exponentials(shifted(_minus(top, bottom), -larger), self.variable)
+            arms.append((log_ratio(total(n), total(d), gap), And(condition, _representable(n))))
+            arms.append((log(total(n)) - log(total(d)), condition))
+        return Piecewise(*arms)
+
+
+def _representable(sum_: Exponentials) -> Basic:
+    """Where a sum of exponentials neither over- nor underflows."""
+    exponents = [e for e in sum_ if e.free_symbols]
+    below = And(*(Lt(e, LARGEST) for e in exponents))
+    if len(exponents) < len(sum_):
+        return below
+    return And(below, Or(*(Gt(e, -LARGEST) for e in exponents)))
+
+
+def _as_log(term: Expr) -> tuple[Expr, Expr | None]:
+    """`(c, a)` for c*log(a), `(term, None)` for anything else."""
+    logs = [factor for factor in Mul.make_args(term) if isinstance(factor, log)]
+    return (term / logs[0], logs[0].args[0]) if len(logs) == 1 else (term, None)
+
+
+def _as_power(term: Expr) -> tuple[Expr, Expr | None, Expr]:
+    """`(c, a, k)` for c*a**k with an exponent that is not an integer."""
+    found = [
+        factor
+        for factor in Mul.make_args(term)
+        if isinstance(factor, Pow) and not factor.exp.is_Integer and isinstance(factor.base, Expr)
+    ]
+    powers = [factor for factor in found if factor.exp.free_symbols]
+    if len(powers) != 1:
+        return term, None, S.One
+    return term / powers[0], powers[0].base, powers[0].exp
+
+
+def _log_of_sum(top: Exponentials, bottom: Exponentials) -> Expr:
+    """Log of a sum of exponentials over a single one."""
+    ((exponent, coefficient),) = bottom.items()
+    scaled = {e: c / coefficient for e, c in shifted(top, -exponent).items()}
+    return log(total(scaled))
+
+
+def exponentials(expr: Expr) -> Exponentials:
+    """A sum of products with exponentials, by exponent."""
+    collected: Exponentials = {}
+    for term in Add.make_args(expand(expr, power_exp=False)):
+        exponent, coefficient = S.Zero, S.One
+        for part in Mul.make_args(term):
+            base, power = part.as_base_exp() if not isinstance(part, exp) else (S.Exp1, part.exp)
+            if base is S.Exp1:
+                exponent += power
+            else:
+                coefficient *= part
+        exponent = expand(exponent)
+        collected[exponent] = collected.get(exponent, S.Zero) + coefficient
+    return {e: c for e, c in collected.items() if c != 0}
+
+
+def shifted(sum_: Exponentials, by: Expr) -> Exponentials:
+    """The sum times exp(by)."""
+    return {expand(exponent + by): coefficient for exponent, coefficient in sum_.items()}
+
+
+def total(sum_: Exponentials) -> Expr:
+    """The sum as an expression."""
+    return Add(*(coefficient * exp(exponent) for exponent, coefficient in sum_.items()))
+
+
+def _minus(left: Exponentials, right: Exponentials) -> Exponentials:
+    difference = dict(left)
+    for exponent, coefficient in right.items():
+        difference[exponent] = expand(difference.get(exponent, S.Zero) - coefficient)
+    return {e: c for e, c in difference.items() if c != 0}
+
+
+def factored_exponentials(sum_: Exponentials, variable: Symbol) -> Expr:
+    """A sum of exponentials as a product, if only one factor depends on the variable.
+
+    The factor that depends on the variable takes all monomials, so that it stays bounded wherever
+    the sum does. Otherwise the sum comes back as it is.
+    """
+    if rewrite.degree(total(sum_)) > rewrite.MAX_DEGREE:
+        return total(sum_)
+    generators, polynomial = _as_polynomial(sum_)
+    back = {symbol: exponent for exponent, symbol in generators.items()}
+    monomial, constant, dependent = S.Zero, S.One, []
+    for part in Mul.make_args(factor(polynomial)):
+        base, power = part.as_base_exp()
+        value = exponentials(part.xreplace({y: exp(e) for y, e in back.items()}))
+        if base in back:
+            monomial += power * back[base]
+        elif any(e.has(variable) or c.has(variable) for e, c in value.items()):
+            dependent.append((value, power))
+        else:
+            constant *= total(value)
+    if len(dependent) != 1 or dependent[0][1] != 1:
+        return total(sum_)
+    return constant * total(shifted(dependent[0][0], monomial))
+
+
+def _as_polynomial(sum_: Exponentials) -> tuple[dict[Expr, Symbol], Expr]:
+    """Generators exp(g) = y, and the sum as a Laurent polynomial in them."""
+    steps: dict[Expr, int] = {}
+    for exponent in sum_:
+        for term in Add.make_args(exponent):
+            c, rest = term.as_coeff_Mul()
+            if rest != 1 or c != 0:
+                steps[rest] = ilcm(steps.get(rest, 1), int(c.q) if c.is_Rational else 1)
+    # SymPy orders generators by their names, and equal names by their hashes
+    symbols = {
+        rest / step: Dummy(f"y{index}", positive=True)
+        for index, (rest, step) in enumerate(steps.items())
+    }
+    names = {rest: symbols[rest / step] for rest, step in steps.items()}
+    polynomial = S.Zero
+    for exponent, coefficient in sum_.items():
+        for term in Add.make_args(exponent):
+            c, rest = term.as_coeff_Mul()
+            if rest in names:
+                coefficient *= names[rest] ** (c * steps[rest])
+        polynomial += coefficient
+    return symbols, polynomial

@@ -1,0 +1,92 @@
+"""Choices inside an expression become if / else around it.
+
+Input: a printable block. Output: the same block with every `Select` that is certainly evaluated
+turned into a `Chain`, so that each arm is read, shared and printed on its own. A choice between two
+leaves stays a conditional expression, and so does one after the first `MAX_ARMS`.
+
+Functions of the complex variable get their complex names.
+
+Input: a printable expression of `cgf`. Output: the same, with every call that depends on the
+complex variable turned into its `complex_` primitive; calls on parameters alone stay real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mechc.errors import LoweringError
+from mechc.kernel.ir import (
+    Block,
+    Call,
+    Chain,
+    Compare,
+    Expr,
+    Select,
+    Var,
+    children,
+    depends_on,
+    rebuild,
+    transform,
+)
+from mechc.kernel.prelude import PRIMITIVES
+
+MAX_ARMS = 4
+
+
+def lift(block: Block) -> Block:
+    """Lift choices out of the values of a block."""
+    return _lift(block, MAX_ARMS)
+
+
+def _lift(block: Block, arms: int) -> Block:
+    if isinstance(block.tail, Chain):
+        lifted = tuple((guard, _lift(arm, arms)) for guard, arm in block.tail.arms)
+        return Block(block.lets, Chain(lifted))
+    found = next(_choices(block.tail), None)
+    if found is None or arms < 2:
+        return block
+    then, other = (
+        _lift(Block((), _replaced(block.tail, found, arm)), arms // 2)
+        for arm in (found.then, found.other)
+    )
+    return Block(block.lets, Chain(((found.condition, then), (None, other))))
+
+
+def _choices(expr: Expr) -> Iterator[Select]:
+    """Choices that are certainly evaluated, outermost first."""
+    if isinstance(expr, Select):
+        if children(expr.then) or children(expr.other):
+            yield expr
+        return
+    for arg in children(expr):
+        yield from _choices(arg)
+
+
+def _replaced(expr: Expr, old: Expr, new: Expr) -> Expr:
+    return transform(expr, lambda node: new if node == old else node)
+
+
+def complexify(expr: Expr, variable: str) -> Expr:
+    """Name the complex functions.
+
+    Args:
+        expr: an expression in printable form.
+        variable: the name of the complex variable.
+
+    Returns:
+        The expression with complex calls.
+
+    Raises:
+        LoweringError: when a function or comparison has no complex form.
+    """
+    if not depends_on(expr, frozenset((Var(variable),))):
+        return expr
+    args = tuple(complexify(arg, variable) for arg in children(expr))
+    if isinstance(expr, Compare):
+        raise LoweringError(f"a comparison of the complex {variable} has no meaning")
+    if isinstance(expr, Call):
+        name = f"complex_{expr.name}"
+        if name not in PRIMITIVES:
+            raise LoweringError(f"{expr.name} has no complex form")
+        return Call(name, args)
+    return rebuild(expr, args)

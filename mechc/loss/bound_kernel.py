@@ -1,0 +1,392 @@
+"""From a kernel to nodes: what PrivacyLoss knows about its kernel, shared by both directions."""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc import protocol
+from mechc.errors import InternalError, NumericError
+from mechc.loss import quadrature, unresolved
+from mechc.loss.allowance import DENSITY, spend
+from mechc.loss.masspoints import merge, spent, split_atoms
+from mechc.loss.moments import log_total
+from mechc.loss.nodes import Nodes
+from mechc.loss.rule import ORDER
+from mechc.protocol import Kernel
+
+Floats = NDArray[np.float64]
+
+SMOOTH = (protocol.INCREASING, protocol.DECREASING, protocol.UNSPLIT)
+ONE_SIDED = (protocol.P_ONLY, protocol.Q_ONLY)
+MASS_TOLERANCE = 1e-9  # found against declared total mass; more means that mass was missed
+MAX_LATTICE = 4_000_000
+OPEN_ERROR = 1e-12  # of panels that are not next to an end where the loss is not bounded
+LEAST_REACH = 64.0  # integers looked at on either side
+ULP = 2.0**-52
+FEW = 4.0  # roundings of the logs of a point mass
+NO_ATOMS = (np.empty(0), np.empty(0), -math.inf, -math.inf)
+
+
+class KernelSource:
+    """One kernel at one parameter vector; grows its panels as queries ask for wider strips.
+
+    Threads may share it: panels, and atoms with their tilts, are replaced in one assignment.
+    """
+
+    def __init__(self, kernel: Kernel, theta: Floats, *, checked: bool = True) -> None:
+        """Read branches, atoms and masses; find the masses that the kernel leaves open.
+
+        Without `checked` no nodes are made, and the masses need not add up to one.
+
+        Raises:
+            NumericError: the masses of P and Q do not add up to one.
+        """
+        self.kernel, self.theta = kernel, theta
+        self.symmetric = bool(kernel.SYMMETRIC)
+        lowest, highest = (float(v) for v in kernel.strip(theta))
+        self.strip = (lowest, highest)
+        rows = np.asarray(kernel.branches(theta), np.float64).reshape(-1, 6)
+        kinds = [int(kind) for kind in rows[:, 2].tolist()]
+        on_lattice = kernel.MEASURE == "lattice"
+        self._lattice_rows = rows if on_lattice else rows[:0]
+        self._most_points = MAX_LATTICE
+        reaches: tuple[float, ...] = ()
+        smooth = [i for i, kind in enumerate(kinds) if kind in SMOOTH and not on_lattice]
+        self.rows = np.ascontiguousarray(rows[smooth])
+        self.continuous = bool(smooth)
+        self.loss_error = 0.0  # of point masses, where losses are differences of logs
+        atoms = [self._declared_atoms()]
+        log_p_only, log_q_only = [atoms[0][2]], [atoms[0][3]]
+        # of log_infinite and log_minus_infinite, as masses
+        self.mass_errors = (_rounding(atoms[0][2]), _rounding(atoms[0][3]))
+        self.plateau_error = 0.0
+        if on_lattice:
+            self._panels = None
+            x, reaches = self._lattice_points(-1.0, 0.0)
+            atoms.append(self._lattice_atoms(x))
+            log_p_only.append(atoms[1][2])
+            log_q_only.append(atoms[1][3])
+        else:
+            for (lo, hi), kind in zip(rows[:, :2].tolist(), kinds, strict=True):
+                if kind == protocol.PLATEAU:
+                    atoms.append(self._plateau(lo, hi))
+                elif kind == protocol.P_ONLY:
+                    log_p_only.append(self.infinite_on(lo, hi, "p"))
+                elif kind == protocol.Q_ONLY:
+                    log_q_only.append(self.infinite_on(lo, hi, "q"))
+            self._panels = (
+                quadrature.Quadrature(kernel, theta, np.ascontiguousarray(self.rows[:, :2]))
+                if self.continuous
+                else None
+            )
+        self._first_panels = self._panels
+        tilts = (-1.0, 0.0) if kernel.MEASURE == "lattice" else (-math.inf, math.inf)
+        self._atoms = (
+            *merge(*(np.concatenate([a[i] for a in atoms]) for i in (0, 1))),
+            tilts,
+            reaches,
+        )
+        shared = [i for i, kind in enumerate(kinds) if kind not in ONE_SIDED]
+        branches = rows[shared] if on_lattice else self.rows
+        self._unsplit = bool((branches[:, 2] == protocol.UNSPLIT).any())
+        self.support = self._find_support(branches)
+        closed = float(kernel.infinite_mass(theta))
+        summed = log_total(np.asarray(log_p_only, np.float64))
+        if not math.isnan(closed):
+            self.mass_errors = (self._closed_error(closed, summed), self.mass_errors[1])
+            summed = math.log(closed) if closed else -math.inf
+        self.log_infinite = min(summed, 0.0)
+        self.log_minus_infinite = min(log_total(np.asarray(log_q_only, np.float64)), 0.0)
+        self._atom_error = 0.0
+        self._find_ends()
+        if checked:
+            self._check_masses()
+
+    @cached_property
+    def label(self) -> str:
+        """Words for messages."""
+        return f"{self.kernel.NAME}{tuple(self.theta.tolist())}"
+
+    def fork(self) -> KernelSource:
+        """Return a copy whose panels and lattice grow on their own; arrays are never written to."""
+        other = copy(self)
+        other._panels = copy(self._panels)
+        return other
+
+    def lean(self) -> KernelSource:
+        """Return a fork as it was before any tilt was asked for."""
+        other = self.fork()
+        other._panels = copy(self._first_panels)
+        return other
+
+    def cut_to(self, rows: Floats, panels: quadrature.Quadrature) -> None:
+        """Take shorter branches, on which the loss is bounded, and fresh panels for them."""
+        self.rows, self._panels, self._first_panels = rows, panels, panels
+        self.strip = (-math.inf, math.inf)
+        self.support = self._find_support(rows)
+        self._find_ends()
+        self._check_masses()
+
+    def _find_ends(self) -> None:
+        """Find what doubles do not resolve next to the ends of the support, and cut the strip."""
+        self.ends = unresolved.ends_of(self.kernel, self.theta, self.rows)
+        p, q = (min(m, -1e-16) for m in (self.log_infinite, self.log_minus_infinite))
+        self._log_finite = math.log1p(-math.exp(p)), math.log1p(-math.exp(q))
+        self.strip = unresolved.resolved_strip(self.ends, self.strip, self._log_finite)
+
+    def _error(self, panels: quadrature.Quadrature) -> float:
+        """Error of the sums over nodes at every tilt covered, but for `unresolved`.
+
+        Panels next to an end are all that is left unresolved, at the largest tilts.
+        """
+        error = min(panels.error, OPEN_ERROR) if self.ends else panels.error
+        return error + self.plateau_error
+
+    def unresolved(self, t: float) -> float:
+        """Return the share of the mass at tilt t that lies too close to an end for any node."""
+        return math.exp(unresolved.log_share(self.ends, t, self._log_finite))
+
+    def infinite_on(self, lo: float, hi: float, law: str) -> float:
+        """Return the log of the mass of one law on outputs that reveal it; remember its error."""
+        log_mass, error = quadrature.mass_and_error(self.kernel, self.theta, lo, hi, law)
+        error = error * math.exp(min(log_mass, 0.0)) + self._rounded_ends(lo, hi, law)
+        p, q = self.mass_errors
+        self.mass_errors = (p + error, q) if law == "p" else (p, q + error)
+        return log_mass
+
+    def _closed_error(self, closed: float, log_found: float) -> float:
+        """Rounding of a mass at infinity in closed form, from the mass found without the formula.
+
+        A parameter itself is no formula, and none at all is not rounded.
+        """
+        if closed == 0.0 or closed in self.theta:
+            return 0.0
+        return abs(closed - math.exp(min(log_found, 0.0))) + self.mass_errors[0]
+
+    def _rounded_ends(self, lo: float, hi: float, law: str) -> float:
+        """The mass between the ends of a branch as they are and as they are rounded."""
+        log_density = self.kernel.log_p_many if law == "p" else self.kernel.log_q_many
+        ends = np.array([lo, hi])
+        known = np.isfinite(ends)
+        inner, ends = np.nextafter(ends, ends[::-1])[known], ends[known]
+        logs = np.empty(inner.size)
+        log_density(inner, self.theta, logs)
+        return float((ULP * np.abs(ends) * np.exp(np.minimum(logs, 700.0))).sum())
+
+    @property
+    def panels(self) -> quadrature.Quadrature:
+        """The panels of the continuous part."""
+        if self._panels is None:
+            raise InternalError(f"{self.label} has no continuous part")
+        return self._panels
+
+    @property
+    def atom_loss(self) -> Floats:
+        """Finite losses with point masses."""
+        return self._atoms[0]
+
+    @property
+    def atom_log_mass(self) -> Floats:
+        """Their log masses under P."""
+        return self._atoms[1]
+
+    @property
+    def atoms_known(self) -> tuple[str, float]:
+        """How atoms are known: the kind of their losses, and the relative error of masses."""
+        return "lattice" if self.kernel.MEASURE == "lattice" else "formula", self.plateau_error
+
+    @property
+    def tilts(self) -> tuple[float, float]:
+        """Real tilts covered so far, in the orientation of the kernel."""
+        return self._atoms[2] if self._panels is None else self._panels.tilts
+
+    def cover(self, tilt_lo: float, tilt_hi: float, *points: float) -> quadrature.Quadrature:
+        """Return panels that resolve these tilts, see `Quadrature.covering`, and keep them.
+
+        Raises:
+            NumericError: they did not settle; those of before are kept.
+        """
+        self._panels = panels = self.panels.covering(tilt_lo, tilt_hi, *points)
+        return panels
+
+    def nodes(
+        self, lo: float, hi: float, contour: float = 0.0, frequency: float = 0.0, floor: float = 0.0
+    ) -> Nodes:
+        """Return nodes accurate for real tilts lo..hi and for `frequency` at Re z = contour."""
+        if self._panels is None:
+            if self.kernel.MEASURE == "lattice" and (lo < self.tilts[0] or hi > self.tilts[1]):
+                self._widen_lattice(lo, hi)
+            loss, log_mass, tilts, _ = self._atoms
+            nodes = Nodes.of_atoms(loss, log_mass, self._atom_error, tilts)
+            return nodes._replace(support=self.support) if len(self._lattice_rows) else nodes
+        if frequency > 0:  # not kept, so that later questions do not pay for this one's waves
+            panels = self.cover(lo, hi, contour).with_waves(contour, frequency, floor)
+        else:
+            panels = self.cover(lo, hi)
+        log_weight, spacing = panels.spread()
+        return Nodes(
+            loss=panels.loss.ravel(),
+            log_weight=log_weight,
+            spacing=spacing,
+            region=panels.region.repeat(ORDER),
+            atom_loss=self.atom_loss,
+            atom_log_mass=self.atom_log_mass,
+            support=self.support,
+            lattice=None,
+            tolerance=self._error(panels),
+            tilts=panels.tilts,
+        )
+
+    def _find_support(self, branches: Floats) -> tuple[float, float]:
+        """Range of the finite loss: limits of the branches and atoms.
+
+        The whole line where a limit is not known: nodes only show where mass was looked for.
+        """
+        limits = branches[:, 3:5].ravel().tolist()
+        if self._unsplit or any(math.isnan(limit) for limit in limits):
+            return -math.inf, math.inf
+        if self.atom_loss.size:
+            limits += [float(self.atom_loss[0]), float(self.atom_loss[-1])]
+        # P and Q may share no outcome
+        return (min(limits), max(limits)) if limits else (0.0, 0.0)
+
+    def _declared_atoms(self) -> tuple[Floats, Floats, float, float]:
+        """Declared point masses: finite losses, their log masses, and the one-sided masses."""
+        rows = np.asarray(self.kernel.atoms(self.theta), np.float64).reshape(-1, 3)
+        if not rows.size:
+            return NO_ATOMS
+        if not (rows[:, 1:] < np.inf).all():
+            raise NumericError(f"{self.label}: point masses are beyond the range of doubles")
+        with np.errstate(invalid="ignore"):  # an outcome that has mass under neither law
+            loss = rows[:, 1] - rows[:, 2]
+        if self.kernel.MEASURE == "finite":  # small losses keep their digits in their own formula
+            self.kernel.loss_many(np.ascontiguousarray(rows[:, 0]), self.theta, loss)
+        else:
+            logs = np.abs(rows[np.isfinite(loss), 1:]).sum(1)
+            self.loss_error = FEW * ULP * float(logs.max(initial=0.0))
+        return split_atoms(rows[:, 1], rows[:, 2], loss)
+
+    def _plateau(self, lo: float, hi: float) -> tuple[Floats, Floats, float, float]:
+        x = (
+            0.5 * (lo + hi)
+            if math.isfinite(lo + hi)
+            else (hi - 1.0 if math.isfinite(hi) else lo + 1.0 if math.isfinite(lo) else 0.0)
+        )
+        value = float(self.kernel.loss(x, self.theta))
+        mass, error = quadrature.mass_and_error(self.kernel, self.theta, lo, hi, "p")
+        if mass > -math.inf:
+            error += self._rounded_ends(lo, hi, "p") * math.exp(min(-mass, 700.0))
+        self.plateau_error = max(self.plateau_error, error)
+        return np.array([value]), np.array([mass]), -math.inf, -math.inf
+
+    def _lattice_atoms(self, x: Floats) -> tuple[Floats, Floats, float, float]:
+        """Evaluate a lattice kernel on integers."""
+        spend(3.0 * DENSITY * x.size)
+        log_p, log_q, loss = (np.empty(x.size) for _ in range(3))
+        self.kernel.log_p_many(x, self.theta, log_p)
+        self.kernel.log_q_many(x, self.theta, log_q)
+        self.kernel.loss_many(x, self.theta, loss)
+        return split_atoms(log_p, log_q, loss)
+
+    def _lattice_points(
+        self, lo: float, hi: float, reaches: tuple[float, ...] = ()
+    ) -> tuple[Floats, tuple[float, ...]]:
+        """Return all integers that matter for tilts lo..hi, and how far they reach on each branch.
+
+        `reaches` is what was enough for fewer tilts.
+        """
+        rows = self._lattice_rows[:, :2].tolist()
+        found = [
+            self._lattice_range(a, b, lo, hi, reach)
+            for (a, b), reach in zip(rows, reaches or [LEAST_REACH] * len(rows), strict=True)
+        ]
+        return np.concatenate([x for x, _ in found]), tuple(reach for _, reach in found)
+
+    def listed(self) -> tuple[Floats, Floats, list[tuple[float, float, float]]]:
+        """Return losses and log masses of the atoms, and where lists of integers stop that go on.
+
+        There the last integer, the limit of the loss further out, and the length of the list.
+        """
+        loss, log_mass, _, reaches = self._atoms
+        found = []
+        for row, reach in zip(self._lattice_rows.tolist(), reaches, strict=True):
+            lo, hi, _, left, right, _ = row
+            if not hi - lo <= MAX_LATTICE:
+                anchor = _anchor(lo, hi)
+                ends = (anchor - reach, left, reach), (anchor + reach, right, reach)
+                found += [end for end in ends if lo < end[0] < hi]
+        return loss, log_mass, found
+
+    def _lattice_range(
+        self, lo: float, hi: float, tilt_lo: float, tilt_hi: float, reach: float
+    ) -> tuple[Floats, float]:
+        """Integers of one branch, extended from its finite end (or 0) until the tails are spent."""
+        if hi - lo <= MAX_LATTICE:
+            return np.arange(lo, hi + 1), reach
+        anchor = _anchor(lo, hi)
+        tilts = np.array([tilt_lo, -1.0, 0.0, tilt_hi])
+        while reach <= self._most_points:
+            x = np.arange(max(lo, anchor - reach), min(hi, anchor + reach) + 1)
+            spend(2.0 * DENSITY * x.size)
+            log_p, log_q = np.empty(x.size), np.empty(x.size)
+            self.kernel.log_p_many(x, self.theta, log_p)
+            self.kernel.log_q_many(x, self.theta, log_q)
+            if spent(log_p, log_q, tilts, x[0] > lo, x[-1] < hi, math.log(reach)):
+                return x, reach
+            reach *= 4
+        tried = self._most_points
+        self._most_points = max(tried // 16, 2**16)  # searches for a tilt try many in vain
+        raise NumericError(
+            f"{self.label}: more than {tried} lattice points carry mass for tilts "
+            f"[{tilt_lo:g}, {tilt_hi:g}]"
+        )
+
+    def _widen_lattice(self, lo: float, hi: float) -> None:
+        loss, mass, (low, high), reaches = self._atoms
+        tilts = min(lo, low), max(hi, high)
+        x, wider = self._lattice_points(*tilts, reaches)
+        if wider != reaches:
+            loss, mass, _, _ = self._lattice_atoms(x)
+            declared = self._declared_atoms()
+            loss, mass = merge(np.append(loss, declared[0]), np.append(mass, declared[1]))
+        self._atoms = loss, mass, tilts, wider
+
+    def _check_masses(self) -> None:
+        """Masses of P and Q must be one: the two checks that find missed modes and wrong pairs."""
+        continuous = (-math.inf, -math.inf)
+        if self._panels is not None:
+            continuous = self.cover(-1.0, 0.0).log_masses()
+        for name, shift, smooth, at_infinity in (
+            ("P", 0.0, continuous[0], self.log_infinite),
+            ("Q", -1.0, continuous[1], self.log_minus_infinite),
+        ):
+            total = math.exp(min(smooth, 700.0)) + math.exp(at_infinity)
+            rounding = 0.0
+            if self.atom_loss.size:
+                total += math.exp(log_total(self.atom_log_mass + shift * self.atom_loss))
+                # masses under Q carry the rounding of the losses
+                rounding = 1e-15 * abs(shift) * float(np.abs(self.atom_loss).max())
+            if not abs(total - 1.0) <= MASS_TOLERANCE + rounding:
+                raise NumericError(
+                    f"{self.label}: the mass of {name} found numerically is {total!r}, not 1; "
+                    "the declaration is not normalised at these parameters or the quadrature "
+                    "missed a narrow mode"
+                )
+            if not self.continuous:  # log masses are differences of large logs of factorials
+                defect = abs(total - 1.0)
+                self._atom_error = max(self._atom_error, 2.0 * defect if defect > 4e-15 else 0.0)
+
+
+def _anchor(lo: float, hi: float) -> float:
+    """The integer from which a branch is listed: its finite end, or 0."""
+    return lo if math.isfinite(lo) else hi if math.isfinite(hi) else 0.0
+
+
+def _rounding(log_mass: float) -> float:
+    """Rounding of a mass whose log is known."""
+    return FEW * ULP * (1.0 - log_mass) * math.exp(log_mass) if log_mass > -math.inf else 0.0

@@ -1,0 +1,125 @@
+"""A bound kernel whose outputs of extreme loss reveal everything, for tails without moments.
+
+In: a KernelSource and a bound B. Out: one in which outputs with |L| > B are told apart: their mass
+under P stands at infinite loss, that under Q at minus infinite loss. The new pair dominates the old
+one (T9: two outputs are folded into one), and every tilt of its loss has a finite moment.
+
+How likely a loss is to be small, of any law, whether or not its nodes settle.
+
+P(L <= t) is an integral of p alone, over outputs that the branches tell. Where P and Q are millions
+of standard deviations apart it is the one question that matters, and the only one with an answer.
+"""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc import protocol
+from mechc.errors import NumericError, UnsupportedError
+from mechc.loss.allowance import spend
+from mechc.loss.bound_kernel import KernelSource
+from mechc.loss.branches import above, between_modes, branches_of, extrema, root
+from mechc.loss.quadrature import Quadrature, log_mass
+
+Floats = NDArray[np.float64]
+
+
+def within(source: KernelSource, bound: float) -> KernelSource:
+    """Return the source with losses beyond +-bound revealed.
+
+    Args:
+        source: a kernel at its parameters, with a continuous part.
+        bound: positive.
+
+    Raises:
+        UnsupportedError: the end of a branch on which the loss grows cannot be told.
+        NumericError: a mass beyond the bound was not found.
+    """
+    lo, hi = source.strip
+    unsplit = source.rows[:, 2] == protocol.UNSPLIT
+    if unsplit.any() and np.isfinite(source.rows[unsplit, 3:5]).all() and lo >= -1.0 and hi <= 0.0:
+        raise UnsupportedError(
+            f"{source.label}: the loss has no exponential moments on one side, and where it is "
+            "large is not known in closed form; truncate() bounds it"
+        )
+    rows, beyond = source.rows.copy(), []
+    for row in rows:
+        for side in (0, 1):
+            end, (outer, limit) = float(row[side]), _outermost(source, row, side)
+            if abs(limit) > bound:
+                part = _monotone_end(source, row, side, outer, limit)
+                cut = root(source, part, math.copysign(bound, limit))
+                beyond.append((min(end, cut), max(end, cut)))
+                row[side], row[3 + side] = cut, math.copysign(bound, limit)
+    rows = rows[rows[:, 0] < rows[:, 1]]
+    if not rows.size:
+        raise NumericError(f"{source.label}: all losses are beyond {bound:g}")
+    other = copy(source)
+    for lo, hi in beyond:
+        p, q = (other.infinite_on(lo, hi, law) for law in "pq")
+        other.log_infinite = float(np.logaddexp(other.log_infinite, p))
+        other.log_minus_infinite = float(np.logaddexp(other.log_minus_infinite, q))
+    other.cut_to(rows, Quadrature(source.kernel, source.theta, rows[:, :2]))
+    return other
+
+
+def _outermost(source: KernelSource, row: Floats, side: int) -> tuple[float, float]:
+    """An end of a branch and the loss there; where its limit is open, the last output with mass."""
+    if not math.isnan(row[3 + side]):
+        return float(row[side]), float(row[3 + side])
+    x, loss = between_modes(source, row)
+    at = -1 if side else 0
+    return float(x[at]), float(loss[at])
+
+
+def _monotone_end(
+    source: KernelSource, row: Floats, side: int, outer: float, limit: float
+) -> Floats:
+    """The part of a branch, next to one of its ends, on which the loss runs off to infinity."""
+    part = row.copy()
+    part[side] = outer
+    if row[2] != protocol.UNSPLIT:
+        return part
+    try:
+        mine = [b for b in branches_of(source) if row[0] <= b.lo and b.hi <= row[1]]
+    except NumericError:
+        mine = []
+    if mine:
+        part[1 - side] = mine[-1].lo if side else mine[0].hi
+    else:
+        turns = extrema(source, *between_modes(source, row))
+        part[1 - side] = (turns[-1] if side else turns[0]) if turns else row[1 - side]
+    part[2] = 1.0 if (limit > 0) == bool(side) else -1.0
+    return part
+
+
+SMALLEST = -60.0  # no probability is claimed to be below exp of this
+ROOM = 0.01  # share of the log by which rounding may move a small probability
+
+
+def log_below(source: KernelSource, threshold: float, reverse: bool) -> float:
+    """Return an upper bound on log P(L <= threshold), 0 where nothing is known.
+
+    Args:
+        source: a kernel bound to parameters.
+        threshold: any real number.
+        reverse: L and P are those of the reversed pair.
+    """
+    spend(2.0 * source.atom_loss.size)
+    sign = -1.0 if reverse else 1.0
+    small = sign * source.atom_loss <= threshold
+    masses = source.atom_log_mass - (source.atom_loss if reverse else 0.0)
+    logs = masses[small].tolist()
+    try:
+        if source.continuous:
+            rows = above(source, -threshold, not reverse)
+            label = "q" if reverse else "p"
+            logs += [log_mass(source.kernel, source.theta, lo, hi, label) for lo, hi in rows]
+    except NumericError:
+        return 0.0
+    total = float(np.logaddexp.reduce([SMALLEST, *logs]))
+    return 0.0 if math.isnan(total) else min(0.0, total * (1.0 - ROOM) + 1e-9)

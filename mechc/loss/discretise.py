@@ -1,0 +1,473 @@
+"""Discrete laws on a lattice that dominate a privacy loss, or are dominated by it.
+
+In: a `PrivacyLoss` and a mesh offset + step * integer. Out: a `GridLaw`, masses under P on mesh
+points plus a mass at +inf, that answers every delta(eps), also after composition, with a value
+above (`dominating`) or below (`dominated`) the true one. For a loss that is a lattice the law is
+the loss itself (`exact`).
+
+Why the bounds survive composition. delta(eps) = E_P[(1 - exp(eps - S))_+] for the sum S of the
+steps' losses; the payoff grows with S and is convex in r = exp(-S). A step's law may therefore be
+replaced, one step at a time and for any other steps, by
+
+* a law with stochastically larger losses (upper bound), smaller losses (lower bound);
+* a mean-preserving spread of r (upper), a mean-preserving contraction of r (lower). The contraction
+  is post-processing of the output: cells of outputs are merged, or sent at random to another cell,
+  so that the lower bound is the data processing inequality.
+
+Masses of cells come with the quadrature's relative error; each law says in `slack` how far its
+labels have to be moved to the safe side, per step, and the accountant does that once for the sum.
+
+Pools of outputs whose merged losses are mesh points: the lower grid law, compiled.
+
+In: the masses of the half cells below and at-or-above every mesh point s, and their gaps P - e^s Q,
+which say how far beyond s a half cell's loss is. Out: the masses that the mesh points end up with.
+All moves are post-processing of the output: half cells are merged, and a share of a pool is sent
+at random to a neighbour. With `own` the mass that stays in a pool, `before` and `after` what it
+takes from the pools around it per mass of its own,
+
+    own_i + before_(i+1) own_(i+1) + after_(i-1) own_(i-1) = mass_i :
+
+a tridiagonal system, solved by elimination; a pool whose equation is not met to `noise` counts as
+one that cannot give what is asked.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.errors import NumericError, UnsupportedError
+from mechc.loss.jit import compiled
+from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.unresolved import displacement, log_lost
+
+Floats = NDArray[np.float64]
+
+_ROUNDS = 40
+
+
+@compiled()
+def _pool(below, above, below_gap, above_gap, handed, step, mass, gap):  # type: ignore[no-untyped-def]
+    """Masses and mean gaps of the pools when the `handed` lower halves go one point down.
+
+    The first of the n + 1 pools is the point below the mesh. Seen from there a half cell's gap is
+    P - e^(s-h) Q = P (1 - e^-h) + e^-h (P - e^s Q).
+    """
+    n = below.size
+    rise, shrink = -math.expm1(-step), math.exp(-step)
+    for i in range(n + 1):
+        m = 0.0
+        g = 0.0
+        if i > 0:
+            m, g = above[i - 1], above_gap[i - 1]
+            if not handed[i - 1]:
+                m += below[i - 1]
+                g += below_gap[i - 1]
+        if i < n and handed[i]:
+            m += below[i]
+            g += below[i] * rise + shrink * below_gap[i]
+        mass[i] = m
+        gap[i] = g / m if m > 0.0 else 0.0
+
+
+@compiled()
+def _share(gap, handed, rounded, step, noise, before, after):  # type: ignore[no-untyped-def]
+    """Mass that each pool wants from the pool before or after it, per mass of its own."""
+    n = gap.size - 1
+    up, down = math.expm1(step), -math.expm1(-step)
+    for i in range(n + 1):
+        before[i] = 0.0
+        after[i] = 0.0
+        # the merged output of a neighbour, seen from this pool's point: 1 - e^(+-h) (1 - gap)
+        if gap[i] > noise and i > 0 and not rounded[i]:
+            neighbour = gap[i - 1] if abs(gap[i - 1]) > noise else 0.0
+            before[i] = gap[i] / max(up - (1.0 + up) * neighbour, noise)
+        elif gap[i] < -noise and i < n and not (i > 0 and handed[i - 1]):
+            neighbour = gap[i + 1] if abs(gap[i + 1]) > noise else 0.0
+            after[i] = -gap[i] / max(down + (1.0 - down) * neighbour, noise)
+
+
+@compiled()
+def _keep(mass, before, after, noise, own, pivot, bad):  # type: ignore[no-untyped-def]
+    """Solve for `own`, mark the pools that cannot give what is asked; returns how many."""
+    n = mass.size
+    pivot[0] = 1.0
+    own[0] = mass[0]
+    for i in range(1, n):
+        share = after[i - 1] / pivot[i - 1]
+        pivot[i] = 1.0 - share * before[i]
+        own[i] = mass[i] - share * own[i - 1]
+    own[n - 1] /= pivot[n - 1]
+    for i in range(n - 2, -1, -1):
+        own[i] = (own[i] - before[i + 1] * own[i + 1]) / pivot[i]
+    count = 0
+    for i in range(n):
+        total = own[i]
+        total += before[i + 1] * own[i + 1] if i + 1 < n else 0.0
+        total += after[i - 1] * own[i - 1] if i > 0 else 0.0
+        bad[i] = not (own[i] >= 0.0 and abs(total - mass[i]) <= noise * mass[i])
+        count += bad[i]
+    return count
+
+
+@compiled(
+    "float64[::1](float64[::1], float64[::1], float64[::1], float64[::1], float64, float64)",
+)
+def balance(below, above, below_gap, above_gap, step, noise):  # type: ignore[no-untyped-def]
+    """Move mass between neighbouring pools until every pool's merged loss is its mesh point.
+
+    Where a pool cannot give what is asked, an asker that is beyond its point is rounded down
+    instead, and one that is short hands its lower half down, after which it is beyond.
+
+    Args:
+        below: masses under P of the half cells below every point, shape (n,).
+        above: the same at or above it.
+        below_gap: gaps of the half cells below.
+        above_gap: gaps of those above.
+        step: the mesh.
+        noise: relative error of the masses.
+
+    Returns:
+        The masses of n + 1 points; the first is the one below the mesh.
+    """
+    n = below.size
+    mass, gap = np.empty(n + 1), np.empty(n + 1)
+    before, after = np.empty(n + 1), np.empty(n + 1)
+    own, pivot = np.empty(n + 1), np.empty(n + 1)
+    bad = np.zeros(n + 1, np.bool_)
+    handed, rounded = np.zeros(n, np.bool_), np.zeros(n + 1, np.bool_)
+    handed[n - 1] = True  # there is nothing above it to ask
+    for _ in range(_ROUNDS):
+        _pool(below, above, below_gap, above_gap, handed, step, mass, gap)
+        _share(gap, handed, rounded, step, noise, before, after)
+        if _keep(mass, before, after, noise, own, pivot, bad) == 0:
+            return own * (1.0 + before + after)
+        for i in range(n + 1):
+            if bad[i] and i < n and before[i + 1] > 0.0:
+                rounded[i + 1] = True
+            if bad[i] and i > 1 and after[i - 1] > 0.0:
+                handed[i - 2] = True
+    handed[:] = True
+    _pool(below, above, below_gap, above_gap, handed, step, mass, gap)
+    return mass
+
+
+ULP = 2.0**-53
+WIDEST = 300.0  # cell whose exponential is far from the largest double
+TAIL = 1e-15  # mass under P beyond the grid of `rounded_up`, by default
+_TINY = 1e-290  # masses below are treated as lost to underflow
+_NEGLIGIBLE = -60.0  # log of a share of the largest tilted mass
+_LEAST = 1e-300  # smallest mass of a grid law
+_MOVED = 1e-7  # relative error of a cell's mass, by rounding of its outputs, that is too much
+
+
+@dataclass(frozen=True, eq=False)
+class GridLaw:
+    """A sub-probability law of the finite loss on the points offset + step * (first + j).
+
+    Attributes:
+        offset, step: the mesh, in units of loss; step > 0.
+        first: index of the first point.
+        mass: masses under P, shape (n,).
+        log_infinite: log of the mass at +inf, the loss's own included.
+        slack: distance by which a sum of k such steps may be on the wrong side of the labels, per
+            step: evaluate upper bounds at eps - k * slack, lower bounds at eps + k * slack.
+        inflation: relative error of the masses, on the same terms.
+    """
+
+    offset: float
+    step: float
+    first: int
+    mass: Floats
+    log_infinite: float
+    slack: float
+    inflation: float
+
+    def points(self) -> Floats:
+        """Return the losses that carry the masses, shape (n,)."""
+        return mesh(self.offset, self.step, self.first, self.mass.size)
+
+    def log_mgf(self, t: float) -> float:
+        """Return log sum mass * exp(t * point)."""
+        kept = self.mass > 0
+        if not kept.any():
+            return -math.inf
+        exponent = t * self.points()[kept]
+        top = float(exponent.max())
+        exponent -= top
+        np.exp(exponent, out=exponent)
+        exponent *= self.mass[kept]
+        return top + math.log(float(exponent.sum()))
+
+
+def mesh(offset: float, step: float, first: int, count: int) -> Floats:
+    """Return the `count` mesh points from index `first` on."""
+    return offset + step * (first + np.arange(count, dtype=np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """One privacy loss, cut at the points of a mesh and half way between them.
+
+    Attributes:
+        loss: the privacy loss.
+        offset, step, first: the mesh; its points are those of `points`.
+        points: shape (n,).
+        p, q: masses under P and Q of the half cells below and at-or-above every point, shape
+            (n, 2). Atoms that are on a point up to rounding belong at-or-above it: the cuts are
+            `nudge` below the points.
+        nudge: that distance.
+    """
+
+    loss: PrivacyLoss
+    offset: float
+    step: float
+    first: int
+    points: Floats
+    p: Floats
+    q: Floats
+    nudge: float
+
+    @classmethod
+    def cut(cls, loss: PrivacyLoss, offset: float, step: float, first: int, count: int) -> Cells:
+        """Integrate the half cells of `count` mesh points from index `first` on."""
+        points = mesh(offset, step, first, count)
+        nudge = min(2 * _label_error(points), 0.25 * step)
+        edges = np.empty(2 * count + 1)
+        edges[0] = points[0] - 0.5 * step
+        edges[1::2] = points - nudge
+        edges[2:-1:2] = 0.5 * (points[1:] + points[:-1])
+        edges[-1] = points[-1] + 0.5 * step
+        p, q = loss.cell_masses(edges)
+        if not (np.isfinite(p).all() and np.isfinite(q).all()):
+            raise NumericError(
+                f"{loss.label}: a density has a pole whose mass doubles cannot put into cells"
+            )
+        return cls(loss, offset, step, first, points, p.reshape(-1, 2), q.reshape(-1, 2), nudge)
+
+
+def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
+    """Connect the dots: split every cell's mass between the cell's two ends, keeping P and Q.
+
+    Doroshenko et al. 2022, Algorithm 1, per cell: of the masses (mP, mQ) of (s, s+h] the part
+    (mP - e^s mQ) / (1 - e^-h) goes up and the rest down. r = exp(-L) keeps its mean in every cell
+    and is spread to the ends, hence domination. Differences of delta(eps) never appear, so small
+    meshes lose no digits. Cells begin and end `nudge` below the points, their ends are then moved
+    up to the points.
+
+    Args:
+        cells: the cut loss.
+        tails: log of upper bounds on P(L <= first point), which is put on that point, and on
+            P(L > last point), which is put at +inf.
+
+    Returns:
+        A law on one point more whose delta is nowhere below the true one.
+    """
+    p, q = (m[:, 1] + np.append(m[1:, 0], 0.0) for m in (cells.p, cells.q))
+    lo, hi = cells.loss.support
+    live = (cells.points + cells.step >= lo) & (cells.points - cells.nudge <= hi)
+    p = np.where((p < _TINY) & live, p + _TINY, p)
+    noise = _noise(cells.loss, p) + _displaced(cells.loss, cells.points + cells.step)
+    with np.errstate(over="ignore", invalid="ignore"):  # only where q is tiny, and not used
+        up = (p - np.exp(cells.points - cells.nudge) * q + noise * p) / -math.expm1(-cells.step)
+    up = np.where(q < _TINY, p, np.clip(up, 0.0, p))
+    mass = np.append(p - up, 0.0)
+    mass[1:] += up + noise * p
+    mass[0] += cells.p[0, 0] + math.exp(tails[0])
+    mass[(mass > 0) & (mass < _LEAST)] = _LEAST
+    return GridLaw(
+        offset=cells.offset,
+        step=cells.step,
+        first=cells.first,
+        mass=mass,
+        log_infinite=_log_revealed(cells.loss, tails[1]),
+        slack=_label_error(cells.points),
+        inflation=4 * ULP,
+    )
+
+
+def dominated(cells: Cells, tilt: float) -> GridLaw:
+    """Pool the losses around every mesh point, then move a little mass between pools.
+
+    All outputs with a loss within step/2 of the mesh point s are merged: one output with masses
+    (mP, mQ) and loss log(mP/mQ), a step * O(step) away from s. To the point where that is short of
+    s, a little of the next pool is added (an output that is sent to the pool at random), where it
+    is beyond s, a little of the pool before, so that the merged loss is s exactly; what cannot be
+    balanced is rounded down. Every move is post-processing of the output or makes the loss smaller.
+
+    Args:
+        cells: the cut loss; what lies outside the cells is dropped.
+        tilt: half cells whose mass, tilted by exp(tilt * loss), is negligible are dropped too.
+
+    Returns:
+        A law on one point more, below the mesh, whose delta is nowhere above the true one.
+    """
+    label = _label_error(cells.points)
+    mass, noise = _pooled(cells, tilt)
+    mass[mass < _LEAST] = 0.0
+    return GridLaw(
+        offset=cells.offset,
+        step=cells.step,
+        first=cells.first - 1,
+        mass=mass,
+        log_infinite=cells.loss.log_infinite,
+        slack=2 * noise + 4 * label,
+        inflation=noise,
+    )
+
+
+def rounded(
+    loss: PrivacyLoss, step: float, count: int, *, above: bool, tails: tuple[float, float]
+) -> GridLaw:
+    """Round the loss down, or up, to the mesh: the plain bounds of first order in the step.
+
+    Args:
+        loss: the privacy loss.
+        step: distance of mesh points.
+        count: number of cells, an even number; they cover [-step * count/2, step * count/2].
+        above: round up, for an upper bound, instead of down.
+        tails: logs of bounds on P(L > step * count/2) and P(L < -step * count/2); rounding up,
+            the first becomes mass at +inf and the second is put on the lowest point, rounding
+            down, both are dropped.
+
+    Returns:
+        A law on `count` points.
+    """
+    edges = mesh(0.0, step, -count // 2, count + 1)
+    mass, _ = loss.cell_masses(edges)
+    noise = np.minimum(_noise(loss, mass) + _displaced(loss, edges[1:]), 1.0)
+    mass = mass * (1.0 + noise if above else 1.0 - noise)
+    if above:
+        mass[0] += math.exp(tails[1])
+    mass[mass < _LEAST] = _LEAST if above else 0.0
+    return GridLaw(
+        offset=0.0,
+        step=step,
+        first=-count // 2 + (1 if above else 0),
+        mass=mass,
+        log_infinite=_log_revealed(loss, tails[0]) if above else loss.log_infinite,
+        slack=_label_error(edges),
+        inflation=4 * ULP,
+    )
+
+
+def exact(loss: PrivacyLoss, step: float | None = None) -> GridLaw:
+    """Return the law of a loss that is a lattice, on its own lattice or a finer `step`."""
+    if loss.lattice is None:
+        raise ValueError(f"{loss.label}: the loss is not a lattice")
+    offset, own = loss.lattice
+    step = own if step is None else step
+    index = np.round((loss.atom_loss - offset) / step).astype(np.int64)
+    first = int(index.min())
+    mass: Floats = np.zeros(int(index.max()) - first + 1)
+    np.add.at(mass, index - first, np.exp(loss.atom_log_mass))
+    off = float(np.abs(offset + step * index - loss.atom_loss).max())
+    return GridLaw(
+        offset=offset,
+        step=step,
+        first=first,
+        mass=mass,
+        log_infinite=loss.log_infinite,
+        slack=off + 2 * ULP * float(np.abs(loss.atom_loss).max()),
+        inflation=8 * ULP,
+    )
+
+
+def _noise(loss: PrivacyLoss, mass: Floats) -> Floats:
+    """Relative error allowed to cell masses: the quadrature's own, and that of exp(log p)."""
+    size = np.abs(np.log(np.maximum(mass, _LEAST)))
+    noise: Floats = 2.0 * loss.tolerance + ULP * (16.0 + 4.0 * size)
+    return noise
+
+
+def _log_revealed(loss: PrivacyLoss, log_above: float) -> float:
+    """Log of the mass at infinity, with that beyond the grid and what is too close to an end."""
+    lost = -math.inf if loss.source is None else log_lost(loss.source.ends, loss.is_reversed)
+    return float(np.logaddexp.reduce([loss.log_infinite, log_above, lost]))
+
+
+def _displaced(loss: PrivacyLoss, losses: Floats) -> Floats:
+    """Relative error of cell masses at these losses from outputs too close to an end to resolve."""
+    if loss.source is None:
+        return np.zeros(losses.size)
+    return displacement(loss.source.ends, -losses if loss.is_reversed else losses)
+
+
+def _label_error(points: Floats) -> float:
+    """Distance of computed mesh points from the ideal mesh offset + step * integer."""
+    return 4.0 * ULP * max(abs(float(points[0])), abs(float(points[-1])))
+
+
+def _pooled(cells: Cells, tilt: float) -> tuple[Floats, float]:
+    """Masses of the pools, without what is negligible under the tilt, and their relative error.
+
+    Raises:
+        NumericError: the cells are too wide.
+    """
+    if cells.step > WIDEST:
+        raise NumericError(f"pld: cells of width {cells.step:g} are too wide for doubles")
+    with np.errstate(divide="ignore"):
+        tilted = np.log(cells.p) + tilt * cells.points[:, None]
+    kept = (cells.p >= _TINY) & (cells.q >= _TINY) & (tilted >= tilted.max() + _NEGLIGIBLE)
+    moved = _displaced(cells.loss, cells.points + 0.5 * cells.step)
+    kept &= (moved <= _MOVED)[:, None]
+    p, q = np.where(kept, cells.p, 0.0), np.where(kept, cells.q, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):  # inf * 0 where nothing is kept
+        gap = np.where(kept, p - np.exp(cells.points)[:, None] * q, 0.0)
+    noise = float(_noise(cells.loss, np.array([p.min(where=kept, initial=1.0)])).max())
+    noise += float(moved.max(where=moved <= _MOVED, initial=0.0))
+    below, above = np.ascontiguousarray(p.T)
+    below_gap, above_gap = np.ascontiguousarray(gap.T)
+    return balance(below, above, below_gap, above_gap, cells.step, noise), noise
+
+
+def rounded_up(loss: PrivacyLoss, step: float, tail: float = TAIL) -> PrivacyLoss:
+    """Return a discrete law on multiples of `step` that dominates `loss`, connecting the dots.
+
+    What lies beyond the grid, mass `tail` on either side at most, goes to loss 0 from below (or to
+    the lowest point, if that is higher) and to infinite loss from above.
+
+    Raises:
+        UnsupportedError: a tail without an exponential bound.
+    """
+    first, last = (round(end / step) for end in _ends(loss, step, tail))
+    cells = Cells.cut(loss, 0.0, step, first, last - first + 1)
+    law = dominating(cells, (-math.inf, math.log(tail)))
+    mass = law.mass.copy()
+    # not to the lowest point, where so little under P may be a lot under Q
+    mass[min(max(-first, 0), mass.size - 1)] += tail
+    kept = mass > _LEAST
+    points, mass, infinite = law.points()[kept], mass[kept], math.exp(law.log_infinite)
+    mass[np.argmin(np.abs(points))] += max(1.0 - math.fsum([*mass.tolist(), infinite]), 0.0)
+    excess = math.fsum([*mass.tolist(), infinite]) - 1.0
+    # allowances for errors made it too heavy: what goes is what reveals least
+    below = int(np.searchsorted(np.cumsum(mass), excess))
+    mass[: below + 1] = [0.0] * below + [math.fsum([*mass[: below + 1].tolist(), -excess])]
+    under_q = math.fsum((mass * np.exp(-points)).tolist())
+    made = PrivacyLoss.from_atoms(
+        points, mass, infinite, max(1.0 - under_q, 0.0), label=f"{loss.label} rounded up"
+    )
+    return replace(made, lattice=(float(made.atom_loss[0]), step))
+
+
+def _ends(loss: PrivacyLoss, step: float, tail: float) -> tuple[float, float]:
+    """Points beyond which P has mass below `tail`, by Chernoff's bound or the ends of the loss."""
+    ends = []
+    for side, limit in ((-1.0, loss.support[0]), (1.0, loss.support[1])):
+        best = limit if math.isfinite(limit) else side * math.inf
+        for tilt in np.geomspace(1e-2, 1e3, 60):
+            t = side * float(tilt)
+            if not loss.strip[0] < t < loss.strip[1]:
+                break
+            log_mgf, _, _, rounding = loss.generating(t)
+            reach = (log_mgf + rounding - math.log(tail)) / t
+            if side * reach >= side * best:
+                break  # (K(t) + c) / t falls and then rises
+            best = reach
+        ends.append(best)
+    if not all(map(math.isfinite, ends)):
+        raise UnsupportedError(f"{loss.label}: a tail of the loss has no exponential bound")
+    return step * (math.floor(ends[0] / step) - 1), step * (math.ceil(ends[1] / step) + 1)

@@ -1,0 +1,419 @@
+"""PrivacyLoss: the law of L = log(p/q) under P as numbers, and the last object that knows a kernel.
+
+In: a kernel and its parameters (or plain atoms). Out: nodes, atoms and masses at infinity with
+
+    E_P[g(L); L finite] = sum_j exp(log_weight_j) g(loss_j)
+                          + sum_a exp(atom_log_mass_a) g(atom_loss_a)
+
+accurate for g(l) = exp(zl) on a stated strip of tilts. Weights under Q are weights under P times
+exp(-loss); the reversed pair has K_rev(z) = K(-1-z), so both directions share one set of panels.
+
+The mass at infinite loss of a composition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.errors import NumericError, UnsupportedError
+from mechc.loss import atoms, bounded_part, branches, listed, moments
+from mechc.loss.bound_kernel import KernelSource
+from mechc.loss.bounded_part import within
+from mechc.loss.nodes import Nodes, mirrored
+from mechc.loss.unresolved import share_at
+from mechc.protocol import Kernel
+
+Floats = NDArray[np.float64]
+FAR = 4.0  # times the tilts wanted, beyond which nodes for others are a burden
+CERTAIN = 1e-16  # -log of a mass that is one in doubles
+
+
+class Step(NamedTuple):
+    """One distinct step of a composition: its privacy loss and how often it is repeated."""
+
+    loss: PrivacyLoss
+    count: int  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
+
+
+@dataclass(frozen=True, eq=False)
+class PrivacyLoss:
+    """The privacy loss of one mechanism step in one direction.
+
+    Attributes:
+        loss: losses at the quadrature nodes of the part with a density, shape (n,).
+        log_weight: log weights under P, shape (n,).
+        atom_loss: finite losses that carry point masses, increasing, shape (m,).
+        atom_log_mass: their log masses under P, shape (m,).
+        log_infinite: log P(L = +inf), -inf when there is none.
+        log_minus_infinite: log Q(p = 0), the reversed pair's mass at +inf.
+        support: (ess inf, ess sup) of the finite loss.
+        strip: (t_minus, t_plus), where E_P[exp(tL); L finite] converges.
+        tilts: the real tilts for which the nodes are accurate.
+        contour: the real part for which high frequencies are resolved.
+        frequency: the |Im z| resolved there.
+        tolerance: estimated quadrature error of E_P[exp(zL)] - E_P[1], as a share of
+            E_P[exp(Re z L)], on the covered strip.
+        lattice: (offset, step) when every loss is offset + step * integer, else None.
+        symmetric: the pair is its own reversal, K(z) = K(-1-z).
+        label: words for messages.
+        spacing: length on the loss axis that each node stands for, |L'(x)| times its weight in x:
+            exp(log_weight) / spacing is the density of the loss on that branch, shape (n,).
+        region: branch of each node; within a branch nodes are in the order of x, shape (n,).
+    """
+
+    loss: Floats
+    log_weight: Floats
+    atom_loss: Floats
+    atom_log_mass: Floats
+    log_infinite: float
+    log_minus_infinite: float
+    support: tuple[float, float]
+    strip: tuple[float, float]
+    tilts: tuple[float, float]
+    contour: float
+    frequency: float
+    tolerance: float
+    lattice: tuple[float, float] | None
+    symmetric: bool
+    label: str
+    spacing: Floats = field(repr=False, default_factory=lambda: np.empty(0))
+    region: NDArray[np.int64] = field(repr=False, default_factory=lambda: np.empty(0, np.int64))
+    _source: KernelSource | None = field(repr=False, default=None)
+    _reverse: bool = field(repr=False, default=False)
+    _memo: dict[Any, Any] = field(repr=False, default_factory=dict)
+
+    @classmethod
+    def from_kernel(cls, kernel: Kernel, theta: Floats, reverse: bool = False) -> PrivacyLoss:
+        """Bind a kernel to parameters.
+
+        Args:
+            kernel: an emitted kernel.
+            theta: parameter values in the order of kernel.PARAMETERS, already validated.
+            reverse: take the reversed pair (Q, P).
+
+        Raises:
+            NumericError: the masses of P or Q found numerically are not one, or the quadrature
+                does not settle.
+        """
+        source = KernelSource(kernel, np.ascontiguousarray(theta, dtype=np.float64))
+        return cls._from_source(source, reverse, -1.0, 0.0)
+
+    @classmethod
+    def from_source(cls, source: KernelSource, bound: float, reverse: bool) -> PrivacyLoss:
+        """As `within`, of a law that may be too extreme to be resolved itself."""
+        return cls._from_source(within(source, bound), reverse, -1.0, 0.0)
+
+    @classmethod
+    def from_atoms(
+        cls,
+        losses: Sequence[float] | Floats,
+        masses: Sequence[float] | Floats,
+        infinite_mass: float = 0.0,
+        minus_infinite_mass: float = 0.0,
+        label: str = "atoms",
+        symmetric: bool = False,
+    ) -> PrivacyLoss:
+        """Make a purely discrete privacy loss from finite losses and their masses under P.
+
+        Args:
+            losses: finite losses.
+            masses: their masses under P.
+            infinite_mass: P(L = +inf).
+            minus_infinite_mass: Q(p = 0).
+            label: words for messages.
+            symmetric: the law is known to be its own reversal.
+
+        Raises:
+            DeclarationError: a loss is not finite, a mass is negative, or masses do not sum to
+                one (under P, and under Q after multiplication with exp(-loss)).
+        """
+        checked = atoms.checked(losses, masses, infinite_mass, minus_infinite_mass)
+        with np.errstate(divide="ignore"):
+            infinite = (float(np.log(infinite_mass)), float(np.log(minus_infinite_mass)))
+        return cls._of_atoms(checked, infinite, symmetric, label)
+
+    @classmethod
+    def _of_atoms(
+        cls, nodes: Nodes, infinite: tuple[float, float], symmetric: bool, label: str
+    ) -> PrivacyLoss:
+        return cls(
+            **nodes._asdict(),
+            log_infinite=infinite[0],
+            log_minus_infinite=infinite[1],
+            strip=(-math.inf, math.inf),
+            contour=0.0,
+            frequency=math.inf,
+            symmetric=symmetric,
+            label=label,
+        )
+
+    @classmethod
+    def _from_source(
+        cls,
+        source: KernelSource,
+        reverse: bool,
+        lo: float,
+        hi: float,
+        contour: float = 0.0,
+        freq: float = 0.0,
+        floor: float = 0.0,
+    ) -> PrivacyLoss:
+        if reverse:
+            nodes = source.nodes(*mirrored(lo, hi), -1.0 - contour, freq, floor).reversed()
+            strip = (-1.0 - source.strip[1], -1.0 - source.strip[0])
+        else:
+            nodes = source.nodes(lo, hi, contour, freq, floor)
+            strip = source.strip
+        infinite = (source.log_infinite, source.log_minus_infinite)
+        return cls(
+            **nodes._asdict(),
+            log_infinite=infinite[1] if reverse else infinite[0],
+            log_minus_infinite=infinite[0] if reverse else infinite[1],
+            strip=strip,
+            contour=contour,
+            frequency=freq if source.continuous else math.inf,
+            symmetric=source.symmetric,
+            label=source.label + (" reversed" if reverse else ""),
+            _source=source,
+            _reverse=reverse,
+        )
+
+    @property
+    def source(self) -> KernelSource | None:
+        """What the law was made from, None for plain atoms; for the modules of this room."""
+        return self._source
+
+    @property
+    def mass_errors(self) -> tuple[float, float]:
+        """Errors of the masses at infinite and minus infinite loss, where quadrature found them."""
+        errors = (0.0, 0.0) if self._source is None else self._source.mass_errors
+        return errors[::-1] if self._reverse else errors
+
+    @property
+    def apart(self) -> bool:
+        """P and Q are so far apart that tilts between -1 and 0 are not resolved."""
+        source = self._source
+        return source is not None and source.continuous and source.panels.apart
+
+    @property
+    def is_reversed(self) -> bool:
+        """This is the law of the reversed pair of its source."""
+        return self._reverse
+
+    def covering(
+        self,
+        tilt_lo: float = -1.0,
+        tilt_hi: float = 0.0,
+        contour: float | None = None,
+        frequency: float = 0.0,
+        floor: float = 0.0,
+    ) -> PrivacyLoss:
+        """Return this law with nodes accurate for the tilts and frequencies asked for.
+
+        Args:
+            tilt_lo: smallest real tilt wanted, inside the open strip of convergence.
+            tilt_hi: largest real tilt wanted, likewise.
+            contour: real part on which `frequency` has to be resolved (default tilt_hi).
+            frequency: largest |Im z| wanted there.
+            floor: share of the tilted mass below which a panel need not resolve the frequency.
+
+        Raises:
+            UnsupportedError: a tilt is outside the strip of convergence.
+            NumericError: the quadrature does not settle.
+        """
+        contour = tilt_hi if contour is None else contour
+        wide = self.tilts[0] <= tilt_lo and tilt_hi <= self.tilts[1]
+        waves = frequency <= 0 or math.isinf(self.frequency)
+        waves = waves or (frequency <= self.frequency and contour == self.contour)
+        if self._source is None or (wide and waves):
+            return self
+        for t in (tilt_lo, tilt_hi):
+            if t not in (-1.0, 0.0) and not self.strip[0] < t < self.strip[1]:
+                raise UnsupportedError(
+                    f"{self.label}: tilt {t:g} is outside the strip of convergence "
+                    f"({self.strip[0]:g}, {self.strip[1]:g}), E[exp(tL)] is not known to be "
+                    "finite there"
+                )
+        tilt_lo, tilt_hi = min(tilt_lo, self.tilts[0]), max(tilt_hi, self.tilts[1])
+        return self._from_source(
+            self._source, self._reverse, tilt_lo, tilt_hi, contour, frequency, floor
+        )
+
+    @property
+    def has_moments(self) -> bool:
+        """Some moments E_P[exp(tL)] are known to be finite below t = -1 and above t = 0."""
+        return self.strip[0] < -1.0 and self.strip[1] > 0.0
+
+    def within(self, bound: float) -> PrivacyLoss:
+        """Return a law that dominates this one, in which losses beyond +-bound are infinite.
+
+        Raises:
+            UnsupportedError: where the loss is that large is not known.
+        """
+        if self._source is None or not self._source.continuous:
+            return self
+        return self.from_source(self._source, bound, self._reverse)
+
+    def settled(self, tilt_lo: float, tilt_hi: float) -> bool:
+        """Whether nodes for these real tilts are known already, here or in the other direction."""
+        lo, hi = self.tilts if self._source is None else self._source.tilts
+        if self._reverse:
+            lo, hi = -1.0 - hi, -1.0 - lo
+        return lo <= tilt_lo and tilt_hi <= hi
+
+    def fork(self) -> PrivacyLoss:
+        """Return a copy whose nodes grow apart: what is asked of it leaves this law lean."""
+        source = None if self._source is None else self._source.fork()
+        return replace(self, _source=source, _memo={})
+
+    def lean(self, tilt_lo: float, tilt_hi: float) -> PrivacyLoss:
+        """Return this law without the nodes that tilts far beyond these have asked for."""
+        source = self._source
+        if source is None or not source.continuous:
+            return self
+        lo, hi = (-1.0 - tilt_hi, -1.0 - tilt_lo) if self._reverse else (tilt_lo, tilt_hi)
+        if source.tilts[0] >= FAR * lo and source.tilts[1] <= FAR * hi:
+            return self
+        return self._from_source(source.lean(), self._reverse, tilt_lo, tilt_hi)
+
+    def nodes(self) -> tuple[Floats, Floats]:
+        """Return (loss, log_weight) of quadrature nodes and atoms together."""
+        if self.atom_loss.size == 0:
+            return self.loss, self.log_weight
+        if self.loss.size == 0:
+            return self.atom_loss, self.atom_log_mass
+        if "nodes" not in self._memo:
+            self._memo["nodes"] = (
+                np.concatenate([self.loss, self.atom_loss]),
+                np.concatenate([self.log_weight, self.atom_log_mass]),
+            )
+        both: tuple[Floats, Floats] = self._memo["nodes"]
+        return both
+
+    @property
+    def log_finite(self) -> float:
+        """Log of the finite mass P(L < inf)."""
+        lost = self.log_infinite
+        return math.log1p(-math.exp(lost)) if lost < -CERTAIN else -math.inf
+
+    @property
+    def log_q_finite(self) -> float:
+        """Log of Q(p > 0), which is K(-1); nan for plain atoms, whose masses only sum roughly."""
+        if self._source is None and not self.loss.size:
+            return math.nan
+        lost = self.log_minus_infinite
+        return math.log1p(-math.exp(lost)) if lost < -CERTAIN else -math.inf
+
+    def generating(self, t: float) -> tuple[float, float, float, float]:
+        """Return K(t), K'(t), K''(t) of the finite part, and what rounding may change of K(t).
+
+        Raises:
+            UnsupportedError: t is outside the strip of convergence.
+            NumericError: P and Q are too far apart for t, or the quadrature does not settle.
+        """
+        law = self.covering(min(t, -1.0), max(t, 0.0))
+        if -1.0 < t < 0.0 and law.apart:
+            raise NumericError(f"{self.label}: P and Q are too far apart for the tilt {t:g}")
+        loss, log_weight = law.nodes()
+        k = moments.generating(loss, log_weight, self.log_finite, self.log_q_finite, t)
+        return float(k[0]), float(k[1]), float(k[2]), float(k[3]) + share_at(self, t)
+
+    def log_mgf(self, t: float) -> float:
+        """Return K(t) = log E_P[exp(tL); L finite] for real t; raises what `generating` raises."""
+        return self.generating(t)[0]
+
+    def cumulants(self, t: float, order: int) -> Floats:
+        """Return [K(t), K'(t), ..., K^(order)(t)] of the finite part, shape (order + 1,)."""
+        k, mean, _, _ = self.generating(t)
+        loss, log_weight = self.covering(min(t, -1.0), max(t, 0.0)).nodes()
+        raw = moments.central_moments(loss, log_weight, k, t, mean, order)
+        return moments.cumulants_from_moments(raw, k)[: order + 1]
+
+    def log_abs_central_moment3(self, t: float) -> float:
+        """Return the log third absolute central moment of the tilted, normalised finite law."""
+        k, mean, _, _ = self.generating(t)
+        loss, log_weight = self.covering(min(t, -1.0), max(t, 0.0)).nodes()
+        return float(moments.log_abs_moment3(loss, log_weight, k, t, mean))
+
+    def hockey_stick_log(self, epsilon: float) -> tuple[float, float, float]:
+        """Return (lower, estimate, upper) of log delta(epsilon) for one step, by the branches.
+
+        All terms are positive (I1 without the difference), so that deep tails keep their
+        relative accuracy.
+        """
+        value, error = -math.inf, 0.0
+        if self._source is not None and self._source.continuous:
+            value, error = branches.log_hockey_stick(self._source, epsilon, self._reverse)
+        known = ("table", 0.0) if self._source is None else self._source.atoms_known
+        loss, log_mass, left_out = listed.above(self, epsilon)
+        terms, noise = atoms.log_hockey_stick(loss, log_mass, epsilon, *known)
+        noise = np.append(noise, [left_out, value + math.log(error) if error > 0 else -math.inf])
+        value = moments.log_total(np.concatenate([terms, [value, self.log_infinite]]))
+        log_error = moments.log_total(noise)
+        if value == -math.inf:
+            return value, value, log_error
+        share = math.exp(min(log_error - value, 0.0)) + 1e-14
+        share += self.tolerance if self._source is None or not self._source.continuous else 0.0
+        return value + math.log1p(-min(share, 0.999999)), value, value + math.log1p(share)
+
+    def log_below(self, threshold: float) -> float:
+        """Return an upper bound on log P(L <= threshold), found without tilts."""
+        if self._source is None:
+            small = self.atom_loss <= threshold
+            return min(0.0, float(np.logaddexp.reduce([-60.0, *self.atom_log_mass[small]])) + 1e-9)
+        return bounded_part.log_below(self._source, threshold, self._reverse)
+
+    def cell_masses(self, edges: Floats) -> tuple[Floats, Floats]:
+        """Return the masses of L in the cells (edges[i], edges[i+1]] under P and Q, finite part.
+
+        Args:
+            edges: increasing losses, shape (n + 1,).
+        """
+        p, q = atoms.cell_masses(self.atom_loss, self.atom_log_mass, edges)
+        if self._source is None or not self._source.continuous:
+            return p, q
+        lo, hi = (-1.0 - self.tilts[1], -1.0 - self.tilts[0]) if self._reverse else self.tilts
+        more_p, more_q = branches.cell_masses(self._source, edges, self._reverse, lo, hi)
+        return p + more_p, q + more_q
+
+    def density(self, loss: Floats) -> Floats:
+        """Return the density of the loss under P at `loss` (I7).
+
+        Raises:
+            UnsupportedError: the loss has atoms, so that it has no density.
+        """
+        if self._source is None or self.atom_loss.size:
+            raise UnsupportedError(f"{self.label}: the loss has atoms, it has no density")
+        return branches.density(self._source, loss, self._reverse)
+
+    def reversed(self) -> PrivacyLoss:
+        """Return the privacy loss of the reversed pair (I3: K_rev(z) = K(-1-z))."""
+        if self._source is not None:
+            lo, hi = -1.0 - self.tilts[1], -1.0 - self.tilts[0]
+            return self._from_source(self._source, not self._reverse, lo, hi)
+        nodes = Nodes(*(getattr(self, name) for name in Nodes._fields)).reversed()
+        infinite = (self.log_minus_infinite, self.log_infinite)
+        return self._of_atoms(nodes, infinite, self.symmetric, self.label + " reversed")
+
+
+MASS_ERROR = 3e-14  # allowance for log of a composed mass at infinity, and of 1 - exp(eps) M(-1)
+
+
+def log_infinite(steps: Sequence[Step]) -> float:
+    """Return log of the mass at infinity of a composition, 1 - prod (1 - d_j)^count_j (I5)."""
+    log_finite = sum(
+        s.count * math.log1p(-math.exp(s.loss.log_infinite))
+        if s.loss.log_infinite < -CERTAIN
+        else -math.inf
+        for s in steps
+        if s.count and s.loss.log_infinite > -math.inf
+    )
+    if log_finite == 0:
+        return -math.inf
+    return math.log(-math.expm1(log_finite))

@@ -1,0 +1,169 @@
+"""The datasheet of a mechanism: one HTML file with no script and no link to a network.
+
+In: a mechanism and, for the figures, parameter values. Out: text of the page, filled into
+`report.html` with jinja2; formulas are MathML, figures inline SVG.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sympy
+from numpy.typing import NDArray
+
+from mechc import __version__
+from mechc.errors import UnsupportedError
+from mechc.report import cite, plot
+
+if TYPE_CHECKING:
+    from mechc.composition.events import Event
+    from mechc.composition.mechanism import Mechanism
+    from mechc.protocol import Kernel, ParameterInfo
+
+
+Floats = NDArray[np.float64]
+
+TAIL = 1e-3  # probability left out at each end of the figures
+
+
+def report(mechanism: Mechanism, values: Mapping[str, float]) -> str:
+    """Return the datasheet as HTML.
+
+    Args:
+        mechanism: the mechanism, compiled if need be.
+        values: parameters for the figures; typical ones by default.
+
+    Raises:
+        DeclarationError: a parameter is unknown or out of its domain.
+        UnsupportedError: jinja2 or matplotlib is not installed.
+    """
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError as error:
+        raise UnsupportedError("datasheets need jinja2: pip install 'mechc[report]'") from error
+    event = mechanism(**{**_typical(mechanism), **values})
+    template = (files("mechc.report") / "report.html").read_text("utf-8")
+    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    kernel = mechanism.kernel
+    return page.from_string(template).render(
+        mechanism=mechanism,
+        kernel=kernel,
+        claim=mechanism.claim,
+        parameters=[(p.name, _domain(p), p.default) for p in mechanism.parameters],
+        sections=mechanism.explain().sections,
+        mathml=mathml,
+        event=repr(event),
+        figures=_figures(event, kernel),
+        references=cite.lines(kernel.REFS),
+        version=__version__,
+    )
+
+
+def mathml(formula: Any) -> str:
+    """Return a SymPy expression as presentation MathML."""
+    body = sympy.mathml(formula, printer="presentation", mul_symbol="dot")
+    return f'<math displaystyle="true">{body}</math>'
+
+
+def _typical(mechanism: Mechanism) -> dict[str, float]:
+    """The default of each open parameter, else the geometric middle of its typical range."""
+    values = {}
+    for parameter in mechanism.parameters:
+        if parameter.name in mechanism.bound or parameter.default is not None:
+            continue
+        lo, hi = parameter.typical
+        middle = float(np.sqrt(lo * hi)) if lo > 0 else (lo + hi) / 2
+        values[parameter.name] = float(round(middle)) if parameter.integer else middle
+    return values
+
+
+def _domain(parameter: ParameterInfo) -> str:
+    left, right = "(" if parameter.lo_open else "[", ")" if parameter.hi_open else "]"
+    kind = "integer in " if parameter.integer else ""
+    return f"{kind}{left}{parameter.lo:g}, {parameter.hi:g}{right}"
+
+
+def _figures(event: Event, kernel: Kernel) -> list[tuple[str, str]]:
+    """Captions and SVG: the two distributions with the loss, and the profile of one use."""
+    theta = np.array(event.theta)
+    return [
+        ("P, Q and the privacy loss L = log(p/q)", _distributions(kernel, theta)),
+        ("delta(epsilon) of one use, both directions", _profile(event)),
+    ]
+
+
+def _distributions(kernel: Kernel, theta: Floats) -> str:
+    figure, (left, right) = plot.blank(9.6, 3.4, columns=2)
+    x = _outputs(kernel, theta)
+    p, q, loss = (np.empty_like(x) for _ in range(3))
+    kernel.log_p_many(x, theta, p)
+    kernel.log_q_many(x, theta, q)
+    kernel.loss_many(x, theta, loss)
+    for index, (name, values) in enumerate((("p", np.exp(p)), ("q", np.exp(q)))):
+        _curve(left, kernel, x, values, name, index)
+    for place, log_p, log_q in kernel.atoms(theta):
+        for index, (height, shift) in enumerate(((np.exp(log_p), -1), (np.exp(log_q), 1))):
+            width = 0.004 * (x[-1] - x[0])
+            left.vlines(place + shift * width, 0, height, color=plot.COLOURS[index], linewidth=3)
+    left.set(xlabel="output", ylabel="mass" if kernel.MEASURE == "lattice" else "density")
+    left.set_ylim(bottom=0)
+    left.legend(frameon=False)
+    _curve(right, kernel, x, np.where(np.isfinite(loss), loss, np.nan), "", 0)
+    right.set(xlabel="output", ylabel="privacy loss")
+    return _svg(figure)
+
+
+def _curve(axes: Any, kernel: Kernel, x: Floats, y: Floats, label: str, index: int) -> None:
+    if kernel.MEASURE == "lattice":
+        axes.plot(x, y, "os"[index % 2], color=plot.COLOURS[index], label=label, markersize=3)
+    else:
+        axes.plot(x, y, plot.DASHES[index], color=plot.COLOURS[index], label=label, linewidth=1.5)
+
+
+def _outputs(kernel: Kernel, theta: Floats) -> Floats:
+    """Outputs that carry all but about `TAIL` of P and of Q at each end."""
+    branches = kernel.branches(theta)
+    atoms = kernel.atoms(theta)[:, 0]
+    if not branches.size:
+        return np.sort(atoms)
+    ends = np.concatenate((kernel.breakpoints(theta), atoms))
+    ends = ends[np.isfinite(ends)]
+    centre = float(ends.mean()) if ends.size else 0.0
+    if kernel.MEASURE == "lattice":
+        x = np.round(centre) + np.arange(-20_000.0, 20_001.0)
+    else:
+        x = centre + np.sinh(np.linspace(-14.0, 14.0, 40_001))
+    mass = np.zeros_like(x)
+    for log_many in (kernel.log_p_many, kernel.log_q_many):
+        out = np.empty_like(x)
+        log_many(x, theta, out)
+        mass += np.exp(out) * np.gradient(x)
+    total = np.cumsum(mass)
+    lo, hi = np.interp([TAIL * total[-1], (1 - TAIL) * total[-1]], total, x)
+    if kernel.MEASURE == "lattice":
+        return np.arange(np.floor(lo), np.ceil(hi) + 1)
+    return np.linspace(lo, hi, 1501)
+
+
+def _profile(event: Event) -> str:
+    figure, axes = plot.blank(9.6, 3.0)
+    top = float(event.epsilon(1e-12).upper)
+    points = np.linspace(0.0, top if 0 < top < np.inf else 10.0, 120)
+    for index, direction in enumerate(("remove", "add")):
+        answer = event.delta(points, direction=direction)
+        plot.draw(axes, points, answer, label=direction, index=index)
+    axes.set(xlabel=r"$\varepsilon$", ylabel=r"$\delta$", yscale="log")
+    axes.set_ylim(bottom=1e-12)
+    axes.legend(frameon=False)
+    return _svg(figure)
+
+
+def _svg(figure: Any) -> str:
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]

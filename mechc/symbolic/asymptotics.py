@@ -1,0 +1,520 @@
+"""Asymptotic expansions: how a log density or a loss behaves at an end, parameters symbolic.
+
+Input: an expression along y -> +oo; an end is approached with x = y, -y, lo + 1/y or hi - 1/y.
+Output: a `Series`, or its limit. This is a small transseries calculus in the manner of Gruntz's
+limit algorithm, but with one exponential scale and with parameters: sums of exponentials under a
+logarithm are ruled by the largest, erfc and gamma functions by their classical expansions (DLMF
+7.12, 5.11, 10.19). Whatever leaves this class raises `Unknown`.
+
+Arithmetic of asymptotic series with symbolic parameters.
+
+A `Series` is finitely many terms c * exp(e*y) * y**a * log(y)**b in a symbol y -> +oo, the largest
+first, with the orders of what was left out. Coefficients and exponents are expressions in the
+parameters; orders are compared by proof (`signs.sign`). Whatever leaves this class, or cannot be
+compared, raises `Unknown`.
+
+Limits of a sum of exponentials whose rates may vanish, such as moves that may be zero.
+
+Whether log(sum w_i exp(a_i x)) is bounded at an end depends on which of the a_i >= 0 are zero,
+which is only known for given parameters: the limit is written with that condition in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from sympy import (
+    Add,
+    Dummy,
+    Expr,
+    Function,
+    Gt,
+    Le,
+    Mul,
+    Or,
+    Piecewise,
+    Poly,
+    PolynomialError,
+    Pow,
+    Rational,
+    S,
+    Symbol,
+    atan,
+    besseli,
+    binomial,
+    cosh,
+    coth,
+    csch,
+    diff,
+    erf,
+    erfc,
+    exp,
+    expand,
+    expand_log,
+    factor,
+    gamma,
+    log,
+    loggamma,
+    oo,
+    pi,
+    sech,
+    sinh,
+    sqrt,
+    tanh,
+)
+
+from mechc.symbolic.facts import Facts, Undecided
+from mechc.symbolic.functions import log_mix
+from mechc.symbolic.signs import sign
+
+TERMS = 3  # terms kept of an infinite expansion, relative to its leading term
+
+
+class Unknown(Exception):
+    """The expansion left the class of functions this module handles.
+
+    Attributes:
+        question: an expression in the parameters whose sign would have helped, if that was it.
+    """
+
+    def __init__(self, reason: str, question: Expr | None = None) -> None:
+        """Remember the reason, and the open sign."""
+        super().__init__(reason)
+        self.question = question
+
+
+@dataclass(frozen=True)
+class Order:
+    """exp(rate*y) * y**power * log(y)**logs."""
+
+    rate: Expr = S.Zero
+    power: Expr = S.Zero
+    logs: Expr = S.Zero
+
+    def __mul__(self, other: Order) -> Order:
+        """Product of two scale functions."""
+        return Order(
+            expand(self.rate + other.rate),
+            expand(self.power + other.power),
+            expand(self.logs + other.logs),
+        )
+
+    def __pow__(self, exponent: Expr) -> Order:
+        """Power of a scale function."""
+        return Order(
+            expand(self.rate * exponent),
+            expand(self.power * exponent),
+            expand(self.logs * exponent),
+        )
+
+    def of(self, y: Symbol) -> Expr:
+        """The scale function at y."""
+        return exp(self.rate * y) * y**self.power * log(y) ** self.logs
+
+
+ONE = Order()
+VANISHING = Order(logs=S.NegativeOne)
+Terms = Sequence[tuple[Expr, Order]]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Sum of coefficient * order, the largest first; what was left out has one of `errors`."""
+
+    terms: tuple[tuple[Expr, Order], ...]
+    errors: tuple[Order, ...] = ()
+
+    @property
+    def lead(self) -> tuple[Expr, Order]:
+        """The leading term."""
+        if not self.terms:
+            raise Unknown("everything cancels")
+        return self.terms[0]
+
+
+class Algebra:
+    """Sums, products and powers of series along one symbol under given facts."""
+
+    def __init__(self, y: Symbol, facts: Facts) -> None:
+        """Series in `y`, orders compared by `facts`."""
+        self.y = y
+        self.facts = facts
+
+    def limit_of(self, series: Series) -> Expr:
+        """Limit of a series."""
+        coefficient, order = series.terms[0] if series.terms else (S.Zero, ONE)
+        size = self.compare(order, ONE)
+        if size > 0 and not self.swallowed(order, series.errors):
+            return self.sign(coefficient) * oo
+        if any(self.compare(error, ONE) >= 0 for error in series.errors):
+            raise Unknown("limit of a truncated expansion")
+        return coefficient if size == 0 else S.Zero
+
+    def compare(self, a: Order, b: Order) -> int:
+        """+1 if a grows faster than b, 0 if they are the same, -1 otherwise."""
+        for left, right in ((a.rate, b.rate), (a.power, b.power), (a.logs, b.logs)):
+            difference = self.sign(left - right) if left != right else 0
+            if difference:
+                return difference
+        return 0
+
+    def sign(self, expr: Expr) -> int:
+        """Sign of an expression in the parameters; Unknown where it is open."""
+        try:
+            return sign(expr, self.facts)
+        except Undecided as question:
+            raise Unknown(str(question), question.expr) from None
+
+    def collect(self, terms: Terms, errors: tuple[Order, ...] = ()) -> Series:
+        """Merge equal orders, drop zeros and what an error swallows, put the largest first."""
+        merged: dict[Order, Expr] = {}
+        for coefficient, order in terms:
+            merged[order] = merged.get(order, S.Zero) + coefficient
+        kept = [(_normal(c), order) for order, c in merged.items()]
+        kept = [(c, order) for c, order in kept if c != 0 and not self.swallowed(order, errors)]
+        for index, (_, order) in enumerate(kept):
+            if all(self.at_least(order, other) for _, other in kept if other is not order):
+                return Series((kept[index], *kept[:index], *kept[index + 1 :]), errors)
+        for _, order in kept[1:]:
+            self.compare(kept[0][1], order)  # says which sign is open
+        if kept:
+            raise Unknown("the largest term depends on the parameters")
+        return Series((), errors)
+
+    def swallowed(self, order: Order, errors: tuple[Order, ...]) -> bool:
+        """Whether a term of this order says nothing beside these errors."""
+        return any(self.at_least(error, order) for error in errors)
+
+    def at_least(self, order: Order, other: Order) -> bool:
+        """Whether one order provably grows no slower than another."""
+        try:
+            return self.compare(order, other) >= 0
+        except Unknown:
+            return False
+
+    def largest(self, errors: Iterable[Order]) -> tuple[Order, ...]:
+        """The errors that no other provably covers."""
+        kept: list[Order] = []
+        for error in errors:
+            if not self.swallowed(error, tuple(kept)):
+                kept = [e for e in kept if not self.at_least(error, e)] + [error]
+        return tuple(kept)
+
+    def add(self, a: Series, b: Series) -> Series:
+        """Sum of two series."""
+        return self.collect([*a.terms, *b.terms], self.largest((*a.errors, *b.errors)))
+
+    def multiply(self, a: Series, b: Series) -> Series:
+        """Product of two series."""
+        terms = [(c * d, m * n) for c, m in a.terms for d, n in b.terms]
+        errors = [e * other for e in a.errors for other in orders(b)]
+        errors += [e * other for e in b.errors for other in orders(a)]
+        return self.collect(terms, self.largest(errors))
+
+    def scale(self, a: Series, coefficient: Expr, order: Order = ONE) -> Series:
+        """A series times one exact term."""
+        return self.multiply(a, Series(((coefficient, order),)))
+
+    def relative(self, a: Series) -> Series:
+        """The rest of a series divided by its leading term."""
+        coefficient, order = a.lead
+        rest = Series(a.terms[1:], a.errors)
+        return self.scale(rest, 1 / coefficient, order**S.NegativeOne)
+
+    def compose(self, small: Series, coefficient: Callable[[int], Expr]) -> Series:
+        """Sum over k of coefficient(k) * small**k for a series that tends to zero."""
+        total, power = Series(()), Series(((S.One, ONE),))
+        if not small.terms and not small.errors:
+            return self.collect([(coefficient(0), ONE)])
+        for k in range(TERMS):
+            total = self.add(total, self.scale(power, coefficient(k)))
+            power = self.multiply(power, small)
+        return self.collect(total.terms, self.largest((*total.errors, *orders(power))))
+
+    def power(self, a: Series, exponent: Expr) -> Series:
+        """A power that does not depend on y, by the binomial series of its relative part."""
+        if exponent.is_Integer and 0 < exponent <= 8:
+            return reduce(self.multiply, [a] * int(exponent))
+        coefficient, order = a.lead
+        if not exponent.is_Integer and self.sign(coefficient) < 0:
+            raise Unknown("power of a negative quantity")
+        rest = self.compose(self.relative(a), lambda k: _binomial(exponent, k))
+        return self.scale(rest, coefficient**exponent, order**exponent)
+
+
+def orders(a: Series) -> tuple[Order, ...]:
+    """Orders that together bound a series."""
+    return (*(order for _, order in a.terms[:1]), *a.errors)
+
+
+def factorial(k: int) -> Expr:
+    """Factorial of k as an exact number."""
+    return S(reduce(lambda a, b: a * b, range(1, k + 1), 1))
+
+
+def _binomial(exponent: Expr, k: int) -> Expr:
+    return binomial(exponent, k).expand(func=True)
+
+
+def _normal(coefficient: Expr) -> Expr:
+    """Coefficient in a form in which zero is visible."""
+    if coefficient.is_Number or coefficient.is_Symbol:
+        return coefficient
+    return factor(expand(expand_log(coefficient)))
+
+
+_HYPERBOLIC = (sinh, cosh, tanh, coth, sech, csch)
+
+
+class Expansion(Algebra):
+    """Expansions of expressions along one symbol y -> +oo under given facts."""
+
+    def series(self, expr: Expr) -> Series:
+        """Expand an expression in y.
+
+        Args:
+            expr: expression in y and parameters.
+
+        Raises:
+            Unknown: outside the class of functions handled.
+        """
+        if not expr.has(self.y):
+            return self.collect([(expr, ONE)])
+        if expr == self.y:
+            return Series(((S.One, Order(power=S.One)),))
+        if isinstance(expr, Add):
+            return reduce(self.add, map(self.series, expr.args))
+        if isinstance(expr, Mul):
+            return reduce(self.multiply, map(self.series, expr.args))
+        if isinstance(expr, exp):
+            return self._exp(self.series(expr.args[0]))
+        if isinstance(expr, Pow):
+            if expr.exp.has(self.y):
+                raise Unknown(f"{expr}")
+            return self.power(self.series(expr.base), expr.exp)
+        if isinstance(expr, log):
+            return self._log_of(expr.args[0])
+        if isinstance(expr, log_mix):
+            return self._log_mix(*expr.args)
+        if isinstance(expr, _HYPERBOLIC):
+            return self.series(expr.rewrite(exp))
+        if isinstance(expr, loggamma):
+            return self._log_gamma(expr.args[0])
+        return self._function(expr)
+
+    def limit(self, expr: Expr) -> Expr:
+        """Limit of an expression as y -> +oo (+-oo allowed)."""
+        return self.limit_of(self.series(expr))
+
+    def _exp(self, a: Series) -> Series:
+        """Exp of linear, logarithmic, constant and vanishing parts."""
+        factor_, order, small = S.One, ONE, []
+        for coefficient, scale in a.terms:
+            if scale == Order(power=S.One):
+                order = order * Order(rate=coefficient)
+            elif scale == Order(logs=S.One):
+                order = order * Order(power=coefficient)
+            elif scale == ONE:
+                factor_ = exp(coefficient)
+            elif self.compare(scale, ONE) < 0:
+                small.append((coefficient, scale))
+            else:
+                raise Unknown("exponential of a nonlinear function")
+        if any(self.compare(error, ONE) >= 0 for error in a.errors):
+            raise Unknown("exponential of a truncated expansion")
+        rest = self.compose(Series(tuple(small), a.errors), lambda k: 1 / factorial(k))
+        return self.scale(rest, factor_, order)
+
+    def _log(self, a: Series) -> Series:
+        coefficient, order = a.lead
+        if order.logs != 0:
+            raise Unknown("iterated logarithm")
+        if self.sign(coefficient) <= 0:
+            raise Unknown("logarithm of a negative quantity")
+        head = [
+            (expand_log(log(coefficient)), ONE),
+            (order.rate, Order(power=S.One)),
+            (order.power, Order(logs=S.One)),
+        ]
+        tail = self.compose(
+            self.relative(a), lambda k: S.Zero if k == 0 else -Rational((-1) ** k, k)
+        )
+        return self.collect([*head, *tail.terms], tail.errors)
+
+    def _log_of(self, argument: Expr) -> Series:
+        """Log of a product term by term, of a sum by its dominant exponentials."""
+        if not argument.has(self.y):
+            return self.collect([(expand_log(log(argument)), ONE)])
+        if isinstance(argument, Mul):
+            return reduce(self.add, (self._log_of(a) for a in argument.args))
+        if isinstance(argument, exp):
+            return self.series(argument.args[0])
+        if isinstance(argument, Pow) and not argument.exp.has(self.y):
+            return self.scale(self._log_of(argument.base), argument.exp)
+        if isinstance(argument, erfc):
+            return self._log_erfc(self.series(argument.args[0]))
+        if isinstance(argument, gamma):
+            return self._log_gamma(argument.args[0])
+        if isinstance(argument, besseli):
+            return self._log_bessel(*argument.args)
+        if isinstance(argument, _HYPERBOLIC):
+            return self._log_of(argument.rewrite(exp))
+        flipped = _flipped(argument)
+        if flipped is not None:
+            return self._log_erfc(self.series(flipped))
+        if isinstance(argument, Add) and argument.has(exp):
+            try:
+                return self._log_sum([self._log_of(a) for a in argument.args])
+            except Unknown:
+                return self._log(self.series(argument))
+        return self._log(self.series(argument))
+
+    def _log_sum(self, logs: list[Series]) -> Series:
+        """log(sum of exp(series)), up to a vanishing error where terms are comparable."""
+        best = logs[0]
+        for other in logs[1:]:
+            if self.limit_of(self.add(other, self.scale(best, S.NegativeOne))) is oo:
+                best = other
+        gaps = [self.add(s, self.scale(best, S.NegativeOne)) for s in logs]
+        mass = Add(*(exp(self.limit_of(gap)) for gap in gaps))
+        if mass != 1:
+            return self.add(best, self.collect([(log(mass), ONE)], (VANISHING,)))
+        fast = all(gap.terms and gap.lead[1].power.is_positive for gap in gaps if gap.terms)
+        return self.add(best, Series((), (Order(power=-S(TERMS)) if fast else VANISHING,)))
+
+    def _log_mix(self, weight: Expr, difference: Expr) -> Series:
+        inner = self.series(difference)
+        end = self.limit_of(inner)
+        if end is oo:
+            vanishing = Series((), (VANISHING,))
+            return reduce(self.add, (inner, self.collect([(log(weight), ONE)]), vanishing))
+        value = log_mix(weight, end)
+        return self.collect([(value, ONE)], (VANISHING,))
+
+    def _log_erfc(self, a: Series) -> Series:
+        """Log erfc(u) = -u**2 - log(u) - log(pi)/2 + O(u**-2) for u -> +oo."""
+        end = self.limit_of(a)
+        if end is not oo:
+            value = log(erfc(end)) if end is not -oo else log(S(2))
+            return self.collect([(value, ONE)], (VANISHING,))
+        square = self.scale(self.multiply(a, a), S.NegativeOne)
+        rest = self.collect([(-log(pi) / 2, ONE)], tuple(o ** S(-2) for o in orders(a)[:1]))
+        return reduce(self.add, (square, self.scale(self._log(a), S.NegativeOne), rest))
+
+    def _log_gamma(self, argument: Expr) -> Series:
+        """Stirling: log Gamma(u) = (u - 1/2) log u - u + log(2 pi)/2 + O(1/u)."""
+        a = self.series(argument)
+        if self.limit_of(a) is not oo:
+            raise Unknown("gamma function at a finite point")
+        shifted = self.add(a, Series(((-S.Half, ONE),)))
+        rest = self.collect(
+            [(log(sqrt(2 * pi)), ONE)], tuple(o**S.NegativeOne for o in orders(a)[:1])
+        )
+        product = self.multiply(shifted, self._log(a))
+        return reduce(self.add, (product, self.scale(a, S.NegativeOne), rest))
+
+    def _log_bessel(self, order: Expr, argument: Expr) -> Series:
+        """Log I_n(c) = n*log(c/2) - log Gamma(n + 1) + O(1/n); I_{-n} = I_n for integers."""
+        if argument.has(self.y) or not order.is_integer:
+            raise Unknown("Bessel function of a growing argument")
+        size = order * self.sign(self.series(order).lead[0])
+        error = Series((), (Order(power=S.NegativeOne),))
+        linear = self.scale(self.series(size), log(argument / 2))
+        rest = self.scale(self._log_gamma(size + 1), S.NegativeOne)
+        return reduce(self.add, (linear, rest, error))
+
+    def _function(self, expr: Expr) -> Series:
+        """An analytic function at the limit of its argument, or a known limit at infinity."""
+        if not isinstance(expr, Function) or len(expr.args) != 1:
+            raise Unknown(f"{expr}")
+        inner = self.series(expr.args[0])
+        end = self.limit_of(inner)
+        if end.is_infinite:
+            values: dict[Any, Expr] = {erf: S.One, atan: pi / 2}
+            if isinstance(expr, erfc):
+                value: Expr = S.Zero if end is oo else S(2)
+            elif type(expr) in values:
+                value = values[type(expr)] * (1 if end is oo else -1)
+            else:
+                raise Unknown(f"{expr} at infinity")
+            return self.collect([(value, ONE)], (VANISHING,))
+        u = Dummy("u")
+        derivatives = [type(expr)(u)]
+        for _ in range(TERMS):
+            derivatives.append(diff(derivatives[-1], u))
+        small = self.add(inner, self.collect([(-end, ONE)]))
+        return self.compose(small, lambda k: derivatives[k].subs(u, end) / factorial(k))
+
+
+def _flipped(argument: Expr) -> Expr | None:
+    """The u of erfc(u) = 2 - erfc(-u), as SymPy writes it when -u leads with a plus sign."""
+    constant, rest = argument.as_coeff_Add()
+    return -(-rest).args[0] if constant == 2 and isinstance(-rest, erfc) else None
+
+
+def end_point(x: Symbol, end: Expr, from_right: bool) -> tuple[Symbol, Expr]:
+    """Parametrise the approach to an end of an interval.
+
+    Args:
+        x: the variable.
+        end: the end; +-oo allowed.
+        from_right: whether a finite end is approached from its right side.
+
+    Returns:
+        The symbol y, to be sent to +oo, and x as a function of it.
+    """
+    y = Dummy("y", positive=True, integer=bool(x.is_integer) or None)
+    if end is oo:
+        return y, y
+    if end is -oo:
+        return y, -y
+    return y, end + 1 / y if from_right else end - 1 / y
+
+
+def limit_of_exponentials(loss: Expr, x: Symbol, end: Expr) -> Expr | None:
+    """Limit at -oo or oo of log(sum of w exp(a x + b)), a >= 0, also inside `log_mix`.
+
+    Args:
+        loss: expression in x.
+        x: the variable.
+        end: -oo or oo.
+
+    Returns:
+        An expression in parameters, or None where the loss is of another kind.
+    """
+    if not end.is_infinite:
+        return None
+    if isinstance(loss, log_mix):
+        inner = limit_of_exponentials(loss.args[1], x, end)
+        return None if inner is None else log_mix(loss.args[0], inner)
+    constant, rest = loss.as_independent(x, as_Add=True)
+    if not isinstance(rest, log) or not isinstance(rest.args[0], Add):
+        return None
+    parts = [_rate(term, x) for term in rest.args[0].args]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or not all(a.is_nonnegative for a, _ in known):
+        return None
+    if all(a.is_positive or a == 0 for a, _ in known):
+        return None
+    at_rest = [w if a == 0 else Piecewise((w, Le(a, 0)), (S.Zero, True)) for a, w in known]
+    if end == -oo:
+        return constant + log(Add(*at_rest))
+    growing = Or(*(Gt(a, 0) for a, _ in known if a != 0))
+    return Piecewise((oo, growing), (constant + log(Add(*(w for _, w in known))), True))
+
+
+def _rate(term: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
+    """(a, w exp(b)) of w exp(a x + b)."""
+    weight, function = term.as_independent(x, as_Add=False)
+    if function == 1:
+        return S.Zero, weight
+    try:
+        poly = Poly(function.args[0], x) if isinstance(function, exp) else None
+    except PolynomialError:
+        return None
+    if poly is None or poly.degree() != 1:
+        return None
+    return poly.coeff_monomial(x), weight * exp(poly.coeff_monomial(1))

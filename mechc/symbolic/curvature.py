@@ -1,0 +1,172 @@
+"""Convexity by composition rules: which way a function of one variable bends.
+
+Input: an expression, the variable and `Facts` (which know the interval). Output: +1 convex, -1
+concave, 0 affine, None undecided. The rules are those of disciplined convex programming (Grant,
+Boyd, Ye 2006) with the few functions that occur in log densities: powers of affine functions, exp
+of convex, log of a sum of exponentials, log of concave, log erfc, log gamma; then the sign of the
+second derivative. Where a rule gives +-1 the curvature is strict unless the function is affine.
+"""
+
+from __future__ import annotations
+
+from sympy import (
+    Add,
+    Expr,
+    Mul,
+    Pow,
+    S,
+    Symbol,
+    besseli,
+    cosh,
+    count_ops,
+    diff,
+    erfc,
+    exp,
+    log,
+    loggamma,
+)
+
+from mechc.symbolic.facts import Facts, Undecided
+from mechc.symbolic.rewrite import affine_in, rational_in
+from mechc.symbolic.signs import sign
+
+
+def curvature(expr: Expr, x: Symbol, facts: Facts) -> int | None:
+    """Curvature of an expression in x.
+
+    Args:
+        expr: twice differentiable on the interval of the facts.
+        x: the variable.
+        facts: parameter domains and the interval of x.
+
+    Raises:
+        Undecided: the curvature is the sign of an expression in the parameters, which is open.
+    """
+    if affine_in(expr, x) is not None or not expr.has(x):
+        return 0
+    if isinstance(expr, Add):
+        return _joined([curvature(a, x, facts) for a in expr.args])
+    if isinstance(expr, Mul):
+        constant, rest = expr.as_independent(x, as_Add=False)
+        inner = None if rest.is_Mul else curvature(rest, x, facts)
+        if inner is not None:
+            return sign(constant, facts) * inner
+    if isinstance(expr, Pow) and affine_in(expr.base, x) is not None:
+        return _of_power(expr, facts)
+    if isinstance(expr, exp) and curvature(expr.args[0], x, facts) in (0, 1):
+        return 1
+    if isinstance(expr, (loggamma, cosh)) and affine_in(expr.args[0], x) is not None:
+        return 1
+    if isinstance(expr, log):
+        found = _of_log(expr.args[0], x, facts)
+        if found is not None:
+            return found
+    return _by_second_derivative(expr, x, facts)
+
+
+def _joined(parts: list[int | None]) -> int | None:
+    bent = set(parts) - {0}
+    return bent.pop() if len(bent) == 1 else 0 if not bent else None
+
+
+def _of_power(power: Expr, facts: Facts) -> int:
+    """A power of an affine function."""
+    exponent = power.exp
+    if exponent.is_even and exponent.is_positive:
+        return 1
+    if sign(power.base, facts) < 0:
+        raise Undecided(power)
+    return sign(exponent, facts) * sign(exponent - 1, facts)
+
+
+def _of_log(argument: Expr, x: Symbol, facts: Facts) -> int | None:
+    if isinstance(argument, besseli) and x.is_integer and argument.args[0].is_integer:
+        # differences of Poisson variables have log-concave masses exp(-c)*I_n(c)
+        return -1 if argument.args[1].is_positive and not argument.args[1].has(x) else None
+    if isinstance(argument, erfc) and affine_in(argument.args[0], x) is not None:
+        return -1
+    if isinstance(argument, cosh) and affine_in(argument.args[0], x) is not None:
+        return 1
+    if argument.has(exp) and all(_is_exponential(a, x, facts) for a in Add.make_args(argument)):
+        return 1
+    if argument.is_Mul or argument.is_Pow:
+        return None
+    return -1 if curvature(argument, x, facts) in (0, -1) else None
+
+
+def _is_exponential(term: Expr, x: Symbol, facts: Facts) -> bool:
+    """A positive constant times exp of a convex function, or a positive constant."""
+    constant, rest = term.as_independent(x, as_Add=False)
+    if sign(constant, facts) <= 0:
+        return False
+    exponents = [a.args[0] if isinstance(a, exp) else None for a in Mul.make_args(rest)]
+    if rest == 1:
+        return True
+    if None in exponents:
+        return False
+    return curvature(Add(*exponents), x, facts) in (0, 1)
+
+
+def _by_second_derivative(expr: Expr, x: Symbol, facts: Facts) -> int | None:
+    second = diff(expr, x, 2)
+    rational = rational_in(second, x)
+    try:
+        return sign(second if rational is None else rational.expr, facts)
+    except Undecided as question:
+        if question.expr.free_symbols & {x, *_generator(rational)}:
+            return None
+        raise
+
+
+def _generator(rational: object) -> set[Symbol]:
+    symbol = getattr(rational, "generator", None)
+    return set() if symbol is None else {symbol}
+
+
+def shifted_pairs(expr: Expr, x: Symbol) -> tuple[list[tuple[Expr, Expr, Expr]], Expr]:
+    """Find c*h(x + shift) - c*h(x) among the terms of a sum.
+
+    Args:
+        expr: a sum.
+        x: the variable.
+
+    Returns:
+        Triples (c, h, shift), and the sum of the terms that found no partner.
+    """
+    waiting = [term.as_independent(x, as_Add=False) for term in Add.make_args(expr)]
+    pairs, alone = [], S.Zero
+    while waiting:
+        c, f = waiting.pop(0)
+        for index, (d, g) in enumerate(waiting):
+            shift = _shift_between(f, g, x) if (c + d).expand() == 0 else None
+            if shift is not None:
+                simpler = count_ops(f) < count_ops(g)
+                pairs.append((d, f, -shift) if simpler else (c, g, shift))
+                del waiting[index]
+                break
+        else:
+            alone += c * f
+    return pairs, alone
+
+
+def _shift_between(f: Expr, g: Expr, x: Symbol) -> Expr | None:
+    """The shift with f(x) = g(x + shift), read off the first affine parts."""
+    if type(f) is not type(g) or f == x:
+        return None
+    for slope, intercept in affine_parts(f, x):
+        for other_slope, other_intercept in affine_parts(g, x):
+            if (slope - other_slope).expand() != 0:
+                continue
+            shift = ((intercept - other_intercept) / slope).expand()
+            moved = g.subs(x, x + shift)
+            if shift != 0 and (moved == f or (moved - f).expand(deep=True) == 0):
+                return shift
+    return None
+
+
+def affine_parts(expr: Expr, x: Symbol) -> list[tuple[Expr, Expr]]:
+    """Slope and intercept of the maximal affine subexpressions."""
+    affine = affine_in(expr, x)
+    if affine is not None:
+        return [affine]
+    return [part for a in expr.args if a.has(x) for part in affine_parts(a, x)]

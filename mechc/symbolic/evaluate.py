@@ -1,0 +1,651 @@
+"""Numbers for derived formulas: an mpmath evaluator, and the parameter vectors used for checks.
+
+Input: a SymPy expression and values of its symbols. Output: an mpmath number at the working
+precision of `mpmath.mp`, or a NumPy array in double precision where only a check is wanted. Every
+formula that leaves this room has been compared with its definition through this module, so it
+shares no code with the kernel room.
+
+Numbers from symbolic expressions, for the checks at normalisation only.
+
+Typical parameter vectors, vectorised evaluation in double precision, and integration and summation
+that find their own scale. None of this is used by an accountant: kernels have their own evaluation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import mpmath
+import numpy as np
+from mpmath import mp
+from numpy.typing import NDArray
+from scipy import special
+from sympy import (
+    Abs,
+    Add,
+    And,
+    Basic,
+    Dummy,
+    Expr,
+    Mul,
+    Not,
+    Or,
+    Piecewise,
+    Pow,
+    S,
+    Sum,
+    Symbol,
+    lambdify,
+)
+from sympy.core.numbers import Float, Integer, NumberSymbol, Rational
+from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
+from sympy.logic.boolalg import BooleanAtom
+
+from mechc.symbolic.functions import BracketedRoot
+from mechc.symbolic.parameters import Parameter
+
+Values = Mapping[Symbol, Any]
+
+_NAMES: dict[str, Callable[..., Any]] = {
+    "Abs": abs,
+    "Max": max,
+    "Min": min,
+    "sign": mpmath.sign,
+    "log_mix": lambda q, d: mpmath.log(1 - q + q * mpmath.exp(d)),
+    "sinhc": lambda u: mpmath.mpf(1) if u == 0 else mpmath.sinh(u) / u,
+    "expm1c": lambda u: mpmath.mpf(1) if u == 0 else mpmath.expm1(u) / u,
+    "besseli": mpmath.besseli,
+    "besselk": mpmath.besselk,
+}
+
+_RELATIONS: dict[type[Basic], Callable[[Any, Any], bool]] = {
+    Lt: lambda a, b: bool(a < b),
+    Le: lambda a, b: bool(a <= b),
+    Gt: lambda a, b: bool(a > b),
+    Ge: lambda a, b: bool(a >= b),
+    Eq: lambda a, b: bool(a == b),
+    Ne: lambda a, b: bool(a != b),
+}
+
+
+def evaluate(expr: Expr, values: Values) -> Any:
+    """Value of an expression at the working precision.
+
+    Args:
+        expr: expression in the symbols of `values`; the words of this room are understood.
+        values: mpmath numbers (or anything `mpmath.mpmathify` takes) for every free symbol.
+
+    Returns:
+        An mpf or mpc; infinities are mpmath infinities.
+
+    Raises:
+        NotImplementedError: a function that mpmath does not know under SymPy's name.
+    """
+    return _Evaluator({s: mpmath.mpmathify(v) for s, v in values.items()}).value(expr)
+
+
+def holds(condition: Basic, values: Values) -> bool:
+    """Truth of a Boolean condition in parameters.
+
+    Args:
+        condition: relations joined by And, Or, Not; or a Boolean constant.
+        values: numbers for every free symbol.
+    """
+    if isinstance(condition, (BooleanAtom, bool)):
+        return bool(condition)
+    if isinstance(condition, Relational):
+        left, right = (evaluate(side, values) for side in condition.args)
+        return _RELATIONS[type(condition)](left, right)
+    parts = (holds(arg, values) for arg in condition.args)
+    if isinstance(condition, And):
+        return all(parts)
+    if isinstance(condition, Or):
+        return any(parts)
+    if isinstance(condition, Not):
+        return not next(parts)
+    raise NotImplementedError(f"condition {condition} of type {type(condition).__name__}")
+
+
+def evaluate_array(expr: Expr, values: Mapping[Symbol, Any]) -> NDArray[Any]:
+    """Value of an expression in double precision, elementwise.
+
+    Args:
+        expr: as in `evaluate`, without sums and roots.
+        values: numbers or NumPy arrays (real or complex) for every free symbol.
+    """
+    with np.errstate(all="ignore"):
+        return np.asarray(_ArrayEvaluator(values).value(expr))
+
+
+class _Evaluator:
+    """One evaluation; equal subexpressions are computed once."""
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self.known: dict[Basic, Any] = {}
+
+    def value(self, expr: Basic) -> Any:
+        known = self.known.get(expr)
+        if known is None:
+            known = self.known[expr] = self._compute(expr)
+        return known
+
+    def _compute(self, expr: Any) -> Any:
+        if isinstance(expr, Symbol):
+            return self.values[expr]
+        if expr.is_Number or isinstance(expr, NumberSymbol) or expr is S.ImaginaryUnit:
+            return self.constant(expr)
+        if isinstance(expr, Add):
+            return sum((self.value(a) for a in expr.args[1:]), self.value(expr.args[0]))
+        if isinstance(expr, Mul):
+            return prod((self.value(a) for a in expr.args[1:]), start=self.value(expr.args[0]))
+        if isinstance(expr, Pow):
+            return self.power(expr)
+        if isinstance(expr, Piecewise):
+            return self.piecewise(expr)
+        if isinstance(expr, Sum):
+            return self.sum(expr)
+        if isinstance(expr, BracketedRoot):
+            return self.root(expr)
+        function = self.function(type(expr).__name__)  # refused before its arguments are asked for
+        arguments = [self.value(a) for a in expr.args]
+        try:
+            return function(*arguments)
+        except ValueError:
+            return mpmath.nan  # a pole, as of gamma at -1
+
+    def constant(self, expr: Any) -> Any:
+        return _constant(expr)
+
+    def power(self, expr: Pow) -> Any:
+        base, exponent = self.value(expr.base), self.value(expr.exp)
+        if base == 0 and mpmath.re(exponent) < 0:
+            return mpmath.nan  # a pole; infinite with an unknown sign
+        return mpmath.power(base, exponent)
+
+    def function(self, name: str) -> Callable[..., Any]:
+        function = _NAMES.get(name) or getattr(mpmath, name, None)
+        if function is None:
+            raise NotImplementedError(f"{name} has no mpmath value here")
+        return function
+
+    def piecewise(self, expr: Piecewise) -> Any:
+        for value, condition in expr.args:
+            if holds(condition, self.values):
+                return self.value(value)
+        return mpmath.nan
+
+    def sum(self, expr: Sum) -> Any:
+        index, lo, hi = expr.limits[0]
+        return mpmath.nsum(
+            lambda n: evaluate(expr.function, {**self.values, index: n}),
+            [self.value(lo), self.value(hi)],
+        )
+
+    def root(self, expr: BracketedRoot) -> Any:
+        equation, x, lo, hi = expr.args
+        return bisect(
+            lambda v: evaluate(equation, {**self.values, x: v}), self.value(lo), self.value(hi)
+        )
+
+
+class _ArrayEvaluator(_Evaluator):
+    """The same walk over NumPy arrays; parameters enter as Python floats."""
+
+    def constant(self, expr: Any) -> Any:
+        return complex(expr) if expr is S.ImaginaryUnit else float(expr)
+
+    def power(self, expr: Pow) -> Any:
+        exponent = expr.exp
+        return self.value(expr.base) ** (
+            int(exponent) if exponent.is_Integer else self.value(exponent)
+        )
+
+    def function(self, name: str) -> Callable[..., Any]:
+        return _ARRAY_NAMES.get(name) or getattr(np, name)
+
+    def sum(self, expr: Expr) -> Any:
+        if any(np.ndim(self.values[s]) for s in expr.free_symbols):
+            raise NotImplementedError(f"{type(expr).__name__} over arrays")
+        return float(evaluate(expr, {s: float(self.values[s]) for s in expr.free_symbols}))
+
+    def root(self, expr: BracketedRoot) -> Any:
+        return self.sum(expr)
+
+
+def _sinhc(u: Any) -> Any:
+    return np.where(u == 0, 1.0, np.sinh(u) / np.where(u == 0, 1.0, u))
+
+
+def _expm1c(u: Any) -> Any:
+    return np.where(u == 0, 1.0, np.expm1(u) / np.where(u == 0, 1.0, u))
+
+
+_ARRAY_NAMES: dict[str, Callable[..., Any]] = {
+    "Abs": np.abs,
+    "Max": np.maximum,
+    "Min": np.minimum,
+    "acosh": np.arccosh,
+    "asinh": np.arcsinh,
+    "atanh": np.arctanh,
+    "atan": np.arctan,
+    "acos": np.arccos,
+    "asin": np.arcsin,
+    "erf": special.erf,
+    "erfc": special.erfc,
+    "gamma": special.gamma,
+    "loggamma": special.loggamma,
+    "besseli": special.iv,
+    "besselk": special.kv,
+    "sech": lambda u: 1 / np.cosh(u),
+    "log_mix": lambda q, d: np.log1p(q * np.expm1(d)),
+    "sinhc": _sinhc,
+    "expm1c": _expm1c,
+}
+
+
+def _constant(expr: Any) -> Any:
+    if isinstance(expr, Integer):
+        return mpmath.mpf(int(expr))
+    if isinstance(expr, Rational):
+        return mpmath.mpf(int(expr.p)) / int(expr.q)
+    if isinstance(expr, Float):
+        return mpmath.mpf(expr._mpf_)
+    if expr is S.ImaginaryUnit:
+        return mpmath.mpc(0, 1)
+    if expr in (S.NaN, S.ComplexInfinity):
+        return mpmath.nan
+    if expr in (S.Infinity, S.NegativeInfinity):
+        return mpmath.inf if expr is S.Infinity else -mpmath.inf
+    return mpmath.mpmathify(expr.evalf(mp.dps + 5))
+
+
+def bisect(f: Callable[[Any], Any], lo: Any, hi: Any) -> Any:
+    """The sign change of `f` in the open interval (lo, hi), by plain bisection.
+
+    Args:
+        f: continuous, one sign change; never called at the ends.
+        lo: left end, may be -inf.
+        hi: right end, may be +inf.
+
+    Returns:
+        The root to the working precision.
+    """
+    rising = None
+    for _ in range(4 * mp.prec + 200):
+        middle = _between(lo, hi)
+        if middle in (lo, hi):
+            break
+        if rising is None:
+            rising = _rises(f, lo, hi)
+        if (f(middle) > 0) == rising:
+            hi = middle
+        else:
+            lo = middle
+    return _between(lo, hi)
+
+
+def _between(lo: Any, hi: Any) -> Any:
+    if lo == -mpmath.inf and hi == mpmath.inf:
+        return mpmath.mpf(0)
+    if lo == -mpmath.inf:
+        return 2 * hi - 1 if hi <= 0 else -mpmath.mpf(1)
+    if hi == mpmath.inf:
+        return 2 * lo + 1 if lo >= 0 else mpmath.mpf(1)
+    return (lo + hi) / 2
+
+
+def _rises(f: Callable[[Any], Any], lo: Any, hi: Any) -> bool:
+    """Whether f goes from negative to positive, judged near the right end."""
+    probe = hi
+    if hi == mpmath.inf:
+        probe = max(mpmath.mpf(1), abs(lo) if lo != -mpmath.inf else mpmath.mpf(1)) * 2**40
+    else:
+        width = abs(hi) + 1 if lo == -mpmath.inf else hi - lo
+        probe = hi - width * mpmath.mpf(2) ** -(mp.prec // 2)
+    return bool(f(probe) > 0)
+
+
+with mp.workprec(53):  # whatever precision the importing program has set
+    _STEPS = tuple(mpmath.sqrt(p) for p in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37))
+
+
+def typical_values(
+    parameters: Sequence[Parameter],
+    condition: Basic = S.true,
+    fixed: Mapping[Symbol, Expr] | None = None,
+) -> Iterator[dict[Symbol, Any]]:
+    """Endless irrational parameter vectors from the typical ranges (a Kronecker sequence).
+
+    Where the condition is never met there, the ranges are widened step by step.
+
+    Args:
+        parameters: their `typical` ranges are covered, geometrically where both ends are positive.
+        condition: vectors that violate it are passed over (at most 400 in a row).
+        fixed: parameters that are given by others, such as those an equation eliminates.
+    """
+    missed = 0
+    index = 1
+    while missed < 400:
+        vector = {
+            p.symbol: _typical(p, (index * (j + 1) * _STEPS[j % len(_STEPS)]) % 1, missed // 50)
+            for j, p in enumerate(parameters)
+        }
+        index += 1
+        vector |= {s: evaluate(value, vector) for s, value in (fixed or {}).items()}
+        if holds(condition, vector):
+            missed = 0
+            yield vector
+        else:
+            missed += 1
+
+
+def _typical(parameter: Parameter, fraction: Any, wider: int) -> Any:
+    """A value in the typical range, widened tenfold on both sides `wider` times."""
+    lo, hi = (mpmath.mpf(end) for end in parameter.typical)
+    reach = mpmath.mpf(10) ** wider
+    if wider:
+        lo = lo / reach if lo > 0 and parameter.lo <= 0 else max(lo - reach, parameter.lo)
+        hi = (
+            hi * reach if mpmath.isinf(parameter.hi) else parameter.hi - (parameter.hi - hi) / reach
+        )
+    value = lo * (hi / lo) ** fraction if lo > 0 else lo + (hi - lo) * fraction
+    return mpmath.nint(value) if parameter.integer else value
+
+
+Floats = NDArray[np.float64]
+Function = Callable[[Floats], Floats]
+Theta = tuple[float, ...]
+
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_SPARE = 6.0  # decimal digits that may cancel before mpmath takes over
+_BLOCK = 1 << 14
+# a mass below this at distance 16384 belongs to a tail that adds up to nothing
+_NEGLIGIBLE = 1e-40
+# a variable x = e^t is followed from e^-90 to e^150: x^4 still fits a double, and a tail that
+# falls like x^(-1.15) is below 1e-10 there
+_SMALLEST, _LARGEST = -90.0, 150.0
+# a density that rises like y^-0.1 or faster at this share of a place, is followed by that law
+_CLOSE, _STEEP = 1e-13, 0.1
+# share of that law's mass that is not to be relied on
+_DOUBT = 0.01
+
+
+def typical_vectors(parameters: tuple[Parameter, ...], how_many: int) -> Iterator[Theta]:
+    """Parameter values spread over the typical ranges, irrational where they may be.
+
+    Args:
+        parameters: what to choose values for.
+        how_many: number of vectors.
+
+    Yields:
+        Values in the order of `parameters`. Ranges above zero are covered in logarithms.
+    """
+    for k in range(1, how_many + 1):
+        yield tuple(
+            _typical_theta(p, (k * _GOLDEN ** (1 + 0.37 * i) + 0.5 * i) % 1.0)
+            for i, p in enumerate(parameters)
+        )
+
+
+def _typical_theta(parameter: Parameter, u: float) -> float:
+    lo, hi = parameter.typical
+    value = lo * (hi / lo) ** u if lo > 0 else lo + u * (hi - lo)
+    return float(round(value)) if parameter.integer else value
+
+
+class Evaluator:
+    """One expression as a function of the variable, for many parameter vectors."""
+
+    def __init__(self, expr: Expr, variable: Symbol, parameters: tuple[Parameter, ...]) -> None:
+        """Compile `expr` in `variable` and `parameters`."""
+        self.symbols = [p.symbol for p in parameters]
+        self.sums = sorted(
+            (s for s in expr.atoms(Sum) if not s.has(variable)), key=lambda s: str(s)
+        )
+        dummies = [Dummy(f"sum_{i}") for i in range(len(self.sums))]
+        flat = expr.xreplace(dict(zip(self.sums, dummies, strict=True)))
+        arguments = [variable, *self.symbols, *dummies]
+        self._fast = _compiled(arguments, flat, ["scipy", "numpy"])
+        self._slow = _compiled(arguments, flat, "mpmath")
+        sizes = Add(*map(Abs, flat.args)) if isinstance(flat, Add) else None
+        self._size = None if sizes is None else _compiled(arguments, sizes, ["scipy", "numpy"])
+
+    def at(self, theta: Theta) -> Function:
+        """The function of the variable for one parameter vector; nan where it is not real."""
+        given = (*theta, *(_sum_value(s, self.symbols, theta) for s in self.sums))
+
+        def values(x: Floats) -> Floats:
+            x = np.asarray(x, dtype=np.float64)
+            result = np.full_like(x, np.nan)
+            if self._fast is not None:
+                try:
+                    with np.errstate(all="ignore"):
+                        result = _real(self._fast(x, *given), x)
+                except (TypeError, ValueError, NameError, AttributeError, OverflowError):
+                    self._fast = None
+            digits = self._lost(x, given, result)
+            for i in np.flatnonzero(digits > _SPARE):
+                with mpmath.workdps(15 + int(digits[i])):
+                    result[i] = _mp_value(self._slow, mpmath.mpf(x[i]), given)
+            # overflow as in 0 * inf is not final: mpmath has no largest number
+            for i in np.flatnonzero(np.isnan(result)):
+                result[i] = _mp_value(self._slow, float(x[i]), given)
+            return result
+
+        return values
+
+    def _lost(self, x: Floats, given: tuple[float, ...], result: Floats) -> Floats:
+        """How many decimal digits cancel in the sum, as in loggamma(x) - loggamma(x + 1)."""
+        if self._size is None or self._fast is None:
+            return np.zeros_like(x)
+        with np.errstate(all="ignore"):
+            size = _real(self._size(x, *given), x)
+            lost: Floats = np.log10(size / (1.0 + np.abs(result)))
+        return np.where(np.isfinite(size) & np.isfinite(lost), lost, 0.0)
+
+    def exactly(self, x: float, theta: Theta) -> float:
+        """The value at one point, evaluated by mpmath; nan when it is not real."""
+        given = (*theta, *(_sum_value(s, self.symbols, theta) for s in self.sums))
+        return _mp_value(self._slow, x, given)
+
+
+def value(expr: Expr, parameters: tuple[Parameter, ...], theta: Theta) -> float:
+    """An expression in parameters as a float; nan when it is not real."""
+    if expr.is_number:
+        return float(expr) if expr.is_extended_real else math.nan
+    evaluator = _scalar(expr, parameters)
+    return evaluator.exactly(0.0, theta)
+
+
+@lru_cache(maxsize=4096)
+def _scalar(expr: Expr, parameters: tuple[Parameter, ...]) -> Evaluator:
+    return Evaluator(expr, Dummy("unused"), parameters)
+
+
+def holds_at(condition: Basic, parameters: tuple[Parameter, ...], theta: Theta) -> bool:
+    """Whether a condition on the parameters is true."""
+    return bool(_truth(condition, parameters)(*theta))
+
+
+@lru_cache(maxsize=256)
+def _truth(condition: Basic, parameters: tuple[Parameter, ...]) -> Callable[..., Any]:
+    function: Callable[..., Any] = lambdify([p.symbol for p in parameters], condition, "mpmath")
+    return function
+
+
+def _as_number(x: float) -> Any:
+    return int(x) if x == math.floor(x) else x
+
+
+def _compiled(arguments: Sequence[Basic], expr: Expr, modules: Any) -> Callable[..., Any] | None:
+    try:
+        function: Callable[..., Any] = lambdify(arguments, expr, modules=modules)
+    except (TypeError, ValueError, NotImplementedError, KeyError):
+        return None
+    return function
+
+
+def _real(values: Any, x: Floats) -> Floats:
+    """Values as an array of the shape of `x`, complex ones as nan."""
+    array = np.broadcast_to(np.asarray(values), x.shape)
+    if np.iscomplexobj(array):
+        return np.where(array.imag == 0, array.real, np.nan)
+    return np.array(array, dtype=np.float64)
+
+
+def _mp_value(function: Callable[..., Any] | None, x: float, given: Iterable[float]) -> float:
+    if function is None:
+        return math.nan
+    try:
+        result = function(x, *given)
+        return float(result) if mpmath.im(result) == 0 else math.nan
+    except (ValueError, ZeroDivisionError, OverflowError, TypeError):
+        return math.nan
+
+
+def _sum_value(expr: Sum, symbols: Sequence[Symbol], theta: Theta) -> float:
+    """A convergent sum over integers, free of the variable."""
+    index, lo, hi = expr.limits[0]
+    function = lambdify([index, *symbols], expr.function, modules=["scipy", "numpy"])
+    ends = dict(zip(symbols, map(_as_number, theta), strict=True))
+    a, b = (float(end.subs(ends)) for end in (lo, hi))
+    return sum_over(lambda n: _real(function(n, *theta), n), a, b, [0.0])
+
+
+def centres(logs: Iterable[Expr], ends: Iterable[Expr], variable: Symbol) -> list[Expr]:
+    """Where the mass may sit: ends, zeros of linear and vertices of quadratic parts of `logs`."""
+    found = {end for end in ends if end.is_finite}
+    for part in {a for ell in logs for a in (*ell.atoms(Add), ell) if a.has(variable)}:
+        poly = part.as_poly(variable)
+        if poly is not None and poly.degree() == 1:
+            found.add(-poly.nth(0) / poly.nth(1))
+        elif poly is not None and poly.degree() == 2:
+            found.add(-poly.nth(1) / (2 * poly.nth(2)))
+    return sorted((c for c in found if not c.has(variable)), key=str)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # an infinite integral says so by its value
+def integral(f: Function, lo: float, hi: float, centres: Iterable[float]) -> float:
+    """Integrate over (lo, hi), looking for mass at every distance from `centres`.
+
+    Each gap between centres is cut in the middle; from either side x = centre +- e^t, so that
+    peaks of any width at a centre, algebraic tails and end-point singularities are all smooth in t.
+    """
+    points = sorted(p for p in {lo, hi, *centres} if lo <= p <= hi and math.isfinite(p)) or [0.0]
+    total = 0.0
+    for u, v in pairwise(points):
+        half = 0.5 * (v - u)
+        total += _from_centre(f, u, 1.0, half) + _from_centre(f, v, -1.0, half)
+    if lo == -math.inf:
+        total += _from_centre(f, points[0], -1.0, math.inf)
+    if hi == math.inf:
+        total += _from_centre(f, points[-1], 1.0, math.inf)
+    return total
+
+
+def doubt(f: Function, lo: float, hi: float) -> float:
+    """How far `integral` may be off because of poles at the ends of (lo, hi)."""
+    ends = [(lo, 1.0), (hi, -1.0)]
+    poles = [_power_law(f, end, side, hi - lo) for end, side in ends if math.isfinite(end)]
+    return _DOUBT * sum(pole[1] for pole in poles if pole)
+
+
+def _from_centre(f: Function, centre: float, side: float, span: float) -> float:
+    """Integrate f(centre + side y) over 0 < y < span, in t = log y."""
+    inner = _power_law(f, centre, side, span)
+
+    def g(t: Floats) -> Floats:
+        y = np.exp(t)
+        x = centre + side * y
+        # too close to tell apart: an end point, where the formula need not hold
+        apart = x != centre
+        result = np.zeros_like(t)
+        result[apart] = f(x[apart]) * y[apart]
+        return result
+
+    top = _LARGEST if math.isinf(span) else math.log(span)
+    if inner:
+        return inner[1] + _adaptive(g, np.linspace(math.log(inner[0]), top, 200))
+    return _adaptive(g, np.linspace(min(_SMALLEST, top - 1.0), top, 200))
+
+
+def _power_law(f: Function, centre: float, side: float, span: float) -> tuple[float, float] | None:
+    """The integral next to a pole such as (x - 1)^(-0.9), and how far from it that reaches.
+
+    A tenth of such a mass can lie closer to the pole than doubles next to it can tell.
+    """
+    least = _CLOSE * abs(centre) or math.exp(_SMALLEST)
+    x = centre + side * least * np.array([1.0, 100.0])
+    near, far = np.abs(x - centre)  # exact, as x is not
+    if not 0.0 < near < far < span:
+        return None
+    at, further = f(x)
+    if not (0.0 < at < math.inf and further > 0.0):
+        return None
+    power = math.log(at / further) / math.log(far / near)
+    return (near, at * near / (1.0 - power)) if _STEEP < power < 1.0 else None
+
+
+def _adaptive(g: Function, edges: Floats) -> float:
+    """Gauss-Legendre panels, halved until whole and halves agree."""
+    a, b = edges[:-1], edges[1:]
+    whole = _panels(g, a, b)
+    total = 0.0
+    for _ in range(30):
+        m = 0.5 * (a + b)
+        left, right = _panels(g, a, m), _panels(g, m, b)
+        both = left + right
+        scale = max(abs(total) + float(np.sum(np.abs(both))), 1e-300)
+        # nan must not be refined for ever: it is final, and reported
+        done = ~(np.abs(whole - both) > 1e-13 * scale)
+        total += float(np.sum(both[done]))
+        if done.all():
+            return total
+        rest = ~done
+        a, b = np.concatenate([a[rest], m[rest]]), np.concatenate([m[rest], b[rest]])
+        whole = np.concatenate([left[rest], right[rest]])
+    return total + float(np.sum(whole))
+
+
+def _panels(g: Function, a: Floats, b: Floats) -> Floats:
+    half = 0.5 * (b - a)
+    t = (0.5 * (a + b))[:, None] + half[:, None] * _NODES
+    values: Floats = (g(t.ravel()).reshape(t.shape) @ _WEIGHTS) * half
+    return values
+
+
+@np.errstate(over="ignore", invalid="ignore")  # an infinite integral says so by its value
+def sum_over(f: Function, lo: float, hi: float, centres: Iterable[float]) -> float:
+    """Sum f over the integers lo..hi: directly near `centres` and the ends, smoothly elsewhere."""
+    marks = {round(c) for c in (lo, hi, *centres) if lo <= c <= hi and math.isfinite(c)} or {0}
+    total, done = 0.0, -math.inf
+    for mark in sorted(marks):
+        first = max(lo, mark - _BLOCK, done + 1)
+        last = min(hi, mark + _BLOCK)
+        if first > max(lo, done + 1):
+            total += _smooth_sum(f, max(lo - 1, done), first)
+        if last >= first:
+            total += float(np.sum(f(np.arange(float(first), last + 1.0))))
+            done = last
+    return total + (_smooth_sum(f, done, hi + 1) if done < hi else 0.0)
+
+
+def _smooth_sum(f: Function, a: float, b: float) -> float:
+    """Sum over the integers strictly between a and b, by Euler and Maclaurin."""
+    total = 0.0
+    step = 0.5
+    for end, side in ((a, 1.0), (b, -1.0)):
+        if math.isfinite(end):
+            here = f(np.array([float(end)]))[0]
+            if not here > _NEGLIGIBLE:
+                return 0.0
+            before, after = f(np.array([end - step, end + step]))
+            total -= here / 2 + side * (after - before) / (2 * step) / 12
+    return float(total + integral(f, a, b, []))

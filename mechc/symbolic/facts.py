@@ -1,0 +1,227 @@
+"""What may be used in a proof: parameter domains, the interval of the variable, the case at hand.
+
+Every domain is encoded by free positive symbols (q in (0, 1) is 1/(1+r), a > b is a = b + r), so
+that a sum whose monomials have one sign has that sign everywhere. Domains mean their interiors:
+what holds strictly inside holds weakly at the ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sympy import Add, And, Basic, Dummy, Expr, Piecewise, S, Symbol, expand, oo
+from sympy.core.relational import Eq, Ge, Gt, Le, Lt
+
+from mechc.symbolic.evaluate import evaluate_array
+from mechc.symbolic.order import exact_end
+
+if TYPE_CHECKING:
+    from mechc.symbolic.parameters import Parameter
+
+
+class Undecided(Exception):
+    """No rule signs `expr`."""
+
+    def __init__(self, expr: Expr) -> None:
+        """Remember the factor that was not decided."""
+        super().__init__(f"sign of {expr}")
+        self.expr = expr
+
+
+_SAMPLES = 48  # parameter vectors at which an open sign is looked at
+_PLACES = 12  # places of the variable for each of them
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What may be used in a proof.
+
+    Attributes:
+        encoding: symbols to expressions in positive dummies (or real ones) that cover the domain.
+        known: pairs (expression, sign) assumed in this case.
+        variable: the variable, if it is encoded.
+        interval: where it runs.
+    """
+
+    encoding: tuple[tuple[Symbol, Expr], ...] = ()
+    known: tuple[tuple[Expr, int], ...] = ()
+    variable: Symbol | None = None
+    interval: tuple[Expr, Expr] = (-oo, oo)
+
+    def encode(self, expr: Expr) -> Expr:
+        """The expression with every symbol replaced by its free encoding."""
+        for symbol, value in self.encoding:
+            expr = expr.subs(symbol, value)
+        return expr
+
+    def assume(self, expr: Expr, sign: int) -> Facts:
+        """Facts with one more sign; a linear one is also encoded."""
+        facts = replace(self, known=(*self.known, (expr, sign)))
+        if sign == 0:
+            return facts
+        solved = _solved(expr * sign)
+        return replace(facts, encoding=(solved, *facts.encoding)) if solved else facts
+
+    @lru_cache(maxsize=1024)  # noqa: B019  the same question twice gets the same symbols
+    def within(self, x: Symbol, lo: Expr, hi: Expr) -> Facts:
+        """Facts that also know lo < x < hi."""
+        step = Dummy("t", positive=True)
+        if lo is -oo and hi is oo:
+            value: Expr = Dummy("t", real=True)
+        elif hi is oo:
+            value = lo + step
+        elif lo is -oo:
+            value = hi - step
+        else:
+            value = (lo + hi * step) / (1 + step)
+        return replace(self, encoding=((x, value), *self.encoding), variable=x, interval=(lo, hi))
+
+    def moving(self, expr: Expr) -> set[Symbol]:
+        """Symbols that vary while the parameters stand still: the variable's and generators."""
+        if not self.encoding or self.variable is None:
+            return set()
+        still = [value.free_symbols for symbol, value in self.encoding if symbol != self.variable]
+        dummies = expr.free_symbols.union(
+            *(value.free_symbols for symbol, value in self.encoding if symbol == self.variable)
+        )
+        return {s for s in dummies if isinstance(s, Dummy)}.difference(*still)
+
+    def stretched(self, x: Symbol, shift: Expr, forward: int) -> Facts:
+        """Facts whose interval also holds x + shift for every x in it (forward: sign of shift)."""
+        lo, hi = self.interval
+        outside = replace(self, encoding=tuple(e for e in self.encoding if e[0] != x))
+        if forward < 0:
+            return outside.within(x, lo if lo is -oo else lo + shift, hi)
+        return outside.within(x, lo, hi if hi is oo else hi + shift)
+
+
+def facts_of(parameters: tuple[Parameter, ...], condition: Basic = S.true) -> Facts:
+    """Facts of the parameter domains and of a case condition.
+
+    Args:
+        parameters: their domains are encoded.
+        condition: conjunction of relations; other Booleans are ignored (less can be proved).
+    """
+    facts = Facts(tuple((p.symbol, _domain(p)) for p in parameters if _domain(p) != p.symbol))
+    parts = condition.args if isinstance(condition, And) else (condition,)
+    for part in parts:
+        if isinstance(part, (Gt, Ge)):
+            facts = facts.assume(part.lhs - part.rhs, 1)
+        elif isinstance(part, (Lt, Le)):
+            facts = facts.assume(part.rhs - part.lhs, 1)
+        elif isinstance(part, Eq):
+            facts = facts.assume(part.lhs - part.rhs, 0)
+    return facts
+
+
+def _domain(parameter: Parameter) -> Expr:
+    """Encoding of a domain: interior points only; ends are limits of what holds inside."""
+    lo, hi = exact_end(parameter.lo), exact_end(parameter.hi)
+    symbol = parameter.symbol
+    free = Dummy(f"r_{symbol.name}", positive=True)
+    if lo.is_infinite:
+        return symbol if hi.is_infinite else hi - free
+    if hi.is_infinite:
+        return symbol if lo == 0 and symbol.is_positive else lo + free
+    if lo == 0:
+        return hi / (1 + free)
+    return (lo + hi * free) / (1 + free)
+
+
+def _solved(positive: Expr) -> tuple[Symbol, Expr] | None:
+    """From c*a - b > 0 with a a symbol: a = (b + r)/c; from b - c*a > 0: a = b/(c*(1 + r))."""
+    for symbol in sorted(positive.free_symbols, key=str):
+        c = expand(positive).coeff(symbol)
+        rest = expand(c * symbol - positive)
+        if (
+            c.has(symbol)
+            or c.is_zero
+            or c.is_positive is None
+            or rest.has(symbol)
+            or rest.is_nonnegative is None
+        ):
+            continue
+        free = Dummy(f"r_{symbol.name}", positive=True)
+        if c.is_positive and rest.is_nonnegative:
+            return symbol, rest / c + free
+        if c.is_negative and rest.is_negative and symbol.is_positive:
+            return symbol, rest / c / (1 + free)
+    return None
+
+
+def eliminations(condition: Basic) -> dict[Symbol, Expr]:
+    """Parameters that the equations in a condition express by others (a linear one by each)."""
+    found: dict[Symbol, Expr] = {}
+    for part in condition.args if isinstance(condition, And) else (condition,):
+        if isinstance(part, Eq):
+            difference = expand((part.lhs - part.rhs).subs(found))
+            solution = next(
+                filter(None, map(_isolated(difference), sorted(difference.free_symbols, key=str))),
+                None,
+            )
+            found |= dict([solution]) if solution else {}
+    return found
+
+
+def alternatives(expr: Expr) -> list[tuple[Basic, int]]:
+    """Expr > 0, expr = 0, expr < 0, written as a comparison of two sums without minus signs."""
+    terms = Add.make_args(expand(expr))
+    left = Add(*(t for t in terms if not t.could_extract_minus_sign()))
+    right = Add(*(-t for t in terms if t.could_extract_minus_sign()))
+    return [(Gt(left, right), 1), (Eq(left, right), 0), (Gt(right, left), -1)]
+
+
+def by_case(values: Sequence[tuple[Basic, Expr]]) -> Expr:
+    """One expression for values that hold under different conditions, which cover the domain."""
+    if len({value for _, value in values}) == 1:
+        return values[0][1]
+    return Piecewise(*((value, condition) for condition, value in values))
+
+
+def _isolated(difference: Expr) -> Callable[[Symbol], tuple[Symbol, Expr] | None]:
+    """Solver of difference = 0 for a symbol that occurs linearly with a slope that is not zero."""
+
+    def solve(symbol: Symbol) -> tuple[Symbol, Expr] | None:
+        slope = difference.coeff(symbol)
+        rest = expand(difference - slope * symbol)
+        if slope.has(symbol) or rest.has(symbol) or not slope.is_nonzero:
+            return None
+        return symbol, expand(-rest / slope)
+
+    return solve
+
+
+def sampled(expr: Expr, facts: Facts) -> NDArray[np.float64]:
+    """Values of an expression at points spread over the encoded domain.
+
+    Args:
+        expr: real expression.
+        facts: the domain.
+
+    Returns:
+        Shape (parameter vectors, places of the variable); nan where nothing is known.
+    """
+    unbound = expr.free_symbols.union(*(e.free_symbols for e, _ in facts.known))
+    unbound = unbound.union(*(value.free_symbols for _, value in facts.encoding))
+    values: dict[Symbol, Any] = {}
+    generator = np.random.default_rng(20)
+    moving = facts.moving(expr)
+    for symbol in sorted(unbound, key=lambda s: s.sort_key()):
+        shape = (1, _PLACES) if symbol in moving else (_SAMPLES, 1)
+        sample = generator.normal(scale=1.5, size=shape)
+        values[symbol] = np.exp(sample) if symbol.is_nonnegative else sample
+    try:
+        for symbol, value in reversed(facts.encoding):
+            values[symbol] = evaluate_array(value, values)
+        found = evaluate_array(expr, values)
+        for known, value in facts.known:
+            with np.errstate(invalid="ignore"):  # infinite values, encoded ends, are not known
+                found = np.where(evaluate_array(known, values) * value > 0, found, np.nan)
+        return np.broadcast_to(found, np.broadcast_shapes(found.shape, (_SAMPLES, 1)))
+    except (AttributeError, KeyError, TypeError, NotImplementedError):  # KeyError: bound variables
+        return np.full((_SAMPLES, 1), np.nan)

@@ -1,0 +1,405 @@
+"""Where the loss rises and where it falls.
+
+Input: the loss on an interval and `Facts`. Output: the interval cut at the real roots of the
+derivative, each part with its direction. Rules, in order: a structural one (sums, increasing
+functions and mixtures of monotone parts are monotone); the sign of the derivative, written as a
+rational function of the variable and one exponential; the mean value theorem for a pair of shifts,
+L(x) = b(x - d) - b(x) + c, whose direction is that of -d*b'' and needs only the curvature of the
+log density; closed roots of a numerator of degree at most two; one bracketed root where the
+derivative itself is monotone. What no rule decides is "unsplit", never an error.
+
+The derivative of a loss, freed of what does not change its sign.
+
+Input: a loss on an interval and `Facts`. Output: its core (constants and increasing functions
+stripped), the derivative of the core, and where the loss may be singular.
+
+Extrema of a loss: closed roots of its derivative, or one bracketed root.
+
+Input: a loss on an interval. Output: the interval cut into parts with alternating directions, or
+nothing. A numerator of degree at most two, in the variable or in one exponential of it, has closed
+roots; which of them lie inside is proved from signs at the ends. A convex or concave loss has one
+extremum at most, which becomes a `BracketedRoot` where it has no formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sympy import (
+    Add,
+    Expr,
+    Mul,
+    Poly,
+    Pow,
+    S,
+    Symbol,
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atanh,
+    cos,
+    cot,
+    coth,
+    csc,
+    csch,
+    diff,
+    erf,
+    erfc,
+    exp,
+    factor,
+    fraction,
+    gamma,
+    log,
+    loggamma,
+    oo,
+    sec,
+    sin,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+    together,
+)
+
+from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
+from mechc.symbolic.curvature import curvature, shifted_pairs
+from mechc.symbolic.facts import Facts, Undecided
+from mechc.symbolic.functions import BracketedRoot, log_mix, spell_out
+from mechc.symbolic.rewrite import Rational1, affine_in, factored, rational_in
+from mechc.symbolic.signs import sign
+
+INCREASING = (log, exp, sinh, tanh, asinh, atan, erf)
+
+# functions that are smooth wherever what stands here does not vanish
+_SINGULAR: dict[type, Callable[[Expr], Expr]] = {
+    **dict.fromkeys((log, loggamma, gamma, coth, csch), lambda u: u),
+    **dict.fromkeys((tan, sec), cos),
+    **dict.fromkeys((cot, csc), sin),
+    **dict.fromkeys((asin, acos, atanh, acosh), lambda u: 1 - u**2),
+}
+
+
+def is_smooth(loss: Expr, x: Symbol, facts: Facts) -> bool:
+    """Whether the loss has no pole and no branch point inside the interval, by proof."""
+    try:
+        return all(sign(base, facts) != 0 for base in _delicate(loss, x))
+    except Undecided:
+        return False
+
+
+def _delicate(loss: Expr, x: Symbol) -> list[Expr]:
+    """What must not vanish: bases of powers that are not polynomial, and see `_SINGULAR`."""
+    nodes = [node for node in loss.atoms(*_SINGULAR) if node.has(x)]
+    arguments = [_SINGULAR[node.func](node.args[0]) for node in nodes]
+    bases = [
+        node.base
+        for node in loss.atoms(Pow)
+        if node.base.has(x) and not (node.exp.is_Integer and node.exp > 0)
+    ]
+    return [spell_out(node) for node in (*arguments, *bases)]
+
+
+def singular_point(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> Expr | None:
+    """The zero of the one affine base that keeps the loss from being smooth, if it lies inside."""
+    for base in _delicate(loss, x):
+        try:
+            sign(base, facts)
+        except Undecided as question:
+            factors = [a for a in Mul.make_args(factored(question.expr)) if a.has(x)]
+            bases = [a.as_base_exp()[0] for a in factors if _is_open(a, facts)]
+            affine = affine_in(bases[0], x) if len(bases) == 1 else None
+            if affine is None or not _inside(-affine[1] / affine[0], lo, hi, facts):
+                return None
+            return factor(-affine[1] / affine[0])
+    return None
+
+
+def _is_open(expr: Expr, facts: Facts) -> bool:
+    try:
+        sign(expr, facts)
+    except Undecided:
+        return True
+    return False
+
+
+def _inside(point: Expr, lo: Expr, hi: Expr, facts: Facts) -> bool:
+    try:
+        above = lo.is_infinite or sign(point - lo, facts) > 0
+        return above and (hi.is_infinite or sign(hi - point, facts) > 0)
+    except Undecided:
+        return False
+
+
+def core(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr]:
+    """Strip constants and increasing functions: loss rises where orientation*core rises."""
+    orientation = 1
+    while True:
+        constant, rest = loss.as_independent(x, as_Add=True)
+        factor_, inner = rest.as_independent(x, as_Add=False)
+        if constant != 0 or factor_ != 1:
+            orientation *= sign(factor_, facts)
+            loss = inner
+        elif isinstance(loss, log_mix):
+            loss = loss.args[1]
+        elif isinstance(loss, INCREASING):
+            loss = loss.args[0]
+        else:
+            return orientation, loss
+
+
+def derivative(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr, Rational1 | None]:
+    """Orientation, derivative of the core, and the derivative as a rational function."""
+    orientation, inner = core(loss, x, facts)
+    slope = diff(inner, x)
+    rational = rational_in(slope, x)
+    return orientation, slope, rational
+
+
+Cut = tuple[Expr, Expr, int]  # lo, hi, direction
+
+
+def at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Cut]:
+    """Cut at the roots of a numerator of degree one or two in x or in the generator."""
+    orientation, _, rational = derivative(loss, x, facts)
+    if rational is None:
+        return []
+    numerator, denominator = fraction(together(rational.expr))
+    rest, open_factor = orientation * sign(denominator, facts), None
+    for part in Mul.make_args(factored(numerator)):
+        try:
+            rest *= sign(part, facts)
+        except Undecided:
+            if not part.has(x, rational.generator or x):
+                raise
+            if open_factor is not None:
+                return []
+            open_factor = part
+    if open_factor is None:
+        return []
+    generator = rational.generator or x
+    if rational.generator is not None and open_factor.has(x):
+        return []
+    interval = _interval_of(rational, lo, hi, x)
+    if interval is None:
+        return []
+    roots = _real_roots(open_factor, generator, *interval, facts)
+    if roots is None:
+        return []
+    cuts, last = roots
+    ends = [lo, *(_back(r, rational) for r in cuts), hi]
+    parts, direction = [], rest * last
+    for left, right in reversed(list(pairwise(ends))):
+        parts.append((left, right, direction))
+        direction = -direction
+    return parts[::-1]
+
+
+def _interval_of(rational: Rational1, lo: Expr, hi: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
+    """The interval as the generator runs through it (the rate of an exponential is positive)."""
+    if rational.generator is None:
+        return lo, hi
+    if rational.kind != "exp" or rational.rate is None or not rational.rate.is_positive:
+        return None
+    ends = []
+    for end in (lo, hi):
+        ends.append(S.Zero if end is -oo else oo if end is oo else exp(rational.rate * end))
+    return ends[0], ends[1]
+
+
+def _back(root: Expr, rational: Rational1) -> Expr:
+    if rational.generator is None or rational.rate is None:
+        return root
+    return log(root) / rational.rate
+
+
+def _real_roots(
+    polynomial: Expr, g: Symbol, lo: Expr, hi: Expr, facts: Facts
+) -> tuple[list[Expr], int] | None:
+    """Roots of a linear or quadratic in the open interval, and its sign just below `hi`."""
+    poly = Poly(polynomial, g)
+    if poly.degree() not in (1, 2):
+        return None
+    first, last = _sign_at(poly, lo, facts), _sign_at(poly, hi, facts)
+    if poly.degree() == 1:
+        b, a = poly.all_coeffs()[::-1]
+        return ([factor(-b / a)], last) if first * last < 0 else None
+    c, b, a = poly.all_coeffs()[::-1]
+    root = sqrt(_discriminant(a, b, c))
+    opens = sign(a, facts)
+    smaller, larger = ((-b - opens * root) / (2 * a), (-b + opens * root) / (2 * a))
+    if first * last < 0:
+        return [larger if last == opens else smaller], last
+    if sign(b**2 - 4 * a * c, facts) <= 0 or first != opens:
+        return None
+    vertex = factor(-b / (2 * a))
+    inside = all(
+        end.is_infinite or sign((vertex - end) * side, facts) > 0
+        for end, side in ((lo, 1), (hi, -1))
+    )
+    return ([smaller, larger], last) if inside else None
+
+
+def _discriminant(a: Expr, b: Expr, c: Expr) -> Expr:
+    return factor(b**2 - 4 * a * c)
+
+
+def _sign_at(poly: Poly, end: Expr, facts: Facts) -> int:
+    if end is oo:
+        return sign(poly.LC(), facts)
+    if end is -oo:
+        return sign(poly.LC(), facts) * (-1 if poly.degree() % 2 else 1)
+    return sign(factor(poly.eval(end)), facts)
+
+
+def at_bracketed_root(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Cut]:
+    """A convex or concave loss has at most one extremum: its slope at the ends tells."""
+    orientation, inner = core(loss, x, facts)
+    bend = curvature(inner, x, facts)
+    if not bend:
+        return []
+    slope = diff(inner, x)
+    try:
+        first = _slope_sign(slope, x, lo, True, facts)
+        last = _slope_sign(slope, x, hi, False, facts)
+    except Unknown:
+        return []
+    if first == last:
+        return [(lo, hi, orientation * first)]
+    root = BracketedRoot(slope, x, lo, hi)
+    return [
+        (lo, root, orientation * first),
+        (root, hi, orientation * last),
+    ]
+
+
+def _slope_sign(slope: Expr, x: Symbol, end: Expr, from_right: bool, facts: Facts) -> int:
+    """Sign of the slope near an end; a limit of zero says nothing."""
+    y, approach = end_point(x, end, from_right)
+    expansion = Expansion(y, facts)
+    lead, _ = expansion.series(slope.subs(x, approach)).lead
+    return sign(lead, facts)
+
+
+@dataclass(frozen=True)
+class Part:
+    """An interval on which the loss is monotone: direction +1, -1, 0, or None if undecided."""
+
+    lo: Expr
+    hi: Expr
+    direction: int | None
+
+
+def monotone_parts(
+    loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts
+) -> tuple[list[Part], Expr | None]:
+    """Cut (lo, hi) into parts on which the loss is monotone.
+
+    Args:
+        loss: expression in x, smooth inside the interval.
+        x: the variable.
+        lo: left end, -oo allowed.
+        hi: right end, oo allowed.
+        facts: parameter domains and what the case assumes.
+
+    Returns:
+        The parts in order, and, if they are unsplit only because the sign of an expression in
+        the parameters is open, that expression (the caller may split the case on it).
+    """
+    inside = facts.within(x, lo, hi)
+    if not is_smooth(loss, x, inside):
+        pole = singular_point(loss, x, lo, hi, inside)
+        if pole is None:
+            return [Part(lo, hi, None)], None
+        left, question = monotone_parts(loss, x, lo, pole, facts)
+        right, other = monotone_parts(loss, x, pole, hi, facts)
+        return left + right, question or other
+    questions: list[Expr] = []
+    for rule in (_by_structure, _by_derivative, _by_pairs):
+        try:
+            direction = rule(loss, x, inside)
+        except Undecided as open_sign:
+            questions.append(open_sign.expr)
+            continue
+        if direction is not None:
+            return [Part(lo, hi, direction)], None
+    for extrema in (at_roots, at_bracketed_root):
+        try:
+            parts = extrema(loss, x, lo, hi, inside)
+        except Undecided as open_sign:
+            questions.append(open_sign.expr)
+            continue
+        if parts:
+            return [Part(*part) for part in parts], None
+    open_question = next((e for e in questions if not _varies(e, x, inside)), None)
+    return [Part(lo, hi, None)], open_question
+
+
+def _varies(expr: Expr, x: Symbol, facts: Facts) -> bool:
+    """Whether an expression holds the variable, as such or encoded."""
+    free = expr.free_symbols
+    return x in free or any(s.is_Dummy for s in free)
+
+
+def _by_structure(loss: Expr, x: Symbol, facts: Facts) -> int | None:
+    """Sums and compositions of monotone functions."""
+    if not loss.has(x):
+        return 0
+    if loss == x:
+        return 1
+    if isinstance(loss, Add):
+        directions = {_by_structure(a, x, facts) for a in loss.args} - {0}
+        return directions.pop() if len(directions) == 1 else None
+    if isinstance(loss, Mul):
+        constant, rest = loss.as_independent(x, as_Add=False)
+        direction = None if rest.is_Mul else _by_structure(rest, x, facts)
+        return None if direction is None else sign(constant, facts) * direction
+    if isinstance(loss, log_mix):
+        return _by_structure(loss.args[1], x, facts)
+    if isinstance(loss, (*INCREASING, erfc)):
+        direction = _by_structure(loss.args[0], x, facts)
+        return direction if direction is None else (-1 if isinstance(loss, erfc) else 1) * direction
+    if isinstance(loss, Pow) and not loss.exp.has(x):
+        direction = _by_structure(loss.base, x, facts)
+        if direction is None:
+            return None
+        if loss.exp.is_odd and loss.exp.is_positive:
+            return direction
+        return direction * sign(loss.exp, facts) * _even_or_positive(loss, facts)
+    return None
+
+
+def _even_or_positive(power: Expr, facts: Facts) -> int:
+    """+1 on positive bases; on negative ones an even power turns the direction round."""
+    base = sign(power.base, facts)
+    if base < 0 and not power.exp.is_even:
+        raise Undecided(power)
+    return base
+
+
+def _by_derivative(loss: Expr, x: Symbol, facts: Facts) -> int | None:
+    orientation, slope, rational = derivative(loss, x, facts)
+    if rational is None:
+        return orientation * sign(slope, facts)
+    return orientation * sign(rational.expr, facts)
+
+
+def _by_pairs(loss: Expr, x: Symbol, facts: Facts) -> int | None:
+    """c*h(x + d) - c*h(x) has derivative c*d*h''(somewhere between): the mean value theorem."""
+    orientation, inner = core(loss, x, facts)
+    pairs, alone = shifted_pairs(inner, x)
+    directions: set[int | None] = {_by_structure(alone, x, facts)} if alone.has(x) else {0}
+    for constant, function, shift in pairs:
+        forward = sign(shift, facts)
+        between = facts.stretched(x, shift, forward)
+        if not is_smooth(function, x, between):
+            return None
+        bend = curvature(function, x, between)
+        directions.add(None if bend is None else sign(constant, facts) * forward * bend)
+    directions -= {0}
+    if None in directions or len(directions) != 1:
+        return None
+    return orientation * (directions.pop() or 0)

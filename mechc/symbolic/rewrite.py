@@ -1,0 +1,320 @@
+"""Targeted rewriting of expressions in one variable: no `simplify`, every rule is named here.
+
+`tidy` brings a difference of log densities to readable form: polynomials in the variable are
+expanded and collected (so that differences of squares cancel before any number is put in), other
+functions of the variable stay whole, logarithms of algebraic functions with opposite coefficients
+merge into one. `rational_in` writes an expression as a rational function of the variable and one
+generator E = exp(c*x) (or t = tan(c*x/2)), where roots and signs can be found.
+
+Factors of expressions, where finding them can end.
+
+SymPy writes exp(20 x/53) and exp(20 x/31) as powers of exp(20 x/1643) and factors a polynomial of
+degree 1643; polynomials in a dozen variables may take hours as well. What is left as it is has the
+same value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import lcm
+
+from sympy import (
+    Add,
+    Dummy,
+    Expr,
+    Mul,
+    Poly,
+    PolynomialError,
+    Pow,
+    Rational,
+    S,
+    Symbol,
+    binomial,
+    cancel,
+    cos,
+    cosh,
+    coth,
+    count_ops,
+    csc,
+    csch,
+    exp,
+    expand,
+    expand_log,
+    factor,
+    factor_terms,
+    factorial,
+    fraction,
+    gamma,
+    ilcm,
+    log,
+    loggamma,
+    sec,
+    sech,
+    sin,
+    sinh,
+    tan,
+    tanh,
+    together,
+)
+
+from mechc.symbolic.budget import OutOfFuelError, limited
+from mechc.symbolic.functions import spell_out
+
+_HYPERBOLIC = (sinh, cosh, tanh, coth, sech, csch)
+_TRIGONOMETRIC = (sin, cos, tan, sec, csc)
+
+
+def tidy(expr: Expr, x: Symbol) -> Expr:
+    """Expand polynomials in x, keep other functions of x whole, merge opposite logarithms.
+
+    Args:
+        expr: a log density, or a difference of two.
+        x: the variable.
+
+    Returns:
+        An equal expression (under the assumptions of its symbols).
+    """
+    expr = expr.replace(lambda node: isinstance(node, log), lambda node: _split_log(node, x))
+    expr = expr.replace(lambda node: isinstance(node, log), _log_of_factorials)
+    opaque: dict[Expr, Dummy] = {}
+    logs = {node: Dummy("l", real=True) for node in expr.atoms(log) if not node.has(x)}
+    polynomial = _hide(expr.xreplace(logs), x, opaque)
+    try:
+        poly = Poly(expand(polynomial), x, *opaque.values())
+    except PolynomialError:
+        return expr
+    shown = {dummy: node for node, dummy in (*opaque.items(), *logs.items())}
+    pairs = []
+    for powers, coefficient in poly.terms():
+        monomial = Mul(*(g**n for g, n in zip(poly.gens, powers, strict=True)))
+        pairs.append((_constant(coefficient, shown), monomial.xreplace(shown)))
+    return Add(*(c * f for c, f in _merge_logs(pairs, x)))
+
+
+def _constant(coefficient: Expr, shown: dict[Dummy, Expr]) -> Expr:
+    """A coefficient free of the variable: algebraic part factored, logarithms merged."""
+    terms = Add.make_args(expand(coefficient))
+    logs = Add(*(a for a in terms if a.free_symbols & shown.keys()))
+    algebraic = factor_terms(factor(coefficient - logs))
+    return algebraic + merge_constant_logs(logs.xreplace(shown))
+
+
+def merge_constant_logs(expr: Expr) -> Expr:
+    """c*log(a) - c*log(b) + ... becomes c*log(a/b) for logarithms of positive constants."""
+    grouped: dict[Expr, Expr] = {}
+    rest = S.Zero
+    for term in Add.make_args(expr):
+        logs = [a for a in Mul.make_args(term) if isinstance(a, log)]
+        if len(logs) != 1 or logs[0].has(exp):
+            rest += term
+            continue
+        coefficient, argument = term / logs[0], logs[0].args[0]
+        if coefficient.could_extract_minus_sign():
+            coefficient, argument = -coefficient, 1 / argument
+        grouped[coefficient] = grouped.get(coefficient, S.One) * argument
+    return rest + Add(*(c * log(a) for c, a in grouped.items()))
+
+
+def _split_log(node: Expr, x: Symbol) -> Expr:
+    """Log of an algebraic function of x: factors free of x leave it."""
+    argument = node.args[0]
+    if not argument.has(x):
+        return expand_log(node) if argument.is_Mul else node
+    if argument.atoms(exp) or argument.atoms(*_HYPERBOLIC) or argument.atoms(*_TRIGONOMETRIC):
+        return node
+    numerator, denominator = fraction(together(argument))
+    constant, dependent = denominator.as_independent(x, as_Add=False)
+    outer, inner = numerator.as_independent(x, as_Add=False)
+    if dependent != 1 or not (constant / outer).is_positive:
+        return node
+    return log(inner) - expand_log(log(constant / outer))
+
+
+def _log_of_factorials(node: Expr) -> Expr:
+    """Logarithms of factorials, binomials and gamma functions of positive arguments."""
+    (argument,) = node.args
+    if isinstance(argument, gamma):
+        return loggamma(argument.args[0])
+    if isinstance(argument, factorial):
+        return loggamma(argument.args[0] + 1)
+    if isinstance(argument, binomial):
+        n, k = argument.args
+        return loggamma(n + 1) - loggamma(k + 1) - loggamma(n - k + 1)
+    return node
+
+
+def _hide(expr: Expr, x: Symbol, opaque: dict[Expr, Dummy]) -> Expr:
+    """Replace maximal non-polynomial functions of x by dummies."""
+    if not expr.has(x) or expr == x:
+        return expr
+    if isinstance(expr, (Add, Mul)):
+        return expr.func(*(_hide(a, x, opaque) for a in expr.args))
+    if isinstance(expr, Pow) and expr.exp.is_Integer and expr.exp > 0:
+        return _hide(expr.base, x, opaque) ** expr.exp
+    return opaque.setdefault(expr, Dummy("g", real=True))
+
+
+def _merge_logs(pairs: list[tuple[Expr, Expr]], x: Symbol) -> list[tuple[Expr, Expr]]:
+    """c*log(A) - c*log(B) becomes c*log(A/B) where A and B are algebraic in x."""
+    merged: list[tuple[Expr, Expr]] = []
+    for c, f in pairs:
+        if not _is_algebraic_log(f, x):
+            merged.append((c, f))
+            continue
+        for index, (d, g) in enumerate(merged):
+            if _is_algebraic_log(g, x) and expand(c + d) == 0:
+                positive = c if not c.could_extract_minus_sign() else d
+                over, under = (f, g) if positive is c else (g, f)
+                merged[index] = (positive, log(over.args[0] / under.args[0]))
+                break
+        else:
+            merged.append((c, f))
+    return merged
+
+
+def _is_algebraic_log(f: Expr, x: Symbol) -> bool:
+    return isinstance(f, log) and f.args[0].is_rational_function(x)
+
+
+def quotient(over: Expr, under: Expr) -> Expr:
+    """over/under for constants, cancelled where that makes it shorter."""
+    ratio = over / under
+    return min((ratio, cancel(ratio)), key=count_ops)
+
+
+@dataclass(frozen=True)
+class Rational1:
+    """A rational function `expr` of x and of one generator, `generator` = function(rate*x)."""
+
+    expr: Expr
+    generator: Symbol | None
+    value: Expr | None  # the generator as a function of x
+    rate: Expr | None
+    kind: str  # "none", "exp", "tan"
+
+
+def rational_in(expr: Expr, x: Symbol) -> Rational1 | None:
+    """Write an expression as a rational function of x and one generator.
+
+    Args:
+        expr: expression; the words `log_mix`, ... are spelled out first.
+        x: the variable.
+
+    Returns:
+        The rational form, or None when another function of x remains or rates are incommensurable.
+    """
+    expr = spell_out(expr)
+    expr = expr.replace(lambda n: isinstance(n, _HYPERBOLIC), lambda n: n.rewrite(exp))
+    found = _generator_exp(expr, x) if expr.atoms(exp) else None
+    if found is None and any(n.has(x) for n in expr.atoms(*_TRIGONOMETRIC)):
+        found = _generator_tan(expr, x)
+    if found is None:
+        found = Rational1(expr, None, None, None, "none")
+    gens = [x] if found.generator is None else [x, found.generator]
+    return found if found.expr.is_rational_function(*gens) else None
+
+
+def _generator_exp(expr: Expr, x: Symbol) -> Rational1 | None:
+    rates = {}
+    for node in expr.atoms(exp):
+        if node.has(x):
+            affine = affine_in(node.args[0], x)
+            if affine is None:
+                return None
+            rates[node] = affine
+    if not rates:
+        return None
+    base = next(iter(sorted((k for k, _ in rates.values()), key=str)))
+    ratios = {node: factor(k / base) for node, (k, _) in rates.items()}
+    if not all(isinstance(r, Rational) for r in ratios.values()):
+        return None
+    scale = ilcm(1, *(int(r.q) for r in ratios.values()))
+    rate = base / scale
+    if rate.could_extract_minus_sign():
+        rate, scale = -rate, -scale
+    generator = Dummy("E", positive=True)
+    new = expr.xreplace(
+        {n: generator ** (ratios[n] * scale) * exp(m) for n, (_, m) in rates.items()}
+    )
+    return Rational1(new, generator, exp(rate * x), rate, "exp")
+
+
+def _generator_tan(expr: Expr, x: Symbol) -> Rational1 | None:
+    """cos(k x + d), sin(k x + d) for one rate k by the half-angle substitution."""
+    nodes = [n for n in expr.atoms(*_TRIGONOMETRIC) if n.has(x)]
+    rates = {}
+    for node in nodes:
+        affine = affine_in(node.args[0], x)
+        if affine is None:
+            return None
+        rates[node] = affine
+    rate = abs_rate = next(iter(rates.values()))[0]
+    if rate.could_extract_minus_sign():
+        abs_rate = -rate
+    t = Dummy("t", real=True)
+    cosine, sine = (1 - t**2) / (1 + t**2), 2 * t / (1 + t**2)
+    replaced = {}
+    for node, (k, m) in rates.items():
+        ratio = factor(k / abs_rate)
+        if ratio not in (S.One, S.NegativeOne):
+            return None
+        c = cosine * cos(m) - ratio * sine * sin(m)
+        s = ratio * sine * cos(m) + cosine * sin(m)
+        table = {cos: c, sin: s, tan: s / c, sec: 1 / c, csc: 1 / s}
+        replaced[node] = table[type(node)]
+    return Rational1(expr.xreplace(replaced), t, tan(abs_rate * x / 2), abs_rate / 2, "tan")
+
+
+def affine_in(expr: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
+    """Slope and intercept of an affine expression, else None."""
+    coefficients = polynomial_in(expr, x, 1)
+    if coefficients is None:
+        return None
+    intercept, slope = (*coefficients, S.Zero)[:2]
+    return (slope, intercept) if slope != 0 else None
+
+
+def polynomial_in(expr: Expr, x: Symbol, degree: int) -> tuple[Expr, ...] | None:
+    """Coefficients (constant first) of a polynomial of at most `degree`, else None."""
+    try:
+        poly = Poly(expr, x)
+    except PolynomialError:
+        return None
+    if poly.degree() > degree or any(c.has(x) for c in poly.all_coeffs()):
+        return None
+    return tuple(factor(c) for c in reversed(poly.all_coeffs()))
+
+
+MAX_DEGREE = 40
+EASY = 5
+"""Symbols with which factoring has always ended soon; counting calls doubles its time."""
+MAX_CALLS = 3_000_000
+"""Function calls spent on one expression, a second or two."""
+
+
+def factored(expr: Expr) -> Expr:
+    """Return the expression as a product, or as it is where that is too much work."""
+    if degree(expr) > MAX_DEGREE:
+        return expr
+    if len(expr.free_symbols) <= EASY:
+        return factor(expr)
+    try:
+        with limited(MAX_CALLS):
+            return factor(expr)
+    except OutOfFuelError:
+        return expr
+
+
+def degree(expr: Expr) -> int:
+    """Return the largest power of the generators exp(g) of which all exponentials are powers."""
+    rates: dict[Expr, list[tuple[int, int]]] = {}
+    for node in expr.atoms(exp):
+        for term in Add.make_args(expand(node.args[0])):
+            rate, rest = term.as_coeff_Mul()
+            if rate.is_Rational and rate != 0:
+                rates.setdefault(rest, []).append((abs(int(rate.p)), int(rate.q)))
+    highest = 0
+    for found in rates.values():
+        unit = lcm(*(q for _, q in found))
+        highest = max(highest, *(p * unit // q for p, q in found))
+    return highest

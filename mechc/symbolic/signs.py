@@ -1,0 +1,378 @@
+"""Signs of expressions, proved from parameter domains, never guessed.
+
+Input: an expression and `Facts` (parameter domains, the case condition, signs assumed in a case).
+Output: -1, 0 or +1, or `Undecided`, which names the factor that no rule could sign. A factor free
+of the variable may then become a case split; anything else leaves a region "unsplit".
+
+Rules, in order: SymPy's own assumptions; factoring; encoding of every domain by free positive
+symbols, after which a sum whose monomials all have one sign has that sign (q in (0, 1) becomes
+1/(1+r); a fact a > b becomes a = b + r); exp(u) = 1 + w for u > 0; differences of equal powers
+A^c - B^c, which have the sign of c (A - B); negative discriminants; 1 + cos(u) for abs(u) < pi;
+a + b f(u) for bounded f, which lies between its values at the ends of the range of f.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sympy import (
+    Add,
+    Dummy,
+    Expr,
+    Mul,
+    Poly,
+    PolynomialError,
+    Pow,
+    S,
+    atan,
+    besseli,
+    cos,
+    erf,
+    erfc,
+    exp,
+    expand,
+    expand_mul,
+    factor,
+    fraction,
+    log,
+    pi,
+    sin,
+    tanh,
+    together,
+)
+
+from mechc.symbolic.facts import Facts, Undecided, sampled
+from mechc.symbolic.functions import expm1c, log_mix, sinhc
+from mechc.symbolic.rewrite import factored
+
+
+def sign(expr: Expr, facts: Facts) -> int:
+    """Sign of an expression for all parameters (and variables) of the facts.
+
+    Args:
+        expr: real expression.
+        facts: what may be used.
+
+    Returns:
+        -1, 0 or +1: strictly negative, identically zero, strictly positive.
+
+    Raises:
+        Undecided: with the first factor that no rule signs.
+    """
+    verdict = _verdict(expr, facts)
+    if isinstance(verdict, Undecided):
+        raise Undecided(verdict.expr)
+    return verdict
+
+
+@lru_cache(maxsize=8192)
+def _verdict(expr: Expr, facts: Facts) -> int | Undecided:
+    """The proof of a sign, or why there is none: the same questions come up again and again."""
+    try:
+        return _decide(expr, facts)
+    except Undecided as question:
+        return Undecided(question.expr)  # without the traceback, which holds on to its frames
+
+
+def _decide(expr: Expr, facts: Facts) -> int:
+    quick = _assumed(expr)
+    if quick is not None:
+        return quick
+    if expr.is_Mul:
+        return _product(expr.args, facts, sign)
+    if expr.is_Pow and expr.exp.is_real:
+        return _power(expr, facts)
+    plain = _of_plain_terms(expr, facts)
+    if plain is not None:
+        return plain
+    if _swings(expr, facts):
+        raise Undecided(expr)
+    numerator, denominator = fraction(together(expr))
+    numerator, denominator = factored(numerator), factored(denominator)
+    if numerator.is_Mul or denominator != 1:
+        factors = (*Mul.make_args(numerator), *Mul.make_args(denominator))
+        return _product(factors, facts, _factor)
+    return _irreducible(numerator, facts)
+
+
+def _of_plain_terms(expr: Expr, facts: Facts) -> int | None:
+    """A sum of exponentials with coefficients of one sign, however many: nothing is factored."""
+    if not isinstance(expr, Add):
+        return None
+    signs = {_of_plain_product(term, facts) for term in expr.args}
+    return signs.pop() if len(signs) == 1 else None
+
+
+def _of_plain_product(term: Expr, facts: Facts) -> int | None:
+    total = 1
+    for part in Mul.make_args(term):
+        base, power = part.as_base_exp()
+        if isinstance(part, exp):
+            continue
+        found = _of_plain_terms(base, facts)
+        if base.is_Number or base.is_Symbol:
+            try:
+                found = sign(base, facts)
+            except Undecided:
+                return None
+        if not found or (found < 0 and not power.is_Integer):
+            return None
+        total *= found if power.is_odd or found > 0 else 1
+    return total
+
+
+def _product(factors: tuple[Expr, ...], facts: Facts, each: Callable[[Expr, Facts], int]) -> int:
+    """Sign of a product; an undecided factor that holds the rest fixed is what gets reported."""
+    total = 1
+    undecided: Undecided | None = None
+    for part in factors:
+        try:
+            total *= each(part, facts)
+        except Undecided as question:
+            if undecided is not None:
+                raise Undecided(Mul(*factors)) from None
+            undecided = question
+    if total and undecided:
+        raise undecided
+    return total
+
+
+def _factor(expr: Expr, facts: Facts) -> int:
+    """Sign of something that has been factored already."""
+    if expr.is_Pow or expr.is_Mul:
+        return sign(expr, facts)
+    quick = _assumed(expr)
+    return quick if quick is not None else _irreducible(expr, facts)
+
+
+def _assumed(expr: Expr) -> int | None:
+    if expr.is_zero:
+        return 0
+    if expr.is_positive or expr is S.Infinity:
+        return 1
+    if expr.is_negative or expr is S.NegativeInfinity:
+        return -1
+    if isinstance(expr, (erfc, sinhc, expm1c)) and expr.args[0].is_real:
+        return 1
+    if isinstance(expr, besseli) and expr.args[0].is_integer and expr.args[1].is_positive:
+        return 1
+    return None
+
+
+def _power(expr: Pow, facts: Facts) -> int:
+    base = sign(expr.base, facts)
+    if base >= 0 or expr.exp.is_even:
+        return abs(base)
+    if expr.exp.is_odd:
+        return base
+    raise Undecided(expr)
+
+
+def _irreducible(expr: Expr, facts: Facts) -> int:
+    """Sign of something that does not factor."""
+    if _refuted(expr, facts):
+        raise Undecided(expr)
+    for rule in _RULES:
+        found = rule(expr, facts)
+        if found is not None:
+            return found
+    raise Undecided(expr)
+
+
+def _refuted(expr: Expr, facts: Facts) -> bool:
+    """Whether both signs occur at sampled points of the domain: then no rule need be tried."""
+    rises, falls = _signs_seen(expr, facts)
+    return bool(rises.any() and falls.any())
+
+
+def _swings(expr: Expr, facts: Facts) -> bool:
+    """Whether both signs occur for the same parameters: a factor with the variable is open."""
+    rises, falls = _signs_seen(expr, facts)
+    return bool(np.any(rises.any(axis=1) & falls.any(axis=1)))
+
+
+def _signs_seen(expr: Expr, facts: Facts) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Where sampled values are positive and where negative, beyond rounding."""
+    found = sampled(expr, facts)
+    size = np.max(np.abs(found), where=np.isfinite(found), initial=0.0) * 1e-9
+    return found > size, found < -size
+
+
+def _by_fact(expr: Expr, facts: Facts) -> int | None:
+    for known, value in facts.known:
+        if _alone(expr, known):
+            continue
+        ratio = factored(expr / known) if known != 0 else S.NaN
+        if not ratio.free_symbols - _positive_symbols(ratio) and _assumed(ratio):
+            return value * (_assumed(ratio) or 0)
+    return None
+
+
+def _alone(expr: Expr, known: Expr) -> bool:
+    """Whether a symbol of open sign is in one of two expressions only, hence in their ratio."""
+    return any(not s.is_positive for s in expr.free_symbols ^ known.free_symbols)
+
+
+def _positive_symbols(expr: Expr) -> set[Any]:
+    return {s for s in expr.free_symbols if s.is_positive}
+
+
+def _by_monotone_function(expr: Expr, facts: Facts) -> int | None:
+    """exp(u) - 1, log(u), log_mix(q, d) and a*f(u) - a*f(v) for increasing f."""
+    if isinstance(expr, log):
+        return sign(expr.args[0] - 1, facts)
+    if isinstance(expr, log_mix):
+        return sign(expr.args[1], facts)
+    if not (isinstance(expr, Add) and len(expr.args) == 2):
+        return None
+    (c, f), (d, g) = (_coefficient(a) for a in expr.args)
+    if expand(c + d) != 0:
+        return None
+    for kind in (exp, log):
+        if isinstance(f, kind) and (isinstance(g, kind) or (g == 1 and kind is exp)):
+            other = g.args[0] if isinstance(g, kind) else S.Zero
+            return sign(c, facts) * sign(expand_mul(f.args[0] - other), facts)
+    return None
+
+
+def _coefficient(term: Expr) -> tuple[Expr, Expr]:
+    """Split a term into a coefficient and at most one exp or log."""
+    special = [a for a in Mul.make_args(term) if isinstance(a, (exp, log))]
+    if len(special) != 1:
+        return term, S.One
+    return term / special[0], special[0]
+
+
+def _by_powers(expr: Expr, facts: Facts) -> int | None:
+    """c*A**g - c*B**g with A, B > 0 has the sign of c*g*(A - B)."""
+    if not (isinstance(expr, Add) and len(expr.args) == 2):
+        return None
+    split = [_base_powers(a) for a in expr.args]
+    for exponent in split[0].keys() & split[1].keys() - {S.One}:
+        bases = [Mul(*parts[exponent]) for parts in split]
+        rest = [a / b**exponent for a, b in zip(expr.args, bases, strict=True)]
+        if exponent.is_Integer or expand_mul(rest[0] + rest[1]) != 0:
+            continue
+        if all(sign(b, facts) > 0 for b in bases):
+            return sign(rest[0], facts) * sign(exponent, facts) * sign(bases[0] - bases[1], facts)
+    return None
+
+
+def _base_powers(term: Expr) -> dict[Expr, list[Expr]]:
+    """Bases of a product, grouped by exponent."""
+    groups: dict[Expr, list[Expr]] = {}
+    for part in Mul.make_args(term):
+        base, exponent = part.as_base_exp()
+        groups.setdefault(exponent, []).append(base)
+    return groups
+
+
+def _by_monomials(expr: Expr, facts: Facts) -> int | None:
+    """All monomials of one sign after encoding.
+
+    Here exp(u) is written as 1 + w (u > 0) or 1/(1 + w), and likewise A^c for A - 1 of one sign.
+    """
+    encoded = facts.encode(expr)
+    replaced = {}
+    for node in encoded.atoms(exp):
+        direction = _assumed(expand(node.args[0]))
+        if direction:
+            w = Dummy("w", positive=True)
+            replaced[node] = (1 + w) ** direction
+    for node in encoded.atoms(Pow):
+        if not node.exp.is_number and _assumed(node.base) == 1:
+            direction = (_assumed(node.exp) or 0) * (_assumed(factor(node.base - 1)) or 0)
+            if direction:
+                replaced[node] = (1 + Dummy("w", positive=True)) ** direction
+    numerator, denominator = fraction(together(encoded.xreplace(replaced)))
+    first = _one_sign(expand(numerator))
+    second = _one_sign(expand(denominator))
+    return None if first is None or second is None else first * second
+
+
+def _one_sign(expr: Expr) -> int | None:
+    signs = {_assumed(term) for term in Add.make_args(expr)}
+    return signs.pop() if len(signs) == 1 else None
+
+
+def _by_discriminant(expr: Expr, facts: Facts) -> int | None:
+    """A quadratic with negative discriminant has the sign of its leading coefficient."""
+    for symbol in sorted((s for s in expr.free_symbols if not s.is_positive), key=str):
+        try:
+            poly = Poly(expr, symbol)
+        except PolynomialError:
+            continue
+        if poly.degree() != 2:
+            continue
+        a, b, c = poly.all_coeffs()
+        discriminant = b**2 - 4 * a * c
+        if _signs_seen(discriminant, facts)[0].any():
+            continue
+        try:
+            if sign(discriminant, facts) < 0:
+                return sign(a, facts)
+        except Undecided:
+            continue
+    return None
+
+
+def _by_cosine(expr: Expr, facts: Facts) -> int | None:
+    """c*(1 + cos(u)) for -pi < u < pi, c*(1 - cos(u)) for 0 < u < 2*pi, cos(u) in between."""
+    waves = expr.atoms(cos)
+    if len(waves) != 1:
+        return None
+    (wave,) = waves
+    (angle,) = wave.args
+    amplitude, rest = expr.coeff(wave), expand(expr - expr.coeff(wave) * wave)
+    ratio = factored(rest / amplitude) if amplitude != 0 else None
+    if ratio not in (S.Zero, S.One, S.NegativeOne):
+        return None
+    lo, hi = {0: (-pi / 2, pi / 2), 1: (-pi, pi), -1: (S.Zero, 2 * pi)}[int(ratio)]
+    if sign(angle - lo, facts) > 0 and sign(hi - angle, facts) > 0:
+        return sign(amplitude, facts) * (-1 if ratio == -1 else 1)
+    return None
+
+
+def _by_sine(expr: Expr, facts: Facts) -> int | None:
+    """sin(u) for 0 < u < pi."""
+    if not isinstance(expr, sin):
+        return None
+    (angle,) = expr.args
+    inside = sign(angle, facts) > 0 and sign(pi - angle, facts) > 0
+    return 1 if inside else None
+
+
+_OPEN_RANGES = {erfc: (0, 2), erf: (-1, 1), tanh: (-1, 1), atan: (-pi / 2, pi / 2)}
+_CLOSED_RANGES = {sin: (-1, 1), cos: (-1, 1)}
+
+
+def _by_range(expr: Expr, facts: Facts) -> int | None:
+    """Take f in a + b*f(u) to both ends of its range, which open ranges do not reach."""
+    ranges = _OPEN_RANGES | _CLOSED_RANGES
+    for node in sorted(expr.atoms(*ranges), key=str):
+        value = Dummy("f", real=True)
+        affine = expr.xreplace({node: value})
+        if not affine.is_polynomial(value) or Poly(affine, value).degree() != 1:
+            continue
+        signs = {sign(affine.subs(value, end), facts) for end in ranges[node.func]}
+        if node.func in _OPEN_RANGES and len(signs) == 2:
+            signs.discard(0)
+        if len(signs) == 1:
+            return signs.pop()
+    return None
+
+
+_RULES = (
+    _by_fact,
+    _by_monotone_function,
+    _by_powers,
+    _by_cosine,
+    _by_sine,
+    _by_monomials,
+    _by_discriminant,
+    _by_range,
+)

@@ -1,0 +1,307 @@
+"""The same noise at another distance: a larger sensitivity, or the sensitivity of a group.
+
+A query that moves by a random distance, which the output does not tell.
+
+Independent noise on every coordinate of a vector query: when the pair of one suffices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import accumulate
+
+from sympy import Add, Expr, binomial
+
+from mechc.declare.declaration import Claim, Declaration, Derived, Poisson, Shift
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.symbolic.parameters import (
+    Parameter,
+    ParameterSymbol,
+    count,
+    parameter,
+    positive,
+    probabilities,
+)
+from mechc.transform.base import free_name, with_parameters, without_parameter
+
+
+def shift(declaration: Declaration) -> Declaration:
+    """The query moves `factor` times as far: noise(x - factor * sensitivity) against noise(x).
+
+    Replacing a record moves a query up to twice as far as adding or removing one.
+
+    Args:
+        declaration: additive noise.
+
+    Returns:
+        A declaration with one parameter more, `factor` > 0.
+
+    Raises:
+        UnsupportedError: no additive noise, or noise on the integers.
+    """
+    built = additive_noise(declaration, "shift")
+    if declaration.measure == "lattice":
+        raise UnsupportedError(
+            f"{declaration.name}: on the integers the distance is the parameter sensitivity itself"
+        )
+    factor = positive(free_name(declaration, "factor"), typical=(0.5, 3)).parameter
+    moved = _at_distance(declaration, built, factor.symbol * built.sensitivity)
+    return replace(with_parameters(moved, factor), name=f"shift({declaration.name})")
+
+
+def group(declaration: Declaration, size: str | None = None) -> Declaration:
+    """Protect groups: neighbours differ by up to `group_size` records.
+
+    Additive noise of sensitivity D moves by group_size * D (T1 applies to that distance). On a
+    Poisson sample of rate r, k of m records are kept with binomial probabilities, so that
+    P = sum_k Bin(m, r)(k) noise(x - k D) against Q = noise(x).
+
+    Args:
+        declaration: additive noise, or additive noise on a Poisson sample (add/remove).
+        size: for a Poisson sample, the number m of records, in digits.
+
+    Returns:
+        A declaration with the parameter `group_size`, or for this group size.
+
+    Raises:
+        UnsupportedError: another mechanism: how often a record counts is then not known.
+    """
+    built = declaration.construction
+    if isinstance(built, Poisson) and built.adjacency == "add_remove" and size is not None:
+        return _sampled_group(declaration, built, int(size))
+    if size is not None:
+        raise DeclarationError(f"{declaration.name}: size={size} is for Poisson samples alone")
+    members = count(free_name(declaration, "group_size"), typical=(2, 5)).parameter
+    noise = additive_noise(declaration, "group")
+    moved = _at_distance(declaration, noise, members.symbol * noise.sensitivity)
+    return replace(with_parameters(moved, members), name=f"group({declaration.name})")
+
+
+def additive_noise(declaration: Declaration, wanted_by: str) -> Shift:
+    """How additive noise was declared.
+
+    Raises:
+        UnsupportedError: the declaration is another pair.
+    """
+    if not isinstance(declaration.construction, Shift):
+        raise UnsupportedError(
+            f"{wanted_by}({declaration.name}): needs noise declared with additive(), so that the "
+            "pair at another distance is known"
+        )
+    return declaration.construction
+
+
+def _at_distance(declaration: Declaration, built: Shift, distance: Expr) -> Declaration:
+    """The pair of the same noise at `distance`; T1 is applied to it anew."""
+    x = declaration.variable
+    return replace(
+        declaration,
+        p=built.noise.subs(x, x - distance),
+        claim=None,
+        construction=Shift(built.noise, distance),
+    )
+
+
+def _sampled_group(declaration: Declaration, built: Poisson, size: int) -> Declaration:
+    noise = additive_noise(built.base, "group")
+    x, r = declaration.variable, built.rate
+    kept = [binomial(size, k) * r**k * (1 - r) ** (size - k) for k in range(size + 1)]
+    shifted = [noise.noise.subs(x, x - k * noise.sensitivity) for k in range(size + 1)]
+    return replace(
+        declaration,
+        name=f"group({declaration.name}, {size})",
+        p=Add(*(w * p for w, p in zip(kept, shifted, strict=True))),
+        claim=claim_of_moves(
+            built.base, noise, f"{noise.sensitivity} for each of {size} records that differ and "
+            f"enter the sample, which each does independently with probability {r}",
+            "the query moves up"),
+        construction=None,
+    )  # fmt: skip
+
+
+def claim_of_moves(base: Declaration, noise: Shift, moves: str, does: str) -> Claim:
+    """What may be said of a mixture of upward moves of several sizes.
+
+    Args:
+        base: the declaration of the noise.
+        noise: how it was declared.
+        moves: by how much the query moves, in words.
+        does: what it does, in words.
+
+    Returns:
+        "proven" by T8, for these and shorter moves, where the noise was proved log-concave; else
+        "declared", for a query that moves by exactly these distances.
+    """
+    from mechc.calculus.concavity import is_log_concave
+
+    if is_log_concave(replace(base, p=noise.noise, q=noise.noise, construction=None)):
+        return Claim("proven", "T8", "add_remove", (
+            "the noise is log-concave, so that larger outputs speak for larger moves",),
+            (f"{does} by at most {moves}",))  # fmt: skip
+    return Claim("declared", None, "add_remove", (), (
+        f"{does} by exactly {moves}: the noise was not proved log-concave, which T8 needs, and "
+        "without that shorter moves may reveal more (mixture() of one event for each move is "
+        "proven for unimodal noise, T9)",))  # fmt: skip
+
+
+def random_sensitivity(declaration: Declaration, length: str) -> Declaration:
+    """The query moves by one of several sensitivities, each with a weight.
+
+    P = sum_i weights_i noise(x - s_i) against Q = noise(x). With log-concave noise a larger output
+    speaks for every upward move, and all the more for a longer one, so that the set which separates
+    P and Q best is a half line and longer moves only add to its mass under P (T8). With other noise
+    the pair is that of a query which moves by exactly these distances.
+
+    The sensitivities are parametrised by what each adds to the one before, so that their order is
+    known and the pair has one case, not one for each of the length! orders.
+
+    Args:
+        declaration: additive noise.
+        length: number of sensitivities, in digits.
+
+    Returns:
+        A declaration with the parameters `sensitivities_1`, `sensitivities_2_above_1`, ... >= 0 and
+        the list `weights` (summing to one) in place of the sensitivity.
+
+    Raises:
+        UnsupportedError: no additive noise.
+    """
+    built = additive_noise(declaration, "random_sensitivity")
+    steps = _plain(tuple(
+        _distance(name, declaration.measure == "lattice") for name in rise_names(int(length))
+    ))  # fmt: skip
+    moves = list(accumulate(step for _, step in steps))
+    weights = _plain(probabilities("weights", int(length)))
+    own = without_parameter(declaration, built.sensitivity, (built.noise,))
+    return replace(
+        declaration,
+        name=f"random_sensitivity({declaration.name})",
+        parameters=(*own, *(p for p, _ in (*steps, *weights))),
+        p=_mixed(declaration, built.noise, moves, [w for _, w in weights]),
+        claim=claim_of_moves(
+            declaration, built, "sensitivities_i with probability weights_i, independently of the "
+            "noise", "the query moves up"),
+        construction=None,
+    )  # fmt: skip
+
+
+def rise_names(length: int) -> list[str]:
+    """Names of the parameters for increasing sensitivities: the first, then what is added to it."""
+    return ["sensitivities_1", *(f"sensitivities_{i + 1}_above_{i}" for i in range(1, length))]
+
+
+def _distance(name: str, whole: bool) -> ParameterSymbol:
+    typical = (1.0, 3.0) if whole else (0.2, 2.0)
+    return parameter(name, 0.0, integer=whole, typical=typical)
+
+
+def with_replacement(declaration: Declaration, length: str) -> Declaration:
+    """Draw records with replacement: one record occurs i - 1 times with probability weights_i.
+
+    P = sum_i weights_i noise(x - (i-1) D) against Q = sum_i weights_i noise(x + (i-1) D), for a
+    record that is replaced by its opposite and is alone in moving the query (Koskela, Jälkö,
+    Honkela 2020, section 6.3). What `weights` leave to 1 is the probability `lost` of more
+    occurrences than are listed, which counts as revealing everything.
+
+    Args:
+        declaration: additive noise.
+        length: number of weights, in digits.
+
+    Returns:
+        A declaration with the list `weights` and the parameter `lost` more.
+
+    Raises:
+        UnsupportedError: no additive noise.
+    """
+    built = additive_noise(declaration, "with_replacement")
+    if int(length) < 1:
+        raise DeclarationError(f"length={length}: expected at least one weight")
+    weights = _plain(probabilities("weights", int(length)))
+    lost = parameter("lost", 0.0, 1.0, default=0.0, typical=(0.0, 0.0)).parameter
+    moves = [i * built.sensitivity for i in range(int(length))]
+    symbols = [w for _, w in weights]
+    return replace(
+        declaration,
+        name=f"with_replacement({declaration.name})",
+        parameters=(*declaration.parameters, *(p for p, _ in weights), lost),
+        p=_mixed(declaration, built.noise, moves, symbols),
+        q=_mixed(declaration, built.noise, [-m for m in moves], symbols),
+        atoms=((Add(1), lost.symbol, Add(0)), (Add(-1), Add(0), lost.symbol)),
+        claim=None,
+        construction=Derived(declaration, None, "replace", (), (
+            "the worst data sets are those in which all other records leave the query in the "
+            "middle", "records are drawn independently and uniformly, with replacement")),
+    )  # fmt: skip
+
+
+def _plain(symbols: tuple[ParameterSymbol, ...]) -> list[tuple[Parameter, Expr]]:
+    """Each parameter with its ordinary symbol."""
+    return [(s.parameter, s.parameter.symbol) for s in symbols]
+
+
+def _mixed(declaration: Declaration, noise: Expr, moves: list[Expr], weights: list[Expr]) -> Expr:
+    x = declaration.variable
+    return Add(*(w * noise.subs(x, x - m) for m, w in zip(moves, weights, strict=True)))
+
+
+NORMS = ("l1", "l2")
+
+
+def vector(declaration: Declaration, norm: str) -> Declaration:
+    """The pair of one coordinate, claimed for a vector query of bounded norm.
+
+    Args:
+        declaration: additive noise; every coordinate gets its own.
+        norm: in which the sensitivity bounds the move, "l1" or "l2".
+
+    Returns:
+        The same pair with the claim that T3 licenses for the norm.
+
+    Raises:
+        DeclarationError: an unknown norm.
+        UnsupportedError: no theorem licenses the pair for this noise and norm.
+    """
+    from mechc.calculus.concavity import is_gaussian, is_log_concave
+    from mechc.calculus.unimodal import centre_of
+
+    if norm == "linf":
+        raise UnsupportedError(
+            f"vector({declaration.name}, 'linf'): the worst vector moves every coordinate by the "
+            "sensitivity (T3), so compose as many steps of the scalar mechanism as there are "
+            "coordinates: dimension * event"
+        )
+    if norm not in NORMS:
+        raise DeclarationError(f"norm={norm!r} is not known (expected one of l1, l2, linf)")
+    built = additive_noise(declaration, "vector")
+    noise = replace(declaration, p=built.noise, q=built.noise, construction=None)
+    if declaration.measure == "lattice":
+        raise UnsupportedError(
+            f"vector({declaration.name}, {norm!r}): T3 holds for densities, not on the integers: "
+            "the discrete Gaussian with a move of (1, 1) reveals more than N(0, s^2) with a move "
+            "of sqrt(2); compose scalar steps with the sensitivity of each coordinate"
+        )
+    if norm == "l2":
+        if not is_gaussian(noise):
+            raise UnsupportedError(
+                f"vector({declaration.name}, 'l2'): only Gaussian noise is the same in all "
+                "directions; other independent noise has no one-dimensional pair for an l2 norm. "
+                "An l1 bound, or Gaussian noise, would license it (T3)"
+            )
+        checked = "Gaussian noise is isotropic"
+    else:
+        if not is_log_concave(noise) or centre_of(noise) is None:
+            raise UnsupportedError(
+                f"vector({declaration.name}, 'l1'): T3 needs symmetric log-concave noise, which "
+                "was not proved: heavier tails reveal more of a move spread over coordinates "
+                "(Cauchy noise, sensitivity 40, epsilon 0: .9859 along (20, 20), .9682 along "
+                "(40, 0)); compose scalar steps with the sensitivity of each coordinate"
+            )
+        checked = "the noise is symmetric and log-concave, so a vertex of the l1 ball is the worst"
+    return replace(
+        declaration,
+        name=f"vector({declaration.name}, {norm})",
+        claim=None,
+        construction=Derived(declaration, "T3", "any", (checked,), (
+            f"every coordinate has independent noise and the move has {norm} norm at most "
+            f"{built.sensitivity}",)),
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Ball arithmetic: a second derivation of every number, with enclosures."""

@@ -1,0 +1,152 @@
+"""One side of a piece as a function on balls: log of a sum of weighted exponentials."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Callable
+from functools import cached_property
+from itertools import combinations, pairwise
+from typing import Any
+
+from flint import acb, arb
+from sympy import Add, Expr, S, Symbol, diff, exp, expand, log
+
+from mechc.calculus.terms import Term
+from mechc.verify.balls import functions
+
+_MARKS = sorted([0.0, *(s * 2.0 ** (k / 4) for s in (-1, 1) for k in range(-40, 160))])
+_BETWEEN = [(a + b) / 2 for a, b in pairwise(_MARKS)]
+
+
+class Law:
+    """One side of a piece: log of a sum of weighted exponentials, on balls."""
+
+    def __init__(self, terms: tuple[Term, ...], x: Symbol, values: Any) -> None:
+        """Compile the terms, those of weight zero left out."""
+        self.x, self.values = x, values
+        kept = []
+        for term in terms:
+            weight = functions.constant(term.weight, values)
+            if not weight.is_zero():
+                kept.append((weight.log(), term.log_density))
+        self.exprs: list[Expr] = [e for _, e in kept]
+        self.weights = [w for w, _ in kept]
+        self.logs = [functions.function(e, x, values) for e in self.exprs]
+        self._beside: dict[int, Callable[[Any, bool], Any]] = {}
+        self._tops: dict[int, int] = {}  # the dominating term at places of _MARKS
+
+    @property
+    def is_zero(self) -> bool:
+        """No term is left."""
+        return not self.logs
+
+    def log(self, x: Any, analytic: bool) -> Any:
+        """Log density at a ball."""
+        i = self.top(x)
+        value = self.logs[i](x, analytic) + self.beside(i)(x, analytic)
+        if len(self.logs) == 1 or value.is_finite():
+            return value
+        return self._log_of_densities(x, analytic)
+
+    def _log_of_densities(self, x: Any, analytic: bool) -> Any:
+        """The same where a term vanishes, and has no logarithm, but not all of them do."""
+        total = self.density(x, analytic)
+        return total.log(analytic) if isinstance(total, acb) else total.log()
+
+    @cached_property
+    def is_algebraic(self) -> bool:
+        """Whether densities are powers of polynomials, which need no logarithm and exponential."""
+        return all(exp(e).is_algebraic_expr(self.x) for e in self.exprs)
+
+    def density(self, x: Any, analytic: bool) -> Any:
+        """Density at a ball."""
+        return sum((w * f(x, analytic) for w, f in self._densities), start=arb(0))
+
+    @cached_property
+    def _densities(self) -> list[tuple[Any, Callable[[Any, bool], Any]]]:
+        rows = zip(self.weights, self.exprs, strict=True)
+        return [(w.exp(), functions.function(exp(e), self.x, self.values)) for w, e in rows]
+
+    def top(self, x: Any) -> int:
+        """The term that dominates around a ball, roughly: any choice would be right."""
+        if len(self.logs) == 1:
+            return 0
+        middle = (x.real if isinstance(x, acb) else x).mid()
+        i = bisect(_BETWEEN, float(middle))
+        if i not in self._tops:
+            heights = [_height(self.term(k, arb(_MARKS[i]))) for k in range(len(self.logs))]
+            self._tops[i] = max(range(len(heights)), key=heights.__getitem__)
+        return self._tops[i]
+
+    def beside(self, i: int) -> Callable[[Any, bool], Any]:
+        """Log of the density over exp of term i, of expanded differences: little cancels."""
+        if i not in self._beside:
+            base = self.exprs[i]
+            rest = [
+                (w, functions.function(difference(e, base, self.x), self.x, self.values))
+                for k, (w, e) in enumerate(zip(self.weights, self.exprs, strict=True)) if k != i
+            ]  # fmt: skip
+            self._beside[i] = _log_of_sum(self.weights[i], rest)
+        return self._beside[i]
+
+    def term(self, i: int, x: Any) -> Any:
+        """Log of one term at a real ball."""
+        return self.weights[i] + self.logs[i](x, False)
+
+    def slope(self, x: Any) -> Any:
+        """Derivative of the log density at a real ball: slopes of the terms, by their shares."""
+        slopes = [f(x, False) for f in self._slopes]
+        if len(slopes) == 1:
+            return slopes[0]
+        logs = [self.term(i, x) for i in range(len(slopes))]
+        first = slopes[0]
+        # shares add up to one: only differences of slopes are spread out by their enclosures
+        total = first
+        for i in range(1, len(slopes)):
+            rest = sum(((log - logs[i]).exp() for log in logs[:i] + logs[i + 1 :]), start=arb(1))
+            total += (slopes[i] - first) / rest
+        return total
+
+    @cached_property
+    def _slopes(self) -> list[Callable[[Any, bool], Any]]:
+        return [functions.function(diff(e, self.x), self.x, self.values) for e in self.exprs]
+
+
+def difference(one: Expr, other: Expr, x: Symbol) -> Expr:
+    """The difference, expanded, where logarithms of polynomials with one leading term are joined.
+
+    c log A - c log B is c log(1 + (A - B)/B): far out both are large and their difference is not,
+    which enclosures of each of them cannot see. A and B are positive on the real line, so that it
+    is the same function there, and its continuation wherever it is analytic.
+    """
+    rest, shares = S.Zero, defaultdict[Expr, Expr](lambda: S.Zero)
+    for summand in Add.make_args(expand(one - other)):
+        share, function = summand.as_independent(log)
+        if isinstance(function, log) and function.args[0].is_polynomial(x) and not share.has(x):
+            shares[function.args[0]] += share
+        else:
+            rest += summand
+    for (top, share), (bottom, opposite) in combinations(list(shares.items()), 2):
+        a, b = top.as_poly(x), bottom.as_poly(x)
+        if share + opposite == 0 and (a - b).degree() < b.degree():
+            rest += share * log(1 + (a - b).as_expr() / bottom)
+            shares[top] = shares[bottom] = S.Zero
+    return rest + Add(*(share * log(inside) for inside, share in shares.items()))
+
+
+def _log_of_sum(weight: Any, rest: list[Any]) -> Callable[[Any, bool], Any]:
+    """Log of exp(weight) + sum of exp(w + f(x)) over (w, f) in `rest`."""
+    if not rest:
+        return lambda x, analytic: weight
+
+    def log_sum(x: Any, analytic: bool) -> Any:
+        total = weight.exp() + sum(((w + f(x, analytic)).exp() for w, f in rest), start=arb(0))
+        return total.log(analytic) if isinstance(total, acb) else total.log()
+
+    return log_sum
+
+
+def _height(value: Any) -> float:
+    real = value.real if isinstance(value, acb) else value
+    return float(real.mid()) if real.is_finite() else float("-inf")

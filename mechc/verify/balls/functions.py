@@ -1,0 +1,472 @@
+"""SymPy expressions as functions on balls.
+
+Input: an expression in one variable and exact values of its parameters. Output: a function of an
+`arb` or `acb` ball that returns a ball which contains every value of the expression on it. With
+`analytic` set, the result is non-finite unless the expression is analytic on the ball, which is
+what rigorous quadrature asks for (Johansson 2018, "Numerical integration in arbitrary-precision
+ball arithmetic").
+
+Switches (Abs, Max, Min, sign, Piecewise) are followed on real balls only; where a ball does not
+decide one, the union of both sides is returned. Subexpressions without the variable are evaluated
+once.
+
+Modified Bessel functions of many neighbouring orders at one argument, in ball arithmetic.
+
+I_{n-1}(u) = I_{n+1}(u) + (2 n/u) I_n(u) downwards adds positive numbers only, so that relative
+errors grow by a rounding or two with each step: a block of orders costs two evaluations.
+
+The complementary error function on balls, with digits that wide balls and tails keep.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from flint import acb, arb, ctx
+from sympy import Add, And, Basic, Expr, Mul, Not, Or, Piecewise, Pow, S, Sum, Symbol, erfc
+from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
+from sympy.logic.boolalg import BooleanAtom
+
+from mechc.errors import UnsupportedError
+
+BLOCK = 64
+LARGEST = 2**40  # order up to which neighbours are kept
+GUARD_BITS = 12
+
+
+def bessel_i(order: Any, u: Any) -> Any:
+    """I_order(u), orders that are whole numbers by blocks."""
+    if not (isinstance(u, arb) and u > 0 and order.is_integer() and abs(order) < LARGEST):
+        return u.bessel_i(order)
+    n = abs(int(order.unique_fmpz()))
+    return +_block(n // BLOCK, u.mid().man_exp(), u.rad().man_exp(), ctx.prec)[n % BLOCK]
+
+
+@lru_cache(maxsize=2048)
+def _block(number: int, middle: Any, radius: Any, bits: int) -> list[Any]:
+    """I_n(u) for the orders n of one block, u given by the words of its ball."""
+    with ctx.workprec(bits + GUARD_BITS):
+        u = arb(middle, radius)
+        top = (number + 1) * BLOCK
+        above, here = u.bessel_i(arb(top)), u.bessel_i(arb(top - 1))
+        found = [here]
+        for n in range(top - 1, number * BLOCK, -1):
+            above, here = here, above + 2 * n / u * here
+            found.append(here)
+        return found[::-1]
+
+
+def erfc_argument(expr: Expr) -> Expr | None:
+    """The u of erfc(u), also where it is written 2 - erfc(-u), as SymPy does by itself."""
+    if isinstance(expr, erfc):
+        return expr.args[0]
+    rest = 2 - expr
+    return -rest.args[0] if isinstance(rest, erfc) else None
+
+
+def log_erfc(u: Any, analytic: bool) -> Any:
+    """Log of erfc: -u^2 + log erfcx(u) on the right, log(2 - erfc(-u)) on the left."""
+    if isinstance(u, acb):
+        if u.real.mid() < 0:
+            return (2 - (-u * u).exp() * _erfcx(-u)).log(analytic)
+        return _erfcx(u).log(analytic) - u * u
+    # it falls on the real line: its ends there bound it on wide balls
+    ends = u.erfc().log()
+    return ends if ends.is_finite() else u.lower().erfc().log().union(u.upper().erfc().log())
+
+
+def erfc_rate(u: Any) -> Any:
+    """exp(-u^2)/erfc(u) on a real ball: it rises."""
+    ends = [(-e * e).exp() / e.erfc() for e in (u.lower(), u.upper())]
+    return ends[0].union(ends[1])
+
+
+def erfc_bend(u: Any) -> Any:
+    """2/sqrt(pi) erfc_rate(u) - 2u on a real ball; for u >= 0 by bounds that fall (DLMF 7.8.2)."""
+    if not u >= 0:
+        return 2 / arb.pi().sqrt() * erfc_rate(u) - 2 * u
+    bounds = ((u.lower(), arb(2)), (u.upper(), 4 / arb.pi()))
+    highest, lowest = (c / (e + (e * e + c).sqrt()) for e, c in bounds)
+    return lowest.union(highest)
+
+
+def _erfcx(u: Any) -> Any:
+    """exp(u^2) erfc(u) on a complex ball, by its value in the middle and a bound on its slope.
+
+    From erfcx(u) = 2/sqrt(pi) int_0^oo exp(-t^2 - 2ut) dt, |erfcx'(u)| <= |erfcx'(a)| for every
+    a <= Re u, and erfcx'(a) = 2a erfcx(a) - 2/sqrt(pi).
+    """
+    middle, lowest = u.mid(), u.real.lower()
+    value = (middle * middle).exp() * middle.erfc()
+    # an enclosure of the slope must not lose its digits to the difference: it is at most 1/a^2
+    steepest = abs(2 * lowest * (lowest * lowest).exp() * lowest.erfc() - 2 / arb.pi().sqrt())
+    if lowest > 1:
+        steepest = steepest.min(1 / (lowest * lowest * arb.pi().sqrt()))
+    reach = (abs(u - middle).upper() * steepest).upper()
+    return value + acb(arb(0, reach), arb(0, reach))
+
+
+Ball = Any  # arb or acb
+Function = Callable[[Ball, bool], Ball]
+Values = Mapping[Symbol, Any]
+
+
+def nan_like(x: Ball) -> Ball:
+    """The ball that knows nothing."""
+    return acb(math.nan, math.nan) if isinstance(x, acb) else arb.nan()
+
+
+def constant(expr: Expr, values: Values) -> Any:
+    """Ball around the value of an expression without variable; +-oo gives an infinite ball."""
+    return _Compiler(None, values).ball(expr)
+
+
+def function(expr: Expr, variable: Symbol, values: Values) -> Function:
+    """The expression as a function of a ball and the `analytic` flag, at the current precision.
+
+    Args:
+        expr: in `variable` and the symbols of `values`.
+        variable: the symbol that stands for the ball.
+        values: exact balls for the parameters.
+
+    Raises:
+        UnsupportedError: a function that has no ball form here.
+    """
+    return _Compiler(variable, values).compile(expr)
+
+
+def holds(condition: Basic, values: Values) -> bool | None:
+    """Truth of a condition in parameters; None where the balls do not decide it."""
+    return _Compiler(None, values).truth(condition)(arb(0))
+
+
+class _Compiler:
+    """One walk over an expression; equal subexpressions share their closure."""
+
+    def __init__(self, variable: Symbol | None, values: Values) -> None:
+        self.variable, self.values = variable, values
+        self.known: dict[Basic, Function] = {}
+
+    def ball(self, expr: Basic) -> Any:
+        return self.compile(expr)(arb(0), False)
+
+    def compile(self, expr: Basic) -> Function:
+        if expr not in self.known:
+            made = self._compile(expr)
+            if self.variable is None or not expr.has(self.variable):
+                value = made(arb(0), False)
+
+                def made(x: Ball, analytic: bool, value: Any = value) -> Ball:
+                    return value
+
+            self.known[expr] = made
+        return self.known[expr]
+
+    def _compile(self, expr: Any) -> Function:
+        if expr == self.variable:
+            return lambda x, analytic: x
+        if isinstance(expr, Symbol):
+            value = self.values[expr]
+            return lambda x, analytic: value
+        if expr.is_Number or expr.is_NumberSymbol:
+            value = number(expr)
+            return lambda x, analytic: value
+        if isinstance(expr, Add):
+            return self._add(expr)
+        if isinstance(expr, Mul):
+            return self._mul(expr)
+        if isinstance(expr, Pow):
+            return self._power(expr)
+        if isinstance(expr, Piecewise):
+            return self._piecewise(expr)
+        if isinstance(expr, Sum):
+            value = self._sum(expr)
+            return lambda x, analytic: value
+        return self._apply(expr)
+
+    def _add(self, expr: Add) -> Function:
+        fixed, (first, *rest) = self._split(expr)
+        if fixed is not None and not rest:
+            return lambda x, analytic: first(x, analytic) + fixed
+
+        def add(x: Ball, analytic: bool) -> Ball:
+            total = first(x, analytic)
+            for part in rest:
+                total = total + part(x, analytic)
+            return total if fixed is None else total + fixed
+
+        return add
+
+    def _mul(self, expr: Mul) -> Function:
+        fixed, (first, *rest) = self._split(expr)
+        if fixed is not None and not rest:
+            return lambda x, analytic: first(x, analytic) * fixed
+
+        def mul(x: Ball, analytic: bool) -> Ball:
+            total = first(x, analytic)
+            for part in rest:
+                total = total * part(x, analytic)
+            return total if fixed is None else total * fixed
+
+        return mul
+
+    def _split(self, expr: Add | Mul) -> tuple[Any, list[Function]]:
+        """What does not depend on the variable as one ball (None: nothing), and the other parts."""
+        fixed, moving = expr.as_independent(self.variable, as_Add=isinstance(expr, Add))
+        if self.variable is None or not moving.has(self.variable):
+            return None, [self.compile(a) for a in expr.args]
+        parts = moving.args if type(moving) is type(expr) else (moving,)
+        known = None if fixed == expr.identity else self.ball(fixed)
+        return known, [self.compile(a) for a in parts]
+
+    def _power(self, expr: Pow) -> Function:
+        base = self.compile(expr.base)
+        if expr.base is S.Exp1:
+            exponent = self.compile(expr.exp)
+            return lambda x, analytic: exponent(x, analytic).exp()
+        if expr.exp.is_Integer:
+            n = int(expr.exp)
+            return lambda x, analytic: base(x, analytic) ** n
+        exponent = self.compile(expr.exp)
+        if expr.exp.has(self.variable or S.NaN):
+            return lambda x, analytic: (
+                exponent(x, analytic) * _log(base(x, analytic), analytic)
+            ).exp()
+        return lambda x, analytic: power(base(x, analytic), exponent(x, False), analytic)
+
+    def _piecewise(self, expr: Piecewise) -> Function:
+        rows = [(self.compile(v), self.truth(c)) for v, c in expr.args]
+
+        def choose(x: Ball, analytic: bool) -> Ball:
+            found = None
+            for value, condition in rows:
+                true = condition(x)
+                if true is False:
+                    continue
+                if true is None and analytic:
+                    return nan_like(x)
+                here = value(x, analytic)
+                found = here if found is None else found.union(here)
+                if true:
+                    return found
+            return nan_like(x) if found is None else found
+
+        return choose
+
+    def truth(self, condition: Basic) -> Callable[[Ball], bool | None]:
+        """Whether a condition holds on a whole ball."""
+        if isinstance(condition, BooleanAtom):
+            value = bool(condition)
+            return lambda x: value
+        if isinstance(condition, (Lt, Le, Gt, Ge, Eq, Ne)):
+            return self._relation(condition)
+        parts = [self.truth(a) for a in condition.args]
+        if isinstance(condition, Not):
+            return lambda x: None if (v := parts[0](x)) is None else not v
+        if isinstance(condition, (And, Or)):
+            decisive = isinstance(condition, Or)
+
+            def both(x: Ball) -> bool | None:
+                found = [part(x) for part in parts]
+                return decisive if decisive in found else None if None in found else not decisive
+
+            return both
+        raise UnsupportedError(f"no ball form of the condition {condition}")
+
+    def _relation(self, condition: Relational) -> Callable[[Ball], bool | None]:
+        left, right = (self.compile(side) for side in condition.args)
+        kind = type(condition)
+
+        def decide(x: Ball) -> bool | None:
+            gap = left(x, False) - right(x, False)
+            gap = gap.real if isinstance(gap, acb) else gap
+            if kind in (Eq, Ne):
+                same = True if gap.is_zero() else False if not gap.contains(0) else None
+                return same if kind is Eq or same is None else not same
+            above, below = (gap >= 0, gap < 0) if kind in (Ge, Lt) else (gap > 0, gap <= 0)
+            if not above and not below:
+                return None
+            return bool(above) if kind in (Gt, Ge) else bool(below)
+
+        return decide
+
+    def _sum(self, expr: Sum) -> Any:
+        """A constant sum, its infinite tails bounded by the ratio of neighbouring summands."""
+        from mechc.verify.balls.sums import total
+
+        index, lo, hi = expr.limits[0]
+        if len(expr.limits) > 1 or (self.variable is not None and expr.has(self.variable)):
+            raise UnsupportedError(f"no ball form of {expr}")
+        ends = [self.ball(lo), self.ball(hi)]
+        return total(expr.function, index, self.values, ends)
+
+    def _apply(self, expr: Any) -> Function:
+        name = type(expr).__name__
+        if name == "log" and (inside := erfc_argument(expr.args[0])) is not None:
+            inner = self.compile(inside)
+            return lambda x, analytic: log_erfc(inner(x, analytic), analytic)
+        args = [self.compile(a) for a in expr.args]
+        if name in _SWITCHES:
+            switch = _SWITCHES[name]
+            return lambda x, analytic: switch(*(a(x, analytic) for a in args), analytic)
+        if name in _CUTS:
+            cut = _CUTS[name]
+            return lambda x, analytic: cut(args[0](x, analytic), analytic)
+        if name in _DIRECT:
+            method = _DIRECT[name]
+            return lambda x, analytic: getattr(args[0](x, analytic), method)()
+        if name in _OTHER:
+            other = _OTHER[name]
+            return lambda x, analytic: other(*(a(x, analytic) for a in args))
+        raise UnsupportedError(f"{name} has no ball form")
+
+
+def number(expr: Any) -> Any:
+    """Ball around a SymPy number."""
+    if expr is S.Infinity:
+        return arb.pos_inf()
+    if expr is S.NegativeInfinity:
+        return arb.neg_inf()
+    if expr.is_Rational:
+        return arb(int(expr.p)) / int(expr.q)
+    if expr is S.Pi:
+        return arb.pi()
+    if expr is S.Exp1:
+        return arb(1).exp()
+    if expr is S.EulerGamma:
+        return arb.const_euler()
+    raise UnsupportedError(f"no ball for the number {expr}")
+
+
+def power(base: Ball, exponent: Any, analytic: bool) -> Ball:
+    """Base ** exponent for a constant real exponent, also where the base touches zero."""
+    if isinstance(base, arb):
+        if base > 0:
+            return (exponent * base.log()).exp()
+        if exponent > 0 and base.upper() >= 0:
+            top = base.upper()
+            return arb(0).union((exponent * top.log()).exp()) if top > 0 else arb(0)
+        return arb.nan()
+    if base.real > 0 or not base.imag.contains(0):
+        return (exponent * base.log(analytic)).exp()
+    if analytic or not exponent > 0:
+        return nan_like(base)
+    size = base.abs_upper()
+    if not size > 0:
+        return acb(0)
+    size = (exponent * size.log()).exp().upper()
+    return acb(arb(0, size), arb(0, size))
+
+
+def _log(u: Ball, analytic: bool) -> Ball:
+    return u.log(analytic) if isinstance(u, acb) else u.log()
+
+
+def _lgamma(u: Ball, analytic: bool) -> Ball:
+    if isinstance(u, acb) and analytic and not u.real > 0:
+        return nan_like(u)
+    return u.lgamma()
+
+
+def _inverse_function(name: str) -> Callable[[Ball, bool], Ball]:
+    def apply(u: Ball, analytic: bool) -> Ball:
+        if isinstance(u, acb) and analytic and not (u.abs_upper() < 1 or u.imag.is_zero()):
+            return nan_like(u)
+        return getattr(u, name)()
+
+    return apply
+
+
+def _abs(u: Ball, analytic: bool) -> Ball:
+    if isinstance(u, arb):
+        return abs(u)
+    return u.real_abs(analytic)
+
+
+def _sign(u: Ball, analytic: bool) -> Ball:
+    return u.sgn() if isinstance(u, arb) else u.real_sgn(analytic)
+
+
+def _heaviside(u: Ball, half: Ball, analytic: bool) -> Ball:
+    if isinstance(u, arb):
+        return arb(1) if u > 0 else arb(0) if u < 0 else arb(0).union(arb(1))
+    return u.real_heaviside(analytic)
+
+
+def _extreme(name: str) -> Callable[..., Ball]:
+    def apply(*args: Any) -> Ball:
+        *balls, analytic = args
+        if any(isinstance(b, acb) for b in balls):
+            found = acb(balls[0])
+            for b in balls[1:]:
+                found = getattr(found, f"real_{name}")(acb(b), analytic)
+            return found
+        found = balls[0]
+        for b in balls[1:]:
+            found = getattr(found, name)(b)
+        return found
+
+    return apply
+
+
+def _bessel(order: Ball, u: Ball) -> Ball:
+    """I_n(u); for integers I_{-n} = I_n."""
+    if isinstance(order, arb) and order.is_integer():
+        order = abs(order)
+    return bessel_i(order, u)
+
+
+def _binomial(n: Ball, k: Ball) -> Ball:
+    return (n + 1).gamma() * (k + 1).rgamma() * (n - k + 1).rgamma()
+
+
+def _log_mix(rate: Ball, u: Ball) -> Ball:
+    return (rate * u.expm1()).log1p()
+
+
+_SWITCHES: dict[str, Callable[..., Ball]] = {
+    "Abs": _abs, "sign": _sign, "Heaviside": _heaviside,
+    "Max": _extreme("max"), "Min": _extreme("min"),
+}  # fmt: skip
+_CUTS: dict[str, Callable[[Ball, bool], Ball]] = {
+    "log": _log, "loggamma": _lgamma, "log_erfc": log_erfc,
+    "atan": _inverse_function("atan"), "asinh": _inverse_function("asinh"),
+}  # fmt: skip
+_DIRECT = {
+    name: name
+    for name in ("exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sech", "csch", "coth", "erf",
+                 "erfc", "gamma")
+}  # fmt: skip
+_OTHER: dict[str, Callable[..., Ball]] = {
+    "besseli": _bessel,
+    "binomial": _binomial,
+    "factorial": lambda u: (u + 1).gamma(),
+    "floor": lambda u: u.floor(),
+    "ceiling": lambda u: u.ceil(),
+    "erfc_rate": erfc_rate,
+    "erfc_bend": erfc_bend,
+}
+
+
+def relative_bits(value: Ball) -> int:
+    """Correct bits of a ball relative to its size; a large number for an exact zero."""
+    return int(value.rel_accuracy_bits())
+
+
+def at_precision(make: Callable[[], Ball], bits: int, start: int = 128, limit: int = 16384) -> Ball:
+    """Repeat with more precision until a ball has `bits` correct bits.
+
+    Returns:
+        The ball; less accurate than asked for only when `limit` was reached.
+    """
+    precision = start
+    while True:
+        with ctx.workprec(precision):
+            value = make()
+        done = value.is_finite() and relative_bits(value) >= bits
+        if done or precision >= limit:
+            return value
+        precision *= 2

@@ -1,0 +1,587 @@
+"""Rigorous integrals over one piece of a pair: masses and moments of exp(L).
+
+On a piece, p = sum a_i and q = sum b_j with a_i = w_i exp(f_i(x)). The integrand p^(1+z) q^(-z) is
+integrated in closed form where f and g are affine, and by `acb.integral` otherwise; an infinite
+end is cut where the majorants of mechc.verify.balls.infinity fall below the working precision.
+
+Integrals next to a finite end where a density falls to zero.
+
+There log p has no enclosure, but a power has: if the derivatives of p below the m-th vanish at the
+end and the m-th does not on the distance u from it, then p = c u^m with c in the enclosure of that
+derivative over m!. So p^a q^b is at most C u^M, with M = a m + b n, and its integral over (0, u) at
+most C u^(1+M) / (1+M), finite for M > -1. A density that is a product of powers of such functions,
+as sqrt(w^2 - x^2), is taken factor by factor.
+
+Integrals of exponentials of affine functions in closed form, on balls.
+
+Integrals over positive outputs in y = log x, where log densities hold powers of log x.
+
+A log-normal density exp(-log(x)^2/2) is no power of x anywhere, neither next to zero nor far out;
+in y it is Gaussian. Losses stay what they are, densities take the factor dx/dy = e^y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from math import factorial
+from typing import Any
+
+from flint import acb, arb, ctx
+from sympy import (
+    Add,
+    Dummy,
+    Expr,
+    Mul,
+    S,
+    Symbol,
+    diff,
+    exp,
+    expand,
+    expand_log,
+    factor,
+    log,
+    oo,
+    simplify,
+)
+
+from mechc.calculus.cases import Piece
+from mechc.calculus.terms import Term
+from mechc.errors import NumericError, UnsupportedError
+from mechc.verify.balls import functions
+from mechc.verify.balls.density import Law, difference
+from mechc.verify.balls.infinity import AtInfinity, Unknown, integral_factor, slope, tail_terms
+from mechc.verify.balls.sums import exact
+
+HIGHEST = 6  # order of a zero
+
+
+def power_bound(
+    sides: Sequence[tuple[Any, tuple[Term, ...]]], x: Symbol, end: Expr, values: Any, reach: Any
+) -> Any:
+    """Bound on the integral of a product of powers of densities between an end and `reach`.
+
+    Args:
+        sides: (exponent, density as terms) of every factor.
+        x: the variable.
+        end: where densities may vanish, in the parameters.
+        values: exact balls for the parameters.
+        reach: signed distance from the end.
+
+    Raises:
+        Unknown: the order of a zero is not found, or the integral is infinite.
+    """
+    here = functions.constant(end, values)
+    box, away = here.union(here + reach), abs(reach)
+    height, order = arb(0), arb(1)
+    for exponent, terms in sides:
+        m, c = _power(terms, x, end, values, box)
+        height += exponent * c.log()
+        order += exponent * m
+    if not order > 0:
+        raise Unknown("infinite next to a finite end")
+    return (height.exp() * away**order / order).upper()
+
+
+def _power(terms: tuple[Term, ...], x: Symbol, end: Expr, values: Any, box: Any) -> Any:
+    """(m, c): the density is c u^m at distance u from the end, for some c in the ball."""
+    order, size = arb(0), arb(1)
+    for share, base in _factored(terms, x):
+        m, c = _zero(base, x, end, values, box)
+        exponent = functions.constant(share, values)
+        order += exponent * m
+        size *= (exponent * c.log()).exp()
+    return order, size
+
+
+@lru_cache(maxsize=64)
+def _factored(terms: tuple[Term, ...], x: Symbol) -> tuple[tuple[Expr, Expr], ...]:
+    """The density as a product of powers, of factors of polynomials where there are any.
+
+    Next to a zero that is close by, factors keep the digits that a polynomial loses.
+    """
+    found = []
+    for share, function in _factors(terms, x):
+        polynomial = function.is_polynomial(x)
+        for part in Mul.make_args(factor(function) if polynomial else function):
+            base, power = part.as_base_exp() if polynomial else (part, S.One)
+            found.append((share * power, base))
+    return tuple(found)
+
+
+def _factors(terms: tuple[Term, ...], x: Symbol) -> list[tuple[Expr, Expr]]:
+    """The density as a product of powers: (exponent, function) of each."""
+    if len(terms) > 1:
+        return [(S.One, _density(terms))]
+    powers, rest = [], S.Zero
+    for summand in Add.make_args(expand(terms[0].log_density)):
+        share, function = summand.as_independent(x, as_Add=False)
+        if isinstance(function, log):
+            powers.append((share, function.args[0]))
+        else:
+            rest += summand
+    return [(S.One, terms[0].weight * exp(rest)), *powers]
+
+
+def _density(terms: tuple[Term, ...]) -> Expr:
+    return Add(*(t.weight * exp(t.log_density) for t in terms))
+
+
+def _zero(base: Expr, x: Symbol, end: Expr, values: Any, box: Any) -> Any:
+    """(m, c) of a function that has one sign inside."""
+    for m in range(HIGHEST + 1):
+        derivative, vanishes = _derivative(base, x, end, m)
+        size = abs(functions.function(derivative, x, values)(box, False))
+        if size > 0 and size.is_finite():
+            return m, size / factorial(m)
+        if not (vanishes or _vanishes_here(derivative, x, end, values)):
+            break
+    raise Unknown("the order of a zero at a finite end")
+
+
+def _vanishes_here(function: Expr, x: Symbol, end: Expr, values: Any) -> bool:
+    """Whether a function is zero at the end for these parameters: ends of two laws may meet."""
+    numbers = exact(values)
+    return bool(simplify(function.xreplace(numbers).subs(x, end.xreplace(numbers))) == 0)
+
+
+def rises_from(
+    terms: tuple[Term, ...], x: Symbol, end: Expr, values: Any, box: Any, side: int
+) -> int:
+    """Sign of the derivative of a density outward from an end, 0 where it stays open.
+
+    Args:
+        terms: the density.
+        x: the variable.
+        end: in the parameters; derivatives may vanish there.
+        values: exact balls for the parameters.
+        box: a ball that begins at the end.
+        side: 1 if the box lies right of the end, -1 left of it.
+
+    Returns:
+        The sign of side * p' inside the box: by Taylor that of the first derivative that does not
+        vanish at the end, where this one has a sign on the whole box.
+    """
+    (_, constant), *powers = _factors(terms, x)
+    single = len(powers) == 1 and not constant.has(x) and powers[0][0].is_positive
+    density = powers[0][1] if single else _density(terms)  # a power moves with its base
+    for m in range(1, HIGHEST + 1):
+        derivative, vanishes = _derivative(density, x, end, m)
+        value = functions.function(derivative, x, values)(box, False) * side**m
+        if value > 0 or value < 0:
+            return 1 if value > 0 else -1
+        if not vanishes:
+            break
+    return 0
+
+
+@lru_cache(maxsize=256)
+def _derivative(function: Expr, x: Symbol, end: Expr, m: int) -> tuple[Expr, bool]:
+    """The m-th derivative of a function, and whether it is zero at the end."""
+    derivative = diff(function, x, m)
+    return derivative, simplify(derivative.subs(x, end)) == 0
+
+
+def exponential_integral(k: Any, c: Any, lo: Any, hi: Any) -> Any:
+    """int_lo^hi exp(kx + c) dx, None where it is not decided."""
+    if lo.is_finite() and hi.is_finite():
+        middle, half = (lo + hi) / 2, (hi - lo) / 2
+        return (k * middle + c).exp() * 2 * half * (acb(0, 1) * k * half).sinc()
+    if hi.is_finite() and k.real > 0:
+        return (k * hi + c).exp() / k
+    if lo.is_finite() and k.real < 0:
+        return -(k * lo + c).exp() / k
+    return None
+
+
+LARGEST_BISECTION = 500
+GUARD_BITS = 12  # tails are cut this far below the working precision
+DOUBLINGS = (*range(32), *(32 + n + n * n // 24 for n in range(1, 150)))
+INFINITE = arb.pos_inf()
+STRIDE = 6  # of places at which a tail is bounded
+BULKS, STRETCHED = 16, 2**10  # from so many bulks on to so much further, log |x| is used
+SAMPLED = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 23, 31, 42, 57, 77, 104, 140, 190, 256, 346)
+
+
+class PieceIntegral:
+    """Integrals over lo < x < hi."""
+
+    def __init__(self, piece: Piece, x: Symbol, values: Any) -> None:
+        """Bind the parameters.
+
+        Args:
+            piece: of the case that holds.
+            x: the variable.
+            values: exact balls for the parameters.
+        """
+        self.x, self.values = x, values
+        self.lo, self.hi = (functions.constant(e, values) for e in (piece.lo, piece.hi))
+        self.p, self.q = Law(piece.p, x, values), Law(piece.q, x, values)
+        self.piece = piece
+        self.plain = self  # the piece in the declared variable
+        self._sizes: dict[Any, Any] = {}
+        self._cuts: dict[Any, Any] = {}
+        self._masses: dict[Any, Any] = {}
+        self._beyond: dict[Any, AtInfinity] = {}
+        self._differences: dict[tuple[int, int], Callable[[Any, bool], Any]] = {}
+
+    @cached_property
+    def is_empty(self) -> bool:
+        """No mass, or no interior."""
+        return bool(self.hi <= self.lo) or (self.p.is_zero and self.q.is_zero)
+
+    def mass(self, law: str, lo: float, hi: float) -> Any:
+        """Mass of (lo, hi] on this piece under P or Q."""
+        side = self.p if law == "p" else self.q
+        a, b = self.place(lo).max(self.lo), self.place(hi).min(self.hi)
+        if side.is_zero or a >= b:
+            return arb(0)
+        key = law, lo, hi
+        if key not in self._masses:
+            weights = (acb(1), acb(0)) if law == "p" else (acb(0), acb(1))
+            self._masses[key] = self.integral(*weights, a, b).real
+        return self._masses[key]
+
+    def place(self, x: float) -> Any:
+        """An output in the variable of integration."""
+        return arb(x)
+
+    def infinite_mass(self, law: str) -> Any:
+        """Mass under one law where the other is zero."""
+        other = self.q if law == "p" else self.p
+        return self.mass(law, *_WHOLE) if other.is_zero else arb(0)
+
+    def moment(self, z: Any) -> Any:
+        """Int p^(1+z) q^(-z), zero unless both are positive."""
+        if self.p.is_zero or self.q.is_zero:
+            return acb(0)
+        if self.plateau is not None:
+            return self.plateau_mass * (z * self.plateau).exp()
+        return self.integral(1 + z, -z, self.lo, self.hi)
+
+    def is_bounded(self, z: Any) -> bool:
+        """Whether p^(1+z) q^(-z) is proved to have a finite integral, for real z.
+
+        Infinite ends are cut by their bounds; on what is left the exponents of all terms are
+        enclosed, so that the integrand is bounded.
+        """
+        if self.p.is_zero or self.q.is_zero:
+            return True
+        lo = self.lo if self.lo.is_finite() else self.cut_at(1 + z, -z, -1)[0]
+        hi = self.hi if self.hi.is_finite() else self.cut_at(1 + z, -z, 1)[0]
+        lo, hi = (
+            end if self._is_regular(end) else end + side * self._reach(1 + z, -z, side, INFINITE)[0]
+            for side, end in ((1, lo), (-1, hi))
+        )
+        return all(
+            all(_bounded(log, lo, hi) for log in law.logs) or _bounded(law.log, lo, hi)
+            for law in (self.p, self.q)
+        )
+
+    @cached_property
+    def plateau(self) -> Any:
+        """The loss where it is constant on the piece, else None."""
+        if len(self.p.exprs) != 1 or len(self.q.exprs) != 1:
+            return None
+        gap = expand(self.p.exprs[0] - self.q.exprs[0])
+        if gap.has(self.x):
+            return None
+        return self.p.weights[0] - self.q.weights[0] + functions.constant(gap, self.values)
+
+    @cached_property
+    def plateau_mass(self) -> Any:
+        """Mass of the piece under P."""
+        return self.mass("p", *_WHOLE)
+
+    def integral(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
+        """int_lo^hi p^a q^b."""
+        affine = self._affine(a, b)
+        if affine is not None:
+            closed = exponential_integral(affine[0], affine[1], lo, hi)
+            if closed is not None:
+                return closed
+        total, (lo, hi) = acb(0), (lo, hi)
+        if not lo.is_finite():
+            lo, tail = self._cut(a, b, -1, hi)
+            total += tail
+        if not hi.is_finite():
+            hi, tail = self._cut(a, b, 1, lo)
+            total += tail
+        lo, below = self.beside(a, b, 1, lo)
+        hi, above = self.beside(a, b, -1, hi)
+        total += below + above
+        if lo < 0 and hi > 0:
+            # features sit near zero far more often than near the middle of a long range
+            return total + self._quadrature(a, b, lo, arb(0)) + self._quadrature(a, b, arb(0), hi)
+        return total + self._quadrature(a, b, lo, hi)
+
+    def _is_regular(self, end: Any) -> bool:
+        """Whether both densities are known to be positive at a finite end."""
+        return all(law.is_zero or law.log(end, False).is_finite() for law in (self.p, self.q))
+
+    def beside(self, a: Any, b: Any, side: int, end: Any) -> tuple[Any, Any]:
+        """The place to integrate from next to a finite end, and a ball around what is left out."""
+        own = self.lo if side > 0 else self.hi
+        if not end.overlaps(own) or self.height(a.real, b.real, end).is_finite():
+            return end, acb(0)
+        reach, bound = self._reach(a, b, side, arb(2) ** (-ctx.prec - GUARD_BITS))
+        return end + side * reach, acb(arb(0, bound), arb(0, bound))
+
+    def _reach(self, a: Any, b: Any, side: int, tiny: Any) -> tuple[Any, Any]:
+        """A distance from a finite end, and a bound on the integral up to there.
+
+        The bound is below `tiny` if the precision allows a distance that short.
+        """
+        best, reason = None, "no bound"
+        width = self.hi - self.lo
+        for k in range(4, max(ctx.prec - 16, 5), 4):
+            reach = (width if width.is_finite() else arb(1)) * arb(2) ** -k
+            try:
+                best = reach, self._power_bound(a.real, b.real, side, reach)
+            except Unknown as error:
+                reason = str(error)
+                continue
+            if best[1] <= tiny:
+                return best
+        if best is None:
+            raise UnsupportedError(f"p^{a.str(5)} q^{b.str(5)} next to a finite end: {reason}")
+        return best
+
+    def _power_bound(self, a: Any, b: Any, side: int, reach: Any) -> Any:
+        sides = [(e, t) for e, t in ((a, self.piece.p), (b, self.piece.q)) if e != 0]
+        end = self.piece.lo if side > 0 else self.piece.hi
+        return power_bound(sides, self.x, end, self.values, side * reach)
+
+    def _affine(self, a: Any, b: Any) -> Any:
+        """(slope, intercept) of the logarithm of the integrand where it is affine."""
+        slopes, intercept = acb(0), acb(0)
+        for exponent, law in ((a, self.p), (b, self.q)):
+            if exponent.is_zero():
+                continue
+            if len(law.exprs) != 1:
+                return None
+            poly = law.exprs[0].as_poly(self.x)
+            if poly is None or poly.degree() > 1 or poly.free_symbols_in_domain & {self.x}:
+                return None
+            k, c = poly.coeff_monomial(self.x), poly.coeff_monomial(1)
+            slopes += exponent * functions.constant(k, self.values)
+            intercept += exponent * (law.weights[0] + functions.constant(c, self.values))
+        return slopes, intercept
+
+    def _quadrature(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
+        """int_lo^hi p^a q^b by `acb.integral`, far stretches in log |x|."""
+        integrand = self._integrand(a, b)
+        tolerance = arb(2) ** (-ctx.prec + GUARD_BITS)
+        size, bulk = self.rough_size(a.real, b.real, lo, hi)
+        side = 1 if lo >= 0 else -1
+        near, far = (lo, hi) if side > 0 else (-hi, -lo)
+        turn = near.max(bulk * BULKS).mid()
+
+        def stretched(u: Any, analytic: bool) -> Any:
+            x = u.exp()
+            return integrand(side * x, analytic) * x
+
+        parts: list[tuple[Callable[[Any, bool], Any], Any, Any]] = [(integrand, lo, hi)]
+        if near >= 0 and turn > 0 and far > turn * STRETCHED:
+            ends = (near, turn) if side > 0 else (-turn, -near)
+            parts = [(integrand, *ends), (stretched, turn.log(), far.log())]
+        total = acb(0)
+        for f, start, end in parts:
+            total += acb.integral(f, start, end, rel_tol=tolerance, abs_tol=tolerance * size)
+        if not total.is_finite():
+            raise NumericError(f"the integral from {lo.str(5)} to {hi.str(5)} did not settle")
+        return total
+
+    def _integrand(self, a: Any, b: Any) -> Callable[[Any, bool], Any]:
+        """p^a q^b, without logarithms where it is a density of powers."""
+        for one, none, law in ((a, b, self.p), (b, a, self.q)):
+            if one == 1 and none.is_zero() and law.is_algebraic:
+                return law.density
+        exponent = self.exponent(a, b)
+        return lambda x, analytic: exponent(x, analytic).exp()
+
+    def rough_size(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
+        """A lower guess at the integral of |p^a q^b|: the largest height times distance sampled.
+
+        It sets the accuracy asked of the quadrature and nothing else; with it goes the distance
+        from zero at which it is found.
+        """
+        key = str(a.mid()), str(b.mid()), str(lo), str(hi)
+        if key not in self._sizes:
+            width, best, bulk = hi - lo, arb(0), arb(0)
+            for k in SAMPLED:
+                away = width * arb(2) ** -k
+                for x in (lo + away, hi - away):
+                    height = self.height(a, b, x.mid())
+                    here = height.exp() * away
+                    if height.is_finite() and here > best:
+                        best, bulk = here, abs(x)
+            self._sizes[key] = (best.lower() if best.is_finite() else arb(0)), bulk
+        return self._sizes[key]
+
+    def height(self, a: Any, b: Any, x: Any) -> Any:
+        """Log of p^a q^b at a point."""
+        return self.exponent(a, b)(x, False)
+
+    def exponent(self, a: Any, b: Any) -> Callable[[Any, bool], Any]:
+        """Log of p^a q^b as (a + b) f + b (g - f) + a log(p/e^f) + b log(q/e^g), terms f and g."""
+        if a.is_zero():
+            return lambda x, analytic: b * self.q.log(x, analytic)
+        if b.is_zero():
+            return lambda x, analytic: a * self.p.log(x, analytic)
+        both = a + b
+
+        def exponent(x: Any, analytic: bool) -> Any:
+            i, j = self.p.top(x), self.q.top(x)
+            beside = a * self.p.beside(i)(x, analytic) + b * self.q.beside(j)(x, analytic)
+            value = both * self.p.logs[i](x, analytic) + b * self._apart(i, j)(x, analytic) + beside
+            if value.is_finite():
+                return value
+            return a * self.p.log(x, analytic) + b * self.q.log(x, analytic)
+
+        return exponent
+
+    def _apart(self, i: int, j: int) -> Callable[[Any, bool], Any]:
+        """Term j of q minus term i of p."""
+        if (i, j) not in self._differences:
+            gap = difference(self.q.exprs[j], self.p.exprs[i], self.x)
+            self._differences[i, j] = functions.function(gap, self.x, self.values)
+        return self._differences[i, j]
+
+    def _cut(self, a: Any, b: Any, side: int, other: Any) -> tuple[Any, Any]:
+        """Where to cut an infinite end, and a ball around the tail beyond."""
+        a, b = a.real, b.real
+        key = _exactly(a), _exactly(b), side, str(other)
+        if key not in self._cuts:
+            self._cuts[key] = self._find_cut(a, b, side, other)
+        place, bound = self._cuts[key]
+        return place, acb(arb(0, bound), arb(0, bound))
+
+    def cut_at(self, a: Any, b: Any, side: int) -> tuple[Any, Any]:
+        """Where an infinite end is cut for p^a q^b, and a bound on what lies beyond."""
+        other = self.lo if side > 0 else self.hi
+        place, tail = self._cut(a, b, side, other)
+        return place, tail.real.rad()
+
+    def _find_cut(self, a: Any, b: Any, side: int, other: Any) -> tuple[Any, Any]:
+        first = (side * other).max(arb(0)) if other.is_finite() else arb(0)
+        tiny = arb(2) ** (-ctx.prec - GUARD_BITS)
+        peak, reason = arb(0), "no bound"
+
+        def bound_at(k: int) -> Any:
+            """The bound on what lies beyond place number k, None where it is not yet small."""
+            nonlocal reason
+            try:
+                bound = self._tail(a, b, side, places[k])
+            except Unknown as error:
+                reason = str(error)
+                return None
+            return bound.upper() if bound <= tiny * peak else None
+
+        places = [(first + arb(2) ** (k - 20)).upper() for k in DOUBLINGS]
+        for k, y in enumerate(places):
+            here = self.height(a, b, side * y)
+            peak = peak.max(here.exp() * y) if here.is_finite() else peak
+            if k % STRIDE == STRIDE - 1 and bound_at(k) is not None:
+                nearest = next(i for i in range(k - STRIDE + 1, k + 1) if bound_at(i) is not None)
+                return side * places[nearest], bound_at(nearest)
+        raise UnsupportedError(f"no bound on the tail of p^{a.str(5)} q^{b.str(5)}: {reason}")
+
+    def _tail(self, a: Any, b: Any, side: int, y: Any) -> Any:
+        """Bound on the integral of p^a q^b beyond side * y."""
+        n, m = (len(law.exprs) if e != 0 else 1 for e, law in ((a, self.p), (b, self.q)))
+        best, reason = None, "no bound"
+        for terms in tail_terms(n, m, a, b):
+            total = arb(0)
+            try:
+                for term in terms:
+                    rows = ((a, self.p, term.i), (b, self.q, term.j))
+                    parts = [row for row in rows if row[0] != 0]
+                    total += term.factor * self._term_tail(parts, side, y)
+            except Unknown as error:
+                reason = str(error)
+                continue
+            best = total.upper() if best is None else best.min(total.upper())
+        if best is None:
+            raise Unknown(reason)
+        return best
+
+    def _term_tail(self, parts: list[Any], side: int, y: Any) -> Any:
+        height, orders = arb(0), []
+        for exponent, law, i in parts:
+            height += exponent * law.term(i, side * y)
+            variable, derivative = self._slope(law, i, side)
+            # orders do not depend on the exponents: every moment meets the same places
+            key = variable, y.man_exp()
+            if key not in self._beyond:
+                self._beyond[key] = AtInfinity(variable, y)
+            order = self._beyond[key].order(derivative)
+            orders.append(type(order)(order.k, order.a, order.f * exponent))
+        return height.exp() * integral_factor(AtInfinity(variable, y).add(orders), y)
+
+    def _slope(self, law: Law, i: int, side: int) -> Any:
+        key = id(law), i, side
+        if key not in self._cuts:
+            variable, derivative = _slope(law.exprs[i], self.x, side)
+            self._cuts[key] = variable, derivative.xreplace(exact(self.values))
+        return self._cuts[key]
+
+
+@lru_cache(maxsize=64)
+def _slope(log_density: Expr, x: Symbol, side: int) -> tuple[Symbol, Expr]:
+    """One derivative for all parameter values."""
+    return slope(log_density, x, side)
+
+
+def _exactly(ball: Any) -> tuple[Any, ...]:
+    """A ball as a key."""
+    return ball.mid().man_exp(), ball.rad().man_exp()
+
+
+def _bounded(log: Callable[[Any, bool], Any], lo: Any, hi: Any) -> bool:
+    """Whether a log density has a finite enclosure on every part of a bisection of (lo, hi)."""
+    open_parts, looked = [(lo, hi)], 0
+    while open_parts:
+        left, right = open_parts.pop()
+        looked += 1
+        if log(left.union(right), False).is_finite():
+            continue
+        if looked > LARGEST_BISECTION:
+            return False
+        middle = ((left + right) / 2).mid()
+        open_parts += [(left, middle), (middle, right)]
+    return True
+
+
+_WHOLE = (float("-inf"), float("inf"))
+
+
+class LogarithmicIntegral(PieceIntegral):
+    """Integrals over lo < log x < hi."""
+
+    def __init__(self, piece: Piece, x: Symbol, values: Any) -> None:
+        """Bind the parameters; see `PieceIntegral`."""
+        y = Dummy("y", real=True)
+        p, q = (tuple(_moved(term, x, y) for term in side) for side in (piece.p, piece.q))
+        lo = -oo if piece.lo == 0 else log(piece.lo)
+        super().__init__(replace(piece, lo=lo, hi=log(piece.hi), p=p, q=q), y, values)
+        self.plain = PieceIntegral(piece, x, values)
+
+    def place(self, x: float) -> Any:
+        """Log x, for a bound of a mass."""
+        return arb(x).log() if x > 0.0 else arb.neg_inf()
+
+
+def is_logarithmic(piece: Piece, x: Symbol) -> bool:
+    """Whether outputs are positive and a log density holds more than multiples of log x."""
+    if not piece.lo.is_nonnegative:
+        return False
+    place = Dummy("place")
+    logs = (expand(t.log_density).xreplace({log(x): place}) for t in (*piece.p, *piece.q))
+    return any(f.has(place) and f.diff(place).has(place) for f in logs)
+
+
+def _moved(term: Term, x: Symbol, y: Symbol) -> Term:
+    moved: Expr = expand_log(term.log_density.xreplace({x: exp(y)}), force=True)
+    return replace(term, log_density=expand(moved + y))

@@ -1,0 +1,297 @@
+"""The ball oracle: a declaration with its parameters bound, evaluated in ball arithmetic.
+
+Input: a declaration and exact parameter values. Output: balls that contain the true values of
+densities, loss, masses, distribution functions and
+
+    M(z) = E_P[exp(zL); L finite] = int p^(1+z) q^(-z)
+
+at complex z. Densities are those of the declaration, read literally; integrals run over the pieces
+of the normalised pair, on which the formulas are smooth. No line of a kernel or of the derivation
+is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache, partial
+from typing import Any
+
+from flint import acb, arb, ctx
+from sympy import And, Expr, Piecewise, Symbol, oo
+
+from mechc.calculus.cases import Case, Piece, by_cases
+from mechc.declare.declaration import Declaration
+from mechc.errors import UnsupportedError
+from mechc.verify.balls import functions
+from mechc.verify.balls.integral import LogarithmicIntegral, PieceIntegral, is_logarithmic
+from mechc.verify.balls.lattice import LatticeSum
+
+POINT_BITS = 80  # correct bits of values at points
+ABSOLUTE_BITS = 1150  # a value this close to zero is as good as zero
+ATOM_BITS = 240
+FEW_BITS = 40  # for bounds to a few digits
+STEP = 2.0**-80
+COARSE_STEP = 2.0**-20
+ULP = 2.0**-52
+
+
+def reversed_pair(declaration: Declaration) -> Declaration:
+    """The declaration of (Q, P)."""
+    return replace(
+        declaration,
+        p=declaration.q,
+        q=declaration.p,
+        atoms=tuple((x, q, p) for x, p, q in declaration.atoms),
+        construction=None,
+    )
+
+
+@lru_cache(maxsize=16)
+def _cases(declaration: Declaration) -> tuple[Case, ...]:
+    """All cases, found once for the parameter vectors of a certificate."""
+    return by_cases(declaration)
+
+
+def _constant(expr: Expr, oracle: Oracle) -> Any:
+    return functions.constant(expr, oracle.values)
+
+
+class Oracle:
+    """One pair (P, Q) at one parameter vector.
+
+    Attributes:
+        declaration: what is evaluated.
+        theta: parameter values in order, as doubles; they are taken as exact numbers.
+        case: the case of the normalised pair that holds at `theta`.
+    """
+
+    def __init__(self, declaration: Declaration, theta: Sequence[float]) -> None:
+        """Bind the parameters.
+
+        Args:
+            declaration: the pair.
+            theta: one finite double for each parameter.
+        """
+        self.declaration = declaration
+        self.theta = tuple(float(v) for v in theta)
+        symbols = [p.symbol for p in declaration.parameters]
+        self.values = {s: arb(v) for s, v in zip(symbols, self.theta, strict=True)}
+        self._compiled: dict[Any, Any] = {}
+        self._parts: dict[int, list[Any]] = {}
+        self._neighbours: dict[float, tuple[Oracle, ...]] = {}
+
+    @cached_property
+    def case(self) -> Case:
+        """The case that holds."""
+        for case in _cases(self.declaration):
+            if functions.holds(case.condition, self.values):
+                return case
+        raise UnsupportedError(f"{self.declaration.name}: no case is certain at {self.theta}")
+
+    @property
+    def measure(self) -> str:
+        """Density, lattice or finite."""
+        return self.declaration.measure
+
+    # -- values at points ---------------------------------------------------------------------
+
+    def log_density(self, law: str, x: float) -> Any:
+        """Ball around log p (law "p") or log q at a double; -inf where the density is zero."""
+        return self.at(lambda: self.raw_log_density(law, arb(x)))
+
+    def loss(self, x: float) -> Any:
+        """Ball around log p(x)/q(x); +-inf where one is zero, nan where both are."""
+        return self.at(lambda: self.raw_loss(arb(x)))
+
+    def raw_loss(self, x: Any) -> Any:
+        """The loss at a ball, at the current precision."""
+        p, q = (self.raw_log_density(law, x) for law in "pq")
+        none = arb.neg_inf()
+        if p == none or q == none:
+            return arb.nan() if p == q else arb.neg_inf() if p == none else arb.pos_inf()
+        return p - q
+
+    @staticmethod
+    def at(make: Any) -> Any:
+        """Evaluate with enough precision for POINT_BITS correct bits."""
+        precision = 160
+        while True:
+            with ctx.workprec(precision):
+                value = make()
+                settled = not value.is_finite() and value.rad() == 0 and not value.is_nan()
+                small = value.is_finite() and value.rad() < arb(2) ** -ABSOLUTE_BITS
+            if settled or small or (value.is_finite() and value.rel_accuracy_bits() >= POINT_BITS):
+                return value
+            if precision >= 5120:
+                return value
+            precision *= 2
+
+    def raw_log_density(self, law: str, x: Any) -> Any:
+        """Log density at a ball, at the current precision; log mass on a finite set."""
+        if self.measure == "finite":
+            column = 1 if law == "p" else 2
+            value = sum((row[column] for row in self.atom_masses() if row[0] == x), start=arb(0))
+            return arb.neg_inf() if value.is_zero() else value.log()
+        value = self._density(law)(x, False)
+        return arb.neg_inf() if value.is_zero() else value.log()
+
+    def _density(self, law: str) -> Any:
+        key = law, ctx.prec
+        if key not in self._compiled:
+            self._compiled[key] = functions.function(
+                self._supported(law), self.declaration.variable, self.values
+            )
+        return self._compiled[key]
+
+    def _supported(self, law: str) -> Expr:
+        """The density, zero outside the support."""
+        declared = self.declaration.p if law == "p" else self.declaration.q
+        lo, hi = self.declaration.support
+        x = self.declaration.variable
+        inside = And(lo <= x if lo != -oo else True, x <= hi if hi != oo else True)
+        return Piecewise((declared, inside), (0, True))
+
+    def neighbours(self, step: float) -> tuple[Oracle, ...]:
+        """The same pair with one real parameter at a time made smaller by the factor 1 - step."""
+        if step not in self._neighbours:
+            made = []
+            for parameter in self.declaration.parameters:
+                if not parameter.integer:
+                    moved = Oracle(self.declaration, self.theta)
+                    with ctx.workprec(240):
+                        moved.values[parameter.symbol] = self.values[parameter.symbol] * (
+                            1 - arb(step)
+                        )
+                    made.append(moved)
+            self._neighbours[step] = tuple(made)
+        return self._neighbours[step]
+
+    def sensitivity(self, f: Callable[[Oracle, Any], Any], x: float) -> float:
+        """Sum |t df/dt| over t = x and the parameters: what relative errors of the input do.
+
+        Args:
+            f: function of an oracle and a ball, such as `Oracle.raw_loss`.
+            x: where; on a lattice it is exact and left out.
+        """
+        with ctx.workprec(240):
+            here = f(self, arb(x))
+            moved = [f(other, arb(x)) for other in self.neighbours(STEP)]
+            if self.measure == "density":
+                moved.append(f(self, arb(x) * (1 - arb(STEP))))
+            total = sum((abs(m - here) for m in moved), start=arb(0)) / STEP
+        return float(total.mid()) if total.is_finite() else 0.0
+
+    def integral_sensitivity(self, f: Callable[[Oracle], Any], step: float = COARSE_STEP) -> float:
+        """Sum |t df/dt| over the parameters, for a function such as log M(z)."""
+        here = f(self)
+        gaps = (abs(f(other) - here) for other in self.neighbours(step))
+        total = sum(gaps, start=arb(0)) / step
+        return float(total.mid()) if total.is_finite() else 0.0
+
+    def end_rounding(self, end: float) -> float:
+        """What one unit in the last place of every parameter does to an end of a piece.
+
+        Args:
+            end: a finite one as a kernel states it, rounded; 0 is returned where there is none.
+        """
+        exprs = {e for piece in self.case.pieces for e in (piece.lo, piece.hi)}
+        moved = 0.0
+        with ctx.workprec(ATOM_BITS):
+            for expr in (e for e in exprs if e.free_symbols):
+                value = partial(_constant, expr)
+                change = ULP * self.integral_sensitivity(value, STEP)
+                if abs(value(self) - end) <= change + math.ulp(end):
+                    moved = max(moved, change)
+        return moved
+
+    # -- atoms --------------------------------------------------------------------------------
+
+    @cached_property
+    def atoms(self) -> tuple[tuple[Any, ...], ...]:
+        """(x, mass under P, mass under Q) as declared, whatever the current precision."""
+        with ctx.workprec(ATOM_BITS):
+            return self.atom_masses()
+
+    # -- integrals ----------------------------------------------------------------------------
+
+    def moment(self, z: Any) -> Any:
+        """Ball around M(z) = E_P[exp(zL); L finite], `acb` for complex z, at current precision.
+
+        Raises:
+            NumericError: no convergence; z may lie outside the strip.
+            UnsupportedError: a tail that the rules cannot bound.
+        """
+        z = acb(z)
+        total = acb(0)
+        for _, p, q in self.atom_masses():
+            if p > 0 and q > 0:
+                total += ((1 + z) * p.log() - z * q.log()).exp()
+        for part in self.parts():
+            total += part.moment(z)
+        return total
+
+    def moment_bound(self, t: Any) -> Any:
+        """Upper bound on M(t) for real t, to a few digits; raises what `moment` raises."""
+        total = arb(0)
+        for part in self.parts():
+            few = self.measure == "density" and part.plateau is None
+            with ctx.workprec(min(FEW_BITS, ctx.prec) if few else ctx.prec):
+                total += part.moment(acb(t)).real
+        for _, p, q in self.atom_masses():
+            if p > 0 and q > 0:
+                total += ((1 + t) * p.log() - t * q.log()).exp()
+        return total.upper()
+
+    def is_bounded(self, t: float) -> bool:
+        """Whether M(t) is proved finite without its value: bounded integrands, bounded tails."""
+        parts = self.parts()
+        return self.measure == "density" and all(part.is_bounded(acb(t)) for part in parts)
+
+    def mass(self, law: str, lo: float = -math.inf, hi: float = math.inf) -> Any:
+        """Ball around the mass of (lo, hi] under P (law "p") or Q."""
+        total = arb(0)
+        for x, p, q in self.atom_masses():
+            if x > lo and x <= hi:
+                total += p if law == "p" else q
+        for part in self.parts():
+            total += part.mass(law, lo, hi)
+        return total
+
+    def part_mass(self, law: str, lo: float, hi: float) -> Any:
+        """Ball around the mass of the part with a density (or on the lattice) in (lo, hi]."""
+        return sum((part.mass(law, lo, hi) for part in self.parts()), start=arb(0))
+
+    def infinite_mass(self, law: str = "p") -> Any:
+        """Ball around P(q = 0) (law "p") or Q(p = 0)."""
+        total = arb(0)
+        for _, p, q in self.atom_masses():
+            if (q if law == "p" else p).is_zero():
+                total += p if law == "p" else q
+        for part in self.parts():
+            total += part.infinite_mass(law)
+        return total
+
+    def atom_masses(self) -> tuple[tuple[Any, ...], ...]:
+        """(x, mass under P, mass under Q), at the current precision."""
+        key = "atoms", ctx.prec
+        if key not in self._compiled:
+            self._compiled[key] = tuple(
+                tuple(functions.constant(e, self.values) for e in row)
+                for row in self.declaration.atoms
+            )
+        return self._compiled[key]  # type: ignore[no-any-return]
+
+    def _maker(self, piece: Piece, x: Symbol) -> Callable[[Piece, Symbol, Any], Any]:
+        if self.measure == "lattice":
+            return LatticeSum
+        return LogarithmicIntegral if is_logarithmic(piece, x) else PieceIntegral
+
+    def parts(self) -> list[Any]:
+        """The pieces with their integrals, at the current precision."""
+        if ctx.prec not in self._parts:
+            x = self.declaration.variable
+            made = (self._maker(p, x)(p, x, self.values) for p in self.case.pieces)
+            self._parts[ctx.prec] = [part for part in made if not part.is_empty]
+        return self._parts[ctx.prec]

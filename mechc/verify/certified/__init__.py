@@ -1,0 +1,307 @@
+"""Certified answers: delta and epsilon as theorems about the declaration.
+
+Every number is a ball, from the densities to the sum on the contour; the interval that is returned
+contains the exact value for the parameters as they are stored (doubles are exact numbers here).
+One step is integrated by its branches, atoms are composed exactly, few steps lie between laws on
+meshes (mechc.verify.certified.mesh), everything else goes through Theorem A (mechc.verify.certified.contour).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flint import arb, ctx
+
+from mechc.accountants.bound import Bound
+from mechc.accountants.contours.composed import ComposedLoss
+from mechc.accountants.contours.saddle import saddle_target, solve
+from mechc.composition.evaluation import worse
+from mechc.composition.events import Composition, Event
+from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError
+from mechc.verify.balls.oracle import Oracle, reversed_pair
+from mechc.verify.certified import discrete, mesh, single_step
+from mechc.verify.certified.contour import Contour, Law
+
+RTOL = 1e-16
+WIDER = (1e-13, 1e-10, 1e-8)  # where the sharper aim needs more nodes than are affordable
+STATUS = "certified"
+WIDE = 5e-7  # half the relative width beyond which another route is tried
+FEW = 16  # steps for which meshes come first
+MOST, MOST_MESHES = 400, 16  # distinct steps on a contour, and on a mesh
+TILTS = tuple(2.0**i for i in range(-6, 14))  # of Chernoff bounds
+DOUBLINGS = 60
+OVERSHOOT = 1.1
+SMALLEST = -3000.0  # log of a delta that is aimed at; below it there is only an upper bound
+
+
+class Certified:
+    """Certified delta of one composition in one direction."""
+
+    def __init__(self, composition: Composition, direction: str, rtol: float) -> None:
+        """Bind declarations and parameters."""
+        self.direction, self.rtol = direction, rtol
+        self.laws = [Law(_oracle(event, direction), count) for event, count in composition.parts]
+        steps = composition.steps(direction)
+        self.guide, self.tops = ComposedLoss(steps), [step.loss.support[1] for step in steps]
+        self.count = sum(law.count for law in self.laws)
+        self._line: Contour | None = None
+
+    def delta(self, epsilon: float, enough: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Return a ball that contains the exact value at epsilon, and how it was found.
+
+        Args:
+            epsilon: any finite number.
+            enough: an exact ball; a value proved to be below it need not be known better.
+        """
+        if not self.laws:
+            return arb(0).max(1 - arb(epsilon).exp()), {"route": "identity"}
+        tilt, size = self._guess(epsilon)
+        with ctx.workprec(self._bits(size)):
+            infinite = self._infinite()
+            found = self._below(epsilon, tilt, size, enough, infinite)
+            finite, detail = found or self._finite(epsilon, tilt, size)
+            value = infinite + finite
+            floor = infinite.lower().max((1 - arb(epsilon).exp()).lower()).max(arb(0))
+            low, high = value.lower().max(floor), value.upper().min(arb(1))
+            return low.union(high), {**detail, "direction": self.direction}
+
+    def size(self, epsilon: float) -> float:
+        """About log delta at finite losses, in floating point."""
+        return self._guess(epsilon)[1]
+
+    def slope(self, epsilon: float) -> float:
+        """How fast log delta falls with epsilon, in floating point."""
+        return max(self._guess(epsilon)[0], 1e-3)
+
+    def _guess(self, epsilon: float) -> tuple[float, float]:
+        """A tilt near the saddle point and log of the size of delta, in floating point."""
+        try:
+            tilt = solve(self.guide, saddle_target(epsilon), epsilon).t
+            k = self.guide.cumulants(tilt, 2)
+            curve = float(k[2]) + tilt**-2 + (1.0 + tilt) ** -2
+            size = float(k[0]) - tilt * epsilon - math.log(tilt) - math.log1p(tilt)
+            size = min(0.0, size - 0.5 * math.log(2.0 * math.pi * curve))
+            return (tilt, size) if size > SMALLEST else (1.0, SMALLEST)
+        except (MechcError, ValueError, OverflowError):
+            return 1.0, -40.0
+
+    def _bits(self, size: float) -> int:
+        nats = -math.log(self.rtol) + 2.0 * math.log(1.0 + self.count)
+        return int(40 + (nats + max(0.0, -size) * 1.1) / math.log(2.0))
+
+    def _infinite(self) -> Any:
+        """1 - prod (1 - P(q = 0))^count."""
+        log_finite, rest = arb(0), arb(1)
+        for law in self.laws:
+            mass = law.oracle.infinite_mass("p")
+            if mass < 0.5:
+                log_finite += law.count * (-mass).log1p()
+            else:  # it may be one
+                least, most = (
+                    v.max(arb(0)) ** law.count for v in ((1 - mass).lower(), (1 - mass).upper())
+                )
+                rest *= least.union(most)
+        return (1 - rest) - rest * log_finite.expm1()
+
+    def _below(
+        self, epsilon: float, tilt: float, size: float, enough: Any, infinite: Any
+    ) -> tuple[Any, dict[str, Any]] | None:
+        """One Chernoff bound where it proves that delta is below `enough`."""
+        if enough is None or not arb(size).exp() + infinite < enough:
+            return None
+        try:
+            bound = self._contour().chernoff(epsilon, [tilt])
+        except MechcError:
+            return None
+        return (bound, {"route": "Chernoff"}) if bound + infinite < enough else None
+
+    def _finite(self, epsilon: float, tilt: float, size: float) -> tuple[Any, dict[str, Any]]:
+        """The part of delta at finite losses."""
+        exact = arb(epsilon)
+        if self.count == 1:
+            found = single_step.finite_part(self.laws[0].oracle, exact, arb(tilt), arb(size).exp())
+            return found, {"route": "branches"}
+        if self._is_above_all(epsilon):
+            return arb(0), {"route": "largest loss"}
+        try:
+            return self._atoms(exact, tilt, (arb(size).exp() * self.rtol / self.count).lower())
+        except UnsupportedError:
+            return self._densities(epsilon, tilt)
+
+    def _is_above_all(self, epsilon: float) -> bool:
+        """Whether no sum of losses is proved to exceed epsilon, from the largest of each step."""
+        counts = [law.count for law in self.laws]
+        room = epsilon - math.fsum(n * top for n, top in zip(counts, self.tops, strict=True))
+        if not 0.0 < room < math.inf:
+            return False
+        total = arb(0)
+        for law, top in zip(self.laws, self.tops, strict=True):
+            most = arb(top + 0.999 * room / self.count)
+            total += law.count * most
+            try:
+                if not single_step.finite_part(law.oracle, most, arb(1), arb(1)).is_zero():
+                    return False
+            except (NumericError, UnsupportedError):
+                return False
+        return bool(total <= epsilon)
+
+    def _atoms(self, epsilon: Any, tilt: float, smallest: Any) -> tuple[Any, dict[str, Any]]:
+        atoms = [discrete.atoms_of(law.oracle, smallest) for law in self.laws]
+        known = [a for a in atoms if a is not None]
+        if len(known) < len(atoms):
+            raise UnsupportedError("certified: a density among the laws")
+        return discrete.finite_part(self.laws, known, epsilon, tilt), {"route": "atoms"}
+
+    def _densities(self, epsilon: float, tilt: float) -> tuple[Any, dict[str, Any]]:
+        """Meshes where steps are few, the contour where they are many, the other where it is wide.
+
+        Meshes do not need the characteristic function to fall, but their width grows with the
+        number of steps.
+        """
+        routes = [self._meshes, self._on_contour]
+        if self.count > FEW:
+            routes.reverse()
+        value: Any = None
+        detail: dict[str, Any] = {}
+        refused = []
+        for route in routes:
+            try:
+                here, how = route(epsilon, tilt)
+            except (NumericError, UnsupportedError) as error:
+                refused.append(str(error).removeprefix("certified: "))
+                continue
+            value = here if value is None else value.intersection(here)
+            detail = {**detail, **how}
+            if value.rad() < WIDE * value.mid():
+                break
+        if value is None:
+            raise NumericError(f"certified: {'; '.join(refused)}")
+        return value, {**detail, "refused": "; ".join(refused)} if refused else detail
+
+    def _meshes(self, epsilon: float, tilt: float) -> tuple[Any, dict[str, Any]]:
+        if len(self.laws) > MOST_MESHES:
+            raise UnsupportedError(f"certified: meshes for more than {MOST_MESHES} distinct steps")
+        return mesh.finite_part(self.laws, epsilon, tilt)
+
+    def _on_contour(self, epsilon: float, tilt: float) -> tuple[Any, dict[str, Any]]:
+        if any(law.oracle.measure == "lattice" for law in self.laws):
+            raise UnsupportedError("certified: integers and densities on one contour")
+        line = self._contour()
+        try:
+            if len(self.laws) > MOST:
+                raise NumericError(f"more than {MOST} distinct steps")
+            value, detail = line.delta(epsilon)
+        except NumericError as error:
+            tilts = (tilt,) if len(self.laws) > MOST else TILTS
+            value, detail = line.chernoff(epsilon, tilts), {"no contour": str(error)}
+        return value, {"route": "contour", **detail}
+
+    def _contour(self) -> Contour:
+        if self._line is None:
+            wider = [r for r in WIDER if r > self.rtol]
+            self._line = Contour(self.laws, self.guide, [self.rtol, *wider])
+        return self._line
+
+
+def _oracle(event: Event, direction: str) -> Oracle:
+    declaration = event.mechanism.declaration
+    if direction == "add":
+        declaration = declaration.reverse or reversed_pair(declaration)
+    if getattr(declaration, "tag", None) is not None:
+        raise UnsupportedError(f"certified: {event.mechanism.name} has an index in its output")
+    return Oracle(declaration, event.theta)
+
+
+class Answers:
+    """Certified answers of one composition, the worse of the directions asked for."""
+
+    def __init__(self, composition: Composition, direction: str, rtol: float) -> None:
+        """Prepare the directions; one is enough where both are proved equal."""
+        if direction not in ("both", "remove", "add"):
+            raise DeclarationError(
+                f"direction={direction!r} is not known (expected one of both, remove, add)"
+            )
+        wanted = ("remove", "add") if direction == "both" else (direction,)
+        if direction == "both" and composition.symmetric:
+            wanted = ("remove",)
+        self.directions = [Certified(composition, d, rtol) for d in wanted]
+
+    def delta(self, epsilon: float) -> Bound:
+        """Bounds on delta."""
+        return self._worst(epsilon, _bound)
+
+    def log_delta(self, epsilon: float) -> Bound:
+        """Bounds on log delta."""
+        return self._worst(epsilon, _log_bound)
+
+    def _worst(self, epsilon: float, bound: Any) -> Bound:
+        if math.isinf(epsilon):
+            raise DeclarationError(f"epsilon={epsilon}: certified answers need a finite epsilon")
+        found: Bound | None = None
+        enough = arb(0)
+        for one in sorted(self.directions, key=lambda one: -one.size(epsilon)):
+            ball, detail = one.delta(epsilon, enough)
+            enough = enough.max(ball.lower()).lower()
+            here = bound(ball, detail)
+            found = here if found is None else worse(found, here)
+        assert found is not None
+        return found
+
+    def epsilon(self, log_delta: float, guess: float) -> Bound:
+        """Bounds on the smallest epsilon >= 0 with log delta(epsilon) <= log_delta.
+
+        Args:
+            log_delta: target.
+            guess: from which the bracket is opened outward.
+
+        Raises:
+            NumericError: no bracket is found.
+        """
+        guess = max(guess, 0.0) if math.isfinite(guess) else 1.0
+        upper = self._outward(log_delta, guess, 1.0)
+        lower = self._outward(log_delta, guess, -1.0) if upper > 0.0 else 0.0
+        detail = {"target": log_delta, "guess": guess}
+        return Bound(lower, min(max(guess, lower), upper), upper, "contour", STATUS, detail)
+
+    def _outward(self, target: float, guess: float, side: float) -> float:
+        """An epsilon beyond the answer, as near to the guess as few certified deltas tell."""
+        step, slope = 4e-15 * max(guess, 1e-3), self.directions[0].slope(guess)
+        for _ in range(DOUBLINGS):
+            epsilon = max(guess + side * step, 0.0)
+            bound = self.log_delta(epsilon)
+            missing = side * (float(bound.upper if side > 0 else bound.lower) - target)
+            if missing < 0 or (side > 0 and missing == 0) or (side < 0 and epsilon == 0.0):
+                return epsilon
+            # as far as the width of this bound, if delta goes on falling as it does here
+            further = OVERSHOOT * missing / slope
+            step = max(8.0 * step, step + further if math.isfinite(further) else 0.0)
+        raise NumericError(f"certified: no epsilon with log delta={target} near {guess}")
+
+
+def _bound(ball: Any, detail: dict[str, Any]) -> Bound:
+    low = max(_down(float(ball.lower())), 0.0)
+    high = min(_up(float(ball.upper())), 1.0)
+    middle = min(max(float(ball.mid()), low), high)
+    return Bound(low, middle, high, "contour", STATUS, detail)
+
+
+def _log_bound(ball: Any, detail: dict[str, Any]) -> Bound:
+    low, high = (
+        _log(end) for end in (ball.lower(), ball.upper())
+    )  # fmt: skip
+    high = min(_up(high), 0.0)
+    middle = _log(ball.mid())
+    return Bound(min(_down(low), 0.0), min(middle, high), high, "contour", STATUS, detail)
+
+
+def _log(value: Any) -> float:
+    return float(value.log().mid()) if value > 0 else -math.inf
+
+
+def _down(value: float) -> float:
+    return math.nextafter(math.nextafter(value, -math.inf), -math.inf)
+
+
+def _up(value: float) -> float:
+    return math.nextafter(math.nextafter(value, math.inf), math.inf)

@@ -1,0 +1,386 @@
+"""How fast M(c + iy) decays: |M(c + iy)| <= a + b/sqrt(y) + v/y for all y > 0, proved.
+
+With w = p^(1+c) q^(-c) the tilted density, on a stretch where L' does not vanish integration by
+parts gives |int w e^(iyL)| <= (|G(x1)| + |G(x2)| + int |G'|)/y with G = w/L'. Around an extremum of
+L, where |L''| >= m, van der Corput's lemma (Stein 1993, VIII.1.2) bounds it by
+8 (w(x2) + int |w'|)/sqrt(m y). What remains, plateaus of L and the far tails, is bounded by its
+mass a. Where a stretch is cut only changes how sharp the bound is. The two variations are added up
+over boxes: where the sign of the derivative is proved, the difference of the values at the ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from flint import acb, arb, ctx
+from sympy import Add, Expr, Symbol, cancel, diff, exp, expand, expand_log, fraction, log, powsimp
+from sympy.polys.polyfuncs import horner
+
+from mechc.calculus.cases import Piece
+from mechc.errors import MechcError
+from mechc.verify.balls import functions
+from mechc.verify.balls.integral import PieceIntegral
+from mechc.verify.balls.oracle import Oracle
+from mechc.verify.balls.sums import exact
+
+BITS = 64
+TAIL_NATS = (18.0, 8.0, 35.0, 3.5, 1.5)  # how far below its maximum the tilted density is cut
+SAMPLES = 160
+OCTAVES = 100  # from the ends of a range towards zero or a finite end of the support
+HALVINGS = 3  # of a stretch on which a bound does not close
+BOXES = 1500  # into which a stretch is cut at most
+ALL_BOXES = 250_000  # the same for all stretches and windows of one step's law
+FLAT = 2.0**-6  # change of the logarithm over a box on which a sign may stay open
+_C = Symbol("c_", real=True)
+
+
+class Decay(NamedTuple):
+    """|M(c + iy)| <= mass + root/sqrt(y) + slope/y."""
+
+    mass: Any
+    root: Any
+    slope: Any
+
+    def at(self, y: Any) -> Any:
+        """The bound at y > 0."""
+        return self.mass + self.root / y.sqrt() + self.slope / y
+
+
+def decays(
+    oracle: Oracle, c: Any, frequencies: Sequence[float], nats: Sequence[float] = TAIL_NATS
+) -> list[Decay]:
+    """Valid bounds for one step; which is sharpest depends on y and on the count.
+
+    Args:
+        oracle: a pair with densities.
+        c: real part of the contour, an exact ball.
+        frequencies: y at which losses that hardly vary are told from the rest.
+        nats: how far below its maximum the tilted density is cut otherwise.
+    """
+    found = []
+    boxes = iter(range(ALL_BOXES))
+    with ctx.workprec(BITS):
+        total = oracle.moment(acb(c)).real
+        pieces = [
+            (piece, part, _windows(part, _profile(part, c), frequencies, nats))
+            for piece, part in zip(oracle.case.pieces, _bound(oracle), strict=True)
+            if part is not None
+        ]
+        for i in range(len(nats) + len(frequencies)):
+            regular, root, slope = arb(0), arb(0), arb(0)
+            for piece, part, windows in pieces:
+                mass, b, v = _piece(piece, part, oracle, c, windows[i], boxes)
+                regular, root, slope = regular + mass, root + b, slope + v
+            rest = (total - regular).upper()
+            found.append(Decay(rest.max(arb(0)), root.upper(), slope.upper()))
+    return found
+
+
+def _bound(oracle: Oracle) -> list[PieceIntegral | None]:
+    made = []
+    for piece in oracle.case.pieces:
+        part = PieceIntegral(piece, oracle.declaration.variable, oracle.values)
+        useful = not part.is_empty and not part.p.is_zero and not part.q.is_zero
+        made.append(part if useful and part.plateau is None else None)
+    return made
+
+
+def _piece(
+    piece: Piece,
+    part: PieceIntegral,
+    oracle: Oracle,
+    c: Any,
+    window: tuple[float, float] | None,
+    boxes: Iterator[int],
+) -> tuple[Any, Any, Any]:
+    """(mass covered, root, slope) of one piece within a window."""
+    mass, root, slope = arb(0), arb(0), arb(0)
+    if window is None:
+        return mass, root, slope
+    ends = [window[0], *([0.0] if window[0] < 0.0 < window[1] else []), window[1]]
+    for left, right in itertools.pairwise(ends):
+        functions = _functions(piece, oracle, c, (left + right) / 2, boxes)
+        for lo, hi, critical in _stretches(functions.first, functions.second, left, right):
+            for got in _covered(part, c, functions, (lo, hi), critical, HALVINGS):
+                mass, root, slope = mass + got[0], root + got[1], slope + got[2]
+    return mass.lower(), root, slope
+
+
+def _covered(
+    part: PieceIntegral, c: Any, functions: Functions, stretch: Any, critical: bool, halvings: int
+) -> list[tuple[Any, Any, Any]]:
+    """(mass, root, slope) of a stretch, or of its halves; what stays open is left to the rest."""
+    lo, hi = stretch
+    try:
+        return [(_critical if critical else _regular)(part, c, functions, lo, hi)]
+    except MechcError:
+        if critical or not halvings:
+            return []
+    middle = ((lo + hi) / 2).mid()
+    return [
+        got
+        for half in ((lo, middle), (middle, hi))
+        for got in _covered(part, c, functions, half, critical, halvings - 1)
+    ]
+
+
+class Functions(NamedTuple):
+    """L', L'', (log w)' and (log |w/L'|)' as functions on balls, and the boxes that are left."""
+
+    first: Any
+    second: Any
+    tilted: Any
+    ratio: Any
+    boxes: Iterator[int]
+
+
+def _functions(piece: Piece, oracle: Oracle, c: Any, at: float, boxes: Iterator[int]) -> Functions:
+    """The derivatives, written so that little cancels around x = `at`."""
+    x, values = oracle.declaration.variable, oracle.values
+    base = _largest([t.weight * exp(t.log_density) for t in piece.q], x, values, at)
+    term = next(t for t in piece.q if t.weight * exp(t.log_density) == base)
+    log_p, log_q = (_relative(side, term.log_density) for side in (piece.p, piece.q))
+    loss = expand(_balanced(log_p - log_q, x, values, at))
+    tilted = (1 + _C) * loss + _balanced(term.log_density + log_q, x, values, at)
+    first, second, steep = diff(loss, x), diff(loss, x, 2), diff(tilted, x)
+    known = {**values, _C: c}
+    forms = (first, second, steep, steep - second / first)
+    reduced = [_one_fraction(form, x, known) for form in forms]
+    d1, d2, dw = (functions.function(form, x, known) for form in reduced[:3])
+
+    def ratio(u: Any, analytic: bool) -> Any:
+        return dw(u, analytic) - d2(u, analytic) / d1(u, analytic)
+
+    if forms[3].is_rational_function(x):
+        return Functions(d1, d2, dw, functions.function(reduced[3], x, known), boxes)
+    return Functions(d1, d2, dw, ratio, boxes)
+
+
+def _one_fraction(expr: Expr, x: Symbol, values: Any) -> Expr:
+    """A rational function in lowest terms, whose summands would cancel on wide balls."""
+    if not expr.is_rational_function(x):
+        return expr
+    top, bottom = fraction(cancel(expr.xreplace(exact(values))))
+    return horner(top, wrt=x) / horner(bottom, wrt=x)
+
+
+def _relative(terms: Any, base: Expr) -> Expr:
+    """Log of a density minus `base`."""
+    if len(terms) == 1:
+        return log(terms[0].weight) + expand(terms[0].log_density - base)
+    return log(Add(*(t.weight * exp(expand(t.log_density - base)) for t in terms)))
+
+
+def _largest(summands: Any, x: Symbol, values: Any, at: float) -> Expr:
+    """The summand of largest absolute value at a point."""
+    sizes = [abs(functions.function(s, x, values)(arb(at), False)) for s in summands]
+    return summands[max(range(len(sizes)), key=lambda i: float(sizes[i].log().mid()))]
+
+
+def _balanced(expr: Expr, x: Symbol, values: Any, at: float) -> Expr:
+    """The same expression with the dominant summand taken out of every log of a sum."""
+
+    def taken_out(e: Expr) -> Expr:
+        summands = list(e.args[0].args)
+        top = _largest(summands, x, values, at)
+        if not top.has(exp):
+            return e
+        rest = Add(*(_tidy(s / top) for s in summands))
+        return expand_log(log(top), force=True) + log(rest)
+
+    return expr.replace(
+        lambda e: isinstance(e, log) and isinstance(e.args[0], Add) and e.has(x), taken_out
+    )
+
+
+def _tidy(quotient: Expr) -> Expr:
+    """exp(a)/exp(b) as one exponential of an expanded argument."""
+    return powsimp(quotient).replace(lambda e: isinstance(e, exp), lambda e: exp(expand(e.args[0])))
+
+
+class Profile(NamedTuple):
+    """A piece in floating point: places, the tilted density w there, as a share of its mass."""
+
+    places: list[float]
+    logs: np.ndarray  # of w times the width around each place, 0 at the largest
+    edges: np.ndarray  # w/|L'|
+
+
+def _profile(part: PieceIntegral, c: Any) -> Profile:
+    """Sample a piece between the places where its infinite ends are cut."""
+    lo, hi = _ends(part)
+    zero, one = acb(1 + c).real, acb(-c).real
+    left = float(part.cut_at(acb(1 + c), acb(-c), -1)[0].mid()) if math.isinf(lo) else lo
+    right = float(part.cut_at(acb(1 + c), acb(-c), 1)[0].mid()) if math.isinf(hi) else hi
+    points = _spread(left, right, lo, hi)
+    heights = (part.height(zero, one, arb(v)) for v in points)
+    logs = np.array([float(h.mid()) if h.is_finite() else -math.inf for h in heights])
+    balls = (part.p.slope(arb(v)) - part.q.slope(arb(v)) for v in points)
+    slopes = np.array([float(b.abs_lower()) if b.is_finite() else 0.0 for b in balls])
+    spread = np.log(_widths(points))
+    top = np.max(logs + spread, initial=-1e300)
+    edges = np.exp(logs - top) / np.maximum(slopes, 1e-300)
+    return Profile(points, logs + spread - top, edges)
+
+
+def _windows(
+    part: PieceIntegral, profile: Profile, frequencies: Sequence[float], nats: Sequence[float]
+) -> list[tuple[float, float] | None]:
+    """Finite stretches of the piece, outside which the tilted density is small.
+
+    Far out, L may be so flat that integration by parts gains nothing there: cut where the mass
+    beyond and 2w/|L'|/y at the end are least together, for each frequency y.
+    """
+    ranges = []
+    for depth in nats:
+        seen = np.flatnonzero(profile.logs > -depth)
+        ranges.append((seen[0], seen[-1]) if seen.size else (0, 0))
+    masses = np.exp(profile.logs)
+    for y in frequencies:
+        ends = 2.0 * profile.edges / y
+        first = np.argmin(np.cumsum(masses) + ends)
+        beyond = np.cumsum(masses[::-1])[::-1]
+        ranges.append((first, ends.size - 1 - np.argmin((beyond + ends)[::-1])))
+    (lo, hi), places = _ends(part), profile.places
+    lowest, highest = math.nextafter(lo, math.inf), math.nextafter(hi, -math.inf)
+    return [
+        (
+            lowest if first == 0 and lo > -math.inf else places[first],
+            highest if last == len(places) - 1 and hi < math.inf else places[last],
+        )
+        if first < last
+        else None
+        for first, last in ranges
+    ]
+
+
+def _ends(part: PieceIntegral) -> tuple[float, float]:
+    """Ends of a piece in floating point."""
+    return float(part.lo.mid()), float(part.hi.mid())
+
+
+def _spread(left: float, right: float, lo: float, hi: float) -> list[float]:
+    """Points in (left, right), even and denser towards zero and finite ends."""
+    width = right - left
+    even = [left + width * (i + 0.5) / SAMPLES for i in range(SAMPLES)]
+    marks = [0.0, *(e for e in (lo, hi) if math.isfinite(e))]
+    graded = [m + s * width * 0.5**k for m in marks for s in (-1, 1) for k in range(1, OCTAVES)]
+    return sorted({v for v in (*even, *graded) if left < v < right})
+
+
+def _widths(points: list[float]) -> list[float]:
+    ends = [points[0], *points, points[-1]]
+    return [max((ends[i + 2] - ends[i]) / 2, 1e-300) for i in range(len(points))]
+
+
+def _stretches(d1: Any, d2: Any, lo: float, hi: float) -> list[tuple[Any, Any, bool]]:
+    """The window cut around extrema of the loss: (from, to, whether an extremum is inside)."""
+    even = [lo + (hi - lo) * i / 400 for i in range(401)]
+    graded = [m * 0.5 ** (k / 4) for m in (lo, hi) for k in range(1, 4 * OCTAVES)]
+    points = sorted({lo, *(v for v in (*even, *graded) if lo < v < hi), hi})
+    slopes = [float(d1(arb(v), False).mid()) for v in points]
+    cuts, found = [lo], []
+    for (a, u), (b, v) in zip(
+        zip(points, slopes, strict=True), zip(points[1:], slopes[1:], strict=True), strict=False
+    ):
+        if u != 0 and u * v <= 0:
+            centre, reach = _zero(d1, a, b), (hi - lo) / 4
+            for _ in range(2 * OCTAVES):
+                box = arb(centre - reach).union(arb(centre + reach))
+                curved = d2(box, False)
+                inside = lo <= centre - reach and centre + reach <= hi
+                if inside and (curved > 0 or curved < 0):
+                    found.append((centre - reach, centre + reach))
+                    break
+                reach /= 1.5
+    for a, b in found:
+        cuts += [a, b]
+    cuts.append(hi)
+    return [
+        (arb(a), arb(b), i % 2 == 1) for i, (a, b) in enumerate(itertools.pairwise(cuts)) if a < b
+    ]
+
+
+def _zero(f: Any, a: float, b: float) -> float:
+    rising = float(f(arb(b), False).mid()) > 0
+    for _ in range(60):
+        m = (a + b) / 2
+        a, b = (a, m) if (float(f(arb(m), False).mid()) > 0) == rising else (m, b)
+    return (a + b) / 2
+
+
+def _variation(value: Any, slope: Any, lo: Any, hi: Any, boxes: Iterator[int]) -> Any:
+    """The integral of |G'| for G = `value` > 0 or < 0, `slope` being (log |G|)', on balls.
+
+    Raises:
+        _Open: `slope` has no finite enclosure, or too many boxes are needed.
+    """
+    total, todo = arb(0), [(lo, hi)]
+    for _ in itertools.islice(boxes, BOXES):
+        if not todo:
+            return total
+        a, b = todo.pop()
+        rate = slope(acb(a.union(b)))
+        if rate > 0 or rate < 0:
+            total += abs(value(b) - value(a))
+            continue
+        change = (abs(rate) * (b - a)).upper()
+        if change < FLAT:
+            total += change * change.exp() * abs(value(a))
+            continue
+        middle = _between(a, b)
+        if not a < middle < b:
+            break
+        todo += [(a, middle), (middle, b)]
+    raise _Open
+
+
+def _between(a: Any, b: Any) -> Any:
+    """A place between two: their geometric mean where they are far apart."""
+    if a * b > 0 and not 0.5 < a / b < 2:
+        root = (a * b).sqrt().mid()
+        return root if a > 0 else -root
+    return ((a + b) / 2).mid()
+
+
+def _weight(part: PieceIntegral, c: Any) -> Any:
+    exponent = part.exponent(acb(1 + c), acb(-c))
+    return lambda x, analytic: exponent(x, analytic).exp()
+
+
+class _Open(MechcError):
+    """A bound did not close."""
+
+
+def _regular(part: PieceIntegral, c: Any, f: Functions, lo: Any, hi: Any) -> tuple[Any, Any, Any]:
+    weight = _weight(part, c)
+
+    def value(x: Any) -> Any:
+        return weight(acb(x), False).real / f.first(x, False)
+
+    def slope(box: Any) -> Any:
+        steep = f.first(box, True).real
+        return arb.nan() if steep.contains(0) else f.ratio(box, True).real
+
+    total = abs(value(lo)) + abs(value(hi)) + _variation(value, slope, lo, hi, f.boxes)
+    if not total.is_finite():
+        raise _Open
+    return part.integral(acb(1 + c), acb(-c), lo, hi).real, arb(0), total
+
+
+def _critical(part: PieceIntegral, c: Any, f: Functions, lo: Any, hi: Any) -> tuple[Any, Any, Any]:
+    weight = _weight(part, c)
+
+    def value(x: Any) -> Any:
+        return weight(acb(x), False).real
+
+    variation = _variation(value, lambda box: f.tilted(box, True).real, lo, hi, f.boxes)
+    curved = abs(f.second(lo.union(hi), False)).lower()
+    root = 8 * (value(hi) + variation) / curved.sqrt()
+    if not root.is_finite() or not curved > 0:
+        raise _Open
+    return part.integral(acb(1 + c), acb(-c), lo, hi).real, root, arb(0)

@@ -1,0 +1,234 @@
+"""Certified delta of compositions whose losses are atoms.
+
+Losses on one lattice are composed as polynomials, of balls or, where these would be long, of
+tilted whole numbers; other atoms by listing all multinomials. That losses lie on a lattice is not
+assumed: each is within a known radius of its lattice point, and the composed loss is a ball with
+the sum of the radii.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from flint import arb, arb_poly, ctx
+
+from mechc.errors import UnsupportedError
+from mechc.verify.balls.lattice import LatticeSum
+from mechc.verify.balls.oracle import Oracle
+from mechc.verify.certified import mesh
+from mechc.verify.certified.contour import Law
+
+MAX_DEGREE = 200_000
+MAX_LISTED = 600_000
+MAX_POINTS = 20_000
+
+
+class Atoms(NamedTuple):
+    """Finite losses with their masses, and a bound on the mass left out."""
+
+    rows: list[tuple[Any, Any]]
+    missing: Any
+
+
+def atoms_of(oracle: Oracle, smallest: Any) -> Atoms | None:
+    """The finite losses of a pair, None where one has a density.
+
+    Args:
+        oracle: the pair.
+        smallest: mass under P that may be left out of an infinite lattice.
+    """
+    rows = [((p / q).log(), p) for _, p, q in oracle.atom_masses() if p > 0 and q > 0]
+    missing = arb(0)
+    for part in oracle.parts():
+        if part.p.is_zero or part.q.is_zero:
+            continue
+        if isinstance(part, LatticeSum):
+            more, left_out = _lattice(part, smallest)
+            rows += more
+            missing += left_out
+        elif part.plateau is not None:
+            rows.append((part.plateau, part.plateau_mass))
+        else:
+            return None
+    return Atoms(_merged(rows), missing)
+
+
+def _lattice(part: LatticeSum, smallest: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    rows, missing = [], arb(0)
+    for side, start, stop in part.halves():
+        for m in range(start, start + MAX_POINTS):
+            if stop is not None and m > stop:
+                break
+            log_p, log_q = part.logs(side * m)
+            rows.append((log_p - log_q, log_p.exp()))
+            if stop is None and m > 0 and m % 16 == 0:
+                bound = part.tail(arb(1), arb(0), side, m)
+                if bound is not None and bound < smallest:
+                    missing += bound.upper()
+                    break
+        else:
+            raise UnsupportedError(f"more than {MAX_POINTS} points of the lattice matter")
+    return rows, missing
+
+
+def _merged(rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Overlapping losses as one atom: the union of the balls with the sum of the masses."""
+    merged: list[tuple[Any, Any]] = []
+    for loss, mass in sorted(rows, key=lambda row: float(row[0].mid())):
+        if merged and merged[-1][0].overlaps(loss):
+            last, sum_ = merged[-1]
+            merged[-1] = (last.union(loss), sum_ + mass)
+        else:
+            merged.append((loss, mass))
+    return merged
+
+
+def finite_part(laws: Sequence[Law], atoms: Sequence[Atoms], epsilon: Any, tilt: float) -> Any:
+    """Ball around the part of delta at finite losses.
+
+    Args:
+        laws: distinct steps with counts.
+        atoms: their losses.
+        epsilon: exact ball.
+        tilt: inside the strip, for long sums; best near the saddle point.
+
+    Raises:
+        UnsupportedError: the atoms lie on no common lattice and are too many to list.
+        NumericError: they lie on one, and sums have too many points.
+    """
+    missing = sum((law.count * a.missing for law, a in zip(laws, atoms, strict=True)), start=arb(0))
+    if not all(one.rows for one in atoms):
+        return arb(0)  # P and Q share no outcome of some step
+    step = _common_step(atoms)
+    if step is None:
+        return _listed(laws, atoms, epsilon) + arb(0).union(missing)
+    placed = [_on_lattice(one, step.mid()) for one in atoms]
+    counts = [law.count for law in laws]
+    if sum(n * one.places[-1] for n, one in zip(counts, placed, strict=True)) > MAX_DEGREE:
+        c = arb(tilt)
+        whole = [_whole_numbers(one, c) for one in placed]
+        return mesh.composed_part(whole, counts, step.mid(), epsilon, c)
+    return _by_polynomials(placed, counts, epsilon) + arb(0).union(missing)
+
+
+def _payoff(epsilon: Any, loss: Any) -> Any:
+    return (-(epsilon - loss).expm1()).max(arb(0))
+
+
+class Placed(NamedTuple):
+    """Atoms within `radius` of first + place * step."""
+
+    atoms: Atoms
+    first: Any
+    step: Any
+    places: list[int]
+    radius: Any
+
+
+def _on_lattice(atoms: Atoms, step: Any) -> Placed:
+    first = atoms.rows[0][0]
+    places = [round(float(((loss - first) / step).mid())) for loss, _ in atoms.rows]
+    radius = arb(0)
+    for place, (loss, _) in zip(places, atoms.rows, strict=True):
+        radius = radius.max(abs(loss - first.mid() - place * step).upper())
+    return Placed(atoms, first.mid(), step, places, radius)
+
+
+def _by_polynomials(placed: Sequence[Placed], counts: Sequence[int], epsilon: Any) -> Any:
+    power, offset, radius = arb_poly([1]), arb(0), arb(0)
+    for one, count in zip(placed, counts, strict=True):
+        table = [arb(0)] * (one.places[-1] + 1)
+        for place, (_, mass) in zip(one.places, one.atoms.rows, strict=True):
+            table[place] += mass
+        radius += count * one.radius
+        offset += count * one.first
+        power *= arb_poly(table) ** count
+    total = arb(0)
+    for n in range(power.length()):
+        loss = offset + n * placed[0].step + arb(0, radius.upper())
+        if not loss < epsilon:
+            total += power[n] * _payoff(epsilon, loss)
+    return total
+
+
+def _whole_numbers(one: Placed, c: Any) -> mesh.Law:
+    """Masses times e^(c loss) as whole numbers, below and above."""
+    losses = [one.first + place * one.step for place in one.places]
+    tilted = [
+        mass * (c * loss).exp() for loss, (_, mass) in zip(losses, one.atoms.rows, strict=True)
+    ]
+    total = sum(tilted, start=arb(0))
+    scale = float(total.log().mid())
+    unit = arb(2) ** mesh.WORD * (-arb(scale)).exp()
+    lower, tested, upper = ([0] * (one.places[-1] + 1) for _ in range(3))
+    rows = zip(one.places, losses, tilted, one.atoms.rows, strict=True)
+    for place, point, weight, (loss, _) in rows:
+        lower[place] += int((weight * unit).lower().floor().unique_fmpz())
+        under_q = weight * (point - loss).exp()
+        tested[place] += int((under_q * unit).upper().ceil().unique_fmpz())
+        upper[place] += int((weight * unit).upper().ceil().unique_fmpz())
+    return mesh.Law(
+        mesh.Weights(0, one.first, lower), mesh.Weights(0, one.first, tested),
+        mesh.Weights(0, arb(one.first, one.radius), upper),
+        scale, arb(0), one.atoms.missing, total.upper(),
+    )  # fmt: skip
+
+
+def _common_step(atoms: Sequence[Atoms]) -> Any:
+    """A step of which all differences are multiples, to working accuracy."""
+    gaps = [b[0] - a[0] for one in atoms for a, b in itertools.pairwise(one.rows)]
+    if not gaps:
+        return arb(1)
+    step = min(gaps, key=lambda g: float(g.mid()))
+    for divisor in (1, 2, 3, 4, 5, 6):
+        trial = step / divisor
+        if all(_is_multiple(gap, trial) for gap in gaps):
+            return trial
+    return None
+
+
+def _is_multiple(gap: Any, step: Any) -> bool:
+    share = gap / step
+    near = round(float(share.mid()))
+    return bool(abs(share - near) < arb(2) ** (40 - ctx.prec))
+
+
+def _listed(laws: Sequence[Law], atoms: Sequence[Atoms], epsilon: Any) -> Any:
+    """By listing all composed atoms."""
+    size = sum(
+        math.lgamma(law.count + len(a.rows)) - math.lgamma(law.count + 1) - math.lgamma(len(a.rows))
+        for law, a in zip(laws, atoms, strict=True)
+    )
+    if size > math.log(MAX_LISTED):
+        raise UnsupportedError(
+            f"about 10^{size / math.log(10.0):.0f} composed atoms are too many to list, "
+            "and they lie on no common lattice"
+        )
+    tables = [_powers(a.rows, law.count) for law, a in zip(laws, atoms, strict=True)]
+    total = arb(0)
+    for combination in itertools.product(*tables):
+        loss = sum((row[0] for row in combination), start=arb(0))
+        if loss < epsilon:
+            continue
+        mass = arb(1)
+        for row in combination:
+            mass *= row[1]
+        total += mass * _payoff(epsilon, loss)
+    return total
+
+
+def _powers(rows: list[tuple[Any, Any]], count: int) -> list[tuple[Any, Any]]:
+    """All sums of `count` losses with their multinomial masses."""
+    state = [(0, arb(0), arb(1))]
+    for i, (loss, mass) in enumerate(rows):
+        grown = []
+        for used, total, weight in state:
+            free = count - used
+            shares = range(free + 1) if i < len(rows) - 1 else (free,)
+            for n in shares:
+                grown.append((used + n, total + n * loss, weight * mass**n * math.comb(free, n)))
+        state = grown
+    return [(total, weight) for _, total, weight in state]

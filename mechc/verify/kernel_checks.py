@@ -1,0 +1,557 @@
+"""Functions of a kernel against the ball oracle, point by point.
+
+Inverses of the loss of a kernel against the ball oracle.
+
+Where a kernel is compared with its declaration: parameter vectors, outputs, tilts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from flint import acb, arb, ctx
+from sympy import Basic, Eq, Expr, Symbol, besseli, binomial, erf, erfc, factorial, gamma, loggamma
+from sympy.core.relational import Relational
+
+from mechc.calculus.cases import by_cases
+from mechc.declare.declaration import Declaration
+from mechc.errors import MechcError
+from mechc.protocol import DECREASING, INCREASING
+from mechc.symbolic import evaluate
+from mechc.symbolic.evaluate import typical_values
+from mechc.symbolic.facts import eliminations
+from mechc.symbolic.parameters import Parameter
+from mechc.verify.balls.oracle import COARSE_STEP, ULP, Oracle
+from mechc.verify.certificate import Check
+
+VALUES = 1e-14
+CGF = 1e-13
+CDF = 1e-13
+ABSOLUTE = 1e-15  # of distribution functions, whose tails may be differences from one
+SPECIAL = 1e-13  # where the variable stands inside a Bessel, gamma or error function
+NEAR_ZERO = 0.1  # values below this are compared absolutely
+NEAR_ENDS = 4  # units in the last place within which an end of a branch may be rounded
+MOMENT_BITS = 72
+SHARPER = (MOMENT_BITS, 2 * MOMENT_BITS, 4 * MOMENT_BITS)  # where M is small beside M(Re z)
+ACCURATE_BITS = 52
+LOST = -90.0  # nats below M(Re z) at which |M| takes too many digits
+STEEP = 0.1  # change of a logarithm over a few units in the last place
+
+Raw = Callable[[Oracle, Any], Any]
+
+
+def tolerance(declaration: Declaration, check: Check) -> float:
+    """The tolerance of values at points, with the reason where it is not `VALUES`."""
+    x = declaration.variable
+    hard = declaration.p.atoms(besseli, binomial, erf, erfc, factorial, gamma, loggamma)
+    names = sorted({type(f).__name__ for f in hard if f.has(x)})
+    if not names:
+        return VALUES
+    check.note(f"{', '.join(names)} of the variable in double precision: tolerance {SPECIAL:g}")
+    return SPECIAL
+
+
+def _raw(name: str) -> Raw:
+    if name == "loss":
+        return Oracle.raw_loss
+    law = name[-1]
+    return lambda oracle, x: oracle.raw_log_density(law, x)
+
+
+def values(kernel: Any, oracle: Oracle, xs: Sequence[float], name: str, check: Check) -> None:
+    """`log_p`, `log_q` or `loss`, scalar and array form, at the outputs `xs`."""
+    theta = np.array(oracle.theta)
+    check.tolerance = tolerance(oracle.declaration, check)
+    out = np.empty(len(xs))
+    with np.errstate(all="ignore"):
+        getattr(kernel, f"{name}_many")(np.array(xs), theta, out)
+    scalar, raw = getattr(kernel, name), _raw(name)
+    for x, many in zip(xs, out, strict=True):
+        truth = oracle.at(partial(raw, oracle, arb(x)))
+        if truth.is_nan():
+            continue  # neither law has mass here
+        for found in {float(scalar(x, theta)), float(many)}:
+            error = point_error(found, truth, check.tolerance, _sensitivity(oracle, raw, x))
+            if error > check.tolerance and _rounded_end(kernel, oracle, raw, x, found, theta):
+                check.note("next to an end of a branch, within its rounding")
+                continue
+            if name == "loss":
+                error = listed(oracle, error, x, found, check)
+            check.record(error, x=x, theta=oracle.theta, found=found, enclosure=text(truth))
+
+
+def _sensitivity(oracle: Oracle, raw: Raw, x: float) -> Callable[[], float]:
+    return partial(oracle.sensitivity, raw, x)
+
+
+def point_error(
+    found: float, truth: Any, enough: float, sensitivity: Callable[[], float],
+    near_zero: float = NEAR_ZERO,
+) -> float:  # fmt: skip
+    """abs(found - truth), relative to the larger of the truth and the input sensitivity.
+
+    The sensitivity is only asked for when the plain relative error is above `enough`. Truths below
+    `near_zero` are compared absolutely.
+    """
+    if not truth.is_finite():
+        if truth.is_nan():
+            return 0.0 if math.isnan(found) else math.inf
+        return 0.0 if found == (math.inf if truth > 0 else -math.inf) else math.inf
+    if not math.isfinite(found):
+        return math.inf
+    distance = float(abs(arb(found) - truth).upper())
+    size = float(abs(truth).mid())
+    if distance <= enough * size:
+        return distance / size if size else 0.0
+    if distance <= enough * near_zero:
+        return distance / near_zero
+    scale = max(size, near_zero, sensitivity())
+    return distance / scale if scale else math.inf
+
+
+def _rounded_end(kernel: Any, oracle: Oracle, raw: Raw, x: float, found: float, theta: Any) -> bool:
+    """Whether the value is right for a place a few units in the last place away, at an end."""
+    ends = [e for e in np.asarray(kernel.breakpoints(theta)) if math.isfinite(e)]
+    spacing = math.ulp(max(abs(x), *map(abs, ends), 1e-300))
+    if not any(abs(x - e) <= NEAR_ENDS * spacing for e in ends):
+        return False
+    truths = []
+    # ends may be as close to each other as the place is to its neighbours
+    for step in {k * u for k in range(-NEAR_ENDS, NEAR_ENDS + 1) for u in (math.ulp(x), spacing)}:
+        truths.append(oracle.at(partial(raw, oracle, arb(x + step))))
+        change = _sensitivity(oracle, raw, x + step)
+        if point_error(found, truths[-1], VALUES, change) <= VALUES:
+            return True
+    known = [float(t.mid()) for t in truths if t.is_finite()]
+    if not known or max(known) - min(known) < STEEP:
+        return False
+    # a density that vanishes at the end: the value is right for a place between two doubles
+    return bool(min(truths) <= found <= max(truths))
+
+
+def listed(oracle: Oracle, error: float, x: float, found: float, check: Check) -> float:
+    """The error of a loss, relative to the log densities whose difference it is.
+
+    A loss that is the difference of two large log densities cannot be better than they are; where
+    that is the reason it is said in the notes, with the error.
+    """
+    if error <= check.tolerance or not math.isfinite(error):
+        return error
+    with ctx.workprec(240):
+        p, q = (oracle.raw_log_density(law, arb(x)) for law in "pq")
+        size = float((abs(p) + abs(q)).mid())
+        distance = float(abs(oracle.raw_loss(arb(x)) - found).upper())
+    if not math.isfinite(size) or distance > check.tolerance * size:
+        return error
+    check.note("cancellation: accurate relative to log p and log q, not to their difference")
+    return distance / size
+
+
+def generating_function(kernel: Any, oracle: Oracle, zs: Sequence[complex], check: Check) -> None:
+    """The closed `cgf` against rigorous quadrature at complex z."""
+    theta = np.array(oracle.theta)
+    for z in dict.fromkeys(_within_reach(kernel, z, theta) for z in zs):
+        found = complex(kernel.cgf(z, theta))
+        truth = log_moment(oracle, z)
+        if truth is None and oracle.moment(acb(z)).is_zero():
+            truth, error = arb.neg_inf(), 0.0 if found.real == -math.inf else math.inf
+        elif truth is None:
+            check.note(f"no enclosure of M({z})")
+            continue
+        else:
+            error = _complex_error(found, truth, oracle, z, check.tolerance)
+        where = {"theta": oracle.theta, "found": str(found), "enclosure": text(truth)}
+        check.record(error, z=str(z), **where)
+
+
+def _within_reach(kernel: Any, z: complex, theta: Any) -> complex:
+    """The place z, or one below it where |M| is not too small for quadrature."""
+    for _ in range(20):
+        gap = complex(kernel.cgf(z, theta)).real - complex(kernel.cgf(z.real, theta)).real
+        if not gap < LOST:
+            break
+        z = complex(z.real, z.imag / 2)
+    return z
+
+
+def log_moment(oracle: Oracle, z: complex, accurate: int = ACCURATE_BITS) -> Any:
+    """Ball around log M(z), None where quadrature does not converge.
+
+    Args:
+        oracle: the pair.
+        z: inside the strip.
+        accurate: correct bits after which no more are sought.
+    """
+    found = None
+    for bits in SHARPER:
+        with ctx.workprec(bits):
+            try:
+                moment = oracle.moment(acb(z))
+            except MechcError:
+                break
+            found = None if moment.contains(0) else moment.log()
+            if found is not None and moment.rel_accuracy_bits() >= accurate:
+                break
+    return found
+
+
+def _complex_error(found: complex, truth: Any, oracle: Oracle, z: complex, enough: float) -> float:
+    """Distance modulo 2 pi i, relative to the larger of the value and the input sensitivity."""
+    if not (math.isfinite(found.real) and math.isfinite(found.imag)):
+        return math.inf
+    gap = acb(found) - truth
+    turns = round(float(gap.imag.mid()) / (2 * math.pi))
+    distance = float(abs(gap - acb(0, 2 * turns * arb.pi())).upper())
+    size = float(abs(truth).mid())
+    # log M is known to the rounding of M where M is close to one
+    size = max(size, 1.0)
+    if distance <= enough * size:
+        return distance / size
+    near = log_moment(oracle, z * (1 - COARSE_STEP))
+    scale = size if near is None else size + float(abs(near - truth).mid()) / COARSE_STEP
+    scale += oracle.integral_sensitivity(lambda o: _log_moment_or(o, z, truth))
+    return distance / scale
+
+
+def _log_moment_or(oracle: Oracle, z: complex, otherwise: Any) -> Any:
+    found = log_moment(oracle, z)
+    return otherwise if found is None else found
+
+
+def distributions(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> None:
+    """cdf_p, sf_p, cdf_q, sf_q against rigorous integrals."""
+    theta = np.array(oracle.theta)
+    for law in "pq":
+        for x, below, above in _cumulative(oracle, law, sorted(set(xs))):
+            for name, truth in ((f"cdf_{law}", below), (f"sf_{law}", above)):
+                found = float(getattr(kernel, name)(x, theta))
+                error = point_error(found, truth, check.tolerance, lambda: 0.0)
+                if error > check.tolerance and abs(arb(found) - truth) <= ABSOLUTE:
+                    check.note(f"tails to absolute accuracy {ABSOLUTE:g} only")
+                    continue
+                if error > check.tolerance:
+                    error = _distribution_error(oracle, law, name, x, found, truth)
+                check.record(error, function=name, x=x, theta=oracle.theta, found=found,
+                             enclosure=text(truth))  # fmt: skip
+
+
+def _cumulative(oracle: Oracle, law: str, xs: Sequence[float]) -> list[tuple[float, Any, Any]]:
+    """(x, mass at or below x, mass above x): two tails, and the stretches between neighbours."""
+    with ctx.workprec(MOMENT_BITS):
+        between = [oracle.mass(law, a, b) for a, b in itertools.pairwise(xs)]
+        below = list(itertools.accumulate([oracle.mass(law, hi=xs[0]), *between]))
+        above = list(itertools.accumulate([oracle.mass(law, lo=xs[-1]), *reversed(between)]))
+    return list(zip(xs, below, reversed(above), strict=True))
+
+
+def _distribution_error(
+    oracle: Oracle, law: str, name: str, x: float, found: float, truth: Any
+) -> float:
+    """The error relative to what one relative unit in the input does to the value."""
+
+    def mass(one: Oracle) -> Any:
+        return one.mass(law, hi=x) if name.startswith("cdf") else one.mass(law, lo=x)
+
+    with ctx.workprec(MOMENT_BITS):
+        scale = abs(float(truth.mid())) + oracle.integral_sensitivity(mass)
+        if oracle.measure == "density":
+            height = oracle.log_density(law, x)
+            if height.is_finite():
+                scale += abs(x) * math.exp(float(height.mid()))
+    return float(abs(arb(found) - truth).upper()) / scale if scale else math.inf
+
+
+def text(ball: Any) -> str:
+    """A ball as text with enough digits to reproduce it."""
+    return str(ball.str(25))
+
+
+STRAY = 1e-9  # relative error of an inverse after which it is looked at closely
+INSIDE = 2.0**-30  # share of a branch next to an end where its slope is taken
+
+
+def inverses(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> None:
+    """loss(inverse(l)) = l on every monotone branch that has a closed inverse."""
+    theta = np.array(oracle.theta)
+    check.tolerance = tolerance(oracle.declaration, check)
+    for lo, hi, kind, left, right, index in np.asarray(kernel.branches(theta)):
+        if kind not in (INCREASING, DECREASING):
+            continue
+        lowest, highest = min(left, right), max(left, right)
+        targets = [float(oracle.loss(x).mid()) for x in xs if lo < x < hi]
+        targets = [t for t in targets if lowest < t < highest and math.isfinite(t)]
+        if targets and _is_bracketed(kernel, int(index), targets[0], theta):
+            check.note(f"branch {int(index)}: no closed inverse, bracketed at run time")
+            continue
+        branch = Branch(lo, hi, left, right, int(index))
+        for target in (*targets, *_doubtful(kernel, branch, targets, theta)):
+            _inverse(kernel, oracle, branch, target, check)
+
+
+class Branch(NamedTuple):
+    """A monotone branch: its ends, the limits of the loss there, the code of its inverse."""
+
+    lo: float
+    hi: float
+    left: float
+    right: float
+    code: int
+
+
+def _inverse(kernel: Any, oracle: Oracle, branch: Branch, target: float, check: Check) -> None:
+    """One loss: the inverse lies on the branch and has it."""
+    theta = np.array(oracle.theta)
+    lo, hi, left, right, _ = branch
+    found = float(_solved(kernel, branch.code, [target], theta)[0])
+    if math.isinf(found) and math.isinf(hi if found > 0 else lo):
+        # past the last loss that a double can tell from the limit
+        back = arb(right if found > 0 else left)
+        error = float((abs(back - target) / max(abs(target), NEAR_ZERO)).upper())
+    elif not (_between(found, lo, hi) or _is_beside(oracle, found, branch)):
+        error = math.inf
+    else:
+        error = _round_trip(oracle, found, target, branch, check.tolerance)
+        error = listed(oracle, error, found, target, check)
+    if error > check.tolerance and _is_next_to(oracle, found, target, branch):
+        check.note("the loss is steep: right to a few units in the last place of x")
+        return
+    guarded = _critical(target, min(left, right), max(left, right)) and error > check.tolerance
+    if guarded and not _accepted(kernel, found, target, theta):
+        check.note("near loss 0 and the ends: rejected by the run-time round trip, "
+                   "bracketed instead")  # fmt: skip
+        return
+    check.record(error, loss=target, branch=branch.code, theta=oracle.theta, found=found)
+
+
+def _solved(kernel: Any, index: int, losses: Sequence[float], theta: Any) -> Any:
+    out = np.empty(len(losses))
+    kernel.loss_inverse_many(index, np.array(losses), theta, out)
+    return out
+
+
+def _is_bracketed(kernel: Any, index: int, target: float, theta: Any) -> bool:
+    """Whether a branch leaves its inverse to the run time."""
+    absent = not hasattr(kernel, f"loss_inverse_{index}")
+    return absent and math.isnan(_solved(kernel, index, [target], theta)[0])
+
+
+def _doubtful(kernel: Any, branch: Branch, targets: Sequence[float], theta: Any) -> list[float]:
+    """Losses between tested ones whose inverse does not give them back in the kernel itself.
+
+    Root finders go astray at few losses only: many are looked at, in double precision.
+    """
+    shares = np.array([0.11, 0.38, 0.64, 0.87])[:, None]
+    known = np.unique(targets)
+    losses = (known[:-1] + shares * np.diff(known)).ravel()
+    if not losses.size:
+        return []
+    back = np.empty(losses.size)
+    with np.errstate(all="ignore"):
+        kernel.loss_many(_solved(kernel, branch.code, losses, theta), theta, back)
+        astray = ~(np.abs(back - losses) <= STRAY * np.maximum(np.abs(losses), NEAR_ZERO))
+    return [float(v) for v in losses[astray]]
+
+
+def _critical(target: float, lowest: float, highest: float) -> bool:
+    """Whether a loss is close to zero or to an end of its range, where formulas may lose digits."""
+    reach = min(highest - lowest, 1.0)
+    ends = (e for e in (lowest, highest) if math.isfinite(e))
+    return abs(target) <= 1e-3 * reach or any(abs(target - e) <= 1e-6 * reach for e in ends)
+
+
+def _is_next_to(oracle: Oracle, found: float, target: float, branch: Branch) -> bool:
+    """Whether the loss takes the value `target` within a few units in the last place of a point."""
+    lo, hi, left, right, _ = branch
+    if not (math.isfinite(found) and _between(found, lo, hi)):
+        return False
+    reach = NEAR_ENDS * math.ulp(found)
+    # what is rounded is the place relative to the ends as well, and they as the parameters are
+    reach = max(reach, *(math.ulp(e) for e in (lo, hi) if abs(found - e) < abs(e)), 0.0)
+    for end in (e for e in (lo, hi) if math.isfinite(e)):
+        moved = NEAR_ENDS * oracle.end_rounding(end)
+        reach = max(reach, moved if abs(found - end) <= moved else 0.0)
+    below = arb(left) if found - reach <= lo else oracle.loss(found - reach)
+    above = arb(right) if found + reach >= hi else oracle.loss(found + reach)
+    return bool(below <= target <= above or below >= target >= above)
+
+
+def _accepted(kernel: Any, found: float, target: float, theta: Any) -> bool:
+    """Whether the numeric side would use this inverse: it checks every one by the kernel's loss."""
+    if not math.isfinite(found):
+        return False
+    back = float(kernel.loss(found, theta))
+    return abs(back - target) <= 1e-12 * (abs(target) + abs(back))
+
+
+def _between(x: float, lo: float, hi: float) -> bool:
+    """Whether x lies in the branch, up to the rounding of its ends."""
+    return lo - 4 * math.ulp(max(abs(lo), abs(x))) <= x <= hi + 4 * math.ulp(max(abs(hi), abs(x)))
+
+
+def _is_beside(oracle: Oracle, found: float, branch: Branch) -> bool:
+    """Whether a place beyond an end is no further than rounded inputs move it there."""
+    lo, hi = branch.lo, branch.hi
+    end, inward = (lo, 1.0) if found < lo else (hi, -1.0)
+    if not (math.isfinite(found) and math.isfinite(lo) and math.isfinite(hi)):
+        return False
+    near, far = (end + inward * (hi - lo) * share for share in (INSIDE, 2.0 * INSIDE))
+    rise = abs(oracle.loss(far) - oracle.loss(near))
+    change = ULP * oracle.sensitivity(Oracle.raw_loss, near)
+    return bool(abs(found - end) * rise <= NEAR_ENDS * change * abs(far - near))
+
+
+def _round_trip(
+    oracle: Oracle, found: float, target: float, branch: Branch, enough: float
+) -> float:
+    if not math.isfinite(found):
+        return math.inf
+    back = oracle.loss(found)
+    if back.is_nan() and found in (branch.lo, branch.hi):
+        back = arb(branch.left if found == branch.lo else branch.right)  # both densities vanish
+    if not back.is_finite():
+        return math.inf
+    distance = float(abs(back - target).upper())
+    if distance <= enough * abs(target):
+        return distance / abs(target) if target else 0.0
+    if distance <= enough * NEAR_ZERO:
+        return distance / NEAR_ZERO
+    return distance / max(abs(target), NEAR_ZERO, oracle.sensitivity(Oracle.raw_loss, found))
+
+
+LOWEST_LOG = -700.0  # how deep into the tails
+FARTHEST = 1e150
+CLOSEST = 2.0**-12
+CORNERS = 8
+# shares off the border between two cases; the first and last are an ulp or two
+CLOSE = (-(2.0**-52), -(2.0**-31), 0.0, 2.0**-31, 2.0**-52)
+
+
+def vectors(declaration: Declaration, count: int, corners: bool) -> list[tuple[float, ...]]:
+    """Typical parameter vectors, and corners of the typical ranges: eight, or three if not all.
+
+    The three are such that every parameter is once above and once below every other one. A case
+    of the pair that no typical vector reaches gets one from outside the typical ranges.
+    """
+    parameters = declaration.parameters
+    found = [tuple(map(float, v)) for v in evaluate.typical_vectors(parameters, count)]
+    ends = [tuple(map(float, v)) for v in itertools.product(*(p.typical for p in parameters))]
+    if corners:
+        found += ends[:CORNERS]
+    else:
+        rising = [ends[0], *(
+            tuple(p.typical[(i + side) % 2] for i, p in enumerate(parameters)) for side in (0, 1)
+        )]  # fmt: skip
+        found += [tuple(map(float, v)) for v in rising]
+    conditions = [case.condition for case in by_cases(declaration)]
+    for condition in conditions if len(conditions) > 1 else ():
+        if not any(evaluate.holds_at(condition, parameters, v) for v in found):
+            outside = typical_values(parameters, condition, eliminations(condition))
+            found += [tuple(float(v) for v in t.values()) for t in itertools.islice(outside, 1)]
+    found += _next_to_cases(parameters, conditions, tuple(found), CLOSE if corners else CLOSE[1:4])
+    return list(dict.fromkeys(found))
+
+
+def _next_to_cases(
+    parameters: tuple[Parameter, ...], conditions: Sequence[Basic],
+    bases: Sequence[tuple[float, ...]], shifts: Sequence[float],
+) -> Iterator[tuple[float, ...]]:  # fmt: skip
+    """Vectors on, just below and just above the border between two cases of the pair.
+
+    Only there does a border that is slightly off exchange formulas.
+    """
+    for relation in sorted(set().union(*(c.atoms(Relational) for c in conditions)), key=str):
+        solved = eliminations(Eq(relation.lhs, relation.rhs))
+        for base in bases:
+            near = [_moved(parameters, base, solved, shift) for shift in shifts]
+            inside = [v for v in near if v is not None]
+            reached = {
+                tuple(evaluate.holds_at(c, parameters, v) for c in conditions) for v in inside
+            }
+            if len(reached) > 1:
+                yield from inside
+                break
+
+
+def _moved(
+    parameters: tuple[Parameter, ...], base: tuple[float, ...], solved: dict[Symbol, Expr],
+    shift: float,
+) -> tuple[float, ...] | None:  # fmt: skip
+    """The vector with one parameter on the border or a share of itself off it, if that exists."""
+    values = list(base)
+    for i, p in enumerate(parameters):
+        if p.symbol in solved:
+            border = evaluate.value(solved[p.symbol], parameters, base)
+            off = math.copysign(1.0, shift) if p.integer and shift else border * shift
+            values[i] = border + off
+            if not p.contains(values[i]):
+                return None
+    return tuple(values)
+
+
+def outputs(oracle: Oracle, breakpoints: Sequence[float], rng: np.random.Generator, count: int
+) -> list[float]:  # fmt: skip
+    """Outputs: breakpoints and their neighbours, tails to the smallest densities, random ones.
+
+    Args:
+        oracle: the pair.
+        breakpoints: finite ends of branches.
+        rng: for the random points.
+        count: number of random points.
+    """
+    if oracle.measure == "finite":
+        places = [float(row[0].mid()) for row in oracle.atoms]
+        return sorted({x + d for x in places for d in (-0.5, 0.0, 0.5)})
+    lattice = oracle.measure == "lattice"
+    finite = sorted({float(b) for b in breakpoints if math.isfinite(b)})
+    found = [p for b in finite for p in (np.nextafter(b, -np.inf), b, np.nextafter(b, np.inf))]
+    centres = finite or [0.0]
+    reach = []
+    for side in (-1.0, 1.0):
+        edge = centres[0] if side < 0 else centres[-1]
+        tail = list(_outward(oracle, edge, side))
+        reach.append(tail[len(tail) // 2] if tail else edge)
+        found += tail
+    lo, hi = min(*reach, *centres), max(*reach, *centres)
+    found += list(rng.uniform(lo, hi, count))
+    for a, b in itertools.pairwise(finite):
+        found += [a + (b - a) * f for f in (1e-6, 0.01, 0.3, 0.5, 0.77, 0.999)]
+    if lattice:
+        steps = [c + d for c in centres for d in range(-3, 4)]
+        found = [float(np.rint(p)) for p in (*found, *steps) if abs(p) < 1e9]
+    return sorted({float(p) for p in found if math.isfinite(p)})
+
+
+def _outward(oracle: Oracle, start: float, side: float) -> Iterator[float]:
+    """Points at growing distance until both densities are below exp(LOWEST_LOG)."""
+    away, factor, last = CLOSEST, 4.0, math.nan
+    for _ in range(200):
+        x = start + side * away
+        size = max(_height(oracle, law, x) for law in "pq")
+        if abs(x) > FARTHEST or size < LOWEST_LOG:
+            return
+        yield x
+        if abs(size - last) < 2.0 and away > 1e3:
+            factor = min(factor * factor, 1e6)
+        away, last = away * factor if size - last > -40.0 or away < 1 else away * 1.3, size
+
+
+def _height(oracle: Oracle, law: str, x: float) -> float:
+    if oracle.measure == "lattice":
+        x = float(np.rint(x))
+    value = oracle.log_density(law, x)
+    if value.is_nan():
+        return -math.inf
+    return float(value.mid()) if value.is_finite() else -math.inf
+
+
+def tilts(strip: tuple[float, float], full: bool) -> list[complex]:
+    """Points inside the strip of convergence, real and complex, 0 and -1 among them."""
+    lo, hi = (max(strip[0], -8.0), min(strip[1], 7.0))
+    real = [lo + (hi - lo) * f for f in ((0.03, 0.3, 0.62, 0.97) if full else (0.03, 0.97))]
+    points = [complex(r, i) for r in real for i in ((0.0, 1.7, 23.0) if full else (0.0, 2.3))]
+    return [*points, complex(1e-7 if strip[1] > 0 else -1e-7), -1.0 + 0j, 0j]

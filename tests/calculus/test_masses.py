@@ -1,0 +1,128 @@
+"""What is not a pair of laws is refused, with the numbers found; what is one is accepted."""
+
+import mpmath
+import numpy as np
+import pytest
+from front_evaluate import normalised
+from front_examples import ADDITIVE, PAIRS
+from sympy import Abs, Heaviside, Piecewise, Sum, exp, log, loggamma, oo, pi, sin, sqrt
+
+from mechc.calculus.pair import normalise
+from mechc.declare import additive, count, integer, mechanism, parameter, positive, rate, real
+from mechc.errors import DeclarationError
+from mechc.symbolic.evaluate import Evaluator
+from mechc.transform.sampling import poisson
+
+x, n = real("x"), integer("n")
+scale, sensitivity = positive("scale"), positive("sensitivity", default=1)
+normal = exp(-(x**2) / 2) / sqrt(2 * pi)
+
+
+def test_wrong_constant_is_reported_with_the_mass_found():
+    declared = mechanism("half", variable=x, p=normal / 2, q=normal)
+    with pytest.raises(DeclarationError, match=r"half: P has mass 0\.5, not 1"):
+        normalise(declared)
+
+
+def test_a_normaliser_right_for_one_scale_only_is_caught():
+    # the published bug of a library: log(1/4) instead of log(1/(2 scale))
+    declared = additive("stale", noise=exp(-Abs(x) / scale) / 4, variable=x,
+                        sensitivity=sensitivity, parameters=(scale, sensitivity))  # fmt: skip
+    with pytest.raises(DeclarationError, match=r"mass .* at scale="):
+        normalise(declared)
+
+
+@pytest.mark.parametrize(
+    "density",
+    [-normal, normal * (1 + 2 * sin(x)), normal * x],
+    ids=["everywhere", "somewhere", "half"],
+)
+def test_negative_densities_are_refused(density):
+    with pytest.raises(DeclarationError, match="negative"):
+        normalise(mechanism("sinking", variable=x, p=density, q=normal))
+
+
+def test_a_density_that_is_not_real_is_refused():
+    with pytest.raises(DeclarationError, match="not a real number"):
+        normalise(mechanism("complex", variable=x, p=normal * log(x), q=normal))
+
+
+def test_negative_masses_are_refused():
+    r = parameter("r", -1, 1)
+    with pytest.raises(DeclarationError, match="negative"):
+        normalise(mechanism("flip", outcomes=[(r, 1 - r), (1 - r, r)], parameters=(r,)))
+
+
+def test_outcomes_must_add_up():
+    r = rate("r", typical=(0.1, 0.4))
+    with pytest.raises(DeclarationError, match="Q has mass"):
+        normalise(mechanism("lost", outcomes=[(r, r), (1 - r, r)], parameters=(r,)))
+
+
+def test_disjoint_supports_are_refused():
+    declared = mechanism("open", variable=x, p=exp(-x) * Heaviside(x), q=exp(x) * Heaviside(-x))
+    with pytest.raises(DeclarationError, match="share no outcome"):
+        normalise(declared)
+
+
+def test_wrong_support_is_refused():
+    declared = mechanism("cut", variable=x, p=normal, q=normal, support=(-1, 1))
+    with pytest.raises(DeclarationError, match=r"mass 0\.6826"):
+        normalise(declared)
+
+
+def test_infinite_mass_is_refused():
+    with pytest.raises(DeclarationError, match="mass"):
+        normalise(mechanism("flat", variable=x, p=1 / (1 + Abs(x)), q=normal))
+
+
+def test_density_and_atoms_count_together():
+    atoms = [(0, 0.25, 0.5)]
+    with pytest.raises(DeclarationError, match=r"P has mass 0\.75"):
+        normalise(mechanism("mixed", variable=x, p=normal / 2, q=normal / 2, atoms=atoms))
+    normalise(mechanism("mixed", variable=x, p=3 * normal / 4, q=normal / 2, atoms=atoms))
+
+
+def test_lattice_masses_are_summed_not_integrated():
+    steps = count("sensitivity", default=1)
+    with pytest.raises(DeclarationError, match="mass"):
+        normalise(additive("sampled", noise=normal.subs(x, n), variable=n, sensitivity=steps,
+                           parameters=(steps,), lattice=True))  # fmt: skip
+
+
+@pytest.mark.parametrize("declaration", [*ADDITIVE, *PAIRS], ids=lambda d: d.name)
+@pytest.mark.parametrize("transform", [lambda d: d, poisson], ids=["plain", "poisson"])
+def test_laws_are_accepted_and_the_error_noted(declaration, transform):
+    assert "mass one" in normalised(transform(declaration)).notes[0]
+
+
+def test_heavy_tails_and_far_narrow_peaks_are_integrated():
+    s = positive("s", typical=(1e-3, 1e-2))
+    far = additive("far", noise=exp(-((x / s) ** 2) / 2) / (s * sqrt(2 * pi)), variable=x,
+                   sensitivity=1000, parameters=(s,))  # fmt: skip
+    assert "mass one" in normalise(far).notes[0]
+    pareto = Piecewise((x ** (-1.25) / 4, x > 1), (0, True))
+    heavy = additive("pareto", noise=pareto, variable=x, sensitivity=1, parameters=(),
+                     support=(0, oo))  # fmt: skip
+    assert "mass one" in normalise(heavy).notes[0]
+
+
+def test_differences_of_large_terms_keep_their_digits():
+    """Far out loggamma(n) - loggamma(n + 11) is 0 in double precision, in truth -11 log n."""
+    n = integer("n")
+    log = Evaluator(loggamma(n) - loggamma(n + 11), n, ()).at(())
+    x = np.array([1e2, 1e6, 1e18, 1e60])
+    exact = [float(mpmath.loggamma(v) - mpmath.loggamma(v + 11)) for v in map(mpmath.mpf, x[:2])]
+    expected = [*exact, *(-11 * np.log(x[2:]))]
+    assert log(x) == pytest.approx(expected, rel=1e-9)
+
+
+def test_kinks_in_the_index_of_a_sum_cut_nothing():
+    n, k, a = integer("n"), integer("k"), positive("a", typical=(0.5, 2))
+    total = Sum(exp(-a * Abs(k)), (k, -oo, oo))
+    declared = mechanism(
+        "summed", variable=n, p=exp(-a * Abs(n - 1)) / total, q=exp(-a * Abs(n)) / total,
+        parameters=(a,), lattice=True,
+    )  # fmt: skip
+    (case,) = normalise(declared).cases
+    assert len(case.pieces) == 3  # left, between and right of the two centres

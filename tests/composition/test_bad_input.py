@@ -1,0 +1,205 @@
+"""Bad input gives one clear error of our own class, and nothing is half-done."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import mechc
+from mechc.cli.arguments import counts_of
+from mechc.errors import DeclarationError, UnsupportedError
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"scale": -1}, r"laplace: scale=-1 is not positive \(expected scale > 0\)"),
+        ({"scale": 0}, r"scale=0 is not positive"),
+        ({"scale": math.nan}, r"scale=nan is not a finite number"),
+        ({"scale": math.inf}, r"scale=inf is not a finite number"),
+        ({"scale": "2"}, r"scale=2 is not a finite number"),
+        ({"scale": True}, r"scale=True is not a finite number"),
+        ({"scale": None}, r"scale=None is not a finite number"),
+        ({"scale": 1j}, r"scale=1j is not a finite number"),
+        ({}, r"missing parameter scale \(expected scale > 0\)"),
+        ({"scale": 1, "sclae": 2}, r"unknown parameter 'sclae' \(parameters: scale, sensitivity\)"),
+    ],
+)
+def test_parameters(laplace, values, message):
+    with pytest.raises(DeclarationError, match=message):
+        laplace(**values)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("discrete_laplace", {"a": 1.0, "sensitivity": 1.5}, "sensitivity=1.5 is not an integer"),
+        ("randomized_response", {"epsilon": 1.0, "categories": 2.5}, "is not an integer"),
+        ("approximate_dp", {"epsilon": 1.0, "delta": 1.5}, r"expected 0 <= delta <= 1"),
+        ("approximate_dp", {"epsilon": 1.0, "delta": -0.1}, r"delta=-0.1 is negative"),
+    ],
+)
+def test_domains(name, values, message):
+    with pytest.raises(DeclarationError, match=message):
+        mechc.load(name)(**values)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan, math.inf, "0.1", True])
+def test_sampling_rate(gaussian, rate):
+    with pytest.raises(DeclarationError, match="sampling_rate"):
+        mechc.poisson(gaussian, sampling_rate=rate)
+
+
+def test_sampling_needs_a_known_adjacency(gaussian):
+    with pytest.raises(DeclarationError, match="expected one of add_remove, replace"):
+        mechc.poisson(gaussian, sampling_rate=0.1, adjacency="remove")
+
+
+def test_sampling_a_composition_is_refused(gaussian):
+    with pytest.raises(UnsupportedError, match="apply it to each part"):
+        mechc.poisson(3 * gaussian(sigma=1.0), sampling_rate=0.1)
+
+
+def test_a_bound_parameter_cannot_be_bound_again(gaussian):
+    with pytest.raises(DeclarationError, match=r"sampling_rate is bound to 0\.1 already"):
+        mechc.poisson(gaussian, sampling_rate=0.1)(sigma=1.0, sampling_rate=0.2)
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, 10**12 + 1, math.nan, math.inf, "3", None, True])
+def test_counts(gaussian, count):
+    event = gaussian(sigma=1.0)
+    with pytest.raises(DeclarationError, match="count="):
+        mechc.compose((event, count))
+    with pytest.raises(DeclarationError, match="count="):
+        event * count
+
+
+def test_merged_counts_have_the_same_limit(gaussian):
+    event = gaussian(sigma=1.0)
+    with pytest.raises(DeclarationError, match="too large"):
+        10**12 * event + event
+
+
+@pytest.mark.parametrize("count", [3, np.int64(3), 3.0, np.float64(3.0), np.uint8(3)])
+def test_accepted_counts(gaussian, count):
+    assert (count * gaussian(sigma=1.0)).count == 3
+    assert (gaussian(sigma=1.0) * count).count == 3
+
+
+def test_only_events_compose(gaussian):
+    with pytest.raises(DeclarationError, match="neither an event nor a composition"):
+        mechc.compose(gaussian)
+    with pytest.raises(TypeError):
+        gaussian(sigma=1.0) + 1
+
+
+@pytest.mark.parametrize("epsilon", [math.nan, "1", None, [0.1, math.nan]])
+def test_epsilon(gaussian, epsilon):
+    with pytest.raises(DeclarationError, match="epsilon="):
+        gaussian(sigma=1.0).delta(epsilon)
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1.0001, math.nan, "1e-5", [1e-5, 2.0]])
+def test_delta(gaussian, delta):
+    with pytest.raises(DeclarationError, match="delta="):
+        gaussian(sigma=1.0).epsilon(delta)
+
+
+def test_one_target_only(gaussian):
+    event = gaussian(sigma=1.0)
+    with pytest.raises(DeclarationError, match="exactly one"):
+        event.epsilon()
+    with pytest.raises(DeclarationError, match="exactly one"):
+        event.epsilon(1e-5, log_delta=-3.0)
+    with pytest.raises(DeclarationError, match="log_delta <= 0"):
+        event.epsilon(log_delta=1.0)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"method": "contuor"}, "expected one of auto, contour"),
+        ({"method": "contour:fast"}, "expected one of|accepts|takes no option|fast"),
+        ({"direction": "sideways"}, "expected one of both, remove, add"),
+        ({"rtol": 0.0}, "expected 0 < rtol < 1"),
+        ({"method": "saddlepoint", "variant": "msd9"}, "msd9"),
+        ({"method": "contour", "variant": 3}, "variant=3"),
+    ],
+)
+def test_how_to_answer(gaussian, how, message):
+    with pytest.raises((DeclarationError, UnsupportedError), match=message):
+        gaussian(sigma=1.0).delta(1.0, **how)
+
+
+@pytest.mark.parametrize("what", ["no_such_mechanism", "no/such/file.py", 3, None])
+def test_load(what):
+    with pytest.raises(DeclarationError):
+        mechc.load(what)
+
+
+def test_a_file_with_a_syntax_error(tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text("from mechc.declare import additive\nadditive((\n")
+    with pytest.raises(DeclarationError, match=r"broken\.py, line \d"):
+        mechc.load(path)(scale=1.0)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("p=exp(-Abs(x)), q=exp(-Abs(x - 1)) / 2", "mass|integrate|one"),
+        ("p=exp(-Abs(x)) / 2 + y, q=exp(-Abs(x)) / 2", "y"),
+        (
+            "p=Piecewise((1, (0 < x) & (x < 1)), (0, True)),"
+            "q=Piecewise((1, (2 < x) & (x < 3)), (0, True))",
+            "share no outcome",
+        ),
+        ("p=exp(-x**2) * (1 - x) / sqrt(pi), q=exp(-x**2) / sqrt(pi)", "negative"),
+    ],
+)
+def test_declarations_that_are_refused(tmp_path, body, message):
+    path = tmp_path / "wrong.py"
+    path.write_text(
+        "from sympy import Abs, Piecewise, Symbol, exp, pi, sqrt\n"
+        "from mechc.declare import mechanism, real\n"
+        'x, y = real("x"), Symbol("y")\n'
+        f'wrong = mechanism("wrong", variable=x, {body})\n'
+    )
+    with pytest.raises(DeclarationError, match=message):
+        mechc.load(path)()
+
+
+@pytest.mark.parametrize("counts", [range(10**12), range(10**30), itertools.repeat(1)])
+def test_more_counts_than_memory_holds_are_refused(counts):
+    with pytest.raises(DeclarationError, match="more than"):
+        mechc.load("gaussian")(sigma=3.0).epsilon_curve(1e-5, counts)
+
+
+def test_a_range_of_counts_on_the_command_line_is_not_listed_before_it_is_measured():
+    assert counts_of("1:10:4") == [1, 5, 9]
+    with pytest.raises(DeclarationError, match="more than"):
+        counts_of("1:1000000000000")
+
+
+@pytest.mark.parametrize("junk", ["ab", [[0.5], [0.5, 0.5]], [None, 1.0]])
+def test_tables_that_are_no_numbers(junk):
+    for make in (
+        lambda: mechc.from_pmfs(junk, [0.5, 0.5]),
+        lambda: mechc.from_losses(junk, [0.5, 0.5]),
+        lambda: mechc.rdp(junk, [1.0, 2.0]),
+        lambda: mechc.post_process(mechc.load("gaussian")(sigma=1.0), junk),
+    ):
+        with pytest.raises(DeclarationError):
+            make()
+
+
+def test_counts_of_a_curve_are_several():
+    with pytest.raises(DeclarationError, match="several"):
+        mechc.load("gaussian")(sigma=1.0).epsilon_curve(0.1, 5)
+
+
+@pytest.mark.filterwarnings("error")
+def test_noise_too_narrow_for_doubles():
+    bound = mechc.load("gaussian")(sigma=5e-324).delta(1.0)
+    assert 0.0 <= bound.lower <= bound.upper == 1.0

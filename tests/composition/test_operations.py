@@ -1,0 +1,274 @@
+"""Transformed mechanisms against formulas that know nothing of pairs by pieces."""
+
+import math
+
+import numpy as np
+import pytest
+from integrals import Pair, contour
+from scipy.stats import binom, norm
+
+import mechc
+from mechc.composition.operations import occurrences
+from mechc.errors import DeclarationError, UnsupportedError
+
+
+def hockey_stick(p, q, epsilon):
+    """Sum of (p - e^epsilon q)_+ over outcomes."""
+    return float(np.maximum(np.asarray(p) - math.exp(epsilon) * np.asarray(q), 0).sum())
+
+
+def gaussian_profile(distance, sigma, epsilon):
+    mu = distance / sigma
+    return norm.sf(epsilon / mu - mu / 2) - math.exp(epsilon) * norm.sf(epsilon / mu + mu / 2)
+
+
+def contains(answer, truth, rtol=1e-9):
+    assert answer.lower <= truth * (1 + 1e-12) and truth * (1 - 1e-12) <= answer.upper
+    assert answer.estimate == pytest.approx(truth, rel=rtol)
+
+
+@pytest.mark.parametrize("epsilon", [-0.07, 0.03, 0.2])
+def test_subset_by_the_amplified_profile(epsilon):
+    """Balle, Barthe, Gaboardi 2018: h(a) = r H_a'(P||Q) with a = 1 + r (a' - 1), for a >= 1."""
+    rate, scale = 0.2, 1.7
+    event = mechc.without_replacement(mechc.load("laplace"), rate)(scale=scale, sensitivity=2.0)
+    a = math.exp(abs(epsilon))
+    base = math.log1p((a - 1) / rate)
+    truth = rate * -math.expm1((base - 2.0 / scale) / 2)
+    if epsilon < 0:
+        truth = 1 - 1 / a + truth / a
+    contains(event.delta(epsilon), truth)
+    assert event.mechanism.claim["theorem"] == "T7"
+    assert event.mechanism.claim["status"] == "proven"
+
+
+def test_subset_of_integer_noise_and_of_outcomes():
+    rate, epsilon = 0.3, 0.05
+    base = math.log1p(math.expm1(epsilon) / rate)
+    n = np.arange(-400, 401)
+    for move in (1, 2):
+        noise = math.tanh(0.25) * np.exp(-0.5 * np.abs(n))
+        moved = math.tanh(0.25) * np.exp(-0.5 * np.abs(n - move))
+        event = mechc.without_replacement(mechc.load("discrete_laplace"), rate)
+        truth = rate * hockey_stick(moved, noise, base)
+        contains(event(a=0.5, sensitivity=move).delta(epsilon), truth)
+    event = mechc.without_replacement(mechc.load("randomized_response"), rate)
+    likely, other = math.exp(1.0) / (math.exp(1.0) + 3), 1 / (math.exp(1.0) + 3)
+    truth = rate * hockey_stick([likely, other, other, other], [other, likely, other, other], base)
+    contains(event(epsilon=1.0, categories=4).delta(epsilon), truth)
+
+
+def test_group_moves_further():
+    event = mechc.group(mechc.load("gaussian"), 3)(sigma=2.0, sensitivity=0.5)
+    contains(event.delta(0.4), gaussian_profile(1.5, 2.0, 0.4))
+    assert event.mechanism.claim["theorem"] == "T1"
+
+
+def test_group_on_a_sample_is_a_binomial_mixture():
+    """The optimal set is a half line x > t with log-likelihood ratio epsilon at t."""
+    rate, sigma, size, epsilon = 0.3, 1.3, 3, 0.5
+    event = mechc.group(mechc.poisson(mechc.load("gaussian"), rate), size)(sigma=sigma)
+    k = np.arange(size + 1)
+    weights = binom(size, rate).pmf(k)
+
+    def ratio(x):
+        return math.log((weights * np.exp((2 * k * x - k**2) / (2 * sigma**2))).sum()) - epsilon
+
+    lo, hi = -20.0, 20.0
+    for _ in range(80):
+        middle = 0.5 * (lo + hi)
+        lo, hi = (middle, hi) if ratio(middle) < 0 else (lo, middle)
+    truth = (weights * norm.sf((lo - k) / sigma)).sum() - math.exp(epsilon) * norm.sf(lo / sigma)
+    contains(event.delta(epsilon, direction="remove"), truth)
+
+
+def test_shift_scales_the_sensitivity():
+    event = mechc.shift(mechc.load("laplace"), 2.0)(scale=3.0)
+    contains(event.delta(0.1), -math.expm1((0.1 - 2 / 3) / 2))
+
+
+def test_truncation_turns_tails_into_mass_at_infinity():
+    """Inside (-4, 5) the pair is as it was; outside, all of P counts."""
+    event = mechc.truncate(mechc.load("gaussian"), -4.0, 5.0)(sigma=1.0)
+    epsilon = 0.5
+    threshold = epsilon + 0.5  # where L = x - 1/2 = epsilon
+    truth = norm.cdf(4.0) - norm.cdf(threshold - 1)
+    truth -= math.exp(epsilon) * (norm.cdf(5.0) - norm.cdf(threshold))
+    truth += norm.cdf(-5.0) + norm.sf(4.0)
+    contains(event.delta(epsilon, direction="remove"), truth)
+    assert event.delta(epsilon).upper >= gaussian_profile(1.0, 1.0, epsilon)
+    assert event.mechanism.claim["theorem"] == "T9"
+
+
+@pytest.mark.slow
+def test_with_replacement_by_the_contour_in_high_precision():
+    event = mechc.with_replacement(mechc.load("gaussian"), dataset_size=20, batch_size=4)(sigma=1.5)
+    weights = binom(4, 1 / 20).pmf(range(5))
+    pair = Pair(_log_mixture(weights, 1), _log_mixture(weights, -1), (-math.inf, math.inf), 1.0)
+    truth = math.exp(contour([(pair, 30)], 1.0))
+    contains((30 * event).delta(1.0), truth)
+    assert event.mechanism.claim["status"] == "declared"
+
+
+def _log_mixture(weights, sign, sigma=1.5):
+    from flint import arb
+
+    def log_density(x):
+        total = arb(0)
+        for i, w in enumerate(weights):
+            total += arb(float(w)) * (-((x - sign * i) ** 2) / (2 * arb(sigma) ** 2)).exp()
+        return total.log() - (arb(sigma) * (2 * arb.pi()).sqrt()).log()
+
+    return log_density
+
+
+def test_many_occurrences_count_as_revealing_all():
+    weights, lost = occurrences(4, 60)
+    assert weights == pytest.approx(binom(60, 0.25).pmf(range(len(weights))), rel=1e-12)
+    assert lost == pytest.approx(binom(60, 0.25).sf(len(weights) - 1), rel=1e-12)
+    weights, lost = occurrences(10**6, 60)
+    assert len(weights) < 10 and lost < 1e-30
+
+
+def test_random_moves_on_the_integers():
+    """A move listed twice, and moves out of order; log-concave masses prove T8."""
+    event = mechc.random_sensitivity(
+        mechc.load("discrete_laplace"), [3, 1, 2, 1], [0.2, 0.25, 0.3, 0.25]
+    )(a=0.5)
+    n = np.arange(-200, 201)
+    masses = [math.tanh(0.25) * np.exp(-0.5 * np.abs(n - move)) for move in range(4)]
+    mixed = 0.5 * masses[1] + 0.3 * masses[2] + 0.2 * masses[3]
+    contains(event.delta(0.2, direction="remove"), hockey_stick(mixed, masses[0], 0.2))
+    contains(event.delta(0.2, direction="add"), hockey_stick(masses[0], mixed, 0.2))
+    claim = event.mechanism.claim
+    assert (claim["status"], claim["theorem"]) == ("proven", "T8")
+    with pytest.raises(DeclarationError, match=r"sensitivities_1=0\.5 is not an integer"):
+        mechc.random_sensitivity(mechc.load("discrete_laplace"), [0.5], [1.0])(a=0.5)
+
+
+@pytest.mark.slow
+def test_random_moves_beside_noise_that_is_not_log_concave():
+    """Cauchy noise: the pair is exact for these moves, and said to be for no others."""
+    from scipy.optimize import brentq
+    from scipy.stats import cauchy
+
+    event = mechc.random_sensitivity(mechc.load("cauchy"), [1, 2], [0.5, 0.5])(scale=2.0)
+
+    def excess(function, x):
+        mixed = 0.5 * (function(x - 1, scale=2) + function(x - 2, scale=2))
+        return mixed - math.exp(0.2) * function(x, scale=2)
+
+    lo, hi = (brentq(lambda x: excess(cauchy.pdf, x), *ends) for ends in ((0, 2), (2, 60)))
+    truth = excess(cauchy.cdf, hi) - excess(cauchy.cdf, lo)
+    contains(event.delta(0.2, direction="remove"), truth)
+    claim = event.mechanism.claim
+    assert (claim["status"], claim["theorem"]) == ("declared", None)
+    assert "by exactly sensitivities_i" in claim["assumptions"][0]
+    assert "by exactly" in event.delta(0.2).detail["claims"][0]
+
+
+def test_shorter_random_moves_may_reveal_more_of_heavy_tails():
+    """Why T8 asks for log-concave noise: of moves by 10 and 12 the longer one spreads the peak."""
+    x = np.linspace(-400, 400, 800_001)
+
+    def most_likely(*moves):
+        return max(sum(0.5 / (1 + (x - m) ** 2) for m in moves) * (1 + x**2))
+
+    assert most_likely(10.0, 10.0) > 101 > 90 > most_likely(10.0, 12.0)
+
+
+def test_lists_of_any_length():
+    mixture = mechc.load("mixture_of_gaussians")
+    one = mixture(sigma=2.0, sensitivities=[1.0], weights=[1.0])
+    contains(one.delta(0.3), gaussian_profile(1.0, 2.0, 0.3))
+    two = mechc.poisson(mechc.load("gaussian"), 0.25)(sigma=2.0)
+    same = mixture(sigma=2.0, sensitivities=[0.0, 1.0], weights=[0.75, 0.25])
+    for direction in ("remove", "add"):
+        truth = two.delta(0.1, direction=direction)
+        found = same.delta(0.1, direction=direction)
+        assert found.lower <= truth.upper and truth.lower <= found.upper
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (lambda g: mechc.group(g, 2.5), "size=2.5 is not an integer"),
+        (lambda g: mechc.group(g, 0), "expected"),
+        (lambda g: mechc.shift(g, -1.0), "factor=-1 is not positive"),
+        (lambda g: mechc.without_replacement(g, 1.5), "sampling_rate"),
+        (lambda g: mechc.with_replacement(g, dataset_size=0, batch_size=1), "dataset_size"),
+        (lambda g: mechc.random_sensitivity(g, [1, 2], [0.5, 0.6]), "weights add up to"),
+        (lambda g: mechc.random_sensitivity(g, [1], [0.5, 0.5]), "lists must have one length"),
+        (lambda g: mechc.random_sensitivity(g, [1, 2], [1.5, -0.5]), r"numbers in \[0, 1\]"),
+        (lambda g: mechc.random_sensitivity(g, [1, -2], [0.5, 0.5]), r"sensitivities\[1\]=-2"),
+        (lambda g: g(sigma=[1.0, 2.0]), "no parameter is a list"),
+        (lambda g: mechc.vector(g, "l3")(sigma=1.0), "expected one of l1, l2, linf"),
+    ],
+)
+def test_bad_arguments(gaussian, bad, message):
+    with pytest.raises(DeclarationError, match=message):
+        bad(gaussian)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (lambda: mechc.poisson(mechc.load("randomized_response"), 0.1)(epsilon=1.0), "T6"),
+        (lambda: mechc.without_replacement(mechc.load("gumbel"), 0.1)(scale=1.0), "T7"),
+        (lambda: mechc.without_replacement(mechc.load("gaussian_scale"), 0.1)(sp=1, sq=2), "T7"),
+        (lambda: mechc.group(mechc.load("pure_dp"), 2)(epsilon=1.0), r"additive\(\)"),
+        (lambda: mechc.vector(mechc.load("cauchy"), "l1")(scale=1.0), "T3"),
+        (lambda: mechc.vector(mechc.load("laplace"), "l2")(scale=1.0), "T3"),
+        (lambda: mechc.vector(mechc.load("discrete_gaussian"), "l2")(sigma=1.0), "T3"),
+        (lambda: mechc.vector(mechc.load("laplace"), "linf")(scale=1.0), "T3"),
+        (
+            lambda: mechc.truncate(mechc.load("pure_dp"), -1, 1)(epsilon=1.0),
+            "densities on the line",
+        ),
+    ],
+)
+def test_what_no_theorem_licenses_is_refused_by_its_name(bad, message):
+    with pytest.raises(UnsupportedError, match=message):
+        bad()
+
+
+def test_vectors_that_a_theorem_covers():
+    for name, norm_name, value in (
+        ("gaussian", "l2", {"sigma": 2.0}),
+        ("laplace", "l1", {"scale": 2}),
+    ):
+        scalar = mechc.load(name)
+        event = mechc.vector(scalar, norm_name)(**value)
+        assert event.mechanism.claim["theorem"] == "T3"
+        assert event.delta(0.2).estimate == pytest.approx(scalar(**value).delta(0.2).estimate)
+
+
+def test_spreading_a_move_reveals_more_of_heavy_tails():
+    """Why T3 asks for log-concave noise: Cauchy noise and an l1 sensitivity of 40."""
+    cauchy = mechc.load("cauchy")
+    along = cauchy(scale=1.0, sensitivity=40.0).delta(0.0)
+    spread = (2 * cauchy(scale=1.0, sensitivity=20.0)).delta(0.0)
+    assert along.upper < 0.9683 < 0.9858 < spread.lower
+
+
+def test_integers_have_no_rotations():
+    """Why T3 stops at densities: the discrete Gaussian moved by (1, 1)."""
+    moved = (2 * mechc.load("discrete_gaussian")(sigma=0.3)).delta(0.0)
+    assert moved.lower > 0.9923
+    assert gaussian_profile(math.sqrt(2), 0.3, 0.0) < 0.9817
+
+
+def test_sampling_a_subset_keeps_names_apart():
+    event = mechc.poisson(mechc.load("laplace"), 0.5)(scale=1.0)
+    assert list(event.parameters) == ["scale", "sensitivity", "sampling_rate"]
+    subset = mechc.without_replacement(mechc.load("laplace")(scale=1.0), 0.5)
+    assert subset.parameters["sampling_rate"] == 0.5
+
+
+def test_the_product_of_two_gaussians_is_one_gaussian():
+    gaussian = mechc.load("gaussian")
+    both = mechc.product(gaussian(sigma=3.0), gaussian(sigma=4.0)).delta(0.3)
+    one = gaussian(sigma=12.0 / 5.0).delta(0.3)  # mu^2 = 1/9 + 1/16
+    assert both.lower <= one.upper and one.lower <= both.upper
+    with pytest.raises(DeclarationError, match="neither an event nor a composition"):
+        mechc.product(gaussian)

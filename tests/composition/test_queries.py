@@ -1,0 +1,212 @@
+"""Trade-off, advantage, Rényi, GDP, curves and calibration against closed forms."""
+
+import math
+
+import numpy as np
+import pytest
+import truth
+from scipy.optimize import brentq
+from scipy.stats import binom, norm
+
+import mechc
+from mechc.composition.calibration import Profile, _straddle
+from mechc.errors import DeclarationError, UnsupportedError
+
+ALPHA = np.array([1e-4, 0.01, 0.2, 0.5, 0.9])
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.7])
+def test_tradeoff_of_the_gaussian(gaussian, mu):
+    answer = gaussian(sigma=1 / mu).tradeoff(ALPHA)
+    truth = norm.cdf(norm.isf(ALPHA) - mu)
+    assert (answer.lower <= truth).all() and (truth <= answer.upper).all()
+    assert (answer.upper - answer.lower < 1e-6).all()
+
+
+def test_tradeoff_of_randomised_response():
+    """Two outcomes: the curve is two straight lines, reached only by randomised tests."""
+    event = mechc.load("randomized_response")(epsilon=1.0, categories=2)
+    answer = event.tradeoff(ALPHA)
+    truth = np.maximum(1 - math.e * ALPHA, (1 - ALPHA) / math.e)
+    assert (answer.lower <= truth + 1e-12).all() and (truth - 1e-12 <= answer.upper).all()
+    assert np.allclose(answer.lower, truth, atol=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [1e-6, 0.01, 0.123, 0.5, 0.9])
+def test_tradeoff_of_a_lattice_is_the_hull_of_its_tests(alpha):
+    """Neyman and Pearson: take outcomes by falling loss, the last one with a probability."""
+    count, p = 30, math.exp(0.4) / (1 + math.exp(0.4))
+    power = binom.pmf(np.arange(count, -1, -1), count, p)
+    level = binom.pmf(np.arange(count, -1, -1), count, 1 - p)
+    i = int(np.searchsorted(np.cumsum(level), alpha))
+    share = (alpha - level[:i].sum()) / level[i]
+    truth = 1 - power[:i].sum() - share * power[i]
+    answer = (count * mechc.load("pure_dp")(epsilon=0.4)).tradeoff(alpha)
+    assert answer.lower - 1e-15 <= truth <= answer.upper + 1e-15
+    assert answer.upper - answer.lower < 1e-11
+
+
+def test_ends_of_the_tradeoff():
+    event = mechc.load("approximate_dp")(epsilon=1.0, delta=0.01)
+    assert event.tradeoff(0.0).upper == pytest.approx(0.99)
+    assert event.tradeoff(1.0).upper == 0.0
+    with pytest.raises(DeclarationError, match="alpha=2"):
+        event.tradeoff(2.0)
+
+
+def test_the_smaller_tradeoff_of_two_directions(sampled_gaussian):
+    run = 100 * sampled_gaussian(sampling_rate=0.05, sigma=0.8)
+    both, remove, add = (run.tradeoff(0.05, direction=d) for d in ("both", "remove", "add"))
+    assert both.estimate == pytest.approx(min(remove.estimate, add.estimate), rel=1e-12)
+
+
+def test_advantage_of_the_gaussian(gaussian):
+    answer = gaussian(sigma=2.0).advantage()
+    assert answer.lower <= 2 * norm.cdf(0.25) - 1 <= answer.upper
+
+
+def test_renyi_of_the_gaussian(gaussian):
+    orders = np.array([0.5, 1.0, 2.0, 7.3, 64.0])
+    answer = (3 * gaussian(sigma=2.0)).renyi(orders)
+    truth = 3 * orders / 8
+    assert (answer.lower <= truth).all() and (truth <= answer.upper).all()
+    assert np.allclose(answer.estimate, truth, rtol=1e-10)
+
+
+def test_renyi_of_randomised_response_and_of_infinite_losses():
+    event = mechc.load("randomized_response")(epsilon=1.0, categories=2)
+    p = math.e / (1 + math.e)
+    truth = math.log(p**3 / (1 - p) ** 2 + (1 - p) ** 3 / p**2) / 2
+    assert event.renyi(3.0).estimate == pytest.approx(truth, rel=1e-12)
+    assert event.renyi(math.inf).upper == pytest.approx(1.0)
+    leak = mechc.load("approximate_dp")(epsilon=1.0, delta=0.01)
+    assert leak.renyi(2.0).upper == math.inf
+    assert leak.renyi(0.5).upper < math.inf
+    with pytest.raises(DeclarationError, match="not positive"):
+        event.renyi(0.0)
+
+
+def test_gdp_of_the_gaussian_is_its_mu(gaussian):
+    answer = (4 * gaussian(sigma=4.0)).gdp()
+    assert answer.lower <= 0.5 <= answer.upper
+    assert answer.upper == pytest.approx(0.5, rel=1e-3)
+    assert answer.detail["epsilon_range"][1] > 0
+
+
+def test_gdp_bounds_the_profile_where_it_says(sampled_gaussian):
+    run = 50 * sampled_gaussian(sampling_rate=0.1, sigma=1.0)
+    answer = run.gdp(epsilon_max=10.0)
+    # needed mu 1.38 at epsilon 10 for this run: the tail is that of the unsampled mechanism
+    assert answer.lower == pytest.approx(1.38, abs=0.01)
+    mu = answer.upper
+    for epsilon in np.linspace(-10, 10, 41):
+        gaussian = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(
+            -mu / 2 - epsilon / mu
+        )
+        assert run.delta(epsilon).lower <= gaussian * (1 + 1e-9) + 1e-15
+
+
+def test_gdp_needs_a_finite_range():
+    leak = mechc.load("approximate_dp")(epsilon=1.0, delta=0.01)
+    with pytest.raises(DeclarationError, match="epsilon_max"):
+        leak.gdp()
+
+
+def test_curve_is_the_epsilon_of_each_count(sampled_gaussian):
+    event = sampled_gaussian(sampling_rate=0.01, sigma=1.0)
+    counts = [1000, 1, 0, 30]
+    curve = event.epsilon_curve(1e-5, counts)
+    for index, count in enumerate(counts):
+        assert curve.upper[index] == pytest.approx((count * event).epsilon(1e-5).upper)
+    with pytest.raises(DeclarationError, match="0 < delta"):
+        event.epsilon_curve(0.0, counts)
+
+
+def test_calibrate_the_gaussian(gaussian):
+    def excess(sigma):
+        return norm.cdf(0.5 / sigma - sigma) - math.e * norm.cdf(-0.5 / sigma - sigma) - 1e-5
+
+    found = mechc.calibrate(gaussian, solve_for="sigma", epsilon=1.0, delta=1e-5)
+    assert found.value == pytest.approx(brentq(excess, 1, 10, xtol=1e-14), rel=1e-8)
+    assert found.bound.upper <= 1e-5
+    many = mechc.calibrate(gaussian, solve_for="sigma", epsilon=1.0, delta=1e-5, count=100)
+    assert many.value == pytest.approx(10 * found.value, rel=1e-8)
+
+
+def test_calibrate_the_steps(sampled_gaussian):
+    how = {"sampling_rate": 0.01, "sigma": 1.2}
+    found = mechc.calibrate(sampled_gaussian, solve_for="count", epsilon=2.0, delta=1e-6, **how)
+    event = sampled_gaussian(**how)
+    assert (found.value * event).delta(2.0).upper <= 1e-6
+    assert ((found.value + 1) * event).delta(2.0).lower > 1e-6
+
+
+def test_calibrate_a_published_task(sampled_gaussian):
+    found = mechc.calibrate(
+        sampled_gaussian, solve_for="sigma", epsilon=2.0, delta=1e-6, count=5000, sampling_rate=0.01
+    )
+    assert found.value == pytest.approx(1.747700363325, rel=1e-8)
+
+
+def test_calibrate_a_rate(sampled_gaussian):
+    found = mechc.calibrate(
+        sampled_gaussian, solve_for="sampling_rate", epsilon=1.0, delta=1e-6, count=1000, sigma=1.0
+    )
+    event = sampled_gaussian(sampling_rate=found.value, sigma=1.0)
+    assert found.bound.upper <= 1e-6
+    assert (1000 * event).epsilon(1e-6).upper == pytest.approx(1.0, rel=1e-6)
+
+
+def test_calibrate_far_targets(gaussian):
+    """Closed form: noise for a composition of 10**6 steps, epsilon 0.01 and 50, delta 1e-100."""
+    for epsilon, delta in ((0.01, 1e-100), (50.0, 0.4)):
+        found = mechc.calibrate(
+            gaussian, solve_for="sigma", epsilon=epsilon, delta=delta, count=10**6
+        )
+        mu = 1e3 / found.value
+        assert truth.gaussian(mu, epsilon) <= math.log(delta)
+        assert truth.gaussian(mu * (1 + 1e-7), epsilon) > math.log(delta)
+
+
+def test_calibrate_refuses_a_parameter_that_turns():
+    """More degrees of freedom help first and hurt later: no largest or smallest good value."""
+    profile = Profile(lambda value: None, 1.0, -5.0, "auto", "both")
+    profile._known = {1.0: (-2.0, -1.9), 2.0: (0.5, 0.6), 3.0: (-0.5, -0.4), 4.0: (1.0, 1.1)}
+    with pytest.raises(UnsupportedError, match="not monotone in nu: larger at 2 than at 3"):
+        profile.refuse_turns("student_t", "nu", 1.0, 4.0)
+
+
+def test_calibrate_does_not_say_that_no_value_helps_where_delta_turns(gaussian):
+    """Both ends of every range miss a target that the middle may well meet."""
+    profile = Profile(lambda value: None, 1.0, -5.0, "auto", "both")
+    profile.excess = lambda s: profile._known.setdefault(s, (abs(math.log(s)) + 0.1,) * 2)[1]
+    with pytest.raises(UnsupportedError, match="not monotone in sigma"):
+        _straddle(profile, gaussian.parameters[0], "gaussian")
+
+
+def test_calibrate_says_when_there_is_nothing_to_find(gaussian):
+    with pytest.raises(DeclarationError, match="solve_for='noise'"):
+        mechc.calibrate(gaussian, solve_for="noise", epsilon=1.0, delta=1e-5)
+    with pytest.raises(UnsupportedError, match="proves no upper bound"):
+        mechc.calibrate(gaussian, solve_for="sigma", epsilon=1.0, delta=1e-5, method="clt")
+    leak = mechc.load("approximate_dp")
+    with pytest.raises(UnsupportedError, match="no epsilon from"):
+        mechc.calibrate(
+            leak, solve_for="epsilon", epsilon=1.0, delta=1e-6, parameters={"delta": 1e-3}
+        )
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["prv", "fourier", "saddlepoint:clt", "saddlepoint:moments", "saddlepoint:edgeworth", "renyi"],
+)
+def test_every_query_by_every_method_contains_the_narrow_answer(sampled_gaussian, method):
+    run = 200 * sampled_gaussian(sampling_rate=0.05, sigma=2.0)
+    queries = [lambda **how: run.tradeoff(0.01, **how), lambda **how: run.advantage(**how)]
+    if method != "saddlepoint:edgeworth":  # refused far out, where the comparison has to go
+        queries.append(lambda **how: run.gdp(epsilon_max=2.0, **how))
+    for query in queries:
+        narrow, answer = query(), query(method=method)
+        assert answer.status == "proven"
+        assert answer.lower <= narrow.upper and narrow.lower <= answer.upper
+        assert answer.lower <= answer.upper

@@ -1,0 +1,115 @@
+"""The table of methods says what the accountants accept, and "auto" follows its rule."""
+
+import inspect
+import math
+from types import SimpleNamespace
+
+import pytest
+
+import mechc
+from mechc.accountants import auto, registry
+from mechc.accountants.bound import Bound
+from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.loss.privacy_loss import PrivacyLoss, Step
+
+
+@pytest.fixture(scope="module")
+def atoms():
+    return PrivacyLoss.from_atoms([1.0, -1.0], [math.e / (1 + math.e), 1 / (1 + math.e)])
+
+
+def test_all_methods_are_there():
+    assert {m.name for m in mechc.methods()} == {m.name for m in registry.METHODS}
+
+
+@pytest.mark.parametrize("method", registry.METHODS, ids=lambda m: m.name)
+def test_options_are_those_of_the_accountant(method):
+    parameters = inspect.signature(method.accountant()).parameters.values()
+    keywords = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+    assert keywords - {"rtol"} == set(method.options)
+    assert method.answers in ("interval", "upper", "estimate", "depends")
+
+
+def test_an_option_behind_a_colon():
+    assert registry.resolve("saddlepoint:msd0", {}) == ("saddlepoint", (("variant", "msd0"),))
+    assert registry.resolve("edgeworth:3", {}) == ("edgeworth", (("order", 3),))
+    assert registry.resolve("contour", {}) == ("contour", ())
+    with pytest.raises(DeclarationError, match="takes no option"):
+        registry.resolve("clt:fast", {})
+    with pytest.raises(DeclarationError, match="accepts the options"):
+        registry.resolve("pld", {"mesh": 3})
+
+
+class Fixed:
+    """An accountant that always answers with the same width, or refuses."""
+
+    def __init__(self, width):
+        self.width = width
+
+    def log_delta(self, epsilon):
+        if self.width is None:
+            raise UnsupportedError("cannot")
+        if self.width == "stuck":
+            raise NumericError("did not settle")
+        return Bound(-1.0 - self.width, -1.0, -1.0, "fixed", "proven")
+
+
+@pytest.mark.parametrize(
+    ("widths", "chosen"),
+    [
+        ([1e-9, 1e-12], 0),
+        ([1e-3, 1e-9], 1),
+        ([1e-3, 1e-2], 0),
+        ([None, 1e-2], 1),
+        (["stuck", 1e-2], 1),
+        ([1e-3, math.nan], 0),
+    ],
+)
+def test_auto_takes_the_first_narrow_answer(atoms, monkeypatch, widths, chosen):
+    names = [f"method{i}" for i in range(len(widths))]
+    built = dict(zip(names, map(Fixed, widths), strict=True))
+    monkeypatch.setattr(auto, "candidates", lambda steps: ((n, f"why {n}") for n in names))
+    monkeypatch.setattr(registry, "build", lambda name, *rest: built[name])
+    answer = auto.Auto([Step(atoms, 1)], 1e-6).log_delta(0.5)
+    assert answer.detail["auto"] == f"why {names[chosen]}"
+
+
+def test_a_refusal_at_one_epsilon_is_none_at_another(atoms, monkeypatch):
+    def log_delta(epsilon):
+        if epsilon < 1.0:
+            raise UnsupportedError("the mesh is too large here")
+        return Bound(-1.0, -1.0, -1.0, "fixed", "proven")
+
+    built = {"wide": Fixed(0.1), "mesh": SimpleNamespace(log_delta=log_delta)}
+    monkeypatch.setattr(auto, "candidates", lambda steps: ((n, f"why {n}") for n in built))
+    monkeypatch.setattr(registry, "build", lambda name, *rest: built[name])
+    asked = auto.Auto([Step(atoms, 1)], 1e-6)
+    chosen = [asked.log_delta(epsilon).detail["auto"] for epsilon in (0.5, 2.0, 0.7)]
+    assert chosen == ["why wide", "why mesh", "why wide"]
+
+
+def test_auto_bounds_delta_and_says_why_nothing_else_works(atoms, monkeypatch):
+    monkeypatch.setattr(auto, "candidates", lambda steps: iter([("one", "why")]))
+    monkeypatch.setattr(registry, "build", lambda name, *rest: Fixed(None))
+    answer = auto.Auto([Step(atoms, 1)], 1e-6).log_delta(0.5)
+    truth = atoms.atom_log_mass[-1] + math.log(-math.expm1(-0.5))
+    assert answer.lower <= truth <= answer.upper < -1.0  # Chernoff's bound
+    assert "one: cannot" in answer.detail["refusals"]
+
+
+@pytest.mark.parametrize("method", [m.name for m in registry.METHODS])
+def test_proven_intervals_of_all_methods_hold_the_truth(method, gaussian):
+    """200 Gaussians against the closed form, at a delta that every method reaches."""
+    from scipy.stats import norm
+
+    run = 200 * gaussian(sigma=30.0)
+    mu = math.sqrt(200) / 30
+    truth = norm.cdf(mu / 2 - 1 / mu) - math.e * norm.cdf(-mu / 2 - 1 / mu)
+    try:
+        answer = run.delta(1.0, method=method)
+    except UnsupportedError:
+        assert method in ("direct", "lattice")
+        return
+    assert not answer.lower > truth * (1 + 1e-13)
+    assert not answer.upper < truth * (1 - 1e-13)
+    assert answer.estimate == pytest.approx(truth, rel=2.0)

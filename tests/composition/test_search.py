@@ -1,0 +1,103 @@
+"""Epsilon from log delta: certified sides on made-up profiles with known inverses."""
+
+import math
+
+import numpy as np
+import pytest
+
+from mechc.accountants.bound import Bound
+from mechc.composition import epsilon
+from mechc.composition import epsilon as _epsilon
+from mechc.errors import NumericError
+
+
+def solve(log_delta, target, start=1.0, slope=-1.0):
+    curve = epsilon.Curve(log_delta, target)
+    root, slope = epsilon.root(curve, "estimate", start, slope)
+    upper = epsilon._upper_side(curve, root, slope)
+    lower = epsilon._lower_side(curve, root, slope)
+    return lower, root, upper, len(curve.points)
+
+
+def profile(function, width=1e-10):
+    def log_delta(epsilon):
+        value = function(epsilon)
+        return Bound(value - width, value, value + width, "made up", "proven")
+
+    return log_delta
+
+
+@pytest.mark.parametrize("target", [-0.5, -3.0, -30.0, -900.0])
+@pytest.mark.parametrize("start", [1e-3, 1.0, 50.0])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda e: -e,
+        lambda e: -(e**2) - 1e-3 * e,
+        lambda e: -math.exp(e) + 1,
+        lambda e: -100 * math.log1p(e),
+    ],
+)
+def test_roots_are_found_in_few_steps(function, start, target):
+    lower, root, upper, evaluations = solve(profile(function), target, start)
+    assert function(root) == pytest.approx(target, rel=1e-9)
+    assert lower <= root <= upper
+    assert function(lower) - 1e-10 > target >= function(upper) + 1e-10
+    assert upper - lower <= 1e-7 * max(1.0, root)
+    assert evaluations <= 40
+
+
+def test_wide_bounds_get_their_own_roots():
+    lower, root, upper, _ = solve(profile(lambda e: -(e**2), width=2.0), -10.0)
+    assert root == pytest.approx(math.sqrt(10))
+    assert upper == pytest.approx(math.sqrt(12), rel=1e-6) and upper >= math.sqrt(12)
+    assert lower == pytest.approx(math.sqrt(8), rel=1e-6) and lower <= math.sqrt(8)
+
+
+def test_a_target_above_the_profile_gives_zero():
+    lower, root, upper, _ = solve(profile(lambda e: -5.0 - e), -2.0)
+    assert (lower, root, upper) == (0.0, 0.0, 0.0)
+
+
+def test_a_jump_is_bracketed():
+    """A lattice's profile may fall to nothing: log delta is -inf beyond the largest loss."""
+    lower, _, upper, _ = solve(profile(lambda e: -1.0 - e if e < 2 else -math.inf), -4.0)
+    assert upper >= 2 and upper == pytest.approx(2, rel=1e-9)
+    assert lower < 2
+
+
+def test_a_profile_that_never_falls_ends():
+    curve = epsilon.Curve(profile(lambda e: -1.0), -2.0)
+    assert epsilon.root(curve, "estimate", 1.0, -1.0)[0] == math.inf
+
+
+def test_nothing_proven_stays_unproven():
+    def estimate_only(epsilon):
+        return Bound(math.nan, -epsilon, math.nan, "made up", "estimate")
+
+    lower, root, upper, _ = solve(estimate_only, -3.0)
+    assert math.isnan(lower) and math.isnan(upper)
+    assert root == pytest.approx(3.0)
+
+
+def test_noise_does_not_loop():
+    noisy = profile(lambda e: -e + 1e-3 * math.sin(1e6 * e))
+    try:
+        solve(noisy, -3.0)
+    except NumericError as error:
+        assert "evaluations" in str(error)
+
+
+def test_start_where_a_far_mode_takes_over():
+    """N(0, 1) losses, and with e^-62 some of 30 times the variance: the far ones are no start."""
+
+    def cumulants(t):
+        near, far = 0.5 * t * (t + 1.0), -62.0 + 30.0 * t * (t + 1.0)
+        total = float(np.logaddexp(near, far))
+        p = math.exp(near - total)
+        mean = p * (t + 0.5) + (1.0 - p) * (60.0 * t + 30.0)
+        square = p * (1.0 + (t + 0.5) ** 2) + (1.0 - p) * (60.0 + (60.0 * t + 30.0) ** 2)
+        return total, mean, square - mean**2
+
+    _, (epsilon, _) = _epsilon._newton(cumulants, -13.8, 5.25, math.inf)
+    assert 2.5 < epsilon < 10.0  # 4.9 for the near losses alone

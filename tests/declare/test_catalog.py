@@ -1,0 +1,120 @@
+"""Finding and loading mechanism files."""
+
+import hashlib
+import importlib.metadata
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from mechc.declare import catalog
+from mechc.declare.catalog import available, find, load_declaration
+from mechc.errors import DeclarationError
+
+ONE = """
+from sympy import exp
+from mechc.declare import additive, positive, real
+
+x, sensitivity = real("x"), positive("sensitivity", default=1)
+{name} = additive({name!r}, noise=exp(-x**2) / 2, variable=x, sensitivity=sensitivity,
+                  parameters=(sensitivity,))
+"""
+
+
+def _write(folder, name, text):
+    path = folder / name
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def test_built_in_names_are_found_and_load_under_their_names():
+    assert {"gaussian", "laplace", "randomized_response"} <= set(available())
+    for name in available():
+        file = find(name)
+        assert load_declaration(file).name == name
+        assert file.text_digest == hashlib.sha256(file.path.read_bytes()).hexdigest()
+
+
+def test_a_path_is_loaded(tmp_path):
+    path = _write(tmp_path, "mine.py", ONE.format(name="mine"))
+    assert load_declaration(find(path)).name == "mine"
+    assert load_declaration(find(str(path))).name == "mine"
+
+
+def test_the_search_path_wins_over_the_built_ins(tmp_path, monkeypatch):
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir()
+    second.mkdir()
+    _write(first, "laplace.py", ONE.format(name="laplace"))
+    _write(second, "laplace.py", "")
+    _write(second, "own.py", ONE.format(name="own"))
+    _write(second, "_helper.py", "")
+    monkeypatch.setenv("MECHC_PATH", os.pathsep.join([str(first), "", str(second)]))
+    assert find("laplace").path == (first / "laplace.py").resolve()
+    assert "own" in available()
+    assert "_helper" not in available()
+
+
+def test_entry_points_are_found_without_importing_them(tmp_path, monkeypatch):
+    (tmp_path / "third_party").mkdir()
+    _write(tmp_path / "third_party", "__init__.py", "")
+    _write(tmp_path / "third_party", "noise.py", ONE.format(name="noise"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    point = importlib.metadata.EntryPoint("noise", "third_party.noise", catalog.ENTRY_POINTS)
+    missing = importlib.metadata.EntryPoint("gone", "no_such_package.x", catalog.ENTRY_POINTS)
+    monkeypatch.setattr(catalog.metadata, "entry_points", lambda group: [missing, point])
+    assert load_declaration(find("noise")).name == "noise"
+    assert "third_party.noise" not in sys.modules
+    assert "gone" not in available()
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(DeclarationError, match=r"no mechanism 'gausian'; there are .*gaussian"):
+        find("gausian")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(DeclarationError, match=r"absent\.py: cannot be read"):
+        find(tmp_path / "absent.py")
+    with pytest.raises(DeclarationError, match="cannot be read"):
+        find(str(tmp_path) + os.sep)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = (\n", r"bad\.py, line 1: .*never closed"),
+        ("\n\nx = 1 +* 2\n", r"bad\.py, line 3: invalid syntax"),
+        ("\nraise KeyError('no')\n", r"bad\.py, line 2: KeyError: 'no'"),
+        ("import no_such_module\n", r"bad\.py, line 1: ModuleNotFoundError"),
+        ("\0", r"bad\.py"),
+        ("x = 1\n", r"bad\.py: declares no mechanism"),
+        ("from mechc.declare import positive\n\ns = positive('s', default=-1)\n",
+         r"bad\.py, line 3: s: default=-1 is not"),
+        ("def f():\n    return 1 / 0\n\nf()\n", r"bad\.py, line 2: ZeroDivisionError"),
+    ],
+)  # fmt: skip
+def test_a_file_that_does_not_declare_is_refused_with_its_line(tmp_path, text, message):
+    path = _write(tmp_path, "bad.py", text)
+    with pytest.raises(DeclarationError, match=message):
+        load_declaration(find(path))
+
+
+def test_of_several_declarations_the_one_named_like_the_file_is_taken(tmp_path):
+    both = ONE.format(name="first") + ONE.format(name="second")
+    assert load_declaration(find(_write(tmp_path, "second.py", both))).name == "second"
+    with pytest.raises(DeclarationError, match=r"several mechanisms \(first, second\)"):
+        load_declaration(find(_write(tmp_path, "third.py", both)))
+
+
+def test_two_names_for_one_declaration_are_one(tmp_path):
+    text = ONE.format(name="mine") + "\nalias = mine\n"
+    assert load_declaration(find(_write(tmp_path, "other.py", text))).name == "mine"
+
+
+def test_finding_does_not_import_sympy():
+    script = ("import sys; from mechc.declare import catalog; catalog.available(); catalog.find('laplace');"
+              "sys.exit('sympy' in sys.modules)")  # fmt: skip
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -1,0 +1,112 @@
+"""What people read: numbers rounded to the safe side, explanations, figures."""
+
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mechc
+from mechc.accountants.bound import Bound
+from mechc.cli import comparison
+from mechc.errors import UnsupportedError
+from mechc.report import stages
+from mechc.report.plot import epsilon_figure
+from mechc.report.tables import number
+
+
+@given(st.floats(min_value=1e-300, max_value=1e300), st.integers(2, 17))
+def test_printed_bounds_stay_bounds(value, digits):
+    lower, upper = (Decimal(number(value, side, digits)) for side in ("lower", "upper"))
+    assert lower <= Decimal(value) <= upper
+    assert upper - lower <= Decimal(10) ** (Decimal(value).adjusted() + 2 - digits)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (float("nan"), "-"),
+        (float("inf"), "inf"),
+        (0.0, "0"),
+        (0.25, "0.25"),
+        (3.7e-134, "3.7e-134"),
+    ],
+)
+def test_numbers_without_digits(value, text):
+    assert number(value) == text
+
+
+def test_explanation_in_three_forms(laplace):
+    explanation = laplace.explain()
+    text = str(explanation)
+    assert "plateau on (-oo, 0)" in text
+    assert "dominating, proven by T1" in text
+    assert "assumed" in text and "sensitivity" in text
+    assert "<table>" in explanation._repr_html_() and r"\frac" in explanation._repr_html_()
+    assert explanation._repr_latex_().startswith("$$")
+    assert laplace._repr_html_() == explanation._repr_html_()
+
+
+def test_explanation_says_which_entries_are_numeric_and_why():
+    text = str(mechc.load("student_t").explain())
+    assert "closed (" in text
+    for line in text.splitlines():
+        if "numeric:" in line or "unavailable:" in line:
+            assert len(line.split(":", 1)[1].strip()) > 5  # a reason follows
+
+
+def test_explanation_shows_a_pair_declared_for_add(tmp_path):
+    path = tmp_path / "two_pairs.py"
+    path.write_text(
+        "from sympy import exp, pi, sqrt\n"
+        "from mechc.declare import mechanism, real\n"
+        'x = real("x")\n'
+        "n = lambda m: exp(-(x - m) ** 2 / 2) / sqrt(2 * pi)\n"
+        'two_pairs = mechanism("two_pairs", variable=x, p=n(1), q=n(0), reverse=(n(2), n(0)))\n'
+    )
+    mechanism = mechc.load(path)
+    assert "add direction: " in str(mechanism.explain())
+    gaussian = mechc.load("gaussian")
+    remove, add = (mechanism().delta(0.5, direction=d) for d in ("remove", "add"))
+    assert remove.estimate == pytest.approx(gaussian(sigma=1.0).delta(0.5).estimate, rel=1e-9)
+    assert add.estimate == pytest.approx(gaussian(sigma=0.5).delta(0.5).estimate, rel=1e-9)
+    assert mechanism().delta(0.5).estimate == add.estimate
+    again = mechc.load(path)  # both kernels from the cache
+    assert again().delta(0.5, direction="add").estimate == pytest.approx(add.estimate)
+
+
+def test_outline_of_nested_data():
+    lines = stages.outline(Bound(0.1, 0.2, 0.3, "m", "proven", {"a": 1}))
+    assert lines[0] == "Bound" and "  upper: 0.3" in lines
+
+
+def test_comparison_shows_refusals(laplace):
+    answer, seconds = comparison.ask(laplace(scale=1.0).composition(), "lattice", {}, 0.5, None)
+    assert isinstance(answer, str) and "lattice" in answer
+    assert seconds > 0
+
+
+def test_comparison_asks_every_method_and_both_edgeworth_intervals(laplace):
+    rows = [comparison.label(*question) for question in comparison.questions()]
+    assert {m.name for m in mechc.methods()} <= {row.split()[0].split(":")[0] for row in rows}
+    run = 2000 * laplace(scale=40.0)
+    published, sharper = (
+        comparison.ask(run, "edgeworth", {"interval": True, "error": error}, 2.0, None)[0]
+        for error in ("moments", "best")
+    )
+    truth = run.delta(2.0)
+    assert published.lower < sharper.lower < truth.lower
+    assert truth.upper < sharper.upper < published.upper
+
+
+def test_figure(tmp_path):
+    sides = np.array([0.1, 0.2, 0.3])
+    bound = Bound(sides, sides + 0.01, sides + 0.02, "made up", "proven")
+    nothing = np.full(3, np.nan)
+    guess = Bound(nothing, sides, nothing, "guess", "estimate")
+    curves = {"proven": ([1, 2, 3], bound), "guess": ([1, 2, 3], guess)}
+    path = epsilon_figure(curves, tmp_path / "figure.png", 1e-5, {"published": (3, 0.4)})
+    assert path.read_bytes()[:4] == b"\x89PNG"
+    with pytest.raises(UnsupportedError, match="cannot write the figure"):
+        epsilon_figure(curves, tmp_path / "missing" / "figure.png", 1e-5)

@@ -1,0 +1,101 @@
+"""Datasheets, figures of a run, and what to cite."""
+
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import mechc
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.report import cite
+from mechc.report.datasheet import _outputs
+
+VOID = {"meta", "br", "path", "use", "line"}
+
+
+class Balanced(HTMLParser):
+    """Collects tags that are never closed, text and links."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.words, self.links = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.links += [v for k, v in attrs if k in ("src", "href") and not v.startswith("#")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+@pytest.mark.parametrize("name", ["laplace", "discrete_laplace", "randomized_response", "gumbel"])
+def test_datasheet_is_whole_and_needs_no_network(name, tmp_path):
+    path = mechc.load(name).report(tmp_path / "sheet.html")
+    page = Balanced()
+    page.feed(path.read_text("utf-8"))
+    assert page.open == [] and page.links == []
+    words = "".join(page.words)
+    for expected in (name, "Dominating pair", "privacy loss", "def loss("):
+        assert expected in words
+    assert path.read_text("utf-8").count("<svg") == 2
+
+
+def test_datasheet_refuses_unknown_parameters_and_leaves_no_file(laplace, tmp_path):
+    with pytest.raises(DeclarationError, match="scal"):
+        laplace.report(tmp_path / "sheet.html", scal=3.0)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 500.0])
+def test_figures_show_where_the_mass_is(laplace, scale):
+    x = _outputs(laplace.kernel, np.array([scale, scale / 2]))
+    left_out = np.exp(x[0] / scale) / 2  # mass of Laplace(0, scale) below x[0]
+    assert 2e-4 < left_out < 5e-3
+
+
+@pytest.mark.parametrize("kind", ["profile", "tradeoff", "steps"])
+def test_plots_of_a_run(gaussian, kind, tmp_path):
+    run = 20 * gaussian(sigma=10.0)
+    path = tmp_path / "figure.png"
+    figure = run.plot(path, kind=kind, counts=[1, 2, 5], delta=1e-3)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    (curve, *_) = figure.axes[0].lines
+    x, y = curve.get_xdata(), curve.get_ydata()
+    if kind == "profile":
+        mu = np.sqrt(20) / 10  # twenty steps are one Gaussian step
+        exact = norm.cdf(mu / 2 - y / mu) - np.exp(y) * norm.cdf(-mu / 2 - y / mu)
+        assert np.all(exact[y > 0] <= x[y > 0] * (1 + 1e-9)) and abs(exact[30] / x[30] - 1) < 1e-9
+    if kind == "tradeoff":
+        assert y[0] == 1.0 and np.all(np.diff(y) <= 1e-12)
+    with pytest.raises(DeclarationError, match="kind='pie'"):
+        run.plot(kind="pie")
+    with pytest.raises(UnsupportedError, match="cannot write"):
+        run.plot(tmp_path / "nowhere" / "figure.png", kind=kind, counts=[1])
+
+
+def test_cite_names_mechanisms_and_the_methods_that_answered(laplace):
+    run = 3 * laplace(scale=7.0)
+    assert "gopi2021numerical" not in run.cite()
+    run.delta(0.1, method="prv")
+    run.delta(0.1, method="saddlepoint:moments")
+    entries = run.cite()
+    keys = ("mechc", "dwork2006calibrating", "zhu2022optimal", "gopi2021numerical")
+    for key in (*keys, "alghamdi2023saddle"):
+        assert f"{{{key}," in entries
+    assert entries.count("{") == entries.count("}")
+
+
+def test_every_key_that_is_used_has_an_entry():
+    known = cite.references()
+    assert all(entry.rstrip().endswith("}") for entry in known.values())
+    keys = {key for method in mechc.methods() for key in method.refs}
+    for name in mechc.available():
+        keys.update(mechc.load(name).declaration.refs)
+    assert keys - set(known) == set()
+    assert all(line.endswith(".") for line in cite.lines(keys))

@@ -1,0 +1,88 @@
+"""Proofs of signs: what the rules can decide, and that they never decide wrongly."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sympy import Symbol, cos, exp, log, oo, pi, sqrt, symbols
+
+from mechc.symbolic.facts import Facts, Undecided, eliminations, facts_of
+from mechc.symbolic.parameters import positive, rate
+from mechc.symbolic.signs import sign
+
+a, b, s = symbols("a b s", positive=True)
+x = Symbol("x", real=True)
+q = rate("q").parameter
+Q = q.symbol
+DOMAINS = facts_of((q,))
+
+
+@pytest.mark.parametrize(
+    ("expr", "facts", "expected"),
+    [
+        (a + b, Facts(), 1),
+        (-a * b**2, Facts(), -1),
+        (1 - Q, DOMAINS, 1),
+        (1 - Q + Q * exp(a), DOMAINS, 1),
+        (exp(a / s) - 1, Facts(), 1),
+        (exp(-a) - exp(a), Facts(), -1),
+        (x**2 - 2 * x * a + a**2 + s, Facts(), 1),
+        (a - b, Facts().assume(a - b, 1), 1),
+        (b**2 - a**2, Facts().assume(a - b, 1), -1),
+        (1 / a**2 - 1 / b**2, Facts().assume(b - a, 1), 1),
+        (b - s**2 / a, Facts().assume(a * b - s**2, 1), 1),
+        (x - a, Facts().within(x, 2 * a, oo), 1),
+        (x * (a - x), Facts().within(x, 0, a), 1),
+        ((a + b) ** s - a**s, Facts(), 1),
+        (log(1 + a), Facts(), 1),
+        (1 + cos(pi * x / a), Facts().within(x, -a, a), 1),
+        (1 - cos(pi * b / a), Facts().assume(2 * a - b, 1), 1),
+        (sqrt(a**2 + b**2) - a, Facts(), None),
+    ],
+)
+def test_sign(expr, facts, expected):
+    if expected is None:
+        with pytest.raises(Undecided):
+            sign(expr, facts)
+    else:
+        assert sign(expr, facts) == expected
+
+
+@pytest.mark.parametrize("expr", [a - b, x, a**2 - b, exp(a) - 2, 1 + cos(x), Q - a])
+def test_both_signs_occur(expr):
+    with pytest.raises(Undecided):
+        sign(expr, DOMAINS)
+
+
+def test_the_open_factor_is_named():
+    with pytest.raises(Undecided) as caught:
+        sign((a**2 - b**2) * exp(x) / s, Facts())
+    assert {abs(caught.value.expr.subs({a: 2, b: 1}))} == {1}
+
+
+coefficients = st.integers(-3, 3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(coefficients, min_size=4, max_size=4), st.floats(0.01, 50), st.floats(0.01, 50))
+def test_a_proved_sign_is_never_wrong(c, left, right):
+    expr = c[0] + c[1] * a + c[2] * a * b + c[3] * exp(a / 9)
+    try:
+        found = sign(expr, Facts())
+    except Undecided:
+        return
+    value = float(expr.subs({a: left, b: right}))
+    assert value * found > 0 or value == found == 0
+
+
+def test_equations_eliminate_a_parameter():
+    from sympy import Eq
+
+    assert eliminations(Eq(a, b)) == {a: b}
+    assert eliminations(Eq(a * b, s**2)) == {a: s**2 / b}
+    assert eliminations(a > b) == {}
+
+
+def test_domains_are_encoded_in_the_interior():
+    facts = facts_of((positive("c").parameter, q))
+    assert sign(Q, facts) == 1
+    assert sign(Q - 1, facts) == -1

@@ -1,0 +1,87 @@
+"""The room's own functions, their mpmath values, and numbers for parameters."""
+
+import pickle
+
+import mpmath
+import numpy as np
+import pytest
+from sympy import Eq, Symbol, exp, log, oo, symbols
+
+from mechc.symbolic.evaluate import evaluate, evaluate_array, holds, typical_values
+from mechc.symbolic.functions import BracketedRoot, expm1c, log_mix, sinhc, spell_out
+from mechc.symbolic.parameters import count, positive, rate
+
+x = Symbol("x", real=True)
+q, d = symbols("q d", positive=True)
+
+
+def test_log_mix_folds_and_differentiates():
+    assert log_mix(0, d) == 0
+    assert log_mix(1, d) == d
+    assert log_mix(q, 0) == 0
+    assert log_mix(q, -oo) == log(1 - q)
+    assert log_mix(q, oo) is oo
+    slope = log_mix(q, x).diff(x)
+    assert slope.equals(q * exp(x) / (1 - q + q * exp(x)))
+
+
+@pytest.mark.parametrize("word", [sinhc, expm1c])
+def test_removable_singularities(word):
+    assert word(0) == 1
+    with mpmath.workdps(30):
+        for at in ("0", "1e-9", "0.7", "-3"):
+            value = mpmath.mpf(at)
+            found = evaluate(word(x), {x: value})
+            direct = 1 if value == 0 else evaluate(spell_out(word(x)), {x: value})
+            assert mpmath.almosteq(found, direct, rel_eps=1e-15)
+
+
+def test_bracketed_root_binds_its_variable():
+    root = BracketedRoot(x**3 - d, x, 0, oo)
+    assert root.free_symbols == {d}
+    assert root == BracketedRoot(x**3 - d, x, 0, oo)
+    assert root.subs(d, 8) == BracketedRoot(x**3 - 8, x, 0, oo)
+    with mpmath.workdps(30):
+        assert mpmath.almosteq(evaluate(root, {d: 8}), 2)
+        assert mpmath.almosteq(evaluate(BracketedRoot(x - d, x, -oo, oo), {d: -77}), -77)
+
+
+def test_words_survive_pickling():
+    expr = log_mix(q, d) + sinhc(d) * expm1c(q)
+    assert pickle.loads(pickle.dumps(expr)) == expr
+
+
+def test_arrays_agree_with_mpmath():
+    expr = log_mix(q, x) + sinhc(x) + expm1c(x) + exp(-(x**2))
+    at = np.linspace(-3, 3, 7)
+    found = evaluate_array(expr, {q: 0.3, x: at})
+    truth = [float(evaluate(expr, {q: mpmath.mpf("0.3"), x: mpmath.mpf(v)})) for v in at]
+    assert np.allclose(found, truth, rtol=1e-13)
+
+
+def test_typical_values_stay_in_their_ranges():
+    parameters = (
+        positive("scale", typical=(0.5, 50)).parameter,
+        rate("p").parameter,
+        count("n", typical=(1, 5)).parameter,
+    )
+    stream = typical_values(parameters)
+    for _ in range(20):
+        vector = {s.name: v for s, v in next(stream).items()}
+        assert 0.5 <= vector["scale"] <= 50
+        assert 0.001 <= vector["p"] <= 0.5
+        assert vector["n"] in range(1, 6)
+
+
+def test_a_condition_outside_the_typical_ranges_is_met_by_widening():
+    low = positive("low", typical=(0.1, 1)).parameter
+    high = positive("high", typical=(5, 9)).parameter
+    vector = next(typical_values((low, high), low.symbol > high.symbol))
+    assert vector[low.symbol] > vector[high.symbol]
+
+
+def test_an_equation_is_met_by_elimination():
+    one, two = positive("one").parameter, positive("two").parameter
+    condition = Eq(one.symbol, two.symbol)
+    vector = next(typical_values((one, two), condition, {one.symbol: two.symbol}))
+    assert holds(condition, vector)
