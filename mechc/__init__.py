@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mechc.accountants.bound import Bound as Bound
     from mechc.accountants.registry import methods as methods
+    from mechc.adjacency import Adjacency as Adjacency
     from mechc.composition.calibration import calibrate as calibrate
     from mechc.composition.events import Composition as Composition
     from mechc.composition.events import Event as Event
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Adjacency": "mechc.adjacency",
     "Bound": "mechc.accountants.bound",
     "Composition": "mechc.composition.events",
     "Event": "mechc.composition.events",
@@ -65,7 +67,7 @@ _HOME = {
     "zcdp": "mechc.composition.renyi_curves",
 }
 __all__ = [
-    "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose",
+    "Adjacency", "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose",
     "from_losses", "from_pmfs", "group", "load", "methods", "mixture", "poisson", "post_process",
     "product", "random_sensitivity", "rdp", "shift", "truncate", "vector", "with_replacement",
     "without_replacement", "zcdp",

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 
 from sympy import Symbol
 
+from mechc.adjacency import Claim
 from mechc.calculus.cases import Atom, Case, Piece, by_cases, log_sum
 from mechc.calculus.claims import claim_of
 from mechc.calculus.masses import check_masses
 from mechc.calculus.terms import Term
-from mechc.declare.declaration import Claim, Declaration
+from mechc.declare.declaration import Declaration
 from mechc.symbolic.parameters import Parameter
 
 __all__ = ["Atom", "Case", "Pair", "Piece", "Term", "log_sum", "normalise"]

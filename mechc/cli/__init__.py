@@ -37,9 +37,9 @@ from mechc.cli.arguments import (
     counts_of,
     mechanism_of,
     run_of,
-    sampled,
     values_of,
 )
+from mechc.composition.operations import under
 from mechc.errors import DeclarationError, LoweringError, MechcError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -114,12 +114,12 @@ def show(
     name: Name,
     stage: Annotated[str, typer.Option(help="explain, pair, calculus, ir or source.")] = "explain",
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
 ) -> None:
     """Show what was derived from a declaration, at any stage of the compiler."""
     from mechc.report import stages
 
-    mechanism = sampled(mechc.load(name), poisson, adjacency)
+    mechanism = under(mechc.load(name), poisson, adjacency)
     out.print(stages.show(mechanism, stage), highlight=False)
 
 
@@ -128,12 +128,12 @@ def emit(
     name: Name,
     output: Output,
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
 ) -> None:
     """Write the compiled kernel as a standalone Python module."""
     from mechc.cli.progress import compiling
 
-    mechanism = sampled(mechc.load(name), poisson, adjacency)
+    mechanism = under(mechc.load(name), poisson, adjacency)
     compiling(mechanism, err)
     out.print(f"wrote {mechanism.emit(output)}", highlight=False)
 
@@ -144,14 +144,15 @@ def report(
     output: Output,
     settings: Set = [],  # noqa: B006
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
 ) -> None:
     """Write a datasheet of a mechanism as one HTML file."""
     from mechc.cli.progress import compiling
 
-    mechanism = sampled(mechc.load(name), poisson, adjacency)
+    values = values_of(settings)
+    mechanism = under(mechc.load(name), poisson, adjacency, values)
     compiling(mechanism, err)
-    out.print(f"wrote {mechanism.report(output, **values_of(settings))}", highlight=False)
+    out.print(f"wrote {mechanism.report(output, **values)}", highlight=False)
 
 
 @app.command()
@@ -162,7 +163,7 @@ def epsilon(
     log_delta: LogDelta = None,
     count: Count = "1",
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
     method: Method = "auto",
     direction: Direction = "both",
     p: DensityP = "",
@@ -174,7 +175,7 @@ def epsilon(
     """Print bounds on epsilon for a given delta."""
     run = run_of(mechanism_of(name, p, q, var, domain), settings, poisson, adjacency, count)
     bound = run.epsilon(delta, log_delta=log_delta, method=method, direction=direction)
-    _print_bound("epsilon", bound, as_json)
+    _print_bound(_under(bound, adjacency), as_json)
 
 
 @app.command()
@@ -184,7 +185,7 @@ def delta(
     epsilon: Epsilon = None,
     count: Count = "1",
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
     method: Method = "auto",
     direction: Direction = "both",
     log: Annotated[bool, typer.Option("--log", help="Print log delta.")] = False,
@@ -200,7 +201,7 @@ def delta(
     run = run_of(mechanism_of(name, p, q, var, domain), settings, poisson, adjacency, count)
     ask = run.log_delta if log else run.delta
     bound = ask(epsilon, method=method, direction=direction)
-    _print_bound("log delta" if log else "delta", bound, as_json)
+    _print_bound(_under(bound, adjacency), as_json)
 
 
 @app.command()
@@ -211,7 +212,7 @@ def compare(
     delta: Delta = None,
     count: Count = "1",
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
 ) -> None:
     """Ask every method the same question: lower, estimate, upper and time."""
     from mechc.cli import comparison
@@ -229,7 +230,7 @@ def curve(
     delta: Annotated[float, typer.Option("--delta", "-d", help="Target delta.")] = 1e-5,
     counts: Annotated[str, typer.Option(help="Counts, such as 1,10,100 or 1:1000:10.")] = "1:11",
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
     method: Method = "auto",
     plot: Annotated[Path | None, typer.Option(help="Write a figure to this file.")] = None,
     as_json: Json = False,
@@ -239,13 +240,13 @@ def curve(
 
     numbers = counts_of(counts)
     run = run_of(mechc.load(name), settings, poisson, adjacency, "1")
-    bound = run.epsilon_curve(delta, numbers, method=method)
+    bound = _under(run.epsilon_curve(delta, numbers, method=method), adjacency)
     if plot is not None:
         from mechc.report.plot import epsilon_figure
 
         epsilon_figure({"epsilon": (numbers, bound)}, plot, delta)
     if as_json:
-        _print_json({"count": numbers, **_sides(bound)})
+        _print_json({"count": numbers, **bound.record()})
     else:
         out.print(tables.curve(numbers, bound))
 
@@ -259,14 +260,15 @@ def calibrate(
     delta: Delta = None,
     count: Count = "1",
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
     method: Method = "auto",
     as_json: Json = False,
 ) -> None:
     """Find the parameter value whose proven upper bound meets the target."""
     if epsilon is None or delta is None:
         raise DeclarationError("calibrate: --epsilon and --delta are needed")
-    mechanism = sampled(mechc.load(name), poisson, adjacency)
+    values = values_of(settings)
+    mechanism = under(mechc.load(name), poisson, adjacency, {*values, solve_for})
     found = mechc.calibrate(
         mechanism,
         solve_for=solve_for,
@@ -274,13 +276,13 @@ def calibrate(
         delta=delta,
         method=method,
         count=count_of(count),
-        parameters=values_of(settings),
+        parameters=values,
     )
     if as_json:
-        _print_json({solve_for: found.value, **_sides(found.bound)})
+        _print_json({solve_for: found.value, **_under(found.bound, adjacency).record()})
     else:
         out.print(f"{solve_for} = {found.value!r}", highlight=False)
-        _print_bound("delta", found.bound, False)
+        _print_bound(_under(found.bound, adjacency), False)
 
 
 @app.command()
@@ -288,7 +290,7 @@ def verify(
     name: Annotated[str, typer.Argument(help="A mechanism, its file, or an emitted kernel.")],
     level: Annotated[str, typer.Option(help="quick or full.")] = "quick",
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -297,7 +299,7 @@ def verify(
     from mechc.verify.certificate import table, verify
 
     mechanism, kernel = _certificate.find(name)
-    certificate = verify(sampled(mechanism, poisson, adjacency), level, kernel)
+    certificate = verify(under(mechanism, poisson, adjacency), level, kernel)
     if output is not None:
         output.write_text(certificate.to_json(), encoding="utf-8")
     if as_json:
@@ -312,11 +314,14 @@ def verify(
 def check(
     run: Annotated[Path, typer.Argument(help="TOML file with [[step]] tables.")],
     certified: Annotated[bool, typer.Option("--certified", help="Ball arithmetic too.")] = False,
+    allow_files: Annotated[
+        bool, typer.Option("--allow-files", help="Run the mechanism files that the run names.")
+    ] = False,
 ) -> None:
     """Compare all methods on one run with each other; exit code 1 at a contradiction."""
     from mechc.verify import agreement
 
-    composition, epsilons = agreement.read(run)
+    composition, epsilons = agreement.read(run, allow_files=allow_files)
     report = agreement.check(composition, epsilons, certified)
     out.print(str(report), markup=False, highlight=False)
     if not report.ok:
@@ -343,35 +348,25 @@ def demo(
     demo.run(out, folder)
 
 
-def _sides(bound: Bound) -> dict[str, Any]:
-    return {
-        "lower": bound.lower, "estimate": bound.estimate, "upper": bound.upper,
-        "method": bound.method, "status": bound.status,
-    }  # fmt: skip
+def _under(bound: Bound, adjacency: str | None) -> Bound:
+    """An answer of any relation is given for the one that was asked for, which `under` checked."""
+    return bound if adjacency is None else bound.under(mechc.Adjacency.of(adjacency))
 
 
-def _print_bound(what: str, bound: Bound, as_json: bool) -> None:
+def _print_bound(bound: Bound, as_json: bool) -> None:
     from mechc.report import tables
 
     if as_json:
-        _print_json(_sides(bound))
+        typer.echo(bound.to_json())
     else:
-        out.print(tables.bound(what, bound), highlight=False)
+        out.print(tables.bound(bound), highlight=False)
 
 
 def _print_json(values: dict[str, Any]) -> None:
     """Print JSON; nan becomes null and inf the string "inf"."""
+    from mechc.accountants.bound import plain
 
-    def plain(value: Any) -> Any:
-        if hasattr(value, "tolist"):
-            value = value.tolist()
-        if isinstance(value, list):
-            return [plain(v) for v in value]
-        if isinstance(value, float) and value != value:
-            return None
-        return str(value) if isinstance(value, float) and abs(value) == float("inf") else value
-
-    typer.echo(json.dumps({k: plain(v) for k, v in values.items()}))
+    typer.echo(json.dumps(plain(values)))
 
 
 if os.environ.get("COLUMNS") is None and not out.is_terminal:

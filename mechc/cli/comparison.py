@@ -10,7 +10,7 @@ from rich.table import Table
 from mechc.accountants.bound import Bound
 from mechc.accountants.registry import methods
 from mechc.errors import MechcError
-from mechc.report.tables import number
+from mechc.report.tables import number, stands_for
 
 if TYPE_CHECKING:
     from mechc.composition.events import Composition
@@ -86,4 +86,5 @@ def table(run: Composition, *, epsilon: float | None, delta: float | None) -> Ta
                 number(answer.upper, "upper"),
             )
             shown.add_row(name, *sides, time_text, answer.status)
+    shown.caption = stands_for(run.claim)
     return shown

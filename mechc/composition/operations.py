@@ -7,10 +7,11 @@ parts they may be applied to. The pairs they lead to are derived in `mechc.trans
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar, cast
 
+from mechc.adjacency import Adjacency
 from mechc.composition import inputs
 from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
 from mechc.composition.mechanism import RATE, Mechanism, load
@@ -18,14 +19,15 @@ from mechc.composition.tables import NumericEvent, sampled
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.protocol import ParameterInfo
 
-ADJACENCIES = ("add_remove", "replace")
 MOST_OCCURRENCES = 12  # with replacement: more occurrences of one record count as revealing all
 
 Source = TypeVar("Source", Mechanism, Event)
 
 
 def poisson(
-    what: Source, sampling_rate: float | None = None, adjacency: str = "add_remove"
+    what: Source,
+    sampling_rate: float | None = None,
+    adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
 ) -> Source:
     """Return a mechanism run on a Poisson sample: each record is kept independently.
 
@@ -41,11 +43,9 @@ def poisson(
         DeclarationError: the rate or the adjacency is not acceptable.
         UnsupportedError: `what` is a composition.
     """
-    if adjacency not in ADJACENCIES:
-        listed = ", ".join(ADJACENCIES)
-        raise DeclarationError(f"adjacency={adjacency!r} is not known (expected one of {listed})")
+    adjacency = Adjacency.of(adjacency, sampling=True)
     _check_event_rate("poisson", what, sampling_rate)
-    if isinstance(what, NumericEvent) and adjacency == "add_remove":
+    if isinstance(what, NumericEvent) and adjacency is Adjacency.ADD_REMOVE:
         return cast(Source, _sampled_table(what, sampling_rate))
     base, values = _opened("poisson", what)
     return _closed(what, _sampled(base, sampling_rate, adjacency), values)
@@ -217,6 +217,42 @@ def product(*parts: Event | Composition) -> Composition:
     return compose(*parts)
 
 
+def under(
+    what: Mechanism,
+    sampling_rate: float | None,
+    adjacency: Adjacency | str | None,
+    given: Container[str] = (),
+) -> Mechanism:
+    """Return a mechanism for the relation that is asked for, on a Poisson sample if at a rate.
+
+    Args:
+        what: the mechanism.
+        sampling_rate: of `poisson`; None takes all records.
+        adjacency: the relation; None asks for none, and samples under add/remove.
+        given: names of the parameters that are set.
+
+    Raises:
+        DeclarationError: no such relation; another one than the mechanism's; or replacement, with
+            a sensitivity that is left at its default.
+    """
+    wanted = None if adjacency is None else Adjacency.of(adjacency, sampling=True)
+    if sampling_rate is not None:
+        return poisson(what, sampling_rate, wanted or Adjacency.ADD_REMOVE)
+    if wanted not in (None, Adjacency.ANY, what.adjacency) and what.adjacency != Adjacency.ANY:
+        raise DeclarationError(
+            f"{what.name}: adjacency={wanted.value!r}, but the pair is for {what.adjacency.words} "
+            f"neighbours (expected {what.adjacency.value!r})"
+        )
+    default = [p.name for p in what.parameters if p.default is not None and p.name not in given]
+    if wanted is Adjacency.REPLACE and what.adjacency is Adjacency.ANY and default:
+        raise DeclarationError(
+            f"{what.name}: adjacency='replace' without sampling says nothing about the default of "
+            f"{', '.join(default)}; give the distance by which replacing one record moves the "
+            "query, twice the clipping norm, or a Poisson sampling rate"
+        )
+    return what
+
+
 def _opened(name: str, what: Any) -> tuple[Mechanism, dict[str, float]]:
     """The mechanism to transform, and the values an event has bound beyond it."""
     if isinstance(what, Composition):
@@ -242,16 +278,17 @@ def _transformed(
     return Mechanism(base.origin, (*base.transforms, transform), {**base.bound, **bound})
 
 
-def _sampled(base: Mechanism, sampling_rate: float | None, adjacency: str) -> Mechanism:
+def _sampled(base: Mechanism, sampling_rate: float | None, adjacency: Adjacency) -> Mechanism:
     rate = _checked_rate("poisson", sampling_rate)
     if any(transform[0] == "poisson" for transform in base.transforms):
-        if base.transforms[-1] != ("poisson", adjacency) or RATE not in base.bound or rate is None:
+        again = base.transforms[-1] == ("poisson", adjacency.value)
+        if not again or RATE not in base.bound or rate is None:
             raise UnsupportedError(
                 f"poisson({base.name}): sampling a sample needs both rates and one adjacency"
             )
         bound = {**base.bound, RATE: base.bound[RATE] * rate}
         return Mechanism(base.origin, base.transforms, bound)
-    return base.with_rate(("poisson", adjacency), rate)
+    return base.with_rate(("poisson", adjacency.value), rate)
 
 
 def _rises(moves: Sequence[float]) -> dict[str, float]:
@@ -277,7 +314,7 @@ def _check_event_rate(name: str, what: Any, sampling_rate: float | None) -> None
 
 def _sampled_table(what: NumericEvent, sampling_rate: float | None) -> NumericEvent:
     rate = _checked_rate("poisson", sampling_rate)
-    if what.mechanism.claim.get("adjacency") == "replace":
+    if what.adjacency is Adjacency.REPLACE:
         raise UnsupportedError(
             f"poisson({what}): the table is for replacing a record, and Poisson sampling under "
             "add/remove (T6) needs one for adding and removing one"

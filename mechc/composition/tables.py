@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition import inputs
 from mechc.composition.events import Event
 from mechc.composition.inputs import as_array
@@ -32,6 +33,7 @@ from mechc.loss.privacy_loss import PrivacyLoss
 
 Floats = NDArray[np.float64]
 
+LEAST = 1e-300  # quotient that doubles hold to all their digits
 TOLERANCE = 1e-9  # by which given masses may miss one; the miss widens every answer
 
 
@@ -50,7 +52,7 @@ class Table:
     name: str
     key: str
     symmetric: bool
-    claim: dict[str, Any]
+    claim: Claim
     parameters: tuple[Any, ...] = ()
     references: tuple[str, ...] = ()
     upper_only: str = ""
@@ -84,6 +86,7 @@ def from_losses(
     step: float | None = None,
     add: tuple[Any, Any, float] | None = None,
     symmetric: bool = False,
+    adjacency: Adjacency | str = Adjacency.ANY,
     name: str = "imported",
     because: str = "the table of losses is the mechanism's, or dominates it",
 ) -> NumericEvent:
@@ -97,6 +100,7 @@ def from_losses(
         add: (losses, masses, infinite_mass) of the other direction, of the law under Q of
             log(q/p); by default it follows from the first.
         symmetric: both directions have this same law.
+        adjacency: neighbouring relation that the table is for; "any" leaves it open.
         name: name for people.
         because: why the table bounds the mechanism, in words.
 
@@ -104,18 +108,20 @@ def from_losses(
         DeclarationError: a loss is not finite, a mass is negative, masses do not sum to one, or
             the masses under Q, mass * exp(-loss), sum to more than one: losses were rounded down.
     """
+    claim = _claim(adjacency, because)
     first = _law(name, losses, masses, infinite_mass, step, symmetric)
     second = _law(f"{name} (add)", *add, step, symmetric) if add is not None else None
     if symmetric:
         second = first
-    key = digest("losses", *(law for law in (first, second) if law is not None))
-    return NumericEvent(Table(name, key, symmetric, _claim(because)), first, second)
+    key = digest("losses", claim, *(law for law in (first, second) if law is not None))
+    return NumericEvent(Table(name, key, symmetric, claim), first, second)
 
 
 def from_pmfs(
     p: Any,
     q: Any,
     *,
+    adjacency: Adjacency | str = Adjacency.ANY,
     name: str = "pmfs",
     because: str = "p and q are the output laws of the worst data sets",
 ) -> NumericEvent:
@@ -124,6 +130,7 @@ def from_pmfs(
     Args:
         p: probabilities of the outcomes with the record present, shape (n,).
         q: the same without the record.
+        adjacency: neighbouring relation that the pair is for; "any" leaves it open.
         name: name for people.
         because: why the pair bounds the mechanism, in words.
 
@@ -132,6 +139,7 @@ def from_pmfs(
     """
     from mechc.loss.privacy_loss import PrivacyLoss
 
+    claim = _claim(adjacency, because)
     p, q = _masses(name, "p", p), _masses(name, "q", q)
     if p.shape != q.shape:
         raise DeclarationError(f"{name}: p has {p.size} entries and q has {q.size}")
@@ -140,14 +148,12 @@ def from_pmfs(
     both = (p > 0) & (q > 0)
     if not both.any():
         raise DeclarationError(f"{name}: p and q share no outcome, so that every output tells")
-    law = PrivacyLoss.from_atoms(
-        _log_ratio(p[both], q[both]),
-        p[both],
-        math.fsum(p[q == 0].tolist()),
-        math.fsum(q[p == 0].tolist()),
-        label=name,
-    )
-    return NumericEvent(Table(name, digest("pmfs", law), False, _claim(because)), law, None)
+    with np.errstate(divide="ignore"):
+        tells, other_tells = (float(np.log(math.fsum(m.tolist()))) for m in (p[q == 0], q[p == 0]))
+    loss, log_p, log_q = _log_ratio(p[both], q[both]), np.log(p[both]), np.log(q[both])
+    law = PrivacyLoss.from_log_atoms(loss, log_p, tells, other_tells, name)
+    other = PrivacyLoss.from_log_atoms(-loss, log_q, other_tells, tells, f"{name} reversed")
+    return NumericEvent(Table(name, digest("pmfs", claim, law), False, claim), law, other)
 
 
 def sampled(event: NumericEvent, rate: float) -> NumericEvent:
@@ -166,38 +172,47 @@ def sampled(event: NumericEvent, rate: float) -> NumericEvent:
     name = f"poisson({event}, sampling_rate={rate:g})"
     known = event.mechanism.claim
     assumption = f"every record enters the sample independently with probability {rate:g}"
-    assumptions = (*known.get("assumptions", ()), assumption)
-    claim = {**known, "theorem": "T6", "adjacency": "add_remove", "assumptions": assumptions}
-    table = Table(name, digest("sampled", *laws), False, claim, upper_only=event.upper_only)
+    claim = replace(known, theorem="T6", adjacency=Adjacency.ADD_REMOVE,
+                    assumptions=(*known.assumptions, assumption))  # fmt: skip
+    table = Table(name, digest("sampled", claim, *laws), False, claim, upper_only=event.upper_only)
     return NumericEvent(table, *laws)
 
 
 def _sampled(law: PrivacyLoss, r: float, adding: bool) -> PrivacyLoss:
+    from mechc.loss.atoms import ULP, rounding
     from mechc.loss.privacy_loss import PrivacyLoss
 
-    loss, mass = law.atom_loss, np.exp(law.atom_log_mass)
-    infinite, opposite = math.exp(law.log_infinite), math.exp(law.log_minus_infinite)
-    ends = np.array([math.log1p(-r)])
+    loss, log_p = law.atom_loss, law.atom_log_mass
+    log_rest = math.log1p(-r)
+    log_r = math.log(r) if r > 0.0 else -math.inf
+    toward = -loss if adding else loss
+    mixed = np.logaddexp(log_rest, log_r + toward)
+    with np.errstate(over="ignore", invalid="ignore"):
+        grown = r * np.expm1(toward)
+    small = np.abs(grown) < 0.5  # by what it differs from 0, which keeps its digits
+    mixed[small] = np.log1p(grown[small])
+    # a rounding of the loss moves the mixed one by d mixed / d loss times as much
+    inherited = np.exp(np.minimum(log_r + toward - mixed, 0.0)) * np.abs(loss)
+    error = law.loss_error + ULP * float((2.0 * inherited - 4.0 * np.abs(mixed)).max(initial=0.0))
     if adding:
-        losses = np.concatenate([-_log_mix(r, -loss), -ends])
-        return PrivacyLoss.from_atoms(losses, np.append(mass, infinite), 0.0, r * opposite)
-    masses = (1.0 - r) * np.exp(law.atom_log_mass - loss) + r * mass
-    losses = np.concatenate([_log_mix(r, loss), ends])
-    return PrivacyLoss.from_atoms(losses, np.append(masses, (1 - r) * opposite), r * infinite, 0.0)
-
-
-def _log_mix(r: float, loss: Floats) -> Floats:
-    """log(1 - r + r exp(loss)), without overflow."""
-    with np.errstate(divide="ignore"):
-        small: Floats = np.log1p(r * np.expm1(np.minimum(loss, 1.0)))
-        return np.where(loss < 1.0, small, loss + np.log(r + (1.0 - r) * np.exp(-loss)))
+        losses, masses = np.append(-mixed, -log_rest), np.append(log_p, law.log_infinite)
+        infinite = (-math.inf, log_r + law.log_minus_infinite)
+    else:
+        losses = np.append(mixed, log_rest)
+        masses = np.append(log_p - loss + mixed, log_rest + law.log_minus_infinite)
+        infinite = (log_r + law.log_infinite, -math.inf)
+    made = PrivacyLoss.from_log_atoms(losses, masses, *infinite, loss_error=error)
+    return replace(made, tolerance=law.tolerance + made.tolerance + rounding(loss, log_p))
 
 
 def _log_ratio(p: Floats, q: Floats) -> Floats:
     """log(p/q); where it is small by the difference, which doubles hold exactly."""
     near = (p >= 0.5 * q) & (p <= 2.0 * q)
-    out: Floats = np.where(near, np.log1p((p - q) / q), np.log(p / q))
-    return out
+    with np.errstate(over="ignore", divide="ignore"):
+        ratio = p / q
+        out: Floats = np.where(near, np.log1p((p - q) / q), np.log(ratio))
+    held = (ratio > LEAST) & (ratio < 1.0 / LEAST)
+    return np.where(held, out, np.log(p) - np.log(q))
 
 
 def _law(
@@ -245,23 +260,17 @@ def _check_total(name: str, side: str, total: float) -> None:
         raise DeclarationError(f"{name}: {side} sum to {total!r} (expected 1)")
 
 
-def digest(kind: str, *laws: PrivacyLoss) -> str:
-    """Return a name that tables share only if their numbers are the same."""
-    found = hashlib.sha256(kind.encode())
+def digest(kind: str, claim: Claim, *laws: PrivacyLoss) -> str:
+    """Return a name that tables share only if numbers and claims are the same."""
+    found = hashlib.sha256(f"{kind} {claim}".encode())
     for law in laws:
         for array in (law.atom_loss, law.atom_log_mass, np.array([law.log_infinite])):
             found.update(np.ascontiguousarray(array).tobytes())
     return f"numeric-{found.hexdigest()}"
 
 
-def _claim(because: str) -> dict[str, Any]:
-    return {
-        "status": "declared",
-        "theorem": None,
-        "adjacency": "any",
-        "conditions": (),
-        "assumptions": (because,),
-    }
+def _claim(adjacency: Adjacency | str, because: str) -> Claim:
+    return Claim("declared", None, Adjacency.of(adjacency), (), (because,))
 
 
 MOST_CUT = 1e-2  # share of an improbable event that may be cut off a tail
@@ -273,7 +282,7 @@ def mixture(
     weights: Sequence[float],
     *,
     step: float = 1e-4,
-    adjacency: str | None = None,
+    adjacency: Adjacency | str | None = None,
     revealing: float = 0.0,
 ) -> NumericEvent:
     """Return the event in which events[i] happens with probability weights[i], and says so.
@@ -297,13 +306,14 @@ def mixture(
     for event, _ in used:
         if event.upper_only:
             raise UnsupportedError(f"mixture: {event}: {event.upper_only}")
+    claim = _claim_of_mixture(used, adjacency)
     smooth = any(event.loss().loss.size for event, _ in used)
     listed = [f"{w:g} * {event}" for event, w in used]
     name = f"mixture({', '.join([*listed[:3], '...'] if len(listed) > 4 else listed)})"
     symmetric = all(event.mechanism.symmetric for event, _ in used)
     remove = _mixed(used, "remove", step, name, revealing)
     add = remove if symmetric else _mixed(used, "add", step, name, revealing)
-    key, claim = digest("mixture", remove, add), _claim_of_mixture(used, adjacency)
+    key = digest("mixture", claim, remove, add)
     table = Table(name, key, symmetric, claim, upper_only=ROUNDED if smooth else "")
     return NumericEvent(table, remove, add)
 
@@ -326,21 +336,20 @@ def _mixed(
     )
 
 
-def _claim_of_mixture(used: Sequence[tuple[Event, float]], wanted: str | None) -> dict[str, Any]:
-    parts = [event.mechanism.claim for event, _ in used]
-    statuses = {part.get("status", "declared") for part in parts}
-    adjacencies = {part.get("adjacency", "any") for part in parts} - {"any"}
-    adjacencies = {wanted} if wanted is not None else adjacencies
-    if len(adjacencies) > 1:
-        raise DeclarationError(f"mixture: events for different adjacencies {sorted(adjacencies)}")
-    gathered = {
-        word: tuple(dict.fromkeys(w for part in parts for w in part.get(word, ())))
-        for word in ("conditions", "assumptions")
-    }
-    return {
-        "status": statuses.pop() if len(statuses) == 1 else "declared",
-        "theorem": "T9",
-        "adjacency": adjacencies.pop() if adjacencies else "any",
-        "conditions": ("the output tells which event happened", *gathered["conditions"]),
-        "assumptions": (*gathered["assumptions"], "which event happens does not depend on data"),
-    }
+def _claim_of_mixture(used: Sequence[tuple[Event, float]], wanted: Adjacency | str | None) -> Claim:
+    """The weakest claim of the parts, by T9; for another relation than theirs it is declared."""
+    parts = [(str(event), event.claim) for event, _ in used]
+    found = joined(parts, "mixture") if wanted is None else Adjacency.of(wanted)
+    claim = weakest(parts, found)
+    other = any(part.adjacency not in (Adjacency.ANY, found) for _, part in parts)
+    conditions = dict.fromkeys(words for _, part in parts for words in part.conditions)
+    stands = f"each pair also stands for {found.words} neighbours where the mixture uses it"
+    return replace(
+        claim,
+        status="declared" if other else claim.status,
+        theorem="T9",
+        conditions=("the output tells which event happened", *conditions),
+        assumptions=(*claim.assumptions, "which event happens does not depend on data",
+                     *((stands,) if other else ())),
+        about="",
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mechc.declare.declaration import Adjacency as Adjacency
     from mechc.declare.declaration import Claim as Claim
     from mechc.declare.declaration import Declaration as Declaration
     from mechc.declare.declaration import Derived as Derived
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from mechc.declare.declaration import real as real
 
 __all__ = [
-    "Claim", "Declaration", "Derived", "Parameter", "Poisson", "Shift", "additive", "count",
-    "dominates", "integer", "lists", "mechanism", "numbers", "parameter", "positive",
+    "Adjacency", "Claim", "Declaration", "Derived", "Parameter", "Poisson", "Shift", "additive",
+    "count", "dominates", "integer", "lists", "mechanism", "numbers", "parameter", "positive",
     "probabilities", "probability", "rate", "real",
 ]  # fmt: skip
 

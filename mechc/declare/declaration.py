@@ -46,11 +46,13 @@ from sympy import (
 )
 from sympy.core.function import AppliedUndef
 
+from mechc.adjacency import Adjacency, Claim
 from mechc.errors import DeclarationError
 from mechc.symbolic.parameters import (
     Parameter,
     ParameterSymbol,
     check_variable,
+    check_words,
     count,
     described_parameters,
     integer,
@@ -150,33 +152,10 @@ def _described(symbol: Symbol, allowed: set[Symbol]) -> str:
 
 
 __all__ = [
-    "Claim", "Declaration", "Derived", "Parameter", "Poisson", "Shift", "additive", "count",
-    "dominates", "integer", "lists", "mechanism", "numbers", "parameter", "positive",
+    "Adjacency", "Claim", "Declaration", "Derived", "Parameter", "Poisson", "Shift", "additive",
+    "count", "dominates", "integer", "lists", "mechanism", "numbers", "parameter", "positive",
     "probabilities", "probability", "rate", "real",
 ]  # fmt: skip
-
-Adjacency = Literal["any", "add_remove", "replace"]
-ADJACENCIES = ("any", "add_remove", "replace")
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What the pair stands for: why its privacy profile bounds that of the mechanism.
-
-    Attributes:
-        status: "proven" when mechc checked the conditions of `theorem`; "declared" otherwise.
-        theorem: short name of the theorem, "T1" or "T6" (see mechc.calculus.claims), or None.
-        adjacency: neighbouring relation it holds for; "any" means the one that the sensitivity, or
-            whatever the author measured, refers to.
-        conditions: what was checked, in words.
-        assumptions: what was not checked and must be true, in words.
-    """
-
-    status: Literal["proven", "declared"]
-    theorem: str | None
-    adjacency: Adjacency
-    conditions: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -252,7 +231,7 @@ class Declaration:
     claim: Claim | None = None
     construction: Shift | Poisson | Derived | None = field(default=None, compare=False)
     tag: Declaration | None = None
-    of_length: Callable[[int], Declaration] | None = field(default=None, compare=False)
+    of_length: Callable[[int], Declaration] | None = field(default=None, compare=False, repr=False)
 
     @property
     def canonical(self) -> str:
@@ -320,8 +299,8 @@ def mechanism(
     Raises:
         DeclarationError: unknown symbols, clashing names, nan, or values of the wrong type.
     """
-    if not isinstance(name, str) or not name:
-        raise DeclarationError(f"name={name!r} is not a non-empty string")
+    refs = refs if isinstance(refs, str) else tuple(refs)
+    check_words(name, about, refs)
     described = described_parameters(name, parameters)
     if outcomes:
         if variable is not None or p != 0 or q != 0 or lattice or atoms:
@@ -418,7 +397,7 @@ def lists(*, length: int) -> Callable[[Callable[[int], Declaration]], Declaratio
     return build
 
 
-def dominates(adjacency: Adjacency, *, because: str) -> Claim:
+def dominates(adjacency: Adjacency | str, *, because: str) -> Claim:
     """Assert that the pair dominates the mechanism: recorded, printed, and not checked.
 
     Args:
@@ -426,7 +405,7 @@ def dominates(adjacency: Adjacency, *, because: str) -> Claim:
             parameters refer to.
         because: the theorem or argument, in words.
     """
-    return Claim("declared", None, adjacency, assumptions=(because,))
+    return Claim("declared", None, Adjacency.of(adjacency), assumptions=(because,))
 
 
 def _numbered(name: str, outcomes: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any, Any]]:
@@ -475,8 +454,8 @@ def _checked_claim(name: str, claim: Claim | None) -> Claim | None:
     """A claim of a known adjacency, or none."""
     if claim is None:
         return None
-    if not isinstance(claim, Claim) or claim.adjacency not in ADJACENCIES:
-        raise DeclarationError(f"{name}: claim={claim!r} is not a Claim for one of {ADJACENCIES}")
+    if not isinstance(claim, Claim):
+        raise DeclarationError(f"{name}: claim={claim!r} is not a Claim, see dominates()")
     if claim.status != "declared":
         raise DeclarationError(
             f"{name}: claim={claim!r}: only what mechc has checked is proven; declare the pair by "

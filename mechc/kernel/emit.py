@@ -1,8 +1,8 @@
 """KernelIR module in, the text of one Python module out.
 
-The text imports `math`, `numpy` and `numba` and nothing else. It has the form that `protocol`
-describes: header, constants, prelude, kernels, self-check, seal. Equal modules give equal text;
-`DIGEST` is a digest of all of it, versions included.
+The text holds only the statements of `statements`, in the form that `protocol` describes: header,
+constants, prelude, kernels, self-check, seal. Equal modules give equal text; `DIGEST` is a digest
+of all of it, versions included.
 
 The functions of an emitted kernel as text, one IR function or table at a time.
 
@@ -24,6 +24,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 
+from mechc.errors import InternalError
 from mechc.kernel import ir
 from mechc.kernel.cache import seal
 from mechc.kernel.ir import Function, Inverse, Module, Root, Row, Series, Table
@@ -33,6 +34,7 @@ from mechc.kernel.printer import Printer, indent, literal
 from mechc.kernel.root_finder import SIGNATURE as SOLVER
 from mechc.kernel.root_finder import solver_text
 from mechc.kernel.selfcheck import self_check_text
+from mechc.kernel.statements import IMPORTS, commentary, refusal
 from mechc.protocol import PROTOCOL
 
 WIDTH = 96
@@ -119,7 +121,7 @@ class Writer:
                 yield jitted(VECTOR, BREAKPOINTS)
 
     def _define(self, signature: str, head: str, doc: str, lines: Iterable[str]) -> str:
-        docstring = textwrap.wrap(doc, WIDTH - 8)
+        docstring = textwrap.wrap(commentary(doc), WIDTH - 8) or [""]
         quoted = [f'"""{docstring[0]}', *docstring[1:]]
         quoted[-1] += '"""'
         return jitted(signature, "\n".join([f"def {head}:", *indent([*quoted, *lines])]))
@@ -250,7 +252,9 @@ class Writer:
 
     def _row(self, table: Table, i: int, row: Row, values: list[str]) -> list[str]:
         """Lines that fill one row; a branch that is empty at these parameters is skipped."""
-        comment = textwrap.wrap(row.doc, WIDTH - 12, initial_indent="# ", subsequent_indent="#   ")
+        comment = textwrap.wrap(
+            commentary(row.doc), WIDTH - 12, initial_indent="# ", subsequent_indent="#   "
+        )
         if table.name != "branches":
             return [*comment, *(f"out[{i}, {j}] = {v}" for j, v in enumerate(values))]
         return [*comment, f"n = add_branch(out, n, {', '.join(values)})"]
@@ -268,15 +272,6 @@ def _block(expr: ir.Expr) -> ir.Block:
     return ir.Block((), expr)
 
 
-IMPORTS = """\
-import math
-
-import numba
-import numpy as np
-
-COMPILE = {"error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}"""
-
-
 def emit(module: Module) -> str:
     """Write a kernel module.
 
@@ -285,6 +280,9 @@ def emit(module: Module) -> str:
 
     Returns:
         The source text. Running it as a script checks it against its reference values.
+
+    Raises:
+        InternalError: the text would hold other statements than a kernel does.
     """
     writer = Writer(module)
     kernels = list(writer.kernels())
@@ -293,7 +291,11 @@ def emit(module: Module) -> str:
     body = "\n\n\n".join(parts)
     header, constants = _header(module), _constants(module)
     digest = hashlib.sha256("\n".join((header, constants, body)).encode()).hexdigest()[:16]
-    return seal(f'{header}\n\n{IMPORTS}\n\nDIGEST = "{digest}"\n{constants}\n\n\n{body}\n')
+    text = f'{header}\n\n{IMPORTS}\n\nDIGEST = "{digest}"\n{constants}\n\n\n{body}\n'
+    stranger = refusal(text)
+    if stranger is not None:
+        raise InternalError(f"{module.name}: the emitted text is no kernel: {stranger}")
+    return seal(text)
 
 
 def _header(module: Module) -> str:
@@ -301,15 +303,14 @@ def _header(module: Module) -> str:
     operations = sum(ir.count_operations(share(f.body)) for f in module.functions)
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("mechc", "sympy"))
     lines = [
-        f'"""{module.name}: {module.about or "a pair (P, Q)."}',
+        f"{module.name}: {module.about or 'a pair (P, Q).'}",
         "",
         f"Emitted by {versions}, kernel protocol {PROTOCOL}; do not edit.",
         f"Operations in the scalar functions: {operations}.",
         "",
         *_wrapped(module.formulas),
-        '"""',
     ]
-    return "\n".join(line.replace("\\", "/").rstrip() for line in lines)
+    return "\n".join(['"""' + "\n".join(map(commentary, lines)), '"""'])
 
 
 def _wrapped(lines: Sequence[str]) -> Iterator[str]:

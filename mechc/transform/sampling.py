@@ -6,19 +6,19 @@ Sampling without replacement: a subset of fixed size, under replacement of one r
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 from sympy import Add, Expr, Min, Piecewise, Symbol
 
+from mechc.adjacency import Adjacency
 from mechc.declare.declaration import Declaration, Derived, Poisson, Shift
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import UnsupportedError
 from mechc.symbolic.parameters import rate
 from mechc.transform.base import free_name, with_parameters
 from mechc.transform.sensitivity import additive_noise
 
 
 def poisson(
-    declaration: Declaration, adjacency: Literal["add_remove", "replace"] = "add_remove"
+    declaration: Declaration, adjacency: Adjacency | str = Adjacency.ADD_REMOVE
 ) -> Declaration:
     """Keep every record independently with probability `sampling_rate`, then run the mechanism.
 
@@ -37,12 +37,12 @@ def poisson(
         UnsupportedError: replacement without declared additive noise.
         DeclarationError: an unknown adjacency.
     """
-    if adjacency not in ("add_remove", "replace"):
-        raise DeclarationError(f"adjacency={adjacency!r} is not 'add_remove' or 'replace'")
+    adjacency = Adjacency.of(adjacency, sampling=True)
     added = rate(free_name(declaration, "sampling_rate")).parameter
     r = added.symbol
-    sampled = _replaced(declaration, r) if adjacency == "replace" else _sampled(declaration, r)
-    reverse = declaration.reverse if adjacency == "add_remove" else None
+    replaces = adjacency is Adjacency.REPLACE
+    sampled = _replaced(declaration, r) if replaces else _sampled(declaration, r)
+    reverse = None if replaces else declaration.reverse
     if reverse is not None:
         reverse = with_parameters(_sampled_second(reverse, r), added)
     return replace(
@@ -168,7 +168,7 @@ def without_replacement(declaration: Declaration) -> Declaration:
         name=f"without_replacement({declaration.name})",
         about=f"{declaration.about} On a subset of fixed size.".strip(),
         claim=None,
-        construction=Derived(declaration, "T7", "replace", (checked,), (
+        construction=Derived(declaration, "T7", Adjacency.REPLACE, (checked,), (
             f"the subset is a uniformly random share {r} of the records",
             "the sensitivity is that of replacing one record of the subset",
         )),

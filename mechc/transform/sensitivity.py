@@ -12,7 +12,8 @@ from itertools import accumulate
 
 from sympy import Add, Expr, binomial
 
-from mechc.declare.declaration import Claim, Declaration, Derived, Poisson, Shift
+from mechc.adjacency import Adjacency, Claim
+from mechc.declare.declaration import Declaration, Derived, Poisson, Shift
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.symbolic.parameters import (
     Parameter,
@@ -67,7 +68,7 @@ def group(declaration: Declaration, size: str | None = None) -> Declaration:
         UnsupportedError: another mechanism: how often a record counts is then not known.
     """
     built = declaration.construction
-    if isinstance(built, Poisson) and built.adjacency == "add_remove" and size is not None:
+    if isinstance(built, Poisson) and built.adjacency is Adjacency.ADD_REMOVE and size is not None:
         return _sampled_group(declaration, built, int(size))
     if size is not None:
         raise DeclarationError(f"{declaration.name}: size={size} is for Poisson samples alone")
@@ -135,10 +136,10 @@ def claim_of_moves(base: Declaration, noise: Shift, moves: str, does: str) -> Cl
     from mechc.calculus.concavity import is_log_concave
 
     if is_log_concave(replace(base, p=noise.noise, q=noise.noise, construction=None)):
-        return Claim("proven", "T8", "add_remove", (
+        return Claim("proven", "T8", Adjacency.ADD_REMOVE, (
             "the noise is log-concave, so that larger outputs speak for larger moves",),
             (f"{does} by at most {moves}",))  # fmt: skip
-    return Claim("declared", None, "add_remove", (), (
+    return Claim("declared", None, Adjacency.ADD_REMOVE, (), (
         f"{does} by exactly {moves}: the noise was not proved log-concave, which T8 needs, and "
         "without that shorter moves may reveal more (mixture() of one event for each move is "
         "proven for unimodal noise, T9)",))  # fmt: skip
@@ -228,7 +229,7 @@ def with_replacement(declaration: Declaration, length: str) -> Declaration:
         q=_mixed(declaration, built.noise, [-m for m in moves], symbols),
         atoms=((Add(1), lost.symbol, Add(0)), (Add(-1), Add(0), lost.symbol)),
         claim=None,
-        construction=Derived(declaration, None, "replace", (), (
+        construction=Derived(declaration, None, Adjacency.REPLACE, (), (
             "the worst data sets are those in which all other records leave the query in the "
             "middle", "records are drawn independently and uniformly, with replacement")),
     )  # fmt: skip
@@ -301,7 +302,7 @@ def vector(declaration: Declaration, norm: str) -> Declaration:
         declaration,
         name=f"vector({declaration.name}, {norm})",
         claim=None,
-        construction=Derived(declaration, "T3", "any", (checked,), (
+        construction=Derived(declaration, "T3", Adjacency.ANY, (checked,), (
             f"every coordinate has independent noise and the move has {norm} norm at most "
             f"{built.sensitivity}",)),
     )  # fmt: skip

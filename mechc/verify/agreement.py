@@ -30,6 +30,7 @@ from mechc.accountants.registry import methods
 from mechc.composition import inputs
 from mechc.composition.events import Composition, Event, compose
 from mechc.composition.mechanism import RATE, Mechanism
+from mechc.composition.operations import under
 from mechc.errors import DeclarationError, MechcError
 from mechc.protocol import ParameterInfo
 
@@ -99,7 +100,7 @@ def _compared(
 
 
 def _must_rise(event: Event, info: ParameterInfo) -> bool:
-    claimed = event.mechanism.claim.get("status") == "proven"
+    claimed = event.claim.status == "proven"
     return info.name.startswith(RATE) or (info.name == SENSITIVITY and claimed)
 
 
@@ -314,19 +315,22 @@ def check(
     return _Checker(run, epsilons, certified).report()
 
 
-def read(path: str | Path) -> tuple[Composition, tuple[float, ...]]:
-    """Read a run from a TOML file: `[[step]]` tables and, if wanted, `epsilons`.
+def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, tuple[float, ...]]:
+    """Read a run from a TOML file: `[[step]]` tables and, if wanted, `epsilons` and `adjacency`.
 
-    A step has `mechanism`, `parameters` (a table), and optionally `count` and `poisson`.
+    A step has `mechanism`, `parameters` (a table), and optionally `count`, `poisson` (a rate) and
+    an `adjacency` of its own. A run is data: unless `allow_files`, `mechanism` is a name that is
+    known here, not a file to be run.
 
     Raises:
-        DeclarationError: the file cannot be read as one.
+        DeclarationError: the file cannot be read as one, or names a mechanism file.
     """
     try:
         content = tomllib.loads(Path(path).read_text("utf-8"))
         steps = content["step"]
         epsilons = tuple(float(e) for e in content.get("epsilons", EPSILONS))
-        return compose(*map(_step, steps)), epsilons
+        relation = content.get("adjacency")
+        return compose(*(_step(row, relation, allow_files) for row in steps)), epsilons
     except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         if isinstance(error, MechcError):
             raise
@@ -335,8 +339,14 @@ def read(path: str | Path) -> tuple[Composition, tuple[float, ...]]:
         ) from error
 
 
-def _step(row: dict[str, Any]) -> tuple[Any, int]:
-    mechanism = mechc.load(row["mechanism"])
-    if "poisson" in row:
-        mechanism = mechc.poisson(mechanism, sampling_rate=row["poisson"])
-    return mechanism(**row.get("parameters", {})), row.get("count", 1)
+def _step(row: dict[str, Any], adjacency: str | None, allow_files: bool) -> tuple[Any, int]:
+    name = row["mechanism"]
+    if not allow_files and name not in mechc.available():
+        raise DeclarationError(
+            f"mechanism={name!r} is not one of {', '.join(mechc.available())}; a mechanism file is "
+            "Python and runs: allow_files=True (--allow-files) loads the files that a run names"
+        )
+    values = row.get("parameters", {})
+    relation = row.get("adjacency", adjacency)
+    kept = under(mechc.load(name), row.get("poisson"), relation, values)
+    return kept(**values), row.get("count", 1)

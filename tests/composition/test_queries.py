@@ -1,7 +1,9 @@
 """Trade-off, advantage, Rényi, GDP, curves and calibration against closed forms."""
 
 import math
+from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 import truth
@@ -21,6 +23,39 @@ def test_tradeoff_of_the_gaussian(gaussian, mu):
     truth = norm.cdf(norm.isf(ALPHA) - mu)
     assert (answer.lower <= truth).all() and (truth <= answer.upper).all()
     assert (answer.upper - answer.lower < 1e-6).all()
+
+
+@pytest.mark.parametrize("mu", [0.01, 8.0, 35.0])
+def test_tradeoff_of_gaussians_that_hide_all_or_nothing(gaussian, mu):
+    rates = np.array([5e-324, 1e-310, 1e-300, 1e-30, 1e-4, 0.5, 1 - 1e-9])
+    answer = gaussian(sigma=1 / mu).tradeoff(rates)
+    truth = norm.cdf(norm.isf(rates) - mu)
+    assert (answer.lower <= truth).all() and (truth <= answer.upper).all()
+    assert (answer.upper - answer.lower)[2:].max() < 2e-10
+
+
+@pytest.mark.parametrize(
+    ("run", "alpha", "truth"),
+    [
+        (20 * mechc.load("approximate_dp")(epsilon=0.1, delta=0.2), 0.8, 0.0),
+        (mechc.from_pmfs([0, 0.4, 0.6], [0.2, 0.3, 0.5]).composition(), 0.9, 0.0),
+        (mechc.from_pmfs([0, 0.4, 0.6], [0.2, 0.3, 0.5]).composition(), 0.8, 0.0),
+        (mechc.from_pmfs([0, 0.4, 0.6], [0.2, 0.3, 0.5]).composition(), 0.7, 0.12),
+        (50 * mechc.load("pure_dp")(epsilon=3.16006), 1e-12, 0.0),
+    ],
+)
+def test_tradeoff_at_the_corner_of_the_support(run, alpha, truth):
+    """All that P allows is found at a false positive rate of Q(p > 0)."""
+    answer = run.tradeoff(alpha, direction="remove")
+    assert answer.lower <= truth + 1e-16 and truth <= answer.upper < truth + 1e-13
+
+
+def test_tradeoff_of_a_renyi_curve_keeps_its_licensed_side():
+    """An upper bound on delta is a lower bound on what an attacker misses."""
+    answer = mechc.zcdp(0.1).tradeoff(np.array([0.0, 0.1, 0.5, 1.0]))
+    below = norm.cdf(norm.isf(np.array([0.0, 0.1, 0.5, 1.0])) - math.sqrt(0.2))  # it is 0.1-zCDP
+    assert (answer.lower <= below).all() and (answer.lower >= 0.7 * below).all()
+    assert np.isnan(answer.upper[:3]).all()
 
 
 def test_tradeoff_of_randomised_response():
@@ -84,6 +119,40 @@ def test_renyi_of_randomised_response_and_of_infinite_losses():
     assert leak.renyi(0.5).upper < math.inf
     with pytest.raises(DeclarationError, match="not positive"):
         event.renyi(0.0)
+
+
+@pytest.mark.parametrize("sigma", [0.5, 20.0])
+def test_renyi_of_the_gaussian_at_every_order(gaussian, sigma):
+    """The order over 2 sigma^2, from 1e-300 to 1e8 and next to 1."""
+    beside = [1.0 + sign * 10.0**-n for n in (3, 9, 12, 15) for sign in (-1, 1)]
+    orders = np.array([1e-300, 1e-12, 1e-9, 1e-6, 1e-4, 1e-3, *beside, 1e4, 1e6, 1e8])
+    answer = gaussian(sigma=sigma).renyi(orders)
+    truth = [float(Fraction(a) / 2 / Fraction(sigma) ** 2) for a in orders]
+    assert (answer.lower <= truth).all() and (truth <= answer.upper).all()
+    assert (answer.upper - answer.lower <= 1e-7 * np.array(truth)).all()
+
+
+@pytest.mark.parametrize("order", [1e-12, 1e-6, 0.02, 1 - 1e-9, 1 + 1e-12, 1 + 1e-9, 1 + 1e-3])
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_renyi_of_a_sampled_gaussian_next_to_the_ends(sampled_gaussian, order, direction):
+    """K by mpmath; order a of (P, Q) is a / (1 - a) times order 1 - a of (Q, P)."""
+    rate, sigma = 0.3, 2.0
+    with mpmath.workdps(40):
+        a, q, s = mpmath.mpf(order), mpmath.mpf(rate), mpmath.mpf(sigma)
+
+        def power(x):
+            base = mpmath.npdf(x, 0, s)
+            ratio = (1 - q + q * mpmath.exp((2 * x - 1) / (2 * s * s))) ** (
+                1 if direction == "remove" else -1
+            )
+            other = base if direction == "remove" else base / ratio
+            return other * ratio**a
+
+        places = [-40, -20, -5, 0, 5, 20, 40]
+        truth = float(mpmath.log(mpmath.quad(power, places)) / (a - 1))
+    event = sampled_gaussian(sampling_rate=rate, sigma=sigma)
+    answer = event.renyi(order, direction=direction)
+    assert answer.lower <= truth <= answer.upper <= answer.lower + 1e-7 * truth
 
 
 def test_gdp_of_the_gaussian_is_its_mu(gaussian):
