@@ -8,13 +8,10 @@ imported when they are first asked for.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -32,6 +29,10 @@ class Accountant(Protocol):
         """Return bounds on log delta at epsilon."""
 
 
+Accounts = Callable[..., Accountant]
+"""The class of an accountant: steps, rtol and its options in."""
+
+
 @dataclass(frozen=True)
 class Method:
     """One accountant as a reader of a table wants to know it.
@@ -44,7 +45,8 @@ class Method:
         cost: how the work grows.
         options: keyword options it accepts besides rtol; the first may be written after a colon.
         source: the paper or theorem it implements.
-        refs: keys of the works to cite, in `present/references.bib`.
+        refs: keys of the works to cite, in `report/references.bib`.
+        accountant: imports and returns its class.
     """
 
     name: str
@@ -54,18 +56,70 @@ class Method:
     options: tuple[str, ...]
     source: str
     refs: tuple[str, ...]
-
-    @property
-    def module(self) -> str:
-        """Name of the module that implements it."""
-        return f"mechc.accountants.{'classical.' if self.name in CLASSICAL else ''}{self.name}"
-
-    def accountant(self) -> Any:
-        """Import and return the accountant class."""
-        return getattr(import_module(self.module), f"{self.name.capitalize()}Accountant")
+    accountant: Callable[[], Accounts]
 
 
-CLASSICAL = ("prv", "fourier", "saddlepoint", "edgeworth", "renyi", "clt")
+# accountants compile much: each is imported when it is first asked for
+def _contour() -> Accounts:
+    from mechc.accountants.contour import ContourAccountant
+
+    return ContourAccountant
+
+
+def _direct() -> Accounts:
+    from mechc.accountants.direct import DirectAccountant
+
+    return DirectAccountant
+
+
+def _lattice() -> Accounts:
+    from mechc.accountants.lattice import LatticeAccountant
+
+    return LatticeAccountant
+
+
+def _pld() -> Accounts:
+    from mechc.accountants.pld import PldAccountant
+
+    return PldAccountant
+
+
+def _prv() -> Accounts:
+    from mechc.accountants.classical.prv import PrvAccountant
+
+    return PrvAccountant
+
+
+def _fourier() -> Accounts:
+    from mechc.accountants.classical.fourier import FourierAccountant
+
+    return FourierAccountant
+
+
+def _saddlepoint() -> Accounts:
+    from mechc.accountants.classical.saddlepoint import SaddlepointAccountant
+
+    return SaddlepointAccountant
+
+
+def _edgeworth() -> Accounts:
+    from mechc.accountants.classical.edgeworth import EdgeworthAccountant
+
+    return EdgeworthAccountant
+
+
+def _renyi() -> Accounts:
+    from mechc.accountants.classical.renyi import RenyiAccountant
+
+    return RenyiAccountant
+
+
+def _clt() -> Accounts:
+    from mechc.accountants.classical.clt import CltAccountant
+
+    return CltAccountant
+
+
 METHODS = (
     Method(
         "contour",
@@ -75,6 +129,7 @@ METHODS = (
         (),
         "inversion formula on the saddle contour, trapezoid rule with one-sided aliasing",
         ("zhu2022optimal", "trefethen2014exponentially"),
+        _contour,
     ),
     Method(
         "direct",
@@ -84,6 +139,7 @@ METHODS = (
         (),
         "delta(eps) = P(L > eps) - e^eps Q(L > eps), step by step",
         ("balle2018improving",),
+        _direct,
     ),
     Method(
         "lattice",
@@ -93,6 +149,7 @@ METHODS = (
         (),
         "inversion formula folded onto one period",
         ("zhu2022optimal", "trefethen2014exponentially"),
+        _lattice,
     ),
     Method(
         "pld",
@@ -102,6 +159,7 @@ METHODS = (
         ("grid", "max_bytes"),
         "Doroshenko et al. 2022 (connect the dots), exponentially tilted",
         ("doroshenko2022connect",),
+        _pld,
     ),
     Method(
         "prv",
@@ -111,6 +169,7 @@ METHODS = (
         ("eps_error", "delta_error", "max_bytes"),
         "Gopi, Lee, Wutschitz 2021",
         ("gopi2021numerical",),
+        _prv,
     ),
     Method(
         "fourier",
@@ -120,6 +179,7 @@ METHODS = (
         ("n", "window", "max_bytes"),
         "Koskela, Jälkö, Honkela 2020",
         ("koskela2020computing",),
+        _fourier,
     ),
     Method(
         "saddlepoint",
@@ -129,6 +189,7 @@ METHODS = (
         ("variant", "order"),
         "Alghamdi et al. 2023",
         ("alghamdi2023saddle",),
+        _saddlepoint,
     ),
     Method(
         "edgeworth",
@@ -138,6 +199,7 @@ METHODS = (
         ("order", "interval", "error", "tilted"),
         "Wang et al. 2022",
         ("wang2022edgeworth",),
+        _edgeworth,
     ),
     Method(
         "renyi",
@@ -147,6 +209,7 @@ METHODS = (
         (),
         "Mironov 2017; conversion of Asoodeh et al. / Canonne, Kamath, Steinke 2020",
         ("mironov2017renyi", "canonne2020discrete"),
+        _renyi,
     ),
     Method(
         "clt",
@@ -156,14 +219,14 @@ METHODS = (
         (),
         "Bu, Dong, Long, Su 2020",
         ("bu2020deep",),
+        _clt,
     ),
 )
 
 
-@cache
 def methods() -> tuple[Method, ...]:
-    """Return the accountants this installation has, with what they need, cost and prove."""
-    return tuple(m for m in METHODS if find_spec(m.module) is not None)
+    """Return the accountants with what they need, cost and prove."""
+    return METHODS
 
 
 def names() -> tuple[str, ...]:
@@ -237,4 +300,4 @@ def build(
         UnsupportedError: the method cannot do these steps.
     """
     known = {m.name: m for m in METHODS}
-    return cast(Accountant, known[name].accountant()(steps, rtol=rtol, **dict(options)))
+    return known[name].accountant()(steps, rtol=rtol, **dict(options))
