@@ -4,10 +4,10 @@ from sympy import exp
 
 from mechc.declare import dominates
 from mechc.declare import mechanism
-from mechc.declare import positive
+from mechc.declare import parameter
 from mechc.declare import rate
 
-epsilon = positive("epsilon", typical=(0.1, 5))
+epsilon = parameter("epsilon", 0, typical=(0.1, 5))
 delta = rate("delta", typical=(1e-6, 0.1))
 
 likely = (1 - delta) * exp(epsilon) / (1 + exp(epsilon))

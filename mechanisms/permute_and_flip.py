@@ -4,9 +4,9 @@ from sympy import exp
 
 from mechc.declare import dominates
 from mechc.declare import mechanism
-from mechc.declare import positive
+from mechc.declare import parameter
 
-epsilon = positive("epsilon", typical=(0.1, 5))
+epsilon = parameter("epsilon", 0, typical=(0.1, 5))
 likely, unlikely = exp(epsilon) / (1 + exp(epsilon)), 1 / (1 + exp(epsilon))
 
 permute_and_flip = mechanism(

@@ -5,9 +5,9 @@ from sympy import exp
 from mechc.declare import count
 from mechc.declare import dominates
 from mechc.declare import mechanism
-from mechc.declare import positive
+from mechc.declare import parameter
 
-epsilon = positive("epsilon", typical=(0.1, 5))
+epsilon = parameter("epsilon", 0, typical=(0.1, 5))
 categories = count("categories", lo=2, default=2, typical=(2, 10))
 
 total = exp(epsilon) + categories - 1

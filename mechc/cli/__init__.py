@@ -295,10 +295,10 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Verify a kernel against its declaration in ball arithmetic; exit code 1 if it fails."""
-    from mechc.verify import certificate as _certificate
+    from mechc.cli import subject
     from mechc.verify.certificate import table, verify
 
-    mechanism, kernel = _certificate.find(name)
+    mechanism, kernel = subject.find(name)
     certificate = verify(under(mechanism, poisson, adjacency), level, kernel)
     if output is not None:
         output.write_text(certificate.to_json(), encoding="utf-8")
@@ -319,7 +319,7 @@ def check(
     ] = False,
 ) -> None:
     """Compare all methods on one run with each other; exit code 1 at a contradiction."""
-    from mechc.verify import agreement
+    from mechc.composition import agreement
 
     composition, epsilons = agreement.read(run, allow_files=allow_files)
     report = agreement.check(composition, epsilons, certified)

@@ -31,9 +31,9 @@ from mechc.loss.allowance import MAX_WORK, limited
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from mechc.composition.agreement import Report
     from mechc.composition.evaluation import Evaluation
     from mechc.composition.events import Composition
-    from mechc.verify.agreement import Report
     from mechc.verify.certified import Answers
 
 
@@ -181,7 +181,7 @@ class Queries(ABC):
         Returns:
             The number of comparisons and the contradictions, each with its reproduction.
         """
-        from mechc.verify.agreement import check
+        from mechc.composition.agreement import check
 
         return check(self.composition(), tuple(epsilons))
 
@@ -316,7 +316,7 @@ class Queries(ABC):
             epsilon_max: the comparison covers |epsilon| <= epsilon_max; by default up to where
                 delta is 1e-12. It cannot cover all epsilon: the tails of a subsampled
                 mechanism are those of the mechanism without sampling. `detail` states the range
-                and delta at its end.
+                and delta at its end. Where delta(0) is one in doubles the upper side is inf.
             max_work: see the class; for all epsilons together.
             how: keyword arguments as for `delta`.
         """

@@ -3,10 +3,6 @@
 Input: a mechanism. Output: a `Certificate`, readable JSON that an independent checker
 (mechc.verify.recheck) can test again from the emitted file and the JSON alone.
 
-The outcome of one check, and arithmetic on errors.
-
-What `mechc verify` is asked about: a mechanism, or an emitted kernel and what it came from.
-
 A certificate as a table for people.
 """
 
@@ -16,25 +12,21 @@ import hashlib
 import json
 import math
 import platform
-import re
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.table import Table
 
-import mechc
-from mechc.composition.mechanism import Mechanism
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
-from mechc.kernel.cache import load
 
 if TYPE_CHECKING:
     from mechc.declare.declaration import Declaration
     from mechc.verify.balls.oracle import Oracle
+    from mechc.verify.result import Check
 
 
 SCHEMA = 1
@@ -167,6 +159,8 @@ class Runner:
         self, name: str, kind: str, tolerance: float, run: Callable[[Check], None]
     ) -> None:
         """Run one check at one vector; an error of mechc's own is a failure, not a crash."""
+        from mechc.verify.result import Check
+
         check = self.checks.setdefault(name, Check(name, kind, tolerance))
         check.nan_allowed = self.nan_allowed and name in REFUSABLE
         try:
@@ -308,97 +302,6 @@ def _identities(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
             runner("unimodal", "proof", 0.0,
                    lambda c: identities.unimodality(kernel, oracle, xs, c))  # fmt: skip
         runner("branches", "proof", 0.0, lambda c: identities.branches(kernel, oracle, xs, c))
-
-
-@dataclass
-class Check:
-    """One property of a kernel, tested at several places.
-
-    Attributes:
-        name: function or identity.
-        kind: "values" (kernel against enclosure), "identity" (enclosure contains what it must),
-            "proof" (interval bisection) or "agreement".
-        tolerance: largest error accepted; 0 for what must hold exactly.
-        max_error: largest error found, relative to the larger of the value and of what relative
-            errors of the input do to it.
-        points: how many places.
-        where: the worst place, or the first one that failed.
-        failures: what went wrong, in words; empty when all is well.
-        notes: what limits the check.
-        nan_allowed: whether nan, a refusal that every caller knows, passes with a note; so it does
-            far from typical parameters, where exponents overflow.
-    """
-
-    name: str
-    kind: str
-    tolerance: float = 0.0
-    max_error: float = 0.0
-    points: int = 0
-    where: dict[str, Any] = field(default_factory=dict)
-    failures: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    nan_allowed: bool = False
-
-    @property
-    def ok(self) -> bool:
-        """Nothing failed."""
-        return not self.failures
-
-    def record(self, error: float, **where: Any) -> None:
-        """Count one place and keep the worst."""
-        self.points += 1
-        if self.nan_allowed and "nan" in str(where.get("found")):
-            self.note("refused (nan) where exponents overflow, far from typical parameters")
-            return
-        if math.isnan(error):
-            error = math.inf
-        if error >= self.max_error:
-            self.max_error, self.where = error, where
-        if error > self.tolerance:
-            self.fail(f"error {error:.3g} exceeds {self.tolerance:g} at {_words(where)}")
-
-    def fail(self, message: str) -> None:
-        """Note a failure; a handful of them says enough."""
-        if len(self.failures) < 5:
-            self.failures.append(message)
-
-    def note(self, message: str) -> None:
-        """Note a limit of the check, once."""
-        if message not in self.notes:
-            self.notes.append(message)
-
-
-def _words(where: dict[str, Any]) -> str:
-    return ", ".join(f"{k}={v}" for k, v in where.items())
-
-
-def find(name: str) -> tuple[Mechanism, Any]:
-    """Return the mechanism, and the kernel module if a kernel file was named.
-
-    Args:
-        name: of a mechanism, or the path of a mechanism file or of an emitted kernel.
-
-    Raises:
-        DeclarationError: the kernel's name leads to no known declaration.
-    """
-    path = Path(name)
-    if path.suffix != ".py" or not path.is_file() or "\nPROTOCOL = " not in path.read_text("utf-8"):
-        return mechc.load(name), None
-    kernel = load(path)
-    return _source_of(str(kernel.NAME)), kernel
-
-
-def _source_of(name: str) -> Mechanism:
-    """The mechanism of a kernel called "laplace" or "poisson(laplace)"."""
-    sampled = re.fullmatch(r"poisson\((.*)\)", name)
-    if sampled:
-        return mechc.poisson(_source_of(sampled[1]))
-    if name not in mechc.available():
-        raise DeclarationError(
-            f"the kernel is called {name!r}, which is no known mechanism; add the folder of its "
-            "declaration to MECHC_PATH"
-        )
-    return mechc.load(name)
 
 
 def table(certificate: Certificate) -> Table:

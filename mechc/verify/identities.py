@@ -16,7 +16,6 @@ from mechc.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSP
 from mechc.verify import shape_proofs
 from mechc.verify.balls import functions
 from mechc.verify.balls.oracle import ATOM_BITS, STEP, Oracle, reversed_pair
-from mechc.verify.certificate import Check
 from mechc.verify.kernel_checks import (
     MOMENT_BITS,
     NEAR_ENDS,
@@ -25,6 +24,7 @@ from mechc.verify.kernel_checks import (
     text,
     tolerance,
 )
+from mechc.verify.result import Check
 
 WIDTH = 1e-12  # widest enclosure of a mass that proves anything
 COARSE = 24  # bits to which two moments are compared

@@ -27,7 +27,7 @@ from mechc.symbolic.evaluate import typical_values
 from mechc.symbolic.facts import eliminations
 from mechc.symbolic.parameters import Parameter
 from mechc.verify.balls.oracle import COARSE_STEP, ULP, Oracle
-from mechc.verify.certificate import Check
+from mechc.verify.result import Check
 
 VALUES = 1e-14
 CGF = 1e-13

@@ -20,7 +20,7 @@ from flint import ctx
 import mechc
 from mechc.kernel.run import IEEE
 from mechc.verify import certificate, kernel_checks
-from mechc.verify.certificate import Check
+from mechc.verify.result import Check
 
 RELATIVE = 1e-9
 HELPERS = ("solve_loss", "term_of_series", "series")  # called by other functions only

@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("flint")
 
 import mechc
+from mechc.cli import subject
 from mechc.errors import DeclarationError
-from mechc.verify import certificate
 from mechc.verify.recheck import expression, main, recheck
 
 pytestmark = pytest.mark.oracle
@@ -54,7 +54,7 @@ def test_json_is_complete_and_stable(laplace):
 
 def test_independent_checker_agrees(laplace, capsys):
     kernel, written, _ = laplace
-    certificate.find(str(kernel))  # leaves machine code beside the file, under a name of its own
+    subject.find(str(kernel))  # leaves machine code beside the file, under a name of its own
     assert main([str(kernel), str(written)]) == 0
     assert capsys.readouterr().out == "re-verified\n"
 
@@ -128,7 +128,7 @@ def test_canonical_text_is_read_by_whitelist():
 def test_kernel_files_find_their_declaration(tmp_path):
     sampled = mechc.poisson(mechc.load("laplace"))
     path = sampled.emit(tmp_path / "kernel.py")
-    mechanism, kernel = certificate.find(str(path))
+    mechanism, kernel = subject.find(str(path))
     assert mechanism.name == "poisson(laplace)" and kernel.DIGEST == sampled.kernel.DIGEST
 
 

@@ -18,8 +18,8 @@ from mechc.errors import MechcError
 from mechc.kernel import compiler
 from mechc.verify import certificate, identities, kernel_checks
 from mechc.verify.balls.oracle import Oracle
-from mechc.verify.certificate import Check
 from mechc.verify.kernel_checks import inverses
+from mechc.verify.result import Check
 
 mutants = pytest.importorskip("mutants")
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]

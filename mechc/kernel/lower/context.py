@@ -1,7 +1,4 @@
-"""What every part of the lowering of one mechanism shares: names, freezers, helpers.
-
-Which way the equation of a `BracketedRoot` crosses zero.
-"""
+"""What every part of the lowering of one mechanism shares: names, freezers, helpers."""
 
 from __future__ import annotations
 
@@ -10,39 +7,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mpmath import mp, mpf
 from sympy import Basic, Symbol
 
 from mechc.calculus.types import Calculus
-from mechc.errors import InternalError
 from mechc.kernel import ir
 from mechc.kernel.lower.freeze import Freezer, Helpers
-from mechc.kernel.lower.samples import DIGITS
 from mechc.kernel.passes import finish
 from mechc.kernel.prelude import PRIMITIVES
-from mechc.symbolic.evaluate import evaluate, typical_values
-from mechc.symbolic.functions import BracketedRoot
-
-
-def rises(root: BracketedRoot, calculus: Calculus) -> bool:
-    """Whether the equation of a root goes from negative to positive there.
-
-    Args:
-        root: an equation that changes sign once.
-        calculus: the direction is tried at a parameter vector of a case that uses the root.
-    """
-    for case in calculus.cases:
-        ends = {end for region in case.regions for end in (region.lo, region.hi)}
-        if not any(end.has(root) for end in ends):
-            continue
-        equation, bound, _, _ = root.args
-        with mp.workdps(DIGITS):
-            theta = next(typical_values(calculus.pair.parameters, case.condition))
-            x = evaluate(root, theta)
-            beyond = x + max(abs(x), mpf(1)) * mpf(10) ** (-DIGITS // 3)
-            return bool(evaluate(equation, {**theta, bound: beyond}) > 0)
-    raise InternalError(f"{calculus.pair.name}: {root} is the end of no region")
-
 
 RESERVED = frozenset({
     "x", "xs", "ell", "ells", "z", "n", "i", "out", "theta", "branch", "lo", "hi",
@@ -106,7 +77,7 @@ def context(calculus: Calculus) -> Context:
     """Set up the lowering of a calculus."""
     pair = calculus.pair
     names = identifiers([p.name for p in pair.parameters])
-    helpers = Helpers(lambda root: rises(root, calculus))
+    helpers = Helpers()
     leaves: dict[Symbol, ir.Expr] = {
         p.symbol: ir.Param(name) for p, name in zip(pair.parameters, names, strict=True)
     }

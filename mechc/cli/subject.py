@@ -1,0 +1,41 @@
+"""What `mechc verify` is asked about: a mechanism, or an emitted kernel and what it came from."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import mechc
+from mechc.composition.mechanism import Mechanism
+from mechc.errors import DeclarationError
+from mechc.kernel.cache import load
+
+
+def find(name: str) -> tuple[Mechanism, Any]:
+    """Return the mechanism, and the kernel module if a kernel file was named.
+
+    Args:
+        name: of a mechanism, or the path of a mechanism file or of an emitted kernel.
+
+    Raises:
+        DeclarationError: the kernel's name leads to no known declaration.
+    """
+    path = Path(name)
+    if path.suffix != ".py" or not path.is_file() or "\nPROTOCOL = " not in path.read_text("utf-8"):
+        return mechc.load(name), None
+    kernel = load(path)
+    return _source_of(str(kernel.NAME)), kernel
+
+
+def _source_of(name: str) -> Mechanism:
+    """The mechanism of a kernel called "laplace" or "poisson(laplace)"."""
+    sampled = re.fullmatch(r"poisson\((.*)\)", name)
+    if sampled:
+        return mechc.poisson(_source_of(sampled[1]))
+    if name not in mechc.available():
+        raise DeclarationError(
+            f"the kernel is called {name!r}, which is no known mechanism; add the folder of its "
+            "declaration to MECHC_PATH"
+        )
+    return mechc.load(name)

@@ -1,0 +1,69 @@
+"""The outcome of one check, and arithmetic on errors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Check:
+    """One property of a kernel, tested at several places.
+
+    Attributes:
+        name: function or identity.
+        kind: "values" (kernel against enclosure), "identity" (enclosure contains what it must),
+            "proof" (interval bisection) or "agreement".
+        tolerance: largest error accepted; 0 for what must hold exactly.
+        max_error: largest error found, relative to the larger of the value and of what relative
+            errors of the input do to it.
+        points: how many places.
+        where: the worst place, or the first one that failed.
+        failures: what went wrong, in words; empty when all is well.
+        notes: what limits the check.
+        nan_allowed: whether nan, a refusal that every caller knows, passes with a note; so it does
+            far from typical parameters, where exponents overflow.
+    """
+
+    name: str
+    kind: str
+    tolerance: float = 0.0
+    max_error: float = 0.0
+    points: int = 0
+    where: dict[str, Any] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    nan_allowed: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Nothing failed."""
+        return not self.failures
+
+    def record(self, error: float, **where: Any) -> None:
+        """Count one place and keep the worst."""
+        self.points += 1
+        if self.nan_allowed and "nan" in str(where.get("found")):
+            self.note("refused (nan) where exponents overflow, far from typical parameters")
+            return
+        if math.isnan(error):
+            error = math.inf
+        if error >= self.max_error:
+            self.max_error, self.where = error, where
+        if error > self.tolerance:
+            self.fail(f"error {error:.3g} exceeds {self.tolerance:g} at {_words(where)}")
+
+    def fail(self, message: str) -> None:
+        """Note a failure; a handful of them says enough."""
+        if len(self.failures) < 5:
+            self.failures.append(message)
+
+    def note(self, message: str) -> None:
+        """Note a limit of the check, once."""
+        if message not in self.notes:
+            self.notes.append(message)
+
+
+def _words(where: dict[str, Any]) -> str:
+    return ", ".join(f"{k}={v}" for k, v in where.items())
