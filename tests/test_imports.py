@@ -52,7 +52,9 @@ def statements(tree: ast.AST, lazy: bool):
 
 SOURCES = {module_name(path): path for path in PACKAGE.rglob("*.py")}
 GRAPH = {
-    name: {wanted for wanted in imports(path) if wanted in SOURCES and wanted not in (name, "mechc")}
+    name: {
+        wanted for wanted in imports(path) if wanted in SOURCES and wanted not in (name, "mechc")
+    }
     for name, path in SOURCES.items()
 }
 

@@ -319,9 +319,9 @@ def check(
     ] = False,
 ) -> None:
     """Compare all methods on one run with each other; exit code 1 at a contradiction."""
-    from mechc.composition import agreement
+    from mechc.composition import agreement, run_file
 
-    composition, epsilons = agreement.read(run, allow_files=allow_files)
+    composition, epsilons = run_file.read(run, allow_files=allow_files)
     report = agreement.check(composition, epsilons, certified)
     out.print(str(report), markup=False, highlight=False)
     if not report.ok:

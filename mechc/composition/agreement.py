@@ -19,23 +19,19 @@ Two statements, neither about any mechanism in particular:
 from __future__ import annotations
 
 import math
-import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
-import mechc
 from mechc.accountants.registry import methods
-from mechc.composition import inputs
-from mechc.composition.events import Composition, Event, compose
-from mechc.composition.mechanism import RATE, Mechanism
-from mechc.composition.operations import under
-from mechc.errors import DeclarationError, MechcError
-from mechc.protocol import ParameterInfo
+from mechc.composition.inputs import RATE
+from mechc.errors import MechcError
+from mechc.protocol import ParameterInfo, Run, Use
 
 Interval = tuple[float, float]
-Ask = Callable[[Composition, float, str], Interval | None]
+Ask = Callable[[Run, float, str], Interval | None]
 
 GRID = (-20.0, -5.0, -2.0, -1.0, -0.5, -0.2, -0.05, 0.0, 0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0)
 SENSITIVITY = "sensitivity"
@@ -51,7 +47,7 @@ class Comparison(NamedTuple):
     reproduction: str
 
 
-def comparisons(run: Composition, epsilons: Sequence[float], ask: Ask) -> Iterator[Comparison]:
+def comparisons(run: Run, epsilons: Sequence[float], ask: Ask) -> Iterator[Comparison]:
     """Yield what was compared: every parameter of every event, at two neighbouring values.
 
     Args:
@@ -60,36 +56,33 @@ def comparisons(run: Composition, epsilons: Sequence[float], ask: Ask) -> Iterat
         ask: log delta of a composition at an epsilon in a direction, None where nothing is proved.
     """
     for event, count in run.parts:
-        if not isinstance(event.mechanism, Mechanism):
-            continue  # an imported law has no parameters
         for info in event.mechanism.parameters:
             for other in _neighbours(event, info):
                 for direction in ("remove", "add"):
                     yield from _compared(event, other, info, count, epsilons, direction, ask)
 
 
-def _neighbours(event: Event, info: ParameterInfo) -> Iterator[Event]:
+def _neighbours(event: Use, info: ParameterInfo) -> Iterator[Use]:
     """The event with one parameter a little larger; nothing if its domain ends there."""
     value = event.parameters[info.name]
     larger = max(math.floor(value * FACTOR), value + 1.0) if info.integer else value * FACTOR
     values = {**event.parameters, info.name: min(larger, info.hi)}
     try:
-        theta = inputs.bind(event.mechanism.name, event.mechanism.parameters, values)
-        other = Event(event.mechanism, theta)
+        other = event.at(**{info.name: values[info.name]})
         other.loss()  # some values are refused only together with others
     except MechcError:
         return
-    if theta != event.theta:
+    if other.theta != event.theta:
         yield other
 
 
 def _compared(
-    event: Event, other: Event, info: ParameterInfo, count: int, epsilons: Sequence[float],
+    event: Use, other: Use, info: ParameterInfo, count: int, epsilons: Sequence[float],
     direction: str, ask: Ask,
 ) -> Iterator[Comparison]:  # fmt: skip
     """Compare a value of a parameter with a larger one, in one direction."""
     if _must_rise(event, info):
-        order: tuple[Event, Event] | None = (event, other)
+        order: tuple[Use, Use] | None = (event, other)
         why = f"delta rises with {info.name}"
         yield from _below(event, other, 1, GRID, direction, why, ask)
     else:
@@ -99,14 +92,12 @@ def _compared(
         yield from _below(*order, count, epsilons, direction, why, ask)
 
 
-def _must_rise(event: Event, info: ParameterInfo) -> bool:
+def _must_rise(event: Use, info: ParameterInfo) -> bool:
     claimed = event.claim.status == "proven"
     return info.name.startswith(RATE) or (info.name == SENSITIVITY and claimed)
 
 
-def _dominated_first(
-    event: Event, other: Event, direction: str, ask: Ask
-) -> tuple[Event, Event] | None:
+def _dominated_first(event: Use, other: Use, direction: str, ask: Ask) -> tuple[Use, Use] | None:
     """The two events, the one with the smaller deltas first; None if neither has them."""
     signs = set()
     for epsilon in GRID:
@@ -122,7 +113,7 @@ def _dominated_first(
 
 
 def _below(
-    smaller: Event, larger: Event, count: int, epsilons: Sequence[float], direction: str,
+    smaller: Use, larger: Use, count: int, epsilons: Sequence[float], direction: str,
     statement: str, ask: Ask,
 ) -> Iterator[Comparison]:  # fmt: skip
     """Delta of the first is at most that of the second."""
@@ -175,7 +166,7 @@ class Report:
 
 
 class _Checker:
-    def __init__(self, run: Composition, epsilons: Sequence[float], certified: bool) -> None:
+    def __init__(self, run: Run, epsilons: Sequence[float], certified: bool) -> None:
         self.run, self.epsilons, self.certified = run, tuple(epsilons), certified
         self.comparisons = 0
         self.violations: list[Violation] = []
@@ -190,7 +181,7 @@ class _Checker:
         self._parameters()
         return Report(self.comparisons, tuple(self.violations))
 
-    def _ask(self, run: Composition, epsilon: float, **how: Any) -> tuple[float, float] | None:
+    def _ask(self, run: Run, epsilon: float, **how: Any) -> tuple[float, float] | None:
         """(lower, upper), None where nothing is proved."""
         try:
             bound = run.log_delta(epsilon, **how)
@@ -248,9 +239,9 @@ class _Checker:
     def _order(self) -> None:
         """Neither the order of the parts nor counting instead of repeating matters."""
         parts = list(self.run.parts)
-        others = [compose(*reversed(parts))]
+        others = [_sum(n * event for event, n in reversed(parts))]
         if self.run.count <= LOOP:
-            others.append(compose(*(event for event, count in parts for _ in range(count))))
+            others.append(_sum(1 * event for event, count in parts for _ in range(count)))
         for other in others:
             for epsilon in self.epsilons:
                 first, second = self._ask(self.run, epsilon), self._ask(other, epsilon)
@@ -288,7 +279,7 @@ class _Checker:
     def _parameters(self) -> None:
         """Delta moves with each parameter of each event as it has to."""
 
-        def ask(run: Composition, epsilon: float, direction: str) -> tuple[float, float] | None:
+        def ask(run: Run, epsilon: float, direction: str) -> tuple[float, float] | None:
             return self._ask(run, epsilon, direction=direction)
 
         for one in comparisons(self.run, self.epsilons, ask):
@@ -302,9 +293,7 @@ def _same(first: tuple[float, float] | None, second: tuple[float, float] | None)
     return not (first[0] > second[1] or second[0] > first[1])
 
 
-def check(
-    run: Composition, epsilons: Sequence[float] = EPSILONS, certified: bool = False
-) -> Report:
+def check(run: Run, epsilons: Sequence[float] = EPSILONS, certified: bool = False) -> Report:
     """Compare all methods with each other and with what must hold.
 
     Args:
@@ -315,38 +304,5 @@ def check(
     return _Checker(run, epsilons, certified).report()
 
 
-def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, tuple[float, ...]]:
-    """Read a run from a TOML file: `[[step]]` tables and, if wanted, `epsilons` and `adjacency`.
-
-    A step has `mechanism`, `parameters` (a table), and optionally `count`, `poisson` (a rate) and
-    an `adjacency` of its own. A run is data: unless `allow_files`, `mechanism` is a name that is
-    known here, not a file to be run.
-
-    Raises:
-        DeclarationError: the file cannot be read as one, or names a mechanism file.
-    """
-    try:
-        content = tomllib.loads(Path(path).read_text("utf-8"))
-        steps = content["step"]
-        epsilons = tuple(float(e) for e in content.get("epsilons", EPSILONS))
-        relation = content.get("adjacency")
-        return compose(*(_step(row, relation, allow_files) for row in steps)), epsilons
-    except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        if isinstance(error, MechcError):
-            raise
-        raise DeclarationError(
-            f"{path}: {error} (expected [[step]] tables with mechanism and parameters)"
-        ) from error
-
-
-def _step(row: dict[str, Any], adjacency: str | None, allow_files: bool) -> tuple[Any, int]:
-    name = row["mechanism"]
-    if not allow_files and name not in mechc.available():
-        raise DeclarationError(
-            f"mechanism={name!r} is not one of {', '.join(mechc.available())}; a mechanism file is "
-            "Python and runs: allow_files=True (--allow-files) loads the files that a run names"
-        )
-    values = row.get("parameters", {})
-    relation = row.get("adjacency", adjacency)
-    kept = under(mechc.load(name), row.get("poisson"), relation, values)
-    return kept(**values), row.get("count", 1)
+def _sum(parts: Iterable[Run]) -> Run:
+    return reduce(add, parts)

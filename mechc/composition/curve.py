@@ -27,7 +27,7 @@ from mechc.loss.allowance import OutOfWorkError, limited
 from mechc.loss.privacy_loss import MASS_ERROR, Step
 
 if TYPE_CHECKING:
-    from mechc.composition.events import Composition
+    from mechc.protocol import Run
 
 
 Floats = NDArray[np.float64]
@@ -39,7 +39,7 @@ ALONE = 30.0  # times the work of one count, for all that are answered one by on
 
 
 def epsilon_curve(
-    composition: Composition,
+    composition: Run,
     log_delta: float,
     counts: Iterable[int],
     max_work: float,
@@ -152,7 +152,7 @@ def _numbers(counts: Iterable[int]) -> NDArray[np.int64]:
 
 
 def _together(
-    composition: Composition, log_delta: float, counts: NDArray[np.int64], how: dict[str, Any]
+    composition: Run, log_delta: float, counts: NDArray[np.int64], how: dict[str, Any]
 ) -> tuple[Floats, set[str]]:
     """Bounds and estimate for each count, nan where not found together, and the methods used."""
     out = np.full((3, counts.size), math.nan)

@@ -24,7 +24,7 @@ from mechc.errors import DeclarationError
 
 if TYPE_CHECKING:
     from mechc.composition.evaluation import Evaluation
-    from mechc.composition.events import Composition
+    from mechc.protocol import Run
 
 
 CELLS = 32
@@ -43,7 +43,7 @@ def renyi(evaluation: Evaluation, order: float) -> Bound:
     return max(answers, key=lambda b: float(b.upper))
 
 
-def gdp(composition: Composition, epsilon_max: float | None, how: dict[str, Any]) -> Bound:
+def gdp(composition: Run, epsilon_max: float | None, how: dict[str, Any]) -> Bound:
     """Return bounds on the smallest mu that holds for all epsilon up to `epsilon_max`.
 
     Proven cell by cell with `cell_mu`. Negative epsilon is covered through the other

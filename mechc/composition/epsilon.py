@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.bound import Bound
+from mechc.accountants.bound import Bound, worse
 from mechc.accountants.contour import Covered
 from mechc.accountants.fft import log1mexp
 from mechc.accountants.topmost import log_all_largest
-from mechc.composition.evaluation import Evaluation, worse
+from mechc.composition.evaluation import Evaluation
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError
 from mechc.loss.privacy_loss import Step

@@ -19,16 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.adjacency import Adjacency, Claim, joined, weakest
-from mechc.composition.inputs import as_count, check_count
+from mechc.composition.inputs import as_count, bind, check_count
 from mechc.composition.queries import Queries
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, allowed
 
 if TYPE_CHECKING:
     from mechc.composition.evaluation import Evaluation
-    from mechc.composition.mechanism import Mechanism
     from mechc.loss.privacy_loss import PrivacyLoss, Step
-    from mechc.protocol import Kernel
+    from mechc.protocol import Described, Kernel
 
 
 DIRECTIONS = ("both", "remove", "add")
@@ -47,7 +46,7 @@ class Event(Queries):
     joint_evaluation: ClassVar[Callable[..., Evaluation] | None] = None
     """What answers for compositions with events of a kind that has no pair (`mechc.composition.renyi_curves`)."""
 
-    def __init__(self, mechanism: Mechanism, theta: tuple[float, ...]) -> None:
+    def __init__(self, mechanism: Described, theta: tuple[float, ...]) -> None:
         """Bind validated parameters; users call the mechanism instead."""
         self.mechanism = mechanism
         self.theta = theta
@@ -80,6 +79,16 @@ class Event(Queries):
     def parameters(self) -> dict[str, float]:
         """Parameter values by name."""
         return dict(zip((p.name for p in self.mechanism.parameters), self.theta, strict=True))
+
+    def at(self, **values: float) -> Event:
+        """Return this event with other values of some parameters.
+
+        Raises:
+            DeclarationError: a parameter is unknown or out of its domain.
+        """
+        known = self.mechanism.parameters
+        theta = bind(self.mechanism.name, known, {**self.parameters, **values})
+        return Event(self.mechanism, theta)
 
     def loss(self, direction: str = "remove") -> PrivacyLoss:
         """Return the law of the privacy loss in one direction ("remove" or "add").

@@ -22,6 +22,8 @@ from mechc.errors import DeclarationError
 from mechc.loss.allowance import MAX_WORK, limited
 from mechc.protocol import ParameterInfo
 
+RATE = "sampling_rate"
+"""Name of the parameter that a sampler adds."""
 MAX_COUNT = 10**12
 
 

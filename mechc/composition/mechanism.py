@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from mechc.adjacency import NO_CLAIM, Adjacency, Claim
 from mechc.composition import inputs
 from mechc.composition.events import Event
+from mechc.composition.inputs import RATE
 from mechc.errors import DeclarationError
 from mechc.kernel import build
 from mechc.protocol import TAG, Kernel, ParameterInfo
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from mechc.verify.certificate import Certificate
 
 
-RATE = "sampling_rate"
 SAMPLERS = ("poisson", "without_replacement")
 WHOLE_AT_ONE = ((("poisson", "add_remove"),), (("without_replacement",),))
 LENGTH = "of_length"

@@ -14,7 +14,8 @@ from typing import Any, TypeVar, cast
 from mechc.adjacency import Adjacency
 from mechc.composition import inputs
 from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
-from mechc.composition.mechanism import RATE, Mechanism, load
+from mechc.composition.inputs import RATE
+from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.tables import NumericEvent, sampled
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.protocol import ParameterInfo

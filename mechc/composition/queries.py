@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from mechc.composition.agreement import Report
     from mechc.composition.evaluation import Evaluation
-    from mechc.composition.events import Composition
+    from mechc.protocol import Run
     from mechc.verify.certified import Answers
 
 
@@ -59,7 +59,7 @@ class Queries(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def composition(self) -> Composition:
+    def composition(self) -> Run:
         """Return the composition the queries are about."""
 
     def log_delta(

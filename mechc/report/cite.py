@@ -16,7 +16,7 @@ from mechc import __version__
 from mechc.accountants.registry import METHODS
 
 if TYPE_CHECKING:
-    from mechc.composition.events import Composition
+    from mechc.protocol import Run
 
 
 COMPOSITION = "zhu2022optimal"  # products of dominating pairs dominate; Poisson sampling
@@ -29,7 +29,7 @@ SOFTWARE = f"""\
 }}"""
 
 
-def bibtex(run: Composition) -> str:
+def bibtex(run: Run) -> str:
     """Return BibTeX entries for mechc, the mechanisms of a run and the methods that answered it.
 
     A key that `references.bib` does not hold, as a mechanism of one's own may name, is kept as a

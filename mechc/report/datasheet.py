@@ -20,9 +20,7 @@ from mechc.errors import UnsupportedError
 from mechc.report import cite, plot
 
 if TYPE_CHECKING:
-    from mechc.composition.events import Event
-    from mechc.composition.mechanism import Mechanism
-    from mechc.protocol import Kernel, ParameterInfo
+    from mechc.protocol import Described, Kernel, ParameterInfo, Use
 
 
 Floats = NDArray[np.float64]
@@ -30,7 +28,7 @@ Floats = NDArray[np.float64]
 TAIL = 1e-3  # probability left out at each end of the figures
 
 
-def report(mechanism: Mechanism, values: Mapping[str, float]) -> str:
+def report(mechanism: Described, values: Mapping[str, float]) -> str:
     """Return the datasheet as HTML.
 
     Args:
@@ -69,7 +67,7 @@ def mathml(formula: Any) -> str:
     return f'<math displaystyle="true">{body}</math>'
 
 
-def _typical(mechanism: Mechanism) -> dict[str, float]:
+def _typical(mechanism: Described) -> dict[str, float]:
     """The default of each open parameter, else the geometric middle of its typical range."""
     values = {}
     for parameter in mechanism.parameters:
@@ -87,7 +85,7 @@ def _domain(parameter: ParameterInfo) -> str:
     return f"{kind}{left}{parameter.lo:g}, {parameter.hi:g}{right}"
 
 
-def _figures(event: Event, kernel: Kernel) -> list[tuple[str, str]]:
+def _figures(event: Use, kernel: Kernel) -> list[tuple[str, str]]:
     """Captions and SVG: the two distributions with the loss, and the profile of one use."""
     theta = np.array(event.theta)
     return [
@@ -149,7 +147,7 @@ def _outputs(kernel: Kernel, theta: Floats) -> Floats:
     return np.linspace(lo, hi, 1501)
 
 
-def _profile(event: Event) -> str:
+def _profile(event: Use) -> str:
     figure, axes = plot.blank(9.6, 3.0)
     top = float(event.epsilon(1e-12).upper)
     points = np.linspace(0.0, top if 0 < top < np.inf else 10.0, 120)

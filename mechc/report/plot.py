@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from mechc.composition.queries import Queries
+    from mechc.protocol import Asked
 
 
 # colour-blind safe (Okabe and Ito); the first is for mechc's own bounds
@@ -31,7 +31,7 @@ KINDS = ("profile", "tradeoff", "steps")
 
 
 def run(
-    what: Queries,
+    what: Asked,
     path: str | os.PathLike[str] | None = None,
     *,
     kind: str = "profile",

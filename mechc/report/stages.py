@@ -13,13 +13,13 @@ from rich.text import Text
 from mechc.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from mechc.composition.mechanism import Mechanism
+    from mechc.protocol import Described
 
 
 STAGES = ("explain", "pair", "calculus", "ir", "source")
 
 
-def show(mechanism: Mechanism, stage: str) -> RenderableType:
+def show(mechanism: Described, stage: str) -> RenderableType:
     """Return something printable for one stage.
 
     Raises:
@@ -34,7 +34,7 @@ def show(mechanism: Mechanism, stage: str) -> RenderableType:
     raise DeclarationError(f"stage={stage!r} is not known (expected one of {', '.join(STAGES)})")
 
 
-def _data(mechanism: Mechanism, stage: str) -> Any:
+def _data(mechanism: Described, stage: str) -> Any:
     from mechc.calculus import derive
     from mechc.calculus.pair import normalise
 

@@ -192,7 +192,7 @@ def test_run_files_have_a_relation(tmp_path):
     step = '[[step]]\nmechanism = "gaussian"\npoisson = 0.1\nparameters = {sigma = 2.0}\n'
     file = tmp_path / "run.toml"
     file.write_text('epsilons = [1.0]\nadjacency = "replace"\n' + step)
-    from mechc.composition.agreement import read
+    from mechc.composition.run_file import read
 
     assert read(file)[0].adjacency == "replace"
     for text in (step + step + 'adjacency = "replace"\n', 'adjacency = "bogus"\n' + step,

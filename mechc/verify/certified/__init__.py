@@ -13,12 +13,11 @@ from typing import Any
 
 from flint import arb, ctx
 
-from mechc.accountants.bound import Bound
+from mechc.accountants.bound import Bound, worse
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import saddle_target, solve
-from mechc.composition.evaluation import worse
-from mechc.composition.events import Composition, Event
 from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError
+from mechc.protocol import Run, Use
 from mechc.verify.balls.oracle import Oracle, reversed_pair
 from mechc.verify.certified import discrete, mesh, single_step
 from mechc.verify.certified.contour import Contour, Law
@@ -38,7 +37,7 @@ SMALLEST = -3000.0  # log of a delta that is aimed at; below it there is only an
 class Certified:
     """Certified delta of one composition in one direction."""
 
-    def __init__(self, composition: Composition, direction: str, rtol: float) -> None:
+    def __init__(self, composition: Run, direction: str, rtol: float) -> None:
         """Bind declarations and parameters."""
         self.direction, self.rtol = direction, rtol
         self.laws = [Law(_oracle(event, direction), count) for event, count in composition.parts]
@@ -204,7 +203,7 @@ class Certified:
         return self._line
 
 
-def _oracle(event: Event, direction: str) -> Oracle:
+def _oracle(event: Use, direction: str) -> Oracle:
     declaration = event.mechanism.declaration
     if direction == "add":
         declaration = declaration.reverse or reversed_pair(declaration)
@@ -216,7 +215,7 @@ def _oracle(event: Event, direction: str) -> Oracle:
 class Answers:
     """Certified answers of one composition, the worse of the directions asked for."""
 
-    def __init__(self, composition: Composition, direction: str, rtol: float) -> None:
+    def __init__(self, composition: Run, direction: str, rtol: float) -> None:
         """Prepare the directions; one is enough where both are proved equal."""
         if direction not in ("both", "remove", "add"):
             raise DeclarationError(

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import mechc
 from mechc.cli import app
-from mechc.composition import agreement
+from mechc.composition import agreement, run_file
 from mechc.errors import DeclarationError
 
 
@@ -72,11 +72,11 @@ def test_runs_are_read_from_toml(tmp_path):
         'epsilons = [1.0]\n[[step]]\nmechanism = "gaussian"\ncount = 4\npoisson = 0.1\n'
         "parameters = { sigma = 2.0 }\n"
     )
-    run, epsilons = agreement.read(path)
+    run, epsilons = run_file.read(path)
     assert run.count == 4 and epsilons == (1.0,)
     path.write_text("[[step]]\ncount = 4\n")
     with pytest.raises(DeclarationError, match="mechanism"):
-        agreement.read(path)
+        run_file.read(path)
 
 
 def test_a_run_that_names_a_file_runs_nothing(tmp_path):
@@ -90,9 +90,9 @@ def test_a_run_that_names_a_file_runs_nothing(tmp_path):
     refused = CliRunner().invoke(app, ["check", str(path)])
     assert refused.exit_code == 2 and "--allow-files" in refused.stderr and not ran.exists()
     with pytest.raises(DeclarationError, match="allow_files"):
-        agreement.read(path)
+        run_file.read(path)
     assert not ran.exists()
-    assert agreement.read(path, allow_files=True)[0].count == 1
+    assert run_file.read(path, allow_files=True)[0].count == 1
     assert ran.exists()
 
 
@@ -129,15 +129,15 @@ def test_hostile_files_are_read_or_refused(examples, tmp_path, capsys):
     def read(text):
         path.write_text(text, "utf-8", errors="replace")
         with contextlib.suppress(DeclarationError):
-            agreement.read(path)
+            run_file.read(path)
 
     read()
     for bomb in ("a = " + "[" * 100_000, "[" * 5000, "step = 1e999999999", "\x00", "a." * 9999):
         path.write_text(bomb)
         with pytest.raises(DeclarationError):
-            agreement.read(path)
+            run_file.read(path)
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DeclarationError):
-        agreement.read(path)
+        run_file.read(path)
     assert capsys.readouterr().out == ""
     assert "antigravity" not in sys.modules  # which the values would import if they were run
