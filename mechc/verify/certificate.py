@@ -59,7 +59,7 @@ class Certificate:
     kernel_digest: str
     kernel_sha256: str
     vectors: tuple[tuple[float, ...], ...]
-    kernel_checks: tuple[Check, ...]
+    checks: tuple[Check, ...]
     versions: dict[str, str]
     seconds: float
 
