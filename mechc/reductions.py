@@ -15,7 +15,7 @@ import numpy as np
 from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import as_array
 from mechc.composition.mechanism import load
-from mechc.composition.operations import group, poisson, without_replacement
+from mechc.composition.operations import group, poisson, subset_of_groups
 from mechc.composition.tables import mixture
 from mechc.errors import DeclarationError
 
@@ -178,7 +178,7 @@ def drawn_with_replacement(event: Event, *, dataset_size: int, batch_size: int) 
     most = next((k for k in listed if law.sf(k) < UNLIKELY * rate), batch_size)
     weights = [float(law.pmf(k)) / rate for k in range(1, most + 1)]
     rest = max(1.0 - math.fsum(weights), UNLIKELY)
-    parts = [without_replacement(group(event, k), rate) for k in range(1, most + 1)]
+    parts = [subset_of_groups(group(event, k), rate) for k in range(1, most + 1)]
     return mixture(parts, weights, adjacency="replace", revealing=rest)
 
 

@@ -24,7 +24,7 @@ from mechc.composition import epsilon
 from mechc.composition.inputs import MAX_COUNT, as_count, collect
 from mechc.errors import DeclarationError
 from mechc.loss.allowance import OutOfWorkError, limited
-from mechc.loss.privacy_loss import MASS_ERROR, Step
+from mechc.loss.privacy_loss import MASS_ERROR, Step, composed, log_rate, log_revealed
 
 if TYPE_CHECKING:
     from mechc.protocol import Run
@@ -192,8 +192,9 @@ def _infinite(
     directions: Iterable[Sequence[Step]], log_delta: float, counts: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Counts whose mass at infinite loss, in some direction, proves that no epsilon will do."""
-    log_finite = min(sum(s.count * s.loss.log_finite for s in steps) for steps in directions)
-    with np.errstate(over="ignore"):
-        mass = -np.expm1(counts * log_finite) * (1.0 - 2.0 * MASS_ERROR)
-    certain: NDArray[np.bool_] = mass > math.exp(log_delta)
+    certain = np.zeros(counts.size, np.bool_)
+    for steps in directions:
+        rate = log_rate((s.loss.log_infinite, s.count) for s in steps)
+        error = 2.0 * MASS_ERROR + composed(steps).error
+        certain |= log_revealed(rate + np.log(counts)) - error > log_delta
     return certain

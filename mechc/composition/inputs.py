@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -140,7 +141,10 @@ def check_count(value: int, event: str | None) -> None:
 
 
 def bind(
-    mechanism: str, parameters: Sequence[ParameterInfo], values: Mapping[str, Any]
+    mechanism: str,
+    parameters: Sequence[ParameterInfo],
+    values: Mapping[str, Any],
+    assumptions: Sequence[str] = (),
 ) -> tuple[float, ...]:
     """Return the parameter vector, defaults filled in.
 
@@ -148,6 +152,7 @@ def bind(
         mechanism: name for messages.
         parameters: the kernel's parameters.
         values: values by name.
+        assumptions: what is said of parameters, for the message about one that is missing.
 
     Raises:
         DeclarationError: a name is unknown or missing, or a value is outside its domain.
@@ -165,8 +170,10 @@ def bind(
         elif info.default is not None:
             theta.append(info.default)
         else:
+            of_it = [w for w in assumptions if re.search(rf"\b{info.name}\b", w)]
+            said = "".join(f"; {words}" for words in of_it)
             raise DeclarationError(
-                f"{mechanism}: missing parameter {info.name} (expected {domain(info)})"
+                f"{mechanism}: missing parameter {info.name} (expected {domain(info)}{said})"
             )
     return tuple(theta)
 

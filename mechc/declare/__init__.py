@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mechc.declare.declaration import Claim as Claim
     from mechc.declare.declaration import Declaration as Declaration
     from mechc.declare.declaration import Derived as Derived
+    from mechc.declare.declaration import Moves as Moves
     from mechc.declare.declaration import Parameter as Parameter
     from mechc.declare.declaration import Poisson as Poisson
     from mechc.declare.declaration import Shift as Shift
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
     from mechc.declare.declaration import real as real
 
 __all__ = [
-    "Adjacency", "Claim", "Declaration", "Derived", "Parameter", "Poisson", "Shift", "additive",
-    "count", "dominates", "integer", "lists", "mechanism", "numbers", "parameter", "positive",
-    "probabilities", "probability", "rate", "real",
+    "Adjacency", "Claim", "Declaration", "Derived", "Moves", "Parameter", "Poisson", "Shift",
+    "additive", "count", "dominates", "integer", "lists", "mechanism", "numbers", "parameter",
+    "positive", "probabilities", "probability", "rate", "real",
 ]  # fmt: skip
 
 

@@ -145,15 +145,13 @@ def declaration(origin: Origin, transforms: Transforms) -> Declaration:
         UnsupportedError: the origin is a kernel, or a transformation is not possible.
     """
     from mechc import transform
-    from mechc.transform import sampling
 
     if isinstance(origin, LoadedKernel):
         raise UnsupportedError(f"{origin.name}: a compiled kernel has no declaration to go back to")
     is_file = isinstance(origin, catalog.MechanismFile)
     made: Declaration = catalog.load_declaration(origin) if is_file else origin
-    for name, *options in transforms:
-        sampling.check_adjacency(made, name, *options)
-        made = getattr(transform, name)(made, *options)
+    for step in transforms:
+        made = transform.apply(made, step)
     return made
 
 

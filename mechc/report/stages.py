@@ -28,7 +28,8 @@ def show(mechanism: Described, stage: str) -> RenderableType:
     if stage == "source":
         return Syntax(mechanism.source, "python", background_color="default")
     if stage == "explain":
-        return mechanism.explain().__rich__()
+        explained: RenderableType = mechanism.explain().__rich__()
+        return explained
     if stage in STAGES:
         return Group(*(Text(line) for line in outline(_data(mechanism, stage))))
     raise DeclarationError(f"stage={stage!r} is not known (expected one of {', '.join(STAGES)})")

@@ -55,40 +55,6 @@ def poisson(
     )
 
 
-def check_adjacency(declaration: Declaration, sampler: str, *options: str) -> None:
-    """Refuse a sampler whose neighbouring relation is not that of the pair it is applied to.
-
-    Args:
-        declaration: what is to be transformed.
-        sampler: name of the transformation.
-        options: its options.
-
-    Raises:
-        UnsupportedError: the message names the theorem and the pair that it would need.
-    """
-    found = declaration.claim.adjacency if declaration.claim else _built_for(declaration)
-    if sampler == "poisson" and options[:1] in ((), ("add_remove",)) and found == "replace":
-        raise UnsupportedError(
-            f"poisson({declaration.name}): the pair is for replacing a record, and Poisson "
-            "sampling under add/remove (T6) needs a pair for adding and removing one; use "
-            "without_replacement(), or declare a pair for add_remove"
-        )
-    if sampler == "without_replacement" and found == "add_remove":
-        raise UnsupportedError(
-            f"without_replacement({declaration.name}): the pair is for adding or removing a "
-            "record, and T7 needs one that dominates replacement in both orders; use poisson(), "
-            "or declare a pair for replace"
-        )
-
-
-def _built_for(declaration: Declaration) -> str:
-    """The adjacency of a transformed pair; "any" where only the claim's proof could tell."""
-    built = declaration.construction
-    if not isinstance(built, (Poisson, Derived)):
-        return "any"
-    return _built_for(built.base) if built.adjacency == "any" else built.adjacency
-
-
 def _sampled(declaration: Declaration, r: Symbol) -> Declaration:
     """((1-r) Q + r P, Q)."""
     return replace(
@@ -129,7 +95,7 @@ def _mixed(without: Expr, with_record: Expr, r: Symbol) -> Expr:
     return (1 - r) * without + r * with_record
 
 
-def without_replacement(declaration: Declaration) -> Declaration:
+def without_replacement(declaration: Declaration, groups: str = "") -> Declaration:
     """Draw a subset of the fixed share `sampling_rate` of the records, then run the mechanism.
 
     Let (P, Q) dominate the mechanism under replacement on the subset, D the distance by which
@@ -150,15 +116,18 @@ def without_replacement(declaration: Declaration) -> Declaration:
     Args:
         declaration: symmetric unimodal additive noise whose sensitivity is the distance under
             replacement (twice a clipping norm), or a finite set whose pair is its own reversal.
+        groups: "whole" for groups whose records are all in the subset, or none is.
 
     Returns:
-        A declaration with one parameter more, `sampling_rate` in [0, 1].
+        A declaration with one parameter more, `sampling_rate` in [0, 1], and without a default for
+        the sensitivity: that of other samplers would be half the truth.
 
     Raises:
         UnsupportedError: any other mechanism.
     """  # noqa: E501 - a table
     added = rate(free_name(declaration, "sampling_rate")).parameter
     r = added.symbol
+    step = ("without_replacement", *((groups,) if groups else ()))
     if declaration.measure == "finite":
         made, checked = _finite(declaration, r)
     else:
@@ -168,9 +137,9 @@ def without_replacement(declaration: Declaration) -> Declaration:
         name=f"without_replacement({declaration.name})",
         about=f"{declaration.about} On a subset of fixed size.".strip(),
         claim=None,
-        construction=Derived(declaration, "T7", Adjacency.REPLACE, (checked,), (
+        construction=Derived(declaration, step, "T7", Adjacency.REPLACE, (checked,), (
             f"the subset is a uniformly random share {r} of the records",
-            "the sensitivity is that of replacing one record of the subset",
+            *(("the records of a group are all in the subset, or none is",) if groups else ()),
         )),
     )  # fmt: skip
 
@@ -195,6 +164,10 @@ def _additive(declaration: Declaration, r: Symbol) -> tuple[Declaration, str]:
     p, up, down = built.noise, built.noise.subs(x, x - d), built.noise.subs(x, x + d)
     made = replace(
         declaration,
+        parameters=tuple(
+            replace(a, default=None) if a.symbol in d.free_symbols else a
+            for a in declaration.parameters
+        ),
         p=Piecewise(((1 - r) * p + r * up, above), (p, below), ((1 - r) * p, True)),
         q=Piecewise((p, above), ((1 - r) * p + r * down, below), ((1 - r) * p, True)),
     )
