@@ -17,7 +17,6 @@ from mechc.errors import NumericError
 from mechc.loss.chebyshev_tables import Tabulated, tabulate
 from mechc.loss.moments import log_sum
 from mechc.loss.privacy_loss import PrivacyLoss, Step
-from mechc.loss.unresolved import share_at
 
 Floats = NDArray[np.float64]
 
@@ -54,7 +53,9 @@ class Prepared:
         anchor = float(ends[np.argmin(np.abs(ends - mean))]) if ends.size else mean
         tilts = np.concatenate([tilt * TILTS, above])
         loss, log_weight = law.nodes()
-        values = np.array([log_sum(loss - anchor, log_weight, t) + share_at(law, t) for t in tilts])
+        values = np.array(
+            [log_sum(loss - anchor, log_weight, t) + law.unresolved(t) for t in tilts]
+        )
         return cls(
             law=law,
             count=step.count,

@@ -35,8 +35,7 @@ from mechc.loss import piecewise
 from mechc.loss.allowance import spend
 from mechc.loss.chebyshev_tables import DEGREE, Tabulated
 from mechc.loss.piecewise import Piecewise, Sampler
-from mechc.loss.privacy_loss import Step
-from mechc.loss.unresolved import share_at, sharp_tilt
+from mechc.loss.privacy_loss import Step, sharp_tilt
 
 Floats = NDArray[np.float64]
 
@@ -159,7 +158,7 @@ class Recursion:
         most = math.exp(log_peak_at(self.tilt))
         tolerance = max(s.law.tolerance for s in self._steps)  # no smaller share is resolved
         floor = max(FLOOR, FLOOR_SHARE * self._goal, tolerance) * size / count
-        floor = max(floor, *(share_at(s.law, self.tilt) for s in self._steps))
+        floor = max(floor, *(s.law.unresolved(self.tilt) for s in self._steps))
         plan = self._plan = Plan.of(self._steps, self.tilt, target, floor)
         # what the rounding of losses does to a function of slope t
         self._rounding = 4e-16 * self.tilt * (abs(target) + max(abs(s.anchor) for s in self._steps))

@@ -7,7 +7,6 @@ asked for. Beside the mass of losses above a large epsilon they may be something
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +16,6 @@ from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.moments import log_total
 from mechc.loss.resolution import LOG_NEGLIGIBLE
 
-if TYPE_CHECKING:
-    from mechc.loss.privacy_loss import PrivacyLoss
-
-
 Floats = NDArray[np.float64]
 End = tuple[float, float, float]
 
@@ -28,24 +23,22 @@ WIDENINGS = 12
 FURTHER = 2.0  # factor from one tilt to the next
 
 
-def above(law: PrivacyLoss, epsilon: float) -> tuple[Floats, Floats, float]:
+def above(source: KernelSource, epsilon: float, reverse: bool) -> tuple[Floats, Floats, float]:
     """Return atoms and their log masses, and log of what others may add to delta(epsilon)."""
-    source, left_out = law.source, -math.inf
-    if source is None or not source.listed()[2]:
-        return law.atom_loss, law.atom_log_mass, left_out
+    left_out = -math.inf
     source = source.fork()  # what only one epsilon needs is a burden for others
     for _ in range(WIDENINGS):
         loss, log_mass, ends = source.listed()
-        if law.is_reversed:
+        if reverse:
             loss, log_mass = -loss, log_mass - loss
         up = loss > epsilon
         found = log_total(log_mass[up] + np.log(-np.expm1(epsilon - loss[up])))
-        left_out = _left_out(source, ends, epsilon, law.is_reversed)
+        left_out = _left_out(source, ends, epsilon, reverse)
         if left_out <= found + LOG_NEGLIGIBLE:
             left_out = -math.inf
             break
         try:
-            source.nodes(*_further(source, law.is_reversed))
+            source.nodes(*_further(source, reverse))
         except NumericError:
             break
     return loss, log_mass, left_out

@@ -31,7 +31,6 @@ from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.bounded_part import within
 from mechc.loss.moments import log_total
 from mechc.loss.nodes import Nodes, mirrored
-from mechc.loss.unresolved import share_at
 from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
@@ -476,7 +475,13 @@ class PrivacyLoss:
             raise NumericError(f"{self.label}: P and Q are too far apart for the tilt {t:g}")
         loss, log_weight = law.nodes()
         k = moments.generating(loss, log_weight, self.log_finite, self.log_q_finite, t)
-        return float(k[0]), float(k[1]), float(k[2]), float(k[3]) + share_at(self, t)
+        return float(k[0]), float(k[1]), float(k[2]), float(k[3]) + self.unresolved(t)
+
+    def unresolved(self, t: float) -> float:
+        """Return the share of the mass at tilt t that no node resolves."""
+        if self._source is None or not self._source.ends:
+            return 0.0
+        return self._source.unresolved(-1.0 - t if self._reverse else t)
 
     def log_mgf(self, t: float) -> float:
         """Return K(t) = log E_P[exp(tL); L finite] for real t; raises what `generating` raises."""
@@ -513,7 +518,9 @@ class PrivacyLoss:
         if self._source is not None and self._source.continuous:
             value, error = branches.log_hockey_stick(self._source, epsilon, self._reverse)
         known = ("table", 0.0) if self._source is None else self._source.atoms_known
-        loss, log_mass, left_out = listed.above(self, epsilon)
+        loss, log_mass, left_out = self.atom_loss, self.atom_log_mass, -math.inf
+        if self._source is not None and self._source.listed()[2]:
+            loss, log_mass, left_out = listed.above(self._source, epsilon, self._reverse)
         terms, noise = atoms.log_hockey_stick(loss, log_mass, epsilon, *known)
         noise = np.append(noise, [left_out, value + math.log(error) if error > 0 else -math.inf])
         value = moments.log_total(np.concatenate([terms, [value, self.log_infinite]]))
@@ -564,3 +571,17 @@ class PrivacyLoss:
         infinite = (self.log_minus_infinite, self.log_infinite)
         label = self.label + " reversed"
         return self._of_atoms(nodes, infinite, self.symmetric, label, self._loss_error)
+
+
+SMALL = 1e-10  # share of the mass at a tilt that may be unresolved where an answer is to be sharp
+MOST_STEPS = 40  # of a tenth, down to a tilt that is resolved
+
+
+def sharp_tilt(laws: Iterable[PrivacyLoss], t: float) -> float:
+    """Return the largest of t, 0.9 t, .. at which all laws are resolved but for a SMALL share."""
+    laws = [law for law in laws if law.unresolved(t) > SMALL]
+    for _ in range(MOST_STEPS):
+        if all(law.unresolved(t) <= SMALL for law in laws):
+            break
+        t *= 0.9
+    return t

@@ -18,8 +18,7 @@ of tilts ends.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,20 +26,14 @@ from numpy.typing import NDArray
 from mechc.loss.rule import losses
 from mechc.protocol import Kernel
 
-if TYPE_CHECKING:
-    from mechc.loss.privacy_loss import PrivacyLoss
-
-
 Floats = NDArray[np.float64]
 
 ULP = 2.0**-52
 FAR, NEAR = 2.0**-20, 2.0**-28  # distances, as shares of the branch, that give the slopes
 LEAST = 2.0**14  # ulps of the nearer of them at least
 SHARE = 1e-2  # of the mass at a tilt that may lie within an ulp
-SMALL = 1e-10  # the same for an answer that is to be sharp
 WEIGHT = math.log(16.0)  # 1 / (1 + slope), and errors of nodes some ulps away
 KEPT = 0.05  # share of the strip that is kept, however little of it is resolved
-MOST_STEPS = 40  # of a tenth, down to a tilt that is resolved
 MOVED = 8.0  # times ulp(e) / s: relative error of masses at distance s ...
 LOST = 2.0 * MOVED  # ... and ulps from e within which outputs are revealed
 
@@ -83,23 +76,6 @@ def _look(kernel: Kernel, theta: Floats, end: float, other: float) -> End | None
         return None
     at_p, at_loss = float(log_p[0]) + slope_p * down, float(loss[0]) + slope * down
     return End(math.log(ulp), at_p, at_loss, slope)
-
-
-def share_at(law: PrivacyLoss, t: float) -> float:
-    """Return the share of the mass at tilt t that no node of a law resolves."""
-    if law.source is None or not law.source.ends:
-        return 0.0
-    return law.source.unresolved(-1.0 - t if law.is_reversed else t)
-
-
-def sharp_tilt(laws: Iterable[PrivacyLoss], t: float) -> float:
-    """Return the largest of t, 0.9 t, .. at which all laws are resolved but for a SMALL share."""
-    laws = [law for law in laws if share_at(law, t) > SMALL]
-    for _ in range(MOST_STEPS):
-        if all(share_at(law, t) <= SMALL for law in laws):
-            break
-        t *= 0.9
-    return t
 
 
 def log_share(ends: tuple[End, ...], t: float, log_masses: tuple[float, float]) -> float:

@@ -39,7 +39,6 @@ from mechc.loss.allowance import spend
 from mechc.loss.jit import compiled
 from mechc.loss.moments import generating
 from mechc.loss.privacy_loss import Step
-from mechc.loss.unresolved import share_at
 
 _SINE = np.array([(-1.0) ** n / math.factorial(2 * n + 1) for n in range(7, 0, -1)])
 BLOCK = 32  # frequencies that the recurrence for exp(i n theta) runs through in a row
@@ -355,7 +354,7 @@ class Law:
 
     def unresolved(self, t: float) -> float:
         """Return the sum over all steps of the shares at tilt t that no node resolves."""
-        return math.fsum(s.count * share_at(s.loss, t) for s in self._open)
+        return math.fsum(s.count * s.loss.unresolved(t) for s in self._open)
 
     @cached_property
     def _log_mass(self) -> Floats:
