@@ -11,7 +11,7 @@ PACKAGE = ROOT / "mechc"
 
 # from the ground up: a room imports from its own floor's rooms below it, never from above
 FLOORS = (
-    "errors", "adjacency", "protocol", "symbolic", "declare", "calculus", "transform", "kernel", "loss",
+    "errors", "adjacency", "protocol", "symbolic", "declare", "calculus", "kernel", "loss",
     "accountants", "verify", "report", "composition", "reductions", "individual", "integrations",
     "cli",
 )  # fmt: skip

@@ -56,7 +56,8 @@ from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.accountants.window import table
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, spared
-from mechc.loss.privacy_loss import Step, composed, log_error
+from mechc.loss.infinite_mass import composed, log_error
+from mechc.loss.privacy_loss import Step
 from mechc.loss.truncated_loss import is_resolved
 
 

@@ -41,14 +41,8 @@ from mechc.accountants.fft import log_add, log_subtract
 from mechc.accountants.sparse import Jumps, by_largest_losses
 from mechc.accountants.window import log_peak
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.privacy_loss import (
-    MASS_ERROR,
-    Step,
-    composed,
-    log_complement,
-    log_infinite,
-    sharp_tilt,
-)
+from mechc.loss.infinite_mass import MASS_ERROR, composed, log_complement, log_infinite
+from mechc.loss.privacy_loss import Step, sharp_tilt
 
 Floats = NDArray[np.float64]
 

@@ -22,8 +22,9 @@ from mechc.accountants.fft import log1mexp, log_add
 from mechc.accountants.recursion import Recursion
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
+from mechc.loss.infinite_mass import MASS_ERROR, log_infinite
 from mechc.loss.moments import log_total
-from mechc.loss.privacy_loss import MASS_ERROR, Step, log_infinite
+from mechc.loss.privacy_loss import Step
 
 Floats = NDArray[np.float64]
 Logs = tuple[float, float, float]

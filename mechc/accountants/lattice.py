@@ -16,7 +16,8 @@ from mechc.accountants.contour import ContourAccountant
 from mechc.accountants.contours.trapezoid import ULP, Lattice
 from mechc.accountants.fft import log_add
 from mechc.errors import UnsupportedError
-from mechc.loss.privacy_loss import MASS_ERROR, Step
+from mechc.loss.infinite_mass import MASS_ERROR
+from mechc.loss.privacy_loss import Step
 
 MAX_POINTS = 1e6  # finer than this share of a step, any two losses seem commensurate
 

@@ -35,14 +35,8 @@ from mechc.accountants.contours import inversion
 from mechc.accountants.contours.characteristic import Law, Tilted
 from mechc.accountants.contours.trapezoid import Complexes, Contour, Lattice, Smooth
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.privacy_loss import (
-    MASS_ERROR,
-    Step,
-    composed,
-    log_complement,
-    log_rate,
-    log_revealed,
-)
+from mechc.loss.infinite_mass import MASS_ERROR, composed, log_complement, log_rate, log_revealed
+from mechc.loss.privacy_loss import Step
 
 FARTHER = 5  # times the proof may look three times as far ...
 LARGEST = 20_000  # ... with so many nodes at most

@@ -24,7 +24,8 @@ from mechc.composition import epsilon
 from mechc.composition.inputs import MAX_COUNT, as_count, collect
 from mechc.errors import DeclarationError
 from mechc.loss.allowance import OutOfWorkError, limited
-from mechc.loss.privacy_loss import MASS_ERROR, Step, composed, log_rate, log_revealed
+from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
+from mechc.loss.privacy_loss import Step
 
 if TYPE_CHECKING:
     from mechc.protocol import Run

@@ -20,7 +20,8 @@ from mechc.accountants.bound import Bound, worse
 from mechc.accountants.bounds import loss_error, outward
 from mechc.accountants.fft import log1mexp
 from mechc.errors import MechcError, NumericError, UnsupportedError
-from mechc.loss.privacy_loss import LogMass, Step, composed, log_error
+from mechc.loss.infinite_mass import LogMass, composed, log_error
+from mechc.loss.privacy_loss import Step
 from mechc.loss.truncated_loss import is_resolved
 
 ULP = 2.0**-52

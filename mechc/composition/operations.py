@@ -1,7 +1,7 @@
 """What can be done to a mechanism before it is used: sampling, groups, random sensitivity.
 
 All act on a mechanism or, by name of the same arguments, on an event; none on a composition, whose
-parts they may be applied to. The pairs they lead to are derived in `mechc.transform`.
+parts they may be applied to. The pairs they lead to are derived in `mechc.calculus.transform`.
 """
 
 from __future__ import annotations

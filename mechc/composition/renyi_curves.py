@@ -27,7 +27,8 @@ from mechc.composition.events import Event
 from mechc.composition.inputs import as_array
 from mechc.composition.tables import Table
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.loss.privacy_loss import Step, log_infinite
+from mechc.loss.infinite_mass import log_infinite
+from mechc.loss.privacy_loss import Step
 
 if TYPE_CHECKING:
     from mechc.loss.privacy_loss import PrivacyLoss

@@ -144,7 +144,7 @@ def declaration(origin: Origin, transforms: Transforms) -> Declaration:
     Raises:
         UnsupportedError: the origin is a kernel, or a transformation is not possible.
     """
-    from mechc import transform
+    from mechc.calculus import transform
 
     if isinstance(origin, LoadedKernel):
         raise UnsupportedError(f"{origin.name}: a compiled kernel has no declaration to go back to")

@@ -13,10 +13,10 @@ from mechc import protocol
 from mechc.errors import InternalError, NumericError
 from mechc.loss import quadrature, unresolved
 from mechc.loss.allowance import DENSITY, spend
+from mechc.loss.infinite_mass import CERTAIN, FEW, ULP, LogMass, agreed, rounded, total
 from mechc.loss.masspoints import merge, spent, split_atoms
 from mechc.loss.moments import log_total
 from mechc.loss.nodes import Nodes
-from mechc.loss.privacy_loss import CERTAIN, FEW, ULP, LogMass, agreed, rounded, total
 from mechc.loss.rule import ORDER
 from mechc.protocol import Kernel
 

@@ -23,7 +23,7 @@ from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.branches import above, between_modes, branches_of, extrema, root
-from mechc.loss.privacy_loss import total
+from mechc.loss.infinite_mass import total
 from mechc.loss.quadrature import Quadrature, log_mass
 
 Floats = NDArray[np.float64]

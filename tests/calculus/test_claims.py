@@ -9,10 +9,10 @@ from sympy import Abs, Piecewise, Rational, atan, cos, exp, oo, pi, sqrt, tanh
 
 from mechc.calculus.claims import claim_of
 from mechc.calculus.concavity import is_log_concave
+from mechc.calculus.transform.sampling import poisson
+from mechc.calculus.transform.sensitivity import random_sensitivity
 from mechc.declare import Claim, additive, count, dominates, integer, mechanism, positive, real
 from mechc.errors import DeclarationError
-from mechc.transform.sampling import poisson
-from mechc.transform.sensitivity import random_sensitivity
 
 x, n = real("x"), integer("n")
 scale, sensitivity = positive("scale"), positive("sensitivity", default=1)

@@ -8,10 +8,10 @@ from front_examples import ADDITIVE, PAIRS
 from sympy import Abs, Heaviside, Piecewise, Sum, exp, log, loggamma, oo, pi, sin, sqrt
 
 from mechc.calculus.pair import normalise
+from mechc.calculus.transform.sampling import poisson
 from mechc.declare import additive, count, integer, mechanism, parameter, positive, rate, real
 from mechc.errors import DeclarationError
 from mechc.symbolic.evaluate import Evaluator
-from mechc.transform.sampling import poisson
 
 x, n = real("x"), integer("n")
 scale, sensitivity = positive("scale"), positive("sensitivity", default=1)

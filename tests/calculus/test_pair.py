@@ -28,9 +28,9 @@ from sympy import (
 )
 
 from mechc.calculus.pair import normalise
+from mechc.calculus.transform.sampling import poisson
 from mechc.declare import additive, count, integer, mechanism, positive, real
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.transform.sampling import poisson
 
 EVERYTHING = list(BY_NAME.values())
 SWITCHES = (Abs, Max, Min, sign, Piecewise, Heaviside)

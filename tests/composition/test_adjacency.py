@@ -233,9 +233,9 @@ def test_groups_are_not_sampled_as_a_whole(sampled):
 @pytest.mark.parametrize("step", [("poisson",), ("without_replacement",), ("with_replacement", "3"),
                                   ("random_sensitivity", "2")])  # fmt: skip
 def test_declarations_of_groups_claim_nothing_on_samples(step):
-    from mechc import transform
+    from mechc.calculus import transform
     from mechc.calculus.claims import claim_of
-    from mechc.transform import sensitivity
+    from mechc.calculus.transform import sensitivity
 
     made = transform.apply(sensitivity.group(mechc.load("laplace").declaration), step)
     with pytest.raises(UnsupportedError, match="group"):
@@ -295,9 +295,9 @@ def test_claims_cannot_be_handed_in():
     from sympy import Symbol
 
     from mechc.calculus.claims import claim_of
+    from mechc.calculus.transform import sensitivity
+    from mechc.calculus.transform.sampling import poisson
     from mechc.declare import Claim, Derived
-    from mechc.transform import sensitivity
-    from mechc.transform.sampling import poisson
 
     laplace = mechc.load("laplace").declaration
     proven = Claim("proven", "T1", "any")

@@ -8,8 +8,9 @@ import pytest
 
 import mechc
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.loss.infinite_mass import log_infinite
 from mechc.loss.masspoints import find_lattice, merge
-from mechc.loss.privacy_loss import PrivacyLoss, Step, log_infinite
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 pairs = pytest.importorskip("pairs")
 integrals = pytest.importorskip("integrals")

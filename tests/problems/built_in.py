@@ -4,7 +4,8 @@ import importlib
 from functools import cache
 from pathlib import Path
 
-from mechc import mechanisms, transform
+from mechc import mechanisms
+from mechc.calculus import transform
 from mechc.kernel.compiler import compile_declaration
 
 LENGTHS = {"random_sensitivity": ("3",), "with_replacement": ("3",)}

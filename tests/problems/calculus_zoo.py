@@ -31,11 +31,11 @@ from sympy import (
 
 from mechc.calculus import derive
 from mechc.calculus.pair import normalise
+from mechc.calculus.transform.sampling import poisson
 from mechc.declare import additive, count, integer, mechanism, positive, real
 from mechc.declare.catalog import find, load_declaration
 from mechc.symbolic.evaluate import typical_values
 from mechc.symbolic.facts import eliminations
-from mechc.transform.sampling import poisson
 
 SHIPPED = (
     "gaussian", "laplace", "logistic", "student_t", "cauchy", "subbotin", "discrete_laplace",

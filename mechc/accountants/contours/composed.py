@@ -26,9 +26,10 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.fft import log1mexp, log_add
 from mechc.errors import UnsupportedError
 from mechc.loss.allowance import spend
+from mechc.loss.infinite_mass import composed, log_complement
 from mechc.loss.jit import compiled
 from mechc.loss.moments import exponentials, tilted_sums
-from mechc.loss.privacy_loss import PrivacyLoss, Step, composed, log_complement
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 Floats = NDArray[np.float64]
 

@@ -5,8 +5,8 @@ import pytest
 from front_evaluate import by_pieces, definition, irrational_vectors, normalised
 from front_examples import ADDITIVE, BIMODAL, BY_NAME, PAIRS
 
+from mechc.calculus.transform.sampling import poisson
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.transform.sampling import poisson
 
 POINTS = [mpmath.mpf(v) / 7 for v in range(-20, 30, 3)]
 

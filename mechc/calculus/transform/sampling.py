@@ -10,11 +10,11 @@ from dataclasses import replace
 from sympy import Add, Expr, Min, Piecewise, Symbol
 
 from mechc.adjacency import Adjacency
+from mechc.calculus.transform.base import free_name, with_parameters
+from mechc.calculus.transform.sensitivity import additive_noise
 from mechc.declare.declaration import Declaration, Derived, Poisson, Shift
 from mechc.errors import UnsupportedError
 from mechc.symbolic.parameters import rate
-from mechc.transform.base import free_name, with_parameters
-from mechc.transform.sensitivity import additive_noise
 
 
 def poisson(

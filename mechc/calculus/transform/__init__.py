@@ -10,12 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mechc.adjacency import Adjacency
+from mechc.calculus.transform.base import of_length
+from mechc.calculus.transform.sampling import poisson, without_replacement
+from mechc.calculus.transform.sensitivity import (
+    group,
+    random_sensitivity,
+    shift,
+    vector,
+    with_replacement,
+)
+from mechc.calculus.transform.truncation import truncate
 from mechc.declare.declaration import Declaration, Derived, Moves, Poisson
 from mechc.errors import UnsupportedError
-from mechc.transform.base import of_length
-from mechc.transform.sampling import poisson, without_replacement
-from mechc.transform.sensitivity import group, random_sensitivity, shift, vector, with_replacement
-from mechc.transform.truncation import truncate
 
 __all__ = [
     "apply", "group", "of_length", "poisson", "random_sensitivity", "shift", "truncate", "vector",

@@ -7,10 +7,10 @@ from dataclasses import replace
 from sympy import And, Expr, Piecewise, Symbol
 
 from mechc.adjacency import Adjacency
+from mechc.calculus.transform.base import free_name, with_parameters
 from mechc.declare.declaration import Declaration, Derived
 from mechc.errors import UnsupportedError
 from mechc.symbolic.parameters import parameter
-from mechc.transform.base import free_name, with_parameters
 
 
 def truncate(declaration: Declaration) -> Declaration:

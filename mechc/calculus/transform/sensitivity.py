@@ -13,6 +13,7 @@ from itertools import accumulate
 from sympy import Add, Expr, Integer, binomial
 
 from mechc.adjacency import Adjacency
+from mechc.calculus.transform.base import free_name, with_parameters, without_parameter
 from mechc.declare.declaration import Declaration, Derived, Moves, Poisson, Shift
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.symbolic.parameters import (
@@ -23,7 +24,6 @@ from mechc.symbolic.parameters import (
     positive,
     probabilities,
 )
-from mechc.transform.base import free_name, with_parameters, without_parameter
 
 
 def shift(declaration: Declaration) -> Declaration:
