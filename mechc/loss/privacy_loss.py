@@ -12,7 +12,7 @@ exp(-loss); the reversed pair has K_rev(z) = K(-1-z), so both directions share o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
