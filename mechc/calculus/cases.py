@@ -1,8 +1,9 @@
 """A declaration by cases: for each order of the breakpoints, sorted pieces and atoms.
 
 Input: a declaration. Output: cases whose conditions on the parameters exclude each other and cover
-the domain; in each the cuts are in a known order (mechc.calculus.breakpoints) and every density is a sum of terms
-(mechc.calculus.terms). A new case is opened only where a sign that is needed cannot be proved.
+the domain; in each the cuts are in a known order (mechc.calculus.breakpoints) and every density is
+a sum of terms (mechc.calculus.terms). A new case is opened only where a sign that is needed cannot
+be proved.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ Gaussian noise and an l2 ball all directions are equal.
 
 T6, Poisson sampling: Zhu, Dong, Wang 2022, Theorem 11.
 
-T7, sampling without replacement: Balle, Barthe, Gaboardi 2018, Theorem 9 (mechc.calculus.transform.sampling).
+T7, sampling without replacement: Balle, Barthe, Gaboardi 2018, Theorem 9
+(mechc.calculus.transform.sampling).
 
 T8, random upward moves: p(x-s)/p(x) grows with x for s > 0 when p is log-concave, so a half line
 separates the mixture of the moves from no move best, and longer moves only add to its mass. For

@@ -43,7 +43,10 @@ def _number(name: str, value: Any, accepted: str) -> float:
 def as_array(name: str, values: Any) -> NDArray[np.float64]:
     """Return an array of doubles; what is not one (words, rows of different lengths) is refused."""
     try:
-        return np.asarray(values, np.float64)
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise TypeError(f"a value of type {array.dtype}")
+        return np.asarray(array, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise DeclarationError(f"{name}={values!r} is not an array of numbers: {error}") from error
 
@@ -138,6 +141,9 @@ def check_count(value: int, event: str | None) -> None:
         where = f"{event}: " if event else ""
         problem = "is negative" if value < 0 else "is too large"
         raise DeclarationError(f"{where}count={value} {problem} (expected 0 <= count <= 10**12)")
+
+
+LARGEST = 1e15  # size of anything counted: doubles hold all integers up to it
 
 
 def bind(
@@ -240,6 +246,22 @@ def check(mechanism: str, info: ParameterInfo, value: Any) -> float:
             f"{mechanism}: {info.name}={shown} {problem} (expected {domain(info)})"
         )
     return number
+
+
+def positive(owner: str, name: str, value: Any) -> float:
+    """Return a finite number > 0; raises what `check` raises."""
+    return check(owner, ParameterInfo(name, 0.0, math.inf, True, True, False, None, (1, 1)), value)
+
+
+def share(owner: str, name: str, value: Any) -> float:
+    """Return a number in [0, 1]; raises what `check` raises."""
+    return check(owner, ParameterInfo(name, 0.0, 1.0, False, False, False, None, (0, 1)), value)
+
+
+def size(owner: str, name: str, value: Any) -> int:
+    """Return an integer >= 1, given in any type of numbers; raises what `check` raises."""
+    check(owner, ParameterInfo(name, 1.0, LARGEST, False, False, True, None, (1, 1)), value)
+    return int(value)
 
 
 def _problem(info: ParameterInfo, number: float) -> str:

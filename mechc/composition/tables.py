@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from mechc.composition.inputs import as_array
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.discretise import TAIL, rounded_up
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.protocol import ParameterInfo
 
 Floats = NDArray[np.float64]
 
@@ -73,6 +74,10 @@ class NumericEvent(Event):
         super().__init__(table, ())
         self._laws = {"remove": remove, "add": add or remove.reversed()}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy the table and its laws."""
+        return type(self), (self.mechanism, self._laws["remove"], self._laws["add"])
+
     def loss(self, direction: str = "remove") -> PrivacyLoss:
         """Return the law of the privacy loss in one direction ("remove" or "add")."""
         return self._laws[direction]
@@ -108,7 +113,11 @@ def from_losses(
         DeclarationError: a loss is not finite, a mass is negative, masses do not sum to one, or
             the masses under Q, mass * exp(-loss), sum to more than one: losses were rounded down.
     """
-    claim = _claim(adjacency, because)
+    claim = _claim(name, adjacency, because)
+    if not isinstance(symmetric, bool):
+        raise DeclarationError(f"{name}: symmetric={symmetric!r} (expected True or False)")
+    if add is not None and not (isinstance(add, (tuple, list)) and len(add) == 3):
+        raise DeclarationError(f"{name}: add={add!r} (expected losses, masses and infinite_mass)")
     first = _law(name, losses, masses, infinite_mass, step, symmetric)
     second = _law(f"{name} (add)", *add, step, symmetric) if add is not None else None
     if symmetric:
@@ -139,7 +148,7 @@ def from_pmfs(
     """
     from mechc.loss.privacy_loss import PrivacyLoss
 
-    claim = _claim(adjacency, because)
+    claim = _claim(name, adjacency, because)
     p, q = _masses(name, "p", p), _masses(name, "q", q)
     if p.shape != q.shape:
         raise DeclarationError(f"{name}: p has {p.size} entries and q has {q.size}")
@@ -224,16 +233,17 @@ def _law(
     if loss.shape != mass.shape or not np.isfinite(loss).all():
         raise DeclarationError(f"{name}: losses are not finite numbers, one for each mass")
     if step is not None:
-        if not (step > 0 and math.isfinite(step)):
-            raise DeclarationError(f"{name}: step={step!r} is not positive")
+        step = inputs.positive(name, "step", step)
         if not (loss == np.round(loss)).all():
             raise DeclarationError(f"{name}: with step=, losses are integers that count steps")
+        if not np.abs(loss).max() * step < math.inf:
+            raise DeclarationError(f"{name}: step={step:g} times the losses is no finite number")
         loss = loss * step
-    if not 0 <= infinite_mass <= 1:
-        raise DeclarationError(f"{name}: infinite_mass={infinite_mass!r} is not in [0, 1]")
+    infinite_mass = inputs.share(name, "infinite_mass", infinite_mass)
     total = math.fsum(mass.tolist()) + infinite_mass
     _check_total(name, "masses with infinite_mass", total)
-    under_q = math.fsum((mass * np.exp(-loss)).tolist())
+    with np.errstate(over="ignore", divide="ignore"):
+        under_q = float(np.exp(np.log(mass) - loss).sum())
     if under_q > 1 + TOLERANCE:
         raise DeclarationError(
             f"{name}: the masses under Q, mass * exp(-loss), sum to {under_q!r}, more than 1: this "
@@ -269,11 +279,16 @@ def digest(kind: str, claim: Claim, *laws: PrivacyLoss) -> str:
     return f"numeric-{found.hexdigest()}"
 
 
-def _claim(adjacency: Adjacency | str, because: str) -> Claim:
+def _claim(name: Any, adjacency: Adjacency | str, because: Any) -> Claim:
+    """What a table stands for, in the words of the user, which have to be text."""
+    for argument, value in (("name", name), ("because", because)):
+        if not isinstance(value, str):
+            raise DeclarationError(f"{argument}={value!r} is not text")
     return Claim("declared", None, Adjacency.of(adjacency), (), (because,))
 
 
 MOST_CUT = 1e-2  # share of an improbable event that may be cut off a tail
+STEP = ParameterInfo("step", 0.0, 10.0, True, False, False, None, (1e-4, 1e-4))
 ROUNDED = "upper bound only: losses with a density were rounded up to a grid before mixing"
 
 
@@ -298,11 +313,21 @@ def mixture(
         DeclarationError: the lists differ in length, or are not of this kind.
         UnsupportedError: a tail of a loss without an exponential bound.
     """
-    given = [*weights, revealing] if revealing else weights
-    shares = inputs.probabilities("mixture", "weights", given)[: len(weights)]
-    if len(shares) != len(events) or not all(isinstance(e, Event) for e in events):
-        raise DeclarationError(f"mixture: expected {len(shares)} events, one for each weight")
-    used = [(event, w) for event, w in zip(events, shares, strict=True) if w > 0]
+    asked = as_array("mixture: weights", weights)
+    revealing = inputs.share("mixture", "revealing", revealing)
+    given = np.append(asked, revealing) if revealing else asked
+    shares = inputs.probabilities("mixture", "weights", given)[: asked.size]
+    parts = list(events) if isinstance(events, Iterable) else [events]
+    for part in parts:
+        if not isinstance(part, Event):
+            raise DeclarationError(
+                f"mixture: events: {part!r} is not one use of a mechanism (expected events; a "
+                "mechanism first needs its parameters, a composition is several uses)"
+            )
+    if len(shares) != len(parts):
+        raise DeclarationError(f"mixture: {len(parts)} events and {len(shares)} weights")
+    step = inputs.check("mixture", STEP, step)
+    used = [(event, w) for event, w in zip(parts, shares, strict=True) if w > 0]
     for event, _ in used:
         if event.upper_only:
             raise UnsupportedError(f"mixture: {event}: {event.upper_only}")
@@ -322,18 +347,23 @@ def _mixed(
     used: Sequence[tuple[Event, float]], direction: str, step: float, name: str, revealing: float
 ) -> PrivacyLoss:
     """The mixture of the laws of one direction."""
-    losses, masses, infinite, minus = [], [], revealing, revealing
+    losses, masses = [], []
+    ends = [[math.log(revealing) if revealing else -math.inf] for _ in range(2)]
+    error = tolerance = 0.0
     for event, weight in used:
-        law = event.loss(direction)
+        law, log_weight = event.loss(direction), math.log(weight)
         if law.loss.size:
             law = rounded_up(law, step, max(TAIL, min(MOST_CUT, TAIL / weight)))
         losses.append(law.atom_loss)
-        masses.append(weight * np.exp(law.atom_log_mass))
-        infinite += weight * float(np.exp(law.log_infinite))
-        minus += weight * float(np.exp(law.log_minus_infinite))
-    return PrivacyLoss.from_atoms(
-        np.concatenate(losses), np.concatenate(masses), infinite, minus, label=name
+        masses.append(log_weight + law.atom_log_mass)
+        for end, mass in zip(ends, (law.log_infinite, law.log_minus_infinite), strict=True):
+            end.append(log_weight + mass)
+        error, tolerance = max(error, law.loss_error), max(tolerance, law.tolerance)
+    infinite, minus = (float(np.logaddexp.reduce(end)) for end in ends)
+    made = PrivacyLoss.from_log_atoms(
+        np.concatenate(losses), np.concatenate(masses), infinite, minus, name, loss_error=error
     )
+    return replace(made, tolerance=max(tolerance, made.tolerance))
 
 
 def _claim_of_mixture(used: Sequence[tuple[Event, float]], wanted: Adjacency | str | None) -> Claim:

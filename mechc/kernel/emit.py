@@ -26,7 +26,7 @@ from importlib import metadata
 
 from mechc.errors import InternalError
 from mechc.kernel import ir
-from mechc.kernel.cache import seal
+from mechc.kernel.cache import MARK, seal
 from mechc.kernel.ir import Function, Inverse, Module, Root, Row, Series, Table
 from mechc.kernel.passes.sharing import hoist, share, share_all
 from mechc.kernel.prelude import closure
@@ -289,12 +289,27 @@ def emit(module: Module) -> str:
     parts = [*prelude, *kernels, self_check_text(module.checks)]
     body = "\n\n\n".join(parts)
     header, constants = _header(module), _constants(module)
-    digest = hashlib.sha256("\n".join((header, constants, body)).encode()).hexdigest()[:16]
+    digest = _digest(header, constants, body)
     text = f'{header}\n\n{IMPORTS}\n\nDIGEST = "{digest}"\n{constants}\n\n\n{body}\n'
     stranger = refusal(text)
     if stranger is not None:
         raise InternalError(f"{module.name}: the emitted text is no kernel: {stranger}")
     return seal(text)
+
+
+def digest_of(text: str) -> str:
+    """Return what `DIGEST` of an emitted text has to be.
+
+    Args:
+        text: of a module, sealed.
+    """
+    header, _, rest = text.rpartition(MARK)[0].partition(f"\n\n{IMPORTS}\n\nDIGEST = ")
+    constants, _, body = rest.partition("\n")[2].partition("\n\n\n")
+    return _digest(header, constants, body.removesuffix("\n"))
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _header(module: Module) -> str:

@@ -1,9 +1,9 @@
 """Which way the loss moves on a branch, proved in ball arithmetic where possible.
 
-Three proofs are tried: by the signs of the parts of a derivative (mechc.verify.shape_proofs), on boxes
-between tested points with orders at infinity beyond them (mechc.verify.shape_proofs), and both for the
-second derivative of one density where P and Q are that density at two places: with
-log p(x) = g(x - d) and log q(x) = g(x),
+Three proofs are tried: by the signs of the parts of a derivative (mechc.verify.shape_proofs), on
+boxes between tested points with orders at infinity beyond them (mechc.verify.shape_proofs), and
+both for the second derivative of one density where P and Q are that density at two places: with log
+p(x) = g(x - d) and log q(x) = g(x),
 
     L'(x) = g'(x - d) - g'(x) = -d g''(y)   for some y between x - d and x.
 
@@ -18,9 +18,9 @@ ends. Nothing is said where a logarithm, a quotient or a power may be singular i
 Whether noise is unimodal at one parameter vector, proved in ball arithmetic.
 
 Shifts by less than the sensitivity are dominated only if the noise rises and then falls (T1 in
-mechc.calculus.claims). The compiler proves that for all parameters at once; here it is proved again, for one
-vector and by other means: the sign of the derivative on boxes, concavity around the mode, orders at
-infinity for the tails. On a lattice neighbours are compared one by one.
+mechc.calculus.claims). The compiler proves that for all parameters at once; here it is proved
+again, for one vector and by other means: the sign of the derivative on boxes, concavity around the
+mode, orders at infinity for the tails. On a lattice neighbours are compared one by one.
 """
 
 from __future__ import annotations

@@ -115,6 +115,7 @@ def test_two_names_for_one_declaration_are_one(tmp_path):
 
 
 def test_finding_does_not_import_sympy():
-    script = ("import sys; from mechc.declare import catalog; catalog.available(); catalog.find('laplace');"
+    script = ("import sys; from mechc.declare import catalog; catalog.available();"
+              "catalog.find('laplace');"
               "sys.exit('sympy' in sys.modules)")  # fmt: skip
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

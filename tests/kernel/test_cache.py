@@ -273,7 +273,10 @@ def test_a_killed_writer_leaves_no_wrong_kernel(home, moment):
 
 
 def test_nothing_symbolic_is_imported():
-    code = "import sys; from mechc import protocol; from mechc.kernel import cache; print('sympy' in sys.modules)"
+    code = (
+        "import sys; from mechc import protocol; from mechc.kernel import cache;"
+        "print('sympy' in sys.modules)"
+    )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
 

@@ -1,8 +1,8 @@
 """Sums over integers in ball arithmetic, infinite ends bounded rigorously.
 
 Beyond an index N the summands are bounded by those of a decreasing majorant: either the order at
-infinity of the logarithmic slope (mechc.verify.balls.infinity), or for modified Bessel functions the
-ratio bounds of Amos (1974),
+infinity of the logarithmic slope (mechc.verify.balls.infinity), or for modified Bessel functions
+the ratio bounds of Amos (1974),
 
     c / (n+1 + sqrt(c^2 + (n+1)^2))  <=  I_{n+1}(c) / I_n(c)  <=  c / (2 (n+1)),  n >= 0.
 """

@@ -1,9 +1,10 @@
 """Certified answers: delta and epsilon as theorems about the declaration.
 
 Every number is a ball, from the densities to the sum on the contour; the interval that is returned
-contains the exact value for the parameters as they are stored (doubles are exact numbers here).
-One step is integrated by its branches, atoms are composed exactly, few steps lie between laws on
-meshes (mechc.verify.certified.mesh), everything else goes through Theorem A (mechc.verify.certified.contour).
+contains the exact value for the parameters as they are stored (doubles are exact numbers here). One
+step is integrated by its branches, atoms are composed exactly, few steps lie between laws on meshes
+(mechc.verify.certified.mesh), everything else goes through Theorem A
+(mechc.verify.certified.contour).
 """
 
 from __future__ import annotations

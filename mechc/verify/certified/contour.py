@@ -5,11 +5,11 @@ For 0 < c < t+ and a period T, with h = 2 pi/T and g(z) = exp(K(z) - eps z)/(z (
     (h/2 pi) sum_n g(c + inh) = sum_m e^(mTc) delta_f(eps + mT),
 
 delta_f being the part of delta at finite losses. Hence delta_f is the sum, minus the left images,
-which are M(0) rho/(1-rho) - e^eps M(-1) rho e^-T/(1 - rho e^-T) up to a small known remainder
-(rho = e^-Tc), minus right images, which are bounded by exp(K(s) - s eps) s^s/(1+s)^(1+s) w/(1-w)
-with w = e^-T(s-c) for any s in (c, t+). Nodes beyond a frequency Y are bounded through
-mechc.verify.certified.decay. All four errors, and every M(z), are balls; only the choice of c, T, Y and s is
-made in floating point, and it changes nothing but the width.
+which are M(0) rho/(1-rho) - e^eps M(-1) rho e^-T/(1 - rho e^-T) up to a small known remainder (rho
+= e^-Tc), minus right images, which are bounded by exp(K(s) - s eps) s^s/(1+s)^(1+s) w/(1-w) with w
+= e^-T(s-c) for any s in (c, t+). Nodes beyond a frequency Y are bounded through
+mechc.verify.certified.decay. All four errors, and every M(z), are balls; only the choice of c, T, Y
+and s is made in floating point, and it changes nothing but the width.
 """
 
 from __future__ import annotations

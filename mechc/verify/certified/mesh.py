@@ -7,9 +7,9 @@ second order in the mesh, whatever the characteristic function does.
 The outputs of one pair in small cells: masses under P and Q, and where the loss lies in each.
 
 A panel on which log p and log q are proved analytic is cut into equal cells; masses and losses at
-their ends come from Chebyshev interpolants with proved errors (mechc.verify.balls.chebyshev). Inside a
-cell the loss stays within half the square of its width times its second derivative of its ends.
-Outputs that matter little are left out; what they weigh, E_P[exp(cL); left out], is bounded.
+their ends come from Chebyshev interpolants with proved errors (mechc.verify.balls.chebyshev).
+Inside a cell the loss stays within half the square of its width times its second derivative of its
+ends. Outputs that matter little are left out; what they weigh, E_P[exp(cL); left out], is bounded.
 
 Laws on a mesh above and below the privacy loss of one step, from its cells.
 
