@@ -343,9 +343,9 @@ def demo(
     folder: Annotated[Path, typer.Option(help="Where to write kernel and figure.")] = Path(),
 ) -> None:
     """Compile a new noise distribution and account for published training runs."""
-    from mechc.cli import demo
+    from mechc.cli import demonstration
 
-    demo.run(out, folder)
+    demonstration.run(out, folder)
 
 
 def _under(bound: Bound, adjacency: str | None) -> Bound:
