@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from mechc.composition import inputs
 from mechc.composition.events import Composition, Event
-from mechc.composition.inputs import as_array
-from mechc.composition.inputs import RATE, load
+from mechc.composition.inputs import RATE, as_array
+from mechc.composition.mechanism import load
 from mechc.composition.operations import group, poisson, subset_of_groups
 from mechc.composition.tables import mixture
 from mechc.errors import DeclarationError, UnsupportedError
