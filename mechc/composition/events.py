@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.adjacency import Adjacency, Claim, joined, weakest
-from mechc.composition.inputs import as_count, bind, check_count
+from mechc.composition.inputs import as_count, as_rtol, bind, check_count
 from mechc.composition.queries import Queries
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, allowed
@@ -72,7 +72,7 @@ class Event(Queries):
         if claim.group and not claim.group.isdigit():
             named = self.parameters
             size = math.prod(named.get(word, word) for word in claim.group.split("*"))
-            return replace(claim, group=f"{size:g}")
+            return replace(claim, group="" if size == 1 else f"{size:g}")
         return claim
 
     @property
@@ -305,8 +305,7 @@ class Composition(Queries):
         """
         from mechc.accountants import registry
 
-        if not isinstance(rtol, (int, float)) or not 0 < rtol < 1:
-            raise DeclarationError(f"rtol={rtol!r} is not a tolerance (expected 0 < rtol < 1)")
+        rtol = as_rtol(rtol)
         name, settled = registry.resolve(method, options)
         # what was given up for lack of work is not for those who allow more
         key = (name, str(direction), rtol, settled, allowed())
@@ -336,7 +335,7 @@ class Composition(Queries):
         Raises:
             DeclarationError: the direction is none of these.
         """
-        if direction not in DIRECTIONS:
+        if not isinstance(direction, str) or direction not in DIRECTIONS:
             raise DeclarationError(
                 f"direction={direction!r} is not known (expected one of {', '.join(DIRECTIONS)})"
             )

@@ -32,6 +32,8 @@ Floats = NDArray[np.float64]
 TURNS = 100  # evaluations of one answer
 ULPS = 8.0 * 2.0**-52  # rounding of g, relative to its two terms, and of a line
 CLOSE = 1e-10  # distance of the sides, as a share of f, at which the search stops
+WIDE = 1e-6  # distance of the sides, as a share of f, that is looked at again ...
+NUDGES = (1e-9, -1e-9, 1e-6, -1e-6, 1e-4, -1e-4)  # ... at these relative distances in epsilon
 DISTINCT = 1e-9  # relative distance in epsilon of two points
 SMALLEST = 1e-303  # a alpha of points that lines are drawn through
 LEAST_RATE = 1e-300  # f is asked for at this rate instead of smaller ones
@@ -103,15 +105,21 @@ def _in_direction(evaluation: Evaluation, direction: str, alpha: float) -> Bound
     upper = math.nan
     if not any(math.isnan(p.upper) for p in points):
         upper = search(lambda p: (p.lower, p.upper))
+        best = max(points, key=lambda p: p.upper).epsilon
+        for off in NUDGES:  # just at a corner delta may be known less well than beside it
+            if upper - max(p.lower for p in points) <= WIDE * upper:
+                break
+            points.append(_point(evaluation, direction, alpha, best + off * max(1.0, abs(best))))
     top = max(points, key=lambda p: p.middle)
     if isinstance(top.source, UnsupportedError):
         raise top.source
-    lower = top.lower
-    if not math.isnan(lower):
-        lower = max(0.0, *(p.lower for p in points if not math.isnan(p.lower)))
+    lower, at = top.lower, top.epsilon
+    if not math.isnan(lower):  # at the epsilon that proves it
+        lower, at = max((p.lower, p.epsilon) for p in points if not math.isnan(p.lower))
+        lower = max(0.0, lower)
     estimate = top.middle if not math.isnan(float(top.source.estimate)) else math.nan
     estimate = max(estimate, lower if lower == lower else 0.0)
-    detail = {**top.source.detail, "epsilon": top.epsilon, "evaluations": len(points)}
+    detail = {**top.source.detail, "epsilon": at, "evaluations": len(points)}
     method, status = evaluation.method, top.source.status
     return Bound(lower, min(estimate, upper), upper, method, status, detail)
 
@@ -171,6 +179,7 @@ def _peak(a: Floats, low: Floats, high: Floats, first: float, most: float) -> tu
             with np.errstate(divide="ignore", invalid="ignore"):
                 share = (da - ua) / ((da - ua) - (db - ub))
             crossed = (share > 0.0) & (share < 1.0)
+            share = np.where(crossed, share, 0.0)
             middle = np.where(crossed, ua + share * (ub - ua), -math.inf)
             value = np.maximum(np.maximum(start, end), middle)
             end_place = np.where(start > end, a, ends)

@@ -31,7 +31,16 @@ from scipy import optimize
 
 from mechc.errors import DeclarationError
 from mechc.individual import storage as _storage
-from mechc.individual.budget import Account, Floats, Mask, PathLike, Update, make_budget, number
+from mechc.individual.budget import (
+    Account,
+    Floats,
+    Mask,
+    PathLike,
+    Update,
+    as_floats,
+    make_budget,
+    number,
+)
 from mechc.individual.gaussian import check_target, gdp_mu
 from mechc.individual.storage import TakesTurns, in_turn
 
@@ -363,7 +372,7 @@ def gaussian_renyi(mu: ArrayLike, order: float) -> Floats:
         mu: array, >= 0.
         order: lambda.
     """
-    m = np.asarray(mu, np.float64)
+    m = as_floats(np.asarray(mu))
     return np.asarray(m * m * (order / 2) * (1 + _OUTWARD))
 
 

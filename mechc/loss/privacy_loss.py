@@ -23,6 +23,7 @@ from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss import atoms, bounded_part, branches, listed, moments
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.bounded_part import within
+from mechc.loss.consistency import require_consistent
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.nodes import Nodes, mirrored
 from mechc.protocol import Kernel
@@ -102,8 +103,10 @@ class PrivacyLoss:
         Raises:
             NumericError: the masses of P or Q found numerically are not one, or the quadrature
                 does not settle.
+            VerificationError: the branches of the kernel contradict its densities.
         """
         source = KernelSource(kernel, np.ascontiguousarray(theta, dtype=np.float64))
+        require_consistent(source)
         return cls._from_source(source, reverse, -1.0, 0.0)
 
     @classmethod
@@ -395,6 +398,7 @@ class PrivacyLoss:
         value, error = -math.inf, 0.0
         if self._source is not None and self._source.continuous:
             value, error = branches.log_hockey_stick(self._source, epsilon, self._reverse)
+            error += self._source.defect
         known = ("table", 0.0) if self._source is None else self._source.atoms_known
         loss, log_mass, left_out = self.atom_loss, self.atom_log_mass, -math.inf
         if self._source is not None and self._source.listed()[2]:

@@ -27,6 +27,7 @@ from mechc.calculus.terms import Term
 from mechc.calculus.types import Calculus, CalculusCase, Region
 from mechc.kernel.ir import Check
 from mechc.symbolic.evaluate import evaluate, holds, typical_values
+from mechc.symbolic.facts import eliminations
 
 DIGITS = 50
 ROUGH = 20
@@ -51,7 +52,8 @@ Values = Mapping[Symbol, Any]
 def vectors(calculus: Calculus, case: CalculusCase, count: int) -> list[dict[Symbol, Any]]:
     """Irrational typical parameter vectors of a case, rounded to doubles."""
     with mp.workprec(53):  # whatever precision the caller has set, the same vectors
-        found = list(islice(typical_values(calculus.pair.parameters, case.condition), count))
+        fixed = eliminations(case.condition)
+        found = list(islice(typical_values(calculus.pair.parameters, case.condition, fixed), count))
     rounded = [{symbol: mpf(float(v)) for symbol, v in vector.items()} for vector in found]
     return [theta for theta in rounded if holds(case.condition, theta)]
 
@@ -276,7 +278,7 @@ def _at_atoms(sample: Sample, case: CalculusCase) -> Iterator[Check]:
 
 def _finite(sample: Sample, x: Any, **values: Any) -> Iterator[Check]:
     for name, value in values.items():
-        if mpmath.isfinite(value):
+        if math.isfinite(float(value)):
             yield _check(sample, name, x, value)
 
 
