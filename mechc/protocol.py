@@ -229,6 +229,9 @@ class Run(Asked, Protocol):
     def count(self) -> int:
         """Total number of steps."""
 
+    def unit(self) -> tuple[Run, int]:
+        """The shortest run that this one repeats, and how often."""
+
     @property
     def methods_used(self) -> frozenset[str]:
         """Names of the methods that have answered."""

@@ -230,6 +230,11 @@ class Composition(Queries):
         """Total number of steps."""
         return sum(count for _, count in self.parts)
 
+    def unit(self) -> tuple[Composition, int]:
+        """Return the shortest run that this one repeats, and how often it does."""
+        times = math.gcd(*(count for _, count in self.parts))
+        return Composition((event, count // max(times, 1)) for event, count in self.parts), times
+
     @property
     def symmetric(self) -> bool:
         """Whether both directions are the same, proved for every event."""

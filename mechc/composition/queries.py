@@ -269,9 +269,11 @@ class Queries(ABC):
             DeclarationError: the kind is not known.
             UnsupportedError: matplotlib is not installed, or the file cannot be written.
         """
+        from mechc.composition.curve import as_counts
         from mechc.report import plot
 
-        return plot.run(self, path, kind=kind, delta=delta, counts=counts, **how)
+        repeated = None if counts is None else as_counts(counts).tolist()
+        return plot.run(self, path, kind=kind, delta=delta, counts=repeated, **how)
 
     def cite(self) -> str:
         """Return BibTeX for the mechanisms and for the methods that have answered so far."""

@@ -17,15 +17,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechc.accountants.bound import Bound
-from mechc.composition.curve import as_counts
-from mechc.composition.events import Composition
 from mechc.errors import DeclarationError, UnsupportedError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from mechc.protocol import Asked
+    from mechc.protocol import Asked, Run
 
 
 Floats = NDArray[np.float64]
@@ -190,18 +188,17 @@ def _hull(rates: Floats, answer: Bound) -> tuple[Floats, Floats]:
 
 
 def _repeated(
-    run: Composition, counts: Iterable[int] | None
-) -> tuple[Composition, Sequence[int], int]:
+    run: Run, counts: Iterable[int] | None
+) -> tuple[Run, Sequence[int], int]:
     """What is repeated, how often, and the steps of one repetition.
 
     By default a run that repeats itself from its first step to its last, else 100 times the run.
     """
     if counts is not None:
-        return run, as_counts(counts).tolist(), 1
-    times = math.gcd(*(count for _, count in run.parts))
+        return run, list(counts), 1
+    unit, times = run.unit()
     if times < 2:
         return run, range(1, 101), max(run.count, 1)
-    unit = Composition((event, count // times) for event, count in run.parts)
     return unit, np.unique(np.linspace(1, times, 100).round().astype(int)).tolist(), unit.count
 
 
