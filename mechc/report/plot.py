@@ -187,9 +187,7 @@ def _hull(rates: Floats, answer: Bound) -> tuple[Floats, Floats]:
     return x, y
 
 
-def _repeated(
-    run: Run, counts: Iterable[int] | None
-) -> tuple[Run, Sequence[int], int]:
+def _repeated(run: Run, counts: Iterable[int] | None) -> tuple[Run, Sequence[int], int]:
     """What is repeated, how often, and the steps of one repetition.
 
     By default a run that repeats itself from its first step to its last, else 100 times the run.

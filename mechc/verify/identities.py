@@ -15,7 +15,7 @@ from mechc.calculus.claims import claim_of
 from mechc.errors import MechcError, NumericError
 from mechc.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSPLIT
 from mechc.verify import shape_proofs
-from mechc.verify.balls import functions
+from mechc.verify.balls import expressions
 from mechc.verify.balls.oracle import ATOM_BITS, STEP, Oracle, reversed_pair
 from mechc.verify.kernel_checks import (
     MOMENT_BITS,
@@ -342,7 +342,7 @@ def unimodality(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) 
 
 def _bound(oracle: Oracle) -> list[tuple[Any, ...]]:
     return [
-        tuple(functions.constant(e, oracle.values).mid() for e in (piece.lo, piece.hi))
+        tuple(expressions.constant(e, oracle.values).mid() for e in (piece.lo, piece.hi))
         for piece in oracle.case.pieces
     ]
 

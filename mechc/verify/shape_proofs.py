@@ -55,8 +55,7 @@ from mechc.calculus.cases import Case, Piece, by_cases, log_sum
 from mechc.calculus.terms import Term
 from mechc.declare.declaration import Declaration, Derived, Poisson, Shift
 from mechc.errors import UnsupportedError
-from mechc.verify.balls import functions, integral
-from mechc.verify.balls import functions as _functions
+from mechc.verify.balls import expressions, integral
 from mechc.verify.balls.infinity import AtInfinity, Unknown, slope, with_log_erfc
 from mechc.verify.balls.sums import exact, rational
 
@@ -82,7 +81,7 @@ def sign_on(
         Whether it was proved, and if not where not.
     """
     with ctx.workprec(BITS):
-        f = functions.function(derivative, x, values)
+        f = expressions.function(derivative, x, values)
         todo, boxes = [(lo, hi)], 0
         while todo:
             a, b = todo.pop()
@@ -145,11 +144,11 @@ def change_beyond(expr: Expr, x: Symbol, values: Any, start: Any, side: int) -> 
         return arb.pos_inf()
     k, a, f = top.k - bottom.k, top.a - bottom.a, abs(top.f / bottom.f)
     if k.is_zero and (a + 1).is_negative:  # int_R^oo y^a
-        power = functions.constant(a + 1, values)
+        power = expressions.constant(a + 1, values)
         return f * (power * start.log()).exp() / -power
     if k.is_negative and a.is_nonpositive:  # int_R^oo e^(ky) y^a <= e^(kR) R^a/|k|
-        rate = functions.constant(k, values)
-        falling = rate * start + functions.constant(a, values) * start.log()
+        rate = expressions.constant(k, values)
+        falling = rate * start + expressions.constant(a, values) * start.log()
         return f * falling.exp() / -rate
     return arb.pos_inf()
 
@@ -240,7 +239,7 @@ class _Rules:
 
     def _of(self, expr: Expr) -> Signs:
         if not expr.has(self.x):
-            return _of_ball(functions.constant(expr, self.values))
+            return _of_ball(expressions.constant(expr, self.values))
         if len(affine := self._affine(expr)) == 1 or expr == self.x:
             return affine
         if isinstance(expr, Add):
@@ -258,13 +257,13 @@ class _Rules:
         """Signs of c1 x + c0, from its values at the ends, which it does not reach."""
         if not isinstance(expr, (Symbol, Add, Mul)) or (slope := expr.diff(self.x)).has(self.x):
             return ANY
-        rising = _of_ball(functions.constant(slope, self.values))
+        rising = _of_ball(expressions.constant(slope, self.values))
         found = frozenset[int]()
         for end, side in zip(self.ends, (-1, 1), strict=True):
             towards = frozenset(side * s for s in rising)
             if end.is_finite():
                 here = expr.xreplace({**self.exact, self.x: rational(end)})
-                sign = _of_ball(functions.constant(here, {}))
+                sign = _of_ball(expressions.constant(here, {}))
                 found |= frozenset(-s for s in towards) if sign == {0} else sign
             else:
                 found |= towards
@@ -277,7 +276,7 @@ class _Rules:
             return frozenset(s ** abs(int(exponent)) for s in base)
         if base == POSITIVE:
             return POSITIVE
-        if base <= NONNEGATIVE and functions.constant(exponent, self.values) > 0:
+        if base <= NONNEGATIVE and expressions.constant(exponent, self.values) > 0:
             return NONNEGATIVE
         raise Open("a power may be singular")
 
@@ -471,7 +470,7 @@ def _turns_at(part: Expr, x: Symbol, values: Any, end: Any, inner: Any, wanted: 
 def _decided(functions: list[Expr], x: Symbol, values: Any, points: Sequence[float]) -> list[float]:
     """The points between the outermost ones at which the sign of every derivative is decided."""
     with ctx.workprec(BITS):
-        slopes = [_functions.function(diff(f, x), x, values) for f in functions]
+        slopes = [expressions.function(diff(f, x), x, values) for f in functions]
         signed = [v for v in points if all(_signed(s(arb(v), False)) for s in slopes)]
     return [v for v in points if signed and signed[0] <= v <= signed[-1]]
 
@@ -542,11 +541,11 @@ def _directions(noise: Declaration, values: dict[Symbol, Any]) -> Iterator[int]:
     last: Any = None
     for piece in case.pieces:
         f = log_sum(piece.p)
-        lo, hi = (functions.constant(e, values) for e in (piece.lo, piece.hi))
+        lo, hi = (expressions.constant(e, values) for e in (piece.lo, piece.hi))
         if f is None or (hi < lo if lattice else hi <= lo):
             continue
         f = f.xreplace({noise.variable: x})
-        here = functions.function(f, x, values)
+        here = expressions.function(f, x, values)
         if last is not None:
             gap = end + 1 if lattice else end
             if not gap.overlaps(lo):
@@ -563,7 +562,7 @@ def _directions(noise: Declaration, values: dict[Symbol, Any]) -> Iterator[int]:
 
 def _holding(noise: Declaration, values: dict[Symbol, Any]) -> Case:
     for case in by_cases(noise):
-        if functions.holds(case.condition, values):
+        if expressions.holds(case.condition, values):
             return case
     raise UnimodalOpen("no case is certain")
 
@@ -579,7 +578,7 @@ def _steps(span: _Span, lo: Any, hi: Any) -> Iterator[int]:
     start, stop = (int(float(e.mid())) for e in (first, last))
     if stop - start > MAX_POINTS:
         raise UnimodalOpen(f"more than {MAX_POINTS} points")
-    here = functions.function(span.f, span.x, span.values)
+    here = expressions.function(span.f, span.x, span.values)
     yield from before
     logs = [here(arb(n), False) for n in range(start, stop + 1)]
     for a, b in itertools.pairwise(logs):
@@ -636,14 +635,14 @@ def _bessel_falls(order: Expr, argument: Expr, span: _Span, y: Any, side: int) -
     outward = side * diff(order, span.x)
     if outward**2 != 1:
         return False
-    m = outward * functions.function(order, span.x, span.values)(side * y, False)
-    return bool(m >= 0 and functions.constant(argument, span.values) < 2 * (m + 1))
+    m = outward * expressions.function(order, span.x, span.values)(side * y, False)
+    return bool(m >= 0 and expressions.constant(argument, span.values) < 2 * (m + 1))
 
 
 def _inside(span: _Span, a: Any, b: Any) -> list[int]:
     """Directions between two finite places: one of them, or a peak."""
     f, x, values = span.f, span.x, span.values
-    slope, bend = (functions.function(diff(f, x, n), x, values) for n in (1, 2))
+    slope, bend = (expressions.function(diff(f, x, n), x, values) for n in (1, 2))
     inner = ((a + (b - a) * MARGIN).mid(), (b - (b - a) * MARGIN).mid())
     turns = [_sign(slope(end, False)) for end in inner]
     if FLAT in turns:

@@ -11,7 +11,7 @@ from flint import acb, arb, ctx
 import mechc
 from mechc.declare import additive, real
 from mechc.errors import MechcError
-from mechc.verify.balls.functions import constant
+from mechc.verify.balls.expressions import constant
 from mechc.verify.balls.oracle import Oracle
 
 pytestmark = pytest.mark.oracle
@@ -115,7 +115,7 @@ def test_skellam_masses_against_poisson_differences():
 def test_undecided_switches_give_unions():
     from sympy import Abs, Symbol
 
-    from mechc.verify.balls.functions import function
+    from mechc.verify.balls.expressions import function
 
     x = Symbol("x", real=True)
     ball = function(Abs(x), x, {})(arb(0, 1), False)

@@ -13,7 +13,7 @@ import mechc
 from mechc.calculus.cases import by_cases
 from mechc.declare import additive, positive, real
 from mechc.verify import shape_proofs
-from mechc.verify.balls import functions
+from mechc.verify.balls import expressions
 from mechc.verify.balls.functions import erfc_bend, erfc_rate
 from mechc.verify.balls.infinity import with_log_erfc
 from mechc.verify.balls.oracle import Oracle
@@ -70,7 +70,7 @@ def verdicts(name, theta, turn):
     for lo, hi, kind, *_ in np.asarray(mechanism.kernel.branches(np.array(theta))):
         for piece in oracle.case.pieces:
             lowest, highest = (
-                float(functions.constant(e, oracle.values).mid()) for e in (piece.lo, piece.hi)
+                float(expressions.constant(e, oracle.values).mid()) for e in (piece.lo, piece.hi)
             )
             left, right = max(lo, lowest), min(hi, highest)
             if left < right:

@@ -13,7 +13,7 @@ from flint import acb, arb
 from sympy import Add, Expr, S, Symbol, diff, exp, expand, log
 
 from mechc.calculus.terms import Term
-from mechc.verify.balls import functions
+from mechc.verify.balls import expressions
 
 _MARKS = sorted([0.0, *(s * 2.0 ** (k / 4) for s in (-1, 1) for k in range(-40, 160))])
 _BETWEEN = [(a + b) / 2 for a, b in pairwise(_MARKS)]
@@ -27,12 +27,12 @@ class Law:
         self.x, self.values = x, values
         kept = []
         for term in terms:
-            weight = functions.constant(term.weight, values)
+            weight = expressions.constant(term.weight, values)
             if not weight.is_zero():
                 kept.append((weight.log(), term.log_density))
         self.exprs: list[Expr] = [e for _, e in kept]
         self.weights = [w for w, _ in kept]
-        self.logs = [functions.function(e, x, values) for e in self.exprs]
+        self.logs = [expressions.function(e, x, values) for e in self.exprs]
         self._beside: dict[int, Callable[[Any, bool], Any]] = {}
         self._tops: dict[int, int] = {}  # the dominating term at places of _MARKS
 
@@ -66,7 +66,7 @@ class Law:
     @cached_property
     def _densities(self) -> list[tuple[Any, Callable[[Any, bool], Any]]]:
         rows = zip(self.weights, self.exprs, strict=True)
-        return [(w.exp(), functions.function(exp(e), self.x, self.values)) for w, e in rows]
+        return [(w.exp(), expressions.function(exp(e), self.x, self.values)) for w, e in rows]
 
     def top(self, x: Any) -> int:
         """The term that dominates around a ball, roughly: any choice would be right."""
@@ -84,7 +84,7 @@ class Law:
         if i not in self._beside:
             base = self.exprs[i]
             rest = [
-                (w, functions.function(difference(e, base, self.x), self.x, self.values))
+                (w, expressions.function(difference(e, base, self.x), self.x, self.values))
                 for k, (w, e) in enumerate(zip(self.weights, self.exprs, strict=True)) if k != i
             ]  # fmt: skip
             self._beside[i] = _log_of_sum(self.weights[i], rest)
@@ -110,7 +110,7 @@ class Law:
 
     @cached_property
     def _slopes(self) -> list[Callable[[Any, bool], Any]]:
-        return [functions.function(diff(e, self.x), self.x, self.values) for e in self.exprs]
+        return [expressions.function(diff(e, self.x), self.x, self.values) for e in self.exprs]
 
 
 def difference(one: Expr, other: Expr, x: Symbol) -> Expr:

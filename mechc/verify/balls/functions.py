@@ -112,6 +112,7 @@ def _erfcx(u: Any) -> Any:
 Ball = Any  # arb or acb
 Function = Callable[[Ball, bool], Ball]
 Values = Mapping[Symbol, Any]
+Total = Callable[[Expr, Symbol, Values, list[Any]], Any]
 
 
 def nan_like(x: Ball) -> Ball:
@@ -119,41 +120,23 @@ def nan_like(x: Ball) -> Ball:
     return acb(math.nan, math.nan) if isinstance(x, acb) else arb.nan()
 
 
-def constant(expr: Expr, values: Values) -> Any:
-    """Ball around the value of an expression without variable; +-oo gives an infinite ball."""
-    return _Compiler(None, values).ball(expr)
+class Compiler:
+    """One walk over an expression; equal subexpressions share their closure.
 
-
-def function(expr: Expr, variable: Symbol, values: Values) -> Function:
-    """The expression as a function of a ball and the `analytic` flag, at the current precision.
-
-    Args:
-        expr: in `variable` and the symbols of `values`.
-        variable: the symbol that stands for the ball.
-        values: exact balls for the parameters.
-
-    Raises:
-        UnsupportedError: a function that has no ball form here.
+    `total` is what adds up a constant sum (`mechc.verify.balls.sums`); without it sums are refused.
     """
-    return _Compiler(variable, values).compile(expr)
 
-
-def holds(condition: Basic, values: Values) -> bool | None:
-    """Truth of a condition in parameters; None where the balls do not decide it."""
-    return _Compiler(None, values).truth(condition)(arb(0))
-
-
-class _Compiler:
-    """One walk over an expression; equal subexpressions share their closure."""
-
-    def __init__(self, variable: Symbol | None, values: Values) -> None:
-        self.variable, self.values = variable, values
+    def __init__(self, variable: Symbol | None, values: Values, total: Total | None = None) -> None:
+        """Compile in `variable` and the symbols of `values`."""
+        self.variable, self.values, self.total = variable, values, total
         self.known: dict[Basic, Function] = {}
 
     def ball(self, expr: Basic) -> Any:
+        """Ball around the value of an expression without variable."""
         return self.compile(expr)(arb(0), False)
 
     def compile(self, expr: Basic) -> Function:
+        """The expression as a function of a ball and the `analytic` flag."""
         if expr not in self.known:
             made = self._compile(expr)
             if self.variable is None or not expr.has(self.variable):
@@ -295,13 +278,12 @@ class _Compiler:
 
     def _sum(self, expr: Sum) -> Any:
         """A constant sum, its infinite tails bounded by the ratio of neighbouring summands."""
-        from mechc.verify.balls.sums import total
-
         index, lo, hi = expr.limits[0]
-        if len(expr.limits) > 1 or (self.variable is not None and expr.has(self.variable)):
+        inner = self.variable is not None and expr.has(self.variable)
+        if len(expr.limits) > 1 or inner or self.total is None:
             raise UnsupportedError(f"no ball form of {expr}")
         ends = [self.ball(lo), self.ball(hi)]
-        return total(expr.function, index, self.values, ends)
+        return self.total(expr.function, index, self.values, ends)
 
     def _apply(self, expr: Any) -> Function:
         name = type(expr).__name__

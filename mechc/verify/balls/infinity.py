@@ -18,7 +18,7 @@ from typing import Any
 from flint import arb
 from sympy import Add, Expr, Function, Mul, Pow, S, Symbol, diff, exp, expand, log, pi, sqrt
 
-from mechc.verify.balls.functions import constant, erfc_argument
+from mechc.verify.balls.functions import Compiler, erfc_argument
 
 
 class Unknown(Exception):
@@ -72,7 +72,7 @@ class Order:
 
 
 def _ball(expr: Expr) -> Any:
-    return constant(expr, {})
+    return Compiler(None, {}).ball(expr)
 
 
 class AtInfinity:

@@ -49,7 +49,7 @@ from sympy import (
 from mechc.calculus.cases import Piece
 from mechc.calculus.terms import Term
 from mechc.errors import NumericError, UnsupportedError
-from mechc.verify.balls import functions
+from mechc.verify.balls import expressions
 from mechc.verify.balls.density import Law, difference
 from mechc.verify.balls.infinity import AtInfinity, Unknown, integral_factor, slope, tail_terms
 from mechc.verify.balls.sums import exact
@@ -72,7 +72,7 @@ def power_bound(
     Raises:
         Unknown: the order of a zero is not found, or the integral is infinite.
     """
-    here = functions.constant(end, values)
+    here = expressions.constant(end, values)
     box, away = here.union(here + reach), abs(reach)
     height, order = arb(0), arb(1)
     for exponent, terms in sides:
@@ -89,7 +89,7 @@ def _power(terms: tuple[Term, ...], x: Symbol, end: Expr, values: Any, box: Any)
     order, size = arb(0), arb(1)
     for share, base in _factored(terms, x):
         m, c = _zero(base, x, end, values, box)
-        exponent = functions.constant(share, values)
+        exponent = expressions.constant(share, values)
         order += exponent * m
         size *= (exponent * c.log()).exp()
     return order, size
@@ -132,7 +132,7 @@ def _zero(base: Expr, x: Symbol, end: Expr, values: Any, box: Any) -> Any:
     """(m, c) of a function that has one sign inside."""
     for m in range(HIGHEST + 1):
         derivative, vanishes = _derivative(base, x, end, m)
-        size = abs(functions.function(derivative, x, values)(box, False))
+        size = abs(expressions.function(derivative, x, values)(box, False))
         if size > 0 and size.is_finite():
             return m, size / factorial(m)
         if not (vanishes or _vanishes_here(derivative, x, end, values)):
@@ -168,7 +168,7 @@ def rises_from(
     density = powers[0][1] if single else _density(terms)  # a power moves with its base
     for m in range(1, HIGHEST + 1):
         derivative, vanishes = _derivative(density, x, end, m)
-        value = functions.function(derivative, x, values)(box, False) * side**m
+        value = expressions.function(derivative, x, values)(box, False) * side**m
         if value > 0 or value < 0:
             return 1 if value > 0 else -1
         if not vanishes:
@@ -216,7 +216,7 @@ class PieceIntegral:
             values: exact balls for the parameters.
         """
         self.x, self.values = x, values
-        self.lo, self.hi = (functions.constant(e, values) for e in (piece.lo, piece.hi))
+        self.lo, self.hi = (expressions.constant(e, values) for e in (piece.lo, piece.hi))
         self.p, self.q = Law(piece.p, x, values), Law(piece.q, x, values)
         self.piece = piece
         self.plain = self  # the piece in the declared variable
@@ -287,7 +287,7 @@ class PieceIntegral:
         gap = expand(self.p.exprs[0] - self.q.exprs[0])
         if gap.has(self.x):
             return None
-        return self.p.weights[0] - self.q.weights[0] + functions.constant(gap, self.values)
+        return self.p.weights[0] - self.q.weights[0] + expressions.constant(gap, self.values)
 
     @cached_property
     def plateau_mass(self) -> Any:
@@ -365,8 +365,8 @@ class PieceIntegral:
             if poly is None or poly.degree() > 1 or poly.free_symbols_in_domain & {self.x}:
                 return None
             k, c = poly.coeff_monomial(self.x), poly.coeff_monomial(1)
-            slopes += exponent * functions.constant(k, self.values)
-            intercept += exponent * (law.weights[0] + functions.constant(c, self.values))
+            slopes += exponent * expressions.constant(k, self.values)
+            intercept += exponent * (law.weights[0] + expressions.constant(c, self.values))
         return slopes, intercept
 
     def _quadrature(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
@@ -446,7 +446,7 @@ class PieceIntegral:
         """Term j of q minus term i of p."""
         if (i, j) not in self._differences:
             gap = difference(self.q.exprs[j], self.p.exprs[i], self.x)
-            self._differences[i, j] = functions.function(gap, self.x, self.values)
+            self._differences[i, j] = expressions.function(gap, self.x, self.values)
         return self._differences[i, j]
 
     def _cut(self, a: Any, b: Any, side: int, other: Any) -> tuple[Any, Any]:

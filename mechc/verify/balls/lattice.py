@@ -10,7 +10,7 @@ from sympy import Symbol, besseli, log
 
 from mechc.calculus.cases import Piece
 from mechc.errors import NumericError
-from mechc.verify.balls import functions
+from mechc.verify.balls import expressions
 from mechc.verify.balls.density import Law
 from mechc.verify.balls.infinity import AtInfinity, Unknown, slope, sum_factor, tail_terms
 from mechc.verify.balls.sums import bessel_ratio_bound, exact
@@ -25,7 +25,7 @@ class LatticeSum:
     def __init__(self, piece: Piece, x: Symbol, values: Any) -> None:
         """Bind the parameters; arguments as for an integral over a piece."""
         self.x, self.values = x, values
-        self.lo, self.hi = (functions.constant(e, values) for e in (piece.lo, piece.hi))
+        self.lo, self.hi = (expressions.constant(e, values) for e in (piece.lo, piece.hi))
         self.p, self.q = Law(piece.p, x, values), Law(piece.q, x, values)
         self._logs: dict[int, tuple[Any, Any]] = {}
         self._slopes: dict[Any, Any] = {}
@@ -162,8 +162,8 @@ class LatticeSum:
                 raise Unknown("a Bessel function beside others")
             order, argument = inner.args[0].args
             order = (order if order.coeff(self.x) * side > 0 else -order).subs(self.x, 0)
-            shift = -functions.constant(order, self.values)
-            found.append((exponent, shift, functions.constant(argument, self.values)))
+            shift = -expressions.constant(order, self.values)
+            found.append((exponent, shift, expressions.constant(argument, self.values)))
         if len(found) == 1:
             found.append((arb(0), found[0][1], found[0][2]))
         (a, s, c), (b, t, _) = found

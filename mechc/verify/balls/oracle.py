@@ -24,7 +24,7 @@ from sympy import And, Expr, Piecewise, Symbol, oo
 from mechc.calculus.cases import Case, Piece, by_cases
 from mechc.declare.declaration import Declaration
 from mechc.errors import UnsupportedError
-from mechc.verify.balls import functions
+from mechc.verify.balls import expressions
 from mechc.verify.balls.integral import LogarithmicIntegral, PieceIntegral, is_logarithmic
 from mechc.verify.balls.lattice import LatticeSum
 
@@ -55,7 +55,7 @@ def _cases(declaration: Declaration) -> tuple[Case, ...]:
 
 
 def _constant(expr: Expr, oracle: Oracle) -> Any:
-    return functions.constant(expr, oracle.values)
+    return expressions.constant(expr, oracle.values)
 
 
 class Oracle:
@@ -86,7 +86,7 @@ class Oracle:
     def case(self) -> Case:
         """The case that holds."""
         for case in _cases(self.declaration):
-            if functions.holds(case.condition, self.values):
+            if expressions.holds(case.condition, self.values):
                 return case
         raise UnsupportedError(f"{self.declaration.name}: no case is certain at {self.theta}")
 
@@ -140,7 +140,7 @@ class Oracle:
     def _density(self, law: str) -> Any:
         key = law, ctx.prec
         if key not in self._compiled:
-            self._compiled[key] = functions.function(
+            self._compiled[key] = expressions.function(
                 self._supported(law), self.declaration.variable, self.values
             )
         return self._compiled[key]
@@ -278,7 +278,7 @@ class Oracle:
         key = "atoms", ctx.prec
         if key not in self._compiled:
             self._compiled[key] = tuple(
-                tuple(functions.constant(e, self.values) for e in row)
+                tuple(expressions.constant(e, self.values) for e in row)
                 for row in self.declaration.atoms
             )
         return self._compiled[key]  # type: ignore[no-any-return]

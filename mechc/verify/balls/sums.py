@@ -45,7 +45,7 @@ def total(summand: Expr, index: Symbol, values: Mapping[Symbol, Any], ends: list
     Raises:
         NumericError: too many summands matter, or no majorant is found for an infinite end.
     """
-    f = functions.function(summand, index, values)
+    f = functions.Compiler(index, values, total).compile(summand)
     lo, hi = (_integer(end) for end in ends)
     middle = max(lo if lo is not None else -oo, min(hi if hi is not None else oo, 0))
     result = f(arb(int(middle)), False)

@@ -22,7 +22,7 @@ from sympy.polys.polyfuncs import horner
 
 from mechc.calculus.cases import Piece
 from mechc.errors import MechcError
-from mechc.verify.balls import functions
+from mechc.verify.balls import expressions
 from mechc.verify.balls.integral import PieceIntegral
 from mechc.verify.balls.oracle import Oracle
 from mechc.verify.balls.sums import exact
@@ -150,13 +150,13 @@ def _functions(piece: Piece, oracle: Oracle, c: Any, at: float, boxes: Iterator[
     known = {**values, _C: c}
     forms = (first, second, steep, steep - second / first)
     reduced = [_one_fraction(form, x, known) for form in forms]
-    d1, d2, dw = (functions.function(form, x, known) for form in reduced[:3])
+    d1, d2, dw = (expressions.function(form, x, known) for form in reduced[:3])
 
     def ratio(u: Any, analytic: bool) -> Any:
         return dw(u, analytic) - d2(u, analytic) / d1(u, analytic)
 
     if forms[3].is_rational_function(x):
-        return Functions(d1, d2, dw, functions.function(reduced[3], x, known), boxes)
+        return Functions(d1, d2, dw, expressions.function(reduced[3], x, known), boxes)
     return Functions(d1, d2, dw, ratio, boxes)
 
 
@@ -177,7 +177,7 @@ def _relative(terms: Any, base: Expr) -> Expr:
 
 def _largest(summands: Any, x: Symbol, values: Any, at: float) -> Expr:
     """The summand of largest absolute value at a point."""
-    sizes = [abs(functions.function(s, x, values)(arb(at), False)) for s in summands]
+    sizes = [abs(expressions.function(s, x, values)(arb(at), False)) for s in summands]
     return summands[max(range(len(sizes)), key=lambda i: float(sizes[i].log().mid()))]
 
 
