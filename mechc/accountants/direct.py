@@ -88,6 +88,11 @@ class DirectAccountant:
                 f"direct: {count} steps with a density; direct takes up to {MAX_STEPS}, or atoms "
                 "alone"
             )
+        elif count > 1 and any(s.loss.is_steep for s in self._steps):
+            # panels of a few steps do not resolve such ends, and the recursion cannot tell
+            raise UnsupportedError(
+                "direct: several steps of a loss that grows without limit towards a finite output"
+            )
 
     def log_delta(self, epsilon: float) -> Bound:
         """Return log delta(epsilon) with bounds, for any real epsilon.
@@ -101,7 +106,7 @@ class DirectAccountant:
             return self._recursive(epsilon)
         else:
             law = self._steps[0].loss
-            logs = law.hockey_stick_log(epsilon)
+            logs = law.first().hockey_stick_log(epsilon)  # whatever was asked of it before
             if not logs[2] > -math.inf and epsilon < law.support[1]:
                 raise NumericError(f"direct: no node reaches losses above epsilon={epsilon!r}")
         lower, estimate, upper = (min(v, 0.0) for v in logs)

@@ -19,6 +19,7 @@ from mechc.accountants.registry import MEANT
 from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work
 from mechc.composition.mechanism import Mechanism
+from mechc.composition.question import asked
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
 from mechc.loss.allowance import MAX_WORK, limited
 
@@ -159,7 +160,7 @@ class Profile:
         Evaluated by the first method of "auto" alone: a wide upper bound steers as well.
         """
         if value not in self._known:
-            with limited(self._max_work, self._method):
+            with asked(), limited(self._max_work, self._method):
                 evaluation = self._at(value).evaluation(self._method, self._direction)
                 if self.log_target == -math.inf:  # the largest loss has to be at most epsilon
                     self._known[value] = self._beyond(evaluation)
@@ -178,7 +179,7 @@ class Profile:
         if value in self._known or not self._lead:
             return self.excess(value)
         if value not in self._steered:
-            with limited(self._max_work, self._method):
+            with asked(), limited(self._max_work, self._method):
                 evaluation = self._at(value).evaluation(self._method, self._direction)
                 if self._lead not in evaluation.directions:
                     return self.excess(value)

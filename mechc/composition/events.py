@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition.inputs import as_count, as_rtol, bind, check_count
 from mechc.composition.queries import Queries
+from mechc.composition.question import current
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, allowed
 
@@ -194,7 +195,7 @@ class Composition(Queries):
         adjacency: the neighbouring relation that all events are for.
     """
 
-    __slots__ = ("_evaluations", "adjacency", "parts")
+    __slots__ = ("_used", "adjacency", "parts")
 
     def __init__(self, parts: Iterable[tuple[Event, int]] = ()) -> None:
         """Merge equal events and drop those that happen zero times or reveal nothing.
@@ -215,7 +216,7 @@ class Composition(Queries):
         order = sorted(merged, key=lambda key: (merged[key][0].mechanism.name, key[1], key[0]))
         self.parts = tuple(merged[key] for key in order)
         self.adjacency = joined(self._claims(), "composition")
-        self._evaluations: dict[Any, Evaluation] = {}
+        self._used: set[str] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy the events; what was computed is computed again."""
@@ -243,7 +244,7 @@ class Composition(Queries):
     @property
     def methods_used(self) -> frozenset[str]:
         """Names of the methods that have answered queries on this composition."""
-        return frozenset().union(*(e.methods_used for e in self._evaluations.values()))
+        return frozenset(self._used)
 
     def _claims(self) -> Collection[tuple[str, Claim]]:
         """Names and claims of the mechanisms: events of one may differ in the size of groups."""
@@ -302,7 +303,7 @@ class Composition(Queries):
     def evaluation(
         self, method: str = "auto", direction: str = "both", rtol: float = 1e-6, **options: Any
     ) -> Evaluation:
-        """Return log delta as a function, kept for further queries on this composition.
+        """Return log delta as a function, one for all that a question asks of this composition.
 
         Raises:
             DeclarationError: an argument is not acceptable.
@@ -313,10 +314,13 @@ class Composition(Queries):
         rtol = as_rtol(rtol)
         name, settled = registry.resolve(method, options)
         # what was given up for lack of work is not for those who allow more
-        key = (name, str(direction), rtol, settled, allowed())
-        if key not in self._evaluations:
-            self._evaluations[key] = self._evaluate(name, direction, rtol, settled)
-        return self._evaluations[key]
+        key = (self, name, str(direction), rtol, settled, allowed())
+        known = current().evaluations
+        if key not in known:
+            known[key] = self._evaluate(name, direction, rtol, settled)
+        evaluation: Evaluation = known[key]
+        evaluation.methods_used = self._used  # names, for `cite`; they change no answer
+        return evaluation
 
     def _evaluate(
         self, name: str, direction: str, rtol: float, settled: tuple[tuple[str, Any], ...]
@@ -411,18 +415,40 @@ def compose(*parts: Any) -> Composition:
     return Composition(flat)
 
 
-@lru_cache(maxsize=2048)
 def _privacy_loss(kernel: Hashable, theta: tuple[float, ...], reverse: bool) -> PrivacyLoss:
+    """The law for the question at hand, grown from the one that all questions begin with."""
+    laws = current().laws
+    key = (kernel, theta, reverse)
+    if key not in laws:
+        if reverse:
+            laws[key] = _privacy_loss(kernel, theta, False).reversed()
+        else:
+            laws[key] = _first_loss(kernel, theta).fork()
+    law: PrivacyLoss = laws[key]
+    return law
+
+
+@lru_cache(maxsize=2048)
+def _first_loss(kernel: Hashable, theta: tuple[float, ...]) -> PrivacyLoss:
+    """The law that every question begins with; it is never asked itself."""
     from mechc.loss.privacy_loss import PrivacyLoss
 
     values: NDArray[np.float64] = np.array(theta, dtype=np.float64)
-    if reverse:
-        return _privacy_loss(kernel, theta, False).reversed()
     return PrivacyLoss.from_kernel(cast(Any, kernel), values)
 
 
-@lru_cache(maxsize=16)
 def _tagged_loss(kernel: Hashable, tag: Hashable, theta: tuple[float, ...]) -> PrivacyLoss:
+    """As `_privacy_loss`, of a pair whose output also tells an index."""
+    laws = current().laws
+    key = (kernel, tag, theta)
+    if key not in laws:
+        laws[key] = _first_tagged_loss(kernel, tag, theta).fork()
+    law: PrivacyLoss = laws[key]
+    return law
+
+
+@lru_cache(maxsize=16)
+def _first_tagged_loss(kernel: Hashable, tag: Hashable, theta: tuple[float, ...]) -> PrivacyLoss:
     from mechc.loss.mixture import tagged_loss
 
     return tagged_loss(cast(Any, kernel), cast(Any, tag), np.array(theta, dtype=np.float64))
@@ -437,5 +463,5 @@ def unsupported_on_composition(name: str) -> UnsupportedError:
 
 def forget_losses() -> None:
     """Drop all cached privacy losses; the next query builds its own."""
-    _privacy_loss.cache_clear()
-    _tagged_loss.cache_clear()
+    _first_loss.cache_clear()
+    _first_tagged_loss.cache_clear()

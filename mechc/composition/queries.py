@@ -27,6 +27,7 @@ from mechc.composition.inputs import (
     checked,
     from_log,
 )
+from mechc.composition.question import asked
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.allowance import MAX_WORK, limited
 
@@ -166,12 +167,13 @@ class Queries(ABC):
         target, check = (delta, as_delta) if log_delta is None else (log_delta, as_log_delta)
         points = checked(check, target)
         if as_flag("certified", certified):
-            evaluation = self.composition().evaluation(**how)
-            answers = self._certified(method, direction, options)
-            found = points.ask(
-                lambda t: answers.epsilon(t, float(epsilon.epsilon(evaluation, t).estimate)),
-                max_work=inf,
-            )
+            with asked():
+                evaluation = self.composition().evaluation(**how)
+                answers = self._certified(method, direction, options)
+                found = points.ask(
+                    lambda t: answers.epsilon(t, float(epsilon.epsilon(evaluation, t).estimate)),
+                    max_work=inf,
+                )
             return self._answered(found, Quantity.EPSILON)
         return self._ask(Quantity.EPSILON, points, epsilon.epsilon, max_work, how, rising=True)
 
@@ -223,12 +225,13 @@ class Queries(ABC):
             rising: see `Points.ask`.
         """
         composition = self.composition()
-        found = points.ask(
-            lambda value: question(composition.evaluation(**how), value),
-            rising,
-            max_work,
-            str(how.get("method", "auto")),
-        )
+        with asked():
+            found = points.ask(
+                lambda value: question(composition.evaluation(**how), value),
+                rising,
+                max_work,
+                str(how.get("method", "auto")),
+            )
         return self._answered(found, quantity)
 
     def _certified(self, method: str, direction: str, options: dict[str, Any]) -> Answers:
@@ -348,7 +351,7 @@ class Queries(ABC):
         from mechc.composition import divergences
 
         how = self._how(**how)
-        with limited(as_work(max_work), str(how["method"])):
+        with asked(), limited(as_work(max_work), str(how["method"])):
             found = divergences.gdp(self.composition(), epsilon_max, how)
         return self._answered(found, Quantity.MU)
 
@@ -373,5 +376,6 @@ class Queries(ABC):
 
         how = self._how(**how)
         target, allowed = as_positive_delta(delta), as_work(max_work)
-        found = curve.epsilon_curve(self.composition(), target, counts, allowed, how)
+        with asked():
+            found = curve.epsilon_curve(self.composition(), target, counts, allowed, how)
         return self._answered(found, Quantity.EPSILON)

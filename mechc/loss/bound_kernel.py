@@ -103,6 +103,7 @@ class KernelSource:
         self._find_ends()
         if checked:
             self._check_masses()
+        self._first_panels = self._panels
 
     @cached_property
     def label(self) -> str:
@@ -128,6 +129,12 @@ class KernelSource:
         self.support = self._find_support(rows)
         self._find_ends()
         self._check_masses()
+        self._first_panels = self._panels
+
+    @property
+    def is_steep(self) -> bool:
+        """Whether the loss grows without limit towards an end of a branch that is a number."""
+        return bool((np.isfinite(self.rows[:, :2]) & np.isinf(self.rows[:, 3:5])).any())
 
     def _find_ends(self) -> None:
         """Find what doubles do not resolve next to the ends of the support, and cut the strip."""

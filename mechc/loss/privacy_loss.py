@@ -308,6 +308,16 @@ class PrivacyLoss:
         source = None if self._source is None else self._source.fork()
         return replace(self, _source=source, _memo={})
 
+    def first(self) -> PrivacyLoss:
+        """Return the law as it was before any tilt was asked for, of this or its reversal."""
+        source = self._source
+        return self if source is None else replace(self, _source=source.lean(), _memo={})
+
+    @property
+    def is_steep(self) -> bool:
+        """Whether the loss grows without limit towards an output that is a number."""
+        return self._source is not None and self._source.continuous and self._source.is_steep
+
     def lean(self, tilt_lo: float, tilt_hi: float) -> PrivacyLoss:
         """Return this law without the nodes that tilts far beyond these have asked for."""
         source = self._source
