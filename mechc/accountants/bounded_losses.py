@@ -35,10 +35,10 @@ from mechc.errors import NumericError
 from mechc.loss.chebyshev_tables import DEGREE, Tabulated, tabulate
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 
-ULP = 2.2e-16
 TURNS = 60
 CLOSE = 1e-15  # of a cell, at which bisection ends
 RELATIVE = 3e-5  # error of a level that counts as relative, in units of the widest
@@ -118,7 +118,7 @@ def _root(cells, hint, target):  # type: ignore[no-untyped-def]
             high, f_high = x, f
             f_low = 0.5 * f_low if kept == -1 else f_low
             kept = -1
-        if high - low <= CLOSE or abs(f) <= ULP * target:
+        if high - low <= CLOSE or abs(f) <= EPS * target:
             break
     return i + 0.5 * (1.0 + x)
 
@@ -207,7 +207,7 @@ def _answer(cells, n, start, near, relative, facts, tilts, floors, target, out):
     lower = _root(cells, hint, (target[1] + floor + fallen) * (1.0 + error))
     if not (math.isfinite(upper) and math.isfinite(lower)):
         return False
-    noise = 16.0 * ULP * (abs(start) + n * abs(facts[LOWEST]) + width * cells.shape[0])
+    noise = 16.0 * EPS * (abs(start) + n * abs(facts[LOWEST]) + width * cells.shape[0])
     low = start + width * lower - noise
     if low > 0.0 and tilts[0, -1] * (epsilon - low) > HALF:
         return False  # the floors there are not those at the estimate
@@ -233,7 +233,7 @@ def _run(same, below, errors, payoff, ends, facts, tilts, levels, targets, out):
     for i in range(parts):
         old[0, i * degree] = new[0, i * degree] = 1.0
     old[1 : payoff.shape[0] + 1] = payoff
-    relative = 8.0 * ULP
+    relative = 8.0 * EPS
     floors = np.full(tilts.shape[1], LEAST)
     found, m, failed = np.empty(3), 0, 0
     near = 0.0
@@ -255,7 +255,7 @@ def _run(same, below, errors, payoff, ends, facts, tilts, levels, targets, out):
         floors += tilts[1]
         start = ends[0, n] * width + n * lowest
         level = new[1 : cells + 1]
-        relative += facts[LAW] + 4.0 * ULP
+        relative += facts[LAW] + 4.0 * EPS
         least = np.dot(level, right_end)
         relative += _judge(least, missed, shift, start, width, RELATIVE * widest, tilts, floors)
         old, new = new, old
@@ -390,7 +390,7 @@ def _bands(table: Tabulated, width: float, parts: int, degree: int, scale: float
     kept, left_out = np.abs(image[:, : degree + 1]), np.abs(image[:, degree + 1 :])
     size = parts * (degree + 1)
     missed = left_out.sum(axis=1) + 2.0 * left_out[:, -4:].sum(axis=1)
-    missed += 3.0 * np.abs(values - again).max(axis=1) + ULP * (size + 8.0) * kept.sum(axis=1)
+    missed += 3.0 * np.abs(values - again).max(axis=1) + EPS * (size + 8.0) * kept.sum(axis=1)
     below, same = (image[:, : degree + 1, c].reshape(size, size) for c in (0, 1))
     below_error, same_error = missed.max(axis=0)
     return Bands(same, below, same_error, below_error)

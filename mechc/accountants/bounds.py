@@ -50,7 +50,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.contours.composed import ComposedLoss, U
+from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import mean_target, payoff_target, solve
 from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.accountants.window import table
@@ -58,6 +58,7 @@ from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, spared
 from mechc.loss.infinite_mass import composed, log_error
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import U
 from mechc.loss.truncated_loss import is_resolved
 
 

@@ -43,6 +43,7 @@ from mechc.accountants.window import log_peak
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_complement, log_infinite
 from mechc.loss.privacy_loss import Step, sharp_tilt
+from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 
@@ -79,7 +80,6 @@ class Choice(NamedTuple):
         return 0.0 if self.one_scale else self.reach * self.period / (2.0 * math.pi)
 
 
-ULP = 2.2e-16
 ROOM = 1.2  # factor by which more tilts are covered than asked for: the next one is near
 SEVERAL, MORE_ROOM = 16, 1.6  # with so many distinct steps: to extend them all costs more
 MIRRORED = 16.0  # tilts up to which both directions are covered at once
@@ -151,7 +151,7 @@ class Covered:
             return 0.0
         k, _, _, rounding = self._law.roughly(*-INSIDE).T
         mass = sum(s.count * s.loss.log_finite for s in self._steps)
-        rounding += 8.0 * ULP * (np.abs(k) + INSIDE * epsilon)
+        rounding += 8.0 * EPS * (np.abs(k) + INSIDE * epsilon)
         return float((k + INSIDE * epsilon + rounding).min()) - mass
 
     def _cover(self, tilt: float, contour: float = 0.0, frequency: float = 0.0) -> None:
@@ -243,7 +243,7 @@ class Covered:
 
 def chernoff(epsilon: float, tilts: Floats, peaks: Floats) -> float:
     """Return log of the least of exp(peaks - tilts epsilon), rounding included."""
-    rounding = 8.0 * ULP * (np.abs(peaks) + tilts * epsilon)
+    rounding = 8.0 * EPS * (np.abs(peaks) + tilts * epsilon)
     return float((peaks - tilts * epsilon + rounding).min(initial=math.inf)) + 1e-12
 
 
@@ -444,8 +444,8 @@ class Side(Covered):
                 if answer is not None:
                     most = min(answer.upper, self._log_mass)
                     gap = math.exp(self._log_mass) - math.exp(most)
-                    delta = 1.0 - size * (gap - MASS_ERROR - 8.0 * ULP)
-                    least = min(least, math.log(max(delta, ULP)))
+                    delta = 1.0 - size * (gap - MASS_ERROR - 8.0 * EPS)
+                    least = min(least, math.log(max(delta, EPS)))
         return min(least, 0.0)
 
     def _choose(self, epsilon: float) -> Choice:

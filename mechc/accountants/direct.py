@@ -25,6 +25,7 @@ from mechc.loss.allowance import spend
 from mechc.loss.infinite_mass import MASS_ERROR, log_infinite
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 Logs = tuple[float, float, float]
@@ -38,7 +39,6 @@ CLOSEST = 2e-9  # distance from the largest loss, relative, below which delta is
 NEAR = 1e-7  # where that is the way out if the recursion fails
 LIMIT = "rounding of the losses"
 REUSED = 1e-2  # share of rtol up to which a remembered recursion answers
-ULP = 2.2e-16
 
 
 def enumerable(steps: Sequence[Step]) -> bool:
@@ -138,7 +138,7 @@ class DirectAccountant:
         assert self._atoms is not None
         loss, log_mass, noise = self._atoms
         spend(LISTED * loss.size)
-        gap, rounding = loss - epsilon, 16.0 * ULP * (np.abs(loss) + abs(epsilon))
+        gap, rounding = loss - epsilon, 16.0 * EPS * (np.abs(loss) + abs(epsilon))
         up, near = gap > 0, gap > -rounding
         if not up.any():
             rounded = log_total(log_mass[near] + np.log(rounding[near]))
@@ -147,7 +147,7 @@ class DirectAccountant:
         value = log_total(terms)
         share = np.exp(terms - value)
         shaky = np.exp(log_mass[near] - np.maximum(gap[near], 0.0) - value) * rounding[near]
-        error = float(share @ noise[up]) + 16.0 * ULP + float(shaky.sum())
+        error = float(share @ noise[up]) + 16.0 * EPS + float(shaky.sum())
         return self._around(value, error)
 
     def _around(
@@ -204,7 +204,7 @@ class _Side:
         """Bound H at `gap` below the largest loss by the chord from a distance `wide`."""
         wide = min(wide, self._top)
         (_, _, upper), detail = self._answer(self._top - wide)
-        ratio = math.expm1(-gap - 4 * ULP * self._scale) / math.expm1(-wide)
+        ratio = math.expm1(-gap - 4 * EPS * self._scale) / math.expm1(-wide)
         upper += min(math.log(ratio), 0.0)
         return (-math.inf, upper, upper), {**detail, "limit": LIMIT}
 
@@ -260,7 +260,7 @@ def _multinomial(loss: Floats, log_mass: Floats, count: int) -> tuple[Floats, Fl
     shares = _ways(count, loss.size)
     parts = gammaln(shares + 1.0)
     log_count = gammaln(count + 1.0)
-    noise = 8.0 * ULP * (2.0 + log_count + parts.sum(axis=1) - shares @ log_mass)
+    noise = 8.0 * EPS * (2.0 + log_count + parts.sum(axis=1) - shares @ log_mass)
     return shares @ loss, log_count - parts.sum(axis=1) + shares @ log_mass, noise
 
 
@@ -278,5 +278,5 @@ def _drawn(loss: Floats, log_mass: Floats, count: int) -> tuple[Floats, Floats, 
         parts = np.repeat(parts, times) + np.log(run)  # log of the factorials of repetitions
         last = chosen
     log_count = float(gammaln(count + 1.0))
-    noise = 8.0 * ULP * (2.0 + log_count + parts - log_p)
+    noise = 8.0 * EPS * (2.0 + log_count + parts - log_p)
     return total, log_count - parts + log_p, noise

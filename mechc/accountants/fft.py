@@ -30,9 +30,10 @@ from scipy import fft, special
 
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
-from mechc.loss.discretise import ULP, GridLaw
+from mechc.loss.discretise import GridLaw
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.rounding import U
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _ERFCX_OVERFLOWS = -30.0  # below this x, q(x) is taken from log Phi instead of erfcx
@@ -199,11 +200,11 @@ class TiltedSum:
         """Transform back; nothing can be added afterwards."""
         self._sum: Floats = fft.irfft(self._spectrum, self.size)
         del self._spectrum
-        last = transform_error(self.size) + len(self._offsets) * 4 * ULP
+        last = transform_error(self.size) + len(self._offsets) * 4 * U
         self._error += last * _norm(self._sum)
         self.offset = math.fsum(self._offsets)
-        self.relative += 8 * ULP * abs(self.log_scale)
-        self.slack += 8 * ULP * (math.fsum(map(abs, self._offsets)) + self.period)
+        self.relative += 8 * U * abs(self.log_scale)
+        self.slack += 8 * U * (math.fsum(map(abs, self._offsets)) + self.period)
         return self
 
     def payoff(self, epsilon: float) -> tuple[float, float, float]:
@@ -216,7 +217,7 @@ class TiltedSum:
         gain = periodic_payoff(x, self.tilt, self.period)
         terms = np.roll(self._sum, (self._origin - start) % self.size) * gain
         error = self._error * _norm(gain)
-        error += 256 * ULP * float(np.abs(terms).sum())
+        error += 256 * U * float(np.abs(terms).sum())
         return self.log_scale - self.tilt * epsilon, float(terms.sum()), error
 
     def plain_payoff(self, epsilon: float, lowest: float) -> tuple[float, float]:
@@ -230,7 +231,7 @@ class TiltedSum:
         gain = -np.expm1(np.minimum(epsilon - points, 0.0))
         terms = np.roll(self._sum, (self._origin - start) % self.size) * gain
         error = self._error * _norm(gain)
-        error += 256 * ULP * float(np.abs(terms).sum())
+        error += 256 * U * float(np.abs(terms).sum())
         return float(terms.sum()), error
 
 
@@ -252,8 +253,8 @@ def transform_error(size: int) -> float:
     Higham 2002, Theorem 24.2, with twiddle factors good to two units in the last place, and two
     more levels than the radix 2 transform has for the split of real input and for the scaling.
     """
-    twiddle = 2 * ULP
-    gamma = 4 * ULP / (1 - 4 * ULP)
+    twiddle = 2 * U
+    gamma = 4 * U / (1 - 4 * U)
     level = twiddle + gamma * (math.sqrt(2.0) + twiddle)
     levels = 2.0 + sum(p if p > 2 else 1 for p in _factors(size))
     return levels * level / (1 - levels * level)
@@ -296,9 +297,7 @@ def _tilted(law: GridLaw, tilt: float, size: int) -> tuple[Floats, int, float, f
     total = float(weight.sum())
     weight /= total
     log_mgf = top + math.log(total)
-    relative = law.inflation + ULP * (
-        16 + 4 * abs(tilt) * float(np.abs(points).max()) + 4 * abs(top)
-    )
+    relative = law.inflation + U * (16 + 4 * abs(tilt) * float(np.abs(points).max()) + 4 * abs(top))
     index = law.first + kept
     centre = round(float((weight * index).sum()))
     folded: Floats = np.zeros(size)
@@ -337,5 +336,5 @@ def _power(spectrum: Complexes, count: int) -> tuple[Complexes, float]:
     """
     powered = spectrum.copy()
     total = _raise(powered, count)
-    rounding = 1.01 * math.sqrt(5.0) * count * ULP
+    rounding = 1.01 * math.sqrt(5.0) * count * U
     return powered, rounding * math.sqrt(total / (2 * (spectrum.size - 1))) + 1e-300

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.contour import ContourAccountant
-from mechc.accountants.contours.trapezoid import ULP, Lattice
+from mechc.accountants.contours.trapezoid import Lattice
 from mechc.accountants.fft import log_add
 from mechc.errors import UnsupportedError
 from mechc.loss.infinite_mass import MASS_ERROR
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import EPS
 
 MAX_POINTS = 1e6  # finer than this share of a step, any two losses seem commensurate
 
@@ -85,7 +86,7 @@ class LatticeAccountant(ContourAccountant):
         losses = [s.loss for s in self._steps]
         tops = [s.count * law.support[1] for s, law in zip(self._steps, losses, strict=True)]
         top = math.fsum(tops)
-        noise = 8.0 * ULP * math.fsum(map(abs, [*tops, epsilon]))
+        noise = 8.0 * EPS * math.fsum(map(abs, [*tops, epsilon]))
         lattice = self._payoff
         if epsilon < 0 or not isinstance(lattice, Lattice):
             return None
@@ -96,7 +97,7 @@ class LatticeAccountant(ContourAccountant):
             s.count * float(law.atom_log_mass[-1])
             for s, law in zip(self._steps, losses, strict=True)
         )
-        error = 8.0 * ULP * (sum(s.count for s in self._steps) + abs(mass))
+        error = 8.0 * EPS * (sum(s.count for s in self._steps) + abs(mass))
         error += math.fsum(s.count * s.loss.tolerance for s in self._steps)
         sides = [
             mass + margin + (math.log(-math.expm1(-width)) if width > 0 else -math.inf)

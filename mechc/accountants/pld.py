@@ -25,9 +25,9 @@ from mechc.accountants.fft import TiltedSum, distinct, log1mexp, log_add
 from mechc.accountants.window import Reach, Window, choose, finite_lower, finite_upper, reach
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss import discretise
-from mechc.loss.discretise import ULP
 from mechc.loss.mesh import align
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import U
 
 Floats = NDArray[np.float64]
 
@@ -252,8 +252,8 @@ class _Pair:
         lower, below = finite_lower(self._lower, self._window, epsilon)
         outer = self._composed.outer(epsilon)
         log_infinite = max(log1mexp(self._upper.log_finite), self._composed.log_infinite)
-        top = min(log_add(log_infinite + 16 * ULP, upper), outer.upper)
-        bottom = max(self._composed.with_infinite(lower) - 16 * ULP, outer.lower)
+        top = min(log_add(log_infinite + 16 * U, upper), outer.upper)
+        bottom = max(self._composed.with_infinite(lower) - 16 * U, outer.lower)
         share = 0.5 if self._exact else 1.0 / 3.0
         middle = share * above + (1 - share) * below if below > -math.inf else above
         estimate = min(max(self._composed.with_infinite(middle), bottom), top)

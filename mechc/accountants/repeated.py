@@ -21,6 +21,7 @@ from mechc.accountants.recursion import Level, Recursion
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 
@@ -31,7 +32,6 @@ GOAL = 0.1  # relative error of delta aimed at, in units of the largest that is 
 CLOSER = 0.1  # ... and what is tried where that does not do
 TURNS = 60
 CLOSE = 1e-13  # change of log delta at which Newton stops
-ULP = 2.2e-16
 
 
 def epsilons(step: Step, counts: Floats, targets: Floats, near: float, widest: float) -> Floats:
@@ -114,7 +114,7 @@ def _log_value(edges, coefficients, facts, epsilon):  # type: ignore[no-untyped-
     if not value > 0.0:
         return -np.inf, -np.inf, np.inf, np.nan
     exponent = log_mgf - tilt * epsilon
-    rounding = 2.0 * ULP * (abs(log_mgf) + abs(tilt * epsilon) + tilt * abs(shift))
+    rounding = 2.0 * EPS * (abs(log_mgf) + abs(tilt * epsilon) + tilt * abs(shift))
     error = relative + floor / value + rounding
     middle = math.log(value) + exponent
     low = middle + math.log1p(-error) if error < 1.0 else -np.inf
@@ -157,7 +157,7 @@ def _search(edges, coefficients, facts, targets, start, widest):  # type: ignore
     for side in range(2):
         sign = 1.0 if side == 0 else -1.0
         step = (width + abs(targets[0] - targets[1]) + abs(middle - targets[0])) / -slope
-        step += 4.0 * ULP * epsilon
+        step += 4.0 * EPS * epsilon
         for _ in range(TURNS):
             at = epsilon + sign * step
             if at <= 0.0:

@@ -37,6 +37,7 @@ from mechc.accountants.contours.trapezoid import Complexes, Contour, Lattice, Sm
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_complement, log_rate, log_revealed
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import EPS
 
 FARTHER = 5  # times the proof may look three times as far ...
 LARGEST = 20_000  # ... with so many nodes at most
@@ -86,7 +87,7 @@ TRIES = 4  # contours for a group, each placed with what the one before has foun
 WIDER = 10.0  # times the width aimed at that an answer may be wide
 LARGE = 10.0  # sum in units of its first term that is seldom exceeded
 DOUBLINGS = 2  # of the nodes of a contour before a recursion is cheaper
-SLACK = 1.5 * 2.0**-52  # rounding of exp and log between delta and its logarithm
+SLACK = 1.5 * EPS  # rounding of exp and log between delta and its logarithm
 
 
 class Saddle(NamedTuple):

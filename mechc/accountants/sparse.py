@@ -57,13 +57,14 @@ from scipy.special import betainc
 
 from mechc.accountants.contours.characteristic import FREQUENCY
 from mechc.accountants.contours.decay import Fading, covering_period, unseen
-from mechc.accountants.contours.large_losses import ULP, Hits, Measure, Wave, log_odds, transforms
+from mechc.accountants.contours.large_losses import Hits, Measure, Wave, log_odds, transforms
 from mechc.accountants.contours.trapezoid import Answer
 from mechc.accountants.fft import log_add, log_subtract
 from mechc.accountants.window import log_peak
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import EPS
 from mechc.loss.truncated_loss import Band, Edges, LogDensity
 
 Floats = NDArray[np.float64]
@@ -432,7 +433,7 @@ class Bracket:
         counts = self._split.counts
         log_m, ratios = np.zeros(n, np.complex128), np.empty((counts.size, n), np.complex128)
         at, ratios_at = 0.0, np.empty((counts.size, 1))
-        self._error, self._known = 4.0 * ULP, None
+        self._error, self._known = 4.0 * EPS, None
         self._tail = 0.0
         for i, part in enumerate(self._split.parts):
             measures = part.resolved(c, h * n)
@@ -444,7 +445,7 @@ class Bracket:
             log_m += part.count * small.log_phi
             at += part.count * small.log_total
             self._error += part.count * small.error
-            self._error += large.error + 8.0 * ULP * self._number
+            self._error += large.error + 8.0 * EPS * self._number
         log_at = float(log_odds(self._hits, counts, ratios_at)[0])
         self._log_at = at + log_at
         self._value = transforms(self._hits, counts, ratios, log_m, log_at)
@@ -474,11 +475,11 @@ class Bracket:
         log_s = self._log_at - c * epsilon + math.log(weight * total / self.period)
         counts = float(self._split.counts.sum())
         turns = 32.0 + 4.0 * y * (self.period + abs(epsilon))
-        noise = ULP * float((np.abs(factor) * (turns + 8.0 * counts * np.abs(self._value))).sum())
+        noise = EPS * float((np.abs(factor) * (turns + 8.0 * counts * np.abs(self._value))).sum())
         self._beyond = 2.0 * self._unevaluated() / total
         self._lost = 2.0 * noise / total
         error = self._error + self._beyond + self._lost
-        error += ULP * (40.0 + 4.0 * abs(self._log_at) + 4.0 * abs(c * epsilon))
+        error += EPS * (40.0 + 4.0 * abs(self._log_at) + 4.0 * abs(c * epsilon))
         known, unknown, right = self._images(epsilon, log_s)
         error += MASSES * known
         low, high = 1.0 - known - unknown - right - error, 1.0 - known + error

@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 
 from mechc.accountants.fft import log1mexp
 from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 Logs = tuple[float, float, float]
 
 LIMIT = "few steps are below their largest losses"  # nothing is sharper there
-ULP = 2.2e-16
 SIZES = (40, 32)  # coefficients of the answer, and of the one it is judged by
 GUARD = 6.0  # times their difference: the error
 MOST_TERMS = 28  # of a binomial series, before its degree is more than these can hold
@@ -50,8 +50,8 @@ def log_all_largest(steps: Sequence[Step]) -> tuple[float, float]:
         if not _ends_in_atom(law):
             return -math.inf, 0.0
         total += step.count * float(law.atom_log_mass[-1])
-        error += step.count * (law.tolerance + 4.0 * ULP * (1.0 + abs(law.atom_log_mass[-1])))
-    return total, error + 4.0 * ULP * abs(total)
+        error += step.count * (law.tolerance + 4.0 * EPS * (1.0 + abs(law.atom_log_mass[-1])))
+    return total, error + 4.0 * EPS * abs(total)
 
 
 def log_finite(steps: Sequence[Step], epsilon: float) -> Logs | None:
@@ -69,7 +69,7 @@ def log_finite(steps: Sequence[Step], epsilon: float) -> Logs | None:
         return None
     tops = [s.count * s.loss.support[1] for s in steps]
     gap = math.fsum([*tops, -epsilon])
-    rounding = 8.0 * ULP * math.fsum(map(abs, [*tops, epsilon]))
+    rounding = 8.0 * EPS * math.fsum(map(abs, [*tops, epsilon]))
     if not -rounding < gap < min(map(_smooth_to, _laws(steps))):
         return None
     if gap <= rounding / USEFUL:
@@ -98,7 +98,7 @@ def _within_rounding(steps: Sequence[Step], gap: float, rounding: float) -> Logs
     more = 0.0
     for step in steps:
         top = step.loss.support[1]
-        reach = gap + rounding + 8.0 * ULP * abs(top)
+        reach = gap + rounding + 8.0 * EPS * abs(top)
         edges = np.array([top - reach, np.nextafter(top, -math.inf)])
         near = float(step.loss.cell_masses(edges)[0][0])
         more += step.count * math.log1p(2.0 * near * math.exp(-float(step.loss.atom_log_mass[-1])))
@@ -117,7 +117,7 @@ def _ends_in_atom(law: PrivacyLoss) -> bool:
     top = law.support[1]
     if not law.atom_loss.size or not math.isfinite(top) or law.atom_log_mass[-1] < LEAST:
         return False
-    return bool(abs(law.atom_loss[-1] - top) <= 4.0 * ULP * abs(top))
+    return bool(abs(law.atom_loss[-1] - top) <= 4.0 * EPS * abs(top))
 
 
 def _smooth_to(law: PrivacyLoss) -> float:
@@ -126,7 +126,7 @@ def _smooth_to(law: PrivacyLoss) -> float:
     others = [law.support[0], *law.atom_loss[-2:-1].tolist()]
     if law.source is not None:
         limits = (-1.0 if law.is_reversed else 1.0) * law.source.rows[:, 3:5].ravel()
-        others += limits[limits < top - 8.0 * ULP * abs(top)].tolist()
+        others += limits[limits < top - 8.0 * EPS * abs(top)].tolist()
     return float(top - max(others))
 
 

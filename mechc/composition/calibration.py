@@ -22,6 +22,7 @@ from mechc.composition.mechanism import Mechanism
 from mechc.composition.question import asked
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
 from mechc.loss.allowance import MAX_WORK, limited
+from mechc.loss.rounding import EPS
 
 if TYPE_CHECKING:
     from mechc.composition.evaluation import Evaluation
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 
 TOLERANCE = 1e-9
-ULP = 2.0**-52
 MAX_TURNS = 200
 FAR = 1e6  # nats below the target that count as no more than this
 GUESSES = 6  # values tried on the way from the middle of the typical range to both sides
@@ -201,7 +201,7 @@ class Profile:
         return self._last[1]
 
     def _over(self, bound: Bound) -> float:
-        slack = 2 * ULP * (abs(self.log_target) + 4.0)
+        slack = 2 * EPS * (abs(self.log_target) + 4.0)
         return max(float(bound.upper) - self.log_target + slack, -FAR)
 
     def _checked(self, bound: Bound) -> Bound:

@@ -21,6 +21,7 @@ from mechc.accountants.classical.clt import log_gaussian_bounds
 from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.composition.inputs import as_finite_epsilon
 from mechc.errors import DeclarationError
+from mechc.loss.rounding import EPS
 
 if TYPE_CHECKING:
     from mechc.composition.evaluation import Evaluation
@@ -33,7 +34,6 @@ SMALLEST = 1e-9  # width of a cell, relative to 1 + epsilon, that is not split
 CLOSE = 1e-5  # relative distance of mu from what its cell ends need at which the search stops
 SMALL_DELTA = 1e-12
 LARGEST_MU = 1e8
-ROUND = 2.0**-52
 NEARLY_ONE = -1e-14  # log delta from which on mu is not told by it
 
 
@@ -118,7 +118,7 @@ def cell_mu(a: float, b: float, log_delta_a: float, log_delta_b: float) -> float
         return lo
     middle = b + math.log(0.5 * (1.0 + math.exp(a - b)))
     half = b + log1mexp(a - b) - math.log(2.0)
-    slack = ROUND * (4.0 + 2.0 * b)
+    slack = EPS * (4.0 + 2.0 * b)
 
     def covers(mu: float) -> bool:
         value, _, slope, steepest = log_gaussian_bounds(mu, middle)

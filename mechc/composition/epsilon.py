@@ -32,6 +32,7 @@ from mechc.composition.evaluation import Evaluation
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import EPS
 from mechc.loss.truncated_loss import is_resolved
 
 Floats = NDArray[np.float64]
@@ -40,7 +41,6 @@ MAX_EVALUATIONS = 200
 LARGEST_EPSILON = 1e300
 MAX_STEPS = 60  # outward steps from a root to its certified side
 FAR = 1e-3  # nats beyond which a side gets a root search of its own
-ROUND = 2.0**-52
 NOTHING = 1e-18  # an epsilon that is none
 NARROW = 1e-10  # relative distance to it of a bracket that is narrow enough for an answer
 NEARER = 1e-3  # distance from the largest loss that is tried before, as a share of the start's
@@ -90,7 +90,7 @@ class Curve:
         value = float(getattr(self.at(epsilon), side))
         if value == -math.inf or (side == "estimate" and math.isnan(value)):
             return -math.inf
-        slack = 1.5 * ROUND * (abs(self.target) + 4.0)
+        slack = 1.5 * EPS * (abs(self.target) + 4.0)
         return (
             value - self.target + (slack if side == "upper" else -slack if side == "lower" else 0)
         )
@@ -106,7 +106,7 @@ class Curve:
     def noise(self, epsilon: float) -> float:
         """Return how far log delta has to be from the target to matter: 2 % of its own width."""
         width = float(self.at(epsilon).upper) - float(self.at(epsilon).lower)
-        return max(2e-13, 4 * ROUND * abs(self.target), 0.02 * width if width < FAR else 0.0)
+        return max(2e-13, 4 * EPS * abs(self.target), 0.02 * width if width < FAR else 0.0)
 
 
 def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
@@ -266,7 +266,7 @@ def root(curve: Curve, side: str, start: float, slope: float) -> tuple[float, fl
     last: tuple[float, float] | None = None
     for turn in range(MAX_EVALUATIONS):
         excess, noise = curve.excess(side, x), curve.noise(x)
-        done = hi < math.inf and hi - lo <= max(4 * ROUND * hi, NOTHING)
+        done = hi < math.inf and hi - lo <= max(4 * EPS * hi, NOTHING)
         if abs(excess) <= noise or (x == 0.0 and excess <= 0) or done:
             break
         lo, hi = (x, hi) if excess > 0 else (lo, x)
@@ -307,7 +307,7 @@ def _upper_side(curve: Curve, near: float, slope: float) -> float:
         excess = curve.excess("upper", at)
         if excess <= 0:
             return at
-        step = max(4 * step, 1.02 * excess / -slope + 4 * ROUND * near)
+        step = max(4 * step, 1.02 * excess / -slope + 4 * EPS * near)
     return math.inf
 
 
@@ -325,7 +325,7 @@ def _lower_side(curve: Curve, near: float, slope: float) -> float:
         excess = curve.excess("lower", near - step)
         if excess > 0:
             return near - step
-        step = max(4 * step, 1.02 * excess / slope + 4 * ROUND * near)
+        step = max(4 * step, 1.02 * excess / slope + 4 * EPS * near)
     return 0.0
 
 

@@ -22,11 +22,11 @@ from mechc.accountants.fft import log1mexp
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, log_error
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import EPS
 from mechc.loss.truncated_loss import is_resolved
 
-ULP = 2.0**-52
 FARTHEST = 1e150  # epsilon beyond which bounds are those of this one
-TOP_ERROR = 8 * ULP  # of a largest loss in closed form, relative
+TOP_ERROR = 8 * EPS  # of a largest loss in closed form, relative
 NEXT = 1e6  # roundings from the largest loss within which they matter
 RESOLVED = 1e5  # roundings from the largest loss where answers have digits of their own
 
@@ -126,10 +126,10 @@ class Evaluation:
         infinite = self._infinite[direction]
         floor = max(log_positive_part(epsilon), infinite.log)
         error = log_error(infinite, self._opposite[direction], epsilon)
-        proven = max(log_positive_part(epsilon) * (1.0 + 2.0 * ULP), infinite.log - infinite.error)
+        proven = max(log_positive_part(epsilon) * (1.0 + 2.0 * EPS), infinite.log - infinite.error)
         if direction not in self._accountants:
             return Bound(floor, floor, floor, "identity", "proven", self._about(direction))
-        if proven > -ULP:
+        if proven > -EPS:
             return Bound(proven, floor, 0.0, "limit", "proven", self._about(direction))
         if math.isinf(epsilon):
             value = floor if epsilon > 0 else 0.0
@@ -184,7 +184,7 @@ class Evaluation:
         """
         if not self._loss_errors[direction] > 0.0:
             return answer
-        shift = self._loss_errors[direction] + ULP * abs(epsilon)
+        shift = self._loss_errors[direction] + EPS * abs(epsilon)
         ask = self._accountants[direction].log_delta
         lower, upper = ask(epsilon + shift).lower, ask(epsilon - shift).upper
         return replace(answer, lower=min(lower, answer.lower), upper=max(upper, answer.upper))
@@ -262,7 +262,7 @@ def _largest_loss(steps: Sequence[Step]) -> tuple[float, float]:
         return (total, 0.0) if total > 0 else (0.0, 0.0)
     # a loss of a table is a difference of two logs of masses
     tables = sum(step.count for step in steps if step.loss.source is None)
-    rounding = TOP_ERROR * math.fsum(map(abs, tops)) + 4 * ULP * tables
+    rounding = TOP_ERROR * math.fsum(map(abs, tops)) + 4 * EPS * tables
     return (total, rounding) if total > 0 else (0.0, 0.0)
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError
 from mechc.loss.allowance import MAX_WORK, limited
+from mechc.loss.rounding import EPS
 from mechc.protocol import ParameterInfo
 
 RATE = "sampling_rate"
@@ -311,9 +312,6 @@ def domain(info: ParameterInfo) -> str:
     return f"{kind}{left}{info.name}{right}"
 
 
-ULP = 2.0**-52
-
-
 class Points(NamedTuple):
     """Checked arguments of a query: their values and, for an array, its shape."""
 
@@ -397,11 +395,11 @@ def from_log(bound: Bound) -> Bound:
 def _exp_down(log_value: float) -> float:
     if log_value == 0.0 or log_value == -math.inf:
         return math.exp(log_value)
-    return math.exp(log_value) * max(0.0, 1.0 - (abs(log_value) + 2.0) * ULP)
+    return math.exp(log_value) * max(0.0, 1.0 - (abs(log_value) + 2.0) * EPS)
 
 
 def _exp_up(log_value: float) -> float:
     if log_value == 0.0 or log_value == -math.inf:
         return math.exp(log_value)
-    value = math.exp(log_value) * (1.0 + (abs(log_value) + 2.0) * ULP)
+    value = math.exp(log_value) * (1.0 + (abs(log_value) + 2.0) * EPS)
     return min(max(value, math.ulp(0.0)), 1.0)

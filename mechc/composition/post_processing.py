@@ -22,9 +22,10 @@ from mechc.composition.events import Event
 from mechc.composition.inputs import as_array
 from mechc.composition.tables import NumericEvent, Table, digest
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.loss.infinite_mass import ULP, log_complement
+from mechc.loss.infinite_mass import log_complement
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.rounding import EPS
 
 if TYPE_CHECKING:
     from mechc.protocol import Kernel
@@ -113,7 +114,7 @@ def _cells(kernel: Kernel, theta: Floats, cuts: Floats, side: str) -> tuple[Floa
     if logs[most] > -math.log(2.0):
         logs[most] = log_complement(log_total(np.delete(logs, most)))
     known = logs[logs > -math.inf]
-    return logs, MASS_ERROR + error + ULP * float(np.abs(known).max(initial=0.0))
+    return logs, MASS_ERROR + error + EPS * float(np.abs(known).max(initial=0.0))
 
 
 def _intervals(

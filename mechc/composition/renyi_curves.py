@@ -29,6 +29,7 @@ from mechc.composition.tables import Table
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import log_infinite
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import EPS
 
 if TYPE_CHECKING:
     from mechc.loss.privacy_loss import PrivacyLoss
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 STATUS = "upper bound only: a bound on Rényi divergences licenses no lower bound"
 LARGEST_TILT = 1e6
 SMALLEST = -14.0  # log of the smallest tilt that is tried
-ULP = 2.0**-52
 
 
 class CurveEvent(Event):
@@ -185,7 +185,7 @@ class CurveEvaluation(Evaluation):
                 value, _, _, rounding = step.loss.generating(t)
                 k += step.count * (value + rounding)
             size = abs(k) + abs(t * epsilon) + 2 * t + 4
-            return k - t * epsilon + t * log_t - (1 + t) * math.log1p(t) + 16 * ULP * size
+            return k - t * epsilon + t * log_t - (1 + t) * math.log1p(t) + 16 * EPS * size
 
         lo, hi = _bracket(exponent, math.log(top))
         found = minimize_scalar(exponent, bounds=(lo, hi), method="bounded",
@@ -204,7 +204,7 @@ class CurveEvaluation(Evaluation):
             return Bound(math.nan, math.nan, math.inf, "renyi", STATUS, {"direction": direction})
         known = super().renyi(direction, order)
         curves = math.fsum(n * event.log_mgf_bound(t) / t for event, n in self._curves)
-        upper = (float(known.upper) + curves) * (1 + 8 * ULP)
+        upper = (float(known.upper) + curves) * (1 + 8 * EPS)
         return Bound(math.nan, math.nan, upper, "renyi", STATUS, {"direction": direction})
 
     def largest_loss_in(self, direction: str) -> tuple[float, float]:

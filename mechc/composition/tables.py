@@ -30,6 +30,7 @@ from mechc.composition.inputs import as_array
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.discretise import TAIL, rounded_up
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.rounding import EPS
 from mechc.protocol import ParameterInfo
 
 Floats = NDArray[np.float64]
@@ -188,7 +189,7 @@ def sampled(event: NumericEvent, rate: float) -> NumericEvent:
 
 
 def _sampled(law: PrivacyLoss, r: float, adding: bool) -> PrivacyLoss:
-    from mechc.loss.atoms import ULP, rounding
+    from mechc.loss.atoms import rounding
     from mechc.loss.privacy_loss import PrivacyLoss
 
     loss, log_p = law.atom_loss, law.atom_log_mass
@@ -202,7 +203,7 @@ def _sampled(law: PrivacyLoss, r: float, adding: bool) -> PrivacyLoss:
     mixed[small] = np.log1p(grown[small])
     # a rounding of the loss moves the mixed one by d mixed / d loss times as much
     inherited = np.exp(np.minimum(log_r + toward - mixed, 0.0)) * np.abs(loss)
-    error = law.loss_error + ULP * float((2.0 * inherited - 4.0 * np.abs(mixed)).max(initial=0.0))
+    error = law.loss_error + EPS * float((2.0 * inherited - 4.0 * np.abs(mixed)).max(initial=0.0))
     if adding:
         losses, masses = np.append(-mixed, -log_rest), np.append(log_p, law.log_infinite)
         infinite = (-math.inf, log_r + law.log_minus_infinite)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.errors import UnsupportedError
+from mechc.loss.rounding import EPS
 
 if TYPE_CHECKING:
     from mechc.composition.evaluation import Evaluation
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 TURNS = 100  # evaluations of one answer
-ULPS = 8.0 * 2.0**-52  # rounding of g, relative to its two terms, and of a line
+ULPS = 8.0 * EPS  # rounding of g, relative to its two terms, and of a line
 CLOSE = 1e-10  # distance of the sides, as a share of f, at which the search stops
 WIDE = 1e-6  # distance of the sides, as a share of f, that is looked at again ...
 NUDGES = (1e-9, -1e-9, 1e-6, -1e-6, 1e-4, -1e-4)  # ... at these relative distances in epsilon

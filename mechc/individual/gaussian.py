@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from mechc.errors import DeclarationError
+from mechc.loss.rounding import U
 
 Floats = NDArray[np.float64]
 
-_U = 2.0**-53
 _SQRT2 = np.sqrt(2.0)
 _TINY = 1e-305  # an upper bound never underflows to zero
 
@@ -57,11 +57,11 @@ def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> tuple[Floats, Floats]:
     first = np.where(positive, gauss * special.erfcx(np.maximum(a, 0)), special.erfc(a))
     # relative error: special functions 64 u, the argument a to 3 u max(|a|, |b|), squared
     scale = np.abs(a) + np.abs(b)
-    error = _U * (64 + 6 * np.abs(a) * scale + 6 * scale) * (first + second)
+    error = U * (64 + 6 * np.abs(a) * scale + 6 * scale) * (first + second)
     value = first - second
     exact = e == 0.0  # no cancellation in erf
     value = np.where(exact, 2 * special.erf(m / (2 * _SQRT2)), value)
-    error = np.where(exact, 64 * _U * value, error) + _TINY
+    error = np.where(exact, 64 * U * value, error) + _TINY
     return np.maximum((value - error) / 2, 0.0), np.minimum((value + error) / 2, 1.0)
 
 
@@ -79,7 +79,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     low, high = 1e-150, 1e150
     if gdp_delta(low, epsilon)[1] > delta:
         raise DeclarationError(f"delta={delta!r} is too small for any mu >= 1e-150")
-    while high / low > 1 + 4 * _U:
+    while high / low > 1 + 4 * U:
         middle = np.sqrt(low) * np.sqrt(high)
         if not low < middle < high:
             break

@@ -16,8 +16,8 @@ import math
 import numpy as np
 
 from mechc.loss.jit import compiled
+from mechc.loss.rounding import EPS
 
-ULP = 2.2e-16
 STRIDE = 4  # contours go through every fourth tilt, so that there are few
 CANCELLATION = 6.0  # nats by which a contour may miss the saddle
 COARSE = 0.5  # share of the sum beyond which table errors leave nothing
@@ -159,7 +159,7 @@ def _prepare(row, n, c, h, growth, phase, bands, wr, wi, errors):  # type: ignor
     gamma = row[2 * n + 3 :]
     errors[0] = math.expm1(gamma[0])
     errors[1] = math.expm1(gamma[0] + beyond) - errors[0]
-    errors[3] = ULP * (64.0 + 4.0 * abs(row[2 * n]))
+    errors[3] = EPS * (64.0 + 4.0 * abs(row[2 * n]))
     band = 0
     for i in range(n):
         if i + 1 == bands[band + 1]:
@@ -174,7 +174,7 @@ def _prepare(row, n, c, h, growth, phase, bands, wr, wi, errors):  # type: ignor
         both = _moved(phi, re, (gamma[band] + beyond) * g, gamma[0] + beyond) / g
         errors[0] += 2.0 * error
         errors[1] += 2.0 * max(both - error, 0.0)
-        errors[3] += 2.0 * ULP * size * (64.0 + 64.0 * abs(re) + 64.0 * abs(im))
+        errors[3] += 2.0 * EPS * size * (64.0 + 64.0 * abs(re) + 64.0 * abs(im))
     sup = math.exp(min(row[2 * n + 1], 0.0) + gamma[0])
     errors[2] = 2.0 * c * (c + 1.0) * sup / (n * h * h)
 

@@ -44,7 +44,8 @@ from mechc.individual.ledger import Ledger
 from mechc.individual.splines import Grid
 from mechc.individual.tilts import FORBIDDEN, Members, Tilts
 from mechc.loss import discretise
-from mechc.loss.discretise import ULP, GridLaw
+from mechc.loss.discretise import GridLaw
+from mechc.loss.rounding import U
 
 Floats = NDArray[np.float64]
 
@@ -77,7 +78,7 @@ class Pair:
         self._upper, self._lower = upper, lower
         self._epsilon, self._log_delta = epsilon, log_delta
         self._right, self._left = right, left
-        self._infinite = log1mexp(upper.log_finite) + 16 * ULP
+        self._infinite = log1mexp(upper.log_finite) + 16 * U
 
     def answer(self, query: Query) -> tuple[float, float, float]:
         """Return lower bound, estimate and upper bound of epsilon, or of delta.
@@ -111,7 +112,7 @@ class Pair:
             epsilon: any real number.
         """
         window = self._window(self._lower, epsilon)
-        return finite_lower(self._lower, window, epsilon)[0] - 16 * ULP
+        return finite_lower(self._lower, window, epsilon)[0] - 16 * U
 
     def _window(self, total: TiltedSum, epsilon: float) -> Window:
         """The probes with the best bounds on the images."""

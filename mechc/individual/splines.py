@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError
+from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 
@@ -199,7 +200,6 @@ Values = NDArray[Any]
 
 HIGHEST = 4  # order that is of use
 POWERS = (1, 2, 4)  # of the parameter, tried as coordinates
-_ULP = 2.2e-16
 _LEBESGUE = 1.25  # of three points at the ends and in the middle
 _CUBIC = 0.0642  # max |tau (tau^2 - 1)| / 6 on [-1, 1]
 _PARTS = 24  # of a bucket at most
@@ -214,7 +214,7 @@ def reached(x: Floats, low: Floats, high: Floats) -> int:
         low: lower bounds on their profiles, shape (members, epsilons); their order is known.
         high: upper bounds on the same.
     """
-    difference, error = (low + high) / 2, (high - low) / 2 + 4 * _ULP * (high + 1e-300)
+    difference, error = (low + high) / 2, (high - low) / 2 + 4 * EPS * (high + 1e-300)
     for k in range(1, HIGHEST + 1):
         run = (x[k:] - x[:-k])[:, None]
         difference = (difference[:-1] - difference[1:]) / run
@@ -300,7 +300,7 @@ class Brackets:
 
     def _gaps(self, log_m: Values, error: Floats) -> tuple[Values, Floats]:
         """Half the gap between the polynomials, and the error of it."""
-        off = np.exp(log_m.real) * (error + 4 * _ULP)
+        off = np.exp(log_m.real) * (error + 4 * EPS)
         noise = np.einsum("iw,iwm->im", np.abs(self._gap), off[self._window])
         return np.einsum("iw,iwm->im", self._gap, np.expm1(log_m)[self._window]), noise
 
@@ -318,7 +318,7 @@ class Brackets:
         alternating = (np.abs(gap) <= 1.0001 * allowed + noise) & (real.real >= -slack)
 
         size = np.exp(log_m.real)
-        noise = 4.0 * (size * (error + 4 * _ULP))[self._window].max(axis=1)
+        noise = 4.0 * (size * (error + 4 * EPS))[self._window].max(axis=1)
         mean = np.einsum("ikw,iwm->kim", self._taylor, np.expm1(log_m)[self._window])
         a = spline[self._bucket[:, None] + np.arange(4)]
         points = np.einsum("siw,iwm->sim", self._basis, a)

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError
 from mechc.loss.nodes import Nodes
+from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 
-ULP = 2.0**-52
 ROUNDING = 4e-16  # of a difference of losses, relative to both; of a table they are numbers that
 TABLED = 1e-15  # were computed before, which costs more
 MASS_TOLERANCE = 1e-9  # |sum of masses - 1| that is refused
@@ -39,13 +39,13 @@ def log_hockey_stick(
     near = gap > -shaky if kind == "table" else up
     with np.errstate(divide="ignore"):
         noise = log_mass[near] - np.maximum(gap[near], 0.0) + np.log(shaky[near])
-        rounded = mass_error + ULP * (np.abs(log_mass[up]) + np.abs(loss[up]))
+        rounded = mass_error + EPS * (np.abs(log_mass[up]) + np.abs(loss[up]))
         return terms, np.concatenate([noise, terms + np.log(rounded)])
 
 
 def rounding(loss: Floats, log_mass: Floats) -> float:
     """Return the relative error of masses under Q, as the logs of those under P give them."""
-    return ULP * float((np.abs(log_mass) + np.abs(loss)).max(initial=0.0))
+    return EPS * float((np.abs(log_mass) + np.abs(loss)).max(initial=0.0))
 
 
 def cell_masses(loss: Floats, log_mass: Floats, edges: Floats) -> tuple[Floats, Floats]:

@@ -13,10 +13,11 @@ from mechc import protocol
 from mechc.errors import InternalError, NumericError
 from mechc.loss import quadrature, unresolved
 from mechc.loss.allowance import DENSITY, spend
-from mechc.loss.infinite_mass import CERTAIN, FEW, ULP, LogMass, agreed, rounded, total
+from mechc.loss.infinite_mass import CERTAIN, FEW, LogMass, agreed, rounded, total
 from mechc.loss.masspoints import merge, spent, split_atoms
 from mechc.loss.moments import log_total
 from mechc.loss.nodes import Nodes
+from mechc.loss.rounding import EPS
 from mechc.loss.rule import ORDER
 from mechc.protocol import Kernel
 
@@ -176,7 +177,7 @@ class KernelSource:
         inner, ends = np.nextafter(ends, ends[::-1])[known], ends[known]
         logs = np.empty(inner.size)
         log_density(inner, self.theta, logs)
-        share = ULP * np.abs(ends) * np.exp(np.minimum(logs - log_mass, 700.0))
+        share = EPS * np.abs(ends) * np.exp(np.minimum(logs - log_mass, 700.0))
         return float(share.sum()) + rounded(log_mass).error
 
     @property
@@ -264,7 +265,7 @@ class KernelSource:
             return NO_ATOMS
         if not (rows[:, 1:] < np.inf).all():
             raise NumericError(f"{self.label}: point masses are beyond the range of doubles")
-        errors = FEW * ULP * self.kernel.atom_errors(self.theta)
+        errors = FEW * EPS * self.kernel.atom_errors(self.theta)
         if (lost := ~(errors < MOST_LOST).all(axis=1)).any():  # nan: 0/0
             raise NumericError(
                 f"{self.label}: rounding leaves nothing of the mass at {float(rows[lost, 0][0])!r},"
@@ -277,7 +278,7 @@ class KernelSource:
             self.kernel.loss_many(np.ascontiguousarray(rows[:, 0]), self.theta, loss)
         else:
             logs = np.abs(rows[np.isfinite(loss), 1:]).sum(1)
-            self.loss_error = FEW * ULP * float(logs.max(initial=0.0))
+            self.loss_error = FEW * EPS * float(logs.max(initial=0.0))
         worst = errors.max(axis=0, initial=0.0)
         self.mass_error = max(self.mass_error, float(worst.max()))
         self.loss_error += float(worst.sum())

@@ -25,6 +25,7 @@ from mechc.errors import NumericError
 from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.quadrature import Quadrature
+from mechc.loss.rounding import EPS
 from mechc.loss.rule import NODES, ORDER, TOP, WEIGHTS, losses
 
 Floats = NDArray[np.float64]
@@ -326,7 +327,7 @@ def log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tup
     gap = np.where(seen, np.maximum(gap, 0.0), 0.0)
     shaky = plain * np.exp(-gap) * (np.abs(loss) + abs(epsilon))
     known = share[seen] * (8.0 + np.abs(log_f[seen]))
-    noise = 2.2e-16 * float(known.sum() + 4.0 * shaky[seen].sum())
+    noise = EPS * float(known.sum() + 4.0 * shaky[seen].sum())
     noise += _misplaced(x, share) + _unresolved(share)
     return top + math.log(total), noise / total + 1e-13 * float(plain.sum()) / total
 
@@ -349,7 +350,7 @@ def _misplaced(x: Floats, share: Floats) -> float:
     shape = (-1, WEIGHTS.size)
     change = np.abs(np.diff((share.reshape(shape) / WEIGHTS), axis=1)).sum(axis=1)
     width = np.ptp(x.reshape(shape), axis=1)
-    ulp = 2.2e-16 * np.abs(x).reshape(shape).max(axis=1)
+    ulp = EPS * np.abs(x).reshape(shape).max(axis=1)
     return float((change * np.divide(ulp, width, out=np.zeros_like(ulp), where=width > 0)).sum())
 
 

@@ -42,6 +42,7 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.rounding import U
 from mechc.loss.unresolved import displacement, log_lost
 
 Floats = NDArray[np.float64]
@@ -155,7 +156,6 @@ def balance(below, above, below_gap, above_gap, step, noise):  # type: ignore[no
     return mass
 
 
-ULP = 2.0**-53
 MOST_CELLS = 1e7  # of one law that is rounded up
 WIDEST = 300.0  # cell whose exponential is far from the largest double
 TAIL = 1e-15  # mass under P beyond the grid of `rounded_up`, by default
@@ -286,7 +286,7 @@ def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
         mass=mass,
         log_infinite=_log_revealed(cells.loss, tails[1]),
         slack=_label_error(cells.points),
-        inflation=4 * ULP,
+        inflation=4 * U,
     )
 
 
@@ -337,15 +337,15 @@ def exact(loss: PrivacyLoss, step: float | None = None) -> GridLaw:
         first=first,
         mass=mass,
         log_infinite=loss.log_infinite,
-        slack=off + 2 * ULP * float(np.abs(loss.atom_loss).max()),
-        inflation=8 * ULP,
+        slack=off + 2 * U * float(np.abs(loss.atom_loss).max()),
+        inflation=8 * U,
     )
 
 
 def _noise(loss: PrivacyLoss, mass: Floats) -> Floats:
     """Relative error allowed to cell masses: the quadrature's own, and that of exp(log p)."""
     size = np.abs(np.log(np.maximum(mass, _LEAST)))
-    noise: Floats = 2.0 * loss.tolerance + ULP * (16.0 + 4.0 * size)
+    noise: Floats = 2.0 * loss.tolerance + U * (16.0 + 4.0 * size)
     return noise
 
 
@@ -364,7 +364,7 @@ def _displaced(loss: PrivacyLoss, losses: Floats) -> Floats:
 
 def _label_error(points: Floats) -> float:
     """Distance of computed mesh points from the ideal mesh offset + step * integer."""
-    return 4.0 * ULP * max(abs(float(points[0])), abs(float(points[-1])))
+    return 4.0 * U * max(abs(float(points[0])), abs(float(points[-1])))
 
 
 def _pooled(cells: Cells, tilt: float) -> tuple[Floats, float]:

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from mechc.errors import InternalError
 from mechc.loss.moments import log_total
+from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 
 MASS_ERROR = 3e-14  # allowance for log of a composed mass at infinity, and of 1 - exp(eps) M(-1)
 CERTAIN = 1e-16  # -log of a mass that is one in doubles
 TINY = -40.0  # log of a mass beside which its square is nothing
-ULP = 2.0**-52
 FEW = 4.0  # roundings of the log of a mass
 ROUNDED = 1e-12  # what rounding may leave of a closed form that is a complement
 CONTRADICTION = 1e-6  # log of a closed form over what was found that rounding does not explain
@@ -50,7 +50,7 @@ class LogMass(NamedTuple):
 
 def rounded(log_mass: float) -> LogMass:
     """A mass of which a formula gives the log."""
-    return LogMass(log_mass, FEW * ULP * (1.0 - log_mass) if log_mass > -math.inf else 0.0)
+    return LogMass(log_mass, FEW * EPS * (1.0 - log_mass) if log_mass > -math.inf else 0.0)
 
 
 def total(masses: Sequence[LogMass]) -> LogMass:

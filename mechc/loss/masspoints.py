@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from mechc.loss.jit import compiled
 from mechc.loss.moments import log_total
 from mechc.loss.resolution import LOG_NEGLIGIBLE
+from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 
@@ -68,7 +69,7 @@ def find_lattice(loss: Floats) -> tuple[float, float] | None:
         return None
     if loss.size == 1:
         return float(loss[0]), max(1.0, abs(float(loss[0])))
-    noise = LATTICE_ULP * 2.2e-16 * float(np.abs(loss).max())
+    noise = LATTICE_ULP * EPS * float(np.abs(loss).max())
     gaps = np.diff(loss)
     step = float(gaps.min())
     off = np.abs(gaps - step * np.round(gaps / step))

@@ -16,6 +16,7 @@ import math
 import numpy as np
 
 from mechc.loss.jit import compiled
+from mechc.loss.rounding import EPS
 
 LEAST = -700.0  # below it exp is taken as exp(LEAST): denormal numbers cost time and mean nothing
 
@@ -156,7 +157,7 @@ def generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-
     if not chord:
         out[1] += drift / total
     out[2] = second / total
-    out[3] = 2.2e-16 * (noise / total + 2.0 * abs(out[0]))
+    out[3] = EPS * (noise / total + 2.0 * abs(out[0]))
     return out
 
 
@@ -191,7 +192,7 @@ def tilted_sums(loss, log_weight, t):  # type: ignore[no-untyped-def]
         second += w[j] * (d * d)
     out = np.empty(4)
     out[0], out[1], out[2] = top + math.log(total), mean, second / total
-    out[3] = 2.2e-16 * (noise / total + 2.0 * abs(out[0])) + loss.size * 1e-34
+    out[3] = EPS * (noise / total + 2.0 * abs(out[0])) + loss.size * 1e-34
     return out
 
 

@@ -26,6 +26,7 @@ from mechc.loss.bounded_part import within
 from mechc.loss.consistency import require_consistent
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.nodes import Nodes, mirrored
+from mechc.loss.rounding import EPS
 from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
@@ -417,7 +418,7 @@ class PrivacyLoss:
         noise = np.append(noise, [left_out, value + math.log(error) if error > 0 else -math.inf])
         value = moments.log_total(np.concatenate([terms, [value, self.log_infinite]]))
         log_error = moments.log_total(noise)
-        share = 1e-14 + atoms.ULP * abs(value) if value > -math.inf else 0.0
+        share = 1e-14 + EPS * abs(value) if value > -math.inf else 0.0
         share += self.tolerance if self._source is None or not self._source.continuous else 0.0
         left = -math.expm1(log_error - value) if log_error < value else 0.0
         lower = value + math.log(left) - share if left > 0.0 else -math.inf

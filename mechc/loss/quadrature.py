@@ -23,6 +23,7 @@ from mechc.errors import NumericError
 from mechc.loss import panels, resolution
 from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.panels import first_edges
+from mechc.loss.rounding import EPS
 from mechc.loss.rule import ORDER, losses
 from mechc.protocol import Kernel
 
@@ -30,7 +31,6 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Far = tuple[Integers, Floats, Floats, Floats]
 
-ULP = 2.0**-52
 MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share of its total
 GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share of the sum
 OVERLAP = 0.15  # least affinity of the tilted laws at neighbouring test tilts
@@ -351,4 +351,4 @@ def misplaced(quadrature: Quadrature, log_mass: float) -> float:
         return 0.0
     density = np.exp(np.minimum(quadrature.log_p - log_mass, 700.0))
     variation = np.abs(np.diff(density, axis=1)).sum(axis=1)
-    return float((ULP * np.abs(quadrature.x).max(axis=1) * variation).sum())
+    return float((EPS * np.abs(quadrature.x).max(axis=1) * variation).sum())

@@ -14,12 +14,13 @@ import numpy as np
 
 from mechc.loss.jit import compiled
 from mechc.loss.moments import excess
+from mechc.loss.rounding import EPS, U
 from mechc.loss.rule import PROBE, WEIGHTS
 
 NEGLIGIBLE = 1e-24  # share of the tilted total that may be left out
 LOG_NEGLIGIBLE = math.log(NEGLIGIBLE)
 CLIFF = 20.0  # nats by which the integrand may fall between neighbouring nodes that matter
-ROUNDING = 1.5 * 2.0**-53  # of a node, as a share of the far end of its panel
+ROUNDING = 1.5 * U  # of a node, as a share of the far end of its panel
 FINE = 1e-4  # half width, as a share of its place, of a panel whose nodes are rounded noticeably
 NOTHING = -100.0  # log of a share that is not worth an exponential
 
@@ -80,7 +81,7 @@ def misplaced(log_p, loss, half, place, tilts, log_total):  # type: ignore[no-un
             for j in range(16):
                 total += WEIGHTS[j] * _exp(log_p[i, j] + tilts[a] * loss[i, j] - log_total[a])
             change = _range(log_p[i]) + abs(tilts[a]) * _range(loss[i])
-            moved += 2.2e-16 * place[i] * total * change
+            moved += EPS * place[i] * total * change
         worst = max(worst, moved)
     return worst
 

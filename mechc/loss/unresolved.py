@@ -23,12 +23,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.loss.rounding import EPS
 from mechc.loss.rule import losses
 from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
 
-ULP = 2.0**-52
 FAR, NEAR = 2.0**-20, 2.0**-28  # distances, as shares of the branch, that give the slopes
 LEAST = 2.0**14  # ulps of the nearer of them at least
 SHARE = 1e-2  # of the mass at a tilt that may lie within an ulp
@@ -60,7 +60,7 @@ def ends_of(kernel: Kernel, theta: Floats, rows: Floats) -> tuple[End, ...]:
 
 def _look(kernel: Kernel, theta: Floats, end: float, other: float) -> End | None:
     width = abs(other - end) if math.isfinite(other) else abs(end)
-    ulp = ULP * abs(end)
+    ulp = EPS * abs(end)
     near = max(NEAR * width, LEAST * ulp)
     far = max(FAR * width, LEAST * near / 256.0)
     if not far < 0.5 * width:

@@ -21,12 +21,13 @@ from sympy.core.relational import Relational
 from mechc.calculus.cases import by_cases
 from mechc.declare.declaration import Declaration
 from mechc.errors import MechcError
+from mechc.loss.rounding import EPS
 from mechc.protocol import DECREASING, INCREASING
 from mechc.symbolic import evaluate
 from mechc.symbolic.evaluate import typical_values
 from mechc.symbolic.facts import eliminations
 from mechc.symbolic.parameters import Parameter
-from mechc.verify.balls.oracle import COARSE_STEP, ULP, Oracle
+from mechc.verify.balls.oracle import COARSE_STEP, Oracle
 from mechc.verify.result import Check
 
 VALUES = 1e-14
@@ -401,7 +402,7 @@ def _is_beside(oracle: Oracle, found: float, branch: Branch) -> bool:
         return False
     near, far = (end + inward * (hi - lo) * share for share in (INSIDE, 2.0 * INSIDE))
     rise = abs(oracle.loss(far) - oracle.loss(near))
-    change = ULP * oracle.sensitivity(Oracle.raw_loss, near)
+    change = EPS * oracle.sensitivity(Oracle.raw_loss, near)
     return bool(abs(found - end) * rise <= NEAR_ENDS * change * abs(far - near))
 
 

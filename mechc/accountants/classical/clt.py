@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from scipy import special
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.contours.composed import ComposedLoss, U
+from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import log_subtract
 from mechc.errors import UnsupportedError
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import U
 
 _METHOD = "clt"
 

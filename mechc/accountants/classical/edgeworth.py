@@ -37,9 +37,10 @@ from mechc.accountants.classical.edgeworth_series import (
 )
 from mechc.accountants.classical.normal_errors import edgeworth_error, smoothing_error
 from mechc.accountants.classical.saddlepoint import SaddlepointAccountant
-from mechc.accountants.contours.composed import ComposedLoss, U
+from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import U
 
 Floats = NDArray[np.float64]
 

@@ -27,8 +27,9 @@ from mechc.accountants.bounds import Tails
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import TiltedSum, distinct
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.loss.discretise import ULP, GridLaw, mesh
+from mechc.loss.discretise import GridLaw, mesh
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import U
 
 Floats = NDArray[np.float64]
 
@@ -163,7 +164,7 @@ class PrvAccountant:
             drift = (tails.mean_beyond(index, window) + abs(mean) * beyond) / (1.0 - beyond)
         else:
             drift = math.inf
-        noise = 2 * loss.tolerance + 16 * ULP
+        noise = 2 * loss.tolerance + 16 * U
         law = GridLaw(
             offset=mean - float(mass @ points),
             step=step,

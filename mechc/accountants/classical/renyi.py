@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import maximum_bound
-from mechc.accountants.contours.composed import ComposedLoss, U
+from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import payoff_target, solve
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import U
 
 Floats = NDArray[np.float64]
 

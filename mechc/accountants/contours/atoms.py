@@ -46,11 +46,12 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from mechc.accountants.contours.characteristic import Law, Tilted, variation
-from mechc.accountants.contours.trapezoid import ULP, Complexes, Contour, Floats
+from mechc.accountants.contours.trapezoid import Complexes, Contour, Floats
 from mechc.accountants.fft import periodic_payoff
 from mechc.loss.allowance import spend
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import EPS
 from mechc.loss.rule import NODES, ORDER, WEIGHTS
 
 OscillationFloats = NDArray[np.float64]
@@ -321,7 +322,6 @@ def _halve(
 
 AtomicFloats = NDArray[np.float64]
 
-ATOMIC_ULP = 2.2e-16
 MOST_SUMS = 400_000  # composed atoms that are listed
 MOST_PANELS = 100_000  # panels that the linear part is integrated over
 LEAST_SHARE = 1e-22  # composed atoms of less tilted mass than this are left to the contour
@@ -381,9 +381,7 @@ def power(loss: AtomicFloats, log_weight: AtomicFloats, count: int) -> Sums | No
         total = total + drawn * loss[i]
         log_mass = log_mass + drawn * log_weight[i] - gammaln(drawn + 1.0)
         rest = rest - drawn
-    return Sums(
-        total, log_mass, 16.0 * ATOMIC_ULP * (2.0 + gammaln(count + 1.0))
-    ).without_negligible()
+    return Sums(total, log_mass, 16.0 * EPS * (2.0 + gammaln(count + 1.0))).without_negligible()
 
 
 def all_sums(steps: Sequence[Step], weights: Sequence[AtomicFloats], less: int = -1) -> Sums | None:
@@ -506,8 +504,8 @@ class AtomicPart:
         images = math.exp(-self._c * period) / -math.expm1(-self._c * period)
         slope, height = 1.0 + max(1.0, self._c) * images, 1.0 / (1.0 + self._c) + images
         shaky = mass * (self.reach + abs(epsilon) + period)
-        error = 4.0 * ATOMIC_ULP * slope * shaky + (dropped + self.law.error) * height
-        return value, error + (noise + 64.0 * ATOMIC_ULP) * value
+        error = 4.0 * EPS * slope * shaky + (dropped + self.law.error) * height
+        return value, error + (noise + 64.0 * EPS) * value
 
     def truncation(self, start: float) -> float:
         """Bound the integral of |remainder| / y^2 beyond `start`."""
@@ -571,7 +569,7 @@ class BesideAtoms(Contour):
         return self.atomic.law.cost
 
     def waves(self, epsilon: float) -> tuple[Floats, Complexes, Floats]:
-        """Return y, the remainder's g(c + iy) / g(c) at the nodes, and its rounding in ULP."""
+        """Return y, the remainder's g(c + iy) / g(c) at the nodes, and its rounding in EPS."""
         y = self.h * np.arange(1.0, self._scale.size + 1.0)
         law, counts = self.atomic.law, float(self.tilted.counts.sum())
         mean = float(self.tilted.counts @ law.mean)
@@ -579,7 +577,7 @@ class BesideAtoms(Contour):
         factor /= self.weight(epsilon)
         value: Complexes = factor * self._remainder * np.exp(1j * y * (mean - epsilon))
         turns = y * (abs(mean) + abs(epsilon) + self.atomic.reach)
-        noise = self._scale * (8.0 + 8.0 * counts + 4.0 * turns) + law.error / ULP
+        noise = self._scale * (8.0 + 8.0 * counts + 4.0 * turns) + law.error / EPS
         return y, value, np.abs(factor) * noise
 
     def first(self, epsilon: float) -> tuple[float, float]:
@@ -588,7 +586,7 @@ class BesideAtoms(Contour):
             return 1.0, 0.0
         scale = self.period / self.weight(epsilon)
         value, error = self.atomic.aliased(epsilon, self.period)
-        return 1.0 - self.atomic.share + scale * value, scale * error + 4.0 * ULP
+        return 1.0 - self.atomic.share + scale * value, scale * error + 4.0 * EPS
 
     def settle(self, epsilon: float, rtol: float) -> None:
         """Add nodes until little is left of the truncation, or more is not worth its cost."""

@@ -142,10 +142,10 @@ def log_phi(offsets, counts, centred, weight, h, begin, end, re, im):  # type: i
     " float64[::1], float64, float64, float64, float64)",
 )
 def turned_by(re, im, factor, y, turn, size, error, share):  # type: ignore[no-untyped-def]
-    """Return factor exp(re + i im + i y turn), and the error of it in ULP.
+    """Return factor exp(re + i im + i y turn), and the error of it in EPS.
 
     `size` bounds the terms whose difference `turn` is. One of the factors that make up exp(re),
-    whose log is at most the given share of re, is off by `error` ULP of 1.
+    whose log is at most the given share of re, is off by `error` EPS of 1.
     """
     value, noise = np.empty(y.size, np.complex128), np.empty(y.size)
     for n in range(y.size):

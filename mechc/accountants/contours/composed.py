@@ -30,10 +30,10 @@ from mechc.loss.infinite_mass import composed, log_complement, rounded
 from mechc.loss.jit import compiled
 from mechc.loss.moments import exponentials, tilted_sums
 from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.rounding import U
 
 Floats = NDArray[np.float64]
 
-U = 2.0**-53
 GENERATING = 3.0  # work for one node of K and its first two derivatives
 _REMEMBERED = 64  # tilts whose cumulants are kept
 _KINK = 5e-3  # relative error of a third absolute moment on panels that do not know the mean

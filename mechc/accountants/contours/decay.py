@@ -35,10 +35,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.contours.large_losses import ULP, Measure, Wave
+from mechc.accountants.contours.large_losses import Measure, Wave
 from mechc.errors import NumericError
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.rounding import EPS
 from mechc.loss.rule import DERIVATIVE, ORDER
 
 Floats = NDArray[np.float64]
@@ -92,7 +93,7 @@ class Fading:
         return np.clip(best, LEAST, 1.0)
 
 
-GRAIN = 32.0  # rounding of a slope from 16 values, in ULP of the largest
+GRAIN = 32.0  # rounding of a slope from 16 values, in EPS of the largest
 NEARLY = 1e-28  # share of the square beyond, whose root is the overlap of translates
 
 
@@ -142,7 +143,7 @@ def _left(measure: Measure, wave: Wave, period: float) -> float:
     copies = math.ceil(float(np.ptp(some)) / period)
     overlap = 2.0 * copies * math.sqrt(total * far)
     seen = float(np.exp(2.0 * wave.log_phi.real).sum())
-    rounding = period * GRAIN * ULP * blurred + 8.0 * ULP * wave.log_phi.size
+    rounding = period * GRAIN * EPS * blurred + 8.0 * EPS * wave.log_phi.size
     return max(0.0, 0.5 * (period * (total + overlap) - 1.0) - seen) + rounding
 
 

@@ -37,11 +37,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import Law
-from mechc.accountants.contours.trapezoid import ULP, Lattice, strayed
+from mechc.accountants.contours.trapezoid import Lattice, strayed
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import EPS
 
-POWERS_ULP = 2.2e-16
 BLOCK = 32  # counts between fresh starts of the powers of phi
 TURNS = 12  # Newton steps, and steps outward to a certified side
 ROOM = 1.02  # lest the width, a little larger there, takes a step three times as far
@@ -108,7 +108,7 @@ def shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-untyp
         falling = second if known > 0.0 else 0.0
         known = max(0.0, known)
         unknown = first - known
-    rounding = POWERS_ULP * (8.0 + 4.0 * (damped + abs(epsilon) + abs(log_s))) * (known + falling)
+    rounding = EPS * (8.0 + 4.0 * (damped + abs(epsilon) + abs(log_s))) * (known + falling)
     right = 50.0
     for i in range(images.shape[1]):
         right = min(right, n * images[1, i] - epsilon * images[0, i] + images[2, i] - log_s)
@@ -141,7 +141,7 @@ def evaluate(n, epsilon, g, last, facts, images):  # type: ignore[no-untyped-def
         return -np.inf, np.nan, np.inf, np.nan
     log_s = n * facts[LOG_M] - c * epsilon - math.log(c * (c + 1.0) * period) + math.log(total)
     known, falling, rounding, unknown, right = shares_of_images(n, epsilon, log_s, facts, images)
-    rounding += n * facts[NOISE_M] + POWERS_ULP * (
+    rounding += n * facts[NOISE_M] + EPS * (
         40.0 + 4.0 * abs(n * facts[LOG_M]) + 4.0 * abs(c * epsilon)
     )
     rounding += (last[NOISE] + last[BEND] * apart * apart + facts[TAIL]) / total
@@ -167,11 +167,11 @@ def _noise(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-untyped
     `error` is the share by which quadrature may be off at every frequency.
     """
     total = 0.0
-    extra = 8.0 + 4.0 * re.size + 4.0 * BLOCK + error / POWERS_ULP
+    extra = 8.0 + 4.0 * re.size + 4.0 * BLOCK + error / EPS
     for j in range(re.size):
         turns = n * abs(im[j]) + (j + 1.0) * h * (n * abs(mean) + epsilon)
         total += size[j] * (extra + n * abs(re[j]) + 2.0 * turns)
-    return 2.0 * POWERS_ULP * total
+    return 2.0 * EPS * total
 
 
 @compiled("float64(float64[::1], float64)")
@@ -316,7 +316,7 @@ def invert(counts, targets, guess, re, im, w, facts, images, known, out):  # typ
                 out[:, m] = 0.0
             continue
         # what Newton left is of the order of the square of its last step
-        rest = (slope * step) ** 2 + 4.0 * POWERS_ULP * abs(slope * epsilon) + 1e-14
+        rest = (slope * step) ** 2 + 4.0 * EPS * abs(slope * epsilon) + 1e-14
         above = ROOM * (upper - middle + rest) / -slope
         below = ROOM * (middle - lower + rest + targets[0, m] - targets[1, m]) / -slope
         out[2, m] = _certified(1.0, epsilon, above, targets[0, m], n, g, last, cap, facts, images)
@@ -379,13 +379,13 @@ def evaluate_lattice(n, epsilon, d, b, cell, noise, facts, images):  # type: ign
         return -np.inf, np.nan, np.inf, np.nan
     log_s = n * facts[LOG_M] - c * point + math.log(step / period) + math.log(total)
     known, falling, rounding, unknown, right = shares_of_images(n, epsilon, log_s, facts, images)
-    rounding += n * facts[NOISE_M] + POWERS_ULP * (
+    rounding += n * facts[NOISE_M] + EPS * (
         40.0 + 4.0 * abs(n * facts[LOG_M]) + 4.0 * abs(c * point)
     )
     rounding += (noise + facts[TAIL]) / total
     # rounding moves losses off the lattice: see Contour._misplaced
-    mean = n * facts[STRAYED] + 4.0 * POWERS_ULP * abs(epsilon)
-    most = n * facts[MOST] + 4.0 * POWERS_ULP * abs(epsilon)
+    mean = n * facts[STRAYED] + 4.0 * EPS * abs(epsilon)
+    most = n * facts[MOST] + 4.0 * EPS * abs(epsilon)
     chernoff = math.exp(min(50.0, c * gap)) * period / (step * total)
     moved = mean * math.exp(min(50.0, c * most)) * chernoff
     if gap > most:
@@ -464,7 +464,7 @@ def _lattice_noise(n, re, im, size, h, mean, reach):  # type: ignore[no-untyped-
     for j in range(re.size):
         turns = n * abs(im[j]) + (j + 1.0) * h * (n * abs(mean) + reach)
         total += size[j] * (extra + n * abs(re[j]) + 2.0 * turns)
-    return 2.0 * POWERS_ULP * total
+    return 2.0 * EPS * total
 
 
 @compiled(
@@ -519,7 +519,7 @@ def invert_lattice(  # type: ignore[no-untyped-def]
             last = counts[min(m + BLOCK, counts.size - 1)]
             stale, cap = BLOCK, 4.0 * abs(start) + 1.0
             noise = _lattice_noise(last, re, im, size, h, mean, cap + facts[STEP])
-            noise += 4.0 * POWERS_ULP * (abs(first[0]) + abs(first[1]))
+            noise += 4.0 * EPS * (abs(first[0]) + abs(first[1]))
         else:
             stale -= 1
             for j in range(re.size):
@@ -546,7 +546,7 @@ def invert_lattice(  # type: ignore[no-untyped-def]
         lower, middle, upper, slope = evaluate_lattice(n, epsilon, d, b, cell, noise, facts, images)
         if not (math.isfinite(middle) and upper - lower <= widest):
             continue
-        rest = abs(middle - target) + 4.0 * POWERS_ULP * abs(slope * epsilon) + 1e-15
+        rest = abs(middle - target) + 4.0 * EPS * abs(slope * epsilon) + 1e-15
         above = (upper - middle + rest) / -slope
         below = (middle - lower + rest + target - targets[1, m]) / -slope
         now = (cap, n, d, b, cell, noise, facts, images)
@@ -593,7 +593,7 @@ def once(steps: Sequence[Step], lattice: Lattice) -> Once | None:
         one = np.zeros(place[-1] + 1)
         one[place] = np.exp(loss.atom_log_mass)
         log_size = float(np.abs(loss.atom_log_mass[one[place] > 0.0]).max())
-        relative += count * (ULP * (one.size + 8.0 + log_size) + loss.tolerance)
+        relative += count * (EPS * (one.size + 8.0 + log_size) + loss.tolerance)
         offset += count * float(loss.atom_loss[0])
         for _ in range(count):
             masses = np.convolve(masses, one)
@@ -673,9 +673,9 @@ def _walk(once, facts, counts, targets, out):  # type: ignore[no-untyped-def]
         law, place = new[first:last].copy(), place + first
         if n < counts[i]:
             continue
-        error = n * relative + ULP * (8.0 * n + 4.0 * law.size)
+        error = n * relative + EPS * (8.0 * n + 4.0 * law.size)
         lowest = n * offset + place * step
-        apart = n * stray + 8.0 * ULP * (n * abs(offset) + (place + law.size) * step)
+        apart = n * stray + 8.0 * EPS * (n * abs(offset) + (place + law.size) * step)
         middle = root(law, lowest, step, targets[0, i])
         above = root(law, lowest, step, (targets[0, i] - lost) * (1.0 - error))
         below = root(law, lowest, step, targets[1, i] * (1.0 + error))

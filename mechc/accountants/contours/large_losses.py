@@ -22,6 +22,7 @@ from mechc.accountants.contours.characteristic import log_phi
 from mechc.accountants.contours.saddle import tilt
 from mechc.loss.jit import compiled
 from mechc.loss.moments import exponentials
+from mechc.loss.rounding import EPS
 from mechc.loss.rule import ORDER, TOP, WEIGHTS
 from mechc.loss.truncated_loss import Band
 
@@ -143,7 +144,6 @@ def _expm1(z: Complexes) -> Complexes:
     return out
 
 
-ULP = 2.2e-16
 DROPPED = 1e-18  # tilted weight below which nodes are left out of the transforms
 WAVE_LEAST = -80.0  # log of a share that is left out of real sums
 COARSE, UNKNOWN = 1e-2, 1e4  # share beyond which an estimate of the error is none, said so
@@ -206,7 +206,7 @@ def _totals(loss, log_weight, smooth, tilts):  # type: ignore[no-untyped-def]
         for i in range(0, smooth, ORDER):
             rough += _roughness(w[i : i + ORDER])
         out[m, 0] = top + math.log(total)
-        out[m, 1] = ULP * (noise / total + 2.0 * abs(out[m, 0])) + rough / total
+        out[m, 1] = EPS * (noise / total + 2.0 * abs(out[m, 0])) + rough / total
         if not rough < COARSE * total:
             out[m, 1] = UNKNOWN
     return out

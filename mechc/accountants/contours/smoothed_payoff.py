@@ -22,8 +22,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.contours.trapezoid import ULP, WAVE, Answer, Contour, Totals
+from mechc.accountants.contours.trapezoid import WAVE, Answer, Contour, Totals
 from mechc.loss.allowance import spend
+from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -106,8 +107,8 @@ class Blurred:
         density = first / start * blur.excess
         density += 2.0 * float((waves * factor * bump).real[::-1].sum())
         tail, far = (v / (math.pi * start) for v in blur.tails(contour.c, self._last))
-        error = ULP * float((noise * np.abs(factor)).sum())
-        more = ULP * float((noise * np.abs(factor * bump)).sum())
+        error = EPS * float((noise * np.abs(factor)).sum())
+        more = EPS * float((noise * np.abs(factor * bump)).sum())
         more += (contour.tolerance + contour.rounding) * abs(density)
         density = max(density, 0.0)
         totals = Totals(

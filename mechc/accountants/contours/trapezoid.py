@@ -24,11 +24,11 @@ from mechc.accountants.contours.characteristic import Law, Tilted, turned_by
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
-ULP = 2.2e-16
 KEEPING = 50  # node evaluations that the memory of one frequency is worth
 WAVE = 12.0  # work for one frequency of a sum
 MOST = 4_000_000  # frequencies, 100 bytes each while they are summed
@@ -156,7 +156,7 @@ class Totals(NamedTuple):
 
 
 def _shaky(law: PrivacyLoss) -> Floats:
-    """How many ULP losses on a lattice may be off: they are differences of logs of masses.
+    """How many EPS losses on a lattice may be off: they are differences of logs of masses.
 
     The masses of a table have been rounded themselves.
     """
@@ -175,22 +175,22 @@ def moved_by_rounding(law: Law, c: float) -> float:
         if step.loss.lattice is not None:
             loss, log_mass = step.loss.atom_loss, step.loss.atom_log_mass
             weight = np.exp(log_mass + c * loss - np.logaddexp.reduce(log_mass + c * loss))
-            shift = ULP * float(weight @ _shaky(step.loss))
+            shift = EPS * float(weight @ _shaky(step.loss))
             moved += step.count * c * shift
     return moved
 
 
 def strayed(law: Law, c: float, payoff: Lattice) -> tuple[float, float]:
     """Bound how far composed losses lie from their lattice: in the tilted mean, and at most."""
-    mean = most = 4.0 * ULP * abs(payoff.offset)
+    mean = most = 4.0 * EPS * abs(payoff.offset)
     for part in law.steps:
         if part.loss.lattice is not None:
             loss, log_mass = part.loss.atom_loss, part.loss.atom_log_mass
             weight = np.exp(log_mass + c * loss - np.logaddexp.reduce(log_mass + c * loss))
             place = (loss - part.loss.lattice[0]) / payoff.step
             apart = np.abs(place - np.rint(place)) * payoff.step
-            apart += ULP * _shaky(part.loss)
-            apart += 4.0 * ULP * (np.abs(loss) + abs(part.loss.lattice[0]))
+            apart += EPS * _shaky(part.loss)
+            apart += 4.0 * EPS * (np.abs(loss) + abs(part.loss.lattice[0]))
             mean += part.count * float(weight @ apart)
             most += part.count * float(apart.max())
     return mean, most
@@ -298,7 +298,7 @@ class Contour:
         return self._weight[1]
 
     def waves(self, epsilon: float) -> tuple[Floats, Complexes, Floats]:
-        """Return y, g(c + iy) / g(c) at the nodes y = h, 2h, ..., and its rounding in ULP."""
+        """Return y, g(c + iy) / g(c) at the nodes y = h, 2h, ..., and its rounding in EPS."""
         spend(WAVE * self.re.size)
         y = self.h * np.arange(1.0, self.re.size + 1.0)
         z = np.asarray(self.c + 1j * y, np.complex128)
@@ -306,14 +306,14 @@ class Contour:
             factor = self.payoff.transform(z, epsilon) / self.weight(epsilon)
         turn, size = self.mean - epsilon, abs(self.mean) + abs(epsilon)
         # M(z) and M(c) are off by the quadrature, whatever is left of a sum whose terms cancel
-        error, share = 2.0 * self.tolerance / ULP, 1.0 / float(self.tilted.counts.min())
+        error, share = 2.0 * self.tolerance / EPS, 1.0 / float(self.tilted.counts.min())
         value, noise = turned_by(self.re, self.im, factor, y, turn, size, error, share)
         return y, value, noise
 
     def terms(self, epsilon: float) -> tuple[Floats, float]:
         """Real parts of g(c + inh) / g(c) for n = 1, 2, ..., and a bound on their rounding."""
         _, value, noise = self.waves(epsilon)
-        return value.real, ULP * float(noise.sum())
+        return value.real, EPS * float(noise.sum())
 
     def first(self, epsilon: float) -> tuple[float, float]:
         """Return what to add the terms twice to, as a share of g(c), and its error: the term 0."""
@@ -327,7 +327,7 @@ class Contour:
         values, noise = self.terms(epsilon)
         first, error = self.first(epsilon)
         total = first + 2.0 * float(np.sum(values[::-1]))
-        noise = 2.0 * noise + error + ULP * 4.0 * float(np.abs(values).sum())
+        noise = 2.0 * noise + error + EPS * 4.0 * float(np.abs(values).sum())
         tail = self.decay * self.payoff.size(self.c) * self.period / (math.pi * start)
         return self.conclude(epsilon, Totals(total, total, total, noise, tail))
 
@@ -346,13 +346,13 @@ class Contour:
             rights -= np.log(-np.expm1(-decay))
         right = math.exp(float(rights.min(initial=50.0)))
         tail = min(1e50, float(totals.truncation) / total)
-        rounding = ULP * (40.0 + 4.0 * abs(self.k) + 4.0 * abs(c * epsilon))
+        rounding = EPS * (40.0 + 4.0 * abs(self.k) + 4.0 * abs(c * epsilon))
         rounding += self.rounding + self.tolerance + float(totals.noise) / total
         rounding += self.unresolved * period / (start * total)  # of Chernoff's bound at c
         if isinstance(self.payoff, Lattice):
             rounding += self._misplaced(epsilon, self.payoff, period / (start * total))
         known, unknown = left
-        rounding += 8.0 * ULP * abs(known)
+        rounding += 8.0 * EPS * abs(known)
         share = totals.estimate / total - known
         low = totals.lower / total - known - rounding - tail - right - unknown
         high = 1.0 - known + rounding + tail
@@ -380,7 +380,7 @@ class Contour:
         bound of the probability is `chernoff` sums at d = 0; and by at most the share
         d / (exp(gap - d) - 1), where the next lattice point is farther than d from epsilon.
         """
-        mean, most = (d + 4.0 * ULP * abs(epsilon) for d in self.strayed)
+        mean, most = (d + 4.0 * EPS * abs(epsilon) for d in self.strayed)
         share = mean * math.exp(min(50.0, self.c * most)) * chernoff
         gap = payoff.gap(epsilon)
         return min(share, most / math.expm1(min(gap - most, 50.0)) if gap > most else math.inf)

@@ -17,13 +17,14 @@ import numpy as np
 from flint import acb, arb, arb_mat, ctx
 from numpy.typing import NDArray
 
+from mechc.loss.rounding import U
+
 Floats = NDArray[np.float64]
 
 POINTS = 32
 STRETCH = 2.0  # half axis of the ellipse along the panel, in half panels
 RHO = STRETCH + math.sqrt(STRETCH * STRETCH - 1.0)
 CUTS = (8, 64, 256, 1024)  # equal cells that a panel may be cut into
-U = 2.0**-53
 _BITS = 128
 _BOXES = (10, 3)  # balls that cover the upper half of the ellipse
 

@@ -24,6 +24,7 @@ from sympy import And, Expr, Piecewise, Symbol, oo
 from mechc.calculus.cases import Case, Piece, by_cases
 from mechc.declare.declaration import Declaration
 from mechc.errors import UnsupportedError
+from mechc.loss.rounding import EPS
 from mechc.verify.balls import expressions
 from mechc.verify.balls.integral import LogarithmicIntegral, PieceIntegral, is_logarithmic
 from mechc.verify.balls.lattice import LatticeSum
@@ -34,7 +35,6 @@ ATOM_BITS = 240
 FEW_BITS = 40  # for bounds to a few digits
 STEP = 2.0**-80
 COARSE_STEP = 2.0**-20
-ULP = 2.0**-52
 
 
 def reversed_pair(declaration: Declaration) -> Declaration:
@@ -201,7 +201,7 @@ class Oracle:
         with ctx.workprec(ATOM_BITS):
             for expr in (e for e in exprs if e.free_symbols):
                 value = partial(_constant, expr)
-                change = ULP * self.integral_sensitivity(value, STEP)
+                change = EPS * self.integral_sensitivity(value, STEP)
                 if abs(value(self) - end) <= change + math.ulp(end):
                     moved = max(moved, change)
         return moved

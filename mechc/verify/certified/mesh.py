@@ -39,6 +39,7 @@ from flint import acb, arb, arb_poly, ctx, fmpz, fmpz_poly
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
+from mechc.loss.rounding import U
 from mechc.verify.balls import chebyshev
 from mechc.verify.balls.integral import PieceIntegral
 from mechc.verify.balls.lattice import LatticeSum
@@ -338,7 +339,7 @@ class _Cutter:
         radius = max(float(v.rad()) for v in losses)
         slack = 2.0 * (float(np.max(rounding)) + error + 4.0 * radius)
         slack += chebyshev.bend(rough) * (2.0 / cells) ** 2 / 8.0
-        slack += 4.0 * chebyshev.U * (abs(base) + float(np.max(np.abs(at_ends))))
+        slack += 4.0 * U * (abs(base) + float(np.max(np.abs(at_ends))))
         at_ends = at_ends + base
         first, second = at_ends[:-1], at_ends[1:]
         return np.minimum(first, second) - slack, np.maximum(first, second) + slack
@@ -368,7 +369,6 @@ def _masses(values: list[Any], cells: int, error: float) -> tuple[Floats, float]
     return (means, relative) if relative < PRECISE else None
 
 
-U = 2.0**-53
 APART = 1e-13  # by which meshes above and below are moved, so that atoms on them stay on them
 MESHES_MAX_POINTS = 2**21
 TOP = 0.55  # steps from the last point to the largest loss, so that what is around it lies above

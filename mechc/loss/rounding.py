@@ -1,0 +1,9 @@
+"""How doubles round: the one home of the two constants from which every allowance is built."""
+
+from __future__ import annotations
+
+EPS = 2.0**-52
+"""Distance from 1 to the next double: an operation on operands known to EPS stays within a few."""
+
+U = 2.0**-53
+"""Unit roundoff: what one correctly rounded operation may change, relatively."""
