@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mechc.composition.tables import from_losses as from_losses
     from mechc.composition.tables import from_pmfs as from_pmfs
     from mechc.composition.tables import mixture as mixture
+    from mechc.composition.training import dpsgd as dpsgd
 
 
 __version__ = "0.1.0"
@@ -48,6 +49,7 @@ _HOME = {
     "available": "mechc.composition.mechanism",
     "calibrate": "mechc.composition.calibration",
     "compose": "mechc.composition.events",
+    "dpsgd": "mechc.composition.training",
     "from_losses": "mechc.composition.tables",
     "from_pmfs": "mechc.composition.tables",
     "group": "mechc.composition.operations",
@@ -68,9 +70,9 @@ _HOME = {
 }
 __all__ = [
     "Adjacency", "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose",
-    "from_losses", "from_pmfs", "group", "load", "methods", "mixture", "poisson", "post_process",
-    "product", "random_sensitivity", "rdp", "shift", "truncate", "vector", "with_replacement",
-    "without_replacement", "zcdp",
+    "dpsgd", "from_losses", "from_pmfs", "group", "load", "methods", "mixture", "poisson",
+    "post_process", "product", "random_sensitivity", "rdp", "shift", "truncate", "vector",
+    "with_replacement", "without_replacement", "zcdp",
 ]  # fmt: skip
 
 

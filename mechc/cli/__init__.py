@@ -17,21 +17,28 @@ from typer.core import TyperGroup
 import mechc
 from mechc.cli.arguments import (
     Adjacency,
+    BatchSize,
+    ClipNorm,
     Count,
+    DatasetSize,
     Delta,
     DensityP,
     DensityQ,
     Direction,
     Domain,
+    Epochs,
     Epsilon,
     Json,
     LogDelta,
     MaybeName,
     Method,
     Name,
+    NoiseMultiplier,
     Output,
     Poisson,
+    Sampler,
     Set,
+    Steps,
     Variable,
     count_of,
     counts_of,
@@ -204,6 +211,43 @@ def delta(
     ask = run.log_delta if log else run.delta
     bound = ask(epsilon, method=method, direction=direction)
     _print_bound(_under(bound, adjacency), as_json)
+
+
+@app.command()
+def dpsgd(
+    dataset_size: DatasetSize = None,
+    batch_size: BatchSize = None,
+    noise_multiplier: NoiseMultiplier = None,
+    epochs: Epochs = None,
+    steps: Steps = None,
+    sampler: Sampler = "poisson",
+    adjacency: Adjacency = None,
+    clip_norm: ClipNorm = 1.0,
+    delta: Delta = None,
+    epsilon: Epsilon = None,
+    method: Method = "auto",
+    as_json: Json = False,
+) -> None:
+    """Print bounds on epsilon (or delta) of a training run with DP-SGD."""
+    if (delta is None) == (epsilon is None):
+        raise DeclarationError("dpsgd: give exactly one of --delta and --epsilon")
+    inputs: dict[str, Any] = {
+        "dataset_size": dataset_size, "batch_size": batch_size, "epochs": epochs, "steps": steps,
+        "noise_multiplier": noise_multiplier, "sampler": sampler, "adjacency": adjacency,
+        "clip_norm": clip_norm,
+    }  # fmt: skip
+    run = mechc.dpsgd(**inputs)
+    asked = {"epsilon": epsilon} if delta is None else {"delta": delta}
+    bound = (
+        run.delta(epsilon, method=method) if delta is None else run.epsilon(delta, method=method)
+    )
+    if as_json:
+        given = {name: value for name, value in {**inputs, **asked}.items() if value is not None}
+        _print_json({**bound.record(), "inputs": given, "run": repr(run),
+                     "version": mechc.__version__})  # fmt: skip
+    else:
+        out.print(f"run        {run}", markup=False, highlight=False, soft_wrap=True)
+        _print_bound(bound, False)
 
 
 @app.command()

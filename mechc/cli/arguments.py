@@ -29,8 +29,28 @@ MaybeName = Annotated[
 Set = Annotated[
     list[str], typer.Option("--set", metavar="NAME=VALUE", help="A parameter; repeatable.")
 ]
+
+
+def number_of(text: str) -> float:
+    """Return a number from a word such as "0.01", "1e-5" or "256/60000"."""
+    top, slash, bottom = str(text).partition("/")
+    try:
+        value = float(top)
+        return value / float(bottom) if slash else value
+    except (ValueError, ZeroDivisionError):
+        raise DeclarationError(
+            f"{text!r} is not a number (expected such as 0.01, 1e-5 or 256/60000)"
+        ) from None
+
+
 Poisson = Annotated[
-    float | None, typer.Option("--poisson", metavar="RATE", help="Poisson sampling rate.")
+    float | None,
+    typer.Option(
+        "--poisson",
+        metavar="RATE",
+        parser=number_of,
+        help="Poisson sampling rate, such as 0.01 or 256/60000.",
+    ),
 ]
 Adjacency = Annotated[
     str | None,
@@ -46,10 +66,35 @@ Variable = Annotated[str, typer.Option("--var", help="Variable of the densities.
 Domain = Annotated[
     list[str], typer.Option(help="Domain of a parameter of --p, such as '0 <= w <= 1'.")
 ]
-Delta = Annotated[float | None, typer.Option("--delta", "-d", help="Target delta.")]
+Delta = Annotated[
+    float | None,
+    typer.Option(
+        "--delta", "-d", metavar="NUMBER", parser=number_of, help="Target delta, or 1/60000."
+    ),
+]
 LogDelta = Annotated[float | None, typer.Option("--log-delta", help="Natural log of delta.")]
 Epsilon = Annotated[float | None, typer.Option("--epsilon", "-e", help="Epsilon.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
+
+DatasetSize = Annotated[
+    float | None, typer.Option("--dataset-size", parser=number_of, help="Number of records.")
+]
+BatchSize = Annotated[
+    float | None,
+    typer.Option("--batch-size", parser=number_of, help="Records in a batch, expected or exact."),
+]
+NoiseMultiplier = Annotated[
+    float | None,
+    typer.Option(
+        "--noise-multiplier", parser=number_of, help="Standard deviation of the noise / clip norm."
+    ),
+]
+Epochs = Annotated[
+    float | None, typer.Option("--epochs", parser=number_of, help="Passes over the data.")
+]
+Steps = Annotated[float | None, typer.Option("--steps", parser=number_of, help="Number of steps.")]
+Sampler = Annotated[str, typer.Option("--sampler", help="poisson, fixed, allocation or shuffled.")]
+ClipNorm = Annotated[float, typer.Option("--clip-norm", help="Largest norm of one gradient.")]
 
 MOST_COUNTS = 1_000_000  # of one table
 
@@ -90,8 +135,8 @@ def values_of(settings: Iterable[str]) -> dict[str, float]:
     for word in settings:
         name, equals, text = word.partition("=")
         try:
-            values[name.strip()] = float(text)
-        except ValueError:
+            values[name.strip()] = number_of(text)
+        except DeclarationError:
             equals = ""
         if not equals or not name:
             raise DeclarationError(f"--set {word}: expected NAME=NUMBER")

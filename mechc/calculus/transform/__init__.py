@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from mechc.adjacency import Adjacency
 from mechc.calculus.transform.base import of_length
-from mechc.calculus.transform.sampling import poisson, without_replacement
+from mechc.calculus.transform.sampling import poisson, shuffled, without_replacement
 from mechc.calculus.transform.sensitivity import (
     group,
     random_sensitivity,
@@ -24,14 +24,14 @@ from mechc.declare.declaration import Declaration, Derived, Moves, Poisson
 from mechc.errors import UnsupportedError
 
 __all__ = [
-    "apply", "group", "of_length", "poisson", "random_sensitivity", "shift", "truncate", "vector",
-    "with_replacement", "without_replacement",
+    "apply", "group", "of_length", "poisson", "random_sensitivity", "shift", "shuffled", "truncate",
+    "vector", "with_replacement", "without_replacement",
 ]  # fmt: skip
 
 STEPS: dict[str, Callable[..., Declaration]] = {
     made.__name__: made
-    for made in (group, of_length, poisson, random_sensitivity, shift, truncate, vector,
-                 with_replacement, without_replacement)
+    for made in (group, of_length, poisson, random_sensitivity, shift, shuffled, truncate,
+                 vector, with_replacement, without_replacement)
 }  # fmt: skip
 
 
@@ -58,6 +58,10 @@ def apply(declaration: Declaration, step: tuple[str, ...]) -> Declaration:
             f"without_replacement({declaration.name}): the pair is for adding or removing a "
             "record, and T7 needs one that dominates replacement in both orders; use poisson(), "
             "or declare a pair for replace"
+        )
+    if name == "shuffled" and adjacency not in (Adjacency.ANY, *options):
+        raise UnsupportedError(
+            f"shuffled({declaration.name}): the pair is for {adjacency.words} neighbours"
         )
     return STEPS[name](declaration, *options)
 

@@ -1,6 +1,8 @@
 """Poisson sampling: every record enters the sample independently of the others.
 
 Sampling without replacement: a subset of fixed size, under replacement of one record.
+
+Shuffling: every record in one batch of a pass over the data.
 """
 
 from __future__ import annotations
@@ -206,3 +208,41 @@ def _is_mirrored(rows: list[tuple[Expr, Expr]]) -> bool:
 
 def _equal(a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> bool:
     return all((u - v).equals(0) is True for u, v in zip(a, b, strict=True))
+
+
+PLACES = {
+    Adjacency.REPLACE: "the record that replaces another takes its place in the order",
+    Adjacency.ADD_REMOVE: "the place of a record that is absent stays empty: all others keep "
+    "theirs, and the number of batches is fixed (where batches are filled up again a batch loses "
+    "one record for another and the last one loses one: sqrt(5) times the norm)",
+}
+
+
+def shuffled(declaration: Declaration, adjacency: Adjacency | str) -> Declaration:
+    """One pass over the data in disjoint batches, in any order, with one release a batch.
+
+    Given the batches, one of them alone differs between neighbours, and its release is dominated by
+    the pair; telling the batches reveals more, not less (T9). Nothing is won by the order.
+
+    Args:
+        declaration: the release of one batch.
+        adjacency: relation between neighbouring data sets.
+
+    Returns:
+        The same pair, for the relation.
+
+    Raises:
+        DeclarationError: an unknown adjacency.
+    """
+    adjacency = Adjacency.of(adjacency, sampling=True)
+    return replace(
+        declaration,
+        name=f"shuffled({declaration.name})",
+        about=f"{declaration.about} Once for every batch of a pass over the data.".strip(),
+        claim=None,
+        construction=Derived(declaration, ("shuffled", adjacency.value), "T9", adjacency, (
+            "told the batches, one of them alone differs between neighbours, in one record; no "
+            "amplification by the order is counted",), (
+            "every record is in one batch of the pass, and the order does not depend on the "
+            "records", PLACES[adjacency])),
+    )  # fmt: skip
