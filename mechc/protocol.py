@@ -197,6 +197,9 @@ class Use(Asked, Protocol):
     def claim(self) -> Claim:
         """What the pair stands for."""
 
+    def rho_bound(self) -> float:
+        """A rho of zCDP known in closed form, nan where there is none."""
+
     def at(self, **values: float) -> Use:
         """The event with other values of some parameters."""
 

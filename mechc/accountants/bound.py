@@ -31,7 +31,11 @@ class Quantity(Enum):
     LOG_DELTA = ("log delta", Side.UPPER)
     RENYI = ("Rényi divergence", Side.UPPER)
     MU = ("mu", Side.UPPER)
+    RHO = ("rho", Side.UPPER)
     FALSE_NEGATIVE_RATE = ("false negative rate", Side.LOWER)
+    TRUE_POSITIVE_RATE = ("true positive rate", Side.UPPER)
+    BAYES_RISK = ("Bayes risk", Side.LOWER)
+    RECONSTRUCTION = ("reconstruction probability", Side.UPPER)
 
     def __init__(self, words: str, safe: Side) -> None:
         """Name it; say which side is safe."""
@@ -57,7 +61,7 @@ class Bound:
 
     `float(bound)`, formats such as `f"{bound:.3f}"` (rounded outward) and comparisons such as
     `bound < 5` take the safe side, which never under-reports: upper, but lower for false negative
-    rates. It is nan without a theorem. Scalars in give floats, arrays in give arrays.
+    rates and Bayes risks. It is nan without a theorem. Scalars in give floats, arrays arrays.
     """
 
     lower: float | NDArray[np.float64]

@@ -6,21 +6,26 @@ Kullback-Leibler divergence; alpha = inf is the largest loss.
 Gaussian: a run is mu-GDP if its profile lies below that of N(mu, 1) against N(0, 1) for every
 epsilon (Dong, Roth, Su 2022, Corollary 2.13). For subsampled mechanisms the smallest such mu grows
 without bound in the range of epsilon that is compared, so the range is part of the answer.
+
+Concentrated: a run is rho-zCDP if D_alpha <= rho alpha for every alpha > 1 (Bun, Steinke 2016).
+Any order gives a lower bound. Upper bounds add up over parts: closed forms for normal laws, and for
+losses that are bounded by l the orders up to some A one by one, with D_alpha <= l beyond.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from functools import cache
+from functools import cache, reduce
 from itertools import pairwise
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.classical.clt import log_gaussian_bounds
 from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.composition.inputs import as_finite_epsilon
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.rounding import EPS
 
 if TYPE_CHECKING:
@@ -34,6 +39,10 @@ SMALLEST = 1e-9  # width of a cell, relative to 1 + epsilon, that is not split
 CLOSE = 1e-5  # relative distance of mu from what its cell ends need at which the search stops
 SMALL_DELTA = 1e-12
 LARGEST_MU = 1e8
+TILTS = tuple(4.0**k for k in range(-6, 8))  # orders less one at which rho is looked for
+MOST_CELLS = 1000  # of orders
+LARGE = 1e12  # tilt beyond which no order is asked for
+NO_RHO = "no theorem bounds the divergences of all orders: losses are not bounded"
 NEARLY_ONE = -1e-14  # log delta from which on mu is not told by it
 
 
@@ -41,6 +50,106 @@ def renyi(evaluation: Evaluation, order: float) -> Bound:
     """Return bounds on the Rényi divergence of one order, the larger of the directions."""
     answers = [evaluation.renyi(name, order) for name in evaluation.directions]
     return max(answers, key=lambda b: float(b.upper))
+
+
+def zcdp(composition: Run, direction: str) -> Bound:
+    """Return bounds on the smallest rho with D_alpha <= rho alpha for all alpha > 1.
+
+    Args:
+        composition: the run.
+        direction: "both", "remove" or "add".
+    """
+    whole = composition.evaluation("auto", direction)
+    if whole.log_infinite_range()[0] > -math.inf:
+        return Bound(math.inf, math.inf, math.inf, "renyi", "proven", {"order": math.inf})
+    lower, order = max((_ratio(whole, d, t)[0], t) for d in whole.directions for t in TILTS)
+    detail: dict[str, Any] = {"order": order + 1.0}
+    closed = [(event, count, event.rho_bound()) for event, count in composition.parts]
+    rest = [count * event for event, count, rho in closed if math.isnan(rho)]
+    upper = math.fsum(n * rho for _, n, rho in closed if rho == rho) * (1.0 + 4 * EPS)
+    if rest:
+        found = _bounded_rho(reduce(add, rest), direction)
+        lower = max(lower, found[0]) if len(rest) == len(closed) else lower
+        upper += found[1]
+    lower = max(lower, 0.0) if lower > -math.inf else math.nan
+    estimate = max(lower, upper if not rest else math.nan) if lower == lower else upper
+    estimate = estimate if estimate == estimate else lower
+    if math.isnan(upper):
+        return Bound(lower, lower, upper, "renyi", NO_RHO, detail)
+    return Bound(min(lower, upper), min(estimate, upper), upper, "renyi", "proven", detail)
+
+
+def _ratio(evaluation: Evaluation, direction: str, tilt: float) -> tuple[float, float]:
+    """Bounds on D_alpha / alpha at alpha = 1 + tilt; -inf and inf where the order is refused."""
+    try:
+        found = evaluation.renyi(direction, 1.0 + tilt)
+    except (UnsupportedError, NumericError):
+        return -math.inf, math.inf
+    low, high = float(found.lower), float(found.upper)
+    pad = 4 * EPS
+    return (
+        low / (1.0 + tilt) * (1.0 - pad) if low == low else -math.inf,
+        high / (1.0 + tilt) * (1.0 + pad) if high == high else math.inf,
+    )
+
+
+def _bounded_rho(run: Run, direction: str) -> tuple[float, float]:
+    """Bounds on rho of a run whose losses are bounded; upper is nan where they are not.
+
+    With K(t) = t D_(1+t) convex and K(0) = 0, K lies below its chords.
+    """
+    evaluation = run.evaluation("auto", direction)
+    top, rounding = evaluation.largest_loss()
+    if not math.isfinite(top) or evaluation.log_infinite_range()[1] > -math.inf:
+        return 0.0, math.nan
+    sides = [_bounded_in(evaluation, d, top + rounding) for d in evaluation.directions]
+    return max(low for low, _ in sides), max(high for _, high in sides)
+
+
+def _bounded_in(evaluation: Evaluation, direction: str, top: float) -> tuple[float, float]:
+    """The same in one direction."""
+    best = 0.0
+
+    @cache
+    def k(tilt: float) -> float:
+        nonlocal best
+        low, high = _ratio(evaluation, direction, tilt)
+        best = max(best, low)
+        return min(high * (1.0 + tilt), top) * tilt
+
+    def cell(a: float, b: float) -> tuple[float, float, float]:
+        return -_chord_ratio(a, b, k(a) if a else 0.0, k(b)), a, b
+
+    end = 1.0
+    k(end)
+    while top / (1.0 + end) > best and end < LARGE:
+        end *= 2.0
+        k(end)
+    ends = [0.0, *(end * 2.0**-i for i in range(80) if end * 2.0**-i > 1e-3)]
+    cells = [cell(a, b) for a, b in pairwise(sorted(ends))]
+    heapq.heapify(cells)
+    for _ in range(MOST_CELLS):
+        high, a, b = cells[0]
+        if -high <= max(best, top / (1.0 + end)) * (1.0 + CLOSE) or b - a <= SMALLEST * (1.0 + b):
+            break
+        heapq.heapreplace(cells, cell(a, 0.5 * (a + b)))
+        heapq.heappush(cells, cell(0.5 * (a + b), b))
+    return best, max(-cells[0][0], top / (1.0 + end) * (1.0 + 2 * EPS))
+
+
+def _chord_ratio(a: float, b: float, k_a: float, k_b: float) -> float:
+    """The largest value of chord(t) / (t (1 + t)) on [a, b], rounded up."""
+    if a == 0.0:
+        return k_b / b * (1.0 + 4 * EPS)
+    slope = (k_b - k_a) / (b - a)
+    start = k_a - slope * a
+    places = [a, b]
+    under = start * start - slope * start
+    if slope > 0.0 and under >= 0.0:
+        place = (math.sqrt(under) - start) / slope
+        places += [place] if a < place < b else []
+    slack = 32 * EPS * (abs(k_a) + abs(k_b) + abs(slope) * b)
+    return max((start + slope * t + slack) / (t * (1.0 + t)) for t in places)
 
 
 def gdp(composition: Run, epsilon_max: float | None, how: dict[str, Any]) -> Bound:

@@ -101,6 +101,18 @@ class Event(Queries):
         theta = bind(self.mechanism.name, known, {**self.parameters, **values})
         return Event(self.mechanism, theta)
 
+    def rho_bound(self) -> float:
+        """Return a rho of zCDP known in closed form, rounded up; nan where there is none.
+
+        From the declaration (imports sympy), see `mechc.calculus.concentrated`.
+        """
+        from mechc.calculus.concentrated import rho_at
+
+        try:
+            return rho_at(self.mechanism.declaration, self.parameters)
+        except UnsupportedError:  # a kernel has no declaration
+            return math.nan
+
     def loss(self, direction: str = "remove") -> PrivacyLoss:
         """Return the law of the privacy loss in one direction ("remove" or "add").
 

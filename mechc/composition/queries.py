@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from mechc.composition.inputs import (
     as_work,
     checked,
     from_log,
+    share,
 )
 from mechc.composition.question import asked
 from mechc.errors import DeclarationError, UnsupportedError
@@ -311,6 +313,107 @@ class Queries(ABC):
         return self._ask(
             Quantity.FALSE_NEGATIVE_RATE, points, tradeoff.false_negative, max_work, how
         )
+
+    def beta(self, alpha: Any = None, *, max_work: float = MAX_WORK, **how: Any) -> Bound:
+        """Return bounds on the smallest false negative rate at false positive rate alpha.
+
+        Another name of `tradeoff`, with its arguments; `lower` is the safe side.
+        """
+        return self.tradeoff(alpha, max_work=max_work, **how)
+
+    def tpr(self, fpr: Any = None, *, max_work: float = MAX_WORK, **how: Any) -> Bound:
+        """Return bounds on the largest true positive rate of an attack at a false positive rate.
+
+        1 - f(fpr) for the trade-off function f of the run (Dong, Roth, Su 2022): no test of whether
+        a record is present has more power.
+
+        Args:
+            fpr: false positive rate in [0, 1], or an array.
+            max_work: see the class.
+            how: keyword arguments as for `delta`.
+
+        Returns:
+            Bounds of which `upper` is the safe side.
+
+        Raises:
+            DeclarationError: an argument is not acceptable.
+            UnsupportedError: the method refuses where the answer is decided.
+        """
+        return self._attacked(Quantity.TRUE_POSITIVE_RATE, "fpr", fpr, max_work, how)
+
+    def reconstruction(
+        self, baseline: Any = None, *, max_work: float = MAX_WORK, **how: Any
+    ) -> Bound:
+        """Return bounds on the probability with which a record can be reconstructed.
+
+        Whatever counts as success and whatever is known of the record beforehand: who succeeds with
+        probability at most `baseline` without the output succeeds with probability at most
+        1 - f(baseline) with it (Hayes, Mahloujifar, Balle 2023, Theorem 2). The lower side is for
+        the worst prior, not for a given one.
+
+        Args:
+            baseline: probability of success without the output, in [0, 1], or an array.
+            max_work: see the class.
+            how: keyword arguments as for `delta`.
+
+        Raises:
+            DeclarationError: an argument is not acceptable.
+            UnsupportedError: the method refuses where the answer is decided.
+        """
+        return self._attacked(Quantity.RECONSTRUCTION, "baseline", baseline, max_work, how)
+
+    def _attacked(
+        self, quantity: Quantity, word: str, rates: Any, max_work: float, how: dict[str, Any]
+    ) -> Bound:
+        """Power at false positive rates, by its name."""
+        from mechc.composition import attacks
+
+        how = self._how(**how)
+        points = checked(partial(share, quantity.words, word), rates)
+        return self._ask(quantity, points, attacks.true_positive, max_work, how)
+
+    def bayes_risk(self, prior: Any = 0.5, *, max_work: float = MAX_WORK, **how: Any) -> Bound:
+        """Return bounds on the smallest probability of error of a guess whether a record is there.
+
+        min over tests of prior FNR + (1 - prior) FPR = prior (1 - delta(log((1 - prior) / prior))).
+        At prior 1/2 it is (1 - advantage) / 2.
+
+        Args:
+            prior: probability in [0, 1], before the output, that the record is present.
+            max_work: see the class.
+            how: keyword arguments as for `delta`.
+
+        Returns:
+            Bounds of which `lower` is the safe side.
+
+        Raises:
+            DeclarationError: an argument is not acceptable.
+            UnsupportedError: the method refuses where the answer is decided.
+        """
+        from mechc.composition import attacks
+
+        how = self._how(**how)
+        points = checked(partial(share, Quantity.BAYES_RISK.words, "prior"), prior)
+        return self._ask(Quantity.BAYES_RISK, points, attacks.bayes_risk, max_work, how)
+
+    def zcdp(self, *, direction: str = "both", max_work: float = MAX_WORK) -> Bound:
+        """Return bounds on the smallest rho such that the run is rho-zCDP.
+
+        The supremum of D_alpha / alpha over alpha > 1 (Bun, Steinke 2016). Proven from above where
+        all orders are covered: normal laws, also discrete and on samples, in closed form, bounded
+        losses by their largest one, parts added up. Otherwise `upper` is nan, and `lower` the
+        largest value found. A mass at infinite loss makes rho infinite. Sampling does not lower
+        the rho of Gaussian noise: `epsilon` and `renyi` say what it is good for.
+
+        Args:
+            direction: see the class.
+            max_work: see the class.
+        """
+        from mechc.composition import divergences
+
+        with limited(as_work(max_work), "renyi"):
+            found = divergences.zcdp(self.composition(), direction)
+        return self._answered(found, Quantity.RHO)
 
     def renyi(
         self, orders: Any = None, *, direction: str = "both", max_work: float = MAX_WORK

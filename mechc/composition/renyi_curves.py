@@ -54,6 +54,11 @@ class CurveEvent(Event):
         """Pickle and copy the table and the bound."""
         return type(self), (self.mechanism, self.log_mgf_bound, self.tilts)
 
+    def rho_bound(self) -> float:
+        """Return the rho that is given; infinity for a curve, which ends at an order."""
+        given = self.log_mgf_bound
+        return given.rho if isinstance(given, Concentrated) else math.inf
+
     @staticmethod
     def joint_evaluation(
         curves: Sequence[tuple[CurveEvent, int]],

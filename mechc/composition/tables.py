@@ -79,6 +79,10 @@ class NumericEvent(Event):
         """Pickle and copy the table and its laws."""
         return type(self), (self.mechanism, self._laws["remove"], self._laws["add"])
 
+    def rho_bound(self) -> float:
+        """Return nan: numbers have no formula."""
+        return math.nan
+
     def loss(self, direction: str = "remove") -> PrivacyLoss:
         """Return the law of the privacy loss in one direction ("remove" or "add")."""
         return self._laws[direction]
