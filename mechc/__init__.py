@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mechc.composition.post_processing import post_process as post_process
     from mechc.composition.renyi_curves import rdp as rdp
     from mechc.composition.renyi_curves import zcdp as zcdp
+    from mechc.composition.run_file import open as open
     from mechc.composition.tables import from_losses as from_losses
     from mechc.composition.tables import from_pmfs as from_pmfs
     from mechc.composition.tables import mixture as mixture
@@ -56,6 +57,7 @@ _HOME = {
     "load": "mechc.composition.mechanism",
     "methods": "mechc.accountants.registry",
     "mixture": "mechc.composition.tables",
+    "open": "mechc.composition.run_file",
     "poisson": "mechc.composition.operations",
     "post_process": "mechc.composition.post_processing",
     "product": "mechc.composition.operations",
@@ -68,6 +70,15 @@ _HOME = {
     "without_replacement": "mechc.composition.operations",
     "zcdp": "mechc.composition.renyi_curves",
 }
+_MODULES = {
+    "declare": "mechc.declare",
+    "errors": "mechc.errors",
+    "individual": "mechc.individual",
+    "integrations": "mechc.integrations",
+    "parse": "mechc.declare.text",
+    "reductions": "mechc.reductions",
+}
+# without `open`, which `from mechc import *` would put in the place of Python's own
 __all__ = [
     "Adjacency", "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose",
     "dpsgd", "from_losses", "from_pmfs", "group", "load", "methods", "mixture", "poisson",
@@ -82,9 +93,11 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_HOME[name]), name)
         globals()[name] = value
         return value
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     raise AttributeError(f"module 'mechc' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     """List the public names."""
-    return sorted([*globals(), *_HOME])
+    return sorted(["__version__", *_HOME, *_MODULES])

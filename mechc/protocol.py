@@ -151,6 +151,9 @@ class Described(Protocol):
     def explain(self) -> Any:
         """What was derived (imports sympy)."""
 
+    def record(self) -> dict[str, Any]:
+        """What a run file holds of it."""
+
     def is_identity(self, theta: tuple[float, ...]) -> bool:
         """Whether nothing is revealed at these parameters."""
 
@@ -196,6 +199,9 @@ class Use(Asked, Protocol):
     @property
     def claim(self) -> Claim:
         """What the pair stands for."""
+
+    def record(self) -> dict[str, Any]:
+        """What a run file holds of it."""
 
     def rho_bound(self) -> float:
         """A rho of zCDP known in closed form, nan where there is none."""

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 import mechc
 from mechc.cli.arguments import (
     Adjacency,
+    AllowFiles,
     BatchSize,
     ClipNorm,
     Count,
@@ -364,21 +365,89 @@ def verify(
         raise typer.Exit(1)
 
 
+@app.command("open")
+def open_run(
+    path: Annotated[Path, typer.Argument(help="Run file.")],
+    delta: Delta = None,
+    epsilon: Epsilon = None,
+    method: Method = "auto",
+    allow_files: AllowFiles = False,
+    as_json: Json = False,
+) -> None:
+    """Show the run that a file holds, and its epsilon or delta if asked."""
+    run = mechc.open(path, allow_files=allow_files)
+    bounds = [run.epsilon(delta, method=method)] if delta is not None else []
+    bounds += [run.delta(epsilon, method=method)] if epsilon is not None else []
+    if as_json:
+        _print_json({"run": repr(run), "count": run.count, "adjacency": run.adjacency,
+                     "claims": run.claims, "version": mechc.__version__,
+                     "answers": [bound.record() for bound in bounds]})  # fmt: skip
+        return
+    out.print(f"run        {run}", markup=False, highlight=False, soft_wrap=True)
+    out.print(f"steps      {run.count}\nadjacency  {run.adjacency.words}", highlight=False)
+    for bound in bounds:
+        _print_bound(bound, False)
+
+
+@app.command()
+def record(
+    path: Annotated[Path, typer.Argument(help="Run file; it is made if there is none.")],
+    name: MaybeName = "",
+    settings: Set = [],  # noqa: B006 - typer copies it
+    count: Count = "1",
+    poisson: Poisson = None,
+    adjacency: Adjacency = None,
+    p: DensityP = "",
+    q: DensityQ = "",
+    var: Variable = "x",
+    domain: Domain = [],  # noqa: B006 - typer copies it
+    delta: Delta = None,
+    allow_files: AllowFiles = False,
+    as_json: Json = False,
+) -> None:
+    """Add steps to a run file, one line that is on disk when the command ends."""
+    from mechc.composition import run_record
+
+    run = run_of(mechanism_of(name, p, q, var, domain), settings, poisson, adjacency, count)
+    before = mechc.open(path, allow_files=allow_files) if path.exists() else 0
+    whole = run + before  # refuses what cannot be composed before it is written
+    run.save(path, append=True)
+    if delta is None:
+        out.print(f"{path}: {whole.count} steps", markup=False, highlight=False)
+        return
+    asked = run_record.questions(delta, None)
+    run_record.add(path, run_record.line(mechc.compose(), asked, whole))
+    _print_bound(whole.epsilon(delta), as_json)
+
+
 @app.command()
 def check(
-    run: Annotated[Path, typer.Argument(help="TOML file with [[step]] tables.")],
-    certified: Annotated[bool, typer.Option("--certified", help="Ball arithmetic too.")] = False,
-    allow_files: Annotated[
-        bool, typer.Option("--allow-files", help="Run the mechanism files that the run names.")
+    run: Annotated[Path, typer.Argument(help="Run file: JSON lines, or TOML with [[step]].")],
+    certified: Annotated[
+        bool, typer.Option("--certified", help="Ball arithmetic too (TOML).")
     ] = False,
+    allow_files: AllowFiles = False,
+    as_json: Json = False,
 ) -> None:
-    """Compare all methods on one run with each other; exit code 1 at a contradiction."""
+    """Ask the questions of a run file again and compare; exit code 1 at a contradiction.
+
+    Of a TOML file, compare all methods with each other.
+    """
     from mechc.composition import agreement, run_file
 
-    composition, epsilons = run_file.read(run, allow_files=allow_files)
-    report = agreement.check(composition, epsilons, certified)
-    out.print(str(report), markup=False, highlight=False)
-    if not report.ok:
+    if run_file.is_json(run):
+        checked = run_file.recheck(run, allow_files=allow_files)
+        if as_json:
+            _print_json(checked.record())
+        else:
+            out.print(str(checked), markup=False, highlight=False, soft_wrap=True)
+        ok = checked.ok
+    else:
+        composition, epsilons = run_file.read(run, allow_files=allow_files)
+        report = agreement.check(composition, epsilons, certified)
+        out.print(str(report), markup=False, highlight=False)
+        ok = report.ok
+    if not ok:
         raise typer.Exit(1)
 
 

@@ -96,6 +96,10 @@ Steps = Annotated[float | None, typer.Option("--steps", parser=number_of, help="
 Sampler = Annotated[str, typer.Option("--sampler", help="poisson, fixed, allocation or shuffled.")]
 ClipNorm = Annotated[float, typer.Option("--clip-norm", help="Largest norm of one gradient.")]
 
+AllowFiles = Annotated[
+    bool, typer.Option("--allow-files", help="Run the mechanism files that the run names.")
+]
+
 MOST_COUNTS = 1_000_000  # of one table
 
 

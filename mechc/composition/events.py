@@ -101,6 +101,14 @@ class Event(Queries):
         theta = bind(self.mechanism.name, known, {**self.parameters, **values})
         return Event(self.mechanism, theta)
 
+    def record(self) -> dict[str, Any]:
+        """Return what a run file holds of the event, in plain words and numbers.
+
+        Raises:
+            UnsupportedError: the mechanism has no such form.
+        """
+        return {**self.mechanism.record(), "parameters": self.parameters}
+
     def rho_bound(self) -> float:
         """Return a rho of zCDP known in closed form, rounded up; nan where there is none.
 

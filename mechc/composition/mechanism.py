@@ -19,7 +19,8 @@ from mechc.adjacency import NO_CLAIM, Adjacency, Claim
 from mechc.composition import inputs
 from mechc.composition.events import Event
 from mechc.composition.inputs import RATE
-from mechc.errors import DeclarationError
+from mechc.declare.catalog import MechanismFile
+from mechc.errors import DeclarationError, UnsupportedError
 from mechc.kernel import build
 from mechc.protocol import TAG, Kernel, ParameterInfo
 
@@ -126,6 +127,33 @@ class Mechanism:
     def declaration(self) -> Declaration:
         """The declaration with all transformations applied (imports sympy)."""
         return build.declaration(self.origin, self.transforms)
+
+    def record(self) -> dict[str, Any]:
+        """Return what a run file holds of the mechanism, from which it can be made again.
+
+        A name that `load` knows with the digest of its file, or else the formulas as text; a file
+        whose formulas have no text by its path.
+
+        Raises:
+            UnsupportedError: a loaded kernel, or a declaration that has no text.
+        """
+        steps = {"transforms": [list(step) for step in self.transforms]}
+        if isinstance(self.origin, build.LoadedKernel):
+            raise UnsupportedError(
+                f"{self.name}: a loaded kernel cannot be kept in a run file; load the mechanism"
+            )
+        file = self.origin if isinstance(self.origin, MechanismFile) else None
+        if file is not None and file.name in available() and build.origin(file.name) == file:
+            return {"mechanism": file.name, "digest": file.text_digest, **steps}
+        from mechc.declare.write import text_of
+
+        declared = build.declaration(self.origin, ())
+        try:
+            return {"mechanism": declared.name, "text": text_of(declared), **steps}
+        except UnsupportedError:
+            if file is None:
+                raise
+            return {"mechanism": str(file.path), "digest": file.text_digest, **steps}
 
     def explain(self) -> Explanation:
         """Return what was derived: pieces, branches, atoms, closed or numeric and why, claim.

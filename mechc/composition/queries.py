@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mechc.accountants.bound import Bound, Quantity
@@ -248,6 +249,42 @@ class Queries(ABC):
             given = ", ".join((f"method={method!r}", *options))
             raise UnsupportedError(f"certified: method contour without options, not {given}")
         return Answers(self.composition(), direction, RTOL)
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        delta: Any = 1e-5,
+        epsilon: Any = None,
+        append: bool = False,
+    ) -> Path:
+        """Write the run, and the answers to some questions, as a run file.
+
+        The file is data: mechanisms by name and digest or as formulas, parameters, counts,
+        adjacency, questions, answers and versions. `mechc.open(path)` gives the run again on any
+        machine, and `mechc check path` asks its questions again and compares.
+
+        Args:
+            path: file to write; it appears complete or not at all.
+            delta: where epsilon is asked, a number or several; None for nowhere.
+            epsilon: where delta is asked, likewise.
+            append: add this run, without questions, to what the file holds, as one line that is
+                written whole: step by step from a training loop.
+
+        Returns:
+            The path written.
+
+        Raises:
+            UnsupportedError: an event is given by numbers alone.
+            CacheError: the file cannot be written.
+        """
+        from mechc.composition import run_record
+
+        run = self.composition()
+        if append:
+            return run_record.add(Path(path), run_record.line(run))
+        asked = run_record.questions(delta, epsilon)
+        return run_record.write(Path(path), run_record.line(run, asked))
 
     def plot(
         self,

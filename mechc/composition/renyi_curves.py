@@ -54,6 +54,12 @@ class CurveEvent(Event):
         """Pickle and copy the table and the bound."""
         return type(self), (self.mechanism, self.log_mgf_bound, self.tilts)
 
+    def record(self) -> dict[str, Any]:
+        """Return the rho of zCDP; a curve is refused as other numbers are."""
+        if not isinstance(self.log_mgf_bound, Concentrated):
+            return super().record()
+        return {"zcdp": self.log_mgf_bound.rho, "adjacency": self.adjacency.value}
+
     def rho_bound(self) -> float:
         """Return the rho that is given; infinity for a curve, which ends at an order."""
         given = self.log_mgf_bound

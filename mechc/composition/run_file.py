@@ -1,16 +1,143 @@
-"""Run files: a composition as data, read from TOML."""
+"""Run files, the reading side: a composition as data, from JSON or TOML.
+
+JSON lines are what `run.save` and `mechc record` write (mechc.composition.run_record); TOML is for
+people. Either is data: nothing that it holds is run, unless files are allowed.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import tomllib
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mechc.accountants.bound import Bound, plain
+from mechc.adjacency import Adjacency
+from mechc.composition import inputs
 from mechc.composition.agreement import EPSILONS
-from mechc.composition.events import Composition, compose
-from mechc.composition.mechanism import available, load
+from mechc.composition.events import Composition, Event, compose
+from mechc.composition.mechanism import Mechanism, available, load
 from mechc.composition.operations import under
+from mechc.composition.renyi_curves import zcdp
+from mechc.composition.run_record import ASKED, FORMAT, MARK, ask, versions
 from mechc.errors import DeclarationError, MechcError
+
+MOST_BYTES = 1 << 28
+MOST_TRANSFORMS, LONGEST = 20, 100  # of one mechanism, and of a word of one
+SIDES = ("lower", "estimate", "upper")
+
+
+class RunFileWarning(UserWarning):
+    """Something in a run file is not what it was, or not whole."""
+
+
+def open(path: Any, *, allow_files: bool = False) -> Composition:  # the word of the public API
+    """Return the run that a run file holds.
+
+    Args:
+        path: a file that `run.save` or `mechc record` wrote, or one in TOML (docs/trust.md).
+        allow_files: load (and run) the mechanism files that the run names.
+
+    Returns:
+        The composition; its answers are asked again, not read.
+
+    Raises:
+        DeclarationError: the file cannot be read as a run, or names a mechanism file.
+    """
+    path = Path(path)
+    if _is_toml(path):
+        return read(path, allow_files=allow_files)[0]
+    with _as_run_file(path, "lines as run.save writes them"):
+        return compose(*(run for run, _ in _records(path, allow_files)))
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One question of a run file: what it held, what is found now, and what to say of them."""
+
+    question: str
+    held: dict[str, Any]
+    found: Bound
+    verdict: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether both can be true."""
+        return self.verdict != "contradicts"
+
+
+@dataclass(frozen=True)
+class Recheck:
+    """What became of a run file when its questions were asked again.
+
+    Attributes:
+        run: the composition.
+        answers: one for each answer in the file.
+        notes: what differs besides: mechanism files, versions.
+    """
+
+    run: Composition
+    answers: tuple[Answered, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no answer contradicts what the file holds."""
+        return all(answer.ok for answer in self.answers)
+
+    def record(self) -> dict[str, Any]:
+        """Return it in plain words and numbers."""
+        answers = [{"question": a.question, "verdict": a.verdict, "held": a.held,
+                    "found": a.found.record()} for a in self.answers]  # fmt: skip
+        made: dict[str, Any] = plain({"ok": self.ok, "run": repr(self.run), "answers": answers,
+                                      "notes": self.notes})  # fmt: skip
+        return made
+
+    def __str__(self) -> str:
+        """A line for the run, one for each answer, one for each note."""
+        lines = [f"run      {self.run}"]
+        for a in self.answers:
+            safe = a.held.get(str(a.held.get("safe", "upper")))
+            lines.append(f"{a.question}: held {safe}, now {float(a.found)!r}: {a.verdict}")
+        if not self.answers:
+            lines.append("no answer is held: nothing to compare")
+        return "\n".join([*lines, *(f"note     {note}" for note in self.notes)])
+
+
+def recheck(path: Any, *, allow_files: bool = False) -> Recheck:
+    """Ask the questions of a JSON run file again, and compare with the answers that it holds.
+
+    An answer has the same digits; or it agrees, where both intervals can hold; or it contradicts.
+
+    Args:
+        path: the file.
+        allow_files: load (and run) the mechanism files that the run names.
+
+    Raises:
+        DeclarationError: the file cannot be read as a run.
+    """
+    path, run = Path(path), Composition()
+    answers: list[Answered] = []
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RunFileWarning)
+        with _as_run_file(path, "lines as run.save writes them"):
+            for added, row in _records(path, allow_files):
+                run = run + added
+                answers += [_asked_again(run, held) for held in row["answers"]]
+                was, now = row["versions"], versions()
+                notes += [
+                    f"{name} {was.get(name)} wrote it, this is {now[name]}"
+                    for name in now
+                    if was.get(name) != now[name]
+                ]
+    notes += [str(w.message) for w in caught if issubclass(w.category, RunFileWarning)]
+    return Recheck(run, tuple(answers), tuple(dict.fromkeys(notes)))
 
 
 def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, tuple[float, ...]]:
@@ -23,27 +150,156 @@ def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, t
     Raises:
         DeclarationError: the file cannot be read as one, or names a mechanism file.
     """
-    try:
+    with _as_run_file(Path(path), "[[step]] tables with mechanism and parameters"):
         content = tomllib.loads(Path(path).read_text("utf-8"))
         steps = content["step"]
         epsilons = tuple(float(e) for e in content.get("epsilons", EPSILONS))
         relation = content.get("adjacency")
         return compose(*(_step(row, relation, allow_files) for row in steps)), epsilons
-    except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        if isinstance(error, MechcError):
-            raise
-        raise DeclarationError(
-            f"{path}: {error} (expected [[step]] tables with mechanism and parameters)"
-        ) from error
 
 
-def _step(row: dict[str, Any], adjacency: str | None, allow_files: bool) -> tuple[Any, int]:
-    name = row["mechanism"]
+@contextmanager
+def _as_run_file(path: Path, expected: str) -> Iterator[None]:
+    """Turn whatever goes wrong with what stands in a file into our refusal."""
+    try:
+        yield
+    except MechcError:
+        raise
+    except (OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError,
+            RecursionError) as error:  # fmt: skip
+        raise DeclarationError(f"{path}: {error} (expected {expected})") from error
+
+
+def is_json(path: Any) -> bool:
+    """Return whether a file is a run file in JSON rather than TOML."""
+    return not _is_toml(Path(path))
+
+
+def _is_toml(path: Path) -> bool:
+    if path.suffix == ".toml":
+        return True
+    with _as_run_file(path, "a run file"):
+        return path.read_bytes().lstrip()[:1] != b"{"
+
+
+def _records(path: Path, allow_files: bool) -> Iterator[tuple[Composition, dict[str, Any]]]:
+    """What every line of a file adds, and the line."""
+    if path.stat().st_size > MOST_BYTES:
+        raise DeclarationError(f"{path}: more than {MOST_BYTES} bytes")
+    for row in _rows(path, path.read_text("utf-8")):
+        if row.get(MARK) != FORMAT:
+            raise DeclarationError(
+                f"{path}: {MARK}={row.get(MARK)!r} is not a known format (expected {FORMAT})"
+            )
+        steps = [_event(step, allow_files) for step in row["steps"]]
+        added = compose(*steps)
+        relation = Adjacency.of(row["adjacency"])
+        if added.parts and relation is not added.adjacency:
+            raise DeclarationError(
+                f"{path}: adjacency={relation.value!r}, but the steps are for "
+                f"{added.adjacency.value!r}"
+            )
+        yield added, row
+
+
+def _rows(path: Path, text: str) -> Iterator[dict[str, Any]]:
+    """The lines of a file, or the whole of it where someone has laid it out."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    for i, line in enumerate(lines):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            if i == 0:
+                yield dict(json.loads(text))
+                return
+            if i < len(lines) - 1 or text.endswith("\n"):
+                raise DeclarationError(f"{path}, line {i + 1}: {error}") from error
+            warnings.warn(
+                f"{path}: the last line is not whole, as after a crash while it was written, and "
+                "is not counted: record its steps again if they were released",
+                RunFileWarning,
+                stacklevel=4,
+            )
+            return
+        yield dict(row)
+
+
+def _event(step: dict[str, Any], allow_files: bool) -> tuple[Event, int]:
+    """One step of a record."""
+    count = inputs.as_count(step["count"])
+    if "zcdp" in step:
+        return zcdp(step["zcdp"], adjacency=step["adjacency"]), count
+    base = _from_text(step) if "text" in step else _named(step, allow_files)
+    transforms = tuple(tuple(words) for words in step["transforms"])
+    words = [word for transform in transforms for word in transform]
+    if len(transforms) > MOST_TRANSFORMS or not all(
+        isinstance(word, str) and len(word) <= LONGEST for word in words
+    ):
+        raise DeclarationError(f"transforms={step['transforms']!r} (expected lists of words)")
+    mechanism = Mechanism(base.origin, transforms)
+    values = dict(step["parameters"])
+    return Event(mechanism, inputs.bind(mechanism.name, mechanism.parameters, values)), count
+
+
+def _from_text(step: dict[str, Any]) -> Mechanism:
+    """Formulas are read, never run."""
+    from mechc.declare.text import declaration_from_text
+
+    words = dict(step["text"])
+    words["support"] = tuple(words.get("support", ("-oo", "oo")))
+    return load(declaration_from_text(str(step["mechanism"]), **words))
+
+
+def _named(step: dict[str, Any], allow_files: bool) -> Mechanism:
+    """A mechanism that is known by its name; another text than it had is told."""
+    name = step["mechanism"]
+    _refuse_file(name, allow_files)
+    found = load(name)
+    digest = getattr(found.origin, "text_digest", None)
+    if digest != step.get("digest", digest):
+        warnings.warn(
+            f"{name}: its file is not the one that the run was written with",
+            RunFileWarning,
+            stacklevel=2,
+        )
+    return found
+
+
+def _refuse_file(name: Any, allow_files: bool) -> None:
     if not allow_files and name not in available():
         raise DeclarationError(
             f"mechanism={name!r} is not one of {', '.join(available())}; a mechanism file is "
             "Python and runs: allow_files=True (--allow-files) loads the files that a run names"
         )
+
+
+def _asked_again(run: Composition, row: dict[str, Any]) -> Answered:
+    """Ask one question of a file again."""
+    word = row["ask"]
+    if word not in ASKED:
+        raise DeclarationError(f"ask={word!r} is not known (expected {', '.join(ASKED)})")
+    at, held = float(row[ASKED[word]]), dict(row["answer"])
+    found = ask(run, (word, at))
+    record = found.record()
+    if all(record[side] == held[side] for side in SIDES):
+        verdict = "same digits"
+    else:
+        (low, high), (was_low, was_high) = _interval(record), _interval(held)
+        verdict = "agrees" if was_low <= high and low <= was_high else "contradicts"
+    if held.get("adjacency") != record["adjacency"]:
+        verdict = "contradicts"
+    return Answered(f"{word} at {ASKED[word]} {at:g}", held, found, verdict)
+
+
+def _interval(record: dict[str, Any]) -> tuple[float, float]:
+    """The sides of an answer as it stands in a file, open where nothing is proven."""
+    low, high = (math.nan if record[s] is None else float(record[s]) for s in ("lower", "upper"))
+    return -math.inf if math.isnan(low) else low, math.inf if math.isnan(high) else high
+
+
+def _step(row: dict[str, Any], adjacency: str | None, allow_files: bool) -> tuple[Any, int]:
+    name = row["mechanism"]
+    _refuse_file(name, allow_files)
     values = row.get("parameters", {})
     relation = row.get("adjacency", adjacency)
     kept = under(load(name), row.get("poisson"), relation, values)

@@ -60,6 +60,16 @@ class Table:
     upper_only: str = ""
     bound: dict[str, float] = field(default_factory=dict)
 
+    def record(self) -> dict[str, Any]:
+        """Refuse: a run file holds no tables.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            f"{self.name}: is given by numbers, and run files hold mechanisms by name or formula"
+        )
+
     def is_identity(self, theta: tuple[float, ...]) -> bool:
         """Nothing is known to reveal nothing."""
         return False

@@ -1,0 +1,139 @@
+"""Run files, the writing side: a run, its questions and its answers as one line of JSON.
+
+A run file is one or more such lines, and the run is the composition of all of them; the answers in
+a line are about all up to it. So a training loop adds line by line: each is written by one call of
+the system, and what a crash leaves of one is told from a whole line by its missing end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import mechc
+from mechc.accountants.bound import Bound, plain
+from mechc.errors import CacheError
+from mechc.kernel.build import write_atomically
+from mechc.protocol import PROTOCOL, Run
+
+FORMAT = 1
+MARK = "mechc_run"
+LIBRARIES = ("numpy", "scipy", "numba")
+Question = tuple[str, float]
+ASKED = {"epsilon": "delta", "delta": "epsilon"}
+"""What can be asked in a run file, and where."""
+
+
+def questions(delta: Any, epsilon: Any) -> list[Question]:
+    """Return what is asked: epsilon at every delta and delta at every epsilon, None for nowhere."""
+    given = (("epsilon", delta), ("delta", epsilon))
+    return [
+        (word, float(at))
+        for word, places in given
+        if places is not None
+        for at in np.atleast_1d(np.asarray(places, dtype=object))
+    ]
+
+
+def ask(run: Run, question: Question) -> Bound:
+    """Return the answer of a run to one question."""
+    word, at = question
+    found: Bound = run.epsilon(delta=at) if word == "epsilon" else run.delta(at)
+    return found
+
+
+def line(run: Run, asked: Sequence[Question] = (), whole: Run | None = None) -> str:
+    """Return one record.
+
+    Args:
+        run: what the line adds.
+        asked: questions that it answers.
+        whole: what they are about, if not `run`.
+    """
+    answers = [
+        {"ask": word, ASKED[word]: at, "answer": ask(whole or run, (word, at)).record()}
+        for word, at in asked
+    ]
+    steps = [{**event.record(), "count": count} for event, count in run.parts]
+    record = {MARK: FORMAT, "versions": versions(), "adjacency": run.claim.adjacency.value,
+              "steps": steps, "answers": answers}  # fmt: skip
+    return json.dumps(plain(record)) + "\n"
+
+
+def versions() -> dict[str, Any]:
+    """Return what the digits of an answer may depend on."""
+    found = {"mechc": mechc.__version__, "protocol": PROTOCOL, "python": platform.python_version()}
+    return {**found, **{name: version(name) for name in LIBRARIES}}
+
+
+def write(path: Path, text: str) -> Path:
+    """Replace a run file; the new one appears complete or not at all.
+
+    Raises:
+        CacheError: the file cannot be written.
+    """
+    return write_atomically(path, text)
+
+
+def add(path: Path, text: str) -> Path:
+    """Add a line to a run file, and wait until the disk has it.
+
+    What a crash has left of an earlier line is taken away first.
+
+    Raises:
+        CacheError: the file cannot be written.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            with _alone(descriptor):
+                _mended(descriptor)
+                data = text.encode()
+                while data:
+                    data = data[os.write(descriptor, data) :]
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise CacheError(f"cannot write {path}: {error.strerror}") from error
+    return path
+
+
+def _mended(descriptor: int) -> None:
+    """End the last line, or take it away where it is not whole."""
+    size = os.fstat(descriptor).st_size
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    content = b""
+    while part := os.read(descriptor, max(size, 1)):
+        content += part
+    if not content or content.endswith(b"\n"):
+        return
+    last = content.rpartition(b"\n")[2]
+    try:
+        json.loads(last)
+        os.write(descriptor, b"\n")
+    except ValueError:
+        os.ftruncate(descriptor, len(content) - len(last))
+
+
+@contextmanager
+def _alone(descriptor: int) -> Iterator[None]:
+    """Keep other processes that add to the file waiting, where files have locks."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -1,0 +1,221 @@
+"""Run files: what is written is read again, answers the same digits, and never runs anything."""
+
+import contextlib
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+from sympy import Piecewise, exp
+from typer.testing import CliRunner
+
+import mechc
+from mechc.cli import app
+from mechc.composition.run_file import RunFileWarning, recheck
+from mechc.declare import additive, mechanism, positive, real
+from mechc.errors import CacheError, DeclarationError, UnsupportedError
+
+
+def run_cli(*words, code=0):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output
+
+
+def gumbel():
+    x, scale, s = real("x"), positive("scale"), positive("sensitivity", default=1)
+    noise = exp(-x / scale - exp(-x / scale)) / scale
+    return mechc.load(
+        additive("gumbel", noise=noise, variable=x, sensitivity=s, parameters=(scale, s))
+    )
+
+
+@pytest.fixture
+def run():
+    gaussian, laplace = mechc.load("gaussian"), mechc.load("laplace")
+    return 200 * mechc.poisson(gaussian, 0.01)(sigma=0.8) + 3 * laplace(scale=20.0)
+
+
+def test_a_saved_run_is_the_run(run, tmp_path):
+    path = tmp_path / "a run.json"
+    assert run.save(path, delta=[1e-5, 1e-9], epsilon=0.5) == path
+    (record,) = map(json.loads, path.read_text("utf-8").splitlines())
+    assert record["adjacency"] == "add_remove" and record["versions"]["mechc"] == mechc.__version__
+    assert [a["ask"] for a in record["answers"]] == ["epsilon", "epsilon", "delta"]
+    assert mechc.open(path) == run
+    again = recheck(path)
+    assert again.ok and {a.verdict for a in again.answers} <= {"same digits", "agrees"}
+    assert not again.notes
+    path.write_text(json.dumps(record, indent=2), "utf-8")  # as people lay it out
+    assert mechc.open(str(path)) == run
+
+
+def test_another_process_answers_the_same(run, tmp_path):
+    path = tmp_path / "run.json"
+    run.save(path)
+    words = [sys.executable, "-c", "from mechc.cli import main; main()", "check", path, "--json"]
+    done = subprocess.run(words, capture_output=True, text=True,
+                          timeout=300)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    (answer,) = found["answers"]
+    assert found["ok"] and answer["verdict"] in ("same digits", "agrees")
+    assert answer["found"]["upper"] == pytest.approx(answer["held"]["upper"], rel=1e-13)
+
+
+def test_formulas_and_guarantees_are_kept(tmp_path):
+    path = tmp_path / "run.json"
+    x, a = real("x"), positive("a", typical=(1, 3))
+    density = Piecewise((exp(-x), x > 0), (0, True))
+    other = Piecewise((a * exp(-a * x), x > 0), (0, True))
+    pair = mechc.load(mechanism("rates", variable=x, p=density, q=other, parameters=(a,)))
+    kept = 2 * gumbel()(scale=9.0) + pair(a=1.5)
+    kept.save(path)
+    opened = mechc.open(path)
+    assert opened.adjacency == kept.adjacency and opened.claim.status == kept.claim.status
+    assert opened.delta(0.3).upper == pytest.approx(kept.delta(0.3).upper, rel=1e-12)
+    given_alone = 3 * mechc.zcdp(0.01, adjacency="replace")
+    given_alone.save(path)
+    assert mechc.open(path).epsilon(1e-5).upper == given_alone.epsilon(1e-5).upper
+    assert mechc.open(path).adjacency == "replace"
+    with pytest.raises(UnsupportedError, match="given by numbers"):
+        mechc.from_pmfs([0.5, 0.5], [0.4, 0.6], adjacency="any").save(path)
+
+
+@pytest.mark.parametrize("sampler", ["poisson", "fixed", "shuffled"])
+def test_training_runs_come_back_with_their_relation(sampler, tmp_path):
+    path = tmp_path / "run.json"
+    made = mechc.dpsgd(dataset_size=100, batch_size=10, epochs=2, noise_multiplier=2.0,
+                       sampler=sampler, adjacency="replace")  # fmt: skip
+    made.save(path, delta=None)
+    assert mechc.open(path) == made and mechc.open(path).adjacency == "replace"
+    text = path.read_text("utf-8").replace('"adjacency": "replace"', '"adjacency": "add_remove"')
+    path.write_text(text)
+    with pytest.raises(DeclarationError, match="adjacency='add_remove', but"):
+        mechc.open(path)
+
+
+def test_a_changed_answer_is_a_contradiction(run, tmp_path):
+    path = tmp_path / "run.json"
+    run.save(path)
+    record = json.loads(path.read_text("utf-8"))
+    for side in ("lower", "estimate", "upper"):
+        record["answers"][0]["answer"][side] -= 0.01
+    path.write_text(json.dumps(record) + "\n")
+    assert not recheck(path).ok
+    assert "contradicts" in run_cli("check", path, code=1)
+    record["steps"][0]["digest"] = "0" * 64
+    path.write_text(json.dumps(record) + "\n")
+    with pytest.warns(RunFileWarning, match="its file is not the one"):
+        mechc.open(path)
+    assert "its file is not the one" in "".join(recheck(path).notes)
+
+
+def test_recording_step_by_step(tmp_path):
+    path = tmp_path / "run.json"
+    words = ("gaussian", "--set", "sigma=1.1", "--poisson", "256/60000")
+    for _ in range(3):
+        run_cli("record", path, *words, "--count", 100)
+    assert "400 steps" in run_cli("record", path, *words, "--count", 100)
+    run_cli("record", path, "laplace", "--set", "scale=30", "--delta", "1e-5")
+    lines = path.read_text("utf-8").splitlines()
+    assert len(lines) == 6 and not json.loads(lines[-1])["steps"]
+    run = mechc.dpsgd(dataset_size=60_000, batch_size=256, steps=400, noise_multiplier=1.1)
+    run += mechc.load("laplace")(scale=30.0)
+    assert mechc.open(path) == run
+    assert "epsilon at delta 1e-05" in run_cli("check", path)
+    shown = json.loads(run_cli("open", path, "--delta", "1e-5", "--json"))
+    assert shown["count"] == 401
+    assert shown["answers"][0]["upper"] == pytest.approx(run.epsilon(1e-5).upper, rel=1e-12)
+    run_cli("record", path, *words, "--adjacency", "replace", code=2)  # two relations
+    assert path.read_text("utf-8").splitlines() == lines
+
+
+def test_what_a_crash_leaves_is_told_and_mended(run, tmp_path):
+    path = tmp_path / "run.json"
+    one = mechc.load("gaussian")(sigma=3.0)
+    one.save(path, append=True)
+    whole = path.read_bytes()
+    one.save(path, append=True)
+    for end in (len(whole) + 1, len(whole) + 60, 2 * len(whole) - 2):
+        path.write_bytes((whole + whole)[:end])
+        with pytest.warns(RunFileWarning, match="is not whole"):
+            assert mechc.open(path).count == 1
+        one.save(path, append=True)
+        assert mechc.open(path).count == 2 and path.read_bytes() == whole + whole
+    path.write_bytes(whole + whole[:40] + b"\n" + whole)
+    with pytest.raises(DeclarationError, match="line 2"):
+        mechc.open(path)
+    with pytest.raises(CacheError, match="cannot write"):
+        one.save(tmp_path / "missing" / "run.json", append=True)
+
+
+def test_processes_that_record_at_once_lose_nothing(tmp_path):
+    path = tmp_path / "run.json"
+    code = "import mechc, sys; g = mechc.load('gaussian')(sigma=3.0)\n"
+    code += "for _ in range(25): g.save(sys.argv[1], append=True)"
+    workers = [subprocess.Popen([sys.executable, "-c", code, str(path)]) for _ in range(2)]
+    assert [w.wait(timeout=300) for w in workers] == [0, 0]
+    assert mechc.open(path).count == 50
+
+
+def test_a_run_that_names_a_file_runs_nothing(tmp_path):
+    program, ran, path = tmp_path / "mine.py", tmp_path / "ran", tmp_path / "run.json"
+    program.write_text(f"open({str(ran)!r}, 'w').close()\n")
+    step = {"mechanism": str(program), "transforms": [], "parameters": {}, "count": 1}
+    record = {"mechc_run": 1, "versions": {}, "adjacency": "any", "steps": [step], "answers": []}
+    path.write_text(json.dumps(record) + "\n")
+    with pytest.raises(DeclarationError, match="allow_files"):
+        mechc.open(path)
+    assert "--allow-files" in run_cli("check", path, code=2) and not ran.exists()
+    step |= {"mechanism": "x", "text": {"p": "__import__('os')", "q": "1"}}
+    path.write_text(json.dumps(record) + "\n")
+    with pytest.raises(DeclarationError):
+        mechc.open(path)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8)
+    | st.sampled_from(["gaussian", "laplace", "any", "epsilon", "poisson"])
+    | st.just("__import__('antigravity')"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)  # fmt: skip
+STEP = {"mechanism": "gdp", "transforms": [], "parameters": {"mu": 1.0}, "count": 1}
+RECORD = {"mechc_run": 1, "versions": {}, "adjacency": "any", "steps": [STEP], "answers": []}
+
+
+@pytest.mark.parametrize("examples", [100, pytest.param(5_000, marks=pytest.mark.slow)])
+def test_hostile_files_are_read_or_refused(examples, tmp_path):
+    path = tmp_path / "run.json"
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.sampled_from([*STEP, "zcdp", "text"]), st.sampled_from([*RECORD, "step"]), VALUES)
+    def read(inner, outer, value):
+        changed = {**RECORD, outer: value}
+        if outer == "step":
+            changed["steps"] = [{**STEP, inner: value}]
+        path.write_text(json.dumps(changed) + "\n", "utf-8", errors="replace")
+        with contextlib.suppress(DeclarationError, UnsupportedError):
+            recheck(path)
+
+    read()
+    for bomb in ("{" * 100_000, '{"mechc_run":' * 5000, "{}", '{"mechc_run": 2}', "{\x00"):
+        path.write_text(bomb)
+        with pytest.raises(DeclarationError):
+            mechc.open(path)
+    with pytest.raises(DeclarationError):
+        mechc.open(tmp_path / "none.json")
+    assert "antigravity" not in sys.modules
+
+
+def test_toml_opens_too(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text('[[step]]\nmechanism = "gdp"\nparameters = { mu = 0.5 }\ncount = 4\n')
+    assert mechc.open(path).count == 4
+    value = norm.cdf(0.0) - math.e**0.5 * norm.cdf(-1.0)  # N(1, 1) against N(0, 1)
+    assert mechc.open(path).delta(0.5).upper == pytest.approx(value, rel=1e-9)

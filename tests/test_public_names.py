@@ -1,0 +1,27 @@
+"""What `import mechc` offers: the public names, each there on first use, and no others."""
+
+import subprocess
+import sys
+import types
+
+import mechc
+
+
+def test_the_directory_is_the_public_names():
+    shown = set(dir(mechc))
+    assert set(mechc.__all__) | {"open", "__version__"} <= shown
+    assert not {name for name in shown if name.startswith("_")} - {"__version__"}
+    assert not shown & {"Any", "TYPE_CHECKING", "annotations", "import_module", "composition"}
+    for name in shown:
+        value = getattr(mechc, name)
+        assert callable(value) or isinstance(value, (types.ModuleType, str))
+
+
+def test_modules_are_reached_without_an_import():
+    code = (
+        "import mechc; print(mechc.parse.declaration_from_text, mechc.reductions.matrix_mechanism)"
+    )
+    code += "\ntry: mechc.nothing\nexcept AttributeError as error: print(error)"
+    code += "\nfrom mechc import *\nassert open.__module__ != 'mechc.composition.run_file'"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "no attribute 'nothing'" in done.stdout
