@@ -17,7 +17,7 @@ LONGEST = ("test_documentation.py", "test_demo.py", "test_distributed.py")
 # in a new checkout both do not compile the same functions at the same time.
 ROOMS = (
     "individual", "verify", "declare", "symbolic", "calculus", "kernel", "loss", "cli",
-    "report", "composition", "accountants",
+    "report", "composition", "integrations", "accountants",
 )  # fmt: skip
 
 

@@ -89,13 +89,14 @@ class CurveEvent(Event):
 
 @dataclass(frozen=True)
 class Concentrated:
-    """K(t) of rho-zCDP."""
+    """K(t) of (xi, rho)-zCDP."""
 
     rho: float
+    xi: float = 0.0
 
     def __call__(self, tilt: float) -> float:
         """Return the bound at a tilt."""
-        return self.rho * tilt * (tilt + 1)
+        return tilt * (self.xi + self.rho * (tilt + 1))
 
 
 @dataclass(frozen=True)
@@ -110,20 +111,25 @@ class Chords:
         return float(np.interp(tilt, self.tilts, self.values))
 
 
-def zcdp(rho: float, *, adjacency: Adjacency | str = Adjacency.ANY) -> CurveEvent:
-    """Return a mechanism known to satisfy rho-zCDP: D_alpha <= rho alpha for every alpha > 1.
+def zcdp(rho: float, xi: float = 0.0, *, adjacency: Adjacency | str = Adjacency.ANY) -> CurveEvent:
+    """Return a mechanism known to be (xi, rho)-zCDP: D_alpha <= xi + rho alpha for every alpha > 1.
 
     Args:
-        rho: positive.
+        rho: positive, or 0 beside a positive xi.
+        xi: not negative (Bun, Steinke 2016, Definition 1.1).
         adjacency: neighbouring relation of the guarantee; "any" leaves it open.
 
     Raises:
-        DeclarationError: rho is not a positive number.
+        DeclarationError: rho or xi is not such a number.
     """
-    if not (isinstance(rho, (int, float, np.floating)) and 0 < rho < math.inf):
-        raise DeclarationError(f"zcdp: rho={rho!r} is not a positive number")
-    table = _table(f"zcdp(rho={rho:g})", adjacency, float(rho))
-    return CurveEvent(table, Concentrated(float(rho)), LARGEST_TILT)
+    for name, value in (("xi", xi), ("rho", rho)):
+        least = 0.0 if name == "xi" or xi > 0 else math.nextafter(0.0, 1.0)
+        if not (isinstance(value, (int, float, np.floating)) and least <= value < math.inf):
+            accepted = "positive" if least else "finite non-negative"
+            raise DeclarationError(f"zcdp: {name}={value!r} is not a {accepted} number")
+    words = f"rho={rho:g}" + (f", xi={xi:g}" if xi else "")
+    table = _table(f"zcdp({words})", adjacency, float(rho), float(xi))
+    return CurveEvent(table, Concentrated(float(rho), float(xi)), LARGEST_TILT)
 
 
 def rdp(

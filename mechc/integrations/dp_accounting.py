@@ -1,6 +1,7 @@
-"""Privacy loss distributions from and to Google's dp_accounting (an optional dependency).
+"""Events, an accountant and privacy loss distributions of Google's dp_accounting (optional).
 
-A pessimistic distribution becomes an event; an event of ours becomes a pessimistic distribution by
+`MechcAccountant` and `from_event` come from `dp_events` beside this file when they are asked for. A
+pessimistic distribution becomes an event; an event of ours becomes a pessimistic distribution by
 the same connect-the-dots rule, on the interval that dp_accounting is asked to use.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from enum import Enum
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,10 +20,21 @@ from mechc.composition.events import Event
 from mechc.composition.tables import NumericEvent, from_losses
 from mechc.errors import DeclarationError, UnsupportedError
 
+if TYPE_CHECKING:
+    from mechc.integrations.dp_events import MechcAccountant as MechcAccountant
+    from mechc.integrations.dp_events import from_event as from_event
+
 MOST_LIFTED = 1e-5  # excess mass under P or Q that an import repairs
 
 
 RELATIONS = {"ADD_OR_REMOVE_ONE": Adjacency.ADD_REMOVE, "REPLACE_ONE": Adjacency.REPLACE}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs dp_accounting when it is asked for."""
+    if name in ("MechcAccountant", "from_event"):
+        return getattr(import_module("mechc.integrations.dp_events"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def from_dp_accounting(

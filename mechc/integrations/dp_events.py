@@ -1,0 +1,379 @@
+"""The events of dp_accounting as compositions of ours, and an accountant that takes them.
+
+An event names a mechanism by the norm C of one record's contribution; how far a neighbour moves the
+query follows from the relation. `ADD_OR_REMOVE_ONE` and `REPLACE_SPECIAL` move it by C: a record
+comes, or becomes the record that contributes nothing, and in both a Poisson sample leaves it out
+with one probability. `REPLACE_ONE` moves it by 2 C. Needs dp_accounting;
+`mechc.integrations.dp_accounting` imports this file when one of its names is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from mechc.adjacency import Adjacency
+from mechc.composition.events import Composition, Event, compose
+from mechc.composition.mechanism import load
+from mechc.composition.operations import poisson, without_replacement
+from mechc.composition.renyi_curves import zcdp
+from mechc.composition.tables import from_pmfs
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.reductions import drawn_with_replacement, tree_aggregation, truncated_poisson
+
+try:
+    from dp_accounting import dp_event as dp
+    from dp_accounting.privacy_accountant import NeighboringRelation, PrivacyAccountant
+except ImportError as missing:
+    raise UnsupportedError(
+        "dp_accounting is not installed: pip install 'mechc[dp_accounting]'"
+    ) from missing
+
+Found = Event | Composition
+ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
+REPLACE = NeighboringRelation.REPLACE_ONE
+SPECIAL = NeighboringRelation.REPLACE_SPECIAL
+DISTANCE = MappingProxyType({ADD_REMOVE: 1, REPLACE: 2, SPECIAL: 1})  # moves, in units of C
+ROUNDING = 8 * 2.0**-53  # of a few operations in doubles, relative
+
+
+class RefusedError(UnsupportedError):
+    """An event without a pair, and which part of it is to blame."""
+
+    def __init__(self, event: Any, words: str) -> None:
+        """Keep the part beside the words."""
+        super().__init__(f"{event}: {words}")
+        self.event, self.words = event, words
+
+
+def from_event(event: Any, neighboring_relation: Any = ADD_REMOVE) -> Composition:
+    """Return the composition that a DpEvent of dp_accounting stands for.
+
+    Args:
+        event: the DpEvent, of any depth.
+        neighboring_relation: a NeighboringRelation of dp_accounting. Distances follow from it;
+            answers under `REPLACE_SPECIAL` carry the pairs of add/remove.
+
+    Returns:
+        A composition; a non-private event is one that reveals everything (epsilon is inf).
+
+    Raises:
+        DeclarationError: a parameter of the event, or the relation, is not acceptable.
+        UnsupportedError: an event, or an event under this relation, for which no pair is known.
+    """
+    if not isinstance(neighboring_relation, NeighboringRelation):
+        raise DeclarationError(
+            f"from_event: neighboring_relation={neighboring_relation!r} is not known (expected a "
+            "dp_accounting.NeighboringRelation)"
+        )
+    kind: Callable[[Any, NeighboringRelation], Found] | None = KINDS.get(type(event))
+    if kind is None:
+        raise RefusedError(event, "no pair is known for this event")
+    return kind(event, neighboring_relation).composition()
+
+
+class MechcAccountant(PrivacyAccountant):  # type: ignore[misc]
+    """A PrivacyAccountant of dp_accounting whose answers are our proven upper sides.
+
+    Attributes:
+        composition: what has been composed, for every other query (`composition.claims` says what
+            its pairs rest on).
+    """
+
+    composition: Composition
+
+    def __init__(self, neighboring_relation: Any = ADD_REMOVE) -> None:
+        """Start without events.
+
+        Args:
+            neighboring_relation: a NeighboringRelation of dp_accounting.
+
+        Raises:
+            DeclarationError: the relation is not one.
+        """
+        self.composition = from_event(dp.NoOpDpEvent(), neighboring_relation)
+        super().__init__(neighboring_relation)
+
+    def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:
+        """What is wrong with the event, or None; add it if asked to."""
+        try:
+            found = from_event(event, self.neighboring_relation)
+        except RefusedError as refused:
+            return self.CompositionErrorDetails(refused.event, refused.words)
+        except UnsupportedError as refused:
+            return self.CompositionErrorDetails(event, str(refused))
+        if do_compose:
+            self.composition = self.composition + count * found
+        return None
+
+    def get_epsilon(self, target_delta: float) -> float:
+        """Return an upper bound on epsilon at a delta in [0, 1].
+
+        Inf where nothing is private or nothing is proven.
+
+        Raises:
+            DeclarationError: the delta is not in [0, 1].
+        """
+        if self._reveals:
+            return math.inf
+        return _safe(self.composition.epsilon(target_delta).upper, math.inf)
+
+    def get_delta(self, target_epsilon: float) -> float:
+        """Return an upper bound on delta at an epsilon; 1 where nothing is private or proven."""
+        return 1.0 if self._reveals else _safe(self.composition.delta(target_epsilon).upper, 1.0)
+
+    @property
+    def _reveals(self) -> bool:
+        return any(event == _revealing() for event, _ in self.composition)
+
+
+def _safe(upper: Any, worst: float) -> float:
+    """A bound as a plain number, the worst one where there is none."""
+    return worst if math.isnan(upper) else float(upper)
+
+
+def _revealing() -> Event:
+    return load("approximate_dp")(epsilon=0.0, delta=1.0)
+
+
+def _only(event: Any, relation: NeighboringRelation, *accepted: NeighboringRelation) -> None:
+    """Refuse an event that has no pair under the relation."""
+    if relation not in accepted:
+        names = " or ".join(f"`{r.name}`" for r in accepted)
+        raise RefusedError(
+            event,
+            f"neighboring_relation must be {names} for `{type(event).__name__}`, "
+            f"not `{relation.name}`",
+        )
+
+
+def _amount(event: Any, name: str, value: Any, most: float = math.inf) -> float:
+    """A parameter that is a finite number >= 0."""
+    if not (isinstance(value, (int, float)) and 0 <= value <= most and value < math.inf):
+        words = "non-negative number" if most == math.inf else f"number in [0, {most:g}]"
+        raise DeclarationError(f"{type(event).__name__}: {name}={value!r} is not a finite {words}")
+    return float(value)
+
+
+def _multiplier(event: Any) -> float:
+    """The deviation or scale of noise over the norm of a contribution."""
+    return _amount(event, "Noise multiplier noise_multiplier", event.noise_multiplier)
+
+
+def _rate(event: Any) -> float:
+    """The probability of taking a record into a Poisson sample."""
+    name = "Sampling rate sampling_probability"
+    return _amount(event, name, event.sampling_probability, 1.0)
+
+
+def _integer(event: Any, name: str, value: Any, least: int = 0) -> int:
+    """A parameter that is an integer."""
+    if not (isinstance(value, int) and value >= least):
+        wanted = "positive" if least else "non-negative"
+        raise DeclarationError(
+            f"{type(event).__name__}: {name}={value!r} is not a {wanted} integer"
+        )
+    return value
+
+
+def _nothing(event: Any, relation: NeighboringRelation) -> Found:
+    return Composition()
+
+
+def _everything(event: Any, relation: NeighboringRelation) -> Found:
+    return _revealing()
+
+
+def _composed(event: Any, relation: NeighboringRelation) -> Found:
+    return compose(*(from_event(part, relation) for part in event.events))
+
+
+def _repeated(event: Any, relation: NeighboringRelation) -> Found:
+    return from_event(event.event, relation) * _integer(event, "count", event.count)
+
+
+def _noise(event: Any, distance: int) -> Event | None:
+    """Additive noise on a query that moves `distance` times as far; None for no noise at all.
+
+    Gaussians on one sample are one: their means move along a single direction, by the norm of
+    their distances over their deviations.
+    """
+    if isinstance(event, dp.LaplaceDpEvent):
+        scale = _multiplier(event)
+        return load("laplace")(scale=scale, sensitivity=float(distance)) if scale else None
+    if isinstance(event, dp.DiscreteLaplaceDpEvent):
+        a = _amount(event, "noise_parameter", event.noise_parameter)
+        moves = distance * _integer(event, "sensitivity", event.sensitivity, 1)
+        return load("discrete_laplace")(a=a, sensitivity=moves) if a else None
+    if isinstance(event, dp.GaussianDpEvent):
+        sigma = _multiplier(event)
+    else:
+        told = _told(event)
+        if not told:
+            raise RefusedError(event, "there is no noise on the sample")
+        sigma = (1 - ROUNDING) / told
+    return load("gaussian")(sigma=sigma, sensitivity=float(distance)) if sigma else None
+
+
+def _told(event: Any) -> float:
+    """The distance over the deviation of Gaussians that see one sample, inf without noise."""
+    if isinstance(event, dp.GaussianDpEvent):
+        sigma = _multiplier(event)
+        return 1 / sigma if sigma else math.inf
+    if isinstance(event, dp.ComposedDpEvent):
+        return math.hypot(*map(_told, event.events))
+    if isinstance(event, dp.SelfComposedDpEvent):
+        return math.sqrt(_integer(event, "count", event.count)) * _told(event.event)
+    raise RefusedError(event, "a sample is taken for one noise, or for several Gaussian ones")
+
+
+def _is_noise(event: Any) -> bool:
+    return isinstance(event, (dp.LaplaceDpEvent, dp.DiscreteLaplaceDpEvent))
+
+
+def _unsampled(event: Any, relation: NeighboringRelation) -> Found:
+    return _noise(event, DISTANCE[relation]) or _revealing()
+
+
+def _poisson(event: Any, relation: NeighboringRelation) -> Found:
+    """T6; for replacement the pair with both moves, which is declared and is for Gaussian noise."""
+    rate, inner = _rate(event), event.event
+    if isinstance(inner, dp.MixtureOfGaussiansDpEvent) or _is_noise(inner):
+        _only(event, relation, ADD_REMOVE, SPECIAL)
+    if isinstance(inner, dp.MixtureOfGaussiansDpEvent):
+        moved = _moves(inner, relation)
+        base = moved if isinstance(moved, Event) else None
+        if isinstance(moved, Composition):
+            return moved
+    else:
+        base = _blamed(event, inner, 1)
+    if not rate:
+        return Composition()
+    if base is None or base == _revealing():
+        return _revealing()
+    adjacency = Adjacency.REPLACE if relation is REPLACE else Adjacency.ADD_REMOVE
+    return poisson(base, rate, adjacency)
+
+
+def _blamed(event: Any, inner: Any, distance: int) -> Event | None:
+    """The noise inside a sampler, which is to blame where there is none."""
+    try:
+        return _noise(inner, distance)
+    except RefusedError as refused:
+        raise RefusedError(event, str(refused)) from refused
+
+
+def _subset(event: Any, relation: NeighboringRelation) -> Found:
+    """T7, whose distance is that of replacement."""
+    _only(event, relation, REPLACE)
+    base = _blamed(event, event.event, DISTANCE[REPLACE])
+    records = _integer(event, "source_dataset_size", event.source_dataset_size, 1)
+    taken = _integer(event, "sample_size", event.sample_size)
+    if not taken:
+        return Composition()
+    return _revealing() if base is None else without_replacement(base, taken / records)
+
+
+def _drawn(event: Any, relation: NeighboringRelation) -> Found:
+    """T7 and T9, for whatever the other records are."""
+    _only(event, relation, REPLACE)
+    base = _blamed(event, event.event, DISTANCE[REPLACE])
+    records = _integer(event, "source_dataset_size", event.source_dataset_size, 1)
+    draws = _integer(event, "sample_size", event.sample_size)
+    if not draws:
+        return Composition()
+    return _revealing() if base is None else _drawn_of(base, records, draws)
+
+
+@lru_cache(maxsize=128)
+def _drawn_of(base: Event, records: int, draws: int) -> Event:
+    return drawn_with_replacement(base, dataset_size=records, batch_size=draws)
+
+
+def _cut(event: Any, relation: NeighboringRelation) -> Found:
+    """A record that becomes a special one is dropped as often: plain sampling bounds that."""
+    _only(event, relation, ADD_REMOVE, SPECIAL)
+    sigma, rate = _multiplier(event), _rate(event)
+    records = _integer(event, "dataset_size", event.dataset_size)
+    most = _integer(event, "truncated_batch_size", event.truncated_batch_size)
+    if not (rate and records and most):
+        return Composition()
+    return _cut_of(sigma, rate, records, most) if sigma else _revealing()
+
+
+@lru_cache(maxsize=128)
+def _cut_of(sigma: float, rate: float, records: int, most: int) -> Found:
+    return truncated_poisson(sigma, dataset_size=records, sampling_rate=rate, max_batch_size=most)
+
+
+def _moves(event: Any, relation: NeighboringRelation) -> Found:
+    _only(event, relation, ADD_REMOVE, SPECIAL)
+    sigma = _amount(event, "standard_deviation", event.standard_deviation)
+    if not any(event.sensitivities):
+        return Composition()
+    if not sigma:
+        return _revealing()
+    return load("mixture_of_gaussians")(
+        sigma=sigma, sensitivities=list(event.sensitivities), weights=list(event.sampling_probs)
+    )
+
+
+def _response(event: Any, relation: NeighboringRelation) -> Found:
+    """Two true categories; or one against a record without content, whose answer is uniform."""
+    _only(event, relation, REPLACE, SPECIAL)
+    p = _amount(event, "noise_parameter", event.noise_parameter, 1.0)
+    k = _integer(event, "num_buckets", event.num_buckets, 1)
+    if k == 1 or p == 1:
+        return Composition()
+    if p == 0:
+        return _revealing()
+    if relation is REPLACE:
+        epsilon = math.log1p(k * (1 - p) / p) * (1 + ROUNDING)
+        return load("randomized_response")(epsilon=epsilon, categories=k)
+    other = (k - 1) * p / k
+    return from_pmfs(
+        [1 - other, other],
+        [1 / k, 1 - 1 / k],
+        name=f"randomized_response(noise={p:g}, categories={k}) against a uniform answer",
+    )
+
+
+def _concentrated(event: Any, relation: NeighboringRelation) -> Found:
+    rho, xi = _amount(event, "rho", event.rho), _amount(event, "xi", event.xi)
+    return zcdp(rho, xi) if rho or xi else Composition()
+
+
+def _tree(event: Any, relation: NeighboringRelation) -> Found:
+    """The tallest tree: a record is in one of them, and in each complete subtree above it."""
+    _only(event, relation, SPECIAL)
+    given = event.step_counts
+    steps = [given] if isinstance(given, int) else given
+    most = max((_integer(event, "step_counts", count) for count in steps), default=0)
+    sigma = _amount(event, "noise_multiplier", event.noise_multiplier)
+    if not most:
+        return Composition()
+    complete = 1 << (most.bit_length() - 1)
+    return tree_aggregation(complete, sigma) if sigma else _revealing()
+
+
+KINDS: Mapping[type, Callable[[Any, NeighboringRelation], Found]] = MappingProxyType({
+    dp.NoOpDpEvent: _nothing,
+    dp.NonPrivateDpEvent: _everything,
+    dp.ComposedDpEvent: _composed,
+    dp.SelfComposedDpEvent: _repeated,
+    dp.GaussianDpEvent: _unsampled,
+    dp.LaplaceDpEvent: _unsampled,
+    dp.DiscreteLaplaceDpEvent: _unsampled,
+    dp.PoissonSampledDpEvent: _poisson,
+    dp.SampledWithoutReplacementDpEvent: _subset,
+    dp.SampledWithReplacementDpEvent: _drawn,
+    dp.TruncatedSubsampledGaussianDpEvent: _cut,
+    dp.MixtureOfGaussiansDpEvent: _moves,
+    dp.RandomizedResponseDpEvent: _response,
+    dp.ZCDpEvent: _concentrated,
+    dp.SingleEpochTreeAggregationDpEvent: _tree,
+})  # fmt: skip
+"""What each kind of event is; a subclass of one may mean something else, and is not taken."""

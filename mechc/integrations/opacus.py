@@ -1,0 +1,188 @@
+"""An accountant for Opacus, `PrivacyEngine(accountant="mechc")` once this file is imported.
+
+It has the interface of Opacus' IAccountant and does without Opacus and torch itself: where Opacus
+can be imported, the class is registered with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from importlib import import_module
+from typing import Any
+
+from mechc.composition.events import Composition, Event, compose
+from mechc.composition.inputs import as_count
+from mechc.composition.mechanism import load
+from mechc.composition.operations import poisson, random_sensitivity
+from mechc.errors import DeclarationError, UnsupportedError
+
+NAME = "mechc"
+Record = tuple[float, float, int] | tuple[float, float, int, int]
+
+
+class MechcAccountant:
+    """An IAccountant of Opacus that answers with our proven upper side, under add/remove.
+
+    Attributes:
+        history: (noise multiplier, sampling rate, number of steps) in their order, as all
+            accountants of Opacus have it, with the number of batches behind it where the gradients
+            of several Poisson samples were added up before one step.
+    """
+
+    def __init__(self) -> None:
+        """Start without steps."""
+        self.history: list[Record] = []
+
+    def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
+        """Record one step of DP-SGD on one Poisson sample.
+
+        Args:
+            noise_multiplier: deviation of the noise over the clipping norm, >= 0.
+            sample_rate: probability in [0, 1] of taking a record.
+        """
+        self._record(noise_multiplier, sample_rate, 1)
+
+    def _record(self, noise_multiplier: float, sample_rate: float, batches: int) -> None:
+        """Add a step to the last entry if that is of the same kind."""
+        setting = (float(noise_multiplier), float(sample_rate))
+        several = (batches,) if batches > 1 else ()
+        last = self.history[-1] if self.history else ()
+        count = 1
+        if (last[:2], last[3:]) == (setting, several):
+            count += self.history.pop()[2]
+        self.history.append((*setting, count, *several))
+
+    def composition(self) -> Composition:
+        """Return the steps so far as a composition, for every other query.
+
+        Raises:
+            DeclarationError: a noise multiplier or a rate is not acceptable.
+        """
+        return compose(*((_step(*entry), int(entry[2])) for entry in self.history if entry[1]))
+
+    def get_epsilon(self, delta: float, **how: Any) -> float:
+        """Return an upper bound on epsilon, inf where nothing is private or proven.
+
+        Args:
+            delta: target in [0, 1].
+            how: keyword arguments of `Composition.epsilon`.
+
+        Raises:
+            DeclarationError: an argument, a noise multiplier or a rate is not acceptable.
+        """
+        if any(noise == 0 and rate > 0 and count for noise, rate, count, *_ in self.history):
+            return math.inf
+        upper = self.composition().epsilon(delta, **how).upper
+        return math.inf if math.isnan(upper) else float(upper)
+
+    def __len__(self) -> int:
+        """Return the number of steps so far."""
+        return sum(entry[2] for entry in self.history)
+
+    def __bool__(self) -> bool:
+        """Return true: an accountant without steps is one."""
+        return True
+
+    @classmethod
+    def mechanism(cls) -> str:
+        """Return the name Opacus knows it by."""
+        return NAME
+
+    def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[Any], None]:
+        """Return what Opacus' optimizer calls after every step.
+
+        With gradients accumulated over k batches a record is in Binomial(k, sample_rate) of them
+        and moves their sum as often; it is not in one sample of k times the rate.
+
+        Args:
+            sample_rate: of one batch.
+        """
+
+        def hook(optimizer: Any) -> None:
+            self._record(optimizer.noise_multiplier, sample_rate, optimizer.accumulated_iterations)
+
+        return hook
+
+    def state_dict(
+        self, destination: MutableMapping[str, Any] | None = None
+    ) -> MutableMapping[str, Any]:
+        """Return the history and the name of the accountant.
+
+        Args:
+            destination: where to put them; by default a new dictionary.
+        """
+        state = OrderedDict() if destination is None else destination
+        state.update(history=list(self.history), mechanism=self.mechanism())
+        return state
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over a history.
+
+        Args:
+            state_dict: what `state_dict` returned, lists instead of tuples included.
+
+        Raises:
+            DeclarationError: it is empty, of another accountant, or its history is not one.
+        """
+        if not state_dict or not {"history", "mechanism"} <= set(state_dict):
+            raise DeclarationError(
+                "load_state_dict: the state has no history and mechanism (expected what state_dict "
+                "returned)"
+            )
+        if state_dict["mechanism"] != self.mechanism():
+            raise DeclarationError(
+                f"load_state_dict: the state is of mechanism={state_dict['mechanism']!r} (expected "
+                f"{self.mechanism()!r})"
+            )
+        self.history = [_entry(entry) for entry in state_dict["history"]]
+
+
+def _entry(entry: Iterable[Any]) -> Record:
+    """One entry of a history as it was saved."""
+    values = tuple(entry)
+    if len(values) not in (3, 4):
+        raise DeclarationError(
+            f"load_state_dict: {values!r} (expected noise multiplier, sampling rate and steps)"
+        )
+    noise, rate, steps = float(values[0]), float(values[1]), as_count(values[2])
+    return (noise, rate, steps, as_count(values[3])) if values[3:] else (noise, rate, steps)
+
+
+def _step(noise: float, rate: float, _: int, batches: int = 1) -> Event:
+    """One step: a Poisson sample, or the sum of several (T8)."""
+    gaussian = load("gaussian")(sigma=noise, sensitivity=1.0)
+    if batches == 1:
+        return poisson(gaussian, rate)
+    from scipy.stats import binom
+
+    times = range(batches + 1)
+    return random_sensitivity(gaussian, [*times], binom.pmf(times, batches, rate).tolist())
+
+
+def register() -> bool:
+    """Make the accountant known to Opacus as "mechc"; importing this file does it.
+
+    Returns:
+        Whether Opacus is there.
+
+    Raises:
+        UnsupportedError: it is older than 1.6, which takes no accountants of others.
+    """
+    try:
+        theirs = import_module("opacus.accountants")
+    except ImportError:
+        return False
+    try:
+        theirs.register_accountant(NAME, MechcAccountant, force=True)
+    except AttributeError as error:
+        raise UnsupportedError(
+            "mechc.integrations.opacus: the installed Opacus is older than 1.6, which is the first "
+            "to take accountants of others"
+        ) from error
+    theirs.IAccountant.register(MechcAccountant)
+    return True
+
+
+register()
