@@ -86,11 +86,10 @@ class Certificate:
         except (ValueError, TypeError, KeyError, AttributeError):
             return ["it is no certificate"]
         mine = {check["name"]: check for check in own.pop("checks")}
-        found = [key for key in {**own, **other} if own.get(key) != other.get(key)]
-        found += [
-            name for name in {**mine, **kernel_checks} if mine.get(name) != kernel_checks.get(name)
-        ]
-        return sorted(set(found) - {"seconds", "seal"})
+        both = ((own, other), (mine, kernel_checks))
+        pairs = [(key, a.get(key), b.get(key)) for a, b in both for key in {**a, **b}]
+        found = {key for key, a, b in pairs if _written(a) != _written(b)}
+        return sorted(found - {"seconds", "seal"})
 
     def to_json(self) -> str:
         """Readable JSON with sorted keys, so that two certificates can be compared line by line."""
@@ -104,7 +103,7 @@ class Certificate:
         return _written(plain) + "\n"
 
 
-def _written(content: dict[str, Any]) -> str:
+def _written(content: Any) -> str:
     return json.dumps(content, indent=2, sort_keys=True)
 
 
@@ -330,6 +329,7 @@ def _identities(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
     runner("infinite_mass", "values", kernel_checks.VALUES,
            lambda c: identities.one_sided(kernel, oracle, c))  # fmt: skip
     runner("atoms", "values", kernel_checks.VALUES, lambda c: identities.atoms(kernel, oracle, c))
+    runner("atom_errors", "identity", 0.0, lambda c: identities.atom_errors(kernel, oracle, c))
     if place.of_values:
         return
     runner("masses", "identity", identities.WIDTH, lambda c: identities.masses(oracle, thorough, c))

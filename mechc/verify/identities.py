@@ -150,6 +150,29 @@ def atoms(kernel: Any, oracle: Oracle, check: Check) -> None:
                          enclosure=text(truth))  # fmt: skip
 
 
+def atom_errors(kernel: Any, oracle: Oracle, check: Check) -> None:
+    """What sums of unlike signs lose of declared masses is no more than the kernel says."""
+    theta = np.array(oracle.theta)
+    rows, lost = np.asarray(kernel.atoms(theta)), np.asarray(kernel.atom_errors(theta))
+    if len(lost) not in (0, len(rows)) or (lost < 0.0).any():
+        check.fail(f"{len(lost)} rows for {len(rows)} atoms, or one that is negative, at {theta}")
+        return
+    exact, places = tolerance(oracle.declaration, check), [row[0].mid() for row in oracle.atoms]
+    lost = lost if len(lost) else np.zeros((len(rows), 2))
+    for (x, *logs), losses in zip(rows, lost, strict=True):
+        with ctx.workprec(ATOM_BITS):
+            nearest = min(range(len(places)), key=[abs(place - x) for place in places].__getitem__)
+            _, *masses = oracle.atoms[nearest]
+            for log, mass, loss in zip(logs, masses, losses, strict=True):
+                check.points += 1
+                if not (math.isfinite(log) and mass > 0) or math.isnan(loss):
+                    continue  # nan, where nothing is left: who asks refuses it
+                truth = mass.log()
+                if not abs(truth - log) <= exact * max(abs(truth), arb(1)) + ROUNDED * loss:
+                    check.fail(f"the log mass at {x} is {text(truth)}, not {log!r}, "
+                               f"which {loss!r} roundings do not explain, at {theta}")  # fmt: skip
+
+
 def _cancelled(oracle: Oracle, row: Any, check: Check) -> None:
     """A mass that cancels to zero is nothing but what rounding of the parameters does to it."""
     for column, log_mass in ((1, float(row[1])), (2, float(row[2]))):
