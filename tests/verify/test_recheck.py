@@ -5,6 +5,7 @@ import ast
 import copy
 import hashlib
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ OFFERED = ("log_p", "log_q", "loss", "cgf", "cdf_p", "sf_p", "cdf_q", "sf_q", "l
 
 
 def faults(text):
-    """(what, text) with one fault in each function that a kernel offers, of every kind."""
+    """(what, maker of a text) with one fault in each function of a kernel, of every kind."""
     names = [n.name for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)]
     for name in names:
         plain = name.removesuffix("_many")
@@ -51,9 +52,7 @@ def faults(text):
                 name == "loss_inverse_many" and kind != "late elements"
             ):
                 continue
-            faulty = planted(text, name, where)
-            if not is_same(text, faulty, name):
-                yield f"{name}: {kind}", faulty
+            yield f"{name}: {kind}", partial(planted, text, name, where)
 
 
 def is_same(text, faulty, name):
@@ -146,7 +145,10 @@ def test_faults_of_every_kind_are_refused(name, certified, tmp_path):
     assert problems(tmp_path, text, content) == []
     missed = []
     every = 1 if name != "discrete_laplace" else 9  # all of them where there is time
-    for what, faulty in list(faults(text))[::every]:
+    for what, make in list(faults(text))[::every]:
+        faulty = make()
+        if is_same(text, faulty, what.partition(":")[0]):
+            continue
         if not problems(tmp_path, faulty, forged(content, faulty)):
             missed.append(what)
         check = Check("emission", "identity")
@@ -200,12 +202,13 @@ def edited(content, number, change):
     return content
 
 
-def test_edited_certificates_are_refused(certified, tmp_path):
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_edited_certificates_are_refused(every, certified, tmp_path):
     """With a seal that was made good; one that was not refuses any edit, of notes too."""
     mechanism, text, content = certified("discrete_laplace")
     certificate = mechanism.verify()
     missed = []
-    for what, changed in edits(content):
+    for what, changed in list(edits(content))[::every]:
         if not problems(tmp_path, text, sealed(changed)):
             missed.append(what)
         assert certificate.differences(json.dumps(changed)) or what == "seconds", what
