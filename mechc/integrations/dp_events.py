@@ -18,7 +18,7 @@ from typing import Any
 from mechc.adjacency import Adjacency
 from mechc.composition.events import Composition, Event, compose
 from mechc.composition.mechanism import load
-from mechc.composition.operations import poisson, without_replacement
+from mechc.composition.operations import poisson, random_sensitivity, without_replacement
 from mechc.composition.renyi_curves import zcdp
 from mechc.composition.tables import from_pmfs
 from mechc.errors import DeclarationError, UnsupportedError
@@ -310,15 +310,15 @@ def _cut_of(sigma: float, rate: float, records: int, most: int) -> Found:
 
 
 def _moves(event: Any, relation: NeighboringRelation) -> Found:
+    """T8."""
     _only(event, relation, ADD_REMOVE, SPECIAL)
     sigma = _amount(event, "standard_deviation", event.standard_deviation)
     if not any(event.sensitivities):
         return Composition()
     if not sigma:
         return _revealing()
-    return load("mixture_of_gaussians")(
-        sigma=sigma, sensitivities=list(event.sensitivities), weights=list(event.sampling_probs)
-    )
+    gaussian = load("gaussian")(sigma=sigma, sensitivity=1.0)
+    return random_sensitivity(gaussian, list(event.sensitivities), list(event.sampling_probs))
 
 
 def _response(event: Any, relation: NeighboringRelation) -> Found:
