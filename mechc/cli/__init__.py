@@ -17,8 +17,10 @@ from typer.core import TyperGroup
 import mechc
 from mechc.cli.arguments import (
     Adjacency,
+    Advantage,
     AllowFiles,
     BatchSize,
+    Beside,
     ClipNorm,
     Count,
     DatasetSize,
@@ -29,6 +31,7 @@ from mechc.cli.arguments import (
     Domain,
     Epochs,
     Epsilon,
+    Fpr,
     Json,
     LogDelta,
     MaybeName,
@@ -39,7 +42,9 @@ from mechc.cli.arguments import (
     Poisson,
     Sampler,
     Set,
+    SolveFor,
     Steps,
+    Tpr,
     Variable,
     count_of,
     counts_of,
@@ -52,6 +57,7 @@ from mechc.errors import DeclarationError, LoweringError, MechcError, Unsupporte
 
 if TYPE_CHECKING:
     from mechc.accountants.bound import Bound
+    from mechc.composition.calibration import Calibration
 
 
 out = Console()
@@ -226,18 +232,42 @@ def dpsgd(
     clip_norm: ClipNorm = 1.0,
     delta: Delta = None,
     epsilon: Epsilon = None,
+    solve_for: SolveFor = "",
+    advantage: Advantage = None,
+    tpr: Tpr = None,
+    fpr: Fpr = None,
+    beside: Beside = None,
     method: Method = "auto",
     as_json: Json = False,
 ) -> None:
-    """Print bounds on epsilon (or delta) of a training run with DP-SGD."""
-    if (delta is None) == (epsilon is None):
-        raise DeclarationError("dpsgd: give exactly one of --delta and --epsilon")
+    """Print bounds on epsilon (or delta) of a training run with DP-SGD; or solve for one word."""
     inputs: dict[str, Any] = {
         "dataset_size": dataset_size, "batch_size": batch_size, "epochs": epochs, "steps": steps,
         "noise_multiplier": noise_multiplier, "sampler": sampler, "adjacency": adjacency,
         "clip_norm": clip_norm,
     }  # fmt: skip
+    if solve_for:
+        words = {name: value for name, value in inputs.items() if value is not None}
+        found = mechc.calibrate(
+            mechc.dpsgd,
+            solve_for=solve_for,
+            epsilon=epsilon,
+            delta=delta,
+            advantage=advantage,
+            tpr=tpr,
+            fpr=fpr,
+            beside=None if beside is None else mechc.open(beside),
+            method=method,
+            parameters=words,
+        )
+        _print_calibration(solve_for, found, adjacency, as_json)
+        return
+    if (delta is None) == (epsilon is None) or (advantage, tpr, fpr) != (None, None, None):
+        raise DeclarationError(
+            "dpsgd: give exactly one of --delta and --epsilon, or --solve-for and a target"
+        )
     run = mechc.dpsgd(**inputs)
+    run = run if beside is None else run + mechc.open(beside)
     asked = {"epsilon": epsilon} if delta is None else {"delta": delta}
     bound = (
         run.delta(epsilon, method=method) if delta is None else run.epsilon(delta, method=method)
@@ -305,6 +335,10 @@ def calibrate(
     settings: Set = [],  # noqa: B006 - typer copies it
     epsilon: Epsilon = None,
     delta: Delta = None,
+    advantage: Advantage = None,
+    tpr: Tpr = None,
+    fpr: Fpr = None,
+    beside: Beside = None,
     count: Count = "1",
     poisson: Poisson = None,
     adjacency: Adjacency = None,
@@ -312,24 +346,30 @@ def calibrate(
     as_json: Json = False,
 ) -> None:
     """Find the parameter value whose proven upper bound meets the target."""
-    if epsilon is None or delta is None:
-        raise DeclarationError("calibrate: --epsilon and --delta are needed")
+    if (epsilon is None or delta is None) and advantage is None and tpr is None:
+        raise DeclarationError(
+            "calibrate: --epsilon and --delta are needed, or --advantage, or --tpr and --fpr"
+        )
     values = values_of(settings)
-    mechanism = under(mechc.load(name), poisson, adjacency, {*values, solve_for})
+    mechanism = mechc.load(name)
+    if solve_for == "sampling_rate" and poisson is None:
+        mechanism = mechc.poisson(mechanism, None, adjacency or "add_remove")
+    else:
+        mechanism = under(mechanism, poisson, adjacency, {*values, solve_for})
     found = mechc.calibrate(
         mechanism,
         solve_for=solve_for,
         epsilon=epsilon,
         delta=delta,
+        advantage=advantage,
+        tpr=tpr,
+        fpr=fpr,
+        beside=None if beside is None else mechc.open(beside),
         method=method,
         count=count_of(count),
         parameters=values,
     )
-    if as_json:
-        _print_json({solve_for: found.value, **_under(found.bound, adjacency).record()})
-    else:
-        out.print(f"{solve_for} = {found.value!r}", highlight=False)
-        _print_bound(_under(found.bound, adjacency), False)
+    _print_calibration(solve_for, found, adjacency, as_json)
 
 
 @app.command()
@@ -483,6 +523,17 @@ def _print_bound(bound: Bound, as_json: bool) -> None:
         typer.echo(bound.to_json())
     else:
         out.print(tables.bound(bound), highlight=False)
+
+
+def _print_calibration(
+    solve_for: str, found: Calibration, adjacency: str | None, as_json: bool
+) -> None:
+    bound = _under(found.bound, adjacency)
+    if as_json:
+        _print_json({solve_for: found.value, **bound.record()})
+    else:
+        out.print(f"{solve_for} = {found.value!r}", highlight=False)
+        _print_bound(bound, False)
 
 
 def _print_json(values: dict[str, Any]) -> None:

@@ -96,6 +96,25 @@ Steps = Annotated[float | None, typer.Option("--steps", parser=number_of, help="
 Sampler = Annotated[str, typer.Option("--sampler", help="poisson, fixed, allocation or shuffled.")]
 ClipNorm = Annotated[float, typer.Option("--clip-norm", help="Largest norm of one gradient.")]
 
+SolveFor = Annotated[
+    str,
+    typer.Option(
+        "--solve-for",
+        help="Find it for --epsilon and --delta, or another target: noise_multiplier, batch_size, "
+        "epochs or steps.",
+    ),
+]
+Advantage = Annotated[
+    float | None, typer.Option("--advantage", parser=number_of, help="Target: largest advantage.")
+]
+Tpr = Annotated[
+    float | None,
+    typer.Option("--tpr", parser=number_of, help="Target: largest true positive rate ..."),
+]
+Fpr = Annotated[
+    float | None, typer.Option("--fpr", parser=number_of, help="... at this false positive rate.")
+]
+Beside = Annotated[Path | None, typer.Option("--beside", help="Run file of what else is released.")]
 AllowFiles = Annotated[
     bool, typer.Option("--allow-files", help="Run the mechanism files that the run names.")
 ]

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 from mechc.accountants.bound import Bound
 from mechc.accountants.fft import log1mexp
 from mechc.accountants.registry import MEANT
+from mechc.composition import attacks
 from mechc.composition.events import Composition, Event
-from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work
+from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, share
 from mechc.composition.mechanism import Mechanism
 from mechc.composition.question import asked
+from mechc.composition.training import dpsgd, solvable
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
 from mechc.loss.allowance import MAX_WORK, limited
 from mechc.loss.rounding import EPS
@@ -43,7 +45,8 @@ class Calibration:
 
     Attributes:
         value: value of the parameter, or the count.
-        bound: bounds on delta(epsilon) at that value; `upper` is at most the target.
+        bound: bounds on delta(epsilon), or on the true positive rate that was asked for, at that
+            value; `upper` is at most the target.
         count: number of steps.
     """
 
@@ -57,26 +60,39 @@ class Calibration:
 
 
 def calibrate(
-    mechanism: Mechanism,
+    mechanism: Mechanism | Callable[..., Composition],
     *,
     solve_for: str,
     epsilon: float | None = None,
     delta: float | None = None,
+    advantage: float | None = None,
+    tpr: float | None = None,
+    fpr: float | None = None,
     count: int = 1,
+    beside: Event | Composition | None = None,
     method: str = "auto",
     direction: str = "both",
     max_work: float = MAX_WORK,
-    parameters: Mapping[str, float] | None = None,
-    **fixed: float,
+    parameters: Mapping[str, Any] | None = None,
+    **fixed: Any,
 ) -> Calibration:
-    """Return the least noisy value of one parameter that meets (epsilon, delta).
+    """Return the least noisy value of one parameter that meets a target.
+
+    The target is (epsilon, delta), or an advantage, or a true positive rate at a false positive
+    rate, for all that is composed: the mechanism and what is beside it.
 
     Args:
-        mechanism: the mechanism, possibly sampled.
-        solve_for: name of a parameter, or "count" for the largest number of steps.
+        mechanism: the mechanism, possibly sampled; or `mechc.dpsgd`, whose words are then the
+            parameters.
+        solve_for: name of a parameter, or "count" for the largest number of steps; of `dpsgd`
+            "noise_multiplier", or the largest whole "batch_size", "epochs" or "steps".
         epsilon: target epsilon.
         delta: target delta in [0, 1]; 0 asks for pure differential privacy.
+        advantage: largest advantage of a membership test, in (0, 1]: delta at epsilon 0.
+        tpr: largest true positive rate ...
+        fpr: ... at this false positive rate.
         count: number of steps.
+        beside: an event or a composition that is released as well, whatever the value.
         method: an accountant with a proven upper side.
         direction: "both", "remove" or "add".
         max_work: work that each value tried may take, see `Queries`.
@@ -88,49 +104,84 @@ def calibrate(
         UnsupportedError: no value in the domain meets the target, every value does, or the method
             proves no upper bound.
     """
-    if not isinstance(mechanism, Mechanism):
+    training = mechanism is dpsgd
+    if not isinstance(mechanism, Mechanism) and not training:
         raise DeclarationError(
             f"calibrate: {mechanism!r} is not a mechanism (expected mechc.load(name), not yet "
-            "called with its parameters)"
+            "called with its parameters, or mechc.dpsgd)"
         )
     if not isinstance(solve_for, str):
         raise DeclarationError(f"solve_for={solve_for!r} (expected the name of a parameter)")
     others = _others(parameters, fixed)
-    for word in sorted(MEANT.keys() & fixed.keys() - {p.name for p in mechanism.parameters}):
-        raise DeclarationError(f"{word}={fixed[word]!r} is not known; did you mean {MEANT[word]}=?")
+    known = mechanism.parameters if isinstance(mechanism, Mechanism) else ()
+    for word in MEANT.keys() & fixed.keys() - {p.name for p in known}:
+        if not training:
+            raise DeclarationError(
+                f"{word}={fixed[word]!r} is not known; did you mean {MEANT[word]}=?"
+            )
+    if beside is not None and not isinstance(beside, (Event, Composition)):
+        raise DeclarationError(f"beside={beside!r} (expected an event or a composition)")
+
+    def run(value: float) -> Composition:
+        if isinstance(mechanism, Mechanism) and solve_for == "count":
+            made = mechanism(**others) * int(value)
+        else:
+            made = mechanism(**{**others, solve_for: value}) * count
+        return made if beside is None else made + beside
+
+    profile = _target(run, epsilon, delta, advantage, tpr, fpr, method, direction, max_work)
+    if isinstance(mechanism, Mechanism) and solve_for == "count":
+        steps = int(_count(profile, mechanism(**others)))
+        if not steps:
+            raise UnsupportedError(f"{mechanism.name}: no count from 1 on meets the target")
+        return profile.answer(steps, steps)
+    if isinstance(mechanism, Mechanism):
+        name, info = mechanism.name, _parameter(mechanism, solve_for)
+    else:
+        name, info = "dpsgd", solvable(solve_for, others)
+    near = None if info.integer else _from_the_middle(profile, info)
+    if near is not None:
+        good, bad = near
+        found = _settle(profile.steer, profile.excess, good, bad)
+        if profile.excess(found) <= 0:
+            profile.refuse_turns(name, solve_for, good, bad)
+            return profile.answer(found, count)
+    good, bad = _straddle(profile, info, name)
+    if info.integer:
+        value = _between(profile, good, bad)
+    else:
+        value = _settle(profile.excess, profile.excess, good, bad)
+    profile.refuse_turns(name, solve_for, good, bad)
+    return profile.answer(value, count)
+
+
+def _target(
+    run: Callable[[float], Composition], epsilon: float | None, delta: float | None,
+    advantage: float | None, tpr: float | None, fpr: float | None, method: str, direction: str,
+    max_work: float,
+) -> Profile:  # fmt: skip
+    """What is to be met: one of the three kinds of targets, checked."""
+    kinds = ((epsilon, delta), (advantage,), (tpr, fpr))
+    given = [kind for kind in kinds if any(value is not None for value in kind)]
+    if len(given) > 1:
+        raise DeclarationError(
+            "calibrate: give one target, epsilon= with delta=, or advantage=, or tpr= with fpr="
+        )
+    work = as_work(max_work)
+    if tpr is not None or fpr is not None:
+        return Power(
+            run, share("calibrate", "fpr", fpr), share("calibrate", "tpr", tpr), method, direction,
+            work,
+        )  # fmt: skip
+    if advantage is not None:
+        epsilon, delta = 0.0, share("calibrate", "advantage", advantage)
     log_target, at = as_delta(delta), as_epsilon(epsilon)
     if log_target < log1mexp(at):
         raise UnsupportedError(
             f"calibrate: no mechanism meets epsilon={at:g} and delta={math.exp(log_target):g}, as "
             "delta(epsilon) >= 1 - exp(epsilon)"
         )
-
-    def run(value: float) -> Composition:
-        if solve_for == "count":
-            return mechanism(**others) * int(value)
-        return mechanism(**{**others, solve_for: value}) * count
-
-    profile = Profile(run, at, log_target, method, direction, as_work(max_work))
-    if solve_for == "count":
-        steps = int(_count(profile, mechanism(**others)))
-        if not steps:
-            raise UnsupportedError(f"{mechanism.name}: no count from 1 on meets the target")
-        return profile.answer(steps, steps)
-    info = _parameter(mechanism, solve_for)
-    near = None if info.integer else _from_the_middle(profile, info)
-    if near is not None:
-        good, bad = near
-        found = _settle(profile.steer, profile.excess, good, bad)
-        if profile.excess(found) <= 0:
-            profile.refuse_turns(mechanism.name, solve_for, good, bad)
-            return profile.answer(found, count)
-    good, bad = _straddle(profile, info, mechanism.name)
-    if info.integer:
-        value = _between(profile, good, bad)
-    else:
-        value = _settle(profile.excess, profile.excess, good, bad)
-    profile.refuse_turns(mechanism.name, solve_for, good, bad)
-    return profile.answer(value, count)
+    return Profile(run, at, log_target, method, direction, work)
 
 
 class Profile:
@@ -244,7 +295,59 @@ class Profile:
             raise UnsupportedError(f"{name}: {words}")
 
 
-def _others(parameters: Any, fixed: dict[str, float]) -> dict[str, float]:
+class Power(Profile):
+    """Bounds on the log of the true positive rate at a false positive rate, less the target."""
+
+    def __init__(
+        self,
+        run: Callable[[float], Composition],
+        fpr: float,
+        tpr: float,
+        method: str,
+        direction: str,
+        max_work: float,
+    ) -> None:
+        """Keep what is needed to evaluate at a value.
+
+        Raises:
+            UnsupportedError: guessing has more power than the target.
+        """
+        if not 0.0 < fpr < tpr:
+            raise UnsupportedError(
+                f"calibrate: no mechanism meets tpr={tpr:g} at fpr={fpr:g}, as guessing has the "
+                "power fpr (expected 0 < fpr < tpr)"
+            )
+        guess = math.log(tpr / fpr)
+        super().__init__(run, guess, math.log(tpr), method, direction, max_work)
+        self._fpr = fpr
+
+    def excess(self, value: float) -> float:
+        """Return the log of the proven upper bound less that of the target."""
+        if value not in self._known:
+            with limited(self._max_work, self._method):
+                evaluation = self._at(value).evaluation(self._method, self._direction)
+                bound = self._checked(attacks.true_positive(evaluation, self._fpr))
+            low = math.log(max(float(bound.lower), self._fpr))
+            over = math.log(float(bound.upper)) - self.log_target + 8 * EPS
+            self._known[value] = low - self.log_target, over
+        return self._known[value][1]
+
+    def steer(self, value: float) -> float:
+        """Return the same: both directions are needed for it."""
+        return self.excess(value)
+
+    def answer(self, value: float, count: int) -> Calibration:
+        """Return the value with the bounds on the true positive rate there."""
+        bound = self._at(value).tpr(
+            self._fpr,
+            method=self._method,
+            direction=self._direction,
+            max_work=self._max_work,
+        )
+        return Calibration(value, bound, count)
+
+
+def _others(parameters: Any, fixed: dict[str, Any]) -> dict[str, Any]:
     """The parameters that are given."""
     if not isinstance(parameters, (Mapping, type(None))):
         raise DeclarationError(f"parameters={parameters!r} (expected names with their values)")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -126,6 +126,32 @@ def dpsgd(
     number = None if steps is None else inputs.as_count(steps)
     training = Training(size, batch, passes, number, relation, noise * clip, clip)
     return RUNS[sampler](training)
+
+
+def solvable(name: str, words: Mapping[str, Any]) -> ParameterInfo:
+    """Return the domain of a word of `dpsgd` that can be solved for.
+
+    Args:
+        name: the word.
+        words: the others, of which the size of the data set bounds a batch.
+
+    Raises:
+        DeclarationError: it cannot be solved for.
+    """
+    size = inputs.size("dpsgd", "dataset_size", _given("dataset_size", words.get("dataset_size")))
+    most, steps = float(size), float(inputs.MAX_COUNT)
+    passes = float(inputs.MAX_COUNT // size)
+    known = (
+        ParameterInfo("noise_multiplier", 0.0, math.inf, True, True, False, None, (0.5, 20.0)),
+        ParameterInfo("batch_size", 1.0, most, False, False, True, None, (1.0, most)),
+        ParameterInfo("epochs", 1.0, passes, False, False, True, None, (1.0, 8.0)),
+        ParameterInfo("steps", 1.0, steps, False, False, True, None, (1.0, 1024.0)),
+    )
+    for info in known:
+        if info.name == name:
+            return info
+    listed = ", ".join(info.name for info in known)
+    raise DeclarationError(f"dpsgd: solve_for={name!r} cannot be solved for (expected {listed})")
 
 
 @dataclass(frozen=True)
