@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mechc.accountants.bound import Bound as Bound
     from mechc.accountants.registry import methods as methods
     from mechc.adjacency import Adjacency as Adjacency
+    from mechc.composition.allocation import random_allocation as random_allocation
     from mechc.composition.calibration import calibrate as calibrate
     from mechc.composition.events import Composition as Composition
     from mechc.composition.events import Event as Event
@@ -61,6 +62,7 @@ _HOME = {
     "poisson": "mechc.composition.operations",
     "post_process": "mechc.composition.post_processing",
     "product": "mechc.composition.operations",
+    "random_allocation": "mechc.composition.allocation",
     "random_sensitivity": "mechc.composition.operations",
     "rdp": "mechc.composition.renyi_curves",
     "shift": "mechc.composition.operations",
@@ -82,7 +84,8 @@ _MODULES = {
 __all__ = [
     "Adjacency", "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose",
     "dpsgd", "from_losses", "from_pmfs", "group", "load", "methods", "mixture", "poisson",
-    "post_process", "product", "random_sensitivity", "rdp", "shift", "truncate", "vector",
+    "post_process", "product", "random_allocation", "random_sensitivity", "rdp", "shift",
+    "truncate", "vector",
     "with_replacement", "without_replacement", "zcdp",
 ]  # fmt: skip
 

@@ -234,7 +234,10 @@ class Evaluation:
         lower, estimate, upper = (
             float(np.atleast_1d(side)[0]) for side in (bound.lower, bound.estimate, bound.upper)
         )
-        return Bound(lower, estimate, upper, bound.method, bound.status, self._about(direction))
+        if self._no_lower:
+            lower, estimate = math.nan, math.nan
+        status = self._no_lower or bound.status
+        return Bound(lower, estimate, upper, bound.method, status, self._about(direction))
 
     def largest_loss(self) -> tuple[float, float]:
         """Return the largest finite loss of the composition and what rounding may add to it.

@@ -49,6 +49,9 @@ class Event(Queries):
     joint_evaluation: ClassVar[Callable[..., Evaluation] | None] = None
     """What answers for events without a pair (`mechc.composition.renyi_curves`)."""
 
+    lone_evaluation: ClassVar[Callable[..., Evaluation] | None] = None
+    """What answers for one use alone, where its law is only a bound (`random_allocation`)."""
+
     def __init__(
         self,
         mechanism: Described,
@@ -354,6 +357,9 @@ class Composition(Queries):
             steps = {d: others.steps(d) for d in wanted}
             answers: Evaluation = curves[0][0].joint_evaluation(curves, steps, name, self.claims)
             return answers
+        lone = self.parts[0][0].lone_evaluation if self.count == 1 else None
+        if lone is not None and name in ("auto", "direct"):
+            return lone(wanted, self.claims)
         steps = {d: self._steps_for(name, d) for d in wanted}
         no_lower = next((e.upper_only for e, _ in self.parts if e.upper_only), "")
         return Evaluation(steps, name, rtol, settled, self.claims, no_lower)

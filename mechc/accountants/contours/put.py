@@ -1,0 +1,495 @@
+"""The mean W of t independent copies of X = exp(L) under Q: E_Q[(c - W)_+] with proven bounds.
+
+In random allocation a record takes part in one of t steps, and W is the likelihood ratio of the
+epoch (docs/theorems.md, T11). As X >= 0 its transform exists for every mechanism. With
+phi(s) = E_Q[exp(-sX/t)]^t, a > 0, period T > c and h = 2 pi / T,
+
+    (exp(ac) / T) sum_n phi(s_n) exp(i n h c) / s_n^2 = sum_(m >= 0) exp(-amT) E_Q[(c + mT - W)_+],
+
+s_n = a + inh (Poisson summation, as Theorem A in `trapezoid`). Images with m > 0 lie between
+c + mT - E W and c + mT, those with m < 0 vanish. The sum over n is that of `characteristic` for the
+loss -X/t under Q at the tilt a, and what is left out is bounded by its proof of decay.
+
+Atoms do not let phi fade. For them W is moved by eta Z, Z the mean of `UNIFORMS` uniform variables
+on [-1, 1], whose transform fades in their place. With f(c) = E (c - W)_+ and g the same of
+W + eta Z, convexity gives for every c (integrate both sides over (c - v)_+)
+
+    2 g(c - 2 eta) - g(c - 4 eta) <= f(c) <= g(c).
+
+For few steps X is spread to multiples of a small step, keeping its mean in every cell, and the sum
+is convolved: again f <= g, and the same lower bound with the step in the place of eta. Two bounds
+hold always: f(c) <= E (c - X)_+ (Jensen), and E (W - c)_+ >= E (X - tc)_+.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants.contours.characteristic import Law, Tilted
+from mechc.accountants.contours.trapezoid import ULP
+from mechc.errors import NumericError
+from mechc.loss.allowance import spend
+from mechc.loss.infinite_mass import log_complement
+from mechc.loss.jit import compiled
+from mechc.loss.moments import excess
+from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.rule import ORDER
+
+Floats = NDArray[np.float64]
+
+TURN = 9.0  # radians that the wave may turn in a panel of nodes
+UNCUT = 1e-22  # mass of a panel in which it may turn further
+MOST_PARTS, MOST_NODES = 4000, 400_000
+MOST_FREQUENCIES = 200_000
+IMAGES = 46.0  # nats by which the first image is smaller than the answer
+FADED = -40.0  # log of |phi| at the last frequency
+QUADRATURE = 1e-14  # relative error of masses, beside that which the law states
+CAP = 300.0  # largest log X that is told from larger ones
+UNIFORMS = 12
+SMOOTHED = 180.0  # last frequency times eta
+FEW, MANY = 8, 1000  # steps that are convolved, and such of atoms
+CELLS = 2**17
+DEVIATIONS = 8.6  # of a mean of moves by half a step, beyond which is nothing
+CLOSE = 1.25  # ratio of one real part to the next
+FURTHER = 100.0  # times the last frequency that is resolved for the proof of decay
+SMOOTHED_WORK = 1e8  # nodes times frequencies of a law with atoms
+LASTING = -45.0  # log of the mass of atoms of the epoch that keeps phi from fading
+RARE = 1e-16  # excess over so many, in units of them
+FLOOR = 1e-15  # mass beyond all panels
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """The law of X = exp(L) under Q.
+
+    Attributes:
+        law: the law of the loss it was made from.
+        flipped: that is the law of log(q/p) under Q.
+        steps: t.
+        log_infinite, log_zero: logs of P(q = 0) and of Q(p = 0).
+        mass_error: of the log of the first.
+    """
+
+    law: PrivacyLoss
+    flipped: bool
+    steps: int
+
+    @property
+    def log_infinite(self) -> float:
+        """Log of P(q = 0)."""
+        return self.law.log_minus_infinite if self.flipped else self.law.log_infinite
+
+    @property
+    def log_zero(self) -> float:
+        """Log of Q(p = 0)."""
+        return self.law.log_infinite if self.flipped else self.law.log_minus_infinite
+
+    @property
+    def mass_error(self) -> float:
+        """Error of the log of P(q = 0)."""
+        return self.law.mass_errors[1 if self.flipped else 0]
+
+    @property
+    def error(self) -> float:
+        """Relative error of masses, that of moving X included."""
+        law = self.law
+        ends = law.unresolved(0.0) + law.unresolved(-1.0)
+        return QUADRATURE + law.tolerance + law.loss_error + ends
+
+    @cached_property
+    def square(self) -> bool:
+        """Whether nodes resolve E_Q[X^2], so that their errors enter in the second order."""
+        source = self.law.source
+        if source is None or not source.continuous:
+            return True
+        aligned = self.law.is_reversed == self.flipped
+        tilts = (-1.0, 1.0) if aligned else (-2.0, 0.0)
+        if source.ends or not (source.strip[0] < tilts[0] and tilts[1] < source.strip[1]):
+            return False
+        try:
+            source.cover(*tilts)
+        except NumericError:
+            return False
+        return True
+
+    def mean(self) -> float:
+        """Return E_Q W = 1 - P(q = 0)."""
+        return math.exp(log_complement(self.log_infinite))
+
+    def loss(self, reach: float) -> tuple[PrivacyLoss, float]:
+        """Return the law of -X/t under Q, resolved up to a frequency, and the mass that is not."""
+        law, t = self.law, float(self.steps)
+        sign = -1.0 if self.flipped else 1.0
+        atoms = sign * law.atom_loss
+        atom_log_mass = law.atom_log_mass - (0.0 if self.flipped else law.atom_loss)
+        log_x, log_weight, spacing = np.empty(0), np.empty(0), np.empty(0)
+        region, missed = np.empty(0, np.int64), 0.0
+        source = law.source
+        if source is not None and source.continuous:
+            aligned = law.is_reversed == self.flipped
+            panels = source.cover(*((-1.0, 1.0 if self.square else 0.0) if aligned
+                                    else (-2.0 if self.square else -1.0, 0.0)))  # fmt: skip
+            sign = 1.0 if aligned else -1.0
+            x = np.exp(np.minimum(sign * panels.loss, CAP)) / t
+            log_mass = panels.spread()[0].reshape(x.shape) - (panels.loss if aligned else 0.0)
+            mass = np.exp(log_mass).sum(axis=1)
+            wanted = np.where(np.isfinite(x).all(axis=1), np.ptp(x, axis=1), 0.0) * reach / TURN
+            far = (mass < UNCUT) | (wanted > MOST_PARTS)
+            missed = float(mass[far & (wanted > 1.0)].sum())
+            parts = np.where(far, 1.0, np.maximum(np.ceil(wanted), 1.0)).astype(np.int64)
+            if parts.sum() * ORDER > MOST_NODES:
+                raise NumericError(f"{law.label}: too many nodes for the frequency {reach:g}")
+            panels = panels.cut(parts)
+            log_weight, spacing = panels.spread()
+            flat = panels.loss.ravel()
+            log_weight = log_weight - flat if aligned else log_weight.copy()
+            log_x = np.minimum(sign * flat, CAP)
+            spacing = spacing * np.exp(log_x) / t
+            region = panels.region.repeat(ORDER)
+        atoms = np.append(-np.exp(np.minimum(atoms, CAP)) / t, 0.0)
+        atom_log_mass = np.append(atom_log_mass, self.log_zero)
+        kept = atom_log_mass > -math.inf
+        loss = -np.exp(log_x) / t
+        made = PrivacyLoss(
+            loss=loss, log_weight=log_weight, atom_loss=atoms[kept],
+            atom_log_mass=atom_log_mass[kept], log_infinite=-math.inf,
+            log_minus_infinite=-math.inf, support=(-math.inf, 0.0), strip=(0.0, math.inf),
+            tilts=(0.0, math.inf), contour=0.0, frequency=reach, tolerance=self.error + missed,
+            lattice=None, symmetric=False, label=law.label, spacing=spacing, region=region,
+        )  # fmt: skip
+        return made, missed
+
+
+@compiled("UniTuple(float64, 4)(float64[::1], float64[::1], float64, float64, float64)")
+def _cgf(loss, weight, a, t, mean):  # type: ignore[no-untyped-def]
+    """Log phi(a) and its rounding by the deviation from 1; the same by that from 1 - a mean / t."""
+    first, second, noise, less = 0.0, 0.0, 0.0, 0.0
+    for j in range(loss.size):
+        u = a * loss[j]
+        size = 16.0 - 4.0 * math.log(max(weight[j], 1e-300))
+        term = weight[j] * math.expm1(u)
+        bend = weight[j] * excess(u) if u > -1.0 else term - weight[j] * u
+        first += term
+        noise -= term * size
+        second += bend
+        less += abs(bend) * (size + 32.0)
+    second -= a * mean / t
+    scale = t / max(1.0 + first, 1e-300)
+    return (
+        t * math.log1p(max(first, -1.0 + 1e-16)),
+        scale * noise,
+        t * math.log1p(max(second, -1.0 + 1e-16)),
+        scale * (less + 4.0 * a * mean / t),
+    )
+
+
+@compiled(
+    "float64[:,::1](float64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
+    " float64[::1], float64, float64)"
+)
+def _sums(c, y, size, phase, wander, noise, mean, ulp):  # type: ignore[no-untyped-def]
+    """Rows: sum size cos(phase + y (mean + c)), its rounding, and that for mean + c as it is."""
+    out = np.zeros((c.size, 3))
+    for i in range(c.size):
+        turn, far = mean + c[i], abs(mean) + abs(c[i])
+        total, off, near = 0.0, 0.0, 0.0
+        for n in range(y.size - 1, -1, -1):
+            total += size[n] * math.cos(phase[n] + y[n] * turn)
+            own = size[n] * (12.0 + wander[n] + 2.0 * y[n] * abs(turn)) * ulp + noise[n]
+            off += own + size[n] * 2.0 * y[n] * far * ulp
+            near += own
+        out[i, 0], out[i, 1], out[i, 2] = total, off, near
+    return out
+
+
+class Contour:
+    """One contour: the frequencies of phi, for all c that it serves.
+
+    Attributes:
+        a, period: real part and T.
+        eta: by how much W is moved, 0 for laws that let phi fade.
+    """
+
+    def __init__(
+        self, shares: Shares, a: float, period: float, eta: float, log_share: float
+    ) -> None:
+        """Evaluate phi out to where it has faded."""
+        t = float(shares.steps)
+        self.a, self.period, self.eta = a, period, eta
+        self.mean = shares.mean()
+        h = 2.0 * math.pi / period
+        rough, _ = shares.loss(0.0)
+        if eta:
+            frequency = SMOOTHED / eta
+        else:
+            frequency = Law.of((Step(rough, shares.steps),)).fading(a, log_share)
+        count = min(math.ceil(frequency / h) + 2, MOST_FREQUENCIES)
+        last = h * (count + 0.5)
+        resolved, missed = shares.loss(last)
+        law = Law.of((Step(resolved, shares.steps),))
+        tilted = Tilted(law, a)
+        if not eta:
+            reach = min(max(2.0 * last, tilted.levelled(log_share)), FURTHER * last)
+            try:
+                resolved, missed = shares.loss(reach)
+                law = Law.of((Step(resolved, shares.steps),))
+                tilted = Tilted(law, a)
+            except NumericError:  # then total variation has to do
+                reach = last
+        weight = np.exp(law.log_weight)
+        spend(4.0 * weight.size)
+        share = shares.error
+        square, drift = math.inf, self.mean + t * float(weight @ law.loss)
+        if shares.square and abs(drift) < 1e-9:  # the mean is known: second order is left
+            square = 0.5 * t * float(weight @ law.loss**2)
+        drift = drift if square < math.inf else 0.0
+        plain, off, centred, less = _cgf(law.loss, weight, a, t, self.mean)
+        first = ULP * off + share * a
+        bent = ULP * less + share * a * a * square
+        self.k = plain if first <= bent else centred
+        self.k_error = min(first, bent) + ULP * 4.0 * abs(self.k) + 2.0 * t * missed
+        re, im = tilted.log_phi(h, 1, count + 1)
+        self.y = h * np.arange(1.0, count + 1.0)
+        s = a + 1j * self.y
+        factor = (a / s) ** 2
+        self.start = 1.0
+        if eta:
+            factor = factor * _blur(s * eta) / _blur(np.array([a * eta + 0j]))[0]
+            self.start = float(_blur(np.array([a * eta + 0j]))[0].real)
+        self.size = np.exp(re) * np.abs(factor)
+        self.phase = im + np.angle(factor)
+        # added up from the far end: every partial sum is rounded
+        self.summed = ULP * (8.0 + 4.0 * float(np.cumsum(self.size[::-1]).sum()))
+        self.wander = np.abs(re) + 2.0 * np.abs(im)
+        # one of t factors is off by the quadrature, by no more than E |exp(-sX/t) - 1|
+        far = np.minimum(2.0 * t, np.abs(s))
+        moved = 2.0 * share * np.minimum(far, np.abs(s) ** 2 * square) + 4.0 * t * missed
+        moved += tilted.lost
+        rest = np.exp((1.0 - 1.0 / t) * re)
+        self.noise = np.abs(factor) * rest * moved * math.exp(min(-self.k / t, 50.0))
+        self.turn = float(tilted.mean[0]) * t - drift
+        if eta:
+            near = UNIFORMS * math.exp(a * eta / UNIFORMS) / eta
+            self.tail = 2.0 * (a / last) ** 2 * (near / last) ** UNIFORMS * last
+            self.tail /= h * (UNIFORMS + 1.0) * self.start
+        else:
+            decay, _ = tilted.decay(last - 0.5 * h, reach, math.inf, log_share)
+            self.tail = decay * period * a * a / math.pi
+
+    def puts(self, c: Floats) -> Floats:
+        """Return rows (lower, estimate, upper) of the logs of g(c)."""
+        a, period = self.a, self.period
+        spend(6.0 * c.size * self.y.size)
+        found = _sums(c, self.y, self.size, self.phase, self.wander, self.noise, self.turn, ULP)
+        total = 1.0 + 2.0 * found[:, 0]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            log_s = self.k + a * c + math.log(self.start / (a * a * period))
+            # the other way to see the rounding of mean + c: c is moved, and the put by no more
+            moved = 8.0 * ULP * (1.0 + abs(self.turn) + c) * np.exp(-log_s)
+            noise = np.minimum(2.0 * found[:, 1], 2.0 * found[:, 2] + moved) + self.tail
+            noise += self.summed
+            log_s += np.log(np.maximum(total, 1e-300))
+            share = noise / np.maximum(total, 1e-300) + self.k_error
+            share += ULP * (40.0 + 4.0 * abs(self.k) + 8.0 * a * c)
+            q = math.exp(-a * period)
+            known = (c - self.mean) * q / (1.0 - q) + period * q / (1.0 - q) ** 2
+            known, unknown = known * np.exp(-log_s), self.mean * q / (1.0 - q) * np.exp(-log_s)
+            rows = np.stack([
+                np.log(np.maximum(1.0 - share - known * (1.0 + 16.0 * ULP) - unknown, 0.0)),
+                np.log(np.maximum(1.0 - known, 0.0)),
+                np.log(np.maximum(1.0 + share - known * (1.0 - 16.0 * ULP), 0.0)),
+            ])  # fmt: skip
+        rows += log_s
+        bad = ~(total > 0.0) | ~np.isfinite(log_s) | np.isnan(rows).any(axis=0) | ~(share < 1e6)
+        rows[0, bad], rows[1, bad], rows[2, bad] = -math.inf, math.nan, math.inf
+        return np.ascontiguousarray(rows.T)
+
+
+def _blur(z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """Transform of Z at z: (sinh(z/n) / (z/n))^n."""
+    part = z / UNIFORMS
+    small = np.abs(part) < 1e-3
+    safe = np.where(small, 1.0, part)
+    out: NDArray[np.complex128] = np.where(
+        small, 1.0 + part * part / 6.0 + part**4 / 120.0, np.sinh(safe) / safe
+    )
+    return out**UNIFORMS
+
+
+class Mean:
+    """Bounds on E_Q[(c - W)_+] for all c > 0."""
+
+    def __init__(self, shares: Shares) -> None:
+        """Look at the law; contours are laid when they are asked for."""
+        self.shares = shares
+        self.mean = shares.mean()
+        resolved, _ = shares.loss(0.0)
+        self._nodes, self._log_weight = resolved.nodes()
+        self._weight = np.exp(self._log_weight)
+        atoms = float(np.exp(resolved.atom_log_mass).sum())
+        lasting = shares.steps * math.log(min(atoms, 1.0)) if atoms > 0.0 else -math.inf
+        self._atoms = lasting > LASTING
+        self._smooth = resolved.loss.size > 0
+        self._contours: dict[int, Contour | None] = {}
+
+    def puts(self, c: Floats) -> Floats:
+        """Return rows (lower, estimate, upper) of logs for every c > 0."""
+        rows = self._found(c)
+        with np.errstate(divide="ignore"):  # W >= 0, and E W is known
+            least = np.log(np.maximum(c - self.mean - 8.0 * ULP * (1.0 + c), 0.0))
+        most = np.log(c) + 8.0 * ULP
+        rows[:, 0] = np.minimum(np.fmax(rows[:, 0], least), most)
+        rows[:, 2] = np.maximum(np.fmin(rows[:, 2], most), rows[:, 0])
+        return rows
+
+    def _found(self, c: Floats) -> Floats:
+        rows = np.full((c.size, 3), math.nan)
+        rows[:, 0], rows[:, 2] = -math.inf, math.inf
+        if self.shares.steps <= (MANY if self._atoms else FEW):
+            return self._convolved(c)
+        index = self._index(c)
+        for i in np.unique(index).tolist():
+            mine = index == i
+            contour = self._contour(i)
+            if contour is None:
+                continue
+            rows[mine] = contour.puts(c[mine])
+            if contour.eta:
+                back = (contour.puts(c[mine] - k * contour.eta) for k in (2.0, 4.0))
+                rows[mine, 0] = _second(rows[mine], *back)
+        return rows
+
+    def _slopes(self, log_a: Floats) -> tuple[Floats, Floats]:
+        """Return K and K' at real parts."""
+        tilts = np.exp(log_a)
+        k, slope = np.empty(tilts.size), np.empty(tilts.size)
+        t = self.shares.steps
+        spend(4.0 * tilts.size * self._nodes.size)
+        for i, a in enumerate(tilts.tolist()):
+            w = self._weight * np.exp(a * self._nodes)
+            total = float(w.sum())
+            k[i] = t * math.log(max(total, 1e-300))
+            slope[i] = t * float(w @ np.maximum(self._nodes, -1e250)) / max(total, 1e-300)
+        return k, slope
+
+    def _index(self, c: Floats) -> NDArray[np.int64]:
+        """The contour that serves each c, the one next to the root of K' + c - 2/a."""
+        if not hasattr(self, "_levels"):
+            steps = np.arange(-160.0, 400.0)
+            log_a = steps * math.log(CLOSE)
+            k, slope = self._slopes(log_a)
+            self._levels = steps.astype(np.int64), 2.0 * np.exp(-log_a) - slope, k
+        steps, level, _ = self._levels
+        level = np.minimum.accumulate(level)  # falls, but for rounding
+        at = np.clip(level.size - np.searchsorted(level[::-1], c, side="left"), 1, level.size - 1)
+        with np.errstate(divide="ignore"):
+            nearer = np.abs(np.log(level[at] / c)) < np.abs(np.log(level[at - 1] / c))
+        found: NDArray[np.int64] = np.where(nearer, at, at - 1)
+        return found
+
+    def _contour(self, i: int) -> Contour | None:
+        if i not in self._contours:
+            steps, level, k = self._levels
+            a = CLOSE ** float(steps[i])
+            near = level[max(i - 1, 0) : i + 2]
+            least = float(min(a * near + k[i] - math.log(a)))
+            period = max(1.02 * float(near.max()) + 2.0, (IMAGES + max(0.0, -least)) / a)
+            eta = 0.0
+            if self._atoms:
+                count = min(SMOOTHED_WORK / self._nodes.size, float(MOST_FREQUENCIES))
+                eta = SMOOTHED * period / (2.0 * math.pi * count)
+            try:
+                self._contours[i] = Contour(self.shares, a, period, eta, FADED)
+            except NumericError:
+                self._contours[i] = None
+        return self._contours[i]
+
+    def _convolved(self, c: Floats) -> Floats:
+        """The same for few steps, by spreading X to multiples of a small step."""
+        t, share = self.shares.steps, self.shares.error + 1e-13
+        top = float(c.max()) * (1.0 + 8.0 * share)
+        step = top * t / CELLS
+        edges = np.log(step * np.arange(1.0, CELLS + 1.0))
+        edges = np.concatenate([[-700.0], edges])
+        law = self.shares.law
+        if self.shares.flipped:
+            moment, mass = law.cell_masses(np.ascontiguousarray(-edges[::-1]))[::-1]
+            moment, mass = moment[::-1], mass[::-1]
+        else:
+            moment, mass = law.cell_masses(edges)
+        x = step * np.arange(CELLS + 1.0)
+        up = np.clip((moment - x[:-1] * mass) / step, 0.0, mass)
+        points = np.append(mass - up, 0.0)
+        points[1:] += up
+        points[0] += math.exp(self.shares.log_zero)
+        heavy = points.copy()
+        heavy[0] += FLOOR
+        a, w, miss = self._tilt(float(c.max())), x / t, 4.0 * t * share + 64.0 * ULP
+        # t independent moves by a share of a cell seldom add up (Hoeffding)
+        back = step * min(2.0, DEVIATIONS / math.sqrt(t))
+        at = c * (1.0 - 4.0 * share)
+        value, off = _powered(points, t, w, [c, at - back, at - 2.0 * back], a)
+        upper, rounding = _powered(heavy, t, w, [c * (1.0 + 4.0 * share)], a)
+        lower = 2.0 * (value[1] - off[1]) * (1.0 - miss) - (value[2] + off[2]) * (1.0 + miss)
+        found = np.stack([lower - back * RARE, value[0], (upper[0] + rounding[0]) * (1.0 + miss)])
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(found, 0.0)).T
+
+    def _tilt(self, c: float) -> float:
+        """Real part at which sums near c are weighed."""
+        index = int(self._index(np.array([c]))[0])
+        return CLOSE ** float(self._levels[0][index])
+
+
+def _second(g: Floats, near: Floats, far: Floats) -> Floats:
+    """Log of 2 g(c - d) - g(c - 2d), from below."""
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        twice = math.log(2.0) + near[:, 0]
+        left = -np.expm1(np.minimum(far[:, 2] - twice, 0.0))
+        out: Floats = np.where(left > 0.0, twice + np.log(left), -np.inf)
+    return np.where(np.isnan(out), -np.inf, out)
+
+
+def _powered(
+    points: Floats, t: int, w: Floats, levels: list[Floats], a: float
+) -> tuple[Floats, Floats]:
+    """E (c - W)_+ of a law on multiples of a step, t times convolved, and the rounding of it."""
+    n = points.size
+    size = 2 ** math.ceil(math.log2(2 * n))
+    tilted = points * np.exp(-a * w)
+    total = float(tilted.sum())
+    base = tilted / total
+    grain = 8.0 * ULP * math.log2(size)
+
+    def times(x: tuple[Floats, float], y: tuple[Floats, float]) -> tuple[Floats, float]:
+        spend(20.0 * size)
+        product = np.fft.irfft(np.fft.rfft(x[0], size) * np.fft.rfft(y[0], size), size)[:n]
+        error = grain * float(np.linalg.norm(x[0]) * np.linalg.norm(y[0])) + x[1] + y[1]
+        return np.maximum(product, 0.0), error
+
+    power, square, left = None, (base, 0.0), t
+    while left:
+        if left & 1:
+            power = square if power is None else times(power, square)
+        left >>= 1
+        if left:
+            square = times(square, square)
+    assert power is not None
+    top = max(float(level.max()) for level in levels)
+    scale = math.exp(min(t * math.log(total) + a * top, 700.0))
+    grown = np.exp(a * (w - top))
+    masses, errors = power[0] * grown, power[1] * grown
+    value, off = np.empty((len(levels), levels[0].size)), np.empty((len(levels), levels[0].size))
+    for out, mass in ((value, masses), (off, errors)):  # sums of positive terms alone
+        below = np.cumsum(mass)
+        at = np.concatenate([[0.0], np.cumsum(below[:-1] * np.diff(w))])
+        for i, level in enumerate(levels):
+            place = np.clip(np.searchsorted(w, level, side="right") - 1, 0, n - 1)
+            rest = np.maximum(level - w[place], 0.0)
+            out[i] = np.where(level > 0.0, scale * (at[place] + below[place] * rest), 0.0)
+    return value, off + (64.0 * t + 4.0 * n) * ULP * value

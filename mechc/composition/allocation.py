@@ -1,0 +1,304 @@
+"""Random allocation: every record takes part in k of t steps of an epoch, drawn at random.
+
+Balls and bins, as training loops shuffle: not a Poisson sample of every step. One epoch with k = 1
+is answered by its exact profile, on both sides (`mechc.accountants.allocation`); epochs compose by a
+table that dominates one, which proves upper bounds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+from mechc.accountants.allocation import Epoch
+from mechc.accountants.bound import Bound
+from mechc.adjacency import Adjacency, Claim, refuse_groups
+from mechc.composition import inputs
+from mechc.composition.evaluation import TOP_ERROR, Evaluation
+from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
+from mechc.composition.mechanism import Mechanism, load
+from mechc.composition.tables import NumericEvent, Table
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.protocol import ParameterInfo
+
+MOST_STEPS = 10_000_000
+NAME = "random_allocation"
+UPPER = (
+    "upper bound only: epochs of random allocation are composed by a table that dominates one"
+)
+
+
+def random_allocation(what: Any, steps: int = 1000, selected: int = 1, epochs: int = 1) -> Any:
+    """Return a mechanism that runs in every step, each record taking part in some steps only.
+
+    In every epoch each record is put into `selected` of the `steps` steps, drawn uniformly and
+    independently of all other records, and of the data. The pair of one epoch with one step
+    selected is (1/t) sum_i Q^(i-1) P Q^(t-i) against Q^t (T11), and is answered exactly. With k
+    selected steps an epoch is bounded by k epochs of about t/k steps with one selected.
+
+    Args:
+        what: a mechanism for add/remove neighbours with a pair (its sensitivity the clipping norm),
+            or an event of one.
+        steps: number t of steps in an epoch, 1 to 10^7.
+        selected: number of steps of an epoch in which a record takes part, 1 to t.
+        epochs: number of epochs, each drawn anew.
+
+    Returns:
+        For a mechanism, what is called with its parameters to get the event, or, where that is
+        several events, the composition; for an event, these themselves.
+
+    Raises:
+        DeclarationError: a number is not a positive integer in its range.
+        UnsupportedError: `what` is a composition, is for groups or for replacing records, or has no
+            pair.
+
+    Source: Feldman and Shenfeld (2025, 2026, arXiv 2602.17284); Chua et al. (2024); Choquette-Choo
+    et al. (2025).
+    """
+    numbers = {"steps": steps, "selected": selected, "epochs": epochs}
+    t, k, n = (inputs.size(NAME, word, value) for word, value in numbers.items())
+    if t > MOST_STEPS:
+        raise DeclarationError(f"{NAME}: steps={t} is too large (expected at most {MOST_STEPS})")
+    if k > t:
+        raise DeclarationError(
+            f"{NAME}: selected={k} of steps={t} (expected 1 <= selected <= steps)"
+        )
+    if isinstance(what, Composition):
+        raise unsupported_on_composition(NAME)
+    if isinstance(what, Event):
+        return allocated(what, t, k, n)
+    return Allocation(load(what), t, k, n)
+
+
+def allocated(event: Event, steps: int, selected: int, epochs: int) -> Event | Composition:
+    """Return `epochs` epochs in which a record takes part in `selected` of `steps` uses of `event`.
+
+    Args:
+        event: one use of a mechanism.
+        steps: t.
+        selected: k.
+        epochs: how many.
+    """
+    if event.claim.group:
+        refuse_groups(NAME, str(event))
+    if event.adjacency is Adjacency.REPLACE:
+        raise UnsupportedError(
+            f"{NAME}({event}): the pair is for replacing a record, and the theorem (T11) needs one "
+            "for adding and removing one"
+        )
+    if event.joint_evaluation is not None:
+        raise UnsupportedError(
+            f"{NAME}({event}): no pair of distributions is known, which the theorem (T11) needs"
+        )
+    least, longer = divmod(steps, selected)
+    shares = [(least, selected - longer), (least + 1, longer)]
+    parts = [(_epoch(event, t), count * epochs) for t, count in shares if count]
+    if len(parts) == 1 and parts[0][1] == 1:
+        return parts[0][0]
+    return compose(*parts)
+
+
+def _epoch(event: Event, steps: int) -> Event:
+    """One of `steps` selected."""
+    if steps == 1 or event.mechanism.is_identity(event.theta):
+        return event
+    return AllocatedEvent(event, steps)
+
+
+class AllocatedEvent(NumericEvent):
+    """One epoch of random allocation with one step selected."""
+
+    __slots__ = ("base", "steps")
+
+    def __init__(self, base: Event, steps: int) -> None:
+        """Hold the event and t; users call `random_allocation` instead."""
+        known = base.claim
+        claim = replace(
+            known,
+            theorem="T11",
+            adjacency=Adjacency.ADD_REMOVE,
+            assumptions=(
+                *known.assumptions,
+                f"every record takes part in one of {steps} steps, drawn uniformly and "
+                "independently of the data and of all other records",
+            ),
+        )
+        text = f"{NAME} {base.key!r} {steps} {claim}"
+        table = Table(
+            f"{NAME}({base}, steps={steps})",
+            f"numeric-{hashlib.sha256(text.encode()).hexdigest()}",
+            False,
+            claim,
+            references=tuple(base.mechanism.references),
+            upper_only=base.upper_only or UPPER,
+        )
+        Event.__init__(self, table, ())
+        self.base, self.steps = base, steps
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy the event and t."""
+        return type(self), (self.base, self.steps)
+
+    def __repr__(self) -> str:
+        """Show the event and t."""
+        return self.mechanism.name
+
+    def loss(self, direction: str = "remove") -> PrivacyLoss:
+        """Return a law on a grid that dominates that of the epoch in one direction."""
+        return _table(self.base, self.steps, direction)
+
+    def lone_evaluation(  # type: ignore[override]
+        self, directions: Sequence[str], claims: tuple[str, ...]
+    ) -> AllocationEvaluation:
+        """Return what answers for this epoch alone."""
+        return AllocationEvaluation(self, directions, claims)
+
+
+@lru_cache(maxsize=64)
+def _table(base: Event, steps: int, direction: str) -> PrivacyLoss:
+    return Epoch(base.loss(direction), direction, steps).table()
+
+
+class AllocationEvaluation(Evaluation):
+    """One epoch, by the exact profile: bounds on both sides."""
+
+    def __init__(
+        self, event: AllocatedEvent, directions: Sequence[str], claims: tuple[str, ...]
+    ) -> None:
+        """Take the laws of one step.
+
+        Args:
+            event: the epoch.
+            directions: "remove", "add" or both.
+            claims: what the pair stands for.
+        """
+        self.claims, self._no_lower = claims, event.base.upper_only
+        self.directions = tuple(directions)
+        self.method = "put"
+        self.methods_used = set()
+        self._event = event
+        laws = {d: event.base.loss(d) for d in directions}
+        self._epochs = {d: Epoch(law, d, event.steps) for d, law in laws.items()}
+        self._accountants = {}
+        self._mirrored = False
+
+    @cached_property
+    def steps(self) -> dict[str, tuple[Step, ...]]:  # type: ignore[override]
+        """The dominating tables, for questions that are not about delta."""
+        return {d: (Step(self._event.loss(d), 1),) for d in self.directions}
+
+    def log_infinite_range(self) -> tuple[float, float]:
+        """Return bounds on the log mass at infinity."""
+        masses = [epoch.log_infinite for epoch in self._epochs.values()]
+        return max(m - e for m, e in masses), max(m + e for m, e in masses)
+
+    def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
+        """Return bounds on log delta(epsilon) in one direction."""
+        epoch = self._epochs[direction]
+        about = {"direction": direction, "claims": self.claims}
+        self.methods_used.add("put")
+        if math.isinf(epsilon):
+            mass, error = epoch.log_infinite if epsilon > 0 else (0.0, 0.0)
+            found = (mass - error, mass, mass + error) if error else (mass, mass, mass)
+        elif epsilon >= self.largest_loss_in(direction)[0]:
+            mass, error = epoch.log_infinite
+            found = (mass - error, mass, self._at_top(epoch, epsilon, direction, mass + error))
+        else:
+            found = epoch.log_delta(epsilon)
+        lower, estimate, upper = found
+        if self._no_lower:
+            return Bound(math.nan, math.nan, upper, "put", self._no_lower, about)
+        return Bound(lower, estimate, upper, "put", "proven", about)
+
+    def _at_top(self, epoch: Epoch, epsilon: float, direction: str, upper: float) -> float:
+        """Upper bound at and beyond the largest loss, next to which rounding decides."""
+        top, rounding = self.largest_loss_in(direction)
+        return upper if epsilon >= top + rounding else epoch.log_delta(epsilon)[2]
+
+    def renyi(self, direction: str, order: float) -> Bound:
+        """Return an upper bound on the Rényi divergence of one order; lower is nan."""
+        from mechc.accountants.classical.renyi import RenyiAccountant
+
+        found = RenyiAccountant(self.steps[direction]).renyi_epsilon([order])
+        about = {"direction": direction, "claims": self.claims}
+        return Bound(math.nan, math.nan, float(found.upper[0]), found.method, UPPER, about)
+
+    def largest_loss_in(self, direction: str) -> tuple[float, float]:
+        """Return the largest finite loss, that of one step, and its rounding."""
+        law = self._epochs[direction].law
+        top = law.support[1]
+        if direction == "add" and law.log_infinite > -math.inf:  # some X is 0, others are not
+            top = math.inf
+        if not math.isfinite(top):
+            return math.inf, 0.0
+        return max(top, 0.0), TOP_ERROR * abs(top) + law.loss_error
+
+
+class Allocation(Mechanism):
+    """Random allocation of a mechanism whose parameters are still open."""
+
+    def __init__(self, base: Mechanism, steps: int, selected: int, epochs: int) -> None:
+        """Hold the mechanism and the numbers; users call `random_allocation` instead."""
+        self.base, self._numbers = base, (steps, selected, epochs)
+        self.bound = dict(base.bound)
+        self.transforms = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the mechanism and the numbers."""
+        return type(self), (self.base, *self._numbers)
+
+    def __call__(self, **values: Any) -> Any:
+        """Bind all parameters; return an event, or a composition of several.
+
+        Raises:
+            DeclarationError: a parameter is unknown, missing, bound already or out of its domain.
+            UnsupportedError: the mechanism cannot be allocated, see `random_allocation`.
+        """
+        return allocated(self.base(**values), *self._numbers)
+
+    def bind(self, **values: Any) -> Allocation:
+        """Return this with some parameters fixed and the others still open.
+
+        Args:
+            values: numbers by name, each in the domain of its parameter.
+        """
+        return Allocation(self.base.bind(**values), *self._numbers)
+
+    @cached_property
+    def name(self) -> str:
+        """Name for people."""
+        steps, selected, epochs = self._numbers
+        more = f", selected={selected}" * (selected > 1) + f", epochs={epochs}" * (epochs > 1)
+        return f"{NAME}({self.base.name}, steps={steps}{more})"
+
+    @cached_property
+    def parameters(self) -> tuple[ParameterInfo, ...]:
+        """The parameters of the mechanism."""
+        return self.base.parameters
+
+    @cached_property
+    def claim(self) -> Claim:
+        """What the pair of one step stands for, now under add/remove and by T11."""
+        return replace(self.base.claim, theorem="T11", adjacency=Adjacency.ADD_REMOVE)
+
+    @property
+    def origin(self) -> Any:  # type: ignore[override]
+        """Refuse: there is no kernel of an epoch.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            f"{self.name}: an epoch has no kernel of its own; call it with its parameters, and "
+            "sample or compose the event, or transform the mechanism inside"
+        )
+
+    @cached_property
+    def key(self) -> str:
+        """What identifies the mechanism."""
+        return f"{NAME} {self._numbers} {self.base.key}"
