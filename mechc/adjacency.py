@@ -171,6 +171,8 @@ ONE_RECORD = {
     "group(poisson(m), size) is proven",
     "random_sensitivity": "the moves replace those of the group; list the moves of a whole group, "
     "of the mechanism without group()",
+    "random_allocation": "the records of a group are not put into steps together (T11 is about one "
+    "record)",
 }
 """Steps whose pair is for neighbours that differ in one record, and what to do for groups."""
 

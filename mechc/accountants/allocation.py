@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from mechc.loss.privacy_loss import PrivacyLoss
 
 Floats = NDArray[np.float64]
 
-POINTS = 2**14  # of the grid
+POINTS = 2**13  # of the grid
 TAIL, TOP = 1e-18, 1e-15  # masses beyond its ends under Q and under P
 NEAREST, FARTHEST = 1e-3, 60.0  # smallest and largest |log W| that the grid may end at
 
@@ -33,23 +34,28 @@ NEAREST, FARTHEST = 1e-3, 60.0  # smallest and largest |log W| that the grid may
 class Epoch:
     """Bounds on log delta of one epoch in one direction."""
 
-    def __init__(self, law: PrivacyLoss, direction: str, steps: int) -> None:
+    def __init__(
+        self, law: PrivacyLoss, direction: str, steps: int, other: Epoch | None = None
+    ) -> None:
         """Hold the law of the loss of one step in that direction; nothing is computed yet.
 
         Args:
             law: of the privacy loss of one step.
             direction: "remove" or "add", which the law is for.
             steps: t, of which a record takes part in one.
+            other: the same epoch in the other direction; of one pair both have the same W.
         """
         self.law, self.adding, self.steps = law, direction == "add", steps
-        self._mean: Mean | None = None
+        self._other = None
+        if other is not None and law.source is not None and law.source is other.law.source:
+            self._other = other if law.is_reversed != other.law.is_reversed else None
 
-    @property
+    @cached_property
     def mean(self) -> Mean:
         """What answers for E_Q[(c - W)_+]."""
-        if self._mean is None:
-            self._mean = Mean(Shares(self.law, self.adding, self.steps))
-        return self._mean
+        if self._other is not None:
+            return self._other.mean
+        return Mean(Shares(self.law, self.adding, self.steps))
 
     @property
     def log_infinite(self) -> tuple[float, float]:
@@ -68,27 +74,32 @@ class Epoch:
         estimate = math.nan
         if abs(epsilon) <= FARTHEST:
             c = math.exp(-epsilon if self.adding else epsilon)
-            found = self.mean.puts(np.array([c]))[0]
-            if self.adding:
-                found = found + epsilon
-            else:
-                found = _log_calls(found[None], np.array([c]))[0]
+            put = self.mean.puts(np.array([c]))
+            found = put[0] + epsilon if self.adding else _log_calls(put, np.array([c]))[0]
             lower, upper = max(lower, float(found[0])), min(upper, float(found[2]))
             estimate = float(found[1])
         if not lower <= estimate <= upper:
             estimate = upper if lower == -math.inf else 0.5 * (lower + upper)
         return min(lower, upper), estimate, upper
 
-    def table(self) -> PrivacyLoss:
-        """Return a discrete law on a uniform grid that dominates the epoch."""
+    @cached_property
+    def _profile(self) -> tuple[Floats, Floats, Floats]:
+        """Losses of a uniform grid; slopes and values of a bound on E_Q[(c - W)_+] there."""
+        if self._other is not None:
+            return self._other._profile
         lo, hi = self._ends()
         step = (hi - lo) / POINTS
-        first = math.floor(lo / step)
-        loss = step * np.arange(first, first + POINTS + 2.0)
+        loss = step * np.arange(math.floor(lo / step), math.ceil(hi / step) + 1.0)
         c = np.exp(loss)
         upper = np.exp(self.mean.puts(c)[:, 2]) * (1.0 + 8.0 * ULP)
+        return loss, *_hull(np.append(0.0, c), np.append(0.0, upper))
+
+    @cached_property
+    def table(self) -> PrivacyLoss:
+        """A discrete law on a uniform grid that dominates the epoch."""
+        loss, slope, upper = self._profile
+        c, step = np.exp(loss), float(loss[1] - loss[0])
         calls = np.minimum(upper + (1.0 - c) + 8.0 * ULP * (1.0 + c), 1.0)
-        slope = _slopes(np.append(0.0, c), np.append(0.0, upper))
         mass = np.diff(np.append(slope, 1.0))
         # sums over the table are rounded, which heavier masses make up for
         held = ULP * (4.0 * c.size + 64.0)
@@ -155,9 +166,9 @@ def _log_calls(log_puts: Floats, c: Floats) -> Floats:
     return out
 
 
-@compiled("float64[::1](float64[::1], float64[::1])")
-def _slopes(x, y):  # type: ignore[no-untyped-def]
-    """Slopes of the greatest convex minorant of points, on every interval between them."""
+@compiled("UniTuple(float64[::1], 2)(float64[::1], float64[::1])")
+def _hull(x, y):  # type: ignore[no-untyped-def]
+    """Greatest convex minorant of points: slopes between them, values but for the first."""
     stack = np.empty(x.size, np.int64)
     size = 0
     for i in range(x.size):
@@ -168,12 +179,13 @@ def _slopes(x, y):  # type: ignore[no-untyped-def]
             size -= 1
         stack[size] = i
         size += 1
-    out = np.empty(x.size - 1)
+    slope, value = np.empty(x.size - 1), np.empty(x.size - 1)
     for k in range(size - 1):
         a, b = stack[k], stack[k + 1]
         for i in range(a, b):
-            out[i] = (y[b] - y[a]) / (x[b] - x[a])
-    return out
+            slope[i] = (y[b] - y[a]) / (x[b] - x[a])
+            value[i] = y[b] if i + 1 == b else y[a] + slope[i] * (x[i + 1] - x[a])
+    return slope, value
 
 
 @compiled("float64[::1](float64[::1], float64[::1])")
@@ -187,4 +199,3 @@ def _below(x, mass):  # type: ignore[no-untyped-def]
         out[i] = value
         total += mass[i]
     return out
-

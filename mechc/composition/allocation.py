@@ -1,8 +1,8 @@
 """Random allocation: every record takes part in k of t steps of an epoch, drawn at random.
 
 Balls and bins, as training loops shuffle: not a Poisson sample of every step. One epoch with k = 1
-is answered by its exact profile, on both sides (`mechc.accountants.allocation`); epochs compose by a
-table that dominates one, which proves upper bounds.
+is answered by its exact profile, on both sides (`mechc.accountants.allocation`); epochs compose by
+a table that dominates one, which proves upper bounds.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
+
+import numpy as np
 
 from mechc.accountants.allocation import Epoch
 from mechc.accountants.bound import Bound
@@ -28,9 +30,7 @@ from mechc.protocol import ParameterInfo
 
 MOST_STEPS = 10_000_000
 NAME = "random_allocation"
-UPPER = (
-    "upper bound only: epochs of random allocation are composed by a table that dominates one"
-)
+UPPER = "upper bound only: epochs of random allocation are composed by a table that dominates one"
 
 
 def random_allocation(what: Any, steps: int = 1000, selected: int = 1, epochs: int = 1) -> Any:
@@ -129,7 +129,7 @@ class AllocatedEvent(NumericEvent):
             ),
         )
         text = f"{NAME} {base.key!r} {steps} {claim}"
-        table = Table(
+        table: Any = Table(
             f"{NAME}({base}, steps={steps})",
             f"numeric-{hashlib.sha256(text.encode()).hexdigest()}",
             False,
@@ -150,18 +150,20 @@ class AllocatedEvent(NumericEvent):
 
     def loss(self, direction: str = "remove") -> PrivacyLoss:
         """Return a law on a grid that dominates that of the epoch in one direction."""
-        return _table(self.base, self.steps, direction)
+        return _epochs(self.base, self.steps)[direction].table
 
-    def lone_evaluation(  # type: ignore[override]
+    def lone_evaluation(
         self, directions: Sequence[str], claims: tuple[str, ...]
     ) -> AllocationEvaluation:
         """Return what answers for this epoch alone."""
         return AllocationEvaluation(self, directions, claims)
 
 
-@lru_cache(maxsize=64)
-def _table(base: Event, steps: int, direction: str) -> PrivacyLoss:
-    return Epoch(base.loss(direction), direction, steps).table()
+@lru_cache(maxsize=256)
+def _epochs(base: Event, steps: int) -> dict[str, Epoch]:
+    """Both directions, whose answers are kept."""
+    remove = Epoch(base.loss("remove"), "remove", steps)
+    return {"remove": remove, "add": Epoch(base.loss("add"), "add", steps, remove)}
 
 
 class AllocationEvaluation(Evaluation):
@@ -182,15 +184,12 @@ class AllocationEvaluation(Evaluation):
         self.method = "put"
         self.methods_used = set()
         self._event = event
-        laws = {d: event.base.loss(d) for d in directions}
-        self._epochs = {d: Epoch(law, d, event.steps) for d, law in laws.items()}
+        epochs = _epochs(event.base, event.steps)
+        self._epochs = {d: epochs[d] for d in directions}
         self._accountants = {}
+        # where a search begins: one step, of which the epoch is at most as large
+        self.steps = {d: (Step(event.base.loss(d), 1),) for d in directions}
         self._mirrored = False
-
-    @cached_property
-    def steps(self) -> dict[str, tuple[Step, ...]]:  # type: ignore[override]
-        """The dominating tables, for questions that are not about delta."""
-        return {d: (Step(self._event.loss(d), 1),) for d in self.directions}
 
     def log_infinite_range(self) -> tuple[float, float]:
         """Return bounds on the log mass at infinity."""
@@ -224,9 +223,12 @@ class AllocationEvaluation(Evaluation):
         """Return an upper bound on the Rényi divergence of one order; lower is nan."""
         from mechc.accountants.classical.renyi import RenyiAccountant
 
-        found = RenyiAccountant(self.steps[direction]).renyi_epsilon([order])
+        step = Step(self._event.loss(direction), 1)
+        found = RenyiAccountant((step,)).renyi_epsilon([order])
         about = {"direction": direction, "claims": self.claims}
-        return Bound(math.nan, math.nan, float(found.upper[0]), found.method, UPPER, about)
+        return Bound(
+            math.nan, math.nan, float(np.ravel(found.upper)[0]), found.method, UPPER, about
+        )
 
     def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return the largest finite loss, that of one step, and its rounding."""
@@ -287,7 +289,7 @@ class Allocation(Mechanism):
         return replace(self.base.claim, theorem="T11", adjacency=Adjacency.ADD_REMOVE)
 
     @property
-    def origin(self) -> Any:  # type: ignore[override]
+    def origin(self) -> Any:
         """Refuse: there is no kernel of an epoch.
 
         Raises:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,8 @@ Floats = NDArray[np.float64]
 
 TURN = 9.0  # radians that the wave may turn in a panel of nodes
 UNCUT = 1e-22  # mass of a panel in which it may turn further
-MOST_PARTS, MOST_NODES = 4000, 400_000
+MOST_PARTS, MOST_NODES = 400, 400_000
+ROUNDS = 6  # of cutting into eight before
 MOST_FREQUENCIES = 200_000
 IMAGES = 46.0  # nats by which the first image is smaller than the answer
 FADED = -40.0  # log of |phi| at the last frequency
@@ -56,9 +58,12 @@ FEW, MANY = 8, 1000  # steps that are convolved, and such of atoms
 CELLS = 2**17
 DEVIATIONS = 8.6  # of a mean of moves by half a step, beyond which is nothing
 CLOSE = 1.25  # ratio of one real part to the next
-FURTHER = 100.0  # times the last frequency that is resolved for the proof of decay
+LOWEST, HIGHEST = -35.0, 90.0  # logs of real parts
+DEEP = 9.0  # standard deviations from where on they are closer
+FURTHER = 1e4  # times the last frequency that is resolved for the proof of decay
 SMOOTHED_WORK = 1e8  # nodes times frequencies of a law with atoms
 LASTING = -45.0  # log of the mass of atoms of the epoch that keeps phi from fading
+WIDE = 0.1  # nats between bounds, beyond which Chernoff's may be better
 RARE = 1e-16  # excess over so many, in units of them
 FLOOR = 1e-15  # mass beyond all panels
 
@@ -135,10 +140,15 @@ class Shares:
             panels = source.cover(*((-1.0, 1.0 if self.square else 0.0) if aligned
                                     else (-2.0 if self.square else -1.0, 0.0)))  # fmt: skip
             sign = 1.0 if aligned else -1.0
-            x = np.exp(np.minimum(sign * panels.loss, CAP)) / t
-            log_mass = panels.spread()[0].reshape(x.shape) - (panels.loss if aligned else 0.0)
-            mass = np.exp(log_mass).sum(axis=1)
-            wanted = np.where(np.isfinite(x).all(axis=1), np.ptp(x, axis=1), 0.0) * reach / TURN
+            for _ in range(ROUNDS):
+                x = np.exp(np.minimum(sign * panels.loss, CAP)) / t
+                log_mass = panels.spread()[0].reshape(x.shape) - (panels.loss if aligned else 0.0)
+                mass = np.exp(log_mass).sum(axis=1)
+                wanted = np.ptp(x, axis=1) * reach / TURN
+                coarse = (mass >= UNCUT) & (wanted > MOST_PARTS)
+                if not coarse.any():
+                    break
+                panels = panels.cut(np.where(coarse, 8, 1).astype(np.int64))
             far = (mass < UNCUT) | (wanted > MOST_PARTS)
             missed = float(mass[far & (wanted > 1.0)].sum())
             parts = np.where(far, 1.0, np.maximum(np.ceil(wanted), 1.0)).astype(np.int64)
@@ -168,23 +178,25 @@ class Shares:
 @compiled("UniTuple(float64, 4)(float64[::1], float64[::1], float64, float64, float64)")
 def _cgf(loss, weight, a, t, mean):  # type: ignore[no-untyped-def]
     """Log phi(a) and its rounding by the deviation from 1; the same by that from 1 - a mean / t."""
-    first, second, noise, less = 0.0, 0.0, 0.0, 0.0
+    first, second, whole, noise, less = 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(loss.size):
         u = a * loss[j]
         size = 16.0 - 4.0 * math.log(max(weight[j], 1e-300))
         term = weight[j] * math.expm1(u)
         bend = weight[j] * excess(u) if u > -1.0 else term - weight[j] * u
+        own = weight[j] * math.exp(u)
         first += term
-        noise -= term * size
         second += bend
+        whole += own
+        noise += min(-term, own) * size if -u > 1.0 else -term * size
         less += abs(bend) * (size + 32.0)
     second -= a * mean / t
-    scale = t / max(1.0 + first, 1e-300)
+    scale = t / max(whole, 1e-300)
     return (
-        t * math.log1p(max(first, -1.0 + 1e-16)),
-        scale * noise,
+        t * math.log(max(whole, 1e-300)) if first < -0.5 else t * math.log1p(first),
+        scale * (noise + (whole * 8.0 if first < -0.5 else 0.0)),
         t * math.log1p(max(second, -1.0 + 1e-16)),
-        scale * (less + 4.0 * a * mean / t),
+        scale * (less + 4.0 * a * mean / t) if second > -0.9 else np.inf,
     )
 
 
@@ -236,11 +248,10 @@ class Contour:
         if not eta:
             reach = min(max(2.0 * last, tilted.levelled(log_share)), FURTHER * last)
             try:
-                resolved, missed = shares.loss(reach)
-                law = Law.of((Step(resolved, shares.steps),))
-                tilted = Tilted(law, a)
+                further, _ = shares.loss(reach)
+                proof = Tilted(Law.of((Step(further, shares.steps),)), a)
             except NumericError:  # then total variation has to do
-                reach = last
+                reach, proof = last, tilted
         weight = np.exp(law.log_weight)
         spend(4.0 * weight.size)
         share = shares.error
@@ -249,13 +260,13 @@ class Contour:
             square = 0.5 * t * float(weight @ law.loss**2)
         drift = drift if square < math.inf else 0.0
         plain, off, centred, less = _cgf(law.loss, weight, a, t, self.mean)
-        first = ULP * off + share * a
+        first = ULP * off + share * min(a, t)
         bent = ULP * less + share * a * a * square
         self.k = plain if first <= bent else centred
         self.k_error = min(first, bent) + ULP * 4.0 * abs(self.k) + 2.0 * t * missed
         re, im = tilted.log_phi(h, 1, count + 1)
         self.y = h * np.arange(1.0, count + 1.0)
-        s = a + 1j * self.y
+        s = np.asarray(a + 1j * self.y, np.complex128)
         factor = (a / s) ** 2
         self.start = 1.0
         if eta:
@@ -278,7 +289,7 @@ class Contour:
             self.tail = 2.0 * (a / last) ** 2 * (near / last) ** UNIFORMS * last
             self.tail /= h * (UNIFORMS + 1.0) * self.start
         else:
-            decay, _ = tilted.decay(last - 0.5 * h, reach, math.inf, log_share)
+            decay, _ = proof.decay(last - 0.5 * h, reach, math.inf, log_share)
             self.tail = decay * period * a * a / math.pi
 
     def puts(self, c: Floats) -> Floats:
@@ -290,15 +301,15 @@ class Contour:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             log_s = self.k + a * c + math.log(self.start / (a * a * period))
             # the other way to see the rounding of mean + c: c is moved, and the put by no more
-            moved = 8.0 * ULP * (1.0 + abs(self.turn) + c) * np.exp(-log_s)
+            moved = 8.0 * ULP * (1.0 + abs(self.turn) + c) * np.exp(np.minimum(-log_s, 600.0))
             noise = np.minimum(2.0 * found[:, 1], 2.0 * found[:, 2] + moved) + self.tail
             noise += self.summed
             log_s += np.log(np.maximum(total, 1e-300))
             share = noise / np.maximum(total, 1e-300) + self.k_error
             share += ULP * (40.0 + 4.0 * abs(self.k) + 8.0 * a * c)
-            q = math.exp(-a * period)
-            known = (c - self.mean) * q / (1.0 - q) + period * q / (1.0 - q) ** 2
-            known, unknown = known * np.exp(-log_s), self.mean * q / (1.0 - q) * np.exp(-log_s)
+            less = -math.expm1(-a * period)
+            image = np.exp(np.minimum(-a * period - log_s, 600.0)) / less
+            known, unknown = (c - self.mean + period / less) * image, self.mean * image
             rows = np.stack([
                 np.log(np.maximum(1.0 - share - known * (1.0 + 16.0 * ULP) - unknown, 0.0)),
                 np.log(np.maximum(1.0 - known, 0.0)),
@@ -310,7 +321,7 @@ class Contour:
         return np.ascontiguousarray(rows.T)
 
 
-def _blur(z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+def _blur(z: Any) -> NDArray[np.complex128]:
     """Transform of Z at z: (sinh(z/n) / (z/n))^n."""
     part = z / UNIFORMS
     small = np.abs(part) < 1e-3
@@ -335,7 +346,7 @@ class Mean:
         lasting = shares.steps * math.log(min(atoms, 1.0)) if atoms > 0.0 else -math.inf
         self._atoms = lasting > LASTING
         self._smooth = resolved.loss.size > 0
-        self._contours: dict[int, Contour | None] = {}
+        self._contours: dict[float, Contour | None] = {}
 
     def puts(self, c: Floats) -> Floats:
         """Return rows (lower, estimate, upper) of logs for every c > 0."""
@@ -343,6 +354,8 @@ class Mean:
         with np.errstate(divide="ignore"):  # W >= 0, and E W is known
             least = np.log(np.maximum(c - self.mean - 8.0 * ULP * (1.0 + c), 0.0))
         most = np.log(c) + 8.0 * ULP
+        wide = ~(rows[:, 2] - rows[:, 0] < WIDE)
+        most[wide] = np.minimum(most[wide], self._chernoff(c[wide]))
         rows[:, 0] = np.minimum(np.fmax(rows[:, 0], least), most)
         rows[:, 2] = np.maximum(np.fmin(rows[:, 2], most), rows[:, 0])
         return rows
@@ -352,10 +365,10 @@ class Mean:
         rows[:, 0], rows[:, 2] = -math.inf, math.inf
         if self.shares.steps <= (MANY if self._atoms else FEW):
             return self._convolved(c)
-        index = self._index(c)
-        for i in np.unique(index).tolist():
-            mine = index == i
-            contour = self._contour(i)
+        places = self._places(c)
+        for a in np.unique(places).tolist():
+            mine = places == a
+            contour = self._contour(a)
             if contour is None:
                 continue
             rows[mine] = contour.puts(c[mine])
@@ -363,6 +376,15 @@ class Mean:
                 back = (contour.puts(c[mine] - k * contour.eta) for k in (2.0, 4.0))
                 rows[mine, 0] = _second(rows[mine], *back)
         return rows
+
+    def _chernoff(self, c: Floats) -> Floats:
+        """Upper bounds of the logs: (c - w)_+ <= exp(a (c - w)) / (ae)."""
+        log_a, _, _ = self._levels
+        k, _ = self._slopes(log_a)
+        t = float(self.shares.steps)
+        off = t * (2.0 * self.shares.error + FLOOR * np.exp(np.minimum(-k / t, 600.0)))
+        found = [np.min(k + off + np.exp(log_a) * each - log_a - 1.0) for each in c.tolist()]
+        return np.array(found) + 1e-12
 
     def _slopes(self, log_a: Floats) -> tuple[Floats, Floats]:
         """Return K and K' at real parts."""
@@ -377,37 +399,44 @@ class Mean:
             slope[i] = t * float(w @ np.maximum(self._nodes, -1e250)) / max(total, 1e-300)
         return k, slope
 
-    def _index(self, c: Floats) -> NDArray[np.int64]:
-        """The contour that serves each c, the one next to the root of K' + c - 2/a."""
-        if not hasattr(self, "_levels"):
-            steps = np.arange(-160.0, 400.0)
-            log_a = steps * math.log(CLOSE)
-            k, slope = self._slopes(log_a)
-            self._levels = steps.astype(np.int64), 2.0 * np.exp(-log_a) - slope, k
-        steps, level, _ = self._levels
-        level = np.minimum.accumulate(level)  # falls, but for rounding
-        at = np.clip(level.size - np.searchsorted(level[::-1], c, side="left"), 1, level.size - 1)
-        with np.errstate(divide="ignore"):
-            nearer = np.abs(np.log(level[at] / c)) < np.abs(np.log(level[at - 1] / c))
-        found: NDArray[np.int64] = np.where(nearer, at, at - 1)
-        return found
+    @cached_property
+    def _levels(self) -> tuple[Floats, Floats, Floats]:
+        """Real parts, the c for which each is the best, and by how much log a may be off."""
+        log_a = np.arange(LOWEST, HIGHEST, math.log(CLOSE))
+        slope = self._slopes(log_a)[1]
+        level = 2.0 * np.exp(-log_a) - slope
+        level = np.maximum(np.minimum.accumulate(level), 1e-300)  # falls, but for rounding
+        a = np.exp(log_a)
+        bend = 2.0 - np.gradient(level, log_a) * a
+        finer = np.ceil(np.log2(np.maximum(np.sqrt(np.maximum(bend, 1.0)) / DEEP, 1.0)))
+        return log_a, np.log(level), finer
 
-    def _contour(self, i: int) -> Contour | None:
-        if i not in self._contours:
-            steps, level, k = self._levels
-            a = CLOSE ** float(steps[i])
-            near = level[max(i - 1, 0) : i + 2]
-            least = float(min(a * near + k[i] - math.log(a)))
+    def _places(self, c: Floats) -> Floats:
+        """The real part of the contour that serves each c, on grids that depend on the depth."""
+        log_a, log_level, finer = self._levels
+        order = log_level[::-1]
+        found = np.interp(np.log(c), order, log_a[::-1])
+        depth = np.interp(found, log_a, finer)
+        spacing = math.log(CLOSE) * 0.5 ** np.ceil(depth)
+        places: Floats = np.exp(np.rint(found / spacing) * spacing)
+        return places
+
+    def _contour(self, a: float) -> Contour | None:
+        if a not in self._contours:
+            around = math.log(a) + math.log(CLOSE) * np.array([-1.0, 0.0, 1.0])
+            k, slope = self._slopes(around)
+            near = 2.0 * np.exp(-around) - slope
+            least = float(min(a * near + k[1] - math.log(a)))
             period = max(1.02 * float(near.max()) + 2.0, (IMAGES + max(0.0, -least)) / a)
             eta = 0.0
             if self._atoms:
                 count = min(SMOOTHED_WORK / self._nodes.size, float(MOST_FREQUENCIES))
                 eta = SMOOTHED * period / (2.0 * math.pi * count)
             try:
-                self._contours[i] = Contour(self.shares, a, period, eta, FADED)
+                self._contours[a] = Contour(self.shares, a, period, eta, FADED)
             except NumericError:
-                self._contours[i] = None
-        return self._contours[i]
+                self._contours[a] = None
+        return self._contours[a]
 
     def _convolved(self, c: Floats) -> Floats:
         """The same for few steps, by spreading X to multiples of a small step."""
@@ -429,7 +458,7 @@ class Mean:
         points[0] += math.exp(self.shares.log_zero)
         heavy = points.copy()
         heavy[0] += FLOOR
-        a, w, miss = self._tilt(float(c.max())), x / t, 4.0 * t * share + 64.0 * ULP
+        a, w, miss = float(self._places(c).min()), x / t, 4.0 * t * share + 64.0 * ULP
         # t independent moves by a share of a cell seldom add up (Hoeffding)
         back = step * min(2.0, DEVIATIONS / math.sqrt(t))
         at = c * (1.0 - 4.0 * share)
@@ -438,12 +467,8 @@ class Mean:
         lower = 2.0 * (value[1] - off[1]) * (1.0 - miss) - (value[2] + off[2]) * (1.0 + miss)
         found = np.stack([lower - back * RARE, value[0], (upper[0] + rounding[0]) * (1.0 + miss)])
         with np.errstate(divide="ignore"):
-            return np.log(np.maximum(found, 0.0)).T
-
-    def _tilt(self, c: float) -> float:
-        """Real part at which sums near c are weighed."""
-        index = int(self._index(np.array([c]))[0])
-        return CLOSE ** float(self._levels[0][index])
+            logs: Floats = np.log(np.maximum(found, 0.0)).T
+        return logs
 
 
 def _second(g: Floats, near: Floats, far: Floats) -> Floats:

@@ -1,0 +1,234 @@
+"""Random allocation: one epoch against quadrature, enumeration and reference values; epochs."""
+
+import itertools
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import mechc
+from mechc.errors import DeclarationError, MechcError, UnsupportedError
+
+gaussian = mechc.load("gaussian")
+laplace = mechc.load("laplace")
+
+
+def both(event, epsilon):
+    return [event.delta(epsilon, direction=d) for d in ("remove", "add")]
+
+
+# found on two contours each, to the digits shown
+REFERENCE = [
+    (gaussian, {"sigma": 1.0}, 1000, 0.2, 2.0372493142e-07, 2.01024326312e-09),
+    (gaussian, {"sigma": 1.0}, 100, 1.0, 3.01577445683e-07, 1.05033157110e-19),
+    (laplace, {"scale": 0.5}, 200, 0.3, 4.89437489698e-04, 1.62660494042e-03),
+]
+
+
+@pytest.mark.parametrize(("mechanism", "values", "steps", "epsilon", "remove", "add"), REFERENCE)
+def test_reference_values(mechanism, values, steps, epsilon, remove, add):
+    event = mechc.random_allocation(mechanism, steps=steps)(**values)
+    found = both(event, epsilon)
+    for bound, value, digits in zip(found, (remove, add), (1e-12, 1e-10 * add), strict=True):
+        assert bound.lower - digits <= value <= bound.upper + digits
+        assert bound.upper - bound.lower <= (1e-12 if value == remove else 1e-9 * value)
+        assert bound.status == "proven" and bound.method == "put"
+
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(300)
+
+
+def puts_of_lognormals(sigma, steps, totals):
+    """E (total - X_1 - ... - X_t)_+, by nested quadrature around the formula for one."""
+    mean, totals = -0.5 / sigma**2, np.maximum(totals, 1e-300)
+    top = (np.log(totals) - mean) * sigma
+    if steps == 1:
+        return totals * norm.cdf(top) - norm.cdf(top - 1.0 / sigma)
+    half = 0.5 * (top + 10.0)[..., None]
+    z = half * (NODES + 1.0) - 10.0
+    rest = totals[..., None] - np.exp(mean + z / sigma)
+    inner = norm.pdf(z) * puts_of_lognormals(sigma, steps - 1, rest) * (half > 0.0)
+    return (inner * WEIGHTS * half).sum(axis=-1)
+
+
+@pytest.mark.parametrize(("steps", "epsilon"), [(2, 0.5), (2, 1.5), (3, 0.4)])
+def test_few_steps_of_gaussian_noise(steps, epsilon):
+    remove, add = both(mechc.random_allocation(gaussian, steps=steps)(sigma=1.2), epsilon)
+    c = math.exp(epsilon)
+    for bound, value in (
+        (remove, float(puts_of_lognormals(1.2, steps, np.array(c * steps))) / steps + 1.0 - c),
+        (add, c * float(puts_of_lognormals(1.2, steps, np.array(steps / c))) / steps),
+    ):
+        assert bound.lower - 1e-10 <= value <= bound.upper + 1e-10
+        assert bound.upper - bound.lower < 1e-5 * value + 1e-10
+
+
+def enumerated(points, weights, steps, epsilon):
+    c, remove, add = math.exp(epsilon), 0.0, 0.0
+    for chosen in itertools.product(range(len(points)), repeat=steps):
+        mass = math.prod(weights[i] for i in chosen)
+        w = math.fsum(points[i] for i in chosen) / steps
+        remove += mass * max(w - c, 0.0)
+        add += mass * max(1.0 - c * w, 0.0)
+    return remove, add
+
+
+def test_discrete_laplace_by_enumeration():
+    scale, steps = 1.5, 4
+    k = np.arange(-80, 81)
+    mass = np.exp(-np.abs(k) / scale)
+    mass /= mass.sum()
+    ratio = np.round((np.abs(k) - np.abs(k - 2)) / 2.0)
+    weights = [float(mass[ratio == r].sum()) for r in (-1, 0, 1)]
+    points = [math.exp(2.0 * r / scale) for r in (-1, 0, 1)]
+    noise = mechc.load("discrete_laplace")(a=1.0 / scale, sensitivity=2)
+    event = mechc.random_allocation(noise, steps=steps)
+    for bound, value in zip(both(event, 0.35), enumerated(points, weights, steps, 0.35),
+                            strict=True):  # fmt: skip
+        assert bound.lower <= value <= bound.upper
+        assert bound.upper - bound.lower < 1e-5 * value
+
+
+def binomial(loss, steps, epsilon):
+    """One bit that is told with the likelihood ratio exp(loss): W is binomial."""
+    told = 1.0 / (1.0 + math.exp(-loss))
+    remove = add = 0.0
+    for k in range(steps + 1):
+        mass = math.comb(steps, k) * (1.0 - told) ** k * told ** (steps - k)
+        w = (k * math.exp(loss) + (steps - k) * math.exp(-loss)) / steps
+        remove += mass * max(w - math.exp(epsilon), 0.0)
+        add += mass * max(1.0 - math.exp(epsilon) * w, 0.0)
+    return remove, add
+
+
+@pytest.mark.parametrize(("steps", "epsilon"), [(2, 0.3), (40, 0.2)])
+def test_one_bit(steps, epsilon):
+    told = 1.0 / (1.0 + math.exp(-1.0))
+    bit = mechc.from_pmfs([told, 1.0 - told], [1.0 - told, told])
+    found = both(mechc.random_allocation(bit, steps=steps), epsilon)
+    for bound, value in zip(found, binomial(1.0, steps, epsilon), strict=True):
+        assert bound.lower <= value * (1.0 + 1e-12) and value <= bound.upper * (1.0 + 1e-12)
+        assert bound.upper - bound.lower < 1e-3 * value
+
+
+def test_masses_at_infinity():
+    """Outputs that only one of P and Q has: an average of zeros and of one number."""
+    pair = mechc.from_pmfs([0.1, 0.9, 0.0], [0.0, 0.8, 0.2])
+    event = mechc.random_allocation(pair, steps=3)
+    remove, add = enumerated([0.0, 0.9 / 0.8], [0.2, 0.8], 3, 0.05)
+    for bound, value in zip(both(event, 0.05), (remove + 0.1, add), strict=True):
+        assert bound.lower <= value <= bound.upper and bound.upper - bound.lower < 1e-6
+    assert event.delta(math.inf).lower == pytest.approx(0.1)
+
+
+def test_smaller_than_the_plain_epoch_and_falling():
+    plain = gaussian(sigma=1.0)
+    previous = both(plain, 0.5)
+    for steps in (2, 8, 30, 200):
+        found = both(mechc.random_allocation(plain, steps=steps), 0.5)
+        for now, before in zip(found, previous, strict=True):
+            assert now.lower <= now.upper < before.lower
+        previous = found
+    quieter = both(mechc.random_allocation(gaussian, steps=30)(sigma=1.2), 0.5)
+    louder = both(mechc.random_allocation(gaussian, steps=30)(sigma=1.0), 0.5)
+    assert all(a.upper < b.lower for a, b in zip(quieter, louder, strict=True))
+
+
+def test_very_many_steps():
+    event = mechc.random_allocation(gaussian, steps=100_000)(sigma=1.0)
+    remove, add = both(event, 0.02)
+    assert 0.0 < remove.upper - remove.lower < 1e-12
+    assert 0.0 < add.upper - add.lower < 1e-9 * add.upper
+    assert remove.lower > add.upper  # the mean of X is skewed to the right
+
+
+def test_one_step_and_all_steps_are_the_mechanism():
+    plain = gaussian(sigma=2.0)
+    assert mechc.random_allocation(plain, steps=1) == plain
+    assert mechc.random_allocation(plain, steps=4, selected=4) == 4 * plain
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "values", "steps", "epsilon", "remove", "add"),
+    [
+        (gaussian, {"sigma": 1.0}, 100, 1.0, 0.0020015, 0.0013547),
+        (laplace, {"scale": 0.5}, 200, 1.2, 5.9700e-4, 1.16957e-3),
+    ],
+)
+def test_ten_epochs(mechanism, values, steps, epsilon, remove, add):
+    run = mechc.random_allocation(mechanism, steps=steps, epochs=10)(**values)
+    assert run.count == 10
+    for direction, value in (("remove", remove), ("add", add)):
+        bound = run.delta(epsilon, direction=direction)
+        assert bound.upper == pytest.approx(value, rel=2e-4) and math.isnan(bound.lower)
+        assert bound.status.startswith("upper bound only")
+
+
+def test_table_dominates_one_epoch():
+    event = mechc.random_allocation(gaussian, steps=50)(sigma=1.0)
+    for direction in ("remove", "add"):
+        law = event.loss(direction)
+        for epsilon in (-1.0, -0.123, 0.0, 0.0777, 0.31, 1.3):
+            exact = event.delta(epsilon, direction=direction)
+            assert law.hockey_stick_log(epsilon)[2] >= math.log(exact.lower)
+            table = math.exp(law.hockey_stick_log(epsilon)[1])
+            assert table <= exact.upper * (1 + 1e-4) + 1e-10
+
+
+def test_selected_steps_are_epochs_of_fewer_steps():
+    run = mechc.random_allocation(gaussian, steps=200, selected=3)(sigma=1.0)
+    parts = {event.steps: count for event, count in run}
+    assert parts == {66: 1, 67: 2}
+    once = mechc.random_allocation(gaussian, steps=200)(sigma=1.0)
+    assert run.delta(1.0).upper > once.delta(1.0).upper
+
+
+def test_sampled_epoch():
+    epoch = mechc.random_allocation(gaussian, steps=50)(sigma=1.0)
+    half = mechc.poisson(epoch, 0.5)
+    # remove, to first order in e^eps - 1: T6 at a rate r asks for log(1 + (e^eps - 1) / r)
+    inner = math.log1p(math.expm1(0.5) / 0.5)
+    assert half.delta(0.5, direction="remove").upper == pytest.approx(
+        0.5 * epoch.delta(inner, direction="remove").upper, rel=1e-3
+    )
+
+
+def test_calibration_and_pickle():
+    mechanism = mechc.random_allocation(gaussian, steps=1000)
+    value, bound = mechc.calibrate(mechanism, solve_for="sigma", epsilon=0.5, delta=1e-6)
+    assert bound.upper <= 1e-6 < mechanism(sigma=value * (1 - 1e-6)).delta(0.5).upper
+    again = pickle.loads(pickle.dumps(mechanism(sigma=1.0)))
+    assert again == mechanism(sigma=1.0)
+    assert again.delta(0.2).upper == mechanism(sigma=1.0).delta(0.2).upper
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"steps": 0}, {"steps": 10**8}, {"steps": 2.5}, {"steps": [3, 4]}, {"steps": True},
+        {"steps": 10, "selected": 11}, {"selected": 0}, {"selected": "two"}, {"epochs": 0},
+    ],
+)  # fmt: skip
+def test_bad_numbers(numbers):
+    with pytest.raises(DeclarationError, match="random_allocation"):
+        mechc.random_allocation(gaussian, **numbers)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        lambda: mechc.random_allocation(mechc.without_replacement(gaussian, 0.1), steps=10)(
+            sigma=1.0, sensitivity=2.0
+        ),
+        lambda: mechc.random_allocation(mechc.group(gaussian, 3), steps=10)(sigma=1.0),
+        lambda: mechc.poisson(mechc.random_allocation(gaussian, steps=10), 0.1),
+        lambda: mechc.random_allocation(3 * gaussian(sigma=1.0)),
+        lambda: mechc.random_allocation(mechc.zcdp(0.1)),
+    ],
+)
+def test_what_cannot_be_allocated(what):
+    with pytest.raises(UnsupportedError) as caught:
+        what()
+    assert isinstance(caught.value, MechcError)
