@@ -362,7 +362,7 @@ def for_rows(count: int, work: Callable[[slice], None]) -> None:
 def as_floats(values: NDArray[Any], up: bool = True) -> Floats:
     """Return values as contiguous float64, rounded up (or down) where they are none."""
     with np.errstate(over="ignore", under="ignore"):
-        found: Floats = np.ascontiguousarray(values, dtype=np.float64)
+        found: Floats = np.ascontiguousarray(values, dtype=np.float64).reshape(values.shape)
     kind = values.dtype
     if kind.itemsize < 8 or kind == np.float64:
         return found
