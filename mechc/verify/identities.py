@@ -169,8 +169,8 @@ def atom_errors(kernel: Any, oracle: Oracle, check: Check) -> None:
                     continue  # nan, where nothing is left: who asks refuses it
                 truth = mass.log()
                 if not abs(truth - log) <= exact * max(abs(truth), arb(1)) + ROUNDED * loss:
-                    check.fail(f"the log mass at {x} is {text(truth)}, not {log!r}, "
-                               f"which {loss!r} roundings do not explain, at {theta}")  # fmt: skip
+                    what = f"the log mass at {x} is {text(truth)}, not {float(log)!r}"
+                    check.fail(f"{what}, and {loss:g} roundings do not explain it, {oracle.theta}")
 
 
 def _cancelled(oracle: Oracle, row: Any, check: Check) -> None:

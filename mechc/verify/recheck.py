@@ -83,6 +83,7 @@ SAMPLES = 160  # places besides
 VECTORS = 6  # vectors far from typical ones at which densities are integrated
 ENOUGH = 3  # problems, after which no more are looked for
 FARTHEST = -700.0  # log density beyond which nobody looks
+LARGEST = 1e4  # value beside which a fault of 1e-4 would be missed
 WIDEST = 40.0  # tilt beyond which a generating function may refuse
 SEED = 20240229
 
@@ -921,8 +922,9 @@ class Search:
 
     def _try(self, name: str, argument: Any, vector: Vector, *call: Any) -> None:
         """Call a function, and note the place and a few further ones where it shows a new side."""
-        if cmath.isnan(self.kernel(*(call or (name, argument, vector.theta)))):
-            return  # a refusal shows nothing
+        found = abs(self.kernel(*(call or (name, argument, vector.theta))))
+        if math.isnan(found) or LARGEST < found < math.inf:
+            return  # a refusal shows nothing, nor does what hides small faults
         self._again[name] = AGAIN if self._is_new() else self._again.get(name, 0) - 1
         if self._again[name] >= 0:
             self.places.append((name, argument, vector))
