@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.put import Mean, Shares
-from mechc.accountants.contours.trapezoid import ULP
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 
@@ -91,7 +91,7 @@ class Epoch:
         step = (hi - lo) / POINTS
         loss = step * np.arange(math.floor(lo / step), math.ceil(hi / step) + 1.0)
         c = np.exp(loss)
-        upper = np.exp(self.mean.puts(c)[:, 2]) * (1.0 + 8.0 * ULP)
+        upper = np.exp(self.mean.puts(c)[:, 2]) * (1.0 + 8.0 * EPS)
         return loss, *_hull(np.append(0.0, c), np.append(0.0, upper))
 
     @cached_property
@@ -99,10 +99,10 @@ class Epoch:
         """A discrete law on a uniform grid that dominates the epoch."""
         loss, slope, upper = self._profile
         c, step = np.exp(loss), float(loss[1] - loss[0])
-        calls = np.minimum(upper + (1.0 - c) + 8.0 * ULP * (1.0 + c), 1.0)
+        calls = np.minimum(upper + (1.0 - c) + 8.0 * EPS * (1.0 + c), 1.0)
         mass = np.diff(np.append(slope, 1.0))
         # sums over the table are rounded, which heavier masses make up for
-        held = ULP * (4.0 * c.size + 64.0)
+        held = EPS * (4.0 * c.size + 64.0)
         sums = 1.0 + 2.0 * held
         mass = np.maximum(mass, 0.0) * sums
         zero = float(slope[0]) * sums
@@ -152,12 +152,12 @@ class Epoch:
 
 def _log_positive(epsilon: float) -> float:
     """Log of max(0, 1 - e^epsilon), below the profile of any pair."""
-    return math.log(-math.expm1(epsilon)) + math.log1p(-8.0 * ULP) if epsilon < 0.0 else -math.inf
+    return math.log(-math.expm1(epsilon)) + math.log1p(-8.0 * EPS) if epsilon < 0.0 else -math.inf
 
 
 def _log_calls(log_puts: Floats, c: Floats) -> Floats:
     """Logs of P(q = 0) + E_Q[(W - c)_+] = 1 - c + E_Q[(c - W)_+]."""
-    off = 8.0 * ULP * (1.0 + c)
+    off = 8.0 * EPS * (1.0 + c)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.exp(np.minimum(log_puts, 700.0)) + (1.0 - c)[:, None]
         value[:, 0] -= off

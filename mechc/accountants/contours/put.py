@@ -32,13 +32,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import Law, Tilted
-from mechc.accountants.contours.trapezoid import ULP
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.jit import compiled
 from mechc.loss.moments import excess
 from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.rounding import EPS
 from mechc.loss.rule import ORDER
 
 Floats = NDArray[np.float64]
@@ -260,10 +260,10 @@ class Contour:
             square = 0.5 * t * float(weight @ law.loss**2)
         drift = drift if square < math.inf else 0.0
         plain, off, centred, less = _cgf(law.loss, weight, a, t, self.mean)
-        first = ULP * off + share * min(a, t)
-        bent = ULP * less + share * a * a * square
+        first = EPS * off + share * min(a, t)
+        bent = EPS * less + share * a * a * square
         self.k = plain if first <= bent else centred
-        self.k_error = min(first, bent) + ULP * 4.0 * abs(self.k) + 2.0 * t * missed
+        self.k_error = min(first, bent) + EPS * 4.0 * abs(self.k) + 2.0 * t * missed
         re, im = tilted.log_phi(h, 1, count + 1)
         self.y = h * np.arange(1.0, count + 1.0)
         s = np.asarray(a + 1j * self.y, np.complex128)
@@ -275,7 +275,7 @@ class Contour:
         self.size = np.exp(re) * np.abs(factor)
         self.phase = im + np.angle(factor)
         # added up from the far end: every partial sum is rounded
-        self.summed = ULP * (8.0 + 4.0 * float(np.cumsum(self.size[::-1]).sum()))
+        self.summed = EPS * (8.0 + 4.0 * float(np.cumsum(self.size[::-1]).sum()))
         self.wander = np.abs(re) + 2.0 * np.abs(im)
         # one of t factors is off by the quadrature, by no more than E |exp(-sX/t) - 1|
         far = np.minimum(2.0 * t, np.abs(s))
@@ -296,24 +296,24 @@ class Contour:
         """Return rows (lower, estimate, upper) of the logs of g(c)."""
         a, period = self.a, self.period
         spend(6.0 * c.size * self.y.size)
-        found = _sums(c, self.y, self.size, self.phase, self.wander, self.noise, self.turn, ULP)
+        found = _sums(c, self.y, self.size, self.phase, self.wander, self.noise, self.turn, EPS)
         total = 1.0 + 2.0 * found[:, 0]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             log_s = self.k + a * c + math.log(self.start / (a * a * period))
             # the other way to see the rounding of mean + c: c is moved, and the put by no more
-            moved = 8.0 * ULP * (1.0 + abs(self.turn) + c) * np.exp(np.minimum(-log_s, 600.0))
+            moved = 8.0 * EPS * (1.0 + abs(self.turn) + c) * np.exp(np.minimum(-log_s, 600.0))
             noise = np.minimum(2.0 * found[:, 1], 2.0 * found[:, 2] + moved) + self.tail
             noise += self.summed
             log_s += np.log(np.maximum(total, 1e-300))
             share = noise / np.maximum(total, 1e-300) + self.k_error
-            share += ULP * (40.0 + 4.0 * abs(self.k) + 8.0 * a * c)
+            share += EPS * (40.0 + 4.0 * abs(self.k) + 8.0 * a * c)
             less = -math.expm1(-a * period)
             image = np.exp(np.minimum(-a * period - log_s, 600.0)) / less
             known, unknown = (c - self.mean + period / less) * image, self.mean * image
             rows = np.stack([
-                np.log(np.maximum(1.0 - share - known * (1.0 + 16.0 * ULP) - unknown, 0.0)),
+                np.log(np.maximum(1.0 - share - known * (1.0 + 16.0 * EPS) - unknown, 0.0)),
                 np.log(np.maximum(1.0 - known, 0.0)),
-                np.log(np.maximum(1.0 + share - known * (1.0 - 16.0 * ULP), 0.0)),
+                np.log(np.maximum(1.0 + share - known * (1.0 - 16.0 * EPS), 0.0)),
             ])  # fmt: skip
         rows += log_s
         bad = ~(total > 0.0) | ~np.isfinite(log_s) | np.isnan(rows).any(axis=0) | ~(share < 1e6)
@@ -352,8 +352,8 @@ class Mean:
         """Return rows (lower, estimate, upper) of logs for every c > 0."""
         rows = self._found(c)
         with np.errstate(divide="ignore"):  # W >= 0, and E W is known
-            least = np.log(np.maximum(c - self.mean - 8.0 * ULP * (1.0 + c), 0.0))
-        most = np.log(c) + 8.0 * ULP
+            least = np.log(np.maximum(c - self.mean - 8.0 * EPS * (1.0 + c), 0.0))
+        most = np.log(c) + 8.0 * EPS
         wide = ~(rows[:, 2] - rows[:, 0] < WIDE)
         most[wide] = np.minimum(most[wide], self._chernoff(c[wide]))
         rows[:, 0] = np.minimum(np.fmax(rows[:, 0], least), most)
@@ -458,7 +458,7 @@ class Mean:
         points[0] += math.exp(self.shares.log_zero)
         heavy = points.copy()
         heavy[0] += FLOOR
-        a, w, miss = float(self._places(c).min()), x / t, 4.0 * t * share + 64.0 * ULP
+        a, w, miss = float(self._places(c).min()), x / t, 4.0 * t * share + 64.0 * EPS
         # t independent moves by a share of a cell seldom add up (Hoeffding)
         back = step * min(2.0, DEVIATIONS / math.sqrt(t))
         at = c * (1.0 - 4.0 * share)
@@ -489,7 +489,7 @@ def _powered(
     tilted = points * np.exp(-a * w)
     total = float(tilted.sum())
     base = tilted / total
-    grain = 8.0 * ULP * math.log2(size)
+    grain = 8.0 * EPS * math.log2(size)
 
     def times(x: tuple[Floats, float], y: tuple[Floats, float]) -> tuple[Floats, float]:
         spend(20.0 * size)
@@ -517,4 +517,4 @@ def _powered(
             place = np.clip(np.searchsorted(w, level, side="right") - 1, 0, n - 1)
             rest = np.maximum(level - w[place], 0.0)
             out[i] = np.where(level > 0.0, scale * (at[place] + below[place] * rest), 0.0)
-    return value, off + (64.0 * t + 4.0 * n) * ULP * value
+    return value, off + (64.0 * t + 4.0 * n) * EPS * value
