@@ -70,6 +70,17 @@ class Table:
             f"{self.name}: is given by numbers, and run files hold mechanisms by name or formula"
         )
 
+    @property
+    def declaration(self) -> Any:
+        """Refused: numbers have no declaration.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            f"{self.name}: known by numbers alone; certified answers need a declaration"
+        )
+
     def is_identity(self, theta: tuple[float, ...]) -> bool:
         """Nothing is known to reveal nothing."""
         return False

@@ -166,6 +166,7 @@ def test_ten_epochs(mechanism, values, steps, epsilon, remove, add):
         assert bound.status.startswith("upper bound only")
 
 
+@pytest.mark.slow
 def test_table_dominates_one_epoch():
     event = mechc.random_allocation(gaussian, steps=50)(sigma=1.0)
     for direction in ("remove", "add"):
@@ -177,6 +178,7 @@ def test_table_dominates_one_epoch():
             assert table <= exact.upper * (1 + 1e-4) + 1e-10
 
 
+@pytest.mark.slow
 def test_selected_steps_are_epochs_of_fewer_steps():
     run = mechc.random_allocation(gaussian, steps=200, selected=3)(sigma=1.0)
     parts = {event.steps: count for event, count in run}

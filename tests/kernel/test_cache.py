@@ -25,7 +25,7 @@ TEXT = (
     + IMPORTS
     + """
 
-PROTOCOL = 1
+PROTOCOL = 2
 NAME = "small"
 DIGEST = "0123456789abcdef"
 
@@ -217,9 +217,10 @@ def test_request_keys_depend_on_everything(monkeypatch):
         cache.request_key("digest", (("poisson", "replace"),)),
         cache.request_key("digest", ()),
     }
-    monkeypatch.setattr(cache, "PROTOCOL", 2)
+    protocol = cache.PROTOCOL
+    monkeypatch.setattr(cache, "PROTOCOL", protocol + 1)
     others.add(cache.request_key("digest", (("poisson", "add_remove"),)))
-    monkeypatch.setattr(cache, "PROTOCOL", 1)
+    monkeypatch.setattr(cache, "PROTOCOL", protocol)
     monkeypatch.setattr(cache, "_compiler_digest", lambda: "changed")
     others.add(cache.request_key("digest", (("poisson", "add_remove"),)))
     assert key not in others

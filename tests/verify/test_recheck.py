@@ -246,7 +246,7 @@ EDITS = [
     ("PARAMETERS = (", "PARAMETERS = ((), "), ("CAPABILITIES = {", "CAPABILITIES = {'x': 1, "),
     ("def strip(theta)", "def stripped(theta)"), ("    return ", "    return 0.0 * "),
     ("def loss(x, theta)", "def loss(x, theta, y)"), ("import math", "import os"),
-    ("        return ", "        return 1.0 / 0.0 + "), ("PROTOCOL = 1", "PROTOCOL = 7"),
+    ("        return ", "        return 1.0 / 0.0 + "), ("PROTOCOL = 2", "PROTOCOL = 7"),
 ]  # fmt: skip
 
 
