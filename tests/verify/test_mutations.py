@@ -12,7 +12,6 @@ pytest.importorskip("flint")
 from sympy import Rational, Tuple, oo
 
 import mechc
-from mechc import calculus as _calculus
 from mechc.calculus.types import Closed
 from mechc.errors import MechcError
 from mechc.kernel import compiler
@@ -168,7 +167,7 @@ def normaliser_lost(calculus):
 
     pair = calculus.pair
     cases = tuple(replace(c, pieces=tuple(map(change, c.pieces))) for c in pair.cases)
-    return _calculus.derive.__wrapped__(replace(pair, cases=cases))
+    return compiler.derive.__wrapped__(replace(pair, cases=cases))
 
 
 def infinite_mass_forgotten(calculus):
@@ -220,7 +219,7 @@ def test_faults_in_derivations_are_found(name, fault, tmp_path, monkeypatch):
 
 
 def compiled_with(fault, mechanism, monkeypatch):
-    derive = _calculus.derive
+    derive = compiler.derive
 
     @wraps(derive)
     def faulty(pair):
