@@ -456,7 +456,13 @@ def _fall_back(reason: str) -> None:
     """Use a temporary directory from now on, and say so once."""
     if _fallback:
         return
-    _fallback.append(Path(tempfile.mkdtemp(prefix="mechc-")).resolve())
+    try:
+        _fallback.append(Path(tempfile.mkdtemp(prefix="mechc-")).resolve())
+    except OSError as error:
+        raise CacheError(
+            f"the kernel cache {_configured()} {reason}, and there is no temporary directory: "
+            f"{error.strerror or error}"
+        ) from error
     warnings.warn(
         f"the kernel cache {_configured()} {reason}; kernels of this process go to "
         f"{_fallback[0]}. Set {VARIABLE} to a writable directory of your own.",
