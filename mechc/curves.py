@@ -138,6 +138,9 @@ class CurveEvaluation(Evaluation):
     def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
         """Return an upper bound on log delta(epsilon); lower is nan."""
         steps = self.steps[direction]
+        if math.isinf(epsilon):
+            upper = log_infinite(steps) if epsilon > 0 else 0.0
+            return Bound(math.nan, math.nan, upper, "renyi", STATUS, {"direction": direction})
         top = min(event.tilts for event, _ in self._curves)
         top = min([top, *(0.999 * s.loss.strip[1] for s in steps)])
 

@@ -2,56 +2,50 @@
 
 f(alpha) = sup over a > 0 of g(a), g(a) = 1 - delta(log a) - a alpha, the smallest false negative
 rate of any test of "record present" against "absent" at false positive rate alpha (Dong, Roth, Su
-2022, Proposition 2.13; over all real epsilon, as pairs need not be symmetric). g is concave because
-delta is convex in a = e^epsilon. So any evaluated point gives a lower bound, and three points
-around the maximum give an upper bound by extending their chords.
+2022, Proposition 2.13; over all real epsilon, as pairs need not be symmetric). delta is convex in
+a = e^epsilon, so g is concave; g(0) = 0 and g(a) <= 1 - delta(inf) - a alpha.
 
-On a lattice of losses g is piecewise linear in a with its corners at a = e^loss: the maximum is the
-value at one corner, the curve is the hull of the deterministic tests and its straight pieces are
-reached by randomised ones.
+Every evaluated point gives a lower bound, and any two of them an upper bound beyond: the line
+through them. The upper side is the peak of the lowest of these lines, and the search goes on where
+that is (cutting planes without gradients): on a lattice, where g is piecewise linear, at a corner.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.lattice import common_lattice
-from mechc.accountants.trapezoid import Lattice
 from mechc.errors import UnsupportedError
-from mechc.loss.apart import is_resolved
 
 if TYPE_CHECKING:
     from mechc.evaluation import Evaluation
 
-TURNS = 120
-ULPS = 4.0 * 2.0**-52  # rounding of the two terms of g
-GOLDEN = 0.5 * (3.0 - math.sqrt(5.0))
-CLOSE = 1e-7  # width in epsilon at which the search stops: g is flat there
+Floats = NDArray[np.float64]
+
+TURNS = 100  # evaluations of one answer
+ULPS = 8.0 * 2.0**-52  # rounding of g, relative to its two terms, and of a line
+CLOSE = 1e-10  # distance of the sides, as a share of f, at which the search stops
+DISTINCT = 1e-9  # relative distance in epsilon of two points
+SMALLEST = 1e-303  # a alpha of points that lines are drawn through
+LEAST_RATE = 1e-300  # f is asked for at this rate instead of smaller ones
 
 
 @dataclass(frozen=True)
 class Point:
-    """g at one epsilon."""
+    """g at one epsilon: a alpha, its sides, what is thought best, and where they come from."""
 
     epsilon: float
+    cost: float
     lower: float
-    estimate: float
+    middle: float
     upper: float
-    status: str
-
-    @property
-    def a(self) -> float:
-        """e^epsilon."""
-        return math.exp(self.epsilon)
-
-    @property
-    def hope(self) -> float:
-        """What g may be: estimates next to 0 may lie below 0 and lead a search away."""
-        known = self.upper == self.upper and self.estimate != -math.inf
-        return self.upper if known else self.estimate
+    source: Bound | UnsupportedError
 
 
 def false_negative(evaluation: Evaluation, alpha: float) -> Bound:
@@ -60,151 +54,134 @@ def false_negative(evaluation: Evaluation, alpha: float) -> Bound:
     Args:
         evaluation: the run by one method.
         alpha: false positive rate in [0, 1].
+
+    Raises:
+        UnsupportedError: the method refuses where the maximum is.
     """
     answers = [_in_direction(evaluation, d, alpha) for d in evaluation.directions]
-    best = min(answers, key=lambda b: float(b.estimate))
-    lowers, uppers = [float(b.lower) for b in answers], [float(b.upper) for b in answers]
-    return Bound(
-        math.nan if any(map(math.isnan, lowers)) else min(lowers),
-        best.estimate,
-        min((u for u in uppers if not math.isnan(u)), default=math.nan),
-        best.method,
-        best.status,
-        best.detail,
-    )
+    best = min(answers, key=lambda b: [v for v in (b.estimate, b.lower, 1.0) if v == v])
+    uppers = [float(b.upper) for b in answers if not math.isnan(float(b.upper))]
+    lower = float(np.min([b.lower for b in answers]))  # nan if one is
+    return replace(best, lower=lower, upper=min(uppers, default=math.nan))
 
 
 def _in_direction(evaluation: Evaluation, direction: str, alpha: float) -> Bound:
-    if alpha in (0.0, 1.0):
-        return _end(evaluation, direction, alpha)
+    infinite = evaluation.log_delta_in(direction, math.inf)
+    best, most = (-math.expm1(float(side)) for side in (infinite.upper, infinite.lower))
+    if alpha in (0.0, 1.0):  # at 1 nothing is missed, at 0 all but the mass at infinity
+        sides = (best, -math.expm1(float(infinite.estimate)), most)
+        about = {"direction": direction}
+        lower, estimate, upper = (0.0 if alpha else side for side in sides)
+        return Bound(lower, estimate, upper, evaluation.method, infinite.status, about)
+    if alpha < LEAST_RATE:
+        return replace(_in_direction(evaluation, direction, LEAST_RATE), upper=most)
+    most = 1.0 if math.isnan(most) else most
+    points = [_point(evaluation, direction, alpha, 0.0)]
 
-    refusals: list[UnsupportedError] = []
+    def search(sides: Callable[[Point], tuple[float, float]]) -> float:
+        """Add points where g may be largest, until its sides are close; return the upper one."""
+        for turn in range(TURNS):
+            points.sort(key=lambda p: p.epsilon)
+            best = max(range(len(points)), key=lambda i: sides(points[i])[0])
+            seen = [p for p in points if p.cost > SMALLEST]
+            low, high = (np.array([0.0, *side]) for side in zip(*map(sides, seen), strict=True))
+            places = np.array([0.0, *(p.cost for p in seen)])
+            peak, where = _peak(places, low, high, (1.0 - alpha) / alpha, most)
+            noise = sides(points[best])[1] - sides(points[best])[0] + ULPS * points[best].cost
+            if len(points) == TURNS or not peak - low.max() > 2.0 * noise + CLOSE * peak:
+                break
+            new = math.log(where) - math.log(alpha) if where > 0.0 else math.nan
+            if turn % 2 and 0 < best < len(points) - 1:
+                new = _vertex([(p.epsilon, sides(p)[0]) for p in points[best - 1 : best + 2]], new)
+            if not min(abs(p.epsilon - new) for p in points) > DISTINCT * max(1.0, abs(new)):
+                break
+            points.append(_point(evaluation, direction, alpha, new))
+        return min(max(peak, 0.0), 1.0 - alpha)
 
-    def g(epsilon: float) -> Point:
-        cost = math.exp(epsilon) * alpha
-        try:
-            bound = evaluation.log_delta_in(direction, epsilon)
-        except UnsupportedError as refusal:  # the method may still answer at the maximum
-            refusals.append(refusal)
-            return Point(epsilon, -math.inf, -math.inf, 1.0 - cost, str(refusal))
+    search(lambda p: (p.middle, p.middle))
+    upper = math.nan
+    if not any(math.isnan(p.upper) for p in points):
+        upper = search(lambda p: (p.lower, p.upper))
+    top = max(points, key=lambda p: p.middle)
+    if isinstance(top.source, UnsupportedError):
+        raise top.source
+    lower = top.lower
+    if not math.isnan(lower):
+        lower = max(0.0, *(p.lower for p in points if not math.isnan(p.lower)))
+    estimate = top.middle if not math.isnan(float(top.source.estimate)) else math.nan
+    estimate = max(estimate, lower if lower == lower else 0.0)
+    detail = {**top.source.detail, "epsilon": top.epsilon, "evaluations": len(points)}
+    method, status = evaluation.method, top.source.status
+    return Bound(lower, min(estimate, upper), upper, method, status, detail)
+
+
+def _point(evaluation: Evaluation, direction: str, alpha: float, epsilon: float) -> Point:
+    """Evaluate g; where the method refuses, by what always holds, as it may answer elsewhere."""
+    half = math.exp(0.5 * epsilon)
+    cost = half * alpha * half  # neither factor overflows
+    source: Bound | UnsupportedError
+    try:
+        source = evaluation.log_delta_in(direction, epsilon)
         # 1 - delta from log delta, which has all its digits where delta is nearly one
-        sides = bound.upper, bound.estimate, bound.lower
-        low, mid, high = (-math.expm1(float(side)) for side in sides)
-        noise = ULPS * (high + cost)
-        return Point(epsilon, low - cost - noise, mid - cost, high - cost + noise, bound.status)
-
-    points = _maximise(g, -math.log(alpha))
-    steps = evaluation.steps[direction]
-    lattice = common_lattice(steps) if all(is_resolved(s.loss) for s in steps) else None
-    if lattice is not None:
-        points = _corners(g, max(points, key=lambda p: p.hope).epsilon, lattice)
-    best = max(range(len(points)), key=lambda i: points[i].hope)
-    if lattice is not None:
-        best = 1  # of three corners; its neighbours may be as high
-    top = points[best]
-    if top.estimate == -math.inf:
-        raise refusals[-1]
-    left, right = points[max(best - 1, 0)], points[min(best + 1, len(points) - 1)]
-    lower = max([0.0, *(p.lower for p in points if p.lower == p.lower)])
-    above = _chords if lattice is None else _between_corners
-    return Bound(
-        lower if top.lower == top.lower else math.nan,
-        max(lower, top.estimate),
-        above(left, top, right, alpha),
-        evaluation.method,
-        top.status,
-        {"direction": direction, "epsilon": top.epsilon},
-    )
+        sides = source.upper, source.estimate, source.lower
+        low, middle, high = (-math.expm1(float(side)) for side in sides)
+    except UnsupportedError as refusal:
+        source, low, middle, high = refusal, 0.0, 0.0, 1.0
+    noise = ULPS * ((1.0 if math.isnan(high) else high) + cost)
+    middle = low if math.isnan(middle) else middle
+    return Point(epsilon, cost, low - cost - noise, middle - cost, high - cost + noise, source)
 
 
-def _end(evaluation: Evaluation, direction: str, alpha: float) -> Bound:
-    """Ends of the curve: at alpha = 1 nothing is missed, at 0 the mass at infinity is caught."""
-    value = 0.0 if alpha == 1.0 else -math.expm1(evaluation.log_infinite_in(direction))
-    return Bound(value, value, value, evaluation.method, "proven", {"direction": direction})
+def _peak(a: Floats, low: Floats, high: Floats, first: float, most: float) -> tuple[float, float]:
+    """Return the largest value that a concave function with slopes >= -1 may have, and a place.
 
-
-def _maximise(g: Any, highest: float) -> list[Point]:
-    """Golden section search on epsilon <= -log(alpha); returns all points, in order.
-
-    Beyond -log(alpha) g is not positive, and far to the left it is below 1 - e^epsilon's mirror,
-    so the bracket is grown leftwards until g falls.
+    Args:
+        a: places, increasing from 0, shape (n,).
+        low: what the function is at least there; 0 at 0.
+        high: what it is at most there; 0 at 0.
+        first: the function is at most first * a ...
+        most: ... and at most most - a.
     """
-    hi, width = highest, 1.0
-    points = [g(hi)]
-    while len(points) < TURNS:
-        points.append(g(hi - width))
-        if len(points) > 2 and points[-1].hope < points[-2].hope:
-            break
-        if points[-1].hope < points[0].hope:
-            break
-        width *= 2.0
-    points.sort(key=lambda p: p.epsilon)
-    for _ in range(TURNS):
-        best = max(range(len(points)), key=lambda i: points[i].hope)
-        lo = points[max(best - 1, 0)].epsilon
-        hi = points[min(best + 1, len(points) - 1)].epsilon
-        mid = points[best].epsilon
-        if hi - lo < CLOSE * max(1.0, abs(mid)):
-            break
-        left = mid - lo >= hi - mid
-        new = mid - GOLDEN * (mid - lo) if left else mid + GOLDEN * (hi - mid)
-        points.append(g(new))
-        points.sort(key=lambda p: p.epsilon)
-    return points
+    rise = np.subtract.outer(high, low) / (np.subtract.outer(a, a) + np.eye(a.size))  # k from j
+    before = np.tri(a.size, k=-1, dtype=bool)
+    left = np.where(before, rise, math.inf).min(axis=1)  # slopes beyond a, ...
+    right = np.where(before.T, rise, -math.inf).max(axis=1)  # ... and of lines that end there
+    left[0] = first
+    right = np.maximum(right, -1.0)
+    left, right = left + ULPS * np.abs(left), right - ULPS * np.abs(right)
+    top, high = most * (1.0 + ULPS), high + ULPS * np.abs(high)
+    ends = np.append(a[1:], max(a[-1], 2.0))
+    cells = np.arange(a.size)
+    sides = []
+    for x in (a, ends):
+        up = np.where(cells[:, None] >= cells, high + left * (x[:, None] - a), math.inf)
+        down = np.where(cells[:, None] < cells, high + right * (x[:, None] - a), math.inf)
+        down = np.column_stack([down, top - (1.0 - ULPS) * x])
+        sides.append((up, down))
+    (up_a, down_a), (up_b, down_b) = sides
+    found = np.full(a.size, math.inf)
+    where = a.copy()
+    for i in (up_a.argmin(axis=1), up_b.argmin(axis=1)):
+        for j in (down_a.argmin(axis=1), down_b.argmin(axis=1)):
+            ua, ub, da, db = up_a[cells, i], up_b[cells, i], down_a[cells, j], down_b[cells, j]
+            start, end = np.minimum(ua, da), np.minimum(ub, db)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                share = (da - ua) / ((da - ua) - (db - ub))
+            crossed = (share > 0.0) & (share < 1.0)
+            middle = np.where(crossed, ua + share * (ub - ua), -math.inf)
+            value = np.maximum(np.maximum(start, end), middle)
+            end_place = np.where(start > end, a, ends)
+            place = np.where(middle >= value, a + share * (ends - a), end_place)
+            better = value < found
+            found[better], where[better] = value[better], place[better]
+    cell = int(found.argmax())
+    return float(found[cell]), float(where[cell])
 
 
-def _corners(g: Any, near: float, lattice: Lattice) -> list[Point]:
-    """Return the best corner near a maximum, with its neighbours."""
-    start = round((near - lattice.offset) / lattice.step)
-    known: dict[int, Point] = {}
-
-    def at(index: int) -> Point:
-        if index not in known:
-            known[index] = g(lattice.offset + lattice.step * index)
-        return known[index]
-
-    for _ in range(TURNS):
-        best = max((start - 1, start, start + 1), key=lambda i: (at(i).hope, i == start))
-        if best == start:
-            break
-        start = best
-    return [at(start - 1), at(start), at(start + 1)]
-
-
-def _between_corners(left: Point, top: Point, right: Point, alpha: float) -> float:
-    """Upper bound on a concave function, linear between three points, that peaks at the middle one.
-
-    Beyond its neighbours it only rises if they are not certified to be lower, and then no steeper
-    than their excess allows: to the left down to a = 0, to the right up to a = 1/alpha.
-    """
-    bounds = [left.upper, top.upper, right.upper]
-    if any(map(math.isnan, bounds)):
-        return math.nan
-    if top.a > left.a:  # else both are 0 in doubles
-        excess = max(0.0, left.upper - top.lower)
-        bounds.append(left.upper + excess * left.a / (top.a - left.a))
-    if right.a > top.a:
-        excess = max(0.0, right.upper - top.lower)
-        bounds.append(right.upper + excess * max(0.0, 1.0 / alpha - right.a) / (right.a - top.a))
-    return min(1.0 - alpha, max(0.0, *bounds))
-
-
-def _chords(left: Point, top: Point, right: Point, alpha: float) -> float:
-    """Upper bound on a concave function that peaks between three points.
-
-    Between left and top it is below the chord from right through top, and the other way round;
-    outside it is below top's neighbours as long as these are certified to be lower.
-    """
-    if math.isnan(top.upper + left.lower + right.lower):
-        return math.nan
-    bounds = [top.upper, left.upper, right.upper]
-    if top.a > left.a:
-        bounds.append(top.upper + _rise(top, left) * (right.a - top.a))
-    if right.a > top.a:
-        bounds.append(top.upper + _rise(top, right) * (top.a - left.a))
-    return min(1.0 - alpha, max(0.0, *bounds))
-
-
-def _rise(top: Point, side: Point) -> float:
-    """Steepest slope the chord from `side` to `top` may have, continued beyond `top`."""
-    return max(0.0, (top.upper - side.lower) / abs(top.a - side.a))
+def _vertex(points: list[tuple[float, float]], other: float) -> float:
+    """Where the parabola through three points peaks; `other` if that is not between them."""
+    (x0, y0), (x1, y1), (x2, y2) = points
+    first, second = (y1 - y0) / (x1 - x0), (y2 - y1) / (x2 - x1)
+    bend = (second - first) / (x2 - x0)
+    place = 0.5 * (x0 + x1 - first / bend) if bend < 0.0 else math.nan
+    return place if x0 < place < x2 else other

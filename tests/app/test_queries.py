@@ -23,6 +23,39 @@ def test_tradeoff_of_the_gaussian(gaussian, mu):
     assert (answer.upper - answer.lower < 1e-6).all()
 
 
+@pytest.mark.parametrize("mu", [0.01, 8.0, 35.0])
+def test_tradeoff_of_gaussians_that_hide_all_or_nothing(gaussian, mu):
+    rates = np.array([5e-324, 1e-310, 1e-300, 1e-30, 1e-4, 0.5, 1 - 1e-9])
+    answer = gaussian(sigma=1 / mu).tradeoff(rates)
+    truth = norm.cdf(norm.isf(rates) - mu)
+    assert (answer.lower <= truth).all() and (truth <= answer.upper).all()
+    assert (answer.upper - answer.lower)[2:].max() < 2e-10
+
+
+@pytest.mark.parametrize(
+    ("run", "alpha", "truth"),
+    [
+        (20 * mechc.load("approximate_dp")(epsilon=0.1, delta=0.2), 0.8, 0.0),
+        (mechc.from_pmfs([0, 0.4, 0.6], [0.2, 0.3, 0.5]).composition(), 0.9, 0.0),
+        (mechc.from_pmfs([0, 0.4, 0.6], [0.2, 0.3, 0.5]).composition(), 0.8, 0.0),
+        (mechc.from_pmfs([0, 0.4, 0.6], [0.2, 0.3, 0.5]).composition(), 0.7, 0.12),
+        (50 * mechc.load("pure_dp")(epsilon=3.16006), 1e-12, 0.0),
+    ],
+)
+def test_tradeoff_at_the_corner_of_the_support(run, alpha, truth):
+    """All that P allows is found at a false positive rate of Q(p > 0)."""
+    answer = run.tradeoff(alpha, direction="remove")
+    assert answer.lower <= truth + 1e-16 and truth <= answer.upper < truth + 1e-13
+
+
+def test_tradeoff_of_a_renyi_curve_keeps_its_licensed_side():
+    """An upper bound on delta is a lower bound on what an attacker misses."""
+    answer = mechc.zcdp(0.1).tradeoff(np.array([0.0, 0.1, 0.5, 1.0]))
+    below = norm.cdf(norm.isf(np.array([0.0, 0.1, 0.5, 1.0])) - math.sqrt(0.2))  # it is 0.1-zCDP
+    assert (answer.lower <= below).all() and (answer.lower >= 0.7 * below).all()
+    assert np.isnan(answer.upper[:3]).all()
+
+
 def test_tradeoff_of_randomised_response():
     """Two outcomes: the curve is two straight lines, reached only by randomised tests."""
     event = mechc.load("randomized_response")(epsilon=1.0, categories=2)
