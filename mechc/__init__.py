@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mechc.accountants.bound import Bound as Bound
+    from mechc.adjacency import Adjacency as Adjacency
     from mechc.calibration import calibrate as calibrate
     from mechc.composition import Composition as Composition
     from mechc.composition import Event as Event
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Adjacency": "mechc.adjacency",
     "Bound": "mechc.accountants.bound",
     "Composition": "mechc.composition",
     "Event": "mechc.composition",
@@ -64,7 +66,7 @@ _HOME = {
     "zcdp": "mechc.curves",
 }
 __all__ = [
-    "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose",
+    "Adjacency", "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose",
     "from_losses", "from_pmfs", "group", "load", "methods", "mixture", "poisson", "post_process",
     "product", "random_sensitivity", "rdp", "shift", "truncate", "vector", "with_replacement",
     "without_replacement", "zcdp",

@@ -29,7 +29,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mechc.declare import Adjacency, Claim, Declaration, Derived, Poisson, Shift
+from mechc.adjacency import Adjacency, Claim
+from mechc.declare import Declaration, Derived, Poisson, Shift
 from mechc.errors import UnsupportedError
 from mechc.shape import Shape, shape_of
 
@@ -45,7 +46,7 @@ def claim_of(declaration: Declaration) -> Claim:
         return _sampled(built)
     if isinstance(built, Derived):
         return _derived(built)
-    return Claim("declared", None, "any", assumptions=(
+    return Claim("declared", None, Adjacency.ANY, assumptions=(
         "the pair dominates the mechanism in the direction of its adjacency",))  # fmt: skip
 
 
@@ -57,12 +58,11 @@ def _shifted(declaration: Declaration, built: Shift) -> Claim:
     except UnsupportedError as error:
         shape = Shape(unimodal=None, symmetric=None, how=f"shape of the noise unknown: {error}")
     limit = f"the query moves by at most {built.sensitivity}"
-    adjacency: Adjacency
     if shape.symmetric:
-        adjacency, limit = "any", f"{limit} between neighbours"
+        adjacency, limit = Adjacency.ANY, f"{limit} between neighbours"
         symmetry = "the noise is symmetric, so both signs of the move are covered"
     else:
-        adjacency = "add_remove"
+        adjacency = Adjacency.ADD_REMOVE
         limit = f"{limit}, and only upwards, when the record is present"
         symmetry = "the noise is not known to be symmetric: moves downwards are another pair"
     if shape.unimodal:
@@ -80,15 +80,15 @@ def _sampled(built: Poisson) -> Claim:
     """T6, if the base pair dominates the remove direction."""
     base = claim_of(built.base)
     sampling = f"every record enters the sample independently with probability {built.rate}"
-    if built.adjacency == "replace":
-        return Claim("declared", None, "replace", base.conditions, (
+    if built.adjacency == Adjacency.REPLACE:
+        return Claim("declared", None, Adjacency.REPLACE, base.conditions, (
             *base.assumptions, sampling, "the pair of the worst data sets is the one in which all "
             "other records leave the query in the middle"))  # fmt: skip
-    if base.adjacency == "replace":
-        return Claim("declared", "T6", "add_remove", base.conditions, (
+    if base.adjacency == Adjacency.REPLACE:
+        return Claim("declared", "T6", Adjacency.ADD_REMOVE, base.conditions, (
             *base.assumptions, sampling,
             "the base pair, declared for replacement, also dominates removal"))  # fmt: skip
-    return Claim(base.status, "T6", "add_remove", (
+    return Claim(base.status, "T6", Adjacency.ADD_REMOVE, (
         f"the base pair dominates ({base.status}, {base.theorem or 'by assertion'})",
         *base.conditions), (*base.assumptions, sampling))  # fmt: skip
 

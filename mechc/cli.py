@@ -173,7 +173,7 @@ def epsilon(
     """Print bounds on epsilon for a given delta."""
     run = run_of(mechanism_of(name, p, q, var, domain), settings, poisson, adjacency, count)
     bound = run.epsilon(delta, log_delta=log_delta, method=method, direction=direction)
-    _print_bound("epsilon", bound, as_json)
+    _print_bound(bound, as_json)
 
 
 @app.command()
@@ -199,7 +199,7 @@ def delta(
     run = run_of(mechanism_of(name, p, q, var, domain), settings, poisson, adjacency, count)
     ask = run.log_delta if log else run.delta
     bound = ask(epsilon, method=method, direction=direction)
-    _print_bound("log delta" if log else "delta", bound, as_json)
+    _print_bound(bound, as_json)
 
 
 @app.command()
@@ -244,7 +244,7 @@ def curve(
 
         epsilon_figure({"epsilon": (numbers, bound)}, plot, delta)
     if as_json:
-        _print_json({"count": numbers, **_sides(bound)})
+        _print_json({"count": numbers, **bound.record()})
     else:
         out.print(tables.curve(numbers, bound))
 
@@ -276,10 +276,10 @@ def calibrate(
         parameters=values_of(settings),
     )
     if as_json:
-        _print_json({solve_for: found.value, **_sides(found.bound)})
+        _print_json({solve_for: found.value, **found.bound.record()})
     else:
         out.print(f"{solve_for} = {found.value!r}", highlight=False)
-        _print_bound("delta", found.bound, False)
+        _print_bound(found.bound, False)
 
 
 @app.command()
@@ -343,35 +343,20 @@ def demo(
     demo.run(out, folder)
 
 
-def _sides(bound: Bound) -> dict[str, Any]:
-    return {
-        "lower": bound.lower, "estimate": bound.estimate, "upper": bound.upper,
-        "method": bound.method, "status": bound.status,
-    }  # fmt: skip
-
-
-def _print_bound(what: str, bound: Bound, as_json: bool) -> None:
+def _print_bound(bound: Bound, as_json: bool) -> None:
     from mechc.present import tables
 
     if as_json:
-        _print_json(_sides(bound))
+        typer.echo(bound.to_json())
     else:
-        out.print(tables.bound(what, bound), highlight=False)
+        out.print(tables.bound(bound), highlight=False)
 
 
 def _print_json(values: dict[str, Any]) -> None:
     """Print JSON; nan becomes null and inf the string "inf"."""
+    from mechc.accountants.bound import plain
 
-    def plain(value: Any) -> Any:
-        if hasattr(value, "tolist"):
-            value = value.tolist()
-        if isinstance(value, list):
-            return [plain(v) for v in value]
-        if isinstance(value, float) and value != value:
-            return None
-        return str(value) if isinstance(value, float) and abs(value) == float("inf") else value
-
-    typer.echo(json.dumps({k: plain(v) for k, v in values.items()}))
+    typer.echo(json.dumps(plain(values)))
 
 
 if os.environ.get("COLUMNS") is None and not out.is_terminal:

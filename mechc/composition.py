@@ -10,13 +10,15 @@ separately for each direction). Both answer the same queries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.inputs import as_count, check_count
 from mechc.loss.work import OutOfWorkError, allowed
@@ -54,6 +56,19 @@ class Event(Queries):
     def key(self) -> tuple[str, tuple[float, ...]]:
         """What makes two events the same: the kernel and the parameters."""
         return (self.mechanism.key, self.theta)
+
+    @property
+    def claim(self) -> Claim:
+        """What the pair stands for, the size of a group in digits."""
+        claim = self.mechanism.claim
+        if claim.group and not claim.group.isdigit():
+            return replace(claim, group=f"{self.parameters[claim.group]:g}")
+        return claim
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The neighbouring relation that the pair is for."""
+        return self.mechanism.claim.adjacency
 
     @property
     def upper_only(self) -> str:
@@ -151,9 +166,10 @@ class Composition(Queries):
 
     Attributes:
         parts: distinct events with their counts, in an order that depends on the content only.
+        adjacency: the neighbouring relation that all events are for.
     """
 
-    __slots__ = ("_evaluations", "parts")
+    __slots__ = ("_evaluations", "adjacency", "parts")
 
     def __init__(self, parts: Iterable[tuple[Event, int]] = ()) -> None:
         """Merge equal events and drop those that happen zero times or reveal nothing.
@@ -162,7 +178,8 @@ class Composition(Queries):
             parts: events with counts, already validated.
 
         Raises:
-            DeclarationError: the merged count of an event exceeds the largest allowed count.
+            DeclarationError: the merged count of an event exceeds the largest allowed count, or
+                events are for different neighbouring relations.
         """
         merged: dict[tuple[str, tuple[float, ...]], tuple[Event, int]] = {}
         for event, count in parts:
@@ -172,6 +189,7 @@ class Composition(Queries):
             check_count(count, str(event))
         order = sorted(merged, key=lambda key: (merged[key][0].mechanism.name, key[1], key[0]))
         self.parts = tuple(merged[key] for key in order)
+        self.adjacency = joined(self._claims(), "composition")
         self._evaluations: dict[Any, Evaluation] = {}
 
     def composition(self) -> Composition:
@@ -193,6 +211,16 @@ class Composition(Queries):
         """Names of the methods that have answered queries on this composition."""
         return frozenset().union(*(e.methods_used for e in self._evaluations.values()))
 
+    def _claims(self) -> Collection[tuple[str, Claim]]:
+        """Names and claims of the mechanisms: events of one may differ in the size of groups."""
+        claims = ((event.mechanism, event.claim) for event, _ in self.parts)
+        return {(id(m), claim.group): (m.name, claim) for m, claim in claims}.values()
+
+    @property
+    def claim(self) -> Claim:
+        """The weakest claim of the events, with what must be true for all of them."""
+        return weakest(self._claims(), self.adjacency)
+
     @property
     def claims(self) -> tuple[str, ...]:
         """One line for each mechanism: what its pair bounds, by which theorem, assuming what.
@@ -200,7 +228,7 @@ class Composition(Queries):
         It names the event, or, where several differ in their parameters only, how many they are.
         """
         mechanisms = {id(event.mechanism): event.mechanism for event, _ in self.parts}
-        words = {key: in_words(m.claim) for key, m in mechanisms.items()}
+        words = {key: str(m.claim) for key, m in mechanisms.items()}
         events: dict[tuple[str, str], list[Event]] = {}
         for event, _ in self.parts:
             about = (event.mechanism.name, words[id(event.mechanism)])
@@ -348,21 +376,6 @@ def compose(*parts: Any) -> Composition:
         times = as_count(count)
         flat.extend((event, times * number) for event, number in what.composition().parts)
     return Composition(flat)
-
-
-def in_words(claim: Mapping[str, Any]) -> str:
-    """Say in one line what a claim says.
-
-    Args:
-        claim: status, theorem, adjacency, conditions and assumptions; empty for none.
-    """
-    if not claim:
-        return "no claim: the answers are about this pair and no other"
-    theorem = f" by {claim['theorem']}" if claim["theorem"] else ""
-    parts = [f"dominating, {claim['status']}{theorem}, adjacency {claim['adjacency']}"]
-    parts += [f"checked: {words}" for words in claim["conditions"]]
-    parts += [f"assumed: {words}" for words in claim["assumptions"]]
-    return "; ".join(parts)
 
 
 @lru_cache(maxsize=2048)

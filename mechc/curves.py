@@ -14,12 +14,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from mechc.accountants.bound import Bound
+from mechc.adjacency import Adjacency, Claim
 from mechc.composition import Event
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.evaluation import Evaluation
@@ -69,22 +71,51 @@ class CurveEvent(Event):
         )
 
 
-def zcdp(rho: float) -> CurveEvent:
+@dataclass(frozen=True)
+class Concentrated:
+    """K(t) of rho-zCDP."""
+
+    rho: float
+
+    def __call__(self, tilt: float) -> float:
+        """Return the bound at a tilt."""
+        return self.rho * tilt * (tilt + 1)
+
+
+@dataclass(frozen=True)
+class Chords:
+    """K(t) between its values at increasing tilts, of which the first is 0."""
+
+    tilts: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def __call__(self, tilt: float) -> float:
+        """Return the bound at a tilt."""
+        return float(np.interp(tilt, self.tilts, self.values))
+
+
+def zcdp(rho: float, *, adjacency: Adjacency | str = Adjacency.ANY) -> CurveEvent:
     """Return a mechanism known to satisfy rho-zCDP: D_alpha <= rho alpha for every alpha > 1.
 
     Args:
         rho: positive.
+        adjacency: neighbouring relation of the guarantee; "any" leaves it open.
 
     Raises:
         DeclarationError: rho is not a positive number.
     """
     if not (isinstance(rho, (int, float, np.floating)) and 0 < rho < math.inf):
         raise DeclarationError(f"zcdp: rho={rho!r} is not a positive number")
-    rho = float(rho)
-    return CurveEvent(_table(f"zcdp(rho={rho:g})", rho), lambda t: rho * t * (t + 1), LARGEST_TILT)
+    table = _table(f"zcdp(rho={rho:g})", adjacency, float(rho))
+    return CurveEvent(table, Concentrated(float(rho)), LARGEST_TILT)
 
 
-def rdp(orders: Sequence[float], epsilons: Sequence[float]) -> CurveEvent:
+def rdp(
+    orders: Sequence[float],
+    epsilons: Sequence[float],
+    *,
+    adjacency: Adjacency | str = Adjacency.ANY,
+) -> CurveEvent:
     """Return a mechanism known by a Rényi curve: D_alpha <= epsilons[i] at alpha = orders[i].
 
     Between the orders (alpha - 1) D_alpha, which is convex and 0 at alpha = 1, lies below the
@@ -93,6 +124,7 @@ def rdp(orders: Sequence[float], epsilons: Sequence[float]) -> CurveEvent:
     Args:
         orders: increasing numbers > 1.
         epsilons: bounds on the divergences, >= 0.
+        adjacency: neighbouring relation of the guarantee; "any" leaves it open.
 
     Raises:
         DeclarationError: the arrays are not of this kind.
@@ -106,11 +138,8 @@ def rdp(orders: Sequence[float], epsilons: Sequence[float]) -> CurveEvent:
         raise DeclarationError(f"rdp: epsilons={epsilons!r} are not finite numbers >= 0")
     t = np.concatenate([[0.0], alphas - 1.0])
     k = np.concatenate([[0.0], (alphas - 1.0) * bounds])
-
-    def bound(tilt: float) -> float:
-        return float(np.interp(tilt, t, k))
-
-    return CurveEvent(_table(f"rdp({alphas.size} orders)", *alphas, *bounds), bound, float(t[-1]))
+    table = _table(f"rdp({alphas.size} orders)", adjacency, *alphas, *bounds)
+    return CurveEvent(table, Chords(tuple(t.tolist()), tuple(k.tolist())), float(t[-1]))
 
 
 class CurveEvaluation(Evaluation):
@@ -196,9 +225,8 @@ def _bracket(exponent: Callable[[float], float], top: float) -> tuple[float, flo
     return max(here - 1.0, SMALLEST - 1.0), here
 
 
-def _table(name: str, *numbers: float) -> Table:
+def _table(name: str, adjacency: Adjacency | str, *numbers: float) -> Table:
     key = hashlib.sha256(np.array(numbers, np.float64).tobytes()).hexdigest()
-    return Table(name, f"curve-{name}-{key}", True, {
-        "status": "declared", "theorem": None, "adjacency": "any", "conditions": (),
-        "assumptions": ("the bound on Rényi divergences holds in both directions",),
-    })  # fmt: skip
+    claim = Claim("declared", None, Adjacency.of(adjacency), (), (
+        "the bound on Rényi divergences holds in both directions",))  # fmt: skip
+    return Table(name, f"curve-{name}-{adjacency}-{key}", True, claim)

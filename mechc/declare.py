@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 from sympy import And, Expr, Piecewise, Symbol, oo, srepr
 
+from mechc.adjacency import Adjacency, Claim
 from mechc.errors import DeclarationError
 from mechc.parameters import (
     Parameter,
@@ -43,34 +44,10 @@ from mechc.parameters import (
 from mechc.reading import Masses, Reader
 
 __all__ = [
-    "Claim", "Declaration", "Derived", "Parameter", "Poisson", "Shift", "additive", "count",
-    "dominates", "integer", "lists", "mechanism", "numbers", "parameter", "positive",
+    "Adjacency", "Claim", "Declaration", "Derived", "Parameter", "Poisson", "Shift", "additive",
+    "count", "dominates", "integer", "lists", "mechanism", "numbers", "parameter", "positive",
     "probabilities", "probability", "rate", "real",
 ]  # fmt: skip
-
-Adjacency = Literal["any", "add_remove", "replace"]
-ADJACENCIES = ("any", "add_remove", "replace")
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What the pair stands for: why its privacy profile bounds that of the mechanism.
-
-    Attributes:
-        status: "proven" when mechc checked the conditions of `theorem`; "declared" otherwise.
-        theorem: short name of the theorem, "T1" or "T6" (see mechc.claims), or None.
-        adjacency: neighbouring relation it holds for; "any" means the one that the sensitivity, or
-            whatever the author measured, refers to.
-        conditions: what was checked, in words.
-        assumptions: what was not checked and must be true, in words.
-    """
-
-    status: Literal["proven", "declared"]
-    theorem: str | None
-    adjacency: Adjacency
-    conditions: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()
-
 
 @dataclass(frozen=True)
 class Shift:
@@ -311,7 +288,7 @@ def lists(*, length: int) -> Callable[[Callable[[int], Declaration]], Declaratio
     return build
 
 
-def dominates(adjacency: Adjacency, *, because: str) -> Claim:
+def dominates(adjacency: Adjacency | str, *, because: str) -> Claim:
     """Assert that the pair dominates the mechanism: recorded, printed, and not checked.
 
     Args:
@@ -319,7 +296,7 @@ def dominates(adjacency: Adjacency, *, because: str) -> Claim:
             parameters refer to.
         because: the theorem or argument, in words.
     """
-    return Claim("declared", None, adjacency, assumptions=(because,))
+    return Claim("declared", None, Adjacency.of(adjacency), assumptions=(because,))
 
 
 def _numbered(name: str, outcomes: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any, Any]]:
@@ -368,8 +345,8 @@ def _checked_claim(name: str, claim: Claim | None) -> Claim | None:
     """A claim of a known adjacency, or none."""
     if claim is None:
         return None
-    if not isinstance(claim, Claim) or claim.adjacency not in ADJACENCIES:
-        raise DeclarationError(f"{name}: claim={claim!r} is not a Claim for one of {ADJACENCIES}")
+    if not isinstance(claim, Claim):
+        raise DeclarationError(f"{name}: claim={claim!r} is not a Claim, see dominates()")
     if claim.status != "declared":
         raise DeclarationError(
             f"{name}: claim={claim!r}: only what mechc has checked is proven; declare the pair by "

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.adjacency import Adjacency, Claim
 from mechc.composition import Event
 from mechc.errors import DeclarationError
 from mechc.inputs import as_array
@@ -42,7 +43,7 @@ class Table:
     name: str
     key: str
     symmetric: bool
-    claim: dict[str, Any]
+    claim: Claim
     parameters: tuple[Any, ...] = ()
     references: tuple[str, ...] = ()
     upper_only: str = ""
@@ -76,6 +77,7 @@ def from_losses(
     step: float | None = None,
     add: tuple[Any, Any, float] | None = None,
     symmetric: bool = False,
+    adjacency: Adjacency | str = Adjacency.ANY,
     name: str = "imported",
     because: str = "the table of losses is the mechanism's, or dominates it",
 ) -> NumericEvent:
@@ -89,6 +91,7 @@ def from_losses(
         add: (losses, masses, infinite_mass) of the other direction, of the law under Q of
             log(q/p); by default it follows from the first.
         symmetric: both directions have this same law.
+        adjacency: neighbouring relation that the table is for; "any" leaves it open.
         name: name for people.
         because: why the table bounds the mechanism, in words.
 
@@ -96,18 +99,20 @@ def from_losses(
         DeclarationError: a loss is not finite, a mass is negative, masses do not sum to one, or
             the masses under Q, mass * exp(-loss), sum to more than one: losses were rounded down.
     """
+    claim = _claim(adjacency, because)
     first = _law(name, losses, masses, infinite_mass, step, symmetric)
     second = _law(f"{name} (add)", *add, step, symmetric) if add is not None else None
     if symmetric:
         second = first
-    key = digest("losses", *(law for law in (first, second) if law is not None))
-    return NumericEvent(Table(name, key, symmetric, _claim(because)), first, second)
+    key = digest("losses", claim, *(law for law in (first, second) if law is not None))
+    return NumericEvent(Table(name, key, symmetric, claim), first, second)
 
 
 def from_pmfs(
     p: Any,
     q: Any,
     *,
+    adjacency: Adjacency | str = Adjacency.ANY,
     name: str = "pmfs",
     because: str = "p and q are the output laws of the worst data sets",
 ) -> NumericEvent:
@@ -116,6 +121,7 @@ def from_pmfs(
     Args:
         p: probabilities of the outcomes with the record present, shape (n,).
         q: the same without the record.
+        adjacency: neighbouring relation that the pair is for; "any" leaves it open.
         name: name for people.
         because: why the pair bounds the mechanism, in words.
 
@@ -124,6 +130,7 @@ def from_pmfs(
     """
     from mechc.loss.measure import PrivacyLoss
 
+    claim = _claim(adjacency, because)
     p, q = _masses(name, "p", p), _masses(name, "q", q)
     if p.shape != q.shape:
         raise DeclarationError(f"{name}: p has {p.size} entries and q has {q.size}")
@@ -139,7 +146,7 @@ def from_pmfs(
         math.fsum(q[p == 0].tolist()),
         label=name,
     )
-    return NumericEvent(Table(name, digest("pmfs", law), False, _claim(because)), law, None)
+    return NumericEvent(Table(name, digest("pmfs", claim, law), False, claim), law, None)
 
 
 def sampled(event: NumericEvent, rate: float) -> NumericEvent:
@@ -158,9 +165,9 @@ def sampled(event: NumericEvent, rate: float) -> NumericEvent:
     name = f"poisson({event}, sampling_rate={rate:g})"
     known = event.mechanism.claim
     assumption = f"every record enters the sample independently with probability {rate:g}"
-    assumptions = (*known.get("assumptions", ()), assumption)
-    claim = {**known, "theorem": "T6", "adjacency": "add_remove", "assumptions": assumptions}
-    table = Table(name, digest("sampled", *laws), False, claim, upper_only=event.upper_only)
+    claim = replace(known, theorem="T6", adjacency=Adjacency.ADD_REMOVE,
+                    assumptions=(*known.assumptions, assumption))  # fmt: skip
+    table = Table(name, digest("sampled", claim, *laws), False, claim, upper_only=event.upper_only)
     return NumericEvent(table, *laws)
 
 
@@ -237,20 +244,14 @@ def _check_total(name: str, side: str, total: float) -> None:
         raise DeclarationError(f"{name}: {side} sum to {total!r} (expected 1)")
 
 
-def digest(kind: str, *laws: PrivacyLoss) -> str:
-    """Return a name that tables share only if their numbers are the same."""
-    found = hashlib.sha256(kind.encode())
+def digest(kind: str, claim: Claim, *laws: PrivacyLoss) -> str:
+    """Return a name that tables share only if numbers and claims are the same."""
+    found = hashlib.sha256(f"{kind} {claim}".encode())
     for law in laws:
         for array in (law.atom_loss, law.atom_log_mass, np.array([law.log_infinite])):
             found.update(np.ascontiguousarray(array).tobytes())
     return f"numeric-{found.hexdigest()}"
 
 
-def _claim(because: str) -> dict[str, Any]:
-    return {
-        "status": "declared",
-        "theorem": None,
-        "adjacency": "any",
-        "conditions": (),
-        "assumptions": (because,),
-    }
+def _claim(adjacency: Adjacency | str, because: str) -> Claim:
+    return Claim("declared", None, Adjacency.of(adjacency), (), (because,))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mechc import binding, build
+from mechc.adjacency import NO_CLAIM, Adjacency, Claim
 from mechc.composition import Event
 from mechc.errors import DeclarationError
 from mechc.kernel.protocol import TAG, Kernel, ParameterInfo
@@ -173,10 +174,15 @@ class Mechanism:
         known = self.kernel.PARAMETERS[: -1 if TAG in self.kernel.CAPABILITIES else None]
         return tuple(ParameterInfo(*p) for p in known)
 
-    @property
-    def claim(self) -> dict[str, Any]:
+    @cached_property
+    def claim(self) -> Claim:
         """What the pair dominates and why: status, theorem, adjacency, conditions, assumptions."""
-        return dict(self.kernel.CLAIM)
+        return Claim(**self.kernel.CLAIM) if self.kernel.CLAIM else NO_CLAIM
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The neighbouring relation that the pair is for."""
+        return self.claim.adjacency
 
     @property
     def references(self) -> tuple[str, ...]:

@@ -9,11 +9,12 @@ lower bound.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from mechc import binding
+from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition import Event
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.imported import NumericEvent, Table, digest
@@ -29,7 +30,7 @@ def mixture(
     weights: Sequence[float],
     *,
     step: float = 1e-4,
-    adjacency: str | None = None,
+    adjacency: Adjacency | str | None = None,
     revealing: float = 0.0,
 ) -> NumericEvent:
     """Return the event in which events[i] happens with probability weights[i], and says so.
@@ -53,13 +54,14 @@ def mixture(
     for event, _ in used:
         if event.upper_only:
             raise UnsupportedError(f"mixture: {event}: {event.upper_only}")
+    claim = _claim(used, adjacency)
     smooth = any(event.loss().loss.size for event, _ in used)
     listed = [f"{w:g} * {event}" for event, w in used]
     name = f"mixture({', '.join([*listed[:3], '...'] if len(listed) > 4 else listed)})"
     symmetric = all(event.mechanism.symmetric for event, _ in used)
     remove = _mixed(used, "remove", step, name, revealing)
     add = remove if symmetric else _mixed(used, "add", step, name, revealing)
-    key, claim = digest("mixture", remove, add), _claim(used, adjacency)
+    key = digest("mixture", claim, remove, add)
     table = Table(name, key, symmetric, claim, upper_only=ROUNDED if smooth else "")
     return NumericEvent(table, remove, add)
 
@@ -82,21 +84,20 @@ def _mixed(
     )
 
 
-def _claim(used: Sequence[tuple[Event, float]], wanted: str | None) -> dict[str, Any]:
-    parts = [event.mechanism.claim for event, _ in used]
-    statuses = {part.get("status", "declared") for part in parts}
-    adjacencies = {part.get("adjacency", "any") for part in parts} - {"any"}
-    adjacencies = {wanted} if wanted is not None else adjacencies
-    if len(adjacencies) > 1:
-        raise DeclarationError(f"mixture: events for different adjacencies {sorted(adjacencies)}")
-    gathered = {
-        word: tuple(dict.fromkeys(w for part in parts for w in part.get(word, ())))
-        for word in ("conditions", "assumptions")
-    }
-    return {
-        "status": statuses.pop() if len(statuses) == 1 else "declared",
-        "theorem": "T9",
-        "adjacency": adjacencies.pop() if adjacencies else "any",
-        "conditions": ("the output tells which event happened", *gathered["conditions"]),
-        "assumptions": (*gathered["assumptions"], "which event happens does not depend on data"),
-    }
+def _claim(used: Sequence[tuple[Event, float]], wanted: Adjacency | str | None) -> Claim:
+    """The weakest claim of the parts, by T9; for another relation than theirs it is declared."""
+    parts = [(str(event), event.claim) for event, _ in used]
+    found = joined(parts, "mixture") if wanted is None else Adjacency.of(wanted)
+    claim = weakest(parts, found)
+    other = any(part.adjacency not in (Adjacency.ANY, found) for _, part in parts)
+    conditions = dict.fromkeys(words for _, part in parts for words in part.conditions)
+    stands = f"each pair also stands for {found.words} neighbours where the mixture uses it"
+    return replace(
+        claim,
+        status="declared" if other else claim.status,
+        theorem="T9",
+        conditions=("the output tells which event happened", *conditions),
+        assumptions=(*claim.assumptions, "which event happens does not depend on data",
+                     *((stands,) if other else ())),
+        about="",
+    )  # fmt: skip

@@ -12,20 +12,22 @@ from fractions import Fraction
 from typing import Any, TypeVar, cast
 
 from mechc import binding
+from mechc.adjacency import Adjacency
 from mechc.composition import Composition, Event, compose, unsupported_on_composition
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.imported import NumericEvent, sampled
 from mechc.kernel.protocol import ParameterInfo
 from mechc.mechanism import RATE, Mechanism, load
 
-ADJACENCIES = ("add_remove", "replace")
 MOST_OCCURRENCES = 12  # with replacement: more occurrences of one record count as revealing all
 
 Source = TypeVar("Source", Mechanism, Event)
 
 
 def poisson(
-    what: Source, sampling_rate: float | None = None, adjacency: str = "add_remove"
+    what: Source,
+    sampling_rate: float | None = None,
+    adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
 ) -> Source:
     """Return a mechanism run on a Poisson sample: each record is kept independently.
 
@@ -41,11 +43,9 @@ def poisson(
         DeclarationError: the rate or the adjacency is not acceptable.
         UnsupportedError: `what` is a composition.
     """
-    if adjacency not in ADJACENCIES:
-        listed = ", ".join(ADJACENCIES)
-        raise DeclarationError(f"adjacency={adjacency!r} is not known (expected one of {listed})")
+    adjacency = Adjacency.of(adjacency, sampling=True)
     _check_event_rate("poisson", what, sampling_rate)
-    if isinstance(what, NumericEvent) and adjacency == "add_remove":
+    if isinstance(what, NumericEvent) and adjacency is Adjacency.ADD_REMOVE:
         return cast(Source, _sampled_table(what, sampling_rate))
     base, values = _opened("poisson", what)
     return _closed(what, _sampled(base, sampling_rate, adjacency), values)
@@ -242,16 +242,17 @@ def _transformed(
     return Mechanism(base.origin, (*base.transforms, transform), {**base.bound, **bound})
 
 
-def _sampled(base: Mechanism, sampling_rate: float | None, adjacency: str) -> Mechanism:
+def _sampled(base: Mechanism, sampling_rate: float | None, adjacency: Adjacency) -> Mechanism:
     rate = _checked_rate("poisson", sampling_rate)
     if any(transform[0] == "poisson" for transform in base.transforms):
-        if base.transforms[-1] != ("poisson", adjacency) or RATE not in base.bound or rate is None:
+        again = base.transforms[-1] == ("poisson", adjacency.value)
+        if not again or RATE not in base.bound or rate is None:
             raise UnsupportedError(
                 f"poisson({base.name}): sampling a sample needs both rates and one adjacency"
             )
         bound = {**base.bound, RATE: base.bound[RATE] * rate}
         return Mechanism(base.origin, base.transforms, bound)
-    return base.with_rate(("poisson", adjacency), rate)
+    return base.with_rate(("poisson", adjacency.value), rate)
 
 
 def _rises(moves: Sequence[float]) -> dict[str, float]:
@@ -277,7 +278,7 @@ def _check_event_rate(name: str, what: Any, sampling_rate: float | None) -> None
 
 def _sampled_table(what: NumericEvent, sampling_rate: float | None) -> NumericEvent:
     rate = _checked_rate("poisson", sampling_rate)
-    if what.mechanism.claim.get("adjacency") == "replace":
+    if what.adjacency is Adjacency.REPLACE:
         raise UnsupportedError(
             f"poisson({what}): the table is for replacing a record, and Poisson sampling under "
             "add/remove (T6) needs one for adding and removing one"

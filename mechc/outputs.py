@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mechc.composition import Event
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.imported import NumericEvent, Table, from_pmfs
+from mechc.imported import NumericEvent, Table, digest, from_pmfs
 from mechc.inputs import as_array
 
 if TYPE_CHECKING:
@@ -63,16 +63,16 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
         )
     theta = np.array(event.theta)
     p, q = (_cells(mechanism.kernel, theta, cuts, side) for side in ("p", "q"))
-    base = mechanism.claim
+    base = event.claim
     because = (
         f"outputs of {event} are rounded to {cuts.size + 1} cells, and have the laws P and Q of "
         "its pair: a query is 0 without the record and moves by exactly the sensitivity; the "
         "pair before rounding dominates for all others (T9)"
     )
     made = from_pmfs(p, q, name=f"post_process({event})", because=because)
-    claim = {**made.mechanism.claim, "adjacency": base.get("adjacency", "any")}
-    table = Table(made.mechanism.name, made.mechanism.key, False, claim)
+    claim = replace(made.claim, adjacency=base.adjacency, group=base.group)
     law = made.loss()
+    table = Table(made.mechanism.name, digest("post_process", claim, law), False, claim)
     return NumericEvent(table, replace(law, tolerance=law.tolerance + MASS_ERROR), None)
 
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 from sympy import Symbol
 
+from mechc.adjacency import Claim
 from mechc.cases import Atom, Case, Piece, by_cases, log_sum
 from mechc.claims import claim_of
-from mechc.declare import Claim, Declaration
+from mechc.declare import Declaration
 from mechc.masses import check_masses
 from mechc.parameters import Parameter
 from mechc.terms import Term

@@ -1,7 +1,7 @@
 """What can be asked of an event or a composition.
 
 In: numbers or arrays. Out: `Bound`s of the same shape with a proven lower and upper side (or nan
-and a status where the chosen method proves nothing). `float(bound)` is the upper side.
+and a status where the chosen method proves nothing), with what the pairs are claimed to stand for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from mechc.accountants.bound import Bound
+from mechc.accountants.bound import Bound, Quantity
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.inputs import (
     as_delta,
@@ -88,9 +88,12 @@ class Queries(ABC):
         """
         points = checked(as_epsilon, epsilon)
         if certified:
-            return points.ask(self._certified(method, direction, options).log_delta, max_work=inf)
+            found = points.ask(self._certified(method, direction, options).log_delta, max_work=inf)
+            return self._answered(found, Quantity.LOG_DELTA)
         how = {"method": method, "direction": direction, "rtol": rtol, **options}
-        return self._ask(points, lambda found, e: found.log_delta(e), max_work, how)
+        return self._ask(
+            Quantity.LOG_DELTA, points, lambda found, e: found.log_delta(e), max_work, how
+        )
 
     def delta(
         self,
@@ -110,9 +113,12 @@ class Queries(ABC):
         """
         points = checked(as_epsilon, epsilon)
         if certified:
-            return points.ask(self._certified(method, direction, options).delta, max_work=inf)
+            found = points.ask(self._certified(method, direction, options).delta, max_work=inf)
+            return self._answered(found, Quantity.DELTA)
         how = {"method": method, "direction": direction, "rtol": rtol, **options}
-        return self._ask(points, lambda found, e: from_log(found.log_delta(e)), max_work, how)
+        return self._ask(
+            Quantity.DELTA, points, lambda found, e: from_log(found.log_delta(e)), max_work, how
+        )
 
     def epsilon(
         self,
@@ -157,11 +163,12 @@ class Queries(ABC):
         if certified:
             evaluation = self.composition().evaluation(**how)
             answers = self._certified(method, direction, options)
-            return points.ask(
+            found = points.ask(
                 lambda t: answers.epsilon(t, float(search.epsilon(evaluation, t).estimate)),
                 max_work=inf,
             )
-        return self._ask(points, search.epsilon, max_work, how, rising=True)
+            return self._answered(found, Quantity.EPSILON)
+        return self._ask(Quantity.EPSILON, points, search.epsilon, max_work, how, rising=True)
 
     def check(self, epsilons: Iterable[float] = (0.1, 0.5, 1.0, 3.0)) -> Report:
         """Compare all bounded methods with each other and with what must hold.
@@ -176,8 +183,13 @@ class Queries(ABC):
 
         return check(self.composition(), tuple(epsilons))
 
+    def _answered(self, bound: Bound, quantity: Quantity) -> Bound:
+        """The bound with what the pairs stand for, as it is given to users."""
+        return bound.stands_for(self.composition().claim, quantity)
+
     def _ask(
         self,
+        quantity: Quantity,
         points: Points,
         question: Callable[[Evaluation, float], Bound],
         max_work: float,
@@ -187,6 +199,7 @@ class Queries(ABC):
         """Ask one evaluation about all points, each with so much work, the evaluation's included.
 
         Args:
+            quantity: what the answer is about.
             points: where.
             question: what is asked.
             max_work: see the class.
@@ -194,12 +207,13 @@ class Queries(ABC):
             rising: see `Points.ask`.
         """
         composition = self.composition()
-        return points.ask(
+        found = points.ask(
             lambda value: question(composition.evaluation(**how), value),
             rising,
             max_work,
             str(how.get("method", "auto")),
         )
+        return self._answered(found, quantity)
 
     def _certified(self, method: str, direction: str, options: dict[str, Any]) -> Answers:
         """The same questions answered in ball arithmetic."""
@@ -265,7 +279,10 @@ class Queries(ABC):
         """
         from mechc import tradeoff
 
-        return self._ask(checked(as_rate, alpha), tradeoff.false_negative, max_work, how)
+        points = checked(as_rate, alpha)
+        return self._ask(
+            Quantity.FALSE_NEGATIVE_RATE, points, tradeoff.false_negative, max_work, how
+        )
 
     def renyi(self, orders: Any, *, direction: str = "both", max_work: float = MAX_WORK) -> Bound:
         """Return bounds on the Rényi divergence of the given orders, max over the directions.
@@ -284,7 +301,7 @@ class Queries(ABC):
         from mechc import divergence
 
         how = {"direction": direction}
-        return self._ask(checked(as_order, orders), divergence.renyi, max_work, how)
+        return self._ask(Quantity.RENYI, checked(as_order, orders), divergence.renyi, max_work, how)
 
     def gdp(
         self, *, epsilon_max: float | None = None, max_work: float = MAX_WORK, **how: Any
@@ -302,7 +319,8 @@ class Queries(ABC):
         from mechc import divergence
 
         with limited(as_work(max_work), str(how.get("method", "auto"))):
-            return divergence.gdp(self.composition(), epsilon_max, how)
+            found = divergence.gdp(self.composition(), epsilon_max, how)
+        return self._answered(found, Quantity.MU)
 
     def epsilon_curve(
         self, delta: float, counts: Iterable[int], *, max_work: float = MAX_WORK, **how: Any
@@ -319,4 +337,5 @@ class Queries(ABC):
         from mechc import curve
 
         target, allowed = as_positive_delta(delta), as_work(max_work)
-        return curve.epsilon_curve(self.composition(), target, counts, allowed, how)
+        found = curve.epsilon_curve(self.composition(), target, counts, allowed, how)
+        return self._answered(found, Quantity.EPSILON)

@@ -17,18 +17,18 @@ NUMERIC = (
     "kernel.prelude", "kernel.protocol", "kernel.cache", "composition", "queries", "evaluation",
     "search", "registry", "auto", "curve", "calibration", "tradeoff", "divergence", "binding",
     "inputs", "points",
-    "errors",
+    "adjacency", "errors",
 )  # fmt: skip
 
 # what else a room may import from mechc; rooms that are not listed are free but for the rules below
 ALLOWED = {
-    "accountants": ("accountants", "loss", "errors"),
+    "accountants": ("accountants", "loss", "adjacency", "errors"),
     "loss": ("loss", "kernel.protocol", "errors"),
     "kernel.ir": ("kernel.ir", "kernel.protocol", "errors"),
     "kernel.passes": ("kernel", "errors"),
-    "declare": ("parameters", "reading", "errors"),
-    "pair": ("declare", "parameters", "cases", "claims", "masses", "terms", "pieces", "order",
-             "shape", "numeric", "reading", "errors"),
+    "declare": ("parameters", "reading", "adjacency", "errors"),
+    "pair": ("declare", "adjacency", "parameters", "cases", "claims", "masses", "terms", "pieces",
+             "order", "shape", "numeric", "reading", "errors"),
 }  # fmt: skip
 
 NUMERIC_LIBRARIES = {"numpy", "scipy", "numba"}

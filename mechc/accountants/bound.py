@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+import math
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from enum import Enum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mechc.adjacency import Adjacency, Claim
+
+
+class Side(Enum):
+    """The side of an interval that never under-reports what an attacker can do."""
+
+    LOWER = "lower"
+    UPPER = "upper"
+
+
+class Quantity(Enum):
+    """What a bound is about: its name, and its safe side."""
+
+    BOUND = ("bound", Side.UPPER)
+    EPSILON = ("epsilon", Side.UPPER)
+    DELTA = ("delta", Side.UPPER)
+    LOG_DELTA = ("log delta", Side.UPPER)
+    RENYI = ("Rényi divergence", Side.UPPER)
+    MU = ("mu", Side.UPPER)
+    FALSE_NEGATIVE_RATE = ("false negative rate", Side.LOWER)
+
+    def __init__(self, words: str, safe: Side) -> None:
+        """Name it; say which side is safe."""
+        self.words, self.safe = words, safe
 
 
 @dataclass(frozen=True)
@@ -19,12 +48,16 @@ class Bound:
         upper: proven upper bound, or nan where no theorem gives one.
         method: name of the accountant that answered.
         status: "proven" (a theorem evaluated in float64 with a rounding allowance), "certified"
-            (ball arithmetic), "estimate" (no theorem: lower and upper are nan), or a sentence that
-            says why there is no answer.
+            (ball arithmetic), either "for the declared pair" where it is not proven that the pair
+            dominates the mechanism (see `claim`), "estimate" (no theorem: lower and upper are
+            nan), or a sentence that says why there is no answer.
         detail: what the method did: direction, contour, nodes, error terms, reasons.
+        quantity: what is bounded; it says which side is safe.
+        claim: the weakest claim of the steps, with all assumptions; None inside the library.
 
-    `float(bound)` is `upper`, the side that never under-reports; it is nan without a theorem.
-    Scalars in give floats, arrays in give arrays.
+    `float(bound)`, formats such as `f"{bound:.3f}"` (rounded outward) and comparisons such as
+    `bound < 5` take the safe side, which never under-reports: upper, but lower for false negative
+    rates. It is nan without a theorem. Scalars in give floats, arrays in give arrays.
     """
 
     lower: float | NDArray[np.float64]
@@ -33,12 +66,115 @@ class Bound:
     method: str
     status: str
     detail: dict[str, Any] = field(default_factory=dict)
+    quantity: Quantity = field(default=Quantity.BOUND, repr=False)
+    claim: Claim | None = field(default=None, repr=False)
 
-    def __float__(self) -> float:
-        """Return the safe side."""
-        return float(self.upper)
+    @property
+    def adjacency(self) -> Adjacency | None:
+        """The neighbouring relation of the answer."""
+        return None if self.claim is None else self.claim.adjacency
+
+    @property
+    def safe(self) -> float | NDArray[np.float64]:
+        """The side that never under-reports what an attacker can do."""
+        return self.lower if self.quantity.safe is Side.LOWER else self.upper
 
     @property
     def width(self) -> float | NDArray[np.float64]:
         """Return upper minus lower."""
         return self.upper - self.lower
+
+    def stands_for(self, claim: Claim, quantity: Quantity) -> Bound:
+        """Return this bound as the answer about mechanisms rather than about pairs.
+
+        Args:
+            claim: what the pairs stand for.
+            quantity: what was asked.
+        """
+        word = next((w for w in ("proven", "certified") if self.status.startswith(w)), "")
+        rest = self.status.removeprefix(word)
+        declared = word and claim.status != "proven"
+        status = f"{word} for the declared pair{rest}" if declared else self.status
+        return replace(self, status=status, quantity=quantity, claim=claim)
+
+    def __float__(self) -> float:
+        """Return the safe side."""
+        return float(self.safe)
+
+    def __lt__(self, other: Any) -> Any:
+        """Compare the safe side with a number, or with that of another bound."""
+        return self.safe < _number(other)
+
+    def __le__(self, other: Any) -> Any:
+        """Compare the safe side with a number, or with that of another bound."""
+        return self.safe <= _number(other)
+
+    def __gt__(self, other: Any) -> Any:
+        """Compare the safe side with a number, or with that of another bound."""
+        return self.safe > _number(other)
+
+    def __ge__(self, other: Any) -> Any:
+        """Compare the safe side with a number, or with that of another bound."""
+        return self.safe >= _number(other)
+
+    def __format__(self, spec: str) -> str:
+        """Format the safe side, rounded outward: "2.382" for an epsilon of 2.3813."""
+        if not spec:
+            return str(self)
+        up = self.quantity.safe is Side.UPPER
+
+        def text(value: Any) -> str:
+            if not math.isfinite(value):
+                return format(float(value), spec)
+            with localcontext() as context:
+                context.rounding = ROUND_CEILING if up else ROUND_FLOOR
+                return format(Decimal(repr(float(value))), spec)  # what reads back as it
+
+        if np.ndim(self.safe) == 0:
+            return text(float(self.safe))
+        return np.array2string(
+            np.asarray(self.safe), separator=", ", formatter={"float_kind": text}
+        )
+
+    def __str__(self) -> str:
+        """One line: what, how much, and what stands behind it."""
+        shown = f"{self:.5g}"
+        if np.isnan(self.safe).all():
+            shown = f"unknown, estimate {_estimate(self):.5g}"
+        words = [self.status, self.adjacency.words if self.adjacency else "", self.method]
+        return f"{self.quantity.words} {shown} ({', '.join(filter(None, words))})"
+
+    def record(self) -> dict[str, Any]:
+        """Return the bound in plain numbers and words; nan is None, infinities are "inf"."""
+        sides = {"lower": self.lower, "estimate": self.estimate, "upper": self.upper}
+        words = {"quantity": self.quantity.words, "safe": self.quantity.safe.value,
+                 "method": self.method, "status": self.status, "adjacency": self.adjacency,
+                 "claim": None if self.claim is None else self.claim.record()}  # fmt: skip
+        detail = {k: v for k, v in self.detail.items() if k != "claims"}  # `claim` says it
+        made: dict[str, Any] = plain({**sides, **words, "detail": detail})
+        return made
+
+    def to_json(self) -> str:
+        """Return `record()` as JSON."""
+        return json.dumps(self.record())
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON knows it: nan becomes None and infinities "inf" and "-inf"."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _number(other: Any) -> Any:
+    return other.safe if isinstance(other, Bound) else other
+
+
+def _estimate(bound: Bound) -> Bound:
+    return replace(bound, lower=bound.estimate, upper=bound.estimate)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import Any
 
 from rich.table import Table
 
 from mechc import catalog
+from mechc.adjacency import Claim
 from mechc.errors import MechcError
 from mechc.kernel.protocol import TAG, Kernel
 from mechc.mechanism import Mechanism, load
@@ -102,12 +102,10 @@ def _with_code(found: Row) -> tuple[str, ...]:
     return (f"`{found.name}`", *found.cells[1:])
 
 
-def claim_word(claim: dict[str, Any]) -> str:
-    """Return a claim in a word or two: "proven T1", "declared", "none"."""
-    if not claim:
-        return "none"
-    theorem = f" {claim['theorem']}" if claim["theorem"] and claim["status"] == "proven" else ""
-    return f"{claim['status']}{theorem}"
+def claim_word(claim: Claim) -> str:
+    """Return a claim in a word or two: "proven T1", "declared"."""
+    proven = claim.theorem and claim.status == "proven"
+    return f"{claim.status} {claim.theorem}" if proven else claim.status
 
 
 def _of_kernel(name: str, mechanism: Mechanism, about: str) -> Row:
@@ -116,7 +114,7 @@ def _of_kernel(name: str, mechanism: Mechanism, about: str) -> Row:
     return Row(
         name,
         ", ".join(p.name for p in mechanism.parameters),
-        claim.get("adjacency", ""),
+        claim.adjacency,
         claim_word(claim),
         can["cgf"].partition(":")[0],
         "yes" if _has_atoms(kernel) else "no",

@@ -114,8 +114,8 @@ def _compile(out: Console, folder: Path) -> Mechanism:
     seconds = time.perf_counter() - start
     claim = huber.claim
     out.print(
-        f"compiled in {seconds:.1f} s; dominating pair: {claim['status']} by theorem "
-        f"{claim['theorem']} ({'; '.join(claim['conditions'])})",
+        f"compiled in {seconds:.1f} s; dominating pair: {claim.status} by theorem "
+        f"{claim.theorem} ({'; '.join(claim.conditions)})",
         highlight=False,
     )
     for index, branch in enumerate(huber.kernel.BRANCHES):

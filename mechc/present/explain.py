@@ -128,8 +128,7 @@ def _head(pair: Pair) -> Iterator[Line]:
         yield Line("claim", "none: the answers are about this pair and no other")
         return
     claim = pair.claim
-    theorem = f" by {claim.theorem}" if claim.theorem else ""
-    yield Line("claim", f"dominating, {claim.status}{theorem}, adjacency {claim.adjacency}")
+    yield Line("claim", claim.heading)
     for words in claim.conditions:
         yield Line("checked", words)
     for words in claim.assumptions:

@@ -34,16 +34,24 @@ def number(value: Any, side: str = "estimate", digits: int = 10) -> str:
     return text
 
 
-def bound(what: str, answer: Bound) -> Table:
-    """Return one answer: lower, estimate, upper, method, status."""
+def bound(answer: Bound) -> Table:
+    """Return one answer: lower, estimate, upper, method, status, adjacency, claim."""
     table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_row(what, f"{number(answer.upper, 'upper')}   (upper bound)", style="bold")
+    safe = answer.quantity.safe.value
+    table.add_row(
+        answer.quantity.words, f"{number(answer.safe, safe)}   ({safe} bound)", style="bold"
+    )
     table.add_row("lower", number(answer.lower, "lower"))
     table.add_row("estimate", number(answer.estimate))
     table.add_row("method", answer.method)
     table.add_row("status", answer.status)
     if "direction" in answer.detail:
         table.add_row("direction", str(answer.detail["direction"]))
+    if answer.claim is not None:
+        table.add_row("adjacency", answer.claim.adjacency.words)
+        table.add_row("claim", f"{answer.claim.about}: {answer.claim.heading}")
+        for words in answer.claim.assumptions:
+            table.add_row("assumed", words)
     return table
 
 

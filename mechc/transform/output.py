@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sympy import And, Expr, Piecewise, Symbol
 
+from mechc.adjacency import Adjacency
 from mechc.declare import Declaration, Derived
 from mechc.errors import UnsupportedError
 from mechc.parameters import parameter
@@ -43,7 +44,9 @@ def truncate(declaration: Declaration) -> Declaration:
         p=_above(declaration.p, x, lower, upper),
         q=_below(declaration.q, x, lower, upper),
         claim=None,
-        construction=Derived(declaration, "T9", "any", ("post-processing gives the pair back",)),
+        construction=Derived(
+            declaration, "T9", Adjacency.ANY, ("post-processing gives the pair back",)
+        ),
     )
 
 

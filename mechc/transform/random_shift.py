@@ -7,6 +7,7 @@ from itertools import accumulate
 
 from sympy import Add, Expr
 
+from mechc.adjacency import Adjacency
 from mechc.declare import Declaration, Derived, Parameter
 from mechc.errors import DeclarationError
 from mechc.parameters import ParameterSymbol, parameter, probabilities
@@ -98,7 +99,7 @@ def with_replacement(declaration: Declaration, length: str) -> Declaration:
         q=_mixed(declaration, built.noise, [-m for m in moves], symbols),
         atoms=((Add(1), lost.symbol, Add(0)), (Add(-1), Add(0), lost.symbol)),
         claim=None,
-        construction=Derived(declaration, None, "replace", (), (
+        construction=Derived(declaration, None, Adjacency.REPLACE, (), (
             "the worst data sets are those in which all other records leave the query in the "
             "middle", "records are drawn independently and uniformly, with replacement")),
     )  # fmt: skip

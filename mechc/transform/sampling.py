@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 from sympy import Expr, Symbol
 
+from mechc.adjacency import Adjacency
 from mechc.declare import Declaration, Derived, Poisson, Shift
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import UnsupportedError
 from mechc.parameters import rate
 from mechc.transform.parameters import free_name, with_parameters
 
 
 def poisson(
-    declaration: Declaration, adjacency: Literal["add_remove", "replace"] = "add_remove"
+    declaration: Declaration, adjacency: Adjacency | str = Adjacency.ADD_REMOVE
 ) -> Declaration:
     """Keep every record independently with probability `sampling_rate`, then run the mechanism.
 
@@ -33,12 +33,12 @@ def poisson(
         UnsupportedError: replacement without declared additive noise.
         DeclarationError: an unknown adjacency.
     """
-    if adjacency not in ("add_remove", "replace"):
-        raise DeclarationError(f"adjacency={adjacency!r} is not 'add_remove' or 'replace'")
+    adjacency = Adjacency.of(adjacency, sampling=True)
     added = rate(free_name(declaration, "sampling_rate")).parameter
     r = added.symbol
-    sampled = _replaced(declaration, r) if adjacency == "replace" else _sampled(declaration, r)
-    reverse = declaration.reverse if adjacency == "add_remove" else None
+    replaces = adjacency is Adjacency.REPLACE
+    sampled = _replaced(declaration, r) if replaces else _sampled(declaration, r)
+    reverse = None if replaces else declaration.reverse
     if reverse is not None:
         reverse = with_parameters(_sampled_second(reverse, r), added)
     return replace(

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from sympy import Add, Expr, binomial
 
-from mechc.declare import Claim, Declaration, Poisson, Shift
+from mechc.adjacency import Adjacency, Claim
+from mechc.declare import Declaration, Poisson, Shift
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.parameters import count, positive
 from mechc.transform.parameters import free_name, with_parameters
@@ -54,7 +55,7 @@ def group(declaration: Declaration, size: str | None = None) -> Declaration:
         UnsupportedError: another mechanism: how often a record counts is then not known.
     """
     built = declaration.construction
-    if isinstance(built, Poisson) and built.adjacency == "add_remove" and size is not None:
+    if isinstance(built, Poisson) and built.adjacency is Adjacency.ADD_REMOVE and size is not None:
         return _sampled_group(declaration, built, int(size))
     if size is not None:
         raise DeclarationError(f"{declaration.name}: size={size} is for Poisson samples alone")
@@ -122,10 +123,10 @@ def claim_of_moves(base: Declaration, noise: Shift, moves: str, does: str) -> Cl
     from mechc.concavity import is_log_concave
 
     if is_log_concave(replace(base, p=noise.noise, q=noise.noise, construction=None)):
-        return Claim("proven", "T8", "add_remove", (
+        return Claim("proven", "T8", Adjacency.ADD_REMOVE, (
             "the noise is log-concave, so that larger outputs speak for larger moves",),
             (f"{does} by at most {moves}",))  # fmt: skip
-    return Claim("declared", None, "add_remove", (), (
+    return Claim("declared", None, Adjacency.ADD_REMOVE, (), (
         f"{does} by exactly {moves}: the noise was not proved log-concave, which T8 needs, and "
         "without that shorter moves may reveal more (mixture() of one event for each move is "
         "proven for unimodal noise, T9)",))  # fmt: skip

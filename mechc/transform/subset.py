@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sympy import Add, Expr, Min, Piecewise, Symbol
 
+from mechc.adjacency import Adjacency
 from mechc.declare import Declaration, Derived
 from mechc.errors import UnsupportedError
 from mechc.parameters import rate
@@ -52,7 +53,7 @@ def without_replacement(declaration: Declaration) -> Declaration:
         name=f"without_replacement({declaration.name})",
         about=f"{declaration.about} On a subset of fixed size.".strip(),
         claim=None,
-        construction=Derived(declaration, "T7", "replace", (checked,), (
+        construction=Derived(declaration, "T7", Adjacency.REPLACE, (checked,), (
             f"the subset is a uniformly random share {r} of the records",
             "the sensitivity is that of replacing one record of the subset",
         )),

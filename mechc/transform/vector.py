@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mechc.adjacency import Adjacency
 from mechc.declare import Declaration, Derived
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.transform.shifts import additive_noise
@@ -65,7 +66,7 @@ def vector(declaration: Declaration, norm: str) -> Declaration:
         declaration,
         name=f"vector({declaration.name}, {norm})",
         claim=None,
-        construction=Derived(declaration, "T3", "any", (checked,), (
+        construction=Derived(declaration, "T3", Adjacency.ANY, (checked,), (
             f"every coordinate has independent noise and the move has {norm} norm at most "
             f"{built.sensitivity}",)),
     )  # fmt: skip

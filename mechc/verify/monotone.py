@@ -89,7 +89,7 @@ def _compared(
 
 
 def _must_rise(event: Event, info: ParameterInfo) -> bool:
-    claimed = event.mechanism.claim.get("status") == "proven"
+    claimed = event.claim.status == "proven"
     return info.name.startswith(RATE) or (info.name == SENSITIVITY and claimed)
 
 

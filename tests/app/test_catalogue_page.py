@@ -29,7 +29,7 @@ def test_names_and_claims_are_current(name):
     known = [p.name for p in declaration.parameters][: -1 if declaration.tag else None]
     assert CELLS[name][1] == ", ".join(known)
     assert CELLS[name][2] == claim.adjacency
-    assert CELLS[name][3] == catalogue.claim_word(vars(claim))
+    assert CELLS[name][3] == catalogue.claim_word(claim)
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ def lower(calculus: Calculus) -> Module:
         name=pair.name,
         about=pair.about,
         refs=pair.refs,
-        claim={} if pair.claim is None else dataclasses.asdict(pair.claim),
+        claim={} if pair.claim is None else pair.claim.record(),
         parameters=tuple(_row(p.info) for p in pair.parameters),
         names=room.names,
         measure=pair.measure,

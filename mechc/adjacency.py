@@ -1,0 +1,162 @@
+"""Neighbouring relations, and what a pair is claimed to stand for under one of them.
+
+An `Adjacency` says which data sets are neighbours. A `Claim` says for which relation a pair
+dominates a mechanism and why. Steps compose only under one relation: `joined` finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any, Literal
+
+from mechc.errors import DeclarationError
+
+
+class Adjacency(StrEnum):
+    """Which data sets are neighbours.
+
+    `ADD_REMOVE`: one has a record more. `REPLACE`: one record differs. `ANY`: the relation that
+    the sensitivity, or whatever the author measured, refers to; it joins either.
+    """
+
+    ADD_REMOVE = "add_remove"
+    REPLACE = "replace"
+    ANY = "any"
+
+    @property
+    def words(self) -> str:
+        """For people: "add/remove", "replace", "any adjacency"."""
+        return {"add_remove": "add/remove", "replace": "replace"}.get(self, "any adjacency")
+
+    @classmethod
+    def of(cls, value: Any, *, sampling: bool = False) -> Adjacency:
+        """Return the relation a user names.
+
+        Args:
+            value: an Adjacency or its value in text.
+            sampling: only a relation under which records are sampled, not `ANY`.
+
+        Raises:
+            DeclarationError: no such relation.
+        """
+        known = [a for a in cls if not (sampling and a is cls.ANY)]
+        for adjacency in known:
+            if isinstance(value, str) and value == adjacency:
+                return adjacency
+        raise DeclarationError(
+            f"adjacency={value!r} is not known (expected one of {', '.join(known)})"
+        )
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the pair stands for: why its privacy profile bounds that of the mechanism.
+
+    Attributes:
+        status: "proven" when mechc checked the conditions of `theorem`; "declared" otherwise.
+        theorem: short name of the theorem, "T1" or "T6" (see mechc.claims), or None.
+        adjacency: neighbouring relation it holds for; "any" means the one that the sensitivity, or
+            whatever the author measured, refers to.
+        conditions: what was checked, in words.
+        assumptions: what was not checked and must be true, in words.
+        group: number of records in which neighbours may differ, in digits, or the parameter that
+            says it; "" where they differ in one, or where `adjacency` leaves it open.
+        about: the mechanism, where a claim stands for several.
+    """
+
+    status: Literal["proven", "declared"]
+    theorem: str | None
+    adjacency: Adjacency
+    conditions: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    group: str = ""
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        """Take text for the relation.
+
+        Raises:
+            DeclarationError: an unknown status or relation.
+        """
+        object.__setattr__(self, "adjacency", Adjacency.of(self.adjacency))
+        if self.status not in ("proven", "declared"):
+            raise DeclarationError(f"status={self.status!r} of a claim (expected proven, declared)")
+
+    def __getitem__(self, word: str) -> Any:
+        """Return an attribute by its name, as in the record."""
+        return self.record()[word]
+
+    def record(self) -> dict[str, Any]:
+        """Return the claim in plain words, as it stands in kernels and in JSON."""
+        return {k: v for k, v in asdict(self).items() if v or k not in ("group", "about")}
+
+    @property
+    def heading(self) -> str:
+        """Status, theorem and relation in one phrase."""
+        theorem = f" by {self.theorem}" if self.theorem else ""
+        group = f", groups of {self.group}" if self.group else ""
+        return f"dominating, {self.status}{theorem}, adjacency {self.adjacency}{group}"
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        parts = [f"{self.about}: {self.heading}" if self.about else self.heading]
+        parts += [f"checked: {words}" for words in self.conditions]
+        parts += [f"assumed: {words}" for words in self.assumptions]
+        return "; ".join(parts)
+
+
+NO_CLAIM = Claim(
+    "declared", None, Adjacency.ANY, (), ("the answers are about this pair and no other",)
+)
+
+
+def joined(claims: Iterable[tuple[str, Claim]], what: str) -> Adjacency:
+    """Return the one relation under which several pairs may stand together.
+
+    Args:
+        claims: the name of each pair, and its claim with `group` in digits.
+        what: who asks, for messages.
+
+    Raises:
+        DeclarationError: two pairs are for different relations, or for groups of different sizes.
+    """
+    relations: dict[Adjacency, str] = {}
+    sizes: dict[str, str] = {}
+    for name, claim in claims:
+        if claim.adjacency is not Adjacency.ANY:
+            relations.setdefault(claim.adjacency, name)
+        if claim.group or claim.adjacency is not Adjacency.ANY:
+            sizes.setdefault(claim.group or "1", name)
+    if len(relations) > 1:
+        (a, one), (b, other) = relations.items()
+        raise DeclarationError(
+            f"{what}: {one} is for {a.words} neighbours (adjacency={a.value!r}) and {other} for "
+            f"{b.words} neighbours (adjacency={b.value!r}); expected one relation"
+        )
+    if len(sizes) > 1:
+        (a_size, one), (b_size, other), *_ = sizes.items()
+        raise DeclarationError(
+            f"{what}: neighbours of {one} differ in {a_size} record(s) and those of {other} in "
+            f"{b_size}; expected groups of one size (mechc.group)"
+        )
+    return next(iter(relations), Adjacency.ANY)
+
+
+def weakest(claims: Iterable[tuple[str, Claim]], adjacency: Adjacency) -> Claim:
+    """Return the weakest of several claims, with all that must be true for all of them.
+
+    Args:
+        claims: the name of each pair, and its claim.
+        adjacency: the relation they are `joined` under.
+    """
+    ordered = sorted(claims, key=lambda named: named[1].status == "proven")
+    if not ordered:
+        return Claim("proven", "T0", adjacency, ("there are no steps",))
+    name, first = ordered[0]
+    assumptions = dict.fromkeys(words for _, claim in ordered for words in claim.assumptions)
+    group = next((claim.group for _, claim in ordered if claim.group), "")
+    return replace(
+        first, adjacency=adjacency, assumptions=tuple(assumptions), group=group, about=name
+    )

@@ -1,0 +1,132 @@
+"""Neighbouring relations: carried everywhere, never mixed; claims; what a Bound says of itself."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+import mechc
+from mechc.accountants.bound import Bound, Quantity
+from mechc.errors import DeclarationError
+
+HALVES = ([0.5, 0.5], [0.4, 0.6])
+LOSSES = ([math.log(1.25), math.log(5 / 6)], HALVES[0])
+
+
+def replacing(sigma=1.0):
+    return mechc.poisson(mechc.load("gaussian"), 0.01, adjacency="replace")(sigma=sigma)
+
+
+def adding(sigma=1.0):
+    return mechc.poisson(mechc.load("gaussian"), 0.01)(sigma=sigma)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replacing,
+        lambda: mechc.load("randomized_response")(epsilon=1.0, categories=2.0),
+        lambda: mechc.from_pmfs(*HALVES, adjacency="replace"),
+        lambda: mechc.from_losses(*LOSSES, adjacency="replace"),
+        lambda: mechc.zcdp(0.1, adjacency="replace"),
+        lambda: mechc.rdp([2.0], [0.1], adjacency=mechc.Adjacency.REPLACE),
+    ],
+)
+def test_relations_are_not_mixed(other):
+    assert other().adjacency is mechc.Adjacency.REPLACE
+    for refused in (
+        lambda: 10 * adding() + 10 * other(),
+        lambda: other() + adding(),
+        lambda: mechc.compose((adding(), 3), other()),
+        lambda: mechc.product(other(), adding()),
+        lambda: mechc.mixture([adding(), other()], [0.5, 0.5]),
+    ):
+        with pytest.raises(
+            DeclarationError, match=r"add/remove .* replace |replace .* add/remove "
+        ):
+            refused()
+
+
+@pytest.mark.parametrize("event", [adding, replacing])
+def test_any_joins_either(event, gaussian):
+    table = mechc.from_pmfs(*HALVES)
+    run = 2 * event() + gaussian(sigma=2.0) + table
+    assert table.adjacency == "any"
+    assert run.adjacency is event().adjacency
+    assert run.delta(0.5).adjacency is event().adjacency
+
+
+def test_equal_tables_for_different_relations_are_different_events():
+    one, other = (mechc.from_pmfs(*HALVES, adjacency=a) for a in ("add_remove", "replace"))
+    assert one != other
+    with pytest.raises(DeclarationError, match="pmfs"):
+        one + other
+
+
+def test_a_mixture_for_another_relation_is_declared():
+    part = mechc.without_replacement(mechc.load("laplace"), 0.1)(scale=2.0, sensitivity=2.0)
+    assert mechc.mixture([part], [1.0]).claim.status == "proven"
+    handed = mechc.mixture([part], [1.0], adjacency="add_remove")
+    assert (handed.claim.status, handed.adjacency) == ("declared", "add_remove")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_all_replace_against_a_closed_form(count):
+    """At rate 1 under replacement the pair is N(1, s^2) against N(-1, s^2)."""
+    sigma, epsilon = 3.0, 0.5
+    mu = 2.0 * math.sqrt(count) / sigma
+    exact = ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu)
+    whole = mechc.poisson(mechc.load("gaussian"), 1.0, adjacency="replace")(sigma=sigma)
+    assert (count * whole).delta(epsilon).upper == pytest.approx(exact, rel=1e-9)
+
+
+def test_status_says_whether_the_pair_is_proven(gaussian):
+    assert (3 * adding()).delta(1.0).status == "proven"
+    declared = (3 * adding() + mechc.load("gdp")(mu=0.1)).delta([0.5, 1.0])
+    assert declared.status == "proven for the declared pair"
+    assert declared.claim.status == "declared" and declared.claim.about == "gdp"
+    words = " ".join(declared.claim.assumptions)
+    assert "mu-GDP" in words and "enters the sample" in words
+    assert declared.adjacency == "add_remove"
+    estimate = adding().epsilon(1e-5, method="saddlepoint")
+    assert estimate.status == "estimate" and estimate.claim.status == "proven"
+
+
+def test_every_query_carries_claim_and_relation():
+    run = 4 * replacing(3.0)
+    answers = (run.delta(0.1), run.log_delta(0.1), run.epsilon(1e-5), run.tradeoff(0.1),
+               run.advantage(), run.renyi(2.0), run.gdp(),
+               run.epsilon_curve(1e-5, [1, 2]))  # fmt: skip
+    for answer in answers:
+        assert answer.adjacency == "replace" and answer.claim.status == "declared"
+        assert answer.status == "proven for the declared pair"
+        assert json.loads(answer.to_json())["claim"]["adjacency"] == "replace"
+
+
+def test_a_bound_compares_and_formats_as_its_safe_side():
+    epsilon = Bound(2.38111, 2.38115, 2.38119, "contour", "proven", {}, Quantity.EPSILON)
+    assert f"{epsilon:.3f}" == "2.382" and float(epsilon) == 2.38119
+    assert epsilon < 2.4 and not epsilon < 2.38115 and epsilon >= 2.38119 and epsilon > 2.381
+    missed = Bound(0.74561, 0.7457, 0.74579, "auto", "proven", {}, Quantity.FALSE_NEGATIVE_RATE)
+    assert f"{missed:.3f}" == "0.745" and float(missed) == 0.74561
+    assert missed <= 0.74561 and missed < 0.7457
+    assert str(missed) == "false negative rate 0.74561 (proven, auto)"
+
+
+def test_arrays_print_and_compare(gaussian):
+    answer = (10 * gaussian(sigma=20.0)).delta([0.1, 0.2, math.inf])
+    assert f"{answer:.2e}".startswith("[") and f"{answer:.2e}".count(",") == 2
+    assert str(answer).startswith("delta [") and str(answer).endswith("contour+limit)")
+    assert (answer < 0.5).all() and (answer >= answer.upper).all()
+    assert np.shape(json.loads(answer.to_json())["upper"]) == (3,)
+
+
+def test_one_line_of_print(gaussian):
+    run = 10 * adding(0.8)
+    assert str(run.epsilon(1e-5)).endswith("(proven, add/remove, contour)")
+    assert str(run.epsilon(1e-5)).startswith("epsilon ")
+    nothing = run.epsilon(1e-5, method="saddlepoint")
+    assert "unknown, estimate" in str(nothing) and f"{nothing:.3f}" == "nan"
+    assert not nothing < 1e9
