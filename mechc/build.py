@@ -85,9 +85,10 @@ def key(origin: Origin, transforms: Transforms) -> str:
         return f"{origin.name}-{origin.module.DIGEST}-{id(origin.module)}"
     if isinstance(origin, catalog.MechanismFile):
         return cache.request_key(origin.text_digest, transforms)
-    # names and defaults stand in the kernel, but not in the digest of the mathematics
-    words = [origin.name, origin.digest, origin.claim, [p.info for p in origin.parameters]]
-    return cache.request_key("\n".join(map(str, words)), transforms)
+    # words, defaults and the claim stand in the kernel, but not in the digest of the mathematics
+    words = [origin.name, origin.about, origin.refs, origin.digest, origin.claim]
+    words += [origin.construction, [p.info for p in origin.parameters]]
+    return cache.request_key("\n".join(map(repr, words)), transforms)
 
 
 def find(origin: Origin, transforms: Transforms) -> Kernel | None:

@@ -312,11 +312,14 @@ def verify(
 def check(
     run: Annotated[Path, typer.Argument(help="TOML file with [[step]] tables.")],
     certified: Annotated[bool, typer.Option("--certified", help="Ball arithmetic too.")] = False,
+    allow_files: Annotated[
+        bool, typer.Option("--allow-files", help="Run the mechanism files that the run names.")
+    ] = False,
 ) -> None:
     """Compare all methods on one run with each other; exit code 1 at a contradiction."""
     from mechc.verify import differential
 
-    composition, epsilons = differential.read(run)
+    composition, epsilons = differential.read(run, allow_files=allow_files)
     report = differential.check(composition, epsilons, certified)
     out.print(str(report), markup=False, highlight=False)
     if not report.ok:

@@ -30,6 +30,7 @@ from mechc.parameters import (
     Parameter,
     ParameterSymbol,
     check_variable,
+    check_words,
     count,
     described_parameters,
     integer,
@@ -122,7 +123,7 @@ class Declaration:
     claim: Claim | None = None
     construction: Shift | Poisson | Derived | None = field(default=None, compare=False)
     tag: Declaration | None = None
-    of_length: Callable[[int], Declaration] | None = field(default=None, compare=False)
+    of_length: Callable[[int], Declaration] | None = field(default=None, compare=False, repr=False)
 
     @property
     def canonical(self) -> str:
@@ -190,8 +191,8 @@ def mechanism(
     Raises:
         DeclarationError: unknown symbols, clashing names, nan, or values of the wrong type.
     """
-    if not isinstance(name, str) or not name:
-        raise DeclarationError(f"name={name!r} is not a non-empty string")
+    refs = refs if isinstance(refs, str) else tuple(refs)
+    check_words(name, about, refs)
     described = described_parameters(name, parameters)
     if outcomes:
         if variable is not None or p != 0 or q != 0 or lattice or atoms:

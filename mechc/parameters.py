@@ -8,7 +8,9 @@ handles ordinary SymPy symbols.
 
 from __future__ import annotations
 
+import keyword
 import math
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -16,6 +18,8 @@ from sympy import Symbol
 
 from mechc.errors import DeclarationError
 from mechc.kernel.protocol import ParameterInfo
+
+LONGEST_NAME = 200  # characters of a mechanism's name
 
 
 @dataclass(frozen=True)
@@ -226,6 +230,21 @@ def described_parameters(name: str, parameters: Iterable[Symbol]) -> tuple[Param
     return tuple(s.parameter for s in symbols)
 
 
+def check_words(name: object, about: object, refs: object) -> None:
+    """Refuse a name that is not one printable line, and prose that is not text.
+
+    All of it stands in kernels, tables and certificates.
+    """
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise DeclarationError(f"name={name!r} is not one line of printable text")
+    if len(name) > LONGEST_NAME:
+        raise DeclarationError(f"name={name[:40]!r}... is longer than {LONGEST_NAME} characters")
+    if not isinstance(about, str):
+        raise DeclarationError(f"{name}: about={about!r} is not text")
+    if not isinstance(refs, (tuple, list)) or not all(isinstance(ref, str) for ref in refs):
+        raise DeclarationError(f"{name}: refs={refs!r} is not a tuple of strings")
+
+
 def check_variable(
     name: str, variable: object, lattice: bool, parameters: tuple[Parameter, ...]
 ) -> None:
@@ -278,7 +297,8 @@ def _number(name: str, label: str, value: object) -> float:
 
 
 def _checked_name(name: object) -> str:
-    """`name` if it can be a keyword argument."""
-    if not isinstance(name, str) or not name.isidentifier():
+    """`name` if it can be a keyword argument, and is spelled as Python spells it."""
+    fine = isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)
+    if not isinstance(name, str) or not fine or unicodedata.normalize("NFKC", name) != name:
         raise DeclarationError(f"{name!r} is not a name (expected letters, digits, underscores)")
     return name

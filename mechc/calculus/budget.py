@@ -40,7 +40,7 @@ def run(tasks: list[Task], seconds: float) -> dict[int, list[Expr]]:
     environment = {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "0"}
     try:
         with subprocess.Popen(
-            [sys.executable, "-m", "mechc.calculus.budget"],
+            [sys.executable, "-P", "-m", "mechc.calculus.budget"],  # no modules from here
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

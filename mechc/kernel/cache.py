@@ -6,12 +6,15 @@
 
 Invariants. A file appears complete or not at all (temporary name, then `os.replace`), and its name
 holds the digest of its text, so that any number of processes may write at once and the last one
-changes nothing. A file whose seal is broken (edited, truncated) is never loaded: `lookup` answers
-None and the caller compiles again; machine code whose seal is broken is removed and made again.
-Nothing here imports SymPy.
+changes nothing. A file whose seal is broken or whose digest is not that of its name (edited,
+truncated) is never loaded: `lookup` answers None and the caller compiles again; machine code whose
+seal is broken is removed and made again. What is loaded is the text that was read and found to hold
+only the statements of a kernel (`statements`), never bytecode. Nothing here imports SymPy.
 
-The directory is `MECHC_CACHE` if set, else the user's cache directory. If it cannot be written to
-(or is full), a temporary directory takes its place for this process, with one `CacheWarning`.
+The directory is `MECHC_CACHE` if set, else the user's cache directory; it is made for its owner
+alone. One that belongs to somebody else, or that others can write to, is not used: who writes there
+chooses what is run. Nor is one that cannot be written to or is full. A temporary directory takes
+its place for this process, with one `CacheWarning`.
 """
 
 from __future__ import annotations
@@ -19,30 +22,33 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import importlib.util
 import json
 import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from threading import RLock
+from types import ModuleType
 from typing import NamedTuple, cast
 
 import platformdirs
 
 from mechc.errors import CacheError, VerificationError
-from mechc.kernel import machine_code
+from mechc.kernel import closure, machine_code
 from mechc.kernel.protocol import PROTOCOL, Kernel
 from mechc.kernel.seal import intact
 from mechc.kernel.selfcheck import require_agreement
+from mechc.kernel.statements import refusal
 
+COMPILER = "mechc.build"  # what it imports can change a kernel, and nothing else can
 VARIABLE = "MECHC_CACHE"
 ABANDONED = 3600.0  # seconds after which an unfinished file has no writer any more
 
@@ -90,8 +96,11 @@ def lookup(key: str) -> Kernel | None:
         with contextlib.suppress(OSError, UnicodeDecodeError):
             name = (home / "requests" / key).read_text(encoding="utf-8").strip()
             path = home / "kernels" / name
-            if re.fullmatch(r"[\w.-]+\.py", name) and intact(path.read_text(encoding="utf-8")):
-                return _load(path)
+            if not re.fullmatch(r"[\w.-]+\.py", name):
+                continue
+            text = path.read_text(encoding="utf-8")
+            if intact(text) and path.stem.endswith(f"-{_digest(text)}"):
+                return _load(path, text)
     return None
 
 
@@ -113,23 +122,13 @@ def store(key: str, name: str, source: str) -> Kernel:
     """
     if not intact(source):
         raise CacheError(f"{name}: the kernel text is damaged (its seal does not match)")
-    try:
-        return _store(_home(), key, name, source)
-    except CacheError:
-        raise
-    except OSError as error:
-        refusal = error
-    try:
-        _fall_back(refusal)
-        return _store(_home(), key, name, source)
-    except CacheError:
-        raise
-    except OSError as error:
-        raise CacheError(f"{name}: cannot write the kernel anywhere: {error}") from error
+    return _anywhere(name, lambda home: _store(home, key, name, source))
 
 
 def load(path: str | os.PathLike[str]) -> Kernel:
-    """Load a kernel file from anywhere, unchecked: the caller vouches for it.
+    """Load a kernel file from anywhere: from a copy, for machine code beside it is not trusted.
+
+    It holds only statements of a kernel; whether they compute what they should is not looked at.
 
     Args:
         path: of an emitted module.
@@ -137,12 +136,32 @@ def load(path: str | os.PathLike[str]) -> Kernel:
     Raises:
         CacheError: there is no such file, or it is not a kernel of this protocol.
     """
-    if not Path(path).is_file():
-        raise CacheError(f"{path} is not a file")
-    module = _load(Path(path))
+    try:
+        text = Path(path).read_text("utf-8")
+    except FileNotFoundError:
+        raise CacheError(f"{path} is not a file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CacheError(f"{path} cannot be read: {error}") from error
+    module = _anywhere(str(path), lambda home: _load(_written(home, Path(path).stem, text), text))
     if getattr(module, "PROTOCOL", None) != PROTOCOL:
         raise CacheError(f"{path} is not a kernel of protocol {PROTOCOL}")
     return module
+
+
+def _anywhere(name: str, write: Callable[[Path], Kernel]) -> Kernel:
+    """What `write` makes of the directory in use, or of a temporary one if there it cannot."""
+    try:
+        return write(_home())
+    except CacheError:
+        raise
+    except OSError as error:
+        _fall_back(f"cannot be written ({error.strerror or error})")
+    try:
+        return write(_home())
+    except CacheError:
+        raise
+    except OSError as error:
+        raise CacheError(f"{name}: cannot write the kernel anywhere: {error}") from error
 
 
 def entries() -> list[CacheEntry]:
@@ -185,18 +204,27 @@ def directory() -> Path:
     return _home()
 
 
-def _store(home: Path, key: str, name: str, source: str) -> Kernel:
-    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
-    label = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "kernel"
-    path = home / "kernels" / f"{label}-{digest}.py"
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _written(home: Path, name: str, source: str) -> Path:
+    """The file of a kernel text in a cache, written unless it is there."""
+    label = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:80] or "kernel"
+    path = home / "kernels" / f"{label}-{_digest(source)}.py"
     try:
         present = path.read_text(encoding="utf-8") == source
     except (OSError, UnicodeDecodeError):
         present = False
     if not present:
         _write(path, source)
+    return path
+
+
+def _store(home: Path, key: str, name: str, source: str) -> Kernel:
+    path = _written(home, name, source)
     try:
-        kernel = _load(path)
+        kernel = _load(path, source)
         require_agreement(kernel)
     except (CacheError, VerificationError):
         path.unlink(missing_ok=True)
@@ -209,7 +237,9 @@ def _store(home: Path, key: str, name: str, source: str) -> Kernel:
 
 def _write(path: Path, text: str) -> None:
     """Write a file so that it appears complete or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    for folder in reversed((path.parent, *path.parent.parents)):
+        if not folder.exists():
+            folder.mkdir(0o700, exist_ok=True)
     _sweep(path.parent)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
     try:
@@ -232,37 +262,41 @@ def _sweep(folder: Path) -> None:
 _importing = RLock()  # a module that another thread is still executing is of no use
 
 
-def _load(path: Path) -> Kernel:
-    """Import a kernel file under a name of its own, once a process.
+def _load(path: Path, text: str) -> Kernel:
+    """Run a kernel text as the module of its file, under a name of its own, once a process.
 
     Raises:
-        OSError: the file cannot be read, or its machine code neither read nor written.
-        CacheError: the file does not work as a module.
+        OSError: its machine code can be neither read nor written.
+        CacheError: the text is no kernel, or does not work as a module.
     """
-    text = path.read_bytes()
-    name = f"mechc_kernel_{hashlib.sha256(str(path).encode() + text).hexdigest()[:24]}"
+    name = f"mechc_kernel_{hashlib.sha256(f'{path}{text}'.encode()).hexdigest()[:24]}"
     with _importing:
         if name in sys.modules:
             return cast(Kernel, sys.modules[name])
+        stranger = refusal(text)
+        if stranger is not None:
+            raise CacheError(f"{path} does not load: {stranger}")
+        with contextlib.suppress(OSError):  # made here, for numba would make it as the umask says
+            machine_code.seal_of(path).parent.mkdir(0o700, exist_ok=True)
         if not machine_code.intact(path):
             machine_code.forget(path)
-        kernel = _import_twice(name, path)
+        kernel = _run_twice(name, path, text)
         with contextlib.suppress(OSError):  # without a seal the code is compiled again next time
             if not machine_code.intact(path):
                 _write(machine_code.seal_of(path), machine_code.digest(path))
         return kernel
 
 
-def _import_twice(name: str, path: Path) -> Kernel:
-    """Import; if that fails, once more from the text alone."""
+def _run_twice(name: str, path: Path, text: str) -> Kernel:
+    """Run a text; if that fails, once more without machine code."""
     try:
-        return _import(name, path)
+        return _run(name, path, text)
     except OSError:
         raise
     except Exception:  # machine code of another machine, or damaged since it was looked at
         machine_code.forget(path)
     try:
-        return _import(name, path)
+        return _run(name, path, text)
     except RuntimeError as error:
         if "cannot cache" in str(error):
             raise OSError(f"no place for machine code: {error}") from error
@@ -271,14 +305,12 @@ def _import_twice(name: str, path: Path) -> Kernel:
         raise CacheError(f"{path} does not load: {type(error).__name__}: {error}") from error
 
 
-def _import(name: str, path: Path) -> Kernel:
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise CacheError(f"{path} cannot be imported")
-    module = importlib.util.module_from_spec(spec)
+def _run(name: str, path: Path, text: str) -> Kernel:
+    module = ModuleType(name)
+    module.__file__ = str(path)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        exec(compile(text, str(path), "exec"), vars(module))
     except BaseException:
         del sys.modules[name]
         raise
@@ -290,7 +322,13 @@ _fallback: list[Path] = []
 
 
 def _homes() -> list[Path]:
-    return [*_fallback, _configured()]
+    """Directories to read from, the one to write to first."""
+    home = _configured()
+    reason = _untrusted(home)
+    if reason is None:
+        return [*_fallback, home]
+    _fall_back(reason)
+    return [*_fallback]
 
 
 def _home() -> Path:
@@ -298,18 +336,35 @@ def _home() -> Path:
 
 
 def _configured() -> Path:
+    """The directory that was chosen, by one name however it is spelled."""
     chosen = os.environ.get(VARIABLE)
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("mechc", appauthor=False))
+    found = chosen or platformdirs.user_cache_dir("mechc", appauthor=False)
+    return Path(found).expanduser().resolve()
 
 
-def _fall_back(error: OSError) -> None:
+def _untrusted(home: Path) -> str | None:
+    """Why what lies in a directory may be somebody else's, or None."""
+    if not hasattr(os, "geteuid"):
+        return None
+    machine = home / "kernels" / "__pycache__"
+    for folder in (home, home / "requests", home / "kernels", machine):
+        with contextlib.suppress(OSError):
+            found = folder.stat()
+            if found.st_uid != os.geteuid():
+                return f"belongs to somebody else ({folder}, user {found.st_uid})"
+            if stat.S_ISDIR(found.st_mode) and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                return f"can be written by others ({folder}; chmod go-w if nobody else has)"
+    return None
+
+
+def _fall_back(reason: str) -> None:
     """Use a temporary directory from now on, and say so once."""
     if _fallback:
         return
-    _fallback.append(Path(tempfile.mkdtemp(prefix="mechc-")))
+    _fallback.append(Path(tempfile.mkdtemp(prefix="mechc-")).resolve())
     warnings.warn(
-        f"the kernel cache {_configured()} cannot be written ({error.strerror or error}); "
-        f"kernels of this process go to {_fallback[0]}. Set {VARIABLE} to a writable directory.",
+        f"the kernel cache {_configured()} {reason}; kernels of this process go to "
+        f"{_fallback[0]}. Set {VARIABLE} to a writable directory of your own.",
         CacheWarning,
         stacklevel=4,
     )
@@ -318,10 +373,4 @@ def _fall_back(error: OSError) -> None:
 @cache
 def _compiler_digest() -> str:
     """Digest of the text of the compiler, so that a change to it makes every entry stale."""
-    package = Path(__file__).parent.parent
-    rooms = [*package.glob("*.py"), *(package / "calculus").glob("*.py")]
-    rooms += (package / "kernel").rglob("*.py")
-    digest = hashlib.sha256()
-    for path in sorted(rooms):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return closure.digest(Path(__file__).parents[1], COMPILER)

@@ -1,8 +1,8 @@
 """KernelIR module in, the text of one Python module out.
 
-The text imports `math`, `numpy` and `numba` and nothing else. It has the form that `protocol`
-describes: header, constants, prelude, kernels, self-check, seal. Equal modules give equal text;
-`DIGEST` is a digest of all of it, versions included.
+The text holds only the statements of `statements`, in the form that `protocol` describes: header,
+constants, prelude, kernels, self-check, seal. Equal modules give equal text; `DIGEST` is a digest
+of all of it, versions included.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 
+from mechc.errors import InternalError
 from mechc.kernel import ir
 from mechc.kernel.parts import Module
 from mechc.kernel.passes import share
@@ -21,15 +22,8 @@ from mechc.kernel.printer import literal
 from mechc.kernel.protocol import PROTOCOL
 from mechc.kernel.seal import seal
 from mechc.kernel.selfcheck import self_check_text
+from mechc.kernel.statements import IMPORTS, commentary, refusal
 from mechc.kernel.writer import WIDTH, Writer, jitted
-
-IMPORTS = """\
-import math
-
-import numba
-import numpy as np
-
-COMPILE = {"error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}"""
 
 
 def emit(module: Module) -> str:
@@ -40,6 +34,9 @@ def emit(module: Module) -> str:
 
     Returns:
         The source text. Running it as a script checks it against its reference values.
+
+    Raises:
+        InternalError: the text would hold other statements than a kernel does.
     """
     writer = Writer(module)
     kernels = list(writer.kernels())
@@ -48,7 +45,11 @@ def emit(module: Module) -> str:
     body = "\n\n\n".join(parts)
     header, constants = _header(module), _constants(module)
     digest = hashlib.sha256("\n".join((header, constants, body)).encode()).hexdigest()[:16]
-    return seal(f'{header}\n\n{IMPORTS}\n\nDIGEST = "{digest}"\n{constants}\n\n\n{body}\n')
+    text = f'{header}\n\n{IMPORTS}\n\nDIGEST = "{digest}"\n{constants}\n\n\n{body}\n'
+    stranger = refusal(text)
+    if stranger is not None:
+        raise InternalError(f"{module.name}: the emitted text is no kernel: {stranger}")
+    return seal(text)
 
 
 def _header(module: Module) -> str:
@@ -56,15 +57,14 @@ def _header(module: Module) -> str:
     operations = sum(ir.count_operations(share(f.body)) for f in module.functions)
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("mechc", "sympy"))
     lines = [
-        f'"""{module.name}: {module.about or "a pair (P, Q)."}',
+        f"{module.name}: {module.about or 'a pair (P, Q).'}",
         "",
         f"Emitted by {versions}, kernel protocol {PROTOCOL}; do not edit.",
         f"Operations in the scalar functions: {operations}.",
         "",
         *_wrapped(module.formulas),
-        '"""',
     ]
-    return "\n".join(line.replace("\\", "/").rstrip() for line in lines)
+    return "\n".join(['"""' + "\n".join(map(commentary, lines)), '"""'])
 
 
 def _wrapped(lines: Sequence[str]) -> Iterator[str]:

@@ -1,14 +1,18 @@
-"""The machine code that numba and CPython keep beside a kernel, and its seal.
+"""The machine code that numba keeps for a kernel, and its seal.
 
 A kernel's text carries its own seal; what was compiled from it lies in other files, which a disk or
 a hand may damage too, and machine code that was changed answers wrongly or crashes. So their digest
-is kept beside them, and code whose digest is another one, or missing, is compiled again.
+is kept in the cache, wherever numba puts them, and code whose digest is another one, or missing, is
+compiled again.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 SEAL = "seal"  # suffix of the file with the digest
 UNFINISHED = ".tmp."  # in names of files that numba is still writing, in some process
@@ -16,8 +20,18 @@ UNFINISHED = ".tmp."  # in names of files that numba is still writing, in some p
 
 def files(path: Path) -> list[Path]:
     """All finished files of the kernel at `path` besides its text, the seal included."""
-    made = (path.parent / "__pycache__").glob(f"{path.stem}.*")
+    made = {file for folder in _folders(path) for file in folder.glob(f"{path.stem}.*")}
     return sorted(file for file in made if UNFINISHED not in file.name)
+
+
+def _folders(path: Path) -> Iterator[Path]:
+    """Where machine code of a kernel may lie: in the cache, and where numba has been told to."""
+    yield path.parent / "__pycache__"
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        from numba.core.caching import UserProvidedCacheLocator
+
+        find: Any = UserProvidedCacheLocator.get_suitable_cache_subpath
+        yield Path(os.environ["NUMBA_CACHE_DIR"]) / find(str(path))
 
 
 def seal_of(path: Path) -> Path:

@@ -16,6 +16,7 @@ from mechc.kernel.bracketing import solver_text
 from mechc.kernel.parts import Function, Inverse, Module, Root, Row, Series, Table
 from mechc.kernel.passes import hoist, share, share_all
 from mechc.kernel.printer import Printer, indent
+from mechc.kernel.statements import commentary
 
 WIDTH = 96
 SCALAR = "float64(float64, float64[::1])"
@@ -101,7 +102,7 @@ class Writer:
                 yield jitted(VECTOR, BREAKPOINTS)
 
     def _define(self, signature: str, head: str, doc: str, lines: Iterable[str]) -> str:
-        docstring = textwrap.wrap(doc, WIDTH - 8)
+        docstring = textwrap.wrap(commentary(doc), WIDTH - 8) or [""]
         quoted = [f'"""{docstring[0]}', *docstring[1:]]
         quoted[-1] += '"""'
         return jitted(signature, "\n".join([f"def {head}:", *indent([*quoted, *lines])]))
@@ -232,7 +233,9 @@ class Writer:
 
     def _row(self, table: Table, i: int, row: Row, values: list[str]) -> list[str]:
         """Lines that fill one row; a branch that is empty at these parameters is skipped."""
-        comment = textwrap.wrap(row.doc, WIDTH - 12, initial_indent="# ", subsequent_indent="#   ")
+        comment = textwrap.wrap(
+            commentary(row.doc), WIDTH - 12, initial_indent="# ", subsequent_indent="#   "
+        )
         if table.name != "branches":
             return [*comment, *(f"out[{i}, {j}] = {v}" for j, v in enumerate(values))]
         return [*comment, f"n = add_branch(out, n, {', '.join(values)})"]

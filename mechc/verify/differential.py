@@ -199,19 +199,20 @@ def check(
     return _Checker(run, epsilons, certified).report()
 
 
-def read(path: str | Path) -> tuple[Composition, tuple[float, ...]]:
+def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, tuple[float, ...]]:
     """Read a run from a TOML file: `[[step]]` tables and, if wanted, `epsilons`.
 
-    A step has `mechanism`, `parameters` (a table), and optionally `count` and `poisson`.
+    A step has `mechanism`, `parameters` (a table), and optionally `count` and `poisson`. A run is
+    data: unless `allow_files`, `mechanism` is a name that is known here, not a file to be run.
 
     Raises:
-        DeclarationError: the file cannot be read as one.
+        DeclarationError: the file cannot be read as one, or names a mechanism file.
     """
     try:
         content = tomllib.loads(Path(path).read_text("utf-8"))
         steps = content["step"]
         epsilons = tuple(float(e) for e in content.get("epsilons", EPSILONS))
-        return compose(*map(_step, steps)), epsilons
+        return compose(*(_step(row, allow_files) for row in steps)), epsilons
     except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         if isinstance(error, MechcError):
             raise
@@ -220,8 +221,14 @@ def read(path: str | Path) -> tuple[Composition, tuple[float, ...]]:
         ) from error
 
 
-def _step(row: dict[str, Any]) -> tuple[Any, int]:
-    mechanism = mechc.load(row["mechanism"])
+def _step(row: dict[str, Any], allow_files: bool) -> tuple[Any, int]:
+    name = row["mechanism"]
+    if not allow_files and name not in mechc.available():
+        raise DeclarationError(
+            f"mechanism={name!r} is not one of {', '.join(mechc.available())}; a mechanism file is "
+            "Python and runs: allow_files=True (--allow-files) loads the files that a run names"
+        )
+    mechanism = mechc.load(name)
     if "poisson" in row:
         mechanism = mechc.poisson(mechanism, sampling_rate=row["poisson"])
     return mechanism(**row.get("parameters", {})), row.get("count", 1)

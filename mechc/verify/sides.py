@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -55,7 +56,7 @@ class Instrumented:
                     self.comparing.add(node.name)
         tree.body = [n for n in tree.body if not isinstance(n, (ast.Import, ast.ImportFrom))]
         self.comparisons = marks.count
-        self.functions: dict[str, Any] = {"math": IEEE, "np": np, "_seen": self._seen}
+        self.functions: dict[str, Any] = {"math": IEEE, "np": np, "sys": sys, "_seen": self._seen}
         exec(compile(ast.fix_missing_locations(tree), "kernel", "exec"), self.functions)
 
     def _seen(self, number: int, outcome: Any) -> bool:

@@ -12,11 +12,16 @@ at 3: P has mass 0, Q has mass delta
 """
 
 import math
+import sys
 
 import numba
 import numpy as np
 
-COMPILE = {"error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}
+COMPILE = {
+    "error_model": "numpy",
+    "cache": __name__ in sys.modules,  # numba finds machine code by the name of the module
+    "no_cfunc_wrapper": True,
+}
 
 DIGEST = "a9dac7414d2436e1"
 PROTOCOL = 1
@@ -355,4 +360,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: edcdc96ea4d5829f8ec28bf6341c1e3559c943bfa10bfd55b7892493aa72a0a0
+# sha256 of the text above: 86325abc3b8ec6664947ef155d29e18956375e5da65045160720b7f1da948907

@@ -9,11 +9,16 @@ on (-oo, oo):
 """
 
 import math
+import sys
 
 import numba
 import numpy as np
 
-COMPILE = {"error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}
+COMPILE = {
+    "error_model": "numpy",
+    "cache": __name__ in sys.modules,  # numba finds machine code by the name of the module
+    "no_cfunc_wrapper": True,
+}
 
 DIGEST = "5e6bf585a2ed15de"
 PROTOCOL = 1
@@ -314,4 +319,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: cf0fcf550ed0e214e03c1f2daabb870c642917f54465b5d9643f83de6f330c50
+# sha256 of the text above: 5fbf251f36ac1c89662f01159d96e8433c9c952fa135d649fb5bc8dd21b2c551

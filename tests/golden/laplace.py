@@ -15,11 +15,16 @@ on (sensitivity, oo):
 """
 
 import math
+import sys
 
 import numba
 import numpy as np
 
-COMPILE = {"error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}
+COMPILE = {
+    "error_model": "numpy",
+    "cache": __name__ in sys.modules,  # numba finds machine code by the name of the module
+    "no_cfunc_wrapper": True,
+}
 
 DIGEST = "288f457b66ab3ede"
 PROTOCOL = 1
@@ -452,4 +457,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: f5b5859f47c69f3ca09924d051d829ed6b49c37eb9e08205a644df93dfaf284a
+# sha256 of the text above: 9494d119eac4370e0c2e8d1769564bc04b7528dd479415671d57e18c40f4c441

@@ -10,11 +10,16 @@ on (-oo, oo):
 """
 
 import math
+import sys
 
 import numba
 import numpy as np
 
-COMPILE = {"error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}
+COMPILE = {
+    "error_model": "numpy",
+    "cache": __name__ in sys.modules,  # numba finds machine code by the name of the module
+    "no_cfunc_wrapper": True,
+}
 
 DIGEST = "51c9f9d86f0f0ee7"
 PROTOCOL = 1
@@ -314,4 +319,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: bae3753c15256e6cc46eba571a1bb6a4e74e2dec764fa4b2e1d28cd8fb35fd67
+# sha256 of the text above: 78096966cd4fddc82cebfec2dadda221c265fb895035d91cd2d3d3528dd0268d

@@ -11,11 +11,16 @@ on (-oo, oo):
 """
 
 import math
+import sys
 
 import numba
 import numpy as np
 
-COMPILE = {"error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}
+COMPILE = {
+    "error_model": "numpy",
+    "cache": __name__ in sys.modules,  # numba finds machine code by the name of the module
+    "no_cfunc_wrapper": True,
+}
 
 DIGEST = "75c257a66b2b67b3"
 PROTOCOL = 1
@@ -469,4 +474,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: b32bbc6a478e8e346be972fe7fe9d8f00f85b76ca403cb35610bad4aa7dc3ced
+# sha256 of the text above: 842fcccec993dc5857f8f1288d8f2e43bc27a138b5949afa1d8e9dc2f91294ab

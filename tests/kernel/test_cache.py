@@ -16,29 +16,31 @@ import pytest
 from mechc.errors import CacheError, VerificationError
 from mechc.kernel import cache, machine_code
 from mechc.kernel.seal import seal
+from mechc.kernel.statements import IMPORTS
 
-TEXT = '''"""A small kernel."""
+TEXT = (
+    '''"""A small kernel."""
 
-import math
-
-import numba
-import numpy as np
+'''
+    + IMPORTS
+    + """
 
 PROTOCOL = 1
 NAME = "small"
 DIGEST = "0123456789abcdef"
 
 
-@numba.njit("float64(float64, float64[::1])", error_model="numpy", cache=True)
+@numba.njit("float64(float64, float64[::1])", **COMPILE)
 def loss(x, theta):
-    return x * theta[0] + {constant}
-'''
+    return x * theta[0] + %s
+"""
+)
 
 KEY = "a" * 64
 
 
 def small(constant=1.0):
-    return seal(TEXT.format(constant=constant))
+    return seal(TEXT % constant)
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +116,7 @@ def test_a_text_that_does_not_load_leaves_no_index_entry():
 @pytest.mark.parametrize(("reference", "agrees"), [(7.0, True), (7.0 + 1e-8, False)])
 def test_a_kernel_that_computes_other_values_than_declared_is_not_kept(reference, agrees, home):
     """Reference values come from the declaration, to 50 digits."""
-    text = TEXT.format(constant=1.0) + f'CHECKS = (("loss", 2.0, (3.0,), {reference!r}),)\n'
+    text = TEXT % 1.0 + f'CHECKS = (("loss", 2.0, (3.0,), {reference!r}),)\n'
     if agrees:
         assert loss(cache.store(KEY, "small", seal(text))) == 7.0
         return

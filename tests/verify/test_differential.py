@@ -8,8 +8,10 @@ from functools import partial
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import mechc
+from mechc.cli import app
 from mechc.errors import DeclarationError
 from mechc.verify import differential, monotone
 
@@ -73,6 +75,23 @@ def test_runs_are_read_from_toml(tmp_path):
     path.write_text("[[step]]\ncount = 4\n")
     with pytest.raises(DeclarationError, match="mechanism"):
         differential.read(path)
+
+
+def test_a_run_that_names_a_file_runs_nothing(tmp_path):
+    """Mechanism files are programs: only whoever says so runs them."""
+    program, ran, path = tmp_path / "mine.py", tmp_path / "ran", tmp_path / "run.toml"
+    program.write_text(
+        f"open({str(ran)!r}, 'w').close()\nfrom mechc.declare import mechanism\n"
+        'mine = mechanism("mine", outcomes=((0.5, 0.25), (0.5, 0.75)))\n'
+    )
+    path.write_text(f"epsilons = [1.0]\n[[step]]\nmechanism = {json.dumps(str(program))}\n")
+    refused = CliRunner().invoke(app, ["check", str(path)])
+    assert refused.exit_code == 2 and "--allow-files" in refused.stderr and not ran.exists()
+    with pytest.raises(DeclarationError, match="allow_files"):
+        differential.read(path)
+    assert not ran.exists()
+    assert differential.read(path, allow_files=True)[0].count == 1
+    assert ran.exists()
 
 
 VALUES = st.recursive(

@@ -1,0 +1,166 @@
+"""The statements that a kernel text may hold: it computes numbers, and does nothing else.
+
+A kernel is Python that is run, and what names, sentences and references its text quotes may come
+from anybody. So a text is read before it is run, when it is emitted and when it is loaded: a
+docstring, the imports, constants written out, compiled functions of numbers, and the self-check,
+word for word. Inside functions there are only arithmetic, comparisons, loops, and calls of `math`,
+of a few functions of numpy and of one another.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import textwrap
+from collections.abc import Iterator
+
+from mechc.kernel.selfcheck import self_check_text
+
+IMPORTS = """\
+import math
+import sys
+
+import numba
+import numpy as np
+
+COMPILE = {
+    "error_model": "numpy",
+    "cache": __name__ in sys.modules,  # numba finds machine code by the name of the module
+    "no_cfunc_wrapper": True,
+}"""
+
+SELF_CHECK = "self_check"
+BUILTINS = frozenset({"range", "max", "min", "float", "int", "complex", "abs"})
+NUMPY = frozenset({"array", "empty", "zeros"})
+FIELDS = frozenset({"real", "imag", "size", "shape"})
+MATH = frozenset(name for name in vars(math) if not name.startswith("_"))
+TYPES = re.compile(r"(?:void|boolean|(?:float|int|complex)\d+|[\[\]():, 1])+")  # numba evaluates it
+ANNOTATIONS = frozenset({"float", "int", "complex"})
+ALLOWED = (
+    ast.Assign, ast.AugAssign, ast.Return, ast.If, ast.For, ast.While, ast.Break, ast.BinOp,
+    ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Call, ast.Name, ast.Attribute,
+    ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.operator, ast.unaryop, ast.boolop,
+    ast.cmpop, ast.expr_context,
+)  # fmt: skip
+
+
+def refusal(text: str) -> str | None:
+    """Why a text is no kernel that may be run.
+
+    Args:
+        text: of a module.
+
+    Returns:
+        One line, or None where every statement is one of those a kernel has.
+    """
+    try:
+        tree = ast.parse(text)
+        functions = _functions(tree)
+        for place, node in enumerate(tree.body):
+            if not _is_allowed(node, place, functions):
+                return f"line {node.lineno} is not a statement of a kernel: {_shown(node)}"
+            for part in _strangers(node, functions) if isinstance(node, ast.FunctionDef) else ():
+                return f"line {part.lineno} does what no kernel does: {_shown(part)}"
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return f"it is not Python: {error}"
+    return None
+
+
+def commentary(text: str) -> str:
+    """A text as it may stand in a comment or docstring of a kernel: printable, without an end."""
+    plain = "".join(c if c.isprintable() else " " for c in text)
+    return plain.replace("\\", "/").replace('"', "'").rstrip()
+
+
+def _functions(tree: ast.Module) -> frozenset[str]:
+    """Names of the functions that are defined.
+
+    Raises:
+        ValueError: one is defined twice, or under the name of something else.
+    """
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    known = frozenset(names)
+    if len(known) < len(names) or known & ({"math", "np", "numba", "sys"} | BUILTINS):
+        raise ValueError("two functions have one name")
+    return known
+
+
+def _is_allowed(node: ast.stmt, place: int, functions: frozenset[str]) -> bool:
+    """Whether a statement may stand at the top of a kernel."""
+    if place == 0 and isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    if isinstance(node, ast.FunctionDef) and node.name != SELF_CHECK:
+        return _is_compiled(node)
+    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) != "COMPILE":
+        (*others, target) = node.targets
+        named = isinstance(target, ast.Name) and target.id.isupper()
+        return named and not others and _is_literal(node.value)
+    return ast.dump(node) in _FIXED
+
+
+def _is_literal(node: ast.expr) -> bool:
+    """Numbers, strings, truths, and tuples and dictionaries of them."""
+    if isinstance(node, ast.Tuple):
+        return all(map(_is_literal, node.elts))
+    if isinstance(node, ast.Dict):
+        return all(key is not None and _is_literal(key) for key in node.keys) and all(
+            map(_is_literal, node.values)
+        )
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.USub) and _is_literal(node.operand)
+    return isinstance(node, ast.Constant) or ast.unparse(node) in ("math.inf", "math.nan")
+
+
+def _is_compiled(node: ast.FunctionDef) -> bool:
+    """A function of plain arguments under numba's decorator with the types of numbers."""
+    a = node.args
+    plain = not (a.posonlyargs or a.kwonlyargs or a.vararg or a.kwarg or a.defaults)
+    notes = [arg.annotation for arg in a.args] + [node.returns]
+    for note in notes:
+        plain = plain and (note is None or ast.unparse(note) in ANNOTATIONS)
+    if len(node.decorator_list) != 1 or getattr(node, "type_params", None):
+        return False
+    (call,) = node.decorator_list
+    types = call.args[0] if isinstance(call, ast.Call) and len(call.args) == 1 else None
+    if not isinstance(types, ast.Constant) or not TYPES.fullmatch(str(types.value)):
+        return False
+    decorator = f"numba.njit({types.value!r}, **COMPILE)"
+    return plain and ast.unparse(call) == ast.unparse(ast.parse(decorator, mode="eval"))
+
+
+def _strangers(function: ast.FunctionDef, functions: frozenset[str]) -> Iterator[ast.expr]:
+    """Nodes of a function that no kernel function has."""
+    if function.name == SELF_CHECK:
+        return
+    first, *rest = function.body
+    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    body = rest if documented else function.body
+    nodes = [node for statement in body for node in ast.walk(statement)]
+    stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    bound = stored | {argument.arg for argument in function.args.args}
+    for node in nodes:
+        if isinstance(node, ast.Constant):
+            fine = isinstance(node.value, (bool, int, float))
+        elif isinstance(node, ast.Name):
+            fine = node.id in bound | functions | BUILTINS | {"math", "np"}
+        elif isinstance(node, ast.Attribute):
+            owner = node.value.id if isinstance(node.value, ast.Name) else ""
+            modules = {"math": MATH, "np": NUMPY}
+            fine = node.attr in modules.get(owner, FIELDS) and owner not in ("numba", "sys")
+        elif isinstance(node, ast.Call):
+            called = node.func.id if isinstance(node.func, ast.Name) else ""
+            named = called in functions | BUILTINS and called not in bound
+            fine = (named or isinstance(node.func, ast.Attribute)) and not node.keywords
+        else:
+            fine = isinstance(node, ALLOWED)
+        if not fine:
+            yield node if hasattr(node, "lineno") else function  # type: ignore[misc]
+
+
+def _shown(node: ast.AST) -> str:
+    return textwrap.shorten(ast.unparse(node), 60, placeholder=" ...")
+
+
+_FIXED = frozenset(ast.dump(node) for node in ast.parse(f"{IMPORTS}\n{self_check_text(())}").body)
+"""Statements that are the same in every kernel."""
