@@ -237,28 +237,33 @@ def log_positive_part(epsilon: float) -> float:
 def worse(a: Bound, b: Bound) -> Bound:
     """Return bounds on the larger of two quantities.
 
-    A lower bound on either is a lower bound on the larger; an upper bound needs both.
+    A lower bound on either is a lower bound on the larger; an upper bound needs both. A method
+    without a proof may have no answer to one of them, such as a series that is not positive: that
+    one is taken to be smaller, and said in `detail["no answer"]`.
     """
     first, second = (a, b) if _rank(a) >= _rank(b) else (b, a)
-    uppers, estimates = (float(a.upper), float(b.upper)), (float(a.estimate), float(b.estimate))
-    lowers = [v for v in (float(a.lower), float(b.lower)) if not math.isnan(v)]
-    status = first.status if first.status != "proven" else second.status
+    lowers, estimates = (_known(side) for side in ((a.lower, b.lower), (a.estimate, b.estimate)))
+    status, detail = first.status if first.status != "proven" else second.status, first.detail
+    if _rank(second) == -math.inf and _rank(first) > -math.inf:
+        detail = {**detail, "no answer": f"{second.detail.get('direction')}: {second.status}"}
+        status = first.status if first.status != "proven" else "estimate"
     return Bound(
         max(lowers, default=math.nan),
-        math.nan if any(map(math.isnan, estimates)) else max(estimates),
-        math.nan if any(map(math.isnan, uppers)) else max(uppers),
+        max(estimates, default=math.nan),
+        float(np.maximum(a.upper, b.upper)),
         first.method,
         status,
-        first.detail,
+        detail,
     )
+
+
+def _known(values: tuple[Any, ...]) -> list[float]:
+    return [float(v) for v in values if not math.isnan(float(v))]
 
 
 def _rank(bound: Bound) -> float:
     """Key that orders two answers by how bad they are: estimate, else what there is."""
-    for value in (bound.estimate, bound.upper, bound.lower):
-        if not math.isnan(float(value)):
-            return float(value)
-    return math.inf
+    return next(iter(_known((bound.estimate, bound.upper, bound.lower))), -math.inf)
 
 
 def _mirrored(*sides: Sequence[Step]) -> bool:

@@ -83,11 +83,11 @@ class Curve:
         """Return one side of log delta minus the target.
 
         The proven sides are moved outward by the rounding of exp and log, so that the answer also
-        holds for delta itself.
+        holds for delta itself. Where an expansion gives no positive delta it counts as none.
         """
         value = float(getattr(self.at(epsilon), side))
-        if value == -math.inf:
-            return value
+        if value == -math.inf or (side == "estimate" and math.isnan(value)):
+            return -math.inf
         slack = 1.5 * ROUND * (abs(self.target) + 4.0)
         return (
             value - self.target + (slack if side == "upper" else -slack if side == "lower" else 0)
@@ -128,8 +128,11 @@ def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
         if side == "upper" and evaluation.at_most(direction, float(answer.upper), log_target):
             continue
         curve = Curve(partial(evaluation.log_delta_in, direction), log_target)
-        if not curve.excess(side, float(getattr(answer, side))) <= 0:
+        at = float(getattr(answer, side))
+        if math.isnan(at) or not curve.excess(side, at) <= 0:
             answer = worse(answer, _in_direction(evaluation, direction, log_target))
+        elif side == "estimate" and math.isnan(float(curve.at(at).estimate)):
+            answer.detail["no answer"] = f"{direction}: {curve.at(at).status}"
     return answer
 
 
@@ -149,10 +152,14 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     if at_top is not None:
         return at_top
     first = curve.at(start)
-    main = "upper" if math.isnan(float(first.estimate)) else "estimate"
-    if math.isnan(float(getattr(first, main))):
-        return Bound(math.nan, math.nan, math.nan, first.method, first.status, first.detail)
+    upper_only = math.isnan(float(first.estimate)) and not math.isnan(float(first.upper))
+    main = "upper" if upper_only else "estimate"
     near, slope = root(curve, main, start, slope)
+    if main == "estimate" and math.isnan(float(curve.at(min(near, LARGEST_EPSILON)).estimate)):
+        above = [e for e in curve.points if curve.excess(main, e) > 0]
+        if not above:
+            return Bound(math.nan, math.nan, math.nan, first.method, first.status, first.detail)
+        near = max(above)  # beyond, the expansion gives no delta
     rough = curve
     if evaluation.method == "auto":  # now that the place is known, the narrowest method there
         curve = replace(curve, log_delta=partial(evaluation.log_delta_in, direction))

@@ -125,6 +125,8 @@ def _point(evaluation: Evaluation, direction: str, alpha: float, epsilon: float)
         # 1 - delta from log delta, which has all its digits where delta is nearly one
         sides = source.upper, source.estimate, source.lower
         low, middle, high = (-math.expm1(float(side)) for side in sides)
+        if math.isnan(middle) and math.isnan(low):
+            raise UnsupportedError(source.status)
     except UnsupportedError as refusal:
         source, low, middle, high = refusal, 0.0, 0.0, 1.0
     noise = ULPS * ((1.0 if math.isnan(high) else high) + cost)

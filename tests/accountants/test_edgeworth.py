@@ -215,7 +215,7 @@ def test_heterogeneous_sum_equals_its_parts(cases):
 def test_no_positive_delta_is_said(cases):
     loss, count, _, _ = cases["SGS1"]
     bound = EdgeworthAccountant([Step(loss, count)], order=1).log_delta(12.0)
-    assert math.isnan(bound.estimate) and bound.status.startswith("no answer")
+    assert math.isnan(bound.estimate) and bound.status.startswith("order 1 gives no positive")
 
 
 def test_masses_at_infinity_are_split_off():
@@ -310,3 +310,27 @@ def test_coarse_lattice_is_refused():
 def test_orders_outside_one_to_eight_are_refused(order):
     with pytest.raises(DeclarationError, match="integer from 1 to 8"):
         EdgeworthAccountant([], order=order)
+
+
+@pytest.mark.parametrize(
+    ("rate", "sigma", "count", "delta", "expected"),
+    [
+        (0.01, 0.8, 2000, 1e-5, 4.4525),
+        (0.05, 1.0, 200, 1e-5, 4.8937),
+        (0.01, 2.0, 3000, 1e-10, 1.8352),
+    ],
+)
+def test_an_expansion_that_fails_is_the_smaller_direction(rate, sigma, count, delta, expected):
+    """EA takes the maximum over the directions (Lemma 3.3); values of (3.1) at order 2 by hand."""
+    run = count * mechc.poisson(mechc.load("gaussian"), rate)(sigma=sigma)
+    answer = run.epsilon(delta, method="edgeworth", order=2)
+    assert answer.estimate == pytest.approx(expected, abs=1e-4)
+    assert answer.status == "estimate" and math.isnan(answer.upper)
+    there = run.log_delta(answer.estimate, method="edgeworth", order=2)
+    assert there.estimate == pytest.approx(math.log(delta), abs=1e-6)
+    assert "add: order 2" in answer.detail["no answer"] == there.detail["no answer"]
+
+
+def test_expansions_that_fail_in_both_directions_have_no_answer():
+    run = 200 * mechc.poisson(mechc.load("gaussian"), 0.05)(sigma=1.0)
+    assert math.isnan(run.log_delta(500.0, method="edgeworth").estimate)
