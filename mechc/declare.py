@@ -50,6 +50,7 @@ __all__ = [
     "probabilities", "probability", "rate", "real",
 ]  # fmt: skip
 
+
 @dataclass(frozen=True)
 class Shift:
     """The pair is one noise at two places: P = noise(x - sensitivity), Q = noise(x)."""

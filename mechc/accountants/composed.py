@@ -117,6 +117,12 @@ class ComposedLoss:
         total: Floats = self.counts @ self.by_step(t, order)
         return total
 
+    def closed(self, t: float) -> float:
+        """Return K(t) by closed generating functions of all steps; nan where one has none."""
+        return math.fsum(
+            k * law.closed_cgf(t) for k, law in zip(self.counts, self._laws, strict=True)
+        )
+
     def at_most(self, t: float) -> Floats:
         """Return upper bounds on K_j(t) of one repetition, shape (steps,), but for quadrature."""
         table = self._generating(t)
@@ -177,6 +183,14 @@ class ComposedLoss:
         )
         atomic *= np.exp(np.minimum(-table[:, 0], 700.0))
         return float(self.counts @ (quadrature + atomic + table[:, 3] + 4 * U * abs(table[:, 0])))
+
+    def lost_mass_error(self, t: float) -> float:
+        """Bound on the error of K(t) that errors of the masses at infinite losses make."""
+        errors = np.array([law.mass_errors for law in self._laws]).reshape(-1, 2)
+        if not errors.any():
+            return 0.0
+        lost = (1.0 + abs(t)) * errors[:, 0] + abs(t) * errors[:, 1]  # M is found from both masses
+        return float(self.counts @ (lost * np.exp(-self._generating(t)[:, 0])))
 
     def mean_error(self, t: float) -> float:
         """Bound on the error of K'(t): weights off by a relative e move a mean by 2 e sigma."""

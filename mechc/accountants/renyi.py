@@ -29,6 +29,10 @@ from mechc.loss.measure import Step
 Floats = NDArray[np.float64]
 
 _METHOD = "renyi"
+FAR = 1e3  # tilt from which on a closed generating function is preferred to a quadrature ...
+CLOSED = 1e-12  # ... and the relative error allowed for rounding in it
+BESIDE = 1e-2  # distance of tilts from 0 and -1 where the means bound K as well as its value
+NEXT = 1e-6  # tilts above 0 that need no panels of their own
 
 
 class RenyiAccountant:
@@ -96,9 +100,27 @@ class RenyiAccountant:
         if alpha == math.inf:
             top = composed.support[1]
             return top - 16 * U * abs(top) if math.isfinite(top) else top, top, top
-        if t == 0.0:
-            value, error = float(composed.cumulants(0.0, 2)[1]), composed.mean_error(0.0)
-        else:
-            k = float(composed.cumulants(t, 2)[0])
-            value, error = k / t, composed.log_mass_error(t) / abs(t) + 4 * U * abs(k / t)
-        return max(value - error, 0.0), value, value + error
+        closed = composed.closed(t) if t > FAR else math.nan
+        if not math.isnan(closed):
+            value, error = closed / t, CLOSED * closed / t
+            return value - error, value, value + error
+        if 0.0 < t < NEXT:  # panels for this tilt do as well, and are made
+            composed.cumulants(NEXT, 2)
+        k, slope, bend = map(float, composed.cumulants(t, 2))
+        moved = U * abs(t)  # rounding of alpha - 1
+        lower, value, upper = -math.inf, slope, math.inf
+        if t != 0.0:
+            value, error = k / t, composed.log_mass_error(t) + composed.lost_mass_error(t)
+            error = (error + moved * abs(slope)) / abs(t) + 4 * U * abs(k / t)
+            lower, upper = value - error, value + error
+        # K is convex: K(t) = K(end) + (t - end) m for a slope m between those at t and at the end
+        for end, mass, away in ((0.0, composed.log_finite, t), (-1.0, composed.log_covered, alpha)):
+            if abs(away) < BESIDE:
+                other = float(composed.cumulants(end, 2)[1])
+                off = max(composed.mean_error(t) + moved * bend, composed.mean_error(end))
+                slopes = min(slope, other) - off, max(slope, other) + off
+                sides = slopes if t == 0.0 else [(mass + away * m) / t for m in slopes]
+                slack = 16 * U * max(map(abs, sides))
+                slack += composed.lost_mass_error(end) / abs(t) if t != 0.0 else 0.0
+                lower, upper = max(lower, min(sides) - slack), min(upper, max(sides) + slack)
+        return max(lower, 0.0), min(max(value, lower, 0.0), upper), upper

@@ -326,6 +326,14 @@ class PrivacyLoss:
         """Return K(t) = log E_P[exp(tL); L finite] for real t; raises what `generating` raises."""
         return self.generating(t)[0]
 
+    def closed_cgf(self, t: float) -> float:
+        """Return K(t) at a tilt inside the strip by the kernel's formula; nan without one."""
+        kernel = self._source.kernel if self._source is not None else None
+        if kernel is None or not kernel.CAPABILITIES["cgf"].startswith("closed"):
+            return math.nan
+        found = kernel.cgf(complex(-1.0 - t if self._reverse else t), self._source.theta)
+        return found.real if math.isfinite(found.real) else math.nan
+
     def cumulants(self, t: float, order: int) -> Floats:
         """Return [K(t), K'(t), ..., K^(order)(t)] of the finite part, shape (order + 1,)."""
         k, mean, _, _ = self.generating(t)

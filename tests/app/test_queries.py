@@ -1,7 +1,9 @@
 """Trade-off, advantage, Rényi, GDP, curves and calibration against closed forms."""
 
 import math
+from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 import truth
@@ -117,6 +119,40 @@ def test_renyi_of_randomised_response_and_of_infinite_losses():
     assert leak.renyi(0.5).upper < math.inf
     with pytest.raises(DeclarationError, match="not positive"):
         event.renyi(0.0)
+
+
+@pytest.mark.parametrize("sigma", [0.5, 20.0])
+def test_renyi_of_the_gaussian_at_every_order(gaussian, sigma):
+    """The order over 2 sigma^2, from 1e-300 to 1e8 and next to 1."""
+    beside = [1.0 + sign * 10.0**-n for n in (3, 9, 12, 15) for sign in (-1, 1)]
+    orders = np.array([1e-300, 1e-12, 1e-9, 1e-6, 1e-4, 1e-3, *beside, 1e4, 1e6, 1e8])
+    answer = gaussian(sigma=sigma).renyi(orders)
+    truth = [float(Fraction(a) / 2 / Fraction(sigma) ** 2) for a in orders]
+    assert (answer.lower <= truth).all() and (truth <= answer.upper).all()
+    assert (answer.upper - answer.lower <= 1e-7 * np.array(truth)).all()
+
+
+@pytest.mark.parametrize("order", [1e-12, 1e-6, 0.02, 1 - 1e-9, 1 + 1e-12, 1 + 1e-9, 1 + 1e-3])
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_renyi_of_a_sampled_gaussian_next_to_the_ends(sampled_gaussian, order, direction):
+    """K by mpmath; order a of (P, Q) is a / (1 - a) times order 1 - a of (Q, P)."""
+    rate, sigma = 0.3, 2.0
+    with mpmath.workdps(40):
+        a, q, s = mpmath.mpf(order), mpmath.mpf(rate), mpmath.mpf(sigma)
+
+        def power(x):
+            base = mpmath.npdf(x, 0, s)
+            ratio = (1 - q + q * mpmath.exp((2 * x - 1) / (2 * s * s))) ** (
+                1 if direction == "remove" else -1
+            )
+            other = base if direction == "remove" else base / ratio
+            return other * ratio**a
+
+        places = [-40, -20, -5, 0, 5, 20, 40]
+        truth = float(mpmath.log(mpmath.quad(power, places)) / (a - 1))
+    event = sampled_gaussian(sampling_rate=rate, sigma=sigma)
+    answer = event.renyi(order, direction=direction)
+    assert answer.lower <= truth <= answer.upper <= answer.lower + 1e-7 * truth
 
 
 def test_gdp_of_the_gaussian_is_its_mu(gaussian):
