@@ -3,7 +3,7 @@
 The rule of "auto", in order; the first answer whose proven width in log delta is at most `rtol`
 is returned, else the narrowest of those tried:
 
-1. `lattice`, if all losses lie on one lattice: a finite sum, exact up to rounding;
+1. `lattice`, if all losses of several steps lie on one lattice: a finite sum, exact up to rounding;
 2. `direct`, if there are few steps in all and few of them distinct (fewer still where losses have
    no atoms), or only atoms and few enough to list;
 3. `pld`, if a loss is a table of very many atoms off any lattice;
@@ -66,7 +66,7 @@ def candidates(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
     smooth = total >= SMOOTH and all(s.loss.atom_loss.size == 0 for s in steps)
     wide = "the contour's proof is wider than asked for"
     rule = (
-        ("lattice", all(s.loss.lattice for s in steps), "all losses are lattices"),
+        ("lattice", total > 1 and all(s.loss.lattice for s in steps), "all losses are lattices"),
         ("direct", (few and not smooth) or enumerable(steps), "few steps, or few atoms in all"),
         ("pld", tables, "a large table of losses"),
         ("contour", True, "cost independent of the counts"),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+LEAST = 1e-300  # quotient that doubles hold to all their digits
 TOLERANCE = 1e-9  # by which given masses may miss one; the miss widens every answer
 
 
@@ -139,14 +140,12 @@ def from_pmfs(
     both = (p > 0) & (q > 0)
     if not both.any():
         raise DeclarationError(f"{name}: p and q share no outcome, so that every output tells")
-    law = PrivacyLoss.from_atoms(
-        _log_ratio(p[both], q[both]),
-        p[both],
-        math.fsum(p[q == 0].tolist()),
-        math.fsum(q[p == 0].tolist()),
-        label=name,
-    )
-    return NumericEvent(Table(name, digest("pmfs", claim, law), False, claim), law, None)
+    with np.errstate(divide="ignore"):
+        tells, other_tells = (float(np.log(math.fsum(m.tolist()))) for m in (p[q == 0], q[p == 0]))
+    loss, log_p, log_q = _log_ratio(p[both], q[both]), np.log(p[both]), np.log(q[both])
+    law = PrivacyLoss.from_log_atoms(loss, log_p, tells, other_tells, name)
+    other = PrivacyLoss.from_log_atoms(-loss, log_q, other_tells, tells, f"{name} reversed")
+    return NumericEvent(Table(name, digest("pmfs", claim, law), False, claim), law, other)
 
 
 def sampled(event: NumericEvent, rate: float) -> NumericEvent:
@@ -172,31 +171,40 @@ def sampled(event: NumericEvent, rate: float) -> NumericEvent:
 
 
 def _sampled(law: PrivacyLoss, r: float, adding: bool) -> PrivacyLoss:
+    from mechc.loss.atoms import ULP, rounding
     from mechc.loss.measure import PrivacyLoss
 
-    loss, mass = law.atom_loss, np.exp(law.atom_log_mass)
-    infinite, opposite = math.exp(law.log_infinite), math.exp(law.log_minus_infinite)
-    ends = np.array([math.log1p(-r)])
+    loss, log_p = law.atom_loss, law.atom_log_mass
+    log_rest = math.log1p(-r)
+    log_r = math.log(r) if r > 0.0 else -math.inf
+    toward = -loss if adding else loss
+    mixed = np.logaddexp(log_rest, log_r + toward)
+    with np.errstate(over="ignore", invalid="ignore"):
+        grown = r * np.expm1(toward)
+    small = np.abs(grown) < 0.5  # by what it differs from 0, which keeps its digits
+    mixed[small] = np.log1p(grown[small])
+    # a rounding of the loss moves the mixed one by d mixed / d loss times as much
+    inherited = np.exp(np.minimum(log_r + toward - mixed, 0.0)) * np.abs(loss)
+    error = law.loss_error + ULP * float((2.0 * inherited - 4.0 * np.abs(mixed)).max(initial=0.0))
     if adding:
-        losses = np.concatenate([-_log_mix(r, -loss), -ends])
-        return PrivacyLoss.from_atoms(losses, np.append(mass, infinite), 0.0, r * opposite)
-    masses = (1.0 - r) * np.exp(law.atom_log_mass - loss) + r * mass
-    losses = np.concatenate([_log_mix(r, loss), ends])
-    return PrivacyLoss.from_atoms(losses, np.append(masses, (1 - r) * opposite), r * infinite, 0.0)
-
-
-def _log_mix(r: float, loss: Floats) -> Floats:
-    """log(1 - r + r exp(loss)), without overflow."""
-    with np.errstate(divide="ignore"):
-        small: Floats = np.log1p(r * np.expm1(np.minimum(loss, 1.0)))
-        return np.where(loss < 1.0, small, loss + np.log(r + (1.0 - r) * np.exp(-loss)))
+        losses, masses = np.append(-mixed, -log_rest), np.append(log_p, law.log_infinite)
+        infinite = (-math.inf, log_r + law.log_minus_infinite)
+    else:
+        losses = np.append(mixed, log_rest)
+        masses = np.append(log_p - loss + mixed, log_rest + law.log_minus_infinite)
+        infinite = (log_r + law.log_infinite, -math.inf)
+    made = PrivacyLoss.from_log_atoms(losses, masses, *infinite, loss_error=error)
+    return replace(made, tolerance=law.tolerance + made.tolerance + rounding(loss, log_p))
 
 
 def _log_ratio(p: Floats, q: Floats) -> Floats:
     """log(p/q); where it is small by the difference, which doubles hold exactly."""
     near = (p >= 0.5 * q) & (p <= 2.0 * q)
-    out: Floats = np.where(near, np.log1p((p - q) / q), np.log(p / q))
-    return out
+    with np.errstate(over="ignore", divide="ignore"):
+        ratio = p / q
+        out: Floats = np.where(near, np.log1p((p - q) / q), np.log(ratio))
+    held = (ratio > LEAST) & (ratio < 1.0 / LEAST)
+    return np.where(held, out, np.log(p) - np.log(q))
 
 
 def _law(

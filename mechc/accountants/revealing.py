@@ -73,8 +73,7 @@ def mass_errors(steps: Sequence[Step]) -> tuple[float, float]:
 
 def loss_error(steps: Sequence[Step]) -> float:
     """How far rounding of the point masses of single steps may move a composed loss."""
-    sources = ((s.count, s.loss.source) for s in steps if is_resolved(s.loss))
-    return sum(n * source.loss_error for n, source in sources if source is not None)
+    return sum(s.count * s.loss.loss_error for s in steps if is_resolved(s.loss))
 
 
 def mass_error(errors: tuple[float, float], epsilon: float) -> float:

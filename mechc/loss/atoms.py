@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +10,9 @@ from mechc.loss.nodes import Nodes
 
 Floats = NDArray[np.float64]
 
-ROUNDING = 4e-16  # of a difference of losses, relative to both
+ULP = 2.0**-52
+ROUNDING = 4e-16  # of a difference of losses, relative to both; of a table they are numbers that
+TABLED = 1e-15  # were computed before, which costs more
 MASS_TOLERANCE = 1e-9  # |sum of masses - 1| that is refused
 ROUNDED = 4e-15  # the same, taken as rounding of the masses
 
@@ -28,18 +28,24 @@ def log_hockey_stick(
         epsilon: any real number.
         kind: what the losses are: rounded numbers of a "table", what a "formula" says, or
             differences of two logs of masses on a "lattice", however small they are.
-        mass_error: relative error of the masses.
+        mass_error: relative error of the masses, beside the rounding of their logs.
     """
     gap = loss - epsilon
     up = gap > 0
     terms = log_mass[up] + np.log(-np.expm1(-gap[up]))
-    shaky = ROUNDING * (np.abs(loss) + abs(epsilon))
+    shaky = (TABLED if kind == "table" else ROUNDING) * (np.abs(loss) + abs(epsilon))
     if kind == "lattice":
         shaky += ROUNDING * (np.abs(log_mass) + np.abs(log_mass - loss))
     near = gap > -shaky if kind == "table" else up
     with np.errstate(divide="ignore"):
         noise = log_mass[near] - np.maximum(gap[near], 0.0) + np.log(shaky[near])
-        return terms, np.concatenate([noise, terms + np.log(mass_error)])
+        rounded = mass_error + ULP * (np.abs(log_mass[up]) + np.abs(loss[up]))
+        return terms, np.concatenate([noise, terms + np.log(rounded)])
+
+
+def rounding(loss: Floats, log_mass: Floats) -> float:
+    """Return the relative error of masses under Q, as the logs of those under P give them."""
+    return ULP * float((np.abs(log_mass) + np.abs(loss)).max(initial=0.0))
 
 
 def cell_masses(loss: Floats, log_mass: Floats, edges: Floats) -> tuple[Floats, Floats]:
@@ -53,31 +59,33 @@ def cell_masses(loss: Floats, log_mass: Floats, edges: Floats) -> tuple[Floats, 
 
 
 def checked(
-    losses: Sequence[float] | Floats,
-    masses: Sequence[float] | Floats,
-    infinite_mass: float,
-    minus_infinite_mass: float,
+    losses: Floats, log_masses: Floats, log_infinite: float, log_minus_infinite: float
 ) -> Nodes:
     """Return finite losses and their masses under P as nodes; a defect of the sums is their error.
 
+    Args:
+        losses: finite losses.
+        log_masses: logs of their masses under P, -inf for none.
+        log_infinite: log P(L = +inf).
+        log_minus_infinite: log Q(p = 0).
+
     Raises:
-        DeclarationError: a loss is not finite, a mass is negative, or masses do not sum to one.
+        DeclarationError: a loss is not finite, or masses do not sum to one.
     """
-    loss, mass = np.asarray(losses, np.float64), np.asarray(masses, np.float64)
-    if loss.shape != mass.shape or loss.ndim != 1 or not np.isfinite(loss).all():
+    if losses.shape != log_masses.shape or losses.ndim != 1 or not np.isfinite(losses).all():
         raise DeclarationError(f"losses={losses!r}: expected finite numbers, one per mass")
-    p_mass = float(mass.sum()) + infinite_mass
-    if not (mass >= 0).all() or not abs(p_mass - 1) < MASS_TOLERANCE:
-        raise DeclarationError(
-            f"masses sum to {p_mass!r} with infinite_mass={infinite_mass!r}"
-            ": expected non-negative masses with sum 1"
-        )
-    q_mass = float((mass * np.exp(-loss)).sum()) + minus_infinite_mass
-    if not abs(q_mass - 1) < MASS_TOLERANCE:
-        raise DeclarationError(
-            f"masses under Q sum to {q_mass!r} with minus_infinite_mass="
-            f"{minus_infinite_mass!r}: expected sum 1"
-        )
-    defect = max(abs(p_mass - 1.0), abs(q_mass - 1.0))
-    some = mass > 0
-    return Nodes.of_atoms(loss[some], np.log(mass[some]), 2.0 * defect if defect > ROUNDED else 0.0)
+    under = {
+        "P": np.append(log_masses, log_infinite),
+        "Q": np.append(log_masses - losses, log_minus_infinite),
+    }
+    with np.errstate(over="ignore"):
+        totals = {side: float(np.exp(logs).sum()) for side, logs in under.items()}
+    for side, total in totals.items():
+        if not abs(total - 1) < MASS_TOLERANCE:
+            raise DeclarationError(
+                f"masses under {side} sum to {total!r}, those at infinite loss among them"
+                " (expected 1)"
+            )
+    defect = max(abs(total - 1.0) for total in totals.values())
+    some = log_masses > -np.inf
+    return Nodes.of_atoms(losses[some], log_masses[some], 2.0 * defect if defect > ROUNDED else 0.0)

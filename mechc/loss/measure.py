@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.errors import NumericError, UnsupportedError
+from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.kernel.protocol import Kernel
 from mechc.loss import atoms, below, branches, cells, listed, moments
 from mechc.loss.nodes import Nodes, mirrored
@@ -84,6 +84,7 @@ class PrivacyLoss:
     region: NDArray[np.int64] = field(repr=False, default_factory=lambda: np.empty(0, np.int64))
     _source: KernelSource | None = field(repr=False, default=None)
     _reverse: bool = field(repr=False, default=False)
+    _loss_error: float = field(repr=False, default=0.0)
     _memo: dict[Any, Any] = field(repr=False, default_factory=dict)
 
     @classmethod
@@ -131,14 +132,37 @@ class PrivacyLoss:
             DeclarationError: a loss is not finite, a mass is negative, or masses do not sum to
                 one (under P, and under Q after multiplication with exp(-loss)).
         """
-        checked = atoms.checked(losses, masses, infinite_mass, minus_infinite_mass)
+        loss, mass = np.asarray(losses, np.float64), np.asarray(masses, np.float64)
+        if not (mass >= 0).all():
+            raise DeclarationError(f"masses={masses!r}: expected non-negative numbers with sum 1")
         with np.errstate(divide="ignore"):
             infinite = (float(np.log(infinite_mass)), float(np.log(minus_infinite_mass)))
-        return cls._of_atoms(checked, infinite, symmetric, label)
+            return cls.from_log_atoms(loss, np.log(mass), *infinite, label, symmetric)
+
+    @classmethod
+    def from_log_atoms(
+        cls,
+        losses: Floats,
+        log_masses: Floats,
+        log_infinite: float,
+        log_minus_infinite: float,
+        label: str = "atoms",
+        symmetric: bool = False,
+        loss_error: float = 0.0,
+    ) -> PrivacyLoss:
+        """As `from_atoms`, by the logs of all masses; losses are known to `loss_error`."""
+        nodes = atoms.checked(losses, log_masses, log_infinite, log_minus_infinite)
+        infinite = (log_infinite, log_minus_infinite)
+        return cls._of_atoms(nodes, infinite, symmetric, label, loss_error)
 
     @classmethod
     def _of_atoms(
-        cls, nodes: Nodes, infinite: tuple[float, float], symmetric: bool, label: str
+        cls,
+        nodes: Nodes,
+        infinite: tuple[float, float],
+        symmetric: bool,
+        label: str,
+        loss_error: float,
     ) -> PrivacyLoss:
         return cls(
             **nodes._asdict(),
@@ -149,6 +173,7 @@ class PrivacyLoss:
             frequency=math.inf,
             symmetric=symmetric,
             label=label,
+            _loss_error=loss_error,
         )
 
     @classmethod
@@ -192,6 +217,11 @@ class PrivacyLoss:
         """Errors of the masses at infinite and minus infinite loss, where quadrature found them."""
         errors = (0.0, 0.0) if self._source is None else self._source.mass_errors
         return errors[::-1] if self._reverse else errors
+
+    @property
+    def loss_error(self) -> float:
+        """How far losses of point masses may be off, beyond the rounding of their own digits."""
+        return self._loss_error if self._source is None else self._source.loss_error
 
     @property
     def apart(self) -> bool:
@@ -362,11 +392,11 @@ class PrivacyLoss:
         noise = np.append(noise, [left_out, value + math.log(error) if error > 0 else -math.inf])
         value = moments.log_total(np.concatenate([terms, [value, self.log_infinite]]))
         log_error = moments.log_total(noise)
-        if value == -math.inf:
-            return value, value, log_error
-        share = math.exp(min(log_error - value, 0.0)) + 1e-14
+        share = 1e-14 + atoms.ULP * abs(value) if value > -math.inf else 0.0
         share += self.tolerance if self._source is None or not self._source.continuous else 0.0
-        return value + math.log1p(-min(share, 0.999999)), value, value + math.log1p(share)
+        left = -math.expm1(log_error - value) if log_error < value else 0.0
+        lower = value + math.log(left) - share if left > 0.0 else -math.inf
+        return lower, value, float(np.logaddexp(value, log_error)) + share
 
     def log_below(self, threshold: float) -> float:
         """Return an upper bound on log P(L <= threshold), found without tilts."""
@@ -404,5 +434,7 @@ class PrivacyLoss:
             lo, hi = -1.0 - self.tilts[1], -1.0 - self.tilts[0]
             return self._from_source(self._source, not self._reverse, lo, hi)
         nodes = Nodes(*(getattr(self, name) for name in Nodes._fields)).reversed()
+        nodes = nodes._replace(tolerance=nodes.tolerance + atoms.rounding(*self.nodes()))
         infinite = (self.log_minus_infinite, self.log_infinite)
-        return self._of_atoms(nodes, infinite, self.symmetric, self.label + " reversed")
+        label = self.label + " reversed"
+        return self._of_atoms(nodes, infinite, self.symmetric, label, self._loss_error)

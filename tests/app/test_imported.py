@@ -245,3 +245,43 @@ def test_false_negatives_far_below_one(alpha, direction):
     assert bound.lower <= float(missed) + room
     assert float(missed) <= bound.upper + room
     assert bound.upper - bound.lower <= 1e-3 * float(missed) + 1e-13
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "rate"),
+    [
+        ((1 - 1e-9, 1e-9), (0.5, 0.5), 0.999999),
+        ((1 - 1e-9, 1e-9), (0.5, 0.5), 1 - 1e-9),
+        ((1.0, 1e-154), (0.75, 0.25), 1 - 2.0**-48),
+        ((1 - 2.0**-40, 2.0**-40), (0.25, 0.75), 1e-9),
+        ((2.0**-40, 1 - 2.0**-40), (1 - 2.0**-50, 2.0**-50), 1e-6),
+        ((1e-320, 1.0), (0.5, 0.5), 0.5),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_tables_on_samples_next_to_their_losses(p, q, rate):
+    """(1-r) q + r p cancels in doubles; here in fractions, at the losses and next to them."""
+    event, r = mechc.poisson(mechc.from_pmfs(p, q), rate), Fraction(rate)
+    plain = [Fraction(v) for v in q]
+    mixed = [(1 - r) * Fraction(v) + r * Fraction(u) for u, v in zip(p, q, strict=True)]
+    with mp.workdps(60):
+        laws = [[mp.mpf(v.numerator) / v.denominator for v in law] for law in (mixed, plain)]
+        for direction, order in (("remove", 1), ("add", -1)):
+            pair = list(zip(*laws[::order], strict=True))
+            losses = [float(mp.log(a / b)) for a, b in pair]
+            for epsilon in [0.0, *losses, *(math.nextafter(v, 0.0) for v in losses)]:
+                truth = sum(max(a - mp.e**epsilon * b, mp.mpf(0)) for a, b in pair)
+                slack = 4e-16 * abs(mp.log(truth)) if truth else mp.mpf(0)
+                found = event.log_delta(epsilon, direction=direction)
+                assert mp.e ** mp.mpf(found.lower - slack) <= truth + 1e-300
+                assert truth <= mp.e ** mp.mpf(found.upper + slack)
+
+
+def test_rounding_of_a_loss_beside_a_far_smaller_delta():
+    """At the double next to log(1/q) the rounding of that loss is all of delta but 1e-160."""
+    q = 0.11747711494019057
+    event = mechc.from_pmfs([1.0, 1e-300], [q, 1 - q])
+    epsilon = 2.141511730833838
+    with mp.workdps(60):
+        truth = mp.log(max(1 - mp.e**epsilon * mp.mpf(q), mp.mpf(10) ** -300))
+    assert event.log_delta(epsilon, direction="remove").upper >= truth

@@ -40,7 +40,7 @@ def test_masses_that_miss_one_widen_the_answer():
     rough = PrivacyLoss.from_atoms([0.0], [1.0 - 1e-11])
     assert exact.tolerance == 0.0
     assert rough.tolerance >= 1e-11
-    assert rough.reversed().tolerance == rough.tolerance
+    assert rough.tolerance <= rough.reversed().tolerance <= rough.tolerance + 1e-15
     lower, _, upper = rough.hockey_stick_log(-q)
     assert upper - lower >= 1e-11
 
