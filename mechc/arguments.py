@@ -14,6 +14,7 @@ from rich.console import Console
 
 import mechc
 from mechc.errors import DeclarationError
+from mechc.operations import under
 
 if TYPE_CHECKING:
     from mechc.composition import Composition
@@ -30,7 +31,10 @@ Set = Annotated[
 Poisson = Annotated[
     float | None, typer.Option("--poisson", metavar="RATE", help="Poisson sampling rate.")
 ]
-Adjacency = Annotated[str, typer.Option(help="add_remove or replace.")]
+Adjacency = Annotated[
+    str | None,
+    typer.Option(help="add_remove or replace; with --poisson the first is the default."),
+]
 Count = Annotated[str, typer.Option("--count", "-k", help="Number of steps.")]
 Method = Annotated[str, typer.Option("--method", "-m", help="An accountant; see `mechc methods`.")]
 Direction = Annotated[str, typer.Option(help="both, remove or add.")]
@@ -64,21 +68,19 @@ def mechanism_of(name: str, p: str, q: str, var: str, domains: Iterable[str]) ->
 
 
 def run_of(
-    mechanism: Mechanism, settings: Iterable[str], poisson: float | None, adjacency: str, count: str
+    mechanism: Mechanism,
+    settings: Iterable[str],
+    poisson: float | None,
+    adjacency: str | None,
+    count: str,
 ) -> Composition:
     """Return the composition a command line asks for, compiled with a progress display."""
     from mechc.present.progress import compiling
 
-    kept = sampled(mechanism, poisson, adjacency)
+    values = values_of(settings)
+    kept = under(mechanism, poisson, adjacency, values)
     compiling(kept, Console(stderr=True))
-    return kept(**values_of(settings)) * count_of(count)
-
-
-def sampled(mechanism: Mechanism, rate: float | None, adjacency: str) -> Mechanism:
-    """Return the mechanism, sampled if a rate is given."""
-    if rate is None:
-        return mechanism
-    return mechc.poisson(mechanism, sampling_rate=rate, adjacency=adjacency)
+    return kept(**values) * count_of(count)
 
 
 def values_of(settings: Iterable[str]) -> dict[str, float]:

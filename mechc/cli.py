@@ -37,10 +37,10 @@ from mechc.arguments import (
     counts_of,
     mechanism_of,
     run_of,
-    sampled,
     values_of,
 )
 from mechc.errors import DeclarationError, LoweringError, MechcError, UnsupportedError
+from mechc.operations import under
 
 if TYPE_CHECKING:
     from mechc.accountants.bound import Bound
@@ -113,12 +113,12 @@ def show(
     name: Name,
     stage: Annotated[str, typer.Option(help="explain, pair, calculus, ir or source.")] = "explain",
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
 ) -> None:
     """Show what was derived from a declaration, at any stage of the compiler."""
     from mechc.present import stages
 
-    mechanism = sampled(mechc.load(name), poisson, adjacency)
+    mechanism = under(mechc.load(name), poisson, adjacency)
     out.print(stages.show(mechanism, stage), highlight=False)
 
 
@@ -127,12 +127,12 @@ def emit(
     name: Name,
     output: Output,
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
 ) -> None:
     """Write the compiled kernel as a standalone Python module."""
     from mechc.present.progress import compiling
 
-    mechanism = sampled(mechc.load(name), poisson, adjacency)
+    mechanism = under(mechc.load(name), poisson, adjacency)
     compiling(mechanism, err)
     out.print(f"wrote {mechanism.emit(output)}", highlight=False)
 
@@ -143,14 +143,15 @@ def report(
     output: Output,
     settings: Set = [],  # noqa: B006
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
 ) -> None:
     """Write a datasheet of a mechanism as one HTML file."""
     from mechc.present.progress import compiling
 
-    mechanism = sampled(mechc.load(name), poisson, adjacency)
+    values = values_of(settings)
+    mechanism = under(mechc.load(name), poisson, adjacency, values)
     compiling(mechanism, err)
-    out.print(f"wrote {mechanism.report(output, **values_of(settings))}", highlight=False)
+    out.print(f"wrote {mechanism.report(output, **values)}", highlight=False)
 
 
 @app.command()
@@ -161,7 +162,7 @@ def epsilon(
     log_delta: LogDelta = None,
     count: Count = "1",
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
     method: Method = "auto",
     direction: Direction = "both",
     p: DensityP = "",
@@ -173,7 +174,7 @@ def epsilon(
     """Print bounds on epsilon for a given delta."""
     run = run_of(mechanism_of(name, p, q, var, domain), settings, poisson, adjacency, count)
     bound = run.epsilon(delta, log_delta=log_delta, method=method, direction=direction)
-    _print_bound(bound, as_json)
+    _print_bound(_under(bound, adjacency), as_json)
 
 
 @app.command()
@@ -183,7 +184,7 @@ def delta(
     epsilon: Epsilon = None,
     count: Count = "1",
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
     method: Method = "auto",
     direction: Direction = "both",
     log: Annotated[bool, typer.Option("--log", help="Print log delta.")] = False,
@@ -199,7 +200,7 @@ def delta(
     run = run_of(mechanism_of(name, p, q, var, domain), settings, poisson, adjacency, count)
     ask = run.log_delta if log else run.delta
     bound = ask(epsilon, method=method, direction=direction)
-    _print_bound(bound, as_json)
+    _print_bound(_under(bound, adjacency), as_json)
 
 
 @app.command()
@@ -210,7 +211,7 @@ def compare(
     delta: Delta = None,
     count: Count = "1",
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
 ) -> None:
     """Ask every method the same question: lower, estimate, upper and time."""
     from mechc.present import comparison
@@ -228,7 +229,7 @@ def curve(
     delta: Annotated[float, typer.Option("--delta", "-d", help="Target delta.")] = 1e-5,
     counts: Annotated[str, typer.Option(help="Counts, such as 1,10,100 or 1:1000:10.")] = "1:11",
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
     method: Method = "auto",
     plot: Annotated[Path | None, typer.Option(help="Write a figure to this file.")] = None,
     as_json: Json = False,
@@ -238,7 +239,7 @@ def curve(
 
     numbers = counts_of(counts)
     run = run_of(mechc.load(name), settings, poisson, adjacency, "1")
-    bound = run.epsilon_curve(delta, numbers, method=method)
+    bound = _under(run.epsilon_curve(delta, numbers, method=method), adjacency)
     if plot is not None:
         from mechc.present.plot import epsilon_figure
 
@@ -258,14 +259,15 @@ def calibrate(
     delta: Delta = None,
     count: Count = "1",
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
     method: Method = "auto",
     as_json: Json = False,
 ) -> None:
     """Find the parameter value whose proven upper bound meets the target."""
     if epsilon is None or delta is None:
         raise DeclarationError("calibrate: --epsilon and --delta are needed")
-    mechanism = sampled(mechc.load(name), poisson, adjacency)
+    values = values_of(settings)
+    mechanism = under(mechc.load(name), poisson, adjacency, {*values, solve_for})
     found = mechc.calibrate(
         mechanism,
         solve_for=solve_for,
@@ -273,13 +275,13 @@ def calibrate(
         delta=delta,
         method=method,
         count=count_of(count),
-        parameters=values_of(settings),
+        parameters=values,
     )
     if as_json:
-        _print_json({solve_for: found.value, **found.bound.record()})
+        _print_json({solve_for: found.value, **_under(found.bound, adjacency).record()})
     else:
         out.print(f"{solve_for} = {found.value!r}", highlight=False)
-        _print_bound(found.bound, False)
+        _print_bound(_under(found.bound, adjacency), False)
 
 
 @app.command()
@@ -287,7 +289,7 @@ def verify(
     name: Annotated[str, typer.Argument(help="A mechanism, its file, or an emitted kernel.")],
     level: Annotated[str, typer.Option(help="quick or full.")] = "quick",
     poisson: Poisson = None,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -297,7 +299,7 @@ def verify(
     from mechc.verify.table import table
 
     mechanism, kernel = subject.find(name)
-    certificate = verify(sampled(mechanism, poisson, adjacency), level, kernel)
+    certificate = verify(under(mechanism, poisson, adjacency), level, kernel)
     if output is not None:
         output.write_text(certificate.to_json(), encoding="utf-8")
     if as_json:
@@ -344,6 +346,11 @@ def demo(
     from mechc.present import demo
 
     demo.run(out, folder)
+
+
+def _under(bound: Bound, adjacency: str | None) -> Bound:
+    """An answer of any relation is given for the one that was asked for, which `under` checked."""
+    return bound if adjacency is None else bound.under(mechc.Adjacency.of(adjacency))
 
 
 def _print_bound(bound: Bound, as_json: bool) -> None:

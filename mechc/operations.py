@@ -7,7 +7,7 @@ parts they may be applied to. The pairs they lead to are derived in `mechc.trans
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar, cast
 
@@ -215,6 +215,42 @@ def product(*parts: Event | Composition) -> Composition:
         DeclarationError: a part is neither; a mechanism first needs its parameters.
     """
     return compose(*parts)
+
+
+def under(
+    what: Mechanism,
+    sampling_rate: float | None,
+    adjacency: Adjacency | str | None,
+    given: Container[str] = (),
+) -> Mechanism:
+    """Return a mechanism for the relation that is asked for, on a Poisson sample if at a rate.
+
+    Args:
+        what: the mechanism.
+        sampling_rate: of `poisson`; None takes all records.
+        adjacency: the relation; None asks for none, and samples under add/remove.
+        given: names of the parameters that are set.
+
+    Raises:
+        DeclarationError: no such relation; another one than the mechanism's; or replacement, with
+            a sensitivity that is left at its default.
+    """
+    wanted = None if adjacency is None else Adjacency.of(adjacency, sampling=True)
+    if sampling_rate is not None:
+        return poisson(what, sampling_rate, wanted or Adjacency.ADD_REMOVE)
+    if wanted not in (None, Adjacency.ANY, what.adjacency) and what.adjacency != Adjacency.ANY:
+        raise DeclarationError(
+            f"{what.name}: adjacency={wanted.value!r}, but the pair is for {what.adjacency.words} "
+            f"neighbours (expected {what.adjacency.value!r})"
+        )
+    default = [p.name for p in what.parameters if p.default is not None and p.name not in given]
+    if wanted is Adjacency.REPLACE and what.adjacency is Adjacency.ANY and default:
+        raise DeclarationError(
+            f"{what.name}: adjacency='replace' without sampling says nothing about the default of "
+            f"{', '.join(default)}; give the distance by which replacing one record moves the "
+            "query, twice the clipping norm, or a Poisson sampling rate"
+        )
+    return what
 
 
 def _opened(name: str, what: Any) -> tuple[Mechanism, dict[str, float]]:

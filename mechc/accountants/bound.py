@@ -97,6 +97,12 @@ class Bound:
         status = f"{word} for the declared pair{rest}" if declared else self.status
         return replace(self, status=status, quantity=quantity, claim=claim)
 
+    def under(self, adjacency: Adjacency) -> Bound:
+        """Return an answer that is right for any relation as the one for a given relation."""
+        if self.claim is None or self.claim.adjacency is not Adjacency.ANY:
+            return self
+        return replace(self, claim=replace(self.claim, adjacency=adjacency))
+
     def __float__(self) -> float:
         """Return the safe side."""
         return float(self.safe)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechc.accountants.bound import Bound
+from mechc.accountants.bound import Bound, Quantity
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.individual import plancherel
 from mechc.individual.account import PathLike, Update, check_dense, number
@@ -170,7 +170,9 @@ class IndividualAccountant(TakesTurns):
         """
         if not 1e-250 <= number("delta", delta) < 1.0:
             raise DeclarationError(f"delta={delta!r} (expected 1e-250 <= delta < 1)")
-        return self._answer(Query(math.log(delta), math.nan, self._tolerance(rtol)), method, rows)
+        query = Query(math.log(delta), math.nan, self._tolerance(rtol))
+        found = self._answer(query, method, rows)
+        return found.stands_for(self.family.claim, Quantity.EPSILON)
 
     @in_turn
     def delta(
@@ -195,7 +197,9 @@ class IndividualAccountant(TakesTurns):
         """
         if not 0.0 <= number("epsilon", epsilon) < math.inf:
             raise DeclarationError(f"epsilon={epsilon!r} (expected a finite number >= 0)")
-        return self._answer(Query(math.nan, float(epsilon), self._tolerance(rtol)), method, rows)
+        query = Query(math.nan, float(epsilon), self._tolerance(rtol))
+        found = self._answer(query, method, rows)
+        return found.stands_for(self.family.claim, Quantity.DELTA)
 
     @in_turn
     def save(self, path: PathLike) -> None:

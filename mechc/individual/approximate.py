@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from mechc.accountants.bound import Bound
+from mechc.accountants.bound import Bound, Quantity
 from mechc.errors import DeclarationError
 from mechc.individual.accountant import IndividualAccountant
 from mechc.individual.fixed import Floats, Mask
@@ -70,7 +70,8 @@ def gdp_upper_bound(
     upper = np.maximum.reduce([_cover(*c) for c in cell])
     detail = {"epsilon_range": (-epsilon_max, epsilon_max), "slack": uppers[-1], "cells": cells}
     status = f"within epsilon_range: {profiles[0].status}"
-    return Bound(lower, np.sqrt(lower * upper), upper, "gdp", status, detail)
+    middle, claim = np.sqrt(lower * upper), profiles[0].claim
+    return Bound(lower, middle, upper, "gdp", status, detail, Quantity.MU, claim)
 
 
 def _bisect(enough: Callable[[Floats], Mask], shape: tuple[int, ...]) -> tuple[Floats, Floats]:

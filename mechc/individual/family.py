@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.adjacency import NO_CLAIM, Claim
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.individual.brackets import HIGHEST, POWERS, reached
 from mechc.loss.measure import PrivacyLoss
@@ -41,6 +42,7 @@ class Family:
         worst, best: the ends of the span with most and least privacy loss.
         untouched: parameter value that stands for "not touched": inf for noise, 0 for sensitivity.
         checked: how the order of the family was checked, in words.
+        claim: what the pairs stand for.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Family:
         directions: tuple[str, ...],
         span: tuple[float, float],
         identity: str = "",
+        claim: Claim = NO_CLAIM,
     ) -> None:
         """Determine which end of the span is the private one and check the order.
 
@@ -61,6 +64,7 @@ class Family:
             directions: subset of ("remove", "add").
             span: positive ends of the parameter range.
             identity: what tells families of the same name apart in files.
+            claim: what the pairs stand for.
 
         Raises:
             DeclarationError: the span is not an interval of positive numbers.
@@ -73,7 +77,7 @@ class Family:
         if not 0.0 < lo < hi < np.inf:
             raise DeclarationError(f"span={span!r} (expected 0 < low < high, both finite)")
         self.name, self.parameter, self.directions = name, parameter, directions
-        self.span, self.identity = (lo, hi), identity or name
+        self.span, self.identity, self.claim = (lo, hi), identity or name, claim
         self._law = law
         members = np.geomspace(lo, hi, _MEMBERS)
         noisier_up = self._profile(hi, [0.0])[0, 0] < self._profile(lo, [0.0])[0, 0]
@@ -112,7 +116,8 @@ class Family:
             return loaded(**{parameter: value}).loss(direction)
 
         bound = ", ".join(f"{k}={v!r}" for k, v in sorted(loaded.bound.items()))
-        return cls(loaded.name, parameter, law, directions, span, f"{loaded.name}({bound})")
+        identity = f"{loaded.name}({bound})"
+        return cls(loaded.name, parameter, law, directions, span, identity, loaded.claim)
 
     @cached_property
     def alternates(self) -> tuple[int, int]:

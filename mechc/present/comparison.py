@@ -9,7 +9,7 @@ from rich.table import Table
 
 from mechc.accountants.bound import Bound
 from mechc.errors import MechcError
-from mechc.present.tables import number
+from mechc.present.tables import number, stands_for
 from mechc.registry import methods
 
 if TYPE_CHECKING:
@@ -85,4 +85,5 @@ def table(run: Composition, *, epsilon: float | None, delta: float | None) -> Ta
                 number(answer.upper, "upper"),
             )
             shown.add_row(name, *sides, time_text, answer.status)
+    shown.caption = stands_for(run.claim)
     return shown

@@ -10,6 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from mechc.accountants.bound import Bound
+from mechc.adjacency import Claim
 from mechc.errors import DeclarationError
 
 
@@ -55,12 +56,20 @@ def bound(answer: Bound) -> Table:
     return table
 
 
+def stands_for(claim: Claim | None) -> str:
+    """Return what stands below a table of answers: the relation and the weakest claim."""
+    if claim is None:
+        return ""
+    return f"{claim.adjacency.words}; {claim}"
+
+
 def curve(counts: Sequence[int], answer: Bound) -> Table:
     """Return epsilon after each count."""
     table = Table("steps", "lower", "estimate", "upper", box=None)
     sides = zip(counts, answer.lower, answer.estimate, answer.upper, strict=True)  # type: ignore[arg-type]
     for count, lower, estimate, upper in sides:
         table.add_row(str(count), number(lower, "lower"), number(estimate), number(upper, "upper"))
+    table.caption = stands_for(answer.claim)
     return table
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import mechc
 from mechc.composition import Composition, compose
 from mechc.errors import DeclarationError, MechcError
+from mechc.operations import under
 from mechc.registry import methods
 from mechc.verify import monotone
 
@@ -200,10 +201,11 @@ def check(
 
 
 def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, tuple[float, ...]]:
-    """Read a run from a TOML file: `[[step]]` tables and, if wanted, `epsilons`.
+    """Read a run from a TOML file: `[[step]]` tables and, if wanted, `epsilons` and `adjacency`.
 
-    A step has `mechanism`, `parameters` (a table), and optionally `count` and `poisson`. A run is
-    data: unless `allow_files`, `mechanism` is a name that is known here, not a file to be run.
+    A step has `mechanism`, `parameters` (a table), and optionally `count`, `poisson` (a rate) and
+    an `adjacency` of its own. A run is data: unless `allow_files`, `mechanism` is a name that is
+    known here, not a file to be run.
 
     Raises:
         DeclarationError: the file cannot be read as one, or names a mechanism file.
@@ -212,7 +214,8 @@ def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, t
         content = tomllib.loads(Path(path).read_text("utf-8"))
         steps = content["step"]
         epsilons = tuple(float(e) for e in content.get("epsilons", EPSILONS))
-        return compose(*(_step(row, allow_files) for row in steps)), epsilons
+        relation = content.get("adjacency")
+        return compose(*(_step(row, relation, allow_files) for row in steps)), epsilons
     except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         if isinstance(error, MechcError):
             raise
@@ -221,14 +224,14 @@ def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, t
         ) from error
 
 
-def _step(row: dict[str, Any], allow_files: bool) -> tuple[Any, int]:
+def _step(row: dict[str, Any], adjacency: str | None, allow_files: bool) -> tuple[Any, int]:
     name = row["mechanism"]
     if not allow_files and name not in mechc.available():
         raise DeclarationError(
             f"mechanism={name!r} is not one of {', '.join(mechc.available())}; a mechanism file is "
             "Python and runs: allow_files=True (--allow-files) loads the files that a run names"
         )
-    mechanism = mechc.load(name)
-    if "poisson" in row:
-        mechanism = mechc.poisson(mechanism, sampling_rate=row["poisson"])
-    return mechanism(**row.get("parameters", {})), row.get("count", 1)
+    values = row.get("parameters", {})
+    relation = row.get("adjacency", adjacency)
+    kept = under(mechc.load(name), row.get("poisson"), relation, values)
+    return kept(**values), row.get("count", 1)

@@ -130,3 +130,73 @@ def test_one_line_of_print(gaussian):
     nothing = run.epsilon(1e-5, method="saddlepoint")
     assert "unknown, estimate" in str(nothing) and f"{nothing:.3f}" == "nan"
     assert not nothing < 1e9
+
+
+def run_cli(*words):
+    from typer.testing import CliRunner
+
+    from mechc.cli import app
+
+    return CliRunner().invoke(app, [str(w) for w in words])
+
+
+GAUSSIAN = ("gaussian", "--set", "sigma=1")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("epsilon", *GAUSSIAN, "--delta", "1e-5"),
+        ("delta", *GAUSSIAN, "--epsilon", "1"),
+        ("curve", *GAUSSIAN, "--counts", "1,2"),
+        ("compare", *GAUSSIAN, "--delta", "1e-5"),
+        ("calibrate", "gaussian", "--solve-for", "sigma", "--epsilon", "1", "--delta", "1e-5"),
+        ("show", "gaussian"),
+        ("emit", "gaussian", "-o", "never.py"),
+        ("report", "gaussian", "-o", "never.html"),
+        ("verify", "gaussian"),
+    ],
+)
+def test_the_option_is_refused_where_it_cannot_act(command):
+    for word, said in (("bogus", "adjacency='bogus'"), ("replace", "twice the clipping norm")):
+        refused = run_cli(*command, "--adjacency", word)
+        assert refused.exit_code == 2 and refused.stdout == ""
+        assert said in " ".join(refused.stderr.split())
+
+
+def test_the_option_acts_or_agrees():
+    """N(0, 1) moved by 2 is N(0, 1/4) moved by 1: Gaussian privacy with mu = 2."""
+    words = ("--delta", "1e-5", "--adjacency", "replace", "--json")
+    given = json.loads(run_cli("epsilon", *GAUSSIAN, "--set", "sensitivity=2", *words).stdout)
+    whole = json.loads(run_cli("epsilon", *GAUSSIAN, "--poisson", "1", *words).stdout)
+    plain = json.loads(run_cli("epsilon", "gdp", "--set", "mu=2", *words).stdout)
+    assert given["upper"] == pytest.approx(plain["upper"], rel=1e-9)
+    assert whole["upper"] == pytest.approx(plain["upper"], rel=1e-9)
+    assert {a["adjacency"] for a in (given, whole, plain)} == {"replace"}
+    assert (given["status"], whole["status"]) == ("proven", "proven for the declared pair")
+    wrong = run_cli("epsilon", "randomized_response", "--set", "epsilon=1", "--set", "categories=2",
+                    "--delta", "0.1", "--adjacency", "add_remove")  # fmt: skip
+    assert wrong.exit_code == 2 and "replace neighbours" in wrong.stderr
+
+
+def test_the_terminal_shows_claim_and_relation():
+    words = ("--poisson", "0.01", "--delta", "1e-5")
+    shown = " ".join(run_cli("epsilon", *GAUSSIAN, *words).stdout.split())
+    assert "adjacency add/remove" in shown and "proven by T6" in shown
+    assert "every record enters the sample independently" in shown
+    shown = run_cli("epsilon", *GAUSSIAN, *words, "--adjacency", "replace").stdout
+    assert "proven for the declared pair" in shown
+
+
+def test_run_files_have_a_relation(tmp_path):
+    step = '[[step]]\nmechanism = "gaussian"\npoisson = 0.1\nparameters = {sigma = 2.0}\n'
+    file = tmp_path / "run.toml"
+    file.write_text('epsilons = [1.0]\nadjacency = "replace"\n' + step)
+    from mechc.verify.differential import read
+
+    assert read(file)[0].adjacency == "replace"
+    for text in (step + step + 'adjacency = "replace"\n', 'adjacency = "bogus"\n' + step,
+                 'adjacency = "replace"\n' + step.replace("poisson = 0.1\n", "")):  # fmt: skip
+        file.write_text(text)
+        with pytest.raises(DeclarationError, match="replace"):
+            read(file)
