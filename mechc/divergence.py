@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import heapq
 import math
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from scipy.special import log_ndtr
-
 from mechc.accountants.bound import Bound
+from mechc.accountants.clt import log_gaussian_bounds
+from mechc.accountants.logspace import log_add, log_subtract
 from mechc.errors import DeclarationError
-from mechc.inputs import as_epsilon
+from mechc.inputs import as_finite_epsilon
 
 if TYPE_CHECKING:
     from mechc.composition import Composition
@@ -31,6 +31,8 @@ MAX_SPLITS = 400
 SMALLEST = 1e-9  # width of a cell, relative to 1 + epsilon, that is not split
 CLOSE = 1e-5  # relative distance of mu from what its cell ends need at which the search stops
 SMALL_DELTA = 1e-12
+LARGEST_MU = 1e8
+ROUND = 2.0**-52
 NEARLY_ONE = -1e-14  # log delta from which on mu is not told by it
 
 
@@ -50,14 +52,9 @@ def gdp(composition: Composition, epsilon_max: float | None, how: dict[str, Any]
         raise DeclarationError("gdp: direction must be 'both', as the Gaussian pair is symmetric")
     evaluation = composition.evaluation(**how)
     if epsilon_max is None:
-        epsilon_max = float(composition.epsilon(SMALL_DELTA, **how).upper)
-    epsilon_max = as_epsilon(epsilon_max)
-    if not 0 <= epsilon_max < math.inf:
-        raise DeclarationError(
-            f"epsilon_max={epsilon_max!r} is not a finite number >= 0; where a mass sits at "
-            "infinite loss no mu exists"
-        )
-    return _largest_mu(evaluation, epsilon_max)
+        end = composition.epsilon(SMALL_DELTA, **how)
+        epsilon_max = float(end.estimate if math.isnan(float(end.upper)) else end.upper)
+    return _largest_mu(evaluation, as_finite_epsilon("epsilon_max", epsilon_max))
 
 
 def _largest_mu(evaluation: Evaluation, epsilon_max: float) -> Bound:
@@ -72,22 +69,28 @@ def _largest_mu(evaluation: Evaluation, epsilon_max: float) -> Bound:
     def cell(a: float, b: float) -> tuple[float, float, float]:
         return -cell_mu(a, b, log_delta("upper", a), log_delta("upper", b)), a, b
 
-    def largest(side: str) -> float:
-        return max(gdp_mu(e, log_delta(side, e)) for e in list(bounds))
+    @cache
+    def needed(side: str, at: float) -> float:
+        return gdp_mu(at, log_delta(side, at), side)
 
-    cells = [cell(a, b) for a, b in pairwise(epsilon_max * i / CELLS for i in range(CELLS + 1))]
+    def largest(side: str) -> float:
+        found = [needed(side, at) for at in list(bounds)]
+        return max((mu for mu in found if not math.isnan(mu)), default=math.nan)
+
+    cells = [cell(a, b) for a, b in pairwise(epsilon_max * (i / CELLS) for i in range(CELLS + 1))]
     heapq.heapify(cells)
     for _ in range(MAX_SPLITS):
         top, a, b = cells[0]
         middle = 0.5 * (a + b)
-        # no cell can do better than the upper bounds at its ends
-        if math.isinf(top) or -top <= largest("upper") * (1 + CLOSE) or b - a <= SMALLEST * (1 + b):
+        if not math.isfinite(top) or b - a <= SMALLEST * (1 + b):
+            break
+        if -top <= largest("upper") * (1 + CLOSE):  # the bounds at the ends of cells need this much
             break
         heapq.heapreplace(cells, cell(a, middle))
         heapq.heappush(cells, cell(middle, b))
     first, last = bounds[0.0], bounds[epsilon_max]
     beyond = math.exp(float(last.upper))
-    detail = {"epsilon_range": (-epsilon_max, epsilon_max), "delta_beyond": beyond}
+    detail = {"epsilon_range": (0.0 - epsilon_max, epsilon_max), "delta_beyond": beyond}
     lower, estimate = largest("lower"), largest("estimate")
     return Bound(lower, estimate, -cells[0][0], first.method, first.status, detail)
 
@@ -100,7 +103,7 @@ def cell_mu(a: float, b: float, log_delta_a: float, log_delta_b: float) -> float
 
     Args:
         a: left end of the cell.
-        b: right end.
+        b: right end, not below the left one.
         log_delta_a: upper bound on the run's log delta at a.
         log_delta_b: the same at b.
     """
@@ -108,46 +111,50 @@ def cell_mu(a: float, b: float, log_delta_a: float, log_delta_b: float) -> float
         return math.nan
     if log_delta_a > NEARLY_ONE:  # doubles do not tell how far mu goes
         return math.inf
-    middle = math.log(0.5 * (math.exp(a) + math.exp(b)))
-    half = math.log(0.5 * (math.exp(b) - math.exp(a)))
+    hi = gdp_mu(b, log_delta_a, "upper")  # the steps' bound: always enough
+    lo = max(gdp_mu(a, log_delta_a, "upper"), gdp_mu(b, log_delta_b, "upper"))
+    if a == b:
+        return lo
+    middle = b + math.log(0.5 * (1.0 + math.exp(a - b)))
+    half = b + math.log(-0.5 * math.expm1(a - b))
+    slack = ROUND * (4.0 + 2.0 * b)
 
     def covers(mu: float) -> bool:
-        value = log_gaussian_delta(mu, middle)
-        fall = half + float(log_ndtr(-mu / 2 - middle / mu))
-        at_b = value + math.log(-math.expm1(fall - value)) if fall < value else -math.inf
-        return log_delta_a <= float(np.logaddexp(value, fall)) and log_delta_b <= at_b
+        value, _, slope, steepest = log_gaussian_bounds(mu, middle)
+        at_a = log_add(value, half + slope)
+        return log_delta_a + slack <= at_a and log_delta_b <= log_subtract(
+            value - slack, half + steepest + slack
+        )
 
-    hi = gdp_mu(b, log_delta_a)  # the steps' bound: always enough
-    lo = max(gdp_mu(a, log_delta_a), gdp_mu(b, log_delta_b))
     while hi - lo > 0.1 * CLOSE * hi and math.isfinite(hi):
         mid = 0.5 * (lo + hi)
         lo, hi = (lo, mid) if covers(mid) else (mid, hi)
     return hi
 
 
-def log_gaussian_delta(mu: float, epsilon: float) -> float:
-    """Return log delta(epsilon) of N(mu, 1) against N(0, 1) (Balle, Wang 2018, Theorem 8)."""
-    if mu == 0.0:
-        return math.log(-math.expm1(epsilon)) if epsilon < 0 else -math.inf
-    a = float(log_ndtr(mu / 2 - epsilon / mu))
-    b = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
-    return a + math.log(-math.expm1(b - a)) if b < a else -math.inf
+def gdp_mu(epsilon: float, log_delta: float, side: str) -> float:
+    """Return the mu at which the Gaussian profile passes through (epsilon, log delta).
 
+    Args:
+        epsilon: at least 0.
+        log_delta: of the run.
+        side: "lower" and "upper" round to that side.
+    """
+    if log_delta == -math.inf or math.isnan(log_delta):
+        return 0.0 if log_delta == -math.inf else math.nan
 
-def gdp_mu(epsilon: float, log_delta: float) -> float:
-    """Return the mu at which the Gaussian profile passes through (epsilon, log delta)."""
-    if math.isnan(log_delta):
-        return math.nan
-    if log_delta == -math.inf:
-        return 0.0
+    def below(mu: float) -> bool:
+        low, high, _, _ = log_gaussian_bounds(mu, epsilon)
+        return (high if side == "lower" else low) < log_delta
+
     lo, hi = 0.0, 1.0
-    while log_gaussian_delta(hi, epsilon) < log_delta:
+    while below(hi):
         lo, hi = hi, 2 * hi
-        if hi > 1e8:
-            return math.inf
-    for _ in range(200):
+        if hi > LARGEST_MU:
+            return lo if side == "lower" else math.inf
+    for _ in range(1100):
         mid = 0.5 * (lo + hi)
         if not lo < mid < hi:
             break
-        lo, hi = (mid, hi) if log_gaussian_delta(mid, epsilon) < log_delta else (lo, mid)
-    return hi
+        lo, hi = (mid, hi) if below(mid) else (lo, mid)
+    return lo if side == "lower" else hi

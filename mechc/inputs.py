@@ -39,6 +39,15 @@ def as_epsilon(value: Any) -> float:
     return _number("epsilon", value, "any real number")
 
 
+def as_finite_epsilon(name: str, value: Any) -> float:
+    """Return an epsilon as a float, finite and >= 0."""
+    accepted = "a finite number >= 0; where a mass sits at infinite loss give one"
+    number = _number(name, value, accepted)
+    if not 0.0 <= number < math.inf:
+        raise DeclarationError(f"{name}={number:g} is out of range (expected {accepted})")
+    return number
+
+
 def _in_range(name: str, value: Any, accepted: str, lo: float, hi: float) -> float:
     number = _number(name, value, accepted)
     if not lo <= number <= hi:

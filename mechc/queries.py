@@ -312,7 +312,7 @@ class Queries(ABC):
             epsilon_max: the comparison covers |epsilon| <= epsilon_max; by default up to where
                 delta is 1e-12. It cannot cover all epsilon: the tails of a subsampled
                 mechanism are those of the mechanism without sampling. `detail` states the range
-                and delta at its end.
+                and delta at its end. Where delta(0) is one in doubles the upper side is inf.
             max_work: see the class; for all epsilons together.
             how: keyword arguments as for `delta`.
         """

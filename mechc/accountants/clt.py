@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from scipy import special
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.composed import ComposedLoss
+from mechc.accountants.composed import ComposedLoss, U
 from mechc.accountants.logspace import log_subtract
 from mechc.errors import UnsupportedError
 from mechc.loss.measure import Step
@@ -30,6 +30,32 @@ def log_gaussian_delta(mu: float, epsilon: float) -> float:
     """Return log delta of mu-GDP: Phi(-eps/mu + mu/2) - exp(eps) Phi(-eps/mu - mu/2)."""
     first = float(special.log_ndtr(0.5 * mu - epsilon / mu))
     return log_subtract(first, epsilon + float(special.log_ndtr(-0.5 * mu - epsilon / mu)))
+
+
+def log_gaussian_bounds(mu: float, epsilon: float) -> tuple[float, float, float, float]:
+    """Bound what `log_gaussian_delta` returns, and log of the slope in e^eps without its sign.
+
+    Args:
+        mu: positive.
+        epsilon: at least 0.
+
+    Returns:
+        Lower and upper bound of log delta, and of log Phi(-eps/mu - mu/2).
+    """
+    x, y = 0.5 * mu - epsilon / mu, -0.5 * mu - epsilon / mu
+    first, slope = float(special.log_ndtr(x)), float(special.log_ndtr(y))
+    # log_ndtr to 16 u of it and of one; its slope at -x is below 1 + x
+    moved = 3.0 * U * (0.5 * mu + epsilon / mu)
+    error = 16.0 * U * (1.0 - first) + moved * (1.0 + max(-x, 0.0))
+    slope_error = 16.0 * U * (1.0 - slope) + moved * (1.0 - y)
+    other = slope_error + U * (abs(epsilon + slope) + epsilon)
+    if epsilon == 0.0:  # no cancellation in erf
+        middle = math.log(special.erf(0.5 * mu / math.sqrt(2.0)))
+        low, high = (middle + sign * 64.0 * U * (1.0 - middle) for sign in (-1.0, 1.0))
+    else:
+        low = log_subtract(first - error, epsilon + slope + other)
+        high = min(log_subtract(first + error, epsilon + slope - other), first + error)
+    return low, min(high, 0.0), slope - slope_error, slope + slope_error
 
 
 class CltAccountant:

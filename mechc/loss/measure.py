@@ -358,10 +358,10 @@ class PrivacyLoss:
 
     def closed_cgf(self, t: float) -> float:
         """Return K(t) at a tilt inside the strip by the kernel's formula; nan without one."""
-        kernel = self._source.kernel if self._source is not None else None
-        if kernel is None or not kernel.CAPABILITIES["cgf"].startswith("closed"):
+        source = self._source
+        if source is None or not source.kernel.CAPABILITIES["cgf"].startswith("closed"):
             return math.nan
-        found = kernel.cgf(complex(-1.0 - t if self._reverse else t), self._source.theta)
+        found = source.kernel.cgf(complex(-1.0 - t if self._reverse else t), source.theta)
         return found.real if math.isfinite(found.real) else math.nan
 
     def cumulants(self, t: float, order: int) -> Floats:

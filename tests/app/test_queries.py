@@ -175,6 +175,32 @@ def test_gdp_bounds_the_profile_where_it_says(sampled_gaussian):
         assert run.delta(epsilon).lower <= gaussian * (1 + 1e-9) + 1e-15
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        0 * mechc.load("gaussian")(sigma=1.0),
+        10 * mechc.poisson(mechc.load("gaussian"), 0.0)(sigma=1.0),
+        5 * mechc.from_pmfs([0.5, 0.5], [0.5, 0.5]),
+    ],
+)
+def test_gdp_of_what_reveals_nothing(run):
+    answer = run.gdp()
+    assert answer.lower == answer.upper == 0.0
+
+
+def test_gdp_at_one_epsilon_and_far_out(gaussian, laplace):
+    answer = gaussian(sigma=2.0).gdp(epsilon_max=0.0)
+    assert answer.lower <= 0.5 <= answer.upper <= 0.5 + 1e-9
+    # 3000 * .8^2: the profile crosses that of the normal limit; exp(epsilon) is no double
+    far = (3000 * laplace(scale=1.25)).gdp(epsilon_max=2400.0)
+    assert far.lower > 30.0 and far.upper >= far.lower
+
+
+def test_gdp_of_tiny_epsilons_and_mus_is_on_the_safe_side(gaussian):
+    answer = gaussian(sigma=1e7).gdp()
+    assert answer.lower <= 1e-7 <= answer.upper
+
+
 def test_gdp_needs_a_finite_range():
     leak = mechc.load("approximate_dp")(epsilon=1.0, delta=0.01)
     with pytest.raises(DeclarationError, match="epsilon_max"):
