@@ -2,9 +2,9 @@
 
 from sympy import exp
 
-from mechc.declare import dominates, mechanism, positive, rate
+from mechc.declare import dominates, mechanism, parameter, rate
 
-epsilon = positive("epsilon", typical=(0.1, 5))
+epsilon = parameter("epsilon", 0, typical=(0.1, 5))
 delta = rate("delta", typical=(1e-6, 0.1))
 
 likely = (1 - delta) * exp(epsilon) / (1 + exp(epsilon))

@@ -2,9 +2,9 @@
 
 from sympy import exp
 
-from mechc.declare import count, dominates, mechanism, positive
+from mechc.declare import count, dominates, mechanism, parameter
 
-epsilon = positive("epsilon", typical=(0.1, 5))
+epsilon = parameter("epsilon", 0, typical=(0.1, 5))
 categories = count("categories", lo=2, default=2, typical=(2, 10))
 
 total = exp(epsilon) + categories - 1

@@ -2,9 +2,9 @@
 
 from sympy import exp
 
-from mechc.declare import dominates, mechanism, positive
+from mechc.declare import dominates, mechanism, parameter
 
-epsilon = positive("epsilon", typical=(0.1, 5))
+epsilon = parameter("epsilon", 0, typical=(0.1, 5))
 likely, unlikely = exp(epsilon) / (1 + exp(epsilon)), 1 / (1 + exp(epsilon))
 
 report_noisy_max = mechanism(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 RATE = "sampling_rate"
 SAMPLERS = ("poisson", "without_replacement")
+WHOLE_AT_ONE = ((("poisson", "add_remove"),), (("without_replacement",),))
 LENGTH = "of_length"
 
 
@@ -206,7 +207,7 @@ class Mechanism:
 
         At a rate of 1 the kernel of the sample has branches on which one law has no mass.
         """
-        if self.transforms[-1:] != (("poisson", "add_remove"),) or theta[-1] != 1.0:
+        if self.transforms[-1:] not in WHOLE_AT_ONE or theta[-1] != 1.0:
             return None
         whole = Mechanism(self.origin, self.transforms[:-1])
         names = [p.name for p in self.parameters]

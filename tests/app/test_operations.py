@@ -272,3 +272,30 @@ def test_the_product_of_two_gaussians_is_one_gaussian():
     assert both.lower <= one.upper and one.lower <= both.upper
     with pytest.raises(DeclarationError, match="neither an event nor a composition"):
         mechc.product(gaussian)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("gaussian", {"sigma": 1.0, "sensitivity": 2.0}),
+        ("discrete_laplace", {"a": 1.0}),
+        ("randomized_response", {"epsilon": 1.0}),
+    ],
+)
+def test_a_subset_of_all_records_is_the_mechanism_itself(name, values):
+    event = mechc.load(name)(**values)
+    whole = mechc.without_replacement(event, 1.0)
+    for count in (1, 3):
+        found, known = (count * whole).delta(0.5), (count * event).delta(0.5)
+        assert (found.lower, found.upper) == (known.lower, known.upper)
+
+
+@pytest.mark.parametrize("name", ["approximate_dp", "pure_dp", "randomized_response"])
+def test_budgets_of_epsilon_zero(name):
+    delta = {"delta": 1e-3} if name == "approximate_dp" else {}
+    run = 7 * mechc.load(name)(epsilon=0.0, **delta)
+    truth = -math.expm1(7 * math.log1p(-delta.get("delta", 0.0)))
+    for epsilon in (0.0, 0.2):
+        found = run.delta(epsilon)
+        assert found.lower <= truth * (1 + 1e-14) and truth <= found.upper
+        assert found.upper - found.lower <= 1e-12

@@ -23,14 +23,14 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "a9dac7414d2436e1"
+DIGEST = "29df6cab15362e41"
 PROTOCOL = 1
 NAME = "approximate_dp"
 MEASURE = "finite"
 SYMMETRIC = True
 # name, lo, hi, lo open, hi open, integer, default, typical range
 PARAMETERS = (
-    ("epsilon", 0.0, math.inf, True, True, False, None, (0.1, 5.0)),
+    ("epsilon", 0.0, math.inf, False, True, False, None, (0.1, 5.0)),
     ("delta", 0.0, 1.0, False, False, False, None, (1e-06, 0.1)),
 )
 BRANCHES = ()
@@ -360,4 +360,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 86325abc3b8ec6664947ef155d29e18956375e5da65045160720b7f1da948907
+# sha256 of the text above: 028e0206ef05d39fcf024280d4fbe216ae1998caa4470a1dd28fe3dfffb2a0b6
