@@ -257,7 +257,7 @@ def _constant(expr: Any) -> Any:
 
 
 def bisect(f: Callable[[Any], Any], lo: Any, hi: Any) -> Any:
-    """The sign change of `f` in the open interval (lo, hi), by plain bisection.
+    """Where `f` turns from negative to positive in the open interval (lo, hi), by bisection.
 
     Args:
         f: continuous, one sign change; never called at the ends.
@@ -267,14 +267,11 @@ def bisect(f: Callable[[Any], Any], lo: Any, hi: Any) -> Any:
     Returns:
         The root to the working precision.
     """
-    rising = None
     for _ in range(4 * mp.prec + 200):
         middle = _between(lo, hi)
         if middle in (lo, hi):
             break
-        if rising is None:
-            rising = _rises(f, lo, hi)
-        if (f(middle) > 0) == rising:
+        if f(middle) > 0:
             hi = middle
         else:
             lo = middle
@@ -289,17 +286,6 @@ def _between(lo: Any, hi: Any) -> Any:
     if hi == mpmath.inf:
         return 2 * lo + 1 if lo >= 0 else mpmath.mpf(1)
     return (lo + hi) / 2
-
-
-def _rises(f: Callable[[Any], Any], lo: Any, hi: Any) -> bool:
-    """Whether f goes from negative to positive, judged near the right end."""
-    probe = hi
-    if hi == mpmath.inf:
-        probe = max(mpmath.mpf(1), abs(lo) if lo != -mpmath.inf else mpmath.mpf(1)) * 2**40
-    else:
-        width = abs(hi) + 1 if lo == -mpmath.inf else hi - lo
-        probe = hi - width * mpmath.mpf(2) ** -(mp.prec // 2)
-    return bool(f(probe) > 0)
 
 
 with mp.workprec(53):  # whatever precision the importing program has set

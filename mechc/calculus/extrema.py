@@ -132,7 +132,7 @@ def at_bracketed_root(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -
         return []
     if first == last:
         return [(lo, hi, orientation * first)]
-    root = BracketedRoot(slope, x, lo, hi)
+    root = BracketedRoot(last * slope, x, lo, hi)
     return [
         (lo, root, orientation * first),
         (root, hi, orientation * last),

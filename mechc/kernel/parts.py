@@ -34,11 +34,10 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A helper: the root of `residual`, which changes sign once between lo and hi."""
+    """A helper: where `residual` turns from negative to positive between lo and hi."""
 
     name: str
     doc: str
-    rising: bool
     residual: Block
     lo: Block
     hi: Block

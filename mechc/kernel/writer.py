@@ -200,9 +200,8 @@ class Writer:
         lines = [*self._unpack(body), *self.printer.block(body, "return {}")]
         yield self._define(SCALAR, f"{residual}(x, theta)", f"Zero at {helper.name}.", lines)
         yield jitted(SOLVER, solver_text(solver, residual))
-        rising = 1.0 if helper.rising else -1.0
         lines = self._bracket(helper.lo, helper.hi)
-        lines.append(f"return {solver}(0.0, lo, hi, {rising}, theta)")
+        lines.append(f"return {solver}(0.0, lo, hi, 1.0, theta)")
         yield self._define(CONSTANT, f"{helper.name}(theta)", helper.doc, lines)
 
     def _series(self, helper: Series) -> Iterator[str]:

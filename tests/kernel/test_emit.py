@@ -126,7 +126,7 @@ def test_every_node_is_emitted(monkeypatch, tmp_path):
     """One kernel that contains all node types compiles and computes the right number."""
     a, x = ir.Param("a"), ir.Var("x")
     root = Root(
-        "root_0", "Root.", True,
+        "root_0", "Root.",
         ir.Block((), ir.Add((ir.IntPow(x, 3), ir.Neg(a)))),
         ir.Block((), ir.ZERO), ir.Block((), ir.INF),
     )  # fmt: skip

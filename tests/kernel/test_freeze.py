@@ -21,7 +21,7 @@ LEAVES = {x: ir.Var("x"), s: ir.Param("s"), n: ir.Param("n")}
 
 @pytest.fixture
 def freeze():
-    return Freezer(LEAVES, "test: here", Helpers(lambda root: True))
+    return Freezer(LEAVES, "test: here", Helpers())
 
 
 def value(freeze, expr, **at):

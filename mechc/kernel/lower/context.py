@@ -12,7 +12,6 @@ from sympy import Basic, Symbol
 from mechc.calculus.types import Calculus
 from mechc.kernel import ir
 from mechc.kernel.lower.freeze import Freezer, Helpers
-from mechc.kernel.lower.roots import rises
 from mechc.kernel.passes import finish
 from mechc.kernel.prelude import PRIMITIVES
 
@@ -78,7 +77,7 @@ def context(calculus: Calculus) -> Context:
     """Set up the lowering of a calculus."""
     pair = calculus.pair
     names = identifiers([p.name for p in pair.parameters])
-    helpers = Helpers(lambda root: rises(root, calculus))
+    helpers = Helpers()
     leaves: dict[Symbol, ir.Expr] = {
         p.symbol: ir.Param(name) for p, name in zip(pair.parameters, names, strict=True)
     }

@@ -49,11 +49,9 @@ class Helpers:
     """Roots and series met while freezing; each becomes one function of the module.
 
     Attributes:
-        rises: tells whether the equation of a root goes from negative to positive.
         found: the helpers in the order in which they must be emitted.
     """
 
-    rises: Callable[[BracketedRoot], bool]
     found: list[Root | Series] = field(default_factory=list)
     _names: dict[Expr, str] = field(default_factory=dict)
 
@@ -228,8 +226,7 @@ class Freezer:
         inner = Freezer({**self._parameters(), bound: ir.Var("x")}, self.where, self.helpers)
         lo_block, hi_block = (ir.Block((), self(end)) for end in (lo, hi))
         doc = f"Root in x between {lo} and {hi} of {body.xreplace({bound: Symbol('x')})}."
-        rising = self.helpers.rises(expr)
-        return Root(name, doc, rising, ir.Block((), inner(body)), lo_block, hi_block)
+        return Root(name, doc, ir.Block((), inner(body)), lo_block, hi_block)
 
     def _series(self, name: str, expr: sympy.Sum) -> Series:
         (index, lo, hi), *more = expr.limits
