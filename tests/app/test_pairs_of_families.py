@@ -180,7 +180,8 @@ SHAPES = [(0.6, 1.5), (0.8, 0.7), (1.3, 0.7), (1.3, 1.0), (3.0, 2.0)]
 
 @pytest.mark.parametrize(("a", "b"), SHAPES)
 @pytest.mark.parametrize(
-    "name", [n if n == "exponential_weibull" else pytest.param(n, marks=pytest.mark.slow) for n in PAIRS]
+    "name",
+    [n if n == "exponential_weibull" else pytest.param(n, marks=pytest.mark.slow) for n in PAIRS],
 )
 def test_extrema_inside_in_every_parameter_case(name, a, b):
     truth = Truth(name, a, b)
