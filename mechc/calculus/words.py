@@ -93,7 +93,8 @@ class expm1c(Function):  # type: ignore[misc]
 class BracketedRoot(Expr):  # type: ignore[misc]
     """The one root of `expr` in x between lo and hi, where it turns from negative to positive.
 
-    Whoever makes it has proved that direction in the parameter case at hand. `x` is bound; lo and hi may be infinite. The root is real.
+    Whoever makes it has proved that direction in the parameter case at hand. `x` is bound; lo and
+    hi may be infinite. The root is real.
     """
 
     is_extended_real = True

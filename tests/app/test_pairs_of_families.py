@@ -1,4 +1,4 @@
-"""P and Q of different families: the loss turns inside the support, which way depends on parameters.
+"""P and Q of different families: the loss turns inside the support, up or down by parameters.
 
 Truth is made of distribution functions and of the places where p = exp(epsilon) q, found by sign
 changes of the two log densities; two steps integrate one step over the first output.
