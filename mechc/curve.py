@@ -24,7 +24,7 @@ from mechc.accountants.lattice_sweep import LatticeSweep
 from mechc.accountants.sweep import Sweep
 from mechc.errors import DeclarationError
 from mechc.inputs import MAX_COUNT, as_count
-from mechc.loss.infinite import MASS_ERROR
+from mechc.loss.infinite import MASS_ERROR, composed, log_rate, log_revealed
 from mechc.loss.measure import Step
 from mechc.loss.work import OutOfWorkError, limited
 from mechc.points import collect
@@ -194,8 +194,9 @@ def _infinite(
     directions: Iterable[Sequence[Step]], log_delta: float, counts: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Counts whose mass at infinite loss, in some direction, proves that no epsilon will do."""
-    log_finite = min(sum(s.count * s.loss.log_finite for s in steps) for steps in directions)
-    with np.errstate(over="ignore"):
-        mass = -np.expm1(counts * log_finite) * (1.0 - 2.0 * MASS_ERROR)
-    certain: NDArray[np.bool_] = mass > math.exp(log_delta)
+    certain = np.zeros(counts.size, np.bool_)
+    for steps in directions:
+        rate = log_rate((s.loss.log_infinite, s.count) for s in steps)
+        error = 2.0 * MASS_ERROR + composed(steps).error
+        certain |= log_revealed(rate + np.log(counts)) - error > log_delta
     return certain

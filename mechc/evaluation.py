@@ -17,11 +17,11 @@ import numpy as np
 from mechc import registry
 from mechc.accountants.bound import Bound
 from mechc.accountants.logspace import log1mexp, log_subtract
-from mechc.accountants.revealing import loss_error, mass_error, mass_errors, outward
+from mechc.accountants.revealing import loss_error, outward
 from mechc.auto import Auto
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.apart import is_resolved
-from mechc.loss.infinite import MASS_ERROR, log_infinite
+from mechc.loss.infinite import LogMass, composed, log_error
 from mechc.loss.measure import Step
 from mechc.refusal import explained
 
@@ -64,11 +64,14 @@ class Evaluation:
         self.method = method
         self.methods_used: set[str] = set()
         self.steps = {d: tuple(s) for d, s in steps.items()}
-        self._log_infinite = {d: _log_infinite(s) for d, s in self.steps.items()}
-        self._mass_errors = {d: mass_errors(s) for d, s in self.steps.items()}
+        self._infinite = {d: composed(s) for d, s in self.steps.items()}
+        self._opposite = {d: composed(s, reverse=True) for d, s in self.steps.items()}
         self._loss_errors = {d: loss_error(s) for d, s in self.steps.items()}
         self._mirrored = _mirrored(*self.steps.values()) and not any(
-            (*self._loss_errors.values(), *map(any, self._mass_errors.values()))
+            (
+                *self._loss_errors.values(),
+                *(any(s.loss.mass_errors) for side in self.steps.values() for s in side),
+            )
         )
         self._single = all(sum(step.count for step in s) == 1 for s in self.steps.values())
         self._accountants = {d: self._build(s, rtol, options) for d, s in self.steps.items() if s}
@@ -86,11 +89,11 @@ class Evaluation:
     @property
     def log_infinite(self) -> float:
         """Log of the mass at infinite loss, the limit of log delta for large epsilon."""
-        return max(self._log_infinite.values())
+        return max(mass.log for mass in self._infinite.values())
 
-    def log_infinite_in(self, direction: str) -> float:
-        """Log of the mass at infinite loss in one direction."""
-        return self._log_infinite[direction]
+    def infinite_in(self, direction: str) -> LogMass:
+        """The mass at infinite loss in one direction."""
+        return self._infinite[direction]
 
     def log_delta(self, epsilon: float) -> Bound:
         """Return bounds on log delta(epsilon), the worse of the directions."""
@@ -119,26 +122,20 @@ class Evaluation:
             epsilon: any real number.
             rough: be content with the first method of "auto", however wide its answer.
         """
-        floor = max(log_positive_part(epsilon), self._log_infinite[direction])
-        margin = 0.0 if self._single else MASS_ERROR  # a composed mass at infinity has been rounded
-        error = mass_error(self._mass_errors[direction], epsilon)
-        revealed = self._log_infinite[direction] - margin
-        if error > 0.0:
-            revealed = log_subtract(revealed, math.log(error))
-        proven = max(log_positive_part(epsilon) * (1.0 + 2.0 * ULP), revealed)
+        infinite = self._infinite[direction]
+        floor = max(log_positive_part(epsilon), infinite.log)
+        error = log_error(infinite, self._opposite[direction], epsilon)
+        proven = max(log_positive_part(epsilon) * (1.0 + 2.0 * ULP), infinite.log - infinite.error)
         if direction not in self._accountants:
             return Bound(floor, floor, floor, "identity", "proven", self._about(direction))
         if proven > -ULP:
             return Bound(proven, floor, 0.0, "limit", "proven", self._about(direction))
         if math.isinf(epsilon):
             value = floor if epsilon > 0 else 0.0
-            if error > 0.0 and epsilon > 0:
-                return outward(
-                    Bound(value, value, value, "limit", "proven", self._about(direction)), error
-                )
             if not all(is_resolved(step.loss) for step in self.steps[direction]):
                 return Bound(value, 0.0, 0.0, "limit", "proven", self._about(direction))
-            return Bound(value, value, value, "limit", "proven", self._about(direction))
+            limit = Bound(value, value, value, "limit", "proven", self._about(direction))
+            return outward(limit, error) if epsilon > 0 else limit
         accountant = self._accountants[direction]
         try:
             if rough and isinstance(accountant, Auto):
@@ -150,7 +147,7 @@ class Evaluation:
             raise explained(self.method, self.steps[direction], why) from why
         except MemoryError as full:
             raise NumericError(f"{self.method}: more memory than there is: {full}") from full
-        answer = outward(answer, error + self._rounding_next_to_top(direction, epsilon))
+        answer = outward(outward(answer, error), self._rounding_next_to_top(direction, epsilon))
         self.methods_used.add(answer.method.partition(" ")[0])
         lower, estimate, upper = map(float, (answer.lower, answer.estimate, answer.upper))
         if answer.status == "proven":  # a side that is no number proves nothing
@@ -183,7 +180,7 @@ class Evaluation:
         return replace(answer, lower=min(lower, answer.lower), upper=max(upper, answer.upper))
 
     def _rounding_next_to_top(self, direction: str, epsilon: float) -> float:
-        """How far rounding of the largest losses moves delta(epsilon), where that may be all of it.
+        """Log of how far rounding of the largest losses moves delta(epsilon), where that may be all of it.
 
         Moving all losses by r moves delta by at most r P(L > epsilon - r), and the probability is
         at most delta(epsilon - s) / (1 - exp(r - s)) for every s > r. Beyond the largest loss and
@@ -191,18 +188,18 @@ class Evaluation:
         """
         top, rounding = self.largest_loss_in(direction)
         if not abs(epsilon - top) < NEXT * rounding or epsilon >= top + rounding:
-            return 0.0
+            return -math.inf
         if self._single and self.steps[direction][0].loss.source is not None:
-            return 0.0  # the loss is what the kernel's formula says
-        found = 1.0
+            return -math.inf  # the loss is what the kernel's formula says
+        found = 0.0
         for below in (NEXT * rounding, 1.0):
             try:
                 least = float(self._accountants[direction].log_delta(epsilon - below).upper)
             except MechcError:
                 continue
             if least <= 0.0:
-                found = min(found, math.exp(least) / -math.expm1(rounding - below))
-        return 2.0 * rounding * found
+                found = min(found, least - log1mexp(rounding - below))
+        return math.log(2.0 * rounding) + found
 
     def _about(self, direction: str) -> dict[str, Any]:
         return {"direction": direction, "claims": self.claims}
@@ -277,12 +274,6 @@ def _mirrored(*sides: Sequence[Step]) -> bool:
         and a.count == b.count
         for a, b in zip(*sides, strict=True)
     )
-
-
-def _log_infinite(steps: Sequence[Step]) -> float:
-    if len(steps) == 1 and steps[0].count == 1:
-        return steps[0].loss.log_infinite  # exact: a declared delta stays the same double
-    return log_infinite(steps)
 
 
 def _largest_loss(steps: Sequence[Step]) -> tuple[float, float]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mechc.accountants.bound import Bound
 from mechc.accountants.logspace import log1mexp, log_add
 from mechc.errors import UnsupportedError
-from mechc.loss.infinite import log_infinite
+from mechc.loss.infinite import composed, log_complement
 from mechc.loss.measure import PrivacyLoss, Step
 from mechc.loss.work import spend
 
@@ -77,16 +77,15 @@ class ComposedLoss:
             min((law.strip[1] for law in self._laws), default=math.inf),
         )
         self.support = self._widened_support()
-        self.log_infinite = log_infinite(steps)
+        self._infinite = composed(steps)
+        self.log_infinite = self._infinite.log
         self.log_finite = self._log_complement([law.log_infinite for law in self._laws])
         self.log_covered = self._log_complement([law.log_minus_infinite for law in self._laws])
         self._memo: dict[tuple[float, int], Floats] = {}
 
     def _log_complement(self, log_masses: list[float]) -> float:
         return math.fsum(
-            float(k) * log1mexp(m)
-            for k, m in zip(self.counts, log_masses, strict=True)
-            if m > -math.inf
+            float(k) * log_complement(m) for k, m in zip(self.counts, log_masses, strict=True)
         )
 
     def _widened_support(self) -> tuple[float, float]:
@@ -272,10 +271,11 @@ class ComposedLoss:
 
         There delta = 1 - exp(epsilon) Q(p > 0). Far below, delta is one in float64 anyway.
         """
+        mass = self._infinite
         if self.log_finite == -math.inf or epsilon == -math.inf:
             return Interval(0.0, 0.0)
         if epsilon >= self.support[1]:
-            return self._infinite()
+            return Interval(mass.log - mass.error, min(mass.log + mass.error, 0.0))
         if epsilon <= self.support[0]:
             x, slack = self._complement(epsilon)
             return Interval(log1mexp(x + slack), log1mexp(min(0.0, x - slack)))
@@ -289,16 +289,10 @@ class ComposedLoss:
         finite part is at most P(L < inf) (1 - exp(eps - ess sup L)).
         """
         x, slack = self._complement(epsilon)
-        infinite = self._infinite()
+        mass = self._infinite
         gap = epsilon - self.support[1] - 4 * U * abs(epsilon)
-        upper = log_add(infinite.upper, self.log_finite + log1mexp(gap)) + 16 * U
-        return Interval(max(infinite.lower, log1mexp(x + slack)), min(0.0, upper))
-
-    def _infinite(self) -> Interval:
-        if self.log_infinite == -math.inf:
-            return Interval(-math.inf, -math.inf)
-        slack = 8 * U * (1.0 - self.log_infinite)
-        return Interval(self.log_infinite - slack, min(0.0, self.log_infinite + slack))
+        upper = log_add(min(mass.log + mass.error, 0.0), self.log_finite + log1mexp(gap)) + 16 * U
+        return Interval(max(mass.log - mass.error, log1mexp(x + slack)), min(0.0, upper))
 
     def _complement(self, epsilon: float) -> tuple[float, float]:
         """Return the log of exp(epsilon) Q(p > 0) and its error; atoms are good to an ulp."""

@@ -16,7 +16,8 @@ from mechc.accountants import lattice_powers, lattice_walk
 from mechc.accountants.characteristic import Law
 from mechc.accountants.sweep import Saddle, Sweep
 from mechc.accountants.trapezoid import Complexes, Contour, Lattice
-from mechc.loss.measure import CERTAIN, Step
+from mechc.loss.infinite import log_complement
+from mechc.loss.measure import Step
 
 Floats = NDArray[np.float64]
 
@@ -75,12 +76,7 @@ class LatticeSweep(Sweep):
         log_b = n * rows[:, 0] + grid * np.log(grid) - (1.0 + grid) * np.log1p(grid)
         masses = (
             sum(s.count * s.loss.log_finite for s in steps),
-            sum(
-                s.count * math.log1p(-math.exp(s.loss.log_minus_infinite))
-                if s.loss.log_minus_infinite < -CERTAIN
-                else -math.inf
-                for s in steps
-            ),
+            sum(s.count * log_complement(s.loss.log_minus_infinite) for s in steps),
             sum(s.count * s.loss.support[0] for s in steps),
         )
         contour = Contour(Law.of(steps), payoff, c, period, grid, log_b, masses)

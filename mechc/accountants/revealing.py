@@ -17,6 +17,7 @@ from dataclasses import replace
 from mechc.accountants.bound import Bound
 from mechc.accountants.logspace import log_add, log_subtract
 from mechc.loss.apart import is_resolved
+from mechc.loss.infinite import composed, log_error
 from mechc.loss.measure import Step
 
 MARGIN = 80.0  # nats by which what is added is below one
@@ -60,15 +61,10 @@ def corrected(answer: Bound, steps: Sequence[Step], epsilon: float, bound: float
     """
     count = sum(step.count for step in steps)
     added = math.log(count) - bound + log_add(epsilon, 0.0)
-    answer = outward(answer, mass_error(mass_errors(steps), epsilon))
+    errors = log_error(composed(steps), composed(steps, reverse=True), epsilon)
+    answer = outward(answer, errors)
     detail = {**answer.detail, "revealed": f"losses beyond {bound:g} count as infinite"}
     return replace(answer, lower=log_subtract(float(answer.lower), added), detail=detail)
-
-
-def mass_errors(steps: Sequence[Step]) -> tuple[float, float]:
-    """Errors of the masses of a composition at infinite and at minus infinite loss."""
-    errors = [(s.count, *s.loss.mass_errors) for s in steps]
-    return sum(n * p for n, p, _ in errors), sum(n * q for n, _, q in errors)
 
 
 def loss_error(steps: Sequence[Step]) -> float:
@@ -76,22 +72,13 @@ def loss_error(steps: Sequence[Step]) -> float:
     return sum(s.count * s.loss.loss_error for s in steps if is_resolved(s.loss))
 
 
-def mass_error(errors: tuple[float, float], epsilon: float) -> float:
-    """How far errors of the masses at infinite loss may move delta(epsilon).
-
-    Below epsilon = 0 delta is taken from the reversed pair, and so are its masses.
-    """
-    other = math.exp(min(epsilon, 0.0)) if epsilon < 0 else 0.0
-    return errors[0] + other * errors[1]
-
-
-def outward(answer: Bound, error: float) -> Bound:
-    """Move both sides of a bound on log delta by an error of delta."""
-    if not error > 0.0:
+def outward(answer: Bound, log_moved: float) -> Bound:
+    """Move both sides of a bound on log delta by an error of delta, given by its log."""
+    if log_moved == -math.inf:
         return answer
     lower, upper = float(answer.lower), float(answer.upper)
     if not math.isnan(lower):
-        lower = log_subtract(lower, math.log(error))
+        lower = log_subtract(lower, log_moved)
     if not math.isnan(upper):
-        upper = min(log_add(upper, math.log(error)), 0.0)
+        upper = min(log_add(upper, log_moved), 0.0)
     return replace(answer, lower=lower, upper=upper)

@@ -27,8 +27,8 @@ from mechc.accountants.oscillation import Oscillation
 from mechc.accountants.placement import place
 from mechc.accountants.trapezoid import Answer, Contour, Lattice, Smooth
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.infinite import MASS_ERROR
-from mechc.loss.measure import CERTAIN, Step
+from mechc.loss.infinite import MASS_ERROR, composed, log_complement
+from mechc.loss.measure import Step
 from mechc.loss.unresolved import sharp_tilt
 
 Floats = NDArray[np.float64]
@@ -70,12 +70,8 @@ class Side(Covered):
         self._rtol = rtol
         self._contours: list[Known] = []
         self._log_mass = sum(s.count * s.loss.log_finite for s in steps)
-        self.log_q = sum(
-            s.count * math.log1p(-math.exp(s.loss.log_minus_infinite))
-            if s.loss.log_minus_infinite < -CERTAIN
-            else -math.inf
-            for s in steps
-        )
+        self.log_q = sum(s.count * log_complement(s.loss.log_minus_infinite) for s in steps)
+        self._opposite = composed(steps, reverse=True)
 
     def finite(self, epsilon: float) -> Answer:
         """H(epsilon) = E_P[(1 - exp(epsilon - L))_+; L finite]."""
@@ -147,7 +143,7 @@ class Side(Covered):
         """
         if not self._contours:
             return 0.0
-        revealed = math.log(-math.expm1(self.log_q)) if self.log_q < 0.0 else -math.inf
+        revealed = self._opposite.log + self._opposite.error
         least = log_add(revealed + MASS_ERROR, self.chernoff(epsilon, reverse=True))
         size = math.exp(min(epsilon, 700.0))
         for contour, _ in self._contours:

@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 
 from mechc.accountants import banded, powers, repeated, truncation
 from mechc.accountants.characteristic import Law
-from mechc.accountants.revealing import mass_errors
 from mechc.accountants.trapezoid import Contour, Smooth
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.infinite import MASS_ERROR
+from mechc.loss.infinite import MASS_ERROR, composed, log_rate, log_revealed
 from mechc.loss.measure import Step
 
 Floats = NDArray[np.float64]
@@ -80,8 +79,8 @@ class Sweep:
         self._near = 0.0  # tilt of the last saddle point, if any
         self._bias = 0.0  # how far the saddle point approximation is off, from the counts above
         self._dear = False  # contours for fewer repetitions would cost more than a recursion
-        self._log_infinite = sum(s.count * s.loss.log_finite for s in self._steps)
-        self._mass_error = mass_errors(self._steps)[0]
+        self._log_rate = log_rate((s.loss.log_infinite, s.count) for s in self._steps)
+        self._mass_error = MASS_ERROR + composed(self._steps).error
         self._whole = all(s.loss.log_finite == 0.0 == s.loss.log_q_finite for s in self._steps)
         self._lowest = sum(s.count * s.loss.support[0] for s in self._steps)
 
@@ -239,11 +238,10 @@ class Sweep:
         """Log of the finite part of delta to stay under, and to exceed, at each count."""
         slack = SLACK * (abs(self._target) + 4.0)
         both = np.array([[self._target - slack], [self._target + slack]]) + 0.0 * counts
-        if self._log_infinite < 0.0:
-            infinite = -np.expm1(counts * self._log_infinite)
+        if self._log_rate > -math.inf:
+            infinite = log_revealed(self._log_rate + np.log(counts))
             for side, sign in ((0, 1.0), (1, -1.0)):
-                share = infinite * (1.0 + sign * MASS_ERROR) + sign * counts * self._mass_error
-                share = np.maximum(share, 0.0) * np.exp(-both[side])
+                share = np.exp(np.minimum(infinite + sign * self._mass_error - both[side], 1.0))
                 with np.errstate(divide="ignore", invalid="ignore"):
                     both[side] += np.log1p(-share)
         targets: Floats = both

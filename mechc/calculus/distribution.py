@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sympy import Add, Expr, Piecewise, S, Symbol, exp, oo, true
+from sympy import Expr, Piecewise, S, Symbol, Tuple, exp, oo, true
 
 from mechc.calculus.cgf import stretches
 from mechc.calculus.facts import Facts
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def infinite_mass(
     regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, facts: Facts, lattice: bool
 ) -> Entry:
-    """P(q = 0) in closed form.
+    """P(q = 0) in closed form, as a tuple of masses that add up to it.
 
     Args:
         regions: of one case.
@@ -32,15 +32,15 @@ def infinite_mass(
         facts: what holds in the case.
         lattice: sums over integers.
     """
-    total: Expr = S.Zero
+    parts: list[Expr] = []
     for region in regions:
-        if region.kind == "p_only":
-            part = mass(region.p, x, region.lo, region.hi, facts, lattice)
+        for term in region.p if region.kind == "p_only" else ():
+            part = mass((term,), x, region.lo, region.hi, facts, lattice)
             if part is None:
                 return Numeric(f"no closed mass on {region.interval}; integrated when bound")
-            total += part
-    total += Add(*(t.weight * exp(t.log_density) for a in atoms if not a.q for t in a.p))
-    return Closed(total, "no such region" if total == 0 else "closed masses")
+            parts.append(part)
+    parts += [t.weight * exp(t.log_density) for a in atoms if not a.q for t in a.p]
+    return Closed(Tuple(*parts), "closed masses" if parts else "no such region")
 
 
 def distribution(

@@ -119,19 +119,28 @@ def _geometric(exponent: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> E
 
 
 def _definite(exponent: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> Expr | None:
+    """Integral of exp(exponent); tails are what their primitive is at the inner end."""
     polynomial = polynomial_in(exponent, x, 2)
     if polynomial is not None and len(polynomial) <= 2:
         intercept, slope = (*polynomial, S.Zero)[:2]
         return exponential_segment(slope, intercept, lo, hi, facts)
-    left = antiderivative(exponent, x, facts)
-    if left is None:
-        return None
-    upper, lower = _at(left, x, hi), _at(left, x, lo)
+    if hi is oo and lo is not -oo:
+        mirrored = expand(exponent.subs(x, -x))
+        return _between(antiderivative(mirrored, x, facts), x, -oo, -lo)
+    return _between(antiderivative(exponent, x, facts), x, lo, hi)
+
+
+def _between(primitive: Expr | None, x: Symbol, lo: Expr, hi: Expr) -> Expr | None:
+    """Difference of a primitive at two ends, nothing left of it that cancels."""
+    upper, lower = (None if primitive is None else _at(primitive, x, end) for end in (hi, lo))
     if upper is None or lower is None:
         return None
     whole = upper - lower
-    # of two polynomials that nearly cancel over a short interval, factors keep the digits
-    return factor(whole) if whole.is_rational_function() else whole
+    nested = any(node.args[0].has(exp) for node in whole.atoms(exp))
+    if lower == 0 or nested or whole.has(erfc, atan):
+        return whole
+    # polynomials nearly cancel over a short interval, exponentials in a tail: factors do not
+    return factor(whole)
 
 
 def exponential_segment(

@@ -90,7 +90,7 @@ class CalculusCase:
         condition: sympy Boolean in the parameters (`sympy.true` when it always holds).
         regions: sorted, disjoint.
         atoms: the declared atoms (plateaus are regions, not atoms).
-        infinite_mass: P(q = 0).
+        infinite_mass: P(q = 0); the entry is a tuple of masses that add up to it.
         cgf: log M(z), the finite part, in the complex symbol `Calculus.z`.
         cdf_p: distribution function of the output under P, in the variable of the pair.
         cdf_q: the same under Q.

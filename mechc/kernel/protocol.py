@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 INCREASING = 1
 DECREASING = -1
@@ -87,7 +87,7 @@ class Kernel(Protocol):
     branches: Callable[[Floats], Floats]  # (rows, 6), see the module docstring
     breakpoints: Callable[[Floats], Floats]  # sorted distinct ends of branches
     atoms: Callable[[Floats], Floats]  # (rows, 3): x, log mass under P, log mass under Q
-    infinite_mass: Callable[[Floats], float]  # P(q = 0); nan when only quadrature gives it
+    log_infinite_mass: Callable[[Floats], float]  # log P(q = 0); nan: only quadrature gives it
     strip: Callable[[Floats], Floats]  # (t_minus, t_plus)
     lattice: Callable[[Floats], Floats]  # (offset, step) of the loss; (nan, nan) when it is none
     cgf: Callable[[complex, Floats], complex]  # only if CAPABILITIES["cgf"] starts with "closed"

@@ -1,24 +1,141 @@
-"""The mass at infinite loss of a composition."""
+"""Masses at infinite loss: logs with errors, made from tails and never as one minus something.
+
+In: masses of single steps, in closed form and by quadrature. Out: `LogMass`, of a step and of a
+composition, 1 - prod (1 - d_j)^n_j (I5). With the masses c d_j in place of d_j that is a concave
+function of c >= 0 which vanishes at 0, so that a relative error of all d_j is one of the whole.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from mechc.loss.measure import CERTAIN, Step
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.errors import InternalError
+from mechc.loss.moments import log_total
+
+if TYPE_CHECKING:
+    from mechc.loss.measure import Step
+
+Floats = NDArray[np.float64]
 
 MASS_ERROR = 3e-14  # allowance for log of a composed mass at infinity, and of 1 - exp(eps) M(-1)
+CERTAIN = 1e-16  # -log of a mass that is one in doubles
+TINY = -40.0  # log of a mass beside which its square is nothing
+ULP = 2.0**-52
+FEW = 4.0  # roundings of the log of a mass
+ROUNDED = 1e-12  # what rounding may leave of a closed form that is a complement
+CONTRADICTION = 1e-6  # log of a closed form over what was found that rounding does not explain
+UNCONFIRMED = math.log(2.0)  # error of a closed mass between ends that are one double
+
+
+class LogMass(NamedTuple):
+    """The log of a mass, and the error of that log: a relative error of the mass."""
+
+    log: float = -math.inf
+    error: float = 0.0
+
+
+def rounded(log_mass: float) -> LogMass:
+    """A mass of which a formula gives the log."""
+    return LogMass(log_mass, FEW * ULP * (1.0 - log_mass) if log_mass > -math.inf else 0.0)
+
+
+def total(masses: Sequence[LogMass]) -> LogMass:
+    """Sum of masses."""
+    log_mass = log_total(np.array([m.log for m in masses]))
+    error = max((m.error for m in masses if m.log > -math.inf), default=0.0)
+    return LogMass(min(log_mass, 0.0), error)
+
+
+def agreed(closed: float, found: LogMass, label: str) -> LogMass:
+    """The mass of which a closed form and quadrature (with atoms) give the logs.
+
+    Where they differ by more than their errors quadrature wins if the closed form has lost its
+    digits, as a complement does.
+
+    Args:
+        closed: log of the closed form, nan for none.
+        found: what was found without it.
+        label: for messages.
+
+    Raises:
+        InternalError: they contradict each other.
+    """
+    if math.isnan(closed) or closed == found.log:
+        return found
+    closed = min(closed, 0.0)
+    if found.log == -math.inf:
+        return LogMass(closed, UNCONFIRMED)
+    gap = abs(closed - found.log)
+    if gap <= found.error + rounded(closed).error:
+        return LogMass(closed, gap + found.error)
+    if gap <= CONTRADICTION:
+        return LogMass(found.log, gap + found.error)
+    if abs(math.exp(closed) - math.exp(found.log)) <= ROUNDED:
+        return found
+    raise InternalError(
+        f"{label}: the mass at infinite loss is exp({closed!r}) in closed form, and "
+        f"exp({found.log!r}) by quadrature with a relative error of {found.error:.1e}"
+    )
+
+
+def log_complement(log_mass: float) -> float:
+    """Return log(1 - mass), -inf for a mass that is one in doubles."""
+    if log_mass >= -CERTAIN:
+        return -math.inf
+    if log_mass > -math.log(2.0):
+        return math.log(-math.expm1(log_mass))
+    return math.log1p(-math.exp(log_mass))
+
+
+def log_rate(masses: Iterable[tuple[float, int]]) -> float:
+    """Return log of -sum n_j log(1 - d_j), from logs of the masses d_j and counts n_j."""
+    terms = [
+        math.log(count) + (math.log(-log_complement(m)) if m > TINY else m)
+        for m, count in masses
+        if count and m > -math.inf
+    ]
+    return log_total(np.array(terms))
+
+
+def log_revealed(log_rate: Floats) -> Floats:
+    """Return log(1 - exp(-rate)) elementwise: the log mass at infinity of a composition."""
+    with np.errstate(over="ignore", divide="ignore"):
+        logs: Floats = np.where(
+            log_rate > TINY, np.log(-np.expm1(-np.exp(np.maximum(log_rate, TINY)))), log_rate
+        )
+    return logs
+
+
+def composed(steps: Sequence[Step], reverse: bool = False) -> LogMass:
+    """Return the mass at infinity of a composition, or that of the reversed pair."""
+    laws = [(s.loss, s.count) for s in steps if s.count]
+    masses = [
+        LogMass(law.log_minus_infinite if reverse else law.log_infinite, law.mass_errors[reverse])
+        for law, _ in laws
+    ]
+    if len(laws) == 1 and laws[0][1] == 1:
+        return masses[0]  # exact: a declared delta stays the same double
+    rate = log_rate((m.log, count) for m, (_, count) in zip(masses, laws, strict=True))
+    log_mass = float(log_revealed(np.array(rate)))
+    return LogMass(log_mass, total(masses).error + rounded(log_mass).error)
+
+
+def log_error(infinite: LogMass, opposite: LogMass, epsilon: float) -> float:
+    """Return log of how far errors of masses at infinity may move delta(epsilon).
+
+    Below epsilon = 0 delta is taken from the reversed pair, and so is its mass, `opposite`.
+    """
+    moved = [(infinite, 0.0), (opposite, epsilon)] if epsilon < 0 else [(infinite, 0.0)]
+    return log_total(
+        np.array([m.log + e + math.log(math.expm1(m.error)) for m, e in moved if m.error > 0.0])
+    )
 
 
 def log_infinite(steps: Sequence[Step]) -> float:
-    """Return log of the mass at infinity of a composition, 1 - prod (1 - d_j)^count_j (I5)."""
-    log_finite = sum(
-        s.count * math.log1p(-math.exp(s.loss.log_infinite))
-        if s.loss.log_infinite < -CERTAIN
-        else -math.inf
-        for s in steps
-        if s.count and s.loss.log_infinite > -math.inf
-    )
-    if log_finite == 0:
-        return -math.inf
-    return math.log(-math.expm1(log_finite))
+    """Return log of the mass at infinity of a composition."""
+    return composed(steps).log

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.kernel.protocol import Kernel
 from mechc.loss import atoms, below, branches, cells, listed, moments
+from mechc.loss.infinite import log_complement
 from mechc.loss.nodes import Nodes, mirrored
 from mechc.loss.source import KernelSource
 from mechc.loss.unresolved import share_at
@@ -29,7 +30,6 @@ from mechc.loss.within import within
 
 Floats = NDArray[np.float64]
 FAR = 4.0  # times the tilts wanted, beyond which nodes for others are a burden
-CERTAIN = 1e-16  # -log of a mass that is one in doubles
 
 
 class Step(NamedTuple):
@@ -193,11 +193,11 @@ class PrivacyLoss:
         else:
             nodes = source.nodes(lo, hi, contour, freq, floor)
             strip = source.strip
-        infinite = (source.log_infinite, source.log_minus_infinite)
+        infinite = source.infinite[::-1] if reverse else source.infinite
         return cls(
             **nodes._asdict(),
-            log_infinite=infinite[1] if reverse else infinite[0],
-            log_minus_infinite=infinite[0] if reverse else infinite[1],
+            log_infinite=infinite[0].log,
+            log_minus_infinite=infinite[1].log,
             strip=strip,
             contour=contour,
             frequency=freq if source.continuous else math.inf,
@@ -214,9 +214,11 @@ class PrivacyLoss:
 
     @property
     def mass_errors(self) -> tuple[float, float]:
-        """Errors of the masses at infinite and minus infinite loss, where quadrature found them."""
-        errors = (0.0, 0.0) if self._source is None else self._source.mass_errors
-        return errors[::-1] if self._reverse else errors
+        """Errors of the logs of the masses at infinite and at minus infinite loss."""
+        if self._source is None:
+            return 0.0, 0.0
+        p, q = self._source.infinite
+        return (q.error, p.error) if self._reverse else (p.error, q.error)
 
     @property
     def loss_error(self) -> float:
@@ -327,16 +329,14 @@ class PrivacyLoss:
     @property
     def log_finite(self) -> float:
         """Log of the finite mass P(L < inf)."""
-        lost = self.log_infinite
-        return math.log1p(-math.exp(lost)) if lost < -CERTAIN else -math.inf
+        return log_complement(self.log_infinite)
 
     @property
     def log_q_finite(self) -> float:
         """Log of Q(p > 0), which is K(-1); nan for plain atoms, whose masses only sum roughly."""
         if self._source is None and not self.loss.size:
             return math.nan
-        lost = self.log_minus_infinite
-        return math.log1p(-math.exp(lost)) if lost < -CERTAIN else -math.inf
+        return log_complement(self.log_minus_infinite)
 
     def generating(self, t: float) -> tuple[float, float, float, float]:
         """Return K(t), K'(t), K''(t) of the finite part, and what rounding may change of K(t).

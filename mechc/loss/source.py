@@ -14,6 +14,7 @@ from mechc.kernel import protocol
 from mechc.kernel.protocol import Kernel
 from mechc.loss import quadrature as quad
 from mechc.loss import unresolved
+from mechc.loss.infinite import CERTAIN, FEW, ULP, LogMass, agreed, rounded, total
 from mechc.loss.masspoints import merge, spent, split_atoms
 from mechc.loss.moments import log_total
 from mechc.loss.nodes import Nodes
@@ -28,8 +29,6 @@ MASS_TOLERANCE = 1e-9  # found against declared total mass; more means that mass
 MAX_LATTICE = 4_000_000
 OPEN_ERROR = 1e-12  # of panels that are not next to an end where the loss is not bounded
 LEAST_REACH = 64.0  # integers looked at on either side
-ULP = 2.0**-52
-FEW = 4.0  # roundings of the logs of a point mass
 NO_ATOMS = (np.empty(0), np.empty(0), -math.inf, -math.inf)
 
 
@@ -62,24 +61,22 @@ class KernelSource:
         self.continuous = bool(smooth)
         self.loss_error = 0.0  # of point masses, where losses are differences of logs
         atoms = [self._declared_atoms()]
-        log_p_only, log_q_only = [atoms[0][2]], [atoms[0][3]]
-        # of log_infinite and log_minus_infinite, as masses
-        self.mass_errors = (_rounding(atoms[0][2]), _rounding(atoms[0][3]))
+        found = [[self._by_formula(log)] for log in atoms[0][2:]]
         self.plateau_error = 0.0
         if on_lattice:
             self._panels = None
             x, reaches = self._lattice_points(-1.0, 0.0)
             atoms.append(self._lattice_atoms(x))
-            log_p_only.append(atoms[1][2])
-            log_q_only.append(atoms[1][3])
+            for masses, log in zip(found, atoms[1][2:], strict=True):
+                masses.append(rounded(log))
         else:
             for (lo, hi), kind in zip(rows[:, :2].tolist(), kinds, strict=True):
                 if kind == protocol.PLATEAU:
                     atoms.append(self._plateau(lo, hi))
                 elif kind == protocol.P_ONLY:
-                    log_p_only.append(self.infinite_on(lo, hi, "p"))
+                    found[0].append(self.mass_on(lo, hi, "p"))
                 elif kind == protocol.Q_ONLY:
-                    log_q_only.append(self.infinite_on(lo, hi, "q"))
+                    found[1].append(self.mass_on(lo, hi, "q"))
             self._panels = (
                 quad.Quadrature(kernel, theta, np.ascontiguousarray(self.rows[:, :2]))
                 if self.continuous
@@ -96,13 +93,9 @@ class KernelSource:
         branches = rows[shared] if on_lattice else self.rows
         self._unsplit = bool((branches[:, 2] == protocol.UNSPLIT).any())
         self.support = self._find_support(branches)
-        closed = float(kernel.infinite_mass(theta))
-        summed = log_total(np.asarray(log_p_only, np.float64))
-        if not math.isnan(closed):
-            self.mass_errors = (self._closed_error(closed, summed), self.mass_errors[1])
-            summed = math.log(closed) if closed else -math.inf
-        self.log_infinite = min(summed, 0.0)
-        self.log_minus_infinite = min(log_total(np.asarray(log_q_only, np.float64)), 0.0)
+        closed = float(kernel.log_infinite_mass(theta))
+        # P(L = inf) and Q(L = -inf)
+        self.infinite = agreed(closed, total(found[0]), self.label), total(found[1])
         self._atom_error = 0.0
         self._find_ends()
         if checked:
@@ -136,7 +129,7 @@ class KernelSource:
     def _find_ends(self) -> None:
         """Find what doubles do not resolve next to the ends of the support, and cut the strip."""
         self.ends = unresolved.ends_of(self.kernel, self.theta, self.rows)
-        p, q = (min(m, -1e-16) for m in (self.log_infinite, self.log_minus_infinite))
+        p, q = (min(mass.log, -CERTAIN) for mass in self.infinite)
         self._log_finite = math.log1p(-math.exp(p)), math.log1p(-math.exp(q))
         self.strip = unresolved.resolved_strip(self.ends, self.strip, self._log_finite)
 
@@ -152,32 +145,28 @@ class KernelSource:
         """Return the share of the mass at tilt t that lies too close to an end for any node."""
         return math.exp(unresolved.log_share(self.ends, t, self._log_finite))
 
-    def infinite_on(self, lo: float, hi: float, law: str) -> float:
-        """Return the log of the mass of one law on outputs that reveal it; remember its error."""
+    def mass_on(self, lo: float, hi: float, law: str) -> LogMass:
+        """Return the mass of one law on a branch, by quadrature."""
         log_mass, error = quad.mass_and_error(self.kernel, self.theta, lo, hi, law)
-        error = error * math.exp(min(log_mass, 0.0)) + self._rounded_ends(lo, hi, law)
-        p, q = self.mass_errors
-        self.mass_errors = (p + error, q) if law == "p" else (p, q + error)
-        return log_mass
+        if log_mass == -math.inf:
+            return LogMass()
+        return LogMass(log_mass, error + self._rounded_ends(lo, hi, law, log_mass))
 
-    def _closed_error(self, closed: float, log_found: float) -> float:
-        """Rounding of a mass at infinity in closed form, from the mass found without the formula.
+    def _by_formula(self, log_mass: float) -> LogMass:
+        """A declared mass; a parameter itself is not rounded."""
+        declared = log_mass > -math.inf and log_mass in np.log(self.theta[self.theta > 0.0])
+        return LogMass(log_mass) if declared else rounded(log_mass)
 
-        A parameter itself is no formula, and none at all is not rounded.
-        """
-        if closed == 0.0 or closed in self.theta:
-            return 0.0
-        return abs(closed - math.exp(min(log_found, 0.0))) + self.mass_errors[0]
-
-    def _rounded_ends(self, lo: float, hi: float, law: str) -> float:
-        """The mass between the ends of a branch as they are and as they are rounded."""
+    def _rounded_ends(self, lo: float, hi: float, law: str, log_mass: float) -> float:
+        """What lies between the ends of a branch and their roundings, as a share of a mass."""
         log_density = self.kernel.log_p_many if law == "p" else self.kernel.log_q_many
         ends = np.array([lo, hi])
         known = np.isfinite(ends)
         inner, ends = np.nextafter(ends, ends[::-1])[known], ends[known]
         logs = np.empty(inner.size)
         log_density(inner, self.theta, logs)
-        return float((ULP * np.abs(ends) * np.exp(np.minimum(logs, 700.0))).sum())
+        share = ULP * np.abs(ends) * np.exp(np.minimum(logs - log_mass, 700.0))
+        return float(share.sum()) + rounded(log_mass).error
 
     @property
     def panels(self) -> quad.Quadrature:
@@ -279,11 +268,9 @@ class KernelSource:
             else (hi - 1.0 if math.isfinite(hi) else lo + 1.0 if math.isfinite(lo) else 0.0)
         )
         value = float(self.kernel.loss(x, self.theta))
-        mass, error = quad.mass_and_error(self.kernel, self.theta, lo, hi, "p")
-        if mass > -math.inf:
-            error += self._rounded_ends(lo, hi, "p") * math.exp(min(-mass, 700.0))
-        self.plateau_error = max(self.plateau_error, error)
-        return np.array([value]), np.array([mass]), -math.inf, -math.inf
+        mass = self.mass_on(lo, hi, "p")
+        self.plateau_error = max(self.plateau_error, mass.error)
+        return np.array([value]), np.array([mass.log]), -math.inf, -math.inf
 
     def _lattice_atoms(self, x: Floats) -> tuple[Floats, Floats, float, float]:
         """Evaluate a lattice kernel on integers."""
@@ -301,10 +288,10 @@ class KernelSource:
 
         `reaches` is what was enough for fewer tilts.
         """
-        rows = self._lattice_rows[:, :2].tolist()
+        rows = self._lattice_rows.tolist()
         found = [
-            self._lattice_range(a, b, lo, hi, reach)
-            for (a, b), reach in zip(rows, reaches or [LEAST_REACH] * len(rows), strict=True)
+            self._lattice_range(row, lo, hi, reach)
+            for row, reach in zip(rows, reaches or [LEAST_REACH] * len(rows), strict=True)
         ]
         return np.concatenate([x for x, _ in found]), tuple(reach for _, reach in found)
 
@@ -324,9 +311,10 @@ class KernelSource:
         return loss, log_mass, found
 
     def _lattice_range(
-        self, lo: float, hi: float, tilt_lo: float, tilt_hi: float, reach: float
+        self, row: list[float], tilt_lo: float, tilt_hi: float, reach: float
     ) -> tuple[Floats, float]:
         """Integers of one branch, extended from its finite end (or 0) until the tails are spent."""
+        lo, hi, kind = row[:3]
         if hi - lo <= MAX_LATTICE:
             return np.arange(lo, hi + 1), reach
         anchor = _anchor(lo, hi)
@@ -337,6 +325,8 @@ class KernelSource:
             log_p, log_q = np.empty(x.size), np.empty(x.size)
             self.kernel.log_p_many(x, self.theta, log_p)
             self.kernel.log_q_many(x, self.theta, log_q)
+            if kind in ONE_SIDED:  # no tilts: the mass itself counts
+                log_p = log_q = log_p if kind == protocol.P_ONLY else log_q
             if spent(log_p, log_q, tilts, x[0] > lo, x[-1] < hi, math.log(reach)):
                 return x, reach
             reach *= 4
@@ -363,8 +353,8 @@ class KernelSource:
         if self._panels is not None:
             continuous = self.cover(-1.0, 0.0).log_masses()
         for name, shift, smooth, at_infinity in (
-            ("P", 0.0, continuous[0], self.log_infinite),
-            ("Q", -1.0, continuous[1], self.log_minus_infinite),
+            ("P", 0.0, continuous[0], self.infinite[0].log),
+            ("Q", -1.0, continuous[1], self.infinite[1].log),
         ):
             total = math.exp(min(smooth, 700.0)) + math.exp(at_infinity)
             rounding = 0.0
@@ -386,8 +376,3 @@ class KernelSource:
 def _anchor(lo: float, hi: float) -> float:
     """The integer from which a branch is listed: its finite end, or 0."""
     return lo if math.isfinite(lo) else hi if math.isfinite(hi) else 0.0
-
-
-def _rounding(log_mass: float) -> float:
-    """Rounding of a mass whose log is known."""
-    return FEW * ULP * (1.0 - log_mass) * math.exp(log_mass) if log_mass > -math.inf else 0.0

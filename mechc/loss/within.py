@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError, UnsupportedError
 from mechc.kernel import protocol
 from mechc.loss.branches import between_modes, branches_of, extrema, root
+from mechc.loss.infinite import total
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.source import KernelSource
 
@@ -54,9 +55,11 @@ def within(source: KernelSource, bound: float) -> KernelSource:
         raise NumericError(f"{source.label}: all losses are beyond {bound:g}")
     other = copy(source)
     for lo, hi in beyond:
-        p, q = (other.infinite_on(lo, hi, law) for law in "pq")
-        other.log_infinite = float(np.logaddexp(other.log_infinite, p))
-        other.log_minus_infinite = float(np.logaddexp(other.log_minus_infinite, q))
+        p, q = (
+            total([mass, other.mass_on(lo, hi, law)])
+            for mass, law in zip(other.infinite, "pq", strict=True)
+        )
+        other.infinite = p, q
     other.cut_to(rows, Quadrature(source.kernel, source.theta, rows[:, :2]))
     return other
 

@@ -108,15 +108,16 @@ def _no_mass(oracle: Oracle, x: float, check: Check) -> None:
 
 
 def one_sided(kernel: Any, oracle: Oracle, check: Check) -> None:
-    """`infinite_mass` is P(q = 0), to relative accuracy however small it is."""
-    found = float(kernel.infinite_mass(np.array(oracle.theta)))
+    """`log_infinite_mass` is log P(q = 0), to relative accuracy however small that is."""
+    found = float(kernel.log_infinite_mass(np.array(oracle.theta)))
     with ctx.workprec(MOMENT_BITS):
         truth = oracle.infinite_mass("p")
         if math.isnan(found):
             check.note("left to quadrature")
             return
+        truth = arb.neg_inf() if truth.is_zero() else truth.log()
         error = point_error(found, truth, check.tolerance, lambda: oracle.integral_sensitivity(
-            lambda o: o.infinite_mass("p")), near_zero=0.0)  # fmt: skip
+            lambda o: o.infinite_mass("p").log()), near_zero=1.0)  # fmt: skip
     check.record(error, theta=oracle.theta, found=found, enclosure=text(truth))
 
 

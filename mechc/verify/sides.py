@@ -25,7 +25,7 @@ Tilts = Callable[[Theta], Sequence[complex]]
 
 # not run for their comparisons: other forms of the same functions, and loops
 LEFT_OUT = ("_many", "solve_loss", "breakpoints", "series", "term_of_series", "self_check")
-OF_THETA = ("infinite_mass", "branches", "atoms", "strip", "lattice")
+OF_THETA = ("log_infinite_mass", "branches", "atoms", "strip", "lattice")
 OF_X = ("log_p", "log_q", "loss", "cdf_p", "sf_p", "cdf_q", "sf_q")
 FACTORS = tuple(10.0 ** (side * k) for k in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0) for side in (1, -1))
 DISTANCES = tuple(2.0**k for k in range(-12, 21, 2))

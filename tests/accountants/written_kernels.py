@@ -71,7 +71,7 @@ class Shifted:
         return np.empty((0, 3))
 
     def infinite_mass(self, theta):
-        return math.nan if any(row[2] == P_ONLY for row in self._rows) else 0.0
+        return math.nan if any(row[2] == P_ONLY for row in self._rows) else -math.inf
 
     def strip(self, theta):
         return np.array([-math.inf, math.inf])

@@ -104,7 +104,7 @@ def test_kernel_answers_the_protocol(name, kernel_of):
     assert len(kernel.BRANCHES) >= rows.shape[0]
     assert kernel.atoms(theta).shape[1:] == (3,)
     assert kernel.strip(theta).shape == kernel.lattice(theta).shape == (2,)
-    assert isinstance(kernel.infinite_mass(theta), float)
+    assert isinstance(kernel.log_infinite_mass(theta), float)
     assert hasattr(kernel, "cgf") == kernel.CAPABILITIES["cgf"].startswith("closed")
     assert hasattr(kernel, "cdf_p") == kernel.CAPABILITIES["cdf"].startswith("closed")
 

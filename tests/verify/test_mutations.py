@@ -172,7 +172,7 @@ def normaliser_lost(calculus):
 
 def infinite_mass_forgotten(calculus):
     """P(q = 0) taken as zero."""
-    zero = Closed(Rational(0), "planted")
+    zero = Closed(Tuple(), "planted")
     return _cases(calculus, lambda c: replace(c, infinite_mass=zero))
 
 

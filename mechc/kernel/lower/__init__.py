@@ -33,7 +33,7 @@ from mechc.kernel.lower.functions import (
 )
 from mechc.kernel.lower.readable import branch_words, formulas
 from mechc.kernel.lower.reference import checks
-from mechc.kernel.lower.tables import infinite_mass, tables
+from mechc.kernel.lower.tables import log_infinite_mass, tables
 from mechc.kernel.parts import Module, Root, Series
 from mechc.kernel.passes import finish
 
@@ -54,11 +54,9 @@ def lower(calculus: Calculus) -> Module:
     """
     pair, room = calculus.pair, context(calculus)
     chooser = Chooser(room)
-    capabilities = {
-        "infinite_mass": describe([case.infinite_mass for case in calculus.cases]),
-        "lattice": describe([calculus.lattice]),
-    }
-    functions = [*densities(chooser), loss(chooser), infinite_mass(room)]
+    capabilities: dict[str, str] = {}
+    functions = [*densities(chooser), loss(chooser), log_infinite_mass(chooser, capabilities)]
+    capabilities["lattice"] = describe([calculus.lattice])
     functions += [*cgf(room, capabilities), *distribution_functions(chooser, capabilities)]
     return Module(
         name=pair.name,

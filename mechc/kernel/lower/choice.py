@@ -14,7 +14,7 @@ from typing import Any
 
 import mpmath
 from mpmath import mp
-from sympy import Basic, Expr, Sum
+from sympy import Basic, Expr, Sum, expand, expand_log, log
 
 from mechc.calculus.evaluate import holds
 from mechc.calculus.types import CalculusCase, Closed, Region
@@ -41,7 +41,7 @@ INVERTIBLE = 1e-13
 """A closed inverse with a larger error than this is replaced by bracketing."""
 
 PROBABLE = 1e-12
-"""A distribution function with a larger relative error than this is not emitted."""
+"""A distribution function or log of a mass with a larger error than this is not emitted."""
 
 SMALLEST = 1e-290
 """Smaller probabilities are near underflow, where no relative accuracy is asked."""
@@ -132,6 +132,23 @@ class Chooser:
         forms = candidates(expr, self.context.calculus.pair.variable)
         return self._best(forms, place, None, trials)[0]
 
+    def log_tail(self, mass: Expr, case: CalculusCase) -> ir.Expr:
+        """The best form of the log of a mass that may be a far tail.
+
+        Raises:
+            LoweringError: no form is accurate.
+        """
+        trials, logs = [], []
+        with mp.workdps(TAIL_DIGITS):
+            for sample in self.samples(case):
+                value = sample.value(mass)
+                error = _absolute(mpmath.log(value)) if value > SMALLEST else _is_tiny
+                trials.append(Trial(self._arguments(sample), error))
+        for form in dict.fromkeys([mass, expand(mass), *quotients(mass)]):
+            logs += candidates(expand_log(log(form), force=True), self.context.calculus.ell)
+        form, error = self._best(list(dict.fromkeys(logs)), self.context.constant, None, trials)
+        return _accurate(form, error)
+
     def probability(self, expr: Expr, condition: Basic, case: CalculusCase) -> ir.Expr:
         """The best form of one arm of a distribution function.
 
@@ -155,10 +172,7 @@ class Chooser:
         measured = self._measured(quotients(expr), place, "x", trials)
         if all(grade > ENOUGH for grade, *_ in measured):
             measured += self._measured([factored(expr)], place, "x", trials)
-        form, error = _first(measured)
-        if error > PROBABLE:
-            raise LoweringError(f"every closed form loses digits (relative error {error:.0e})")
-        return form
+        return _accurate(*_first(measured))
 
     def samples(self, case: CalculusCase) -> list[Sample]:
         """The parameter vectors of a case."""
@@ -267,6 +281,13 @@ def _first(measured: list[Measured]) -> tuple[ir.Expr, float]:
     return best, error
 
 
+def _accurate(form: ir.Expr, error: float) -> ir.Expr:
+    """A form of a probability that has not lost its digits."""
+    if error > PROBABLE:
+        raise LoweringError(f"every closed form loses digits (relative error {error:.0e})")
+    return form
+
+
 def _largest(printable: ir.Expr, names: list[str], trials: list[Trial]) -> float:
     """The largest error of a candidate; nan counts as infinite."""
     function = runnable(printable, names)
@@ -287,6 +308,21 @@ def _relative(value: Any) -> Measure:
         return float(abs(found - value) / abs(value)) if math.isfinite(found) else math.inf
 
     return error
+
+
+def _absolute(log_value: Any) -> Measure:
+    """Error of a log beyond its own rounding, which is a relative error of what it is of."""
+
+    def error(found: float) -> float:
+        gap = float(abs(found - log_value) / max(abs(log_value), 1))
+        return gap if math.isfinite(found) else math.inf
+
+    return error
+
+
+def _is_tiny(found: float) -> float:
+    """Below `SMALLEST` a log of a mass must still be a number."""
+    return 0.0 if -math.inf < found <= math.log(SMALLEST) else math.inf
 
 
 def _is_a_number(found: float) -> float:

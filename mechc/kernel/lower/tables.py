@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from sympy import Basic, Expr, nan
 from sympy import Tuple as SymTuple
 
 from mechc.calculus.types import CalculusCase, Closed, Entry, Region
+from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.lower.chains import log_mass
 from mechc.kernel.lower.choice import Chooser
 from mechc.kernel.lower.context import Context
+from mechc.kernel.lower.functions import describe
 from mechc.kernel.parts import Function, Row, Table
 from mechc.kernel.passes import finish_expression
 from mechc.kernel.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSPLIT
@@ -28,15 +31,27 @@ def tables(chooser: Chooser) -> tuple[Table, ...]:
     return (_branches(chooser), _atoms(chooser), _strip(context), _lattice(context))
 
 
-def infinite_mass(context: Context) -> Function:
-    """P(q = 0); nan where only quadrature gives it."""
+def log_infinite_mass(chooser: Chooser, capabilities: dict[str, str]) -> Function:
+    """Log P(q = 0), summed from logs of positive parts; nan where only quadrature gives it."""
+    context = chooser.context
+    capabilities["infinite_mass"] = describe([c.infinite_mass for c in context.calculus.cases])
     cases: list[tuple[Basic, ir.Block]] = []
     for case in context.calculus.cases:
-        entry = case.infinite_mass
-        value = context.constant(entry.expr) if isinstance(entry, Closed) else ir.NAN
+        try:
+            value = _log_total(case, chooser)
+        except LoweringError as error:
+            capabilities["infinite_mass"], value = f"numeric: {error}", ir.NAN
         cases.append((case.condition, ir.Block((), value)))
-    doc = "P(q = 0), the mass at loss +inf; nan: by quadrature."
-    return Function("infinite_mass", "", doc, context.by_case(cases))
+    doc = "Log of P(q = 0), the mass at loss +inf; nan: by quadrature."
+    return Function("log_infinite_mass", "", doc, context.by_case(cases))
+
+
+def _log_total(case: CalculusCase, chooser: Chooser) -> ir.Expr:
+    """Log of the mass at infinite loss, nan where it has no closed form."""
+    if not isinstance(case.infinite_mass, Closed):
+        return ir.NAN
+    logs = [chooser.log_tail(part, case) for part in case.infinite_mass.expr]
+    return functools.reduce(lambda a, b: ir.call("log_add", a, b), logs) if logs else ir.MINUS_INF
 
 
 def _table(
