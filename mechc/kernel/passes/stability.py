@@ -122,8 +122,9 @@ def log_of_sum(expr: Expr) -> Expr | None:
     """Log of a sum that contains exponentials, or 1."""
     if not ((arg := _arguments(expr, "log")) and isinstance(arg[0], Add)):
         return None
-    if (product := cosine_sum(arg[0])) is not None:
-        return call("log", product)
+    for product in (cosine_sum(arg[0]), error_function_complement(arg[0])):
+        if product is not None:
+            return call("log", product)
     terms = arg[0].args
     exponentials = [found for t in terms if (found := _factor_out(t, "exp"))]
     rest = [t for t in terms if _factor_out(t, "exp") is None]
