@@ -188,6 +188,8 @@ class ComposedLoss:
         errors = np.array([law.mass_errors for law in self._laws]).reshape(-1, 2)
         if not errors.any():
             return 0.0
+        logs = [(law.log_infinite, law.log_minus_infinite) for law in self._laws]
+        errors = np.exp(logs) * np.expm1(errors)
         lost = (1.0 + abs(t)) * errors[:, 0] + abs(t) * errors[:, 1]  # M is found from both masses
         return float(self.counts @ (lost * np.exp(-self._generating(t)[:, 0])))
 

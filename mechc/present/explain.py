@@ -169,7 +169,10 @@ def _atom(atom: Atom) -> str:
 
 
 def _transforms(calculus: Calculus, case: CalculusCase) -> Iterator[Line]:
-    yield _entry("P(L = inf)", case.infinite_mass)
+    mass = case.infinite_mass
+    if isinstance(mass, Closed):
+        mass = Closed(sympy.Add(*mass.expr), mass.how)
+    yield _entry("P(L = inf)", mass)
     yield _entry("log E[exp(zL)]", case.cgf)
     lo, hi = (sympy.sstr(end) for end in calculus.strip)
     yield Line("finite for z in", f"({lo}, {hi})")
