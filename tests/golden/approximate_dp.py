@@ -1,7 +1,7 @@
 """approximate_dp: A mechanism of which only (epsilon, delta) is known.
 
-Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 1; do not edit.
-Operations in the scalar functions: 48.
+Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
+Operations in the scalar functions: 49.
 
 at 0: P has mass delta, Q has mass 0
 at 1: P has mass (1 - delta)*exp(epsilon)/(exp(epsilon) + 1), Q has mass (1 -
@@ -23,14 +23,14 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "29df6cab15362e41"
-PROTOCOL = 1
+DIGEST = "d7973770bf6e9c08"
+PROTOCOL = 2
 NAME = "approximate_dp"
 MEASURE = "finite"
 SYMMETRIC = True
 # name, lo, hi, lo open, hi open, integer, default, typical range
 PARAMETERS = (
-    ("epsilon", 0.0, math.inf, False, True, False, None, (0.1, 5.0)),
+    ("epsilon", 0.0, math.inf, True, True, False, None, (0.1, 5.0)),
     ("delta", 0.0, 1.0, False, False, False, None, (1e-06, 0.1)),
 )
 BRANCHES = ()
@@ -224,10 +224,10 @@ def loss_many(xs, theta, out):
 
 
 @numba.njit("float64(float64[::1])", **COMPILE)
-def infinite_mass(theta):
-    """P(q = 0), the mass at loss +inf; nan: by quadrature."""
+def log_infinite_mass(theta):
+    """Log of P(q = 0), the mass at loss +inf; nan: by quadrature."""
     delta = theta[1]
-    return delta
+    return math.log(delta)
 
 
 @numba.njit("complex128(complex128, float64[::1])", **COMPILE)
@@ -360,4 +360,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 028e0206ef05d39fcf024280d4fbe216ae1998caa4470a1dd28fe3dfffb2a0b6
+# sha256 of the text above: 56bb71401ba1945a1d69201f01b062b4166c202c8db9db47ac1ec628ed62b6ec

@@ -1,6 +1,6 @@
 """student_t: Student-t noise with nu degrees of freedom: heavy tails, a bounded loss.
 
-Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 1; do not edit.
+Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
 Operations in the scalar functions: 64.
 
 on (-oo, oo):
@@ -22,8 +22,8 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "75c257a66b2b67b3"
-PROTOCOL = 1
+DIGEST = "fca3453bc954a849"
+PROTOCOL = 2
 NAME = "student_t"
 MEASURE = "density"
 SYMMETRIC = True
@@ -161,9 +161,9 @@ def loss_many(xs, theta, out):
 
 
 @numba.njit("float64(float64[::1])", **COMPILE)
-def infinite_mass(theta):
-    """P(q = 0), the mass at loss +inf; nan: by quadrature."""
-    return 0.0
+def log_infinite_mass(theta):
+    """Log of P(q = 0), the mass at loss +inf; nan: by quadrature."""
+    return -math.inf
 
 
 @numba.njit("float64(float64, float64[::1])", **COMPILE)
@@ -474,4 +474,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 842fcccec993dc5857f8f1288d8f2e43bc27a138b5949afa1d8e9dc2f91294ab
+# sha256 of the text above: 26c83723679b7a20e6d8687696866c7c00e1995292bd04eb0fd8602b161f32bb
