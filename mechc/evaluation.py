@@ -16,7 +16,7 @@ import numpy as np
 
 from mechc import registry
 from mechc.accountants.bound import Bound
-from mechc.accountants.logspace import log1mexp, log_subtract
+from mechc.accountants.logspace import log1mexp
 from mechc.accountants.revealing import loss_error, outward
 from mechc.auto import Auto
 from mechc.errors import MechcError, NumericError, UnsupportedError
@@ -180,7 +180,7 @@ class Evaluation:
         return replace(answer, lower=min(lower, answer.lower), upper=max(upper, answer.upper))
 
     def _rounding_next_to_top(self, direction: str, epsilon: float) -> float:
-        """Log of how far rounding of the largest losses moves delta(epsilon), where that may be all of it.
+        """Log of how far rounding of the largest losses moves delta(epsilon), perhaps all of it.
 
         Moving all losses by r moves delta by at most r P(L > epsilon - r), and the probability is
         at most delta(epsilon - s) / (1 - exp(r - s)) for every s > r. Beyond the largest loss and

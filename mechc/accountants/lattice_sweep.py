@@ -6,7 +6,6 @@ what is left of it is the sum of what is left out. Few repetitions are convolved
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np

@@ -142,8 +142,8 @@ class Chooser:
         with mp.workdps(TAIL_DIGITS):
             for sample in self.samples(case):
                 value = sample.value(mass)
-                error = _absolute(mpmath.log(value)) if value > SMALLEST else _is_tiny
-                trials.append(Trial(self._arguments(sample), error))
+                measure = _absolute(mpmath.log(value)) if value > SMALLEST else _is_tiny
+                trials.append(Trial(self._arguments(sample), measure))
         for form in dict.fromkeys([mass, expand(mass), *quotients(mass)]):
             logs += candidates(expand_log(log(form), force=True), self.context.calculus.ell)
         form, error = self._best(list(dict.fromkeys(logs)), self.context.constant, None, trials)

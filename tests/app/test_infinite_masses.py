@@ -1,0 +1,151 @@
+"""Masses at infinite loss against closed tails in mpmath: from 1e-1 to 1e-300 and beyond, and logs.
+
+Every case is a pair whose masses P(q = 0) and Q(p = 0) are tails by hand; far beyond all finite
+losses delta is that of the composition, 1 - (1 - mass)^count.
+"""
+
+import mpmath
+import pytest
+from mpmath import mp, mpf
+from sympy import Piecewise, Rational, erf, erfc, exp, oo, pi, sqrt
+
+import mechc
+from mechc.declare import integer, mechanism, parameter, positive, real
+
+FAR = 1e9  # an epsilon beyond all finite losses
+COUNTS = 1, 1000
+WIDTH = 3e-14  # of log delta, for every nat of it
+RATE = 0.01
+
+
+def normal(x):
+    return mpmath.erfc(x / mpmath.sqrt(2)) / 2
+
+
+def student(x, nu):
+    """Upper tail, by the incomplete beta function."""
+    upper = mpmath.betainc(mpf(nu) / 2, mpf(1) / 2, 0, nu / (nu + x * x), regularized=True) / 2
+    return upper if x >= 0 else 1 - upper
+
+
+def holds(event, truths):
+    """Both directions, once and many times, for the masses P(q = 0) and Q(p = 0)."""
+    for direction, mass in zip(("remove", "add"), truths, strict=True):
+        for count in COUNTS:
+            log_rate = mpmath.log(-count * mpmath.log1p(-mass)) if mass else -mpmath.inf
+            truth = mpmath.log(-mpmath.expm1(-mpmath.exp(log_rate))) if mass else -mpmath.inf
+            bound = (count * event).log_delta(FAR, direction=direction)
+            assert bound.lower <= truth <= bound.upper, (event, direction, count, truth, bound)
+            assert not mass or bound.upper - bound.lower < WIDTH * (3 - truth)
+
+
+@pytest.fixture(autouse=True)
+def digits():
+    with mp.workdps(400):
+        yield
+
+
+# of a noise at unit scale: P(noise > x), and P(noise < -x)
+TAILS = {
+    "gaussian": ({"sigma": 1.0}, normal, normal),
+    "laplace": ({"scale": 1.0}, lambda x: mpmath.exp(-x) / 2, lambda x: mpmath.exp(-x) / 2),
+    "logistic": ({"scale": 1.0}, *2 * [lambda x: 1 / (1 + mpmath.exp(x))]),
+    "gumbel": (
+        {"scale": 1.0},
+        lambda x: -mpmath.expm1(-mpmath.exp(-x)),
+        lambda x: mpmath.exp(-mpmath.exp(x)),
+    ),
+    "cauchy": ({"scale": 1.0}, *2 * [lambda x: mpmath.atan(1 / x) / mpmath.pi]),
+    "student_t": ({"nu": 3.0, "scale": 1.0}, *2 * [lambda x: student(x, 3)]),
+    "hyperbolic_secant": (
+        {"scale": 1.0},
+        *2 * [lambda x: 2 / mpmath.pi * mpmath.atan(mpmath.exp(-mpmath.pi * x / 2))],
+    ),
+    "gaussian_scale_mixture": (
+        {"weight": 0.25, "narrow": 1.0, "wide": 2.0},
+        *2 * [lambda x: (normal(x) + 3 * normal(x / 2)) / 4],
+    ),
+}
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in TAILS if name != "gaussian"]
+
+
+@pytest.mark.parametrize("name", ["gaussian", *SLOW])
+def test_truncated_noise(name):
+    """The window hides P above `upper` and below `lower`; so it does Q."""
+    values, above, below = TAILS[name]
+    noise = mechc.load(name)
+    for lower, upper in ((-2.5, 2.0), (-4.0, 9.0), (-20.0, 9.5), (-38.0, 37.0), (-70.0, 90.0)):
+        event = mechc.truncate(noise, lower, upper)(**values)
+        lo, hi = -mpf(lower), mpf(upper)
+        holds(event, (above(hi - 1) + below(lo + 1), above(hi) + below(lo)))
+
+
+@pytest.mark.slow
+def test_truncated_noise_on_samples():
+    """Under add/remove P of a sample shares all outputs of Q; under replace both reveal."""
+    window = mechc.truncate(mechc.load("gaussian"), -10.0, 12.0)
+    outside = normal(mpf(11)) + normal(mpf(11))
+    sampled = mechc.poisson(window, sampling_rate=RATE)(sigma=1.0)
+    holds(sampled, (mpf(RATE) * outside, 0))
+    for count in COUNTS:
+        mixed = mechc.compose([count * sampled, window(sigma=1.0)])
+        bound = mixed.log_delta(FAR, direction="remove")
+        hidden = (1 - mpf(RATE) * outside) ** count * (1 - outside)
+        assert bound.lower <= mpmath.log(1 - hidden) <= bound.upper
+
+
+def bell(mean):
+    return exp(-((X - mean) ** 2) / 2) / sqrt(2 * pi)
+
+
+X, N = real("x"), integer("n")
+TAU = positive("tau", typical=(2, 6))
+LAST = parameter("last", 1, integer=True, typical=(3, 30))
+RATIO = Rational(1, 100)
+DECLARED = {
+    "threshold beside an atom": (
+        {
+            "variable": X, "parameters": (TAU,), "p": Piecewise((bell(1), X > TAU), (0, True)),
+            "atoms": [(0, 1 - erfc((TAU - 1) / sqrt(2)) / 2, 1)],
+        },
+        lambda tau: normal(tau - 1),
+        lambda tau: mpf(0),
+    ),
+    "atoms that are complements": (
+        {
+            "variable": X, "parameters": (TAU,),
+            "p": Piecewise((bell(1), X < TAU), (0, True)),
+            "q": Piecewise((bell(0), X < TAU), (0, True)),
+            "atoms": [(TAU, 1 - (1 + erf((TAU - 1) / sqrt(2))) / 2, 0),
+                      (TAU + 1, 0, 1 - (1 + erf(TAU / sqrt(2))) / 2)],
+        },
+        lambda tau: normal(tau - 1),
+        normal,
+    ),
+    "support that ends at a parameter": (
+        {
+            "variable": X, "parameters": (TAU,), "support": (0, oo), "p": exp(-X),
+            "q": Piecewise((exp(-X) / (1 - exp(-TAU)), X < TAU), (0, True)),
+        },
+        lambda tau: mpmath.exp(-tau),
+        lambda tau: mpf(0),
+    ),
+    "integers beyond a parameter": (
+        {
+            "variable": N, "lattice": True, "parameters": (LAST,), "support": (0, oo),
+            "p": (1 - RATIO) * RATIO**N,
+            "q": Piecewise((1 / (LAST + 1), N <= LAST), (0, True)),
+        },
+        lambda last: mpf(10) ** (-2 * (last + 1)),
+        lambda last: mpf(0),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_declared_pairs(name):
+    declared, p_only, q_only = DECLARED[name]
+    loaded = mechc.load(mechanism(name, **declared))
+    for value in (2, 6, 10, 37, 60, 600):
+        event = loaded(**{loaded.parameters[0].name: value})
+        holds(event, (p_only(mpf(value)), q_only(mpf(value))))
