@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal
 
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, UnsupportedError
 
 
 class Adjacency(StrEnum):
@@ -160,3 +160,30 @@ def weakest(claims: Iterable[tuple[str, Claim]], adjacency: Adjacency) -> Claim:
     return replace(
         first, adjacency=adjacency, assumptions=tuple(assumptions), group=group, about=name
     )
+
+
+ONE_RECORD = {
+    "poisson": "the records of a group are not sampled together (T6 is about one record); use "
+    "group(poisson(m), size)",
+    "without_replacement": "the records of a group are not in the subset together (T7 is about one "
+    "record); for Poisson samples group(poisson(m), size) is proven",
+    "with_replacement": "the records of a group are not drawn together; for Poisson samples "
+    "group(poisson(m), size) is proven",
+    "random_sensitivity": "the moves replace those of the group; list the moves of a whole group, "
+    "of the mechanism without group()",
+}
+"""Steps whose pair is for neighbours that differ in one record, and what to do for groups."""
+
+
+def refuse_groups(step: str, name: str) -> None:
+    """Refuse a step that is about neighbours which differ in one record.
+
+    Args:
+        step: name of the transformation.
+        name: of a mechanism whose neighbours differ in several.
+
+    Raises:
+        UnsupportedError: it is such a step.
+    """
+    if step in ONE_RECORD:
+        raise UnsupportedError(f"{step}({name}): {ONE_RECORD[step]}")

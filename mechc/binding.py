@@ -6,6 +6,7 @@ Checked once, when a mechanism is called; jitted code behind it checks nothing.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,10 @@ from mechc.kernel.protocol import ParameterInfo
 
 
 def bind(
-    mechanism: str, parameters: Sequence[ParameterInfo], values: Mapping[str, Any]
+    mechanism: str,
+    parameters: Sequence[ParameterInfo],
+    values: Mapping[str, Any],
+    assumptions: Sequence[str] = (),
 ) -> tuple[float, ...]:
     """Return the parameter vector, defaults filled in.
 
@@ -25,6 +29,7 @@ def bind(
         mechanism: name for messages.
         parameters: the kernel's parameters.
         values: values by name.
+        assumptions: what is said of parameters, for the message about one that is missing.
 
     Raises:
         DeclarationError: a name is unknown or missing, or a value is outside its domain.
@@ -42,8 +47,10 @@ def bind(
         elif info.default is not None:
             theta.append(info.default)
         else:
+            of_it = [w for w in assumptions if re.search(rf"\b{info.name}\b", w)]
+            said = "".join(f"; {words}" for words in of_it)
             raise DeclarationError(
-                f"{mechanism}: missing parameter {info.name} (expected {domain(info)})"
+                f"{mechanism}: missing parameter {info.name} (expected {domain(info)}{said})"
             )
     return tuple(theta)
 

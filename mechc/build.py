@@ -149,9 +149,8 @@ def declaration(origin: Origin, transforms: Transforms) -> Declaration:
         raise UnsupportedError(f"{origin.name}: a compiled kernel has no declaration to go back to")
     is_file = isinstance(origin, catalog.MechanismFile)
     made: Declaration = catalog.load_declaration(origin) if is_file else origin
-    for name, *options in transforms:
-        transform.check_adjacency(made, name, *options)
-        made = getattr(transform, name)(made, *options)
+    for step in transforms:
+        made = transform.apply(made, step)
     return made
 
 

@@ -29,28 +29,76 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mechc.adjacency import Adjacency, Claim
-from mechc.declare import Declaration, Derived, Poisson, Shift
-from mechc.errors import UnsupportedError
+from mechc.adjacency import Adjacency, Claim, refuse_groups
+from mechc.concavity import is_log_concave
+from mechc.declare import Declaration, Derived, Moves, Poisson, Shift
+from mechc.errors import DeclarationError, UnsupportedError
 from mechc.shape import Shape, shape_of
 
+BETWEEN = "between neighbours"
+CLIPPED = (
+    "when one record is added or removed: a clipping norm; replacing it moves the query up to twice"
+    " as far"
+)
+REPLACED = "when one record of the subset is replaced: up to twice a clipping norm"
 
-def claim_of(declaration: Declaration) -> Claim:
-    """The claim of a declaration: the author's own, else what can be derived."""
+
+def claim_of(declaration: Declaration, between: str = BETWEEN) -> Claim:
+    """Return the claim of a declaration: the author's own, else what can be derived.
+
+    Args:
+        declaration: what is declared.
+        between: for additive noise, between which inputs its sensitivity is the distance.
+
+    Raises:
+        DeclarationError: the pair is not the one that its construction leads to.
+        UnsupportedError: a sample of groups, by a theorem for one record.
+    """
     if declaration.claim is not None:
         return declaration.claim
     built = declaration.construction
+    _check_construction(declaration)
     if isinstance(built, Shift):
-        return _shifted(declaration, built)
+        return _shifted(declaration, built, between)
     if isinstance(built, Poisson):
         return _sampled(built)
+    if isinstance(built, Moves):
+        return _moved(built)
     if isinstance(built, Derived):
         return _derived(built)
     return Claim("declared", None, Adjacency.ANY, assumptions=(
         "the pair dominates the mechanism in the direction of its adjacency",))  # fmt: skip
 
 
-def _shifted(declaration: Declaration, built: Shift) -> Claim:
+def _check_construction(declaration: Declaration) -> None:
+    """Refuse a pair, or the record of how it was built, that was exchanged for another."""
+    from mechc.transform import STEPS
+
+    built = declaration.construction
+    if built is None:
+        return
+    if isinstance(built, Shift):
+        x = declaration.variable
+        again = replace(declaration, p=built.noise.subs(x, x - built.sensitivity), q=built.noise)
+    else:
+        name, *options = built.step
+        again = STEPS[name](built.base, *options)
+    if again.canonical != declaration.canonical or again.construction != built:
+        raise DeclarationError(
+            f"{declaration.name}: P and Q are not those that the declaration was built with, which "
+            "its claim is about; declare the new pair by mechanism() or additive()"
+        )
+
+
+def _base(built: Poisson | Moves | Derived, between: str = BETWEEN) -> Claim:
+    """The claim of the base, refused where it is of groups and the step is for one record."""
+    base = claim_of(built.base, between)
+    if base.group and built.step[-1] != "whole":
+        refuse_groups(built.step[0], built.base.name)
+    return base
+
+
+def _shifted(declaration: Declaration, built: Shift, between: str) -> Claim:
     """T1, if the noise is unimodal."""
     noise = replace(declaration, p=built.noise, q=built.noise, construction=None)
     try:
@@ -59,32 +107,34 @@ def _shifted(declaration: Declaration, built: Shift) -> Claim:
         shape = Shape(unimodal=None, symmetric=None, how=f"shape of the noise unknown: {error}")
     limit = f"the query moves by at most {built.sensitivity}"
     if shape.symmetric:
-        adjacency, limit = Adjacency.ANY, f"{limit} between neighbours"
+        adjacency, limit = Adjacency.ANY, f"{limit} {between}"
         symmetry = "the noise is symmetric, so both signs of the move are covered"
     else:
         adjacency = Adjacency.ADD_REMOVE
         limit = f"{limit}, and only upwards, when the record is present"
         symmetry = "the noise is not known to be symmetric: moves downwards are another pair"
+    group = "" if built.group is None else str(built.group)
     if shape.unimodal:
         return Claim("proven", "T1", adjacency, (f"the noise is unimodal ({shape.how})", symmetry),
-                     (limit,))  # fmt: skip
+                     (limit,), group)  # fmt: skip
     if shape.unimodal is False:
         return Claim("declared", None, adjacency, (symmetry,), (
             f"the noise is not unimodal ({shape.how}), so shorter moves may reveal more: the query "
-            f"moves by exactly {built.sensitivity} or not at all",))  # fmt: skip
+            f"moves by exactly {built.sensitivity} or not at all",), group)  # fmt: skip
     return Claim("declared", "T1", adjacency, (symmetry,),
-                 (f"the noise is unimodal ({shape.how})", limit))  # fmt: skip
+                 (f"the noise is unimodal ({shape.how})", limit), group)  # fmt: skip
 
 
 def _sampled(built: Poisson) -> Claim:
     """T6, if the base pair dominates the remove direction."""
-    base = claim_of(built.base)
+    replaces = built.adjacency is Adjacency.REPLACE
+    base = _base(built, CLIPPED if replaces else BETWEEN)
     sampling = f"every record enters the sample independently with probability {built.rate}"
-    if built.adjacency == Adjacency.REPLACE:
+    if replaces:
         return Claim("declared", None, Adjacency.REPLACE, base.conditions, (
             *base.assumptions, sampling, "the pair of the worst data sets is the one in which all "
             "other records leave the query in the middle"))  # fmt: skip
-    if base.adjacency == Adjacency.REPLACE:
+    if base.adjacency is Adjacency.REPLACE:
         return Claim("declared", "T6", Adjacency.ADD_REMOVE, base.conditions, (
             *base.assumptions, sampling,
             "the base pair, declared for replacement, also dominates removal"))  # fmt: skip
@@ -93,11 +143,31 @@ def _sampled(built: Poisson) -> Claim:
         *base.conditions), (*base.assumptions, sampling))  # fmt: skip
 
 
+def _moved(built: Moves) -> Claim:
+    """T8, for these and shorter moves, if the noise is log-concave; else for exactly these."""
+    _base(built)
+    noise: Declaration | None = built.base
+    while noise is not None and not isinstance(noise.construction, Shift):
+        noise = None if noise.construction is None else noise.construction.base
+    if noise is not None and isinstance(noise.construction, Shift):
+        density = noise.construction.noise
+        if is_log_concave(replace(noise, p=density, q=density, construction=None)):
+            return Claim("proven", "T8", Adjacency.ADD_REMOVE, (
+                "the noise is log-concave, so that larger outputs speak for larger moves",),
+                (f"the query moves up by at most {built.moves}",), built.group)  # fmt: skip
+    return Claim("declared", None, Adjacency.ADD_REMOVE, (), (
+        f"the query moves up by exactly {built.moves}: the noise was not proved log-concave, which "
+        "T8 needs, and without that shorter moves may reveal more (mixture() of one event for each "
+        "move is proven for unimodal noise, T9)",), built.group)  # fmt: skip
+
+
 def _derived(built: Derived) -> Claim:
     """The base's claim, carried over by the theorem of the step."""
-    base = claim_of(built.base)
+    between = {"T7": REPLACED, None: CLIPPED}.get(built.theorem, BETWEEN)
+    base = _base(built, between)
     proven = built.theorem is not None and base.status == "proven"
-    fits = built.adjacency if built.theorem != "T9" else base.adjacency
+    fits = base.adjacency if built.adjacency is Adjacency.ANY else built.adjacency
     return Claim("proven" if proven else "declared", built.theorem, fits, (
         f"the base pair dominates ({base.status}, {base.theorem or 'by assertion'})",
-        *base.conditions, *built.conditions), (*base.assumptions, *built.assumptions))  # fmt: skip
+        *base.conditions, *built.conditions), (*base.assumptions, *built.assumptions),
+        base.group)  # fmt: skip

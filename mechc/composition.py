@@ -10,6 +10,7 @@ separately for each direction). Both answer the same queries.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -39,17 +40,24 @@ class Event(Queries):
     Attributes:
         mechanism: the mechanism.
         theta: parameter values in the order of the kernel's PARAMETERS.
+        defaulted: names of the parameters that were left at their defaults.
     """
 
-    __slots__ = ("_single", "mechanism", "theta")
+    __slots__ = ("_single", "defaulted", "mechanism", "theta")
 
     joint_evaluation: ClassVar[Callable[..., Evaluation] | None] = None
     """What answers for compositions with events of a kind that has no pair (`mechc.curves`)."""
 
-    def __init__(self, mechanism: Mechanism, theta: tuple[float, ...]) -> None:
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        theta: tuple[float, ...],
+        defaulted: frozenset[str] = frozenset(),
+    ) -> None:
         """Bind validated parameters; users call the mechanism instead."""
         self.mechanism = mechanism
         self.theta = theta
+        self.defaulted = defaulted
         self._single: Composition | None = None
 
     @property
@@ -62,7 +70,9 @@ class Event(Queries):
         """What the pair stands for, the size of a group in digits."""
         claim = self.mechanism.claim
         if claim.group and not claim.group.isdigit():
-            return replace(claim, group=f"{self.parameters[claim.group]:g}")
+            named = self.parameters
+            size = math.prod(named.get(word, word) for word in claim.group.split("*"))
+            return replace(claim, group=f"{size:g}")
         return claim
 
     @property

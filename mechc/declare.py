@@ -45,18 +45,25 @@ from mechc.parameters import (
 from mechc.reading import Masses, Reader
 
 __all__ = [
-    "Adjacency", "Claim", "Declaration", "Derived", "Parameter", "Poisson", "Shift", "additive",
-    "count", "dominates", "integer", "lists", "mechanism", "numbers", "parameter", "positive",
-    "probabilities", "probability", "rate", "real",
+    "Adjacency", "Claim", "Declaration", "Derived", "Moves", "Parameter", "Poisson", "Shift",
+    "additive", "count", "dominates", "integer", "lists", "mechanism", "numbers", "parameter",
+    "positive", "probabilities", "probability", "rate", "real",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Shift:
-    """The pair is one noise at two places: P = noise(x - sensitivity), Q = noise(x)."""
+    """The pair is one noise at two places: P = noise(x - sensitivity), Q = noise(x).
+
+    Attributes:
+        noise: the density or mass.
+        sensitivity: the distance.
+        group: number of records in which neighbours differ; None for one.
+    """
 
     noise: Expr
     sensitivity: Expr
+    group: Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,28 @@ class Poisson:
     rate: Symbol
     adjacency: Adjacency
 
+    @property
+    def step(self) -> tuple[str, ...]:
+        """The transformation that was applied, with its options."""
+        return ("poisson", str(self.adjacency))
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The pair is that of a query which moves up by a random distance.
+
+    Attributes:
+        base: the noise, perhaps on a sample.
+        step: the transformation that was applied to it, with its options.
+        moves: the distances, in words.
+        group: number of records in which neighbours differ, in digits; "" for one.
+    """
+
+    base: Declaration
+    step: tuple[str, ...]
+    moves: str
+    group: str = ""
+
 
 @dataclass(frozen=True)
 class Derived:
@@ -74,13 +103,15 @@ class Derived:
 
     Attributes:
         base: what it was made from.
+        step: the transformation that was applied to it, with its options.
         theorem: by which theorem (see mechc.claims); None when no theorem covers the step.
-        adjacency: neighbouring relation the new pair is for.
+        adjacency: neighbouring relation the new pair is for; "any" for that of the base.
         conditions: what was checked on the way, in words.
         assumptions: what must be true besides, in words.
     """
 
     base: Declaration
+    step: tuple[str, ...]
     theorem: str | None
     adjacency: Adjacency
     conditions: tuple[str, ...] = ()
@@ -122,9 +153,27 @@ class Declaration:
     about: str = ""
     refs: tuple[str, ...] = ()
     claim: Claim | None = None
-    construction: Shift | Poisson | Derived | None = field(default=None, compare=False)
+    construction: Shift | Poisson | Moves | Derived | None = field(default=None, compare=False)
     tag: Declaration | None = None
     of_length: Callable[[int], Declaration] | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a claim that says more than an author can assert.
+
+        Raises:
+            DeclarationError: the claim is none, or says "proven".
+        """
+        if self.claim is None:
+            return
+        if not isinstance(self.claim, Claim):
+            raise DeclarationError(
+                f"{self.name}: claim={self.claim!r} is not a Claim, see dominates()"
+            )
+        if self.claim.status != "declared":
+            raise DeclarationError(
+                f"{self.name}: claim={self.claim!r}: only what mechc has checked is proven; "
+                "declare the pair by dominates(adjacency, because=...)"
+            )
 
     @property
     def canonical(self) -> str:
@@ -216,7 +265,7 @@ def mechanism(
         tag=None if tag is None else _tag(name, tag, described),
         about=about,
         refs=tuple(refs),
-        claim=_checked_claim(name, claim),
+        claim=claim,
     )
 
 
@@ -341,17 +390,3 @@ def _tag(
         f"{name} (tag)", variable=variable, p=mass, q=mass, parameters=others, support=support,
         lattice=True,
     )  # fmt: skip
-
-
-def _checked_claim(name: str, claim: Claim | None) -> Claim | None:
-    """A claim of a known adjacency, or none."""
-    if claim is None:
-        return None
-    if not isinstance(claim, Claim):
-        raise DeclarationError(f"{name}: claim={claim!r} is not a Claim, see dominates()")
-    if claim.status != "declared":
-        raise DeclarationError(
-            f"{name}: claim={claim!r}: only what mechc has checked is proven; declare the pair by "
-            "dominates(adjacency, because=...)"
-        )
-    return claim

@@ -236,7 +236,8 @@ class Mechanism:
                         f"{self.name}: {name} is bound to {self.bound[name]:g} already"
                     )
             values = {**self.bound, **values}
-        return Event(self, binding.bind(self.name, self.parameters, values))
+        theta = binding.bind(self.name, self.parameters, values, self.claim.assumptions)
+        return Event(self, theta, frozenset(p.name for p in self.parameters).difference(values))
 
     def bind(self, **values: Any) -> Mechanism:
         """Return this mechanism with some parameters fixed and the others still open.

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, TypeVar, cast
 
 from mechc import binding
-from mechc.adjacency import Adjacency
+from mechc.adjacency import Adjacency, refuse_groups
 from mechc.composition import Composition, Event, compose, unsupported_on_composition
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.imported import NumericEvent, sampled
@@ -32,7 +32,9 @@ def poisson(
     """Return a mechanism run on a Poisson sample: each record is kept independently.
 
     Theorem 11 of Zhu, Dong, Wang (2022) for "add_remove". Sampling a sample again multiplies the
-    rates.
+    rates. The sensitivity of the mechanism is the distance by which *adding or removing* a record
+    moves its query (a clipping norm), for "replace" too: the pair puts it on both sides of the
+    middle, and is declared, not proven.
 
     Args:
         what: a mechanism, or an event (then an event is returned).
@@ -56,7 +58,8 @@ def without_replacement(what: Source, sampling_rate: float | None = None) -> Sou
 
     The pair of Balle, Barthe, Gaboardi (2018), Theorem 9, for both orders of the two data sets.
     The sensitivity of the mechanism is the distance by which *replacing* a record moves its query:
-    twice a clipping norm.
+    twice a clipping norm. It has to be given: a default of 1 would be half the truth for records
+    clipped to norm 1.
 
     Args:
         what: a mechanism, or an event (then an event is returned).
@@ -64,14 +67,26 @@ def without_replacement(what: Source, sampling_rate: float | None = None) -> Sou
             parameter.
 
     Raises:
-        DeclarationError: the rate is not in [0, 1].
-        UnsupportedError: `what` is a composition. When it is compiled also: no pair that dominates
-            replacement in both orders.
+        DeclarationError: the rate is not in [0, 1]; for an event, its sensitivity was left at the
+            default.
+        UnsupportedError: `what` is a composition, or for groups. When it is compiled also: no pair
+            that dominates replacement in both orders.
     """
     _check_event_rate("without_replacement", what, sampling_rate)
     base, values = _opened("without_replacement", what)
     rate = _checked_rate("without_replacement", sampling_rate)
     return _closed(what, base.with_rate(("without_replacement",), rate), values)
+
+
+def subset_of_groups(event: Event, sampling_rate: float) -> Event:
+    """Return `without_replacement` for a group of records that are in the subset together.
+
+    Args:
+        event: a use of a `group`.
+        sampling_rate: probability that all of them are in the subset; else none is.
+    """
+    base, values = _opened("subset_of_groups", event)
+    return base.with_rate(("without_replacement", "whole"), sampling_rate)(**values)
 
 
 def with_replacement(what: Source, *, dataset_size: int, batch_size: int) -> Source:
@@ -152,6 +167,8 @@ def shift(what: Source, factor: float | None = None) -> Source:
 def group(what: Source, size: int) -> Source:
     """Return a mechanism between whose neighbours up to `size` records differ.
 
+    Sample first: the records of a group are not sampled together, so a group cannot be.
+
     Args:
         what: a mechanism with additive noise, also on a Poisson sample, or an event.
         size: number of records in a group.
@@ -164,7 +181,9 @@ def group(what: Source, size: int) -> Source:
     base, values = _opened("group", what)
     if base.transforms and base.transforms[-1][0] == "poisson":
         return _closed(what, _transformed(base, ("group", str(members)), {}), values)
-    return _closed(what, _transformed(base, ("group",), {"group_size": float(members)}), values)
+    before = sum(step == ("group",) for step in base.transforms)
+    bound = {f"group_size_{before + 1}" if before else "group_size": float(members)}
+    return _closed(what, _transformed(base, ("group",), bound), values)
 
 
 def truncate(what: Source, lower: float | None = None, upper: float | None = None) -> Source:
@@ -258,13 +277,18 @@ def _opened(name: str, what: Any) -> tuple[Mechanism, dict[str, float]]:
     if isinstance(what, Composition):
         raise unsupported_on_composition(name)
     if isinstance(what, Event):
+        if what.claim.group:
+            refuse_groups(name, what.mechanism.name)
         if not isinstance(what.mechanism, Mechanism):
             raise UnsupportedError(
                 f"{name}: {what} is given by numbers alone; apply it to the mechanism they are of"
             )
-        bound = what.mechanism.bound
-        return what.mechanism, {k: v for k, v in what.parameters.items() if k not in bound}
-    return load(what), {}
+        set_elsewhere = {*what.mechanism.bound, *what.defaulted}
+        return what.mechanism, {k: v for k, v in what.parameters.items() if k not in set_elsewhere}
+    base = load(what)
+    if any(step[0] == "group" for step in base.transforms):
+        refuse_groups(name, base.name)
+    return base, {}
 
 
 def _closed(what: Source, made: Mechanism, values: Mapping[str, float]) -> Source:
@@ -314,6 +338,8 @@ def _check_event_rate(name: str, what: Any, sampling_rate: float | None) -> None
 
 def _sampled_table(what: NumericEvent, sampling_rate: float | None) -> NumericEvent:
     rate = _checked_rate("poisson", sampling_rate)
+    if what.claim.group:
+        refuse_groups("poisson", str(what))
     if what.adjacency is Adjacency.REPLACE:
         raise UnsupportedError(
             f"poisson({what}): the table is for replacing a record, and Poisson sampling under "

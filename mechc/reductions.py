@@ -17,7 +17,7 @@ from mechc.errors import DeclarationError
 from mechc.inputs import as_array
 from mechc.mechanism import load
 from mechc.mixing import mixture
-from mechc.operations import group, poisson, without_replacement
+from mechc.operations import group, poisson, subset_of_groups
 
 UNLIKELY = 1e-16  # share of draws in which a record occurs more often than is listed
 
@@ -178,7 +178,7 @@ def drawn_with_replacement(event: Event, *, dataset_size: int, batch_size: int) 
     most = next((k for k in listed if law.sf(k) < UNLIKELY * rate), batch_size)
     weights = [float(law.pmf(k)) / rate for k in range(1, most + 1)]
     rest = max(1.0 - math.fsum(weights), UNLIKELY)
-    parts = [without_replacement(group(event, k), rate) for k in range(1, most + 1)]
+    parts = [subset_of_groups(group(event, k), rate) for k in range(1, most + 1)]
     return mixture(parts, weights, adjacency="replace", revealing=rest)
 
 

@@ -44,10 +44,9 @@ def truncate(declaration: Declaration) -> Declaration:
         p=_above(declaration.p, x, lower, upper),
         q=_below(declaration.q, x, lower, upper),
         claim=None,
-        construction=Derived(
-            declaration, "T9", Adjacency.ANY, ("post-processing gives the pair back",)
-        ),
-    )
+        construction=Derived(declaration, ("truncate",), "T9", Adjacency.ANY, (
+            "post-processing gives the pair back",)),
+    )  # fmt: skip
 
 
 def _above(density: Expr, x: Symbol, lower: Expr, upper: Expr) -> Expr:

@@ -8,11 +8,11 @@ from itertools import accumulate
 from sympy import Add, Expr
 
 from mechc.adjacency import Adjacency
-from mechc.declare import Declaration, Derived, Parameter
+from mechc.declare import Declaration, Derived, Moves, Parameter
 from mechc.errors import DeclarationError
 from mechc.parameters import ParameterSymbol, parameter, probabilities
 from mechc.transform.parameters import without_parameter
-from mechc.transform.shifts import additive_noise, claim_of_moves
+from mechc.transform.shifts import additive_noise
 
 
 def random_sensitivity(declaration: Declaration, length: str) -> Declaration:
@@ -49,10 +49,9 @@ def random_sensitivity(declaration: Declaration, length: str) -> Declaration:
         name=f"random_sensitivity({declaration.name})",
         parameters=(*own, *(p for p, _ in (*steps, *weights))),
         p=_mixed(declaration, built.noise, moves, [w for _, w in weights]),
-        claim=claim_of_moves(
-            declaration, built, "sensitivities_i with probability weights_i, independently of the "
-            "noise", "the query moves up"),
-        construction=None,
+        claim=None,
+        construction=Moves(declaration, ("random_sensitivity", length), (
+            "sensitivities_i with probability weights_i, independently of the noise")),
     )  # fmt: skip
 
 
@@ -99,9 +98,10 @@ def with_replacement(declaration: Declaration, length: str) -> Declaration:
         q=_mixed(declaration, built.noise, [-m for m in moves], symbols),
         atoms=((Add(1), lost.symbol, Add(0)), (Add(-1), Add(0), lost.symbol)),
         claim=None,
-        construction=Derived(declaration, None, Adjacency.REPLACE, (), (
-            "the worst data sets are those in which all other records leave the query in the "
-            "middle", "records are drawn independently and uniformly, with replacement")),
+        construction=Derived(
+            declaration, ("with_replacement", length), None, Adjacency.REPLACE, (), (
+                "the worst data sets are those in which all other records leave the query in the "
+                "middle", "records are drawn independently and uniformly, with replacement")),
     )  # fmt: skip
 
 

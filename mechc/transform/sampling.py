@@ -7,7 +7,7 @@ from dataclasses import replace
 from sympy import Expr, Symbol
 
 from mechc.adjacency import Adjacency
-from mechc.declare import Declaration, Derived, Poisson, Shift
+from mechc.declare import Declaration, Poisson, Shift
 from mechc.errors import UnsupportedError
 from mechc.parameters import rate
 from mechc.transform.parameters import free_name, with_parameters
@@ -49,40 +49,6 @@ def poisson(
         claim=None,
         construction=Poisson(declaration, r, adjacency),
     )
-
-
-def check_adjacency(declaration: Declaration, sampler: str, *options: str) -> None:
-    """Refuse a sampler whose neighbouring relation is not that of the pair it is applied to.
-
-    Args:
-        declaration: what is to be transformed.
-        sampler: name of the transformation.
-        options: its options.
-
-    Raises:
-        UnsupportedError: the message names the theorem and the pair that it would need.
-    """
-    found = declaration.claim.adjacency if declaration.claim else _built_for(declaration)
-    if sampler == "poisson" and options[:1] in ((), ("add_remove",)) and found == "replace":
-        raise UnsupportedError(
-            f"poisson({declaration.name}): the pair is for replacing a record, and Poisson "
-            "sampling under add/remove (T6) needs a pair for adding and removing one; use "
-            "without_replacement(), or declare a pair for add_remove"
-        )
-    if sampler == "without_replacement" and found == "add_remove":
-        raise UnsupportedError(
-            f"without_replacement({declaration.name}): the pair is for adding or removing a "
-            "record, and T7 needs one that dominates replacement in both orders; use poisson(), "
-            "or declare a pair for replace"
-        )
-
-
-def _built_for(declaration: Declaration) -> str:
-    """The adjacency of a transformed pair; "any" where only the claim's proof could tell."""
-    built = declaration.construction
-    if not isinstance(built, (Poisson, Derived)):
-        return "any"
-    return _built_for(built.base) if built.adjacency == "any" else built.adjacency
 
 
 def _sampled(declaration: Declaration, r: Symbol) -> Declaration:

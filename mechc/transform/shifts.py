@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sympy import Add, Expr, binomial
+from sympy import Add, Expr, Integer, binomial
 
-from mechc.adjacency import Adjacency, Claim
-from mechc.declare import Declaration, Poisson, Shift
+from mechc.adjacency import Adjacency
+from mechc.declare import Declaration, Moves, Poisson, Shift
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.parameters import count, positive
 from mechc.transform.parameters import free_name, with_parameters
@@ -33,7 +33,7 @@ def shift(declaration: Declaration) -> Declaration:
             f"{declaration.name}: on the integers the distance is the parameter sensitivity itself"
         )
     factor = positive(free_name(declaration, "factor"), typical=(0.5, 3)).parameter
-    moved = _at_distance(declaration, built, factor.symbol * built.sensitivity)
+    moved = _at_distance(declaration, built, factor.symbol, built.group)
     return replace(with_parameters(moved, factor), name=f"shift({declaration.name})")
 
 
@@ -61,7 +61,9 @@ def group(declaration: Declaration, size: str | None = None) -> Declaration:
         raise DeclarationError(f"{declaration.name}: size={size} is for Poisson samples alone")
     members = count(free_name(declaration, "group_size"), typical=(2, 5)).parameter
     noise = additive_noise(declaration, "group")
-    moved = _at_distance(declaration, noise, members.symbol * noise.sensitivity)
+    moved = _at_distance(
+        declaration, noise, members.symbol, members.symbol * (noise.group or Integer(1))
+    )
     return replace(with_parameters(moved, members), name=f"group({declaration.name})")
 
 
@@ -79,14 +81,16 @@ def additive_noise(declaration: Declaration, wanted_by: str) -> Shift:
     return declaration.construction
 
 
-def _at_distance(declaration: Declaration, built: Shift, distance: Expr) -> Declaration:
-    """The pair of the same noise at `distance`; T1 is applied to it anew."""
-    x = declaration.variable
+def _at_distance(
+    declaration: Declaration, built: Shift, factor: Expr, group: Expr | None
+) -> Declaration:
+    """The pair of the same noise `factor` times as far; T1 is applied to it anew."""
+    x, distance = declaration.variable, factor * built.sensitivity
     return replace(
         declaration,
         p=built.noise.subs(x, x - distance),
         claim=None,
-        construction=Shift(built.noise, distance),
+        construction=Shift(built.noise, distance, group),
     )
 
 
@@ -99,34 +103,8 @@ def _sampled_group(declaration: Declaration, built: Poisson, size: int) -> Decla
         declaration,
         name=f"group({declaration.name}, {size})",
         p=Add(*(w * p for w, p in zip(kept, shifted, strict=True))),
-        claim=claim_of_moves(
-            built.base, noise, f"{noise.sensitivity} for each of {size} records that differ and "
-            f"enter the sample, which each does independently with probability {r}",
-            "the query moves up"),
-        construction=None,
+        claim=None,
+        construction=Moves(declaration, ("group", str(size)), (
+            f"{noise.sensitivity} for each of {size} records that differ and enter the sample, "
+            f"which each does independently with probability {r}"), str(size)),
     )  # fmt: skip
-
-
-def claim_of_moves(base: Declaration, noise: Shift, moves: str, does: str) -> Claim:
-    """What may be said of a mixture of upward moves of several sizes.
-
-    Args:
-        base: the declaration of the noise.
-        noise: how it was declared.
-        moves: by how much the query moves, in words.
-        does: what it does, in words.
-
-    Returns:
-        "proven" by T8, for these and shorter moves, where the noise was proved log-concave; else
-        "declared", for a query that moves by exactly these distances.
-    """
-    from mechc.concavity import is_log_concave
-
-    if is_log_concave(replace(base, p=noise.noise, q=noise.noise, construction=None)):
-        return Claim("proven", "T8", Adjacency.ADD_REMOVE, (
-            "the noise is log-concave, so that larger outputs speak for larger moves",),
-            (f"{does} by at most {moves}",))  # fmt: skip
-    return Claim("declared", None, Adjacency.ADD_REMOVE, (), (
-        f"{does} by exactly {moves}: the noise was not proved log-concave, which T8 needs, and "
-        "without that shorter moves may reveal more (mixture() of one event for each move is "
-        "proven for unimodal noise, T9)",))  # fmt: skip

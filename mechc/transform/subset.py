@@ -14,7 +14,7 @@ from mechc.transform.parameters import free_name, with_parameters
 from mechc.transform.shifts import additive_noise
 
 
-def without_replacement(declaration: Declaration) -> Declaration:
+def without_replacement(declaration: Declaration, groups: str = "") -> Declaration:
     """Draw a subset of the fixed share `sampling_rate` of the records, then run the mechanism.
 
     Let (P, Q) dominate the mechanism under replacement on the subset, D the distance by which
@@ -35,15 +35,18 @@ def without_replacement(declaration: Declaration) -> Declaration:
     Args:
         declaration: symmetric unimodal additive noise whose sensitivity is the distance under
             replacement (twice a clipping norm), or a finite set whose pair is its own reversal.
+        groups: "whole" for groups whose records are all in the subset, or none is.
 
     Returns:
-        A declaration with one parameter more, `sampling_rate` in [0, 1].
+        A declaration with one parameter more, `sampling_rate` in [0, 1], and without a default for
+        the sensitivity: that of other samplers would be half the truth.
 
     Raises:
         UnsupportedError: any other mechanism.
     """  # noqa: E501 - a table
     added = rate(free_name(declaration, "sampling_rate")).parameter
     r = added.symbol
+    step = ("without_replacement", *((groups,) if groups else ()))
     if declaration.measure == "finite":
         made, checked = _finite(declaration, r)
     else:
@@ -53,9 +56,9 @@ def without_replacement(declaration: Declaration) -> Declaration:
         name=f"without_replacement({declaration.name})",
         about=f"{declaration.about} On a subset of fixed size.".strip(),
         claim=None,
-        construction=Derived(declaration, "T7", Adjacency.REPLACE, (checked,), (
+        construction=Derived(declaration, step, "T7", Adjacency.REPLACE, (checked,), (
             f"the subset is a uniformly random share {r} of the records",
-            "the sensitivity is that of replacing one record of the subset",
+            *(("the records of a group are all in the subset, or none is",) if groups else ()),
         )),
     )  # fmt: skip
 
@@ -80,6 +83,10 @@ def _additive(declaration: Declaration, r: Symbol) -> tuple[Declaration, str]:
     p, up, down = built.noise, built.noise.subs(x, x - d), built.noise.subs(x, x + d)
     made = replace(
         declaration,
+        parameters=tuple(
+            replace(a, default=None) if a.symbol in d.free_symbols else a
+            for a in declaration.parameters
+        ),
         p=Piecewise(((1 - r) * p + r * up, above), (p, below), ((1 - r) * p, True)),
         q=Piecewise((p, above), ((1 - r) * p + r * down, below), ((1 - r) * p, True)),
     )

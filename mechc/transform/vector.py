@@ -66,7 +66,7 @@ def vector(declaration: Declaration, norm: str) -> Declaration:
         declaration,
         name=f"vector({declaration.name}, {norm})",
         claim=None,
-        construction=Derived(declaration, "T3", Adjacency.ANY, (checked,), (
+        construction=Derived(declaration, ("vector", norm), "T3", Adjacency.ANY, (checked,), (
             f"every coordinate has independent noise and the move has {norm} norm at most "
             f"{built.sensitivity}",)),
     )  # fmt: skip

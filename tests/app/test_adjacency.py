@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from scipy.special import ndtr
 
 import mechc
 from mechc.accountants.bound import Bound, Quantity
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, UnsupportedError
 
 HALVES = ([0.5, 0.5], [0.4, 0.6])
 LOSSES = ([math.log(1.25), math.log(5 / 6)], HALVES[0])
@@ -200,3 +201,119 @@ def test_run_files_have_a_relation(tmp_path):
         file.write_text(text)
         with pytest.raises(DeclarationError, match="replace"):
             read(file)
+
+
+def grouped(size=5):
+    return mechc.group(mechc.load("gaussian"), size)
+
+
+@pytest.mark.parametrize(
+    "sampled",
+    [
+        lambda: mechc.poisson(grouped(), 0.01),
+        lambda: mechc.poisson(grouped(), 0.01, adjacency="replace"),
+        lambda: mechc.poisson(grouped()(sigma=0.3), 0.01),
+        lambda: mechc.poisson(mechc.shift(grouped(), 2.0), 0.01),
+        lambda: mechc.poisson(mechc.vector(grouped(), "l2"), 0.01),
+        lambda: mechc.poisson(mechc.truncate(grouped(), -9.0, 9.0), 0.01),
+        lambda: mechc.poisson(mechc.group(mechc.poisson(mechc.load("gaussian"), 0.1), 2), 0.1),
+        lambda: mechc.poisson(mechc.post_process(grouped()(sigma=1.0), [0.5]), 0.01),
+        lambda: mechc.poisson(mechc.mixture([grouped()(sigma=9.0)], [1.0]), 0.01),
+        lambda: mechc.without_replacement(grouped(), 0.1),
+        lambda: mechc.without_replacement(grouped()(sigma=0.3, sensitivity=2.0), 0.1),
+        lambda: mechc.with_replacement(grouped(), dataset_size=100, batch_size=5),
+        lambda: mechc.random_sensitivity(grouped(), [1.0, 2.0], [0.5, 0.5]),
+    ],
+)
+def test_groups_are_not_sampled_as_a_whole(sampled):
+    with pytest.raises(UnsupportedError, match=r"group\(poisson\(m\), size\)|whole group"):
+        sampled()
+
+
+@pytest.mark.parametrize("step", [("poisson",), ("without_replacement",), ("with_replacement", "3"),
+                                  ("random_sensitivity", "2")])  # fmt: skip
+def test_declarations_of_groups_claim_nothing_on_samples(step):
+    from mechc import transform
+    from mechc.claims import claim_of
+
+    made = transform.apply(transform.group(mechc.load("laplace").declaration), step)
+    with pytest.raises(UnsupportedError, match="group"):
+        claim_of(made)
+
+
+def test_a_group_sampled_record_by_record_against_brute_force():
+    """Bin(5, .01) members are in the sample; each moves a Gaussian of scale .3 by one."""
+    rate, sigma, size = 0.01, 0.3, 5
+    x = np.linspace(-6.0, 11.0, 400_001)
+    weights = [math.comb(size, k) * rate**k * (1 - rate) ** (size - k) for k in range(size + 1)]
+    laws = [np.exp(-0.5 * ((x - k) / sigma) ** 2) for k in range(size + 1)]
+    gap = np.dot(weights, laws) - laws[0]
+    exact = np.maximum(gap, 0.0).sum() * (x[1] - x[0]) / (sigma * math.sqrt(2 * math.pi))
+    event = mechc.group(mechc.poisson(mechc.load("gaussian"), rate), size)(sigma=sigma)
+    assert exact == pytest.approx(0.0444, abs=5e-5)
+    assert event.delta(0.0).upper == pytest.approx(exact, rel=1e-6)
+    assert event.claim.status == "proven" and event.claim.group == "5"
+
+
+def test_groups_compose_with_groups_of_their_size(gaussian):
+    run = 3 * grouped(5)(sigma=9.0) + gaussian(sigma=4.0, sensitivity=5.0)
+    assert run.claim.group == "5"
+    twice = mechc.group(grouped(5), 2)(sigma=90.0)
+    assert (
+        twice.claim.group == "10"
+        and twice.delta(0.0).upper == gaussian(sigma=9.0, sensitivity=1.0).delta(0.0).upper
+    )
+    for other in (grouped(4)(sigma=9.0), adding()):
+        with pytest.raises(DeclarationError, match="differ in"):
+            run + other
+
+
+def test_the_sensitivity_of_a_subset_has_to_be_given(gaussian):
+    from mechc.reductions import drawn_with_replacement
+
+    for ask in (
+        lambda: mechc.without_replacement(gaussian, 0.1)(sigma=1.0),
+        lambda: mechc.without_replacement(gaussian(sigma=1.0), 0.1),
+        lambda: mechc.without_replacement(mechc.load("discrete_laplace"), 0.1)(a=1.0),
+        lambda: drawn_with_replacement(gaussian(sigma=1.0), dataset_size=9, batch_size=2),
+    ):
+        with pytest.raises(DeclarationError, match=r"sensitivity.*twice a clipping norm"):
+            ask()
+
+
+def test_samplers_say_which_norm_their_sensitivity_is(gaussian):
+    replaced = mechc.without_replacement(gaussian, 0.1)(sigma=1.0, sensitivity=2.0)
+    assert "twice a clipping norm" in str(replaced.delta(1.0).claim)
+    draws = mechc.with_replacement(gaussian, dataset_size=50, batch_size=2)(sigma=1.0)
+    for clipped in (replacing(), draws):
+        assert ": a clipping norm" in str(clipped.delta(1.0).claim)
+        assert "a clipping norm" in str(clipped.mechanism.explain())
+
+
+def test_claims_cannot_be_handed_in():
+    from sympy import Symbol
+
+    from mechc.claims import claim_of
+    from mechc.declare import Claim, Derived
+    from mechc.transform import poisson, vector
+
+    laplace = mechc.load("laplace").declaration
+    proven = Claim("proven", "T1", "any")
+    with pytest.raises(DeclarationError, match="only what mechc has checked is proven"):
+        replace(laplace, claim=proven)
+    wider = laplace.p.subs(Symbol("scale", positive=True), 2)
+    sampled = poisson(laplace)
+    step = vector(laplace, "l1").construction
+    forged = (
+        replace(laplace, p=wider),
+        replace(laplace, construction=replace(laplace.construction, sensitivity=wider)),
+        replace(sampled, p=laplace.p),
+        replace(sampled, construction=replace(sampled.construction, adjacency="replace")),
+        replace(vector(laplace, "l1"), construction=replace(step, theorem="T9")),
+        replace(sampled, construction=Derived(laplace, ("shift",), "T9", mechc.Adjacency.ANY)),
+    )
+    for declaration in forged:
+        with pytest.raises(DeclarationError, match="not those"):
+            claim_of(declaration)
+        with pytest.raises(DeclarationError, match="not those"):
+            mechc.load(declaration).kernel  # noqa: B018
