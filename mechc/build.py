@@ -45,6 +45,18 @@ class LoadedKernel:
         """Name of the mechanism."""
         return str(self.module.NAME)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> LoadedKernel:
+        """Return itself, as it never changes."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the path of the file, which is loaded again."""
+        return _loaded_from, (str(self.module.__file__),)
+
+
+def _loaded_from(path: str) -> LoadedKernel:
+    return LoadedKernel(cache.load(path))
+
 
 Origin = Any  # catalog.MechanismFile | declare.Declaration | LoadedKernel
 

@@ -9,8 +9,9 @@ the target needs no such assumption, it is evaluated.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from mechc.accountants.bound import Bound
 from mechc.composition import Composition, Event
@@ -31,16 +32,23 @@ WIDEST, BEYOND = 4.0, 1.05  # largest factor from one to the next, and factor pa
 SURE = 1e-9  # nats by which delta has to fall to be proved not monotone
 
 
-class Calibration(NamedTuple):
-    """A parameter value and the bounds on delta it leads to.
+@dataclass(frozen=True)
+class Calibration:
+    """A parameter value and the bounds on delta it leads to; unpacks into these two.
 
     Attributes:
         value: value of the parameter, or the count.
         bound: bounds on delta(epsilon) at that value; `upper` is at most the target.
+        count: number of steps.
     """
 
     value: float
     bound: Bound
+    count: int
+
+    def __iter__(self) -> Iterator[Any]:
+        """Unpack into value and bound."""
+        return iter((self.value, self.bound))
 
 
 def calibrate(
@@ -88,7 +96,8 @@ def calibrate(
 
     profile = Profile(run, at, log_target, method, direction, as_work(max_work))
     if solve_for == "count":
-        return profile.answer(int(_count(profile, mechanism(**others))))
+        most = int(_count(profile, mechanism(**others)))
+        return profile.answer(most, most)
     info = _parameter(mechanism, solve_for)
     near = None if info.integer else _from_the_middle(profile, info)
     if near is not None:
@@ -96,14 +105,14 @@ def calibrate(
         found = _settle(profile.steer, profile.excess, good, bad)
         if profile.excess(found) <= 0:
             profile.refuse_turns(mechanism.name, solve_for, good, bad)
-            return profile.answer(found)
+            return profile.answer(found, count)
     good, bad = _straddle(profile, info, mechanism.name)
     if info.integer:
         value = _between(profile, good, bad)
     else:
         value = _settle(profile.excess, profile.excess, good, bad)
     profile.refuse_turns(mechanism.name, solve_for, good, bad)
-    return profile.answer(value)
+    return profile.answer(value, count)
 
 
 class Profile:
@@ -172,15 +181,15 @@ class Profile:
             raise UnsupportedError(f"calibrate: method {self._method!r} proves no upper bound")
         return bound
 
-    def answer(self, value: float) -> Calibration:
-        """Return the value with the bounds on delta there."""
+    def answer(self, value: float, count: int) -> Calibration:
+        """Return the value with the bounds on delta there, for so many steps."""
         bound = self._at(value).delta(
             self.epsilon,
             method=self._method,
             direction=self._direction,
             max_work=self._max_work,
         )
-        return Calibration(value, bound)
+        return Calibration(value, bound, count)
 
     def refuse_turns(self, name: str, parameter: str, good: float, bad: float) -> None:
         """Refuse a parameter in which delta is proved not to be monotone where it was evaluated.

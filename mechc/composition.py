@@ -139,6 +139,10 @@ class Event(Queries):
             reverse = direction == "add" and reverse_kernel is None
             return UnresolvedLoss(kernel, np.array(self.theta, np.float64), reverse, error)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy what defines the event; what was computed is computed again."""
+        return type(self), (self.mechanism, self.theta, self.defaulted)
+
     def composition(self) -> Composition:
         """Return the composition of this one event."""
         if self._single is None:
@@ -201,6 +205,10 @@ class Composition(Queries):
         self.parts = tuple(merged[key] for key in order)
         self.adjacency = joined(self._claims(), "composition")
         self._evaluations: dict[Any, Evaluation] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy the events; what was computed is computed again."""
+        return Composition, (self.parts,)
 
     def composition(self) -> Composition:
         """Return self; events and compositions answer the same queries."""

@@ -49,6 +49,10 @@ class CurveEvent(Event):
         super().__init__(table, ())
         self.log_mgf_bound, self.tilts = bound, tilts
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy the table and the bound."""
+        return type(self), (self.mechanism, self.log_mgf_bound, self.tilts)
+
     @staticmethod
     def joint_evaluation(
         curves: Sequence[tuple[CurveEvent, int]],

@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any, Literal
 
 from sympy import And, Expr, Piecewise, Symbol, oo, srepr
@@ -320,6 +321,30 @@ def additive(
     return replace(made, construction=Shift(density, shift))
 
 
+@dataclass(frozen=True)
+class OfLength:
+    """The declarations of one mechanism for lists of any length."""
+
+    build: Callable[[int], Declaration]
+
+    def __call__(self, wanted: int) -> Declaration:
+        """Return the declaration for a length."""
+        return replace(self.build(wanted), of_length=self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OfLength:
+        """Return itself, as it never changes."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle where it is found: `lists` put the declaration in the place of the function."""
+        return _of_length_at, (self.build.__module__, self.build.__qualname__)
+
+
+def _of_length_at(module: str, name: str) -> Any:
+    """The declarations of which one stands under a name of a module."""
+    return getattr(import_module(module), name).of_length
+
+
 def lists(*, length: int) -> Callable[[Callable[[int], Declaration]], Declaration]:
     """Declare a mechanism some of whose parameters are lists, made by `numbers`.
 
@@ -331,10 +356,7 @@ def lists(*, length: int) -> Callable[[Callable[[int], Declaration]], Declaratio
     """
 
     def build(of_length: Callable[[int], Declaration]) -> Declaration:
-        def made(wanted: int) -> Declaration:
-            return replace(of_length(wanted), of_length=made)
-
-        return made(length)
+        return OfLength(of_length)(length)
 
     return build
 

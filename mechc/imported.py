@@ -65,6 +65,10 @@ class NumericEvent(Event):
         super().__init__(table, ())
         self._laws = {"remove": remove, "add": add or remove.reversed()}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy the table and its laws."""
+        return type(self), (self.mechanism, self._laws["remove"], self._laws["add"])
+
     def loss(self, direction: str = "remove") -> PrivacyLoss:
         """Return the law of the privacy loss in one direction ("remove" or "add")."""
         return self._laws[direction]

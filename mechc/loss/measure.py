@@ -87,6 +87,10 @@ class PrivacyLoss:
     _loss_error: float = field(repr=False, default=0.0)
     _memo: dict[Any, Any] = field(repr=False, default_factory=dict)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle and copy the law; what was computed of it is computed again."""
+        return {**vars(self), "_memo": {}}
+
     @classmethod
     def from_kernel(cls, kernel: Kernel, theta: Floats, reverse: bool = False) -> PrivacyLoss:
         """Bind a kernel to parameters.
