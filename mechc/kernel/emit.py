@@ -20,7 +20,7 @@ from mechc.kernel.passes import share
 from mechc.kernel.prelude import closure
 from mechc.kernel.printer import literal
 from mechc.kernel.protocol import PROTOCOL
-from mechc.kernel.seal import seal
+from mechc.kernel.seal import MARK, seal
 from mechc.kernel.selfcheck import self_check_text
 from mechc.kernel.statements import IMPORTS, commentary, refusal
 from mechc.kernel.writer import WIDTH, Writer, jitted
@@ -44,12 +44,27 @@ def emit(module: Module) -> str:
     parts = [*prelude, *kernels, self_check_text(module.checks)]
     body = "\n\n\n".join(parts)
     header, constants = _header(module), _constants(module)
-    digest = hashlib.sha256("\n".join((header, constants, body)).encode()).hexdigest()[:16]
+    digest = _digest(header, constants, body)
     text = f'{header}\n\n{IMPORTS}\n\nDIGEST = "{digest}"\n{constants}\n\n\n{body}\n'
     stranger = refusal(text)
     if stranger is not None:
         raise InternalError(f"{module.name}: the emitted text is no kernel: {stranger}")
     return seal(text)
+
+
+def digest_of(text: str) -> str:
+    """Return what `DIGEST` of an emitted text has to be.
+
+    Args:
+        text: of a module, sealed.
+    """
+    header, _, rest = text.rpartition(MARK)[0].partition(f"\n\n{IMPORTS}\n\nDIGEST = ")
+    constants, _, body = rest.partition("\n")[2].partition("\n\n\n")
+    return _digest(header, constants, body.removesuffix("\n"))
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _header(module: Module) -> str:

@@ -112,13 +112,16 @@ def verify(mechanism: Any, level: str = "quick", kernel: Any = None) -> Certific
         raise UnsupportedError(
             "verification needs python-flint: pip install 'mechc[verify]'"
         ) from None
+    from mechc.verify import words
+
     started = time.process_time()
     declaration = mechanism.declaration
     kernel = mechanism.kernel if kernel is None else kernel
     runner, full = Runner(), level == "full"
+    text = _source(kernel)
+    runner("words", "proof", 0.0, partial(words.agree, declaration, kernel, text))
     vectors, found = places(declaration, kernel, full, runner)
     compare(kernel, found, full, runner)
-    text = _source(kernel)
     return Certificate(
         name=mechanism.name,
         level=level,

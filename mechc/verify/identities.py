@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from flint import acb, arb, ctx
 
+from mechc.claims import claim_of
 from mechc.errors import MechcError, NumericError
 from mechc.kernel.protocol import (
     DECREASING,
@@ -322,7 +323,8 @@ def unimodality(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) 
     if noise is None:
         return
     check.points += 1
-    if any(text.startswith("the noise is not unimodal") for text in kernel.CLAIM["assumptions"]):
+    assumed = claim_of(oracle.declaration).assumptions
+    if any(text.startswith("the noise is not unimodal") for text in assumed):
         check.note("the noise is not unimodal, and the claim says so")
         return
     broken, unproved = unimodal.verdict(noise, oracle.values)

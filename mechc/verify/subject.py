@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import mechc
+from mechc.adjacency import Adjacency
 from mechc.errors import DeclarationError
 from mechc.kernel.cache import load
 from mechc.mechanism import Mechanism
@@ -25,14 +26,21 @@ def find(name: str) -> tuple[Mechanism, Any]:
     if path.suffix != ".py" or not path.is_file() or "\nPROTOCOL = " not in path.read_text("utf-8"):
         return mechc.load(name), None
     kernel = load(path)
-    return _source(str(kernel.NAME)), kernel
+    return _source(str(kernel.NAME), _adjacency(kernel)), kernel
 
 
-def _source(name: str) -> Mechanism:
+def _adjacency(kernel: Any) -> Adjacency:
+    """The relation of a sample, which its name leaves open; a wrong one is found to be wrong."""
+    claim = vars(kernel).get("CLAIM")
+    replaces = isinstance(claim, dict) and claim.get("adjacency") == Adjacency.REPLACE
+    return Adjacency.REPLACE if replaces else Adjacency.ADD_REMOVE
+
+
+def _source(name: str, adjacency: Adjacency) -> Mechanism:
     """The mechanism of a kernel called "laplace" or "poisson(laplace)"."""
     sampled = re.fullmatch(r"poisson\((.*)\)", name)
     if sampled:
-        return mechc.poisson(_source(sampled[1]))
+        return mechc.poisson(_source(sampled[1], adjacency), adjacency=adjacency)
     if name not in mechc.available():
         raise DeclarationError(
             f"the kernel is called {name!r}, which is no known mechanism; add the folder of its "

@@ -1,0 +1,52 @@
+"""What a kernel says of itself is held against its declaration."""
+
+import pytest
+
+import mechc
+from mechc.kernel.seal import seal
+from mechc.verify import subject
+from mechc.verify.certificate import verify
+
+
+@pytest.fixture(scope="module")
+def text():
+    return mechc.load("laplace").source
+
+
+def found(text, folder):
+    path = folder / "laplace.py"
+    path.write_text(seal(text.rpartition("# sha256")[0]))
+    certificate = verify(*(lambda m, k: (m, "quick", k))(*subject.find(str(path))))
+    return {c.name: c.failures for c in certificate.checks}["words"]
+
+
+EDITS = {
+    "claim": ('"adjacency": "any"', '"adjacency": "replace"'),
+    "status": ('"status": "proven"', '"status": "declared"'),
+    "theorem": ('"theorem": "T1"', '"theorem": "T9"'),
+    "assumption": ("the query moves by at most", "the query moves by exactly"),
+    "no claim": ("CLAIM = {", "CLAIM = 3\nOTHER = {"),
+    "reference": ("dwork2006calibrating", "dwork2007calibrating"),
+    "default": ("True, True, False, 1.0, (0.1, 5.0)", "True, True, False, 2.0, (0.1, 5.0)"),
+}
+
+
+@pytest.mark.parametrize("name", [*EDITS, "DIGEST", "a body"])
+def test_edited_words_are_seen(name, text, tmp_path):
+    if name == "DIGEST":
+        digest = text.partition('DIGEST = "')[2][:16]
+        old, new = digest, digest[::-1]
+    else:
+        old, new = EDITS.get(name, ("return", "return "))
+    assert old in text and old != new
+    assert found(text.replace(old, new, 1), tmp_path)
+
+
+def test_untouched_words_pass(text, tmp_path):
+    assert not found(text, tmp_path)
+
+
+def test_a_sample_under_replacement_is_told_by_its_claim(tmp_path):
+    sampled = mechc.poisson(mechc.load("gaussian"), adjacency="replace")
+    mechanism, kernel = subject.find(str(sampled.emit(tmp_path / "sampled.py")))
+    assert mechanism.adjacency == "replace" and kernel.DIGEST == sampled.kernel.DIGEST
