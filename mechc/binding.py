@@ -16,6 +16,8 @@ from mechc.errors import DeclarationError
 from mechc.inputs import as_array
 from mechc.kernel.protocol import ParameterInfo
 
+LARGEST = 1e15  # size of anything counted: doubles hold all integers up to it
+
 
 def bind(
     mechanism: str,
@@ -117,6 +119,22 @@ def check(mechanism: str, info: ParameterInfo, value: Any) -> float:
             f"{mechanism}: {info.name}={shown} {problem} (expected {domain(info)})"
         )
     return number
+
+
+def positive(owner: str, name: str, value: Any) -> float:
+    """Return a finite number > 0; raises what `check` raises."""
+    return check(owner, ParameterInfo(name, 0.0, math.inf, True, True, False, None, (1, 1)), value)
+
+
+def share(owner: str, name: str, value: Any) -> float:
+    """Return a number in [0, 1]; raises what `check` raises."""
+    return check(owner, ParameterInfo(name, 0.0, 1.0, False, False, False, None, (0, 1)), value)
+
+
+def size(owner: str, name: str, value: Any) -> int:
+    """Return an integer >= 1, given in any type of numbers; raises what `check` raises."""
+    check(owner, ParameterInfo(name, 1.0, LARGEST, False, False, True, None, (1, 1)), value)
+    return int(value)
 
 
 def _problem(info: ParameterInfo, number: float) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc import binding
 from mechc.adjacency import Adjacency, Claim
 from mechc.composition import Event
 from mechc.errors import DeclarationError
@@ -104,7 +105,11 @@ def from_losses(
         DeclarationError: a loss is not finite, a mass is negative, masses do not sum to one, or
             the masses under Q, mass * exp(-loss), sum to more than one: losses were rounded down.
     """
-    claim = _claim(adjacency, because)
+    claim = _claim(name, adjacency, because)
+    if not isinstance(symmetric, bool):
+        raise DeclarationError(f"{name}: symmetric={symmetric!r} (expected True or False)")
+    if add is not None and not (isinstance(add, (tuple, list)) and len(add) == 3):
+        raise DeclarationError(f"{name}: add={add!r} (expected losses, masses and infinite_mass)")
     first = _law(name, losses, masses, infinite_mass, step, symmetric)
     second = _law(f"{name} (add)", *add, step, symmetric) if add is not None else None
     if symmetric:
@@ -135,7 +140,7 @@ def from_pmfs(
     """
     from mechc.loss.measure import PrivacyLoss
 
-    claim = _claim(adjacency, because)
+    claim = _claim(name, adjacency, because)
     p, q = _masses(name, "p", p), _masses(name, "q", q)
     if p.shape != q.shape:
         raise DeclarationError(f"{name}: p has {p.size} entries and q has {q.size}")
@@ -220,16 +225,17 @@ def _law(
     if loss.shape != mass.shape or not np.isfinite(loss).all():
         raise DeclarationError(f"{name}: losses are not finite numbers, one for each mass")
     if step is not None:
-        if not (step > 0 and math.isfinite(step)):
-            raise DeclarationError(f"{name}: step={step!r} is not positive")
+        step = binding.positive(name, "step", step)
         if not (loss == np.round(loss)).all():
             raise DeclarationError(f"{name}: with step=, losses are integers that count steps")
+        if not np.abs(loss).max() * step < math.inf:
+            raise DeclarationError(f"{name}: step={step:g} times the losses is no finite number")
         loss = loss * step
-    if not 0 <= infinite_mass <= 1:
-        raise DeclarationError(f"{name}: infinite_mass={infinite_mass!r} is not in [0, 1]")
+    infinite_mass = binding.share(name, "infinite_mass", infinite_mass)
     total = math.fsum(mass.tolist()) + infinite_mass
     _check_total(name, "masses with infinite_mass", total)
-    under_q = math.fsum((mass * np.exp(-loss)).tolist())
+    with np.errstate(over="ignore", divide="ignore"):
+        under_q = float(np.exp(np.log(mass) - loss).sum())
     if under_q > 1 + TOLERANCE:
         raise DeclarationError(
             f"{name}: the masses under Q, mass * exp(-loss), sum to {under_q!r}, more than 1: this "
@@ -265,5 +271,9 @@ def digest(kind: str, claim: Claim, *laws: PrivacyLoss) -> str:
     return f"numeric-{found.hexdigest()}"
 
 
-def _claim(adjacency: Adjacency | str, because: str) -> Claim:
+def _claim(name: Any, adjacency: Adjacency | str, because: Any) -> Claim:
+    """What a table stands for, in the words of the user, which have to be text."""
+    for argument, value in (("name", name), ("because", because)):
+        if not isinstance(value, str):
+            raise DeclarationError(f"{argument}={value!r} is not text")
     return Claim("declared", None, Adjacency.of(adjacency), (), (because,))

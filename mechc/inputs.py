@@ -29,7 +29,10 @@ def _number(name: str, value: Any, accepted: str) -> float:
 def as_array(name: str, values: Any) -> NDArray[np.float64]:
     """Return an array of doubles; what is not one (words, rows of different lengths) is refused."""
     try:
-        return np.asarray(values, np.float64)
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise TypeError(f"a value of type {array.dtype}")
+        return np.asarray(array, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise DeclarationError(f"{name}={values!r} is not an array of numbers: {error}") from error
 

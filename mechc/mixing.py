@@ -8,7 +8,8 @@ lower bound.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,10 +19,13 @@ from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition import Event
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.imported import NumericEvent, Table, digest
+from mechc.inputs import as_array
+from mechc.kernel.protocol import ParameterInfo
 from mechc.loss.grid import TAIL, rounded_up
 from mechc.loss.measure import PrivacyLoss
 
 MOST_CUT = 1e-2  # share of an improbable event that may be cut off a tail
+STEP = ParameterInfo("step", 0.0, 10.0, True, False, False, None, (1e-4, 1e-4))
 ROUNDED = "upper bound only: losses with a density were rounded up to a grid before mixing"
 
 
@@ -46,11 +50,21 @@ def mixture(
         DeclarationError: the lists differ in length, or are not of this kind.
         UnsupportedError: a tail of a loss without an exponential bound.
     """
-    given = [*weights, revealing] if revealing else weights
-    shares = binding.probabilities("mixture", "weights", given)[: len(weights)]
-    if len(shares) != len(events) or not all(isinstance(e, Event) for e in events):
-        raise DeclarationError(f"mixture: expected {len(shares)} events, one for each weight")
-    used = [(event, w) for event, w in zip(events, shares, strict=True) if w > 0]
+    asked = as_array("mixture: weights", weights)
+    revealing = binding.share("mixture", "revealing", revealing)
+    given = np.append(asked, revealing) if revealing else asked
+    shares = binding.probabilities("mixture", "weights", given)[: asked.size]
+    parts = list(events) if isinstance(events, Iterable) else [events]
+    for part in parts:
+        if not isinstance(part, Event):
+            raise DeclarationError(
+                f"mixture: events: {part!r} is not one use of a mechanism (expected events; a "
+                "mechanism first needs its parameters, a composition is several uses)"
+            )
+    if len(shares) != len(parts):
+        raise DeclarationError(f"mixture: {len(parts)} events and {len(shares)} weights")
+    step = binding.check("mixture", STEP, step)
+    used = [(event, w) for event, w in zip(parts, shares, strict=True) if w > 0]
     for event, _ in used:
         if event.upper_only:
             raise UnsupportedError(f"mixture: {event}: {event.upper_only}")
@@ -70,18 +84,23 @@ def _mixed(
     used: Sequence[tuple[Event, float]], direction: str, step: float, name: str, revealing: float
 ) -> PrivacyLoss:
     """The mixture of the laws of one direction."""
-    losses, masses, infinite, minus = [], [], revealing, revealing
+    losses, masses = [], []
+    ends = [[math.log(revealing) if revealing else -math.inf] for _ in range(2)]
+    error = tolerance = 0.0
     for event, weight in used:
-        law = event.loss(direction)
+        law, log_weight = event.loss(direction), math.log(weight)
         if law.loss.size:
             law = rounded_up(law, step, max(TAIL, min(MOST_CUT, TAIL / weight)))
         losses.append(law.atom_loss)
-        masses.append(weight * np.exp(law.atom_log_mass))
-        infinite += weight * float(np.exp(law.log_infinite))
-        minus += weight * float(np.exp(law.log_minus_infinite))
-    return PrivacyLoss.from_atoms(
-        np.concatenate(losses), np.concatenate(masses), infinite, minus, label=name
+        masses.append(log_weight + law.atom_log_mass)
+        for end, mass in zip(ends, (law.log_infinite, law.log_minus_infinite), strict=True):
+            end.append(log_weight + mass)
+        error, tolerance = max(error, law.loss_error), max(tolerance, law.tolerance)
+    infinite, minus = (float(np.logaddexp.reduce(end)) for end in ends)
+    made = PrivacyLoss.from_log_atoms(
+        np.concatenate(losses), np.concatenate(masses), infinite, minus, name, loss_error=error
     )
+    return replace(made, tolerance=max(tolerance, made.tolerance))
 
 
 def _claim(used: Sequence[tuple[Event, float]], wanted: Adjacency | str | None) -> Claim:

@@ -16,6 +16,7 @@ from mechc.adjacency import Adjacency, refuse_groups
 from mechc.composition import Composition, Event, compose, unsupported_on_composition
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.imported import NumericEvent, sampled
+from mechc.inputs import as_array
 from mechc.kernel.protocol import ParameterInfo
 from mechc.mechanism import RATE, Mechanism, load
 
@@ -107,7 +108,7 @@ def with_replacement(what: Source, *, dataset_size: int, batch_size: int) -> Sou
         UnsupportedError: `what` is a composition.
     """
     sizes = {"dataset_size": dataset_size, "batch_size": batch_size}
-    n, m = (_size("with_replacement", name, value) for name, value in sizes.items())
+    n, m = (binding.size("with_replacement", name, value) for name, value in sizes.items())
     base, values = _opened("with_replacement", what)
     weights, lost = occurrences(n, m)
     bound = {f"weights_{i + 1}": w for i, w in enumerate(weights)} | {"lost": lost}
@@ -134,9 +135,10 @@ def random_sensitivity(
     """
     name = "random_sensitivity"
     shares = binding.probabilities(name, "weights", weights)
-    binding.without_lists(name, {"sensitivities": list(sensitivities), "weights": shares})
+    given = as_array(f"{name}: sensitivities", sensitivities)
+    binding.without_lists(name, {"sensitivities": given, "weights": shares})
     likely: dict[float, float] = {}
-    for i, (move, share) in enumerate(zip(sensitivities, shares, strict=True)):
+    for i, (move, share) in enumerate(zip(given.tolist(), shares, strict=True)):
         info = ParameterInfo(f"sensitivities[{i}]", 0.0, math.inf, False, True, False, None, (1, 1))
         checked = binding.check(name, info, move)
         likely[checked] = likely.get(checked, 0.0) + share
@@ -160,7 +162,7 @@ def shift(what: Source, factor: float | None = None) -> Source:
         UnsupportedError: `what` is a composition.
     """
     base, values = _opened("shift", what)
-    bound = {} if factor is None else {"factor": _positive("shift", "factor", factor)}
+    bound = {} if factor is None else {"factor": binding.positive("shift", "factor", factor)}
     return _closed(what, _transformed(base, ("shift",), bound), values)
 
 
@@ -177,7 +179,7 @@ def group(what: Source, size: int) -> Source:
         DeclarationError: the size is not a positive integer.
         UnsupportedError: `what` is a composition.
     """
-    members = _size("group", "size", size)
+    members = binding.size("group", "size", size)
     base, values = _opened("group", what)
     if base.transforms and base.transforms[-1][0] == "poisson":
         return _closed(what, _transformed(base, ("group", str(members)), {}), values)
@@ -201,9 +203,10 @@ def truncate(what: Source, lower: float | None = None, upper: float | None = Non
     base, values = _opened("truncate", what)
     bound = {}
     if lower is not None:
-        bound["lower"] = -_positive("truncate", "-lower", -lower)
+        info = ParameterInfo("lower", -math.inf, 0.0, True, True, False, None, (-1, -1))
+        bound["lower"] = binding.check("truncate", info, lower)
     if upper is not None:
-        bound["upper"] = _positive("truncate", "upper", upper)
+        bound["upper"] = binding.positive("truncate", "upper", upper)
     return _closed(what, _transformed(base, ("truncate",), bound), values)
 
 
@@ -218,6 +221,8 @@ def vector(what: Source, norm: str) -> Source:
         UnsupportedError: no theorem licenses one pair for this noise and norm; the message says
             which would, and what to do instead. Raised when the mechanism is compiled.
     """
+    if not isinstance(norm, str):
+        raise DeclarationError(f"vector: norm={norm!r} is not known (expected l1 or l2)")
     base, values = _opened("vector", what)
     return _closed(what, _transformed(base, ("vector", norm), {}), values)
 
@@ -349,20 +354,7 @@ def _sampled_table(what: NumericEvent, sampling_rate: float | None) -> NumericEv
 
 
 def _checked_rate(name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    info = ParameterInfo(RATE, 0.0, 1.0, False, False, False, None, (0.0, 1.0))
-    return binding.check(name, info, value)
-
-
-def _positive(name: str, what: str, value: Any) -> float:
-    info = ParameterInfo(what, 0.0, math.inf, True, True, False, None, (1.0, 1.0))
-    return binding.check(name, info, value)
-
-
-def _size(name: str, what: str, value: Any) -> int:
-    info = ParameterInfo(what, 1.0, math.inf, False, True, True, None, (1.0, 1.0))
-    return int(binding.check(name, info, value))
+    return None if value is None else binding.share(name, RATE, value)
 
 
 def occurrences(n: int, m: int) -> tuple[list[float], float]:

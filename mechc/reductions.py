@@ -7,23 +7,30 @@ The argument of each is in docs/reductions.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mechc import binding
 from mechc.composition import Composition, Event
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, UnsupportedError
 from mechc.inputs import as_array
-from mechc.mechanism import load
+from mechc.mechanism import RATE, load
 from mechc.mixing import mixture
 from mechc.operations import group, poisson, subset_of_groups
 
-UNLIKELY = 1e-16  # share of draws in which a record occurs more often than is listed
+UNLIKELY = 1e-16  # share of what is not listed, and taken to reveal everything
+MOST_PARTS = 200  # of a mixture that is made here
+ROUNDING = 1e-9  # of the tail of a binomial law, relative
+LEAST = 2.3e-308  # normal double
 
 
 def matrix_mechanism(
-    encoder: Any, sigma: float, participations: Sequence[Sequence[int]] | None = None
+    encoder: Any,
+    sigma: float,
+    participations: Sequence[Sequence[int]] | NDArray[np.int64] | None = None,
 ) -> Event:
     """Return the Gaussian mechanism that the whole matrix mechanism C x + sigma z amounts to.
 
@@ -40,15 +47,29 @@ def matrix_mechanism(
     """
     matrix = _matrix("matrix_mechanism", encoder)
     gram = np.abs(matrix.T @ matrix)
-    patterns = participations or [[i] for i in range(matrix.shape[1])]
     squares = []
-    for pattern in patterns:
-        steps = np.asarray(pattern)
-        if steps.ndim != 1 or not np.isin(steps, np.arange(matrix.shape[1])).all():
-            raise DeclarationError(f"matrix_mechanism: pattern {pattern!r} is not a list of steps")
+    for steps in _patterns(participations, matrix.shape[1]):
         # |sum C_i g_i|^2 <= sum |<C_i, C_j>|, with equality when all products are >= 0
         squares.append(float(gram[np.ix_(steps, steps)].sum()))
     return _gaussian("matrix_mechanism", math.sqrt(max(squares)), sigma)
+
+
+def _patterns(given: Any, steps: int) -> list[NDArray[np.int64]]:
+    """The steps of every pattern of participation, checked."""
+    if given is None:
+        return [np.array([i]) for i in range(steps)]
+    accepted = f"(expected a list of non-empty lists of steps, integers from 0 to {steps - 1})"
+    patterns = list(given) if isinstance(given, Iterable) else []
+    if not patterns:
+        raise DeclarationError(f"matrix_mechanism: participations={given!r} {accepted}")
+    found = []
+    for pattern in patterns:
+        array = as_array("matrix_mechanism: participations", pattern)
+        known = np.asarray(pattern).dtype != bool and np.isin(array, np.arange(steps)).all()
+        if array.ndim != 1 or not array.size or not known:
+            raise DeclarationError(f"matrix_mechanism: pattern {pattern!r} {accepted}")
+        found.append(array.astype(np.int64))
+    return found
 
 
 def tree_aggregation(steps: int, sigma: float) -> Event:
@@ -61,9 +82,7 @@ def tree_aggregation(steps: int, sigma: float) -> Event:
     Raises:
         DeclarationError: not a positive number of steps.
     """
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise DeclarationError(f"tree_aggregation: steps={steps!r} is not a positive integer")
-    levels = (steps - 1).bit_length() + 1
+    levels = (binding.size("tree_aggregation", "steps", steps) - 1).bit_length() + 1
     return _gaussian("tree_aggregation", math.sqrt(levels), sigma)
 
 
@@ -105,7 +124,7 @@ def random_allocation(sigma: float, sensitivity: float = 1.0) -> Composition:
         sigma: standard deviation of the noise in each step.
         sensitivity: norm of the contribution D.
     """
-    turned = sensitivity / math.sqrt(2.0)
+    turned = binding.positive("random_allocation", "sensitivity", sensitivity) / math.sqrt(2.0)
     return load("gaussian")(sigma=sigma, sensitivity=turned) + load("balanced_gaussian")(
         sigma=sigma, sensitivity=turned
     )
@@ -113,12 +132,13 @@ def random_allocation(sigma: float, sensitivity: float = 1.0) -> Composition:
 
 def truncated_poisson(
     sigma: float, *, dataset_size: int, sampling_rate: float, max_batch_size: int
-) -> Event:
+) -> Event | Composition:
     """Return a pair for Poisson sampling whose batches are cut to a largest size.
 
     If the batch without the record is below the limit, the record is added to it; otherwise, with
     probability tau, it replaces another one, which moves the sum twice as far. Telling which
-    happens gives a mixture (Chua et al. 2024, section 4.3).
+    happens gives a mixture (Chua et al. 2024, section 4.3). A tau below 1e-16, less than a mixture
+    of densities costs by rounding them, is taken to reveal everything beside the plain mechanism.
 
     Args:
         sigma: noise multiplier.
@@ -131,15 +151,17 @@ def truncated_poisson(
     """
     from scipy.stats import binom
 
-    for name, size in (("dataset_size", dataset_size), ("max_batch_size", max_batch_size)):
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise DeclarationError(f"truncated_poisson: {name}={size!r} is not a positive integer")
+    n = binding.size("truncated_poisson", "dataset_size", dataset_size)
+    most = binding.size("truncated_poisson", "max_batch_size", max_batch_size)
     plain = poisson(load("gaussian")(sigma=sigma), sampling_rate)
-    tau = float(binom.sf(max_batch_size - 1, dataset_size - 1, sampling_rate))
-    if tau == 0.0:
+    q = plain.parameters[RATE]
+    tau = float(binom.sf(most - 1, n - 1, q))
+    if most >= n or q == 0.0:
         return plain
-    kept = float(binom.sf(max_batch_size, dataset_size, sampling_rate))
-    rate = min(kept * max_batch_size / tau / dataset_size, 1.0)
+    if tau < UNLIKELY:  # less than rounding densities to a grid would cost
+        revealing = max(tau * (1.0 + ROUNDING), LEAST)
+        return plain + load("approximate_dp")(epsilon=0.0, delta=revealing)
+    rate = min(float(binom.sf(most, n, q)) * most / tau / n, 1.0)
     replaced = poisson(load("gaussian")(sigma=sigma, sensitivity=2.0), rate, adjacency="replace")
     return mixture([plain, replaced], [1.0 - tau, tau], adjacency="add_remove")
 
@@ -167,18 +189,27 @@ def drawn_with_replacement(event: Event, *, dataset_size: int, batch_size: int) 
     """
     from scipy.stats import binom
 
-    for name, size in (("dataset_size", dataset_size), ("batch_size", batch_size)):
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise DeclarationError(
-                f"drawn_with_replacement: {name}={size!r} is not a positive integer"
-            )
-    law = binom(batch_size, 1.0 / dataset_size)
+    name = "drawn_with_replacement"
+    n = binding.size(name, "dataset_size", dataset_size)
+    m = binding.size(name, "batch_size", batch_size)
+    if not isinstance(event, Event):
+        raise DeclarationError(
+            f"{name}: event={event!r} is not one use of a mechanism (expected an event: a "
+            "mechanism with its parameters)"
+        )
+    law = binom(m, 1.0 / n)
     rate = float(law.sf(0))
-    listed = range(1, batch_size + 1)
-    most = next((k for k in listed if law.sf(k) < UNLIKELY * rate), batch_size)
-    weights = [float(law.pmf(k)) / rate for k in range(1, most + 1)]
+    first, last = (int(end) for end in (law.ppf(UNLIKELY), law.isf(UNLIKELY * rate)))
+    times = range(max(first, 1), max(last, 1) + 1)
+    if len(times) > MOST_PARTS:
+        raise UnsupportedError(
+            f"{name}: a record occurs {times[0]} to {times[-1]} times with batch_size={m} and "
+            f"dataset_size={n}, and each number of times is a mechanism of its own (at most "
+            f"{MOST_PARTS})"
+        )
+    weights = [float(law.pmf(k)) / rate for k in times]
     rest = max(1.0 - math.fsum(weights), UNLIKELY)
-    parts = [subset_of_groups(group(event, k), rate) for k in range(1, most + 1)]
+    parts = [subset_of_groups(group(event, k), rate) for k in times]
     return mixture(parts, weights, adjacency="replace", revealing=rest)
 
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from mechc import binding
 from mechc.composition import Event
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.imported import NumericEvent, from_losses
 
-MOST_LIFTED = 1e-5  # excess mass under Q that an import repairs
+MOST_LIFTED = 1e-5  # excess mass under P or Q that an import repairs
 
 
 def from_dp_accounting(pld: Any, *, name: str = "dp_accounting") -> NumericEvent:
@@ -41,12 +42,22 @@ def from_dp_accounting(pld: Any, *, name: str = "dp_accounting") -> NumericEvent
             "(expected pessimistic_estimate=True)"
         )
     step = float(remove._discretization)
-    first, second = _arrays(remove), _arrays(add)
     same = remove is add
+    tables = [_arrays(pmf) for pmf in ([remove] if same else [remove, add])]
+    missed = [table.missing for table in tables if table.missing]
+    words = "".join(
+        f"; its masses sum to {1.0 - miss!r}, and what is missing reveals everything"
+        if miss > 0
+        else f"; its masses sum to {1.0 - miss!r}, and what is too much is taken from where it "
+        "reveals least"
+        for miss in missed
+    )
+    (losses, masses, infinite), *others = (table[:3] for table in tables)
     return from_losses(
-        first[0], first[1], infinite_mass=first[2], step=step, symmetric=same,
-        add=None if same else second, name=name,
-        because="a pessimistic distribution of dp_accounting, which is above the mechanism's",
+        losses, masses, infinite_mass=infinite, step=step, symmetric=same,
+        add=others[0] if others else None, name=name,
+        because="a pessimistic distribution of dp_accounting, which is above the mechanism's"
+        + words,
     )  # fmt: skip
 
 
@@ -58,11 +69,15 @@ def to_dp_accounting(event: Event, *, discretization: float = 1e-4) -> Any:
         discretization: distance of losses, positive.
 
     Raises:
-        DeclarationError: the distance is not positive.
+        DeclarationError: the distance is not positive, or what is given is not one event.
         UnsupportedError: dp_accounting is not installed.
     """
-    if not (math.isfinite(discretization) and discretization > 0):
-        raise DeclarationError(f"discretization={discretization!r} is not positive")
+    if not isinstance(event, Event):
+        raise DeclarationError(
+            f"to_dp_accounting: event={event!r} is not one use of a mechanism (expected an event; "
+            "dp_accounting repeats it by self_compose and adds others by compose)"
+        )
+    discretization = binding.positive("to_dp_accounting", "discretization", discretization)
     try:
         theirs = import_module("dp_accounting.pld.privacy_loss_distribution")
     except ImportError as error:
@@ -75,17 +90,34 @@ def to_dp_accounting(event: Event, *, discretization: float = 1e-4) -> Any:
     )  # fmt: skip
 
 
-def _arrays(pmf: Any) -> tuple[Any, Any, float]:
-    """Steps, masses and mass at infinity of a dense or sparse probability mass function."""
+class _Masses(NamedTuple):
+    """Steps, masses and mass at infinity; and by how much they fell short of one before."""
+
+    steps: Any
+    masses: Any
+    infinite: float
+    missing: float
+
+
+def _arrays(pmf: Any) -> _Masses:
+    """Read a dense or sparse probability mass function whose sum may have been rounded.
+
+    What is missing is taken to reveal everything. What is too much goes from the lowest losses:
+    the profile stays as it is above them, and below it is the chord to 1 at exp(epsilon) = 0, with
+    no convex function above it.
+    """
     dense = pmf.to_dense_pmf()
     masses = np.asarray(dense._probs, np.float64)
     kept = masses > 0
     steps = dense._lower_loss + np.arange(masses.size)
     steps, masses, infinite = steps[kept], masses[kept].copy(), float(dense._infinity_mass)
+    missing = 1.0 - math.fsum([*masses.tolist(), infinite])
+    if -MOST_LIFTED < missing < 0.0:
+        below = int(np.searchsorted(np.cumsum(masses), -missing))
+        masses[below] = math.fsum([*masses[: below + 1].tolist(), missing])
+        masses[:below] = 0.0
     _lift(steps, masses, dense._discretization)
-    # rounding may leave the sum off one; what is missing is taken to reveal everything
-    missing = 1.0 - math.fsum(masses.tolist()) - infinite
-    return steps, masses, min(max(infinite + max(missing, 0.0), 0.0), 1.0)
+    return _Masses(steps, masses, min(infinite + max(missing, 0.0), 1.0), missing)
 
 
 def _lift(steps: Any, masses: Any, step: float) -> None:

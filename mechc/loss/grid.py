@@ -34,6 +34,7 @@ from mechc.loss.unresolved import displacement, log_lost
 Floats = NDArray[np.float64]
 
 ULP = 2.0**-53
+MOST_CELLS = 1e7  # of one law that is rounded up
 WIDEST = 300.0  # cell whose exponential is far from the largest double
 TAIL = 1e-15  # mass under P beyond the grid of `rounded_up`, by default
 _TINY = 1e-290  # masses below are treated as lost to underflow
@@ -311,7 +312,13 @@ def rounded_up(loss: PrivacyLoss, step: float, tail: float = TAIL) -> PrivacyLos
     Raises:
         UnsupportedError: a tail without an exponential bound.
     """
-    first, last = (round(end / step) for end in _ends(loss, step, tail))
+    ends = _ends(loss, tail)
+    if not (ends[1] - ends[0]) / step < MOST_CELLS:
+        raise UnsupportedError(
+            f"{loss.label}: losses from {ends[0]:g} to {ends[1]:g} have more than {MOST_CELLS:g} "
+            f"multiples of {step:g} (expected a larger distance)"
+        )
+    first, last = math.floor(ends[0] / step) - 1, math.ceil(ends[1] / step) + 1
     cells = Cells.cut(loss, 0.0, step, first, last - first + 1)
     law = dominating(cells, (-math.inf, math.log(tail)))
     mass = law.mass.copy()
@@ -331,7 +338,7 @@ def rounded_up(loss: PrivacyLoss, step: float, tail: float = TAIL) -> PrivacyLos
     return replace(made, lattice=(float(made.atom_loss[0]), step))
 
 
-def _ends(loss: PrivacyLoss, step: float, tail: float) -> tuple[float, float]:
+def _ends(loss: PrivacyLoss, tail: float) -> tuple[float, float]:
     """Points beyond which P has mass below `tail`, by Chernoff's bound or the ends of the loss."""
     ends = []
     for side, limit in ((-1.0, loss.support[0]), (1.0, loss.support[1])):
@@ -348,4 +355,4 @@ def _ends(loss: PrivacyLoss, step: float, tail: float) -> tuple[float, float]:
         ends.append(best)
     if not all(map(math.isfinite, ends)):
         raise UnsupportedError(f"{loss.label}: a tail of the loss has no exponential bound")
-    return step * (math.floor(ends[0] / step) - 1), step * (math.ceil(ends[1] / step) + 1)
+    return ends[0], ends[1]

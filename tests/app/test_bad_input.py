@@ -8,7 +8,16 @@ import pytest
 
 import mechc
 from mechc.arguments import counts_of
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, MechcError, UnsupportedError
+from mechc.integrations.dp_accounting import from_dp_accounting, to_dp_accounting
+from mechc.reductions import (
+    banded_matrix,
+    drawn_with_replacement,
+    matrix_mechanism,
+    random_allocation,
+    tree_aggregation,
+    truncated_poisson,
+)
 
 
 @pytest.mark.parametrize(
@@ -203,3 +212,70 @@ def test_counts_of_a_curve_are_several():
 def test_noise_too_narrow_for_doubles():
     bound = mechc.load("gaussian")(sigma=5e-324).delta(1.0)
     assert 0.0 <= bound.lower <= bound.upper == 1.0
+
+
+WRONG = [
+    "x", b"x", math.nan, -math.inf, -1, 1e300, 10**400, 1j, (), [[]], [math.nan], [1.0, None],
+    ["a", 1.0], np.array([]), np.array([[0.5, 0.5]]), {"a": 1}, object(),
+]  # fmt: skip
+
+
+def right_calls():
+    """Functions of operations and tables with arguments that are right."""
+    gaussian = mechc.load("gaussian")
+    event = gaussian(sigma=1.0)
+    rr = mechc.load("pure_dp")(epsilon=1.0)
+    table = mechc.from_pmfs([0.5, 0.5], [0.25, 0.75])
+    return [
+        (mechc.poisson, {"what": event, "sampling_rate": 0.5, "adjacency": "add_remove"}),
+        (mechc.poisson, {"what": table, "sampling_rate": 0.5}),
+        (mechc.without_replacement, {"what": event, "sampling_rate": 0.5}),
+        (mechc.with_replacement, {"what": event, "dataset_size": 10, "batch_size": 2}),
+        (mechc.random_sensitivity, {"what": event, "sensitivities": [1, 2], "weights": [0.5, 0.5]}),
+        (mechc.shift, {"what": event, "factor": 2.0}),
+        (mechc.group, {"what": event, "size": 2}),
+        (mechc.truncate, {"what": event, "lower": -9.0, "upper": 9.0}),
+        (mechc.vector, {"what": event, "norm": "l2"}),
+        (lambda part: mechc.product(part, event), {"part": event}),
+        (mechc.mixture, {"events": [rr, rr], "weights": [0.5, 0.5], "step": 1e-2,
+                         "adjacency": "replace", "revealing": 0.0}),
+        (mechc.post_process, {"event": rr, "edges": [0.5]}),
+        (mechc.from_losses, {"losses": [1, -1], "masses": [0.5, 0.25], "infinite_mass": 0.25,
+                             "step": 0.1, "symmetric": False, "name": "t", "because": "b",
+                             "add": ([1, -1], [0.5, 0.25], 0.25), "adjacency": "any"}),
+        (mechc.from_pmfs, {"p": [0.5, 0.5], "q": [0.5, 0.5], "name": "t", "because": "b"}),
+        (matrix_mechanism, {"encoder": np.eye(2), "sigma": 1.0, "participations": [[0, 1]]}),
+        (tree_aggregation, {"steps": 4, "sigma": 1.0}),
+        (banded_matrix, {"encoder": np.eye(2), "sigma": 1.0, "sampling_rate": 0.1}),
+        (random_allocation, {"sigma": 1.0, "sensitivity": 1.0}),
+        (truncated_poisson, {"sigma": 1.0, "dataset_size": 10, "sampling_rate": 0.1,
+                             "max_batch_size": 10}),
+        (drawn_with_replacement, {"event": event, "dataset_size": 10, "batch_size": 1}),
+        (to_dp_accounting, {"event": rr, "discretization": 1e-2}),
+        (from_dp_accounting, {"pld": None}),
+    ]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("place", range(len(right_calls())))
+def test_wrong_arguments_are_our_errors(place):
+    """Each argument in turn is what it cannot be: an answer or an error of ours, never Python's."""
+    function, given = right_calls()[place]
+    refused = 0
+    for name in given:
+        for wrong in WRONG:
+            try:
+                function(**{**given, name: wrong})
+            except MechcError:
+                refused += 1
+    assert refused >= len(WRONG) // 2
+
+
+@pytest.mark.parametrize("whole", [np.int64(16), np.uint8(16), 16.0, np.float32(16.0)])
+def test_whole_numbers_of_every_type(whole):
+    assert tree_aggregation(whole, 1.0) == tree_aggregation(16, 1.0)
+    group = mechc.group(mechc.load("gaussian")(sigma=1.0), whole)
+    assert group.parameters["group_size"] == 16.0
+    pattern = np.array([[0, 2], [1, 3]])
+    several = matrix_mechanism(np.eye(4), 1.0, participations=pattern)
+    assert several == matrix_mechanism(np.eye(4), 1.0, participations=[[0, 2], [1, 3]])

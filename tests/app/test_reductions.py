@@ -73,6 +73,28 @@ def test_cut_batches_as_dp_accounting_does():
     assert never == mechc.poisson(mechc.load("gaussian"), 0.1)(sigma=1.0)
 
 
+def test_a_limit_that_is_hardly_ever_reached():
+    """tau = P(Bin(9999, .01) >= 500) = 1e-181, in whole numbers; beyond it the plain profile."""
+    tau = sum(math.comb(9999, k) * 99 ** (9999 - k) for k in range(500, 1500)) / 100**9999
+    run = truncated_poisson(1.0, dataset_size=10000, sampling_rate=0.01, max_batch_size=500)
+    plain = mechc.poisson(mechc.load("gaussian"), 0.01)(sigma=1.0)
+    for epsilon in (5.0, 20.0, 30.0):
+        known = plain.log_delta(epsilon)
+        found = run.log_delta(epsilon)
+        assert max(known.lower, math.log(tau) - 1e-9) <= found.upper
+        assert found.upper <= np.logaddexp(known.upper, math.log(tau)) + 1e-6
+    # where tau is no double the bound stays above 1e-308
+    never = truncated_poisson(1.0, dataset_size=10000, sampling_rate=0.01, max_batch_size=1000)
+    assert -1449.11 < never.log_delta(60.0).upper < -700
+
+
+def test_one_record_drawn_with_replacement_is_a_group_of_draws():
+    event = mechc.load("gaussian")(sigma=1.0, sensitivity=2.0)
+    found = drawn_with_replacement(event, dataset_size=1, batch_size=3).delta(0.5)
+    truth = norm.sf(0.5 / 6 - 3) - math.exp(0.5) * norm.sf(0.5 / 6 + 3)
+    assert truth <= found.upper <= truth + 1e-9
+
+
 def test_a_mixture_that_tells_is_the_mean_of_the_profiles():
     parts = [mechc.load("pure_dp")(epsilon=e) for e in (0.3, 0.9)]
     found = mechc.mixture(parts, [0.25, 0.75]).delta(0.2)
