@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 RATE = "sampling_rate"
 SAMPLERS = ("poisson", "without_replacement")
-WHOLE_AT_ONE = ((("poisson", "add_remove"),), (("without_replacement",),))
 LENGTH = "of_length"
 
 
@@ -207,7 +206,8 @@ class Mechanism:
 
         At a rate of 1 the kernel of the sample has branches on which one law has no mass.
         """
-        if self.transforms[-1:] not in WHOLE_AT_ONE or theta[-1] != 1.0:
+        last = self.transforms[-1] if self.transforms else ("",)
+        if last[0] not in SAMPLERS or Adjacency.REPLACE in last or theta[-1] != 1.0:
             return None
         whole = Mechanism(self.origin, self.transforms[:-1])
         names = [p.name for p in self.parameters]
