@@ -118,6 +118,8 @@ def counts_of(text: str) -> list[int]:
         counts = range(*(int(part) for part in text.split(":")))
     except (ValueError, TypeError):
         raise DeclarationError(f"counts={text!r}: expected 1,10,100 or 1:1000:10") from None
+    if not counts:
+        raise DeclarationError(f"counts={text!r}: there is none from the first to below the second")
     if counts[MOST_COUNTS:]:
         raise DeclarationError(f"counts={text!r}: more than {MOST_COUNTS} of them")
     return list(counts)

@@ -14,14 +14,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mechc.accountants.bound import Bound
+from mechc.accountants.logspace import log1mexp
 from mechc.composition import Composition, Event
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
 from mechc.inputs import MAX_COUNT, as_delta, as_epsilon, as_work
 from mechc.loss.work import MAX_WORK, limited
+from mechc.mechanism import Mechanism
+from mechc.registry import MEANT
 
 if TYPE_CHECKING:
+    from mechc.evaluation import Evaluation
     from mechc.kernel.protocol import ParameterInfo
-    from mechc.mechanism import Mechanism
 
 TOLERANCE = 1e-9
 ULP = 2.0**-52
@@ -55,8 +58,8 @@ def calibrate(
     mechanism: Mechanism,
     *,
     solve_for: str,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
     count: int = 1,
     method: str = "auto",
     direction: str = "both",
@@ -70,7 +73,7 @@ def calibrate(
         mechanism: the mechanism, possibly sampled.
         solve_for: name of a parameter, or "count" for the largest number of steps.
         epsilon: target epsilon.
-        delta: target delta in (0, 1].
+        delta: target delta in [0, 1]; 0 asks for pure differential privacy.
         count: number of steps.
         method: an accountant with a proven upper side.
         direction: "both", "remove" or "add".
@@ -83,11 +86,22 @@ def calibrate(
         UnsupportedError: no value in the domain meets the target, every value does, or the method
             proves no upper bound.
     """
-    log_target = as_delta(delta)
-    if log_target == -math.inf:
-        raise DeclarationError("delta=0 is out of range (expected 0 < delta <= 1)")
-    at = as_epsilon(epsilon)
-    others = {**(parameters or {}), **fixed}
+    if not isinstance(mechanism, Mechanism):
+        raise DeclarationError(
+            f"calibrate: {mechanism!r} is not a mechanism (expected mechc.load(name), not yet "
+            "called with its parameters)"
+        )
+    if not isinstance(solve_for, str):
+        raise DeclarationError(f"solve_for={solve_for!r} (expected the name of a parameter)")
+    others = _others(parameters, fixed)
+    for word in MEANT.keys() & fixed.keys() - {p.name for p in mechanism.parameters}:
+        raise DeclarationError(f"{word}={fixed[word]!r} is not known; did you mean {MEANT[word]}=?")
+    log_target, at = as_delta(delta), as_epsilon(epsilon)
+    if log_target < log1mexp(at):
+        raise UnsupportedError(
+            f"calibrate: no mechanism meets epsilon={at:g} and delta={math.exp(log_target):g}, as "
+            "delta(epsilon) >= 1 - exp(epsilon)"
+        )
 
     def run(value: float) -> Composition:
         if solve_for == "count":
@@ -96,8 +110,10 @@ def calibrate(
 
     profile = Profile(run, at, log_target, method, direction, as_work(max_work))
     if solve_for == "count":
-        most = int(_count(profile, mechanism(**others)))
-        return profile.answer(most, most)
+        steps = int(_count(profile, mechanism(**others)))
+        if not steps:
+            raise UnsupportedError(f"{mechanism.name}: no count from 1 on meets the target")
+        return profile.answer(steps, steps)
     info = _parameter(mechanism, solve_for)
     near = None if info.integer else _from_the_middle(profile, info)
     if near is not None:
@@ -144,6 +160,9 @@ class Profile:
         if value not in self._known:
             with limited(self._max_work, self._method):
                 evaluation = self._at(value).evaluation(self._method, self._direction)
+                if self.log_target == -math.inf:  # the largest loss has to be at most epsilon
+                    self._known[value] = self._beyond(evaluation)
+                    return self._known[value][1]
                 bounds = {
                     d: self._checked(evaluation.log_delta_in(d, self.epsilon, rough=True))
                     for d in evaluation.directions
@@ -165,6 +184,13 @@ class Profile:
                 bound = evaluation.log_delta_in(self._lead, self.epsilon, rough=True)
             self._steered[value] = self._over(self._checked(bound))
         return self._steered[value]
+
+    def _beyond(self, evaluation: Evaluation) -> tuple[float, float]:
+        """Bounds on what the largest loss is above epsilon."""
+        if evaluation.log_infinite > -math.inf:
+            return math.inf, math.inf
+        top, rounding = evaluation.largest_loss()
+        return max(top - rounding, 0.0) - self.epsilon, top + rounding - self.epsilon
 
     def _at(self, value: float) -> Composition:
         """The composition at a value, the last one kept with what it knows."""
@@ -191,23 +217,36 @@ class Profile:
         )
         return Calibration(value, bound, count)
 
+    def turn(self, parameter: str, good: float, bad: float) -> str:
+        """Say where delta is proved to fall on the way from a good value to a bad one, if it is."""
+        highest, where = -math.inf, good
+        for value in sorted(self._known, reverse=good > bad):
+            lower, upper = self._known[value]
+            if highest > upper + SURE:
+                return (
+                    f"delta is not monotone in {parameter}: larger at {where:g} than at "
+                    f"{value:g}; fix {parameter} and solve for another parameter"
+                )
+            if lower > highest:
+                highest, where = lower, value
+        return ""
+
     def refuse_turns(self, name: str, parameter: str, good: float, bad: float) -> None:
         """Refuse a parameter in which delta is proved not to be monotone where it was evaluated.
 
         Raises:
             UnsupportedError: delta falls on the way from a good value to a bad one.
         """
-        values = sorted(self._known, reverse=good > bad)
-        highest, where = -math.inf, good
-        for value in values:
-            lower, upper = self._known[value]
-            if highest > upper + SURE:
-                raise UnsupportedError(
-                    f"{name}: delta is not monotone in {parameter}: larger at {where:g} than at "
-                    f"{value:g}; fix {parameter} and solve for another parameter"
-                )
-            if lower > highest:
-                highest, where = lower, value
+        words = self.turn(parameter, good, bad)
+        if words:
+            raise UnsupportedError(f"{name}: {words}")
+
+
+def _others(parameters: Any, fixed: dict[str, float]) -> dict[str, float]:
+    """The parameters that are given."""
+    if not isinstance(parameters, (Mapping, type(None))):
+        raise DeclarationError(f"parameters={parameters!r} (expected names with their values)")
+    return {**(parameters or {}), **fixed}
 
 
 def _parameter(mechanism: Mechanism, name: str) -> ParameterInfo:
@@ -290,9 +329,10 @@ def _straddle(profile: Profile, info: ParameterInfo, name: str) -> tuple[float, 
             lo, at_lo = wider[0], profile.excess(wider[0])
         if up:
             hi, at_hi = wider[1], profile.excess(wider[1])
-    profile.refuse_turns(name, info.name, *((lo, hi) if at_lo < at_hi else (hi, lo)))
+    words = profile.turn(info.name, *((lo, hi) if at_lo < at_hi else (hi, lo)))
     word = "every" if at_lo <= 0 else "no"
-    raise UnsupportedError(f"{name}: {word} {info.name} from {lo:g} to {hi:g} meets the target")
+    tried = f" that was tried meets the target, and {words}" if words else " meets the target"
+    raise UnsupportedError(f"{name}: {word} {info.name} from {lo:g} to {hi:g}{tried}")
 
 
 def _wider(lo: float, hi: float, info: ParameterInfo) -> tuple[float, float]:
@@ -368,7 +408,7 @@ def _settle(
         return good if place == ends[0] else bad if place == ends[1] else inside
 
     def height(place: float) -> float:
-        return math.asinh(steer(at(place)))  # far from the root its size says little
+        return math.asinh(min(steer(at(place)), 1e300))  # far from the root its size says little
 
     ends = (forward(good), forward(bad))
     if steer(good) == 0.0:

@@ -172,6 +172,8 @@ def epsilon(
     as_json: Json = False,
 ) -> None:
     """Print bounds on epsilon for a given delta."""
+    if (delta is None) == (log_delta is None):
+        raise DeclarationError("epsilon: give exactly one of --delta and --log-delta")
     run = run_of(mechanism_of(name, p, q, var, domain), settings, poisson, adjacency, count)
     bound = run.epsilon(delta, log_delta=log_delta, method=method, direction=direction)
     _print_bound(_under(bound, adjacency), as_json)

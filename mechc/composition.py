@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.inputs import as_count, check_count
+from mechc.inputs import as_count, as_rtol, check_count
 from mechc.loss.work import OutOfWorkError, allowed
 from mechc.queries import Queries
 
@@ -294,8 +294,7 @@ class Composition(Queries):
         """
         from mechc import registry
 
-        if not isinstance(rtol, (int, float)) or not 0 < rtol < 1:
-            raise DeclarationError(f"rtol={rtol!r} is not a tolerance (expected 0 < rtol < 1)")
+        rtol = as_rtol(rtol)
         name, settled = registry.resolve(method, options)
         # what was given up for lack of work is not for those who allow more
         key = (name, str(direction), rtol, settled, allowed())
@@ -325,7 +324,7 @@ class Composition(Queries):
         Raises:
             DeclarationError: the direction is none of these.
         """
-        if direction not in DIRECTIONS:
+        if not isinstance(direction, str) or direction not in DIRECTIONS:
             raise DeclarationError(
                 f"direction={direction!r} is not known (expected one of {', '.join(DIRECTIONS)})"
             )

@@ -43,7 +43,7 @@ ALONE = 30.0  # times the work of one count, for all that are answered one by on
 def epsilon_curve(
     composition: Composition,
     log_delta: float,
-    counts: Iterable[int],
+    counts: Any,
     max_work: float,
     how: dict[str, Any],
 ) -> Bound:
@@ -57,7 +57,7 @@ def epsilon_curve(
             `ALONE` times as much in all.
         how: method, direction, rtol and options.
     """
-    numbers = _numbers(counts)
+    numbers = as_counts(counts)
     distinct, place = np.unique(numbers, return_inverse=True)
     method = str(how.get("method", "auto"))
     with limited(max_work, method):
@@ -134,19 +134,28 @@ def _between(
     below, above = np.fmax.accumulate(table[0]), np.fmin.accumulate(table[2, ::-1])[::-1]
     table[0, alone] = np.maximum(table[0, alone], below[alone])  # nan stays
     table[2, alone] = np.minimum(table[2, alone], above[alone])
+    if not left.size:
+        return
     known = np.setdiff1d(np.arange(counts.size), left)
     guess = np.interp(counts[left], counts[known], table[1, known])
     table[1, left] = np.fmin(np.fmax(guess, table[0, left]), table[2, left])
 
 
-def _numbers(counts: Iterable[int]) -> NDArray[np.int64]:
+def as_counts(counts: Any) -> NDArray[np.int64]:
     """Checked counts."""
-    if not isinstance(counts, Iterable):
+    if not isinstance(counts, Iterable) or isinstance(counts, (str, bytes)):
         raise DeclarationError(f"counts={counts!r} are not several (expected a range or a list)")
-    listed = counts if isinstance(counts, (range, np.ndarray)) else list(islice(counts, MOST + 1))
+    kept = isinstance(counts, range) or (isinstance(counts, np.ndarray) and counts.ndim)
+    try:
+        listed: Any = counts if kept else list(islice(counts, MOST + 1))
+    except TypeError as error:
+        raise DeclarationError(f"counts={counts!r} are not several ({error})") from error
     if next(iter(listed[MOST:]), None) is not None:
         raise DeclarationError(f"counts: more than {MOST} of them")
-    array = np.asarray(listed)
+    try:
+        array = np.asarray(listed)
+    except ValueError:  # rows of different lengths
+        array = np.empty(0)
     plain = array.dtype.kind in "iu" and array.ndim == 1 and array.size
     if plain and array.min() >= 0 and array.max() <= MAX_COUNT:
         return array.astype(np.int64)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.clt import log_gaussian_bounds
-from mechc.accountants.logspace import log_add, log_subtract
+from mechc.accountants.logspace import log1mexp, log_add, log_subtract
 from mechc.errors import DeclarationError
 from mechc.inputs import as_finite_epsilon
 
@@ -116,7 +116,7 @@ def cell_mu(a: float, b: float, log_delta_a: float, log_delta_b: float) -> float
     if a == b:
         return lo
     middle = b + math.log(0.5 * (1.0 + math.exp(a - b)))
-    half = b + math.log(-0.5 * math.expm1(a - b))
+    half = b + log1mexp(a - b) - math.log(2.0)
     slack = ROUND * (4.0 + 2.0 * b)
 
     def covers(mu: float) -> bool:

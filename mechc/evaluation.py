@@ -26,6 +26,7 @@ from mechc.loss.measure import Step
 from mechc.refusal import explained
 
 ULP = 2.0**-52
+FARTHEST = 1e150  # epsilon beyond which bounds are those of this one
 NEXT = 1e6  # roundings from the largest loss within which they matter
 
 
@@ -136,6 +137,10 @@ class Evaluation:
                 return Bound(value, 0.0, 0.0, "limit", "proven", self._about(direction))
             limit = Bound(value, value, value, "limit", "proven", self._about(direction))
             return outward(limit, error) if epsilon > 0 else limit
+        if epsilon > FARTHEST:  # delta falls; what is squared on the way stays a double
+            far = self.log_delta_in(direction, FARTHEST, rough)
+            lower = far.lower if math.isnan(float(far.lower)) else proven
+            return replace(far, lower=lower)
         accountant = self._accountants[direction]
         try:
             if rough and isinstance(accountant, Auto):

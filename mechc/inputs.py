@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 from mechc.errors import DeclarationError
 
 MAX_COUNT = 10**12
+LEAST_RTOL = 1e-30
+
+NO_NUMBERS = (bool, np.bool_, str, bytes, np.complexfloating, np.datetime64, np.timedelta64)
 
 
 def _number(name: str, value: Any, accepted: str) -> float:
-    if isinstance(value, (bool, np.bool_, str, bytes)) or value is None:
+    if value is None or isinstance(value, NO_NUMBERS):
         raise DeclarationError(f"{name}={value!r} is not a number (expected {accepted})")
     try:
         number = float(value)
@@ -24,6 +27,21 @@ def _number(name: str, value: Any, accepted: str) -> float:
     if math.isnan(number):
         raise DeclarationError(f"{name}=nan is not a number (expected {accepted})")
     return number
+
+
+def as_flag(name: str, value: Any) -> bool:
+    """Return True or False; nothing else is taken for either."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise DeclarationError(f"{name}={value!r} (expected True or False)")
+    return bool(value)
+
+
+def as_rtol(value: Any) -> float:
+    """Return a relative tolerance; below `LEAST_RTOL` nothing becomes any sharper."""
+    number = _number("rtol", value, "0 < rtol < 1")
+    if not 0.0 < number < 1.0:
+        raise DeclarationError(f"rtol={number:g} is not a tolerance (expected 0 < rtol < 1)")
+    return max(number, LEAST_RTOL)
 
 
 def as_array(name: str, values: Any) -> NDArray[np.float64]:

@@ -17,10 +17,12 @@ from mechc.errors import DeclarationError, UnsupportedError
 from mechc.inputs import (
     as_delta,
     as_epsilon,
+    as_flag,
     as_log_delta,
     as_order,
     as_positive_delta,
     as_rate,
+    as_rtol,
     as_work,
 )
 from mechc.loss.work import MAX_WORK, limited
@@ -62,7 +64,7 @@ class Queries(ABC):
 
     def log_delta(
         self,
-        epsilon: Any,
+        epsilon: Any = None,
         *,
         method: str = "auto",
         direction: str = "both",
@@ -86,18 +88,18 @@ class Queries(ABC):
             DeclarationError: an argument is not acceptable.
             UnsupportedError: the method cannot do this composition.
         """
+        how = self._how(method=method, direction=direction, rtol=rtol, **options)
         points = checked(as_epsilon, epsilon)
-        if certified:
+        if as_flag("certified", certified):
             found = points.ask(self._certified(method, direction, options).log_delta, max_work=inf)
             return self._answered(found, Quantity.LOG_DELTA)
-        how = {"method": method, "direction": direction, "rtol": rtol, **options}
         return self._ask(
             Quantity.LOG_DELTA, points, lambda found, e: found.log_delta(e), max_work, how
         )
 
     def delta(
         self,
-        epsilon: Any,
+        epsilon: Any = None,
         *,
         method: str = "auto",
         direction: str = "both",
@@ -111,11 +113,11 @@ class Queries(ABC):
         Arguments and errors as for `log_delta`. Below the smallest double the lower side is 0 and
         the upper side the smallest positive double.
         """
+        how = self._how(method=method, direction=direction, rtol=rtol, **options)
         points = checked(as_epsilon, epsilon)
-        if certified:
+        if as_flag("certified", certified):
             found = points.ask(self._certified(method, direction, options).delta, max_work=inf)
             return self._answered(found, Quantity.DELTA)
-        how = {"method": method, "direction": direction, "rtol": rtol, **options}
         return self._ask(
             Quantity.DELTA, points, lambda found, e: from_log(found.log_delta(e)), max_work, how
         )
@@ -155,12 +157,12 @@ class Queries(ABC):
         """
         from mechc import search
 
+        how = self._how(method=method, direction=direction, rtol=rtol, **options)
         if (delta is None) == (log_delta is None):
             raise DeclarationError("epsilon: give exactly one of delta= and log_delta=")
         target, check = (delta, as_delta) if log_delta is None else (log_delta, as_log_delta)
         points = checked(check, target)
-        how = {"method": method, "direction": direction, "rtol": rtol, **options}
-        if certified:
+        if as_flag("certified", certified):
             evaluation = self.composition().evaluation(**how)
             answers = self._certified(method, direction, options)
             found = points.ask(
@@ -182,6 +184,17 @@ class Queries(ABC):
         from mechc.verify.differential import check
 
         return check(self.composition(), tuple(epsilons))
+
+    def _how(self, **how: Any) -> dict[str, Any]:
+        """The keyword arguments of a query, refused before its target if one is not known."""
+        from mechc import registry
+
+        named = {"method": "auto", "direction": "both", "rtol": 1e-6, **how}
+        registry.resolve(
+            named["method"],
+            {k: v for k, v in how.items() if k not in ("method", "direction", "rtol")},
+        )
+        return {**named, "rtol": as_rtol(named["rtol"])}
 
     def _answered(self, bound: Bound, quantity: Quantity) -> Bound:
         """The bound with what the pairs stand for, as it is given to users."""
@@ -217,8 +230,12 @@ class Queries(ABC):
 
     def _certified(self, method: str, direction: str, options: dict[str, Any]) -> Answers:
         """The same questions answered in ball arithmetic."""
-        from mechc.verify.certified import RTOL, Answers
-
+        try:
+            from mechc.verify.certified import RTOL, Answers
+        except ImportError as error:
+            raise UnsupportedError(
+                f"certified=True needs python-flint: pip install 'mechc[verify]' ({error})"
+            ) from error
         if method not in ("auto", "contour") or options:
             given = ", ".join((f"method={method!r}", *options))
             raise UnsupportedError(f"certified: method contour without options, not {given}")
@@ -229,7 +246,7 @@ class Queries(ABC):
         path: str | os.PathLike[str] | None = None,
         *,
         kind: str = "profile",
-        delta: float = 1e-6,
+        delta: float = 1e-5,
         counts: Iterable[int] | None = None,
         **how: Any,
     ) -> Figure:
@@ -238,9 +255,11 @@ class Queries(ABC):
         Args:
             path: file to write as well; its suffix decides the format.
             kind: "profile" (epsilon against delta), "tradeoff" (false negative against false
-                positive rate) or "steps" (epsilon after each number of repetitions).
+                positive rate) or "steps" (epsilon in the course of the run). Between the points
+                that were evaluated the lines are on the safe side too.
             delta: target for "steps".
-            counts: numbers of repetitions for "steps", default 1 to 100.
+            counts: repetitions of the whole run for "steps"; by default its own repetitions, from
+                the first to the last, or 1 to 100 of a run that repeats nothing.
             how: keyword arguments of the query that is drawn.
 
         Raises:
@@ -265,7 +284,7 @@ class Queries(ABC):
         """
         return self.delta(0.0, **how)
 
-    def tradeoff(self, alpha: Any, *, max_work: float = MAX_WORK, **how: Any) -> Bound:
+    def tradeoff(self, alpha: Any = None, *, max_work: float = MAX_WORK, **how: Any) -> Bound:
         """Return bounds on the smallest false negative rate at false positive rate alpha.
 
         f(alpha) = sup over epsilon of 1 - delta(epsilon) - e^epsilon alpha, over all real epsilon
@@ -279,12 +298,15 @@ class Queries(ABC):
         """
         from mechc import tradeoff
 
+        how = self._how(**how)
         points = checked(as_rate, alpha)
         return self._ask(
             Quantity.FALSE_NEGATIVE_RATE, points, tradeoff.false_negative, max_work, how
         )
 
-    def renyi(self, orders: Any, *, direction: str = "both", max_work: float = MAX_WORK) -> Bound:
+    def renyi(
+        self, orders: Any = None, *, direction: str = "both", max_work: float = MAX_WORK
+    ) -> Bound:
         """Return bounds on the Rényi divergence of the given orders, max over the directions.
 
         Args:
@@ -318,12 +340,18 @@ class Queries(ABC):
         """
         from mechc import divergence
 
-        with limited(as_work(max_work), str(how.get("method", "auto"))):
+        how = self._how(**how)
+        with limited(as_work(max_work), str(how["method"])):
             found = divergence.gdp(self.composition(), epsilon_max, how)
         return self._answered(found, Quantity.MU)
 
     def epsilon_curve(
-        self, delta: float, counts: Iterable[int], *, max_work: float = MAX_WORK, **how: Any
+        self,
+        delta: float | None = None,
+        counts: Iterable[int] | None = None,
+        *,
+        max_work: float = MAX_WORK,
+        **how: Any,
     ) -> Bound:
         """Return bounds on epsilon after each number of repetitions of this whole run.
 
@@ -336,6 +364,7 @@ class Queries(ABC):
         """
         from mechc import curve
 
+        how = self._how(**how)
         target, allowed = as_positive_delta(delta), as_work(max_work)
         found = curve.epsilon_curve(self.composition(), target, counts, allowed, how)
         return self._answered(found, Quantity.EPSILON)

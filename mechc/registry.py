@@ -65,6 +65,19 @@ class Method:
         return getattr(import_module(self.module), f"{self.name.capitalize()}Accountant")
 
 
+MEANT = {  # words of other libraries, and what they are here
+    "target_delta": "delta",
+    "target_epsilon": "epsilon",
+    "eps": "epsilon",
+    "log_target": "log_delta",
+    "fpr": "alpha",
+    "alphas": "orders",
+    "steps": "counts",
+    "num_steps": "count",
+    "noise_multiplier": "sigma",
+    "sample_rate": "sampling_rate",
+}
+
 METHODS = (
     Method(
         "contour",
@@ -196,8 +209,10 @@ def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str,
     for key in options:
         if key not in accepted:
             listed = ", ".join(accepted) or "none but rtol"
+            meant = f"; did you mean {MEANT[key]}=?" if key in MEANT else ""
             raise DeclarationError(
-                f"{key}={options[key]!r}: method={name!r} accepts the options: {listed}"
+                f"{key}={options[key]!r} is not known here{meant} (method={name!r} accepts the "
+                f"options: {listed})"
             )
     defaults = signature(known[name].accountant()).parameters if options else {}
     for key, value in options.items():

@@ -105,12 +105,13 @@ def _in_direction(evaluation: Evaluation, direction: str, alpha: float) -> Bound
     top = max(points, key=lambda p: p.middle)
     if isinstance(top.source, UnsupportedError):
         raise top.source
-    lower = top.lower
-    if not math.isnan(lower):
-        lower = max(0.0, *(p.lower for p in points if not math.isnan(p.lower)))
+    lower, at = top.lower, top.epsilon
+    if not math.isnan(lower):  # at the epsilon that proves it
+        lower, at = max((p.lower, p.epsilon) for p in points if not math.isnan(p.lower))
+        lower = max(0.0, lower)
     estimate = top.middle if not math.isnan(float(top.source.estimate)) else math.nan
     estimate = max(estimate, lower if lower == lower else 0.0)
-    detail = {**top.source.detail, "epsilon": top.epsilon, "evaluations": len(points)}
+    detail = {**top.source.detail, "epsilon": at, "evaluations": len(points)}
     method, status = evaluation.method, top.source.status
     return Bound(lower, min(estimate, upper), upper, method, status, detail)
 
@@ -170,6 +171,7 @@ def _peak(a: Floats, low: Floats, high: Floats, first: float, most: float) -> tu
             with np.errstate(divide="ignore", invalid="ignore"):
                 share = (da - ua) / ((da - ua) - (db - ub))
             crossed = (share > 0.0) & (share < 1.0)
+            share = np.where(crossed, share, 0.0)
             middle = np.where(crossed, ua + share * (ub - ua), -math.inf)
             value = np.maximum(np.maximum(start, end), middle)
             end_place = np.where(start > end, a, ends)

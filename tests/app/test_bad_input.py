@@ -1,7 +1,10 @@
 """Bad input gives one clear error of our own class, and nothing is half-done."""
 
+import contextlib
 import itertools
 import math
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -279,3 +282,72 @@ def test_whole_numbers_of_every_type(whole):
     pattern = np.array([[0, 2], [1, 3]])
     several = matrix_mechanism(np.eye(4), 1.0, participations=pattern)
     assert several == matrix_mechanism(np.eye(4), 1.0, participations=[[0, 2], [1, 3]])
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"target_delta": 1e-5}, r"target_delta=1e-05 is not known here; did you mean delta=\?"),
+        ({"delta": 1e-5, "certified": "no"}, "certified='no'"),
+        ({"delta": 1e-5, "certified": math.nan}, "certified=nan"),
+        ({"delta": 1e-5, "direction": np.array([])}, "direction="),
+        ({"delta": 1e-5, "rtol": "small"}, "rtol='small'"),
+        ({"delta": 1 + 1j}, "is not a number"),
+        ({"delta": np.complex128(1e-5)}, "is not a number"),
+    ],
+)
+def test_arguments_of_a_query(gaussian, how, message):
+    with pytest.raises(DeclarationError, match=message):
+        gaussian(sigma=1.0).epsilon(**how)
+
+
+def test_no_points_no_answers(gaussian):
+    run = 10 * gaussian(sigma=1.0)
+    for none in ([], range(0), np.array([])):
+        assert run.epsilon_curve(1e-5, none).upper.shape == (0,)
+    assert run.epsilon([]).upper.shape == (0,)
+    with pytest.raises(DeclarationError, match="counts='10:1'"):
+        counts_of("10:1")
+
+
+def test_a_tolerance_that_nothing_reaches_is_no_error(gaussian):
+    answer = gaussian(sigma=1.0).delta(1.0, rtol=5e-324, max_work=1e6)
+    assert answer.upper - answer.lower < 1e-9
+
+
+def test_every_argument_of_every_query_is_checked(gaussian):
+    """Whatever is handed in, there is an answer or an error of our own."""
+    words = [
+        None, True, "1", "auto", b"1", 1j, np.complex64(1), math.nan, 10**400, [], [[]], [1, [2]],
+        [None], {}, {1: 2}, {1.0}, np.array([]), np.array(["a"]), np.bool_(True), len, slice(3),
+        np.datetime64("2020-01-01"), object(),
+    ]  # fmt: skip
+    odd = [
+        *words, math.inf, -math.inf, -1, 0, 5e-324, 1e-310, 1e308, (0.1, 0.2), np.array(0.5),
+        np.float32(0.5), range(3), Fraction(1, 2), Decimal("0.5"),
+    ]  # fmt: skip
+    run = 2 * gaussian(sigma=1.0)
+    calls = {
+        run.log_delta: ("epsilon", "method", "direction", "rtol", "max_work", "certified"),
+        run.epsilon: ("delta", "log_delta"),
+        run.tradeoff: ("alpha",),
+        run.renyi: ("orders", "direction"),
+        run.gdp: ("epsilon_max",),
+        run.epsilon_curve: ("delta", "counts"),
+        run.plot: ("kind", "counts", "delta"),
+    }
+    good = {
+        run.log_delta: {"epsilon": 1.0, "max_work": 1e6},
+        run.renyi: {"orders": 2.0},
+        run.gdp: {"max_work": 1e3},
+        run.epsilon_curve: {"delta": 1e-5, "counts": [1]},
+        run.plot: {"kind": "steps", "counts": [1]},
+    }
+    for call, names in calls.items():
+        for name, value in itertools.product(names, odd):
+            with contextlib.suppress(MechcError):
+                call(**{**good.get(call, {}), name: value})
+    how = {"solve_for": "sigma", "epsilon": 1.0, "delta": 1e-5}
+    for name, value in itertools.product(("epsilon", "delta", "count", "solve_for"), words):
+        with pytest.raises(MechcError):
+            mechc.calibrate(gaussian, **{**how, name: value})

@@ -261,9 +261,7 @@ def test_integers_have_no_rotations():
 def test_sampling_a_subset_keeps_names_apart():
     event = mechc.poisson(mechc.load("laplace"), 0.5)(scale=1.0)
     assert list(event.parameters) == ["scale", "sensitivity", "sampling_rate"]
-    subset = mechc.without_replacement(
-        mechc.load("laplace")(scale=1.0, sensitivity=2.0), 0.5
-    )
+    subset = mechc.without_replacement(mechc.load("laplace")(scale=1.0, sensitivity=2.0), 0.5)
     assert subset.parameters["sampling_rate"] == 0.5
 
 

@@ -196,8 +196,8 @@ def test_gdp_at_one_epsilon_and_far_out(gaussian, laplace):
     assert far.lower > 30.0 and far.upper >= far.lower
 
 
-def test_gdp_of_tiny_epsilons_and_mus_is_on_the_safe_side(gaussian):
-    answer = gaussian(sigma=1e7).gdp()
+def test_gdp_of_a_tiny_mu_is_on_the_safe_side(gaussian):
+    answer = gaussian(sigma=1e7).gdp(epsilon_max=0.0)
     assert answer.lower <= 1e-7 <= answer.upper
 
 
@@ -279,7 +279,30 @@ def test_calibrate_does_not_say_that_no_value_helps_where_delta_turns(gaussian):
         _straddle(profile, gaussian.parameters[0], "gaussian")
 
 
+@pytest.mark.parametrize(("epsilon", "count"), [(1.0, 1), (0.3, 7)])
+def test_calibrate_pure_differential_privacy(laplace, epsilon, count):
+    """Laplace noise of scale count / epsilon."""
+    found = mechc.calibrate(laplace, solve_for="scale", epsilon=epsilon, delta=0.0, count=count)
+    assert count / epsilon <= found.value <= count / epsilon * (1 + 2e-9)
+    assert found.bound.upper == 0.0
+    how = {"scale": 8.0, "epsilon": 1.001, "delta": 0.0}
+    assert mechc.calibrate(laplace, solve_for="count", **how).value == 8
+
+
 def test_calibrate_says_when_there_is_nothing_to_find(gaussian):
+    with pytest.raises(UnsupportedError, match="no sigma from"):
+        mechc.calibrate(gaussian, solve_for="sigma", epsilon=1.0, delta=0.0)
+    with pytest.raises(UnsupportedError, match="no count from 1 on"):
+        mechc.calibrate(gaussian, solve_for="count", epsilon=0.01, delta=1e-9, sigma=1.0)
+    with pytest.raises(UnsupportedError, match="no mechanism meets epsilon=-1 and delta=1e-05"):
+        mechc.calibrate(gaussian, solve_for="sigma", epsilon=-1.0, delta=1e-5)
+    for wrong in ("gaussian", gaussian(sigma=1.0)):
+        with pytest.raises(DeclarationError, match="is not a mechanism"):
+            mechc.calibrate(wrong, solve_for="sigma", epsilon=1.0, delta=1e-5)
+    with pytest.raises(
+        DeclarationError, match=r"target_epsilon=1\.0 is not known; did you mean eps"
+    ):
+        mechc.calibrate(gaussian, solve_for="sigma", target_epsilon=1.0, delta=1e-5)
     with pytest.raises(DeclarationError, match="solve_for='noise'"):
         mechc.calibrate(gaussian, solve_for="noise", epsilon=1.0, delta=1e-5)
     with pytest.raises(UnsupportedError, match="proves no upper bound"):

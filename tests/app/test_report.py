@@ -71,12 +71,34 @@ def test_plots_of_a_run(gaussian, kind, tmp_path):
         mu = np.sqrt(20) / 10  # twenty steps are one Gaussian step
         exact = norm.cdf(mu / 2 - y / mu) - np.exp(y) * norm.cdf(-mu / 2 - y / mu)
         assert np.all(exact[y > 0] <= x[y > 0] * (1 + 1e-9)) and abs(exact[30] / x[30] - 1) < 1e-9
+        assert curve.get_drawstyle() == "steps-post"
     if kind == "tradeoff":
         assert y[0] == 1.0 and np.all(np.diff(y) <= 1e-12)
     with pytest.raises(DeclarationError, match="kind='pie'"):
         run.plot(kind="pie")
     with pytest.raises(UnsupportedError, match="cannot write"):
         run.plot(tmp_path / "nowhere" / "figure.png", kind=kind, counts=[1])
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.1])
+def test_a_drawn_trade_off_is_proven_between_its_corners_too(gaussian, rate):
+    """Chords of a convex curve are above it, where an attacker is stronger than drawn."""
+    run = 30 * mechc.poisson(gaussian, rate)(sigma=5.0)
+    (curve, *_) = run.plot(kind="tradeoff").axes[0].lines
+    x, y = curve.get_xdata()[1:], curve.get_ydata()[1:]
+    rates = np.array([2e-5, 3.3e-4, 0.0123, 0.21, 0.5, 0.77, 0.945, 0.99991])
+    truth = run.tradeoff(rates)
+    drawn = np.interp(rates, x, y)
+    assert np.all(drawn <= truth.upper)
+    assert np.all(drawn >= truth.lower - 2e-3)
+
+
+def test_a_run_is_drawn_from_its_first_step_to_its_last(gaussian):
+    run = 1000 * gaussian(sigma=50.0)
+    (curve, *_) = run.plot(kind="steps").axes[0].lines
+    x, y = curve.get_xdata(), curve.get_ydata()
+    assert (x[0], x[-1]) == (1, 1000) and curve.get_drawstyle() == "steps-pre"
+    assert y[-1] == pytest.approx(run.epsilon(1e-5).upper, rel=1e-9)
 
 
 def test_cite_names_mechanisms_and_the_methods_that_answered(laplace):
