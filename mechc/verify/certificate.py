@@ -119,9 +119,9 @@ def verify(mechanism: Any, level: str = "quick", kernel: Any = None) -> Certific
     kernel = mechanism.kernel if kernel is None else kernel
     runner, full = Runner(), level == "full"
     text = _source(kernel)
-    runner("words", "proof", 0.0, partial(words.agree, declaration, kernel, text))
     vectors, found = places(declaration, kernel, full, runner)
     compare(kernel, found, full, runner)
+    runner("words", "proof", 0.0, partial(words.agree, declaration, kernel, text))
     return Certificate(
         name=mechanism.name,
         level=level,
