@@ -170,4 +170,4 @@ def _derived(built: Derived) -> Claim:
     return Claim("proven" if proven else "declared", built.theorem, fits, (
         f"the base pair dominates ({base.status}, {base.theorem or 'by assertion'})",
         *base.conditions, *built.conditions), (*base.assumptions, *built.assumptions),
-        base.group)  # fmt: skip
+        "" if built.step[-1] == "whole" else base.group)  # fmt: skip

@@ -72,7 +72,7 @@ class Event(Queries):
         if claim.group and not claim.group.isdigit():
             named = self.parameters
             size = math.prod(named.get(word, word) for word in claim.group.split("*"))
-            return replace(claim, group=f"{size:g}")
+            return replace(claim, group="" if size == 1 else f"{size:g}")
         return claim
 
     @property

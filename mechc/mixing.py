@@ -108,7 +108,9 @@ def _claim(used: Sequence[tuple[Event, float]], wanted: Adjacency | str | None) 
     parts = [(str(event), event.claim) for event, _ in used]
     found = joined(parts, "mixture") if wanted is None else Adjacency.of(wanted)
     claim = weakest(parts, found)
-    other = any(part.adjacency not in (Adjacency.ANY, found) for _, part in parts)
+    other = len({part.group for _, part in parts}) > 1 or any(
+        part.adjacency not in (Adjacency.ANY, found) for _, part in parts
+    )
     conditions = dict.fromkeys(words for _, part in parts for words in part.conditions)
     stands = f"each pair also stands for {found.words} neighbours where the mixture uses it"
     return replace(

@@ -7,12 +7,14 @@ the same connect-the-dots rule, on the interval that dp_accounting is asked to u
 from __future__ import annotations
 
 import math
+from enum import Enum
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mechc import binding
+from mechc.adjacency import Adjacency
 from mechc.composition import Event
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.imported import NumericEvent, from_losses
@@ -20,15 +22,24 @@ from mechc.imported import NumericEvent, from_losses
 MOST_LIFTED = 1e-5  # excess mass under P or Q that an import repairs
 
 
-def from_dp_accounting(pld: Any, *, name: str = "dp_accounting") -> NumericEvent:
+RELATIONS = {"ADD_OR_REMOVE_ONE": Adjacency.ADD_REMOVE, "REPLACE_ONE": Adjacency.REPLACE}
+
+
+def from_dp_accounting(
+    pld: Any, *, adjacency: Any = None, name: str = "dp_accounting"
+) -> NumericEvent:
     """Return an event with the law of a dp_accounting PrivacyLossDistribution.
 
     Args:
         pld: pessimistic; both of its directions are taken over.
+        adjacency: neighbouring relation it is for, as here or as a NeighboringRelation of
+            dp_accounting. By default that of the event it was made from by `to_dp_accounting`,
+            and "any" for others: a PrivacyLossDistribution does not say.
         name: name for people.
 
     Raises:
-        DeclarationError: it is optimistic, or not a PrivacyLossDistribution.
+        DeclarationError: it is optimistic, or not a PrivacyLossDistribution, or the relation is
+            not known.
     """
     try:
         remove, add = pld._pmf_remove, pld._pmf_add
@@ -41,6 +52,10 @@ def from_dp_accounting(pld: Any, *, name: str = "dp_accounting") -> NumericEvent
             "from_dp_accounting: the distribution is optimistic, it bounds nothing from above "
             "(expected pessimistic_estimate=True)"
         )
+    if adjacency is None:
+        relation = vars(pld).get("adjacency", Adjacency.ANY)
+    else:
+        relation = RELATIONS.get(_name_of(adjacency), adjacency)
     step = float(remove._discretization)
     same = remove is add
     tables = [_arrays(pmf) for pmf in ([remove] if same else [remove, add])]
@@ -56,6 +71,7 @@ def from_dp_accounting(pld: Any, *, name: str = "dp_accounting") -> NumericEvent
     return from_losses(
         losses, masses, infinite_mass=infinite, step=step, symmetric=same,
         add=others[0] if others else None, name=name,
+        adjacency=relation,
         because="a pessimistic distribution of dp_accounting, which is above the mechanism's"
         + words,
     )  # fmt: skip
@@ -63,6 +79,9 @@ def from_dp_accounting(pld: Any, *, name: str = "dp_accounting") -> NumericEvent
 
 def to_dp_accounting(event: Event, *, discretization: float = 1e-4) -> Any:
     """Return a pessimistic dp_accounting PrivacyLossDistribution of an event.
+
+    Its attribute `adjacency` holds the neighbouring relation, for `from_dp_accounting`; what
+    dp_accounting composes of it does not have that.
 
     Args:
         event: one use of a mechanism.
@@ -83,11 +102,18 @@ def to_dp_accounting(event: Event, *, discretization: float = 1e-4) -> Any:
     except ImportError as error:
         raise UnsupportedError("to_dp_accounting: dp_accounting is not installed") from error
     laws = {d: _rounded(event, d, discretization) for d in ("remove", "add")}
-    return theirs.PrivacyLossDistribution.create_from_rounded_probability(
+    made = theirs.PrivacyLossDistribution.create_from_rounded_probability(
         laws["remove"][0], laws["remove"][1], discretization, pessimistic_estimate=True,
         rounded_probability_mass_function_add=laws["add"][0], infinity_mass_add=laws["add"][1],
         symmetric=False,
     )  # fmt: skip
+    made.adjacency = event.adjacency
+    return made
+
+
+def _name_of(relation: Any) -> str:
+    """The name of a member of an enumeration; "" of anything else."""
+    return relation.name if isinstance(relation, Enum) else ""
 
 
 class _Masses(NamedTuple):

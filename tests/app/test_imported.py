@@ -303,3 +303,19 @@ def test_rounding_of_a_loss_beside_a_far_smaller_delta():
     with mp.workdps(60):
         truth = mp.log(max(1 - mp.e**epsilon * mp.mpf(q), mp.mpf(10) ** -300))
     assert event.log_delta(epsilon, direction="remove").upper >= truth
+
+
+def test_the_relation_goes_through_dp_accounting():
+    from dp_accounting import NeighboringRelation
+
+    relation = NeighboringRelation
+    for adjacency, theirs in (
+        ("add_remove", relation.ADD_OR_REMOVE_ONE), ("replace", relation.REPLACE_ONE)
+    ):  # fmt: skip
+        exported = to_dp_accounting(mechc.from_pmfs(P, Q, adjacency=adjacency), discretization=0.1)
+        assert from_dp_accounting(exported).adjacency == adjacency
+        assert from_dp_accounting(exported.self_compose(2)).adjacency == "any"
+        assert from_dp_accounting(exported.self_compose(2), adjacency=theirs).adjacency == adjacency
+    for unknown in (relation.REPLACE_SPECIAL, "bogus"):
+        with pytest.raises(DeclarationError, match="adjacency"):
+            from_dp_accounting(exported, adjacency=unknown)
