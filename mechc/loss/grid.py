@@ -198,41 +198,6 @@ def dominated(cells: Cells, tilt: float) -> GridLaw:
     )
 
 
-def rounded(
-    loss: PrivacyLoss, step: float, count: int, *, above: bool, tails: tuple[float, float]
-) -> GridLaw:
-    """Round the loss down, or up, to the mesh: the plain bounds of first order in the step.
-
-    Args:
-        loss: the privacy loss.
-        step: distance of mesh points.
-        count: number of cells, an even number; they cover [-step * count/2, step * count/2].
-        above: round up, for an upper bound, instead of down.
-        tails: logs of bounds on P(L > step * count/2) and P(L < -step * count/2); rounding up,
-            the first becomes mass at +inf and the second is put on the lowest point, rounding
-            down, both are dropped.
-
-    Returns:
-        A law on `count` points.
-    """
-    edges = mesh(0.0, step, -count // 2, count + 1)
-    mass, _ = loss.cell_masses(edges)
-    noise = np.minimum(_noise(loss, mass) + _displaced(loss, edges[1:]), 1.0)
-    mass = mass * (1.0 + noise if above else 1.0 - noise)
-    if above:
-        mass[0] += math.exp(tails[1])
-    mass[mass < _LEAST] = _LEAST if above else 0.0
-    return GridLaw(
-        offset=0.0,
-        step=step,
-        first=-count // 2 + (1 if above else 0),
-        mass=mass,
-        log_infinite=_log_revealed(loss, tails[0]) if above else loss.log_infinite,
-        slack=_label_error(edges),
-        inflation=4 * ULP,
-    )
-
-
 def exact(loss: PrivacyLoss, step: float | None = None) -> GridLaw:
     """Return the law of a loss that is a lattice, on its own lattice or a finer `step`."""
     if loss.lattice is None:

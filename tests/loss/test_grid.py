@@ -165,19 +165,6 @@ def test_lattice_is_itself():
     assert np.count_nonzero(finer.mass) == 2 and finer.mass.size == 5
 
 
-def test_rounding_down_and_up_brackets_to_first_order():
-    law = laplace_pieces(0.8)
-    widths = []
-    for count in (64, 128):
-        down = grid.rounded(law, 2.0 / count, count, above=False, tails=NONE)
-        up = grid.rounded(law, 2.0 / count, count, above=True, tails=NONE)
-        for eps in np.linspace(-1, 1, 21):
-            assert delta_of(down, eps) <= law.delta(eps) + 1e-15
-            assert delta_of(up, eps) >= law.delta(eps) - 1e-15
-        widths.append(delta_of(up, 0.0) - delta_of(down, 0.0))
-    assert widths[1] == pytest.approx(widths[0] / 2, rel=0.1)
-
-
 def test_gaussian_deep_in_the_tail():
     """Cells of mass 1e-200 keep relative accuracy: one-step delta at 30 standard deviations."""
     sigma = 1.0
