@@ -9,7 +9,7 @@ from sympy import Add, Expr
 
 from mechc.adjacency import Adjacency
 from mechc.declare import Declaration, Derived, Moves, Parameter
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, UnsupportedError
 from mechc.parameters import ParameterSymbol, parameter, probabilities
 from mechc.transform.parameters import without_parameter
 from mechc.transform.shifts import additive_noise
@@ -44,6 +44,13 @@ def random_sensitivity(declaration: Declaration, length: str) -> Declaration:
     moves = list(accumulate(step for _, step in steps))
     weights = _plain(probabilities("weights", int(length)))
     own = without_parameter(declaration, built.sensitivity, (built.noise,))
+    idle = built.sensitivity.free_symbols & {p.symbol for p in own} - built.noise.free_symbols
+    if idle:
+        listed = ", ".join(sorted(map(str, idle)))
+        raise UnsupportedError(
+            f"random_sensitivity({declaration.name}): the moves replace {built.sensitivity}, so "
+            f"that {listed} would do nothing; list the moves of the mechanism without that"
+        )
     return replace(
         declaration,
         name=f"random_sensitivity({declaration.name})",

@@ -230,6 +230,11 @@ def test_groups_are_not_sampled_as_a_whole(sampled):
         sampled()
 
 
+def test_moves_do_not_drop_a_factor():
+    with pytest.raises(UnsupportedError, match="factor, sensitivity would do nothing"):
+        mechc.random_sensitivity(mechc.shift(mechc.load("laplace"), 2.0), [1.0], [1.0])(scale=1.0)
+
+
 @pytest.mark.parametrize("step", [("poisson",), ("without_replacement",), ("with_replacement", "3"),
                                   ("random_sensitivity", "2")])  # fmt: skip
 def test_declarations_of_groups_claim_nothing_on_samples(step):

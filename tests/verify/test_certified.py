@@ -30,7 +30,7 @@ def contains(bound, log_value):
 def test_gaussians_have_a_closed_form(mu, count, epsilon):
     run = count * mechc.load("gdp")(mu=mu)
     bound = run.delta(epsilon, certified=True)
-    assert bound.status == "certified"
+    assert bound.status.startswith("certified")
     assert contains(bound, truth.gaussian(truth.ball(mu) * truth.ball(count).sqrt(), epsilon))
     assert width(bound) < 2e-15
 
@@ -81,7 +81,7 @@ def _likely(epsilon):
 def test_delta_is_bracketed_by_epsilon():
     run = 200 * sampled(sigma=1.0, sampling_rate=0.1)
     bound = run.epsilon(1e-5, certified=True, direction="remove")
-    assert bound.status == "certified" and width(bound) < 1e-13
+    assert bound.status.startswith("certified") and width(bound) < 1e-13
     assert run.delta(bound.upper, certified=True, direction="remove").upper <= 1e-5
     assert run.delta(bound.lower, certified=True, direction="remove").lower > 1e-5
 

@@ -29,12 +29,12 @@ def check(number):
     except (NumericError, UnsupportedError) as reason:
         pytest.skip(f"refused: {reason}")
     room = case.room + ROUNDING * abs(exact)
-    assert certified.status == "certified"
+    assert certified.status.startswith("certified")
     assert certified.lower <= exact + room
     assert certified.upper >= exact - room
     bound = run.log_delta(case.epsilon, **where)
     slack = certified.upper - certified.lower + ROUNDING * max(1.0, abs(exact))
-    assert bound.status == "proven"
+    assert bound.status.startswith("proven")
     assert bound.lower <= certified.lower + slack
     assert bound.upper >= certified.upper - slack
 
