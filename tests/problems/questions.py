@@ -20,6 +20,7 @@ import mechc
 from mechc.errors import MechcError
 
 SLACK = 2e-13
+FARTHEST = 600.0  # losses beyond it come from outputs near the smallest doubles
 KINDS = ("plain", "poisson", "without_replacement")
 
 
@@ -87,13 +88,11 @@ def next_to(value, ulps):
 def questions(references, random, singles, others):
     """Questions of one step, and of 2, 3, 30 and 1000, around deltas from .5 to 1e-300."""
     tops = {d: largest_loss(r) for d, r in references.items()}
+    laws = {d: _sorted_nodes(r) for d, r in references.items()}
     made = []
     for i in range(singles + others):
         direction = random.choice(["remove", "add"])
-        reference = references[direction]
-        loss, log_p = reference.nodes()
-        keep = np.isfinite(loss)
-        loss, log_p = loss[keep], log_p[keep]
+        loss, log_p, tail = laws[direction]
         if not loss.size:
             continue
         if i >= singles:
@@ -105,24 +104,29 @@ def questions(references, random, singles, others):
             made.append((epsilon, direction, count))
             continue
         pick = random.random()
-        if pick < 0.2 and math.isfinite(tops[direction]):
+        if pick < 0.12 and math.isfinite(tops[direction]):
             epsilon = next_to(tops[direction], random.choice([0, 0, 1, -1, 2, -2, -9, -1000]))
-        elif pick < 0.35:
+        elif pick < 0.27:
             epsilon = random.uniform(-2.0, 3.0)
-        elif pick < 0.4:
+        elif pick < 0.3:
             epsilon = random.choice([0.0, 1e-12, -1e-9, 0.5])
         else:
-            order = np.argsort(-loss)
-            tail = np.logaddexp.accumulate(log_p[order])
             target = -0.7 - random.choice([3.0, 30.0, 690.0]) * random.random() ** 2
-            at = min(int(np.searchsorted(tail, target)), tail.size - 1)
-            epsilon = float(loss[order][at])
+            epsilon = float(loss[min(int(np.searchsorted(tail, target)), tail.size - 1)])
             if random.random() < 0.7:
                 epsilon += random.gauss(0.0, 0.01) * (1.0 + abs(epsilon))
-        if abs(epsilon) < 1e4:
-            made.append((epsilon, direction, 1))
+        made.append((epsilon, direction, 1))
     random.shuffle(made)
-    return made
+    return [q for q in made if abs(q[0]) < FARTHEST * q[2]]
+
+
+def _sorted_nodes(reference):
+    """Finite losses of nodes, largest first, logs of their masses and of the mass above."""
+    loss, log_p = reference.nodes()
+    keep = np.isfinite(loss)
+    order = np.argsort(-loss[keep])
+    loss, log_p = loss[keep][order], log_p[keep][order]
+    return loss, log_p, np.logaddexp.accumulate(log_p) if log_p.size else log_p
 
 
 def asked(mechanism, values, asked_questions):
