@@ -179,7 +179,7 @@ def lognormal(mean, sigma):
     return exp(-((log(x) - mean) ** 2) / (2 * sigma**2)) / (x * sigma * sqrt(2 * pi))
 
 
-m_ = parameter("m", typical=(-2, 2))
+mean = parameter("mean", typical=(-2, 2))
 
 
 # two laws on the half line
@@ -212,16 +212,16 @@ def gamma_rates(m, a, b, s, t):
     return half_line(m, gamma_law(m, a, s), gamma_law(m, b, t))
 
 
-@family(lambda: on_half_line("lognormal_gamma", lognormal(m_, s), gammas(a), (m_, s, a)),
-        m_=(0.1, 2.0), s=(0.2, 2.0), a=(0.5, 9.0))  # fmt: skip
-def lognormal_gamma(m, m_, s, a):
-    return half_line(m, lognormal_law(m, m_, s), gamma_law(m, a))
+@family(lambda: on_half_line("lognormal_gamma", lognormal(mean, s), gammas(a), (mean, s, a)),
+        mean=(0.1, 2.0), s=(0.2, 2.0), a=(0.5, 9.0))  # fmt: skip
+def lognormal_gamma(m, mean, s, a):
+    return half_line(m, lognormal_law(m, mean, s), gamma_law(m, a))
 
 
-@family(lambda: on_half_line("lognormals", lognormal(m_, s), lognormal(0, t), (m_, s, t)),
-        m_=(0.1, 2.0), s=(0.3, 2.0), t=(0.3, 2.0))  # fmt: skip
-def lognormals(m, m_, s, t):
-    return half_line(m, lognormal_law(m, m_, s), lognormal_law(m, 0, t))
+@family(lambda: on_half_line("lognormals", lognormal(mean, s), lognormal(0, t), (mean, s, t)),
+        mean=(0.1, 2.0), s=(0.3, 2.0), t=(0.3, 2.0))  # fmt: skip
+def lognormals(m, mean, s, t):
+    return half_line(m, lognormal_law(m, mean, s), lognormal_law(m, 0, t))
 
 
 @family(lambda: on_half_line("lomax_exponential", a * (1 + x) ** (-a - 1), b * exp(-b * x), (a, b)),
@@ -329,17 +329,17 @@ def triangles(m, peak):
 # two laws on the line
 
 
-@family(lambda: mechanism("gaussians", variable=x, p=gaussian(m_, s), q=gaussian(0, t),
-                          parameters=(m_, s, t)), m_=(0.05, 3.0), s=(0.4, 2.5), t=(0.4, 2.5))  # fmt: skip
-def gaussians(m, m_, s, t):
-    return line(m, normal(m, m_, s), normal(m, 0, t), (0, m_))
+@family(lambda: mechanism("gaussians", variable=x, p=gaussian(mean, s), q=gaussian(0, t),
+                          parameters=(mean, s, t)), mean=(0.05, 3.0), s=(0.4, 2.5), t=(0.4, 2.5))  # fmt: skip
+def gaussians(m, mean, s, t):
+    return line(m, normal(m, mean, s), normal(m, 0, t), (0, mean))
 
 
-@family(lambda: mechanism("laplaces", variable=x, parameters=(m_, s, t),
-                          p=exp(-Abs(x - m_) / s) / (2 * s), q=exp(-Abs(x) / t) / (2 * t)),
-        m_=(0.05, 3.0), s=(0.4, 2.5), t=(0.4, 2.5))  # fmt: skip
-def laplaces(m, m_, s, t):
-    return line(m, double_exponential(m, s, m_), double_exponential(m, t), (0, m_))
+@family(lambda: mechanism("laplaces", variable=x, parameters=(mean, s, t),
+                          p=exp(-Abs(x - mean) / s) / (2 * s), q=exp(-Abs(x) / t) / (2 * t)),
+        mean=(0.05, 3.0), s=(0.4, 2.5), t=(0.4, 2.5))  # fmt: skip
+def laplaces(m, mean, s, t):
+    return line(m, double_exponential(m, s, mean), double_exponential(m, t), (0, mean))
 
 
 @family(lambda: mechanism("gaussian_laplace", variable=x, parameters=(s, t), p=gaussian(0, s),
@@ -361,27 +361,27 @@ def logistic_gaussian(m, s, t):
     return line(m, logistic_noise(m, s), normal(m, 0, t), (0,))
 
 
-@family(lambda: mechanism("cauchies", variable=x, parameters=(m_, s, t),
-                          p=1 / (pi * s * (1 + ((x - m_) / s) ** 2)),
+@family(lambda: mechanism("cauchies", variable=x, parameters=(mean, s, t),
+                          p=1 / (pi * s * (1 + ((x - mean) / s) ** 2)),
                           q=1 / (pi * t * (1 + (x / t) ** 2))),
-        m_=(0.05, 3.0), s=(0.3, 3.0), t=(0.3, 3.0))  # fmt: skip
-def cauchies(m, m_, s, t):
-    p, mean = student(m, 1, s), m.number(m_)
-    return line(m, lambda x: p(x - mean), student(m, 1, t), (0, m_))
+        mean=(0.05, 3.0), s=(0.3, 3.0), t=(0.3, 3.0))  # fmt: skip
+def cauchies(m, mean, s, t):
+    p, mean = student(m, 1, s), m.number(mean)
+    return line(m, lambda x: p(x - mean), student(m, 1, t), (0, mean))
 
 
 share = parameter("share", 0, 1, lo_open=True, hi_open=True, typical=(0.05, 0.9))
 
 
-@family(lambda: mechanism("contaminated", variable=x, parameters=(share, m_, s), q=gaussian(0, 1),
-                          p=(1 - share) * gaussian(0, 1) + share * gaussian(m_, s)),
-        share=(0.01, 0.9), m_=(0.3, 4.0), s=(0.3, 1.5))  # fmt: skip
-def contaminated(m, share, m_, s):
-    first, second = normal(m, 0, 1), normal(m, m_, s)
+@family(lambda: mechanism("contaminated", variable=x, parameters=(share, mean, s), q=gaussian(0, 1),
+                          p=(1 - share) * gaussian(0, 1) + share * gaussian(mean, s)),
+        share=(0.01, 0.9), mean=(0.3, 4.0), s=(0.3, 1.5))  # fmt: skip
+def contaminated(m, share, mean, s):
+    first, second = normal(m, 0, 1), normal(m, mean, s)
     share = m.number(share)
     return line(
         m, lambda x: m.logaddexp(m.log1p(-share) + first(x), m.log(share) + second(x)), first,
-        (0, m_),
+        (0, mean),
     )  # fmt: skip
 
 

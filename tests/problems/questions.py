@@ -20,6 +20,7 @@ import mechc
 from mechc.errors import MechcError
 
 SLACK = 2e-13
+LOWEST = -700.0  # logs below it count as equal
 FARTHEST = 600.0  # losses beyond it come from outputs near the smallest doubles
 KINDS = ("plain", "poisson", "without_replacement")
 
@@ -179,10 +180,11 @@ def contradiction(answer, reference, epsilon, count):
     try:
         least, most = reference.log_delta(epsilon, count)
         room = SLACK * max(1.0, abs(high) if math.isfinite(high) else 1.0)
-        if count == 1 and (high < least - room or low > most + room):
+        if count == 1 and (max(high, LOWEST) < least - room or low > max(most, LOWEST) + room):
             least, most = reference.one_step_in_balls(epsilon)
     except Undecided:
         return None
+    low, high, least, most = (max(v, LOWEST) for v in (low, high, least, most))
     if high < least - room:
         return f"upper {high!r} is below {least!r} ({method})"
     if low > most + room:
