@@ -1,40 +1,62 @@
 """Random questions about declared pairs, against a reference that knows two log densities only."""
 
 import math
-from random import Random
 
 import pytest
 
-pytest.importorskip("flint")
-from families import FAMILIES, SYMMETRIC  # noqa: E402
-from questions import examine  # noqa: E402
-from reference import Pair, Reference, sampled  # noqa: E402
+import truth
 
-import truth  # noqa: E402
-
+families = pytest.importorskip("families")
+questions = pytest.importorskip("questions")
+reference = pytest.importorskip("reference")
 pytestmark = pytest.mark.oracle
 
-EVERY = [(name, "plain") for name in FAMILIES] + [(name, "poisson") for name in FAMILIES]
-EVERY += [(name, "without_replacement") for name in SYMMETRIC]
-TODAY = Random(14).sample([n for n in FAMILIES if n.startswith(("gamma", "weib", "trunc"))], 2)
+EVERY = [(name, kind) for kind in ("plain", "poisson") for name in families.FAMILIES]
+EVERY += [(name, "without_replacement") for name in families.SYMMETRIC]
+VECTORS = 6
 
 
 def by_hand(name, **values):
-    return Reference(lambda m: FAMILIES[name].pair(m, **values))
+    return questions.by_hand(name, values)
 
 
-@pytest.mark.parametrize("epsilon", [-3.0, 0.5, 15.0, 28.0])
+@pytest.mark.parametrize("epsilon", [-3.0, 0.5, 28.0])
 def test_one_step_of_the_reference_has_a_closed_form(epsilon):
     pair = by_hand("gaussian_noise", s=1.3, d=1.0)
     exact = truth.gaussian(1 / 1.3, epsilon)
     for least, most in (pair.one_step(epsilon), pair.one_step_in_balls(epsilon)):
-        assert least <= exact + 1e-12 and exact - 1e-12 <= most
-        assert most - least < 2e-10
+        assert least <= exact + 1e-13 * abs(exact) and exact - 1e-13 * abs(exact) <= most
+        assert most - least < 1e-9
 
 
-@pytest.mark.parametrize(("count", "epsilon"), [(2, 0.7), (2, 42.0), (30, 27.0), (1000, 300.0)])
+@pytest.mark.parametrize(("count", "epsilon"), [(2, 0.7), (3, 50.0), (1000, 300.0)])
 def test_many_steps_of_the_reference_have_a_closed_form(count, epsilon):
     least, most = by_hand("gaussian_noise", s=1.3, d=1.0).log_delta(epsilon, count)
     exact = truth.gaussian(math.sqrt(count) / 1.3, epsilon)
     assert least <= exact <= most
-    assert most - least < 0.02
+    assert most - least < 0.1
+
+
+def test_listed_sums_of_the_reference_are_those_of_a_convolution():
+    pair = by_hand("three_outcomes", zero=0.4, other=0.2, peak=0.3)
+    law = [(math.log(0.12 / 0.14), 0.12), (math.log(0.28 / 0.06), 0.28), (math.log(0.6 / 0.8), 0.6)]
+    least, most = pair.log_delta(1.0, 30)
+    exact = truth.atoms(law, 30, 1.0)
+    assert least - 1e-9 <= exact <= most + 1e-9
+    assert most - least < 1e-8
+
+
+@pytest.mark.parametrize("name", ["exp_weibull", "gamma_integer_shapes", "unseen_key"])
+def test_nothing_contradicts_the_reference(name):
+    judged, _, wrong, _ = questions.examine(name, 0, singles=20, others=1)
+    assert judged and not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "kind"), EVERY)
+def test_nothing_contradicts_the_reference_anywhere(name, kind):
+    """Some 40 000 questions in all, each set of parameters in processes of its own."""
+    mechanism = questions.load(name, kind)
+    for seed in range(VECTORS):
+        _, _, wrong, _ = questions.examine(name, seed, kind, 60, 3, mechanism)
+        assert not wrong, "\n".join(wrong)

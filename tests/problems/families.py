@@ -19,7 +19,7 @@ import mechc
 from mechc.declare import additive, count, integer, mechanism, parameter, positive, real
 
 x, n = real("x"), integer("n")
-a, b, c, s, t, w = (positive(name) for name in "abcstw")
+a, b, c, s, t, w = (positive(name, typical=(0.4, 5)) for name in "abcstw")
 d = positive("d", typical=(0.1, 3))
 FAMILIES = {}
 

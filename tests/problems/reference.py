@@ -378,7 +378,10 @@ class Reference:
         needed = (below > 1e-15 / count) | (raised > -32.0 - math.log(count))
         first = min(np.flatnonzero(needed)[0], last)
         low, high = loss[first], loss[last]
-        outside = log_sum(np.append(p[last + 1 :], -np.inf)) + math.log(count)
+        if last == loss.size - 1:  # losses between nodes may be larger than at any of them
+            reach = [s.loss.max(1) + np.ptp(s.loss, axis=1) for s in self.panels if s.lo.size]
+            reach = [v[np.isfinite(v)].max(initial=high) for v in reach]
+            high = min(max(reach, default=high), high + 0.1 * (high - low) + 1e-3)
         loss, tilted = loss[first : last + 1], tilted[first : last + 1]
         mean = float(tilted @ loss)
         deviation = math.sqrt(float(tilted @ (loss - mean) ** 2)) + 1e-12 * (1.0 + high - low)
@@ -390,8 +393,8 @@ class Reference:
         grid = Grid(h, t, count, mean)
         lower = grid.log_delta(*_dominated(law, h, t), epsilon + room)
         upper = grid.log_delta(*_dominating(law, h, t), epsilon - room)
-        torn = law.p[law.most > law.high]  # cells that reach beyond the highest loss
-        outside = log_sum(np.append(torn + math.log(count), outside))
+        torn = law.p[law.most > law.high]  # cells that reach beyond the highest point
+        outside = log_sum(np.append(torn, -np.inf)) + math.log(count)
         sides = [log_sum([lower[0] + math.log1p(-min(lower[1], 0.999)), infinite - 1e-11])]
         sides += [log_sum([upper[0] + math.log1p(upper[1]), infinite, outside])]
         return tuple(float(min(v, 0.0)) for v in sides)
@@ -419,7 +422,7 @@ class Reference:
         keep = np.isfinite(loss)
         rows.append(np.array([loss[keep], loss[keep], *self.atoms[keep].T]))
         least, most, p, q = np.concatenate(rows, axis=1)
-        keep = (p > -np.inf) & (least <= high)
+        keep = p > -np.inf
         least, most, p, q = least[keep], most[keep], p[keep], q[keep]
         low, high = h * math.floor(low / h), h * math.ceil(high / h)
         return Cells(low, high, least, most, p, np.clip(p - q, least, most))
@@ -454,8 +457,8 @@ class Grid(NamedTuple):
         w = weight / total
         size = 1 << max(1, (count * (w.size - 1)).bit_length())
         start = count * first
-        if size > GRID:
-            size = GRID
+        if size > 2 * GRID:
+            size = 2 * GRID
             start = round(count * (self.mean - shift) / h) - size // 2
         folded = np.bincount((first + np.arange(w.size)) % size, w, size)
         power = np.fft.irfft(np.fft.rfft(folded) ** count, size)
