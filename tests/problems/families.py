@@ -234,7 +234,8 @@ def lomax_exponential(m, a, b):
 
 
 @family(lambda: mechanism("pareto", variable=x, p=a * x ** (-a - 1), q=b * x ** (-b - 1),
-                          parameters=(a, b), support=(1, oo)), a=(0.5, 9.0), b=(0.5, 9.0))  # fmt: skip
+                          parameters=(a, b), support=(1, oo)),
+        a=(0.5, 9.0), b=(0.5, 9.0))  # fmt: skip
 def pareto(m, a, b):
     def law(k):
         k = m.number(k)
@@ -314,7 +315,8 @@ def kumaraswamy(m, a, b, c):
 peak = parameter("peak", 0, 1, lo_open=True, hi_open=True, typical=(0.1, 0.9))
 
 
-@family(lambda: mechanism("triangles", variable=x, support=(0, 1), parameters=(peak,), q=2 * (1 - x),
+@family(lambda: mechanism("triangles", variable=x, support=(0, 1), parameters=(peak,),
+                          q=2 * (1 - x),
                           p=Piecewise((2 * x / peak, x < peak), (2 * (1 - x) / (1 - peak), True))),
         peak=(0.05, 0.95))  # fmt: skip
 def triangles(m, peak):
@@ -330,7 +332,8 @@ def triangles(m, peak):
 
 
 @family(lambda: mechanism("gaussians", variable=x, p=gaussian(mean, s), q=gaussian(0, t),
-                          parameters=(mean, s, t)), mean=(0.05, 3.0), s=(0.4, 2.5), t=(0.4, 2.5))  # fmt: skip
+                          parameters=(mean, s, t)),
+        mean=(0.05, 3.0), s=(0.4, 2.5), t=(0.4, 2.5))  # fmt: skip
 def gaussians(m, mean, s, t):
     return line(m, normal(m, mean, s), normal(m, 0, t), (0, mean))
 
@@ -349,7 +352,8 @@ def gaussian_laplace(m, s, t):
 
 
 @family(lambda: mechanism("gaussian_cauchy", variable=x, parameters=(s, t), p=gaussian(0, s),
-                          q=1 / (pi * t * (1 + (x / t) ** 2))), s=(0.3, 3.0), t=(0.3, 3.0))  # fmt: skip
+                          q=1 / (pi * t * (1 + (x / t) ** 2))),
+        s=(0.3, 3.0), t=(0.3, 3.0))  # fmt: skip
 def gaussian_cauchy(m, s, t):
     return line(m, normal(m, 0, s), student(m, 1, t), (0,))
 
@@ -488,7 +492,8 @@ def parabolic(m, w, d):
 
 
 @family(lambda: noise("truncated_gaussian", exp(-(x**2) / (2 * s**2))
-                      / (s * sqrt(2 * pi) * (1 - erfc(w / (s * sqrt(2))))), (s, w), support=(-w, w)),
+                      / (s * sqrt(2 * pi) * (1 - erfc(w / (s * sqrt(2))))), (s, w),
+                      support=(-w, w)),
         s=(0.2, 10.0), w=(1.0, 60.0), d=[1.0, 0.3])  # fmt: skip
 def truncated_gaussian(m, s, w, d):
     outside = 2 * m.exp(m.log_normal_cdf(-m.number(w) / m.number(s)))
@@ -516,7 +521,7 @@ def subset(m, law, d, rate):
     def mixed(x):
         return m.logaddexp(drop + law(x), keep + law(x - d))
 
-    beyond = [v for v in (d / 2, d, d + 1)]
+    beyond = [d / 2, d, d + 1]
     right = [Piece(u, v, mixed, law) for u, v in pairwise([*beyond, m.inf])]
     left = [Piece(u, v, law, mixed) for u, v in pairwise([*beyond, m.inf])]  # in -x
     between = [Piece(u, v, lambda x: drop + law(x), lambda x: drop + law(x))
@@ -591,7 +596,8 @@ def gaussian_above(centre):
     return Piecewise((gaussian(centre, s), x > tau), (0, True))
 
 
-@family(lambda: mechanism("unseen_key", variable=x, parameters=(s, tau, d), p=gaussian_above(d), q=0,
+@family(lambda: mechanism("unseen_key", variable=x, parameters=(s, tau, d), q=0,
+                          p=gaussian_above(d),
                           atoms=[(0, erfc((d - tau) / (s * sqrt(2))) / 2, 1)]),
         s=(0.4, 2.0), tau=(1.5, 30.0), d=[1.0, 0.5])  # fmt: skip
 def unseen_key(m, s, tau, d):
@@ -617,7 +623,8 @@ def thresholded(m, s, tau, d):
                           q=Piecewise((exp(-Abs(x) / s) / (2 * s), And_(-w, w)), (0, True)),
                           atoms=[(-w, exp(-(w + d) / s) / 2, exp(-w / s) / 2),
                                  (w, Piecewise((exp((d - w) / s) / 2, d < w),
-                                               (1 - exp((w - d) / s) / 2, True)), exp(-w / s) / 2)]),
+                                               (1 - exp((w - d) / s) / 2, True)),
+                                  exp(-w / s) / 2)]),
         s=(0.2, 5.0), w=(1.2, 20.0), d=[1.0, 0.5])  # fmt: skip
 def censored(m, s, w, d):
     p, q = double_exponential(m, s, d), double_exponential(m, s)
@@ -657,7 +664,8 @@ def on_integers(name, p, q, parameters, support=(0, oo)):
 
 
 @family(lambda: on_integers("poissons", exp(-s) * s**n / factorial(n),
-                            exp(-t) * t**n / factorial(n), (s, t)), s=(0.2, 40.0), t=(0.2, 40.0))  # fmt: skip
+                            exp(-t) * t**n / factorial(n), (s, t)),
+        s=(0.2, 40.0), t=(0.2, 40.0))  # fmt: skip
 def poissons(m, s, t):
     def law(rate):
         rate = m.number(rate)
@@ -693,7 +701,8 @@ def negative_binomials(m, a, b, zero, other):
 
 
 @family(lambda: on_integers("poisson_geometric", exp(-s) * s**n / factorial(n),
-                            (1 - zero) * zero**n, (s, zero)), s=(0.3, 20.0), zero=(0.1, 0.9))  # fmt: skip
+                            (1 - zero) * zero**n, (s, zero)),
+        s=(0.3, 20.0), zero=(0.1, 0.9))  # fmt: skip
 def poisson_geometric(m, s, zero):
     s, zero = m.number(s), m.number(zero)
     return lattice(
@@ -729,8 +738,11 @@ def discrete_gaussian(m, sigma, sensitivity):
 trials = count("trials", typical=(1, 30))
 
 
-@family(lambda: on_integers("binomials", sp.binomial(trials, n) * zero**n * (1 - zero) ** (trials - n),
-                            sp.binomial(trials, n) * other**n * (1 - other) ** (trials - n),
+def binomial(rate):
+    return sp.binomial(trials, n) * rate**n * (1 - rate) ** (trials - n)
+
+
+@family(lambda: on_integers("binomials", binomial(zero), binomial(other),
                             (trials, zero, other), (0, trials)),
         trials=(1, 60), zero=(0.02, 0.98), other=(0.02, 0.98))  # fmt: skip
 def binomials(m, trials, zero, other):

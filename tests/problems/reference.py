@@ -29,6 +29,7 @@ LOG_W = np.log(W)
 BITS = 260
 DEEP = 900.0  # nats below the largest at which masses are dropped
 GRID = 2**15  # points of a composed law
+FEW = 100  # atoms whose masses are computed in balls
 
 
 def _in_balls():
@@ -91,7 +92,9 @@ def sampled(m, pair, rate):
         return lambda x: m.logaddexp(drop + q(x), keep + p(x))
 
     def atom(p, q):
-        return m.logaddexp(drop + q, keep + p) if p > -m.inf and q > -m.inf else max(drop + q, keep + p)
+        if p == -m.inf or q == -m.inf:
+            return drop + q if p == -m.inf else keep + p
+        return m.logaddexp(drop + q, keep + p)
 
     pieces = tuple(Piece(a, b, mixed(p, q), q) for a, b, p, q in pair.pieces)
     return Pair(pieces, tuple((atom(p, q), q) for p, q in pair.atoms))
@@ -171,7 +174,8 @@ class Reference:
         self.make = make
         self.pair = make(DOUBLES)
         self.panels = [self._settled(piece) for piece in self.pair.pieces]
-        self.atoms = np.array(self.pair.atoms, float).reshape(-1, 2)
+        atoms = self.pair.atoms if len(self.pair.atoms) > FEW else _in_precision(make)
+        self.atoms = np.array(atoms, float).reshape(-1, 2)
         self._known = {}
         for side, total in zip("PQ", self.totals(), strict=True):
             if abs(total) > 1e-9:
@@ -208,7 +212,8 @@ class Reference:
                 whole, parts = log_sum(a), log_sum(b)
                 parts = np.logaddexp(parts[:n], parts[n:])
                 with np.errstate(invalid="ignore"):
-                    rough |= ~(np.abs(whole - parts) < 1e-12 + 8 * ULP * np.abs(whole)) & (parts > -DEEP)
+                    known = np.abs(whole - parts) < 1e-12 + 8 * ULP * np.abs(whole)
+                rough |= ~known & (parts > -DEEP)
             done = done.joined(pending.at(~rough))
             pending = finer.at(np.concatenate([rough, rough]))
         return done.joined(pending)
@@ -267,8 +272,8 @@ class Reference:
                 least = mass + np.log(-np.expm1(-(low - spread - r - epsilon).clip(0.0)))
             top = max(top, least.max(initial=-np.inf))
             keep = most > top - 45.0
-            s, low, high, r, most, least = s.at(keep), *(v[keep] for v in (low, high, r, most, least))
-            spread = spread[keep]
+            s = s.at(keep)
+            low, high, r, most, spread = (v[keep] for v in (low, high, r, most, spread))
             if not s.lo.size:
                 break
             crossed = (high + spread + r > epsilon) & (low - spread - r < epsilon)
@@ -337,7 +342,9 @@ class Reference:
             return float(once)
         if once > -1e-15:
             return 0.0
-        return float(log1mexp(count * math.log1p(-math.exp(once)))) if once > -30 else float(once + math.log(count))
+        if once < -36.0:
+            return float(once + math.log(count))
+        return float(log1mexp(count * log1mexp(once)))
 
     def _listed(self, epsilon, count):
         """All sums of finite losses, where they are few; losses within rounding count as one."""
@@ -385,8 +392,8 @@ class Reference:
         loss, tilted = loss[first : last + 1], tilted[first : last + 1]
         mean = float(tilted @ loss)
         deviation = math.sqrt(float(tilted @ (loss - mean) ** 2)) + 1e-12 * (1.0 + high - low)
-        width = min(count * (high - low), 1.05 * _reach(loss - mean, np.log(tilted + 1e-300), count, deviation))
-        width = max(width, 1e-7 * (1.0 + abs(low) + abs(high)))
+        width = _reach(loss - mean, np.log(tilted + 1e-300), count, deviation)
+        width = max(min(count * (high - low), 1.05 * width), 1e-7 * (1.0 + abs(low) + abs(high)))
         h = width / (GRID - 8 - 4 * min(count, GRID // 8))
         law = self._cells(low, high, h)
         room = 64 * ULP * (count * (abs(low) + abs(high) + 50.0) + abs(epsilon))
@@ -448,9 +455,9 @@ class Grid(NamedTuple):
     mean: float
 
     def log_delta(self, first, weight, log_scale, shift, epsilon):
-        """Log delta and its relative error, for weight[i] = exp(tL) mass of L = (first + i) h + shift.
+        """Log delta and its relative error.
 
-        `log_scale` is what the weights were divided by.
+        weight[i] = exp(tL - log_scale) times the mass at the loss L = (first + i) h + shift.
         """
         h, t, count = self.h, self.t, self.count
         total = weight.sum()
@@ -504,12 +511,13 @@ def _dominating(law, h, t):
     b = np.maximum(np.ceil(law.most[kept] / h), a + 1)
     middle = np.clip(law.middle[kept], a * h, b * h)
     share = np.clip(np.expm1(a * h - middle) / np.expm1((a - b) * h), 0.0, 1.0)
-    ends = (a, (1 - share) * np.exp(t * (a * h - middle))), (b, share * np.exp(t * (b * h - middle)))
-    return (*_on_grid(law.p[kept] + t * middle, *ends), 0.0)
+    below = a, (1 - share) * np.exp(t * (a * h - middle))
+    above = b, share * np.exp(t * (b * h - middle))
+    return (*_on_grid(law.p[kept] + t * middle, below, above), 0.0)
 
 
 def _dominated(law, h, t):
-    """Cells merged around the points of the grid, all lowered by a little, some by one point more."""
+    """Cells merged around the points of the grid, all lowered by a little, some by a point more."""
     middle = np.minimum(law.middle, law.high)
     kept = middle >= law.low
     p, middle = law.p[kept], middle[kept]
@@ -533,7 +541,7 @@ def _dominated(law, h, t):
 
 
 def _on_grid(log_mass, *ends):
-    """Masses exp(log_mass) share on points of the grid: the first one, weights, log of their scale."""
+    """Masses exp(log_mass) share on points of the grid: the first, weights, log of scale."""
     top = float(log_mass.max())
     first = int(min(at.min() for at, _ in ends))
     last = int(max(at.max() for at, _ in ends))
@@ -608,7 +616,8 @@ def _one_step_in_balls(pair, panels, atoms, epsilon):
                 share = math.log(-math.expm1(-(gap + spread + r)))
                 a = piece.lo if lo == float(piece.lo) else arb(float(lo))
                 b = piece.hi if hi == float(piece.hi) else arb(float(hi))
-                work.append((float(log_sum(p)) + share, gap - spread - r > 0, piece, arb(a), arb(b)))
+                size = float(log_sum(p)) + share
+                work.append((size, gap - spread - r > 0, piece, arb(a), arb(b)))
     work.sort(key=lambda job: -job[0])
     known = [size for size, above, *_ in work if above]
     floor = max(known) - 30.0 if known else max([job[0] for job in work], default=0.0) - 90.0
@@ -622,14 +631,17 @@ def _one_step_in_balls(pair, panels, atoms, epsilon):
         total, error = total + value, error + miss
     low, high = (total - error).lower(), (total + error).upper()
     logs = [float(v.log().mid()) if v > 0 else -math.inf for v in (low, high)]
-    return logs[0] - 4 * ULP * abs(logs[0]) if logs[0] > -math.inf else logs[0], logs[1] + 4 * ULP * abs(logs[1]) if logs[1] > -math.inf else logs[1]
+    return tuple(v + s * 4 * ULP * max(abs(v), 1.0) if v > -math.inf else v
+                 for v, s in zip(logs, (-1, 1), strict=True))  # fmt: skip
 
 
 def _values(piece, a, b, rule):
     middle, half = (a + b) / 2, (b - a) / 2
     xs = [(middle + half * u).mid() for u, _ in rule]
     p = [piece.log_p(x) for x in xs]
-    loss = [arb(math.inf)] * len(xs) if piece.log_q is None else [u - piece.log_q(x) for u, x in zip(p, xs, strict=True)]
+    loss = [arb(math.inf)] * len(xs)
+    if piece.log_q is not None:
+        loss = [u - piece.log_q(x) for u, x in zip(p, xs, strict=True)]
     return xs, p, loss, half
 
 
@@ -638,6 +650,15 @@ def _integral(p, loss, rule, half, epsilon):
         (w * half * u.exp() * -(epsilon - v).expm1() if v < math.inf else w * half * u.exp()
          for (_, w), u, v in zip(rule, p, loss, strict=True)), arb(0),
     )  # fmt: skip
+
+
+def _in_precision(make):
+    """Logs of the masses of atoms, rounded once."""
+    saved, ctx.prec = ctx.prec, BITS
+    try:
+        return [[float(v) for v in atom] for atom in make(BALLS).atoms]
+    finally:
+        ctx.prec = saved
 
 
 class Undecided(ArithmeticError):
@@ -673,7 +694,8 @@ def _panel(piece, a, b, epsilon, tolerance, depth=0):
                      for u, v in pairwise([a, *cuts, b])]  # fmt: skip
             return sum((v for v, _ in parts), arb(0)), sum((e for _, e in parts), arb(0))
     middle = ((a + b) / 2).mid()
-    parts = [_panel(piece, u, v, epsilon, tolerance, depth + 1) for u, v in ((a, middle), (middle, b))]
+    parts = [_panel(piece, u, v, epsilon, tolerance, depth + 1)
+             for u, v in ((a, middle), (middle, b))]  # fmt: skip
     return parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]
 
 
