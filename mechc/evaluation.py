@@ -21,7 +21,7 @@ from mechc.accountants.revealing import loss_error, outward
 from mechc.auto import Auto
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.apart import is_resolved
-from mechc.loss.infinite import LogMass, composed, log_error
+from mechc.loss.infinite import composed, log_error
 from mechc.loss.measure import Step
 from mechc.refusal import explained
 
@@ -87,14 +87,13 @@ class Evaluation:
         except (UnsupportedError, NumericError) as error:
             raise explained(self.method, steps, error) from error
 
-    @property
-    def log_infinite(self) -> float:
-        """Log of the mass at infinite loss, the limit of log delta for large epsilon."""
-        return max(mass.log for mass in self._infinite.values())
+    def log_infinite_range(self) -> tuple[float, float]:
+        """Return bounds on the log mass at infinity, equal where it is a declared number.
 
-    def infinite_in(self, direction: str) -> LogMass:
-        """The mass at infinite loss in one direction."""
-        return self._infinite[direction]
+        It is the limit of log delta for large epsilon.
+        """
+        masses = self._infinite.values()
+        return max(m.log - m.error for m in masses), max(m.log + m.error for m in masses)
 
     def log_delta(self, epsilon: float) -> Bound:
         """Return bounds on log delta(epsilon), the worse of the directions."""

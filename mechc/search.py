@@ -117,11 +117,15 @@ def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
     Raises:
         NumericError: the search does not settle within its cap.
     """
-    if log_target < evaluation.log_infinite:
+    least, most = evaluation.log_infinite_range()
+    if log_target < least:
         return _exact(math.inf, evaluation, "the mass at infinite loss exceeds delta")
-    if log_target == evaluation.log_infinite:
+    if log_target <= most:
         top, rounding = evaluation.largest_loss()
-        return _exact(top, evaluation, "delta is the mass at infinite loss", rounding)
+        if least == most:
+            return _exact(top, evaluation, "delta is the mass at infinite loss", rounding)
+        why = "delta is the mass at infinite loss, as far as that is known"
+        return Bound(0.0, top, math.inf, evaluation.method, "proven", {"reason": why})
     answer = _in_direction(evaluation, evaluation.directions[0], log_target)
     for direction in evaluation.directions[1:]:
         side = "estimate" if math.isnan(float(answer.upper)) else "upper"

@@ -25,10 +25,12 @@ Floats = NDArray[np.float64]
 
 SMOOTH = (protocol.INCREASING, protocol.DECREASING, protocol.UNSPLIT)
 ONE_SIDED = (protocol.P_ONLY, protocol.Q_ONLY)
+DEFECT = 1e-14  # of a total mass that quadrature itself does not explain
 MASS_TOLERANCE = 1e-9  # found against declared total mass; more means that mass was missed
 MAX_LATTICE = 4_000_000
 OPEN_ERROR = 1e-12  # of panels that are not next to an end where the loss is not bounded
 LEAST_REACH = 64.0  # integers looked at on either side
+MOST_LOST = 0.1  # relative error of a declared mass that is no mass any more
 NO_ATOMS = (np.empty(0), np.empty(0), -math.inf, -math.inf)
 
 
@@ -60,9 +62,9 @@ class KernelSource:
         self.rows = np.ascontiguousarray(rows[smooth])
         self.continuous = bool(smooth)
         self.loss_error = 0.0  # of point masses, where losses are differences of logs
+        self.mass_error = 0.0  # relative: of masses of atoms and plateaus, of normalisers
         atoms = [self._declared_atoms()]
         found = [[self._by_formula(log)] for log in atoms[0][2:]]
-        self.plateau_error = 0.0
         if on_lattice:
             self._panels = None
             x, reaches = self._lattice_points(-1.0, 0.0)
@@ -139,7 +141,7 @@ class KernelSource:
         Panels next to an end are all that is left unresolved, at the largest tilts.
         """
         error = min(panels.error, OPEN_ERROR) if self.ends else panels.error
-        return error + self.plateau_error
+        return error + self.mass_error
 
     def unresolved(self, t: float) -> float:
         """Return the share of the mass at tilt t that lies too close to an end for any node."""
@@ -155,7 +157,8 @@ class KernelSource:
     def _by_formula(self, log_mass: float) -> LogMass:
         """A declared mass; a parameter itself is not rounded."""
         declared = log_mass > -math.inf and log_mass in np.log(self.theta[self.theta > 0.0])
-        return LogMass(log_mass) if declared else rounded(log_mass)
+        log, error = LogMass(log_mass) if declared else rounded(log_mass)
+        return LogMass(log, error + self.mass_error)
 
     def _rounded_ends(self, lo: float, hi: float, law: str, log_mass: float) -> float:
         """What lies between the ends of a branch and their roundings, as a share of a mass."""
@@ -188,7 +191,7 @@ class KernelSource:
     @property
     def atoms_known(self) -> tuple[str, float]:
         """How atoms are known: the kind of their losses, and the relative error of masses."""
-        return "lattice" if self.kernel.MEASURE == "lattice" else "formula", self.plateau_error
+        return "lattice" if self.kernel.MEASURE == "lattice" else "formula", self.mass_error
 
     @property
     def tilts(self) -> tuple[float, float]:
@@ -252,6 +255,13 @@ class KernelSource:
             return NO_ATOMS
         if not (rows[:, 1:] < np.inf).all():
             raise NumericError(f"{self.label}: point masses are beyond the range of doubles")
+        errors = FEW * ULP * self.kernel.atom_errors(self.theta)
+        if (lost := ~(errors < MOST_LOST).all(axis=1)).any():  # nan: 0/0
+            raise NumericError(
+                f"{self.label}: rounding leaves nothing of the mass at {float(rows[lost, 0][0])!r},"
+                " a difference of numbers that nearly cancel here; declare it as a tail, such as "
+                "erfc(x) for 1 - erf(x), or as a product"
+            )
         with np.errstate(invalid="ignore"):  # an outcome that has mass under neither law
             loss = rows[:, 1] - rows[:, 2]
         if self.kernel.MEASURE == "finite":  # small losses keep their digits in their own formula
@@ -259,6 +269,9 @@ class KernelSource:
         else:
             logs = np.abs(rows[np.isfinite(loss), 1:]).sum(1)
             self.loss_error = FEW * ULP * float(logs.max(initial=0.0))
+        worst = errors.max(axis=0, initial=0.0)
+        self.mass_error = max(self.mass_error, float(worst.max()))
+        self.loss_error += float(worst.sum())
         return split_atoms(rows[:, 1], rows[:, 2], loss)
 
     def _plateau(self, lo: float, hi: float) -> tuple[Floats, Floats, float, float]:
@@ -269,7 +282,7 @@ class KernelSource:
         )
         value = float(self.kernel.loss(x, self.theta))
         mass = self.mass_on(lo, hi, "p")
-        self.plateau_error = max(self.plateau_error, mass.error)
+        self.mass_error = max(self.mass_error, mass.error)
         return np.array([value]), np.array([mass.log]), -math.inf, -math.inf
 
     def _lattice_atoms(self, x: Floats) -> tuple[Floats, Floats, float, float]:
@@ -368,9 +381,14 @@ class KernelSource:
                     "the declaration is not normalised at these parameters or the quadrature "
                     "missed a narrow mode"
                 )
+            defect = abs(total - 1.0)
             if not self.continuous:  # log masses are differences of large logs of factorials
-                defect = abs(total - 1.0)
                 self._atom_error = max(self._atom_error, 2.0 * defect if defect > 4e-15 else 0.0)
+            if defect > DEFECT:  # of a normaliser that has lost its digits: losses are off by it
+                self.mass_error += 2.0 * defect
+                self.loss_error += 2.0 * defect
+                p, q = (LogMass(m.log, m.error + 2.0 * defect) for m in self.infinite)
+                self.infinite = p, q
 
 
 def _anchor(lo: float, hi: float) -> float:

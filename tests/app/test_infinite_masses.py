@@ -7,12 +7,12 @@ losses delta is that of the composition, 1 - (1 - mass)^count.
 import mpmath
 import pytest
 from mpmath import mp, mpf
-from sympy import Piecewise, Rational, erf, erfc, exp, oo, pi, sqrt
+from sympy import Piecewise, Rational, erf, erfc, exp, oo, pi, sqrt, tanh
 
 import mechc
 from mechc.declare import integer, mechanism, parameter, positive, real
 
-FAR = 1e9  # an epsilon beyond all finite losses
+FAR = 1e40  # an epsilon beyond all finite losses
 COUNTS = 1, 1000
 WIDTH = 3e-14  # of log delta, for every nat of it
 RATE = 0.01
@@ -88,7 +88,7 @@ def test_truncated_noise_on_samples():
     sampled = mechc.poisson(window, sampling_rate=RATE)(sigma=1.0)
     holds(sampled, (mpf(RATE) * outside, 0))
     for count in COUNTS:
-        mixed = mechc.compose([count * sampled, window(sigma=1.0)])
+        mixed = mechc.compose((sampled, count), window(sigma=1.0))
         bound = mixed.log_delta(FAR, direction="remove")
         hidden = (1 - mpf(RATE) * outside) ** count * (1 - outside)
         assert bound.lower <= mpmath.log(1 - hidden) <= bound.upper
@@ -144,8 +144,42 @@ DECLARED = {
 
 @pytest.mark.parametrize("name", DECLARED)
 def test_declared_pairs(name):
+    """Atoms, supports and lattices of which parameters move the ends."""
     declared, p_only, q_only = DECLARED[name]
     loaded = mechc.load(mechanism(name, **declared))
     for value in (2, 6, 10, 37, 60, 600):
         event = loaded(**{loaded.parameters[0].name: value})
         holds(event, (p_only(mpf(value)), q_only(mpf(value))))
+
+
+def test_a_complement_without_a_tail_is_not_trusted():
+    """1 - tanh(x) has no better formula here: it loses its digits, and says so, or is not used."""
+    tail = (1 - tanh(TAU)) / 2
+    loaded = mechc.load(
+        mechanism("tangent", outcomes=[(1 - tail, 1), (tail, 0)], parameters=(TAU,))
+    )
+    for value in (1, 4, 8, 12, 15, 18, 19, 20, 300):
+        truth = mpmath.log(1 / (1 + mpmath.exp(2 * mpf(value))))
+        bound = loaded(tau=value).log_delta(3.0)
+        assert bound.lower <= truth <= bound.upper
+        assert value > 12 or bound.upper - bound.lower < 4e-14 * mpmath.exp(2 * value)
+
+
+def test_normaliser_that_cancels():
+    """Gaussians on (tau, tau + 1), whose normalisers are differences of erf next to one."""
+
+    def inside(mean):
+        ends = [erf((end - mean) / sqrt(2)) / 2 for end in (TAU + 1, TAU)]
+        return bell(mean) / (ends[0] - ends[1])
+
+    window = mechanism(
+        "window", variable=X, parameters=(TAU,), support=(TAU, TAU + 1), p=inside(1), q=inside(0)
+    )
+    for value in (2, 4, 5):
+        first, last = (normal(mpf(value) - mean) - normal(mpf(value) + 1 - mean) for mean in (1, 0))
+        cut = mpf("0.6") - mpmath.log(last / first)  # where the loss is 0.1
+        above = [normal(cut - mean) - normal(mpf(value) + 1 - mean) for mean in (1, 0)]
+        truth = above[0] / first - mpmath.exp(mpf("0.1")) * above[1] / last
+        bound = mechc.load(window)(tau=value).delta(0.1, direction="remove")
+        assert bound.lower <= truth <= bound.upper
+        assert bound.upper - bound.lower < 1e-8 * truth

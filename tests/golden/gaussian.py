@@ -20,7 +20,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "a3bc381001391a1c"
+DIGEST = "e4762739e6f727e5"
 PROTOCOL = 2
 NAME = "gaussian"
 MEASURE = "density"
@@ -220,6 +220,13 @@ def atoms(theta):
     return out
 
 
+@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+def atom_errors(theta):
+    """Relative errors of the masses of atoms, in roundings, where sums in them may cancel."""
+    out = np.empty((0, 2))
+    return out
+
+
 @numba.njit("float64[::1](float64[::1])", **COMPILE)
 def strip(theta):
     """The open interval of real t in which E_P[exp(t L); L finite] is finite."""
@@ -319,4 +326,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: a8a17a4176722ba7798deb7a91cd738f6faba5a5b5d6f13068b2832c722e99a7
+# sha256 of the text above: 5e20179909bb4f39612ed1bec3e9a50ab5b8e9c354603ee56a7eea44c00daef9

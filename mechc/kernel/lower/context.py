@@ -23,7 +23,7 @@ RESERVED = frozenset({
 
 GENERATED = re.compile(
     r"[tcs]\d+|(root|series|residual|solve|loss_inverse)_\d+|(log_[pq]|loss|loss_inverse)(_many)?"
-    r"|branches|breakpoints|atoms|log_infinite_mass|strip|lattice|cgf|[cs]df_[pq]|sf_[pq]|self_check"
+    r"|branches|breakpoints|atoms|atom_errors|log_infinite_mass|strip|lattice|cgf|[cs]df_[pq]|sf_[pq]|self_check"
 )
 
 

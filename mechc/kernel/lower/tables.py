@@ -17,6 +17,7 @@ from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.functions import describe
 from mechc.kernel.parts import Function, Row, Table
 from mechc.kernel.passes import finish_expression
+from mechc.kernel.passes.cancellation import lost_digits
 from mechc.kernel.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSPLIT
 
 KINDS = {
@@ -28,7 +29,7 @@ KINDS = {
 def tables(chooser: Chooser) -> tuple[Table, ...]:
     """All table functions of the protocol."""
     context = chooser.context
-    return (_branches(chooser), _atoms(chooser), _strip(context), _lattice(context))
+    return (_branches(chooser), *_atoms(chooser), _strip(context), _lattice(context))
 
 
 def log_infinite_mass(chooser: Chooser, capabilities: dict[str, str]) -> Function:
@@ -95,21 +96,26 @@ def _branch(region: Region, index: int, case: CalculusCase, chooser: Chooser) ->
     return _row(doc, freeze(region.lo), freeze(region.hi), kind, *limits, position)
 
 
-def _atoms(chooser: Chooser) -> Table:
+def _atoms(chooser: Chooser) -> tuple[Table, Table]:
+    """Point masses, and what sums in their formulas lose of them."""
     context = chooser.context
-    rows = [
-        tuple(
-            _row(
-                f"at {atom.x}",
-                context.constant(atom.x),
-                log_mass(atom.p, case, chooser),
-                log_mass(atom.q, case, chooser),
-            )
+    masses, errors = [], []
+    for case in context.calculus.cases:
+        found = [
+            (f"at {atom.x}", context.constant(atom.x), p, q)
             for atom in case.atoms
-        )
-        for case in context.calculus.cases
-    ]
-    return _table(context, "atoms", "Atoms: x, log mass under P, log mass under Q.", 3, rows)
+            for p, q in [[log_mass(terms, case, chooser) for terms in (atom.p, atom.q)]]
+        ]
+        masses.append(tuple(_row(doc, *values) for doc, *values in found))
+        errors.append(tuple(_row(doc, *map(lost_digits, logs)) for doc, _, *logs in found))
+    doc = "Atoms: x, log mass under P, log mass under Q."
+    lost = "Relative errors of the masses of atoms, in roundings, where sums in them may cancel."
+    if not any(value != ir.ZERO for rows in errors for row in rows for value in row.values):
+        errors = [()] * len(errors)
+    return (
+        _table(context, "atoms", doc, 3, masses),
+        _table(context, "atom_errors", lost, 2, errors),
+    )
 
 
 def _vector(context: Context, name: str, doc: str, values: Sequence[Expr]) -> Table:
