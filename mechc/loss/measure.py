@@ -390,7 +390,7 @@ class PrivacyLoss:
         value, error = -math.inf, 0.0
         if self._source is not None and self._source.continuous:
             value, error = branches.log_hockey_stick(self._source, epsilon, self._reverse)
-            error += self._source.mass_error
+            error += self._source.defect
         known = ("table", 0.0) if self._source is None else self._source.atoms_known
         loss, log_mass, left_out = listed.above(self, epsilon)
         terms, noise = atoms.log_hockey_stick(loss, log_mass, epsilon, *known)

@@ -343,10 +343,10 @@ def mass_and_error(
     quadrature = Quadrature(kernel, theta, np.array([[lo, hi]]), mass_of=mass_of)
     quadrature = quadrature.covering(0.0, 0.0)
     log_mass = float(quadrature.log_totals[0])
-    return log_mass, quadrature.error + _misplaced(quadrature, log_mass)
+    return log_mass, quadrature.error + misplaced(quadrature, log_mass)
 
 
-def _misplaced(quadrature: Quadrature, log_mass: float) -> float:
+def misplaced(quadrature: Quadrature, log_mass: float) -> float:
     """The share of a mass that rounded nodes may move: an ulp times the total variation."""
     if log_mass == -math.inf:
         return 0.0

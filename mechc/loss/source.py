@@ -25,7 +25,8 @@ Floats = NDArray[np.float64]
 
 SMOOTH = (protocol.INCREASING, protocol.DECREASING, protocol.UNSPLIT)
 ONE_SIDED = (protocol.P_ONLY, protocol.Q_ONLY)
-DEFECT = 1e-14  # of a total mass that quadrature itself does not explain
+DEFECT = 1e-14  # of a total mass that quadrature itself does not explain ...
+MISPLACED = 4.0  # ... beside so many times what rounding of the nodes may move
 MASS_TOLERANCE = 1e-9  # found against declared total mass; more means that mass was missed
 MAX_LATTICE = 4_000_000
 OPEN_ERROR = 1e-12  # of panels that are not next to an end where the loss is not bounded
@@ -62,7 +63,8 @@ class KernelSource:
         self.rows = np.ascontiguousarray(rows[smooth])
         self.continuous = bool(smooth)
         self.loss_error = 0.0  # of point masses, where losses are differences of logs
-        self.mass_error = 0.0  # relative: of masses of atoms and plateaus, of normalisers
+        self.mass_error = 0.0  # relative, of masses of atoms and plateaus
+        self.defect = 0.0  # relative, of normalisers
         atoms = [self._declared_atoms()]
         found = [[self._by_formula(log)] for log in atoms[0][2:]]
         if on_lattice:
@@ -141,7 +143,7 @@ class KernelSource:
         Panels next to an end are all that is left unresolved, at the largest tilts.
         """
         error = min(panels.error, OPEN_ERROR) if self.ends else panels.error
-        return error + self.mass_error
+        return error + self.mass_error + self.defect
 
     def unresolved(self, t: float) -> float:
         """Return the share of the mass at tilt t that lies too close to an end for any node."""
@@ -191,7 +193,8 @@ class KernelSource:
     @property
     def atoms_known(self) -> tuple[str, float]:
         """How atoms are known: the kind of their losses, and the relative error of masses."""
-        return "lattice" if self.kernel.MEASURE == "lattice" else "formula", self.mass_error
+        kind = "lattice" if self.kernel.MEASURE == "lattice" else "formula"
+        return kind, self.mass_error + self.defect
 
     @property
     def tilts(self) -> tuple[float, float]:
@@ -362,9 +365,11 @@ class KernelSource:
 
     def _check_masses(self) -> None:
         """Masses of P and Q must be one: the two checks that find missed modes and wrong pairs."""
-        continuous = (-math.inf, -math.inf)
+        continuous, known = (-math.inf, -math.inf), DEFECT + self.mass_error
         if self._panels is not None:
-            continuous = self.cover(-1.0, 0.0).log_masses()
+            panels = self.cover(-1.0, 0.0)
+            continuous = panels.log_masses()
+            known += MISPLACED * quad.misplaced(panels, 0.0)
         for name, shift, smooth, at_infinity in (
             ("P", 0.0, continuous[0], self.infinite[0].log),
             ("Q", -1.0, continuous[1], self.infinite[1].log),
@@ -384,8 +389,8 @@ class KernelSource:
             defect = abs(total - 1.0)
             if not self.continuous:  # log masses are differences of large logs of factorials
                 self._atom_error = max(self._atom_error, 2.0 * defect if defect > 4e-15 else 0.0)
-            if defect > DEFECT:  # of a normaliser that has lost its digits: losses are off by it
-                self.mass_error += 2.0 * defect
+            if defect > known + rounding:  # a normaliser has lost digits: losses are off by as much
+                self.defect += 2.0 * defect
                 self.loss_error += 2.0 * defect
                 p, q = (LogMass(m.log, m.error + 2.0 * defect) for m in self.infinite)
                 self.infinite = p, q
