@@ -31,6 +31,8 @@ Floats = NDArray[np.float64]
 TURNS = 100  # evaluations of one answer
 ULPS = 8.0 * 2.0**-52  # rounding of g, relative to its two terms, and of a line
 CLOSE = 1e-10  # distance of the sides, as a share of f, at which the search stops
+WIDE = 1e-6  # distance of the sides, as a share of f, that is looked at again ...
+NUDGES = (1e-9, -1e-9, 1e-6, -1e-6, 1e-4, -1e-4)  # ... at these relative distances in epsilon
 DISTINCT = 1e-9  # relative distance in epsilon of two points
 SMALLEST = 1e-303  # a alpha of points that lines are drawn through
 LEAST_RATE = 1e-300  # f is asked for at this rate instead of smaller ones
@@ -102,6 +104,11 @@ def _in_direction(evaluation: Evaluation, direction: str, alpha: float) -> Bound
     upper = math.nan
     if not any(math.isnan(p.upper) for p in points):
         upper = search(lambda p: (p.lower, p.upper))
+        best = max(points, key=lambda p: p.upper).epsilon
+        for off in NUDGES:  # just at a corner delta may be known less well than beside it
+            if upper - max(p.lower for p in points) <= WIDE * upper:
+                break
+            points.append(_point(evaluation, direction, alpha, best + off * max(1.0, abs(best))))
     top = max(points, key=lambda p: p.middle)
     if isinstance(top.source, UnsupportedError):
         raise top.source

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import math
+import sys
 from decimal import Decimal
 from fractions import Fraction
 
@@ -351,3 +352,11 @@ def test_every_argument_of_every_query_is_checked(gaussian):
     for name, value in itertools.product(("epsilon", "delta", "count", "solve_for"), words):
         with pytest.raises(MechcError):
             mechc.calibrate(gaussian, **{**how, name: value})
+
+
+def test_certified_answers_name_the_extra_that_they_need(gaussian, monkeypatch):
+    monkeypatch.setitem(sys.modules, "flint", None)
+    for name in [name for name in sys.modules if name.startswith("mechc.verify.")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(UnsupportedError, match=r"mechc\[verify\]"):
+        gaussian(sigma=1.0).delta(1.0, certified=True)
