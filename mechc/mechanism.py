@@ -177,7 +177,11 @@ class Mechanism:
     @cached_property
     def claim(self) -> Claim:
         """What the pair dominates and why: status, theorem, adjacency, conditions, assumptions."""
-        return Claim(**self.kernel.CLAIM) if self.kernel.CLAIM else NO_CLAIM
+        record = self.kernel.CLAIM
+        try:
+            return Claim(**record) if record else NO_CLAIM
+        except TypeError:
+            raise DeclarationError(f"{self.name}: CLAIM={record!r} is not a claim") from None
 
     @property
     def adjacency(self) -> Adjacency:
