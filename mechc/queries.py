@@ -138,7 +138,8 @@ class Queries(ABC):
 
         At the upper side the proven upper bound of delta is at most the target; at the lower side
         the proven lower bound exceeds it (or epsilon is 0). delta = 0 asks for pure differential
-        privacy; a delta below the mass at infinite loss gives inf.
+        privacy; a delta below the mass at infinite loss gives inf, one that
+        rounding does not tell from it has no upper bound.
 
         Args:
             delta: target in [0, 1], or an array; or

@@ -46,6 +46,8 @@ NARROW = 1e-10  # relative distance to it of a bracket that is narrow enough for
 NEARER = 1e-3  # distance from the largest loss that is tried before, as a share of the start's
 NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is as good as that
 CLOSE = 0.9  # start of a search, as a share of the largest loss, from which on that is looked at
+LARGE = 100.0  # the same where losses have no end ...
+BELOW = (1.0 - 1e-9, 0.9, 0.5, 0.1, 0.01)  # ... and shares of it that are tried for a lower side
 NEWTON = 20  # steps to the start of a search
 CLOSE_TO_TARGET = 0.02  # nats at which they end
 FIRST = (1.0, -1.0)  # where to start, and the slope there, when nothing is known
@@ -124,8 +126,7 @@ def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
         top, rounding = evaluation.largest_loss()
         if least == most:
             return _exact(top, evaluation, "delta is the mass at infinite loss", rounding)
-        why = "delta is the mass at infinite loss, as far as that is known"
-        return Bound(0.0, top, math.inf, evaluation.method, "proven", {"reason": why})
+        return _next_to_infinite_mass(evaluation, log_target)
     answer = _in_direction(evaluation, evaluation.directions[0], log_target)
     for direction in evaluation.directions[1:]:
         side = "estimate" if math.isnan(float(answer.upper)) else "upper"
@@ -144,6 +145,25 @@ def _exact(value: float, evaluation: Evaluation, why: str, rounding: float = 0.0
     """Answer at the end of the profile, where no inversion is needed."""
     lower = max(0.0, value - rounding)
     return Bound(lower, value, value + rounding, evaluation.method, "proven", {"reason": why})
+
+
+def _next_to_infinite_mass(evaluation: Evaluation, log_target: float) -> Bound:
+    """Answer where delta is the mass at infinite loss up to what is known of that.
+
+    If delta is the smaller of the two no epsilon will do.
+    """
+    curve = Curve(evaluation.log_delta, log_target)
+    top = evaluation.largest_loss()[0]
+    lower = 0.0
+    for share in BELOW:
+        try:
+            if curve.excess("lower", min(top, LARGE) * share) > 0:
+                lower = min(top, LARGE) * share
+                break
+        except (UnsupportedError, NumericError):  # a method may refuse so far out
+            continue
+    why = {"reason": "delta is the mass at infinite loss, as far as that is known"}
+    return Bound(lower, top, math.inf, evaluation.method, "proven", why)
 
 
 def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> Bound:

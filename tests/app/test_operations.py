@@ -278,7 +278,7 @@ def test_the_product_of_two_gaussians_is_one_gaussian():
     ("name", "values"),
     [
         ("gaussian", {"sigma": 1.0, "sensitivity": 2.0}),
-        ("discrete_laplace", {"a": 1.0}),
+        ("discrete_laplace", {"a": 1.0, "sensitivity": 2}),
         ("randomized_response", {"epsilon": 1.0}),
     ],
 )

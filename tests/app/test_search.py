@@ -1,10 +1,12 @@
 """Epsilon from log delta: certified sides on made-up profiles with known inverses."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
+import mechc
 from mechc import search
 from mechc.accountants.bound import Bound
 from mechc.errors import NumericError
@@ -100,3 +102,26 @@ def test_start_where_a_far_mode_takes_over():
 
     _, (epsilon, _) = search._newton(cumulants, -13.8, 5.25, math.inf)
     assert 2.5 < epsilon < 10.0  # 4.9 for the near losses alone
+
+
+@pytest.mark.parametrize("halfwidth", [2, 10])
+@pytest.mark.parametrize("count", [1, 5, 50])
+def test_a_delta_that_is_the_mass_at_infinity_up_to_rounding(halfwidth, count):
+    """The mass is 1 - (1 - 1/2h)^k exactly; below it no epsilon will do, from it on 0 does."""
+    mass = 1 - (1 - Fraction(1, 2 * halfwidth)) ** count
+    near = float(mass)
+    run, uppers = count * mechc.load("uniform")(halfwidth=halfwidth), []
+    ulps = [math.nextafter(near, side) for side in (0.0, 1.0)]
+    for delta in (near * (1 - 1e-9), ulps[0], near, ulps[1], near * (1 + 1e-15), near * (1 + 1e-9)):
+        truth = math.inf if Fraction(delta) < mass else 0.0
+        found = run.epsilon(delta)
+        assert found.lower <= truth <= found.upper
+        uppers.append(found.upper)
+    assert uppers[0] == math.inf and uppers[-1] == 0.0 and uppers == sorted(uppers, reverse=True)
+
+
+def test_a_declared_delta_is_met_by_the_declared_epsilon():
+    event = mechc.load("approximate_dp")(epsilon=1.0, delta=1e-5)
+    assert event.epsilon(1e-5).upper == pytest.approx(1.0, rel=1e-14)
+    several = (10 * event).epsilon(-math.expm1(10 * math.log1p(-1e-5)))
+    assert 9.9 < several.lower <= 10.0 and several.upper == math.inf
