@@ -17,10 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.adjacency import Claim
 from mechc.composition import Event
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.imported import NumericEvent, Table, digest, from_pmfs
+from mechc.imported import NumericEvent, Table, digest
 from mechc.inputs import as_array
+from mechc.loss.infinite import ULP, log_complement
+from mechc.loss.measure import PrivacyLoss
+from mechc.loss.moments import log_total
 
 if TYPE_CHECKING:
     from mechc.kernel.protocol import Kernel
@@ -28,8 +32,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 MOST_INTEGERS = 4_000_000
-NEGLIGIBLE = -90.0  # log of a mass that is left out
-MASS_ERROR = 1e-13  # relative error allowed to the masses of cells, beside what they miss of one
+NEGLIGIBLE = -90.0  # log of a share of its cell's mass that is left out
+MASS_ERROR = 1e-13  # relative error allowed to the masses of cells
 
 
 def post_process(event: Event, edges: Any) -> NumericEvent:
@@ -62,59 +66,83 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
             f"post_process: {mechanism.name} has more than one pair on the line of outputs"
         )
     theta = np.array(event.theta)
-    p, q = (_cells(mechanism.kernel, theta, cuts, side) for side in ("p", "q"))
+    (log_p, error_p), (log_q, error_q) = (
+        _cells(mechanism.kernel, theta, cuts, side) for side in ("p", "q")
+    )
     base = event.claim
     because = (
         f"outputs of {event} are rounded to {cuts.size + 1} cells, and have the laws P and Q of "
         "its pair: a query is 0 without the record and moves by exactly the sensitivity; the "
         "pair before rounding dominates for all others (T9)"
     )
-    made = from_pmfs(p, q, name=f"post_process({event})", because=because)
-    claim = replace(made.claim, adjacency=base.adjacency, group=base.group)
-    law = made.loss()
-    table = Table(made.mechanism.name, digest("post_process", claim, law), False, claim)
-    return NumericEvent(table, replace(law, tolerance=law.tolerance + MASS_ERROR), None)
+    claim = Claim("declared", None, base.adjacency, (), (because,), group=base.group)
+    both = (log_p > -math.inf) & (log_q > -math.inf)
+    if not both.any():
+        raise DeclarationError(f"post_process: {event}: no cell has mass under both P and Q")
+    tells = [log_total(a[b == -math.inf]) for a, b in ((log_p, log_q), (log_q, log_p))]
+    name, error = f"post_process({event})", error_p + error_q
+    laws = [
+        PrivacyLoss.from_log_atoms(a[both] - b[both], a[both], m, n, name, loss_error=error)
+        for a, b, m, n in ((log_p, log_q, *tells), (log_q, log_p, *tells[::-1]))
+    ]
+    laws = [replace(law, tolerance=max(law.tolerance, error)) for law in laws]
+    return NumericEvent(Table(name, digest("post_process", claim, laws[0]), False, claim), *laws)
 
 
-def _cells(kernel: Kernel, theta: Floats, cuts: Floats, side: str) -> Floats:
-    """Masses of the cells under P ("p") or Q ("q"), summing to one up to quadrature."""
+def _cells(kernel: Kernel, theta: Floats, cuts: Floats, side: str) -> tuple[Floats, float]:
+    """Logs of the masses of the cells under P ("p") or Q ("q"), and their error.
+
+    Where one cell has nearly all of the mass, its log is that of the complement of the others.
+    """
     column = 1 if side == "p" else 2
     atoms = np.asarray(kernel.atoms(theta), np.float64).reshape(-1, 3)
-    masses: Floats = np.zeros(cuts.size + 1)
-    np.add.at(masses, np.searchsorted(cuts, atoms[:, 0]), np.exp(atoms[:, column]))
+    parts = [(np.searchsorted(cuts, atoms[:, 0]), atoms[:, column])]
+    error = 0.0
     for lo, hi in np.asarray(kernel.branches(theta), np.float64).reshape(-1, 6)[:, :2]:
         if kernel.MEASURE == "lattice":
-            x, mass = _integers(kernel, theta, lo, hi, side)
-            np.add.at(masses, np.searchsorted(cuts, x), mass)
+            parts.append(_integers(kernel, theta, cuts, (lo, hi), side))
         else:
-            masses += _intervals(kernel, theta, np.concatenate([[lo], cuts, [hi]]), lo, hi, side)
-    return np.minimum(masses, 1.0)
+            found = _intervals(kernel, theta, cuts, (lo, hi), side)
+            parts.append((np.arange(cuts.size + 1), found[:, 0]))
+            error = max(error, float(found[:, 1].max()))
+    cell, log_mass = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    logs = np.array([log_total(log_mass[cell == i]) for i in range(cuts.size + 1)])
+    most = int(np.argmax(logs))
+    if logs[most] > -math.log(2.0):
+        logs[most] = log_complement(log_total(np.delete(logs, most)))
+    known = logs[logs > -math.inf]
+    return logs, MASS_ERROR + error + ULP * float(np.abs(known).max(initial=0.0))
 
 
 def _intervals(
-    kernel: Kernel, theta: Floats, ends: Floats, lo: float, hi: float, side: str
+    kernel: Kernel, theta: Floats, cuts: Floats, branch: tuple[float, float], side: str
 ) -> Floats:
-    """Masses of the cells between `ends` inside the branch (lo, hi)."""
-    from mechc.loss.quadrature import log_mass
+    """Log masses of the cells inside a branch with a density, and their errors."""
+    from mechc.loss.quadrature import mass_and_error
 
-    inside = [(max(a, lo), min(b, hi)) for a, b in pairwise([-math.inf, *ends[1:-1], math.inf])]
-    return np.array(
-        [math.exp(log_mass(kernel, theta, a, b, side)) if a < b else 0.0 for a, b in inside]
-    )
+    lo, hi = branch
+    ends = np.clip(np.concatenate([[-math.inf], cuts, [math.inf]]), lo, hi)
+    return np.array([mass_and_error(kernel, theta, a, b, side) for a, b in pairwise(ends.tolist())])
 
 
 def _integers(
-    kernel: Kernel, theta: Floats, lo: float, hi: float, side: str
-) -> tuple[Floats, Floats]:
-    """The integers lo .. hi that matter, and their masses."""
+    kernel: Kernel, theta: Floats, cuts: Floats, branch: tuple[float, float], side: str
+) -> tuple[NDArray[np.int64], Floats]:
+    """The cells of the integers of a branch that matter to their own cell, and the log masses."""
     log_many = kernel.log_p_many if side == "p" else kernel.log_q_many
-    reach = 64.0
+    lo, hi = branch
+    reach = 64.0 + math.ceil(float(np.abs(cuts).max(initial=0.0)))
     while reach <= MOST_INTEGERS:
         x: Floats = np.arange(max(lo, -reach), min(hi, reach) + 1)
-        logs = np.empty(x.size)
-        log_many(x, theta, logs)
-        known = [x[0] == lo or logs[0] < NEGLIGIBLE, x[-1] == hi or logs[-1] < NEGLIGIBLE]
-        if x.size and all(known):
-            return x, np.exp(logs)
+        if x.size:
+            logs = np.empty(x.size)
+            log_many(x, theta, logs)
+            cell = np.searchsorted(cuts, x)
+            known = [
+                x[end] == last or logs[end] < log_total(logs[cell == cell[end]]) + NEGLIGIBLE
+                for end, last in ((0, lo), (-1, hi))
+            ]
+            if all(known):
+                return cell, logs
         reach *= 4
     raise UnsupportedError(f"post_process: more than {MOST_INTEGERS} integers carry mass")

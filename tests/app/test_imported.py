@@ -319,3 +319,33 @@ def test_the_relation_goes_through_dp_accounting():
     for unknown in (relation.REPLACE_SPECIAL, "bogus"):
         with pytest.raises(DeclarationError, match="adjacency"):
             from_dp_accounting(exported, adjacency=unknown)
+
+
+@pytest.mark.parametrize("edge", [65.5, 300.5])
+def test_cells_of_integers_far_out(edge):
+    event = mechc.post_process(mechc.load("discrete_gaussian")(sigma=4.7), [edge])
+    with mp.workdps(40):
+        reach, twice = range(math.ceil(edge), math.ceil(edge) + 200), 2 * mp.mpf(4.7) ** 2
+        whole = mp.nsum(lambda k: mp.e ** (-(k**2) / twice), [-mp.inf, mp.inf])
+        p, q = (sum(mp.e ** (-(mp.mpf(x - c) ** 2) / twice) for x in reach) / whole for c in (1, 0))
+        truth = mp.log(p - mp.e * q)
+    found = event.log_delta(1.0)
+    assert found.lower <= truth <= found.upper
+    assert found.upper - found.lower <= 1e-10
+
+
+@pytest.mark.parametrize(("epsilon", "width"), [(0.0, math.inf), (0.3, 1e-10)])
+@pytest.mark.parametrize("edge", [20.0, 5.0, -20.0])
+def test_a_cell_that_has_nearly_all_mass(epsilon, edge, width):
+    event = mechc.post_process(mechc.load("gaussian")(sigma=1.0), [edge])
+    with mp.workdps(600):
+        above = [mp.ncdf(c - mp.mpf(edge)) for c in (1, 0)]
+        cells = [(1 - a, a) for a in above]
+        for direction, (first, second) in (("remove", cells), ("add", cells[::-1])):
+            terms = (a - mp.e ** mp.mpf(epsilon) * b for a, b in zip(first, second, strict=True))
+            truth = mp.log(sum(max(term, mp.mpf(0)) for term in terms) + mp.mpf(10) ** -500)
+            found = event.log_delta(epsilon, direction=direction)
+            assert found.lower <= max(truth, -1000) and truth <= max(found.upper, -1000)
+            if truth > -1000:
+                assert found.estimate == pytest.approx(float(truth), abs=1e-9)
+                assert found.upper - truth <= width
