@@ -79,11 +79,12 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
     both = (log_p > -math.inf) & (log_q > -math.inf)
     if not both.any():
         raise DeclarationError(f"post_process: {event}: no cell has mass under both P and Q")
-    tells = [log_total(a[b == -math.inf]) for a, b in ((log_p, log_q), (log_q, log_p))]
+    tells, told = (log_total(a[b == -math.inf]) for a, b in ((log_p, log_q), (log_q, log_p)))
     name, error = f"post_process({event})", error_p + error_q
+    loss = log_p[both] - log_q[both]
     laws = [
-        PrivacyLoss.from_log_atoms(a[both] - b[both], a[both], m, n, name, loss_error=error)
-        for a, b, m, n in ((log_p, log_q, *tells), (log_q, log_p, *tells[::-1]))
+        PrivacyLoss.from_log_atoms(loss, log_p[both], tells, told, name, loss_error=error),
+        PrivacyLoss.from_log_atoms(-loss, log_q[both], told, tells, name, loss_error=error),
     ]
     laws = [replace(law, tolerance=max(law.tolerance, error)) for law in laws]
     return NumericEvent(Table(name, digest("post_process", claim, laws[0]), False, claim), *laws)

@@ -7,6 +7,7 @@ the totals are integers the result does not depend on how the work was divided.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -131,10 +132,14 @@ def check_people(people: int) -> int:
 
 
 def number(name: str, value: float) -> float:
-    """Return a number as a float, refused if it is anything else."""
+    """Return a number as a float, rounded down where it is none; refused if it is anything else."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise DeclarationError(f"{name}={value!r} (expected a number)")
-    return float(value)
+    try:
+        found = float(value)
+    except OverflowError:
+        raise DeclarationError(f"{name} is larger than any double (expected a number)") from None
+    return math.nextafter(found, -math.inf) if found > value else found
 
 
 def allocate(
@@ -161,9 +166,28 @@ def for_rows(count: int, work: Callable[[slice], None]) -> None:
             pass
 
 
-def as_floats(values: NDArray[Any]) -> Floats:
-    """Return values as contiguous float64."""
-    return np.ascontiguousarray(values, dtype=np.float64)
+def as_floats(values: NDArray[Any], up: bool = True) -> Floats:
+    """Return values as contiguous float64, rounded up (or down) where they are none."""
+    with np.errstate(over="ignore", under="ignore"):
+        found: Floats = np.ascontiguousarray(values, dtype=np.float64)
+    kind = values.dtype
+    if kind.itemsize < 8 or kind == np.float64:
+        return found
+    # the largest integers round to one that is none of them
+    most = math.inf if kind.kind == "f" else float(np.iinfo(kind).max)
+    beyond = (found >= most) & (values < most)
+    back, held = values.copy(), found < most
+    back[held] = found[held]
+    off = ~beyond & (back < values) if up else beyond | (back > values)
+    return np.where(off, np.nextafter(found, np.inf if up else -np.inf), found)
+
+
+def rounded(name: str, update: Update, up: bool) -> Update:
+    """Return an update whose values are doubles already if its type has more digits than they."""
+    if isinstance(update, tuple):
+        return (update[0], rounded(name, update[1], up)) if len(update) == 2 else update
+    array = _real(name, update)
+    return update if array.dtype.itemsize < 8 else as_floats(array, up)
 
 
 def check_dense(name: str, values: ArrayLike, people: int) -> NDArray[Any]:

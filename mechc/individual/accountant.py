@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from mechc.accountants.bound import Bound, Quantity
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.individual import plancherel
-from mechc.individual.account import PathLike, Update, check_dense, number
+from mechc.individual.account import PathLike, Update, as_floats, check_dense, number, rounded
 from mechc.individual.evaluate import Answers, Evaluator, Query
 from mechc.individual.family import Family
 from mechc.individual.grid import Grid
@@ -130,6 +130,7 @@ class IndividualAccountant(TakesTurns):
                 or nan, a wrong shape, an index out of range or given twice. Nothing has been
                 recorded then.
         """
+        values = rounded(self.family.parameter, values, self._up)
         self._ledger.add(self.family.parameter, values, self.family.untouched, count)
         self._journal.add(values, int(count))
 
@@ -142,7 +143,7 @@ class IndividualAccountant(TakesTurns):
             people: indices of those for whom the step did not happen.
         """
         rows, family = self._check_rows(people), self.family
-        given = check_dense(family.parameter, values, self.people).astype(np.float64)
+        given = as_floats(check_dense(family.parameter, values, self.people), self._up)
         self._ledger.take_back(family.parameter, rows, given[rows], family.untouched)
         self._journal.take_back(rows, family.untouched)
 
@@ -222,6 +223,11 @@ class IndividualAccountant(TakesTurns):
                 unchanged then.
         """
         self._journal.read(self._ledger.restore(path, _KIND, self._identity()))
+
+    @property
+    def _up(self) -> bool:
+        """Whether larger values of the parameter lose more privacy."""
+        return self.grid.worst > self.grid.best
 
     def _tolerance(self, rtol: float | None) -> float:
         value = self.rtol if rtol is None else number("rtol", rtol)

@@ -12,7 +12,7 @@ something would themselves depend on that person's data.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mechc.errors import DeclarationError
 from mechc.individual.filter import SharedGDPFilter
@@ -36,10 +36,10 @@ class GDPOdometer(TakesTurns):
         Raises:
             DeclarationError: no increment, or one out of range.
         """
-        given = [increments] if isinstance(increments, int | float) else list(increments)
+        given = list(increments) if isinstance(increments, Iterable) else [increments]
         if not given:
             raise DeclarationError("increments is empty (expected at least one number > 0)")
-        filters = [SharedGDPFilter(mu=float(d)) for d in given]
+        filters = [SharedGDPFilter(mu=d) for d in given]
         self._increments = [f.mu for f in filters]
         self._squares = [0.0]
         self._current = filters[0]

@@ -20,7 +20,7 @@ from scipy import optimize
 
 from mechc.errors import DeclarationError
 from mechc.individual import state
-from mechc.individual.account import Account, PathLike, Update
+from mechc.individual.account import Account, PathLike, Update, as_floats
 from mechc.individual.fixed import Floats, Mask, make_budget
 from mechc.individual.gaussian import check_target
 from mechc.individual.turns import TakesTurns, in_turn
@@ -138,7 +138,7 @@ def gaussian_renyi(mu: ArrayLike, order: float) -> Floats:
         mu: array, >= 0.
         order: lambda.
     """
-    m = np.asarray(mu, np.float64)
+    m = as_floats(np.asarray(mu))
     return np.asarray(m * m * (order / 2) * (1 + _OUTWARD))
 
 

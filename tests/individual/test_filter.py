@@ -195,3 +195,14 @@ def test_an_infinite_last_step_is_scaled_to_nothing_and_costs_nothing():
     f = GDPFilter(people=2, mu=1.0)
     assert f.exhaust([np.inf, 2.0]).tolist() == [0.0, pytest.approx(0.5)]
     assert f.remaining().tolist() == [pytest.approx(1.0), 0.0]
+
+
+@pytest.mark.parametrize("number", [np.int64, np.uint64, np.longdouble])
+def test_steps_with_more_digits_than_doubles_are_rounded_up(number):
+    """2^53 + 1 is no double; the step is larger than the budget, and half of it twice too."""
+    wide = number(2**53) + number(1)
+    assert not GDPFilter(people=1, mu=2.0**53).step(np.array([wide])).any()
+    assert not GDPFilter(people=1, mu=2.0**53).step((np.array([0]), np.array([wide]))).any()
+    assert GDPFilter(people=1, mu=2.0**53 + 2).step(np.array([wide])).all()
+    assert GDPFilter(people=1, mu=2.0**53).step(np.array([wide - number(1)])).all()
+    assert GDPFilter(people=1, mu=2**53 + 3).mu == 2.0**53 + 2
