@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mechc.accountants.bound import Bound
 from mechc.accountants.logspace import log1mexp, log_add
 from mechc.errors import UnsupportedError
-from mechc.loss.infinite import composed, log_complement
+from mechc.loss.infinite import composed, log_complement, rounded
 from mechc.loss.measure import PrivacyLoss, Step
 from mechc.loss.work import spend
 
@@ -185,10 +185,11 @@ class ComposedLoss:
 
     def lost_mass_error(self, t: float) -> float:
         """Bound on the error of K(t) that errors of the masses at infinite losses make."""
+        logs = [(law.log_infinite, law.log_minus_infinite) for law in self._laws]
         errors = np.array([law.mass_errors for law in self._laws]).reshape(-1, 2)
+        errors += np.array([[rounded(m).error for m in row] for row in logs]).reshape(-1, 2)
         if not errors.any():
             return 0.0
-        logs = [(law.log_infinite, law.log_minus_infinite) for law in self._laws]
         errors = np.exp(logs) * np.expm1(errors)
         lost = (1.0 + abs(t)) * errors[:, 0] + abs(t) * errors[:, 1]  # M is found from both masses
         return float(self.counts @ (lost * np.exp(-self._generating(t)[:, 0])))

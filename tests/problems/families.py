@@ -69,9 +69,7 @@ def double_exponential(m, scale, mean=0):
 
 def logistic_noise(m, scale):
     scale = m.number(scale)
-    return lambda x: (
-        -m.abs(x) / scale - 2 * m.log1p(m.exp(-m.abs(x) / scale)) - m.log(scale)
-    )
+    return lambda x: -m.abs(x) / scale - 2 * m.log1p(m.exp(-m.abs(x) / scale)) - m.log(scale)
 
 
 def student(m, nu, scale):
@@ -127,8 +125,10 @@ def shifted(m, noise, d, lo=None, hi=None, cuts=(0,)):
 
     def inside(u, v, shift):
         middle = 0.5 * (float(u) + float(v)) - shift
-        return bottom < middle < top if math.isfinite(middle) else (
-            (float(u) == -math.inf and lo is None) or (float(v) == math.inf and hi is None)
+        return (
+            bottom < middle < top
+            if math.isfinite(middle)
+            else ((float(u) == -math.inf and lo is None) or (float(v) == math.inf and hi is None))
         )
 
     pieces = []
@@ -147,7 +147,6 @@ def lattice(m, log_p, log_q, lo, hi):
         return Pair((), tuple(zip(log_p(points), log_q(points), strict=True)))
     points = [m.number(int(i)) for i in range(lo, hi + 1)]
     return Pair((), tuple((log_p(i), log_q(i)) for i in points))
-
 
 
 # declarations
@@ -228,9 +227,7 @@ def lognormals(m, mean, s, t):
         a=(0.5, 5.0), b=(0.2, 5.0))  # fmt: skip
 def lomax_exponential(m, a, b):
     a, b = m.number(a), m.number(b)
-    return half_line(
-        m, lambda x: m.log(a) - (a + 1) * m.log1p(x), lambda x: m.log(b) - b * x
-    )
+    return half_line(m, lambda x: m.log(a) - (a + 1) * m.log1p(x), lambda x: m.log(b) - b * x)
 
 
 @family(lambda: mechanism("pareto", variable=x, p=a * x ** (-a - 1), q=b * x ** (-b - 1),
@@ -261,9 +258,7 @@ def rayleigh_halfnormal(m, s, t):
         a=(0.5, 9.0), b=(0.5, 9.0))  # fmt: skip
 def gamma_inverse_gamma(m, a, b):
     b = m.number(b)
-    return half_line(
-        m, gamma_law(m, a), lambda x: -(b + 1) * m.log(x) - 1 / x - m.loggamma(b)
-    )
+    return half_line(m, gamma_law(m, a), lambda x: -(b + 1) * m.log(x) - 1 / x - m.loggamma(b))
 
 
 # two laws on (0, 1)
@@ -790,6 +785,3 @@ def leaky(m, zero, other):
         (m.log(zero), -m.inf), (m.log1p(-zero) + m.log(other), m.log1p(-other)),
         (m.log1p(-zero) + m.log1p(-other), m.log(other)),
     ))  # fmt: skip
-
-
-

@@ -327,8 +327,11 @@ class Reference:
         for _ in range(30):
             a, b = lo + 0.382 * (hi - lo), lo + 0.618 * (hi - lo)
             fa, fb = (
-                count * log_sum(log_p + t * loss) - t * epsilon + t * math.log(t)
-                - (1 + t) * math.log1p(t) for t in map(math.exp, (a, b))
+                count * log_sum(log_p + t * loss)
+                - t * epsilon
+                + t * math.log(t)
+                - (1 + t) * math.log1p(t)
+                for t in map(math.exp, (a, b))
             )
             lo, hi = (lo, b) if fa < fb else (a, hi)
             best = min(best, (fa, math.exp(a)), (fb, math.exp(b)))
