@@ -27,7 +27,9 @@ from mechc.refusal import explained
 
 ULP = 2.0**-52
 FARTHEST = 1e150  # epsilon beyond which bounds are those of this one
+TOP_ERROR = 8 * ULP  # of a largest loss in closed form, relative
 NEXT = 1e6  # roundings from the largest loss within which they matter
+RESOLVED = 1e5  # roundings from the largest loss where answers have digits of their own
 
 
 class Evaluation:
@@ -140,18 +142,16 @@ class Evaluation:
             far = self.log_delta_in(direction, FARTHEST, rough)
             lower = far.lower if math.isnan(float(far.lower)) else proven
             return replace(far, lower=lower)
-        accountant = self._accountants[direction]
         try:
-            if rough and isinstance(accountant, Auto):
-                answer = accountant.rough(epsilon)
-            else:
-                answer = accountant.log_delta(epsilon)
+            rounding = self._rounding_next_to_top(direction, epsilon)
+            # one step is answered by its branches: where rounding decides, no method does better
+            answer = self._ask(direction, epsilon, rough or (self._single and rounding > -math.inf))
             answer = self._beside_rounded_losses(direction, epsilon, answer)
         except (UnsupportedError, NumericError) as why:
             raise explained(self.method, self.steps[direction], why) from why
         except MemoryError as full:
             raise NumericError(f"{self.method}: more memory than there is: {full}") from full
-        answer = outward(outward(answer, error), self._rounding_next_to_top(direction, epsilon))
+        answer = outward(outward(answer, error), rounding)
         self.methods_used.add(answer.method.partition(" ")[0])
         lower, estimate, upper = map(float, (answer.lower, answer.estimate, answer.upper))
         if answer.status == "proven":  # a side that is no number proves nothing
@@ -169,6 +169,13 @@ class Evaluation:
             answer.status,
             answer.detail,
         )
+
+    def _ask(self, direction: str, epsilon: float, rough: bool) -> Bound:
+        """The accountant's answer; the first method's of "auto" alone, if that is enough."""
+        accountant = self._accountants[direction]
+        if rough and isinstance(accountant, Auto):
+            return accountant.rough(epsilon)
+        return accountant.log_delta(epsilon)
 
     def _beside_rounded_losses(self, direction: str, epsilon: float, answer: Bound) -> Bound:
         """An answer that holds for all losses within their rounding r of those that were composed.
@@ -190,15 +197,14 @@ class Evaluation:
         at most delta(epsilon - s) / (1 - exp(r - s)) for every s > r. Beyond the largest loss and
         its rounding there is nothing to move.
         """
-        top, rounding = self.largest_loss_in(direction)
-        if not abs(epsilon - top) < NEXT * rounding or epsilon >= top + rounding:
+        top, beyond = self.largest_loss_in(direction)
+        rounding = max(beyond, TOP_ERROR * abs(top))
+        if not abs(epsilon - top) < NEXT * rounding or epsilon >= top + beyond:
             return -math.inf
-        if self._single and self.steps[direction][0].loss.source is not None:
-            return -math.inf  # the loss is what the kernel's formula says
         found = 0.0
-        for below in (NEXT * rounding, 1.0):
+        for below in (max(top - epsilon, RESOLVED * rounding), 1.0):
             try:
-                least = float(self._accountants[direction].log_delta(epsilon - below).upper)
+                least = float(self._ask(direction, epsilon - below, self._single).upper)
             except MechcError:
                 continue
             if least <= 0.0:
@@ -285,7 +291,14 @@ def _largest_loss(steps: Sequence[Step]) -> tuple[float, float]:
         return math.inf, 0.0
     tops = [step.count * step.loss.support[1] for step in steps if step.count]
     total = math.fsum(tops)
+    if len(steps) == 1 and steps[0].count == 1 and _is_parameter(total, steps[0]):
+        return (total, 0.0) if total > 0 else (0.0, 0.0)
     # a loss of a table is a difference of two logs of masses
     tables = sum(step.count for step in steps if step.loss.source is None)
-    rounding = ULP * (8 * math.fsum(map(abs, tops)) + 4 * tables)
+    rounding = TOP_ERROR * math.fsum(map(abs, tops)) + 4 * ULP * tables
     return (total, rounding) if total > 0 else (0.0, 0.0)
+
+
+def _is_parameter(loss: float, step: Step) -> bool:
+    """Whether a loss is a parameter of its kernel itself, which no formula has rounded."""
+    return step.loss.source is not None and loss in step.loss.source.theta
