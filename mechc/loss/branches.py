@@ -143,7 +143,7 @@ def inverse(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
             solved = hasattr(source.kernel, "solve_loss")  # a closed form takes as long as a loss
             spend((SOLVED if solved else 1.0) * DENSITY * wanted.size)
             source.kernel.loss_inverse_many(branch.inverse, wanted, source.theta, found)
-            good = _round_trip(source, found, wanted)
+            good = _round_trip(source, found, wanted) & (branch.lo <= found) & (found <= branch.hi)
         if not good.all():
             found[~good] = _bisect(source, branch, wanted[~good])
         x[inside] = np.clip(found, branch.lo, branch.hi)
@@ -160,11 +160,22 @@ def _round_trip(source: KernelSource, x: Floats, loss: Floats) -> NDArray[np.boo
 
 def root(source: KernelSource, row: Floats, loss: float) -> float:
     """Solve L(x) = loss on a monotone branch (a row of `branches`), even with a bad inverse."""
+    return float(roots(source, row, np.array([loss]))[0])
+
+
+def roots(source: KernelSource, row: Floats, loss: Floats) -> Floats:
+    """Solve L(x) = loss for several losses, see `root`."""
+    x = np.empty(loss.size)
+    source.kernel.loss_inverse_many(int(row[5]), loss, source.theta, x)
+    good = (row[0] < x) & (x < row[1]) & _round_trip(source, x, loss)
+    for i in np.flatnonzero(~good):
+        x[i] = _searched(source, row, float(loss[i]))
+    return x
+
+
+def _searched(source: KernelSource, row: Floats, loss: float) -> float:
+    """Solve L(x) = loss on a monotone branch by steps outwards and halving."""
     lo, hi, sign = float(row[0]), float(row[1]), float(row[2])
-    x = np.empty(1)
-    source.kernel.loss_inverse_many(int(row[5]), np.array([loss]), source.theta, x)
-    if lo < x[0] < hi and _round_trip(source, x, np.array([loss]))[0]:
-        return float(x[0])
 
     def beyond(at: float) -> bool:
         value = float(source.kernel.loss(at, source.theta))

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.kernel.protocol import Kernel
 from mechc.loss import atoms, below, branches, cells, listed, moments
+from mechc.loss.consistency import require_consistent
 from mechc.loss.infinite import log_complement
 from mechc.loss.nodes import Nodes, mirrored
 from mechc.loss.source import KernelSource
@@ -103,8 +104,10 @@ class PrivacyLoss:
         Raises:
             NumericError: the masses of P or Q found numerically are not one, or the quadrature
                 does not settle.
+            VerificationError: the branches of the kernel contradict its densities.
         """
         source = KernelSource(kernel, np.ascontiguousarray(theta, dtype=np.float64))
+        require_consistent(source)
         return cls._from_source(source, reverse, -1.0, 0.0)
 
     @classmethod

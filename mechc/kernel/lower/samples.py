@@ -31,6 +31,7 @@ from sympy import (
 )
 
 from mechc.calculus.evaluate import evaluate, holds, typical_values
+from mechc.calculus.facts import eliminations
 from mechc.calculus.types import Calculus, CalculusCase, Region
 from mechc.terms import Term
 
@@ -57,7 +58,8 @@ Values = Mapping[Symbol, Any]
 def vectors(calculus: Calculus, case: CalculusCase, count: int) -> list[dict[Symbol, Any]]:
     """Irrational typical parameter vectors of a case, rounded to doubles."""
     with mp.workprec(53):  # whatever precision the caller has set, the same vectors
-        found = list(islice(typical_values(calculus.pair.parameters, case.condition), count))
+        fixed = eliminations(case.condition)
+        found = list(islice(typical_values(calculus.pair.parameters, case.condition, fixed), count))
     rounded = [{symbol: mpf(float(v)) for symbol, v in vector.items()} for vector in found]
     return [theta for theta in rounded if holds(case.condition, theta)]
 

@@ -1,0 +1,97 @@
+"""One step next to its largest finite loss, where the loss is a rounded number, in 600 bits."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+import mechc
+
+
+def sampled_gaussian(rate, sigma, epsilon):
+    """N(0) below c minus exp(epsilon) times the mixture, where the loss is epsilon at c."""
+    left = mp.expm1(-epsilon) + rate
+    if left <= 0:
+        return mpf(0)
+    c = sigma**2 * mp.log(left / rate) + mpf(1) / 2
+    below, shifted = (mp.erfc((m - c) / sigma / mp.sqrt(2)) / 2 for m in (0, 1))
+    return below - mp.exp(epsilon) * ((1 - rate) * below + rate * shifted)
+
+
+def logistic(scale, epsilon):
+    root = mp.exp((epsilon - 1 / scale) / 2)
+    if root >= 1:
+        return mpf(0)
+    u = (1 - root) / (root * mp.exp(1 / scale) - 1)  # exp(-x/scale) where the loss is epsilon
+    return 1 - 1 / (1 + u * mp.exp(1 / scale)) - mp.exp(epsilon) * (1 - 1 / (1 + u))
+
+
+def laplace(scale, epsilon):
+    return max(mpf(0), -mp.expm1((epsilon - 1 / scale) / 2))
+
+
+def gumbel(scale, epsilon):
+    if epsilon >= 1 / scale:
+        return mpf(0)
+    u = (1 / scale - epsilon) / mp.expm1(1 / scale)
+    return -mp.expm1(-u * mp.exp(1 / scale)) + mp.exp(epsilon) * mp.expm1(-u)
+
+
+ADDITIVE = {"logistic": logistic, "laplace": laplace, "gumbel": gumbel}
+
+
+def near(top):
+    """The double next to the largest loss, its neighbours, and places further below."""
+    found = [top * (1 - gap) for gap in (1e-13, 1e-10, 1e-8)]
+    for _ in range(3):
+        found += [math.nextafter(top, math.inf), top, math.nextafter(top, 0.0)]
+        top = math.nextafter(top, 0.0)
+    return sorted({*found})
+
+
+def contains(event, direction, truth, top):
+    for epsilon in near(top):
+        found = event.log_delta(epsilon, direction=direction)
+        exact = truth(mpf(epsilon))
+        exact = mp.log(exact) if exact > 0 else -mp.inf
+        assert found.lower <= exact <= found.upper, (event, epsilon)
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(60, marks=pytest.mark.slow)])
+def test_sampled_gaussian(count):
+    rng, sampled = np.random.default_rng(count), mechc.poisson(mechc.load("gaussian"))
+    cases = [(0.25, 0.1), (0.5, 0.3), (0.9999860190111683, 0.05)]
+    cases += zip(10 ** rng.uniform(-4, 0, count), rng.uniform(0.05, 1.5, count), strict=True)
+    with mp.workprec(600):
+        for rate, sigma in cases:
+            event = sampled(sampling_rate=float(rate), sigma=float(sigma))
+            exact = partial(sampled_gaussian, mpf(rate), mpf(sigma))
+            contains(event, "add", exact, -math.log1p(-rate))
+
+
+@pytest.mark.parametrize("name", ADDITIVE)
+@pytest.mark.parametrize("count", [2, pytest.param(60, marks=pytest.mark.slow)])
+def test_additive_noise(name, count):
+    scales = [0.3549113319173981, 0.7, 1.0, *np.random.default_rng(count).uniform(0.1, 3, count)]
+    with mp.workprec(600):
+        for scale in map(float, scales):
+            event = mechc.load(name)(scale=scale)
+            exact = partial(ADDITIVE[name], mpf(scale))
+            contains(event, "remove", exact, 1 / scale)
+
+
+def test_epsilon_of_tiny_deltas_lies_above_the_truth():
+    rate, sigma = 0.1533674426058335, 1.629040090929903
+    event = mechc.poisson(mechc.load("gaussian"))(sampling_rate=rate, sigma=sigma)
+    with mp.workprec(600):
+        for target in (-1897.444363642591, -1200.3, -60.1):
+            upper = event.epsilon(log_delta=target, direction="add").upper
+            exact = sampled_gaussian(mpf(rate), mpf(sigma), mpf(upper))
+            assert exact == 0 or mp.log(exact) <= target
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.5])
+def test_a_largest_loss_that_is_a_parameter_is_not_rounded(epsilon):
+    assert mechc.load("pure_dp")(epsilon=epsilon).delta(epsilon).upper == 0.0
