@@ -189,7 +189,11 @@ def _above(
         if not (a < middle and middle < b):
             raise NumericError(f"the sign of L - eps stays open at {middle.str(10)}")
         todo += [(a, middle), (middle, b)]
-    raise NumericError(f"more than {MAX_BOXES} boxes")
+    raise NumericError(
+        "certified: the outputs with a loss above epsilon are not told from the others in "
+        f"{MAX_BOXES} boxes (a density has a singular end, or the loss is flat there); ask without "
+        "certified=True"
+    )
 
 
 def _gap(part: PieceIntegral, loss: Any, epsilon: Any, box: Any) -> Any:
