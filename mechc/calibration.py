@@ -187,7 +187,7 @@ class Profile:
 
     def _beyond(self, evaluation: Evaluation) -> tuple[float, float]:
         """Bounds on what the largest loss is above epsilon."""
-        if evaluation.log_infinite > -math.inf:
+        if evaluation.log_infinite_range()[1] > -math.inf:
             return math.inf, math.inf
         top, rounding = evaluation.largest_loss()
         return max(top - rounding, 0.0) - self.epsilon, top + rounding - self.epsilon
