@@ -130,13 +130,13 @@ def joined(claims: Iterable[tuple[str, Claim]], what: str) -> Adjacency:
         if claim.group or claim.adjacency is not Adjacency.ANY:
             sizes.setdefault(claim.group or "1", name)
     if len(relations) > 1:
-        (a, one), (b, other) = relations.items()
+        (a, one), (b, other) = sorted(relations.items())
         raise DeclarationError(
             f"{what}: {one} is for {a.words} neighbours (adjacency={a.value!r}) and {other} for "
             f"{b.words} neighbours (adjacency={b.value!r}); expected one relation"
         )
     if len(sizes) > 1:
-        (a_size, one), (b_size, other), *_ = sizes.items()
+        (a_size, one), (b_size, other), *_ = sorted(sizes.items())
         raise DeclarationError(
             f"{what}: neighbours of {one} differ in {a_size} record(s) and those of {other} in "
             f"{b_size}; expected groups of one size (mechc.group)"
