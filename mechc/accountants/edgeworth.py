@@ -123,7 +123,7 @@ class EdgeworthAccountant:
             return self._with_interval(epsilon, estimate)
         status = "estimate"
         if math.isnan(estimate):
-            status = f"order {self._order} gives no positive delta here; use saddlepoint"
+            status = f"no answer: order {self._order} gives no positive delta here; use saddlepoint"
         estimate = self._composed.outer(epsilon).project(estimate)
         return Bound(math.nan, estimate, math.nan, _METHOD, status, {"order": self._order})
 
