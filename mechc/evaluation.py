@@ -251,9 +251,11 @@ def worse(a: Bound, b: Bound) -> Bound:
     first, second = (a, b) if _rank(a) >= _rank(b) else (b, a)
     lowers, estimates = (_known(side) for side in ((a.lower, b.lower), (a.estimate, b.estimate)))
     status, detail = first.status if first.status != "proven" else second.status, first.detail
-    if _rank(second) == -math.inf and _rank(first) > -math.inf:
+    if not _known((second.estimate, second.upper, second.lower)) and _rank(first) > -math.inf:
         detail = {**detail, "no answer": f"{second.detail.get('direction')}: {second.status}"}
         status = first.status if first.status != "proven" else "estimate"
+    elif len(estimates) == 1:  # no mass at all beside no answer
+        estimates = []
     return Bound(
         max(lowers, default=math.nan),
         max(estimates, default=math.nan),
