@@ -94,7 +94,7 @@ def calibrate(
     if not isinstance(solve_for, str):
         raise DeclarationError(f"solve_for={solve_for!r} (expected the name of a parameter)")
     others = _others(parameters, fixed)
-    for word in MEANT.keys() & fixed.keys() - {p.name for p in mechanism.parameters}:
+    for word in sorted(MEANT.keys() & fixed.keys() - {p.name for p in mechanism.parameters}):
         raise DeclarationError(f"{word}={fixed[word]!r} is not known; did you mean {MEANT[word]}=?")
     log_target, at = as_delta(delta), as_epsilon(epsilon)
     if log_target < log1mexp(at):
