@@ -293,6 +293,9 @@ def verify(
     poisson: Poisson = None,
     adjacency: Adjacency = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write.")] = None,
+    against: Annotated[
+        Path | None, typer.Option("--certificate", help="A certificate that should be this one.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Verify a kernel against its declaration in ball arithmetic; exit code 1 if it fails."""
@@ -308,7 +311,12 @@ def verify(
         typer.echo(certificate.to_json(), nl=False)
     else:
         out.print(table(certificate))
-    if not certificate.ok:
+    other = (
+        [] if against is None else certificate.differences(against.read_text("utf-8", "replace"))
+    )
+    if other:
+        err.print(f"{against} is another certificate: {', '.join(other)}", markup=False)
+    if other or not certificate.ok:
         raise typer.Exit(1)
 
 

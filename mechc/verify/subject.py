@@ -8,8 +8,9 @@ from typing import Any
 
 import mechc
 from mechc.adjacency import Adjacency
-from mechc.errors import DeclarationError
+from mechc.errors import VerificationError
 from mechc.kernel.cache import load
+from mechc.kernel.statements import refusal
 from mechc.mechanism import Mechanism
 
 
@@ -20,13 +21,14 @@ def find(name: str) -> tuple[Mechanism, Any]:
         name: of a mechanism, or the path of a mechanism file or of an emitted kernel.
 
     Raises:
-        DeclarationError: the kernel's name leads to no known declaration.
+        VerificationError: the kernel's name leads to no known declaration.
     """
     path = Path(name)
-    if path.suffix != ".py" or not path.is_file() or "\nPROTOCOL = " not in path.read_text("utf-8"):
+    text = path.read_text("utf-8", "replace") if path.suffix == ".py" and path.is_file() else ""
+    if not text or ("\nPROTOCOL = " not in text and refusal(text) is not None):
         return mechc.load(name), None
     kernel = load(path)
-    return _source(str(kernel.NAME), _adjacency(kernel)), kernel
+    return _source(str(getattr(kernel, "NAME", "")), _adjacency(kernel)), kernel
 
 
 def _adjacency(kernel: Any) -> Adjacency:
@@ -42,7 +44,7 @@ def _source(name: str, adjacency: Adjacency) -> Mechanism:
     if sampled:
         return mechc.poisson(_source(sampled[1], adjacency), adjacency=adjacency)
     if name not in mechc.available():
-        raise DeclarationError(
+        raise VerificationError(
             f"the kernel is called {name!r}, which is no known mechanism; add the folder of its "
             "declaration to MECHC_PATH"
         )

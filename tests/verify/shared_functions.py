@@ -1,0 +1,34 @@
+"""What kernels share, as one text: special functions, root finders, series, rows of branches.
+
+python tests/verify/shared_functions.py     # the digests for `mechc.verify.recheck.SHARED`
+"""
+
+import textwrap
+
+from mechc.kernel import ir
+from mechc.kernel.bracketing import SIGNATURE, solver_text
+from mechc.kernel.parts import Module, Series
+from mechc.kernel.prelude import PRIMITIVES, closure
+from mechc.kernel.writer import ADD_BRANCH, ADD_BRANCH_TYPE, BREAKPOINTS, VECTOR, Writer, jitted
+from mechc.verify.recheck import Kernel
+
+
+def texts():
+    """Each text with a function that kernels share."""
+    series = Series("series_0", "", ir.Block((), ir.Var("n")))
+    nothing = dict.fromkeys(Module.__dataclass_fields__, ())
+    summing = list(Writer(Module(**{**nothing, "helpers": (series,)})).kernels())[1]
+    yield from (jitted(p.signature, p.source) for p in closure(PRIMITIVES))
+    yield from (jitted(ADD_BRANCH_TYPE, ADD_BRANCH.format(below=below)) for below in ("<", "<="))
+    yield from (jitted(VECTOR, BREAKPOINTS), summing)
+    yield jitted(SIGNATURE, solver_text("solve_loss", "loss"))
+    yield jitted(SIGNATURE, solver_text("solve_0", "residual_0"))
+
+
+def digests():
+    """The digests of all of them."""
+    return {digest for text in texts() for digest in Kernel(text).fingerprints.values()}
+
+
+if __name__ == "__main__":
+    print(textwrap.indent(textwrap.fill(" ".join(sorted(digests())), 96), "    "))

@@ -1,0 +1,265 @@
+"""The independent checker refuses what was edited: kernels function by function, certificates field
+by field, digests and seals made good each time."""
+
+import ast
+import copy
+import hashlib
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("flint")
+
+from shared_functions import digests
+
+import mechc
+from mechc.cli import app
+from mechc.kernel.seal import MARK, seal
+from mechc.verify.certificate import emission
+from mechc.verify.recheck import SHARED, Kernel, recheck
+from mechc.verify.result import Check
+
+pytestmark = pytest.mark.oracle
+WHERE = {  # kinds of faults: where they are
+    "everywhere": "True",
+    "far": "abs({0}) >= 30.0",
+    "beyond the tails": "abs({0}) > 1e5",
+    "large parameters": "theta[0] > 1000.0",
+    "a window": "2.0 < theta[0] < 2.1",
+    "late elements": "i >= 1000",
+}
+OFFERED = ("log_p", "log_q", "loss", "cgf", "cdf_p", "sf_p", "cdf_q", "sf_q", "loss_inverse_1")
+
+
+def faults(text):
+    """(what, text) with one fault in each function that a kernel offers, of every kind."""
+    names = [n.name for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)]
+    for name in names:
+        plain = name.removesuffix("_many")
+        for kind, where in WHERE.items():
+            many = name != plain
+            if plain.rstrip("_1") not in {n.rstrip("_1") for n in OFFERED} or name == "breakpoints":
+                kinds = ("everywhere", "large parameters")
+                if name not in ("branches", "strip", "infinite_mass", "atoms") or kind not in kinds:
+                    continue
+            elif (kind == "late elements" and not many) or (
+                name == "loss_inverse_many" and kind != "late elements"
+            ):
+                continue
+            faulty = planted(text, name, where)
+            if not is_same(text, faulty, name):
+                yield f"{name}: {kind}", faulty
+
+
+def is_same(text, faulty, name):
+    """Whether a function of the parameters alone, such as an empty table, has no fault to show."""
+    if name not in ("branches", "strip", "infinite_mass", "atoms"):
+        return False
+    at = [tuple(p[7][0] for p in Kernel(text)["PARAMETERS"])]
+    at.append((2e3, *at[0][1:]))
+    return all(np.array_equal(*(Kernel(t)(name, v) for t in (text, faulty))) for v in at)
+
+
+def planted(text, name, where):
+    tree = ast.parse(text)
+    (function,) = (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
+    first = function.args.args[0].arg
+    variable = f"{first[:-1]}s[i]" if name.endswith("_many") else first
+    condition = where.format(variable)
+    for node in ast.walk(function):
+        for field, value in ast.iter_fields(node):
+            written = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "out[i]"
+            if field == "value" and (written or isinstance(node, ast.Return)) and value is not None:
+                changed = f"({ast.unparse(value)}) + (1e-4 if {condition} else 0.0)"
+                setattr(node, field, ast.parse(changed, mode="eval").body)
+    return resealed(ast.unparse(ast.fix_missing_locations(tree)) + "\n", text)
+
+
+def resealed(changed, text):
+    """The original with the functions of the changed text, its digests made good."""
+    wanted = {n.name: n for n in ast.parse(changed).body if isinstance(n, ast.FunctionDef)}
+    lines = text.rpartition(MARK)[0].splitlines()
+    for node in reversed(ast.parse(text).body):
+        if isinstance(node, ast.FunctionDef) and ast.dump(node) != ast.dump(wanted[node.name]):
+            start = node.decorator_list[0].lineno - 1
+            lines[start : node.end_lineno] = ast.unparse(wanted[node.name]).splitlines()
+    made = "\n".join(lines) + "\n"
+    stated = Kernel(seal(made))
+    return seal(made.replace(stated["DIGEST"], stated.digest))
+
+
+def forged(content, text):
+    """The certificate with the digests of another kernel text, and a good seal."""
+    content = copy.deepcopy(content)
+    content["kernel_sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    content["kernel_digest"] = Kernel(text).digest
+    return sealed(content)
+
+
+def sealed(content):
+    content.pop("seal", None)
+    written = json.dumps(content, indent=2, sort_keys=True)
+    return {**content, "seal": hashlib.sha256(written.encode()).hexdigest()}
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory):
+    folder, known = tmp_path_factory.mktemp("certified"), {}
+
+    def of(name):
+        if name not in known:
+            mechanism = mechc.load(name)
+            path = mechanism.emit(folder / f"{name}.py")
+            certificate = mechanism.verify()
+            assert certificate.ok
+            known[name] = mechanism, path.read_text(), json.loads(certificate.to_json())
+        return known[name]
+
+    return of
+
+
+def problems(folder, text, content, *more):
+    kernel, certificate = folder / "kernel.py", folder / "certificate.json"
+    kernel.write_text(text)
+    certificate.write_text(json.dumps(content))
+    return recheck(kernel, certificate, *more)
+
+
+def test_shared_functions_are_those_that_are_shipped():
+    """If this fails, and the change is wanted: python tests/verify/shared_functions.py"""
+    assert digests() == SHARED
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["discrete_laplace", *(pytest.param(n, marks=pytest.mark.slow)
+                           for n in ("laplace", "gaussian", "exponential", "truncated_laplace"))],
+)  # fmt: skip
+def test_faults_of_every_kind_are_refused(name, certified, tmp_path):
+    _, text, content = certified(name)
+    assert problems(tmp_path, text, content) == []
+    missed = []
+    every = 1 if name != "discrete_laplace" else 6  # all of them where there is time
+    for what, faulty in list(faults(text))[::every]:
+        if not problems(tmp_path, faulty, forged(content, faulty)):
+            missed.append(what)
+        check = Check("emission", "identity")
+        emission(text, faulty, check)
+        assert not check.ok
+    assert missed == []
+
+
+def test_shared_functions_that_were_changed_are_refused(certified, tmp_path):
+    _, text, content = certified("discrete_laplace")
+    faulty = planted(text, "complex_exp", "abs(z) > 1e6")
+    assert "complex_exp" in problems(tmp_path, faulty, forged(content, faulty))[0]
+
+
+def edits(content):
+    """(what, certificate) with one entry changed, of the certificate or of one check."""
+    changes = {
+        "level": "absolute", "name": "other", "schema": 99, "kernel_digest": "0" * 16, "ok": 1,
+        "vectors": [], "versions": {**content["versions"], "mechc": "9.9"}, "seconds": -1,
+        "canonical": content["canonical"].replace("-1", "-2"), "declaration_digest": "0" * 64,
+        "kernel_sha256": "0" * 64, "checks": [],
+    }  # fmt: skip
+    for field, value in changes.items():
+        yield field, {**content, field: value}
+    for number, check in enumerate(content["checks"]):
+        here = f"{check['name']}: "
+        yield f"{here}removed", edited(content, number, None)
+        yield f"{here}failure", edited(content, number, {"failures": ["no"]})
+        yield f"{here}points", edited(content, number, {"points": 10**9})
+        yield f"{here}tolerance", edited(content, number, {"tolerance": 1.0})
+        yield f"{here}max_error", edited(content, number, {"max_error": 1.0})
+        if check["kind"] != "identity":
+            yield f"{here}kind", edited(content, number, {"kind": "identity"})
+        if check["kind"] == "values" and check["where"]:
+            yield f"{here}where", edited(content, number, {"where": {}})
+            if "enclosure" in check["where"]:
+                wide = {**check["where"], "enclosure": "[0.0 +/- 1e300]"}
+                yield f"{here}enclosure", edited(content, number, {"where": wide})
+            wrong = {**check["where"], "found": "0.123"}
+            yield f"{here}found", edited(content, number, {"where": wrong})
+        if check["name"] in ("log_p", "log_q") and check["max_error"]:
+            yield f"{here}no error", edited(content, number, {"max_error": 0.0})
+
+
+def edited(content, number, change):
+    content = copy.deepcopy(content)
+    if change is None:
+        content["checks"].pop(number)
+    else:
+        content["checks"][number].update(change)
+    return content
+
+
+def test_edited_certificates_are_refused(certified, tmp_path):
+    """With a seal that was made good; one that was not refuses any edit, of notes too."""
+    mechanism, text, content = certified("discrete_laplace")
+    certificate = mechanism.verify()
+    missed = []
+    for what, changed in edits(content):
+        assert "seal is broken" in str(problems(tmp_path, text, changed)), what
+        if not problems(tmp_path, text, sealed(changed)):
+            missed.append(what)
+        assert certificate.differences(json.dumps(changed)) or what == "seconds", what
+    assert missed == []
+    noted = edited(content, 0, {"notes": ["proved by the pope"]})
+    assert problems(tmp_path, text, noted)
+    assert certificate.differences(json.dumps(noted)) == ["log_p"]
+    assert certificate.differences(json.dumps(content)) == []
+
+
+def test_a_certificate_speaks_of_the_declaration_that_is_meant(certified, tmp_path):
+    mechanism, text, content = certified("discrete_laplace")
+    known = tmp_path / "declaration.txt"
+    known.write_text(mechanism.declaration.canonical + "\n")
+    for right in (mechanism.declaration.digest, str(known)):
+        assert problems(tmp_path, text, content, right) == []
+    other = mechc.load("laplace").declaration.digest
+    assert "another declaration" in problems(tmp_path, text, content, other)[0]
+
+
+def test_the_checker_runs_nothing_but_functions_of_numbers(certified, tmp_path):
+    _, text, content = certified("discrete_laplace")
+    ran = tmp_path / "ran"
+    body = text.rpartition(MARK)[0]
+    for line in (f"open({str(ran)!r}, 'w')", f"def f(x=open({str(ran)!r}, 'w')): return x"):
+        faulty = seal(f"{body}\n{line}\n")
+        problems(tmp_path, faulty, sealed({**content, "kernel_sha256": "0" * 64}))
+    inside = seal(body.replace("    return ", f"    open({str(ran)!r}, 'w')\n    return ", 3))
+    assert problems(tmp_path, inside, content)
+    assert not ran.exists()
+
+
+EDITS = [
+    ("NAME = ", "NAME = 'gaussian'"), ("NAME = ", "NAME = 'nobody'"), ("NAME = ", ""),
+    ("PARAMETERS = (", "PARAMETERS = ((), "), ("CAPABILITIES = {", "CAPABILITIES = {'x': 1, "),
+    ("def strip(theta)", "def stripped(theta)"), ("    return ", "    return 0.0 * "),
+    ("def loss(x, theta)", "def loss(x, theta, y)"), ("import math", "import os"),
+    ("        return ", "        return 1.0 / 0.0 + "), ("PROTOCOL = 1", "PROTOCOL = 7"),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("old", "new"), EDITS)
+def test_verification_of_an_edited_kernel_is_a_verdict(old, new, certified, tmp_path):
+    _, text, _ = certified("discrete_laplace")
+    path = tmp_path / "kernel.py"
+    lines = [new if old in line and old.endswith("= ") else line.replace(old, new)
+             for line in text.splitlines()]  # fmt: skip
+    path.write_text("\n".join(lines) + "\n")
+    done = CliRunner().invoke(app, ["verify", str(path)])
+    assert done.exit_code == 1
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+
+
+def test_a_kernel_with_another_sentence_is_flagged(certified, tmp_path):
+    _, text, _ = certified("discrete_laplace")
+    path = tmp_path / "kernel.py"
+    path.write_text(text.replace('"status": "proven"', '"status": "declared"'))
+    done = CliRunner().invoke(app, ["verify", str(path)])
+    assert done.exit_code == 1 and "emission" in done.stdout
