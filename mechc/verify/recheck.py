@@ -471,7 +471,7 @@ _NODES = (
     ast.arg,
 )
 _FIELDS = {"real", "imag", "size", "shape", "array", "empty", *vars(_MATH)}
-OF_THETA = ("branches", "breakpoints", "atoms", "strip", "lattice", "infinite_mass")
+OF_THETA = ("branches", "breakpoints", "atoms", "strip", "lattice", "log_infinite_mass")
 IMPORTS = 10  # lines between the docstring and DIGEST
 
 SHARED = frozenset(
@@ -958,6 +958,8 @@ def _recorded(kernel: Kernel, pair: Pair, checks: Sequence[dict[str, Any]]) -> I
             yield f"{name} is {now}, and not {found} as the certificate says, at {where}"
         if name == "loss_inverse":
             continue
+        if name == "infinite_mass" and cmath.isinf(found):
+            continue
         if name in VALUES and cmath.isinf(found):
             truth = pair.value(name, where["theta"], mpmath.mpf(float(where["x"])))
             if truth != found.real:
@@ -990,7 +992,7 @@ def _again(kernel: Kernel, name: str, where: dict[str, Any]) -> Any:
         single = f"loss_inverse_{int(where['branch'])}"
         return kernel(single, float(where["loss"]), theta)
     if name == "infinite_mass":
-        return kernel(name, theta)
+        return kernel("log_infinite_mass", theta)
     return kernel(where.get("function", name), float(where["x"]), theta)
 
 
@@ -1342,17 +1344,19 @@ class Search:
 
     def _infinite(self, rows: Any, theta: Any, typical: bool) -> Iterator[str]:
         """P(q = 0) is the mass of atoms and branches on which Q has none."""
-        stated = float(self.kernel("infinite_mass", theta))
+        stated = float(self.kernel("log_infinite_mass", theta))
         if math.isnan(stated):
             return
         total = mpmath.fsum(p for _, p, q in self.pair.points(theta) if q == 0)
         for lo, hi, kind, *_ in rows:
             if kind == 2:
                 total += self._mass("p", theta, lo, hi)
-        if not abs(stated - total) <= (1e-9 if typical else 1e-6) * total + (
-            0 if typical else 1e-12
-        ):
-            yield f"the mass at infinite loss is {mpmath.nstr(total, 12)}, not {stated!r}, at {theta}"  # noqa: E501
+        total = float(total)
+        truth = math.log(total) if total > 0.0 else -math.inf
+        room = 1e-9 * (1.0 + abs(truth)) if math.isfinite(truth) else 0.0
+        fine = stated == truth or abs(stated - truth) <= room
+        if not (fine or (not typical and abs(math.exp(min(stated, 1.0)) - total) <= 1e-12)):
+            yield f"the log mass at infinite loss is {truth}, not {stated!r}, at {theta}"
 
     def whole(self, theta: Any) -> Iterator[str]:
         """Masses, coverage by branches, strip, symmetry and lattice at one parameter vector."""

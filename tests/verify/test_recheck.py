@@ -42,7 +42,10 @@ def faults(text):
             many = name != plain
             if plain.rstrip("_1") not in {n.rstrip("_1") for n in OFFERED} or name == "breakpoints":
                 kinds = ("everywhere", "large parameters")
-                if name not in ("branches", "strip", "infinite_mass", "atoms") or kind not in kinds:
+                if (
+                    name not in ("branches", "strip", "log_infinite_mass", "atoms")
+                    or kind not in kinds
+                ):
                     continue
             elif (kind == "late elements" and not many) or (
                 name == "loss_inverse_many" and kind != "late elements"
@@ -55,7 +58,7 @@ def faults(text):
 
 def is_same(text, faulty, name):
     """Whether a function of the parameters alone, such as an empty table, has no fault to show."""
-    if name not in ("branches", "strip", "infinite_mass", "atoms"):
+    if name not in ("branches", "strip", "log_infinite_mass", "atoms"):
         return False
     at = [tuple(p[7][0] for p in Kernel(text)["PARAMETERS"])]
     at.append((2e3, *at[0][1:]))
