@@ -507,7 +507,8 @@ class Kernel:
         tree = ast.parse(text)
         self.about = ast.get_docstring(tree, clean=False) or ""
         self.digest = _digest(text)
-        self._named, self._functions = {}, {}
+        self._named: dict[str, Any] = {}
+        self._functions: dict[str, ast.FunctionDef] = {}
         for node in tree.body:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 if node.targets[0].id not in ("COMPILE", "CHECKS"):
@@ -812,7 +813,8 @@ class Integrals:
         lo, hi = mpmath.mpf(lo), mpmath.mpf(hi)
         if self.pair.measure == "lattice":
             return self._sum(exponent, lo, hi)
-        todo, done, top = list(self._panels(lo, hi)), [], -math.inf
+        done: list[Any] = []
+        todo, top = list(self._panels(lo, hi)), -math.inf
         for a, b in todo:
             top = max(top, self._exponents(exponent, a, b)[1])
         while todo and len(done) < MOST_PANELS:
