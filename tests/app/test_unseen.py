@@ -289,3 +289,15 @@ def test_a_loss_with_waves_without_end(direction):
     assert bound.lower - 1e-6 <= truth <= bound.upper + 1e-6  # kinks where p = e^0.3 q
     assert bound.upper - bound.lower <= 1e-9 * truth
     assert event.log_delta(3.9, direction=direction).upper < -1000.0
+
+
+@pytest.mark.parametrize("epsilon", [2.0, 9.0, 17.0])
+def test_a_density_singular_at_an_end_other_than_zero(epsilon):
+    """No double lies close to 1 enough to see the last share (1e-16)^b of the mass."""
+    b, c = 0.66, 1.4
+    laws = load(
+        p="b*(1-x)**(b-1)", q="c*(1-x)**(c-1)", support=("0", "1"), parameters=["b > 0", "c > 0"]
+    )
+    crossing = (c / b * math.exp(epsilon)) ** (1 / (b - c))  # in 1 - x
+    truth = crossing**b - math.exp(epsilon) * crossing**c
+    brackets(laws(b=b, c=c).delta(epsilon, direction="remove"), truth, rtol=0.05)
