@@ -405,7 +405,8 @@ class Reference:
         upper = grid.log_delta(*_dominating(law, h, t), epsilon - room)
         torn = law.p[law.most > law.high]  # cells that reach beyond the highest point
         outside = log_sum(np.append(torn, -np.inf)) + math.log(count)
-        sides = [log_sum([lower[0] + (math.log1p(-lower[1]) if lower[1] < 0.999 else -math.inf), infinite - 1e-11])]
+        left = math.log1p(-lower[1]) if lower[1] < 0.999 else -math.inf
+        sides = [log_sum([lower[0] + left, infinite - 1e-11])]
         sides += [log_sum([upper[0] + math.log1p(upper[1]), infinite, outside])]
         return tuple(float(min(v, 0.0)) for v in sides)
 
