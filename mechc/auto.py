@@ -84,6 +84,7 @@ class Auto:
         self._steps, self._rtol = steps, rtol
         self._resolved = all(is_resolved(step.loss) for step in steps)
         self._queue = list(candidates(steps))
+        self._single = sum(step.count for step in steps) == 1
         self._few = sum(step.count for step in steps) <= FEW and len(steps) <= DISTINCT
         self._built: dict[str, registry.Accountant] = {}
         self._tails = import_module("mechc.accountants.revealing")
@@ -194,6 +195,7 @@ class Auto:
             answer.detail["auto"] = reason
             exact = name == "lattice" and (_width(answer) <= ROUGH or float(answer.upper) < TINY)
             settled = exact or "limit" in answer.detail  # nothing is sharper there
+            settled |= name == "direct" and self._single  # nor than one step's branches
             if name == "contour" and self._few:  # the recursion over steps may be sharper
                 settled |= float(answer.upper) < FAR_BELOW or _width(answer) <= STRICT * rtol
             elif (name == "contour" and float(answer.upper) < SMALLEST) or _width(answer) <= rtol:

@@ -17,7 +17,7 @@ import numpy as np
 from mechc import registry
 from mechc.accountants.bound import Bound
 from mechc.accountants.logspace import log1mexp
-from mechc.accountants.revealing import loss_error, outward
+from mechc.accountants.revealing import loss_errors, outward
 from mechc.auto import Auto
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.apart import is_resolved
@@ -29,6 +29,7 @@ ULP = 2.0**-52
 FARTHEST = 1e150  # epsilon beyond which bounds are those of this one
 TOP_ERROR = 8 * ULP  # of a largest loss in closed form, relative
 NEXT = 1e6  # roundings from the largest loss within which they matter
+FREE = 1e-12  # share of delta that rounding may add before it is looked at more closely
 RESOLVED = 1e5  # roundings from the largest loss where answers have digits of their own
 
 
@@ -69,10 +70,10 @@ class Evaluation:
         self.steps = {d: tuple(s) for d, s in steps.items()}
         self._infinite = {d: composed(s) for d, s in self.steps.items()}
         self._opposite = {d: composed(s, reverse=True) for d, s in self.steps.items()}
-        self._loss_errors = {d: loss_error(s) for d, s in self.steps.items()}
+        self._loss_errors = {d: loss_errors(s) for d, s in self.steps.items()}
         self._mirrored = _mirrored(*self.steps.values()) and not any(
             (
-                *self._loss_errors.values(),
+                *(errors[0] for errors in self._loss_errors.values()),
                 *(any(s.loss.mass_errors) for side in self.steps.values() for s in side),
             )
         )
@@ -112,6 +113,7 @@ class Evaluation:
         proofs = [getattr(own, "at_most", None)]
         if self._mirrored:
             proofs.insert(0, getattr(first, "reversed_at_most", None))
+        epsilon -= self._loss_shift(direction, epsilon)
         return any(proof is not None and proof(epsilon, level) for proof in proofs)
 
     def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
@@ -144,9 +146,8 @@ class Evaluation:
             return replace(far, lower=lower)
         try:
             rounding = self._rounding_next_to_top(direction, epsilon)
-            # one step is answered by its branches: where rounding decides, no method does better
-            answer = self._ask(direction, epsilon, rough or (self._single and rounding > -math.inf))
-            answer = self._beside_rounded_losses(direction, epsilon, answer)
+            answer = self._ask(direction, epsilon, rough)
+            answer = self._beside_rounded_losses(direction, epsilon, answer, rough)
         except (UnsupportedError, NumericError) as why:
             raise explained(self.method, self.steps[direction], why) from why
         except MemoryError as full:
@@ -177,18 +178,30 @@ class Evaluation:
             return accountant.rough(epsilon)
         return accountant.log_delta(epsilon)
 
-    def _beside_rounded_losses(self, direction: str, epsilon: float, answer: Bound) -> Bound:
+    def _loss_shift(self, direction: str, epsilon: float, digits: bool = True) -> float:
+        """How far composed losses, less epsilon, may be off where steps have point masses."""
+        error, rounding = self._loss_errors[direction]
+        r = error + digits * rounding
+        return r + ULP * abs(epsilon) if r > 0.0 else 0.0
+
+    def _beside_rounded_losses(
+        self, direction: str, epsilon: float, answer: Bound, rough: bool
+    ) -> Bound:
         """An answer that holds for all losses within their rounding r of those that were composed.
 
-        Composed losses are off by at most r then: delta is between those at epsilon + r and
-        epsilon - r.
+        Delta is between those at epsilon + r and epsilon - r, and at most r away. One step's own
+        sum over atoms has counted their digits.
         """
-        if not self._loss_errors[direction] > 0.0:
+        counted = self._single and answer.method == "direct"
+        shift = self._loss_shift(direction, epsilon, not counted)
+        lower, upper = float(answer.lower), float(answer.upper)
+        if shift == 0.0 or (math.isnan(lower) and math.isnan(upper)):
             return answer
-        shift = self._loss_errors[direction] + ULP * abs(epsilon)
-        ask = self._accountants[direction].log_delta
-        lower, upper = ask(epsilon + shift).lower, ask(epsilon - shift).upper
-        return replace(answer, lower=min(lower, answer.lower), upper=max(upper, answer.upper))
+        if shift <= FREE * math.exp(lower):
+            return outward(answer, math.log(shift))
+        lower = min(float(self._ask(direction, epsilon + shift, rough).lower), lower)
+        upper = max(float(self._ask(direction, epsilon - shift, rough).upper), upper)
+        return replace(answer, lower=lower, upper=upper)
 
     def _rounding_next_to_top(self, direction: str, epsilon: float) -> float:
         """Log of how far rounding of the largest losses moves delta(epsilon), perhaps all of it.
@@ -204,7 +217,7 @@ class Evaluation:
         found = 0.0
         for below in (max(top - epsilon, RESOLVED * rounding), 1.0):
             try:
-                least = float(self._ask(direction, epsilon - below, self._single).upper)
+                least = float(self._ask(direction, epsilon - below, False).upper)
             except MechcError:
                 continue
             if least <= 0.0:

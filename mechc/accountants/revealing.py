@@ -67,9 +67,11 @@ def corrected(answer: Bound, steps: Sequence[Step], epsilon: float, bound: float
     return replace(answer, lower=log_subtract(float(answer.lower), added), detail=detail)
 
 
-def loss_error(steps: Sequence[Step]) -> float:
-    """How far rounding of the point masses of single steps may move a composed loss."""
-    return sum(s.count * s.loss.loss_error for s in steps if is_resolved(s.loss))
+def loss_errors(steps: Sequence[Step]) -> tuple[float, float]:
+    """How far errors of the losses of point masses may move a composed loss, and their digits."""
+    laws = [(s.count, s.loss) for s in steps if is_resolved(s.loss)]
+    digits = sum(count * law.loss_rounding for count, law in laws)
+    return sum(count * law.loss_error for count, law in laws), digits
 
 
 def outward(answer: Bound, log_moved: float) -> Bound:

@@ -18,7 +18,7 @@ ROUNDED = 4e-15  # the same, taken as rounding of the masses
 
 
 def log_hockey_stick(
-    loss: Floats, log_mass: Floats, epsilon: float, kind: str, mass_error: float
+    loss: Floats, log_mass: Floats, epsilon: float, kind: str, mass_error: Floats
 ) -> tuple[Floats, Floats]:
     """Return logs of the atoms' terms of delta(epsilon), and of what rounding may add to them.
 
@@ -28,19 +28,26 @@ def log_hockey_stick(
         epsilon: any real number.
         kind: what the losses are: rounded numbers of a "table", what a "formula" says, or
             differences of two logs of masses on a "lattice", however small they are.
-        mass_error: relative error of the masses, beside the rounding of their logs.
+        mass_error: relative errors of the masses, beside the rounding of their logs.
     """
     gap = loss - epsilon
     up = gap > 0
     terms = log_mass[up] + np.log(-np.expm1(-gap[up]))
-    shaky = (TABLED if kind == "table" else ROUNDING) * (np.abs(loss) + abs(epsilon))
-    if kind == "lattice":
-        shaky += ROUNDING * (np.abs(log_mass) + np.abs(log_mass - loss))
+    shaky = loss_rounding(loss, log_mass, kind)
+    shaky += (TABLED if kind == "table" else ROUNDING) * abs(epsilon)
     near = gap > -shaky if kind == "table" else up
     with np.errstate(divide="ignore"):
         noise = log_mass[near] - np.maximum(gap[near], 0.0) + np.log(shaky[near])
-        rounded = mass_error + ULP * (np.abs(log_mass[up]) + np.abs(loss[up]))
+        rounded = mass_error[up] + ULP * np.abs(log_mass[up])
         return terms, np.concatenate([noise, terms + np.log(rounded)])
+
+
+def loss_rounding(loss: Floats, log_mass: Floats, kind: str) -> Floats:
+    """Return how far the digits of losses may be off, see `log_hockey_stick`."""
+    rounded: Floats = (TABLED if kind == "table" else ROUNDING) * np.abs(loss)
+    if kind == "lattice":
+        rounded += ROUNDING * (np.abs(log_mass) + np.abs(log_mass - loss))
+    return rounded
 
 
 def rounding(loss: Floats, log_mass: Floats) -> float:

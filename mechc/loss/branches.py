@@ -27,6 +27,7 @@ HALVINGS = 200
 SECTIONS, MOST_EXTREMA = 120, 1000
 SOLVED = 20.0  # losses that an inverse costs which has to be iterated
 SINGULAR = 16.0  # times the highest coefficients: error where panels cannot be halved
+GRAIN, LEAST = 1e-9, 1e-290  # width of such panels, as a share of their place, and next to 0
 HALVED = 4  # every how many steps of false position is a halving
 
 
@@ -304,7 +305,7 @@ def log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tup
     with np.errstate(divide="ignore"):
         log_w = log_f + np.log((half[:, None] * WEIGHTS).ravel())
     gap = loss - epsilon
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         payoff = np.where(gap > 0, -np.expm1(-gap), 0.0)
         terms = log_w + np.log(payoff)
     top = float(terms.max())
@@ -320,18 +321,19 @@ def log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tup
     shaky = plain * np.exp(-gap) * (np.abs(loss) + abs(epsilon))
     known = share[seen] * (8.0 + np.abs(log_f[seen]))
     noise = 2.2e-16 * float(known.sum() + 4.0 * shaky[seen].sum())
-    noise += _misplaced(x, share) + _unresolved(share)
+    noise += _misplaced(x, share) + _unresolved(lo, hi, share)
     return top + math.log(total), noise / total + 1e-13 * float(plain.sum()) / total
 
 
-def _unresolved(share: Floats) -> float:
-    """What panels may hold that their nodes do not see: densities singular at an end other than 0.
+def _unresolved(lo: Floats, hi: Floats, share: Floats) -> float:
+    """What panels may hold that their nodes do not see: densities singular at an end of a branch.
 
     No double lies close enough to such an end for panels to resolve it. For (1 - x)^(b - 1) the
     highest coefficients exceed the error of the rule down to b = 0.1, times SINGULAR to b = 0.02.
     """
-    values = share.reshape(-1, WEIGHTS.size) / WEIGHTS
-    return SINGULAR * float(np.abs(values @ TOP.T).max(axis=1).sum())
+    last = hi - lo <= np.maximum(GRAIN * np.maximum(np.abs(lo), np.abs(hi)), LEAST)
+    values = (share.reshape(-1, WEIGHTS.size) / WEIGHTS)[last]
+    return SINGULAR * float(np.abs(values @ TOP.T).max(axis=1, initial=0.0).sum())
 
 
 def _misplaced(x: Floats, share: Floats) -> float:

@@ -233,6 +233,16 @@ class PrivacyLoss:
         return self._loss_error if self._source is None else self._source.loss_error
 
     @property
+    def loss_rounding(self) -> float:
+        """How far the digits of the losses of point masses may be off."""
+        kind, _ = self._atoms_known
+        return float(atoms.loss_rounding(self.atom_loss, self.atom_log_mass, kind).max(initial=0.0))
+
+    @property
+    def _atoms_known(self) -> tuple[str, float]:
+        return ("table", 0.0) if self._source is None else self._source.atoms_known
+
+    @property
     def apart(self) -> bool:
         """P and Q are so far apart that tilts between -1 and 0 are not resolved."""
         source = self._source
@@ -394,9 +404,11 @@ class PrivacyLoss:
         if self._source is not None and self._source.continuous:
             value, error = branches.log_hockey_stick(self._source, epsilon, self._reverse)
             error += self._source.defect
-        known = ("table", 0.0) if self._source is None else self._source.atoms_known
         loss, log_mass, left_out = listed.above(self, epsilon)
-        terms, noise = atoms.log_hockey_stick(loss, log_mass, epsilon, *known)
+        kind, mass_error = self._atoms_known
+        # of the reversed pair, masses are those of the pair divided by exp(loss)
+        mass_errors = mass_error + self._reverse * atoms.ULP * np.abs(loss)
+        terms, noise = atoms.log_hockey_stick(loss, log_mass, epsilon, kind, mass_errors)
         noise = np.append(noise, [left_out, value + math.log(error) if error > 0 else -math.inf])
         value = moments.log_total(np.concatenate([terms, [value, self.log_infinite]]))
         log_error = moments.log_total(noise)

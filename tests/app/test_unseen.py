@@ -301,3 +301,14 @@ def test_a_density_singular_at_an_end_other_than_zero(epsilon):
     crossing = (c / b * math.exp(epsilon)) ** (1 / (b - c))  # in 1 - x
     truth = crossing**b - math.exp(epsilon) * crossing**c
     brackets(laws(b=b, c=c).delta(epsilon, direction="remove"), truth, rtol=0.05)
+
+
+@pytest.mark.parametrize("epsilon", [700.0, 760.0, 767.0])
+def test_mass_between_zero_and_the_smallest_doubles(epsilon):
+    """Next to 1e-307 there is as much of x^0.65 below it as above."""
+    a, b = 1.74, 0.65
+    laws = load(p="a*x**(a-1)", q="b*x**(b-1)", support=("0", "1"), parameters=["a > 0", "b > 0"])
+    log_crossing = (epsilon + math.log(a / b)) / (b - a)
+    truth = b * log_crossing + math.log1p(-b / a)
+    found = laws(a=a, b=b).log_delta(epsilon, direction="add")
+    assert found.lower <= truth <= found.upper
