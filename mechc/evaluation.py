@@ -310,7 +310,7 @@ def _largest_loss(steps: Sequence[Step]) -> tuple[float, float]:
         return (total, 0.0) if total > 0 else (0.0, 0.0)
     # a loss of a table is a difference of two logs of masses
     tables = sum(step.count for step in steps if step.loss.source is None)
-    rounding = TOP_ERROR * math.fsum(map(abs, tops)) + 4 * ULP * tables
+    rounding = TOP_ERROR * math.fsum(map(abs, tops)) + 4 * ULP * tables + loss_errors(steps)[0]
     return (total, rounding) if total > 0 else (0.0, 0.0)
 
 

@@ -212,10 +212,11 @@ def integral(f: Function, lo: float, hi: float, centres: Iterable[float]) -> flo
 
 
 def doubt(f: Function, lo: float, hi: float) -> float:
-    """How far `integral` may be off because of poles at the ends of (lo, hi)."""
+    """How far `integral` may be off because of poles at the ends of (lo, hi), or heavy tails."""
     ends = [(lo, 1.0), (hi, -1.0)]
     poles = [_power_law(f, end, side, hi - lo) for end, side in ends if math.isfinite(end)]
-    return _DOUBT * sum(pole[1] for pole in poles if pole)
+    tails = [_beyond(f, math.copysign(1.0, end)) for end, _ in ends if math.isinf(end)]
+    return _DOUBT * sum([*tails, *(pole[1] for pole in poles if pole)])
 
 
 def _from_centre(f: Function, centre: float, side: float, span: float) -> float:
@@ -231,10 +232,20 @@ def _from_centre(f: Function, centre: float, side: float, span: float) -> float:
         result[apart] = f(x[apart]) * y[apart]
         return result
 
-    top = _LARGEST if math.isinf(span) else math.log(span)
+    top, rest = (_LARGEST, _beyond(f, side)) if math.isinf(span) else (math.log(span), 0.0)
     if inner:
-        return inner[1] + _adaptive(g, np.linspace(math.log(inner[0]), top, 200))
-    return _adaptive(g, np.linspace(min(_SMALLEST, top - 1.0), top, 200))
+        return inner[1] + _adaptive(g, np.linspace(math.log(inner[0]), top, 200)) + rest
+    return _adaptive(g, np.linspace(min(_SMALLEST, top - 1.0), top, 200)) + rest
+
+
+def _beyond(f: Function, side: float) -> float:
+    """The integral beyond the largest number looked at, of a tail such as x^(-1.1)."""
+    x = math.exp(_LARGEST) * np.array([0.01, 1.0])
+    before, at = map(float, f(side * x))
+    if not (0.0 < at < math.inf and 0.0 < before < math.inf):
+        return 0.0
+    power = math.log(before / at) / math.log(100.0)
+    return at * float(x[1]) / (power - 1.0) if power > 1.0 else 0.0
 
 
 def _power_law(f: Function, centre: float, side: float, span: float) -> tuple[float, float] | None:

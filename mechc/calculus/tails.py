@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sympy import Dummy, Expr, Max, Min, S, Symbol, factor, log, oo
+from sympy import Dummy, Expr, Max, Min, S, Symbol, factor, log, nan, oo, zoo
 
 from mechc.calculus.facts import Facts, Undecided, alternatives, by_case, eliminations
 from mechc.calculus.growth import Expansion, end_point
@@ -104,8 +104,9 @@ def _bounds_at_end(region: Region, x: Symbol, end: _End, facts: Facts, depth: in
     try:
         side, reach, sentence = _at_end(region, x, end, facts)
     except Unknown as reason:
-        if depth and reason.question is not None and not reason.question.has(Dummy):
-            return _by_sign(reason.question, region, x, end, facts, depth)
+        asked = reason.question
+        if depth and asked is not None and not asked.has(Dummy, oo, -oo, zoo, nan):
+            return _by_sign(asked, region, x, end, facts, depth)
         below, above = _term_by_term(region, x, end, facts)
         return _Bounds(below, above, notes=(
             f"tails at {x} -> {end.place} compared term by term ({reason}): "

@@ -205,6 +205,14 @@ def log_erfc(x: float) -> float:
 
 
 @primitive("float64(float64)")
+def log_half_erfc(x: float) -> float:
+    """Return log(erfc(x) / 2), a probability that may be nearly one."""
+    if x < 0.0:
+        return math.log1p(-0.5 * math.erfc(-x))
+    return log_erfc(x) - 0.6931471805599453
+
+
+@primitive("float64(float64)")
 def sinhc(u: float) -> float:
     """Return sinh(u)/u, with 1 at u = 0."""
     return 1.0 if u == 0.0 else math.sinh(u) / u

@@ -30,6 +30,7 @@ MISPLACED = 4.0  # ... beside so many times what rounding of the nodes may move
 MASS_TOLERANCE = 1e-9  # found against declared total mass; more means that mass was missed
 MAX_LATTICE = 4_000_000
 OPEN_ERROR = 1e-12  # of panels that are not next to an end where the loss is not bounded
+LEAST_LOG = 1e-300
 LEAST_REACH = 64.0  # integers looked at on either side
 MOST_LOST = 0.1  # relative error of a declared mass that is no mass any more
 NO_ATOMS = (np.empty(0), np.empty(0), -math.inf, -math.inf)
@@ -270,8 +271,10 @@ class KernelSource:
         if self.kernel.MEASURE == "finite":  # small losses keep their digits in their own formula
             self.kernel.loss_many(np.ascontiguousarray(rows[:, 0]), self.theta, loss)
         else:
-            logs = np.abs(rows[np.isfinite(loss), 1:]).sum(1)
-            self.loss_error = FEW * ULP * float(logs.max(initial=0.0))
+            logs = np.abs(rows[np.isfinite(loss), 1:])
+            # a log of nearly one is that of a tail, which loses as many roundings as its own log
+            logs *= 1.0 - np.log(np.clip(logs, LEAST_LOG, 1.0))
+            self.loss_error = FEW * ULP * float(logs.sum(1).max(initial=0.0))
         worst = errors.max(axis=0, initial=0.0)
         self.mass_error = max(self.mass_error, float(worst.max()))
         self.loss_error += float(worst.sum())

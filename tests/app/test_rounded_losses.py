@@ -3,9 +3,11 @@
 import math
 
 import pytest
+import sympy as sp
 from mpmath import mp, mpf
 
 import mechc
+from mechc.declare import mechanism, positive, real
 from mechc.errors import UnsupportedError
 
 PAIRS = {  # of two outcomes; masses under Q, P in doubles
@@ -48,3 +50,31 @@ def test_sums_of_losses(name, rate, method):
                     return
                 slack = 1e-15 * (1.0 + abs(truth))
                 assert found.lower - slack <= truth <= found.upper + slack, (at, found)
+
+
+def test_the_loss_of_an_atom_of_nearly_all():
+    """The log of erfc(-u) / 2 is that of 1 less a tail, of which a sum with log(2) left 11 digits.
+
+    P is Gaussian above tau and has an atom, Q is the atom.
+    """
+    x, s, tau = real("x"), positive("s"), positive("tau")
+    density = sp.exp(-(x**2) / (2 * s**2)) / (s * sp.sqrt(2 * sp.pi))
+    pair = mechanism(
+        "unseen", variable=x, p=sp.Piecewise((density, x > tau), (0, True)), q=0,
+        atoms=[(0, sp.erfc(-tau / (s * sp.sqrt(2))) / 2, 1)], parameters=(s, tau),
+    )  # fmt: skip
+    for size in (3.8, 4.6, 7.2, 20.0):
+        event = mechc.load(pair)(s=0.75, tau=0.75 * size)
+        with mp.workdps(200):
+            told = mp.erfc(0.75 * mpf(size) / 0.75 / mp.sqrt(2)) / 2
+            loss = -mp.log1p(-told)
+            for count, epsilon in ((1, float(loss)), (2, float(-2 * loss)), (3, float(-loss))):
+                for at in (math.nextafter(epsilon, -1.0), epsilon, math.nextafter(epsilon, 1.0)):
+                    hidden = (1 - told) ** count
+                    removed = (1 - hidden) + max(0, hidden - mp.exp(at))
+                    for way, exact in (("remove", removed), ("add", 1 - mp.exp(at) * hidden)):
+                        truth = mp.log(exact) if exact > 0 else -mp.inf
+                        found = (count * event).log_delta(at, direction=way)
+                        assert found.lower <= truth <= found.upper, (size, count, at, way, found)
+                        if way == "remove":
+                            assert found.upper - found.lower < 1e-9, (size, count, at, found)

@@ -56,6 +56,7 @@ def text(expr):
         ),
         (ir.mul(exp(X), exp(Y)), "math.exp(x + y)"),
         (log(ir.call("erfc", X)), "log_erfc(x)"),
+        (log(half(ir.call("erfc", X))), "log_half_erfc(x)"),
         (log(ir.call("cosh", X)), "log_cosh(x)"),
         (ir.add(half(ir.ONE), half(ir.call("erf", X))), "0.5 * math.erfc(-x)"),
         (ir.add(half(ir.ONE), ir.negate(half(ir.call("erf", X)))), "0.5 * math.erfc(x)"),

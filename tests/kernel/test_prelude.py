@@ -69,6 +69,11 @@ REAL = {
         [(x,) for x in np.linspace(-6, 30, 400)] + [(x,) for x in np.logspace(1, 7, 50)],
         12,
     ),
+    "log_half_erfc": (
+        lambda x: mp.log(mp.erfc(x) / 2),
+        [(x,) for x in np.linspace(-6, 30, 400)] + [(x,) for x in np.logspace(1, 7, 50)],
+        12,
+    ),
     "log_erfcx": (
         lambda x: x * x + mp.log(mp.erfc(x)),
         [(x,) for x in np.linspace(-20, 30, 400)] + [(x,) for x in np.logspace(1, 7, 50)],

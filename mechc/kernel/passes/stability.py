@@ -7,6 +7,7 @@ node, outer ones first, until nothing changes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -15,6 +16,7 @@ from mechc.kernel.ir import (
     ZERO,
     Add,
     Call,
+    Constant,
     Expr,
     Mul,
     Number,
@@ -29,6 +31,7 @@ from mechc.kernel.ir import (
     split_number,
 )
 
+LOGS_OF_TWO = {math.log(2.0): 1, -math.log(2.0): -1}
 Rule = Callable[[Expr], Expr | None]
 
 LOG_OF = {
@@ -105,6 +108,27 @@ def log_of_function(expr: Expr) -> Expr | None:
             log_value = call(logarithm, inner)
             return log_value if coefficient == ONE else add(log_value, call("log", coefficient))
     return None
+
+
+def log_of_probability(expr: Expr) -> Expr | None:
+    """log_erfc(u) - log(2), which may be nearly 0, or its negative."""
+    if not isinstance(expr, Add):
+        return None
+    for constant in expr.args:
+        sign = -LOGS_OF_TWO.get(_constant(constant), 0)
+        for term in expr.args:
+            if sign and (arg := _arguments(negate(term) if sign < 0 else term, "log_erfc")):
+                others = [t for t in expr.args if t not in (term, constant)]
+                return add(mul(number(sign), call("log_half_erfc", *arg)), *others)
+    return None
+
+
+def _constant(term: Expr) -> float:
+    """The value of a constant or of the log of a number, else nan."""
+    if isinstance(term, Constant):
+        return term.value
+    arg = _arguments(term, "log")
+    return math.log(arg[0].exact) if arg and isinstance(arg[0], Number) else math.nan
 
 
 def log_of_difference(expr: Expr) -> Expr | None:
@@ -339,6 +363,7 @@ RULES: tuple[Rule, ...] = (
     exponential_product,
     log_of_product,
     log_of_function,
+    log_of_probability,
     log_of_difference,
     log_of_sum,
     log1p_of_expm1,
