@@ -5,7 +5,8 @@ In: steps, epsilon. Out: steps in which losses beyond +-B are infinite, and what
 The new steps dominate the old ones, so their delta is an upper bound. It is above the truth by at
 most k (e^(eps - B) + e^(-B)) for k steps: where one step has L in A = {|L| > B} and the others sum
 to s, the payoff grows by min(1, e^(eps - s - L)). Where L > B that is at most e^(eps - s - B), and
-E_P[e^(-s)] <= Q(p > 0) <= 1; and P(L < -B) <= e^(-B).
+E_P[e^(-s)] <= Q(p > 0) <= 1; and P(L < -B) <= e^(-B). Where the loss is smaller than B next to an
+end, no double being closer to it, the payoff grows by at most the mass there.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ def corrected(answer: Bound, steps: Sequence[Step], epsilon: float, bound: float
     """
     count = sum(step.count for step in steps)
     added = math.log(count) - bound + log_add(epsilon, 0.0)
+    for step in steps:
+        added = log_add(added, math.log(step.count) + step.loss.log_early)
     errors = log_error(composed(steps), composed(steps, reverse=True), epsilon)
     answer = outward(answer, errors)
     detail = {**answer.detail, "revealed": f"losses beyond {bound:g} count as infinite"}

@@ -23,7 +23,7 @@ from mechc.loss.work import DENSITY, spend
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-HALVINGS = 200
+HALVINGS, EXPONENTS = 200, 1100
 SECTIONS, MOST_EXTREMA = 120, 1000
 SOLVED = 20.0  # losses that an inverse costs which has to be iterated
 SINGULAR = 16.0  # times the highest coefficients: error where panels cannot be halved
@@ -197,7 +197,7 @@ def _searched(source: KernelSource, row: Floats, loss: float) -> float:
     width = max(1.0, abs(start))
     while math.isfinite(b) and b < hi and not beyond(b):
         a, b, width = b, min(hi, b + width), 2.0 * width
-    for _ in range(HALVINGS):
+    for _ in range(EXPONENTS):  # next to 0 every halving is a power of two
         middle = 0.5 * (a + b)
         a, b = (a, middle) if beyond(middle) else (middle, b)
         if b - a <= 4e-16 * max(abs(a), abs(b)):
@@ -242,7 +242,8 @@ def above(source: KernelSource, epsilon: float, reverse: bool) -> Floats:
     """Intervals of x on which L > epsilon (reverse: -L > epsilon), shape (n, 2)."""
     threshold = -epsilon if reverse else epsilon
     rows = []
-    for row in source.rows:
+    table = _closed(source)
+    for row in table:
         lo, hi = float(row[0]), float(row[1])
         if row[2] == protocol.UNSPLIT:
             continue
@@ -257,9 +258,9 @@ def above(source: KernelSource, epsilon: float, reverse: bool) -> Floats:
             continue
         cut = root(source, row, threshold)
         rows.append((cut, hi) if increasing != reverse else (lo, cut))
-    open_ = np.isnan(source.rows[:, 3:5]).any() or (source.rows[:, 2] == protocol.UNSPLIT).any()
+    open_ = np.isnan(table[:, 3:5]).any() or (table[:, 2] == protocol.UNSPLIT).any()
     for branch in branches_of(source) if open_ else ():
-        if branch.inverse >= 0 and not _open_limits(source, branch):
+        if branch.inverse >= 0 and not np.isnan(table[table[:, 5] == branch.inverse, 3:5]).any():
             continue
         cut = float(inverse(source, branch, np.array([threshold]))[0])
         lo, hi = _outermost(source, branch)
@@ -285,9 +286,16 @@ def _outermost(source: KernelSource, branch: Branch) -> tuple[float, float]:
     return lo, hi
 
 
-def _open_limits(source: KernelSource, branch: Branch) -> bool:
-    rows = source.rows[source.rows[:, 5] == branch.inverse]
-    return bool(np.isnan(rows[:, 3:5]).any())
+def _closed(source: KernelSource) -> Floats:
+    """The rows of branches; a limit that is open at a finite end is the loss next to it."""
+    rows = source.rows.copy()
+    for row in rows:
+        for side in (0, 1):
+            known = row[2] == protocol.UNSPLIT or not math.isnan(row[3 + side])
+            if not known and math.isfinite(row[side]):
+                inner = float(losses_at(source, np.nextafter(row[[side]], row[[1 - side]]))[0])
+                row[3 + side] = inner if math.isfinite(inner) else math.nan
+    return rows
 
 
 def log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tuple[float, float]:

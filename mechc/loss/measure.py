@@ -228,6 +228,14 @@ class PrivacyLoss:
         return (q.error, p.error) if self._reverse else (p.error, q.error)
 
     @property
+    def log_early(self) -> float:
+        """Log of the mass at infinite loss that may have a small one, see `loss.within`."""
+        if self._source is None:
+            return -math.inf
+        mass = self._source.early[self._reverse]
+        return mass.log + mass.error
+
+    @property
     def loss_error(self) -> float:
         """How far losses of point masses may be off, beyond the rounding of their own digits."""
         return self._loss_error if self._source is None else self._source.loss_error

@@ -101,6 +101,7 @@ class KernelSource:
         closed = float(kernel.log_infinite_mass(theta))
         # P(L = inf) and Q(L = -inf)
         self.infinite = agreed(closed, total(found[0]), self.label), total(found[1])
+        self.early = LogMass(), LogMass()  # at infinite loss, of P and Q, though their loss is not
         self._atom_error = 0.0
         self._find_ends()
         if checked:

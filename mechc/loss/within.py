@@ -1,8 +1,9 @@
 """A bound kernel whose outputs of extreme loss reveal everything, for tails without moments.
 
 In: a KernelSource and a bound B. Out: one in which outputs with |L| > B are told apart: their mass
-under P stands at infinite loss, that under Q at minus infinite loss. The new pair dominates the old
-one (T9: two outputs are folded into one), and every tilt of its loss has a finite moment.
+under P stands at infinite loss, that under Q at minus infinite loss. So does what is so close to an
+end that doubles do not resolve it, however small the loss there (`early`). The new pair dominates
+the old one (T9: two outputs are folded into one), and every tilt of its loss has a finite moment.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError, UnsupportedError
 from mechc.kernel import protocol
 from mechc.loss.branches import between_modes, branches_of, extrema, root
-from mechc.loss.infinite import total
+from mechc.loss.infinite import LogMass, total
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.source import KernelSource
 
 Floats = NDArray[np.float64]
+
+LEAST, CLOSE = 1e-300, 2.0**-42  # distance from an end, and its share of the end, that is resolved
 
 
 def within(source: KernelSource, bound: float) -> KernelSource:
@@ -41,27 +44,37 @@ def within(source: KernelSource, bound: float) -> KernelSource:
             f"{source.label}: the loss has no exponential moments on one side, and where it is "
             "large is not known in closed form; truncate() bounds it"
         )
-    rows, beyond = source.rows.copy(), []
+    rows, beyond, early = source.rows.copy(), [], []
     for row in rows:
         for side in (0, 1):
             end, (outer, limit) = float(row[side]), _outermost(source, row, side)
             if abs(limit) > bound:
                 part = _monotone_end(source, row, side, outer, limit)
                 cut = root(source, part, math.copysign(bound, limit))
+                if abs(cut - end) < (least := LEAST + CLOSE * abs(end)):
+                    cut = end + math.copysign(least, row[1 - side] - end)
+                    early.append((min(end, cut), max(end, cut)))
                 beyond.append((min(end, cut), max(end, cut)))
                 row[side], row[3 + side] = cut, math.copysign(bound, limit)
     rows = rows[rows[:, 0] < rows[:, 1]]
     if not rows.size:
         raise NumericError(f"{source.label}: all losses are beyond {bound:g}")
     other = copy(source)
-    for lo, hi in beyond:
-        p, q = (
-            total([mass, other.mass_on(lo, hi, law)])
-            for mass, law in zip(other.infinite, "pq", strict=True)
-        )
-        other.infinite = p, q
+    other.infinite = _with_masses(source, source.infinite, beyond)
+    other.early = _with_masses(source, source.early, early)
     other.cut_to(rows, Quadrature(source.kernel, source.theta, rows[:, :2]))
     return other
+
+
+def _with_masses(
+    source: KernelSource, masses: tuple[LogMass, LogMass], intervals: list[tuple[float, float]]
+) -> tuple[LogMass, LogMass]:
+    """Masses of P and Q and those on intervals."""
+    p, q = (
+        total([mass, *(source.mass_on(lo, hi, law) for lo, hi in intervals)])
+        for mass, law in zip(masses, "pq", strict=True)
+    )
+    return p, q
 
 
 def _outermost(source: KernelSource, row: Floats, side: int) -> tuple[float, float]:

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from mpmath import mp
 from scipy.special import erfc, gammaln
 
 import mechc
@@ -312,3 +313,18 @@ def test_mass_between_zero_and_the_smallest_doubles(epsilon):
     truth = b * log_crossing + math.log1p(-b / a)
     found = laws(a=a, b=b).log_delta(epsilon, direction="add")
     assert found.lower <= truth <= found.upper
+
+
+@pytest.mark.parametrize("epsilon", [5.0, 116.82234439128158, 300.0])
+def test_a_slow_loss_far_beyond_the_nodes(epsilon):
+    """x - x^a + log(a): at 117 the crossing has e^-634 of Q, and at 0 the loss falls like log x."""
+    a = 0.9743298173466215
+    laws = load(p="exp(-x)", q="a*x**(a-1)*exp(-x**a)", support=("0", "oo"), parameters=["a > 0"])
+    with mp.workdps(40):
+        far = mp.findroot(
+            lambda x: x - x**a + mp.log(a) + (a - 1) * mp.log(x) - epsilon, 8 * epsilon
+        )
+        truth = float(mp.log(mp.exp(-(far**a)) - mp.exp(epsilon - far)))
+    found = laws(a=a).log_delta(epsilon, direction="add")
+    assert found.lower <= truth <= found.upper
+    assert found.upper - found.lower < 1e-9

@@ -11,6 +11,7 @@ from mechc.declare import additive, count, integer, mechanism, parameter, positi
 from mechc.errors import DeclarationError
 from mechc.numeric import Evaluator
 from mechc.pair import normalise
+from mechc.parse import declaration_from_text
 from mechc.transform import poisson
 
 x, n = real("x"), integer("n")
@@ -22,6 +23,22 @@ def test_wrong_constant_is_reported_with_the_mass_found():
     declared = mechanism("half", variable=x, p=normal / 2, q=normal)
     with pytest.raises(DeclarationError, match=r"half: P has mass 0\.5, not 1"):
         normalise(declared)
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "support"),
+    [
+        ("a*(1+x)**(-a-1)", "b*exp(-b*x)", ("0", "oo")),
+        ("a*x**(-a-1)", "b*x**(-b-1)", ("1", "oo")),
+        ("x**(a-1)*exp(-x)/gamma(a)", "x**(-b-1)*exp(-1/x)/gamma(b)", ("0", "oo")),
+    ],
+    ids=["lomax", "pareto", "inverse gamma"],
+)
+def test_heavy_tails_have_mass_one(p, q, support):
+    declared = declaration_from_text(
+        "heavy", p=p, q=q, support=support, parameters=["a > 0", "b > 0"]
+    )
+    assert normalise(declared).notes
 
 
 def test_a_normaliser_right_for_one_scale_only_is_caught():
