@@ -306,6 +306,7 @@ def test_rounding_of_a_loss_beside_a_far_smaller_delta():
 
 
 def test_the_relation_goes_through_dp_accounting():
+    pytest.importorskip("dp_accounting")
     from dp_accounting import NeighboringRelation
 
     relation = NeighboringRelation
