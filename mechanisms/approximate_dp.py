@@ -2,10 +2,7 @@
 
 from sympy import exp
 
-from mechc.declare import dominates
-from mechc.declare import mechanism
-from mechc.declare import parameter
-from mechc.declare import rate
+from mechc.declare import dominates, mechanism, parameter, rate
 
 epsilon = parameter("epsilon", 0, typical=(0.1, 5))
 delta = rate("delta", typical=(1e-6, 0.1))

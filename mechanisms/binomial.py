@@ -2,9 +2,7 @@
 
 from sympy import binomial as choose
 
-from mechc.declare import additive
-from mechc.declare import count
-from mechc.declare import integer
+from mechc.declare import additive, count, integer
 
 n = integer("n")
 trials = count("trials", typical=(20, 200))

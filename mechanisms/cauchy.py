@@ -2,9 +2,7 @@
 
 from sympy import pi
 
-from mechc.declare import additive
-from mechc.declare import positive
-from mechc.declare import real
+from mechc.declare import additive, positive, real
 
 x = real("x")
 scale = positive("scale", typical=(0.5, 50))

@@ -2,10 +2,7 @@
 
 from sympy import Dummy, Sum, exp, oo
 
-from mechc.declare import additive
-from mechc.declare import count
-from mechc.declare import integer
-from mechc.declare import positive
+from mechc.declare import additive, count, integer, positive
 
 n, m = integer("n"), Dummy("m", integer=True)
 sigma = positive("sigma", typical=(0.5, 20))

@@ -2,10 +2,7 @@
 
 from sympy import Abs, exp, tanh
 
-from mechc.declare import additive
-from mechc.declare import count
-from mechc.declare import integer
-from mechc.declare import positive
+from mechc.declare import additive, count, integer, positive
 
 n = integer("n")
 a = positive("a", typical=(0.1, 2))

@@ -2,10 +2,7 @@
 
 from sympy import exp
 
-from mechc.declare import dominates
-from mechc.declare import mechanism
-from mechc.declare import positive
-from mechc.declare import real
+from mechc.declare import dominates, mechanism, positive, real
 
 x = real("x")
 epsilon = positive("epsilon", typical=(0.1, 5))

@@ -2,10 +2,7 @@
 
 from sympy import exp, pi, sqrt
 
-from mechc.declare import additive
-from mechc.declare import positive
-from mechc.declare import rate
-from mechc.declare import real
+from mechc.declare import additive, positive, rate, real
 
 x = real("x")
 weight = rate("weight", typical=(0.1, 0.9))

@@ -2,10 +2,7 @@
 
 from sympy import exp, pi, sqrt
 
-from mechc.declare import dominates
-from mechc.declare import mechanism
-from mechc.declare import positive
-from mechc.declare import real
+from mechc.declare import dominates, mechanism, positive, real
 
 x = real("x")
 mu = positive("mu", typical=(0.02, 5))

@@ -2,13 +2,7 @@
 
 from sympy import exp, pi, sqrt
 
-from mechc.declare import dominates
-from mechc.declare import lists
-from mechc.declare import mechanism
-from mechc.declare import numbers
-from mechc.declare import positive
-from mechc.declare import probabilities
-from mechc.declare import real
+from mechc.declare import dominates, lists, mechanism, numbers, positive, probabilities, real
 
 x = real("x")
 sigma = positive("sigma", typical=(0.5, 5))

@@ -2,9 +2,7 @@
 
 from sympy import cos, pi
 
-from mechc.declare import additive
-from mechc.declare import positive
-from mechc.declare import real
+from mechc.declare import additive, positive, real
 
 x = real("x")
 halfwidth = positive("halfwidth", typical=(5, 50))

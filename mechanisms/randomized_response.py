@@ -2,10 +2,7 @@
 
 from sympy import exp
 
-from mechc.declare import count
-from mechc.declare import dominates
-from mechc.declare import mechanism
-from mechc.declare import parameter
+from mechc.declare import count, dominates, mechanism, parameter
 
 epsilon = parameter("epsilon", 0, typical=(0.1, 5))
 categories = count("categories", lo=2, default=2, typical=(2, 10))

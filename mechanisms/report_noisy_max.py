@@ -2,9 +2,7 @@
 
 from sympy import exp
 
-from mechc.declare import dominates
-from mechc.declare import mechanism
-from mechc.declare import parameter
+from mechc.declare import dominates, mechanism, parameter
 
 epsilon = parameter("epsilon", 0, typical=(0.1, 5))
 likely, unlikely = exp(epsilon) / (1 + exp(epsilon)), 1 / (1 + exp(epsilon))

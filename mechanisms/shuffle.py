@@ -3,11 +3,7 @@
 from sympy import binomial as choose
 from sympy import exp
 
-from mechc.declare import count
-from mechc.declare import dominates
-from mechc.declare import integer
-from mechc.declare import mechanism
-from mechc.declare import positive
+from mechc.declare import count, dominates, integer, mechanism, positive
 
 a = integer("a")
 users = count("users", lo=1, typical=(10, 200))

@@ -2,10 +2,7 @@
 
 from sympy import Abs, besseli, exp
 
-from mechc.declare import additive
-from mechc.declare import count
-from mechc.declare import integer
-from mechc.declare import positive
+from mechc.declare import additive, count, integer, positive
 
 n = integer("n")
 rate = positive("rate", typical=(1, 100))

@@ -2,10 +2,7 @@
 
 from sympy import Min, exp
 
-from mechc.declare import dominates
-from mechc.declare import mechanism
-from mechc.declare import parameter
-from mechc.declare import positive
+from mechc.declare import dominates, mechanism, parameter, positive
 
 epsilon = positive("epsilon", typical=(0.1, 5))
 gamma = parameter("gamma", 0, 1, typical=(0.1, 0.9))

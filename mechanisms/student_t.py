@@ -2,9 +2,7 @@
 
 from sympy import gamma, pi, sqrt
 
-from mechc.declare import additive
-from mechc.declare import positive
-from mechc.declare import real
+from mechc.declare import additive, positive, real
 
 x = real("x")
 nu = positive("nu", typical=(1, 10))

@@ -1,8 +1,6 @@
 """Uniform noise on a real query."""
 
-from mechc.declare import additive
-from mechc.declare import positive
-from mechc.declare import real
+from mechc.declare import additive, positive, real
 
 x = real("x")
 halfwidth = positive("halfwidth", typical=(5, 50))
