@@ -252,20 +252,14 @@ def _fixed(run: Training) -> Composition:
 
 def _allocation(run: Training) -> Composition:
     """Whole epochs, in each of which a record enters one step; a part of one counts as one."""
-    import mechc
+    from mechc.composition.allocation import random_allocation
 
-    if "random_allocation" not in mechc.__all__:
-        raise UnsupportedError(
-            "dpsgd: sampler='allocation' needs mechc.random_allocation, which this version does "
-            "not have; sampler='shuffled' holds for it too, without amplification"
-        )
     if run.relation is not Adjacency.ADD_REMOVE:
         raise UnsupportedError(
             "dpsgd: sampler='allocation' has a pair for adjacency='add_remove' alone"
         )
     each = math.ceil(run.size / run.batch)
-    allocated = getattr(mechc, "random_allocation")(load("gaussian"), steps=each)  # noqa: B009
-    return run.uses(allocated, 1.0, run.passes(each))
+    return run.uses(random_allocation(load("gaussian"), steps=each), 1.0, run.passes(each))
 
 
 def _shuffled(run: Training) -> Composition:

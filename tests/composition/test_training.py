@@ -138,3 +138,13 @@ def test_the_command_line_takes_the_same_words_and_fractions():
     assert answer("epsilon", *plain)["upper"] == here
     bad = CliRunner().invoke(app, ["epsilon", *plain[:4], "256/0", "-d", "1e-5"])
     assert bad.exit_code == 2 and "256/60000" in bad.stderr
+
+
+def test_allocated_records_take_part_once_an_epoch():
+    """The value of one epoch of 100 steps at sigma 1 is that of two contours in high precision."""
+    words = {"dataset_size": 1000, "batch_size": 10, "noise_multiplier": 1.0}
+    run = mechc.dpsgd(**words, epochs=1, sampler="allocation")
+    answer = run.delta(1.0, direction="remove")
+    assert answer.lower <= 3.01577445683e-07 * (1 + 1e-10)
+    assert answer.upper >= 3.01577445683e-07 * (1 - 1e-10)
+    assert answer.upper < 3.02e-07
