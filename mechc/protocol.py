@@ -154,8 +154,13 @@ class Described(Protocol):
     def record(self) -> dict[str, Any]:
         """What a run file holds of it."""
 
-    def is_identity(self, theta: tuple[float, ...]) -> bool:
-        """Whether nothing is revealed at these parameters."""
+    @property
+    def rates(self) -> tuple[str, ...]:
+        """Names of the parameters that are sampling rates."""
+
+    @property
+    def upper_only(self) -> str:
+        """Why answers bound the mechanism from above alone, "" where they are exact."""
 
     def unsampled(self, theta: tuple[float, ...]) -> Any:
         """The event on all records where a sample keeps them all, else None."""

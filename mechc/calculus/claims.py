@@ -73,7 +73,7 @@ def claim_of(declaration: Declaration, between: str = BETWEEN) -> Claim:
 
 def _check_construction(declaration: Declaration) -> None:
     """Refuse a pair, or the record of how it was built, that was exchanged for another."""
-    from mechc.calculus.transform import STEPS
+    from mechc.calculus.transform import replayed
 
     built = declaration.construction
     if built is None:
@@ -82,8 +82,7 @@ def _check_construction(declaration: Declaration) -> None:
         x = declaration.variable
         again = replace(declaration, p=built.noise.subs(x, x - built.sensitivity), q=built.noise)
     else:
-        name, *options = built.step
-        again = STEPS[name](built.base, *options)
+        again = replayed(built.base, built.step)
     if again.canonical != declaration.canonical or again.construction != built:
         raise DeclarationError(
             f"{declaration.name}: P and Q are not those that the declaration was built with, which "
@@ -94,8 +93,8 @@ def _check_construction(declaration: Declaration) -> None:
 def _base(built: Poisson | Moves | Derived, between: str = BETWEEN) -> Claim:
     """The claim of the base, refused where it is of groups and the step is for one record."""
     base = claim_of(built.base, between)
-    if base.group and built.step[-1] != "whole":
-        refuse_groups(built.step[0], built.base.name)
+    if base.group and not built.step.keeps_groups:
+        refuse_groups(built.step.word, built.base.name)
     return base
 
 
@@ -171,4 +170,4 @@ def _derived(built: Derived) -> Claim:
     return Claim("proven" if proven else "declared", built.theorem, fits, (
         f"the base pair dominates ({base.status}, {base.theorem or 'by assertion'})",
         *base.conditions, *built.conditions), (*base.assumptions, *built.assumptions),
-        "" if built.step[-1] == "whole" else base.group)  # fmt: skip
+        "" if built.step.keeps_groups else base.group)  # fmt: skip

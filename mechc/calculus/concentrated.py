@@ -17,9 +17,10 @@ from sympy import Expr, Integer, Rational, oo, simplify
 from mechc.adjacency import Adjacency
 from mechc.calculus.cases import Piece, explored
 from mechc.declare.declaration import Declaration, Derived, Poisson, Shift
+from mechc.declare.transforms import Shuffled, Vector, WithoutReplacement
 from mechc.errors import UnsupportedError
 
-SAME_PAIR = ("without_replacement", "shuffled", "vector")
+SAME_PAIR = (Shuffled, Vector, WithoutReplacement)
 """Steps whose pair is that of the base, or mixes a common part into it."""
 
 
@@ -40,7 +41,7 @@ def rho(declaration: Declaration) -> Expr | None:
         shifted = moved == 1 or isinstance(built.base.construction, Shift)
         return moved * base if base is not None and shifted else None
     if isinstance(built, Derived):
-        return rho(built.base) if built.step[0] in SAME_PAIR else None
+        return rho(built.base) if isinstance(built.step, SAME_PAIR) else None
     if declaration.reverse is not None or (built is not None and not isinstance(built, Shift)):
         return None
     if declaration.measure == "lattice" and built is None:

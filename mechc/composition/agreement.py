@@ -26,7 +26,6 @@ from operator import add
 from typing import Any, NamedTuple
 
 from mechc.accountants.registry import methods
-from mechc.composition.inputs import RATE
 from mechc.errors import MechcError
 from mechc.protocol import ParameterInfo, Run, Use
 
@@ -94,7 +93,7 @@ def _compared(
 
 def _must_rise(event: Use, info: ParameterInfo) -> bool:
     claimed = event.claim.status == "proven"
-    return info.name.startswith(RATE) or (info.name == SENSITIVITY and claimed)
+    return info.name in event.mechanism.rates or (info.name == SENSITIVITY and claimed)
 
 
 def _dominated_first(event: Use, other: Use, direction: str, ask: Ask) -> tuple[Use, Use] | None:

@@ -105,7 +105,7 @@ def allocated(event: Event, steps: int, selected: int, epochs: int) -> Event | C
 
 def _epoch(event: Event, steps: int) -> Event:
     """One of `steps` selected."""
-    if steps == 1 or event.mechanism.is_identity(event.theta):
+    if steps == 1 or event.is_identity:
         return event
     return AllocatedEvent(event, steps)
 

@@ -87,12 +87,18 @@ class Event(Queries):
     @property
     def upper_only(self) -> str:
         """Why only upper bounds hold for the mechanism; "" where lower bounds do too."""
-        return str(getattr(self.mechanism, "upper_only", ""))
+        return self.mechanism.upper_only
 
     @property
     def parameters(self) -> dict[str, float]:
         """Parameter values by name."""
         return dict(zip((p.name for p in self.mechanism.parameters), self.theta, strict=True))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether nothing is revealed: a sampling rate of 0."""
+        rates = self.mechanism.rates
+        return bool(rates) and any(v == 0 for k, v in self.parameters.items() if k in rates)
 
     def at(self, **values: float) -> Event:
         """Return this event with other values of some parameters.
@@ -232,7 +238,7 @@ class Composition(Queries):
         """
         merged: dict[tuple[str, tuple[float, ...]], tuple[Event, int]] = {}
         for event, count in parts:
-            if count and not event.mechanism.is_identity(event.theta):
+            if count and not event.is_identity:
                 merged[event.key] = (event, merged.get(event.key, (event, 0))[1] + count)
         for event, count in merged.values():
             check_count(count, str(event))

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from mechc.adjacency import NO_CLAIM, Adjacency, Claim
 from mechc.composition import inputs
 from mechc.composition.events import Event
-from mechc.composition.inputs import RATE
+from mechc.declare import transforms as steps
 from mechc.declare.catalog import MechanismFile
+from mechc.declare.transforms import OfLength, Sample, Transform
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.kernel import build
 from mechc.protocol import TAG, Kernel, ParameterInfo
@@ -30,24 +31,19 @@ if TYPE_CHECKING:
     from mechc.verify.certificate import Certificate
 
 
-SAMPLERS = ("poisson", "without_replacement")
-LENGTH = "of_length"
-
-
 class Mechanism:
     """A mechanism whose parameters are still open, or bound in part.
 
     Attributes:
         origin: where the declaration comes from.
-        transforms: structural transformations, innermost first, such as
-            (("poisson", "add_remove"),).
+        transforms: structural transformations, innermost first.
         bound: parameter values fixed so far.
     """
 
     def __init__(
         self,
         origin: build.Origin,
-        transforms: tuple[tuple[str, ...], ...] = (),
+        transforms: tuple[Transform, ...] = (),
         bound: Mapping[str, float] | None = None,
     ) -> None:
         """Combine the parts; users call `load` and the samplers instead."""
@@ -58,10 +54,7 @@ class Mechanism:
     @cached_property
     def name(self) -> str:
         """Name for people, such as "poisson(gaussian)"."""
-        name = str(self.origin.name)
-        for transform, *_ in self.transforms:
-            name = name if transform == LENGTH else f"{transform}({name})"
-        return name
+        return steps.describe(str(self.origin.name), self.transforms)
 
     @cached_property
     def key(self) -> str:
@@ -137,23 +130,23 @@ class Mechanism:
         Raises:
             UnsupportedError: a loaded kernel, or a declaration that has no text.
         """
-        steps = {"transforms": [list(step) for step in self.transforms]}
+        chain = {"transforms": [step.words for step in self.transforms]}
         if isinstance(self.origin, build.LoadedKernel):
             raise UnsupportedError(
                 f"{self.name}: a loaded kernel cannot be kept in a run file; load the mechanism"
             )
         file = self.origin if isinstance(self.origin, MechanismFile) else None
         if file is not None and file.name in available() and build.origin(file.name) == file:
-            return {"mechanism": file.name, "digest": file.text_digest, **steps}
+            return {"mechanism": file.name, "digest": file.text_digest, **chain}
         from mechc.declare.write import text_of
 
         declared = build.declaration(self.origin, ())
         try:
-            return {"mechanism": declared.name, "text": text_of(declared), **steps}
+            return {"mechanism": declared.name, "text": text_of(declared), **chain}
         except UnsupportedError:
             if file is None:
                 raise
-            return {"mechanism": str(file.path), "digest": file.text_digest, **steps}
+            return {"mechanism": str(file.path), "digest": file.text_digest, **chain}
 
     def explain(self) -> Explanation:
         """Return what was derived: pieces, branches, atoms, closed or numeric and why, claim.
@@ -228,20 +221,22 @@ class Mechanism:
         """Whether the add direction is the mirror image of remove, proved when compiling."""
         return bool(self.kernel.SYMMETRIC) and self.reverse_kernel is None
 
-    def is_identity(self, theta: tuple[float, ...]) -> bool:
-        """Whether nothing is revealed at these parameters: a sampling rate of 0."""
-        if not any(transform[0] in SAMPLERS for transform in self.transforms):
-            return False
-        names = [p.name for p in self.parameters]
-        return any(name.startswith(RATE) and theta[i] == 0.0 for i, name in enumerate(names))
+    upper_only = ""
+
+    @property
+    def rates(self) -> tuple[str, ...]:
+        """Names of the parameters that are sampling rates."""
+        return steps.rates(self.transforms)
 
     def unsampled(self, theta: tuple[float, ...]) -> Event | None:
         """The event on all records, where the last transformation is a sample that keeps them all.
 
         At a rate of 1 the kernel of the sample has branches on which one law has no mass.
         """
-        last = self.transforms[-1] if self.transforms else ("",)
-        if last[0] not in SAMPLERS or Adjacency.REPLACE in last or theta[-1] != 1.0:
+        last = self.transforms[-1] if self.transforms else None
+        if not isinstance(last, Sample) or theta[-1] != 1.0:
+            return None
+        if last == steps.Poisson(Adjacency.REPLACE):
             return None
         whole = Mechanism(self.origin, self.transforms[:-1])
         names = [p.name for p in self.parameters]
@@ -258,10 +253,10 @@ class Mechanism:
         lists, values = inputs.without_lists(self.name, values)
         if lists and lists != self._length:
             return self._of_length(lists)(**values)
-        samplers = sum(transform[0] in SAMPLERS for transform in self.transforms)
-        if samplers and sum(p.name.startswith(RATE) for p in self.parameters) > samplers:
+        free = Sample().added(self.transforms)
+        if self.rates and any(p.name == free for p in self.parameters):
             raise DeclarationError(
-                f"{self.name}: rename the parameter {RATE} of {self.origin.name}"
+                f"{self.name}: rename the parameter {Sample.adds} of {self.origin.name}"
             )
         if self.bound:
             for name in values:
@@ -293,19 +288,24 @@ class Mechanism:
     @property
     def _length(self) -> int | None:
         """Length of the lists this mechanism is compiled for, if that was asked for."""
-        lengths = [int(t[1]) for t in self.transforms if t[0] == LENGTH]
+        lengths = [t.length for t in self.transforms if isinstance(t, OfLength)]
         return lengths[0] if lengths else None
 
     def _of_length(self, length: int) -> Mechanism:
-        others = tuple(t for t in self.transforms if t[0] != LENGTH)
-        return Mechanism(self.origin, ((LENGTH, str(length)), *others), self.bound)
+        others = tuple(t for t in self.transforms if not isinstance(t, OfLength))
+        return Mechanism(self.origin, (OfLength(length), *others), self.bound)
 
-    def with_rate(self, transform: tuple[str, ...], rate: float | None) -> Mechanism:
-        """Return this mechanism with one more transformation, one that adds a sampling rate."""
-        samplers = sum(t[0] in SAMPLERS for t in self.transforms)
-        name = f"{RATE}_{samplers + 1}" if samplers else RATE
-        bound = self.bound if rate is None else {**self.bound, name: rate}
-        return Mechanism(self.origin, (*self.transforms, transform), bound)
+    def transformed(self, step: Transform, added: float | None = None, **bound: float) -> Mechanism:
+        """Return this mechanism after one more transformation.
+
+        Args:
+            step: the transformation.
+            added: value of the parameter that it adds; None leaves that open.
+            bound: values of other parameters.
+        """
+        if added is not None:
+            bound[step.added(self.transforms)] = added
+        return Mechanism(self.origin, (*self.transforms, step), {**self.bound, **bound})
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what defines the mechanism; another process loads its kernel from the cache."""

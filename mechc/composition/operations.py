@@ -17,6 +17,7 @@ from mechc.composition.events import Composition, Event, compose, unsupported_on
 from mechc.composition.inputs import RATE, as_array
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.tables import NumericEvent, sampled
+from mechc.declare import transforms as steps
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.protocol import ParameterInfo
 
@@ -76,7 +77,7 @@ def without_replacement(what: Source, sampling_rate: float | None = None) -> Sou
     _check_event_rate("without_replacement", what, sampling_rate)
     base, values = _opened("without_replacement", what)
     rate = _checked_rate("without_replacement", sampling_rate)
-    return _closed(what, base.with_rate(("without_replacement",), rate), values)
+    return _closed(what, base.transformed(steps.WithoutReplacement(), rate), values)
 
 
 def subset_of_groups(event: Event, sampling_rate: float) -> Event:
@@ -87,7 +88,7 @@ def subset_of_groups(event: Event, sampling_rate: float) -> Event:
         sampling_rate: probability that all of them are in the subset; else none is.
     """
     base, values = _opened("subset_of_groups", event)
-    return base.with_rate(("without_replacement", "whole"), sampling_rate)(**values)
+    return base.transformed(steps.WithoutReplacement("whole"), sampling_rate)(**values)
 
 
 def with_replacement(what: Source, *, dataset_size: int, batch_size: int) -> Source:
@@ -112,7 +113,7 @@ def with_replacement(what: Source, *, dataset_size: int, batch_size: int) -> Sou
     base, values = _opened("with_replacement", what)
     weights, lost = occurrences(n, m)
     bound = {f"weights_{i + 1}": w for i, w in enumerate(weights)} | {"lost": lost}
-    return _closed(what, _transformed(base, ("with_replacement", str(len(weights))), bound), values)
+    return _closed(what, base.transformed(steps.WithReplacement(len(weights)), **bound), values)
 
 
 def random_sensitivity(
@@ -147,7 +148,7 @@ def random_sensitivity(
     bound |= _rises(moves)
     base, values = _opened(name, what)
     values.pop("sensitivity", None)
-    return _closed(what, _transformed(base, (name, str(len(moves))), bound), values)
+    return _closed(what, base.transformed(steps.RandomSensitivity(len(moves)), **bound), values)
 
 
 def shift(what: Source, factor: float | None = None) -> Source:
@@ -162,8 +163,8 @@ def shift(what: Source, factor: float | None = None) -> Source:
         UnsupportedError: `what` is a composition.
     """
     base, values = _opened("shift", what)
-    bound = {} if factor is None else {"factor": inputs.positive("shift", "factor", factor)}
-    return _closed(what, _transformed(base, ("shift",), bound), values)
+    times = None if factor is None else inputs.positive("shift", "factor", factor)
+    return _closed(what, base.transformed(steps.Shift(), times), values)
 
 
 def group(what: Source, size: int) -> Source:
@@ -181,11 +182,9 @@ def group(what: Source, size: int) -> Source:
     """
     members = inputs.size("group", "size", size)
     base, values = _opened("group", what)
-    if base.transforms and base.transforms[-1][0] == "poisson":
-        return _closed(what, _transformed(base, ("group", str(members)), {}), values)
-    before = sum(step == ("group",) for step in base.transforms)
-    bound = {f"group_size_{before + 1}" if before else "group_size": float(members)}
-    return _closed(what, _transformed(base, ("group",), bound), values)
+    if base.transforms and isinstance(base.transforms[-1], steps.Poisson):
+        return _closed(what, base.transformed(steps.Group(members)), values)
+    return _closed(what, base.transformed(steps.Group(), float(members)), values)
 
 
 def truncate(what: Source, lower: float | None = None, upper: float | None = None) -> Source:
@@ -207,7 +206,7 @@ def truncate(what: Source, lower: float | None = None, upper: float | None = Non
         bound["lower"] = inputs.check("truncate", info, lower)
     if upper is not None:
         bound["upper"] = inputs.positive("truncate", "upper", upper)
-    return _closed(what, _transformed(base, ("truncate",), bound), values)
+    return _closed(what, base.transformed(steps.Truncate(), **bound), values)
 
 
 def vector(what: Source, norm: str) -> Source:
@@ -224,7 +223,7 @@ def vector(what: Source, norm: str) -> Source:
     if not isinstance(norm, str):
         raise DeclarationError(f"vector: norm={norm!r} is not known (expected l1 or l2)")
     base, values = _opened("vector", what)
-    return _closed(what, _transformed(base, ("vector", norm), {}), values)
+    return _closed(what, base.transformed(steps.Vector(norm)), values)
 
 
 def product(*parts: Event | Composition) -> Composition:
@@ -291,7 +290,7 @@ def _opened(name: str, what: Any) -> tuple[Mechanism, dict[str, float]]:
         set_elsewhere = {*what.mechanism.bound, *what.defaulted}
         return what.mechanism, {k: v for k, v in what.parameters.items() if k not in set_elsewhere}
     base = load(what)
-    if any(step[0] == "group" for step in base.transforms):
+    if any(isinstance(step, steps.Group) for step in base.transforms):
         refuse_groups(name, base.name)
     return base, {}
 
@@ -301,23 +300,18 @@ def _closed(what: Source, made: Mechanism, values: Mapping[str, float]) -> Sourc
     return made(**values) if isinstance(what, Event) else made
 
 
-def _transformed(
-    base: Mechanism, transform: tuple[str, ...], bound: Mapping[str, float]
-) -> Mechanism:
-    return Mechanism(base.origin, (*base.transforms, transform), {**base.bound, **bound})
-
-
 def _sampled(base: Mechanism, sampling_rate: float | None, adjacency: Adjacency) -> Mechanism:
     rate = _checked_rate("poisson", sampling_rate)
-    if any(transform[0] == "poisson" for transform in base.transforms):
-        again = base.transforms[-1] == ("poisson", adjacency.value)
+    step = steps.Poisson(adjacency)
+    if any(isinstance(earlier, steps.Poisson) for earlier in base.transforms):
+        again = base.transforms[-1] == step
         if not again or RATE not in base.bound or rate is None:
             raise UnsupportedError(
                 f"poisson({base.name}): sampling a sample needs both rates and one adjacency"
             )
         bound = {**base.bound, RATE: base.bound[RATE] * rate}
         return Mechanism(base.origin, base.transforms, bound)
-    return base.with_rate(("poisson", adjacency.value), rate)
+    return base.transformed(step, rate)
 
 
 def _rises(moves: Sequence[float]) -> dict[str, float]:

@@ -25,6 +25,7 @@ from mechc.composition.mechanism import Mechanism, available, load
 from mechc.composition.operations import under
 from mechc.composition.renyi_curves import zcdp
 from mechc.composition.run_record import ASKED, FORMAT, MARK, ask, versions
+from mechc.declare.transforms import of_words
 from mechc.errors import DeclarationError, MechcError
 
 MOST_BYTES = 1 << 28
@@ -230,13 +231,12 @@ def _event(step: dict[str, Any], allow_files: bool) -> tuple[Event, int]:
     if "zcdp" in step:
         return zcdp(step["zcdp"], adjacency=step["adjacency"]), count
     base = _from_text(step) if "text" in step else _named(step, allow_files)
-    transforms = tuple(tuple(words) for words in step["transforms"])
-    words = [word for transform in transforms for word in transform]
-    if len(transforms) > MOST_TRANSFORMS or not all(
+    words = [word for chain in step["transforms"] for word in chain]
+    if len(step["transforms"]) > MOST_TRANSFORMS or not all(
         isinstance(word, str) and len(word) <= LONGEST for word in words
     ):
         raise DeclarationError(f"transforms={step['transforms']!r} (expected lists of words)")
-    mechanism = Mechanism(base.origin, transforms)
+    mechanism = Mechanism(base.origin, tuple(map(of_words, step["transforms"])))
     values = dict(step["parameters"])
     return Event(mechanism, inputs.bind(mechanism.name, mechanism.parameters, values)), count
 

@@ -59,6 +59,7 @@ class Table:
     references: tuple[str, ...] = ()
     upper_only: str = ""
     bound: dict[str, float] = field(default_factory=dict)
+    rates: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """Refuse: a run file holds no tables.
@@ -80,10 +81,6 @@ class Table:
         raise UnsupportedError(
             f"{self.name}: known by numbers alone; certified answers need a declaration"
         )
-
-    def is_identity(self, theta: tuple[float, ...]) -> bool:
-        """Nothing is known to reveal nothing."""
-        return False
 
 
 class NumericEvent(Event):

@@ -26,6 +26,7 @@ from mechc.composition import inputs
 from mechc.composition.events import Composition
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.operations import poisson, without_replacement
+from mechc.declare.transforms import Shuffled
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.protocol import ParameterInfo
 
@@ -268,8 +269,7 @@ def _shuffled(run: Training) -> Composition:
     Of steps, an epoch has at least as many as there are full batches: a record may be in one of
     them in each, also where the loader drops what is left over.
     """
-    gaussian = load("gaussian")
-    shuffled = Mechanism(gaussian.origin, (("shuffled", run.relation.value),))
+    shuffled = load("gaussian").transformed(Shuffled(run.relation))
     distance = 2.0 if run.relation is Adjacency.REPLACE else 1.0
     return run.uses(shuffled, distance, run.passes(math.floor(run.size / run.batch)))
 

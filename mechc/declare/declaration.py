@@ -48,6 +48,8 @@ from sympy import (
 from sympy.core.function import AppliedUndef
 
 from mechc.adjacency import Adjacency, Claim
+from mechc.declare import transforms
+from mechc.declare.transforms import Transform
 from mechc.errors import DeclarationError
 from mechc.symbolic.parameters import (
     Parameter,
@@ -183,9 +185,9 @@ class Poisson:
     adjacency: Adjacency
 
     @property
-    def step(self) -> tuple[str, ...]:
-        """The transformation that was applied, with its options."""
-        return ("poisson", str(self.adjacency))
+    def step(self) -> Transform:
+        """The transformation that was applied."""
+        return transforms.Poisson(self.adjacency)
 
 
 @dataclass(frozen=True)
@@ -194,13 +196,13 @@ class Moves:
 
     Attributes:
         base: the noise, perhaps on a sample.
-        step: the transformation that was applied to it, with its options.
+        step: the transformation that was applied to it.
         moves: the distances, in words.
         group: number of records in which neighbours differ, in digits; "" for one.
     """
 
     base: Declaration
-    step: tuple[str, ...]
+    step: Transform
     moves: str
     group: str = ""
 
@@ -211,7 +213,7 @@ class Derived:
 
     Attributes:
         base: what it was made from.
-        step: the transformation that was applied to it, with its options.
+        step: the transformation that was applied to it.
         theorem: by which theorem (see mechc.calculus.claims); None when no theorem covers the step.
         adjacency: neighbouring relation the new pair is for; "any" for that of the base.
         conditions: what was checked on the way, in words.
@@ -219,7 +221,7 @@ class Derived:
     """
 
     base: Declaration
-    step: tuple[str, ...]
+    step: Transform
     theorem: str | None
     adjacency: Adjacency
     conditions: tuple[str, ...] = ()

@@ -15,11 +15,13 @@ import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from mechc.declare import catalog
+from mechc.declare.transforms import Transform
 from mechc.errors import CacheError, DeclarationError, InternalError, UnsupportedError
 from mechc.kernel import cache
 from mechc.protocol import PROTOCOL, TAG, Kernel
@@ -29,10 +31,15 @@ if TYPE_CHECKING:
 
 
 Progress = Callable[[str], None]
-Transforms = tuple[tuple[str, ...], ...]
+Transforms = tuple[Transform, ...]
 
-REVERSE = ("add direction",)
-INDEX = ("law of the index",)
+
+class Other(Enum):
+    """A kernel that an origin has beside the one of the remove direction."""
+
+    REVERSE = "add direction"
+    INDEX = "law of the index"
+
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,7 @@ def available() -> tuple[str, ...]:
     return catalog.available()
 
 
-def key(origin: Origin, transforms: Transforms) -> str:
+def key(origin: Origin, transforms: tuple[object, ...]) -> str:
     """Return what identifies the kernel of an origin after its transformations."""
     if isinstance(origin, LoadedKernel):
         return f"{origin.name}-{origin.module.DIGEST}-{id(origin.module)}"
@@ -131,7 +138,7 @@ def reverse_kernel(origin: Origin, transforms: Transforms, forward: Kernel) -> K
     """Return the kernel declared for the add direction, or None if it is the reversed pair."""
     if isinstance(origin, LoadedKernel):
         return None
-    name = key(origin, (*transforms, REVERSE))
+    name = key(origin, (*transforms, Other.REVERSE))
     with _one_at_a_time:
         if name not in _loaded:
             _loaded[name] = cache.lookup(name) or _compile(origin, transforms, None)[1]
@@ -143,7 +150,7 @@ def tag_kernel(origin: Origin, transforms: Transforms, forward: Kernel) -> Kerne
     """Return the kernel of the law of the index that the output tells, None without an index."""
     if TAG not in forward.CAPABILITIES or isinstance(origin, LoadedKernel):
         return None
-    name = key(origin, (*transforms, INDEX))
+    name = key(origin, (*transforms, Other.INDEX))
     with _one_at_a_time:
         if name not in _loaded:
             _loaded[name] = cache.lookup(name) or _compile_tag(origin, transforms)
@@ -206,7 +213,7 @@ def _compile(
     if progress is not None:
         progress("machine code")
     forward = cache.store(key(origin, transforms), name, text)
-    return forward, cache.store(key(origin, (*transforms, REVERSE)), name, reverse_text)
+    return forward, cache.store(key(origin, (*transforms, Other.REVERSE)), name, reverse_text)
 
 
 def _compile_tag(origin: Origin, transforms: Transforms) -> Kernel:
@@ -215,7 +222,7 @@ def _compile_tag(origin: Origin, transforms: Transforms) -> Kernel:
     law = declaration(origin, transforms).tag
     if law is None:
         raise InternalError(f"{origin.name}: the kernel has an index and the declaration has none")
-    return cache.store(key(origin, (*transforms, INDEX)), law.name, compile_declaration(law))
+    return cache.store(key(origin, (*transforms, Other.INDEX)), law.name, compile_declaration(law))
 
 
 def _untransformed(origin: LoadedKernel, transforms: Transforms) -> Kernel:

@@ -193,14 +193,14 @@ def test_a_tent_on_the_integers_is_unimodal():
 
 @pytest.mark.parametrize("noise", ["student_t", "cauchy"])
 def test_random_moves_of_heavy_tailed_noise_are_declared_for_these_moves_only(noise):
-    claim = claim_of(random_sensitivity(BY_NAME[noise], "2"))
+    claim = claim_of(random_sensitivity(BY_NAME[noise], 2))
     assert (claim.status, claim.theorem) == ("declared", None)
     assert "by exactly sensitivities_i" in claim.assumptions[0]
 
 
 def test_random_moves_of_log_concave_noise_are_proven():
     for noise in ("laplace", "discrete_laplace", "gumbel"):
-        claim = claim_of(random_sensitivity(BY_NAME[noise], "2"))
+        claim = claim_of(random_sensitivity(BY_NAME[noise], 2))
         assert (claim.status, claim.theorem, claim.adjacency) == ("proven", "T8", "add_remove")
         assert "by at most sensitivities_i" in claim.assumptions[0]
 

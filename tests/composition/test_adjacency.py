@@ -10,6 +10,7 @@ from scipy.special import ndtr
 
 import mechc
 from mechc.accountants.bound import Bound, Quantity
+from mechc.declare import transforms
 from mechc.errors import DeclarationError, UnsupportedError
 
 HALVES = ([0.5, 0.5], [0.4, 0.6])
@@ -235,8 +236,10 @@ def test_moves_do_not_drop_a_factor():
         mechc.random_sensitivity(mechc.shift(mechc.load("laplace"), 2.0), [1.0], [1.0])(scale=1.0)
 
 
-@pytest.mark.parametrize("step", [("poisson",), ("without_replacement",), ("with_replacement", "3"),
-                                  ("random_sensitivity", "2")])  # fmt: skip
+@pytest.mark.parametrize("step", [
+    transforms.Poisson(), transforms.WithoutReplacement(), transforms.WithReplacement(3),
+    transforms.RandomSensitivity(2),
+])  # fmt: skip
 def test_declarations_of_groups_claim_nothing_on_samples(step):
     from mechc.calculus import transform
     from mechc.calculus.claims import claim_of
@@ -317,7 +320,10 @@ def test_claims_cannot_be_handed_in():
         replace(sampled, p=laplace.p),
         replace(sampled, construction=replace(sampled.construction, adjacency="replace")),
         replace(vector(laplace, "l1"), construction=replace(step, theorem="T9")),
-        replace(sampled, construction=Derived(laplace, ("shift",), "T9", mechc.Adjacency.ANY)),
+        replace(
+            sampled,
+            construction=Derived(laplace, transforms.Shift(), "T9", mechc.Adjacency.ANY),
+        ),
     )
     for declaration in forged:
         with pytest.raises(DeclarationError, match="not those"):

@@ -8,7 +8,7 @@ from mechc import mechanisms
 from mechc.calculus import transform
 from mechc.kernel.compiler import compile_declaration
 
-LENGTHS = {"random_sensitivity": ("3",), "with_replacement": ("3",)}
+LENGTHS = {"random_sensitivity": (3,), "with_replacement": (3,)}
 GOLDEN = Path(__file__).parent.parent / "golden"
 
 

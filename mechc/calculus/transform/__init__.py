@@ -1,8 +1,8 @@
 """Transformations of declarations: from a pair to the pair of a larger mechanism, still symbolic.
 
-Each function takes a declaration, with options that are words, and returns a declaration; what was
-done is recorded in `construction`, so that a claim about the result can rest on the claim about its
-base (mechc.calculus.claims).
+`RULES` holds a function for every class of `mechc.declare.transforms`: it takes a declaration and
+the options, and returns a declaration; what was done is recorded in `construction`, so that a claim
+about the result can rest on the claim about its base (mechc.calculus.claims).
 """
 
 from __future__ import annotations
@@ -16,54 +16,62 @@ from mechc.calculus.transform.sensitivity import (
     group,
     random_sensitivity,
     shift,
+    truncate,
     vector,
     with_replacement,
 )
-from mechc.calculus.transform.truncation import truncate
+from mechc.declare import transforms
 from mechc.declare.declaration import Declaration, Derived, Moves, Poisson
+from mechc.declare.transforms import Transform
 from mechc.errors import UnsupportedError
 
-__all__ = [
-    "apply", "group", "of_length", "poisson", "random_sensitivity", "shift", "shuffled", "truncate",
-    "vector", "with_replacement", "without_replacement",
-]  # fmt: skip
+RULES: dict[type[Transform], Callable[..., Declaration]] = {
+    transforms.Group: group,
+    transforms.OfLength: of_length,
+    transforms.Poisson: poisson,
+    transforms.RandomSensitivity: random_sensitivity,
+    transforms.Shift: shift,
+    transforms.Shuffled: shuffled,
+    transforms.Truncate: truncate,
+    transforms.Vector: vector,
+    transforms.WithReplacement: with_replacement,
+    transforms.WithoutReplacement: without_replacement,
+}
 
-STEPS: dict[str, Callable[..., Declaration]] = {
-    made.__name__: made
-    for made in (group, of_length, poisson, random_sensitivity, shift, shuffled, truncate,
-                 vector, with_replacement, without_replacement)
-}  # fmt: skip
 
-
-def apply(declaration: Declaration, step: tuple[str, ...]) -> Declaration:
+def apply(declaration: Declaration, step: Transform) -> Declaration:
     """Return what a transformation makes of a declaration, whose neighbours have to be right.
 
     Args:
         declaration: what is to be transformed.
-        step: name of the transformation, and its options.
+        step: the transformation.
 
     Raises:
         UnsupportedError: the message names the theorem and the pair that it would need.
     """
-    name, *options = step
     adjacency = _relation(declaration)
-    if name == "poisson" and adjacency is Adjacency.REPLACE and options != ["replace"]:
+    if step == transforms.Poisson(Adjacency.ADD_REMOVE) and adjacency is Adjacency.REPLACE:
         raise UnsupportedError(
             f"poisson({declaration.name}): the pair is for replacing a record, and Poisson "
             "sampling under add/remove (T6) needs a pair for adding and removing one; use "
             "without_replacement(), or declare a pair for add_remove"
         )
-    if name == "without_replacement" and adjacency is Adjacency.ADD_REMOVE:
+    if isinstance(step, transforms.WithoutReplacement) and adjacency is Adjacency.ADD_REMOVE:
         raise UnsupportedError(
             f"without_replacement({declaration.name}): the pair is for adding or removing a "
             "record, and T7 needs one that dominates replacement in both orders; use poisson(), "
             "or declare a pair for replace"
         )
-    if name == "shuffled" and adjacency not in (Adjacency.ANY, *options):
+    if isinstance(step, transforms.Shuffled) and adjacency not in (Adjacency.ANY, step.adjacency):
         raise UnsupportedError(
             f"shuffled({declaration.name}): the pair is for {adjacency.words} neighbours"
         )
-    return STEPS[name](declaration, *options)
+    return replayed(declaration, step)
+
+
+def replayed(declaration: Declaration, step: Transform) -> Declaration:
+    """Return what the rule of a transformation alone gives."""
+    return RULES[type(step)](declaration, **vars(step))
 
 
 def _relation(declaration: Declaration) -> Adjacency:

@@ -15,7 +15,7 @@ from mechc.errors import DeclarationError
 from mechc.symbolic.parameters import Parameter
 
 
-def of_length(declaration: Declaration, length: str) -> Declaration:
+def of_length(declaration: Declaration, length: int) -> Declaration:
     """The declaration of the same mechanism for lists of another length.
 
     Raises:
@@ -26,7 +26,7 @@ def of_length(declaration: Declaration, length: str) -> Declaration:
         raise DeclarationError(
             f"{declaration.name}: no parameter is a list (the parameters are the numbers {names})"
         )
-    return declaration.of_length(int(length))
+    return declaration.of_length(length)
 
 
 def with_parameters(declaration: Declaration, *added: Parameter) -> Declaration:

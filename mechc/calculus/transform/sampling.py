@@ -15,6 +15,7 @@ from mechc.adjacency import Adjacency
 from mechc.calculus.transform.base import free_name, with_parameters
 from mechc.calculus.transform.sensitivity import additive_noise
 from mechc.declare.declaration import Declaration, Derived, Poisson, Shift
+from mechc.declare.transforms import Shuffled, WithoutReplacement
 from mechc.errors import UnsupportedError
 from mechc.symbolic.parameters import rate
 
@@ -97,7 +98,7 @@ def _mixed(without: Expr, with_record: Expr, r: Symbol) -> Expr:
     return (1 - r) * without + r * with_record
 
 
-def without_replacement(declaration: Declaration, groups: str = "") -> Declaration:
+def without_replacement(declaration: Declaration, groups: str | None = None) -> Declaration:
     """Draw a subset of the fixed share `sampling_rate` of the records, then run the mechanism.
 
     Let (P, Q) dominate the mechanism under replacement on the subset, D the distance by which
@@ -129,7 +130,6 @@ def without_replacement(declaration: Declaration, groups: str = "") -> Declarati
     """  # noqa: E501 - a table
     added = rate(free_name(declaration, "sampling_rate")).parameter
     r = added.symbol
-    step = ("without_replacement", *((groups,) if groups else ()))
     if declaration.measure == "finite":
         made, checked = _finite(declaration, r)
     else:
@@ -139,10 +139,12 @@ def without_replacement(declaration: Declaration, groups: str = "") -> Declarati
         name=f"without_replacement({declaration.name})",
         about=f"{declaration.about} On a subset of fixed size.".strip(),
         claim=None,
-        construction=Derived(declaration, step, "T7", Adjacency.REPLACE, (checked,), (
-            f"the subset is a uniformly random share {r} of the records",
-            *(("the records of a group are all in the subset, or none is",) if groups else ()),
-        )),
+        construction=Derived(
+            declaration, WithoutReplacement(groups), "T7", Adjacency.REPLACE, (checked,), (
+                f"the subset is a uniformly random share {r} of the records",
+                *(("the records of a group are all in the subset, or none is",) if groups else ()),
+            ),
+        ),
     )  # fmt: skip
 
 
@@ -240,7 +242,7 @@ def shuffled(declaration: Declaration, adjacency: Adjacency | str) -> Declaratio
         name=f"shuffled({declaration.name})",
         about=f"{declaration.about} Once for every batch of a pass over the data.".strip(),
         claim=None,
-        construction=Derived(declaration, ("shuffled", adjacency.value), "T9", adjacency, (
+        construction=Derived(declaration, Shuffled(adjacency), "T9", adjacency, (
             "told the batches, one of them alone differs between neighbours, in one record; no "
             "amplification by the order is counted",), (
             "every record is in one batch of the pass, and the order does not depend on the "

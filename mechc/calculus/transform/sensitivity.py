@@ -1,8 +1,7 @@
-"""The same noise at another distance: a larger sensitivity, or the sensitivity of a group.
+"""The same noise for another query: further, by random distances, in many coordinates, cut off.
 
-A query that moves by a random distance, which the output does not tell.
-
-Independent noise on every coordinate of a vector query: when the pair of one suffices.
+The rules of `Shift`, `Group`, `RandomSensitivity`, `WithReplacement`, `Vector` and `Truncate`. All
+but the last need additive noise, of which the pair at another distance is known.
 """
 
 from __future__ import annotations
@@ -10,11 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import accumulate
 
-from sympy import Add, Expr, Integer, binomial
+from sympy import Add, And, Basic, Expr, Integer, Piecewise, Symbol, binomial
 
 from mechc.adjacency import Adjacency
 from mechc.calculus.transform.base import free_name, with_parameters, without_parameter
 from mechc.declare.declaration import Declaration, Derived, Moves, Poisson, Shift
+from mechc.declare.transforms import (
+    Group,
+    RandomSensitivity,
+    Truncate,
+    Vector,
+    WithReplacement,
+)
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.symbolic.parameters import (
     Parameter,
@@ -50,7 +56,7 @@ def shift(declaration: Declaration) -> Declaration:
     return replace(with_parameters(moved, factor), name=f"shift({declaration.name})")
 
 
-def group(declaration: Declaration, size: str | None = None) -> Declaration:
+def group(declaration: Declaration, size: int | None = None) -> Declaration:
     """Protect groups: neighbours differ by up to `group_size` records.
 
     Additive noise of sensitivity D moves by group_size * D (T1 applies to that distance). On a
@@ -59,7 +65,7 @@ def group(declaration: Declaration, size: str | None = None) -> Declaration:
 
     Args:
         declaration: additive noise, or additive noise on a Poisson sample (add/remove).
-        size: for a Poisson sample, the number m of records, in digits.
+        size: for a Poisson sample, the number m of records.
 
     Returns:
         A declaration with the parameter `group_size`, or for this group size.
@@ -69,7 +75,7 @@ def group(declaration: Declaration, size: str | None = None) -> Declaration:
     """
     built = declaration.construction
     if isinstance(built, Poisson) and built.adjacency is Adjacency.ADD_REMOVE and size is not None:
-        return _sampled_group(declaration, built, int(size))
+        return _sampled_group(declaration, built, size)
     if size is not None:
         raise DeclarationError(f"{declaration.name}: size={size} is for Poisson samples alone")
     members = count(free_name(declaration, "group_size"), typical=(2, 5)).parameter
@@ -117,13 +123,13 @@ def _sampled_group(declaration: Declaration, built: Poisson, size: int) -> Decla
         name=f"group({declaration.name}, {size})",
         p=Add(*(w * p for w, p in zip(kept, shifted, strict=True))),
         claim=None,
-        construction=Moves(declaration, ("group", str(size)), (
+        construction=Moves(declaration, Group(size), (
             f"{noise.sensitivity} for each of {size} records that differ and enter the sample, "
             f"which each does independently with probability {r}"), str(size)),
     )  # fmt: skip
 
 
-def random_sensitivity(declaration: Declaration, length: str) -> Declaration:
+def random_sensitivity(declaration: Declaration, length: int) -> Declaration:
     """The query moves by one of several sensitivities, each with a weight.
 
     P = sum_i weights_i noise(x - s_i) against Q = noise(x). With log-concave noise a larger output
@@ -136,7 +142,7 @@ def random_sensitivity(declaration: Declaration, length: str) -> Declaration:
 
     Args:
         declaration: additive noise.
-        length: number of sensitivities, in digits.
+        length: number of sensitivities.
 
     Returns:
         A declaration with the parameters `sensitivities_1`, `sensitivities_2_above_1`, ... >= 0 and
@@ -147,10 +153,10 @@ def random_sensitivity(declaration: Declaration, length: str) -> Declaration:
     """
     built = additive_noise(declaration, "random_sensitivity")
     steps = _plain(tuple(
-        _distance(name, declaration.measure == "lattice") for name in rise_names(int(length))
+        _distance(name, declaration.measure == "lattice") for name in rise_names(length)
     ))  # fmt: skip
     moves = list(accumulate(step for _, step in steps))
-    weights = _plain(probabilities("weights", int(length)))
+    weights = _plain(probabilities("weights", length))
     own = without_parameter(declaration, built.sensitivity, (built.noise,))
     idle = built.sensitivity.free_symbols & {p.symbol for p in own} - built.noise.free_symbols
     if idle:
@@ -165,7 +171,7 @@ def random_sensitivity(declaration: Declaration, length: str) -> Declaration:
         parameters=(*own, *(p for p, _ in (*steps, *weights))),
         p=_mixed(declaration, built.noise, moves, [w for _, w in weights]),
         claim=None,
-        construction=Moves(declaration, ("random_sensitivity", length), (
+        construction=Moves(declaration, RandomSensitivity(length), (
             "sensitivities_i with probability weights_i, independently of the noise")),
     )  # fmt: skip
 
@@ -180,7 +186,7 @@ def _distance(name: str, whole: bool) -> ParameterSymbol:
     return parameter(name, 0.0, integer=whole, typical=typical)
 
 
-def with_replacement(declaration: Declaration, length: str) -> Declaration:
+def with_replacement(declaration: Declaration, length: int) -> Declaration:
     """Draw records with replacement: one record occurs i - 1 times with probability weights_i.
 
     P = sum_i weights_i noise(x - (i-1) D) against Q = sum_i weights_i noise(x + (i-1) D), for a
@@ -190,7 +196,7 @@ def with_replacement(declaration: Declaration, length: str) -> Declaration:
 
     Args:
         declaration: additive noise.
-        length: number of weights, in digits.
+        length: number of weights.
 
     Returns:
         A declaration with the list `weights` and the parameter `lost` more.
@@ -199,11 +205,11 @@ def with_replacement(declaration: Declaration, length: str) -> Declaration:
         UnsupportedError: no additive noise.
     """
     built = additive_noise(declaration, "with_replacement")
-    if int(length) < 1:
+    if length < 1:
         raise DeclarationError(f"length={length}: expected at least one weight")
-    weights = _plain(probabilities("weights", int(length)))
+    weights = _plain(probabilities("weights", length))
     lost = parameter("lost", 0.0, 1.0, default=0.0, typical=(0.0, 0.0)).parameter
-    moves = [i * built.sensitivity for i in range(int(length))]
+    moves = [i * built.sensitivity for i in range(length)]
     symbols = [w for _, w in weights]
     return replace(
         declaration,
@@ -214,7 +220,7 @@ def with_replacement(declaration: Declaration, length: str) -> Declaration:
         atoms=((Add(1), lost.symbol, Add(0)), (Add(-1), Add(0), lost.symbol)),
         claim=None,
         construction=Derived(
-            declaration, ("with_replacement", length), None, Adjacency.REPLACE, (), (
+            declaration, WithReplacement(length), None, Adjacency.REPLACE, (), (
                 "the worst data sets are those in which all other records leave the query in the "
                 "middle", "records are drawn independently and uniformly, with replacement")),
     )  # fmt: skip
@@ -287,7 +293,49 @@ def vector(declaration: Declaration, norm: str) -> Declaration:
         declaration,
         name=f"vector({declaration.name}, {norm})",
         claim=None,
-        construction=Derived(declaration, ("vector", norm), "T3", Adjacency.ANY, (checked,), (
+        construction=Derived(declaration, Vector(norm), "T3", Adjacency.ANY, (checked,), (
             f"every coordinate has independent noise and the move has {norm} norm at most "
             f"{built.sensitivity}",)),
     )  # fmt: skip
+
+
+def truncate(declaration: Declaration) -> Declaration:
+    """Count outputs outside (lower, upper) as revealing everything: mass at infinite loss.
+
+    The mass of P outside is laid above `upper`, that of Q below `lower`, where the other law has
+    none: folding the two back gives the original pair, so that this one dominates it (T9). Losses
+    that are unbounded in the tails alone become bounded beside a small mass at infinity.
+
+    Args:
+        declaration: densities on the line without point masses.
+
+    Returns:
+        A declaration with the parameters `lower` < 0 < `upper` more.
+
+    Raises:
+        UnsupportedError: masses on a lattice or a finite set, or point masses.
+    """
+    if declaration.measure != "density" or declaration.atoms or declaration.reverse:
+        raise UnsupportedError(
+            f"truncate({declaration.name}): needs densities on the line, without point masses and "
+            "without a pair of its own for the add direction"
+        )
+    low = parameter(free_name(declaration, "lower"), hi=0.0, hi_open=True, typical=(-30.0, -10.0))
+    high = parameter(free_name(declaration, "upper"), lo=0.0, lo_open=True, typical=(10.0, 30.0))
+    lower, upper = low.parameter.symbol, high.parameter.symbol
+    x = declaration.variable
+    return replace(
+        with_parameters(declaration, low.parameter, high.parameter),
+        name=f"truncate({declaration.name})",
+        p=_folded(declaration.p, x, lower, upper, x >= upper),
+        q=_folded(declaration.q, x, lower, upper, x <= lower),
+        claim=None,
+        construction=Derived(declaration, Truncate(), "T9", Adjacency.ANY, (
+            "post-processing gives the pair back",)),
+    )  # fmt: skip
+
+
+def _folded(density: Expr, x: Symbol, lower: Expr, upper: Expr, outside: Basic) -> Expr:
+    """The density inside; the mass beyond both ends on the one side that is named."""
+    folded = density + density.subs(x, lower + upper - x)
+    return Piecewise((density, And(lower < x, x < upper)), (folded, outside), (0, True))
