@@ -121,14 +121,14 @@ class Chooser:
         return self._best(forms, place, None, trials)[0]
 
     def point_mass(self, expr: Expr, case: CalculusCase, place: Freezer) -> ir.Expr:
-        """The best form of the log of a mass: one that is a number at large parameters too."""
+        """The best form of the log of a mass, at large parameters too."""
         trials = []
+        samples = self.samples(case)
         with mp.workdps(DIGITS):
-            for sample in self.samples(case):
-                trials.append(Trial(self._arguments(sample), _relative(sample.value(expr))))
             if not expr.has(Sum):
-                for sample in far_out(self.context.calculus, case):
-                    trials.append(Trial(self._arguments(sample), _is_near(sample.value(expr))))
+                samples = samples + far_out(self.context.calculus, case)
+            for sample in samples:
+                trials.append(Trial(self._arguments(sample), _relative(sample.value(expr))))
         forms = candidates(expr, self.context.calculus.pair.variable)
         return self._best(forms, place, None, trials)[0]
 
