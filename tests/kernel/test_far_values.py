@@ -49,3 +49,29 @@ def test_sampled_inverse_of_losses_beyond_overflow(level: float) -> None:
     with mp.workdps(40):
         square = 2 * (mpmath.log1p(mpmath.expm1(level) / mp.mpf(0.3)) + mpmath.log(4)) / 3.75
         assert found[0] == pytest.approx(float(mpmath.sqrt(square)), rel=2e-15, abs=0)
+
+
+@pytest.mark.parametrize("epsilon", [1122.073248830299, 60.0, 1e5])
+def test_mass_of_a_sampled_point_keeps_its_digits(epsilon: float) -> None:
+    rate = 0.0011130473083056538
+    kernel = mechc.poisson(mechc.load("pure_dp")).kernel
+    rows = kernel.atoms(np.array([epsilon, rate]))
+    with mp.workdps(60):
+        shares = [mp.mpf(1), mpmath.exp(-mp.mpf(epsilon))]
+        kept, total = 1 - mp.mpf(rate), sum(shares)
+        for row, own, other in zip(rows, shares[::-1], shares, strict=True):
+            exact = mpmath.log((mp.mpf(rate) * other + kept * own) / total)
+            assert row[1] == pytest.approx(float(exact), rel=1e-15, abs=1e-300)
+
+
+@pytest.mark.parametrize(("sigma", "scale"), [(1.0, 1e-3), (1.0, 1e-6), (30.0, 0.1), (1.0, 0.5)])
+def test_gaussian_beside_faint_exponential_noise(sigma: float, scale: float) -> None:
+    kernel = mechc.load("exponentially_modified_gaussian").kernel
+    theta = np.array([sigma, scale, 0.7])
+    with mp.workdps(60):
+        s, b = mp.mpf(sigma), mp.mpf(scale)
+        for x in (-5.0 * sigma, -0.3, 0.0, 0.7, sigma, 7.0 * sigma, 3.0 * sigma + 9.0 * scale):
+            u = (s / b - mp.mpf(x) / s) / mpmath.sqrt(2)
+            exact = s**2 / (2 * b**2) - mp.mpf(x) / b + mpmath.log(mpmath.erfc(u) / (2 * b))
+            change = 1.0 + x * x / (sigma * sigma)
+            assert abs(kernel.log_q(x, theta) - float(exact)) < 4e-15 * change

@@ -25,12 +25,12 @@ X = ir.Var("x")
 
 def density_chain(case: Case, side: Literal["p", "q"], context: Context) -> ir.Block:
     """The log density (or mass on a lattice) of P or Q in one parameter case."""
-    name = context.calculus.pair.name
+    name, x = context.calculus.pair.name, context.calculus.pair.variable
     spans = []
     for piece in case.pieces:
         where = f"{name}: log {side} on ({piece.lo}, {piece.hi})"
         terms = piece.p if side == "p" else piece.q
-        spans.append((piece.lo, piece.hi, log_of_terms(terms, context.at_x.at(where))))
+        spans.append((piece.lo, piece.hi, log_of_terms(terms, x, context.at_x.at(where))))
     return _chain(spans, ir.MINUS_INF, context)
 
 

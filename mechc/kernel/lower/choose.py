@@ -224,7 +224,8 @@ class Chooser:
     def _difference(self, loss: Expr) -> ir.Expr:
         """Log p minus log q, each summed in log space: never wrong by more than their rounding."""
         first, place = self._first_with(loss), self._place_of(loss)
-        log_p, log_q = (log_of_terms(terms, place) for terms in (first.p, first.q))
+        x = self.context.calculus.pair.variable
+        log_p, log_q = (log_of_terms(terms, x, place) for terms in (first.p, first.q))
         return ir.add(log_p, ir.negate(log_q))
 
     def _first_with(self, loss: Expr) -> Region:

@@ -97,20 +97,20 @@ def candidates(expr: Expr, variable: Symbol) -> list[Expr]:
         rewritten = _Rewriter(variable, fold).rewrite(expr)
         if rewritten not in forms:
             forms.append(rewritten)
-    return [*forms, *_scaled_tails(expr, variable)]
+    return list(dict.fromkeys([*forms, scaled_tails(expr, variable)]))
 
 
-def _scaled_tails(expr: Expr, variable: Symbol) -> list[Expr]:
+def scaled_tails(expr: Expr, variable: Symbol) -> Expr:
     """The squares of the arguments taken out of log(erfc(u)) where u > 0, so that they cancel."""
     tails = [node for node in expr.atoms(log) if isinstance(node.args[0], erfc)]
     moving = sorted((node for node in tails if node.has(variable)), key=default_sort_key)
     if not moving or not isinstance(expr, Add):
-        return []
+        return expr
     scaled = {t: log_erfcx(t.args[0].args[0]) - t.args[0].args[0] ** 2 for t in moving}
     terms = expr.xreplace(scaled).expand().args
     rest = Add(*(term for term in terms if not term.has(log_erfcx)))
     form = factored(rest) + Add(*(term for term in terms if term.has(log_erfcx)))
-    return [Piecewise((form, moving[0].args[0].args[0] > 0), (expr, True))]
+    return Piecewise((form, moving[0].args[0].args[0] > 0), (expr, True))
 
 
 def quotients(expr: Expr) -> list[Expr]:

@@ -21,7 +21,7 @@ from mechc.calculus.terms import Term
 from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.ir import Root, Series
-from mechc.kernel.lower.forms import atan2, log_erfcx, log_ratio, power_difference
+from mechc.kernel.lower.forms import atan2, log_erfcx, log_ratio, power_difference, scaled_tails
 from mechc.symbolic.functions import BracketedRoot, expm1c, log_mix, sinhc
 
 FUNCTIONS: dict[type[Basic], str] = {
@@ -244,9 +244,11 @@ class Freezer:
         return LoweringError(f"{self.where}: lowering cannot express {kind} in {expr}: {reason}")
 
 
-def log_of_terms(terms: tuple[Term, ...], freeze: Freezer) -> ir.Expr:
+def log_of_terms(terms: tuple[Term, ...], variable: Symbol, freeze: Freezer) -> ir.Expr:
     """Log of the sum of terms, each kept in log space; -inf for the empty sum."""
-    logs = [freeze(expand_log(log(t.weight)) + t.log_density) for t in terms]
+    logs = [
+        freeze(scaled_tails(expand_log(log(t.weight)) + t.log_density, variable)) for t in terms
+    ]
     if not logs:
         return ir.MINUS_INF
     total, *others = logs
