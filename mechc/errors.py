@@ -4,6 +4,31 @@ Every error a user can cause derives from `MechcError` and says which argument, 
 what would have been accepted. `InternalError` is the exception: it means a bug in mechc.
 """
 
+from collections.abc import Iterable, Mapping
+
+MEANT = {  # words of other libraries, and what they are here
+    "target_delta": "delta", "target_epsilon": "epsilon", "eps": "epsilon",
+    "log_target": "log_delta", "fpr": "alpha", "alphas": "orders",
+    "steps": "counts", "num_steps": "count", "noise_multiplier": "sigma", "std": "sigma",
+    "noise_scale": "scale", "b": "scale", "sample_rate": "sampling_rate",
+    "max_grad_norm": "sensitivity", "l2_norm_clip": "sensitivity", "clip_norm": "sensitivity",
+}  # fmt: skip
+
+
+def suggestion(word: str, known: Iterable[str], meant: Mapping[str, str] = MEANT) -> str:
+    """Return "; did you mean ...?" where a wrong word is near a known one, else "".
+
+    Args:
+        word: the wrong word.
+        known: the words that would be accepted.
+        meant: words of other libraries, and what they are here if that is known.
+    """
+    from difflib import get_close_matches
+
+    known = list(known)
+    close = [meant[word]] if meant.get(word) in known else get_close_matches(word, known, 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
 
 class MechcError(Exception):
     """Base class of all errors that mechc raises on purpose."""

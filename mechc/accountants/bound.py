@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from enum import Enum
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 
 from mechc.adjacency import Adjacency, Claim
 
+MOST_ROWS = 50  # of the table of a notebook
 
 class Side(Enum):
     """The side of an interval that never under-reports what an attacker can do."""
@@ -154,6 +157,24 @@ class Bound:
         words = [self.status, self.adjacency.words if self.adjacency else "", self.method]
         return f"{self.quantity.words} {shown} ({', '.join(filter(None, words))})"
 
+    def _repr_html_(self) -> str:
+        """Show the line, and on request the sides and what stands behind them."""
+        if np.ndim(self.safe):
+            sides = (np.ravel(side).tolist() for side in (self.lower, self.estimate, self.upper))
+            values = list(zip(*sides, strict=True))
+        else:
+            values = [(float(self.lower), float(self.estimate), float(self.upper))]
+        shown = [tuple(map(repr, row)) for row in values[:MOST_ROWS]]
+        more = "" if len(values) <= MOST_ROWS else f"; the first {MOST_ROWS} of {len(values)}"
+        words = [self.status, self.adjacency.words if self.adjacency else "", self.method]
+        line = str(self) if not np.ndim(self.safe) else (
+            f"{self.quantity.words} ({', '.join(filter(None, words))}{more})"
+        )
+        behind = [] if self.claim is None else [str(self.claim)]
+        behind += [f"{key}: {value}" for key, value in self.detail.items() if key != "claims"]
+        table = as_table(shown, ("lower", "estimate", "upper"))
+        return f"<b>{html.escape(line)}</b>{table}{folded('what stands behind it', behind)}"
+
     def record(self) -> dict[str, Any]:
         """Return the bound in plain numbers and words; nan is None, infinities are "inf"."""
         sides = {"lower": self.lower, "estimate": self.estimate, "upper": self.upper}
@@ -167,6 +188,23 @@ class Bound:
     def to_json(self) -> str:
         """Return `record()` as JSON."""
         return json.dumps(self.record())
+
+
+def as_table(rows: Iterable[Sequence[Any]], head: Sequence[str] = ()) -> str:
+    """Return rows as an HTML table for notebooks, everything escaped."""
+    lines = [("th", head)] if head else []
+    lines += [("td", tuple(row)) for row in rows]
+    body = "".join(
+        f"<tr>{''.join(f'<{tag}>{html.escape(str(cell))}</{tag}>' for cell in row)}</tr>"
+        for tag, row in lines
+    )
+    return f"<table>{body}</table>"
+
+
+def folded(heading: str, lines: Sequence[str]) -> str:
+    """Return lines of HTML that are shown on request, everything escaped."""
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    return f"<details><summary>{html.escape(heading)}</summary><ul>{items}</ul></details>"
 
 
 def plain(value: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from mechc.accountants.bound import Bound
-from mechc.errors import DeclarationError
+from mechc.errors import MEANT, DeclarationError, suggestion
 
 if TYPE_CHECKING:
     from mechc.loss.privacy_loss import Step
@@ -119,19 +119,6 @@ def _clt() -> Accounts:
 
     return CltAccountant
 
-
-MEANT = {  # words of other libraries, and what they are here
-    "target_delta": "delta",
-    "target_epsilon": "epsilon",
-    "eps": "epsilon",
-    "log_target": "log_delta",
-    "fpr": "alpha",
-    "alphas": "orders",
-    "steps": "counts",
-    "num_steps": "count",
-    "noise_multiplier": "sigma",
-    "sample_rate": "sampling_rate",
-}
 
 METHODS = (
     Method(
@@ -263,7 +250,9 @@ def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str,
     name, colon, value = str(method).partition(":")
     if name not in names():
         listed = ", ".join(names())
-        raise DeclarationError(f"method={method!r} is not known (expected one of {listed})")
+        raise DeclarationError(
+            f"method={method!r} is not known{suggestion(name, names())} (expected one of {listed})"
+        )
     known = {m.name: m for m in methods()}
     accepted = known[name].options if name != "auto" else ()
     if colon:

@@ -1,12 +1,14 @@
 """The command line: `mechc list | show | emit | epsilon | delta | curve | compare | calibrate ...`.
 
-Errors of mechc's own are one line on stderr and exit code 2 for bad input, 1 for the rest.
+What is asked for is checked, files to be written included, before anything is compiled. Errors are
+one line on stderr.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,11 +51,13 @@ from mechc.cli.arguments import (
     count_of,
     counts_of,
     mechanism_of,
+    question,
     run_of,
     values_of,
+    writable,
 )
 from mechc.composition.operations import under
-from mechc.errors import DeclarationError, LoweringError, MechcError, UnsupportedError
+from mechc.errors import MEANT, DeclarationError, LoweringError, MechcError, UnsupportedError
 
 if TYPE_CHECKING:
     from mechc.accountants.bound import Bound
@@ -64,25 +68,43 @@ out = Console()
 err = Console(stderr=True)
 
 
+EXIT_CODES = """Exit codes: 0 answered; 1 a check failed or something could not be computed, read or
+written; 2 bad input; 130 interrupted."""
+UsageError: Any = typer.BadParameter.__base__  # of the click that typer brings
+PARAMETERS = tuple(word.replace("_", "-") for word in (*MEANT, *MEANT.values(), "sampling-rate"))
+
+
 class _Group(TyperGroup):
-    """The commands, with mechc's errors shown as one line."""
+    """The commands, with errors shown as one line."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command and turn errors of mechc's own into exit codes."""
+        """Run a command and turn errors into exit codes."""
         try:
             return super().invoke(ctx)
+        except UsageError as error:
+            words = str(error.format_message()).rstrip(".")
+            option = re.search(r"No such option:? '?--([\w-]+)", words)
+            if option and option[1] in PARAMETERS:
+                words += "; a parameter of a mechanism is given by --set NAME=VALUE"
+            at = error.ctx if error.ctx is not None and error.ctx.parent is not None else None
+            about = f"mechc {at.info_name}" if at else "mechc"
+            _fail(ctx, f"{about}: {words}; see {about} --help", 2)
         except MechcError as error:
-            err.print(f"mechc: {error}", markup=False, highlight=False, soft_wrap=True)
             bad_input = isinstance(error, (DeclarationError, UnsupportedError, LoweringError))
-            ctx.exit(2 if bad_input else 1)
+            _fail(ctx, f"mechc: {error}", 2 if bad_input else 1)
+
+
+def _fail(ctx: Any, words: str, code: int) -> None:
+    err.print(words, markup=False, highlight=False, soft_wrap=True)
+    ctx.exit(code)
 
 
 app = typer.Typer(
     cls=_Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
     help="A mechanism compiler for differential privacy.",
+    epilog=EXIT_CODES,
 )
 
 
@@ -96,15 +118,26 @@ def _version(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        out.print(f"mechc {mechc.__version__}", highlight=False)
+        out.print(f"mechc {mechc.__version__} ({', '.join(_runs_on())})", highlight=False)
         raise typer.Exit
+
+
+def _runs_on() -> list[str]:
+    """Python and the libraries that answers rest on, with their versions."""
+    from importlib.metadata import version
+    from platform import machine, python_version, system
+
+    libraries = [f"{name} {version(name)}" for name in ("numpy", "scipy", "numba", "sympy")]
+    return [f"Python {python_version()}", *libraries, f"{system()} {machine()}"]
 
 
 @app.command("list")
 def list_mechanisms(
+    ctx: typer.Context,
     compile_missing: Annotated[
         bool, typer.Option("--compile/--no-compile", help="Compile what has no kernel yet, once.")
-    ] = True,
+    ] = False,
+    as_json: Json = False,
 ) -> None:
     """List the mechanisms that can be named, with what is known about each."""
     from mechc.cli import catalogue
@@ -112,15 +145,21 @@ def list_mechanisms(
 
     if compile_missing:
         compiling_all(mechc.available(), err)
-    out.print(catalogue.table(compile_missing))
+    if as_json:
+        _print_json(ctx, {"mechanisms": [vars(row) for row in catalogue.rows()]})
+    else:
+        out.print(catalogue.table())
 
 
 @app.command("methods")
-def list_methods() -> None:
+def list_methods(ctx: typer.Context, as_json: Json = False) -> None:
     """List the accountants with what they need, prove and cost."""
     from mechc.report import tables
 
-    out.print(tables.methods())
+    if as_json:
+        _print_json(ctx, {"methods": tables.method_rows()})
+    else:
+        out.print(tables.methods())
 
 
 @app.command()
@@ -147,6 +186,7 @@ def emit(
     """Write the compiled kernel as a standalone Python module."""
     from mechc.cli.progress import compiling
 
+    writable(output)
     mechanism = under(mechc.load(name), poisson, adjacency)
     compiling(mechanism, err)
     out.print(f"wrote {mechanism.emit(output)}", highlight=False)
@@ -163,14 +203,17 @@ def report(
     """Write a datasheet of a mechanism as one HTML file."""
     from mechc.cli.progress import compiling
 
+    writable(output)
     values = values_of(settings)
     mechanism = under(mechc.load(name), poisson, adjacency, values)
+    mechanism.check({**mechanism.bound, **values}, partial=True)
     compiling(mechanism, err)
     out.print(f"wrote {mechanism.report(output, **values)}", highlight=False)
 
 
 @app.command()
 def epsilon(
+    ctx: typer.Context,
     name: MaybeName = "",
     settings: Set = [],  # noqa: B006 - typer copies it
     delta: Delta = None,
@@ -189,13 +232,15 @@ def epsilon(
     """Print bounds on epsilon for a given delta."""
     if (delta is None) == (log_delta is None):
         raise DeclarationError("epsilon: give exactly one of --delta and --log-delta")
+    question(method, direction, delta=delta, log_delta=log_delta)
     run = run_of(mechanism_of(name, p, q, var, domain), settings, poisson, adjacency, count)
     bound = run.epsilon(delta, log_delta=log_delta, method=method, direction=direction)
-    _print_bound(_under(bound, adjacency), as_json)
+    _print_bound(_under(bound, adjacency), ctx, as_json)
 
 
 @app.command()
 def delta(
+    ctx: typer.Context,
     name: MaybeName = "",
     settings: Set = [],  # noqa: B006 - typer copies it
     epsilon: Epsilon = None,
@@ -214,14 +259,16 @@ def delta(
     """Print bounds on delta for a given epsilon."""
     if epsilon is None:
         raise DeclarationError("delta: --epsilon is needed")
+    question(method, direction, epsilon=epsilon)
     run = run_of(mechanism_of(name, p, q, var, domain), settings, poisson, adjacency, count)
     ask = run.log_delta if log else run.delta
     bound = ask(epsilon, method=method, direction=direction)
-    _print_bound(_under(bound, adjacency), as_json)
+    _print_bound(_under(bound, adjacency), ctx, as_json)
 
 
 @app.command()
 def dpsgd(
+    ctx: typer.Context,
     dataset_size: DatasetSize = None,
     batch_size: BatchSize = None,
     noise_multiplier: NoiseMultiplier = None,
@@ -260,25 +307,21 @@ def dpsgd(
             method=method,
             parameters=words,
         )
-        _print_calibration(solve_for, found, adjacency, as_json)
+        _print_calibration(found, adjacency, ctx, as_json)
         return
     if (delta is None) == (epsilon is None) or (advantage, tpr, fpr) != (None, None, None):
         raise DeclarationError(
             "dpsgd: give exactly one of --delta and --epsilon, or --solve-for and a target"
         )
+    question(method, delta=delta, epsilon=epsilon)
     run = mechc.dpsgd(**inputs)
     run = run if beside is None else run + mechc.open(beside)
-    asked = {"epsilon": epsilon} if delta is None else {"delta": delta}
     bound = (
         run.delta(epsilon, method=method) if delta is None else run.epsilon(delta, method=method)
     )
-    if as_json:
-        given = {name: value for name, value in {**inputs, **asked}.items() if value is not None}
-        _print_json({**bound.record(), "inputs": given, "run": repr(run),
-                     "version": mechc.__version__})  # fmt: skip
-    else:
+    if not as_json:
         out.print(f"run        {run}", markup=False, highlight=False, soft_wrap=True)
-        _print_bound(bound, False)
+    _print_bound(bound, ctx, as_json, run=repr(run))
 
 
 @app.command()
@@ -302,6 +345,7 @@ def compare(
 
 @app.command()
 def curve(
+    ctx: typer.Context,
     name: Name,
     settings: Set = [],  # noqa: B006 - typer copies it
     delta: Annotated[float, typer.Option("--delta", "-d", help="Target delta.")] = 1e-5,
@@ -316,6 +360,9 @@ def curve(
     from mechc.report import tables
 
     numbers = counts_of(counts)
+    question(method, delta=delta)
+    if plot is not None:
+        writable(plot)
     run = run_of(mechc.load(name), settings, poisson, adjacency, "1")
     bound = _under(run.epsilon_curve(delta, numbers, method=method), adjacency)
     if plot is not None:
@@ -323,13 +370,14 @@ def curve(
 
         epsilon_figure({"epsilon": (numbers, bound)}, plot, delta)
     if as_json:
-        _print_json({"count": numbers, **bound.record()})
+        _print_json(ctx, {"count": numbers, **bound.record()})
     else:
         out.print(tables.curve(numbers, bound))
 
 
 @app.command()
 def calibrate(
+    ctx: typer.Context,
     name: Name,
     solve_for: Annotated[str, typer.Option(help="Parameter to find, or 'count'.")],
     settings: Set = [],  # noqa: B006 - typer copies it
@@ -346,16 +394,21 @@ def calibrate(
     as_json: Json = False,
 ) -> None:
     """Find the parameter value whose proven upper bound meets the target."""
+    from mechc.cli.progress import compiling
+
     if (epsilon is None or delta is None) and advantage is None and tpr is None:
         raise DeclarationError(
             "calibrate: --epsilon and --delta are needed, or --advantage, or --tpr and --fpr"
         )
-    values = values_of(settings)
+    values, number = values_of(settings), count_of(count)
+    question(method, delta=delta, epsilon=epsilon)
     mechanism = mechc.load(name)
     if solve_for == "sampling_rate" and poisson is None:
         mechanism = mechc.poisson(mechanism, None, adjacency or "add_remove")
     else:
         mechanism = under(mechanism, poisson, adjacency, {*values, solve_for})
+    mechanism.check({**mechanism.bound, **values}, partial=True)
+    compiling(mechanism, err)
     found = mechc.calibrate(
         mechanism,
         solve_for=solve_for,
@@ -366,10 +419,10 @@ def calibrate(
         fpr=fpr,
         beside=None if beside is None else mechc.open(beside),
         method=method,
-        count=count_of(count),
+        count=number,
         parameters=values,
     )
-    _print_calibration(solve_for, found, adjacency, as_json)
+    _print_calibration(found, adjacency, ctx, as_json)
 
 
 @app.command()
@@ -388,6 +441,8 @@ def verify(
     from mechc.cli import subject
     from mechc.verify.certificate import table, verify
 
+    if output is not None:
+        writable(output)
     mechanism, kernel = subject.find(name)
     certificate = verify(under(mechanism, poisson, adjacency), level, kernel)
     if output is not None:
@@ -407,6 +462,7 @@ def verify(
 
 @app.command("open")
 def open_run(
+    ctx: typer.Context,
     path: Annotated[Path, typer.Argument(help="Run file.")],
     delta: Delta = None,
     epsilon: Epsilon = None,
@@ -419,18 +475,19 @@ def open_run(
     bounds = [run.epsilon(delta, method=method)] if delta is not None else []
     bounds += [run.delta(epsilon, method=method)] if epsilon is not None else []
     if as_json:
-        _print_json({"run": repr(run), "count": run.count, "adjacency": run.adjacency,
-                     "claims": run.claims, "version": mechc.__version__,
+        _print_json(ctx, {"run": repr(run), "count": run.count, "adjacency": run.adjacency,
+                     "claims": run.claims,
                      "answers": [bound.record() for bound in bounds]})  # fmt: skip
         return
     out.print(f"run        {run}", markup=False, highlight=False, soft_wrap=True)
     out.print(f"steps      {run.count}\nadjacency  {run.adjacency.words}", highlight=False)
     for bound in bounds:
-        _print_bound(bound, False)
+        _print_bound(bound)
 
 
 @app.command()
 def record(
+    ctx: typer.Context,
     path: Annotated[Path, typer.Argument(help="Run file; it is made if there is none.")],
     name: MaybeName = "",
     settings: Set = [],  # noqa: B006 - typer copies it
@@ -457,11 +514,12 @@ def record(
         return
     asked = run_record.questions(delta, None)
     run_record.add(path, run_record.line(mechc.compose(), asked, whole))
-    _print_bound(whole.epsilon(delta), as_json)
+    _print_bound(whole.epsilon(delta), ctx, as_json)
 
 
 @app.command()
 def check(
+    ctx: typer.Context,
     run: Annotated[Path, typer.Argument(help="Run file: JSON lines, or TOML with [[step]].")],
     certified: Annotated[
         bool, typer.Option("--certified", help="Ball arithmetic too (TOML).")
@@ -478,7 +536,7 @@ def check(
     if run_file.is_json(run):
         checked = run_file.recheck(run, allow_files=allow_files)
         if as_json:
-            _print_json(checked.record())
+            _print_json(ctx, checked.record())
         else:
             out.print(str(checked), markup=False, highlight=False, soft_wrap=True)
         ok = checked.ok
@@ -493,12 +551,17 @@ def check(
 
 @app.command()
 def cache(
+    ctx: typer.Context,
     action: Annotated[str, typer.Argument(help="list, size or clear.")] = "list",
+    as_json: Json = False,
 ) -> None:
     """List, size or clear the cache of compiled kernels."""
     from mechc.report import tables
 
-    out.print(tables.cache(action), highlight=False)
+    if as_json:
+        _print_json(ctx, tables.cache_record(action))
+    else:
+        out.print(tables.cache(action), highlight=False)
 
 
 @app.command()
@@ -516,31 +579,33 @@ def _under(bound: Bound, adjacency: str | None) -> Bound:
     return bound if adjacency is None else bound.under(mechc.Adjacency.of(adjacency))
 
 
-def _print_bound(bound: Bound, as_json: bool) -> None:
+def _print_bound(
+    bound: Bound, ctx: typer.Context | None = None, as_json: bool = False, **more: Any
+) -> None:
     from mechc.report import tables
 
-    if as_json:
-        typer.echo(bound.to_json())
+    if as_json and ctx is not None:
+        _print_json(ctx, {**bound.record(), **more})
     else:
         out.print(tables.bound(bound), highlight=False)
 
 
 def _print_calibration(
-    solve_for: str, found: Calibration, adjacency: str | None, as_json: bool
+    found: Calibration, adjacency: str | None, ctx: typer.Context, as_json: bool
 ) -> None:
     bound = _under(found.bound, adjacency)
-    if as_json:
-        _print_json({solve_for: found.value, **bound.record()})
-    else:
-        out.print(f"{solve_for} = {found.value!r}", highlight=False)
-        _print_bound(bound, False)
+    if not as_json:
+        out.print(f"{found.name} = {found.value!r}", highlight=False)
+    _print_bound(bound, ctx, as_json, **{found.name: found.value, "count": found.count})
 
 
-def _print_json(values: dict[str, Any]) -> None:
-    """Print JSON; nan becomes null and inf the string "inf"."""
+def _print_json(ctx: typer.Context, values: dict[str, Any]) -> None:
+    """Print an answer with what was asked and by which version; nan is null and inf "inf"."""
     from mechc.accountants.bound import plain
 
-    typer.echo(json.dumps(plain(values)))
+    asked = {k: v for k, v in ctx.params.items() if v not in (None, "", [], False, ())}
+    asked.pop("as_json", None)
+    typer.echo(json.dumps(plain({**values, "inputs": asked, "version": mechc.__version__})))
 
 
 if os.environ.get("COLUMNS") is None and not out.is_terminal:

@@ -5,6 +5,7 @@ In: strings. Out: mechanisms, compositions, parameter values and counts, or a `D
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -146,10 +147,43 @@ def run_of(
     """Return the composition a command line asks for, compiled with a progress display."""
     from mechc.cli.progress import compiling
 
-    values = values_of(settings)
+    values, number = values_of(settings), count_of(count)
     kept = under(mechanism, poisson, adjacency, values)
+    kept.check({**kept.bound, **values})
     compiling(kept, Console(stderr=True))
-    return kept(**values) * count_of(count)
+    return kept(**values) * number
+
+
+def question(
+    method: str = "auto",
+    direction: str = "both",
+    *,
+    delta: float | None = None,
+    log_delta: float | None = None,
+    epsilon: float | None = None,
+) -> None:
+    """Refuse a question that cannot be answered, before anything is compiled for it."""
+    from mechc.accountants import registry
+    from mechc.composition import inputs
+
+    registry.resolve(method, {})
+    mechc.compose().directions(direction)
+    for check, value in (
+        (inputs.as_delta, delta),
+        (inputs.as_log_delta, log_delta),
+        (inputs.as_epsilon, epsilon),
+    ):
+        if value is not None:
+            check(value)
+
+
+def writable(path: Path) -> Path:
+    """Return a file to write, refused at once where it could not be written at the end."""
+    path = path.expanduser()
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        why = "it is a folder" if path.is_dir() else f"{path.parent} is not a folder to write in"
+        raise DeclarationError(f"cannot write {path}: {why}")
+    return path
 
 
 def values_of(settings: Iterable[str]) -> dict[str, float]:

@@ -80,15 +80,19 @@ def table(compile_missing: bool = False) -> Table:
     """Return the rows for a terminal."""
     found = rows(compile_missing)
     made = Table(box=None, pad_edge=False, expand=True)
-    shown = [(h, i) for i, h in enumerate(HEADINGS) if h != "parameters"]
+    shown = [
+        (h, i)
+        for i, h in enumerate(HEADINGS)
+        if h != "parameters" and any(each.cells[i] for each in found)
+    ]
     for heading, i in shown[:-1]:
         width = max(len(heading), *(len(each.cells[i]) for each in found))
         made.add_column(heading, no_wrap=True, min_width=width)
     made.add_column(HEADINGS[-1], no_wrap=True, ratio=1)
     for each in found:
-        made.add_row(*each.cells[:1], *each.cells[2:])
+        made.add_row(*(each.cells[i] for _, i in shown))
     if not all(each.claim for each in found):
-        made.caption = "empty: not compiled yet, or it cannot be"
+        made.caption = "empty: not compiled yet (mechc list --compile), or it cannot be"
     return made
 
 

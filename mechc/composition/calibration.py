@@ -8,21 +8,22 @@ the target needs no such assumption, it is evaluated.
 
 from __future__ import annotations
 
+import html
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mechc.accountants.bound import Bound
+from mechc.accountants.bound import Bound, plain
 from mechc.accountants.fft import log1mexp
-from mechc.accountants.registry import MEANT
 from mechc.composition import attacks
 from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, share
 from mechc.composition.mechanism import Mechanism
 from mechc.composition.question import asked
 from mechc.composition.training import dpsgd, solvable
-from mechc.errors import DeclarationError, MechcError, UnsupportedError
+from mechc.errors import MEANT, DeclarationError, MechcError, UnsupportedError, suggestion
 from mechc.loss.allowance import MAX_WORK, limited
 from mechc.loss.rounding import EPS
 
@@ -48,15 +49,35 @@ class Calibration:
         bound: bounds on delta(epsilon), or on the true positive rate that was asked for, at that
             value; `upper` is at most the target.
         count: number of steps.
+        name: of the parameter.
     """
 
     value: float
     bound: Bound
     count: int
 
+    name: str = ""
+
     def __iter__(self) -> Iterator[Any]:
         """Unpack into value and bound."""
         return iter((self.value, self.bound))
+
+    def __str__(self) -> str:
+        """One line: the value, and what it leads to."""
+        return f"{self.name or 'value'} = {self.value:.10g}: {self.bound}"
+
+    def record(self) -> dict[str, Any]:
+        """Return the value, the count and the bound in plain numbers and words."""
+        return {self.name or "value": self.value, "count": self.count, **self.bound.record()}
+
+    def to_json(self) -> str:
+        """Return `record()` as JSON."""
+        return json.dumps(plain(self.record()))
+
+    def _repr_html_(self) -> str:
+        """Show the value, and what it leads to, in notebooks."""
+        line = html.escape(f"{self.name or 'value'} = {self.value!r}")
+        return f"<b>{line}</b><br>{self.bound._repr_html_()}"
 
 
 def calibrate(
@@ -134,7 +155,7 @@ def calibrate(
         steps = int(_count(profile, mechanism(**others)))
         if not steps:
             raise UnsupportedError(f"{mechanism.name}: no count from 1 on meets the target")
-        return profile.answer(steps, steps)
+        return profile.answer(steps, steps, solve_for)
     if isinstance(mechanism, Mechanism):
         name, info = mechanism.name, _parameter(mechanism, solve_for)
     else:
@@ -145,14 +166,14 @@ def calibrate(
         found = _settle(profile.steer, profile.excess, good, bad)
         if profile.excess(found) <= 0:
             profile.refuse_turns(name, solve_for, good, bad)
-            return profile.answer(found, count)
+            return profile.answer(found, count, solve_for)
     good, bad = _straddle(profile, info, name)
     if info.integer:
         value = _between(profile, good, bad)
     else:
         value = _settle(profile.excess, profile.excess, good, bad)
     profile.refuse_turns(name, solve_for, good, bad)
-    return profile.answer(value, count)
+    return profile.answer(int(value) if info.integer else value, count, solve_for)
 
 
 def _target(
@@ -260,7 +281,7 @@ class Profile:
             raise UnsupportedError(f"calibrate: method {self._method!r} proves no upper bound")
         return bound
 
-    def answer(self, value: float, count: int) -> Calibration:
+    def answer(self, value: float, count: int, name: str) -> Calibration:
         """Return the value with the bounds on delta there, for so many steps."""
         bound = self._at(value).delta(
             self.epsilon,
@@ -268,7 +289,7 @@ class Profile:
             direction=self._direction,
             max_work=self._max_work,
         )
-        return Calibration(value, bound, count)
+        return Calibration(value, bound, count, name)
 
     def turn(self, parameter: str, good: float, bad: float) -> str:
         """Say where delta is proved to fall on the way from a good value to a bad one, if it is."""
@@ -336,7 +357,7 @@ class Power(Profile):
         """Return the same: both directions are needed for it."""
         return self.excess(value)
 
-    def answer(self, value: float, count: int) -> Calibration:
+    def answer(self, value: float, count: int, name: str) -> Calibration:
         """Return the value with the bounds on the true positive rate there."""
         bound = self._at(value).tpr(
             self._fpr,
@@ -344,7 +365,7 @@ class Power(Profile):
             direction=self._direction,
             max_work=self._max_work,
         )
-        return Calibration(value, bound, count)
+        return Calibration(value, bound, count, name)
 
 
 def _others(parameters: Any, fixed: dict[str, Any]) -> dict[str, Any]:
@@ -360,7 +381,8 @@ def _parameter(mechanism: Mechanism, name: str) -> ParameterInfo:
             return info
     listed = ", ".join([p.name for p in mechanism.parameters] + ["count"])
     raise DeclarationError(
-        f"{mechanism.name}: solve_for={name!r} is not a parameter (expected one of {listed})"
+        f"{mechanism.name}: solve_for={name!r} is not a parameter"
+        f"{suggestion(name, listed.split(', '))} (expected one of {listed})"
     )
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, suggestion
 from mechc.loss.allowance import MAX_WORK, limited
 from mechc.loss.rounding import EPS
 from mechc.protocol import ParameterInfo
@@ -186,7 +186,8 @@ def bind(
     if unknown:
         listed = ", ".join(p.name for p in parameters) or "none"
         raise DeclarationError(
-            f"{mechanism}: unknown parameter {unknown[0]!r} (parameters: {listed})"
+            f"{mechanism}: unknown parameter {unknown[0]!r}"
+            f"{suggestion(unknown[0], (p.name for p in parameters))} (parameters: {listed})"
         )
     theta = []
     for info in parameters:

@@ -197,6 +197,29 @@ class Mechanism:
         known = self.kernel.PARAMETERS[: -1 if TAG in self.kernel.CAPABILITIES else None]
         return tuple(ParameterInfo(*p) for p in known)
 
+    def check(self, values: Mapping[str, Any], partial: bool = False) -> None:
+        """Refuse parameters from the declaration, without compiling anything.
+
+        Args:
+            values: by name, those that are bound already included.
+            partial: others may be missing.
+
+        Raises:
+            DeclarationError: a parameter is unknown, out of its domain, or missing.
+        """
+        if self.is_compiled:  # then calling it costs nothing
+            return
+        from mechc.calculus.claims import claim_of
+
+        declared = self.declaration
+        known = [ParameterInfo(*p.info) for p in declared.parameters[: -1 if declared.tag else None]]
+        if partial and values.keys() <= {p.name for p in known}:
+            known = [p for p in known if p.name in values]
+        try:
+            inputs.bind(self.name, known, values)
+        except DeclarationError:
+            inputs.bind(self.name, known, values, claim_of(declared).assumptions)
+
     @cached_property
     def claim(self) -> Claim:
         """What the pair dominates and why: status, theorem, adjacency, conditions, assumptions."""
@@ -253,6 +276,7 @@ class Mechanism:
         lists, values = inputs.without_lists(self.name, values)
         if lists and lists != self._length:
             return self._of_length(lists)(**values)
+        self.check({**self.bound, **values})
         free = Sample().added(self.transforms)
         if self.rates and any(p.name == free for p in self.parameters):
             raise DeclarationError(

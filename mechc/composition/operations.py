@@ -261,13 +261,17 @@ def under(
     wanted = None if adjacency is None else Adjacency.of(adjacency, sampling=True)
     if sampling_rate is not None:
         return poisson(what, sampling_rate, wanted or Adjacency.ADD_REMOVE)
-    if wanted not in (None, Adjacency.ANY, what.adjacency) and what.adjacency != Adjacency.ANY:
+    if wanted in (None, Adjacency.ANY):
+        return what
+    if wanted is not what.adjacency and what.adjacency != Adjacency.ANY:
         raise DeclarationError(
             f"{what.name}: adjacency={wanted.value!r}, but the pair is for {what.adjacency.words} "
             f"neighbours (expected {what.adjacency.value!r})"
         )
+    if wanted is not Adjacency.REPLACE or what.adjacency is not Adjacency.ANY:
+        return what
     default = [p.name for p in what.parameters if p.default is not None and p.name not in given]
-    if wanted is Adjacency.REPLACE and what.adjacency is Adjacency.ANY and default:
+    if default:
         raise DeclarationError(
             f"{what.name}: adjacency='replace' without sampling says nothing about the default of "
             f"{', '.join(default)}; give the distance by which replacing one record moves the "

@@ -14,7 +14,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mechc.accountants.bound import Bound, Quantity
+from mechc.accountants.bound import Bound, Quantity, as_table, folded
 from mechc.composition.inputs import (
     Points,
     as_delta,
@@ -179,6 +179,13 @@ class Queries(ABC):
                 )
             return self._answered(found, Quantity.EPSILON)
         return self._ask(Quantity.EPSILON, points, epsilon.epsilon, max_work, how, rising=True)
+
+    def _repr_html_(self) -> str:
+        """Show in notebooks what happens how often, for which neighbours, and by which theorem."""
+        run = self.composition()
+        rows = [(f"{n:,}", e, e.adjacency.words, e.claim.heading) for e, n in run.parts]
+        table = as_table(rows, ("count", "event", "neighbours", "claim"))
+        return table + folded("what has to be true", run.claim.assumptions)
 
     def check(self, epsilons: Iterable[float] = (0.1, 0.5, 1.0, 3.0)) -> Report:
         """Compare all bounded methods with each other and with what must hold.

@@ -11,7 +11,6 @@ multiplier z is what add/remove is at z / 2, for a full batch.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from mechc.composition.events import Composition
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.operations import poisson, without_replacement
 from mechc.declare.transforms import Shuffled
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, UnsupportedError, suggestion
 from mechc.protocol import ParameterInfo
 
 SAMPLERS = ("poisson", "fixed", "allocation", "shuffled")
@@ -106,10 +105,9 @@ def dpsgd(
         UnsupportedError: the sampler has no pair for the relation.
     """
     for word in unknown:
-        close = difflib.get_close_matches(word, WORDS, 1)
-        meant = MEANT.get(word) or (close[0] if close else "")
-        hint = f"did you mean {meant}?" if meant else f"expected {', '.join(WORDS)}"
-        raise DeclarationError(f"dpsgd: {word}={unknown[word]!r} is not known; {hint}")
+        hint = suggestion(word, (*WORDS, *MEANT.values()), MEANT)
+        listed = "" if hint else f"; expected {', '.join(WORDS)}"
+        raise DeclarationError(f"dpsgd: {word}={unknown[word]!r} is not known{hint}{listed}")
     if not isinstance(sampler, str) or sampler not in SAMPLERS:
         raise DeclarationError(
             f"dpsgd: sampler={sampler!r} is not known (expected one of {', '.join(SAMPLERS)})"

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
-from mechc.errors import DeclarationError, MechcError
+from mechc.errors import DeclarationError, MechcError, suggestion
 
 if TYPE_CHECKING:
     from mechc.declare.declaration import Declaration
@@ -46,12 +46,13 @@ def find(name_or_path: str | os.PathLike[str]) -> MechanismFile:
     """
     text = os.fspath(name_or_path)
     if text.endswith(".py") or os.sep in text:
-        return _file(Path(text).stem, Path(text))
+        return _file(Path(text).stem, Path(text).expanduser())
     known = _known()
     if text not in known:
         raise DeclarationError(
-            f"no mechanism {text!r}; there are {', '.join(sorted(known))}, or give a path ending "
-            f"in .py, or add a folder to {PATH_VARIABLE}"
+            f"no mechanism {text!r}{suggestion(text, known)}; there are "
+            f"{', '.join(sorted(known))}, or give a path ending in .py, or add a folder to "
+            f"{PATH_VARIABLE}"
         )
     return _file(text, known[text])
 

@@ -73,19 +73,27 @@ def curve(counts: Sequence[int], answer: Bound) -> Table:
     return table
 
 
-def methods() -> Table:
-    """Return the accountants with what they need, prove and cost."""
-    from mechc.accountants.registry import methods as known
+def method_rows() -> list[dict[str, str]]:
+    """Return the accountants with what they need, prove and cost, by the headings of a table."""
+    from mechc.accountants.registry import methods
 
-    table = Table("method", "answers", "needs", "cost", "options", box=None)
-    for method in known():
-        table.add_row(
-            method.name, method.answers, method.needs, method.cost, ", ".join(method.options)
-        )
+    return [
+        {"method": m.name, "answers": m.answers, "needs": m.needs, "cost": m.cost,
+         "options": ", ".join(m.options)}
+        for m in methods()
+    ]  # fmt: skip
+
+
+def methods() -> Table:
+    """Return the same for a terminal."""
+    rows = method_rows()
+    table = Table(*rows[0], box=None)
+    for row in rows:
+        table.add_row(*row.values())
     return table
 
 
-def cache(action: str) -> Table:
+def cache_record(action: str) -> dict[str, Any]:
     """List, size or clear the kernel cache and return what there was.
 
     Raises:
@@ -95,12 +103,25 @@ def cache(action: str) -> Table:
 
     if action not in ("list", "size", "clear"):
         raise DeclarationError(f"cache {action}: expected list, size or clear")
-    table = Table(box=None, show_header=False, pad_edge=False)
     entries = cache.entries()
-    if action == "list":
-        for entry in entries:
-            table.add_row(entry.name, entry.digest, f"{entry.size / 1024:.0f} KiB")
-    removed = cache.clear() if action == "clear" else 0
-    table.add_row(f"{removed} kernels removed" if action == "clear" else f"{len(entries)} kernels")
-    table.add_row(f"{sum(entry.size for entry in entries) / 2**20:.1f} MiB", str(cache.directory()))
+    kernels = [{"name": e.name, "digest": e.digest, "bytes": e.size} for e in entries]
+    return {
+        "kernels": kernels if action == "list" else len(kernels),
+        "removed": cache.clear() if action == "clear" else 0,
+        "bytes": sum(entry.size for entry in entries),
+        "folder": str(cache.directory()),
+    }
+
+
+def cache(action: str) -> Table:
+    """Return `cache_record` for a terminal."""
+    found = cache_record(action)
+    table = Table(box=None, show_header=False, pad_edge=False)
+    listed = found["kernels"] if action == "list" else []
+    for entry in listed:
+        table.add_row(entry["name"], entry["digest"], f"{entry['bytes'] / 1024:.0f} KiB")
+    number = len(listed) if action == "list" else found["kernels"]
+    removed = f"{found['removed']} kernels removed"
+    table.add_row(removed if action == "clear" else f"{number} kernels")
+    table.add_row(f"{found['bytes'] / 2**20:.1f} MiB", found["folder"])
     return table

@@ -48,6 +48,13 @@ def test_densities_on_the_command_line(gaussian):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["epsilom", "laplace"], "Did you mean 'epsilon'"),
+        (["epsilon", "laplace", "--cuont", "3"], "--count"),
+        (["epsilon", "gaussian", "--noise-multiplier", "3"], "--set NAME=VALUE"),
+        (["epsilon", "gaussian", "--set", "noise_multiplier=3", "-d", "0"], "did you mean sigma?"),
+        (["epsilon", "gausian", "-d", "0"], "did you mean gaussian?"),
+        (["epsilon", "laplace", "-d", "many"], "'many' is not a number"),
+        (["curve", "laplace", "--set", "scale=9", "--plot", "/"], "it is a folder"),
         (["epsilon", "laplace", "--set", "scale=-1", "-d", "1e-5"], "scale=-1 is not positive"),
         (["epsilon", "laplace", "--set", "scale", "-d", "1e-5"], "expected NAME=NUMBER"),
         (["epsilon", "laplace", "--set", "scale=1"], "exactly one"),
@@ -73,8 +80,64 @@ def test_bad_input_is_one_line_and_code_2(words, message):
     result = run(*words, code=2)
     assert result.stdout == ""
     lines = result.stderr.strip().splitlines()
-    assert len(lines) == 1 and lines[0].startswith("mechc: ")
+    assert len(lines) == 1 and lines[0].startswith("mechc")
     assert any(part in lines[0] for part in message.split("|"))
+
+
+UNCOMPILED = """
+from mechc.declare import additive, positive, real
+from sympy import exp
+x, width = real("x"), positive("width", typical=(0.5, 20))
+d = positive("sensitivity", default=1)
+odd = additive("odd", noise=exp(-x / width - exp(-x / width)) / width, variable=x, sensitivity=d,
+               parameters=(width, d))
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["epsilon", "-d", "0.1"], "missing parameter width"),
+        (["epsilon", "-d", "0.1", "--set", "width=-1"], "width=-1 is not positive"),
+        (["epsilon", "-d", "0.1", "--set", "wdith=1"], "did you mean width?"),
+        (["epsilon", "-d", "0.1", "--set", "width=1", "--poisson", "256"], "too large"),
+        (["epsilon", "-d", "2", "--set", "width=1"], "delta=2 is out of range"),
+        (["epsilon", "-d", "0.1", "--set", "width=1", "-k", "1.5"], "not an integer"),
+        (["calibrate", "--solve-for", "width", "-e", "1", "-d", "-1"], "delta=-1 is out of range"),
+        (["report", "-o", "x.html", "--set", "wdith=1"], "did you mean width?"),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_is_compiled(words, message, tmp_path, monkeypatch):
+    path = tmp_path / "odd.py"
+    path.write_text(UNCOMPILED)
+    monkeypatch.setenv("MECHC_CACHE", str(tmp_path / "empty"))
+    result = run(words[0], path, *words[1:], code=2)
+    assert message in result.stderr
+    assert not list(tmp_path.glob("empty/kernels/*"))
+    with pytest.raises(mechc.errors.DeclarationError, match="width=-1 is not positive"):
+        mechc.load(path)(width=-1)
+    assert not mechc.load(path).is_compiled
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list"], ["methods"], ["cache", "size"],
+        ["epsilon", *GAUSSIAN, "-d", "1e-5"],
+        ["dpsgd", "--dataset-size", "600", "--batch-size", "6", "--steps", "9",
+         "--noise-multiplier", "2", "--delta", "1e-5"],
+        ["calibrate", "gaussian", "--solve-for", "count", "-e", "1", "-d", "0.1", "--set",
+         "sigma=3"],
+        ["curve", "laplace", "--set", "scale=9", "--counts", "1,2"],
+    ],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_json_says_what_was_asked_and_by_which_version(words):
+    answer = json.loads(run(*words, "--json").stdout)
+    assert answer["version"] == mechc.__version__
+    if "claim" in answer:
+        assert answer["adjacency"] and answer["claim"]["status"] == "proven"
+        assert answer["inputs"].keys() & {"name", "dataset_size"}
 
 
 def test_lists():
@@ -83,7 +146,8 @@ def test_lists():
         assert name in listed
     assert "contour" in run("methods").stdout
     assert "--poisson" in run("epsilon", "--help").stdout
-    assert run("--version").stdout.strip() == f"mechc {mechc.__version__}"
+    version = run("--version").stdout.replace("\n", " ")
+    assert version.startswith(f"mechc {mechc.__version__} (Python ") and "numba " in version
 
 
 @pytest.mark.parametrize("stage", ["explain", "pair", "calculus", "ir", "source"])
@@ -103,7 +167,7 @@ def test_emit_writes_a_module_that_checks_itself(tmp_path):
 
 def test_emit_into_a_missing_folder_leaves_nothing(tmp_path):
     path = tmp_path / "missing" / "kernel.py"
-    result = run("emit", "laplace", "-o", path, code=1)
+    result = run("emit", "laplace", "-o", path, code=2)
     assert result.stderr.startswith("mechc: cannot write")
     assert not path.parent.exists()
 

@@ -36,7 +36,7 @@ from mechc.reductions import (
         ({"scale": None}, r"scale=None is not a finite number"),
         ({"scale": 1j}, r"scale=1j is not a finite number"),
         ({}, r"missing parameter scale \(expected scale > 0\)"),
-        ({"scale": 1, "sclae": 2}, r"unknown parameter 'sclae' \(parameters: scale, sensitivity\)"),
+        ({"scale": 1, "sclae": 2}, r"unknown parameter 'sclae'; did you mean scale\? \(parameters"),
     ],
 )
 def test_parameters(laplace, values, message):
