@@ -212,7 +212,8 @@ class Mechanism:
         from mechc.calculus.claims import claim_of
 
         declared = self.declaration
-        known = [ParameterInfo(*p.info) for p in declared.parameters[: -1 if declared.tag else None]]
+        open_to_users = declared.parameters[: -1 if declared.tag else None]
+        known = [ParameterInfo(*p.info) for p in open_to_users]
         if partial and values.keys() <= {p.name for p in known}:
             known = [p for p in known if p.name in values]
         try:
