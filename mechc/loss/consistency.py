@@ -10,9 +10,6 @@ the hockey-stick sums agree in both directions. Masses are summed in `KernelSour
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,7 +17,6 @@ from mechc import protocol
 from mechc.errors import VerificationError
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.branches import roots
-from mechc.loss.jit import compiled
 from mechc.loss.moments import log_total
 
 Floats = NDArray[np.float64]
@@ -29,40 +25,29 @@ ROUNDING = 2.0**-34  # of a loss, as a share of 1 + |log p| + |log q|: formulas 
 DEEPEST = -700.0  # log densities below are of no node that any sum notices
 MIRRORED = 1e-8  # of log moments of laws that are equal, found by quadrature
 PLACES = np.array([0.2, 0.5, 0.8])  # of the nodes of a branch, where its inverse is tried
-SAME, LOSS, DIRECTION, LIMIT = range(4)
-WORDS = {
-    LOSS: "the loss is not log p - log q",
-    DIRECTION: "the loss does not move in the direction of its branch",
-    LIMIT: "the loss passes the limits of its branch",
-}
 
 
-@compiled(
-    "Tuple((int64, float64))(float64[:, ::1], int64[::1], float64[::1], float64[::1], "
-    "float64[::1], float64[::1])"
-)
 def _first_contradiction(
-    rows: Any, region: Any, x: Any, loss: Any, log_p: Any, log_q: Any
-) -> tuple[int, float]:
-    """The kind of the first contradiction at nodes sorted by branch and place, and its place."""
-    before, slack_before, branch = math.nan, 0.0, -1
-    for i in range(x.size):
-        if region[i] != branch:
-            branch, before = region[i], math.nan
-        if not (max(log_p[i], log_q[i]) > DEEPEST and math.isfinite(loss[i])):
-            continue
-        kind, slack = rows[branch, 2], ROUNDING * (1.0 + abs(log_p[i]) + abs(log_q[i]))
-        if math.isfinite(slack) and not abs(log_p[i] - log_q[i] - loss[i]) <= slack:
-            return LOSS, x[i]
-        if abs(kind) != 1.0:
-            continue
-        if kind * (loss[i] - before) < -(slack + slack_before):
-            return DIRECTION, x[i]
-        left, right = kind * rows[branch, 3], kind * rows[branch, 4]
-        if left > kind * loss[i] + slack or right < kind * loss[i] - slack:
-            return LIMIT, x[i]
-        before, slack_before = loss[i], slack
-    return SAME, 0.0
+    rows: Floats, region: NDArray[np.int64], x: Floats, loss: Floats, log_p: Floats, log_q: Floats
+) -> tuple[str, float] | None:
+    """The first contradiction of each kind at nodes sorted by branch and place, if there is one."""
+    counts = (np.maximum(log_p, log_q) > DEEPEST) & np.isfinite(loss)
+    region = region[counts]
+    x, loss, log_p, log_q = (values[counts] for values in (x, loss, log_p, log_q))
+    slack = ROUNDING * (1.0 + np.abs(log_p) + np.abs(log_q))
+    wrong = np.isfinite(slack) & ~(np.abs(log_p - log_q - loss) <= slack)
+    if wrong.any():
+        return "the loss is not log p - log q", float(x[wrong.argmax()])
+    kind, left, right = rows[region, 2:5].T
+    monotone = np.abs(kind) == 1.0
+    turns = kind[1:] * np.diff(loss) < -(slack[1:] + slack[:-1])
+    turns &= monotone[1:] & (region[1:] == region[:-1])
+    if turns.any():
+        return "the loss does not move in the direction of its branch", float(x[turns.argmax() + 1])
+    passes = monotone & ((kind * (left - loss) > slack) | (kind * (loss - right) > slack))
+    if passes.any():
+        return "the loss passes the limits of its branch", float(x[passes.argmax()])
+    return None
 
 
 def require_consistent(source: KernelSource) -> None:
@@ -78,9 +63,10 @@ def require_consistent(source: KernelSource) -> None:
     log_q = np.empty(x.size)
     source.kernel.log_q_many(x, theta, log_q)
     region, loss = panels.region.repeat(panels.loss.shape[1]), panels.loss.ravel()
-    kind, place = _first_contradiction(source.rows, region, x, loss, panels.log_p.ravel(), log_q)
-    if kind != SAME:
-        raise _contradiction(source, f"{WORDS[kind]} at {place!r}")
+    with np.errstate(invalid="ignore"):
+        found = _first_contradiction(source.rows, region, x, loss, panels.log_p.ravel(), log_q)
+    if found is not None:
+        raise _contradiction(source, f"{found[0]} at {found[1]!r}")
     _hold_inverses(source, region, x, loss)
     _hold_symmetry(source)
 

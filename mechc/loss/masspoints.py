@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.loss.jit import compiled
 from mechc.loss.moments import log_total
 from mechc.loss.resolution import LOG_NEGLIGIBLE
 from mechc.loss.rounding import EPS
@@ -17,36 +14,26 @@ Floats = NDArray[np.float64]
 LATTICE_ULP = 64.0  # how far, in ulp, computed losses may be off a lattice
 
 
-@compiled("float64[::1](float64[::1], int64[::1])")
-def _log_sums(log_mass, bounds):  # type: ignore[no-untyped-def]
-    """Logs of the masses in the runs between neighbouring bounds."""
-    out = np.empty(bounds.size - 1)
-    for i in range(out.size):
-        run = log_mass[bounds[i] : bounds[i + 1]]
-        top = run.max()
-        total = 0.0
-        for value in run:
-            total += math.exp(value - top)
-        out[i] = top + math.log(total) if top > -np.inf else top
-    return out
+def _log_sums(log_mass: Floats, starts: NDArray[np.int64]) -> Floats:
+    """Logs of the masses in the runs that begin at `starts`, none of them empty."""
+    top = np.maximum.reduceat(log_mass, starts)
+    unit = np.where(np.isfinite(top), top, 0.0)
+    shares = np.exp(log_mass - unit.repeat(np.diff(starts, append=log_mass.size)))
+    with np.errstate(divide="ignore"):  # a run without mass
+        sums: Floats = unit + np.log(np.add.reduceat(shares, starts))
+    return sums
 
 
-@compiled("boolean(float64[::1], float64[::1], float64[::1], boolean, boolean, float64)")
-def spent(log_p, log_q, tilts, left, right, log_reach):  # type: ignore[no-untyped-def]
+def spent(
+    log_p: Floats, log_q: Floats, tilts: Floats, left: bool, right: bool, log_reach: float
+) -> bool:
     """Whether the tilted masses at the open ends, times the reach, are negligible at all tilts."""
-    last = log_p.size - 1
-    for z in tilts:
-        most = -np.inf
-        ends = -np.inf
-        for i in range(log_p.size):
-            psi = log_p[i] + z * (log_p[i] - log_q[i])
-            if math.isfinite(psi):
-                most = max(most, psi)
-                if (i == 0 and left) or (i == last and right):
-                    ends = max(ends, psi)
-        if not ends + log_reach <= most + 2.0 * LOG_NEGLIGIBLE:
-            return False
-    return True
+    with np.errstate(invalid="ignore"):  # where both vanish there is no loss
+        psi = log_p + tilts[:, None] * (log_p - log_q)
+    psi = np.where(np.isfinite(psi), psi, -np.inf)
+    ends = psi[:, [end for end, is_open in ((0, left), (-1, right)) if is_open]]
+    least = psi.max(axis=1) + 2.0 * LOG_NEGLIGIBLE
+    return bool((ends.max(axis=1, initial=-np.inf) + log_reach <= least).all())
 
 
 def merge(loss: Floats, log_mass: Floats) -> tuple[Floats, Floats]:
@@ -56,7 +43,7 @@ def merge(loss: Floats, log_mass: Floats) -> tuple[Floats, Floats]:
     order = np.argsort(loss, kind="stable")
     loss, log_mass = loss[order], log_mass[order]
     starts = np.flatnonzero(np.append(True, loss[1:] != loss[:-1]))
-    return loss[starts], _log_sums(log_mass, np.append(starts, loss.size))
+    return loss[starts], _log_sums(log_mass, starts)
 
 
 def find_lattice(loss: Floats) -> tuple[float, float] | None:

@@ -1,9 +1,7 @@
 """Panels in order: cutting them, adding some at the ends of a branch, deciding where to do so.
 
 Panels stand sorted by branch and by place. All functions return new arrays, so that a copy of a
-quadrature is one of references.
-
-The rounds in which panels settle, compiled: what Python adds to a round is the kernel's calls.
+quadrature is one of references; none waits for a compiler, since a round works on whole arrays.
 
 `measure` judges all panels at new tilts; then, in turns, `look` decides which panels to cut and
 where to grow, and lays them, and `take` judges those that are new. Where nothing is lacking,
@@ -22,399 +20,334 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from enum import Enum
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
-from mechc.loss.jit import compiled
-from mechc.loss.resolution import NEGLIGIBLE, judge, log_totals, misplaced, missed, summits
-from mechc.loss.rule import DERIVATIVE, NODES, WEIGHTS
+from mechc.loss.resolution import (
+    NEGLIGIBLE,
+    SILENT,
+    judge,
+    log_totals,
+    misplaced,
+    missed,
+    summits,
+)
+from mechc.loss.rule import DERIVATIVE, NODES, ORDER, WEIGHTS
 from mechc.protocol import Kernel
 
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Density = Callable[[Floats], Floats]
+
 FINEST = 4e-16  # a panel is not halved below this share of its own place
+DRIFT = 1e13  # factor by which a total may leave its unit before the units are set anew
+MAX_PANELS = 60_000
+OUTWARD = 1.12 ** np.arange(-12.0, 60.0)  # where far modes are looked for, in lengths of a branch
+DOUBLINGS = np.exp2(np.arange(1.0, 9.0)) - 1.0  # of a branch at once, where a tail falls slowly
+GRAIN = 1e-11  # width, as a share of its place, of a panel too narrow to hide a mode
 
 
-@compiled("Tuple((float64[::1], float64[::1]))(float64[:,::1], float64[:,::1], float64[::1])")
-def spread(log_p, loss, half):  # type: ignore[no-untyped-def]
-    """Log weights of all nodes, and the length on the loss axis that each stands for."""
-    log_weight, spacing = np.empty(log_p.size), np.empty(log_p.size)
-    for i in range(half.size):
-        for j in range(16):
-            slope = 0.0
-            for m in range(16):
-                slope += DERIVATIVE[j, m] * loss[i, m]
-            spacing[16 * i + j] = abs(slope) * WEIGHTS[j]
-            # the width of a panel can be below the smallest double
-            log_weight[16 * i + j] = log_p[i, j] + math.log(half[i] * WEIGHTS[j])
-    return log_weight, spacing
+class Verdict(Enum):
+    """What a round found."""
+
+    RESOLVED = "nothing is lacking"
+    CHANGED = "new panels are laid"
+    DRIFTED = "the units have to be set anew"
+    ENDLESS = "a tail still matters at the end of all numbers"
+    CROWDED = "more panels than allowed"
 
 
-@compiled("float64[:,:,::1](float64[:,:,:,::1])")
-def summed(report):  # type: ignore[no-untyped-def]
-    """Sums over all panels of what was found on each."""
-    totals = np.zeros(report.shape[1:])
-    for i in range(report.shape[0]):
-        totals += report[i]
-    return totals
+class Panels(NamedTuple):
+    """Panels laid, and where each stood before.
 
-
-@compiled(
-    "Tuple((float64, float64, float64[::1]))(float64[::1], float64[::1], float64[:,:,:,::1],"
-    " float64[:,:,::1])",
-)
-def conclude(lo, hi, report, totals):  # type: ignore[no-untyped-def]
-    """Judge panels that are to stay.
-
-    Returns the largest share of panels whose nodes are hardly distinct doubles, the error of the
-    sums as a share of the mass, and the affinity of the laws at neighbouring tilts.
+    Attributes:
+        region: the branch of each panel, shape (panels,).
+        lo: their lower ends.
+        hi: their upper ends.
+        origin: the place that each had before, -1 for a new one.
     """
-    tilts = totals.shape[0]
-    narrow = 0.0
-    affinity = np.zeros(tilts - 1)
-    for i in range(lo.size):
-        thin = hi[i] - lo[i] <= FINEST * max(abs(lo[i]), abs(hi[i]))
-        before = 0.0
-        for a in range(tilts):
-            share = report[i, a, 0, 0] / totals[a, 0, 0]
-            if thin:
-                narrow = max(narrow, share)
-            if a > 0:
-                affinity[a - 1] += math.sqrt(share * before)
-            before = share
-    error = 0.0
-    for a in range(tilts):
-        error = max(error, (totals[a, 1, 1] + totals[a, 1, 2]) / totals[a, 0, 0])
-    return narrow, error, affinity
+
+    region: Integers
+    lo: Floats
+    hi: Floats
+    origin: Integers
+
+    @property
+    def x(self) -> Floats:
+        """Nodes of the panels that are new, in order."""
+        new = self.origin < 0
+        return nodes(self.lo[new], self.hi[new]).ravel()
 
 
-@compiled(
-    "Tuple((int64[::1], float64[::1], float64[::1], int64[::1]))"
-    "(int64[::1], float64[::1], float64[::1], int64[::1], float64[:,::1])",
-)
-def lay(region, lo, hi, parts, ends):  # type: ignore[no-untyped-def]
-    """Cut panel i into parts[i] equal ones and add panels out to `ends` of each branch.
-
-    Returns region, lo and hi of the new panels, and the place each had before, -1 for a new one.
-    A branch r gets a panel from its last one to ends[r, 1] if that lies beyond, likewise below.
-    """
-    n = region.size
-    size = 2 * ends.shape[0]
-    for i in range(n):
-        size += parts[i]
-    region1, origin = np.empty(size, np.int64), np.full(size, -1)
-    lo1, hi1 = np.empty(size), np.empty(size)
-    m = 0
-    for i in range(n):
-        r = region[i]
-        if (i == 0 or region[i - 1] != r) and ends[r, 0] < lo[i]:
-            region1[m], lo1[m], hi1[m] = r, ends[r, 0], lo[i]
-            m += 1
-        step = (hi[i] - lo[i]) / parts[i]
-        for part in range(parts[i]):
-            region1[m], lo1[m], hi1[m] = r, lo[i] + part * step, lo[i] + (part + 1) * step
-            if parts[i] == 1:
-                origin[m] = i
-            m += 1
-        lo1[m - parts[i]], hi1[m - 1] = lo[i], hi[i]
-        if (i + 1 == n or region[i + 1] != r) and ends[r, 1] > hi[i]:
-            region1[m], lo1[m], hi1[m] = r, hi[i], ends[r, 1]
-            m += 1
-    return region1[:m].copy(), lo1[:m].copy(), hi1[:m].copy(), origin[:m].copy()
-
-
-@compiled("float64[::1](float64[::1], float64[::1], int64[::1])")
-def points(lo, hi, origin):  # type: ignore[no-untyped-def]
-    """Nodes of the panels that are new, in order."""
-    n = 0
-    for i in range(origin.size):
-        n += origin[i] < 0
-    x = np.empty(16 * n)
-    m = 0
-    for i in range(origin.size):
-        if origin[i] < 0:
-            for j in range(16):
-                x[m] = 0.5 * (lo[i] + hi[i]) + 0.5 * (hi[i] - lo[i]) * NODES[j]
-                m += 1
+def nodes(lo: Floats, hi: Floats) -> Floats:
+    """Nodes of panels, shape (panels, 16)."""
+    x: Floats = (0.5 * (lo + hi))[:, None] + (0.5 * (hi - lo))[:, None] * NODES
     return x
 
 
-@compiled(
-    "Tuple((float64[:,::1], float64[:,::1]))(int64[::1], float64[:,::1], float64[:,::1],"
-    " float64[::1], float64[::1])",
-)
-def carry(origin, log_p, loss, new_log_p, new_loss):  # type: ignore[no-untyped-def]
+@SILENT
+def spread(log_p: Floats, loss: Floats, half: Floats) -> tuple[Floats, Floats]:
+    """Log weights of all nodes, and the length on the loss axis that each stands for."""
+    spacing = np.abs(loss @ DERIVATIVE.T) * WEIGHTS
+    # the width of a panel can be below the smallest double
+    return (log_p + np.log(half[:, None] * WEIGHTS)).ravel(), spacing.ravel()
+
+
+def _ends_of_branches(region: Integers) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether a panel is the first of its branch, and whether it is the last."""
+    turns = region[1:] != region[:-1]
+    return np.append(True, turns), np.append(turns, True)
+
+
+def lay(
+    region: Integers, lo: Floats, hi: Floats, parts: Integers, outer: list[tuple[int, Floats]]
+) -> Panels:
+    """Cut panel i into parts[i] equal ones and add panels between increasing edges of branches."""
+    panel = np.arange(region.size).repeat(parts)
+    part = np.arange(panel.size) - (parts.cumsum() - parts)[panel]
+    of, start, end = parts[panel], lo[panel], hi[panel]
+    step = (end - start) / of
+    origin = np.where(of == 1, panel, -1)
+    start, end = (
+        np.where(part > 0, start + part * step, start),
+        np.where(part + 1 < of, start + (part + 1) * step, end),
+    )
+    branch = region[panel]
+    if outer:
+        new = np.concatenate([np.full(edges.size - 1, r) for r, edges in outer])
+        branch = np.append(branch, new)
+        start = np.concatenate([start, *(edges[:-1] for _, edges in outer)])
+        end = np.concatenate([end, *(edges[1:] for _, edges in outer)])
+        order = np.lexsort((start, branch))
+        branch, start, end = branch[order], start[order], end[order]
+        origin = np.append(origin, np.full(new.size, -1))[order]
+    return Panels(branch, start, end, origin)
+
+
+def carry(
+    origin: Integers, log_p: Floats, loss: Floats, new_log_p: Floats, new_loss: Floats
+) -> tuple[Floats, Floats]:
     """Values of all panels from those known before and, in order, those at the nodes of new ones.
 
     Outputs where the kernel has no answer are taken out: log p = -inf, loss 0.
     """
-    log_p1, loss1 = np.empty((origin.size, 16)), np.empty((origin.size, 16))
-    m = 0
-    for i in range(origin.size):
-        known = origin[i]
-        for j in range(16):
-            if known >= 0:
-                log_p1[i, j], loss1[i, j] = log_p[known, j], loss[known, j]
-                continue
-            sound = math.isfinite(new_log_p[m]) and math.isfinite(new_loss[m])
-            log_p1[i, j] = new_log_p[m] if sound else -np.inf
-            loss1[i, j] = new_loss[m] if sound else 0.0
-            m += 1
-    return log_p1, loss1
+    sound = np.isfinite(new_log_p) & np.isfinite(new_loss)
+    new = np.where(sound, new_log_p, -np.inf), np.where(sound, new_loss, 0.0)
+    return (
+        _mended(origin, log_p, new[0].reshape(-1, ORDER)),
+        _mended(origin, loss, new[1].reshape(-1, ORDER)),
+    )
 
 
-@compiled(
-    "Tuple((int64[::1], float64[:,::1], b1))(int64[::1], float64[::1], float64[::1],"
-    " float64[:,::1], float64[:,:,:,::1], float64[:,:,::1], float64[::1])",
-)
-def wanting(region, lo, hi, rows, report, totals, goal):  # type: ignore[no-untyped-def]
-    """Decide which panels to halve and how far to extend the branches.
-
-    A panel is halved if its error at some tilt exceeds the goal; a branch grows by its length at an
-    end whose panel has a share that matters.
-
-    Returns parts and ends for `lay`, and whether they change anything.
-    """
-    n = region.size
-    parts = np.ones(n, np.int64)
-    ends = np.full((rows.shape[0], 2), np.nan)
-    changed = False
-    first = 0
-    for i in range(n):
-        share = 0.0
-        short = 0.0
-        for a in range(report.shape[1]):
-            share = max(share, report[i, a, 0, 0] / totals[a, 0, 0])
-            for b in range(2):
-                short = max(short, report[i, a, b, 1] / (goal[b] * totals[a, b, 0] + 1e-300))
-        if short > 1.0 and hi[i] - lo[i] > FINEST * max(abs(lo[i]), abs(hi[i])):
-            parts[i] = 2
-            changed = True
-        r = region[i]
-        if i == 0 or region[i - 1] != r:
-            first = i
-            if share > NEGLIGIBLE and lo[i] > rows[r, 0]:
-                ends[r, 0] = -np.inf
-        if i + 1 == n or region[i + 1] != r:
-            reach = hi[i] - lo[first]
-            if ends[r, 0] == -np.inf:
-                ends[r, 0] = max(rows[r, 0], lo[first] - reach)
-                changed = True
-            if share > NEGLIGIBLE and hi[i] < rows[r, 1]:
-                ends[r, 1] = min(rows[r, 1], hi[i] + reach)
-                changed = True
-    return parts, ends, changed
-
-
-@compiled(
-    "int64[::1](float64[:,::1], float64[:,::1], float64[::1], float64, float64, float64, float64)",
-)
-def waves(log_p, loss, half, tilt, log_total, turns, floor):  # type: ignore[no-untyped-def]
-    """Return into how many parts to cut each panel so that exp(iyL) turns little in each.
-
-    Args:
-        log_p: see the quadrature, as for loss and half.
-        loss: see there.
-        half: see there.
-        tilt: real part of the contour.
-        log_total: log of M(tilt).
-        turns: parts per unit of loss.
-        floor: share of the tilted mass below which a panel need not be cut.
-    """
-    parts = np.ones(half.size, np.int64)
-    for i in range(half.size):
-        lowest, highest, mass = np.inf, -np.inf, 0.0
-        for j in range(16):
-            lowest, highest = min(lowest, loss[i, j]), max(highest, loss[i, j])
-            mass += WEIGHTS[j] * math.exp(min(log_p[i, j] + tilt * loss[i, j] - log_total, 300.0))
-        wanted = (highest - lowest) * turns
-        if wanted > 1.0 and mass * half[i] > floor:
-            parts[i] = math.ceil(min(wanted, 1e6))
-    return parts
-
-
-DRIFT = 1e13  # factor by which a total may leave its unit before the units are set anew
-MAX_PANELS = 60_000
-OUTWARD = 1.12 ** np.arange(-12.0, 60.0)  # where far modes are looked for, in lengths of a branch
-GRAIN = 1e-11  # width, as a share of its place, of a panel too narrow to hide a mode
-
-# verdicts
-RESOLVED = 0
-CHANGED = 1  # new panels are laid
-DRIFTED = 2  # the units have to be set anew
-ENDLESS = 3  # a tail still matters at the end of all numbers
-CROWDED = 4  # more panels than allowed
-
-_NEXT = "int64[::1], float64[::1], float64[::1], int64[::1], float64[::1]"
-
-
-@compiled(
-    "Tuple((float64[::1], float64[:,:,:,::1]))(float64[::1], float64[::1], float64[:,::1],"
-    " float64[:,::1], float64[::1])",
-)
-def measure(lo, hi, log_p, loss, tilts):  # type: ignore[no-untyped-def]
-    """Return the log of a unit for each tilt, and all panels judged in these units."""
-    half = 0.5 * (hi - lo)
-    unit = log_totals(log_p, loss, half, tilts)
-    new, known = np.full(lo.size, -1), np.empty((0, tilts.size, 2, 3))
-    place = np.maximum(np.abs(lo), np.abs(hi))
-    return unit, judge(log_p, loss, half, place, tilts, unit, new, known)
-
-
-@compiled(
-    "Tuple((float64[:,::1], float64[:,::1], float64[:,:,:,::1]))(int64[::1], float64[::1],"
-    " float64[::1], float64[:,::1], float64[:,::1], float64[::1], float64[::1], float64[::1],"
-    " float64[::1], float64[:,:,:,::1])",
-)
-def take(origin, lo, hi, log_p, loss, new_log_p, new_loss, tilts, unit, report):  # type: ignore
-    """Return log p, loss and report of the panels laid, given the values at the nodes of new ones.
-
-    `origin` says where each panel stood in `log_p`, `loss` and `report`, -1 for a new one.
-    """
-    log_p1, loss1 = carry(origin, log_p, loss, new_log_p, new_loss)
-    place = np.maximum(np.abs(lo), np.abs(hi))
-    half = 0.5 * (hi - lo)
-    return log_p1, loss1, judge(log_p1, loss1, half, place, tilts, unit, origin, report)
-
-
-@compiled(
-    f"Tuple((int64, {_NEXT}))(b1, int64[::1], float64[::1], float64[::1], int64[::1],"
-    " float64[:,::1])",
-)
-def relaid(changed, region, lo, hi, parts, ends):  # type: ignore[no-untyped-def]
-    """Cut and extend as told, see `mosaic.lay`; return a verdict, and the nodes of new panels."""
-    verdict = CHANGED if changed else RESOLVED
-    for i in range(ends.shape[0]):
-        if math.isinf(ends[i, 0]) or math.isinf(ends[i, 1]):
-            verdict = ENDLESS
-    if parts.sum() > MAX_PANELS:
-        verdict = CROWDED
-    if verdict != CHANGED:
-        return verdict, region, lo, hi, np.empty(0, np.int64), np.empty(0)
-    region1, lo1, hi1, origin = lay(region, lo, hi, parts, ends)
-    return verdict, region1, lo1, hi1, origin, points(lo1, hi1, origin)
-
-
-@compiled(
-    f"Tuple((int64, float64[::1], {_NEXT}))(int64[::1], float64[::1], float64[::1],"
-    " float64[:,::1], float64[:,:,:,::1], float64[::1], float64[::1])",
-)
-def look(region, lo, hi, rows, report, unit, goal):  # type: ignore[no-untyped-def]
-    """Decide what the panels lack, see `mosaic.wanting`.
-
-    Returns a verdict, the log totals at the tilts, and what `relaid` returns.
-    """
-    totals = summed(report)
-    logs = unit + np.log(totals[:, 0, 0])
-    for a in range(unit.size):
-        if not 1.0 / DRIFT < totals[a, 0, 0] < DRIFT:
-            return DRIFTED, logs, region, lo, hi, np.empty(0, np.int64), np.empty(0)
-    parts, ends, changed = wanting(region, lo, hi, rows, report, totals, goal)
-    verdict, region, lo, hi, origin, x = relaid(changed, region, lo, hi, parts, ends)
-    return verdict, logs, region, lo, hi, origin, x
-
-
-@compiled("float64[:,::1](int64[::1], float64[::1], float64[::1], int64)")
-def extent(region, lo, hi, branches):  # type: ignore[no-untyped-def]
-    """Return from where to where the panels of each branch reach; nan where there are none."""
-    out = np.full((branches, 2), np.nan)
-    for i in range(region.size):
-        if i == 0 or region[i - 1] != region[i]:
-            out[region[i], 0] = lo[i]
-        out[region[i], 1] = hi[i]
+def _mended(origin: Integers, known: Floats, new: Floats) -> Floats:
+    """What is known of panels that were there, and what is new of the others."""
+    kept = origin >= 0
+    out = np.empty((origin.size, *new.shape[1:]))
+    out[kept], out[~kept] = known[origin[kept]], new
     return out
 
 
-@compiled("Tuple((int64[::1], float64[::1]))(float64[:,::1], float64[:,::1])")
-def beyond(reached, rows):  # type: ignore[no-untyped-def]
+@SILENT
+def _wanting(
+    region: Integers, lo: Floats, hi: Floats, rows: Floats, report: Floats, totals: Floats,
+    goal: Floats,
+) -> tuple[Integers, list[tuple[int, Floats]]]:
+    """Decide which panels to cut and how far to extend the branches, as `lay` takes it.
+
+    A panel is halved if its error at some tilt exceeds the goal; a branch grows at an end whose
+    panel has a share that matters.
+    """
+    share = np.fmax.reduce(report[:, :, 0, 0] / totals[:, 0, 0], axis=1)
+    short = (report[..., 1] / (goal * totals[..., 0] + 1e-300)).reshape(lo.size, -1)
+    short = np.fmax.reduce(short, axis=1)
+    short[hi - lo <= FINEST * np.maximum(np.abs(lo), np.abs(hi))] = 0.0
+    parts = 1 + (short > 1.0)
+    outer = []
+    first, last = (np.flatnonzero(end) for end in _ends_of_branches(region))
+    for i, j, r in zip(first.tolist(), last.tolist(), region[first].tolist(), strict=True):
+        reach, (least, most) = hi[j] - lo[i], rows[r, :2]
+        if share[i] > NEGLIGIBLE and lo[i] > least:
+            steps = _outward(reach, hi[i] - lo[i], share[i], share[min(i + 1, j)])
+            outer.append((r, _edges(lo[i], -steps, least)[::-1]))
+        if share[j] > NEGLIGIBLE and hi[j] < most:
+            steps = _outward(reach, hi[j] - lo[j], share[j], share[max(j - 1, i)])
+            outer.append((r, _edges(hi[j], steps, most)))
+    return parts, outer
+
+
+def _outward(reach: float, last: float, share: float, before: float) -> Floats:
+    """How far out to lay panels, each as long as all before, if their shares go on falling so."""
+    grown = last > 0.4 * reach and share < before  # laid so, and out in the tail
+    falls = math.log(NEGLIGIBLE / share) / math.log(share / before) if grown else 1.0
+    steps: Floats = reach * DOUBLINGS[: max(1, math.ceil(min(falls, DOUBLINGS.size)))]
+    return steps
+
+
+def _edges(edge: float, steps: Floats, limit: float) -> Floats:
+    """Edges from the end of a branch outwards, to its limit at most."""
+    out = edge + steps
+    if math.isfinite(limit):
+        inside = out[np.abs(steps) < abs(limit - edge)]
+        return np.array([edge, *inside, *([limit] if inside.size < out.size else [])])
+    inside = out[np.isfinite(out)]
+    return np.array([edge, *(inside if inside.size else out[:1])])
+
+
+def measure(
+    lo: Floats, hi: Floats, log_p: Floats, loss: Floats, tilts: Floats
+) -> tuple[Floats, Floats]:
+    """Return the log of a unit for each tilt, and all panels judged in these units."""
+    half = 0.5 * (hi - lo)
+    unit = log_totals(log_p, loss, half, tilts)
+    return unit, judge(log_p, loss, lo, hi, tilts, unit)
+
+
+def take(
+    laid: Panels, log_p: Floats, loss: Floats, new_log_p: Floats, new_loss: Floats, tilts: Floats,
+    unit: Floats, report: Floats,
+) -> tuple[Floats, Floats, Floats]:
+    """Return log p, loss and report of the panels laid, given the values at the nodes of new ones.
+
+    `laid.origin` says where each panel stood in `log_p`, `loss` and `report`.
+    """
+    log_p, loss = carry(laid.origin, log_p, loss, new_log_p, new_loss)
+    new = laid.origin < 0
+    judged = judge(log_p[new], loss[new], laid.lo[new], laid.hi[new], tilts, unit)
+    return log_p, loss, _mended(laid.origin, report, judged)
+
+
+def relaid(
+    region: Integers, lo: Floats, hi: Floats, parts: Integers, outer: list[tuple[int, Floats]]
+) -> tuple[Verdict, Panels | None]:
+    """Cut and extend as told, see `lay`; return a verdict, and the panels if there are new ones."""
+    if any(np.isinf(edges).any() for _, edges in outer):
+        return Verdict.ENDLESS, None
+    wanted = parts.sum()
+    if wanted > MAX_PANELS:
+        return Verdict.CROWDED, None
+    if not outer and wanted == parts.size:
+        return Verdict.RESOLVED, None
+    return Verdict.CHANGED, lay(region, lo, hi, parts, outer)
+
+
+def look(
+    region: Integers, lo: Floats, hi: Floats, rows: Floats, report: Floats, unit: Floats,
+    goal: Floats,
+) -> tuple[Verdict, Floats, Panels | None]:
+    """Decide what the panels lack.
+
+    Returns a verdict, the log totals at the tilts, and the panels laid.
+    """
+    totals = report.sum(axis=0)
+    size = totals[:, 0, 0]
+    if not ((size > 1.0 / DRIFT) & (size < DRIFT)).all():
+        return Verdict.DRIFTED, unit, None
+    verdict, laid = relaid(
+        region, lo, hi, *_wanting(region, lo, hi, rows, report, totals, goal)
+    )
+    return verdict, unit + np.log(size), laid
+
+
+def extent(region: Integers, lo: Floats, hi: Floats, branches: int) -> Floats:
+    """Return from where to where the panels of each branch reach; nan where there are none."""
+    out = np.full((branches, 2), np.nan)
+    first, last = _ends_of_branches(region)
+    out[region[first], 0], out[region[last], 1] = lo[first], hi[last]
+    return out
+
+
+def beyond(reached: Floats, rows: Floats) -> tuple[Integers, Floats]:
     """Return points beyond both edges of every branch, and where those of each edge begin.
 
     They lie at geometric distances: under sparse sampling exp(zL) outgrows p only far out, where
     the tilted density rises again, and such a mode shows by its flanks.
     """
-    offsets = np.zeros(2 * rows.shape[0] + 1, np.int64)
-    x = np.empty(2 * rows.shape[0] * OUTWARD.size)
-    n = 0
-    for r in range(rows.shape[0]):
-        length = reached[r, 1] - reached[r, 0]
-        for side in range(2):
-            edge, end = reached[r, side], rows[r, side]
-            if length == length and edge != end:
-                for distance in OUTWARD:
-                    at = edge + length * distance if side else edge - length * distance
-                    if not math.isinf(end) and not (at < end if side else at > end):
-                        break
-                    x[n] = at
-                    n += 1
-            offsets[2 * r + side + 1] = n
-    return offsets, x[:n].copy()
+    found = []
+    for (lo, hi), (least, most) in zip(reached, rows[:, :2], strict=True):
+        offsets = (hi - lo) * OUTWARD
+        below, above = lo - offsets, hi + offsets
+        found += [below[below > least], above[above < most]]
+    sizes = [points.size for points in found]
+    return np.cumsum([0, *sizes]), np.concatenate(found)
 
 
-@compiled(
-    f"Tuple((int64, {_NEXT}))(int64[::1], float64[::1], float64[::1], float64[:,::1],"
-    " float64[:,::1], float64[::1], float64[::1], int64[::1], float64[::1], float64[::1],"
-    " float64[::1])",
-)
-def hidden(region, lo, hi, log_p, loss, tilts, logs, offsets, far, far_log_p, far_loss):  # type: ignore
+def hidden(
+    region: Integers, lo: Floats, hi: Floats, log_p: Floats, loss: Floats, tilts: Floats,
+    logs: Floats, offsets: Integers, far: Floats, far_log_p: Floats, far_loss: Floats,
+) -> tuple[Verdict, Panels | None]:
     """Look for modes that no node has seen: beyond the panels, then between the nodes.
 
     `offsets` says where in `far` the points beyond each edge begin, see `beyond`, and the log
     density and the loss there follow; `logs` are the log totals at the tilts.
 
-    Returns a verdict and what `relaid` returns.
+    Returns a verdict and the panels laid.
     """
-    n = region.size
-    parts = np.ones(n, np.int64)
-    ends = np.full(((offsets.size - 1) // 2, 2), np.nan)
-    found = False
-    reached = extent(region, lo, hi, ends.shape[0])
-    for r in range(ends.shape[0]):
-        for side in range(2):
-            a, b = offsets[2 * r + side], offsets[2 * r + side + 1]
-            edge = reached[r, side]
-            at = missed(far[a:b], far_log_p[a:b], far_loss[a:b], edge, tilts, logs)
-            if at >= 0:
-                ends[r, side] = far[a + min(at + 1, b - a - 1)]
-                found = True
-    if not found:
-        x = points(lo, hi, np.full(n, -1))
-        flagged = summits(x, log_p, loss, region, tilts, logs)
-        for i in range(n):
-            # the rounding of x and of the loss looks like summits too, and is never resolved
-            if flagged[i] and hi[i] - lo[i] > GRAIN * max(abs(lo[i]), abs(hi[i])):
-                parts[i] = 2
-                found = True
-    return relaid(found, region, lo, hi, parts, ends)
+    parts = np.ones(region.size, np.int64)
+    outer = []
+    reached = extent(region, lo, hi, (offsets.size - 1) // 2).ravel()
+    for k, edge in enumerate(reached):
+        a, b = offsets[k], offsets[k + 1]
+        at = missed(far[a:b], far_log_p[a:b], far_loss[a:b], edge, tilts, logs)
+        if at >= 0:
+            end = far[a + min(at + 1, b - a - 1)]
+            outer.append((k // 2, np.array([edge, end] if k % 2 else [end, edge])))
+    if not outer:
+        flagged = summits(nodes(lo, hi), log_p, loss, region, tilts, logs)
+        # the rounding of x and of the loss looks like summits too, and is never resolved
+        flagged &= hi - lo > GRAIN * np.maximum(np.abs(lo), np.abs(hi))
+        parts[flagged] = 2
+    return relaid(region, lo, hi, parts, outer)
 
 
-@compiled(
-    f"Tuple((int64, {_NEXT}))(int64[::1], float64[::1], float64[::1], float64[:,::1],"
-    " float64[:,::1], float64, float64, float64, int64)",
-)
-def waved(region, lo, hi, log_p, loss, contour, turns, floor, branches):  # type: ignore
-    """Cut panels so that a wave turns little in each, see `mosaic.waves`."""
+@SILENT
+def waved(
+    region: Integers, lo: Floats, hi: Floats, log_p: Floats, loss: Floats, contour: float,
+    turns: float, floor: float,
+) -> tuple[Verdict, Panels | None]:
+    """Cut panels so that exp(iyL) turns little in each.
+
+    Args:
+        region: the branch of each panel.
+        lo: their lower ends.
+        hi: their upper ends.
+        log_p: log density at the nodes, shape (panels, 16).
+        loss: the loss there.
+        contour: real part of the contour.
+        turns: parts per unit of loss.
+        floor: share of the tilted mass below which a panel need not be cut.
+    """
     half = 0.5 * (hi - lo)
     total = log_totals(log_p, loss, half, np.array([contour]))
-    parts = waves(log_p, loss, half, contour, total[0], turns, floor)
-    ends = np.full((branches, 2), np.nan)
-    return relaid(parts.sum() > parts.size, region, lo, hi, parts, ends)
+    mass = half * (np.exp(np.minimum(log_p + contour * loss - total, 300.0)) @ WEIGHTS)
+    wanted = (loss.max(axis=1) - loss.min(axis=1)) * turns
+    parts = np.where((wanted > 1.0) & (mass > floor), np.ceil(np.minimum(wanted, 1e6)), 1.0)
+    return relaid(region, lo, hi, parts.astype(np.int64), [])
 
 
-@compiled(
-    "Tuple((float64, float64, float64[::1]))(float64[::1], float64[::1], float64[:,::1],"
-    " float64[:,::1], float64[::1], float64[::1], float64[:,:,:,::1])",
-)
-def finish(lo, hi, log_p, loss, tilts, logs, report):  # type: ignore[no-untyped-def]
-    """Judge panels that are to stay, see `mosaic.conclude`; misplaced nodes are in the error."""
-    narrow, error, affinity = conclude(lo, hi, report, summed(report))
+@SILENT
+def finish(
+    lo: Floats, hi: Floats, log_p: Floats, loss: Floats, tilts: Floats, logs: Floats, report: Floats
+) -> tuple[float, float, Floats]:
+    """Judge panels that are to stay.
+
+    Returns the largest share of panels whose nodes are hardly distinct doubles, the error of the
+    sums as a share of the mass, misplaced nodes included, and the affinity of the laws at
+    neighbouring tilts.
+    """
+    totals = report.sum(axis=0)
+    share = report[:, :, 0, 0] / totals[:, 0, 0]
+    affinity = np.sqrt(share[:, 1:] * share[:, :-1]).sum(axis=0)
     place = np.maximum(np.abs(lo), np.abs(hi))
+    thin = hi - lo <= FINEST * place
+    error = ((totals[:, 1, 1] + totals[:, 1, 2]) / totals[:, 0, 0]).max()
     error += misplaced(log_p, loss, 0.5 * (hi - lo), place, tilts, logs)
-    return narrow, error, affinity
+    return float(share[thin].max(initial=0.0)), float(error), affinity
 
-
-Floats = NDArray[np.float64]
-Density = Callable[[Floats], Floats]
 
 OFFSETS = 10.0 ** np.linspace(-8, 12, 41)
 AROUND = np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])

@@ -8,7 +8,7 @@ those of p(x) exp((c + iy) L(x)) on one contour Re z = c for all |y| <= frequenc
 A panel is split while the top Legendre coefficients of the tilted integrand are not negligible
 against the whole integral, and a branch is extended outwards while its last panel still matters;
 both tests are relative to the tilted total, so that a tail is resolved exactly when some tilt makes
-it count. What is tested is in `resolution`, what is done about it in `mosaic`.
+it count. What is tested is in `resolution`, what is done about it in `panels`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError
 from mechc.loss import panels, resolution
 from mechc.loss.allowance import DENSITY, spend
-from mechc.loss.panels import first_edges
+from mechc.loss.panels import Panels, Verdict, first_edges
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import ORDER, losses
 from mechc.protocol import Kernel
@@ -80,10 +80,9 @@ class Quadrature:
         self.region = np.repeat(np.arange(len(edges)), [e.size - 1 for e in edges])
         self.lo = np.concatenate([e[:-1] for e in edges])
         self.hi = np.concatenate([e[1:] for e in edges])
-        new = np.full(self.region.size, -1)
         none = np.empty((0, ORDER))
-        at_new = self._at(panels.points(self.lo, self.hi, new))
-        self.log_p, self.loss = panels.carry(new, none, none, *at_new)
+        new = panels.Panels(self.region, self.lo, self.hi, np.full(self.region.size, -1))
+        self.log_p, self.loss = panels.carry(new.origin, none, none, *self._at(new.x))
         self.tilts = (0.0, 0.0)
         self.points: tuple[float, ...] | None = None  # None: nothing is settled yet
         self.log_totals: Floats = np.empty(0)
@@ -101,8 +100,7 @@ class Quadrature:
     @property
     def x(self) -> Floats:
         """Nodes, shape (panels, 16)."""
-        x: Floats = panels.points(self.lo, self.hi, np.full(self.lo.size, -1))
-        return x.reshape(-1, ORDER)
+        return panels.nodes(self.lo, self.hi)
 
     @property
     def half(self) -> Floats:
@@ -184,34 +182,34 @@ class Quadrature:
         while rounds and work < MAX_WORK:
             rounds, work = rounds - 1, work + self.region.size
             spend(SUMMED * self.region.size * tilts.size)
-            verdict, totals, *laid = panels.look(
+            verdict, totals, laid = panels.look(
                 self.region, self.lo, self.hi, self._rows, report, unit, self._goal
             )
-            if verdict == panels.DRIFTED:
+            if verdict is Verdict.DRIFTED:
                 unit, report = panels.measure(self.lo, self.hi, self.log_p, self.loss, tilts)
                 continue
             self._check(verdict)
             self.log_totals = totals
-            if verdict == panels.RESOLVED:
+            if verdict is Verdict.RESOLVED:
                 spend(SEARCHED * ORDER * self.region.size * tilts.size)
-                verdict, *laid = panels.hidden(
+                verdict, laid = panels.hidden(
                     self.region, self.lo, self.hi, self.log_p, self.loss, tilts, totals,
                     *self._beyond(),
                 )  # fmt: skip
                 self._check(verdict)
-            if verdict == panels.RESOLVED:
+            if laid is None:
                 narrow, self.error, affinity = panels.finish(
                     self.lo, self.hi, self.log_p, self.loss, tilts, totals, report
                 )
                 if narrow > MOST_NARROW:
                     break
                 return rounds, affinity
-            region, lo, hi, origin, x = laid
+            x = laid.x
             spend(JUDGED * x.size * tilts.size)
             self.log_p, self.loss, report = panels.take(
-                origin, lo, hi, self.log_p, self.loss, *self._at(x), tilts, unit, report
+                laid, self.log_p, self.loss, *self._at(x), tilts, unit, report
             )
-            self._place(region, lo, hi)
+            self._place(laid.region, laid.lo, laid.hi)
         raise NumericError(
             f"{self._kernel.NAME}: quadrature did not settle with {self.region.size} panels at "
             f"parameters {self._theta.tolist()}, tilts ({tilts[0]:g}, {tilts[-1]:g})"
@@ -239,15 +237,13 @@ class Quadrature:
         return self._laid(
             *panels.waved(
                 self.region, self.lo, self.hi, self.log_p, self.loss,
-                contour, frequency / TURN, floor, len(self._rows),
+                contour, frequency / TURN, floor,
             )
         )  # fmt: skip
 
     def cut(self, parts: Integers) -> Quadrature:
         """Return a copy in which every panel is cut into so many."""
-        ends = np.full((len(self._rows), 2), np.nan)
-        more = bool((parts > 1).any())
-        return self._laid(*panels.relaid(more, self.region, self.lo, self.hi, parts, ends))
+        return self._laid(*panels.relaid(self.region, self.lo, self.hi, parts, []))
 
     def losses_at_ends(self) -> Floats:
         """Losses at both ends of every panel, nan where the kernel has none, shape (panels, 2)."""
@@ -270,15 +266,14 @@ class Quadrature:
             other._spread = self._spread[0][nodes], self._spread[1][nodes]
         return other
 
-    def _laid(
-        self, verdict: int, region: Integers, lo: Floats, hi: Floats, origin: Integers, x: Floats
-    ) -> Quadrature:
-        """Return a copy with panels that were laid, see `settling.relaid`."""
+    def _laid(self, verdict: Verdict, laid: Panels | None) -> Quadrature:
+        """Return a copy with panels that were laid, see `panels.relaid`."""
         self._check(verdict)
         other = copy(self)
-        if verdict == panels.CHANGED:
-            other.log_p, other.loss = panels.carry(origin, self.log_p, self.loss, *self._at(x))
-            other._place(region, lo, hi)
+        if laid is not None:
+            at = self._at(laid.x)
+            other.log_p, other.loss = panels.carry(laid.origin, self.log_p, self.loss, *at)
+            other._place(laid.region, laid.lo, laid.hi)
         return other
 
     def _place(self, region: Integers, lo: Floats, hi: Floats) -> None:
@@ -286,14 +281,14 @@ class Quadrature:
         self._spread = None
         self.region, self.lo, self.hi = region, lo, hi
 
-    def _check(self, verdict: int) -> None:
+    def _check(self, verdict: Verdict) -> None:
         """Raise what a verdict stands for."""
-        if verdict == panels.ENDLESS:
+        if verdict is Verdict.ENDLESS:
             raise NumericError(
                 f"{self._kernel.NAME}: the tail still matters at the end of all numbers; "
                 f"parameters {self._theta.tolist()}"
             )
-        if verdict == panels.CROWDED:
+        if verdict is Verdict.CROWDED:
             raise NumericError(
                 f"{self._kernel.NAME}: the quadrature needs more than {panels.MAX_PANELS} panels"
                 f" at parameters {self._theta.tolist()}"
