@@ -203,29 +203,6 @@ class Auto:
         answer = revealed._first(epsilon, rtol)
         return cast(Bound, self._tails.corrected(answer, revealed._steps, epsilon, bound))
 
-    def at_most(self, epsilon: float, level: float) -> bool:
-        """Return whether log delta is cheaply proven to be at most `level`.
-
-        Args:
-            epsilon: any real number.
-            level: log of another delta.
-        """
-        if not self._queue or self._lacks_moments:
-            return False
-        try:
-            proof = getattr(self._accountant(self._queue[0][0]), "at_most", None)
-            return proof is not None and bool(proof(epsilon, level))
-        except (UnsupportedError, NumericError, OutOfWorkError):
-            return False
-
-    def reversed_at_most(self, epsilon: float, level: float) -> bool:
-        """As `at_most`, about the reversed pair, by what is known of this one."""
-        proof = getattr(self._built.get(self._last[0]), "reversed_at_most", None)
-        try:
-            return proof is not None and bool(proof(epsilon, level))
-        except (NumericError, OutOfWorkError):
-            return False
-
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None
         refusals = []

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
-from mechc.accountants.plan import log_peak_at
+from mechc.accountants.contours.log_peak import log_peak
 from mechc.errors import NumericError
 from mechc.loss.chebyshev_tables import DEGREE, Tabulated, tabulate
 from mechc.loss.jit import compiled
@@ -423,7 +423,7 @@ def _window(
         k = np.array([law.generating(float(t))[0] for t in tilts])
     except NumericError:
         return None
-    payoff = np.array([log_peak_at(float(t)) for t in tilts])
+    payoff = log_peak(np.asarray(tilts, np.float64))
     top = ((np.outer(n, k) + payoff + small) / tilts).min(axis=1)
     least = ((np.outer(n, k) + payoff - target + math.log(1e-3)) / tilts).min(axis=1)
     needed = (np.outer(n, np.maximum(k, 0.0)) + small) / tilts - np.maximum(least, 0.0)[:, None]

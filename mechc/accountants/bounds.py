@@ -52,20 +52,16 @@ from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.composed import ComposedLoss
+from mechc.accountants.contours.log_peak import log_peak_at
 from mechc.accountants.contours.saddle import mean_target, payoff_target, solve
 from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.accountants.window import table
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, spared
 from mechc.loss.infinite_mass import composed, log_error
-from mechc.loss.privacy_loss import Step
-from mechc.loss.rounding import U
+from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.rounding import EPS, U
 from mechc.loss.truncated_loss import is_resolved
-
-
-def log_payoff_maximum(t: float) -> float:
-    """Return log max_x f_t(x) = t log t - (1+t) log(1+t), SPA (42), for t >= 0."""
-    return -math.log1p(t) - t * math.log1p(1.0 / t) if t > 0.0 else 0.0
 
 
 def exponent(composed: ComposedLoss, t: float, epsilon: float) -> tuple[float, float]:
@@ -100,7 +96,7 @@ def chernoff_bounds(composed: ComposedLoss, epsilon: float) -> dict[str, float]:
 def maximum_bound(composed: ComposedLoss, t: float, epsilon: float) -> float:
     """Return the log of bound (43) at the tilt t."""
     main, error = exponent(composed, t, epsilon)
-    return _finish(composed, main + log_payoff_maximum(t), error + 8 * U * math.log1p(t))
+    return _finish(composed, main + log_peak_at(t), error + 8 * U * math.log1p(t))
 
 
 def variance_bound(composed: ComposedLoss, t: float, epsilon: float) -> float:
@@ -260,6 +256,7 @@ def log_upper(steps: Sequence[Step], epsilon: float) -> float:
 
 
 MARGIN = 80.0  # nats by which what is added is below one
+LEAST_ATOM = -600.0  # log mass of an atom at the largest loss that a double holds with a margin
 ROUND = 64.0  # bounds are multiples of this, so that neighbouring epsilons share the steps
 
 
@@ -306,6 +303,26 @@ def corrected(answer: Bound, steps: Sequence[Step], epsilon: float, bound: float
     answer = outward(answer, errors)
     detail = {**answer.detail, "revealed": f"losses beyond {bound:g} count as infinite"}
     return replace(answer, lower=log_subtract(float(answer.lower), added), detail=detail)
+
+
+def log_all_largest(steps: Sequence[Step]) -> tuple[float, float]:
+    """Return log P(every step is at its largest loss), -inf without atoms there, and its error."""
+    total, error = 0.0, 0.0
+    for step in steps:
+        law = step.loss
+        if not _ends_in_atom(law):
+            return -math.inf, 0.0
+        total += step.count * float(law.atom_log_mass[-1])
+        error += step.count * (law.tolerance + 4.0 * EPS * (1.0 + abs(law.atom_log_mass[-1])))
+    return total, error + 4.0 * EPS * abs(total)
+
+
+def _ends_in_atom(law: PrivacyLoss) -> bool:
+    """Whether the largest loss is an atom, of a mass that doubles hold."""
+    top = law.support[1]
+    if not law.atom_loss.size or not math.isfinite(top) or law.atom_log_mass[-1] < LEAST_ATOM:
+        return False
+    return bool(abs(law.atom_loss[-1] - top) <= 4.0 * EPS * abs(top))
 
 
 def loss_errors(steps: Sequence[Step]) -> tuple[float, float]:

@@ -29,17 +29,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants import topmost
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours import placement
 from mechc.accountants.contours.atoms import AtomicPart, BesideAtoms, Oscillation, matters
 from mechc.accountants.contours.characteristic import BLOCK, Law, Tilted
+from mechc.accountants.contours.log_peak import log_peak
 from mechc.accountants.contours.placement import place
 from mechc.accountants.contours.smoothed_payoff import Blurred
 from mechc.accountants.contours.trapezoid import Answer, Contour, Lattice, Smooth
-from mechc.accountants.fft import log_add, log_subtract
+from mechc.accountants.fft import log_add
 from mechc.accountants.sparse import Jumps, by_largest_losses
-from mechc.accountants.window import log_peak
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_complement, log_infinite
 from mechc.loss.privacy_loss import Step, sharp_tilt
@@ -88,9 +87,9 @@ LOOKS = 1000  # at most, at a saddle point on nodes that grow
 ABOVE = 5.0  # standard deviations above the saddle point to which tilts are wanted
 BOTTOM = -2e5  # log of what is not looked at more closely
 INSIDE = np.linspace(0.1, 0.9, 9)  # tilts between P and Q
-MOMENTS = 1e-9  # relative error of mean and variance, and more
 SURE = 6.0  # standard deviations within which no loss can be ruled out
-TILTS, LARGEST_TILT = 24, 1e6  # of Chernoff's bound
+LARGEST_TILT = 1e6  # of Chernoff's bound
+BELOW_HIGHEST = np.geomspace(1e-2, 1.0, 24)  # its tilts, as shares of the largest that is covered
 
 
 class Covered:
@@ -100,8 +99,6 @@ class Covered:
         """Keep the steps."""
         self._steps = steps
         self._law = Law.of(steps)
-        self._peaks: dict[bool, tuple[Floats, Floats]] = {}
-        self._root: tuple[float, tuple[float, float]] | None = None
         self._lowest = sum(s.count * s.loss.support[0] for s in steps)
         self._highest = sum(s.count * s.loss.support[1] for s in steps)
         self._t_max = min(s.loss.strip[1] for s in steps) * (1.0 - 1e-4)
@@ -121,23 +118,14 @@ class Covered:
         bend = float(self._law.roughly(t)[0, 2]) + t**-2 + (1.0 + t) ** -2
         self._cover(min(t + ABOVE / math.sqrt(bend), self._t_max))
 
-    def chernoff(self, epsilon: float, reverse: bool = False) -> float:
-        """Log of Chernoff's bound (numerics, 3.1) on H(epsilon), by the tilts that are covered.
-
-        With `reverse` it is H of the pair (Q, P), whose K at t is K(-1 - t) here.
-        """
-        if reverse:
-            highest = -1.0 - max(max(s.loss.tilts[0] for s in self._steps), self._t_min)
-        else:
-            highest = min(min(s.loss.tilts[1] for s in self._steps), self._t_max)
-        highest = min(highest, LARGEST_TILT)
+    def chernoff(self, epsilon: float) -> float:
+        """Log of Chernoff's bound (numerics, 3.1) on H(epsilon), by the tilts that are covered."""
+        highest = min(*(s.loss.tilts[1] for s in self._steps), self._t_max, LARGEST_TILT)
         if not highest > 0.0:
             return math.inf
-        if reverse not in self._peaks:
-            t = np.geomspace(1e-2 * highest, highest, TILTS)
-            k, _, _, rounding = self._law.roughly(*(-1.0 - t if reverse else t)).T
-            self._peaks[reverse] = t, k + rounding + log_peak(t)
-        return chernoff(epsilon, *self._peaks[reverse])
+        t = highest * BELOW_HIGHEST
+        k, _, _, rounding = self._law.roughly(*t).T
+        return chernoff(epsilon, t, k + rounding + log_peak(t))
 
     def log_complement(self, epsilon: float) -> float:
         """Log of a bound on E_P[min(1, exp(epsilon - L)); L finite], as a share of P(L finite).
@@ -169,54 +157,15 @@ class Covered:
         if any(a.loss is not b.loss for a, b in zip(steps, self._steps, strict=True)):
             self._steps = steps
             self._law = Law.of(steps)
-            self._peaks = {}
 
-    def at_most(self, epsilon: float, level: float) -> bool:
-        """Whether Bennett's bound, or Chernoff's at or below the saddle point, is <= exp(level)."""
-        if level == -math.inf or not self._t_max > 0.0:
-            return False
-        if self._bennett(epsilon) <= level or self.chernoff(epsilon) <= level:
-            return True
-        try:
-            return self._peak(self._saddle(epsilon, level)[0], epsilon) <= level
-        except NumericError:
-            return False
-
-    def _bennett(self, epsilon: float) -> float:
-        """Log of Bennett's bound on H(epsilon), from mean, variance and largest loss of one step.
-
-        E exp(t(L - m)) <= exp(v (exp(tb) - 1 - tb) / b^2) for L - m <= b (Boucheron, Lugosi and
-        Massart 2013, Theorem 2.9), at the tilt t that is best for P(L > epsilon).
-        """
-        if len(self._steps) > 1:
-            return math.inf
-        _, mean, variance, _ = map(float, self._law.roughly(0.0)[0])
-        largest = (self._highest - mean) / self._steps[0].count
-        gap = epsilon - mean - MOMENTS * math.sqrt(variance)
-        if not (0.0 < largest < math.inf and gap > 0.0 and variance > 0.0):
-            return math.inf
-        variance, largest = variance * (1.0 + MOMENTS), largest * (1.0 + MOMENTS)
-        t = math.log1p(gap * largest / variance) / largest
-        bend = variance * (math.expm1(t * largest) - t * largest) / largest**2
-        log_mass = self._steps[0].count * self._steps[0].loss.log_finite
-        return log_mass + bend - t * gap + float(log_peak(t)) + MOMENTS
-
-    def _peak(self, t: float, epsilon: float) -> float:
-        """Log of Chernoff's bound on H(epsilon) at one covered tilt."""
-        k, _, _, rounding = map(float, self._law.roughly(t)[0])
-        return chernoff(epsilon, np.array([t]), k + rounding + log_peak(np.array([t])))
-
-    def _saddle(self, epsilon: float, level: float = -math.inf) -> tuple[float, float]:
+    def saddle(self, epsilon: float) -> tuple[float, float]:
         """Root t0 of K'(t) = eps + 1/t + 1/(t+1) and F''(t0), extending the nodes on the way.
 
-        Without a root below the end of the strip, the largest usable tilt is returned; a smaller
-        one where Chernoff's bound comes down to exp(level) on the way.
+        Without a root below the end of the strip, the largest usable tilt is returned.
 
         Raises:
             NumericError: no root is found, or nodes for it do not settle.
         """
-        if self._root is not None and self._root[0] == epsilon:
-            return self._root[1]
         if not self._t_max > 0.0:
             raise NumericError("no moment of positive order is known to be finite")
         limit = min(FIRST_LIMIT, self._t_max)
@@ -228,15 +177,12 @@ class Covered:
                 self._cover(wanted)
                 continue
             if t < limit:
-                self._root = epsilon, (t, bend)
                 return t, bend
             gap = (self._highest - epsilon) / float(self._law.counts.sum())
             topmost = 1e9 < limit * gap < math.inf
             topmost |= float(self._law.roughly(limit)[0][0]) - epsilon * limit < BOTTOM
             if limit >= self._t_max or topmost:
                 return t, bend  # only the topmost losses count by now
-            if level > -math.inf and self._peak(t, epsilon) <= level:
-                return t, bend
             limit = min(HIGHER * limit, self._t_max)
         raise NumericError(f"no saddle point of epsilon={epsilon:g} in {LOOKS} looks")
 
@@ -247,7 +193,6 @@ def chernoff(epsilon: float, tilts: Floats, peaks: Floats) -> float:
     return float((peaks - tilts * epsilon + rounding).min(initial=math.inf)) + 1e-12
 
 
-SHARES = (0.8, 0.95)  # of the variance, that some of many distinct steps have
 SIGHT = 1.5  # standard deviations of a step, inverted: where its total variation takes over
 FARTHEST = 64.0  # times that, up to which nodes go to where it has taken over indeed ...
 BEYOND_ROOM = 1.05  # ... and somewhat farther
@@ -268,36 +213,8 @@ def decay(
         start: the last frequency that is evaluated.
         wanted: a bound below which a smaller one is worth nothing.
     """
-    best, goal = math.inf, math.log(wanted * start)
-    for share in SHARES if len(steps) >= SEVERAL else ():
-        some = _soonest(steps, contour, share)
-        near = Tilted(Law.of(some), contour.c)
-        if float(near.log_phi(start, 1, 2)[0][0]) > goal:
-            continue  # they have not faded themselves
-        best = min(best, _decay(some, near, contour.reach, edge, start, wanted))
-        if best < wanted:
-            return best
-    return min(best, _decay(steps, contour.tilted, contour.reach, edge, start, wanted))
-
-
-def _soonest(steps: tuple[Step, ...], contour: Contour, share: float) -> tuple[Step, ...]:
-    """As few steps as carry a share of the tilted variance."""
-    variance = contour.tilted.counts * contour.tilted.spread**2
-    order = np.argsort(-variance)
-    sums = np.cumsum(variance[order])
-    enough = 1 + int(np.searchsorted(sums, share * sums[-1]))
-    return tuple(steps[i] for i in sorted(order[:enough].tolist()))
-
-
-def _decay(
-    steps: tuple[Step, ...], near: Tilted, resolved: float, edge: float, start: float, wanted: float
-) -> float:
-    """As `decay`, by all steps given, with nodes that see far enough.
-
-    That is up to where the total variation of one step takes over, for the bulk of the mass.
-    `near` are the tilted steps on the nodes of the contour, which resolve frequencies up to
-    `resolved`.
-    """
+    # nodes see up to where the variation of one step takes over, for the bulk of the mass
+    near, resolved = contour.tilted, contour.reach
     goal = min(math.log(wanted * start), -1.0)
     count = float(near.counts.sum())
     variance = float(near.counts @ near.spread**2)
@@ -373,9 +290,6 @@ class Side(Covered):
         if self._highest == self._lowest:
             value = self._log_mass + math.log(-math.expm1(epsilon - self._highest))
             return Answer(value - 1e-14, value, value + 1e-14, {"reason": "a single atom"})
-        nearly = topmost.log_finite(self._coarse, epsilon)
-        if nearly is not None:
-            return Answer(*nearly, {"limit": topmost.LIMIT})
         for known, width in self._contours:
             again = known.answer(epsilon)
             share = KEPT if type(known) is Contour else ELSEWHERE if type(known) is Jumps else 1.0
@@ -417,40 +331,9 @@ class Side(Covered):
         self._contours = [Known(contour.blurred or contour, answer.width), *self._contours[:3]]
         return answer
 
-    def at_most(self, epsilon: float, level: float) -> bool:
-        """Whether H(epsilon) is at most exp(level) by Chernoff's bound.
-
-        At the tilts of contours that are there, which would answer as quickly; else anywhere.
-        """
-        known = [c for c, _ in self._contours if isinstance(c, Contour)]
-        if self._contours:
-            return any(chernoff(epsilon, c.grid, c.log_b) <= level for c in known)
-        return self._highest <= epsilon or super().at_most(epsilon, level)
-
-    def reversed_at_most(self, epsilon: float) -> float:
-        """Bound log delta(epsilon) of the reversed pair by nodes that are there; 0 without contour.
-
-        By Chernoff's bound, and by 1 - e^epsilon (M(0) - H(-epsilon)): most digits of that cancel,
-        but no contour is laid.
-        """
-        if not self._contours:
-            return 0.0
-        revealed = self._opposite.log + self._opposite.error
-        least = log_add(revealed + MASS_ERROR, self.chernoff(epsilon, reverse=True))
-        size = math.exp(min(epsilon, 700.0))
-        for contour, _ in self._contours:
-            if type(contour) is Contour and math.isinf(self._payoff.edge):
-                answer = contour.answer(-epsilon)
-                if answer is not None:
-                    most = min(answer.upper, self._log_mass)
-                    gap = math.exp(self._log_mass) - math.exp(most)
-                    delta = 1.0 - size * (gap - MASS_ERROR - 8.0 * EPS)
-                    least = min(least, math.log(max(delta, EPS)))
-        return min(least, 0.0)
-
     def _choose(self, epsilon: float) -> Choice:
         """Contour and period that need the fewest nodes (docs/numerics.md, section 4)."""
-        t0, f2 = self._saddle(epsilon)
+        t0, f2 = self.saddle(epsilon)
         sharp = sharp_tilt((s.loss for s in self._steps), t0)
         if sharp < t0:
             f2 = float(self._law.roughly(sharp)[0][2]) + sharp**-2 + (1.0 + sharp) ** -2
@@ -706,26 +589,3 @@ class ContourAccountant:
             ]
         lower, estimate, upper = (min(v, 0.0) for v in logs)
         return Bound(lower, estimate, upper, "contour", "proven", dict(a.detail))
-
-    def at_most(self, epsilon: float, level: float) -> bool:
-        """Return whether log delta is proven to be at most `level` at a fraction of an answer.
-
-        Args:
-            epsilon: any real number.
-            level: log of another delta.
-        """
-        if epsilon < 0:
-            return False
-        base = self._log_infinite + MASS_ERROR
-        return base < level and self._forward.at_most(epsilon, log_subtract(level - ROUNDED, base))
-
-    def reversed_at_most(self, epsilon: float, level: float) -> bool:
-        """Return whether log delta of the reversed pair is at most `level`, by known nodes alone.
-
-        Args:
-            epsilon: any real number.
-            level: log of another delta.
-        """
-        if epsilon < 0:
-            return False
-        return self._forward.reversed_at_most(epsilon) <= level - ROUNDED

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from mechc.accountants import topmost
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import log1mexp, log_add
@@ -184,9 +183,6 @@ class _Side:
         Raises:
             NumericError: a recursion did not settle.
         """
-        nearly = topmost.log_finite(self._steps, epsilon)
-        if nearly is not None:
-            return nearly, {"limit": topmost.LIMIT}
         gap = self._top - epsilon
         if gap <= CLOSEST * self._scale:
             return self._close(gap, CLOSEST * self._scale)

@@ -16,8 +16,8 @@ decides, it is repeated with nodes for three times that frequency.
 
 Epsilon after each of many numbers of repetitions of a run whose losses lie on one lattice.
 
-As `sweep`, with the sum over one period of the integrand (`lattice_powers`), which is complete:
-what is left of it is the sum of what is left out. Few repetitions are convolved (`lattice_walk`).
+With the sum over one period of the integrand, which is complete: what is left of it is the sum of
+what is left out.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from mechc.accountants import bounded_losses, repeated
 from mechc.accountants.contours import inversion
 from mechc.accountants.contours.characteristic import Law, Tilted
+from mechc.accountants.contours.log_peak import log_peak
 from mechc.accountants.contours.trapezoid import Complexes, Contour, Lattice, Smooth
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_complement, log_rate, log_revealed
@@ -222,9 +223,8 @@ class Sweep:
         t = np.geomspace(0.3 * min(ends), max(ends), TILTS)
         k, _, _, rounding = self._law.roughly(*t).T
         best = np.full(counts.size, math.inf)
-        for i in range(t.size):
-            payoff = t[i] * math.log(t[i]) - (1.0 + t[i]) * math.log1p(t[i])
-            best = np.fmin(best, counts * (k[i] + rounding[i]) - t[i] * known + payoff + 1e-12)
+        for at, peak, size in zip(t, log_peak(t), k + rounding, strict=True):
+            best = np.fmin(best, counts * size - at * known + peak + 1e-12)
         below: NDArray[np.bool_] = best <= self._targets(counts)[0]
         return below
 
@@ -274,7 +274,7 @@ class Sweep:
         s = contour.grid[contour.grid > contour.c]
         rows = self._law.roughly(*s)
         decay = contour.period * (s - contour.c)
-        fixed = s * np.log(s) - (1.0 + s) * np.log1p(s) - decay - np.log(-np.expm1(-decay))
+        fixed = log_peak(s) - decay - np.log(-np.expm1(-decay))
         return np.ascontiguousarray([s, rows[:, 0] + rows[:, 3], fixed])
 
     def _targets(self, counts: Floats) -> Floats:
@@ -367,7 +367,7 @@ class Sweep:
     def _period(self, i: int, grid: Floats, rows: Floats, saddles: list[Saddle]) -> float:
         """Period that grid[i] needs as a contour; infinite where terms would cancel."""
         c, s = grid[i], grid[i + 1 :]
-        log_b = s * np.log(s) - (1.0 + s) * np.log1p(s)
+        log_b = log_peak(s)
         period = 1e-3 / (1.0 + c)
         log_small = self._target + math.log(SHARE)
         for saddle in saddles:
@@ -397,7 +397,7 @@ class Sweep:
         payoff, h = Smooth(), 2.0 * math.pi / period
         nodes = FIRST + int(min(1.1 * frequency / h, MANY_NODES / 2))
         steps = tuple(Step(s.loss, n * s.count) for s in self._steps)
-        log_b = n * rows[:, 0] + grid * np.log(grid) - (1.0 + grid) * np.log1p(grid)
+        log_b = n * rows[:, 0] + log_peak(grid)
         masses = (
             sum(s.count * s.loss.log_finite for s in steps),
             sum(s.count * s.loss.log_q_finite for s in steps),
@@ -447,7 +447,6 @@ class LatticeSweep(Sweep):
         lattice: of the sum of their losses.
         log_delta: natural log of the target.
         rtol: relative width of delta beyond which there is no answer.
-        recursion: few repetitions may be convolved.
     """
 
     def __init__(
@@ -456,20 +455,10 @@ class LatticeSweep(Sweep):
         lattice: Lattice,
         log_delta: float,
         rtol: float,
-        *,
-        recursion: bool = True,
     ) -> None:
         """Keep the steps; nothing is computed before the first question."""
-        super().__init__(steps, log_delta, rtol, recursion=recursion)
-        self._lattice, self._recursion = lattice, recursion
-
-    def _by_recursion(self, counts: Floats, few: NDArray[np.intp], out: Floats) -> None:
-        """Answer for a few repetitions, as far as the convolution goes."""
-        law = inversion.once(self._steps, self._lattice)
-        if law is not None:
-            found = inversion.epsilons(law, counts[few], self._targets(counts[few]))
-            out[:, few] = found
-            self.methods |= {"lattice"} if np.isfinite(found).any() else set()
+        super().__init__(steps, log_delta, rtol, recursion=False)
+        self._lattice = lattice
 
     def _nodes(
         self,
@@ -485,7 +474,7 @@ class LatticeSweep(Sweep):
         payoff = Lattice(n * self._lattice.offset, self._lattice.step)
         period = payoff.period(period)
         steps = tuple(Step(s.loss, n * s.count) for s in self._steps)
-        log_b = n * rows[:, 0] + grid * np.log(grid) - (1.0 + grid) * np.log1p(grid)
+        log_b = n * rows[:, 0] + log_peak(grid)
         masses = (
             sum(s.count * s.loss.log_finite for s in steps),
             sum(s.count * log_complement(s.loss.log_minus_infinite) for s in steps),

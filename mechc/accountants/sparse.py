@@ -58,9 +58,9 @@ from scipy.special import betainc
 from mechc.accountants.contours.characteristic import FREQUENCY
 from mechc.accountants.contours.decay import Fading, covering_period, unseen
 from mechc.accountants.contours.large_losses import Hits, Measure, Wave, log_odds, transforms
+from mechc.accountants.contours.log_peak import log_peak
 from mechc.accountants.contours.trapezoid import Answer
 from mechc.accountants.fft import log_add, log_subtract
-from mechc.accountants.window import log_peak
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
 from mechc.loss.privacy_loss import Step

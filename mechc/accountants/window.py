@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from mechc.accountants.contours import saddle
 from mechc.accountants.contours.composed import ComposedLoss
+from mechc.accountants.contours.log_peak import log_peak
 from mechc.accountants.fft import TiltedSum, log1mexp, log_add, log_subtract
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss
@@ -63,14 +64,6 @@ class Window:
     def probes(self) -> tuple[float, float, float, float]:
         """Tilts at which `images` wants the generating function."""
         return (0.0, -1.0, self.right, self.left)
-
-
-def log_peak(s: Floats | float) -> Floats:
-    """Return log of max_x exp(-sx)(1 - exp(-x)) = s^s / (1+s)^(1+s)."""
-    s = np.asarray(s, dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        out: Floats = np.where(s > 0, -s * np.log1p(1.0 / s), 0.0) - np.log1p(s)
-    return out
 
 
 def choose(composed: ComposedLoss, epsilon: float, share: float, log_delta: float = 0.0) -> Window:

@@ -191,14 +191,14 @@ class AllocationEvaluation(Evaluation):
         self.steps = {d: (Step(event.base.loss(d), 1),) for d in directions}
         self._mirrored = False
 
+    def is_at_most(self, direction: str, epsilon: float, level: float) -> bool:
+        """Return False: nothing is proven more cheaply than by the answer."""
+        return False
+
     def log_infinite_range(self) -> tuple[float, float]:
         """Return bounds on the log mass at infinity."""
         masses = [epoch.log_infinite for epoch in self._epochs.values()]
         return max(m - e for m, e in masses), max(m + e for m, e in masses)
-
-    def at_most(self, direction: str, epsilon: float, level: float) -> bool:
-        """Return False: nothing is proven more cheaply than by the answer."""
-        return False
 
     def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
         """Return bounds on log delta(epsilon) in one direction."""

@@ -189,7 +189,7 @@ def _together(
         if lattice is None:
             sweep = Sweep(some, log_delta, rtol, recursion=method == "auto")
         else:
-            sweep = LatticeSweep(some, lattice, log_delta, rtol, recursion=method == "auto")
+            sweep = LatticeSweep(some, lattice, log_delta, rtol)
         found = sweep.epsilons(counts[left].astype(np.float64), known)
         methods |= sweep.methods
         out[:, left] = np.maximum(out[:, left], found)  # nan wins

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound, worse
+from mechc.accountants.bounds import log_all_largest
 from mechc.accountants.contour import Covered
 from mechc.accountants.fft import log1mexp
-from mechc.accountants.topmost import log_all_largest
 from mechc.composition.evaluation import Evaluation
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError
@@ -130,7 +130,7 @@ def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
     answer = _in_direction(evaluation, evaluation.directions[0], log_target)
     for direction in evaluation.directions[1:]:
         side = "estimate" if math.isnan(float(answer.upper)) else "upper"
-        if side == "upper" and evaluation.at_most(direction, float(answer.upper), log_target):
+        if side == "upper" and evaluation.is_at_most(direction, float(answer.upper), log_target):
             continue
         curve = Curve(partial(evaluation.log_delta_in, direction), log_target)
         at = float(getattr(answer, side))

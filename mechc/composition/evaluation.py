@@ -18,7 +18,8 @@ from mechc.accountants import registry
 from mechc.accountants.auto import Auto, explained
 from mechc.accountants.bound import Bound, worse
 from mechc.accountants.bounds import loss_errors, outward
-from mechc.accountants.fft import log1mexp
+from mechc.accountants.contour import Covered
+from mechc.accountants.fft import log1mexp, log_add
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, log_error
 from mechc.loss.privacy_loss import Step
@@ -28,6 +29,7 @@ from mechc.loss.truncated_loss import is_resolved
 FARTHEST = 1e150  # epsilon beyond which bounds are those of this one
 TOP_ERROR = 8 * EPS  # of a largest loss in closed form, relative
 NEXT = 1e6  # roundings from the largest loss within which they matter
+CERTAIN = 1e-9  # nats that a bound is moved for its rounding
 FREE = 1e-12  # share of delta that rounding may add before it is looked at more closely
 RESOLVED = 1e5  # roundings from the largest loss where answers have digits of their own
 
@@ -101,19 +103,28 @@ class Evaluation:
         """Return bounds on log delta(epsilon), the worse of the directions."""
         worst = self.log_delta_in(self.directions[0], epsilon)
         for direction in self.directions[1:]:
-            # a direction that is proven smaller does not have to be known
-            if not self.at_most(direction, epsilon, float(worst.lower)):
+            if not self.is_at_most(direction, epsilon, float(worst.lower)):
                 worst = worse(worst, self.log_delta_in(direction, epsilon))
         return worst
 
-    def at_most(self, direction: str, epsilon: float, level: float) -> bool:
-        """Return whether log delta is cheaply proven to be at most `level` in one direction."""
-        first, own = (self._accountants.get(d) for d in (self.directions[0], direction))
-        proofs = [getattr(own, "at_most", None)]
-        if self._mirrored:
-            proofs.insert(0, getattr(first, "reversed_at_most", None))
+    def is_at_most(self, direction: str, epsilon: float, level: float) -> bool:
+        """Return whether Chernoff's bound alone proves log delta to be at most `level`.
+
+        A direction that is proven smaller does not have to be known.
+        """
+        infinite, steps = self._infinite[direction], self.steps[direction]
+        if not infinite.log + infinite.error < level:
+            return False
         epsilon -= self._loss_shift(direction, epsilon)
-        return any(proof is not None and proof(epsilon, level) for proof in proofs)
+        if not epsilon > 0.0 or not all(s.loss.has_moments for s in steps):
+            return False
+        try:
+            covered = Covered(steps)
+            covered.saddle(epsilon)
+        except NumericError:
+            return False
+        finite = covered.chernoff(epsilon)
+        return log_add(infinite.log + infinite.error, finite) <= level - CERTAIN
 
     def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
         """Return bounds on log delta(epsilon) in one direction, cut to what always holds.

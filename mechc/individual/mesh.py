@@ -35,8 +35,9 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.accountants.contours.log_peak import log_peak
 from mechc.accountants.fft import TiltedSum, Transformed, log1mexp, log_add
-from mechc.accountants.window import Window, finite_lower, finite_upper, log_peak
+from mechc.accountants.window import Window, finite_lower, finite_upper
 from mechc.errors import NumericError
 from mechc.individual.budget import THREADS
 from mechc.individual.contours import Answers, Evaluator, Query

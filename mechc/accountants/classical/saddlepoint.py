@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.bounds import chernoff_bounds, exponent, log_payoff_maximum, upper_at
+from mechc.accountants.bounds import chernoff_bounds, exponent, upper_at
 from mechc.accountants.classical.edgeworth_series import (
     hermite_coefficients,
     hermite_values,
@@ -51,6 +51,7 @@ from mechc.accountants.classical.normal_errors import (
     smoothing_error,
 )
 from mechc.accountants.contours.composed import ComposedLoss, Interval
+from mechc.accountants.contours.log_peak import log_peak_at
 from mechc.accountants.contours.saddle import Tilt, saddle_target, solve
 from mechc.accountants.fft import HALF_LOG_TWO_PI, log1mexp, log_add, log_mills, log_subtract
 from mechc.errors import DeclarationError, UnsupportedError
@@ -181,7 +182,7 @@ class TiltedLaw:
 
     def _around(self, log_value: float, distance: float, relative: float) -> Interval:
         """exp(log_value) (1 +- relative) +- 2 distance max f_t exp(log_prefactor), rounded out."""
-        radius = math.log(2.0 * distance) + self.log_prefactor + log_payoff_maximum(self.t)
+        radius = math.log(2.0 * distance) + self.log_prefactor + log_peak_at(self.t)
         slack = self.error + relative + 8 * U * (1 + abs(self.log_prefactor))
         upper = log_add(log_value, radius) + slack
         lower = log_subtract(log_value - relative, radius + relative)

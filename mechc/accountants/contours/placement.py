@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import Law
 from mechc.accountants.contours.composed import fading, sums
-from mechc.accountants.window import log_peak
+from mechc.accountants.contours.log_peak import log_peak, log_peak_at
 from mechc.loss.allowance import spend
 from mechc.loss.jit import compiled
 
@@ -72,12 +72,6 @@ def place(
     )  # fmt: skip
 
 
-@compiled("float64(float64)")
-def _log_peak(s):  # type: ignore[no-untyped-def]
-    """Log of max_x exp(-sx)(1 - exp(-x)), s > 0, as `window.log_peak`."""
-    return -s * math.log1p(1.0 / s) - math.log1p(s)
-
-
 @compiled(
     "Tuple((float64, float64, float64, float64[::1], float64[::1]))(int64[::1],"
     " float64[::1], float64[::1], float64[::1], float64, float64, float64, float64, float64, b1)",
@@ -93,7 +87,7 @@ def _place(offsets, counts, loss, log_weight, epsilon, saddle, bend, top, log_sh
     log_b, exponent = np.empty(grid.size), np.empty(grid.size)
     for i in range(grid.size):
         exponent[i] = rows[i, 0] - epsilon * grid[i] - math.log(grid[i]) - math.log1p(grid[i])
-        log_b[i] = rows[i, 0] + rows[i, 3] + _log_peak(grid[i])
+        log_b[i] = rows[i, 0] + rows[i, 3] + log_peak_at(grid[i])
     least = exponent[BELOW - 1]
     log_small = least - 0.5 * math.log(2.0 * math.pi * bend) + log_share
     chosen, best, faded = BELOW - 1, 1.0, 1.0

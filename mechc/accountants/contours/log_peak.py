@@ -1,0 +1,35 @@
+"""The peak of the tilted payoff, t^t / (1 + t)^(1 + t): its only definition.
+
+max over x of exp(-tx) (1 - exp(-x)) at x = log(1 + 1/t), t > 0 (docs/numerics.md, section 3.1).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.loss.jit import compiled
+
+Floats = NDArray[np.float64]
+
+
+@compiled("float64(float64)")
+def log_peak_at(t):  # type: ignore[no-untyped-def]
+    """Return its log; that of its limit 1 where t is not positive."""
+    return -t * math.log1p(1.0 / t) - math.log1p(t) if t > 0.0 else 0.0
+
+
+@compiled("void(float64[::1], float64[::1])")
+def _fill(t, out):  # type: ignore[no-untyped-def]
+    for i in range(t.size):
+        out[i] = log_peak_at(t[i])
+
+
+def log_peak(t: Floats | float) -> Floats:
+    """Return its log at tilts, in their shape."""
+    tilts = np.asarray(t, np.float64, order="C")
+    out = np.empty(tilts.shape)
+    _fill(tilts.ravel(), out.ravel())
+    return out
