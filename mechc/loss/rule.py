@@ -36,6 +36,7 @@ _SLOPES = np.stack(
 )
 
 TOP = np.ascontiguousarray(_ANALYSIS[ORDER - 2 :])  # values at nodes -> top two coefficients
+ENDS = np.ascontiguousarray(legendre.legvander(np.array([-1.0, 1.0]), ORDER - 1) @ _ANALYSIS)
 PROBE = np.ascontiguousarray(_ANALYSIS[[ORDER - 1, ORDER - 2, 7, 6]])  # top two and middle two
 DERIVATIVE = np.ascontiguousarray(_SLOPES @ _ANALYSIS)  # values at nodes -> d/dxi at nodes
 

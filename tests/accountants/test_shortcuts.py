@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+import truth
+from scipy import special
 
 import mechc
-from mechc.accountants.contours.characteristic import log_phi
+from mechc.accountants.contours.characteristic import log_phi, smoothness
+from mechc.loss.rule import NODES, WEIGHTS
 
 
 @pytest.mark.parametrize(("nodes", "h"), [(30, 0.2), (700, 3.0)])
@@ -60,3 +63,34 @@ def test_a_direction_is_called_smaller_only_where_it_is(name):
                 assert not promised or gap > 0.0
             assert evaluation.is_at_most(direction, epsilon, truth.estimate + 30.0)
             assert not evaluation.is_at_most(direction, epsilon, float("nan"))
+
+
+@pytest.mark.parametrize("count, sigma, epsilon", [(2, 1.0, 1.0), (3, 2.0, -0.4), (2, 12.0, 0.3)])
+def test_a_few_smooth_steps_fade_by_their_derivatives(count, sigma, epsilon):
+    """One power of the frequency a step would ask for thousands of nodes."""
+    bound = (count * mechc.load("gaussian")(sigma=sigma)).log_delta(epsilon, method="contour")
+    exact = truth.gaussian(count**0.5 / sigma, epsilon)
+    assert bound.lower - 1e-15 <= exact <= bound.upper + 1e-15
+    assert bound.upper - bound.lower < 1e-11
+
+
+def test_jumps_kinks_and_poles_are_no_smoothness():
+    """Densities on panels whose transforms are known: uniform, triangle, |l|^(-1/2) on (0, 1)."""
+    for cuts, density, transform in (
+        ([0.0, 1.0], lambda x: 1.0 + 0.0 * x, lambda y: abs(np.sin(y / 2) / (y / 2))),
+        ([-1.0, 0.0, 1.0], lambda x: 1.0 - np.abs(x), lambda y: (np.sin(y / 2) / (y / 2)) ** 2),
+        (
+            [0.0, *2.0 ** np.arange(-30.0, 1.0)],
+            lambda x: 0.5 / np.sqrt(x),
+            lambda y: abs(1j**0.5 * special.erf((-1j * y) ** 0.5) * (np.pi / y) ** 0.5 / 2),
+        ),
+    ):
+        half, middle = np.diff(cuts) / 2, (np.array(cuts[1:]) + cuts[:-1]) / 2
+        loss = (middle[:, None] + half[:, None] * NODES).ravel()
+        spacing = (half[:, None] * WEIGHTS).ravel()
+        branch = np.zeros(half.size, np.int64)
+        table = smoothness(loss, density(loss) * spacing, spacing, branch)
+        for y in (3.0 * np.pi, 31.0 * np.pi, 301.0 * np.pi):
+            powers = y ** -np.arange(1.0, len(table))
+            bounds = table[0, 1] + np.cumsum(table[1:, 1] * powers) + table[1:, 0] * powers
+            assert bounds.min() >= transform(y) * (1.0 - 1e-9)

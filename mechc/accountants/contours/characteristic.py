@@ -39,6 +39,7 @@ from mechc.loss.allowance import spend
 from mechc.loss.jit import compiled
 from mechc.loss.moments import generating
 from mechc.loss.privacy_loss import Step
+from mechc.loss.rule import DERIVATIVE, ENDS, ORDER, TOP
 
 _SINE = np.array([(-1.0) ** n / math.factorial(2 * n + 1) for n in range(7, 0, -1)])
 BLOCK = 32  # frequencies that the recurrence for exp(i n theta) runs through in a row
@@ -198,6 +199,10 @@ LEVELS = 16  # clipping levels tried in the total-variation bound
 STRIDE = 2.5  # from one level to the next
 HALVINGS = 8  # of a cell on which phi is bounded
 CELLS = 4000  # intervals tried before the decay proof falls back on total variation alone
+FEW = 64  # steps whose decay is proven by derivatives as well
+HIGHEST = 10  # derivative of a density that proves decay; the cut-off of a band has eleven
+UNRESOLVED = 16.0  # times its two highest coefficients: what a polynomial may miss of a density
+SAMPLED_DERIVATIVE = 1.25  # slack on integrals of derivatives, which are sampled at the nodes
 SAMPLED = 1.1  # slack on total variation and excess, which are sampled at the nodes
 ROUNDED = 2e-15  # of the square of phi, for every standard deviation times frequency
 FREQUENCY, DECAY = 0.1, 40.0  # work for one node: of one value of phi, of a proof of its decay
@@ -220,12 +225,17 @@ def composed_cgf(offsets, counts, loss, log_weight, log_mass, t):  # type: ignor
 
 @compiled("float64(float64[:,:,::1], float64[::1], float64[::1], float64)")
 def _log_variation(tables, atoms, counts, y):  # type: ignore[no-untyped-def]
-    """Log of the total-variation bound on |phi(y')| for all y' >= y."""
+    """Log of the bound on |phi(y')|, y' >= y, by rows of `variation` and `smoothness`."""
     total = 0.0
     for i in range(counts.size):
         best = 1.0
-        for g in range(tables.shape[1]):
+        for g in range(LEVELS):
             best = min(best, atoms[i] + tables[i, g, 0] / y + tables[i, g, 1])
+        jumps, power = atoms[i] + (tables[i, LEVELS, 1] if tables.shape[1] > LEVELS else 0.0), 1.0
+        for g in range(LEVELS + 1, tables.shape[1]):
+            power /= y
+            jumps += tables[i, g, 1] * power
+            best = min(best, jumps + tables[i, g, 0] * power)
         total += counts[i] * math.log(best)
     return total
 
@@ -478,12 +488,46 @@ class Tilted:
     def _variations(self) -> tuple[Floats, Floats]:
         """Masses of atoms, and the table of `variation`, of every step."""
         sizes = [s.loss.loss.size for s in self._law.steps]
-        tables = [
-            variation(w[:n].copy(), s.loss.spacing, s.loss.region)
-            for s, w, n in zip(self._law.steps, self.weights, sizes, strict=True)
-        ]
+        few = float(self.counts.sum()) <= FEW  # of more, a first power each is enough
+        tables = []
+        for s, w, n in zip(self._law.steps, self.weights, sizes, strict=True):
+            density = w[:n].copy(), s.loss.spacing, s.loss.region
+            tables.append(variation(*density))
+            if few:
+                tables[-1] = np.concatenate([tables[-1], smoothness(s.loss.loss, *density)])
         atoms = np.array([float(w[n:].sum()) for w, n in zip(self.weights, sizes, strict=True)])
         return atoms, np.stack(tables)
+
+
+def smoothness(
+    loss: Floats, weight: Floats, spacing: Floats, branch: NDArray[np.int64]
+) -> Floats:
+    """Bound the transform of a density by its derivatives.
+
+    Integrating by parts m times,
+
+        |C(y)| <= e + sum over j < m of J_j / y^(j+1) + V_m / y^m,    V_m = integral of |f^(m)|,
+
+    J_j the jumps of the j-th derivative, at the ends of branches and between panels. The density
+    is a polynomial on every panel of 16 nodes, up to e. Rows (0, e), then (V_m, J_(m-1)).
+    """
+    table = np.full((HIGHEST + 1, 2), np.inf)
+    loss, weight, spacing = (v.reshape(-1, ORDER) for v in (loss, weight, spacing))
+    with np.errstate(all="ignore"):  # where a loss is flat or a density has a pole nothing fades
+        slope = (loss - loss[:, ORDER // 2, None]) @ DERIVATIVE.T
+        f = np.where(weight > 0.0, weight / spacing, 0.0)
+        length = np.abs(spacing).sum(axis=1)
+        table[0] = 0.0, UNRESOLVED * float((np.abs(f @ TOP.T).sum(axis=1) * length).sum())
+        branch = branch if branch.size == len(f) else branch[::ORDER]
+        inner = branch[1:] == branch[:-1]
+        for m in range(1, HIGHEST + 1):
+            left, right = (f @ ENDS.T).T
+            jumps = np.abs(right[:-1] - left[1:])[inner].sum()
+            ends = np.abs(right[:-1])[~inner].sum() + np.abs(left[1:])[~inner].sum()
+            table[m, 1] = jumps + ends + abs(left[:1]).sum() + abs(right[-1:]).sum()
+            f = f @ DERIVATIVE.T / slope
+            table[m, 0] = SAMPLED_DERIVATIVE * float((spacing * np.abs(f)).sum())
+    return np.nan_to_num(table, nan=np.inf)
 
 
 def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Floats:

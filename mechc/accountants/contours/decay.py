@@ -1,12 +1,7 @@
 """How fast the transform of a smooth density fades, by the variation of its derivatives.
 
 In: a positive measure on the nodes of a band, tilted. Out: bounds on its transform phi as a share
-of its mass. Integrating m times by parts on every branch of the loss, with f the density,
-
-    |phi(y)| <= sum over j < m of J_j / y^(j+1) + V_m / y^m,   V_m = integral of |f^(m)|,
-
-J_j the absolute j-th derivatives at the ends of the branches; f vanishes there where chi does.
-Derivatives are those of the polynomials of degree 15 that the nodes of a panel determine.
+of its mass, see `characteristic.smoothness`; the density vanishes with chi at the ends of a band.
 
 What a transform has beyond its frequencies, by Parseval's identity.
 
@@ -35,18 +30,17 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.accountants.contours.characteristic import HIGHEST, smoothness
 from mechc.accountants.contours.large_losses import Measure, Wave
 from mechc.errors import NumericError
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
-from mechc.loss.rule import DERIVATIVE, ORDER
+from mechc.loss.rule import ORDER
 
 Floats = NDArray[np.float64]
 
-HIGHEST = 10  # derivative; chi has eleven
 LEAST = 1e-280  # share that is told from none
-SAMPLED = 1.25  # slack on variations, which are sampled at the nodes
 
 
 class Fading:
@@ -55,23 +49,12 @@ class Fading:
     def __init__(self, measure: Measure, c: float) -> None:
         """Find the variations of the density tilted at c; `measure` has no atoms."""
         band = measure.band
-        loss, spacing = band.loss.reshape(-1, ORDER), band.spacing.reshape(-1, ORDER)
         log_total = measure.log_totals(np.array([c]))[0][0]
-        weight = np.exp(measure.log_weight + c * band.loss - log_total).reshape(-1, ORDER)
-        with np.errstate(over="ignore", divide="ignore"):  # next to an atom
-            f = np.divide(weight, spacing, np.zeros(loss.shape), where=weight > 0.0)
-        slope = (loss - loss[:, ORDER // 2, None]) @ DERIVATIVE.T
-        region = band.region[::ORDER]
-        first = np.concatenate([[True], region[1:] != region[:-1]])
-        last = np.append(first[1:], True)
-        self._ends, self._variations = np.zeros(HIGHEST), np.full(HIGHEST, np.inf)
-        if not band.monotone:
-            return  # an extremum of the loss is a pole of the density
-        with np.errstate(all="ignore"):  # at an extremum of the loss nothing fades
-            for m in range(HIGHEST):
-                self._ends[m] = np.abs(f[first, 0]).sum() + np.abs(f[last, -1]).sum()
-                f = f @ DERIVATIVE.T / slope
-                self._variations[m] = SAMPLED * float((spacing * np.abs(f)).sum())
+        weight = np.exp(measure.log_weight + c * band.loss - log_total)
+        table = np.full((HIGHEST + 1, 2), np.inf)
+        if band.monotone:  # an extremum of the loss is a pole of the density
+            table = smoothness(band.loss, weight, band.spacing, band.region)
+        self._missed, self._ends, self._variations = table[0, 1], table[1:, 1], table[1:, 0]
 
     def beyond(self, c: float, start: Floats) -> Floats:
         """Bound the integral of |phi(y)| / |c + iy|^2 over y > start, for every start."""
@@ -81,7 +64,7 @@ class Fading:
             flat = y / ((m - 1.0) * (c * c + y * y))
             each = y**-m * np.minimum(1.0 / (y * (m + 1.0)), flat)
             bounds = np.cumsum(self._ends * each, axis=1) + self._variations * each
-        best: Floats = np.nan_to_num(bounds, nan=np.inf).min(axis=1)
+        best: Floats = np.nan_to_num(bounds, nan=np.inf).min(axis=1) + self._missed / start
         return best
 
     def most(self, start: Floats) -> Floats:
@@ -89,7 +72,7 @@ class Fading:
         with np.errstate(all="ignore"):
             each = start[:, None] ** -np.arange(1.0, HIGHEST + 1.0)
             bounds = np.cumsum(self._ends * each, axis=1) + self._variations * each
-        best: Floats = np.nan_to_num(bounds, nan=np.inf).min(axis=1)
+        best: Floats = np.nan_to_num(bounds, nan=np.inf).min(axis=1) + self._missed
         return np.clip(best, LEAST, 1.0)
 
 
