@@ -125,8 +125,9 @@ def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
     if log_target <= most:
         top, rounding = evaluation.largest_loss()
         if least == most:
-            return _exact(top, evaluation, "delta is the mass at infinite loss", rounding)
-        return _next_to_infinite_mass(evaluation, log_target)
+            exact = _exact(top, evaluation, "delta is the mass at infinite loss", rounding)
+            return evaluation.of_mechanisms(exact)
+        return evaluation.of_mechanisms(_next_to_infinite_mass(evaluation, log_target))
     answer = _in_direction(evaluation, evaluation.directions[0], log_target)
     for direction in evaluation.directions[1:]:
         side = "estimate" if math.isnan(float(answer.upper)) else "upper"

@@ -97,7 +97,8 @@ class Evaluation:
         It is the limit of log delta for large epsilon.
         """
         masses = self._infinite.values()
-        return max(m.log - m.error for m in masses), max(m.log + m.error for m in masses)
+        upper = max(m.log + m.error for m in masses)
+        return -math.inf if self._no_lower else max(m.log - m.error for m in masses), upper
 
     def log_delta(self, epsilon: float) -> Bound:
         """Return bounds on log delta(epsilon), the worse of the directions."""
@@ -129,13 +130,24 @@ class Evaluation:
     def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
         """Return bounds on log delta(epsilon) in one direction, cut to what always holds.
 
-        Any pair satisfies max(1 - e^eps, mass at infinity) <= delta(eps) <= 1.
+        Any pair satisfies max(1 - e^eps, mass at infinity) <= delta(eps) <= 1. Steps that bound
+        their mechanisms from above alone prove no lower side, whatever answers for them.
 
         Args:
             direction: "remove" or "add".
             epsilon: any real number.
             rough: be content with the first method of "auto", however wide its answer.
         """
+        return self.of_mechanisms(self._log_delta_of_pair(direction, epsilon, rough))
+
+    def of_mechanisms(self, answer: Bound) -> Bound:
+        """Return an answer about pairs as one about mechanisms, bounded perhaps from above alone."""
+        if not self._no_lower:
+            return answer
+        return replace(answer, lower=math.nan, estimate=math.nan, status=self._no_lower)
+
+    def _log_delta_of_pair(self, direction: str, epsilon: float, rough: bool) -> Bound:
+        """Bounds on log delta(epsilon) of the composed pairs."""
         infinite = self._infinite[direction]
         floor = max(log_positive_part(epsilon), infinite.log)
         error = log_error(infinite, self._opposite[direction], epsilon)
@@ -151,7 +163,7 @@ class Evaluation:
             limit = Bound(value, value, value, "limit", "proven", self._about(direction))
             return outward(limit, error) if epsilon > 0 else limit
         if epsilon > FARTHEST:  # delta falls; what is squared on the way stays a double
-            far = self.log_delta_in(direction, FARTHEST, rough)
+            far = self._log_delta_of_pair(direction, FARTHEST, rough)
             lower = far.lower if math.isnan(float(far.lower)) else proven
             return replace(far, lower=lower)
         try:
@@ -169,9 +181,6 @@ class Evaluation:
             lower = -math.inf if math.isnan(lower) else lower
             upper = 0.0 if math.isnan(upper) else upper
         answer.detail.update(self._about(direction))
-        if self._no_lower:
-            upper = upper if math.isnan(upper) else min(max(upper, floor), 0.0)
-            return Bound(math.nan, math.nan, upper, answer.method, self._no_lower, answer.detail)
         return Bound(
             lower if math.isnan(lower) else min(max(lower, proven), 0.0),
             estimate if math.isnan(estimate) else min(max(estimate, floor), 0.0),
@@ -245,10 +254,8 @@ class Evaluation:
         lower, estimate, upper = (
             float(np.atleast_1d(side)[0]) for side in (bound.lower, bound.estimate, bound.upper)
         )
-        if self._no_lower:
-            lower, estimate = math.nan, math.nan
-        status = self._no_lower or bound.status
-        return Bound(lower, estimate, upper, bound.method, status, self._about(direction))
+        found = Bound(lower, estimate, upper, bound.method, bound.status, self._about(direction))
+        return self.of_mechanisms(found)
 
     def largest_loss(self) -> tuple[float, float]:
         """Return the largest finite loss of the composition and what rounding may add to it.

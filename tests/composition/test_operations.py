@@ -300,3 +300,20 @@ def test_budgets_of_epsilon_zero(name):
         found = run.delta(epsilon)
         assert found.lower <= truth * (1 + 1e-14) and truth <= found.upper
         assert found.upper - found.lower <= 1e-12
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_table_that_bounds_from_above_alone_proves_no_lower_side(count):
+    noise = mechc.load("gaussian")(sigma=1.0)
+    run = count * mechc.mixture([noise], [0.9], revealing=0.1)
+    most = 1.0 - 0.9**count
+    for epsilon in (math.inf, 1e200, 60.0, 0.5, -math.inf):
+        bound = run.delta(epsilon)
+        assert math.isnan(bound.lower) and math.isnan(bound.estimate)
+        assert bound.status.startswith("upper bound only")
+        assert bound.upper >= (most if epsilon > 0 else 1.0)
+    assert run.delta(math.inf).upper == pytest.approx(most, rel=1e-12)
+    for answer in (run.epsilon(most / 2), run.epsilon(0.999), run.renyi(2.0)):
+        assert math.isnan(answer.lower) and answer.status.startswith("upper bound only")
+    assert run.epsilon(most / 2).upper == math.inf
+    assert not run.zcdp().lower > 0.0

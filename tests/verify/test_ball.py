@@ -151,3 +151,20 @@ def test_atoms_do_not_depend_on_the_precision_of_the_first_caller():
     with ctx.workprec(20):
         rows = here.atoms
     assert all(float(mass.rad()) < 1e-60 for _, *masses in rows for mass in masses)
+
+
+@pytest.mark.parametrize("known", [("gaussian", 1.3, 1.0), ("student_t", 3.0, 1.2, 1.0)])
+def test_a_rough_question_asked_first_leaves_the_digits_of_a_fine_one(known):
+    def digits(rough):
+        pair = oracle(*known)
+        with ctx.workprec(40):
+            assert pair.case
+            if rough:
+                pair.parts()
+        with ctx.workprec(200):
+            if rough:
+                pair.moment_bound(arb(0.5))
+            found = pair.moment(acb(0.5)).real
+            return str(found.mid().man_exp()), str(found.rad().man_exp())
+
+    assert digits(rough=True) == digits(rough=False)

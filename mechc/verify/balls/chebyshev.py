@@ -44,18 +44,19 @@ def points(bits: int) -> tuple[Any, ...]:
 
 
 @cache
-def cover() -> tuple[Any, ...]:
+def cover(bits: int) -> tuple[Any, ...]:
     """Balls that cover the upper half of the ellipse around [-1, 1]."""
     columns, rows = _BOXES
-    wide, high = arb(STRETCH) / columns, (arb(STRETCH) ** 2 - 1).sqrt() / (2 * rows)
-    return tuple(
-        acb(
-            arb((wide * (2 * i + 1 - columns)).mid(), (wide * 1.0001).upper()),
-            arb((high * (2 * j + 1)).mid(), (high * 1.0001).upper()),
-        )
-        for i in range(columns) for j in range(rows)
-        if _meets(float((wide * (2 * i + 1 - columns)).mid()), float(wide), j, float(high))
-    )  # fmt: skip
+    with ctx.workprec(bits):
+        wide, high = arb(STRETCH) / columns, (arb(STRETCH) ** 2 - 1).sqrt() / (2 * rows)
+        return tuple(
+            acb(
+                arb((wide * (2 * i + 1 - columns)).mid(), (wide * 1.0001).upper()),
+                arb((high * (2 * j + 1)).mid(), (high * 1.0001).upper()),
+            )
+            for i in range(columns) for j in range(rows)
+            if _meets(float((wide * (2 * i + 1 - columns)).mid()), float(wide), j, float(high))
+        )  # fmt: skip
 
 
 def _meets(centre: float, half: float, row: int, high: float) -> bool:

@@ -85,9 +85,10 @@ class Oracle:
     @cached_property
     def case(self) -> Case:
         """The case that holds."""
-        for case in _cases(self.declaration):
-            if expressions.holds(case.condition, self.values):
-                return case
+        with ctx.workprec(ATOM_BITS):
+            for case in _cases(self.declaration):
+                if expressions.holds(case.condition, self.values):
+                    return case
         raise UnsupportedError(f"{self.declaration.name}: no case is certain at {self.theta}")
 
     @property
@@ -235,10 +236,11 @@ class Oracle:
     def moment_bound(self, t: Any) -> Any:
         """Upper bound on M(t) for real t, to a few digits; raises what `moment` raises."""
         total = arb(0)
-        for part in self.parts():
+        for number, part in enumerate(self.parts()):
             few = self.measure == "density" and part.plateau is None
             with ctx.workprec(min(FEW_BITS, ctx.prec) if few else ctx.prec):
-                total += part.moment(acb(t)).real
+                # a part of its own, for what parts keep has the precision at which it was found
+                total += self.parts()[number].moment(acb(t)).real
         for _, p, q in self.atom_masses():
             if p > 0 and q > 0:
                 total += ((1 + t) * p.log() - t * q.log()).exp()

@@ -320,7 +320,7 @@ class _Cutter:
         """Errors of the interpolants of p, q and the loss, None where the ellipse is too large."""
         tops = [arb.neg_inf(), arb.neg_inf(), arb(0)]
         wide, middle = half.upper(), centre.mid()
-        for unit in chebyshev.cover():
+        for unit in chebyshev.cover(ctx.prec):
             box = unit * wide + middle
             log_p, loss = self.log_p(box, True) - base_p, self.loss(box, True) - base_l
             if not (log_p.is_finite() and loss.is_finite()):
