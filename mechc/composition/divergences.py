@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache, reduce
 from itertools import pairwise
 from operator import add
@@ -26,11 +28,12 @@ from mechc.accountants.classical.clt import log_gaussian_bounds
 from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.composition.inputs import as_finite_epsilon
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.loss.allowance import OutOfWorkError, spared
 from mechc.loss.rounding import EPS
 
 if TYPE_CHECKING:
     from mechc.composition.evaluation import Evaluation
-    from mechc.protocol import Run
+    from mechc.protocol import Run, Use
 
 
 CELLS = 32
@@ -41,15 +44,43 @@ SMALL_DELTA = 1e-12
 LARGEST_MU = 1e8
 TILTS = tuple(4.0**k for k in range(-6, 8))  # orders less one at which rho is looked for
 MOST_CELLS = 1000  # of orders
+FAR_ORDER = 100.0  # whose divergence is known where a larger order has none
 LARGE = 1e12  # tilt beyond which no order is asked for
 NO_RHO = "no theorem bounds the divergences of all orders: losses are not bounded"
 NEARLY_ONE = -1e-14  # log delta from which on mu is not told by it
 
 
-def renyi(evaluation: Evaluation, order: float) -> Bound:
-    """Return bounds on the Rényi divergence of one order, the larger of the directions."""
-    answers = [evaluation.renyi(name, order) for name in evaluation.directions]
-    return max(answers, key=lambda b: float(b.upper))
+def renyi(composition: Run, evaluation: Evaluation, order: float) -> Bound:
+    """Return bounds on the Rényi divergence of one order, the larger of the directions.
+
+    Where no quadrature follows a large order: divergences grow with the order, up to the largest
+    loss, and D_alpha <= rho alpha where rho is known in closed form.
+    """
+    try:
+        answers = [evaluation.renyi(name, order) for name in evaluation.directions]
+        return max(answers, key=lambda b: float(b.upper))
+    except (NumericError, OutOfWorkError):
+        if not FAR_ORDER < order < math.inf:
+            raise
+        upper = math.fsum(
+            n * _most(event, evaluation.directions, order) for event, n in composition.parts
+        )
+        if not upper < math.inf:
+            raise
+        with spared():
+            known = renyi(composition, evaluation, FAR_ORDER)
+        return replace(known, estimate=math.nan, upper=upper, detail={
+            **known.detail, "wide": f"no quadrature for this order; lower side of {FAR_ORDER:g}"
+        })  # fmt: skip
+
+
+def _most(event: Use, directions: Iterable[str], order: float) -> float:
+    """A bound on the Rényi divergence of one use that needs no quadrature, inf where none is."""
+    bounds = [event.rho_bound() * order * (1.0 + 8 * EPS)]
+    laws = [event.loss(direction) for direction in directions]
+    if all(law.log_infinite == -math.inf for law in laws):
+        bounds.append(max(law.support[1] + law.loss_error for law in laws) * (1.0 + 32 * EPS))
+    return min((b for b in bounds if b == b), default=math.inf)
 
 
 def zcdp(composition: Run, direction: str) -> Bound:

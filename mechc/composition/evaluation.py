@@ -141,7 +141,7 @@ class Evaluation:
         return self.of_mechanisms(self._log_delta_of_pair(direction, epsilon, rough))
 
     def of_mechanisms(self, answer: Bound) -> Bound:
-        """Return an answer about pairs as one about mechanisms, bounded perhaps from above alone."""
+        """Return an answer about pairs as one about the mechanisms that they bound."""
         if not self._no_lower:
             return answer
         return replace(answer, lower=math.nan, estimate=math.nan, status=self._no_lower)

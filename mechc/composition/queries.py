@@ -478,9 +478,8 @@ class Queries(ABC):
         from mechc.composition import divergences
 
         how = {"direction": direction}
-        return self._ask(
-            Quantity.RENYI, checked(as_order, orders), divergences.renyi, max_work, how
-        )
+        question = partial(divergences.renyi, self.composition())
+        return self._ask(Quantity.RENYI, checked(as_order, orders), question, max_work, how)
 
     def gdp(
         self, *, epsilon_max: float | None = None, max_work: float = MAX_WORK, **how: Any

@@ -118,3 +118,15 @@ def test_a_loss_without_spread_is_settled():
 def test_bad_orders_are_named(orders):
     with pytest.raises(DeclarationError, match="expected positive numbers"):
         RenyiAccountant([]).renyi_epsilon(orders)
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_an_order_that_no_sum_follows_is_bounded_by_what_grows(sampled):
+    noise = mechc.load("discrete_gaussian")
+    event = (mechc.poisson(noise, 0.1) if sampled else noise)(sigma=1.0)
+    both = 3 * event + mechc.load("laplace")(scale=0.5)
+    order = 1e9  # where D is 5e8 for one step, less about log(10) where it is sampled
+    for run, most in ((event, order / 2), (both, 1.5 * order + 2.0)):
+        answer = run.renyi(order)
+        assert answer.lower <= most - 10.0 and most - 10.0 <= answer.upper <= most * (1 + 1e-12)
+        assert run.renyi(100.0).upper >= answer.lower > 0.0
