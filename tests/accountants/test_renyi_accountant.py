@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import series_laws as laws
 
+import mechc
 from mechc.accountants.classical.renyi import RenyiAccountant
 from mechc.errors import DeclarationError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
