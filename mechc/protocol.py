@@ -1,9 +1,10 @@
 """What rooms know of each other: an emitted kernel, and what users hold, seen from below.
 
-An emitted kernel is one ordered pair (P, Q) as numbers. All functions are compiled by numba with
-explicit signatures; `theta` is a C-contiguous float64 array holding the parameters in the order of
-`PARAMETERS`. Arrays are one-dimensional unless said otherwise. The law under the reversed pair
-needs no second kernel: swap `log_p` and `log_q` and change the sign of the loss.
+An emitted kernel is one ordered pair (P, Q) as numbers. All functions have explicit signatures, for
+which numba compiles them on first use; constants of a query run as Python. `theta` is a
+C-contiguous float64 array holding the parameters in the order of `PARAMETERS`. Arrays are one-
+dimensional unless said otherwise. The law under the reversed pair needs no second kernel: swap
+`log_p` and `log_q` and change the sign of the loss.
 
 Branches are the rows of `branches(theta)`: intervals of the output on which the loss has one
 formula and is strictly monotone (or constant, or infinite). Columns:

@@ -20,8 +20,8 @@ The machine code that numba keeps for a kernel, and its seal.
 
 A kernel's text carries its own seal; what was compiled from it lies in other files, which a disk or
 a hand may damage too, and machine code that was changed answers wrongly or crashes. So their digest
-is kept in the cache, wherever numba puts them, and code whose digest is another one, or missing, is
-compiled again.
+is kept in the cache, wherever numba puts them, file by file, and code whose digest is another one,
+or missing, is compiled again.
 
 The seal of a kernel text: its last line holds a digest of everything above it.
 
@@ -43,11 +43,11 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from threading import RLock
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import platformdirs
@@ -83,42 +83,46 @@ def seal_of(path: Path) -> Path:
     return path.parent / "__pycache__" / f"{path.stem}.{SEAL}"
 
 
-def digest(path: Path) -> str:
-    """Digest of the machine code as it is now.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
-    total = hashlib.sha256()
-    for file in files(path):
-        if file.suffix != f".{SEAL}":
-            content = file.read_bytes()
-            total.update(f"{file.name} {len(content)}\n".encode() + content)
-    return f"{total.hexdigest()}\n"
+def _digests(path: Path, function: str = "") -> dict[str, str]:
+    """Digests of the machine code as it is now, of one function or of all, by names of files."""
+    code = [f for f in files(path) if f.name.startswith(f"{path.stem}.{function}")]
+    return {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in code
+        if file.suffix != f".{SEAL}"
+    }
 
 
-def intact(path: Path) -> bool:
-    """Whether the machine code is what was sealed; True if there is none.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
-    if not files(path):
-        return True
+def _sealed_digests(path: Path) -> dict[str, str]:
+    """Digests as they were sealed."""
     try:
-        return seal_of(path).read_bytes() == digest(path).encode()
-    except FileNotFoundError:
-        return False
+        lines = seal_of(path).read_text("utf-8").splitlines()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return {}
+    return dict(line.split(" ") for line in lines if line.count(" ") == 1)
 
 
-def forget(path: Path) -> None:
-    """Remove it; numba will make it again.
+def seal_code(path: Path, function: str) -> None:
+    """Seal the machine code of one function, which was made just now.
 
     Raises:
-        OSError: a file cannot be removed.
+        OSError: a file cannot be read or written.
     """
+    digests = {**_sealed_digests(path), **_digests(path, f"{function}-")}
+    _write(seal_of(path), "".join(f"{name} {digest}\n" for name, digest in digests.items()))
+
+
+def forget(path: Path, *, damaged: bool = False) -> None:
+    """Remove machine code, or only what is not as it was sealed; numba will make it again.
+
+    Raises:
+        OSError: a file cannot be read or removed.
+    """
+    sound = _sealed_digests(path).items() & _digests(path).items() if damaged else set()
+    kept = {name for name, _ in sound}
     for file in files(path):
-        file.unlink(missing_ok=True)
+        if file.name not in kept and not (damaged and file == seal_of(path)):
+            file.unlink(missing_ok=True)
 
 
 MARK = "# sha256 of the text above: "
@@ -373,34 +377,15 @@ def _load(path: Path, text: str) -> Kernel:
             raise CacheError(f"{path} does not load: {stranger}")
         with contextlib.suppress(OSError):  # made here, for numba would make it as the umask says
             seal_of(path).parent.mkdir(0o700, exist_ok=True)
-        if not intact(path):
-            forget(path)
-        kernel = _run_twice(name, path, text)
-        with contextlib.suppress(OSError):  # without a seal the code is compiled again next time
-            if not intact(path):
-                _write(seal_of(path), digest(path))
-        return kernel
-
-
-def _run_twice(name: str, path: Path, text: str) -> Kernel:
-    """Run a text; if that fails, once more without machine code."""
-    try:
-        return _run(name, path, text)
-    except OSError:
-        raise
-    except Exception:  # machine code of another machine, or damaged since it was looked at
-        forget(path)
-    try:
-        return _run(name, path, text)
-    except RuntimeError as error:
-        if "cannot cache" in str(error):
-            raise OSError(f"no place for machine code: {error}") from error
-        raise CacheError(f"{path} does not load: {error}") from error
-    except Exception as error:
-        raise CacheError(f"{path} does not load: {type(error).__name__}: {error}") from error
+        forget(path, damaged=True)
+        try:
+            return _run(name, path, text)
+        except Exception as error:
+            raise CacheError(f"{path} does not load: {type(error).__name__}: {error}") from error
 
 
 def _run(name: str, path: Path, text: str) -> Kernel:
+    """Run a text; what numba makes of its functions later is sealed."""
     module = ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module
@@ -409,7 +394,30 @@ def _run(name: str, path: Path, text: str) -> Kernel:
     except BaseException:
         del sys.modules[name]
         raise
+    module.numba = SimpleNamespace(njit=partial(_njit, path))  # type: ignore[attr-defined]
     return cast(Kernel, module)
+
+
+def _njit(path: Path, types: str, **options: Any) -> Callable[[Any], Any]:
+    """`numba.njit` for the functions of one kernel, which keeps machine code and seals it."""
+    import numba
+
+    def make(function: Any) -> Any:
+        try:
+            made = numba.njit(types, **options)(function)
+        except OSError:
+            raise
+        except RuntimeError as error:
+            raise OSError(f"no place for machine code: {error}") from error
+        except Exception:  # machine code of another machine, or damaged since it was looked at
+            forget(path)
+            made = numba.njit(types, **options)(function)
+        if made.stats.cache_misses:
+            with contextlib.suppress(OSError):  # without a seal it is compiled again next time
+                seal_code(path, function.__name__)
+        return made
+
+    return make
 
 
 _fallback: list[Path] = []

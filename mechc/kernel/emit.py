@@ -34,7 +34,7 @@ from mechc.kernel.printer import Printer, indent, literal
 from mechc.kernel.root_finder import SIGNATURE as SOLVER
 from mechc.kernel.root_finder import solver_text
 from mechc.kernel.selfcheck import self_check_text
-from mechc.kernel.statements import IMPORTS, commentary, refusal
+from mechc.kernel.statements import DECORATOR, IMPORTS, commentary, refusal
 from mechc.protocol import PROTOCOL
 
 WIDTH = 96
@@ -80,15 +80,12 @@ def add_branch(out, n, lo, hi, kind, left, right, index):
     out[n, 3], out[n, 4], out[n, 5] = left, right, index
     return n + 1"""
 
-ADD_BRANCH_TYPE = "int64(float64[:, ::1], int64" + 6 * ", float64" + ")"
+ADD_BRANCH_TYPE = f"int64(float64[:, ::1], int64{6 * ', float64'})"
 
 
-def jitted(signature: str, text: str) -> str:
+def jitted(signature: str, text: str, *, plain: bool = False) -> str:
     """A function text under its compile decorator."""
-    decorator = f'@numba.njit("{signature}", **COMPILE)'
-    if len(decorator) > WIDTH:
-        decorator = f'@numba.njit(\n    "{signature}",\n    **COMPILE,\n)'
-    return f"{decorator}\n{text}"
+    return f'@compiled("{signature}"{", plain=True" if plain else ""})\n{text}'
 
 
 class Writer:
@@ -115,16 +112,19 @@ class Writer:
         below = "<=" if self.module.measure == "lattice" else "<"
         for table in self.module.tables:
             if table.name == "branches":
-                yield jitted(ADD_BRANCH_TYPE, ADD_BRANCH.format(below=below))
+                yield jitted(ADD_BRANCH_TYPE, ADD_BRANCH.format(below=below), plain=True)
             yield self._vector(table) if table.columns == 0 else self._table(table)
             if table.name == "branches":
-                yield jitted(VECTOR, BREAKPOINTS)
+                yield jitted(VECTOR, BREAKPOINTS, plain=True)
 
-    def _define(self, signature: str, head: str, doc: str, lines: Iterable[str]) -> str:
+    def _define(
+        self, signature: str, head: str, doc: str, lines: Iterable[str], *, plain: bool = False
+    ) -> str:
         docstring = textwrap.wrap(commentary(doc), WIDTH - 8) or [""]
         quoted = [f'"""{docstring[0]}', *docstring[1:]]
         quoted[-1] += '"""'
-        return jitted(signature, "\n".join([f"def {head}:", *indent([*quoted, *lines])]))
+        text = "\n".join([f"def {head}:", *indent([*quoted, *lines])])
+        return jitted(signature, text, plain=plain)
 
     def _unpack(self, *blocks: ir.Block) -> list[str]:
         """Lines that name the parameters which the blocks use."""
@@ -143,8 +143,9 @@ class Writer:
         body = share(function.body)
         lines = [*self._unpack(body), *self.printer.block(body, "return {}")]
         head = f"{function.name}({function.variable}, theta)".replace("(, ", "(")
-        signature = SCALAR if function.variable else CONSTANT
-        return self._define(COMPLEX if function.complex else signature, head, function.doc, lines)
+        if not function.variable:
+            return self._define(CONSTANT, head, function.doc, lines, plain=True)
+        return self._define(COMPLEX if function.complex else SCALAR, head, function.doc, lines)
 
     def _array(self, function: Function) -> str:
         lines = [*self._unpack(function.body), *self._loops(function.body, function.variable)]
@@ -247,7 +248,8 @@ class Writer:
         blocks = [_block(v) for guard, rows in table.cases for row in rows for v in row.values]
         blocks += [_block(guard) for guard, _ in table.cases if guard is not None]
         params, head = self._unpack(*blocks), f"{table.name}(theta)"
-        return self._define(TABLE, head, table.doc, [*params, *self.printer.chain(arms)])
+        lines = [*params, *self.printer.chain(arms)]
+        return self._define(TABLE, head, table.doc, lines, plain=True)
 
     def _row(self, table: Table, i: int, row: Row, values: list[str]) -> list[str]:
         """Lines that fill one row; a branch that is empty at these parameters is skipped."""
@@ -264,7 +266,9 @@ class Writer:
         lines = [f"{local.name} = {self.printer(value)}" for local, value in lets]
         lines.append(f"return np.array([{', '.join(self.printer(v) for v in values)}])")
         params = self._unpack(*map(_block, row.values))
-        return self._define(VECTOR, f"{table.name}(theta)", table.doc, [*params, *lines])
+        return self._define(
+            VECTOR, f"{table.name}(theta)", table.doc, [*params, *lines], plain=True
+        )
 
 
 def _block(expr: ir.Expr) -> ir.Block:
@@ -285,8 +289,8 @@ def emit(module: Module) -> str:
     """
     writer = Writer(module)
     kernels = list(writer.kernels())
-    prelude = [jitted(p.signature, p.source) for p in closure(writer.used())]
-    parts = [*prelude, *kernels, self_check_text(module.checks)]
+    prelude = [jitted(p.signature, p.source, plain=True) for p in closure(writer.used())]
+    parts = [DECORATOR, *prelude, *kernels, self_check_text(module.checks)]
     body = "\n\n\n".join(parts)
     header, constants = _header(module), _constants(module)
     digest = _digest(header, constants, body)

@@ -6,12 +6,16 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechc.errors import VerificationError
 from mechc.kernel.ir import Check
 from mechc.kernel.printer import literal
 from mechc.protocol import Kernel
 
+Floats = NDArray[np.float64]
+
+INVERSE = "loss_inverse_"
 TOLERANCE = 1e-10
 """Far above what the kernels lose (1e-14 where nothing cancels), far below any wrong formula."""
 
@@ -40,25 +44,34 @@ if __name__ == "__main__":
 def require_agreement(kernel: Kernel) -> None:
     """Hold the machine code of a kernel against the reference values in its own text.
 
+    Asked are the array forms, which queries use: functions of one output compile when needed.
     Small values count as one: a loss may be 1e-17 where log p is 3. An inverse may also have the
     loss that it was asked for: where the loss is flat, x has few digits.
 
     Raises:
         VerificationError: a function differs from the declaration.
     """
+    questions: dict[tuple[str, tuple[float, ...]], list[tuple[float, float]]] = {}
     for name, argument, theta, value in getattr(kernel, "CHECKS", ()):
-        at = np.array(theta)
-        found = float(getattr(kernel, name)(argument, at))
-        back = float(kernel.loss(found, at)) if name.startswith("loss_inverse_") else math.nan
-        if not (_agree(found, value) or _agree(back, argument)):
+        questions.setdefault((name, theta), []).append((argument, value))
+    for (name, theta), rows in questions.items():
+        arguments, values = np.array(rows).T.copy()
+        at, found, back = np.array(theta), np.empty(len(rows)), np.full(len(rows), math.nan)
+        if name.startswith(INVERSE):
+            kernel.loss_inverse_many(int(name.removeprefix(INVERSE)), arguments, at, found)
+            kernel.loss_many(found, at, back)
+        else:
+            getattr(kernel, f"{name}_many")(arguments, at, found)
+        for i in np.flatnonzero(~(_agree(found, values) | _agree(back, arguments))):
             raise VerificationError(
-                f"{kernel.NAME}: {name}({argument!r}) at parameters {theta} is {found!r} in the "
-                f"kernel and {value!r} in the declaration; the kernel was discarded"
+                f"{kernel.NAME}: {name}({arguments[i]!r}) at parameters {theta} is {found[i]!r} in "
+                f"the kernel and {values[i]!r} in the declaration; the kernel was discarded"
             )
 
 
-def _agree(found: float, value: float) -> bool:
-    return abs(found - value) <= TOLERANCE * max(1.0, abs(value))
+def _agree(found: Floats, value: Floats) -> NDArray[np.bool_]:
+    close: NDArray[np.bool_] = np.abs(found - value) <= TOLERANCE * np.maximum(1.0, np.abs(value))
+    return close
 
 
 def self_check_text(checks: Sequence[Check]) -> str:

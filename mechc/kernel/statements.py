@@ -30,6 +30,42 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }"""
 
+DECORATOR = '''\
+class Compiled:
+    """A function of declared types, which numba compiles when it is first needed.
+
+    A plain one, called once a query, runs as Python where Python calls it and nothing overflows.
+    """
+
+    def __init__(self, function, types, plain):
+        self.py_func, self.types, self.plain, self.made = function, types, plain, None
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+
+    @property
+    def machine_code(self):
+        """The function that numba made."""
+        if self.made is None:
+            self.made = numba.njit(self.types, **COMPILE)(self.py_func)
+        return self.made
+
+    @property
+    def _numba_type_(self):
+        return self.machine_code._numba_type_
+
+    def __call__(self, *arguments):
+        if self.plain:
+            try:
+                with np.errstate(all="ignore"):
+                    return self.py_func(*arguments)
+            except (ArithmeticError, ValueError):
+                pass
+        return self.machine_code(*arguments)
+
+
+def compiled(types, plain=False):
+    """Declare the types of a function."""
+    return lambda function: Compiled(function, types, plain)'''
+
 SELF_CHECK = "self_check"
 BUILTINS = frozenset({"range", "max", "min", "float", "int", "complex", "abs"})
 NUMPY = frozenset({"array", "empty", "zeros"})
@@ -81,7 +117,7 @@ def _functions(tree: ast.Module) -> frozenset[str]:
     """
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     known = frozenset(names)
-    if len(known) < len(names) or known & ({"math", "np", "numba", "sys"} | BUILTINS):
+    if len(known) < len(names) or known & ({"math", "np", "numba", "sys", "Compiled"} | BUILTINS):
         raise ValueError("two functions have one name")
     return known
 
@@ -90,7 +126,7 @@ def _is_allowed(node: ast.stmt, place: int, functions: frozenset[str]) -> bool:
     """Whether a statement may stand at the top of a kernel."""
     if place == 0 and isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    if isinstance(node, ast.FunctionDef) and node.name != SELF_CHECK:
+    if isinstance(node, ast.FunctionDef) and node.name not in _OWN:
         return _is_compiled(node)
     if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) != "COMPILE":
         (*others, target) = node.targets
@@ -113,7 +149,7 @@ def _is_literal(node: ast.expr) -> bool:
 
 
 def _is_compiled(node: ast.FunctionDef) -> bool:
-    """A function of plain arguments under numba's decorator with the types of numbers."""
+    """A function of plain arguments under the decorator with the types of numbers."""
     a = node.args
     plain = not (a.posonlyargs or a.kwonlyargs or a.vararg or a.kwarg or a.defaults)
     notes = [arg.annotation for arg in a.args] + [node.returns]
@@ -122,16 +158,16 @@ def _is_compiled(node: ast.FunctionDef) -> bool:
     if len(node.decorator_list) != 1 or getattr(node, "type_params", None):
         return False
     (call,) = node.decorator_list
-    types = call.args[0] if isinstance(call, ast.Call) and len(call.args) == 1 else None
+    types = call.args[0] if isinstance(call, ast.Call) and call.args else None
     if not isinstance(types, ast.Constant) or not TYPES.fullmatch(str(types.value)):
         return False
-    decorator = f"numba.njit({types.value!r}, **COMPILE)"
-    return plain and ast.unparse(call) == ast.unparse(ast.parse(decorator, mode="eval"))
+    decorators = f"compiled({types.value!r})", f"compiled({types.value!r}, plain=True)"
+    return plain and ast.unparse(call) in decorators
 
 
 def _strangers(function: ast.FunctionDef, functions: frozenset[str]) -> Iterator[ast.expr]:
     """Nodes of a function that no kernel function has."""
-    if function.name == SELF_CHECK:
+    if function.name in _OWN:
         return
     first, *rest = function.body
     documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
@@ -143,14 +179,14 @@ def _strangers(function: ast.FunctionDef, functions: frozenset[str]) -> Iterator
         if isinstance(node, ast.Constant):
             fine = isinstance(node.value, (bool, int, float))
         elif isinstance(node, ast.Name):
-            fine = node.id in bound | functions | BUILTINS | {"math", "np"}
+            fine = node.id in bound | (functions - _OWN) | BUILTINS | {"math", "np"}
         elif isinstance(node, ast.Attribute):
             owner = node.value.id if isinstance(node.value, ast.Name) else ""
             modules = {"math": MATH, "np": NUMPY}
             fine = node.attr in modules.get(owner, FIELDS) and owner not in ("numba", "sys")
         elif isinstance(node, ast.Call):
             called = node.func.id if isinstance(node.func, ast.Name) else ""
-            named = called in functions | BUILTINS and called not in bound
+            named = called in (functions - _OWN) | BUILTINS and called not in bound
             fine = (named or isinstance(node.func, ast.Attribute)) and not node.keywords
         else:
             fine = isinstance(node, ALLOWED)
@@ -162,5 +198,9 @@ def _shown(node: ast.AST) -> str:
     return textwrap.shorten(ast.unparse(node), 60, placeholder=" ...")
 
 
-_FIXED = frozenset(ast.dump(node) for node in ast.parse(f"{IMPORTS}\n{self_check_text(())}").body)
+_OWN = frozenset({SELF_CHECK, "compiled"})
+_FIXED = frozenset(
+    ast.dump(node)
+    for node in ast.parse(f"{IMPORTS}\n{DECORATOR}\n{self_check_text(())}").body
+)
 """Statements that are the same in every kernel."""

@@ -438,16 +438,17 @@ OF_THETA = (
     "branches", "breakpoints", "atoms", "atom_errors", "strip", "lattice", "log_infinite_mass",
 )  # fmt: skip
 SHARED = _words("""
-    0207b290e757 1e63189f3a1c 22925868fc58 230521ac7554 2416a73deaf4 2e1649acae48 2f51b9233560
-    318f5a18818c
-    3218d73b0d9e 34c1f7ceaa28 373442895803 43e73ef489c3 441f3424de35 5037e109a700 53d2f1d4a384
-    597ca9a9bb20 66901849ebb0 688c8b133f1c 704e64ec6f8b 7f72917a3893 86e5b4338b3f 8e2f7faeefd4
-    9244bf5b1856 96d0a847a63b 973350af9834 991e4b922ba2 9adaf3fb74ef 9b9079c31b41 9b989e9f12f5
-    9d1462e571ee a70ecd2c8f0f b5c35453276c bbc16700270d c01eff54dbe8 cb40e0f12fe1 cc148edfe96f
-    d36974fdcd43 d4362aeec3a0 d7b2c96a1b0e dbda9298dd90 dda9b80a8ae9 e4c1e360f3cb ea118cf50f62
-    f97aa686e641 fee7b9ab257b
+    0207b290e757 1e63189f3a1c 223869f6b28a 22925868fc58 230521ac7554 2416a73deaf4 2e1649acae48
+    2f51b9233560 318f5a18818c 3218d73b0d9e 34c1f7ceaa28 373442895803 43e73ef489c3 441f3424de35
+    501509bff09c 5037e109a700 53d2f1d4a384 597ca9a9bb20 66901849ebb0 688c8b133f1c 704e64ec6f8b
+    7f72917a3893 86e5b4338b3f 8e2f7faeefd4 9244bf5b1856 96d0a847a63b 973350af9834 991e4b922ba2
+    9adaf3fb74ef 9b9079c31b41 9b989e9f12f5 9d1462e571ee a70ecd2c8f0f b5c35453276c bbc16700270d
+    c01eff54dbe8 cb40e0f12fe1 cc148edfe96f d36974fdcd43 d4362aeec3a0 d7b2c96a1b0e dbda9298dd90
+    dda9b80a8ae9 e4c1e360f3cb ea118cf50f62 f97aa686e641 fee7b9ab257b
 """)
 """Digests of the functions that kernels share, as mechc ships them."""
+
+FRAME = ("Compiled", "compiled")  # what has functions compiled
 
 
 class Kernel:
@@ -473,15 +474,19 @@ class Kernel:
         self.about, self.digest = ast.get_docstring(tree, clean=False) or "", _digest(text)
         self._named: dict[str, Any] = {}
         self._functions: dict[str, ast.FunctionDef] = {}
+        frame: dict[str, str] = {}
         for node in tree.body:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 if (name := node.targets[0].id) not in ("COMPILE", "CHECKS"):
                     self._named[name] = _literal(node.value)
+            elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in FRAME:
+                frame[node.name] = _sha256(ast.unparse(node))[:12]
             elif isinstance(node, ast.FunctionDef) and node.name != "self_check":
                 if node.name in self._functions or node.name in _BUILTINS:
                     raise ValueError(f"{node.name} is defined twice")
                 self._functions[node.name] = _plain(node)
         self.fingerprints = {name: _fingerprint(node) for name, node in self._functions.items()}
+        self.fingerprints |= frame
         marks = _Marks()
         body: list[ast.stmt] = [marks.visited(node) for node in self._functions.values()]
         self.constants, self.comparing = sorted(marks.constants), marks.comparing
@@ -542,7 +547,8 @@ class Kernel:
 
     def oddities(self) -> list[str]:
         """What is unlike any kernel, seen without running it."""
-        problems = []
+        frame = [name for name in FRAME if self.fingerprints.get(name) not in SHARED]
+        problems = [f"{name} is not the one that mechc ships" for name in frame]
         for name, node in self._functions.items():
             shared = name.startswith(("solve_", "series_", "breakpoints"))
             shared |= "theta" not in (a.arg for a in node.args.args)

@@ -23,7 +23,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "986dcedc53b6dfbe"
+DIGEST = "d0f69e9e251b0ad9"
 PROTOCOL = 2
 NAME = "approximate_dp"
 MEASURE = "finite"
@@ -53,7 +53,43 @@ REFS = ("kairouz2015composition",)
 ABOUT = "A mechanism of which only (epsilon, delta) is known."
 
 
-@numba.njit("float64(float64, float64, float64, float64)", **COMPILE)
+class Compiled:
+    """A function of declared types, which numba compiles when it is first needed.
+
+    A plain one, called once a query, runs as Python where Python calls it and nothing overflows.
+    """
+
+    def __init__(self, function, types, plain):
+        self.py_func, self.types, self.plain, self.made = function, types, plain, None
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+
+    @property
+    def machine_code(self):
+        """The function that numba made."""
+        if self.made is None:
+            self.made = numba.njit(self.types, **COMPILE)(self.py_func)
+        return self.made
+
+    @property
+    def _numba_type_(self):
+        return self.machine_code._numba_type_
+
+    def __call__(self, *arguments):
+        if self.plain:
+            try:
+                with np.errstate(all="ignore"):
+                    return self.py_func(*arguments)
+            except (ArithmeticError, ValueError):
+                pass
+        return self.machine_code(*arguments)
+
+
+def compiled(types, plain=False):
+    """Declare the types of a function."""
+    return lambda function: Compiled(function, types, plain)
+
+
+@compiled("float64(float64, float64, float64, float64)", plain=True)
 def log_sum(v: float, a: float, w: float, b: float) -> float:
     """Return log(v exp(a) + w exp(b)), where the sum is positive."""
     if b > a:
@@ -66,7 +102,7 @@ def log_sum(v: float, a: float, w: float, b: float) -> float:
     return a + math.log(v + rest)
 
 
-@numba.njit("float64(float64)", **COMPILE)
+@compiled("float64(float64)", plain=True)
 def softplus(x: float) -> float:
     """Return log(1 + exp(x))."""
     if x > 0.0:
@@ -74,14 +110,14 @@ def softplus(x: float) -> float:
     return math.log1p(math.exp(x))
 
 
-@numba.njit("complex128(complex128)", **COMPILE)
+@compiled("complex128(complex128)", plain=True)
 def complex_exp(z: complex) -> complex:
     """Return exp(z)."""
     size = math.exp(z.real)
     return complex(size * math.cos(z.imag), size * math.sin(z.imag))
 
 
-@numba.njit("complex128(complex128)", **COMPILE)
+@compiled("complex128(complex128)", plain=True)
 def complex_log1p(z: complex) -> complex:
     """Return log(1 + z), accurate near z = 0 (where library versions lose the real part)."""
     x, y = z.real, z.imag
@@ -90,7 +126,7 @@ def complex_log1p(z: complex) -> complex:
     return complex(math.log(math.hypot(1.0 + x, y)), math.atan2(y, 1.0 + x))
 
 
-@numba.njit("complex128(complex128)", **COMPILE)
+@compiled("complex128(complex128)", plain=True)
 def complex_log(z: complex) -> complex:
     """Return the principal log(z), accurate near z = 1."""
     x, y = z.real, z.imag
@@ -99,7 +135,7 @@ def complex_log(z: complex) -> complex:
     return complex(math.log(math.hypot(x, y)), math.atan2(y, x))
 
 
-@numba.njit("complex128(complex128, complex128, complex128, complex128)", **COMPILE)
+@compiled("complex128(complex128, complex128, complex128, complex128)", plain=True)
 def complex_log_sum(v: complex, a: complex, w: complex, b: complex) -> complex:
     """Return log(v exp(a) + w exp(b)) without overflow."""
     if b.real > a.real:
@@ -107,7 +143,7 @@ def complex_log_sum(v: complex, a: complex, w: complex, b: complex) -> complex:
     return a + complex_log(v + w * complex_exp(b - a))
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def log_p(x, theta):
     """Log mass of P at x."""
     epsilon = theta[0]
@@ -125,7 +161,7 @@ def log_p(x, theta):
         return -math.inf
 
 
-@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+@compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_p_many(xs, theta, out):
     """Write log_p of each element to out."""
     epsilon = theta[0]
@@ -148,7 +184,7 @@ def log_p_many(xs, theta, out):
             out[i] = -math.inf
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def log_q(x, theta):
     """Log mass of Q at x."""
     epsilon = theta[0]
@@ -166,7 +202,7 @@ def log_q(x, theta):
         return -math.inf
 
 
-@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+@compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_q_many(xs, theta, out):
     """Write log_q of each element to out."""
     epsilon = theta[0]
@@ -189,7 +225,7 @@ def log_q_many(xs, theta, out):
             out[i] = -math.inf
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def loss(x, theta):
     """Privacy loss log(p/q); inf where only p > 0, -inf where only q > 0, nan where neither."""
     epsilon = theta[0]
@@ -205,7 +241,7 @@ def loss(x, theta):
         return math.nan
 
 
-@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+@compiled("void(float64[::1], float64[::1], float64[::1])")
 def loss_many(xs, theta, out):
     """Write loss of each element to out."""
     epsilon = theta[0]
@@ -223,14 +259,14 @@ def loss_many(xs, theta, out):
             out[i] = math.nan
 
 
-@numba.njit("float64(float64[::1])", **COMPILE)
+@compiled("float64(float64[::1])", plain=True)
 def log_infinite_mass(theta):
     """Log of P(q = 0), the mass at loss +inf; nan: by quadrature."""
     delta = theta[1]
     return math.log(delta)
 
 
-@numba.njit("complex128(complex128, float64[::1])", **COMPILE)
+@compiled("complex128(complex128, float64[::1])")
 def cgf(z, theta):
     """Cumulant generating function log E_P[exp(z L); L finite] for complex z."""
     epsilon = theta[0]
@@ -241,17 +277,14 @@ def cgf(z, theta):
     return complex_log_sum(t0 / t1, -t2, t0 * complex_exp(t2) / t1, epsilon)
 
 
-@numba.njit("void(int64, float64[::1], float64[::1], float64[::1])", **COMPILE)
+@compiled("void(int64, float64[::1], float64[::1], float64[::1])")
 def loss_inverse_many(branch, ells, theta, out):
     """Write the inverse of each loss on one branch to out; nan on branches without one."""
     for i in range(ells.size):
         out[i] = math.nan
 
 
-@numba.njit(
-    "int64(float64[:, ::1], int64, float64, float64, float64, float64, float64, float64)",
-    **COMPILE,
-)
+@compiled("int64(float64[:, ::1], int64, float64, float64, float64, float64, float64, float64)", plain=True)
 def add_branch(out, n, lo, hi, kind, left, right, index):
     """Write a branch to row n unless it is empty; return the next free row."""
     if not lo < hi:
@@ -261,14 +294,14 @@ def add_branch(out, n, lo, hi, kind, left, right, index):
     return n + 1
 
 
-@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+@compiled("float64[:, ::1](float64[::1])", plain=True)
 def branches(theta):
     """Branches of the loss: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."""
     out = np.empty((0, 6))
     return out
 
 
-@numba.njit("float64[::1](float64[::1])", **COMPILE)
+@compiled("float64[::1](float64[::1])", plain=True)
 def breakpoints(theta):
     """Sorted distinct ends of the branches."""
     rows = branches(theta)
@@ -282,7 +315,7 @@ def breakpoints(theta):
     return out[:n]
 
 
-@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+@compiled("float64[:, ::1](float64[::1])", plain=True)
 def atoms(theta):
     """Atoms: x, log mass under P, log mass under Q."""
     epsilon = theta[0]
@@ -308,20 +341,20 @@ def atoms(theta):
     return out
 
 
-@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+@compiled("float64[:, ::1](float64[::1])", plain=True)
 def atom_errors(theta):
     """Relative errors of the masses of atoms, in roundings, where sums in them may cancel."""
     out = np.empty((0, 2))
     return out
 
 
-@numba.njit("float64[::1](float64[::1])", **COMPILE)
+@compiled("float64[::1](float64[::1])", plain=True)
 def strip(theta):
     """The open interval of real t in which E_P[exp(t L); L finite] is finite."""
     return np.array([-math.inf, math.inf])
 
 
-@numba.njit("float64[::1](float64[::1])", **COMPILE)
+@compiled("float64[::1](float64[::1])", plain=True)
 def lattice(theta):
     """All losses are offset + step * integer; nan: no."""
     epsilon = theta[0]
@@ -367,4 +400,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 85eab0682df8aaa4e6e88f4bea7d1dcbb04a3e5b2cae3ec5b786309ed989c569
+# sha256 of the text above: 9f43448368deed51e4484c0b6b75cb66592328af97a56b3adead4026e58ef89b

@@ -20,7 +20,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "e4762739e6f727e5"
+DIGEST = "a19a91fe83f121e6"
 PROTOCOL = 2
 NAME = "gaussian"
 MEASURE = "density"
@@ -51,7 +51,43 @@ REFS = ("dwork2006our", "balle2018improving")
 ABOUT = "Gaussian noise of standard deviation sigma on a real query."
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+class Compiled:
+    """A function of declared types, which numba compiles when it is first needed.
+
+    A plain one, called once a query, runs as Python where Python calls it and nothing overflows.
+    """
+
+    def __init__(self, function, types, plain):
+        self.py_func, self.types, self.plain, self.made = function, types, plain, None
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+
+    @property
+    def machine_code(self):
+        """The function that numba made."""
+        if self.made is None:
+            self.made = numba.njit(self.types, **COMPILE)(self.py_func)
+        return self.made
+
+    @property
+    def _numba_type_(self):
+        return self.machine_code._numba_type_
+
+    def __call__(self, *arguments):
+        if self.plain:
+            try:
+                with np.errstate(all="ignore"):
+                    return self.py_func(*arguments)
+            except (ArithmeticError, ValueError):
+                pass
+        return self.machine_code(*arguments)
+
+
+def compiled(types, plain=False):
+    """Declare the types of a function."""
+    return lambda function: Compiled(function, types, plain)
+
+
+@compiled("float64(float64, float64[::1])")
 def log_p(x, theta):
     """Log density of P at x."""
     sigma = theta[0]
@@ -60,7 +96,7 @@ def log_p(x, theta):
     return -0.9189385332046728 - 0.5 * (t0 * t0) / (sigma * sigma) - math.log(sigma)
 
 
-@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+@compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_p_many(xs, theta, out):
     """Write log_p of each element to out."""
     sigma = theta[0]
@@ -73,14 +109,14 @@ def log_p_many(xs, theta, out):
         out[i] = c1 - 0.5 * (t0 * t0) / c0
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def log_q(x, theta):
     """Log density of Q at x."""
     sigma = theta[0]
     return -0.9189385332046728 - 0.5 * (x * x) / (sigma * sigma) - math.log(sigma)
 
 
-@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+@compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_q_many(xs, theta, out):
     """Write log_q of each element to out."""
     sigma = theta[0]
@@ -91,7 +127,7 @@ def log_q_many(xs, theta, out):
         out[i] = c1 - 0.5 * (x * x) / c0
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def loss(x, theta):
     """Privacy loss log(p/q); inf where only p > 0, -inf where only q > 0, nan where neither."""
     sigma = theta[0]
@@ -99,7 +135,7 @@ def loss(x, theta):
     return 0.5 * sensitivity * (2.0 * x - sensitivity) / (sigma * sigma)
 
 
-@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+@compiled("void(float64[::1], float64[::1], float64[::1])")
 def loss_many(xs, theta, out):
     """Write loss of each element to out."""
     sigma = theta[0]
@@ -111,13 +147,13 @@ def loss_many(xs, theta, out):
         out[i] = c1 * (2.0 * x - sensitivity) / c0
 
 
-@numba.njit("float64(float64[::1])", **COMPILE)
+@compiled("float64(float64[::1])", plain=True)
 def log_infinite_mass(theta):
     """Log of P(q = 0), the mass at loss +inf; nan: by quadrature."""
     return -math.inf
 
 
-@numba.njit("complex128(complex128, float64[::1])", **COMPILE)
+@compiled("complex128(complex128, float64[::1])")
 def cgf(z, theta):
     """Cumulant generating function log E_P[exp(z L); L finite] for complex z."""
     sigma = theta[0]
@@ -125,7 +161,7 @@ def cgf(z, theta):
     return 0.5 * (sensitivity * sensitivity) * z * (z + 1.0) / (sigma * sigma)
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def cdf_p(x, theta):
     """Probability of (-inf, x] under P."""
     sigma = theta[0]
@@ -134,7 +170,7 @@ def cdf_p(x, theta):
     return 0.5 * t0
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def sf_p(x, theta):
     """Probability of (x, inf) under P."""
     sigma = theta[0]
@@ -143,21 +179,21 @@ def sf_p(x, theta):
     return 0.5 * math.erfc(t0)
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def cdf_q(x, theta):
     """Probability of (-inf, x] under Q."""
     sigma = theta[0]
     return 0.5 * math.erfc(-0.7071067811865476 * x / sigma)
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def sf_q(x, theta):
     """Probability of (x, inf) under Q."""
     sigma = theta[0]
     return 0.5 * math.erfc(0.7071067811865476 * x / sigma)
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def loss_inverse_0(ell, theta):
     """x in (-oo, oo) with loss(x) = ell."""
     sigma = theta[0]
@@ -165,7 +201,7 @@ def loss_inverse_0(ell, theta):
     return 0.5 * sensitivity + ell * (sigma * sigma) / sensitivity
 
 
-@numba.njit("void(int64, float64[::1], float64[::1], float64[::1])", **COMPILE)
+@compiled("void(int64, float64[::1], float64[::1], float64[::1])")
 def loss_inverse_many(branch, ells, theta, out):
     """Write the inverse of each loss on one branch to out; nan on branches without one."""
     if branch == 0:
@@ -176,10 +212,7 @@ def loss_inverse_many(branch, ells, theta, out):
             out[i] = math.nan
 
 
-@numba.njit(
-    "int64(float64[:, ::1], int64, float64, float64, float64, float64, float64, float64)",
-    **COMPILE,
-)
+@compiled("int64(float64[:, ::1], int64, float64, float64, float64, float64, float64, float64)", plain=True)
 def add_branch(out, n, lo, hi, kind, left, right, index):
     """Write a branch to row n unless it is empty; return the next free row."""
     if not lo < hi:
@@ -189,7 +222,7 @@ def add_branch(out, n, lo, hi, kind, left, right, index):
     return n + 1
 
 
-@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+@compiled("float64[:, ::1](float64[::1])", plain=True)
 def branches(theta):
     """Branches of the loss: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."""
     out = np.empty((1, 6))
@@ -199,7 +232,7 @@ def branches(theta):
     return out[:n]
 
 
-@numba.njit("float64[::1](float64[::1])", **COMPILE)
+@compiled("float64[::1](float64[::1])", plain=True)
 def breakpoints(theta):
     """Sorted distinct ends of the branches."""
     rows = branches(theta)
@@ -213,27 +246,27 @@ def breakpoints(theta):
     return out[:n]
 
 
-@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+@compiled("float64[:, ::1](float64[::1])", plain=True)
 def atoms(theta):
     """Atoms: x, log mass under P, log mass under Q."""
     out = np.empty((0, 3))
     return out
 
 
-@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+@compiled("float64[:, ::1](float64[::1])", plain=True)
 def atom_errors(theta):
     """Relative errors of the masses of atoms, in roundings, where sums in them may cancel."""
     out = np.empty((0, 2))
     return out
 
 
-@numba.njit("float64[::1](float64[::1])", **COMPILE)
+@compiled("float64[::1](float64[::1])", plain=True)
 def strip(theta):
     """The open interval of real t in which E_P[exp(t L); L finite] is finite."""
     return np.array([-math.inf, math.inf])
 
 
-@numba.njit("float64[::1](float64[::1])", **COMPILE)
+@compiled("float64[::1](float64[::1])", plain=True)
 def lattice(theta):
     """All losses are offset + step * integer; nan: no."""
     return np.array([math.nan, math.nan])
@@ -326,4 +359,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 5e20179909bb4f39612ed1bec3e9a50ab5b8e9c354603ee56a7eea44c00daef9
+# sha256 of the text above: 575375ae40230b3a67cfb10249982bf4231d84209685dc66b4639b0c61c7bf2b

@@ -26,7 +26,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "5dc6200f5819e9cd"
+DIGEST = "76d405bc49f2e982"
 PROTOCOL = 2
 NAME = "laplace"
 MEASURE = "density"
@@ -61,27 +61,63 @@ REFS = ("dwork2006calibrating",)
 ABOUT = "Laplace noise on a real query."
 
 
-@numba.njit("complex128(complex128)", **COMPILE)
+class Compiled:
+    """A function of declared types, which numba compiles when it is first needed.
+
+    A plain one, called once a query, runs as Python where Python calls it and nothing overflows.
+    """
+
+    def __init__(self, function, types, plain):
+        self.py_func, self.types, self.plain, self.made = function, types, plain, None
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+
+    @property
+    def machine_code(self):
+        """The function that numba made."""
+        if self.made is None:
+            self.made = numba.njit(self.types, **COMPILE)(self.py_func)
+        return self.made
+
+    @property
+    def _numba_type_(self):
+        return self.machine_code._numba_type_
+
+    def __call__(self, *arguments):
+        if self.plain:
+            try:
+                with np.errstate(all="ignore"):
+                    return self.py_func(*arguments)
+            except (ArithmeticError, ValueError):
+                pass
+        return self.machine_code(*arguments)
+
+
+def compiled(types, plain=False):
+    """Declare the types of a function."""
+    return lambda function: Compiled(function, types, plain)
+
+
+@compiled("complex128(complex128)", plain=True)
 def complex_sinh(z: complex) -> complex:
     """Return sinh(z)."""
     x, y = z.real, z.imag
     return complex(math.sinh(x) * math.cos(y), math.cosh(x) * math.sin(y))
 
 
-@numba.njit("complex128(complex128)", **COMPILE)
+@compiled("complex128(complex128)", plain=True)
 def complex_sinhc(z: complex) -> complex:
     """Return sinh(z)/z, with 1 at z = 0."""
     return complex_sinh(z) / z if z.real != 0.0 or z.imag != 0.0 else complex(1.0, 0.0)
 
 
-@numba.njit("complex128(complex128)", **COMPILE)
+@compiled("complex128(complex128)", plain=True)
 def complex_exp(z: complex) -> complex:
     """Return exp(z)."""
     size = math.exp(z.real)
     return complex(size * math.cos(z.imag), size * math.sin(z.imag))
 
 
-@numba.njit("complex128(complex128)", **COMPILE)
+@compiled("complex128(complex128)", plain=True)
 def complex_log1p(z: complex) -> complex:
     """Return log(1 + z), accurate near z = 0 (where library versions lose the real part)."""
     x, y = z.real, z.imag
@@ -90,7 +126,7 @@ def complex_log1p(z: complex) -> complex:
     return complex(math.log(math.hypot(1.0 + x, y)), math.atan2(y, 1.0 + x))
 
 
-@numba.njit("complex128(complex128)", **COMPILE)
+@compiled("complex128(complex128)", plain=True)
 def complex_log(z: complex) -> complex:
     """Return the principal log(z), accurate near z = 1."""
     x, y = z.real, z.imag
@@ -99,7 +135,7 @@ def complex_log(z: complex) -> complex:
     return complex(math.log(math.hypot(x, y)), math.atan2(y, x))
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def log_p(x, theta):
     """Log density of P at x."""
     scale = theta[0]
@@ -110,7 +146,7 @@ def log_p(x, theta):
         return -0.6931471805599453 - (x - sensitivity) / scale - math.log(scale)
 
 
-@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+@compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_p_many(xs, theta, out):
     """Write log_p of each element to out."""
     scale = theta[0]
@@ -124,7 +160,7 @@ def log_p_many(xs, theta, out):
             out[i] = c0 - (x - sensitivity) / scale
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def log_q(x, theta):
     """Log density of Q at x."""
     scale = theta[0]
@@ -134,7 +170,7 @@ def log_q(x, theta):
         return -0.6931471805599453 - x / scale - math.log(scale)
 
 
-@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+@compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_q_many(xs, theta, out):
     """Write log_q of each element to out."""
     scale = theta[0]
@@ -147,7 +183,7 @@ def log_q_many(xs, theta, out):
             out[i] = c0 - x / scale
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def loss(x, theta):
     """Privacy loss log(p/q); inf where only p > 0, -inf where only q > 0, nan where neither."""
     scale = theta[0]
@@ -160,7 +196,7 @@ def loss(x, theta):
         return sensitivity / scale
 
 
-@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+@compiled("void(float64[::1], float64[::1], float64[::1])")
 def loss_many(xs, theta, out):
     """Write loss of each element to out."""
     scale = theta[0]
@@ -177,13 +213,13 @@ def loss_many(xs, theta, out):
             out[i] = c0
 
 
-@numba.njit("float64(float64[::1])", **COMPILE)
+@compiled("float64(float64[::1])", plain=True)
 def log_infinite_mass(theta):
     """Log of P(q = 0), the mass at loss +inf; nan: by quadrature."""
     return -math.inf
 
 
-@numba.njit("complex128(complex128, float64[::1])", **COMPILE)
+@compiled("complex128(complex128, float64[::1])")
 def cgf(z, theta):
     """Cumulant generating function log E_P[exp(z L); L finite] for complex z."""
     scale = theta[0]
@@ -194,7 +230,7 @@ def cgf(z, theta):
     return complex_log(t2)
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def cdf_p(x, theta):
     """Probability of (-inf, x] under P."""
     scale = theta[0]
@@ -206,7 +242,7 @@ def cdf_p(x, theta):
         return t0 + 1.0
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def sf_p(x, theta):
     """Probability of (x, inf) under P."""
     scale = theta[0]
@@ -218,7 +254,7 @@ def sf_p(x, theta):
         return 0.5 * math.exp(sensitivity / scale - x / scale)
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def cdf_q(x, theta):
     """Probability of (-inf, x] under Q."""
     scale = theta[0]
@@ -228,7 +264,7 @@ def cdf_q(x, theta):
         return 1.0 - 0.5 * math.exp(-x / scale)
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def sf_q(x, theta):
     """Probability of (x, inf) under Q."""
     scale = theta[0]
@@ -238,7 +274,7 @@ def sf_q(x, theta):
         return 0.5 * math.exp(-x / scale)
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def loss_inverse_1(ell, theta):
     """x in (0, sensitivity) with loss(x) = ell."""
     scale = theta[0]
@@ -246,7 +282,7 @@ def loss_inverse_1(ell, theta):
     return 0.5 * (sensitivity + ell * scale)
 
 
-@numba.njit("void(int64, float64[::1], float64[::1], float64[::1])", **COMPILE)
+@compiled("void(int64, float64[::1], float64[::1], float64[::1])")
 def loss_inverse_many(branch, ells, theta, out):
     """Write the inverse of each loss on one branch to out; nan on branches without one."""
     if branch == 1:
@@ -257,10 +293,7 @@ def loss_inverse_many(branch, ells, theta, out):
             out[i] = math.nan
 
 
-@numba.njit(
-    "int64(float64[:, ::1], int64, float64, float64, float64, float64, float64, float64)",
-    **COMPILE,
-)
+@compiled("int64(float64[:, ::1], int64, float64, float64, float64, float64, float64, float64)", plain=True)
 def add_branch(out, n, lo, hi, kind, left, right, index):
     """Write a branch to row n unless it is empty; return the next free row."""
     if not lo < hi:
@@ -270,7 +303,7 @@ def add_branch(out, n, lo, hi, kind, left, right, index):
     return n + 1
 
 
-@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+@compiled("float64[:, ::1](float64[::1])", plain=True)
 def branches(theta):
     """Branches of the loss: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."""
     scale = theta[0]
@@ -287,7 +320,7 @@ def branches(theta):
     return out[:n]
 
 
-@numba.njit("float64[::1](float64[::1])", **COMPILE)
+@compiled("float64[::1](float64[::1])", plain=True)
 def breakpoints(theta):
     """Sorted distinct ends of the branches."""
     rows = branches(theta)
@@ -301,27 +334,27 @@ def breakpoints(theta):
     return out[:n]
 
 
-@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+@compiled("float64[:, ::1](float64[::1])", plain=True)
 def atoms(theta):
     """Atoms: x, log mass under P, log mass under Q."""
     out = np.empty((0, 3))
     return out
 
 
-@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+@compiled("float64[:, ::1](float64[::1])", plain=True)
 def atom_errors(theta):
     """Relative errors of the masses of atoms, in roundings, where sums in them may cancel."""
     out = np.empty((0, 2))
     return out
 
 
-@numba.njit("float64[::1](float64[::1])", **COMPILE)
+@compiled("float64[::1](float64[::1])", plain=True)
 def strip(theta):
     """The open interval of real t in which E_P[exp(t L); L finite] is finite."""
     return np.array([-math.inf, math.inf])
 
 
-@numba.njit("float64[::1](float64[::1])", **COMPILE)
+@compiled("float64[::1](float64[::1])", plain=True)
 def lattice(theta):
     """All losses are offset + step * integer; nan: no."""
     return np.array([math.nan, math.nan])
@@ -464,4 +497,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: dee381232650bd22abf228e3e63c286cfdd3f49f8c0ad4ce8fb3534dbfcaa0e4
+# sha256 of the text above: ba2f7760d19390ba409aa338f11e12878b71459a36b65c2b67a6fb97173441d0

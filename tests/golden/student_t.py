@@ -22,7 +22,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "2046ddc5e7627fcf"
+DIGEST = "1295aadaf8f6e6c7"
 PROTOCOL = 2
 NAME = "student_t"
 MEASURE = "density"
@@ -58,7 +58,43 @@ REFS = ("nissim2007smooth", "bun2019average")
 ABOUT = "Student-t noise with nu degrees of freedom: heavy tails, a bounded loss."
 
 
-@numba.njit("float64(float64, float64)", **COMPILE)
+class Compiled:
+    """A function of declared types, which numba compiles when it is first needed.
+
+    A plain one, called once a query, runs as Python where Python calls it and nothing overflows.
+    """
+
+    def __init__(self, function, types, plain):
+        self.py_func, self.types, self.plain, self.made = function, types, plain, None
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+
+    @property
+    def machine_code(self):
+        """The function that numba made."""
+        if self.made is None:
+            self.made = numba.njit(self.types, **COMPILE)(self.py_func)
+        return self.made
+
+    @property
+    def _numba_type_(self):
+        return self.machine_code._numba_type_
+
+    def __call__(self, *arguments):
+        if self.plain:
+            try:
+                with np.errstate(all="ignore"):
+                    return self.py_func(*arguments)
+            except (ArithmeticError, ValueError):
+                pass
+        return self.machine_code(*arguments)
+
+
+def compiled(types, plain=False):
+    """Declare the types of a function."""
+    return lambda function: Compiled(function, types, plain)
+
+
+@compiled("float64(float64, float64)", plain=True)
 def lgamma_difference(a: float, h: float) -> float:
     """Return lgamma(a + h) - lgamma(a) for a, a + h > 0, by Stirling's series for large a."""
     b = a + h
@@ -70,7 +106,7 @@ def lgamma_difference(a: float, h: float) -> float:
     return (a - 0.5) * math.log1p(h / a) + h * (math.log(b) - 1.0) + (above - below)
 
 
-@numba.njit("float64(float64, float64, float64)", **COMPILE)
+@compiled("float64(float64, float64, float64)", plain=True)
 def log_ratio(n: float, d: float, gap: float) -> float:
     """Return log(n/d) for n, d > 0 or rounded past zero, where gap is n - d to full accuracy."""
     r = gap / d
@@ -81,7 +117,7 @@ def log_ratio(n: float, d: float, gap: float) -> float:
     return math.log(max(n, 0.0)) - math.log(max(d, 0.0))
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def log_p(x, theta):
     """Log density of P at x."""
     nu = theta[0]
@@ -93,7 +129,7 @@ def log_p(x, theta):
     return -lgamma_difference(t0 + 0.5, -0.5) - 0.5723649429247001 + t2 - 0.5 * math.log(nu) - math.log(scale)
 
 
-@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+@compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_p_many(xs, theta, out):
     """Write log_p of each element to out."""
     nu = theta[0]
@@ -109,7 +145,7 @@ def log_p_many(xs, theta, out):
         out[i] = c1 * math.log1p(t0 * t0 / c0) + c2
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def log_q(x, theta):
     """Log density of Q at x."""
     nu = theta[0]
@@ -119,7 +155,7 @@ def log_q(x, theta):
     return -lgamma_difference(t0 + 0.5, -0.5) - 0.5723649429247001 + t1 - 0.5 * math.log(nu) - math.log(scale)
 
 
-@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+@compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_q_many(xs, theta, out):
     """Write log_q of each element to out."""
     nu = theta[0]
@@ -133,7 +169,7 @@ def log_q_many(xs, theta, out):
         out[i] = c1 * math.log1p(x * x / c0) + c2
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def loss(x, theta):
     """Privacy loss log(p/q); inf where only p > 0, -inf where only q > 0, nan where neither."""
     nu = theta[0]
@@ -145,7 +181,7 @@ def loss(x, theta):
     return 0.5 * (nu + 1.0) * t2
 
 
-@numba.njit("void(float64[::1], float64[::1], float64[::1])", **COMPILE)
+@compiled("void(float64[::1], float64[::1], float64[::1])")
 def loss_many(xs, theta, out):
     """Write loss of each element to out."""
     nu = theta[0]
@@ -160,13 +196,13 @@ def loss_many(xs, theta, out):
         out[i] = c1 * t1
 
 
-@numba.njit("float64(float64[::1])", **COMPILE)
+@compiled("float64(float64[::1])", plain=True)
 def log_infinite_mass(theta):
     """Log of P(q = 0), the mass at loss +inf; nan: by quadrature."""
     return -math.inf
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def loss_inverse_0(ell, theta):
     """x in (-oo, sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2) with loss(x) = ell."""
     nu = theta[0]
@@ -182,7 +218,7 @@ def loss_inverse_0(ell, theta):
     return (t6 - sensitivity * t2) / -t4
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def loss_inverse_1(ell, theta):
     """x in (sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2, sensitivity/2 +
     sqrt(4*nu*scale**2 + sensitivity**2)/2) with loss(x) = ell."""
@@ -199,7 +235,7 @@ def loss_inverse_1(ell, theta):
     return t6 / -t4
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+@compiled("float64(float64, float64[::1])")
 def loss_inverse_2(ell, theta):
     """x in (sensitivity/2 + sqrt(4*nu*scale**2 + sensitivity**2)/2, oo) with loss(x) = ell."""
     nu = theta[0]
@@ -215,7 +251,7 @@ def loss_inverse_2(ell, theta):
     return (t6 - sensitivity * t2) / -t4
 
 
-@numba.njit("void(int64, float64[::1], float64[::1], float64[::1])", **COMPILE)
+@compiled("void(int64, float64[::1], float64[::1], float64[::1])")
 def loss_inverse_many(branch, ells, theta, out):
     """Write the inverse of each loss on one branch to out; nan on branches without one."""
     if branch == 0:
@@ -232,10 +268,7 @@ def loss_inverse_many(branch, ells, theta, out):
             out[i] = math.nan
 
 
-@numba.njit(
-    "int64(float64[:, ::1], int64, float64, float64, float64, float64, float64, float64)",
-    **COMPILE,
-)
+@compiled("int64(float64[:, ::1], int64, float64, float64, float64, float64, float64, float64)", plain=True)
 def add_branch(out, n, lo, hi, kind, left, right, index):
     """Write a branch to row n unless it is empty; return the next free row."""
     if not lo < hi:
@@ -245,7 +278,7 @@ def add_branch(out, n, lo, hi, kind, left, right, index):
     return n + 1
 
 
-@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+@compiled("float64[:, ::1](float64[::1])", plain=True)
 def branches(theta):
     """Branches of the loss: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."""
     nu = theta[0]
@@ -274,7 +307,7 @@ def branches(theta):
     return out[:n]
 
 
-@numba.njit("float64[::1](float64[::1])", **COMPILE)
+@compiled("float64[::1](float64[::1])", plain=True)
 def breakpoints(theta):
     """Sorted distinct ends of the branches."""
     rows = branches(theta)
@@ -288,27 +321,27 @@ def breakpoints(theta):
     return out[:n]
 
 
-@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+@compiled("float64[:, ::1](float64[::1])", plain=True)
 def atoms(theta):
     """Atoms: x, log mass under P, log mass under Q."""
     out = np.empty((0, 3))
     return out
 
 
-@numba.njit("float64[:, ::1](float64[::1])", **COMPILE)
+@compiled("float64[:, ::1](float64[::1])", plain=True)
 def atom_errors(theta):
     """Relative errors of the masses of atoms, in roundings, where sums in them may cancel."""
     out = np.empty((0, 2))
     return out
 
 
-@numba.njit("float64[::1](float64[::1])", **COMPILE)
+@compiled("float64[::1](float64[::1])", plain=True)
 def strip(theta):
     """The open interval of real t in which E_P[exp(t L); L finite] is finite."""
     return np.array([-math.inf, math.inf])
 
 
-@numba.njit("float64[::1](float64[::1])", **COMPILE)
+@compiled("float64[::1](float64[::1])", plain=True)
 def lattice(theta):
     """All losses are offset + step * integer; nan: no."""
     return np.array([math.nan, math.nan])
@@ -481,4 +514,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 80cdba18248b47682fbfdd9aad2f2bbe2afffedac0bb6a3ac99a230a7f7b7767
+# sha256 of the text above: 8dae43bd08ea14ac195d08539ec03b2bec14a09c844657eec380d3ef0dc03ecf

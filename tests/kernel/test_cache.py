@@ -16,7 +16,7 @@ import pytest
 from mechc.errors import CacheError, VerificationError
 from mechc.kernel import cache
 from mechc.kernel.cache import seal
-from mechc.kernel.statements import IMPORTS
+from mechc.kernel.statements import DECORATOR, IMPORTS
 
 TEXT = (
     '''"""A small kernel."""
@@ -30,9 +30,20 @@ NAME = "small"
 DIGEST = "0123456789abcdef"
 
 
-@numba.njit("float64(float64, float64[::1])", **COMPILE)
+"""
+    + DECORATOR
+    + """
+
+
+@compiled("float64(float64, float64[::1])")
 def loss(x, theta):
     return x * theta[0] + %s
+
+
+@compiled("void(float64[::1], float64[::1], float64[::1])")
+def loss_many(xs, theta, out):
+    for i in range(xs.size):
+        out[i] = loss(xs[i], theta)
 """
 )
 
@@ -253,8 +264,13 @@ def test_what_another_process_writes_is_left_alone_for_an_hour(home):
     for file in (fresh, old):
         file.write_bytes(b"half")
     os.utime(old, (0, 0))
-    assert cache.intact(Path(kernel.__file__))
+    assert loss(kernel) == 7.0
+    made = cache.files(Path(kernel.__file__))
+    assert len(made) == 3, "machine code, its index, and the seal"
+    cache.forget(Path(kernel.__file__), damaged=True)
+    assert cache.files(Path(kernel.__file__)) == made
     cache.forget(Path(kernel.__file__))
+    assert cache.files(Path(kernel.__file__)) == []
     assert fresh.exists()
     cache._write(machine / "anything", "")
     assert fresh.exists() and not old.exists()
@@ -309,7 +325,9 @@ def test_only_the_symbolic_packages_of_the_kernel_room_import_sympy():
 
 def test_edited_machine_code_is_never_run():
     """Numba would run it, and answer 2 x 3 + 5."""
-    path = Path(cache.store(KEY, "small", small(1.2345)).__file__)
+    kernel = cache.store(KEY, "small", small(1.2345))
+    assert loss(kernel) == 7.2345
+    path = Path(kernel.__file__)
     (code,) = (path.parent / "__pycache__").glob(f"{path.stem}.*.nbc")
     edited = code.read_bytes().replace(struct.pack("<d", 1.2345), struct.pack("<d", 5.0))
     assert edited != code.read_bytes()

@@ -10,6 +10,7 @@ from mpmath import mp, mpf
 
 from mechc.kernel.emit import jitted
 from mechc.kernel.prelude import PRIMITIVES, closure
+from mechc.kernel.statements import DECORATOR
 
 ULP = 2.0**-53
 
@@ -21,7 +22,8 @@ RATES = np.array([1e-9, 1e-4, 0.013, 0.25, 0.5, 0.77, 0.999])
 @pytest.fixture(scope="module")
 def compiled():
     """The whole prelude in one namespace, compiled as it is emitted, but for the disk cache."""
-    namespace = {"math": math, "numba": numba, "COMPILE": {"error_model": "numpy"}}
+    namespace = {"math": math, "np": np, "numba": numba, "COMPILE": {"error_model": "numpy"}}
+    exec(DECORATOR, namespace)
     for function in closure(PRIMITIVES):
         exec(jitted(function.signature, function.source), namespace)
     return namespace

@@ -103,7 +103,7 @@ def test_prose_is_text(words):
 
 
 INSIDE = """
-@numba.njit("float64(float64)", **COMPILE)
+@compiled("float64(float64)")
 def f(x):
     return {}
 """
@@ -113,20 +113,25 @@ STRANGERS = [
     "COMPILE = {}", "if True:\n    A = 1", "def f(x):\n    return x", "class A:\n    pass",
     "A: int = 1", "del math", "assert 0", "'''again'''", "for i in (): pass", "with x: pass",
     '@numba.njit("float64(float64)")\ndef f(x):\n    return x',
-    '@numba.jit("float64(float64)", **COMPILE)\ndef f(x):\n    return x',
-    "@numba.njit(open('x'), **COMPILE)\ndef f(x):\n    return x",
-    "@numba.njit(\"float64(float64).__class__\", **COMPILE)\ndef f(x):\n    return x",
-    '@numba.njit("float64(float64)", **COMPILE)\ndef f(x=open("x")):\n    return x',
-    '@numba.njit("float64(float64)", **COMPILE)\ndef f(x: open("x")):\n    return x',
-    '@numba.njit("float64(float64)", **COMPILE)\ndef f(*x):\n    return x',
-    '@numba.njit("float64(float64)", **COMPILE)\ndef self_check(x):\n    return x',
-    '@numba.njit("float64(float64)", **COMPILE)\ndef max(x):\n    return x',
+    '@compiled("float64(float64)", plain=1)\ndef f(x):\n    return x',
+    '@compiled("float64(float64)", True)\ndef f(x):\n    return x',
+    "@compiled(open('x'))\ndef f(x):\n    return x",
+    "@compiled(\"float64(float64).__class__\")\ndef f(x):\n    return x",
+    '@compiled("float64(float64)")\ndef compiled(x):\n    return x',
+    '@compiled("float64(float64)")\ndef Compiled(x):\n    return x',
+    '@compiled("float64(float64)")\ndef f(x=open("x")):\n    return x',
+    '@compiled("float64(float64)")\ndef f(x: open("x")):\n    return x',
+    '@compiled("float64(float64)")\ndef f(*x):\n    return x',
+    '@compiled("float64(float64)")\ndef self_check(x):\n    return x',
+    '@compiled("float64(float64)")\ndef max(x):\n    return x',
     INSIDE.format("x") + INSIDE.format("x"),
     *(INSIDE.format(one) for one in (
         "open(x)", "x.__class__", "math.__loader__", "np.load(x)", "np.lib", "eval('x')", "{1: x}",
         "(lambda: x)()", "[y for y in x]", "f'{x}'", "'x'", "(y := x)", "getattr(x, 'a')", "x()",
         "numba.njit", "np.array(x, dtype=object)", "max(*x)", "globals()", "print(x)", "unknown",
-        "x.y", "().real.__class__", "sys.exit()", "np.empty.__globals__", "(yield x)",
+        "x.y", "().real.__class__", "sys.exit()", "compiled('float64(float64)')",
+        "Compiled(x, 'float64(float64)', True)", "self_check()", "f.py_func(x)",
+        "np.empty.__globals__", "(yield x)",
     )),
 ]  # fmt: skip
 
@@ -224,10 +229,13 @@ def test_one_cache_by_any_spelling(home, tmp_path, monkeypatch):
 def test_machine_code_elsewhere_is_sealed_too(home, tmp_path, monkeypatch):
     """As where numba is told to keep it: numba would run what was edited."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "numba"))
-    cache.store(KEY, "small", small(4.321))
+    assert loss(cache.store(KEY, "small", small(4.321))) == 10.321
     fresh = tmp_path / "fresh"
     monkeypatch.setenv(cache.VARIABLE, str(fresh))
-    code = f"from mechc.kernel import cache; cache.store({KEY!r}, 'small', {small(4.321)!r})"
+    code = (
+        "from mechc.kernel import cache; import numpy as np;"
+        f"cache.store({KEY!r}, 'small', {small(4.321)!r}).loss(2.0, np.array([3.0]))"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
     codes = [*(tmp_path / "numba").rglob("*.nbc")]
     assert codes and not [*fresh.rglob("*.nbc")]

@@ -61,12 +61,12 @@ def module(text):
     `theta` is any sequence. The precision is that of `mpmath.mp` at the time of the call.
     """
     numba, numpy = ModuleType("numba"), ModuleType("numpy")
-    numba.njit = lambda *_, **__: lambda function: function
     numpy.array, numpy.empty = list, Rows
     namespace = {"__name__": "kernel", "complex": mpc, "float": mpf}
     body = text.replace("import math\n", "").replace("import numba\n", "")
-    body = body.replace("import numpy as np\n", "")
+    body = body.replace("import numpy as np\n", "").replace("@compiled(", "@_as_it_is(")
     namespace.update(math=MATH, numba=numba, np=numpy, _quotient=_quotient)
+    namespace["_as_it_is"] = lambda *_, **__: lambda function: function
     tree = ast.fix_missing_locations(_Quotients().visit(ast.parse(body)))
     exec(compile(tree, "kernel", "exec"), namespace)
     return SimpleNamespace(**namespace)

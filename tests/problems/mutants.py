@@ -34,7 +34,7 @@ def run(text, path):
     module = types.ModuleType("mutant")
     module.__file__ = str(path)
     plain = re.sub(r"^import (math|numba|numpy as np)$", "", text, flags=re.M)
-    plain = plain.replace("@numba.njit(", "@_njit(")
+    plain = plain.replace("@compiled(", "@_njit(")
     namespace = module.__dict__
     namespace.update(math=IEEE, np=np, _njit=lambda *a, **k: lambda f: f)
     exec(compile(plain, str(path), "exec"), namespace)

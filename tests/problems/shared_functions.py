@@ -10,6 +10,7 @@ from mechc.kernel.emit import ADD_BRANCH, ADD_BRANCH_TYPE, BREAKPOINTS, VECTOR, 
 from mechc.kernel.ir import Module, Series
 from mechc.kernel.prelude import PRIMITIVES, closure
 from mechc.kernel.root_finder import SIGNATURE, solver_text
+from mechc.kernel.statements import DECORATOR
 from mechc.verify.recheck import Kernel
 
 
@@ -23,6 +24,7 @@ def texts():
     yield from (jitted(VECTOR, BREAKPOINTS), summing)
     yield jitted(SIGNATURE, solver_text("solve_loss", "loss"))
     yield jitted(SIGNATURE, solver_text("solve_0", "residual_0"))
+    yield DECORATOR
 
 
 def digests():
