@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from mechc.composition.tables import from_losses as from_losses
     from mechc.composition.tables import from_pmfs as from_pmfs
     from mechc.composition.tables import mixture as mixture
+    from mechc.composition.tournament import optimise as optimise
+    from mechc.composition.tournament import tournament as tournament
     from mechc.composition.training import dpsgd as dpsgd
 
 
@@ -59,6 +61,7 @@ _HOME = {
     "methods": "mechc.accountants.registry",
     "mixture": "mechc.composition.tables",
     "open": "mechc.composition.run_file",
+    "optimise": "mechc.composition.tournament",
     "poisson": "mechc.composition.operations",
     "post_process": "mechc.composition.post_processing",
     "product": "mechc.composition.operations",
@@ -66,6 +69,7 @@ _HOME = {
     "random_sensitivity": "mechc.composition.operations",
     "rdp": "mechc.composition.renyi_curves",
     "shift": "mechc.composition.operations",
+    "tournament": "mechc.composition.tournament",
     "truncate": "mechc.composition.operations",
     "vector": "mechc.composition.operations",
     "with_replacement": "mechc.composition.operations",
@@ -83,10 +87,10 @@ _MODULES = {
 # without `open`, which `from mechc import *` would put in the place of Python's own
 __all__ = [
     "Adjacency", "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose",
-    "dpsgd", "from_losses", "from_pmfs", "group", "load", "methods", "mixture", "poisson",
-    "post_process", "product", "random_allocation", "random_sensitivity", "rdp", "shift",
-    "truncate", "vector",
-    "with_replacement", "without_replacement", "zcdp",
+    "dpsgd", "from_losses", "from_pmfs", "group", "load", "methods", "mixture",
+    "optimise", "poisson", "post_process", "product", "random_allocation", "random_sensitivity",
+    "rdp", "shift", "tournament", "truncate", "vector", "with_replacement",
+    "without_replacement", "zcdp",
 ]  # fmt: skip
 
 

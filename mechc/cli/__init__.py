@@ -41,6 +41,7 @@ from mechc.cli.arguments import (
     Name,
     NoiseMultiplier,
     Output,
+    Plot,
     Poisson,
     Sampler,
     Set,
@@ -52,6 +53,7 @@ from mechc.cli.arguments import (
     counts_of,
     mechanism_of,
     question,
+    ranges_of,
     run_of,
     values_of,
     writable,
@@ -353,7 +355,7 @@ def curve(
     poisson: Poisson = None,
     adjacency: Adjacency = None,
     method: Method = "auto",
-    plot: Annotated[Path | None, typer.Option(help="Write a figure to this file.")] = None,
+    plot: Plot = None,
     as_json: Json = False,
 ) -> None:
     """Print epsilon after each of several numbers of steps."""
@@ -423,6 +425,68 @@ def calibrate(
         parameters=values,
     )
     _print_calibration(found, adjacency, ctx, as_json)
+
+
+Target = Annotated[
+    tuple[float, float], typer.Option("--target", "-t", help="EPSILON DELTA for all releases.")
+]
+
+
+@app.command()
+def tournament(
+    ctx: typer.Context,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Mechanisms; all that add noise by default.")
+    ] = None,
+    target: Target = (1.0, 1e-6),
+    count: Count = "1",
+    poisson: Poisson = None,
+    sensitivity: Annotated[float, typer.Option(help="How far the query moves.")] = 1.0,
+    rank: Annotated[
+        str, typer.Option(help="standard_deviation, absolute_error, entropy, quantile_95 or _999.")
+    ] = "standard_deviation",
+    plot: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Rank mechanisms by the errors of the least noise that meets a target."""
+    if plot is not None:
+        writable(plot)
+    with err.status("tournament") as status:
+        found = mechc.tournament(
+            target=target, count=count_of(count), sampling=poisson, mechanisms=names or None,
+            sensitivity=sensitivity, rank=rank, progress=lambda name: status.update(name),
+        )  # fmt: skip
+    if plot is not None:
+        found.plot(plot)
+    if as_json:
+        _print_json(ctx, found.record())
+    else:
+        out.print(str(found), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def optimise(
+    ctx: typer.Context,
+    name: Name,
+    over: Annotated[list[str], typer.Option(metavar="NAME=LOW:HIGH", help="Shape to search.")],
+    minimise: Annotated[str, typer.Option(help="variance, or an error, as rank.")] = "variance",
+    settings: Set = [],  # noqa: B006 - typer copies it
+    target: Target = (1.0, 1e-6),
+    count: Count = "1",
+    poisson: Poisson = None,
+    sensitivity: Annotated[float, typer.Option(help="How far the query moves.")] = 1.0,
+    as_json: Json = False,
+) -> None:
+    """Find the shape of noise whose error is least at a target."""
+    with err.status(f"optimising {name}"):
+        found = mechc.optimise(
+            name, over=ranges_of(over), minimise=minimise, target=target, count=count_of(count),
+            sampling=poisson, sensitivity=sensitivity, parameters=values_of(settings),
+        )  # fmt: skip
+    if as_json:
+        _print_json(ctx, found.record())
+    else:
+        out.print(str(found), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

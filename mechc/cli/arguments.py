@@ -77,6 +77,8 @@ LogDelta = Annotated[float | None, typer.Option("--log-delta", help="Natural log
 Epsilon = Annotated[float | None, typer.Option("--epsilon", "-e", help="Epsilon.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
 
+Plot = Annotated[Path | None, typer.Option(help="Write a figure to this file.")]
+
 DatasetSize = Annotated[
     float | None, typer.Option("--dataset-size", parser=number_of, help="Number of records.")
 ]
@@ -198,6 +200,18 @@ def values_of(settings: Iterable[str]) -> dict[str, float]:
         if not equals or not name:
             raise DeclarationError(f"--set {word}: expected NAME=NUMBER")
     return values
+
+
+def ranges_of(words: Iterable[str]) -> dict[str, tuple[float, float]]:
+    """Return ranges from "name=low:high" words."""
+    ranges = {}
+    for word in words:
+        name, _, ends = word.partition("=")
+        low, colon, high = ends.partition(":")
+        if not name or not colon:
+            raise DeclarationError(f"--over {word}: expected NAME=LOW:HIGH")
+        ranges[name.strip()] = number_of(low), number_of(high)
+    return ranges
 
 
 def count_of(text: str) -> int:

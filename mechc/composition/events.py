@@ -28,6 +28,7 @@ from mechc.loss.allowance import OutOfWorkError, allowed
 
 if TYPE_CHECKING:
     from mechc.composition.evaluation import Evaluation
+    from mechc.composition.noise import Noise
     from mechc.loss.privacy_loss import PrivacyLoss, Step
     from mechc.protocol import Described, Kernel
 
@@ -83,6 +84,17 @@ class Event(Queries):
     def adjacency(self) -> Adjacency:
         """The neighbouring relation that the pair is for."""
         return self.mechanism.claim.adjacency
+
+    @property
+    def noise(self) -> Noise:
+        """The noise of a mechanism that adds it: its moments, mean error, entropy and quantiles.
+
+        Raises:
+            UnsupportedError: the mechanism is not declared as additive noise.
+        """
+        from mechc.composition.noise import Noise
+
+        return Noise(self)
 
     @property
     def upper_only(self) -> str:

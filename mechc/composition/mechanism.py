@@ -26,6 +26,7 @@ from mechc.kernel import build
 from mechc.protocol import TAG, Kernel, ParameterInfo
 
 if TYPE_CHECKING:
+    from mechc.composition.noise import Noise
     from mechc.declare.declaration import Declaration
     from mechc.report.explain import Explanation
     from mechc.verify.certificate import Certificate
@@ -234,6 +235,16 @@ class Mechanism:
     def adjacency(self) -> Adjacency:
         """The neighbouring relation that the pair is for."""
         return self.claim.adjacency
+
+    @property
+    def noise(self) -> Noise:
+        """The noise it adds, all parameters bound or at their defaults (`Event.noise`).
+
+        Raises:
+            DeclarationError: a parameter is missing.
+            UnsupportedError: the mechanism is not declared as additive noise.
+        """
+        return self().noise
 
     @property
     def references(self) -> tuple[str, ...]:

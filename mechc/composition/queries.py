@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -35,6 +35,7 @@ from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.allowance import MAX_WORK, limited
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from mechc.composition.agreement import Report
@@ -300,29 +301,49 @@ class Queries(ABC):
         kind: str = "profile",
         delta: float = 1e-5,
         counts: Iterable[int] | None = None,
+        ax: Axes | None = None,
+        label: str = "",
+        beside: Mapping[str, Any] | None = None,
+        methods: Iterable[str] = (),
+        target: float | None = None,
+        smallest: float = 1e-12,
+        log: bool = False,
+        epoch: float = 1.0,
         **how: Any,
     ) -> Figure:
         """Draw what is proven and return the matplotlib figure (optional extra `plot`).
 
         Args:
-            path: file to write as well; its suffix decides the format.
+            path: file to write as well; its suffix decides the format (svg, pdf, png ...).
             kind: "profile" (epsilon against delta), "tradeoff" (false negative against false
-                positive rate) or "steps" (epsilon in the course of the run). Between the points
-                that were evaluated the lines are on the safe side too.
+                positive rate), "steps" (epsilon in the course of the run), "loss" (law of the
+                privacy loss, an estimate) or "densities" (of one use of a mechanism). Between the
+                points that were evaluated the first three are on the safe side too.
             delta: target for "steps".
             counts: repetitions of the whole run for "steps"; by default its own repetitions, from
                 the first to the last, or 1 to 100 of a run that repeats nothing.
+            ax: matplotlib axes to draw into; a figure of its own by default.
+            label: name of this run, written next to its curve.
+            beside: other runs or events by their names, drawn into the same figure.
+            methods: names of accountants: one curve for each instead of one for the run.
+            target: where to draw a horizontal line, such as the epsilon that is allowed.
+            smallest: smallest delta of "profile", from 1e-300.
+            log: "tradeoff" with the true positive rate on log axes.
+            epoch: steps in an epoch, for "steps" to count epochs.
             how: keyword arguments of the query that is drawn.
 
         Raises:
-            DeclarationError: the kind is not known.
+            DeclarationError: an argument is not acceptable.
             UnsupportedError: matplotlib is not installed, or the file cannot be written.
         """
         from mechc.composition.curve import as_counts
         from mechc.report import plot
 
         repeated = None if counts is None else as_counts(counts).tolist()
-        return plot.run(self, path, kind=kind, delta=delta, counts=repeated, **how)
+        return plot.run(
+            self, path, kind=kind, delta=delta, counts=repeated, ax=ax, label=label, beside=beside,
+            methods=methods, target=target, smallest=smallest, log=log, epoch=epoch, **how,
+        )  # fmt: skip
 
     def cite(self) -> str:
         """Return BibTeX for the mechanisms and for the methods that have answered so far."""

@@ -6,7 +6,6 @@ In: a mechanism and, for the figures, parameter values. Out: text of the page, f
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-TAIL = 1e-3  # probability left out at each end of the figures
 
 
 def report(mechanism: Described, values: Mapping[str, float]) -> str:
@@ -96,55 +94,14 @@ def _figures(event: Use, kernel: Kernel) -> list[tuple[str, str]]:
 
 def _distributions(kernel: Kernel, theta: Floats) -> str:
     figure, (left, right) = plot.blank(9.6, 3.4, columns=2)
-    x = _outputs(kernel, theta)
-    p, q, loss = (np.empty_like(x) for _ in range(3))
-    kernel.log_p_many(x, theta, p)
-    kernel.log_q_many(x, theta, q)
+    x = plot.outputs(kernel, theta)
+    loss = np.empty_like(x)
     kernel.loss_many(x, theta, loss)
-    for index, (name, values) in enumerate((("p", np.exp(p)), ("q", np.exp(q)))):
-        _curve(left, kernel, x, values, name, index)
-    for place, log_p, log_q in kernel.atoms(theta):
-        for index, (height, shift) in enumerate(((np.exp(log_p), -1), (np.exp(log_q), 1))):
-            width = 0.004 * (x[-1] - x[0])
-            left.vlines(place + shift * width, 0, height, color=plot.COLOURS[index], linewidth=3)
-    left.set(xlabel="output", ylabel="mass" if kernel.MEASURE == "lattice" else "density")
-    left.set_ylim(bottom=0)
+    plot.densities(left, kernel, theta)
     left.legend(frameon=False)
-    _curve(right, kernel, x, np.where(np.isfinite(loss), loss, np.nan), "", 0)
+    plot.curve(right, kernel, x, np.where(np.isfinite(loss), loss, np.nan), "", 0)
     right.set(xlabel="output", ylabel="privacy loss")
-    return _svg(figure)
-
-
-def _curve(axes: Any, kernel: Kernel, x: Floats, y: Floats, label: str, index: int) -> None:
-    if kernel.MEASURE == "lattice":
-        axes.plot(x, y, "os"[index % 2], color=plot.COLOURS[index], label=label, markersize=3)
-    else:
-        axes.plot(x, y, plot.DASHES[index], color=plot.COLOURS[index], label=label, linewidth=1.5)
-
-
-def _outputs(kernel: Kernel, theta: Floats) -> Floats:
-    """Outputs that carry all but about `TAIL` of P and of Q at each end."""
-    branches = kernel.branches(theta)
-    atoms = kernel.atoms(theta)[:, 0]
-    if not branches.size:
-        return np.sort(atoms)
-    ends = np.concatenate((kernel.breakpoints(theta), atoms))
-    ends = ends[np.isfinite(ends)]
-    centre = float(ends.mean()) if ends.size else 0.0
-    if kernel.MEASURE == "lattice":
-        x = np.round(centre) + np.arange(-20_000.0, 20_001.0)
-    else:
-        x = centre + np.sinh(np.linspace(-14.0, 14.0, 40_001))
-    mass = np.zeros_like(x)
-    for log_many in (kernel.log_p_many, kernel.log_q_many):
-        out = np.empty_like(x)
-        log_many(x, theta, out)
-        mass += np.exp(out) * np.gradient(x)
-    total = np.cumsum(mass)
-    lo, hi = np.interp([TAIL * total[-1], (1 - TAIL) * total[-1]], total, x)
-    if kernel.MEASURE == "lattice":
-        return np.arange(np.floor(lo), np.ceil(hi) + 1)
-    return np.linspace(lo, hi, 1501)
+    return plot.svg(figure)
 
 
 def _profile(event: Use) -> str:
@@ -157,11 +114,4 @@ def _profile(event: Use) -> str:
     axes.set(xlabel=r"$\varepsilon$", ylabel=r"$\delta$", yscale="log")
     axes.set_ylim(bottom=1e-12)
     axes.legend(frameon=False)
-    return _svg(figure)
-
-
-def _svg(figure: Any) -> str:
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
+    return plot.svg(figure)

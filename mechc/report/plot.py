@@ -1,7 +1,7 @@
 """Figures, with matplotlib (the optional extra `plot`).
 
 A curve with proven bounds is drawn at the side that never under-reports, with the interval filled;
-one without is drawn at its estimate.
+one without is drawn at its estimate. Curves carry their names, colours are those of Okabe and Ito.
 """
 
 from __future__ import annotations
@@ -9,29 +9,43 @@ from __future__ import annotations
 import math
 import os
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechc.accountants.bound import Bound
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, UnsupportedError, suggestion
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from mechc.protocol import Asked, Run
+    from mechc.protocol import Asked, Kernel, Run
 
 
 Floats = NDArray[np.float64]
 
 # colour-blind safe (Okabe and Ito); the first is for mechc's own bounds
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
-DASHES = ("-", "--", ":", "-.", "--")
-KINDS = ("profile", "tradeoff", "steps")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#9A6A00", "#56B4E9")
+DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 1)))
+TAIL = 1e-3  # probability left out at each end of densities
+LEAST = 1e-300  # smallest delta of a profile
+CELLS = 160  # of the law of the loss
+OFFSETS = (0.05, -0.05, 0.07, -0.07, 0.1, -0.1, 0.14, -0.14)  # of a name from its curve
+
+
+class Look(NamedTuple):
+    """What a figure is drawn with, besides the runs in it."""
+
+    delta: float
+    counts: list[int] | None
+    smallest: float
+    log: bool
+    epoch: float
 
 
 def run(
@@ -41,40 +55,54 @@ def run(
     kind: str = "profile",
     delta: float = 1e-5,
     counts: Iterable[int] | None = None,
+    ax: Axes | None = None,
+    label: str = "",
+    beside: Mapping[str, Asked] | None = None,
+    methods: Iterable[str] = (),
+    target: float | None = None,
+    smallest: float = 1e-12,
+    log: bool = False,
+    epoch: float = 1.0,
     **how: Any,
 ) -> Figure:
-    """Draw one aspect of an event or a composition; arguments as for its method `plot`.
+    """Draw one aspect of events or compositions; arguments as for the method `plot`.
 
     Raises:
-        DeclarationError: the kind is not known.
+        DeclarationError: an argument is not acceptable.
         UnsupportedError: matplotlib is not installed, or the file cannot be written.
     """
     if not isinstance(kind, str) or kind not in KINDS:
-        raise DeclarationError(f"kind={kind!r} is not known (expected one of {', '.join(KINDS)})")
-    figure, axes = blank()
-    if kind == "profile":
-        deltas = np.logspace(-12, -0.7, 120)
-        draw(axes, deltas, what.epsilon(deltas, **how), falls=True)
-        axes.set(xscale="log", xlabel=r"$\delta$", ylabel=r"$\varepsilon$")
+        raise DeclarationError(
+            f"kind={kind!r} is not known{suggestion(str(kind), KINDS)} (expected one of "
+            f"{', '.join(KINDS)})"
+        )
+    if not LEAST <= smallest < 0.1:
+        raise DeclarationError(f"smallest={smallest!r} (expected {LEAST:g} <= smallest < 0.1)")
+    if not epoch > 0.0:
+        raise DeclarationError(f"epoch={epoch!r} (expected a positive number of steps)")
+    look = Look(delta, None if counts is None else list(counts), smallest, log, epoch)
+    runs = [(word, what, {**how, "method": word}) for word in methods] or [(label, what, how)]
+    runs += [(name, other, how) for name, other in (beside or {}).items()]
+    figure: Any
+    figure, axes = blank() if ax is None else (ax.figure, ax)
+    for index, (name, one, asked) in enumerate(runs):
+        KINDS[kind](axes, one, asked, look, name, index)
+    if target is not None:
+        axes.axhline(target, color="0.35", linewidth=0.9, dashes=(4, 3))
+        axes.annotate(
+            f"target {target:g}", (0.0, target), (4, 3), xycoords=("axes fraction", "data"),
+            textcoords="offset points", color="0.35", fontsize="small",
+        )  # fmt: skip
+    if kind != "tradeoff":
         axes.set_ylim(bottom=0)
-    elif kind == "tradeoff":
-        _draw_tradeoff(axes, what, how)
-        axes.plot([0, 1], [1, 0], color="0.6", linewidth=0.8, label="nothing learnt")
-        axes.set(xlabel="false positive rate", ylabel="false negative rate")
-        axes.set(xlim=(0, 1), ylim=(0, 1))
-        axes.legend(frameon=False)
-    else:
-        unit, steps, each = _repeated(what.composition(), counts)
-        bound = unit.epsilon_curve(delta=delta, counts=steps, **how)
-        draw(axes, np.multiply(steps, each), bound)
-        word = "repetitions" if each == 1 and counts is not None else "steps"
-        axes.set(xlabel=word, ylabel=rf"$\varepsilon$ at $\delta$ = {float(delta):g}")
+    if kind == "steps":
         axes.set_xlim(left=0)
-        axes.set_ylim(bottom=0)
-    axes.set_title("\n".join(textwrap.wrap(repr(what), 80, max_lines=3)), fontsize="medium")
+    title = repr(what) if len(runs) == 1 or methods else ""
+    _finish(axes, title)
     if path is not None:
         save(figure, path)
-    return figure
+    drawn: Figure = figure
+    return drawn
 
 
 def epsilon_figure(
@@ -107,12 +135,60 @@ def epsilon_figure(
         axes.annotate(
             label, (steps, value), (-8, 0), textcoords="offset points", ha="right", va="center"
         )
-    axes.set(xlabel="steps", ylabel=rf"$\varepsilon$ at $\delta$ = {delta:g}", title=title)
+    axes.set(xlabel="steps", ylabel=_epsilon_at(delta))
     axes.set_xlim(left=0)
     axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
-    axes.legend(frameon=False)
+    _finish(axes, title)
     save(figure, path)
     return path
+
+
+def bars(
+    rows: Mapping[str, Sequence[float]],
+    words: Sequence[str],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    title: str = "",
+    xlabel: str = "",
+    ax: Axes | None = None,
+    joined: bool = False,
+) -> Figure:
+    """Draw a row of marks for each name, on a log scale.
+
+    Args:
+        rows: values by name, from top to bottom; those that are not finite are left out.
+        words: what the values of a row are.
+        path: file to write as well.
+        title: title of the figure.
+        xlabel: what all values are.
+        ax: where to draw.
+        joined: the first and the last value of a row are the ends of an interval.
+    """
+    figure: Any
+    figure, axes = blank(7.2, 1.3 + 0.28 * len(rows)) if ax is None else (ax.figure, ax)
+    marks = "|D|" if joined else "os^v*P"
+    names = list(rows)
+    table = np.array([[v if math.isfinite(v) else np.nan for v in rows[n]] for n in names], float)
+    places = -np.arange(len(names), dtype=float)
+    for column, word in enumerate(words):
+        colour = COLOURS[0 if joined else column]
+        axes.plot(table[:, column], places, marks[column], color=colour, label=word, markersize=5)
+    if joined:
+        axes.hlines(places, table[:, 0], table[:, -1], color=COLOURS[0], linewidth=2, alpha=0.5)
+    finite = table[np.isfinite(table)]
+    if finite.size and finite.min() > 0.0 and finite.max() > 20.0 * finite.min():
+        axes.set_xscale("log")
+    axes.set_yticks(places, names)
+    axes.set(xlabel=xlabel)
+    axes.grid(axis="y", alpha=0.15)
+    if not joined:
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(words), frameon=False,
+                    fontsize="small", handletextpad=0.1, columnspacing=1.0)  # fmt: skip
+    figure.suptitle(_wrapped(title), fontsize="medium")
+    if path is not None:
+        save(figure, path)
+    drawn: Figure = figure
+    return drawn
 
 
 def draw(
@@ -130,40 +206,200 @@ def draw(
         axes: where to draw.
         x: abscissae, shape (n,).
         bound: arrays of shape (n,).
-        label: for the legend.
+        label: its name, written next to it by `_finish`.
         index: which colour and dash.
         falls: epsilon falls with the abscissa; else it rises.
     """
     lower, upper = np.asarray(bound.lower, float), np.asarray(bound.upper, float)
-    colour, dash = COLOURS[index % len(COLOURS)], DASHES[index % len(DASHES)]
     shown = upper if np.isfinite(upper).any() else np.asarray(bound.estimate)
-    how: dict[str, Any] = {"color": colour, "label": label, "linewidth": 1.8}
-    axes.plot(x, shown, dash, drawstyle="steps-post" if falls else "steps-pre", **how)
+    _line(axes, x, shown, label, index, drawstyle="steps-post" if falls else "steps-pre")
     if np.isfinite(lower).all() and np.isfinite(upper).all() and lower.max(initial=0.0) > 0:
-        axes.fill_between(x, lower, upper, color=colour, alpha=0.25, linewidth=0)
+        axes.fill_between(x, lower, upper, color=_colour(index), alpha=0.25, linewidth=0)
 
 
-def _draw_tradeoff(axes: Axes, what: Asked, how: dict[str, Any]) -> None:
-    """Draw the largest of the lines 1 - delta - alpha e^eps that were evaluated, all proven.
+def _colour(index: int) -> str:
+    return COLOURS[index % len(COLOURS)]
+
+
+def _line(axes: Axes, x: Any, y: Any, label: str, index: int, **how: Any) -> None:
+    style: dict[str, Any] = {"color": _colour(index), "label": label or "_", "linewidth": 1.8}
+    axes.plot(x, y, linestyle=DASHES[index % len(DASHES)], **style, **how)
+
+
+def _profile(
+    axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int
+) -> None:
+    """Epsilon against delta."""
+    logs = np.linspace(math.log(look.smallest), math.log(0.2), 200)
+    answer = what.epsilon(log_delta=logs, **how)
+    draw(axes, np.exp(logs), answer, label=label, index=index, falls=True)
+    axes.set(xscale="log", xlabel=r"$\delta$", ylabel=r"$\varepsilon$")
+    axes.set_xlim(look.smallest, 1.0)
+
+
+def _tradeoff(
+    axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int
+) -> None:
+    """False negative against false positive rate; on log axes the true positive rate."""
+    least = 1e-6 if look.log else 1e-4
+    half = np.logspace(math.log10(least), math.log10(0.5), 60 if look.log else 50)
+    rates = np.concatenate(([0.0], half, 1.0 - half[-2::-1], [1.0]))
+    x, lower, upper = _proven_tradeoff(what, how, rates)
+    if look.log:
+        fine = np.logspace(math.log10(least), 0.0, 400)
+        lower, upper = (1.0 - np.interp(fine, x, side) for side in (lower, upper))
+        x = fine
+        axes.set(xscale="log", yscale="log", xlim=(least, 1), ylim=(least, 1.4))
+    _line(axes, x, lower, label, index)
+    if not index:
+        guess = np.logspace(math.log10(least), 0.0, 50) if look.log else np.array([0.0, 1.0])
+        axes.plot(guess, guess if look.log else 1.0 - guess, color="0.55", linewidth=0.9)
+        at, side = ((least**0.6,) * 2, -5) if look.log else ((0.6, 0.4), 4)
+        axes.annotate("random guessing", at, (6, side), textcoords="offset points", color="0.4",
+                      fontsize="small", va="top" if look.log else "bottom")  # fmt: skip
+    if np.isfinite(upper).all():
+        axes.fill_between(x, lower, upper, color=_colour(index), alpha=0.25, linewidth=0)
+    axes.set(xlabel="false positive rate")
+    axes.set(ylabel="true positive rate" if look.log else "false negative rate")
+    if not look.log:
+        axes.set(xlim=(0, 1), ylim=(0, 1))
+
+
+def _steps(
+    axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int
+) -> None:
+    """Epsilon in the course of the run."""
+    unit, steps, each = _repeated(what.composition(), look.counts)
+    bound = unit.epsilon_curve(delta=look.delta, counts=steps, **how)
+    draw(axes, np.multiply(steps, each) / look.epoch, bound, label=label, index=index)
+    word = "repetitions" if each == 1 and look.counts is not None else "steps"
+    axes.set(xlabel=word if look.epoch == 1.0 else "epochs")
+    axes.set(ylabel=_epsilon_at(look.delta))
+
+
+def _loss(
+    axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int
+) -> None:
+    """The law of the privacy loss: shares of cells.
+
+    exp(-e) P(L > e) has the integral exp(-a) delta(a) - exp(-b) delta(b) over (a, b).
+    """
+    reach = float(np.asarray(what.epsilon(1e-7, **how).upper))
+    if not math.isfinite(reach):
+        reach = float(np.asarray(what.epsilon(0.5, **how).upper)) + 10.0
+    edges = np.linspace(-1.25 * reach, 1.25 * reach, CELLS + 2) if reach else np.linspace(-1, 1, 9)
+    direction = what.composition().directions(how.get("direction", "both"))[0]
+    delta = np.asarray(what.delta(edges, **{**how, "direction": direction}).estimate)
+    width = np.diff(edges)
+    above = (delta[:-1] - np.exp(-width) * delta[1:]) / -np.expm1(-width)
+    density = np.maximum(-np.diff(above), 0.0) / width[0]
+    middles = edges[1:-1]
+    seen = np.flatnonzero(density > 1e-4 * density.max(initial=0.0))
+    _line(axes, middles, density, label, index, drawstyle="steps-mid")
+    axes.fill_between(middles, density, step="mid", color=_colour(index), alpha=0.12, linewidth=0)
+    axes.set(xlabel=f"privacy loss of one run ({direction})", ylabel="density")
+    if seen.size:
+        low, high = middles[max(seen[0] - 2, 0)], middles[min(seen[-1] + 2, len(middles) - 1)]
+        old = axes.get_xlim() if index else (low, high)
+        axes.set_xlim(min(low, old[0]), max(high, old[1]))
+
+
+def _densities(
+    axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int
+) -> None:
+    """The two output laws of one use."""
+    mechanism, theta = getattr(what, "mechanism", None), getattr(what, "theta", ())
+    if mechanism is None:
+        raise DeclarationError("kind='densities' is of one use of a mechanism, not of several")
+    densities(axes, mechanism.kernel, np.array(theta, dtype=np.float64), label, 2 * index)
+
+
+def densities(axes: Axes, kernel: Kernel, theta: Floats, label: str = "", index: int = 0) -> None:
+    """Draw p and q, atoms as lines.
+
+    Args:
+        axes: where to draw.
+        kernel: of the mechanism.
+        theta: its parameters.
+        label: name of the mechanism.
+        index: which colour comes first.
+    """
+    x = outputs(kernel, theta)
+    for i, (word, many) in enumerate((("p", kernel.log_p_many), ("q", kernel.log_q_many))):
+        out = np.empty_like(x)
+        many(x, theta, out)
+        curve(axes, kernel, x, np.exp(out), f"{label} {word}".strip(), index + i)
+    for place, log_p, log_q in kernel.atoms(theta):
+        for i, (height, shift) in enumerate(((np.exp(log_p), -1), (np.exp(log_q), 1))):
+            width = 0.004 * (x[-1] - x[0])
+            axes.vlines(place + shift * width, 0, height, color=_colour(index + i), linewidth=3)
+    axes.set(xlabel="output", ylabel="mass" if kernel.MEASURE == "lattice" else "density")
+    axes.set_ylim(bottom=0)
+
+
+def curve(axes: Axes, kernel: Kernel, x: Floats, y: Floats, label: str, index: int) -> None:
+    """Draw a function of the outputs: a line, or marks on a lattice."""
+    if kernel.MEASURE == "lattice":
+        how: dict[str, Any] = {"color": _colour(index), "label": label or "_"}
+        axes.plot(x, y, "os"[index % 2], markersize=3, **how)
+    else:
+        _line(axes, x, y, label, index)
+
+
+def outputs(kernel: Kernel, theta: Floats) -> Floats:
+    """Return outputs that carry all but about `TAIL` of P and of Q at each end."""
+    branches = kernel.branches(theta)
+    atoms = kernel.atoms(theta)[:, 0]
+    if not branches.size:
+        return np.sort(atoms)
+    ends = np.concatenate((kernel.breakpoints(theta), atoms))
+    ends = ends[np.isfinite(ends)]
+    centre = float(ends.mean()) if ends.size else 0.0
+    if kernel.MEASURE == "lattice":
+        x = np.round(centre) + np.arange(-20_000.0, 20_001.0)
+    else:
+        x = centre + np.sinh(np.linspace(-14.0, 14.0, 40_001))
+    mass = np.zeros_like(x)
+    for log_many in (kernel.log_p_many, kernel.log_q_many):
+        out = np.empty_like(x)
+        log_many(x, theta, out)
+        mass += np.exp(out) * np.gradient(x)
+    total = np.cumsum(mass)
+    lo, hi = np.interp([TAIL * total[-1], (1 - TAIL) * total[-1]], total, x)
+    if kernel.MEASURE == "lattice":
+        return np.arange(np.floor(lo), np.ceil(hi) + 1)
+    return np.linspace(lo, hi, 1501)
+
+
+Drawn = Callable[["Axes", "Asked", dict[str, Any], Look, str, int], None]
+KINDS: dict[str, Drawn] = {
+    "profile": _profile,
+    "tradeoff": _tradeoff,
+    "steps": _steps,
+    "loss": _loss,
+    "densities": _densities,
+}
+
+
+def _proven_tradeoff(
+    what: Asked, how: dict[str, Any], rates: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """The largest of the lines 1 - delta - alpha e^eps that were evaluated, all proven.
 
     Of two directions the smaller; where nothing is proven, the estimates.
     """
-    half = np.logspace(-4, np.log10(0.5), 50)
-    rates = np.concatenate(([0.0], half, 1.0 - half[-2::-1], [1.0]))
     names = what.composition().directions(how.get("direction", "both"))
     answers = [what.tradeoff(rates, **{**how, "direction": name}) for name in names]
-    style: dict[str, Any] = {"color": COLOURS[0], "linewidth": 1.8}
     if any(np.isnan(a.lower).any() for a in answers):
-        axes.plot(rates, np.min([np.asarray(a.estimate) for a in answers], axis=0), **style)
-        return
+        estimate = np.min([np.asarray(a.estimate) for a in answers], axis=0)
+        return rates, estimate, np.full_like(rates, np.nan)
     hulls = [_hull(rates, a) for a in answers]
     x = np.unique(np.concatenate([rates, *(hull[0] for hull in hulls)]))
     lower = np.min([np.interp(x, *hull) for hull in hulls], axis=0)
     upper = np.min([np.interp(x, rates, a.upper) for a in answers], axis=0)
     at_zero = min(float(np.asarray(a.lower)[0]) for a in answers)
-    axes.plot([0.0, *x], [at_zero, *lower], **style)
-    if np.isfinite(upper).all():
-        axes.fill_between(x, lower, upper, color=COLOURS[0], alpha=0.25, linewidth=0)
+    first = min(float(np.asarray(a.upper)[0]) for a in answers)
+    return np.array([0.0, *x]), np.array([at_zero, *lower]), np.array([first, *upper])
 
 
 def _hull(rates: Floats, answer: Bound) -> tuple[Floats, Floats]:
@@ -197,7 +433,104 @@ def _repeated(run: Run, counts: Iterable[int] | None) -> tuple[Run, Sequence[int
     unit, times = run.unit()
     if times < 2:
         return run, range(1, 101), max(run.count, 1)
-    return unit, np.unique(np.linspace(1, times, 100).round().astype(int)).tolist(), unit.count
+    return unit, np.unique(np.linspace(1, times, 240).round().astype(int)).tolist(), unit.count
+
+
+def _finish(axes: Axes, title: str) -> None:
+    """Write the title, and next to each curve its name, where it is farthest from the others."""
+    axes.set_title(_wrapped(title), fontsize="medium")
+    lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+    if not lines:
+        return
+    figure: Any = axes.figure
+    figure.draw_without_rendering()
+    places = np.linspace(0.01, 0.99, 99)
+    heights = np.array([_height(axes, line, places) for line in axes.lines])
+    taken: list[tuple[float, float, float]] = []
+    for line in lines:
+        own = list(axes.lines).index(line)
+        half = 3.2 * len(str(line.get_label())) / max(axes.bbox.width / 1.4, 1.0) * 1.4
+        best = max(
+            (_room(heights, own, column, offset, half, places, taken), column, offset)
+            for column in range(len(places))
+            for offset in OFFSETS
+        )
+        room, column, offset = best
+        if room <= 0.0:
+            axes.legend(frameon=False, fontsize="small")
+            return
+        taken.append((places[column], heights[own, column] + offset, half))
+    for line, (x, at, _) in zip(lines, taken, strict=True):
+        axes.text(x, at, str(line.get_label()), transform=axes.transAxes, color=line.get_color(),
+                  fontsize="small", ha="center", va="center")  # fmt: skip
+
+
+def _room(
+    heights: Floats, own: int, column: int, offset: float, half: float, places: Floats,
+    taken: Sequence[tuple[float, float, float]],
+) -> float:  # fmt: skip
+    """How free a place beside a curve is for its name; not positive where it must not be."""
+    x, at = places[column], heights[own, column] + offset
+    if not (half + 0.01 < x < 0.99 - half and 0.04 < at < 0.96):
+        return -1.0
+    if any(abs(u - x) < w + half and abs(v - at) < 0.08 for u, v, w in taken):
+        return -1.0
+    gaps = np.abs(heights[:, np.abs(places - x) <= half + 0.01] - at)
+    others = np.delete(heights[:, column], own)
+    nearest = float(np.nanmin(np.abs(others - at), initial=0.3))
+    clear = float(np.nanmin(gaps, initial=0.3))
+    if clear < 0.04 or nearest < 1.3 * abs(offset):
+        return -1.0
+    return 0.5 + min(nearest, 0.2) - abs(offset)
+
+
+def _height(axes: Axes, line: Any, places: Floats) -> Floats:
+    """Heights of a line at places along the axes, in shares of the axes; nan beside it."""
+    points = axes.transAxes.inverted().transform(
+        axes.transData.transform(np.column_stack([line.get_xdata(), line.get_ydata()]))
+    )
+    points = points[np.isfinite(points).all(axis=1)]
+    if not len(points):
+        return np.full_like(places, np.nan)
+    points = points[np.argsort(points[:, 0], kind="stable")]
+    heights: Floats = np.interp(places, points[:, 0], points[:, 1], left=np.nan, right=np.nan)
+    return heights
+
+
+def _epsilon_at(delta: float) -> str:
+    digits, _, power = f"{float(delta):.3g}".partition("e")
+    times = "" if digits == "1" else rf"{digits}\cdot "
+    shown = rf"{times}10^{{{int(power)}}}" if power else digits
+    return rf"$\varepsilon$ at $\delta = {shown}$"
+
+
+def _wrapped(title: str) -> str:
+    return "\n".join(textwrap.wrap(title, 78))
+
+
+@cache
+def _shown() -> type[Figure]:
+    """A figure that notebooks show without pyplot."""
+    from matplotlib.figure import Figure
+
+    class Shown(Figure):
+        def _repr_svg_(self) -> str:
+            return svg(self)
+
+    return Shown
+
+
+def svg(figure: Figure) -> str:
+    """Return a figure as an SVG element, the same text each time."""
+    import io
+
+    from matplotlib import rc_context
+
+    buffer = io.StringIO()
+    with rc_context({"svg.hashsalt": "mechc"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
 
 
 def blank(width: float = 6.4, height: float = 4.2, columns: int = 1) -> tuple[Figure, Any]:
@@ -208,14 +541,14 @@ def blank(width: float = 6.4, height: float = 4.2, columns: int = 1) -> tuple[Fi
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
     except ImportError as error:
         raise UnsupportedError("figures need matplotlib: pip install 'mechc[plot]'") from error
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = _shown()(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, columns)
     for one in np.atleast_1d(axes):
-        one.grid(alpha=0.3)
+        one.grid(alpha=0.25, linewidth=0.6)
+        one.spines[["top", "right"]].set_visible(False)
     return figure, axes
 
 

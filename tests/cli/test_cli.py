@@ -194,3 +194,15 @@ def test_cache_lists_what_was_compiled():
     mechc.load("laplace").compile()
     assert "laplace" in run("cache", "list").stdout
     assert "MiB" in run("cache", "size").stdout
+
+
+def test_tournament_and_optimise(tmp_path):
+    words = ["--target", "1", "1e-6", "--count", "10", "--json"]
+    found = json.loads(run("tournament", "gaussian", "laplace", *words).stdout)
+    assert [e["mechanism"] for e in found["entrants"]] == ["gaussian", "laplace"]
+    assert all(e["bound"]["upper"] <= 1e-6 for e in found["entrants"])
+    assert found["inputs"]["target"] == [1.0, 1e-6] and found["version"]
+    assert "quantile_95" in run("tournament", "laplace").stdout
+    best = json.loads(run("optimise", "subbotin", "--over", "beta=1:2", *words).stdout)
+    assert 1 <= best["beta"] <= 2 and best["bound"]["upper"] <= 1e-6
+    assert "NAME=LOW:HIGH" in run("optimise", "subbotin", "--over", "beta", code=2).stderr

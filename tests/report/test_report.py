@@ -9,7 +9,7 @@ from scipy.stats import norm
 import mechc
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.report import cite
-from mechc.report.datasheet import _outputs
+from mechc.report.plot import outputs
 
 VOID = {"meta", "br", "path", "use", "line"}
 
@@ -54,7 +54,7 @@ def test_datasheet_refuses_unknown_parameters_and_leaves_no_file(laplace, tmp_pa
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 500.0])
 def test_figures_show_where_the_mass_is(laplace, scale):
-    x = _outputs(laplace.kernel, np.array([scale, scale / 2]))
+    x = outputs(laplace.kernel, np.array([scale, scale / 2]))
     left_out = np.exp(x[0] / scale) / 2  # mass of Laplace(0, scale) below x[0]
     assert 2e-4 < left_out < 5e-3
 
@@ -121,3 +121,59 @@ def test_every_key_that_is_used_has_an_entry():
         keys.update(mechc.load(name).declaration.refs)
     assert keys - set(known) == set()
     assert all(line.endswith(".") for line in cite.lines(keys))
+
+
+def test_a_profile_reaches_far_down_and_compares_runs(gaussian, laplace, tmp_path):
+    run, other = 30 * gaussian(sigma=23.14), 30 * laplace(scale=21.78)
+    path = tmp_path / "profile.svg"
+    figure = run.plot(path, smallest=1e-300, label="Gaussian", beside={"Laplace": other}, target=3)
+    first, second = (line for line in figure.axes[0].lines if line.get_label()[0] != "_")
+    for drawn, asked in ((first, run), (second, other)):
+        x, y = drawn.get_xdata(), drawn.get_ydata()
+        assert x[0] == pytest.approx(1e-300, rel=1e-9)
+        assert np.all(asked.log_delta(y[y > 0]).lower <= np.log(x[y > 0]) + 1e-9)
+    words = {text.get_text() for text in figure.axes[0].texts}
+    assert {"Gaussian", "Laplace", "target 3"} <= words
+    assert path.read_text("utf-8").startswith("<?xml")
+    assert figure._repr_svg_() == run.plot(
+        smallest=1e-300, label="Gaussian", beside={"Laplace": other}, target=3
+    )._repr_svg_()
+
+
+def test_a_trade_off_on_log_axes_is_proven(gaussian):
+    run = 30 * gaussian(sigma=20.0)
+    (curve, *_) = run.plot(kind="tradeoff", log=True).axes[0].lines
+    x, y = curve.get_xdata(), curve.get_ydata()
+    truth = run.tpr(x)
+    assert np.all(y >= truth.lower * (1 - 1e-9)) and np.all(y <= truth.upper * 1.01 + 1e-9)
+
+
+def test_the_law_of_the_loss_is_drawn_with_its_mass(gaussian):
+    run = 9 * gaussian(sigma=3.0)  # a normal loss of mean 1/2 and variance 1
+    (curve,) = run.plot(kind="loss").axes[0].lines
+    x, y = curve.get_xdata(), curve.get_ydata()
+    assert np.allclose(y, norm.pdf(x, 0.5), atol=0.01)
+    assert np.sum(y) * (x[1] - x[0]) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_figures_into_axes_of_ones_own_and_what_is_refused(gaussian, laplace):
+    figure = gaussian(sigma=1.0).plot(kind="densities")
+    (axes,) = figure.axes
+    drawn = len(axes.lines)
+    assert gaussian(sigma=2.0).plot(kind="densities", ax=axes, label="wide") is figure
+    assert len(axes.lines) == drawn + 2
+    run = 2 * laplace(scale=3.0)
+    methods = run.plot(kind="steps", methods=["auto", "renyi"], counts=[1, 5], epoch=2).axes[0]
+    assert [line.get_label() for line in methods.lines] == ["auto", "renyi"]
+    assert methods.get_xlabel() == "epochs" and "10^{-5}" in methods.get_ylabel()
+    for words in ({"kind": "profil"}, {"smallest": 1e-320}, {"epoch": 0}, {"kind": "densities"}):
+        with pytest.raises(DeclarationError):
+            run.plot(**words)
+
+
+def test_a_tournament_is_drawn(gaussian, laplace):
+    found = mechc.tournament(target=(1.0, 1e-6), mechanisms=[gaussian, laplace])
+    (axes,) = found.plot().axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == [e.name for e in found]
+    deviations = axes.lines[0].get_xdata()
+    assert list(deviations) == [e.errors["standard_deviation"] for e in found]

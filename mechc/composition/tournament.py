@@ -1,0 +1,533 @@
+"""Which noise should be added? Mechanisms at one guarantee, compared by the errors they make.
+
+In: a target (epsilon, delta) for `count` releases, perhaps on samples, and mechanisms declared as
+additive noise. Out: each with the least noise whose *proven* upper bound of delta meets the target,
+ranked by an error of its noise; or the shape parameters for which that error is least.
+
+The noise of most mechanisms can be stretched: a list of parameters (found from the density) scales
+with the outputs. Stretching these and the sensitivity together changes no privacy loss, so that the
+largest sensitivity that meets the target says how far to stretch. Of other noise, as on a lattice,
+the parameter that moves the variance most is solved for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mechc.accountants.bound import Bound, as_table, plain
+from mechc.composition.calibration import calibrate
+from mechc.composition.events import Event
+from mechc.composition.inputs import as_count, as_delta, as_epsilon, positive
+from mechc.composition.mechanism import Mechanism, available, load
+from mechc.composition.noise import Noise
+from mechc.composition.operations import poisson
+from mechc.errors import DeclarationError, MechcError, UnsupportedError, suggestion
+
+if TYPE_CHECKING:
+    import os
+
+    from matplotlib.figure import Figure
+
+ERRORS: dict[str, Callable[[Noise], float]] = {
+    "standard_deviation": lambda noise: noise.standard_deviation().value,
+    "absolute_error": lambda noise: noise.absolute_error().value,
+    "entropy": lambda noise: noise.entropy().value,
+    "quantile_95": lambda noise: noise.error_quantile(0.95),
+    "quantile_999": lambda noise: noise.error_quantile(0.999),
+}
+"""The errors of a tournament, each a function of `Noise`; "variance" is a word for the first."""
+POWERS = (1, 0, -1, 2)  # of the stretch, that a parameter may scale with
+PLACES = np.array([0.137, 0.61, 1.9, -0.77, -2.3])  # where densities are compared
+WORK = 1e8  # that each question may take, see `Queries`: a tenth of the usual
+SURE = 1e-9  # relative stretch added until the rounded parameters meet the target
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """One mechanism at the guarantee.
+
+    Attributes:
+        name: of the mechanism.
+        event: one release with its parameters; None if there is none.
+        errors: by the names of `ERRORS`.
+        bound: proven bounds on delta of all releases; None without an event.
+        seconds: how long it took.
+        why: why there is no event.
+    """
+
+    name: str
+    event: Event | None
+    errors: Mapping[str, float]
+    bound: Bound | None
+    seconds: float
+    why: str = ""
+
+    def record(self) -> dict[str, Any]:
+        """Return it in plain numbers and words."""
+        return {
+            "mechanism": self.name,
+            "parameters": {} if self.event is None else self.event.parameters,
+            **self.errors,
+            "bound": None if self.bound is None else self.bound.record(),
+            "seconds": self.seconds,
+            "why": self.why,
+        }
+
+
+@dataclass(frozen=True)
+class Tournament:
+    """Mechanisms at one guarantee, the best first; those without an answer last.
+
+    Attributes:
+        entrants: one for each mechanism.
+        epsilon: the target.
+        delta: the target.
+        count: how many releases meet it together.
+        sampling: Poisson rate of each; None for all records.
+        rank: the error they are ranked by.
+    """
+
+    entrants: tuple[Entrant, ...]
+    epsilon: float
+    delta: float
+    count: int
+    sampling: float | None
+    rank: str
+
+    @property
+    def best(self) -> Entrant:
+        """The first."""
+        return self.entrants[0]
+
+    def __iter__(self) -> Iterator[Entrant]:
+        """Iterate over the entrants, the best first."""
+        return iter(self.entrants)
+
+    def __getitem__(self, name: str) -> Entrant:
+        """Return the entrant of a name."""
+        for entrant in self.entrants:
+            if entrant.name == name:
+                return entrant
+        raise KeyError(name)
+
+    @property
+    def title(self) -> str:
+        """The guarantee in words."""
+        releases = "one release" if self.count == 1 else f"{self.count:,} releases together"
+        rate = self.sampling
+        sampled = "" if rate is None else f", each on a Poisson sample at {rate:g}"
+        return f"epsilon {self.epsilon:g}, delta {self.delta:g} for {releases}{sampled}"
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the table as text: mechanism, parameters, the errors."""
+        return [
+            (e.name, e.why, *("-" for _ in ERRORS)) if e.event is None else
+            (e.name, ", ".join(f"{k}={v:.6g}" for k, v in e.event.parameters.items()),
+             *(f"{e.errors[word]:.5g}" for word in ERRORS))
+            for e in self.entrants
+        ]  # fmt: skip
+
+    def __str__(self) -> str:
+        """The mechanisms and their errors, one a line."""
+        shown = [("mechanism", *ERRORS), *((row[0], *row[2:]) for row in self.rows())]
+        widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+        lines = (
+            "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in
+                      enumerate(zip(row, widths, strict=True))).rstrip()
+            for row in shown
+        )  # fmt: skip
+        return "\n".join([self.title, *lines])
+
+    def _repr_html_(self) -> str:
+        """Show the table in notebooks."""
+        return f"<b>{self.title}</b>" + as_table(self.rows(), ("mechanism", "parameters", *ERRORS))
+
+    def record(self) -> dict[str, Any]:
+        """Return all of it in plain numbers and words."""
+        words = {k: v for k, v in vars(self).items() if k != "entrants"}
+        return {**words, "entrants": [entrant.record() for entrant in self.entrants]}
+
+    def to_json(self) -> str:
+        """Return `record()` as JSON."""
+        return json.dumps(plain(self.record()))
+
+    def plot(self, path: str | os.PathLike[str] | None = None, **how: Any) -> Figure:
+        """Draw the errors of all that have an answer (optional extra `plot`).
+
+        Args:
+            path: file to write as well; its suffix decides the format.
+            how: `ax=` to draw into.
+        """
+        from mechc.report import plot
+
+        shown = [e for e in self.entrants if e.event is not None]
+        figure: Figure = plot.bars(
+            {e.name: [e.errors[word] for word in ("standard_deviation", "absolute_error",
+                                                   "quantile_95", "quantile_999")] for e in shown},
+            ("standard deviation", "mean absolute error", "95 % of errors", "99.9 % of errors"),
+            path, title=self.title, xlabel="error, in units of the query", **how,
+        )  # fmt: skip
+        return figure
+
+
+def tournament(
+    *,
+    target: tuple[float, float],
+    count: int = 1,
+    sampling: float | None = None,
+    mechanisms: Iterable[Any] | None = None,
+    sensitivity: float = 1.0,
+    rank: str = "standard_deviation",
+    progress: Callable[[str], None] | None = None,
+) -> Tournament:
+    """Return mechanisms with the least noise that meets a target, ranked by the errors they make.
+
+    Shape parameters are at their defaults or in the middle of their typical ranges; `optimise`
+    finds better ones, and `mechanisms` takes partly bound mechanisms such as
+    mechc.load("subbotin").bind(beta=1.4).
+
+    Args:
+        target: (epsilon, delta) for all releases together.
+        count: number of releases.
+        sampling: every release is on a Poisson sample at this rate.
+        mechanisms: names, paths, declarations or mechanisms; by default every mechanism that can
+            be named (files in MECHC_PATH among them) and is declared as additive noise.
+        sensitivity: how far the query moves, > 0; on a lattice an integer.
+        rank: one of `ERRORS`.
+        progress: called with the name of each mechanism as it begins.
+
+    Raises:
+        DeclarationError: an argument is not acceptable.
+    """
+    setting = Setting.of("tournament", target, count, sampling, sensitivity)
+    if rank not in ERRORS:
+        raise DeclarationError(
+            f"tournament: rank={rank!r} is not known{suggestion(rank, ERRORS)} (expected one of "
+            f"{', '.join(ERRORS)})"
+        )
+    known = [load(what) for what in (available() if mechanisms is None else mechanisms)]
+    entrants = []
+    for mechanism in known:
+        if mechanisms is None and not _is_additive(mechanism):
+            continue
+        if progress is not None:
+            progress(mechanism.name)
+        entrants.append(_enter(mechanism, setting))
+    entrants.sort(key=lambda e: (e.event is None, e.errors.get(rank, math.inf)))
+    if not entrants:
+        raise DeclarationError("tournament: mechanisms=[] (expected at least one)")
+    return Tournament(
+        tuple(entrants), setting.epsilon, setting.delta, setting.count, sampling, rank
+    )
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Shape parameters for which an error is least, at a guarantee.
+
+    Attributes:
+        values: the shape parameters.
+        error: the error there.
+        event: one release with all its parameters.
+        bound: proven bounds on delta of all releases.
+        tried: how many shapes were tried.
+    """
+
+    values: Mapping[str, float]
+    error: float
+    event: Event
+    bound: Bound
+    tried: int
+
+    def __str__(self) -> str:
+        """One line: the values, the error, the release."""
+        shown = ", ".join(f"{name}={value:.6g}" for name, value in self.values.items())
+        return f"{shown}: error {self.error:.6g} with {self.event}, {self.bound}"
+
+    def record(self) -> dict[str, Any]:
+        """Return it in plain numbers and words."""
+        return {**self.values, "error": self.error, "parameters": self.event.parameters,
+                "mechanism": self.event.mechanism.name, "tried": self.tried,
+                "bound": self.bound.record()}  # fmt: skip
+
+
+def optimise(
+    mechanism: Any,
+    *,
+    over: Mapping[str, tuple[float, float]],
+    minimise: str | Callable[[Event], float] = "variance",
+    target: tuple[float, float],
+    count: int = 1,
+    sampling: float | None = None,
+    sensitivity: float = 1.0,
+    parameters: Mapping[str, float] | None = None,
+    tolerance: float = 1e-5,
+) -> Optimum:
+    """Return the shape parameters that minimise an error of additive noise at a guarantee.
+
+    At each shape the noise is the least whose proven upper bound of delta meets the target. One
+    parameter is found by Brent's method, several by that of Nelder and Mead, started at the middle:
+    a local minimum. That the event returned meets the target needs no such assumption.
+
+    Args:
+        mechanism: a mechanism, or what `mechc.load` takes.
+        over: shape parameters and the ranges in which to look, such as {"beta": (1, 4)}.
+        minimise: "variance", one of `tournament.ERRORS`, or a function of the event of one release.
+        target: (epsilon, delta) for all releases together.
+        count: number of releases.
+        sampling: every release is on a Poisson sample at this rate.
+        sensitivity: how far the query moves.
+        parameters: other shape parameters; defaults or the middles of typical ranges otherwise.
+        tolerance: relative tolerance of the values.
+
+    Raises:
+        DeclarationError: an argument is not acceptable.
+        UnsupportedError: no shape in the range meets the target.
+    """
+    from scipy.optimize import minimize, minimize_scalar
+
+    setting = Setting.of("optimise", target, count, sampling, sensitivity)
+    kept = load(mechanism).bind(**(parameters or {}))
+    error = _error(minimise)
+    names, ranges = list(over), [_range(kept, name, ends) for name, ends in over.items()]
+    if not names:
+        raise DeclarationError("optimise: over={} (expected such as {'beta': (1, 4)})")
+    tried: dict[tuple[float, ...], tuple[float, Event, Bound]] = {}
+    failed: list[MechcError] = []
+
+    def at(place: Any) -> float:
+        shape = tuple(float(v) for v in np.ravel(place))
+        if shape not in tried:
+            try:
+                bound_to = kept.bind(**dict(zip(names, shape, strict=True)))
+                event, bound = setting.least_noise(bound_to)
+                tried[shape] = float(error(event)), event, bound
+            except UnsupportedError as why:
+                failed.append(why)
+                return math.inf
+        return tried[shape][0]
+
+    if len(names) == 1:
+        (lo, hi), xatol = ranges[0], tolerance * (ranges[0][1] - ranges[0][0])
+        minimize_scalar(at, bounds=(lo, hi), method="bounded", options={"xatol": xatol})
+        for end in (lo, hi):
+            at(end)
+    else:
+        start = [0.5 * (lo + hi) for lo, hi in ranges]
+        how = {"xatol": tolerance, "fatol": tolerance**2}
+        minimize(at, start, method="Nelder-Mead", bounds=ranges, options=how)
+    finite = {shape: found for shape, found in tried.items() if math.isfinite(found[0])}
+    if not finite:
+        why = f": {failed[-1]}" if failed else ", the error is infinite"
+        raise UnsupportedError(f"optimise: no shape of {kept.name} has an answer{why}")
+    shape = min(finite, key=lambda values: finite[values][0])
+    least, event, bound = finite[shape]
+    return Optimum(dict(zip(names, shape, strict=True)), least, event, bound, len(tried))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all mechanisms have to meet."""
+
+    epsilon: float
+    delta: float
+    count: int
+    sampling: float | None
+    sensitivity: float
+
+    @classmethod
+    def of(
+        cls, owner: str, target: Any, count: Any, sampling: Any, sensitivity: Any
+    ) -> Setting:
+        """Check the words.
+
+        Raises:
+            DeclarationError: one of them is not acceptable.
+        """
+        if not isinstance(target, Sequence) or len(target) != 2:
+            raise DeclarationError(f"{owner}: target={target!r} (expected (epsilon, delta))")
+        as_delta(target[1])
+        number = as_count(count)
+        if not number:
+            raise DeclarationError(f"{owner}: count=0 (expected at least one release)")
+        distance = positive(owner, "sensitivity", sensitivity)
+        return cls(as_epsilon(target[0]), float(target[1]), number, sampling, distance)
+
+    def least_noise(self, mechanism: Mechanism) -> tuple[Event, Bound]:
+        """Return one release with the least noise that meets the target, and all releases' delta.
+
+        Raises:
+            UnsupportedError: it is not additive noise, or none meets the target.
+        """
+        moved = _moved(mechanism)
+        start = _start(mechanism, {moved: self.sensitivity})
+        powers = _stretch(mechanism, start, moved)
+        if powers is None:
+            return self._solved(mechanism, start, moved)
+        fixed = {k: v for k, v in start.items() if k not in (moved, *mechanism.bound)}
+        found = self._calibrated(mechanism, moved, fixed)
+        factor = self.sensitivity / found
+        for again in range(8):
+            values = {name: v * factor ** powers.get(name, 0) for name, v in start.items()}
+            event = Mechanism(mechanism.origin, mechanism.transforms)(**values)
+            bound = self.delta_of(event)
+            if float(bound.upper) <= self.delta:
+                return event, bound
+            factor *= 1.0 + SURE * 10.0**again
+        raise UnsupportedError(f"{mechanism.name}: the target is not met at the stretch found")
+
+    def delta_of(self, event: Event) -> Bound:
+        """Bounds on delta of all releases."""
+        each = event if self.sampling is None else poisson(event, self.sampling)
+        return (each * self.count).delta(self.epsilon, max_work=WORK)
+
+    def _calibrated(self, mechanism: Mechanism, name: str, fixed: Mapping[str, float]) -> float:
+        sampled = mechanism if self.sampling is None else poisson(mechanism, self.sampling)
+        found = calibrate(
+            sampled, solve_for=name, epsilon=self.epsilon, delta=self.delta, count=self.count,
+            parameters=fixed, max_work=WORK,
+        )  # fmt: skip
+        return found.value
+
+    def _solved(
+        self, mechanism: Mechanism, start: Mapping[str, float], moved: str
+    ) -> tuple[Event, Bound]:
+        """Solve for the parameter that moves the variance most."""
+        free = [k for k in start if k != moved and k not in mechanism.bound]
+        whole = Mechanism(mechanism.origin, mechanism.transforms)
+        spread = {}
+        for name in free:
+            info = next(p for p in mechanism.parameters if p.name == name)
+            lo, hi = (Noise(whole(**{**start, name: v})).variance().value for v in info.typical)
+            spread[name] = abs(math.log(hi / lo)) if 0.0 < lo < math.inf and hi > 0.0 else -1.0
+        if not spread:
+            raise UnsupportedError(f"{mechanism.name}: no parameter is left to solve for")
+        name = max(spread, key=lambda word: spread[word])
+        others = {k: v for k, v in start.items() if k != name and k not in mechanism.bound}
+        value = self._calibrated(mechanism, name, others)
+        event = whole(**{**start, name: value})
+        return event, self.delta_of(event)
+
+
+def _is_additive(mechanism: Mechanism) -> bool:
+    from mechc.declare.declaration import Shift
+
+    try:
+        return isinstance(mechanism.declaration.construction, Shift)
+    except MechcError:
+        return False
+
+
+def _enter(mechanism: Mechanism, setting: Setting) -> Entrant:
+    start = time.perf_counter()
+    try:
+        event, bound = setting.least_noise(mechanism)
+        noise = Noise(event)
+        errors = {word: error(noise) for word, error in ERRORS.items()}
+    except MechcError as why:
+        return Entrant(mechanism.name, None, {}, None, time.perf_counter() - start, str(why))
+    return Entrant(mechanism.name, event, errors, bound, time.perf_counter() - start)
+
+
+def _moved(mechanism: Mechanism) -> str:
+    """Name of the parameter by which the query moves."""
+    from mechc.declare.declaration import Shift
+
+    built = mechanism.declaration.construction
+    if not isinstance(built, Shift):
+        raise UnsupportedError(
+            f"{mechanism.name} is not declared as noise added to a query (expected a mechanism "
+            "made by mechc.declare.additive)"
+        )
+    for known in mechanism.declaration.parameters:
+        if known.symbol == built.sensitivity:
+            return str(known.name)
+    raise UnsupportedError(
+        f"{mechanism.name}: its sensitivity {built.sensitivity} is no parameter of its own"
+    )
+
+
+def _start(mechanism: Mechanism, values: Mapping[str, float]) -> dict[str, float]:
+    """What is given or bound, else defaults, else the geometric middles of typical ranges."""
+    start = {}
+    for info in mechanism.parameters:
+        lo, hi = info.typical
+        usual = math.sqrt(lo * hi) if lo > 0.0 else 0.5 * (lo + hi)
+        if info.default is not None or info.integer:
+            usual = round(usual) if info.default is None else info.default
+        start[info.name] = {**values, **mechanism.bound}.get(info.name, usual)
+    return start
+
+
+def _stretch(
+    mechanism: Mechanism, start: Mapping[str, float], moved: str
+) -> dict[str, int] | None:
+    """Powers of a stretch of the outputs that open parameters scale with, None without any.
+
+    Density q is a scale family in them if c q(c x) at the stretched parameters is q(x), here seen
+    to be so at several points for two stretches.
+    """
+    whole = Mechanism(mechanism.origin, mechanism.transforms)
+    if whole.kernel.MEASURE != "density":
+        return None
+    free = [k for k in start if k != moved and k not in mechanism.bound]
+    here = Noise(whole(**start))
+    scale = max(abs(here.error_quantile(0.5)), 1e-9)
+    x = PLACES * scale
+    wanted = here.density(x)
+    candidates = itertools.product(POWERS, repeat=len(free))
+    for tried in sorted(candidates, key=lambda p: sum(map(abs, p))):
+        powers = dict(zip(free, tried, strict=True))
+        if any(tried) and all(
+            _agrees(whole, start, powers, x, wanted, c) for c in (1.375, 0.8125)
+        ):
+            return {**powers, moved: 0}
+    return None
+
+
+def _agrees(
+    whole: Mechanism, start: Mapping[str, float], powers: Mapping[str, int], x: Any, wanted: Any,
+    c: float,
+) -> bool:  # fmt: skip
+    values = {name: value * c ** powers.get(name, 0) for name, value in start.items()}
+    try:
+        found = c * Noise(whole(**values)).density(c * x)
+    except MechcError:
+        return False
+    return bool(np.allclose(found, wanted, rtol=1e-9, atol=0.0))
+
+
+def _error(minimise: str | Callable[[Event], float]) -> Callable[[Event], float]:
+    if callable(minimise):
+        return minimise
+    word = "standard_deviation" if minimise == "variance" else minimise
+    if word not in ERRORS:
+        raise DeclarationError(
+            f"optimise: minimise={minimise!r} is not known{suggestion(str(minimise), ERRORS)} "
+            f"(expected variance, {', '.join(ERRORS)}, or a function of an event)"
+        )
+    power = 2 if minimise == "variance" else 1
+    return lambda event: ERRORS[word](Noise(event)) ** power
+
+
+def _range(mechanism: Mechanism, name: str, ends: Any) -> tuple[float, float]:
+    """The range of a parameter, checked."""
+    info = next((p for p in mechanism.parameters if p.name == name), None)
+    if info is None or name in mechanism.bound:
+        listed = [p.name for p in mechanism.parameters if p.name not in mechanism.bound]
+        raise DeclarationError(
+            f"{mechanism.name}: over={name!r} is not open{suggestion(name, listed)} (open: "
+            f"{', '.join(listed)})"
+        )
+    lo, hi = (float(v) for v in ends)
+    if not lo < hi:
+        raise DeclarationError(f"optimise: over {name}: ({lo:g}, {hi:g}) (expected lower < upper)")
+    return lo, hi

@@ -1,0 +1,76 @@
+"""Moments, mean errors, entropies and quantiles of noise, against closed forms and SciPy."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import mechc
+from mechc.errors import DeclarationError, UnsupportedError
+
+EULER = 0.5772156649015329
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "law"),
+    [
+        ("laplace", {"scale": 2.3}, stats.laplace(scale=2.3)),
+        ("gaussian", {"sigma": 17.1}, stats.norm(scale=17.1)),
+        ("logistic", {"scale": 0.7}, stats.logistic(scale=0.7)),
+        ("gumbel", {"scale": 3.1}, stats.gumbel_r(scale=3.1)),
+        ("exponential", {"scale": 5.9}, stats.expon(scale=5.9)),
+        ("uniform", {"halfwidth": 8.3}, stats.uniform(-8.3, 16.6)),
+        ("student_t", {"nu": 3.3, "scale": 2.0}, stats.t(3.3, scale=2.0)),
+        ("subbotin", {"beta": 1.4, "scale": 9.0}, stats.gennorm(1.4, scale=9.0)),
+        ("discrete_laplace", {"a": 0.21}, stats.dlaplace(0.21)),
+        ("skellam", {"rate": 6.7}, stats.skellam(6.7, 6.7)),
+    ],
+)
+def test_noise_is_what_scipy_says(name, values, law):
+    noise = mechc.load(name)(**values).noise
+    assert noise.mean().value == pytest.approx(law.mean(), abs=1e-10 * law.std())
+    assert noise.variance().value == pytest.approx(law.var(), rel=1e-9)
+    assert noise.standard_deviation().value == pytest.approx(law.std(), rel=1e-9)
+    assert noise.quantile(0.93) == pytest.approx(law.ppf(0.93), rel=1e-9)
+    median = law.ppf(0.5)
+    t = noise.error_quantile(0.97)
+    inside = law.cdf(median + t) - law.cdf(median - t - (1 if noise.lattice else 0))
+    before = law.cdf(median + t - 1) - law.cdf(median - t) if noise.lattice else inside
+    assert before <= 0.97 + 1e-9 and inside >= 0.97 - 1e-9
+    if noise.lattice:
+        n = np.arange(-400, 401)
+        mass = law.pmf(n)
+        entropy = -np.sum(mass[mass > 0] * np.log(mass[mass > 0]))
+        error = np.sum(np.abs(n - median) * mass)
+    else:
+        entropy = law.entropy()
+        error = law.expect(lambda x: abs(x - median), epsabs=1e-9, limit=200)
+    assert noise.entropy().value == pytest.approx(float(entropy), rel=1e-8)
+    assert noise.absolute_error().value == pytest.approx(float(error), rel=1e-6)
+
+
+def test_errors_are_as_large_as_said(gaussian):
+    found = gaussian(sigma=3.0).noise.variance()
+    assert abs(found.value - 9.0) <= found.error < 1e-7
+    assert "quadrature" in str(found) and f"{found:.3f}" == "9.000"
+    gumbel = mechc.load("gumbel")(scale=2.0).noise
+    assert abs(gumbel.mean().value - 2 * EULER) <= gumbel.mean().error
+    assert abs(gumbel.variance().value - math.pi**2 / 6 * 4) <= gumbel.variance().error
+
+
+def test_moments_that_do_not_exist_are_infinite():
+    cauchy = mechc.load("cauchy")(scale=2.0).noise
+    assert cauchy.variance().value == cauchy.absolute_error().value == math.inf
+    assert cauchy.entropy().value == pytest.approx(math.log(8 * math.pi), rel=1e-9)
+    assert cauchy.error_quantile(0.95) == pytest.approx(2 * math.tan(0.95 * math.pi / 2), rel=1e-9)
+    assert mechc.load("student_t")(nu=2.0, scale=1.0).noise.variance().value == math.inf
+    assert math.isfinite(mechc.load("student_t")(nu=2.1, scale=1.0).noise.variance().value)
+
+
+def test_only_additive_noise_has_noise(gaussian):
+    assert gaussian.bind(sigma=2.0).noise.variance().value == pytest.approx(4.0, rel=1e-12)
+    with pytest.raises(DeclarationError, match="missing parameter sigma"):
+        _ = gaussian.noise
+    with pytest.raises(UnsupportedError, match="not declared as noise"):
+        _ = mechc.load("randomized_response")(epsilon=1.0).noise

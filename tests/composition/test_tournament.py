@@ -1,0 +1,111 @@
+"""Mechanisms at one guarantee: the least noise of each, against known designs; the best shapes."""
+
+import json
+import math
+
+import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+import mechc
+from mechc.errors import DeclarationError
+
+TARGET = (1.0, 1e-6)
+
+
+def analytic_sigma(epsilon, delta):
+    """Balle and Wang 2018, Theorem 8."""
+    def excess(s):
+        a, b = 0.5 / s - epsilon * s, -0.5 / s - epsilon * s
+        return norm.cdf(a) - math.exp(epsilon) * norm.cdf(b) - delta
+
+    return brentq(excess, 0.1, 100.0, xtol=1e-14)
+
+
+def test_the_least_noise_of_known_designs():
+    names = ["laplace", "gaussian", "uniform", "discrete_laplace", "randomized_response"]
+    found = mechc.tournament(target=TARGET, mechanisms=names)
+    assert found["gaussian"].event.parameters["sigma"] == pytest.approx(
+        analytic_sigma(*TARGET), rel=1e-8
+    )
+    # 1 - exp((1 - epsilon scale) / (2 scale)) = delta for Laplace below its pure guarantee
+    scale = brentq(lambda b: 1 - math.exp((b - 1) / (2 * b)) - 1e-6, 0.9, 1.0, xtol=1e-15)
+    assert found["laplace"].event.parameters["scale"] == pytest.approx(scale, rel=1e-8)
+    assert found["uniform"].event.parameters["halfwidth"] == pytest.approx(0.5e6, rel=1e-6)
+    assert found["randomized_response"].event is None and found["randomized_response"].why
+    deviations = [e.errors["standard_deviation"] for e in found if e.event is not None]
+    assert deviations == sorted(deviations) and found.best.errors["standard_deviation"] < 1.5
+    for entrant in found:
+        if entrant.event is not None:
+            assert entrant.bound.upper <= 1e-6
+            assert entrant.event.delta(1.0).upper <= 1e-6
+    assert "one release" in str(found) and "randomized_response" in found._repr_html_()
+    assert json.loads(found.to_json())["entrants"][0]["mechanism"] == found.best.name
+
+
+def test_many_releases_of_other_sensitivity_and_a_file(tmp_path):
+    path = tmp_path / "twice.py"
+    path.write_text(
+        "from sympy import exp, pi, sqrt\n"
+        "from mechc.declare import additive, positive, real\n"
+        'x, width = real("x"), positive("width", typical=(0.5, 20))\n'
+        'd = positive("reach", default=1)\n'
+        "twice = additive('twice', noise=exp(-2 * x**2 / width**2) * sqrt(2 / pi) / width,\n"
+        "    variable=x, sensitivity=d, parameters=(width, d))\n"
+    )
+    found = mechc.tournament(
+        target=TARGET, count=25, sensitivity=3.0, mechanisms=[path, "gaussian"], rank="quantile_95"
+    )
+    sigma = 3.0 * 5.0 * analytic_sigma(*TARGET)  # 25 Gaussians are one of five times the distance
+    assert found["gaussian"].event.parameters["sigma"] == pytest.approx(sigma, rel=1e-8)
+    assert found["twice"].event.parameters["width"] == pytest.approx(2 * sigma, rel=1e-8)
+    assert found["twice"].errors["quantile_95"] == pytest.approx(sigma * norm.ppf(0.975), rel=1e-8)
+
+
+def test_releases_on_samples_meet_the_target(gaussian):
+    found = mechc.tournament(target=TARGET, count=50, sampling=0.01, mechanisms=[gaussian])
+    event = found.best.event
+    delta = (50 * mechc.poisson(event, 0.01)).delta(1.0)
+    assert delta.upper <= 1e-6 and delta.lower >= 1e-6 * (1 - 1e-6)
+
+
+def test_the_best_truncation_is_that_of_the_literature():
+    """Geng et al. 2020, for one release: scale 1 / epsilon, cut where delta is left."""
+    found = mechc.optimise("truncated_laplace", over={"scale": (0.9, 1.5)}, target=TARGET)
+    cut = math.log1p((math.e - 1) / 2e-6)
+    known = mechc.load("truncated_laplace")(scale=1.0, halfwidth=cut)
+    assert known.delta(1.0).upper == pytest.approx(1e-6, rel=1e-6)
+    assert found.error <= known.noise.variance().value * (1 + 1e-4)
+    assert found.bound.upper <= 1e-6
+
+
+def test_between_laplace_and_gaussian(laplace, gaussian):
+    found = mechc.optimise("subbotin", over={"beta": (1, 2)}, target=TARGET, count=10)
+    ends = mechc.tournament(target=TARGET, count=10, mechanisms=[laplace, gaussian])
+    least = min(entrant.errors["standard_deviation"] for entrant in ends)
+    assert 1.0 <= found.values["beta"] <= 2.0 and found.error < least**2
+    own = mechc.optimise(
+        "subbotin", over={"beta": (1, 2)}, target=TARGET, count=10, tolerance=1e-3,
+        minimise=lambda event: event.noise.absolute_error().value,
+    )  # fmt: skip
+    word = mechc.optimise("subbotin", over={"beta": (1, 2)}, target=TARGET, count=10,
+                          tolerance=1e-3, minimise="absolute_error")  # fmt: skip
+    assert own.values == word.values
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mechc.tournament(target=1.0), r"target=1.0 \(expected \(epsilon, delta\)\)"),
+        (lambda: mechc.tournament(target=(1, 2)), "delta=2"),
+        (lambda: mechc.tournament(target=TARGET, count=0), "count=0"),
+        (lambda: mechc.tournament(target=TARGET, rank="varianc"), "rank='varianc'"),
+        (lambda: mechc.tournament(target=TARGET, mechanisms=[]), "at least one"),
+        (lambda: mechc.optimise("subbotin", over={"bta": (1, 2)}, target=TARGET), "mean beta"),
+        (lambda: mechc.optimise("subbotin", over={"beta": (2, 1)}, target=TARGET), "lower < upper"),
+        (lambda: mechc.optimise("subbotin", over={}, target=TARGET), "over="),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(DeclarationError, match=message):
+        call()
