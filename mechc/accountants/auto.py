@@ -154,10 +154,19 @@ class Auto:
     def rough(self, epsilon: float) -> Bound:
         """Return the first answer, however wide: enough to steer a search.
 
+        One without a lower side steers nowhere: a grid that is cheap takes its place.
+
         Args:
             epsilon: any real number.
         """
-        return self._answer(epsilon, float("inf"))
+        answer = self._answer(epsilon, math.inf)
+        if _width(answer) < math.inf:
+            return answer
+        try:
+            guide = self._accountant("prv").log_delta(epsilon)
+        except (UnsupportedError, NumericError, MemoryError, OutOfWorkError):
+            return answer
+        return guide if _width(guide) < math.inf else answer
 
     def _answer(self, epsilon: float, rtol: float) -> Bound:
         """Ask the methods; where none answers, or delta may be nearly one, bound it by an event."""
@@ -216,7 +225,8 @@ class Auto:
                 return best
             except (UnsupportedError, NumericError, MemoryError) as error:
                 refusals.append(named(name, error))
-                if name not in self._built:  # what it refuses are the steps, not this epsilon
+                # what it refuses are the steps, not this epsilon, or it costs too much here
+                if name not in self._built or name == "direct":
                     self._queue.remove((name, reason))
                 continue
             answer.detail["auto"] = reason
