@@ -1,19 +1,14 @@
 """Pair in, Calculus out: everything that accounting needs from (P, Q), derived once.
 
-    refine the cases, find monotone regions          cases, regions, monotone, curvature, loss
+    refine the cases, find monotone regions          regions, loss
     invert the loss on each region                   inverse
-    strip of finite moments, behaviour at the ends   tails, growth
-    cumulant generating function and cumulants       cgf, primitives, cumulants
-    mass at infinity, distribution functions         distribution
-    lattice, symmetry                                lattice, symmetry
+    strip of finite moments, behaviour at the ends   tails
+    cumulant generating function and cumulants       cgf, integrals
+    mass at infinity, distribution functions         integrals
+    lattice, symmetry                                structure
 
-Signs are proved in `signs`, formulas are rewritten in `shape`, checked in `verify` and `evaluate`,
-and SymPy's own solver runs under a wall clock in `budget`.
-
-One parameter case from end to end.
-
-Input: a refined case (regions without inverses). Output: `Derived`, the finished `CalculusCase` and
-what the whole `Calculus` collects from it. Formulas that need a check get it here.
+Every parameter case goes through from end to end (`derive_case`); formulas that need a check get it
+here (`checks`). Signs, monotone parts and asymptotics are those of `mechc.symbolic`.
 """
 
 from __future__ import annotations
@@ -25,7 +20,7 @@ from sympy import Basic, Expr, Pow, S, Sum, Symbol, Tuple, besseli, erfc, loggam
 
 from mechc.calculus.cgf import cgf_of, cumulants_of
 from mechc.calculus.checks import Checker
-from mechc.calculus.distribution import distribution, infinite_mass
+from mechc.calculus.integrals import distribution, infinite_mass
 from mechc.calculus.inverse import best_inverse, invert
 from mechc.calculus.regions import Refined, refine
 from mechc.calculus.structure import is_symmetric, lattice_of

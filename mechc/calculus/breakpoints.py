@@ -52,7 +52,8 @@ from sympy import (
 from sympy.core.relational import Relational
 
 from mechc.errors import UnsupportedError
-from mechc.symbolic.order import Facts, Undecided
+from mechc.symbolic.facts import Facts, Undecided
+from mechc.symbolic.signs import decide
 
 SWITCHES = (Abs, sign, Max, Min, Heaviside, Relational)
 ROUGH = (floor, ceiling, frac, Mod, DiracDelta, KroneckerDelta, re, im, arg)
@@ -155,15 +156,15 @@ def _parameter_sign(node: Basic, facts: Facts) -> int:
     """The sign of a switch that does not depend on the variable."""
     switch = _switch(node)
     if switch.zero is None:
-        return facts.decide(switch.u)
+        return decide(switch.u, facts)
     # here zero is a value of its own, so a weak sign is not enough
-    for known, positive in facts.known:
-        if known == switch.u and (positive or switch.zero == -1):
-            return 1 if positive else -1
-        if known == -switch.u and (positive or switch.zero == 1):
-            return -1 if positive else 1
+    for known, s in facts.known:
+        if known == switch.u and (s > 0 or switch.zero == -1):
+            return s
+        if known == -switch.u and (s > 0 or switch.zero == 1):
+            return -s
     if switch.u.is_positive or switch.u.is_negative or switch.u.is_zero:
-        return facts.decide(switch.u) or switch.zero
+        return decide(switch.u, facts) or switch.zero
     if switch.zero == 0:
         raise UnsupportedError(f"{node}: whether {switch.u} = 0 depends on the parameters; "
                                "state it with <, <=, > or >=")  # fmt: skip
@@ -176,7 +177,7 @@ def _signs(
     """The parts of (lo, hi) on which u keeps its sign, in order."""
     u = _without_exponentials(switch.u, variable)
     if not u.has(variable):
-        return [(lo, hi, facts.decide(u))]
+        return [(lo, hi, decide(u, facts))]
     zeros_matter = bool(variable.is_integer) and switch.zero is not None
     first, roots = _roots(u, variable, facts, zeros_matter)
     parts: list[tuple[Expr, Expr, int]] = []
@@ -196,7 +197,7 @@ def _before(a: Expr, b: Expr, facts: Facts) -> bool:
     """Whether the cut a comes before the cut b; equal cuts do not."""
     if a == -oo or b == oo:
         return bool(a != b)
-    return False if oo in (a, -b) else facts.decide(expand(b - a)) > 0
+    return False if oo in (a, -b) else decide(expand(b - a), facts) > 0
 
 
 def _roots(u: Expr, variable: Symbol, facts: Facts, zeros_matter: bool) -> tuple[int, list[Expr]]:
@@ -211,10 +212,10 @@ def _roots(u: Expr, variable: Symbol, facts: Facts, zeros_matter: bool) -> tuple
                                f"in {variable} can switch")  # fmt: skip
     if degree == 1:
         a, b = poly.all_coeffs()
-        return -facts.decide(a), [expand(-b / a)]
+        return -decide(a, facts), [expand(-b / a)]
     a, b, c = poly.all_coeffs()
-    side, discriminant = facts.decide(a), expand(b**2 - 4 * a * c)
-    if facts.decide(discriminant) <= 0:
+    side, discriminant = decide(a, facts), expand(b**2 - 4 * a * c)
+    if decide(discriminant, facts) <= 0:
         if zeros_matter and not discriminant.is_negative:
             raise UnsupportedError(f"{u} may touch zero without changing sign; on the integers, "
                                    "state the value there by linear conditions")  # fmt: skip

@@ -17,7 +17,7 @@ from mechc.calculus.breakpoints import split
 from mechc.calculus.terms import Negative, Term, terms
 from mechc.declare.declaration import Declaration
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.symbolic.order import Facts, Undecided
+from mechc.symbolic.facts import Facts, Undecided, facts_of
 
 MAX_SPLITS = 6
 
@@ -90,7 +90,7 @@ def by_cases(declaration: Declaration) -> tuple[Case, ...]:
 def explored(declaration: Declaration) -> list[tuple[Facts, Case]]:
     """`by_cases`, each case with the facts that hold in it."""
     try:
-        return _cases(declaration, Facts.of(declaration.parameters))
+        return _cases(declaration, facts_of(declaration.parameters))
     except UnsupportedError as error:
         raise UnsupportedError(f"{declaration.name}: {error}") from None
 
@@ -108,8 +108,8 @@ def _cases(declaration: Declaration, facts: Facts) -> list[tuple[Facts, Case]]:
             ) from None
         return [
             case
-            for positive in (True, False)
-            for case in _cases(declaration, facts.assuming(undecided.expr, positive))
+            for sign in (1, -1)
+            for case in _cases(declaration, facts.assume(undecided.expr, sign))
         ]
 
 
@@ -124,7 +124,7 @@ def _pieces(declaration: Declaration, facts: Facts) -> list[Piece]:
     pieces = []
     for stretch in split((declaration.p, declaration.q), variable, lo, hi, facts):
         a, b = (stretch.lo + 1 if lattice else stretch.lo), stretch.hi
-        here = facts.on(variable, a, b)
+        here = facts.within(variable, a, b)
         p, q = (_terms(declaration, e, here, f"on {a} .. {b}") for e in stretch.exprs)
         if p or q:
             pieces.append(Piece(a, b, p, q))

@@ -21,7 +21,6 @@ is the logarithm of a sum: kappa_1 = m_1, kappa_2 = m_2 - m_1^2, ... for m_r = M
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,7 +48,7 @@ from sympy import (
 
 from mechc.calculus.integrals import geometric, mass
 from mechc.calculus.loss import log_sum
-from mechc.calculus.types import Closed, Entry, Numeric, Region, Unavailable
+from mechc.calculus.types import Closed, Entry, Numeric, Region, Unavailable, joined
 from mechc.symbolic.facts import Facts, Undecided, sampled
 from mechc.symbolic.functions import sinhc
 from mechc.symbolic.rewrite import (
@@ -89,7 +88,7 @@ def cgf_of(
         lattice: sums over integers instead of integrals.
     """
     try:
-        parts = [_stretch(r, x, z, facts, lattice) for r in stretches(regions)]
+        parts = [_stretch(r, x, z, facts, lattice) for r in joined(regions) if r.loss is not None]
     except NoRule as reason:
         return Numeric(f"{reason}; summed over quadrature nodes")
     parts += [atom_moment(atom, z) for atom in atoms if atom.p and atom.q]
@@ -98,20 +97,6 @@ def cgf_of(
     if not moments:
         return Closed(S.NegativeInfinity, "the loss is never finite")
     return Closed(_log(moments, z, facts), how)
-
-
-def stretches(regions: Sequence[Region]) -> list[Region]:
-    """Regions with a finite loss, neighbours with the same formula joined."""
-    joined: list[Region] = []
-    for region in regions:
-        last = joined[-1] if joined else None
-        if region.loss is None:
-            continue
-        if last and (last.p, last.q) == (region.p, region.q) and last.hi == region.lo:
-            joined[-1] = replace(last, hi=region.hi, loss_hi=region.loss_hi, kind="unsplit")
-        else:
-            joined.append(region)
-    return joined
 
 
 def _log(moments: list[Expr], z: Symbol, facts: Facts) -> Expr:

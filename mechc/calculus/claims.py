@@ -31,8 +31,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mechc.adjacency import Adjacency, Claim, refuse_groups
-from mechc.calculus.concavity import is_log_concave
-from mechc.calculus.unimodal import Shape, shape_of
+from mechc.calculus.noise_shape import Shape, is_log_concave, shape_of
 from mechc.declare.declaration import Declaration, Derived, Moves, Poisson, Shift
 from mechc.errors import DeclarationError, UnsupportedError
 

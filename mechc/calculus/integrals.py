@@ -1,4 +1,4 @@
-"""Closed integrals and sums of the terms of a density.
+"""Closed integrals of a density: terms, the mass at infinite loss, distribution functions.
 
 Input: a term weight * exp(log_density) and an interval (or a range of integers). Output: its
 antiderivative, its mass, or None. Rules: affine exponent; quadratic exponent with a negative
@@ -9,15 +9,18 @@ sines and cosines; a rational function of one exponential (partial fractions); o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sympy import (
     Add,
     Expr,
+    Piecewise,
     Poly,
     PolynomialError,
     S,
     Symbol,
+    Tuple,
     apart,
     atan,
     cancel,
@@ -35,9 +38,11 @@ from sympy import (
     sin,
     sqrt,
     together,
+    true,
 )
 from sympy import pi as PI
 
+from mechc.calculus.types import Closed, Entry, Numeric, Region, Unavailable, joined
 from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.functions import expm1c
@@ -45,6 +50,7 @@ from mechc.symbolic.rewrite import affine_in, polynomial_in, rational_in, tidy
 from mechc.symbolic.signs import sign
 
 if TYPE_CHECKING:
+    from mechc.calculus.cases import Atom
     from mechc.calculus.terms import Term
 
 
@@ -322,3 +328,61 @@ _RULES = (
     _rational_exponential,
     _lorentzian,
 )
+
+
+def infinite_mass(
+    regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, facts: Facts, lattice: bool
+) -> Entry:
+    """P(q = 0) in closed form, as a tuple of masses that add up to it.
+
+    Args:
+        regions: of one case.
+        atoms: declared atoms.
+        x: the variable.
+        facts: what holds in the case.
+        lattice: sums over integers.
+    """
+    parts: list[Expr] = []
+    for region in regions:
+        for term in region.p if region.kind == "p_only" else ():
+            part = mass((term,), x, region.lo, region.hi, facts, lattice)
+            if part is None:
+                return Numeric(f"no closed mass on {region.interval}; integrated when bound")
+            parts.append(part)
+    parts += [t.weight * exp(t.log_density) for a in atoms if not a.q for t in a.p]
+    return Closed(Tuple(*parts), "closed masses" if parts else "no such region")
+
+
+def distribution(
+    regions: Sequence[Region], side: str, x: Symbol, facts: Facts, smooth: bool
+) -> Entry:
+    """Distribution function of the output under P (side "p") or Q ("q").
+
+    Args:
+        regions: of one case.
+        side: "p" or "q".
+        x: the variable.
+        facts: what holds in the case.
+        smooth: whether there is a density and no atom.
+    """
+    if not smooth:
+        return Unavailable("only derived for densities without atoms")
+    arms: list[tuple[Expr, object]] = []
+    before: Expr = S.Zero
+    last: Expr | None = None
+    for region in joined(regions):
+        if last is not None and region.lo != last:
+            arms.append((before, x < region.lo))  # a gap, such as between disjoint supports
+        last = region.hi
+        terms: tuple[Term, ...] = getattr(region, side)
+        here = integral_to(terms, x, region.lo, facts)
+        whole = mass(terms, x, region.lo, region.hi, facts, False) if region.hi != oo else S.Zero
+        if here is None or whole is None:
+            return Unavailable(f"no rule for the antiderivative on {region.interval}")
+        arms.append((before + here, x < region.hi if region.hi != oo else true))
+        before += whole
+    if arms and arms[-1][1] != true:
+        arms.append((S.One, true))
+    if regions and regions[0].lo != -oo:
+        arms.insert(0, (S.Zero, x < regions[0].lo))
+    return Closed(Piecewise(*arms), "antiderivatives by rule")

@@ -1,15 +1,10 @@
 """Regions: maximal intervals with one formula on which the loss is monotone, flat or one-sided.
 
-Input: the pieces of one case. Output: `Region`s without inverses (those are `inverse.attach`'s),
-with one-sided limits of the loss. A sign that depends on the parameters raises `Split`, and the
-caller refines the case.
-
-Refine the cases of a pair until every sign that matters is decided or given up.
-
-Input: a `Pair`. Output: for each parameter case the facts that hold in it and its regions. A case
-is split in three (expr < 0, = 0, > 0) when the direction of the loss on some piece has the sign of
-an expression in the parameters; in the middle one a parameter is eliminated, so that a loss that
-becomes constant is seen to be a plateau.
+Input: a `Pair`. Output: for each parameter case the facts that hold in it and its regions, without
+inverses but with one-sided limits of the loss. A case is split in three (expr < 0, = 0, > 0) when
+the direction of the loss on some piece has the sign of an expression in the parameters (`Split`);
+in the middle one a parameter is eliminated, so that a loss that becomes constant is seen to be a
+plateau. Signs that refinement does not decide are given up: the region is "unsplit".
 """
 
 from __future__ import annotations

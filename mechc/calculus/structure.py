@@ -1,17 +1,15 @@
-"""Whether every loss lies on offset + step * integer, proved from the formulas.
+"""What all losses of a case have in common: a lattice they lie on, a mirror image.
 
-Input: the regions and atoms of all cases. Output: `Closed(Tuple(offset, step))` or `Unavailable`.
-The finite losses are those of plateaus and atoms, and on an integer output also affine losses
-offset + slope*n. They form a lattice when all differences and slopes are rational multiples of one
-of them (which may use that a parameter is an integer), or when there are only two.
+Input: the regions and atoms of a case. `lattice_of` proves that every loss is offset + step *
+integer. The finite losses are those of plateaus and atoms, and on an integer output also affine
+losses offset + slope*n. They form a lattice when all differences and slopes are rational multiples
+of one of them (which may use that a parameter is an integer), or when there are only two.
 
-Whether the reversed pair has the same privacy loss: K(z) = K(-1 - z).
-
-Input: the regions and atoms of one case. Output: True when a reflection x -> c - x is proved to
-carry P to Q and Q to P (Gaussian, Laplace, every even noise), and atoms pair off with their masses
-exchanged. False means not proved. Equality of two log densities is proved by a vanishing derivative
-(a polynomial identity in x and one exponential) and agreement at a point, where constants may be
-compared numerically.
+`is_symmetric` proves that the reversed pair has the same privacy loss, K(z) = K(-1 - z): that a
+reflection x -> c - x carries P to Q and Q to P (Gaussian, Laplace, every even noise), and that
+atoms pair off with their masses exchanged. Equality of two log densities is proved by a vanishing
+derivative (a polynomial identity in x and one exponential) and agreement at a point, where
+constants may be compared numerically. False means not proved.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ from sympy import (
 )
 
 from mechc.calculus.checks import Checker
-from mechc.calculus.types import Closed, Entry, Region, Unavailable
+from mechc.calculus.types import Closed, Entry, Region, Unavailable, joined
 from mechc.symbolic.curvature import affine_parts
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.rewrite import affine_in, polynomial_in, quotient, rational_in, tidy
@@ -135,21 +133,10 @@ def is_symmetric(regions: Sequence[Region], atoms: Sequence[Atom], checker: Chec
     x = checker.x
     if not _atoms_pair_off(atoms):
         return False
-    segments = _segments(regions)
+    segments = [(r.lo, r.hi, r.p, r.q) for r in joined(regions)]
     if not segments:
         return bool(atoms)
     return any(_reflects(segments, c, checker) for c in _centres(segments, x))
-
-
-def _segments(regions: Sequence[Region]) -> list[Segment]:
-    """One entry for neighbouring regions of the same formula."""
-    joined: list[Segment] = []
-    for region in regions:
-        if joined and joined[-1][2:] == (region.p, region.q) and joined[-1][1] == region.lo:
-            joined[-1] = (joined[-1][0], region.hi, region.p, region.q)
-        else:
-            joined.append((region.lo, region.hi, region.p, region.q))
-    return joined
 
 
 def _centres(segments: list[Segment], x: Symbol) -> Iterator[Expr]:

@@ -37,7 +37,8 @@ from sympy import (
     tanh,
 )
 
-from mechc.symbolic.order import Facts
+from mechc.symbolic.facts import Facts
+from mechc.symbolic.signs import weak_sign
 
 MAX_TERMS = 200
 
@@ -90,7 +91,7 @@ def _summands(expr: Expr, variable: Symbol, facts: Facts) -> list[Expr]:
     """Non-negative expressions that add up to `expr`."""
     if isinstance(expr, Add):
         parts = [s for arg in expr.args for s in _summands(arg, variable, facts)]
-        return parts if all(facts.sign(p) in (0, 1) for p in parts) else [expr]
+        return parts if all(weak_sign(p, facts) in (0, 1) for p in parts) else [expr]
     if isinstance(expr, Mul):
         sums = [a for a in expr.args if isinstance(a, Add) and a.has(variable)]
         others = [a for a in expr.args if a not in sums]
@@ -106,7 +107,7 @@ def _term(expr: Expr, variable: Symbol, facts: Facts) -> Term:
     """One term, logarithms taken by rule."""
     weight, log_density, unsigned, sign = S.One, S.Zero, S.One, 1
     for part in Mul.make_args(expr):
-        part_sign = facts.sign(part)
+        part_sign = weak_sign(part, facts)
         if part_sign is None:
             unsigned *= part
             continue
@@ -132,10 +133,10 @@ def _weight_and_log(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Expr, E
     if isinstance(expr, exp):
         return S.One, _tidy(expr.exp, variable)
     if isinstance(expr, Mul):
-        pairs = [_weight_and_log(a, variable, facts) for a in expr.args if facts.sign(a) == 1]
+        pairs = [_weight_and_log(a, variable, facts) for a in expr.args if weak_sign(a, facts) == 1]
         if len(pairs) == len(expr.args):
             return Mul(*(w for w, _ in pairs)), Add(*(ell for _, ell in pairs))
-    if isinstance(expr, Pow) and facts.sign(expr.base) == 1:
+    if isinstance(expr, Pow) and weak_sign(expr.base, facts) == 1:
         weight, ell = _weight_and_log(expr.base, variable, facts)
         if expr.exp.has(variable):
             return S.One, expr.exp * (ell if weight == 1 else log(weight) + ell)
@@ -159,7 +160,7 @@ def _special(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Expr, Expr]:
         }[expr.func]
     if isinstance(expr, (gamma, factorial)):
         u = expr.args[0] + (1 if isinstance(expr, factorial) else 0)
-        if facts.sign(u) == 1:
+        if weak_sign(u, facts) == 1:
             return S.One, loggamma(u)
     return S.One, log(expr)
 
@@ -174,7 +175,7 @@ def _merged(found: list[Term], variable: Symbol, facts: Facts) -> tuple[Term, ..
             gap = expand(term.log_density - other.log_density)
             if not gap.has(variable):
                 # the larger one is kept, so that exp(gap) cannot overflow
-                larger, smaller = (term, other) if facts.sign(gap) == 1 else (other, term)
+                larger, smaller = (term, other) if weak_sign(gap, facts) == 1 else (other, term)
                 kept[i] = _sum(larger, smaller, -gap if larger is term else gap)
                 break
         else:

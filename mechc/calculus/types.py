@@ -7,7 +7,8 @@ closed form, the numeric side computes it, and why) or `Unavailable` (nobody com
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from sympy import Basic, Expr, Symbol
@@ -83,6 +84,19 @@ class Region:
     def interval(self) -> str:
         """The interval as it is written in messages."""
         return f"({self.lo}, {self.hi})"
+
+
+def joined(regions: Sequence[Region]) -> list[Region]:
+    """The regions in order, neighbours with one formula as one."""
+    found: list[Region] = []
+    for region in regions:
+        last = found[-1] if found else None
+        if last and (last.p, last.q) == (region.p, region.q) and last.hi == region.lo:
+            kind: Kind = "unsplit" if region.loss is not None else region.kind
+            found[-1] = replace(last, hi=region.hi, loss_hi=region.loss_hi, kind=kind)
+        else:
+            found.append(region)
+    return found
 
 
 @dataclass(frozen=True)

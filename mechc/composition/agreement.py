@@ -1,11 +1,8 @@
 """Differential checks of a composition: what must agree, whatever the method.
 
-Every violation comes with the smallest question that shows it. An answer without a theorem (nan
-sides) and a refusal prove nothing and are passed over.
-
-Whether delta moves with each parameter the way it has to.
-
-Two statements, neither about any mechanism in particular:
+Methods must agree with each other, directions with their maximum, and delta must move with each
+parameter the way it has to. Two statements are behind that, neither about a mechanism in
+particular:
 
 * what dominates composes: if one step at one value of a parameter has at every epsilon at least the
   delta of a step at another value, so have any number of steps (Zhu, Dong, Wang 2022, Theorem 10).
@@ -14,6 +11,9 @@ Two statements, neither about any mechanism in particular:
 * a sensitivity in a pair that is claimed to dominate, and a sampling rate, only ever raise delta:
   the claim is about all queries that move by *at most* the sensitivity, and a sampled pair
   ((1 - r) Q + r P, Q) is that of a smaller rate processed less.
+
+Every violation comes with the smallest question that shows it. An answer without a theorem (nan
+sides) and a refusal prove nothing and are passed over.
 """
 
 from __future__ import annotations

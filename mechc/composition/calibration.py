@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mechc.accountants.bound import Bound, plain
 from mechc.accountants.fft import log1mexp
-from mechc.composition import attacks
+from mechc.composition import tradeoff
 from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, share
 from mechc.composition.mechanism import Mechanism
@@ -347,7 +347,7 @@ class Power(Profile):
         if value not in self._known:
             with limited(self._max_work, self._method):
                 evaluation = self._at(value).evaluation(self._method, self._direction)
-                bound = self._checked(attacks.true_positive(evaluation, self._fpr))
+                bound = self._checked(tradeoff.true_positive(evaluation, self._fpr))
             low = math.log(max(float(bound.lower), self._fpr))
             over = math.log(float(bound.upper)) - self.log_target + 8 * EPS
             self._known[value] = low - self.log_target, over

@@ -1,10 +1,8 @@
-"""What users give to queries, checked: epsilons, deltas, orders, rates, counts.
+"""What users give, checked once: epsilons, deltas, orders, rates, counts, parameter values.
 
-Parameter values from users: named numbers in, the parameter vector of a kernel out.
-
-Checked once, when a mechanism is called; jitted code behind it checks nothing.
-
-One query at a number or at an array of numbers, and its answers in the same shape.
+A query is asked at a number or at an array of numbers (`Points`) and answers in the same shape;
+named values become the parameter vector of a kernel (`bind`). Compiled code behind this checks
+nothing.
 """
 
 from __future__ import annotations

@@ -431,11 +431,11 @@ class Queries(ABC):
         self, quantity: Quantity, word: str, rates: Any, max_work: float, how: dict[str, Any]
     ) -> Bound:
         """Power at false positive rates, by its name."""
-        from mechc.composition import attacks
+        from mechc.composition import tradeoff
 
         how = self._how(**how)
         points = checked(partial(share, quantity.words, word), rates)
-        return self._ask(quantity, points, attacks.true_positive, max_work, how)
+        return self._ask(quantity, points, tradeoff.true_positive, max_work, how)
 
     def bayes_risk(self, prior: Any = 0.5, *, max_work: float = MAX_WORK, **how: Any) -> Bound:
         """Return bounds on the smallest probability of error of a guess whether a record is there.
@@ -455,11 +455,11 @@ class Queries(ABC):
             DeclarationError: an argument is not acceptable.
             UnsupportedError: the method refuses where the answer is decided.
         """
-        from mechc.composition import attacks
+        from mechc.composition import tradeoff
 
         how = self._how(**how)
         points = checked(partial(share, Quantity.BAYES_RISK.words, "prior"), prior)
-        return self._ask(Quantity.BAYES_RISK, points, attacks.bayes_risk, max_work, how)
+        return self._ask(Quantity.BAYES_RISK, points, tradeoff.bayes_risk, max_work, how)
 
     def zcdp(self, *, direction: str = "both", max_work: float = MAX_WORK) -> Bound:
         """Return bounds on the smallest rho such that the run is rho-zCDP.

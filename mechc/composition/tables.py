@@ -1,15 +1,13 @@
-"""Events that are given by numbers: a table of losses and masses, or two lists of probabilities.
+"""Events that are given by numbers: tables of losses and masses, lists of probabilities, mixtures.
 
 They compose with events of mechanisms and answer the same queries. Bounds are bounds for the
 table: whether the table itself bounds a mechanism is up to where it came from, which `claim`
 records.
 
-Mixtures of events whose output tells which of them ran.
-
-One of several mechanisms runs, chosen by the same probabilities on both data sets. Telling which
-can only reveal more (T9), and makes the privacy loss distribution the mixture of those of the
-parts. Losses with a density are first rounded up to a grid, pessimistically; then there is no
-lower bound.
+In a mixture one of several mechanisms runs, chosen by the same probabilities on both data sets.
+Telling which can only reveal more (T9), and makes the privacy loss distribution the mixture of
+those of the parts. Losses with a density are first rounded up to a grid, pessimistically; then
+there is no lower bound.
 """
 
 from __future__ import annotations

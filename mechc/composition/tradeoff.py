@@ -1,4 +1,4 @@
-"""The trade-off function from the privacy profile.
+"""The trade-off function from the privacy profile, and what an attacker can do by it.
 
 f(alpha) = sup over a > 0 of g(a), g(a) = 1 - delta(log a) - a alpha, the smallest false negative
 rate of any test of "record present" against "absent" at false positive rate alpha (Dong, Roth, Su
@@ -8,6 +8,10 @@ a = e^epsilon, so g is concave; g(0) = 0 and g(a) <= 1 - delta(inf) - a alpha.
 Every evaluated point gives a lower bound, and any two of them an upper bound beyond: the line
 through them. The upper side is the peak of the lowest of these lines, and the search goes on where
 that is (cutting planes without gradients): on a lattice, where g is piecewise linear, at a corner.
+
+True positives, errors and reconstruction follow from f and the profile. H1 says that the record is
+present (under replacement: is the one), H0 that it is not; both directions are covered, so that it
+does not matter which is which.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
+from mechc.composition.inputs import from_log
 from mechc.errors import UnsupportedError
 from mechc.loss.rounding import EPS
 
@@ -38,6 +43,7 @@ NUDGES = (1e-9, -1e-9, 1e-6, -1e-6, 1e-4, -1e-4)  # ... at these relative distan
 DISTINCT = 1e-9  # relative distance in epsilon of two points
 SMALLEST = 1e-303  # a alpha of points that lines are drawn through
 LEAST_RATE = 1e-300  # f is asked for at this rate instead of smaller ones
+FLAT = 16 * EPS  # rounding of 1 - f, with that of f
 
 
 @dataclass(frozen=True)
@@ -198,3 +204,60 @@ def _vertex(points: list[tuple[float, float]], other: float) -> float:
     bend = (second - first) / (x2 - x0)
     place = 0.5 * (x0 + x1 - first / bend) if bend < 0.0 else math.nan
     return place if x0 < place < x2 else other
+
+
+def true_positive(evaluation: Evaluation, fpr: float) -> Bound:
+    """Return bounds on 1 - f(fpr), the largest power of a test at a false positive rate.
+
+    Power is also inf over epsilon of delta(epsilon) + e^epsilon fpr, so that any epsilon gives an
+    upper bound; that one has its digits where 1 - f has lost them.
+
+    Args:
+        evaluation: the run by one method.
+        fpr: false positive rate in [0, 1].
+    """
+    found = false_negative(evaluation, fpr)
+    lower, middle, upper = (1.0 - float(s) for s in (found.upper, found.estimate, found.lower))
+    lower, upper = lower - FLAT, upper + FLAT
+    at = math.inf if fpr == 0.0 else float(found.detail.get("epsilon", math.nan))
+    if not math.isnan(at) and not math.isnan(upper):
+        there = from_log(evaluation.log_delta(at))
+        cost = (
+            math.exp(min(at, 700.0) + math.log(fpr)) * (1.0 + 8 * EPS * (abs(at) + 700.0))
+            if fpr
+            else 0.0
+        )
+        if at <= 700.0 or fpr == 0.0:
+            upper = min(upper, (float(there.upper) + cost) * (1.0 + 2 * EPS))
+        if fpr == 0.0:
+            lower, middle = max(lower, float(there.lower)), float(there.estimate)
+    lower = max(lower, fpr)
+    upper = min(max(upper, fpr), 1.0) if upper == upper else upper
+    middle = min(max(middle, lower), upper) if upper == upper else middle
+    return Bound(lower, middle, upper, found.method, found.status, found.detail)
+
+
+def bayes_risk(evaluation: Evaluation, prior: float) -> Bound:
+    """Return bounds on the least probability of error where H1 has a prior probability.
+
+    The smallest prior FNR + (1 - prior) FPR over all tests is prior (1 - delta(epsilon)) at
+    epsilon = log((1 - prior) / prior), by the definition of delta as a supremum over tests.
+
+    Args:
+        evaluation: the run by one method.
+        prior: in [0, 1].
+    """
+    if prior in (0.0, 1.0):
+        return Bound(
+            0.0, 0.0, 0.0, "prior", "proven", {"epsilon": math.inf if prior == 0 else -math.inf}
+        )
+    epsilon = math.log1p(-prior) - math.log(prior)
+    found = evaluation.log_delta(epsilon)
+    # 1 - delta changes by at most the factor e^r when epsilon changes by r
+    pad = (abs(epsilon) + 16.0) * EPS
+    most = min(prior, 1.0 - prior)
+    sides = [-prior * math.expm1(float(s)) for s in (found.upper, found.estimate, found.lower)]
+    lower, middle, upper = sides[0] * (1.0 - pad), min(sides[1], most), sides[2] * (1.0 + pad)
+    upper = min(upper, most) if upper == upper else upper
+    detail = {**found.detail, "epsilon": epsilon}
+    return Bound(lower, middle, upper, found.method, found.status, detail)

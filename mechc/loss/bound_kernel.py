@@ -14,9 +14,8 @@ from mechc.errors import InternalError, NumericError
 from mechc.loss import quadrature, unresolved
 from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.infinite_mass import CERTAIN, FEW, LogMass, agreed, rounded, total
-from mechc.loss.masspoints import merge, spent, split_atoms
 from mechc.loss.moments import log_total
-from mechc.loss.nodes import Nodes
+from mechc.loss.nodes import Nodes, merge, spent, split_atoms
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import ORDER
 from mechc.protocol import Kernel

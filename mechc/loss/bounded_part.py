@@ -1,14 +1,13 @@
-"""A bound kernel whose outputs of extreme loss reveal everything, for tails without moments.
+"""Where losses of a bound kernel are moderate: extreme ones revealed, small ones counted.
 
-In: a KernelSource and a bound B. Out: one in which outputs with |L| > B are told apart: their mass
-under P stands at infinite loss, that under Q at minus infinite loss. So does what is so close to an
-end that doubles do not resolve it, however small the loss there (`early`). The new pair dominates
-the old one (T9: two outputs are folded into one), and every tilt of its loss has a finite moment.
+`within` takes a bound B and tells outputs with |L| > B apart: their mass under P stands at infinite
+loss, that under Q at minus infinite loss. So does what is so close to an end that doubles do not
+resolve it, however small the loss there (`early`). The new pair dominates the old one (T9: two
+outputs are folded into one), and every tilt of its loss has a finite moment.
 
-How likely a loss is to be small, of any law, whether or not its nodes settle.
-
-P(L <= t) is an integral of p alone, over outputs that the branches tell. Where P and Q are millions
-of standard deviations apart it is the one question that matters, and the only one with an answer.
+`log_below` bounds P(L <= t), an integral of p alone over outputs that the branches tell. Where P
+and Q are millions of standard deviations apart it is the one question that matters, and the only
+one with an answer, whether or not nodes settle.
 """
 
 from __future__ import annotations

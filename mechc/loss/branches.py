@@ -1,13 +1,9 @@
-"""The monotone branches of a bound kernel: inverse loss, density, one-step answers.
+"""The monotone branches of a bound kernel: inverse loss, density, masses, one-step answers.
 
 In: a KernelSource. Out: for any loss l the outputs x with L(x) = l, so that events {L > l} become
-intervals of x, on which densities are integrated without cancellation.
-
-Masses of the continuous part of a loss between given losses, in both laws of the pair.
-
-In: a KernelSource and increasing losses. Out: masses under P and Q of the cells between them. Every
-cell is an interval of outputs on each monotone branch, and is integrated there by a short Gauss
-rule, so that masses far out in a tail keep their relative accuracy.
+intervals of x, on which densities are integrated without cancellation. The masses of cells between
+increasing losses are found on each branch by a short Gauss rule, so that those far out in a tail
+keep their relative accuracy.
 """
 
 from __future__ import annotations

@@ -6,12 +6,9 @@ In: a privacy loss, a tilt t and an anchor loss. Out: panels of outputs x, local
     nu(dx) = p(x) exp(t L(x) - K(t)) dx,
 
 a probability measure; and the matrix of the map g -> E_nu[g(u - L)] from Chebyshev coefficients of
-a piecewise polynomial g to values at points u.
-
-The map g -> E_nu[g(u - L)] of a tabulated step, as rows of a matrix on Chebyshev coefficients.
-
-Every output panel of the step is cut where u - L(x) crosses an edge of g, so that each piece of
-the integrand is a product of resolved polynomials; see `Tabulated.act`, its only caller.
+a piecewise polynomial g to values at points u. For the latter every output panel is cut where
+u - L(x) crosses an edge of g, so that each piece of the integrand is a product of resolved
+polynomials.
 """
 
 from __future__ import annotations

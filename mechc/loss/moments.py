@@ -1,12 +1,8 @@
 """Compiled sums over the nodes of a privacy loss: tilted moments and generating functions.
 
 All functions take `loss` and `log_weight` (nodes and atoms together, E_P[g(L)] = sum w g(loss))
-and are exact up to rounding for the discrete law they are given.
-
-exp of many numbers by the vector units of the processor, which the C library's exp leaves idle.
-
-Range reduction by Cody and Waite, then the Taylor polynomial of degree 13, whose remainder is below
-4e-18 for arguments up to log(2) / 2; good to two units in the last place.
+and are exact up to rounding for the discrete law they are given. exp of many numbers is done by the
+vector units of the processor, which the C library's exp leaves idle (`exponentials`).
 """
 
 from __future__ import annotations

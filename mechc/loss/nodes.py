@@ -1,4 +1,7 @@
-"""The numbers of one direction of a privacy loss, before they become its fields."""
+"""The numbers of one direction of a privacy loss, and of many point masses: `Nodes`.
+
+Point masses are sorted, those of equal losses added up, and looked for on a lattice.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,94 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.loss.allowance import spend
-from mechc.loss.masspoints import find_lattice, merge
+from mechc.loss.moments import log_total
+from mechc.loss.resolution import LOG_NEGLIGIBLE
+from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 
 MERGED = 20.0  # work for a point mass that is sorted and looked for on a lattice
+LATTICE_ULP = 64.0  # how far, in ulp, computed losses may be off a lattice
+
+
+def _log_sums(log_mass: Floats, starts: NDArray[np.int64]) -> Floats:
+    """Logs of the masses in the runs that begin at `starts`, none of them empty."""
+    top = np.maximum.reduceat(log_mass, starts)
+    unit = np.where(np.isfinite(top), top, 0.0)
+    shares = np.exp(log_mass - unit.repeat(np.diff(starts, append=log_mass.size)))
+    with np.errstate(divide="ignore"):  # a run without mass
+        sums: Floats = unit + np.log(np.add.reduceat(shares, starts))
+    return sums
+
+
+def spent(
+    log_p: Floats, log_q: Floats, tilts: Floats, left: bool, right: bool, log_reach: float
+) -> bool:
+    """Whether the tilted masses at the open ends, times the reach, are negligible at all tilts."""
+    with np.errstate(invalid="ignore"):  # where both vanish there is no loss
+        psi = log_p + tilts[:, None] * (log_p - log_q)
+    psi = np.where(np.isfinite(psi), psi, -np.inf)
+    ends = psi[:, [end for end, is_open in ((0, left), (-1, right)) if is_open]]
+    least = psi.max(axis=1) + 2.0 * LOG_NEGLIGIBLE
+    return bool((ends.max(axis=1, initial=-np.inf) + log_reach <= least).all())
+
+
+def merge(loss: Floats, log_mass: Floats) -> tuple[Floats, Floats]:
+    """Sort atoms by loss and add up the masses of equal losses."""
+    if (loss[1:] > loss[:-1]).all():
+        return loss, log_mass
+    order = np.argsort(loss, kind="stable")
+    loss, log_mass = loss[order], log_mass[order]
+    starts = np.flatnonzero(np.append(True, loss[1:] != loss[:-1]))
+    return loss[starts], _log_sums(log_mass, starts)
+
+
+def find_lattice(loss: Floats) -> tuple[float, float] | None:
+    """Return (offset, step) when all losses lie on a lattice up to rounding, else None.
+
+    Euclid's algorithm on the differences. A computed loss may be a few ulp off; how much that
+    moves an answer is part of the accountants' rounding allowance.
+    """
+    if loss.size == 0 or loss.size > 100_000:
+        return None
+    if loss.size == 1:
+        return float(loss[0]), max(1.0, abs(float(loss[0])))
+    noise = LATTICE_ULP * EPS * float(np.abs(loss).max())
+    gaps = np.diff(loss)
+    step = float(gaps.min())
+    off = np.abs(gaps - step * np.round(gaps / step))
+    fits = (off <= noise * np.maximum(1.0, gaps / step)) & (step > 1e3 * noise)
+    first = gaps.size if fits.all() else int(np.argmin(fits))
+    for gap in gaps[first:]:  # those before are multiples of the smallest
+        a, b = float(gap), step
+        for _ in range(64):
+            if b <= 1e3 * noise:
+                return None
+            a, b = b, abs(a - b * round(a / b))
+            if b <= noise * max(1.0, float(gap) / a):
+                break
+        step = a
+    index = np.round((loss - loss[0]) / step)
+    if index[-1] > 1e7:
+        return None
+    step = float((loss[-1] - loss[0]) / index[-1])
+    if np.abs(loss - loss[0] - step * index).max() > noise:
+        return None
+    return float(loss[0]), step
+
+
+def split_atoms(log_p: Floats, log_q: Floats, loss: Floats) -> tuple[Floats, Floats, float, float]:
+    """Sort point masses into finite losses and the masses at plus and minus infinity."""
+    p, q = log_p > -np.inf, log_q > -np.inf
+    both = p & q
+    with np.errstate(invalid="ignore"):  # a formula for the loss may overflow where logs do not
+        loss = np.where(np.isfinite(loss), loss, log_p - log_q)
+    return (
+        np.ascontiguousarray(loss[both]),
+        np.ascontiguousarray(log_p[both]),
+        log_total(log_p[p & ~q]),
+        log_total(log_q[q & ~p]),
+    )
 
 
 class Nodes(NamedTuple):

@@ -1,19 +1,15 @@
-"""Panels in order: cutting them, adding some at the ends of a branch, deciding where to do so.
+"""Panels in order: the first ones, cutting them, adding some, the rounds in which they settle.
 
 Panels stand sorted by branch and by place. All functions return new arrays, so that a copy of a
 quadrature is one of references; none waits for a compiler, since a round works on whole arrays.
-
 `measure` judges all panels at new tilts; then, in turns, `look` decides which panels to cut and
 where to grow, and lays them, and `take` judges those that are new. Where nothing is lacking,
 `hidden` looks for modes that no node has seen, and `finish` judges what stays.
 
-Where to look first: the edges of the first panels on one branch.
-
-In: a kernel, its parameters and an interval of outputs. Out: a few edges around the places and
-scales at which P and Q have their mass, found at points in geometric distance from the ends and by
-climbing to modes that lie between two of them. Adaptation does the rest, but it cannot refine
-towards a mode that no node has seen: a density of width 1 around 1e6, or next to the end of an
-interval of length 1e24.
+The first edges (`first_edges`) lie around the places and scales at which P and Q have their mass,
+found at points in geometric distance from the ends of a branch and by climbing to modes that lie
+between two of them. Adaptation cannot refine towards a mode that no node has seen: a density of
+width 1 around 1e6, or next to the end of an interval of length 1e24.
 """
 
 from __future__ import annotations

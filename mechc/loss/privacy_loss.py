@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.loss import atoms, bounded_part, branches, listed, moments
+from mechc.loss import atoms, bounded_part, branches, moments
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.bounded_part import within
 from mechc.loss.consistency import require_consistent
@@ -430,7 +430,7 @@ class PrivacyLoss:
             error += self._source.defect
         loss, log_mass, left_out = self.atom_loss, self.atom_log_mass, -math.inf
         if self._source is not None and self._source.listed()[2]:
-            loss, log_mass, left_out = listed.above(self._source, epsilon, self._reverse)
+            loss, log_mass, left_out = atoms.above_epsilon(self._source, epsilon, self._reverse)
         kind, mass_error = self._atoms_known
         # of the reversed pair, masses are those of the pair divided by exp(loss)
         mass_errors = mass_error + self._reverse * EPS * np.abs(loss)

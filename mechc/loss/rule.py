@@ -1,10 +1,8 @@
-"""The rule of one panel: 16 Gauss-Legendre nodes, and what their values say about a function.
+"""The rule of one panel: 16 Gauss-Legendre nodes, their coefficients, the loss at outputs.
 
 The rule is exact up to degree 31. The Legendre coefficients that 16 values determine show whether
 a function is resolved: their decay from degrees 6-7 to 14-15 continues to degree 32, the first one
 that the rule gets wrong.
-
-The privacy loss at given outputs, also where its own formula overflows.
 
 A kernel computes the loss by a formula that keeps digits where log p - log q cancels. Far out that
 formula may be inf - inf where log p and log q are ordinary numbers; their difference is good then.

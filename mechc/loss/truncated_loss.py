@@ -1,12 +1,12 @@
-"""The panels of a privacy loss on which losses lie in a range, cut where a function changes fast.
+"""Parts of a privacy loss: panels on which losses lie in a range, and laws that have no panels.
 
 A positive measure chi(L) dP, chi smooth but quick, has the nodes of the law where these resolve
-chi too. How well they do shows in the coefficients of chi p exp(zL) on every panel.
-
-A law whose nodes do not settle: what can still be said of it.
+chi too: a `Band` is cut where chi changes fast. How well nodes do shows in the coefficients of
+chi p exp(zL) on every panel.
 
 Where P and Q are millions of standard deviations apart, losses of 1e12 and tilted laws between the
-two defeat any quadrature, but not the one question that matters then: how likely a small loss is.
+two defeat any quadrature. An `UnresolvedLoss` stands for such a law: it answers how likely a small
+loss is, and refuses the rest.
 """
 
 from __future__ import annotations

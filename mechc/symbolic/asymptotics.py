@@ -1,22 +1,17 @@
 """Asymptotic expansions: how a log density or a loss behaves at an end, parameters symbolic.
 
 Input: an expression along y -> +oo; an end is approached with x = y, -y, lo + 1/y or hi - 1/y.
-Output: a `Series`, or its limit. This is a small transseries calculus in the manner of Gruntz's
-limit algorithm, but with one exponential scale and with parameters: sums of exponentials under a
-logarithm are ruled by the largest, erfc and gamma functions by their classical expansions (DLMF
-7.12, 5.11, 10.19). Whatever leaves this class raises `Unknown`.
-
-Arithmetic of asymptotic series with symbolic parameters.
-
-A `Series` is finitely many terms c * exp(e*y) * y**a * log(y)**b in a symbol y -> +oo, the largest
+Output: a `Series` or its limit: finitely many terms c * exp(e*y) * y**a * log(y)**b, the largest
 first, with the orders of what was left out. Coefficients and exponents are expressions in the
-parameters; orders are compared by proof (`signs.sign`). Whatever leaves this class, or cannot be
-compared, raises `Unknown`.
+parameters; orders are compared by proof (`signs.sign`).
 
-Limits of a sum of exponentials whose rates may vanish, such as moves that may be zero.
+This is a small transseries calculus in the manner of Gruntz's limit algorithm, but with one
+exponential scale and with parameters: sums of exponentials under a logarithm are ruled by the
+largest, erfc and gamma functions by their classical expansions (DLMF 7.12, 5.11, 10.19). Whatever
+leaves this class, or cannot be compared, raises `Unknown`.
 
-Whether log(sum w_i exp(a_i x)) is bounded at an end depends on which of the a_i >= 0 are zero,
-which is only known for given parameters: the limit is written with that condition in it.
+Whether log(sum w_i exp(a_i x)) is bounded at an end depends on which of the a_i >= 0 are zero, such
+as moves that may be zero: `limit_of_exponentials` writes its limit with that condition in it.
 """
 
 from __future__ import annotations

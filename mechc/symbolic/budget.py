@@ -1,16 +1,13 @@
-"""SymPy's solver under a wall clock: a child process that is killed when its time is up.
+"""Limits on the work of SymPy, which knows none: a wall clock for its solver, a number of calls.
 
-Input: a list of equations. Output: for each the solutions that arrived in time. `solve` has no time
-limit of its own and may run for hours, and a thread cannot be killed, so it runs in
-`python -m mechc.symbolic.budget`, which reads pickled tasks from standard input and writes each
-answer as soon as it has it; what is missing when the clock runs out counts as unsolved. Answers are
-candidates: the caller verifies them.
+`run` gives equations to a child process that is killed when its time is up. `solve` may run for
+hours, and a thread cannot be killed, so it runs in `python -m mechc.symbolic.budget`, which reads
+pickled tasks from standard input and writes each answer as soon as it has it; what is missing when
+the clock runs out counts as unsolved. Answers are candidates: the caller verifies them.
 
-A limit on the work of code that knows none: so many function calls, then an error.
-
-SymPy decides signs of constants by raising precision and by cases, and may not come back. Calls are
-counted through the interpreter's profiling hook: the same text always gets the same answer, on a
-fast machine or a slow one, in any thread, and without a second process.
+`limited` counts function calls through the interpreter's profiling hook: the same text always gets
+the same answer, on a fast machine or a slow one, in any thread, and without a second process. SymPy
+decides signs of constants by raising precision and by cases, and may not come back.
 """
 
 from __future__ import annotations

@@ -1,21 +1,16 @@
-"""Numbers for derived formulas: an mpmath evaluator, and the parameter vectors used for checks.
+"""Numbers for expressions: their values, typical parameters, and integrals that find their scale.
 
 Input: a SymPy expression and values of its symbols. Output: an mpmath number at the working
-precision of `mpmath.mp`, or a NumPy array in double precision where only a check is wanted. Every
-formula that leaves this room has been compared with its definition through this module, so it
-shares no code with the kernel room.
-
-Numbers from symbolic expressions, for the checks at normalisation only.
-
-Typical parameter vectors, vectorised evaluation in double precision, and integration and summation
-that find their own scale. None of this is used by an accountant: kernels have their own evaluation.
+precision of `mpmath.mp` (`evaluate`), a NumPy array in double precision where only a check is
+wanted (`evaluate_array`), or that array with mpmath in the places where doubles fail (`Evaluator`).
+Every formula that leaves this room has been compared with its definition through this module, so it
+shares no code with the kernel room; kernels have their own evaluation.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -40,7 +35,6 @@ from sympy import (
     S,
     Sum,
     Symbol,
-    lambdify,
 )
 from sympy.core.numbers import Float, Integer, NumberSymbol, Rational
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
@@ -214,8 +208,7 @@ class _ArrayEvaluator(_Evaluator):
             raise NotImplementedError(f"{type(expr).__name__} over arrays")
         return float(evaluate(expr, {s: float(self.values[s]) for s in expr.free_symbols}))
 
-    def root(self, expr: BracketedRoot) -> Any:
-        return self.sum(expr)
+    root = sum
 
 
 def _sinhc(u: Any) -> Any:
@@ -390,92 +383,78 @@ class Evaluator:
     """One expression as a function of the variable, for many parameter vectors."""
 
     def __init__(self, expr: Expr, variable: Symbol, parameters: tuple[Parameter, ...]) -> None:
-        """Compile `expr` in `variable` and `parameters`."""
-        self.symbols = [p.symbol for p in parameters]
-        self.sums = sorted(
-            (s for s in expr.atoms(Sum) if not s.has(variable)), key=lambda s: str(s)
-        )
-        dummies = [Dummy(f"sum_{i}") for i in range(len(self.sums))]
-        flat = expr.xreplace(dict(zip(self.sums, dummies, strict=True)))
-        arguments = [variable, *self.symbols, *dummies]
-        self._fast = _compiled(arguments, flat, ["scipy", "numpy"])
-        self._slow = _compiled(arguments, flat, "mpmath")
-        sizes = Add(*map(Abs, flat.args)) if isinstance(flat, Add) else None
-        self._size = None if sizes is None else _compiled(arguments, sizes, ["scipy", "numpy"])
+        """Evaluate `expr` in `variable` and `parameters`."""
+        self.variable, self.symbols = variable, [p.symbol for p in parameters]
+        self.sums = sorted((s for s in expr.atoms(Sum) if not s.has(variable)), key=str)
+        self.dummies = [Dummy(f"sum_{i}") for i in range(len(self.sums))]
+        self.expr = expr.xreplace(dict(zip(self.sums, self.dummies, strict=True)))
+        is_sum = isinstance(self.expr, Add)
+        self._size = Add(*map(Abs, self.expr.args)) if is_sum else None
 
     def at(self, theta: Theta) -> Function:
         """The function of the variable for one parameter vector; nan where it is not real."""
-        given = (*theta, *(_sum_value(s, self.symbols, theta) for s in self.sums))
+        given = self._given(theta)
 
         def values(x: Floats) -> Floats:
             x = np.asarray(x, dtype=np.float64)
-            result = np.full_like(x, np.nan)
-            if self._fast is not None:
-                try:
-                    with np.errstate(all="ignore"):
-                        result = _real(self._fast(x, *given), x)
-                except (TypeError, ValueError, NameError, AttributeError, OverflowError):
-                    self._fast = None
+            result = _doubles(self.expr, {**given, self.variable: x}, x)
             digits = self._lost(x, given, result)
             for i in np.flatnonzero(digits > _SPARE):
                 with mpmath.workdps(15 + int(digits[i])):
-                    result[i] = _mp_value(self._slow, mpmath.mpf(x[i]), given)
+                    result[i] = self._exactly(x[i], given)
             # overflow as in 0 * inf is not final: mpmath has no largest number
             for i in np.flatnonzero(np.isnan(result)):
-                result[i] = _mp_value(self._slow, float(x[i]), given)
+                result[i] = self._exactly(x[i], given)
             return result
 
         return values
 
-    def _lost(self, x: Floats, given: tuple[float, ...], result: Floats) -> Floats:
+    def _given(self, theta: Theta) -> dict[Symbol, float]:
+        """Values of the parameters and of the sums in them."""
+        found = dict(zip(self.symbols, theta, strict=True))
+        rows = zip(self.dummies, self.sums, strict=True)
+        return found | {dummy: _sum_value(total, found) for dummy, total in rows}
+
+    def _lost(self, x: Floats, given: dict[Symbol, float], result: Floats) -> Floats:
         """How many decimal digits cancel in the sum, as in loggamma(x) - loggamma(x + 1)."""
-        if self._size is None or self._fast is None:
+        if self._size is None:
             return np.zeros_like(x)
+        size = _doubles(self._size, {**given, self.variable: x}, x)
         with np.errstate(all="ignore"):
-            size = _real(self._size(x, *given), x)
             lost: Floats = np.log10(size / (1.0 + np.abs(result)))
         return np.where(np.isfinite(size) & np.isfinite(lost), lost, 0.0)
 
+    def _exactly(self, x: float, given: dict[Symbol, float]) -> float:
+        """The value at one point at the working precision of mpmath; nan when it is not real."""
+        try:
+            found = evaluate(self.expr, {**given, self.variable: float(x)})
+            return float(found) if mpmath.im(found) == 0 else math.nan
+        except (NotImplementedError, ValueError, ArithmeticError, TypeError):
+            return math.nan
+
     def exactly(self, x: float, theta: Theta) -> float:
         """The value at one point, evaluated by mpmath; nan when it is not real."""
-        given = (*theta, *(_sum_value(s, self.symbols, theta) for s in self.sums))
-        return _mp_value(self._slow, x, given)
+        return self._exactly(x, self._given(theta))
 
 
 def value(expr: Expr, parameters: tuple[Parameter, ...], theta: Theta) -> float:
     """An expression in parameters as a float; nan when it is not real."""
     if expr.is_number:
         return float(expr) if expr.is_extended_real else math.nan
-    evaluator = _scalar(expr, parameters)
-    return evaluator.exactly(0.0, theta)
-
-
-@lru_cache(maxsize=4096)
-def _scalar(expr: Expr, parameters: tuple[Parameter, ...]) -> Evaluator:
-    return Evaluator(expr, Dummy("unused"), parameters)
+    return Evaluator(expr, Dummy("unused"), parameters).exactly(0.0, theta)
 
 
 def holds_at(condition: Basic, parameters: tuple[Parameter, ...], theta: Theta) -> bool:
     """Whether a condition on the parameters is true."""
-    return bool(_truth(condition, parameters)(*theta))
+    return holds(condition, dict(zip((p.symbol for p in parameters), theta, strict=True)))
 
 
-@lru_cache(maxsize=256)
-def _truth(condition: Basic, parameters: tuple[Parameter, ...]) -> Callable[..., Any]:
-    function: Callable[..., Any] = lambdify([p.symbol for p in parameters], condition, "mpmath")
-    return function
-
-
-def _as_number(x: float) -> Any:
-    return int(x) if x == math.floor(x) else x
-
-
-def _compiled(arguments: Sequence[Basic], expr: Expr, modules: Any) -> Callable[..., Any] | None:
+def _doubles(expr: Expr, values: Mapping[Symbol, Any], x: Floats) -> Floats:
+    """Values as doubles in the shape of x; nan where they are complex, or have no such form."""
     try:
-        function: Callable[..., Any] = lambdify(arguments, expr, modules=modules)
-    except (TypeError, ValueError, NotImplementedError, KeyError):
-        return None
-    return function
+        return _real(evaluate_array(expr, values), x)
+    except (NotImplementedError, AttributeError, TypeError, ValueError, ArithmeticError):
+        return np.full_like(x, np.nan)
 
 
 def _real(values: Any, x: Floats) -> Floats:
@@ -486,23 +465,11 @@ def _real(values: Any, x: Floats) -> Floats:
     return np.array(array, dtype=np.float64)
 
 
-def _mp_value(function: Callable[..., Any] | None, x: float, given: Iterable[float]) -> float:
-    if function is None:
-        return math.nan
-    try:
-        result = function(x, *given)
-        return float(result) if mpmath.im(result) == 0 else math.nan
-    except (ValueError, ZeroDivisionError, OverflowError, TypeError):
-        return math.nan
-
-
-def _sum_value(expr: Sum, symbols: Sequence[Symbol], theta: Theta) -> float:
+def _sum_value(expr: Sum, given: Mapping[Symbol, float]) -> float:
     """A convergent sum over integers, free of the variable."""
     index, lo, hi = expr.limits[0]
-    function = lambdify([index, *symbols], expr.function, modules=["scipy", "numpy"])
-    ends = dict(zip(symbols, map(_as_number, theta), strict=True))
-    a, b = (float(end.subs(ends)) for end in (lo, hi))
-    return sum_over(lambda n: _real(function(n, *theta), n), a, b, [0.0])
+    a, b = (float(evaluate(end, given)) for end in (lo, hi))
+    return sum_over(lambda n: _doubles(expr.function, {**given, index: n}, n), a, b, [0.0])
 
 
 def centres(logs: Iterable[Expr], ends: Iterable[Expr], variable: Symbol) -> list[Expr]:

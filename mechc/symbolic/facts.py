@@ -7,6 +7,7 @@ what holds strictly inside holds weakly at the ends.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -14,11 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sympy import Add, And, Basic, Dummy, Expr, Piecewise, S, Symbol, expand, oo
+from sympy import (
+    Add,
+    And,
+    Basic,
+    Dummy,
+    Expr,
+    Integer,
+    Piecewise,
+    Rational,
+    S,
+    Symbol,
+    expand,
+    oo,
+)
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt
 
 from mechc.symbolic.evaluate import evaluate_array
-from mechc.symbolic.order import exact_end
 
 if TYPE_CHECKING:
     from mechc.symbolic.parameters import Parameter
@@ -59,6 +72,16 @@ class Facts:
             expr = expr.subs(symbol, value)
         return expr
 
+    def whole(self, expr: Expr) -> Expr:
+        """As `encode`, with the ends, where symbols run through the integers from one on."""
+        for symbol, value in self.encoding:
+            rest = value.as_coeff_Add()[1]
+            free = next((v for v in (rest, -rest) if isinstance(v, Dummy)), None)
+            if symbol.is_integer and free is not None:
+                value = value.subs(free, Dummy("n", integer=True, nonnegative=True))
+            expr = expr.subs(symbol, value)
+        return expr
+
     def assume(self, expr: Expr, sign: int) -> Facts:
         """Facts with one more sign; a linear one is also encoded."""
         facts = replace(self, known=(*self.known, (expr, sign)))
@@ -80,6 +103,11 @@ class Facts:
         else:
             value = (lo + hi * step) / (1 + step)
         return replace(self, encoding=((x, value), *self.encoding), variable=x, interval=(lo, hi))
+
+    @property
+    def condition(self) -> Basic:
+        """What is assumed in this case, as a condition on the parameters; it includes the ends."""
+        return And(*(Gt(e, 0) if sign > 0 else Le(e, 0) for e, sign in self.known))
 
     def moving(self, expr: Expr) -> set[Symbol]:
         """Symbols that vary while the parameters stand still: the variable's and generators."""
@@ -117,6 +145,13 @@ def facts_of(parameters: tuple[Parameter, ...], condition: Basic = S.true) -> Fa
         elif isinstance(part, Eq):
             facts = facts.assume(part.lhs - part.rhs, 0)
     return facts
+
+
+def exact_end(value: float) -> Expr:
+    """The end of a domain as an exact number."""
+    if math.isinf(value):
+        return oo if value > 0 else -oo
+    return Integer(int(value)) if value == int(value) else Rational(repr(value))
 
 
 def _domain(parameter: Parameter) -> Expr:

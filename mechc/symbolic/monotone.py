@@ -2,23 +2,13 @@
 
 Input: the loss on an interval and `Facts`. Output: the interval cut at the real roots of the
 derivative, each part with its direction. Rules, in order: a structural one (sums, increasing
-functions and mixtures of monotone parts are monotone); the sign of the derivative, written as a
-rational function of the variable and one exponential; the mean value theorem for a pair of shifts,
-L(x) = b(x - d) - b(x) + c, whose direction is that of -d*b'' and needs only the curvature of the
-log density; closed roots of a numerator of degree at most two; one bracketed root where the
-derivative itself is monotone. What no rule decides is "unsplit", never an error.
-
-The derivative of a loss, freed of what does not change its sign.
-
-Input: a loss on an interval and `Facts`. Output: its core (constants and increasing functions
-stripped), the derivative of the core, and where the loss may be singular.
-
-Extrema of a loss: closed roots of its derivative, or one bracketed root.
-
-Input: a loss on an interval. Output: the interval cut into parts with alternating directions, or
-nothing. A numerator of degree at most two, in the variable or in one exponential of it, has closed
-roots; which of them lie inside is proved from signs at the ends. A convex or concave loss has one
-extremum at most, which becomes a `BracketedRoot` where it has no formula.
+functions and mixtures of monotone parts are monotone); the sign of the derivative, freed of
+constants and increasing functions and written as a rational function of the variable and one
+exponential; the mean value theorem for a pair of shifts, L(x) = b(x - d) - b(x) + c, whose
+direction is that of -d*b'' and needs only the curvature of the log density; closed roots of a
+numerator of degree at most two, which of them lie inside proved from signs at the ends; one
+bracketed root where the loss is convex or concave and has one extremum at most. What no rule
+decides is "unsplit", never an error.
 """
 
 from __future__ import annotations

@@ -6,11 +6,9 @@ functions of the variable stay whole, logarithms of algebraic functions with opp
 merge into one. `rational_in` writes an expression as a rational function of the variable and one
 generator E = exp(c*x) (or t = tan(c*x/2)), where roots and signs can be found.
 
-Factors of expressions, where finding them can end.
-
-SymPy writes exp(20 x/53) and exp(20 x/31) as powers of exp(20 x/1643) and factors a polynomial of
-degree 1643; polynomials in a dozen variables may take hours as well. What is left as it is has the
-same value.
+`factored` factors where that can end: SymPy writes exp(20 x/53) and exp(20 x/31) as powers of
+exp(20 x/1643) and factors a polynomial of degree 1643; polynomials in a dozen variables may take
+hours as well. What is left as it is has the same value.
 """
 
 from __future__ import annotations

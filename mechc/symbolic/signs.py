@@ -14,7 +14,9 @@ a + b f(u) for bounded f, which lies between its values at the ends of the range
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -28,8 +30,12 @@ from sympy import (
     PolynomialError,
     Pow,
     S,
+    Sum,
     atan,
     besseli,
+    binomial,
+    cancel,
+    ceiling,
     cos,
     erf,
     erfc,
@@ -37,6 +43,7 @@ from sympy import (
     expand,
     expand_mul,
     factor,
+    floor,
     fraction,
     log,
     pi,
@@ -67,6 +74,54 @@ def sign(expr: Expr, facts: Facts) -> int:
     if isinstance(verdict, Undecided):
         raise Undecided(verdict.expr)
     return verdict
+
+
+def weak_sign(expr: Expr, facts: Facts) -> int | None:
+    """Sign of an expression that may vanish at ends, where an interval or a weight becomes empty.
+
+    Returns:
+        1 where it is never negative, -1 never positive, 0 zero; None where that is not proved.
+    """
+    if not expr.has(floor, ceiling):  # which jump: what holds inside tells nothing of the ends
+        verdict = _verdict(expr, facts)
+        if not isinstance(verdict, Undecided):
+            return verdict
+    for form in (expr, facts.whole(expr)):
+        if form.is_extended_nonnegative or form.is_extended_nonpositive:
+            return 1 if form.is_extended_nonnegative else -1
+    return _by_case(expr, facts) if facts.known else None
+
+
+def _by_case(expr: Expr, facts: Facts) -> int | None:
+    """A multiple of a fact, or what is beyond one, or beyond the sum of two."""
+    plain = replace(facts, known=())
+    known = [e * s for e, s in facts.known if s]
+    for fact in known:
+        found = weak_sign(cancel(expr / fact), plain)
+        if found is not None:
+            return found
+    for chosen in (Add(*c) for n in (1, 2) for c in combinations(known, n)):
+        for side in (1, -1):
+            if weak_sign(side * expr - chosen, plain) in (0, 1):
+                return side
+    return None
+
+
+def exceeds_zero(expr: Expr, facts: Facts) -> bool:
+    """Whether an expression was proved to be positive, zero excluded."""
+    return _verdict(expr, facts) == 1
+
+
+def decide(expr: Expr, facts: Facts) -> int:
+    """As `weak_sign`.
+
+    Raises:
+        Undecided: it is not proved, with the whole expression: the caller may split the case.
+    """
+    found = weak_sign(expr, facts)
+    if found is None:
+        raise Undecided(expr)
+    return found
 
 
 @lru_cache(maxsize=8192)
@@ -156,10 +211,17 @@ def _assumed(expr: Expr) -> int | None:
         return 1
     if expr.is_negative or expr is S.NegativeInfinity:
         return -1
-    if isinstance(expr, (erfc, sinhc, expm1c)) and expr.args[0].is_real:
-        return 1
+    if isinstance(expr, exp) or (
+        isinstance(expr, (erfc, sinhc, expm1c)) and expr.args[0].is_real
+    ):
+        return 1  # whatever a density is made of is real
     if isinstance(expr, besseli) and expr.args[0].is_integer and expr.args[1].is_positive:
         return 1
+    if isinstance(expr, binomial) and expr.args[0].is_nonnegative:
+        return 1 if all(a.is_integer for a in expr.args) else None
+    if isinstance(expr, Sum):  # the index runs over real numbers, whatever its symbol says
+        real = {limit[0]: Dummy(real=True) for limit in expr.limits}
+        return 1 if expr.function.subs(real).is_positive else None
     return None
 
 

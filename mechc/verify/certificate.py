@@ -1,9 +1,7 @@
 """Certificates: what was compared with what, where the largest error is, and what was proved.
 
 Input: a mechanism. Output: a `Certificate`, readable JSON that an independent checker
-(mechc.verify.recheck) can test again from the emitted file and the JSON alone.
-
-A certificate as a table for people.
+(mechc.verify.recheck) can test again from the emitted file and the JSON alone, or a table.
 """
 
 from __future__ import annotations
@@ -142,7 +140,7 @@ def verify(mechanism: Any, level: str = "quick", kernel: Any = None) -> Certific
             "verification needs python-flint: pip install 'mechc[verify]'"
         ) from None
     from mechc.kernel.compiler import compile_declaration
-    from mechc.verify import words
+    from mechc.verify import identities
 
     started = time.process_time()
     declaration = mechanism.declaration
@@ -155,7 +153,7 @@ def verify(mechanism: Any, level: str = "quick", kernel: Any = None) -> Certific
     try:
         vectors, found = places(declaration, kernel, full, runner)
         compare(kernel, found, full, runner)
-        runner("words", "proof", 0.0, partial(words.agree, declaration, kernel, text))
+        runner("words", "proof", 0.0, partial(identities.words, declaration, kernel, text))
     except Exception as error:  # an edited kernel may do anything but answer
         reason = f"{type(error).__name__}: {error}"
         runner("grid", "proof", 0.0, lambda check: check.fail(reason))

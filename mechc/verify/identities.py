@@ -1,4 +1,9 @@
-"""Identities that a pair and its kernel satisfy exactly, tested by enclosures and proofs."""
+"""Identities that a pair and its kernel satisfy exactly, tested by enclosures and proofs.
+
+And what a kernel says of itself, against its declaration: the claim, the literature, the parameters
+with their domains and defaults, the digest of the text. No query adds these up; every answer says
+them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,9 @@ import numpy as np
 from flint import acb, arb, ctx
 
 from mechc.calculus.claims import claim_of
+from mechc.declare.declaration import Declaration
 from mechc.errors import MechcError, NumericError
+from mechc.kernel.emit import digest_of
 from mechc.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSPLIT
 from mechc.verify import shape_proofs
 from mechc.verify.balls import expressions
@@ -414,3 +421,28 @@ def lattice(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> N
             position = float(((value - offset) / step).mid())
             error = abs(position - round(position)) / max(1.0, abs(position))
             check.record(error, x=x, theta=oracle.theta, step=step)
+
+
+def words(declaration: Declaration, kernel: Any, text: str, check: Check) -> None:
+    """Compare the constants of a kernel with what its declaration leads to.
+
+    Args:
+        declaration: what the kernel was made from; its claim is derived again.
+        kernel: the module.
+        text: its source.
+        check: where differences are noted.
+    """
+    expected = {
+        "NAME": declaration.name,
+        "ABOUT": declaration.about,
+        "REFS": tuple(declaration.refs),
+        "CLAIM": claim_of(declaration).record(),
+        "PARAMETERS": tuple(tuple(p.info) for p in declaration.parameters),
+        "MEASURE": declaration.measure,
+        "DIGEST": digest_of(text),
+    }
+    for name, value in expected.items():
+        check.points += 1
+        found = vars(kernel).get(name)
+        if found != value:
+            check.fail(f"{name} is {found!r}, and by the declaration {value!r}")

@@ -1,9 +1,4 @@
-"""Functions of a kernel against the ball oracle, point by point.
-
-Inverses of the loss of a kernel against the ball oracle.
-
-Where a kernel is compared with its declaration: parameter vectors, outputs, tilts.
-"""
+"""Functions of a kernel and their inverses against the ball oracle, and the points for that."""
 
 from __future__ import annotations
 

@@ -1,26 +1,21 @@
-"""Which way the loss moves on a branch, proved in ball arithmetic where possible.
+"""Shapes proved for one parameter vector, in ball arithmetic: monotone branches, unimodal noise.
 
-Three proofs are tried: by the signs of the parts of a derivative (mechc.verify.shape_proofs), on
-boxes between tested points with orders at infinity beyond them (mechc.verify.shape_proofs), and
-both for the second derivative of one density where P and Q are that density at two places: with log
-p(x) = g(x - d) and log q(x) = g(x),
+Which way the loss moves on a branch (`verdict`) follows from the signs of the parts of a
+derivative, or from boxes between tested points with orders at infinity beyond them; or either for
+the second derivative of one density where P and Q are that density at two places: with log p(x) =
+g(x - d) and log q(x) = g(x),
 
     L'(x) = g'(x - d) - g'(x) = -d g''(y)   for some y between x - d and x.
 
-Proofs by interval bisection: the sign of a derivative on a whole interval.
-
-Signs of derivatives on a whole open interval, by rules, with balls for what is constant.
-
-Every subexpression gets the set of signs (-1, 0, 1) that its values may have: sums of what is
-positive are positive, so are exponentials and squares, and an affine function is judged by its
-ends. Nothing is said where a logarithm, a quotient or a power may be singular inside.
-
-Whether noise is unimodal at one parameter vector, proved in ball arithmetic.
+`of_derivative` gives every subexpression the set of signs (-1, 0, 1) that its values may have on a
+whole open interval: sums of what is positive are positive, so are exponentials and squares, and an
+affine function is judged by its ends. Nothing is said where a logarithm, a quotient or a power may
+be singular inside.
 
 Shifts by less than the sensitivity are dominated only if the noise rises and then falls (T1 in
-mechc.calculus.claims). The compiler proves that for all parameters at once; here it is proved
-again, for one vector and by other means: the sign of the derivative on boxes, concavity around the
-mode, orders at infinity for the tails. On a lattice neighbours are compared one by one.
+mechc.calculus.claims). The compiler proves that for all parameters at once; here it is proved again
+(`violation`), for one vector and by other means: the sign of the derivative on boxes, concavity
+around the mode, orders at infinity for the tails. On a lattice neighbours are compared one by one.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from front_examples import BIMODAL, BY_NAME
 from sympy import Abs, Piecewise, Rational, atan, cos, exp, oo, pi, sqrt, tanh
 
 from mechc.calculus.claims import claim_of
-from mechc.calculus.concavity import is_log_concave
+from mechc.calculus.noise_shape import is_log_concave
 from mechc.calculus.transform.sampling import poisson
 from mechc.calculus.transform.sensitivity import random_sensitivity
 from mechc.declare import Claim, additive, count, dominates, integer, mechanism, positive, real

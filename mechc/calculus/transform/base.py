@@ -1,7 +1,4 @@
-"""Parameters that are lists: one declaration for each length.
-
-Adding parameters to a declaration, and taking the one away that a transformation replaces.
-"""
+"""Parameters of a declaration: lists of another length, new ones, those that are replaced."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Poisson sampling: every record enters the sample independently of the others.
+"""Samples of the records: Poisson, subsets of fixed size, the batches of a shuffled pass.
 
-Sampling without replacement: a subset of fixed size, under replacement of one record.
-
-Shuffling: every record in one batch of a pass over the data.
+The rules of `Poisson`, `WithoutReplacement` and `Shuffled`.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from dataclasses import replace
 from sympy import Add, Expr, Min, Piecewise, Symbol
 
 from mechc.adjacency import Adjacency
+from mechc.calculus.noise_shape import centre_of, shape_of
 from mechc.calculus.transform.base import free_name, with_parameters
 from mechc.calculus.transform.sensitivity import additive_noise
 from mechc.declare.declaration import Declaration, Derived, Poisson, Shift
@@ -150,8 +149,6 @@ def without_replacement(declaration: Declaration, groups: str | None = None) -> 
 
 def _additive(declaration: Declaration, r: Symbol) -> tuple[Declaration, str]:
     """The pair of T7 for noise, by its three parts."""
-    from mechc.calculus.unimodal import centre_of, shape_of
-
     built = additive_noise(declaration, "without_replacement")
     noise = replace(declaration, p=built.noise, q=built.noise, construction=None)
     centre = centre_of(noise)

@@ -12,6 +12,7 @@ from itertools import accumulate
 from sympy import Add, And, Basic, Expr, Integer, Piecewise, Symbol, binomial
 
 from mechc.adjacency import Adjacency
+from mechc.calculus.noise_shape import centre_of, is_gaussian, is_log_concave
 from mechc.calculus.transform.base import free_name, with_parameters, without_parameter
 from mechc.declare.declaration import Declaration, Derived, Moves, Poisson, Shift
 from mechc.declare.transforms import (
@@ -253,9 +254,6 @@ def vector(declaration: Declaration, norm: str) -> Declaration:
         DeclarationError: an unknown norm.
         UnsupportedError: no theorem licenses the pair for this noise and norm.
     """
-    from mechc.calculus.concavity import is_gaussian, is_log_concave
-    from mechc.calculus.unimodal import centre_of
-
     if norm == "linf":
         raise UnsupportedError(
             f"vector({declaration.name}, 'linf'): the worst vector moves every coordinate by the "

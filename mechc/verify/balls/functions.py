@@ -8,14 +8,8 @@ ball arithmetic").
 
 Switches (Abs, Max, Min, sign, Piecewise) are followed on real balls only; where a ball does not
 decide one, the union of both sides is returned. Subexpressions without the variable are evaluated
-once.
-
-Modified Bessel functions of many neighbouring orders at one argument, in ball arithmetic.
-
-I_{n-1}(u) = I_{n+1}(u) + (2 n/u) I_n(u) downwards adds positive numbers only, so that relative
-errors grow by a rounding or two with each step: a block of orders costs two evaluations.
-
-The complementary error function on balls, with digits that wide balls and tails keep.
+once. The complementary error function keeps its digits on wide balls and in tails, and Bessel
+functions of many orders at one argument are computed by blocks.
 """
 
 from __future__ import annotations
@@ -405,10 +399,6 @@ def _binomial(n: Ball, k: Ball) -> Ball:
     return (n + 1).gamma() * (k + 1).rgamma() * (n - k + 1).rgamma()
 
 
-def _log_mix(rate: Ball, u: Ball) -> Ball:
-    return (rate * u.expm1()).log1p()
-
-
 _SWITCHES: dict[str, Callable[..., Ball]] = {
     "Abs": _abs, "sign": _sign, "Heaviside": _heaviside,
     "Max": _extreme("max"), "Min": _extreme("min"),
@@ -431,24 +421,3 @@ _OTHER: dict[str, Callable[..., Ball]] = {
     "erfc_rate": erfc_rate,
     "erfc_bend": erfc_bend,
 }
-
-
-def relative_bits(value: Ball) -> int:
-    """Correct bits of a ball relative to its size; a large number for an exact zero."""
-    return int(value.rel_accuracy_bits())
-
-
-def at_precision(make: Callable[[], Ball], bits: int, start: int = 128, limit: int = 16384) -> Ball:
-    """Repeat with more precision until a ball has `bits` correct bits.
-
-    Returns:
-        The ball; less accurate than asked for only when `limit` was reached.
-    """
-    precision = start
-    while True:
-        with ctx.workprec(precision):
-            value = make()
-        done = value.is_finite() and relative_bits(value) >= bits
-        if done or precision >= limit:
-            return value
-        precision *= 2

@@ -4,20 +4,15 @@ On a piece, p = sum a_i and q = sum b_j with a_i = w_i exp(f_i(x)). The integran
 integrated in closed form where f and g are affine, and by `acb.integral` otherwise; an infinite
 end is cut where the majorants of mechc.verify.balls.infinity fall below the working precision.
 
-Integrals next to a finite end where a density falls to zero.
-
-There log p has no enclosure, but a power has: if the derivatives of p below the m-th vanish at the
-end and the m-th does not on the distance u from it, then p = c u^m with c in the enclosure of that
-derivative over m!. So p^a q^b is at most C u^M, with M = a m + b n, and its integral over (0, u) at
-most C u^(1+M) / (1+M), finite for M > -1. A density that is a product of powers of such functions,
-as sqrt(w^2 - x^2), is taken factor by factor.
-
-Integrals of exponentials of affine functions in closed form, on balls.
-
-Integrals over positive outputs in y = log x, where log densities hold powers of log x.
+Next to a finite end where a density falls to zero log p has no enclosure, but a power has: if the
+derivatives of p below the m-th vanish at the end and the m-th does not on the distance u from it,
+then p = c u^m with c in the enclosure of that derivative over m!. So p^a q^b is at most C u^M, with
+M = a m + b n, and its integral over (0, u) at most C u^(1+M) / (1+M), finite for M > -1. A density
+that is a product of powers of such functions, as sqrt(w^2 - x^2), is taken factor by factor.
 
 A log-normal density exp(-log(x)^2/2) is no power of x anywhere, neither next to zero nor far out;
-in y it is Gaussian. Losses stay what they are, densities take the factor dx/dy = e^y.
+over positive outputs whose log densities hold powers of log x the integral is one in y = log x,
+where it is Gaussian. Losses stay what they are, densities take the factor dx/dy = e^y.
 """
 
 from __future__ import annotations

@@ -1,29 +1,27 @@
 """Certified delta of a composition through laws on a mesh above and below each step.
 
-Weights are whole numbers; their products are exact, and rounded outward to WORD bits again. It is
-for few steps, for atoms beside densities and for integers beside densities: the width is of
+It is for few steps, for atoms beside densities and for integers beside densities: the width is of
 second order in the mesh, whatever the characteristic function does.
 
-The outputs of one pair in small cells: masses under P and Q, and where the loss lies in each.
+Outputs are cut into small cells (`cells_of`). A panel on which log p and log q are proved analytic
+is cut into equal ones; masses and losses at their ends come from Chebyshev interpolants with proved
+errors (mechc.verify.balls.chebyshev). Inside a cell the loss stays within half the square of its
+width times its second derivative of its ends. Outputs that matter little are left out; what they
+weigh, E_P[exp(cL); left out], is bounded.
 
-A panel on which log p and log q are proved analytic is cut into equal cells; masses and losses at
-their ends come from Chebyshev interpolants with proved errors (mechc.verify.balls.chebyshev).
-Inside a cell the loss stays within half the square of its width times its second derivative of its
-ends. Outputs that matter little are left out; what they weigh, E_P[exp(cL); left out], is bounded.
-
-Laws on a mesh above and below the privacy loss of one step, from its cells.
-
-A payoff f(L) = E(1 - e^(eps - L - rest))_+ is convex in e^(-L). So it grows if the mass of a cell
-is spread, with the mean of e^(-L) kept, to the ends of the cell and from there to the mesh
-(Doroshenko et al. 2022). For the law below each cell counts at the mesh point next to it. A sum of
-points is a function of the outputs, and delta >= P(A) - e^eps Q(A) for every event A: it is enough
-to compose the masses of the points under P and under Q, and A is where the sum is large. As A is
-nearly the best event, what is lost is of second order in the mesh.
+Cells become laws on a mesh (`law_of`). A payoff f(L) = E(1 - e^(eps - L - rest))_+ is convex in
+e^(-L). So it grows if the mass of a cell is spread, with the mean of e^(-L) kept, to the ends of
+the cell and from there to the mesh (Doroshenko et al. 2022). For the law below each cell counts at
+the mesh point next to it. A sum of points is a function of the outputs, and delta >= P(A) - e^eps
+Q(A) for every event A: it is enough to compose the masses of the points under P and under Q, and A
+is where the sum is large. As A is nearly the best event, what is lost is of second order in the
+mesh.
 
 Losses above a cap are rounded down to it for the law below; for the one above, such outputs count
 as they would at infinity. Weights are tilted: under P times exp(c s - scale), under Q times
 exp((c + 1) s - scale), nearly the same. Those above, and those under Q, are never too small, those
-under P below never too large, rounding included.
+under P below never too large, rounding included. They are whole numbers; their products are exact,
+and rounded outward to WORD bits again.
 """
 
 from __future__ import annotations

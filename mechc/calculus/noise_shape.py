@@ -1,22 +1,24 @@
-"""The shape of a noise density: unimodal or not, symmetric or not, proved or only sampled.
+"""The shape of a noise density: unimodal, symmetric, log-concave, Gaussian; proved or only sampled.
 
 Unimodal means: non-decreasing up to some point and non-increasing after it, jumps included. It is
 proved by the signs of the derivative of the log density between its zeros, and on pieces where
-those are out of reach by concavity of the log density, which allows one change from up to down. On
-either way the log density must be proved continuous inside its piece.
-A lattice is treated as the real pieces through its points: unimodal there, unimodal here.
+those are out of reach by concavity of the log density, which allows one change from up to down. A
+lattice is treated as the real pieces through its points: unimodal there, unimodal here.
 
-Whether a log density is finite and continuous inside a piece, proved by its structure.
+Log-concave, which theorems T3 and T8 ask for, means: concave on every piece, continuous where
+pieces meet, with a slope that does not grow there; on the integers the three increments around a
+joint must fall.
 
 Signs of derivatives say something about a function only where it has no jump and no pole: cos(x)^2
-has a concave logarithm between its zeros and many maxima. Input: an expression and the `Facts` of
-the open interval. What is not proved counts as false.
+has a concave logarithm between its zeros and many maxima. So a log density must be proved
+continuous inside its piece, by its structure. What is not proved counts as false.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +43,7 @@ from sympy import (
     erfc,
     exp,
     expand,
+    expand_log,
     fraction,
     gamma,
     log,
@@ -60,8 +63,9 @@ from mechc.declare.declaration import Declaration
 from mechc.errors import UnsupportedError
 from mechc.symbolic import evaluate
 from mechc.symbolic.evaluate import Evaluator, Floats, Theta
-from mechc.symbolic.order import Facts, Undecided, is_normal_tail
+from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.rewrite import factored
+from mechc.symbolic.signs import exceeds_zero, weak_sign
 
 ENTIRE = (Add, Mul, exp, erf, erfc, sinh, cosh, tanh, sin, cos, atan, asinh)
 ON_POSITIVE_NUMBERS = (log, gamma, loggamma)
@@ -83,7 +87,7 @@ def is_continuous(expr: Expr, x: Symbol, here: Facts) -> bool:
         if not (is_continuous(expr.base, x, here) and is_continuous(expr.exp, x, here)):
             return False
         whole = expr.exp.is_integer and expr.exp.is_nonnegative
-        root = not expr.exp.has(x) and expr.exp.is_positive and here.sign(expr.base) == 1
+        root = not expr.exp.has(x) and expr.exp.is_positive and weak_sign(expr.base, here) == 1
         return bool(whole or root or is_positive(expr.base, here))
     if isinstance(expr, ON_POSITIVE_NUMBERS):
         return is_continuous(expr.args[0], x, here) and is_positive(expr.args[0], here)
@@ -104,16 +108,16 @@ def is_positive(expr: Expr, here: Facts) -> bool:
     if isinstance(expr, (Mul, Add)):
         if all(is_positive(part, here) for part in expr.args):
             return True
-        if isinstance(expr, Add) and (is_normal_tail(expr) or _is_bell(expr, here)):
+        if isinstance(expr, Add) and _is_bell(expr, here):
             return True
     if isinstance(expr, Pow) and is_positive(expr.base, here):
         return True
     if isinstance(expr, binomial):
         top, count = expr.args
-        return here.exceeds_zero(count + 1) and here.exceeds_zero(top - count + 1)
+        return exceeds_zero(count + 1, here) and exceeds_zero(top - count + 1, here)
     if isinstance(expr, cos):
         return _within(expr.args[0], pi / 2, here)
-    return isinstance(expr, (exp, erfc, cosh, besselk)) or here.exceeds_zero(expr)
+    return isinstance(expr, (exp, erfc, cosh, besselk)) or exceeds_zero(expr, here)
 
 
 def _is_bell(expr: Add, here: Facts) -> bool:
@@ -123,12 +127,12 @@ def _is_bell(expr: Add, here: Facts) -> bool:
         return False
     height, wave = waves[0].as_independent(cos, as_Add=False)
     level = expr - waves[0]
-    fits = isinstance(wave, cos) and here.sign(height) == 1 and here.sign(level - height) in (0, 1)
-    return fits and _within(wave.args[0], pi, here)
+    fits = weak_sign(height, here) == 1 and weak_sign(level - height, here) in (0, 1)
+    return fits and isinstance(wave, cos) and _within(wave.args[0], pi, here)
 
 
 def _within(angle: Expr, limit: Expr, here: Facts) -> bool:
-    return here.exceeds_zero(limit - angle) and here.exceeds_zero(limit + angle)
+    return exceeds_zero(limit - angle, here) and exceeds_zero(limit + angle, here)
 
 
 UP, DOWN, FLAT = 1, -1, 0
@@ -176,7 +180,7 @@ def _proof(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> str | Non
     except Undecided as undecided:
         if len(facts.known) >= MAX_SPLITS:
             return None
-        cases = (facts.assuming(undecided.expr, positive) for positive in (True, False))
+        cases = (facts.assume(undecided.expr, sign) for sign in (1, -1))
         proofs = [_proof(pieces, variable, case) for case in cases]
         return None if None in proofs else max(p for p in proofs if p)
     rising = True
@@ -193,7 +197,7 @@ def _all_directions(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> 
     directions: list[int] = []
     last: tuple[Expr, tuple[Term, ...]] | None = None
     for piece in pieces:
-        if variable.is_integer and facts.sign(piece.hi - piece.lo) not in (0, 1):
+        if variable.is_integer and weak_sign(piece.hi - piece.lo, facts) not in (0, 1):
             # the steps below would lead through points that the piece may not have
             raise _Unknown
         terms = tuple(Term(t.weight, t.log_density.subs(variable, x)) for t in piece.p)
@@ -224,10 +228,10 @@ def _jump(
     change = _at(terms, x, lo) - _at(before, x, end)
     if len(terms) == len(before) == 1 and terms[0].weight == before[0].weight:
         change = terms[0].log_density.subs(x, lo) - before[0].log_density.subs(x, end)
-        if change.has(log) and facts.sign(expand(change)) is None:
+        if change.has(log) and weak_sign(expand(change), facts) is None:
             # the logarithm of a ratio has the sign of what the ratio exceeds one by
             change = factored(over_one(exp(change) - 1))
-    return _known(facts.sign(expand(change)))
+    return _known(weak_sign(expand(change), facts))
 
 
 def _at(terms: tuple[Term, ...], x: Symbol, place: Expr) -> Expr:
@@ -242,7 +246,7 @@ def _known(sign: int | None) -> int:
 
 def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) -> list[int]:
     """Directions along one piece."""
-    inside = facts.on(x, piece.lo, piece.hi)
+    inside = facts.within(x, piece.lo, piece.hi)
     if not all(is_continuous(t.log_density, x, inside) for t in terms):
         raise _Unknown
     slopes = [factored(over_one(diff(t.log_density, x))) for t in terms]
@@ -250,8 +254,8 @@ def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) 
     marks = tuple(Abs(f) for f in sorted(turning, key=str)) or (x,)
     found: list[int] = []
     for stretch in split(marks, x, piece.lo, piece.hi, facts):
-        here = facts.on(x, stretch.lo, stretch.hi)
-        signs = {here.sign(s) for s in slopes}
+        here = facts.within(x, stretch.lo, stretch.hi)
+        signs = {weak_sign(s, here) for s in slopes}
         if signs <= {UP, FLAT} or signs <= {DOWN, FLAT}:
             found.append(UP if UP in signs else DOWN if DOWN in signs else FLAT)
         elif len(terms) == 1 and is_concave(terms[0].log_density, slopes[0], x, here):
@@ -263,10 +267,10 @@ def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) 
 
 def is_concave(log_density: Expr, slope: Expr, x: Symbol, here: Facts) -> bool:
     """Prove concavity by the second derivative, of the whole or of every summand."""
-    if here.sign(factored(over_one(diff(slope, x)))) in (DOWN, FLAT):
+    if weak_sign(factored(over_one(diff(slope, x))), here) in (DOWN, FLAT):
         return True
     return all(
-        _is_log_normal_tail(part, x, here) or here.sign(diff(part, x, 2)) in (DOWN, FLAT)
+        _is_log_normal_tail(part, x, here) or weak_sign(diff(part, x, 2), here) in (DOWN, FLAT)
         for part in Add.make_args(log_density)
     )
 
@@ -274,7 +278,7 @@ def is_concave(log_density: Expr, slope: Expr, x: Symbol, here: Facts) -> bool:
 def _is_log_normal_tail(part: Expr, x: Symbol, here: Facts) -> bool:
     """Whether this is a multiple of log erfc(a x + b), concave as the log of a normal integral."""
     factors, function = part.as_independent(x, as_Add=False)
-    if not isinstance(function, log) or here.sign(factors) not in (0, 1):
+    if not isinstance(function, log) or weak_sign(factors, here) not in (0, 1):
         return False
     constant, rest = function.args[0].as_coeff_Add()
     coefficient, tail = rest.as_coeff_Mul()
@@ -288,6 +292,77 @@ def _is_log_normal_tail(part: Expr, x: Symbol, here: Facts) -> bool:
 def _can_cut(part: Expr, x: Symbol) -> bool:
     poly = part.as_poly(x)
     return poly is not None and poly.degree() in (1, 2)
+
+
+def is_log_concave(noise: Declaration) -> bool:
+    """Whether log p was proved concave on the support, which was proved to be an interval.
+
+    Args:
+        noise: a declaration whose `p` and `q` are both the noise.
+    """
+    try:
+        cases = explored(noise)
+        return all(_concave(case.pieces, noise.variable, facts) for facts, case in cases)
+    except (UnsupportedError, Undecided):
+        return False
+
+
+def is_gaussian(noise: Declaration) -> bool:
+    """Whether the density is that of a normal law: one piece, a quadratic exponent."""
+    try:
+        cases = explored(noise)
+    except UnsupportedError:
+        return False
+    pieces = [piece for _, case in cases for piece in case.pieces]
+    return bool(pieces) and all(_is_normal(piece, noise.variable) for piece in pieces)
+
+
+def _is_normal(piece: Piece, x: Symbol) -> bool:
+    poly = piece.p[0].log_density.as_poly(x) if len(piece.p) == 1 else None
+    return (piece.lo, piece.hi) == (-oo, oo) and poly is not None and poly.degree() == 2
+
+
+def _concave(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> bool:
+    if not pieces or any(len(piece.p) != 1 for piece in pieces):
+        return False
+    x = Dummy("x", real=True)
+    logs = [log(p.p[0].weight) + p.p[0].log_density.subs(variable, x) for p in pieces]
+    for piece, ell in zip(pieces, logs, strict=True):
+        here = facts.within(x, piece.lo, piece.hi)
+        if not is_continuous(ell, x, here):
+            return False
+        if not is_concave(ell, factored(over_one(diff(ell, x))), x, here):
+            return False
+    joint = _falls_on_integers if variable.is_integer else _falls
+    joints = zip(pairwise(pieces), pairwise(logs), strict=True)
+    return all(joint(left, right, u, v, x, facts) for (left, right), (u, v) in joints)
+
+
+def _falls(left: Piece, right: Piece, u: Expr, v: Expr, x: Symbol, facts: Facts) -> bool:
+    """No gap, no jump, no upward kink."""
+    if left.hi != right.lo:
+        return False
+    jump = _flat((v - u).subs(x, right.lo))
+    kink = _flat((diff(v, x) - diff(u, x)).subs(x, right.lo))
+    return jump == 0 and weak_sign(kink, facts) in (-1, 0)
+
+
+def _falls_on_integers(
+    left: Piece, right: Piece, u: Expr, v: Expr, x: Symbol, facts: Facts
+) -> bool:
+    """Increments before, across and after the joint do not grow."""
+    if left.hi + 1 != right.lo or left.lo != -oo or right.hi != oo:
+        return False
+    at = right.lo
+    across = v.subs(x, at) - u.subs(x, at - 1)
+    before = u.subs(x, at - 1) - u.subs(x, at - 2)
+    after = v.subs(x, at + 1) - v.subs(x, at)
+    steps = (_flat(across - before), _flat(after - across))
+    return all(weak_sign(step, facts) in (-1, 0) for step in steps)
+
+
+def _flat(expr: Expr) -> Expr:
+    return expand(expand_log(expand(expr)))
 
 
 def centre_of(noise: Declaration) -> Expr | None:
