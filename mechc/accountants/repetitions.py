@@ -34,7 +34,15 @@ from mechc.accountants import bounded_losses, repeated
 from mechc.accountants.contours import inversion
 from mechc.accountants.contours.characteristic import Law, Tilted
 from mechc.accountants.contours.log_peak import log_peak
-from mechc.accountants.contours.trapezoid import Complexes, Contour, Lattice, Smooth
+from mechc.accountants.contours.trapezoid import (
+    OFFSET,
+    STEP,
+    TAIL,
+    Complexes,
+    Contour,
+    Lattice,
+    Smooth,
+)
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_complement, log_rate, log_revealed
 from mechc.loss.privacy_loss import Step
@@ -248,7 +256,8 @@ class Sweep:
     ) -> tuple[Floats, float]:
         """Return the answers on one contour, and log H at `near` for the first count."""
         n = float(counts[0])
-        facts, images = self._facts(contour, tail, n), self._images(contour)
+        facts, images = contour.facts(n), contour.images(n)
+        facts[TAIL] = tail
         z = contour.c + 1j * contour.h * np.arange(1.0, contour.re.size + 1.0)
         weight = Smooth().transform(np.asarray(z, np.complex128), 0.0) / contour.weight(0.0)
         re, im = contour.re / n, contour.im / n
@@ -257,25 +266,6 @@ class Sweep:
         nodes = weight * np.exp(contour.re + 1j * contour.im)
         unknown = np.array([math.nan, 0.0, 0.0, 0.0, 0.0])
         return result, inversion.evaluate(n, near, nodes, unknown, facts, images)[1]
-
-    def _facts(self, contour: Contour, tail: float, n: float) -> Floats:
-        """Constants of a contour for n repetitions, of one of them; see `powers`."""
-        facts = np.empty(9)
-        facts[inversion.C], facts[inversion.PERIOD] = contour.c, contour.period
-        facts[inversion.MEAN], facts[inversion.LOG_M] = contour.mean / n, contour.k / n
-        facts[inversion.NOISE_M] = (contour.rounding + contour.tolerance) / n
-        facts[inversion.TAIL] = tail
-        facts[inversion.LOG_MASS], facts[inversion.LOG_Q] = contour.log_mass / n, contour.log_q / n
-        facts[inversion.LOWEST] = contour.lowest / n
-        return facts
-
-    def _images(self, contour: Contour) -> Floats:
-        """Rows s, K(s), and the rest of the bound on the right images, for s > c; see `powers`."""
-        s = contour.grid[contour.grid > contour.c]
-        rows = self._law.roughly(*s)
-        decay = contour.period * (s - contour.c)
-        fixed = log_peak(s) - decay - np.log(-np.expm1(-decay))
-        return np.ascontiguousarray([s, rows[:, 0] + rows[:, 3], fixed])
 
     def _targets(self, counts: Floats) -> Floats:
         """Log of the finite part of delta to stay under, and to exceed, at each count."""
@@ -397,7 +387,7 @@ class Sweep:
         payoff, h = Smooth(), 2.0 * math.pi / period
         nodes = FIRST + int(min(1.1 * frequency / h, MANY_NODES / 2))
         steps = tuple(Step(s.loss, n * s.count) for s in self._steps)
-        log_b = n * rows[:, 0] + log_peak(grid)
+        log_b = n * (rows[:, 0] + rows[:, 3]) + log_peak(grid)
         masses = (
             sum(s.count * s.loss.log_finite for s in steps),
             sum(s.count * s.loss.log_q_finite for s in steps),
@@ -474,7 +464,7 @@ class LatticeSweep(Sweep):
         payoff = Lattice(n * self._lattice.offset, self._lattice.step)
         period = payoff.period(period)
         steps = tuple(Step(s.loss, n * s.count) for s in self._steps)
-        log_b = n * rows[:, 0] + log_peak(grid)
+        log_b = n * (rows[:, 0] + rows[:, 3]) + log_peak(grid)
         masses = (
             sum(s.count * s.loss.log_finite for s in steps),
             sum(s.count * log_complement(s.loss.log_minus_infinite) for s in steps),
@@ -515,11 +505,8 @@ class LatticeSweep(Sweep):
     ) -> tuple[Floats, float]:
         """Return the answers on one contour, and log H at `near` for the first count."""
         n = float(counts[0])
-        facts = np.append(self._facts(contour, tail, n), np.zeros(4))
-        facts[inversion.OFFSET] = self._lattice.offset
-        facts[inversion.STEP] = self._lattice.step
-        facts[[inversion.STRAYED, inversion.MOST]] = np.array(contour.strayed) / n
-        images = self._images(contour)
+        facts, images = contour.facts(n), contour.images(n)
+        facts[[TAIL, OFFSET, STEP]] = tail, self._lattice.offset, self._lattice.step
         d0, b0 = (float(w[0].real) for w in self._weights(contour, 0, 0))
         d, b = self._weights(contour, 1, contour.nodes)
         re, im = contour.re / n, contour.im / n

@@ -527,7 +527,8 @@ def smoothness(
             table[m, 1] = jumps + ends + abs(left[:1]).sum() + abs(right[-1:]).sum()
             f = f @ DERIVATIVE.T / slope
             table[m, 0] = SAMPLED_DERIVATIVE * float((spacing * np.abs(f)).sum())
-    return np.nan_to_num(table, nan=np.inf)
+    found: Floats = np.nan_to_num(table, nan=np.inf)
+    return found
 
 
 def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Floats:

@@ -23,6 +23,21 @@ import math
 
 import numpy as np
 
+from mechc.accountants.contours.trapezoid import (
+    LOG_M,
+    MEAN,
+    NOISE_M,
+    OFFSET,
+    PERIOD,
+    STEP,
+    STRAYED,
+    STRAYED_MOST,
+    TAIL,
+    UNRESOLVED,
+    C,
+    conclude,
+    moved,
+)
 from mechc.loss.jit import compiled
 from mechc.loss.rounding import EPS
 
@@ -32,8 +47,6 @@ ROOM = 1.02  # lest the width, a little larger there, takes a step three times a
 HALVINGS, NEAR = 40, 0.5  # of all epsilons, for one with log delta as near to the target
 STEADY = 1e-6  # Newton stops when the next step would change log delta by less than its square
 
-# places of a contour's constants in the array `facts`; all of one repetition
-C, PERIOD, MEAN, LOG_M, NOISE_M, TAIL, LOG_MASS, LOG_Q, LOWEST = range(9)
 # places in `last`: where the sum was taken, it and its derivative by the turn there; two more are
 # bounds wherever it is taken: of its rounding, and of half its second derivative by epsilon
 AT, TOTAL, TURNING, NOISE, BEND = range(5)
@@ -66,39 +79,6 @@ def horner(g, turn):  # type: ignore[no-untyped-def]
     return 1.0 + 2.0 * value.real, -2.0 * slope.imag
 
 
-@compiled("UniTuple(float64, 5)(float64, float64, float64, float64[::1], float64[:,::1])")
-def shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-untyped-def]
-    """Return what the images add to a sum, as shares of it.
-
-    Args:
-        n: repetitions.
-        epsilon: any real number.
-        log_s: log of the sum.
-        facts: constants of the contour by the names above.
-        images: rows s, K(s), and what else the bound on the right images has, for s > c.
-
-    Returns:
-        Those on the left as far as known, how much they fall with epsilon, their rounding, how much
-        more they may be, log of a bound on those on the right.
-    """
-    c, period = facts[C], facts[PERIOD]
-    damped = (c + 1.0) * period
-    first = math.exp(min(50.0, n * facts[LOG_MASS] - c * period - log_s))
-    first /= -math.expm1(-c * period)
-    second = math.exp(min(50.0, n * facts[LOG_Q] + epsilon - damped - log_s))
-    second /= -math.expm1(-damped)
-    known, unknown, falling = first - second, 0.0, second
-    if epsilon - period > n * facts[LOWEST]:
-        falling = second if known > 0.0 else 0.0
-        known = max(0.0, known)
-        unknown = first - known
-    rounding = EPS * (8.0 + 4.0 * (damped + abs(epsilon) + abs(log_s))) * (known + falling)
-    right = 50.0
-    for i in range(images.shape[1]):
-        right = min(right, n * images[1, i] - epsilon * images[0, i] + images[2, i] - log_s)
-    return known, falling, rounding, unknown, right
-
-
 @compiled(
     "UniTuple(float64, 4)(float64, float64, complex128[::1], float64[::1], float64[::1],"
     " float64[:,::1])",
@@ -124,21 +104,11 @@ def evaluate(n, epsilon, g, last, facts, images):  # type: ignore[no-untyped-def
     if not total > 0.0:
         return -np.inf, np.nan, np.inf, np.nan
     log_s = n * facts[LOG_M] - c * epsilon - math.log(c * (c + 1.0) * period) + math.log(total)
-    known, falling, rounding, unknown, right = shares_of_images(n, epsilon, log_s, facts, images)
-    rounding += n * facts[NOISE_M] + EPS * (
-        40.0 + 4.0 * abs(n * facts[LOG_M]) + 4.0 * abs(c * epsilon)
-    )
-    rounding += (last[NOISE] + last[BEND] * apart * apart + facts[TAIL]) / total
-    share = 1.0 - known
-    low = share - rounding - math.exp(right) - unknown
-    high = share + rounding
-    slope = (falling - c - h * turning / total) / share
-    return (
-        log_s + math.log(low) if low > 0.0 else -np.inf,
-        log_s + math.log(share) if share > 0.0 else -np.inf,
-        log_s + math.log(high),
-        slope,
-    )
+    error = last[NOISE] + last[BEND] * apart * apart + facts[TAIL]
+    error += n * facts[UNRESOLVED] * c * (c + 1.0) * period  # times Chernoff's bound at c
+    error /= total
+    found = conclude(n, epsilon, log_s, 1.0, 1.0, error, facts, images)
+    return found[0], found[1], found[2], (found[3] - c - h * turning / total) / found[4]
 
 
 @compiled(
@@ -315,7 +285,6 @@ CLOSE = 1e-12  # change of log delta at which Newton stops
 
 # places in `facts` beyond those of `powers`: the lattice of one repetition and how far losses are
 # off it, in the tilted mean and at most
-OFFSET, STEP, STRAYED, MOST = range(9, 13)
 
 
 @compiled(
@@ -362,27 +331,14 @@ def evaluate_lattice(n, epsilon, d, b, cell, noise, facts, images):  # type: ign
     if not (total > 0.0 and cell[2] > 0.0):
         return -np.inf, np.nan, np.inf, np.nan
     log_s = n * facts[LOG_M] - c * point + math.log(step / period) + math.log(total)
-    known, falling, rounding, unknown, right = shares_of_images(n, epsilon, log_s, facts, images)
-    rounding += n * facts[NOISE_M] + EPS * (
-        40.0 + 4.0 * abs(n * facts[LOG_M]) + 4.0 * abs(c * point)
-    )
-    rounding += (noise + facts[TAIL]) / total
-    # rounding moves losses off the lattice: see Contour._misplaced
-    mean = n * facts[STRAYED] + 4.0 * EPS * abs(epsilon)
-    most = n * facts[MOST] + 4.0 * EPS * abs(epsilon)
     chernoff = math.exp(min(50.0, c * gap)) * period / (step * total)
-    moved = mean * math.exp(min(50.0, c * most)) * chernoff
-    if gap > most:
-        moved = min(moved, most / math.expm1(min(gap - most, 50.0)))
-    rounding += moved
-    share = 1.0 - known
-    low = share - rounding - math.exp(right) - unknown
-    return (
-        log_s + math.log(low) if low > 0.0 else -np.inf,
-        log_s + math.log(share) if share > 0.0 else -np.inf,
-        log_s + math.log(share + rounding),
-        (falling - cell[2] * math.exp(-gap) / total) / share,
-    )
+    mean = n * facts[STRAYED] + 4.0 * EPS * abs(epsilon)
+    most = n * facts[STRAYED_MOST] + 4.0 * EPS * abs(epsilon)
+    error = (noise + facts[TAIL]) / total + moved(c, gap, mean, most, chernoff)
+    error += n * facts[UNRESOLVED] * chernoff + EPS * 4.0 * abs(c * gap)
+    found = conclude(n, epsilon, log_s, 1.0, 1.0, error, facts, images)
+    slope = (found[3] - cell[2] * math.exp(-gap) / total) / found[4]
+    return found[0], found[1], found[2], slope
 
 
 @compiled(

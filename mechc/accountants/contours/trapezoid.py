@@ -21,8 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import Law, Tilted, turned_by
+from mechc.accountants.contours.log_peak import log_peak
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
+from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
 
@@ -31,7 +33,7 @@ Complexes = NDArray[np.complex128]
 
 KEEPING = 50  # node evaluations that the memory of one frequency is worth
 WAVE = 12.0  # work for one frequency of a sum
-MOST = 4_000_000  # frequencies, 100 bytes each while they are summed
+MOST_FREQUENCIES = 4_000_000  #, 100 bytes each while they are summed
 
 
 @dataclass(frozen=True)
@@ -263,8 +265,8 @@ class Contour:
         """Evaluate log phi until `nodes` frequencies are known."""
         nodes = int(min(nodes, self.most))
         have = self.re.size
-        if nodes > MOST:
-            raise NumericError(f"the inversion needs {nodes} frequencies, more than {MOST}")
+        if nodes > MOST_FREQUENCIES:
+            raise NumericError(f"the inversion needs {nodes} frequencies (> {MOST_FREQUENCIES})")
         if nodes > have:
             re, im = self.tilted.log_phi(self.h, have + 1, nodes + 1)
             self.re, self.im = np.concatenate([self.re, re]), np.concatenate([self.im, im])
@@ -333,65 +335,141 @@ class Contour:
 
     def conclude(self, epsilon: float, totals: Totals) -> Answer | None:
         """Subtract images from a trapezoid sum and allow for errors, as shares of the sum."""
-        c, period, total = self.c, self.period, float(totals.upper)
-        start = self.weight(epsilon)
+        total, start = float(totals.upper), self.weight(epsilon)
         if not (total > 0.0 and start * total > 0.0):  # a product may underflow
             return None
-        log_s = self.k - c * epsilon + math.log(start) - math.log(period) + math.log(total)
-        left = self._left_images(epsilon, log_s)
-        later = self.grid > c
-        decay = self.period * (self.grid[later] - c)
-        with np.errstate(divide="ignore"):
-            rights = self.log_b[later] - self.grid[later] * epsilon - decay - log_s
-            rights -= np.log(-np.expm1(-decay))
-        right = math.exp(float(rights.min(initial=50.0)))
+        log_s = self.k - self.c * epsilon + math.log(start / self.period) + math.log(total)
         tail = min(1e50, float(totals.truncation) / total)
-        rounding = EPS * (40.0 + 4.0 * abs(self.k) + 4.0 * abs(c * epsilon))
-        rounding += self.rounding + self.tolerance + float(totals.noise) / total
-        rounding += self.unresolved * period / (start * total)  # of Chernoff's bound at c
+        chernoff = self.period / (start * total)  # of the probability, in units of the sum
+        error = tail + float(totals.noise) / total + self.unresolved * chernoff
         if isinstance(self.payoff, Lattice):
-            rounding += self._misplaced(epsilon, self.payoff, period / (start * total))
-        known, unknown = left
-        rounding += 8.0 * EPS * abs(known)
-        share = totals.estimate / total - known
-        low = totals.lower / total - known - rounding - tail - right - unknown
-        high = 1.0 - known + rounding + tail
-        if not 0.0 < high < math.inf:
+            mean, most = (d + 4.0 * EPS * abs(epsilon) for d in self.strayed)
+            error += moved(self.c, self.payoff.gap(epsilon), mean, most, chernoff)
+        low, middle = totals.lower / total, totals.estimate / total
+        found = conclude(1.0, epsilon, log_s, low, middle, error, self.facts(), self.images())
+        lower, estimate, upper, _, share, right, unknown, rounding = found
+        if not upper < math.inf:
             return None
-        return Answer(
-            log_s + math.log(low) if low > 0.0 else -math.inf,
-            log_s + math.log(share) if share > 0.0 else -math.inf,
-            log_s + math.log(high),
-            {
-                "contour": c,
-                "period": period,
-                "nodes": float(self.nodes),
-                "right_images": right / high,
-                "left_images": unknown / high,
-                "truncation": tail / high,
-                "rounding": rounding / high,
-            },
-        )
+        detail = {
+            "contour": self.c,
+            "period": self.period,
+            "nodes": float(self.nodes),
+            "right_images": right / share,
+            "left_images": unknown / share,
+            "truncation": tail / share,
+            "rounding": (rounding - tail) / share,
+        }
+        return Answer(lower, estimate, upper, detail)
 
-    def _misplaced(self, epsilon: float, payoff: Lattice, chernoff: float) -> float:
-        """Bound what rounding of the lattice does to the payoff, as a share of the sum.
+    def facts(self, n: float = 1.0) -> Floats:
+        """Constants of the contour in their places, those of the law for one of n repetitions."""
+        facts = np.zeros(FACTS)
+        facts[C], facts[PERIOD], facts[TAIL] = self.c, self.period, self.decay
+        facts[MEAN], facts[LOG_M], facts[LOWEST] = self.mean / n, self.k / n, self.lowest / n
+        facts[UNRESOLVED] = self.unresolved / n
+        facts[NOISE_M] = (self.rounding + self.tolerance) / n
+        facts[LOG_MASS], facts[LOG_Q] = self.log_mass / n, self.log_q / n
+        facts[STRAYED], facts[STRAYED_MOST] = self.strayed[0] / n, self.strayed[1] / n
+        return facts
 
-        Moving every loss by d moves the answer by at most d P(L > eps - d), where Chernoff's
-        bound of the probability is `chernoff` sums at d = 0; and by at most the share
-        d / (exp(gap - d) - 1), where the next lattice point is farther than d from epsilon.
-        """
-        mean, most = (d + 4.0 * EPS * abs(epsilon) for d in self.strayed)
-        share = mean * math.exp(min(50.0, self.c * most)) * chernoff
-        gap = payoff.gap(epsilon)
-        return min(share, most / math.expm1(min(gap - most, 50.0)) if gap > most else math.inf)
+    def images(self, n: float = 1.0) -> Floats:
+        """Rows s, K(s) of one of n repetitions, and the rest of the bound on images right of c."""
+        s, log_b = self.grid[self.grid > self.c], self.log_b[self.grid > self.c]
+        decay = self.period * (s - self.c)
+        peak = log_peak(s)
+        rest = peak - decay - np.log(-np.expm1(-decay))
+        return np.ascontiguousarray([s, (log_b - peak) / n, rest])
 
-    def _left_images(self, epsilon: float, log_s: float) -> tuple[float, float]:
-        """Closed form of the images m < 0 and a bound on what it leaves out, as shares of S."""
-        c, period = self.c, self.period
-        first = math.exp(min(50.0, self.log_mass - c * period - log_s)) / -math.expm1(-c * period)
-        damped = (c + 1.0) * period
-        second = math.exp(min(50.0, self.log_q + epsilon - damped - log_s)) / -math.expm1(-damped)
-        if epsilon - period <= self.lowest:
-            return first - second, 0.0
-        known = max(0.0, first - second)  # each image lies between max(0, ...) and its mass
-        return known, first - known
+
+# places of a contour's constants in the array `facts`; all of one repetition
+C, PERIOD, MEAN, LOG_M, NOISE_M, TAIL, LOG_MASS, LOG_Q, LOWEST = range(9)
+UNRESOLVED, OFFSET, STEP, STRAYED, STRAYED_MOST = range(9, 14)  # the last four of a lattice
+FACTS = 14
+
+
+@compiled("UniTuple(float64, 5)(float64, float64, float64, float64[::1], float64[:,::1])")
+def _shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-untyped-def]
+    """Return what the images add to a sum, as shares of it.
+
+    Returns:
+        Those on the left as far as known, how much they fall with epsilon, their rounding, how much
+        more they may be, a bound on those on the right.
+    """
+    c, period = facts[C], facts[PERIOD]
+    damped = (c + 1.0) * period
+    first = math.exp(min(50.0, n * facts[LOG_MASS] - c * period - log_s))
+    first /= -math.expm1(-c * period)
+    second = math.exp(min(50.0, n * facts[LOG_Q] + epsilon - damped - log_s))
+    second /= -math.expm1(-damped)
+    known, unknown, falling = first - second, 0.0, second
+    if epsilon - period > n * facts[LOWEST]:
+        falling = second if known > 0.0 else 0.0
+        known = max(0.0, known)  # each image lies between max(0, ...) and its mass
+        unknown = first - known
+    # the rounding of log_s itself is that of the sum
+    rounding = EPS * (8.0 + c * period) * (known + falling)
+    rounding += EPS * (8.0 + 2.0 * (damped + abs(epsilon) + abs(n * facts[LOG_Q]))) * falling
+    right = 50.0
+    for i in range(images.shape[1]):
+        right = min(right, n * images[1, i] - epsilon * images[0, i] + images[2, i] - log_s)
+    return known, falling, rounding, unknown, math.exp(right)
+
+
+@compiled(
+    "UniTuple(float64, 8)(float64, float64, float64, float64, float64, float64, float64[::1],"
+    " float64[:,::1])",
+)
+def conclude(n, epsilon, log_s, low, middle, error, facts, images):  # type: ignore[no-untyped-def]
+    """Theorem A: from a trapezoid sum to bounds on log H.
+
+    Args:
+        n: repetitions.
+        epsilon: any real number.
+        log_s: log of the sum for a payoff not below the true one.
+        low: the sum for a payoff not above it, as a share of that.
+        middle: the sum for one close to it, likewise.
+        error: bound on truncation and rounding of the sum, likewise.
+        facts: constants of the contour by the names above.
+        images: rows s, K(s), and what else the bound on the right images has, for s > c.
+
+    Returns:
+        Lower bound, estimate and upper bound of log H (-inf, nan, inf where the sum shows none); by
+        how much images fall with epsilon; shares of the sum: what is left of it, images on the
+        right, unknown ones on the left, all that is rounding or truncation.
+    """
+    known, falling, rounding, unknown, right = _shares_of_images(n, epsilon, log_s, facts, images)
+    rounding += n * facts[NOISE_M] + error
+    rounding += EPS * (40.0 + 4.0 * abs(n * facts[LOG_M]) + 4.0 * abs(facts[C] * epsilon))
+    share, high = middle - known, 1.0 - known + rounding
+    least = low - known - rounding - right - unknown
+    return (
+        log_s + math.log(least) if least > 0.0 else -np.inf,
+        log_s + math.log(share) if share > 0.0 else -np.inf if high > 0.0 else np.nan,
+        log_s + math.log(high) if high > 0.0 else np.inf,
+        falling,
+        max(share, rounding),
+        right,
+        unknown,
+        rounding,
+    )
+
+
+@compiled("float64(float64, float64, float64, float64, float64)")
+def moved(c, gap, mean, most, chernoff):  # type: ignore[no-untyped-def]
+    """Bound what rounding of the lattice does to the payoff, as a share of the sum.
+
+    Moving every loss by d moves the answer by at most d P(L > eps - d), where Chernoff's bound of
+    the probability is `chernoff` sums at d = 0; and by at most the share d / (exp(gap - d) - 1),
+    where the next lattice point is farther than d from epsilon.
+
+    Args:
+        c: the tilt.
+        gap: distance from epsilon to the next lattice point.
+        mean: of d, tilted.
+        most: largest d.
+        chernoff: see above.
+    """
+    share = mean * math.exp(min(50.0, c * most)) * chernoff
+    if gap > most:
+        share = min(share, most / math.expm1(min(gap - most, 50.0)))
+    return share
