@@ -3,21 +3,9 @@
 `side` answers for epsilon >= 0; negative epsilon goes through the reversed pair (I3), so that
 nothing cancels: delta(eps) = 1 - exp(eps) M(-1) + exp(eps) H_rev(-eps).
 
-What one side of the contour plans and remembers: a contour to be laid, and one that answered.
-
-The steps of one direction on nodes that grow with the tilts and frequencies asked for.
-
-What the frequencies beyond the last node may add, bounded by the steps that fade soonest.
-
-|phi| of a composition is a product of factors that are at most 1, so that a few of them may prove
-that it is small. Of many distinct steps those with the largest variances are asked first: to
-resolve the others at high frequencies costs as much, and they prove little.
-
-One side of the contour's answer, epsilon >= 0: choice of contour, period and length.
-
-The sum itself and its error terms are in `trapezoid`; what is left out beyond the last node is
-bounded by `characteristic.decay_integral`. The number of nodes does not depend on the number of
-steps.
+A side chooses contour, period and length. The sum itself and its error terms are in
+`contours.trapezoid`; what is left out beyond the last node is bounded by `contours.decay`. The
+number of nodes does not depend on the number of steps.
 """
 
 from __future__ import annotations
@@ -32,8 +20,9 @@ from numpy.typing import NDArray
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours import placement
 from mechc.accountants.contours.atoms import AtomicPart, BesideAtoms, Oscillation, matters
-from mechc.accountants.contours.characteristic import BLOCK, Law, Tilted
-from mechc.accountants.contours.log_peak import log_peak
+from mechc.accountants.contours.characteristic import BLOCK, Tilted
+from mechc.accountants.contours.columns import ABOVE, SEVERAL, Columns
+from mechc.accountants.contours.decay import far_law, truncation
 from mechc.accountants.contours.placement import place
 from mechc.accountants.contours.smoothed_payoff import Blurred
 from mechc.accountants.contours.trapezoid import Answer, Contour, Lattice, Smooth
@@ -42,7 +31,6 @@ from mechc.accountants.sparse import Jumps, by_largest_losses
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_complement, log_infinite
 from mechc.loss.privacy_loss import Step, sharp_tilt
-from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 
@@ -79,169 +67,6 @@ class Choice(NamedTuple):
         return 0.0 if self.one_scale else self.reach * self.period / (2.0 * math.pi)
 
 
-ROOM = 1.2  # factor by which more tilts are covered than asked for: the next one is near
-SEVERAL, MORE_ROOM = 16, 1.6  # with so many distinct steps: to extend them all costs more
-MIRRORED = 16.0  # tilts up to which both directions are covered at once
-FIRST_LIMIT, HIGHER = 64.0, 4.0  # below which a saddle point is sought, and factor to the next
-LOOKS = 1000  # at most, at a saddle point on nodes that grow
-ABOVE = 5.0  # standard deviations above the saddle point to which tilts are wanted
-BOTTOM = -2e5  # log of what is not looked at more closely
-INSIDE = np.linspace(0.1, 0.9, 9)  # tilts between P and Q
-SURE = 6.0  # standard deviations within which no loss can be ruled out
-LARGEST_TILT = 1e6  # of Chernoff's bound
-BELOW_HIGHEST = np.geomspace(1e-2, 1.0, 24)  # its tilts, as shares of the largest that is covered
-
-
-class Covered:
-    """Steps, their law on the nodes of the moment, and the saddle points of epsilons."""
-
-    def __init__(self, steps: tuple[Step, ...]) -> None:
-        """Keep the steps."""
-        self._steps = steps
-        self._law = Law.of(steps)
-        self._lowest = sum(s.count * s.loss.support[0] for s in steps)
-        self._highest = sum(s.count * s.loss.support[1] for s in steps)
-        self._t_max = min(s.loss.strip[1] for s in steps) * (1.0 - 1e-4)
-        self._t_min = max(s.loss.strip[0] for s in steps) * (1.0 - 1e-4)
-
-    @property
-    def law(self) -> Law:
-        """The composition on the nodes of the moment."""
-        return self._law
-
-    def cover_around(self, t: float) -> None:
-        """Make nodes for a saddle point t, and for the bounds on images that a contour there has.
-
-        Raises:
-            NumericError: the quadrature does not settle.
-        """
-        bend = float(self._law.roughly(t)[0, 2]) + t**-2 + (1.0 + t) ** -2
-        self._cover(min(t + ABOVE / math.sqrt(bend), self._t_max))
-
-    def chernoff(self, epsilon: float) -> float:
-        """Log of Chernoff's bound (numerics, 3.1) on H(epsilon), by the tilts that are covered."""
-        highest = min(*(s.loss.tilts[1] for s in self._steps), self._t_max, LARGEST_TILT)
-        if not highest > 0.0:
-            return math.inf
-        t = highest * BELOW_HIGHEST
-        k, _, _, rounding = self._law.roughly(*t).T
-        return chernoff(epsilon, t, k + rounding + log_peak(t))
-
-    def log_complement(self, epsilon: float) -> float:
-        """Log of a bound on E_P[min(1, exp(epsilon - L)); L finite], as a share of P(L finite).
-
-        By min(1, x) <= x^u, 0 < u < 1, at tilts that every law has; 0 where that is not small.
-        """
-        _, mean, variance, _ = map(float, self._law.roughly(0.0)[0])
-        if not mean - epsilon > SURE * math.sqrt(variance) or any(
-            s.loss.apart for s in self._steps
-        ):
-            return 0.0
-        k, _, _, rounding = self._law.roughly(*-INSIDE).T
-        mass = sum(s.count * s.loss.log_finite for s in self._steps)
-        rounding += 8.0 * EPS * (np.abs(k) + INSIDE * epsilon)
-        return float((k + INSIDE * epsilon + rounding).min()) - mass
-
-    def _cover(self, tilt: float, contour: float = 0.0, frequency: float = 0.0) -> None:
-        """Make all steps accurate for real tilts up to `tilt` and for one frequency."""
-        floor = 1e-18 / float(self._law.counts.sum())
-        # the other direction will ask for tilts down to -1 - tilt: cheaper together
-        if not all(s.loss.settled(-1.0, tilt) for s in self._steps):
-            room = ROOM if len(self._steps) < SEVERAL else MORE_ROOM
-            tilt = min(room * tilt, 0.5 * (tilt + self._t_max))
-        low = -1.0 - tilt if tilt < MIRRORED and -1.0 - tilt > self._t_min else -1.0
-        steps = tuple(
-            Step(s.loss.covering(low, tilt, contour, frequency, floor), s.count)
-            for s in self._steps
-        )
-        if any(a.loss is not b.loss for a, b in zip(steps, self._steps, strict=True)):
-            self._steps = steps
-            self._law = Law.of(steps)
-
-    def saddle(self, epsilon: float) -> tuple[float, float]:
-        """Root t0 of K'(t) = eps + 1/t + 1/(t+1) and F''(t0), extending the nodes on the way.
-
-        Without a root below the end of the strip, the largest usable tilt is returned.
-
-        Raises:
-            NumericError: no root is found, or nodes for it do not settle.
-        """
-        if not self._t_max > 0.0:
-            raise NumericError("no moment of positive order is known to be finite")
-        limit = min(FIRST_LIMIT, self._t_max)
-        for _ in range(LOOKS):
-            # on nodes that lack large losses K' is too small, and its root too large
-            t, bend = self._law.saddle(epsilon, limit)
-            wanted = min(t + ABOVE / math.sqrt(bend), self._t_max) if t < limit else limit
-            if any(s.loss.tilts[1] < wanted for s in self._steps):
-                self._cover(wanted)
-                continue
-            if t < limit:
-                return t, bend
-            gap = (self._highest - epsilon) / float(self._law.counts.sum())
-            topmost = 1e9 < limit * gap < math.inf
-            topmost |= float(self._law.roughly(limit)[0][0]) - epsilon * limit < BOTTOM
-            if limit >= self._t_max or topmost:
-                return t, bend  # only the topmost losses count by now
-            limit = min(HIGHER * limit, self._t_max)
-        raise NumericError(f"no saddle point of epsilon={epsilon:g} in {LOOKS} looks")
-
-
-def chernoff(epsilon: float, tilts: Floats, peaks: Floats) -> float:
-    """Return log of the least of exp(peaks - tilts epsilon), rounding included."""
-    rounding = 8.0 * EPS * (np.abs(peaks) + tilts * epsilon)
-    return float((peaks - tilts * epsilon + rounding).min(initial=math.inf)) + 1e-12
-
-
-SIGHT = 1.5  # standard deviations of a step, inverted: where its total variation takes over
-FARTHEST = 64.0  # times that, up to which nodes go to where it has taken over indeed ...
-BEYOND_ROOM = 1.05  # ... and somewhat farther
-FARTHER, ROUNDS = 3.0, 6  # from one frequency to the next, and how many are tried
-FLOOR = 1e-3  # share of the composition's mass that need not be resolved
-LARGEST = 50_000  # nodes beyond which no higher frequency is asked for
-
-
-def decay(
-    steps: tuple[Step, ...], contour: Contour, edge: float, start: float, wanted: float
-) -> float:
-    """Return a bound on the integral of sup |phi| / y^2 beyond `start`.
-
-    Args:
-        steps: the composition, on the nodes of the contour.
-        contour: for its tilt, and the law there.
-        edge: end of a periodic integrand's half period, or infinity.
-        start: the last frequency that is evaluated.
-        wanted: a bound below which a smaller one is worth nothing.
-    """
-    # nodes see up to where the variation of one step takes over, for the bulk of the mass
-    near, resolved = contour.tilted, contour.reach
-    goal = min(math.log(wanted * start), -1.0)
-    count = float(near.counts.sum())
-    variance = float(near.counts @ near.spread**2)
-    reach = max(2.0 * start, SIGHT * math.sqrt(count / max(variance, 1e-300)))
-    levelled = BEYOND_ROOM * near.levelled(goal)
-    reach = levelled if levelled < FARTHEST * reach else reach
-    best, far = math.inf, near
-    for _ in range(ROUNDS):
-        if reach > resolved:
-            try:
-                far = Tilted(far_law(near.c, reach, FLOOR / count, steps), near.c, FLOOR / count)
-            except NumericError:
-                break
-        bound, behind = far.decay(start, reach, edge, goal)
-        helps = behind > 0.3 * bound and bound < 0.5 * best
-        best = min(best, bound)
-        if best < wanted or not helps or far.nodes > LARGEST:
-            break
-        reach *= FARTHER
-    return best
-
-
-def far_law(c: float, reach: float, floor: float, steps: tuple[Step, ...]) -> Law:
-    """Return steps with nodes for high frequencies, which nobody keeps."""
-    return Law.of(tuple(Step(s.loss.covering(-1.0, c, c, reach, floor), s.count) for s in steps))
-
-
 SHARE = 1e-13  # images and truncation may cost this share of delta
 PLENTY = 1e-6  # share of rtol below which no further node is worth its cost
 KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
@@ -255,7 +80,7 @@ MOST_NODES = 2**23  # frequencies of a smoothed payoff: some 1.6 GB
 REUSED = 1e-10  # width with which a contour answers for another epsilon
 FIRST = 64  # nodes to begin with
 BEYOND = 1.2  # times the frequency at which phi is thought to have faded, ...
-SIDE_FARTHER = 2.0  # ... and for so many distinct steps, which are dear to resolve again
+BEYOND_SEVERAL = 2.0  # ... and for so many distinct steps, which are dear to resolve again
 FEW_NODES = 160  # nodes that are cheaper than anything else
 CROWDED = 1600  # nodes beyond which small and large losses are taken apart at once
 QUICK = 25_000_000  # node evaluations before that is tried for fewer nodes
@@ -265,10 +90,10 @@ NARROW = 0.3  # width of a smoothed answer, in rtol, that is narrow enough
 FIT, FITS = 1e-4, 4  # error of phi wanted of polynomials, in rtol, and refinements to get there
 NOTHING = math.log(1e-14)  # share of the mass that need not be told from none
 ROUNDED = 1e-9  # blocks that rounding may add to a division
-SIDE_LARGEST = 100_000  # nodes of a step's tilted law beyond which no higher frequency is asked for
+CROWD = 100_000  # nodes of a step's tilted law beyond which no higher frequency is asked for
 
 
-class Side(Covered):
+class Side(Columns):
     """The finite part H of one direction for epsilon >= 0, with everything that can be re-used."""
 
     def __init__(self, steps: tuple[Step, ...], payoff: Smooth | Lattice, rtol: float) -> None:
@@ -357,7 +182,7 @@ class Side(Covered):
     def _reach(self, frequency: float, period: float) -> float:
         """Last of as many frequencies as are likely to be needed, in whole blocks."""
         h = 2.0 * math.pi / period
-        beyond = BEYOND if len(self._steps) < SEVERAL else SIDE_FARTHER
+        beyond = BEYOND if len(self._steps) < SEVERAL else BEYOND_SEVERAL
         return h * max(FIRST, BLOCK * math.ceil(min(beyond * frequency / h, 1e15) / BLOCK))
 
     def _laid(self, choice: Choice) -> Contour:
@@ -454,11 +279,12 @@ class Side(Covered):
                 total = max(1.0 + 2.0 * float(values.sum()), 1e-3) if contour.spare == 0 else least
                 factor = self._payoff.size(contour.c) * contour.period
                 factor /= math.pi * total * contour.weight(epsilon)
-                crowd = SIDE_LARGEST * len(self._steps)
+                crowd = CROWD * len(self._steps)
                 large = contour.work > WORK or contour.tilted.weight.size > crowd
                 start, share = contour.h * nodes, wanted / factor
                 if large or float(contour.re[-1]) < math.log(share * start):
-                    contour.decay = decay(self._steps, contour, self._payoff.edge, start, share)
+                    edge = self._payoff.edge
+                    contour.decay = truncation(self._steps, contour, edge, start, share)
                 if factor * contour.decay < wanted or large:
                     return contour.answer(epsilon)
             more = max(FIRST, nodes // 2) if not quiet and nodes < 1024 else nodes

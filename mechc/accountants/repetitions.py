@@ -25,14 +25,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants import bounded_losses, repeated
 from mechc.accountants.contours import inversion
-from mechc.accountants.contours.characteristic import Law, Tilted
+from mechc.accountants.contours.characteristic import Law
+from mechc.accountants.contours.columns import Columns, Saddle
+from mechc.accountants.contours.decay import truncation
 from mechc.accountants.contours.log_peak import log_peak
 from mechc.accountants.contours.trapezoid import (
     OFFSET,
@@ -48,10 +49,6 @@ from mechc.loss.infinite_mass import MASS_ERROR, composed, log_complement, log_r
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
 
-FARTHER = 5  # times the proof may look three times as far ...
-LARGEST = 20_000  # ... with so many nodes at most
-BEYOND, BETTER = 0.3, 0.5  # share of a bound that lies beyond, and gain, for another try
-
 
 def resolved(steps: tuple[Step, ...], c: float, frequency: float, floor: float) -> Law:
     """Return the law with nodes that resolve a frequency at Re z = c, but a share of a step."""
@@ -59,24 +56,6 @@ def resolved(steps: tuple[Step, ...], c: float, frequency: float, floor: float) 
     return Law.of(
         tuple(Step(s.loss.covering(-1.0, 0.0, c, frequency, floor), s.count) for s in steps)
     )
-
-
-def integral(contour: Contour, steps: tuple[Step, ...], wanted: float) -> float:
-    """Bound the integral; `wanted` is small enough."""
-    count = float(sum(s.count for s in steps))
-    start = contour.h * contour.re.size
-    goal = min(math.log(wanted * start), -1.0)
-    reach = max(2.0 * start, 1.5 * math.sqrt(count / contour.variance))
-    best = math.inf
-    for _ in range(FARTHER):
-        far = Tilted(resolved(steps, contour.c, reach, 1e-3), contour.c, 1e-3 / count)
-        bound, beyond = far.decay(start, reach, math.inf, goal)
-        helps = beyond > BEYOND * bound and bound < BETTER * best and far.weight.size < LARGEST
-        best = min(best, bound)
-        if best < wanted or not helps:
-            break
-        reach *= 3.0
-    return best
 
 
 Floats = NDArray[np.float64]
@@ -90,8 +69,6 @@ DEAR = 4_000_000  # node evaluations of a contour beyond which a recursion is ch
 LEFT, CLEAR = math.log(1e2), 1.05  # nats, log of delta, that known images may have; spare period
 BELOW = 8  # contours tried at and below the smallest saddle point
 TILTS = 32  # of the Chernoff bound
-NEWTON = 40  # steps to a saddle point
-FAR = 100.0  # times the tilt before that one may be
 TRIES = 4  # contours for a group, each placed with what the one before has found
 WIDER = 10.0  # times the width aimed at that an answer may be wide
 LARGE = 10.0  # sum in units of its first term that is seldom exceeded
@@ -99,16 +76,7 @@ DOUBLINGS = 2  # of the nodes of a contour before a recursion is cheaper
 SLACK = 1.5 * EPS  # rounding of exp and log between delta and its logarithm
 
 
-class Saddle(NamedTuple):
-    """The saddle point of one count: tilt, epsilon and log F at the tilt."""
-
-    repetitions: float
-    t: float
-    epsilon: float
-    exponent: float
-
-
-class Sweep:
+class Sweep(Columns):
     """One direction of a run that is repeated; every answer is for one target delta.
 
     Args:
@@ -122,11 +90,9 @@ class Sweep:
         self, steps: Sequence[Step], log_delta: float, rtol: float, *, recursion: bool = True
     ) -> None:
         """Keep the steps; nothing is computed before the first question."""
-        self._steps = tuple(s for s in steps if s.count > 0)
+        super().__init__(tuple(s for s in steps if s.count > 0))
         self._target, self._widest = log_delta, 0.1 * rtol
         self._recursion = recursion and len(self._steps) == 1
-        self._law = Law.of(self._steps)
-        self._highest = min(s.loss.strip[1] for s in self._steps) * (1.0 - 1e-4)
         self.methods: set[str] = set()  # what has answered
         self._near = 0.0  # tilt of the last saddle point, if any
         self._bias = 0.0  # how far the saddle point approximation is off, from the counts above
@@ -134,7 +100,6 @@ class Sweep:
         self._log_rate = log_rate((s.loss.log_infinite, s.count) for s in self._steps)
         self._mass_error = MASS_ERROR + composed(self._steps).error
         self._whole = all(s.loss.log_finite == 0.0 == s.loss.log_q_finite for s in self._steps)
-        self._lowest = sum(s.count * s.loss.support[0] for s in self._steps)
 
     def epsilons(self, counts: Floats, known: Floats) -> Floats:
         """Return lower bound, estimate and upper bound of epsilon at each count.
@@ -245,7 +210,7 @@ class Sweep:
             return None
         result, found = self._inverted(*chosen, counts, known, saddles[0].epsilon)
         if result[1, 0] > 0.0:
-            misfit = self._misfit(counts[0], float(result[1, 0]))
+            misfit = self.misfit(self._target, counts[0], float(result[1, 0]), self._near)
             self._bias = misfit if math.isfinite(misfit) else 0.0
         elif np.isnan(result).all():  # the approximation led astray: by how much, the sum tells
             self._bias += 0.5 * (self._target - found) if math.isfinite(found) else 0.0
@@ -281,62 +246,21 @@ class Sweep:
         return targets
 
     def _saddle(self, n: float) -> Saddle:
-        """Tilt at which the leading saddle point approximation of log delta is the target."""
-        variance = float(self._law.roughly(0.0)[0, 2])
-        reach = math.sqrt(max(-2.0 * self._target, 1.0) / max(n * variance, 1e-300))
-        if not self._near:  # rare large losses, which the nodes at hand show, need less than that
-            self._near = min(
-                self._settled(n, min(reach, 0.5 * self._highest), rough=True)[0], reach
-            )
-        t, epsilon, exponent = self._settled(n, min(self._near, 0.5 * self._highest))
-        return Saddle(n, t, max(epsilon, 0.0), exponent - (max(epsilon, 0.0) - epsilon) * t)
-
-    def _settled(self, n: float, t: float, rough: bool = False) -> tuple[float, float, float]:
-        """Newton's method for the saddle point: its tilt, epsilon and log F there.
-
-        A rough one takes the nodes as they are.
-        """
-        low, high = 0.0, math.inf
-        for _ in range(NEWTON):
-            if not rough:
-                self._cover(t)
-            k0, k1, k2 = n * self._law.roughly(t)[0, :3]
-            f2 = k2 + t**-2 + (1.0 + t) ** -2
-            epsilon = k1 - 1.0 / t - 1.0 / (t + 1.0)
-            exponent = k0 - epsilon * t - math.log(t) - math.log1p(t)
-            excess = exponent - 0.5 * math.log(2.0 * math.pi * f2) - self._target - self._bias
-            if abs(excess) < 0.05:
-                self._near = t
-                break
-            low, high = (t, high) if excess > 0.0 else (low, t)
-            t = min(max(t + excess / (t * f2), t / 3.0), 3.0 * t, 0.5 * (t + self._highest))
-            if not low < t < high:  # so far out that the approximation may be nan
-                t = math.sqrt(low * high) if low > 0.0 else high / 3.0
-        return t, epsilon, exponent
-
-    def _misfit(self, n: float, epsilon: float) -> float:
-        """By how much the approximation misses the target, where log delta is on target."""
-        limit = min(FAR * self._near, self._highest, *(s.loss.tilts[1] for s in self._steps))
-        t, f2 = replace(self._law, counts=n * self._law.counts).saddle(epsilon, limit)
-        exponent = n * float(self._law.roughly(t)[0, 0]) - epsilon * t - math.log(t) - math.log1p(t)
-        return exponent - 0.5 * math.log(2.0 * math.pi * f2) - self._target
-
-    def _cover(self, tilt: float) -> None:
-        """Make all steps accurate for real tilts up to `tilt`, and some more."""
-        if all(tilt <= s.loss.tilts[1] for s in self._steps):
-            return
-        wide = min(1.3 * tilt, 0.5 * (tilt + self._highest))
-        self._steps = tuple(Step(s.loss.covering(-1.0, wide), s.count) for s in self._steps)
-        self._law = Law.of(self._steps)
+        """Saddle point of the target for n repetitions, at an epsilon that is not negative."""
+        found = self.saddle_of_delta(self._target, n, self._near, self._bias)
+        self._near, least = found.t, max(found.epsilon, 0.0)
+        return found._replace(
+            epsilon=least, exponent=found.exponent - (least - found.epsilon) * found.t
+        )
 
     def _contour(self, saddles: list[Saddle]) -> tuple[Contour, float] | None:
         """Contour for counts between those of the saddle points, and its truncation error."""
         lowest, top = min(s.t for s in saddles), max(s.t for s in saddles)
         n = saddles[0].repetitions
         f2 = n * float(self._law.roughly(top)[0, 2]) + top**-2
-        self._cover(min(top + 5.0 / math.sqrt(f2), self._highest))
+        self._cover(min(top + 5.0 / math.sqrt(f2), self._t_max))
         top = min(s.loss.tilts[1] for s in self._steps)
-        top = min(top, self._highest, lowest + 12.0 / math.sqrt(f2) + (saddles[0].t - lowest))
+        top = min(top, self._t_max, lowest + 12.0 / math.sqrt(f2) + (saddles[0].t - lowest))
         grid = np.concatenate(
             [np.geomspace(0.2 * lowest, lowest, BELOW), np.linspace(lowest, top, 9)[1:]]
         )
@@ -413,7 +337,7 @@ class Sweep:
             quiet = float(np.abs(values[-16:]).max()) < SHARE
             last = 2 * nodes > most or not dear or (few and 4 * contour.work > DEAR)
             if quiet or last:
-                left_out = tail * integral(contour, steps, wanted)
+                left_out = tail * truncation(steps, contour, math.inf, h * nodes, wanted)
                 # total variation alone gives a power of the frequency
                 power = 2.0 ** min((n * self._steps[0].count + 2.0) * dear, 1000.0)
                 hopeless = few and left_out > self._widest * total * power

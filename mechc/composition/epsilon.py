@@ -19,14 +19,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound, worse
 from mechc.accountants.bounds import log_all_largest
-from mechc.accountants.contour import Covered
+from mechc.accountants.contours.columns import Columns
 from mechc.accountants.fft import log1mexp
 from mechc.composition.evaluation import Evaluation
 from mechc.errors import MechcError, NumericError, UnsupportedError
@@ -48,8 +47,6 @@ NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is a
 CLOSE = 0.9  # start of a search, as a share of the largest loss, from which on that is looked at
 LARGE = 100.0  # the same where losses have no end ...
 BELOW = (1.0 - 1e-9, 0.9, 0.5, 0.1, 0.01)  # ... and shares of it that are tried for a lower side
-NEWTON = 20  # steps to the start of a search
-CLOSE_TO_TARGET = 0.02  # nats at which they end
 FIRST = (1.0, -1.0)  # where to start, and the slope there, when nothing is known
 
 
@@ -333,49 +330,11 @@ def _lower_side(curve: Curve, near: float, slope: float) -> float:
 def saddle_start(steps: Sequence[Step], log_target: float) -> tuple[float, float]:
     """Return an epsilon near the answer and the slope of log delta there.
 
-    Solves log delta = K(t) - t K'(t) + 1 - log(t (t+1)) - log(2 pi F''(t)) / 2, the leading
-    saddle point approximation at eps = K'(t) - 1/t - 1/(t+1), for t. Only a start: whatever goes
-    wrong here costs evaluations, never correctness.
+    By the leading saddle point approximation. Only a start: whatever goes wrong here costs
+    evaluations, never correctness.
     """
     try:
-        composed = Covered(tuple(steps))
-        variance = float(composed.law.roughly(0.0)[0, 2])
-        ceiling = min(step.loss.strip[1] for step in steps)
-
-        def cumulants(t: float) -> Floats:
-            found: Floats = composed.law.roughly(t)[0, :3]
-            return found
-
-        first = min(math.sqrt(max(-2.0 * log_target, 1.0) / variance), 0.5 * ceiling)
-        t, rough = _newton(cumulants, log_target, first, ceiling)
-        composed.cover_around(t)  # as whoever answers will want it, but for far too large a tilt
-        _, fine = _newton(cumulants, log_target, t, ceiling)
-        return fine or rough or FIRST
+        found = Columns(tuple(steps)).saddle_of_delta(log_target)
     except (MechcError, OutOfWorkError, ArithmeticError, ValueError):
         return FIRST
-
-
-def _newton(
-    cumulants: Callable[[float], Any],
-    log_target: float,
-    t: float,
-    ceiling: float,
-) -> tuple[float, tuple[float, float] | None]:
-    """Damped Newton steps for the tilt t; returns t and (epsilon, slope) if epsilon > 0."""
-    found = None
-    low, high = 0.0, ceiling  # tilts with log delta above the target, and below it
-    for _ in range(NEWTON):
-        k0, k1, k2 = map(float, cumulants(t))
-        epsilon_t = k1 - 1 / t - 1 / (t + 1)
-        f2 = k2 + 1 / t**2 + 1 / (1 + t) ** 2
-        value = k0 - epsilon_t * t - math.log(t * (t + 1)) - 0.5 * math.log(2 * math.pi * f2)
-        above = value - log_target
-        if epsilon_t > 0 and (above > 0 or found is None or abs(above) < CLOSE_TO_TARGET):
-            found = (epsilon_t, -t)
-        if abs(above) < CLOSE_TO_TARGET:
-            break
-        low, high = (t, high) if above > 0 else (low, t)
-        t = min(max(t + above / (t * f2), t / 4), 4 * t, 0.5 * (t + ceiling))
-        if not low < t < high:  # K' jumps to losses far out, where delta is far below the target
-            t = math.sqrt(low * high) if low > 0.0 else 0.5 * high
-    return t, found
+    return (found.epsilon, -found.t) if found.epsilon > 0.0 else FIRST

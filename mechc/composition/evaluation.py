@@ -18,7 +18,7 @@ from mechc.accountants import registry
 from mechc.accountants.auto import Auto, explained
 from mechc.accountants.bound import Bound, worse
 from mechc.accountants.bounds import loss_errors, outward
-from mechc.accountants.contour import Covered
+from mechc.accountants.contours.columns import Columns
 from mechc.accountants.fft import log1mexp, log_add
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, log_error
@@ -120,7 +120,7 @@ class Evaluation:
         if not epsilon > 0.0 or not all(s.loss.has_moments for s in steps):
             return False
         try:
-            covered = Covered(steps)
+            covered = Columns(steps)
             covered.saddle(epsilon)
         except NumericError:
             return False

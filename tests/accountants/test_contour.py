@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import mechc
-from mechc.accountants.contour import Covered
+from mechc.accountants.contours.columns import Columns
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 pairs = pytest.importorskip("pairs")
@@ -101,8 +101,8 @@ def test_epsilon_beyond_a_largest_loss_that_is_not_known():
     """Tilts of 1e16 and a minute of refinement were spent on a delta below exp(-200000)."""
     two = PrivacyLoss.from_atoms([-1.0, 1.0], [1 / (1 + math.e), math.e / (1 + math.e)])
     open_ended = replace(two, support=(-math.inf, math.inf))
-    covered = Covered((Step(open_ended, 1),))
-    assert covered.saddle(1.5)[0] < 1e7
+    columns = Columns((Step(open_ended, 1),))
+    assert columns.saddle(1.5)[0] < 1e7
 
 
 @pytest.mark.slow

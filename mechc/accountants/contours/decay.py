@@ -30,11 +30,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.contours.characteristic import HIGHEST, smoothness
+from mechc.accountants.contours.characteristic import HIGHEST, Law, Tilted, smoothness
 from mechc.accountants.contours.large_losses import Measure, Wave
+from mechc.accountants.contours.trapezoid import Contour
 from mechc.errors import NumericError
 from mechc.loss.jit import compiled
-from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import ORDER
 
@@ -243,3 +244,54 @@ def log_sup(centred, weight, spread, slack, table, start, end):  # type: ignore[
     walked = 0.5 * math.log1p(-min(level * level, 1.0 - 1e-16))
     walked = max(walked, math.log(min(_far(table, max(y, start)), 1.0)))
     return min(walked, math.log(min(_far(table, start), 1.0)))
+
+
+SIGHT = 1.5  # standard deviations of a step, inverted: where its total variation takes over
+FARTHEST = 64.0  # times that, up to which nodes go to where it has taken over indeed ...
+BEYOND_ROOM = 1.05  # ... and somewhat farther
+FARTHER, ROUNDS = 3.0, 6  # from one frequency to the next, and how many are tried
+FLOOR = 1e-3  # share of the composition's mass that need not be resolved
+LARGEST_LAW = 50_000  # nodes beyond which no higher frequency is asked for
+
+
+def truncation(
+    steps: tuple[Step, ...], contour: Contour, edge: float, start: float, wanted: float
+) -> float:
+    """Return a bound on the integral of sup |phi| / y^2 beyond `start`.
+
+    It looks up to where the variation of one step takes over, for the bulk of the mass, on nodes of
+    its own.
+
+    Args:
+        steps: the composition, on any nodes.
+        contour: for its tilt, and the law there.
+        edge: end of a periodic integrand's half period, or infinity.
+        start: the last frequency that is evaluated.
+        wanted: a bound below which a smaller one is worth nothing.
+    """
+    near, resolved = contour.tilted, contour.reach
+    goal = min(math.log(wanted * start), -1.0)
+    count = float(near.counts.sum())
+    variance = float(near.counts @ near.spread**2)
+    reach = max(2.0 * start, SIGHT * math.sqrt(count / max(variance, 1e-300)))
+    levelled = BEYOND_ROOM * near.levelled(goal)
+    reach = levelled if levelled < FARTHEST * reach else reach
+    best, far = math.inf, near
+    for _ in range(ROUNDS):
+        if reach > resolved:
+            try:
+                far = Tilted(far_law(near.c, reach, FLOOR / count, steps), near.c, FLOOR / count)
+            except NumericError:
+                break
+        bound, behind = far.decay(start, reach, edge, goal)
+        helps = behind > 0.3 * bound and bound < 0.5 * best
+        best = min(best, bound)
+        if best < wanted or not helps or far.nodes > LARGEST_LAW:
+            break
+        reach *= FARTHER
+    return best
+
+
+def far_law(c: float, reach: float, floor: float, steps: tuple[Step, ...]) -> Law:
+    """Return steps with nodes for high frequencies, which nobody keeps."""
+    return Law.of(tuple(Step(s.loss.covering(-1.0, c, c, reach, floor), s.count) for s in steps))

@@ -1,0 +1,198 @@
+"""The columns of a question: distinct steps, their law on nodes that grow, and its saddle points.
+
+A column is a distinct step; everything that a contour needs is a sum over columns, counts times
+what one of them has (I5). Nodes are extended to the tilts and frequencies that are asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.accountants.contours.characteristic import Law
+from mechc.accountants.contours.log_peak import log_peak
+from mechc.errors import NumericError
+from mechc.loss.privacy_loss import Step
+from mechc.loss.rounding import EPS
+
+Floats = NDArray[np.float64]
+
+ROOM = 1.2  # factor by which more tilts are covered than asked for: the next one is near
+SEVERAL, MORE_ROOM = 16, 1.6  # with so many distinct steps: to extend them all costs more
+MIRRORED = 16.0  # tilts up to which both directions are covered at once
+FIRST_LIMIT, HIGHER = 64.0, 4.0  # below which a saddle point is sought, and factor to the next
+FAR = 100.0  # times the tilt before that one may be
+LOOKS = 1000  # at most, at a saddle point on nodes that grow
+ABOVE = 5.0  # standard deviations above the saddle point to which tilts are wanted
+BOTTOM = -2e5  # log of what is not looked at more closely
+NEWTON, NEAR = 40, 0.02  # steps to the saddle point of a delta, and nats at which they end
+INSIDE = np.linspace(0.1, 0.9, 9)  # tilts between P and Q
+SURE = 6.0  # standard deviations within which no loss can be ruled out
+LARGEST_TILT = 1e6  # of Chernoff's bound
+BELOW_HIGHEST = np.geomspace(1e-2, 1.0, 24)  # its tilts, as shares of the largest that is covered
+
+
+class Saddle(NamedTuple):
+    """The saddle point of one row: repetitions, tilt, epsilon, and log F at the tilt."""
+
+    repetitions: float
+    t: float
+    epsilon: float
+    exponent: float
+
+
+class Columns:
+    """Steps, their law on the nodes of the moment, and the saddle points of epsilons."""
+
+    def __init__(self, steps: tuple[Step, ...]) -> None:
+        """Keep the steps."""
+        self._steps = steps
+        self._law = Law.of(steps)
+        self._lowest = sum(s.count * s.loss.support[0] for s in steps)
+        self._highest = sum(s.count * s.loss.support[1] for s in steps)
+        self._t_max = min(s.loss.strip[1] for s in steps) * (1.0 - 1e-4)
+        self._t_min = max(s.loss.strip[0] for s in steps) * (1.0 - 1e-4)
+
+    def saddle_of_delta(
+        self, log_delta: float, n: float = 1.0, near: float = 0.0, bias: float = 0.0
+    ) -> Saddle:
+        """Tilt at which the leading saddle point approximation of log delta is the target.
+
+        K(t) - t K'(t) + 1 - log(t (t + 1)) - log(2 pi F''(t)) / 2 at eps = K'(t) - 1/t - 1/(t+1).
+
+        Args:
+            log_delta: the target.
+            n: repetitions of all columns.
+            near: a tilt to start from, 0 without one.
+            bias: what is to be taken from the approximation.
+
+        Raises:
+            NumericError: nodes do not settle.
+        """
+        target = log_delta + bias
+        if not near > 0.0:
+            variance = float(self._law.roughly(0.0)[0, 2])
+            near = math.sqrt(max(-2.0 * log_delta, 1.0) / max(n * variance, 1e-300))
+            # rare large losses, which the nodes at hand show, need less than that
+            near = min(near, self._settled(target, n, min(near, 0.5 * self._t_max), False).t)
+            self.cover_around(near)
+        return self._settled(target, n, min(near, 0.5 * self._t_max), True)
+
+    def _settled(self, target: float, n: float, t: float, cover: bool) -> Saddle:
+        """Newton's method for it inside a bracket, on nodes that grow or as they are."""
+        low, high = 0.0, math.inf  # tilts with log delta above the target, and below it
+        for _ in range(NEWTON):
+            if cover and not all(t <= s.loss.tilts[1] for s in self._steps):
+                self._cover(t)
+            k0, k1, k2 = n * self._law.roughly(t)[0, :3]
+            f2 = float(k2) + t**-2 + (1.0 + t) ** -2
+            epsilon = float(k1) - 1.0 / t - 1.0 / (t + 1.0)
+            exponent = float(k0) - epsilon * t - math.log(t) - math.log1p(t)
+            excess = exponent - 0.5 * math.log(2.0 * math.pi * f2) - target
+            if abs(excess) < NEAR:
+                break
+            low, high = (t, high) if excess > 0.0 else (low, t)
+            new = min(max(t + excess / (t * f2), t / 3.0), 3.0 * t, 0.5 * (t + self._t_max))
+            if not low < new < high:  # K' jumps to losses far out, or the step was nan
+                new = math.sqrt(low * high) if low > 0.0 else high / 3.0
+            t = new
+        return Saddle(n, t, epsilon, exponent)
+
+    def misfit(self, log_delta: float, n: float, epsilon: float, near: float) -> float:
+        """By how much the approximation misses the target where log delta is on target."""
+        limit = min(FAR * near, self._t_max, *(s.loss.tilts[1] for s in self._steps))
+        t, f2 = replace(self._law, counts=n * self._law.counts).saddle(epsilon, limit)
+        exponent = n * float(self._law.roughly(t)[0, 0]) - epsilon * t - math.log(t) - math.log1p(t)
+        return exponent - 0.5 * math.log(2.0 * math.pi * f2) - log_delta
+
+    @property
+    def law(self) -> Law:
+        """The composition on the nodes of the moment."""
+        return self._law
+
+    def cover_around(self, t: float) -> None:
+        """Make nodes for a saddle point t, and for the bounds on images that a contour there has.
+
+        Raises:
+            NumericError: the quadrature does not settle.
+        """
+        bend = float(self._law.roughly(t)[0, 2]) + t**-2 + (1.0 + t) ** -2
+        self._cover(min(t + ABOVE / math.sqrt(bend), self._t_max))
+
+    def chernoff(self, epsilon: float) -> float:
+        """Log of Chernoff's bound (numerics, 3.1) on H(epsilon), by the tilts that are covered."""
+        highest = min(*(s.loss.tilts[1] for s in self._steps), self._t_max, LARGEST_TILT)
+        if not highest > 0.0:
+            return math.inf
+        t = highest * BELOW_HIGHEST
+        k, _, _, rounding = self._law.roughly(*t).T
+        return chernoff(epsilon, t, k + rounding + log_peak(t))
+
+    def log_complement(self, epsilon: float) -> float:
+        """Log of a bound on E_P[min(1, exp(epsilon - L)); L finite], as a share of P(L finite).
+
+        By min(1, x) <= x^u, 0 < u < 1, at tilts that every law has; 0 where that is not small.
+        """
+        _, mean, variance, _ = map(float, self._law.roughly(0.0)[0])
+        if not mean - epsilon > SURE * math.sqrt(variance) or any(
+            s.loss.apart for s in self._steps
+        ):
+            return 0.0
+        k, _, _, rounding = self._law.roughly(*-INSIDE).T
+        mass = sum(s.count * s.loss.log_finite for s in self._steps)
+        rounding += 8.0 * EPS * (np.abs(k) + INSIDE * epsilon)
+        return float((k + INSIDE * epsilon + rounding).min()) - mass
+
+    def _cover(self, tilt: float, contour: float = 0.0, frequency: float = 0.0) -> None:
+        """Make all steps accurate for real tilts up to `tilt` and for one frequency."""
+        floor = 1e-18 / float(self._law.counts.sum())
+        # the other direction will ask for tilts down to -1 - tilt: cheaper together
+        if not all(s.loss.settled(-1.0, tilt) for s in self._steps):
+            room = ROOM if len(self._steps) < SEVERAL else MORE_ROOM
+            tilt = min(room * tilt, 0.5 * (tilt + self._t_max))
+        low = -1.0 - tilt if tilt < MIRRORED and -1.0 - tilt > self._t_min else -1.0
+        steps = tuple(
+            Step(s.loss.covering(low, tilt, contour, frequency, floor), s.count)
+            for s in self._steps
+        )
+        if any(a.loss is not b.loss for a, b in zip(steps, self._steps, strict=True)):
+            self._steps = steps
+            self._law = Law.of(steps)
+
+    def saddle(self, epsilon: float) -> tuple[float, float]:
+        """Root t0 of K'(t) = eps + 1/t + 1/(t+1) and F''(t0), extending the nodes on the way.
+
+        Without a root below the end of the strip, the largest usable tilt is returned.
+
+        Raises:
+            NumericError: no root is found, or nodes for it do not settle.
+        """
+        if not self._t_max > 0.0:
+            raise NumericError("no moment of positive order is known to be finite")
+        limit = min(FIRST_LIMIT, self._t_max)
+        for _ in range(LOOKS):
+            # on nodes that lack large losses K' is too small, and its root too large
+            t, bend = self._law.saddle(epsilon, limit)
+            wanted = min(t + ABOVE / math.sqrt(bend), self._t_max) if t < limit else limit
+            if any(s.loss.tilts[1] < wanted for s in self._steps):
+                self._cover(wanted)
+                continue
+            if t < limit:
+                return t, bend
+            gap = (self._highest - epsilon) / float(self._law.counts.sum())
+            topmost = 1e9 < limit * gap < math.inf
+            topmost |= float(self._law.roughly(limit)[0][0]) - epsilon * limit < BOTTOM
+            if limit >= self._t_max or topmost:
+                return t, bend  # only the topmost losses count by now
+            limit = min(HIGHER * limit, self._t_max)
+        raise NumericError(f"no saddle point of epsilon={epsilon:g} in {LOOKS} looks")
+
+
+def chernoff(epsilon: float, tilts: Floats, peaks: Floats) -> float:
+    """Return log of the least of exp(peaks - tilts epsilon), rounding included."""
+    rounding = 8.0 * EPS * (np.abs(peaks) + tilts * epsilon)
+    return float((peaks - tilts * epsilon + rounding).min(initial=math.inf)) + 1e-12
