@@ -241,6 +241,10 @@ class Contour:
         self._weight = math.nan, math.nan
         self.decay = math.inf
         self.blurred: Any = None  # the answers for a smoothed payoff, where they are narrower
+        later = grid > c
+        fade = period * (grid[later] - c)
+        rest = -fade - np.log(-np.expm1(-fade))
+        self._images = np.ascontiguousarray([grid[later], log_b[later], rest])
         self.resolve(law)
 
     def resolve(self, law: Law) -> None:
@@ -346,7 +350,7 @@ class Contour:
             mean, most = (d + 4.0 * EPS * abs(epsilon) for d in self.strayed)
             error += moved(self.c, self.payoff.gap(epsilon), mean, most, chernoff)
         low, middle = totals.lower / total, totals.estimate / total
-        found = conclude(1.0, epsilon, log_s, low, middle, error, self.facts(), self.images())
+        found = conclude(1.0, epsilon, log_s, low, middle, error, self.facts(), self._images)
         lower, estimate, upper, _, share, right, unknown, rounding = found
         if not upper < math.inf:
             return None
@@ -372,13 +376,12 @@ class Contour:
         facts[STRAYED], facts[STRAYED_MOST] = self.strayed[0] / n, self.strayed[1] / n
         return facts
 
-    def images(self, n: float = 1.0) -> Floats:
+    def images(self, n: float) -> Floats:
         """Rows s, K(s) of one of n repetitions, and the rest of the bound on images right of c."""
-        s, log_b = self.grid[self.grid > self.c], self.log_b[self.grid > self.c]
-        decay = self.period * (s - self.c)
-        peak = log_peak(s)
-        rest = peak - decay - np.log(-np.expm1(-decay))
-        return np.ascontiguousarray([s, (log_b - peak) / n, rest])
+        scaled = self._images.copy()
+        peak = log_peak(scaled[0])
+        scaled[1], scaled[2] = (scaled[1] - peak) / n, scaled[2] + peak
+        return scaled
 
 
 # places of a contour's constants in the array `facts`; all of one repetition
