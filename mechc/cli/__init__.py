@@ -201,6 +201,7 @@ def report(
     settings: Set = [],  # noqa: B006
     poisson: Poisson = None,
     adjacency: Adjacency = None,
+    certificate: Annotated[str, typer.Option(help="quick, full or none.")] = "quick",
 ) -> None:
     """Write a datasheet of a mechanism as one HTML file."""
     from mechc.cli.progress import compiling
@@ -210,7 +211,9 @@ def report(
     mechanism = under(mechc.load(name), poisson, adjacency, values)
     mechanism.check({**mechanism.bound, **values}, partial=True)
     compiling(mechanism, err)
-    out.print(f"wrote {mechanism.report(output, **values)}", highlight=False)
+    with err.status(f"datasheet of {mechanism.name}"):
+        path = mechanism.report(output, certificate=certificate, **values)
+    out.print(f"wrote {path}", highlight=False)
 
 
 @app.command()

@@ -158,13 +158,18 @@ class Mechanism:
 
         return explain(self.declaration)
 
-    def report(self, path: str | os.PathLike[str], **values: float) -> Path:
+    def report(
+        self, path: str | os.PathLike[str], *, certificate: str = "quick", **values: float
+    ) -> Path:
         """Write a datasheet as one HTML file (optional extra `report`).
 
-        It shows parameters, claim, derivation, figures and kernel source, and needs no network.
+        It shows claim, assumptions and certificate, parameters, figures, derivation and kernel
+        source, and needs no network.
 
         Args:
             path: file to write.
+            certificate: how the kernel is verified for it, where python-flint is installed:
+                "quick", "full" or "none".
             values: parameters for the figures; typical ones by default.
 
         Returns:
@@ -177,7 +182,7 @@ class Mechanism:
         """
         from mechc.report.datasheet import report
 
-        return build.write_atomically(Path(path), report(self, values))
+        return build.write_atomically(Path(path), report(self, values, certificate))
 
     def verify(self, level: str = "quick") -> Certificate:
         """Verify the kernel against the declaration in ball arithmetic (needs python-flint).

@@ -12,26 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sympy
-from numpy.typing import NDArray
 
 from mechc import __version__
-from mechc.errors import UnsupportedError
+from mechc.errors import DeclarationError, UnsupportedError
 from mechc.report import cite, plot
 
 if TYPE_CHECKING:
     from mechc.protocol import Described, Kernel, ParameterInfo, Use
+    from mechc.verify.certificate import Certificate
 
 
-Floats = NDArray[np.float64]
+LEVELS = ("quick", "full", "none")
+SIZE = 5.2, 3.4  # of a figure, inches
 
 
-
-def report(mechanism: Described, values: Mapping[str, float]) -> str:
+def report(mechanism: Described, values: Mapping[str, float], certificate: str = "quick") -> str:
     """Return the datasheet as HTML.
 
     Args:
         mechanism: the mechanism, compiled if need be.
         values: parameters for the figures; typical ones by default.
+        certificate: how the kernel is verified for it: "quick", "full" or "none".
 
     Raises:
         DeclarationError: a parameter is unknown or out of its domain.
@@ -41,22 +42,41 @@ def report(mechanism: Described, values: Mapping[str, float]) -> str:
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:
         raise UnsupportedError("datasheets need jinja2: pip install 'mechc[report]'") from error
+    if certificate not in LEVELS:
+        raise DeclarationError(
+            f"certificate={certificate!r} is not known (expected one of {', '.join(LEVELS)})"
+        )
     event = mechanism(**{**_typical(mechanism), **values})
     template = (files("mechc.report") / "report.html").read_text("utf-8")
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     kernel = mechanism.kernel
+    proof, why = _certificate(mechanism, certificate)
     return page.from_string(template).render(
         mechanism=mechanism,
         kernel=kernel,
         claim=mechanism.claim,
+        certificate=proof,
+        why=why,
         parameters=[(p.name, _domain(p), p.default) for p in mechanism.parameters],
-        sections=mechanism.explain().sections,
+        sections=mechanism.explain().sections[1:],  # the first says what stands above it
         mathml=mathml,
         event=repr(event),
         figures=_figures(event, kernel),
         references=cite.lines(kernel.REFS),
         version=__version__,
     )
+
+
+def _certificate(mechanism: Described, level: str) -> tuple[Certificate | None, str]:
+    """The certificate, or why there is none."""
+    from mechc.verify.certificate import verify
+
+    if level == "none":
+        return None, "No certificate was asked for; mechc verify writes one."
+    try:
+        return verify(mechanism, level), ""
+    except UnsupportedError as error:  # no ball arithmetic, or no declaration to go back to
+        return None, str(error)
 
 
 def mathml(formula: Any) -> str:
@@ -84,30 +104,28 @@ def _domain(parameter: ParameterInfo) -> str:
 
 
 def _figures(event: Use, kernel: Kernel) -> list[tuple[str, str]]:
-    """Captions and SVG: the two distributions with the loss, and the profile of one use."""
+    """Captions and SVG: the two distributions, the loss, and the profile of one use."""
     theta = np.array(event.theta)
+    x = plot.outputs(kernel, theta)
+    loss = np.empty_like(x)
+    kernel.loss_many(x, theta, loss)
+    both, densities = plot.blank(*SIZE)
+    plot.densities(densities, kernel, theta)
+    densities.legend(frameon=False)
+    single, losses = plot.blank(*SIZE)
+    plot.curve(losses, kernel, x, np.where(np.isfinite(loss), loss, np.nan), "", 0)
+    losses.set(xlabel="output", ylabel="privacy loss")
     return [
-        ("P, Q and the privacy loss L = log(p/q)", _distributions(kernel, theta)),
+        ("the two output distributions P and Q", plot.svg(both)),
+        ("the privacy loss L = log(p/q) of an output", plot.svg(single)),
         ("delta(epsilon) of one use, both directions", _profile(event)),
     ]
 
 
-def _distributions(kernel: Kernel, theta: Floats) -> str:
-    figure, (left, right) = plot.blank(9.6, 3.4, columns=2)
-    x = plot.outputs(kernel, theta)
-    loss = np.empty_like(x)
-    kernel.loss_many(x, theta, loss)
-    plot.densities(left, kernel, theta)
-    left.legend(frameon=False)
-    plot.curve(right, kernel, x, np.where(np.isfinite(loss), loss, np.nan), "", 0)
-    right.set(xlabel="output", ylabel="privacy loss")
-    return plot.svg(figure)
-
-
 def _profile(event: Use) -> str:
-    figure, axes = plot.blank(9.6, 3.0)
+    figure, axes = plot.blank(*SIZE)
     top = float(event.epsilon(1e-12).upper)
-    points = np.linspace(0.0, top if 0 < top < np.inf else 10.0, 120)
+    points = np.linspace(0.0, top if 0 < top < np.inf else 10.0, 200)
     for index, direction in enumerate(("remove", "add")):
         answer = event.delta(points, direction=direction)
         plot.draw(axes, points, answer, label=direction, index=index)
