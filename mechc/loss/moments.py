@@ -10,9 +10,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechc.loss.jit import compiled
 from mechc.loss.rounding import EPS
+
+Floats = NDArray[np.float64]
 
 LEAST = -700.0  # below it exp is taken as exp(LEAST): denormal numbers cost time and mean nothing
 
@@ -158,37 +161,59 @@ def generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-
 
 
 @compiled(
-    "float64[::1](float64[::1], float64[::1], float64)",
+    "void(int64[::1], float64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,:,::1])",
     fastmath={"reassoc", "contract"},  # sums in any order: the loops are vectors
 )
-def tilted_sums(loss, log_weight, t):  # type: ignore[no-untyped-def]
-    """Return [K, K', K'', rounding of K] at real t from the plain sums, one exponential a node.
+def _tilted_sums(offsets, loss, log_weight, tilts, work, out):  # type: ignore[no-untyped-def]
+    """As `tilted_sums`, to `out`; `work` is room for two numbers a node."""
+    for i in range(offsets.size - 1):
+        a, n = offsets[i], offsets[i + 1] - offsets[i]
+        v, w = work[0, :n], work[1, :n]
+        for m in range(tilts.size):
+            t, top = tilts[m], -math.inf
+            for j in range(n):
+                v[j] = log_weight[a + j] + t * loss[a + j]
+                top = max(top, v[j])
+            for j in range(n):
+                v[j] -= top
+            exponentials(v, w)
+            total, first, noise = 0.0, 0.0, 0.0
+            for j in range(n):
+                if v[j] < -80.0:
+                    w[j] = 0.0
+                total += w[j]
+                first += w[j] * loss[a + j]
+                # the log of a weight that is zero may be -inf
+                size = min(abs(log_weight[a + j]), 1e9) + abs(t * loss[a + j])
+                noise += w[j] * (8.0 + 4.0 * size)
+            mean, second = first / total, 0.0
+            for j in range(n):
+                d = loss[a + j] - mean if w[j] > 0.0 else 0.0  # far losses of no weight overflow
+                second += w[j] * (d * d)
+            k = top + math.log(total)
+            out[m, i, 0], out[m, i, 1], out[m, i, 2] = k, mean, second / total
+            out[m, i, 3] = EPS * (noise / total + 2.0 * abs(k)) + n * 1e-34
 
-    Absolute accuracy only: for searches, and for bounds that carry the rounding along.
+
+def tilted_sums(
+    offsets: NDArray[np.int64], loss: Floats, log_weight: Floats, tilts: Floats
+) -> Floats:
+    """Return [K, K', K'', rounding of K] of steps at real tilts from the plain sums.
+
+    One exponential a node, and absolute accuracy only: for searches, and for bounds that carry the
+    rounding along.
+
+    Args:
+        offsets: where the nodes of each step begin, and where the last ones end.
+        loss: at all nodes; log_weight likewise.
+        log_weight: see there.
+        tilts: shape (tilts,).
+
+    Returns:
+        Shape (tilts, steps, 4).
     """
-    v, w = np.empty(loss.size), np.empty(loss.size)
-    for j in range(loss.size):
-        v[j] = log_weight[j] + t * loss[j]
-    top = v.max()
-    for j in range(loss.size):
-        v[j] -= top
-    exponentials(v, w)
-    total, first, noise = 0.0, 0.0, 0.0
-    for j in range(loss.size):
-        if v[j] < -80.0:
-            w[j] = 0.0
-        total += w[j]
-        first += w[j] * loss[j]
-        # the log of a weight that is zero may be -inf
-        noise += w[j] * (8.0 + 4.0 * min(abs(log_weight[j]), 1e9) + 4.0 * abs(t * loss[j]))
-    mean = first / total
-    second = 0.0
-    for j in range(loss.size):
-        d = loss[j] - mean if w[j] > 0.0 else 0.0  # far losses of no weight: d * d overflows
-        second += w[j] * (d * d)
-    out = np.empty(4)
-    out[0], out[1], out[2] = top + math.log(total), mean, second / total
-    out[3] = EPS * (noise / total + 2.0 * abs(out[0])) + loss.size * 1e-34
+    out = np.empty((tilts.size, offsets.size - 1, 4))
+    _tilted_sums(offsets, loss, log_weight, tilts, np.empty((2, loss.size)), out)
     return out
 
 

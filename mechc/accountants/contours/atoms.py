@@ -92,52 +92,41 @@ def _filon(coefficient, w):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "void(int64[::1], int64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[:,::1],"
-    " float64[:,::1], float64[::1], float64[::1], int64, float64, int64, complex128[::1],"
-    " float64[::1])",
+    "void(int64[::1], int64[::1], float64[:,::1], float64[:,::1], float64[:,::1], float64[:,::1],"
+    " float64[::1], float64[::1], float64, int64, float64[:,:,:,::1])",
 )
-def _remainders(  # type: ignore[no-untyped-def]
-    panels, atoms, counts, place, series, centred, weight, at, mass, order, h, first, out, size
+def _transforms(  # type: ignore[no-untyped-def]
+    panels, atoms, place, series, centred, weight, at, mass, h, first, out
 ):
-    """Return phi, phi - A or phi - A - B for order 0, 1, 2, and its scale, y = n h, n >= first."""
-    steps = counts.size
-    log_a = np.empty(steps, np.complex128)
-    c = np.empty(steps, np.complex128)
-    for n in range(out.size):
+    """Add the transforms of each step's atoms and of its density at y = n h, n >= first, to out."""
+    for n in range(out.shape[2]):
         y = (first + n) * h
-        all_a = 0j
-        all_phi = 0j
-        for i in range(steps):
-            a = 0j
+        for i in range(out.shape[1]):
+            re, im = 0.0, 0.0
             for m in range(atoms[i], atoms[i + 1]):
-                a += mass[m] * complex(math.cos(y * at[m]), math.sin(y * at[m]))
-            density = 0j
+                re += mass[m] * math.cos(y * at[m])
+                im += mass[m] * math.sin(y * at[m])
+            out[0, i, n, 0], out[0, i, n, 1] = re, im
+            re, im = 0.0, 0.0
             for m in range(panels[i], panels[i + 1]):
                 w = y * place[m, 1]
                 if w < STABLE:
                     for j in range(ORDER):
                         theta = y * centred[m, j]
-                        density += weight[m, j] * complex(math.cos(theta), math.sin(theta))
+                        re += weight[m, j] * math.cos(theta)
+                        im += weight[m, j] * math.sin(theta)
                 else:
-                    re, im = _filon(series[m], w)
-                    theta = y * place[m, 0]
-                    density += complex(re, im) * complex(math.cos(theta), math.sin(theta))
-            both = a + density
-            if order > 0:
-                c[i] = density
-                log_a[i] = complex(math.log(max(abs(a), 1e-300)), math.atan2(a.imag, a.real))
-                all_a += counts[i] * log_a[i]
-            all_phi += counts[i] * complex(
-                math.log(max(abs(both), 1e-300)), math.atan2(both.imag, both.real)
-            )
-        phi, sums, once = np.exp(all_phi), 0j, 0j
-        if order > 0:
-            sums = np.exp(all_a)
-        if order > 1:
-            for i in range(steps):
-                once += counts[i] * c[i] * np.exp(all_a - log_a[i])
-        out[n] = phi - sums - once
-        size[n] = abs(phi) + abs(sums) + abs(once)
+                    a, b = _filon(series[m], w)
+                    c, s = math.cos(y * place[m, 0]), math.sin(y * place[m, 0])
+                    re += a * c - b * s
+                    im += a * s + b * c
+            out[1, i, n, 0], out[1, i, n, 1] = re, im
+
+
+def _log(z: OscillationComplexes) -> OscillationComplexes:
+    """Principal logarithm, of zero that of almost zero."""
+    log: OscillationComplexes = np.log(np.maximum(np.abs(z), 1e-300)) + 1j * np.angle(z)
+    return log
 
 
 @compiled("float64(float64, float64, float64, float64, float64)")
@@ -271,10 +260,18 @@ class Oscillation:
             phi - A (- B) at y = n h, begin <= n < end, and |phi| + |A| (+ |B|), the scale of its
             rounding.
         """
-        out, size = np.empty(end - begin, np.complex128), np.empty(end - begin)
-        law = (self._panels, self._atoms, self._counts, *self._arrays)
-        _remainders(*law, order, h, begin, out, size)
-        return out, size
+        parts = np.empty((2, self._counts.size, end - begin, 2))
+        _transforms(self._panels, self._atoms, *self._arrays, h, begin, parts)
+        atoms, density = parts.view(np.complex128)[..., 0]
+        terms = [np.exp(self._counts @ _log(atoms + density))]
+        if order > 0:
+            logs = _log(atoms)
+            whole = self._counts @ logs
+            terms.append(np.exp(whole))
+        if order > 1:
+            terms.append(self._counts @ (density * np.exp(whole - logs)))
+        size: OscillationFloats = np.abs(terms).sum(axis=0)
+        return terms[0] - np.sum(terms[1:], axis=0), size
 
 
 def _fit(

@@ -33,11 +33,10 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.contours import composed
 from mechc.accountants.contours.saddle import tilt
 from mechc.loss.allowance import spend
 from mechc.loss.jit import compiled
-from mechc.loss.moments import generating
+from mechc.loss.moments import LEAST, generating, tilted_sums
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rule import DERIVATIVE, ENDS, ORDER, TOP
 
@@ -195,6 +194,8 @@ def turned(centred, weight, y):  # type: ignore[no-untyped-def]
 
 Floats = NDArray[np.float64]
 
+TURNS, CLOSE = 200, 1e-4  # Newton steps to a saddle point, and a relative step that is the last
+HALF = 0.6  # -log |phi| of one step up to which 1 - |phi| tells the decay
 LEVELS = 16  # clipping levels tried in the total-variation bound
 STRIDE = 2.5  # from one level to the next
 HALVINGS = 8  # of a cell on which phi is bounded
@@ -207,20 +208,6 @@ SAMPLED = 1.1  # slack on total variation and excess, which are sampled at the n
 ROUNDED = 2e-15  # of the square of phi, for every standard deviation times frequency
 FREQUENCY, DECAY = 0.1, 40.0  # work for one node: of one value of phi, of a proof of its decay
 DROPPED = 1e-24  # tilted weight below which a node is left out of phi, and accounted for
-
-
-@compiled(
-    "float64[::1](int64[::1], float64[::1], float64[::1], float64[::1], float64[:,::1], float64)",
-)
-def composed_cgf(offsets, counts, loss, log_weight, log_mass, t):  # type: ignore[no-untyped-def]
-    """Return [K, K', K'', rounding of K] of the composition at real t."""
-    out = np.zeros(4)
-    for i in range(counts.size):
-        a, b = offsets[i], offsets[i + 1]
-        one = generating(loss[a:b], log_weight[a:b], log_mass[i, 0], log_mass[i, 1], t)
-        for r in range(4):
-            out[r] += counts[i] * one[r]
-    return out
 
 
 @compiled("float64(float64[:,:,::1], float64[::1], float64[::1], float64)")
@@ -356,11 +343,14 @@ class Law:
     def composed(self, t: float) -> tuple[float, float, float, float]:
         """Return K, K', K'' and the rounding error of K at real t."""
         spend(4.0 * self.loss.size)
-        out = composed_cgf(
-            self.offsets, self.counts, self.loss, self.log_weight, self._log_mass, float(t)
-        )
-        error = float(out[3]) + self.unresolved(t)
-        return float(out[0]), float(out[1]), float(out[2]), error
+        k, first, second, error = 0.0, 0.0, 0.0, self.unresolved(t)
+        for count, (a, b), masses in zip(
+            self.counts.tolist(), pairwise(self.offsets.tolist()), self._log_mass, strict=True
+        ):
+            row = generating(self.loss[a:b], self.log_weight[a:b], *masses, float(t)).tolist()
+            k, first, second = k + count * row[0], first + count * row[1], second + count * row[2]
+            error += count * row[3]
+        return k, first, second, error
 
     def unresolved(self, t: float) -> float:
         """Return the sum over all steps of the shares at tilt t that no node resolves."""
@@ -379,28 +369,78 @@ class Law:
     def roughly(self, *tilts: float) -> Floats:
         """Return rows K, K', K'' and rounding error of K at real tilts, to absolute accuracy."""
         spend(1.5 * self.loss.size * len(tilts))
-        out: Floats = composed.sums(
-            self.offsets, self.counts, self.loss, self.log_weight, np.array(tilts, np.float64)
-        )
+        out = self.sums(np.array(tilts, np.float64))
         out[:, 3] += [self.unresolved(t) for t in tilts] if self._open else 0.0
         return out
 
+    def sums(self, tilts: Floats) -> Floats:
+        """Return rows [K, K', K'', rounding of K] at real tilts, of the nodes alone.
+
+        One exponential a node: to choose contours, not to answer. K is good to absolute accuracy
+        only, and its rounding is returned with it, for bounds that are far from tight anyway.
+        """
+        rows: Floats = self.counts @ tilted_sums(self.offsets, self.loss, self.log_weight, tilts)
+        return rows
+
+    def _slope(self, t: float, epsilon: float) -> tuple[float, float]:
+        """Return F'(t) and F''(t) for F(t) = K(t) - eps t - log t - log(1 + t)."""
+        _, first, second, _ = self.sums(np.array([t]))[0].tolist()
+        first -= epsilon + 1.0 / t + 1.0 / (t + 1.0)
+        return first, second + t**-2 + (1.0 + t) ** -2
+
     def saddle(self, epsilon: float, limit: float) -> tuple[float, float]:
-        """Return the saddle point of epsilon, or `limit` where that is less, and F'' there."""
+        """Return the saddle point of epsilon, or `limit` where that is less, and F'' there.
+
+        Newton's method in log t, inside a bracket; the first guess is that of a normal law.
+        """
         spend(10.0 * self.loss.size)
-        t, bend = composed.saddle(
-            self.offsets, self.counts, self.loss, self.log_weight, float(epsilon), float(limit)
-        )
-        return float(t), float(bend)
+        _, mean, variance, _ = self.sums(np.zeros(1))[0].tolist()
+        slope, bend = self._slope(limit, epsilon)
+        if not slope > 0.0:
+            return limit, bend
+        gap, variance = epsilon - mean, max(variance, 1e-300)
+        root = math.sqrt(gap * gap + 8.0 * variance)
+        t = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
+        low, high = 0.0, limit
+        t = min(t, 0.9 * limit)
+        for _ in range(TURNS):
+            slope, bend = self._slope(t, epsilon)
+            low, high = (t, high) if slope < 0.0 else (low, t)
+            step = -slope / (bend * t)
+            if abs(step) < CLOSE or high - low <= 1e-6 * high:
+                break
+            new = t * math.exp(min(1.5, max(-3.0, step)))
+            if not low < new < high:
+                new = math.sqrt(low * high) if low > 0.0 else 0.1 * high
+            t = new
+        return t, bend
 
     def fading(self, t: float, log_share: float) -> float:
-        """Estimate the frequency at which log |phi|, tilted at t, comes down to `log_share`."""
+        """Estimate the frequency at which log |phi|, tilted at t, comes down to `log_share`.
+
+        From 1 - |phi| ~ E min((yD)^2 / 2, 1), D the centred loss: unlike the variance it does not
+        take a rare far mode for fast decay. Centred at the mean or at the heaviest node, whichever
+        says less: beside a far mode the mean is far from either, and a shift is no decay. For few
+        steps the decay is continued like a normal law's.
+        """
         spend(10.0 * self.loss.size)
-        return float(
-            composed.fading(
-                self.offsets, self.counts, self.loss, self.log_weight, float(t), -log_share
-            )
-        )
+        rows = tilted_sums(self.offsets, self.loss, self.log_weight, np.array([t]))[0]
+        sizes = np.diff(self.offsets)
+        log_w = np.minimum(self.log_weight + t * self.loss - rows[:, 0].repeat(sizes), 0.0)
+        modes = [self.loss[a + log_w[a:b].argmax()] for a, b in pairwise(self.offsets.tolist())]
+        centres = np.stack([rows[:, 1], modes]).repeat(sizes, axis=1)
+        distances = math.sqrt(0.5) * np.abs(self.loss - centres)
+        w = np.exp(np.maximum(log_w, LEAST))
+        near = min(-log_share, HALF * float(self.counts.sum()))
+        y = math.sqrt(2.0 * near / max(float(self.counts @ rows[:, 2]), 1e-300))
+        for _ in range(12):
+            shares = w * np.minimum(y * distances, 1.0) ** 2
+            lost = np.add.reduceat(shares, self.offsets[:-1], axis=1).min(axis=0)
+            total = -float(self.counts @ np.log(np.maximum(1.0 - lost, 0.02)))
+            if total > near:
+                break
+            y *= min(4.0, max(1.1, math.sqrt(near / total)))
+        return y * math.sqrt(-log_share / near)
 
 
 class Tilted:
@@ -537,40 +577,19 @@ def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Flo
     Takes the tilted weights of the nodes, their lengths on the loss axis, and the branch of every
     node, or of every panel of nodes.
     """
-    table = np.empty((LEVELS, 2))
-    branch = np.repeat(branch, weight.size // max(branch.size, 1))
-    _variation_table(weight.ravel(), spacing.ravel(), branch, table)
+    table = np.zeros((LEVELS, 2))
+    if not weight.size:
+        return table
+    w, spacing = weight.ravel(), spacing.ravel()
+    branch = np.repeat(branch, w.size // branch.size)
+    spaced = spacing > 0.0
+    density = np.where(w > 0.0, np.inf, 0.0)
+    np.divide(w, spacing, out=density, where=spaced)
+    typical = 0.25 * float((w * density)[spaced].sum()) / max(float(w.sum()), 1e-300)
+    levels = typical * STRIDE ** np.arange(LEVELS)[:, None]
+    # down to zero at the end of a branch, up from it at the next
+    f = np.minimum(density, levels)
+    f = np.insert(f, [0, *(np.flatnonzero(np.diff(branch)) + 1), w.size], 0.0, axis=1)
+    table[:, 0] = SAMPLED * np.abs(np.diff(f, axis=1)).sum(axis=1)
+    table[:, 1] = SAMPLED * np.maximum(0.0, w - levels * spacing).sum(axis=1)
     return table
-
-
-@compiled("void(float64[::1], float64[::1], int64[::1], float64[:,::1])")
-def _variation_table(w, spacing, region, table):  # type: ignore[no-untyped-def]
-    """For several levels G: total variation of min(f, G) and the mass of (f - G)_+."""
-    table[:, :] = 0.0
-    if w.size == 0:
-        return
-    mass = 0.0
-    typical = 0.0
-    density = np.empty(w.size)
-    for j in range(w.size):
-        density[j] = w[j] / spacing[j] if spacing[j] > 0.0 else (np.inf if w[j] > 0.0 else 0.0)
-        mass += w[j]
-        if spacing[j] > 0.0:
-            typical += w[j] * density[j]
-    level = 0.25 * typical / max(mass, 1e-300)
-    for g in range(table.shape[0]):
-        variation = 0.0
-        excess = 0.0
-        before = 0.0
-        for j in range(w.size):
-            f = min(density[j], level)
-            if j > 0 and region[j] != region[j - 1]:
-                variation += before  # down to zero at the end of a branch, up from it at the next
-                before = 0.0
-            variation += abs(f - before)
-            before = f
-            excess += max(0.0, w[j] - level * spacing[j])
-        variation += before
-        table[g, 0] = SAMPLED * variation
-        table[g, 1] = SAMPLED * excess
-        level *= STRIDE

@@ -10,26 +10,20 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.loss.jit import compiled
-
 Floats = NDArray[np.float64]
 
 
-@compiled("float64(float64)")
-def log_peak_at(t):  # type: ignore[no-untyped-def]
+def log_peak_at(t: float) -> float:
     """Return its log; that of its limit 1 where t is not positive."""
     return -t * math.log1p(1.0 / t) - math.log1p(t) if t > 0.0 else 0.0
 
 
-@compiled("void(float64[::1], float64[::1])")
-def _fill(t, out):  # type: ignore[no-untyped-def]
-    for i in range(t.size):
-        out[i] = log_peak_at(t[i])
-
-
 def log_peak(t: Floats | float) -> Floats:
     """Return its log at tilts, in their shape."""
-    tilts = np.asarray(t, np.float64, order="C")
-    out = np.empty(tilts.shape)
-    _fill(tilts.ravel(), out.ravel())
+    tilts = np.asarray(t, np.float64)
+    out = np.zeros(tilts.shape)
+    positive = tilts > 0.0
+    some = tilts[positive]
+    with np.errstate(over="ignore"):
+        out[positive] = -some * np.log1p(1.0 / some) - np.log1p(some)
     return out

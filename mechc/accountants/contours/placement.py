@@ -21,10 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import Law
-from mechc.accountants.contours.composed import fading, sums
-from mechc.accountants.contours.log_peak import log_peak, log_peak_at
+from mechc.accountants.contours.log_peak import log_peak
 from mechc.loss.allowance import spend
-from mechc.loss.jit import compiled
 
 Floats = NDArray[np.float64]
 
@@ -64,53 +62,33 @@ def place(
         spread: judge how soon phi fades by the variance alone, where atoms keep it from fading.
     """
     spend(40.0 * law.loss.size)
-    return Placement(
-        *_place(
-            law.offsets, law.counts, law.loss, law.log_weight, epsilon, *saddle, top,
-            math.log(share), spread,
-        )
-    )  # fmt: skip
-
-
-@compiled(
-    "Tuple((float64, float64, float64, float64[::1], float64[::1]))(int64[::1],"
-    " float64[::1], float64[::1], float64[::1], float64, float64, float64, float64, float64, b1)",
-)
-def _place(offsets, counts, loss, log_weight, epsilon, saddle, bend, top, log_share, spread):  # type: ignore
-    """As `place`; returns the fields of a `Placement`."""
-    grid = np.empty(BELOW + ABOVE if top > saddle else BELOW)
-    for i in range(BELOW):  # closer together near the saddle point, above which K may explode
-        grid[i] = saddle * math.exp(-LOWEST * (1.0 - i / (BELOW - 1.0)) ** 2)
-    for i in range(BELOW, grid.size):
-        grid[i] = saddle + (top - saddle) * (i - BELOW + 1.0) / ABOVE
-    rows = sums(offsets, counts, loss, log_weight, grid)
-    log_b, exponent = np.empty(grid.size), np.empty(grid.size)
-    for i in range(grid.size):
-        exponent[i] = rows[i, 0] - epsilon * grid[i] - math.log(grid[i]) - math.log1p(grid[i])
-        log_b[i] = rows[i, 0] + rows[i, 3] + log_peak_at(grid[i])
-    least = exponent[BELOW - 1]
-    log_small = least - 0.5 * math.log(2.0 * math.pi * bend) + log_share
-    chosen, best, faded = BELOW - 1, 1.0, 1.0
-    cost = np.inf
+    t, bend = saddle
+    # closer together near the saddle point, above which K may explode
+    grid = t * np.exp(-LOWEST * (1.0 - np.arange(BELOW) / (BELOW - 1.0)) ** 2)
+    if top > t:
+        grid = np.append(grid, t + (top - t) * np.arange(1.0, ABOVE + 1.0) / ABOVE)
+    rows = law.sums(grid)
+    exponent = rows[:, 0] - epsilon * grid - np.log(grid) - np.log1p(grid)
+    log_b = rows[:, 0] + rows[:, 3] + log_peak(grid)
+    least = float(exponent[BELOW - 1])
+    log_small = least - 0.5 * math.log(2.0 * math.pi * bend) + math.log(share)
+    images = log_b - grid * epsilon - log_small
+    chosen, best, faded, cost = BELOW - 1, 1.0, 1.0, math.inf
     for i in range(min(BELOW, grid.size - 1) - 1, -1, -1):
-        c = grid[i]
+        c = float(grid[i])
         if exponent[i] - least > CANCELLATION:
             break
         period = max(min(-log_small / c, (epsilon - log_small) / (c + 1.0)), 1e-3 / (1.0 + c))
-        right = np.inf
-        for m in range(i + 1, grid.size):
-            image = log_b[m] - grid[m] * epsilon - log_small
-            right = min(right, image / (grid[m] - c))
-        period = max(period, right)
+        period = max(period, float((images[i + 1 :] / (grid[i + 1 :] - c)).min()))
         if not period * FADED * faded < cost:
             continue
         if spread:
-            frequency = 1.0 / math.sqrt(max(rows[i, 2], 1e-300))
+            frequency = 1.0 / math.sqrt(max(float(rows[i, 2]), 1e-300))
         else:
-            frequency = fading(offsets, counts, loss, log_weight, c, -log_share)
+            frequency = law.fading(c, math.log(share))
         if period * frequency < cost:
             chosen, best, faded, cost = i, period, frequency, period * frequency
-    return grid[chosen], best, faded, grid, log_b
+    return Placement(float(grid[chosen]), best, faded, grid, log_b)
 
 
 SPARE = 11.0  # nats by which terms may cancel

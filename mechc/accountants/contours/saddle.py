@@ -14,10 +14,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.jit import compiled
+
+Floats = NDArray[np.float64]
 
 _MAX_STEPS = 200
 _LARGEST = 1e15
@@ -146,11 +149,9 @@ def _inner(a, b):  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled(
-    "Tuple((float64[::1], float64[:,::1], int64[::1], float64[::1], float64[::1]))"
-    "(int64[::1], float64[::1], float64[::1], float64, float64)",
-)
-def tilt(offsets, loss, log_weight, c, floor):  # type: ignore[no-untyped-def]
+def tilt(
+    offsets: NDArray[np.int64], loss: Floats, log_weight: Floats, c: float, floor: float
+) -> tuple[Floats, Floats, NDArray[np.int64], Floats, Floats]:
     """Tilt the nodes of every step at c, normalise and centre them.
 
     Nodes stay out of the second half of the answer while they carry at most `floor` of a step.
@@ -158,42 +159,18 @@ def tilt(offsets, loss, log_weight, c, floor):  # type: ignore[no-untyped-def]
     Returns the weights of all nodes; rows [mean, standard deviation, weight left out] of the
     steps; and offsets, centred losses and weights of the nodes that stay.
     """
-    weights, centred = np.empty(loss.size), np.empty(loss.size)
+    weights, centred, stay = log_weight + c * loss, np.empty(loss.size), np.empty(loss.size, bool)
     rows = np.empty((offsets.size - 1, 3))
-    kept = np.zeros(offsets.size, np.int64)
-    m = 0
-    for i in range(offsets.size - 1):
-        a, b = offsets[i], offsets[i + 1]
-        w, d = weights[a:b], np.empty(b - a)
-        top = -np.inf
-        for j in range(b - a):
-            w[j] = log_weight[a + j] + c * loss[a + j]
-            top = max(top, w[j])
-        for j in range(b - a):
-            w[j] = math.exp(w[j] - top)
+    for row, a, b in zip(rows, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        w, d = weights[a:b], centred[a:b]
+        w -= w.max(initial=-np.inf)
+        np.exp(w, out=w)
         w /= _inner(w, np.ones(b - a))
         first = _inner(w, loss[a:b])
-        for j in range(b - a):
-            d[j] = loss[a + j] - first
+        d[:] = loss[a:b] - first
         second = _inner(w, d)  # what rounding has left of the mean
         d -= second
-        least = floor / max(b - a, 1)
-        variance, rest = 0.0, 0.0
-        for j in range(b - a):
-            variance += w[j] * d[j] * d[j]
-            if w[j] > least:
-                centred[m] = d[j]
-                m += 1
-            else:
-                rest += w[j]
-        rows[i, 0], rows[i, 1], rows[i, 2] = first + second, math.sqrt(variance), rest
-        kept[i + 1] = m
-    weight = np.empty(m)
-    m = 0
-    for i in range(offsets.size - 1):
-        least = floor / max(offsets[i + 1] - offsets[i], 1)
-        for j in range(offsets[i], offsets[i + 1]):
-            if weights[j] > least:
-                weight[m] = weights[j]
-                m += 1
-    return weights, rows, kept, centred[:m].copy(), weight
+        stay[a:b] = w > floor / max(b - a, 1)
+        row[:] = first + second, math.sqrt(float((w * d * d).sum())), w[~stay[a:b]].sum()
+    kept = np.append(0, stay.cumsum())[offsets]
+    return weights, rows, kept, centred[stay], weights[stay]
