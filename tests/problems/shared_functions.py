@@ -1,6 +1,6 @@
 """What kernels share, as one text: special functions, root finders, series, rows of branches.
 
-python tests/problems/shared_functions.py     # the digests for `mechc.verify.recheck.SHARED`
+python tests/problems/shared_functions.py     # the digests for SHARED in mechc/verify/recheck/kernel.py
 """
 
 import textwrap

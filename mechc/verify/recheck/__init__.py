@@ -1,0 +1,156 @@
+"""A small independent checker: re-verifies a certificate from the emitted file and the JSON alone.
+
+Nothing of the compiler and no ball arithmetic: the declaration is rebuilt from its canonical text
+against a whitelist of SymPy names and evaluated with mpmath; the kernel's functions are run as
+plain Python, no statement of the file besides them. What it tests:
+
+* the digests of declaration, kernel file and certificate, and that the kernel's parameters are
+  those of the declaration;
+* that the certificate claims success only if each of its checks does, that none which counts is
+  missing or of another kind, that tolerances and enclosures are no wider than any kernel needs, and
+  that its largest errors are those of the places it names;
+* that what several kernels share (root finders, special functions) is what mechc ships;
+* that array functions look at one element at a time and answer as the scalar ones do;
+* log densities, loss, inverses, distribution functions, generating function, branches, atoms, mass
+  at infinite loss, strip and lattice, by the declaration, at places of the checker's own: at
+  typical parameters and far from them, on either side of every comparison in the kernel's text that
+  a search reaches, among them all constants in the text;
+* the masses of P and Q, by mpmath quadrature or summation.
+
+    python -m mechc.verify.recheck KERNEL.py CERTIFICATE.json [DECLARATION]
+
+DECLARATION is the SHA-256 of the canonical text of a declaration you know, or a file with it:
+without it, nothing says which declaration the two files speak of.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from mechc.verify.recheck.comparison import compared
+from mechc.verify.recheck.declaration import Pair, expression
+from mechc.verify.recheck.kernel import SHARED, VALUES, Kernel, sha256
+
+__all__ = ["SHARED", "Kernel", "expression", "main", "recheck"]
+
+SCHEMA = 2
+KINDS = {
+    **dict.fromkeys((*VALUES, "loss_inverse", "cgf", "cdf", "atoms", "infinite_mass"), "values"),
+    **dict.fromkeys(("masses", "lattice", "strip", "reversal", "pieces", "coverage"), "identity"),
+    **dict.fromkeys(("emission", "atom_errors"), "identity"),
+    **dict.fromkeys(("branches", "unimodal", "words"), "proof"),
+}
+BRANCHES = {"branches", "coverage", "pieces"}  # of a pair that is not a few outcomes
+NEEDED = KINDS.keys() - BRANCHES - {"cgf", "cdf", "unimodal"}
+LOOSEST = {"values": 1e-13, "identity": 1e-12, "proof": 0.0}  # tolerances by kind
+MOST_POINTS = 10**7
+
+
+def recheck(
+    kernel_path: str | Path, certificate: str | Path, declaration: str | None = None
+) -> list[str]:
+    """Return what is wrong; an empty list is success.
+
+    Args:
+        kernel_path: the emitted module.
+        certificate: the JSON file.
+        declaration: digest of the canonical text that is meant, or path of a file that holds it.
+    """
+    text = Path(kernel_path).read_text("utf-8")
+    try:
+        content = json.loads(Path(certificate).read_text("utf-8"))
+        kernel, pair = Kernel(text), Pair(content["canonical"])
+        problems = _digests(text, content, declaration) + _identity(kernel, pair, content)
+        problems += _claims(kernel, content) + kernel.oddities()
+        return problems or compared(kernel, pair, content)
+    except (
+        LookupError, TypeError, AttributeError, ValueError, SyntaxError, ArithmeticError,
+        RecursionError, MemoryError,
+    ) as error:  # fmt: skip
+        return [f"not a certificate of a kernel: {type(error).__name__}: {error}"]
+
+
+def _digests(text: str, content: dict[str, Any], declaration: str | None) -> list[str]:
+    problems = []
+    if sha256(text) != content["kernel_sha256"]:
+        problems.append("the kernel file is not the one that was certified")
+    digest = sha256(content["canonical"])
+    if digest != content["declaration_digest"]:
+        problems.append("the declaration does not have the digest stated")
+    if declaration is not None and digest != declaration:
+        known = Path(declaration)
+        if not known.is_file() or known.read_text("utf-8").strip() != content["canonical"]:
+            problems.append("the certificate is for another declaration")
+    rest = {k: v for k, v in content.items() if k != "seal"}
+    if sha256(json.dumps(rest, indent=2, sort_keys=True)) != content["seal"]:
+        problems.append("the certificate has been edited: its seal is broken")
+    return problems
+
+
+def _identity(kernel: Kernel, pair: Pair, content: dict[str, Any]) -> list[str]:
+    """Whether certificate, kernel and declaration speak of the same thing."""
+    versions = {name: str(v) for name, v in content["versions"].items()}
+    stamp = f"mechc {versions['mechc']}, sympy {versions['sympy']},"
+    words = all(re.fullmatch(r"[\w.+]+", v) for v in versions.values())
+    expected = {
+        "name": content["name"] == kernel["NAME"],
+        "measure": pair.measure == kernel["MEASURE"],
+        "kernel_digest": content["kernel_digest"] == kernel["DIGEST"] == kernel.digest,
+        "parameters": [row[1:6] for row in kernel["PARAMETERS"]] == pair.domains,
+        "schema": content["schema"] == SCHEMA,
+        "level": content["level"] in ("quick", "full"),
+        "versions": stamp in kernel.about and words,
+        "seconds": 0 <= float(content["seconds"]) < 1e6,
+    }
+    wrong = [name for name, right in expected.items() if not right]
+    return [f"{name}: not that of the kernel and its declaration" for name in wrong]
+
+
+def _claims(kernel: Kernel, content: dict[str, Any]) -> list[str]:
+    """Whether each check that is needed is there and says what such a check says."""
+    checks = {c["name"]: c for c in content["checks"]}
+    needed = {*NEEDED, *(name for name in ("cgf", "cdf") if kernel.offers(name))}
+    needed |= set() if kernel["MEASURE"] == "finite" else BRANCHES
+    needed |= {"unimodal"} if kernel["CLAIM"].get("theorem") == "T1" else set()
+    problems = [f"{name} has not been checked" for name in sorted(needed - checks.keys())]
+    problems += [f"{name} is no check" for name in sorted(checks.keys() - KINDS.keys())]
+    if len(checks) != len(content["checks"]):
+        problems.append("a check stands there twice")
+    for name, check in checks.items():
+        kind, tolerance, error = check["kind"], float(check["tolerance"]), float(check["max_error"])
+        if check["failures"] or check["ok"] is not True or not error <= tolerance:
+            problems.append(f"{name} failed")
+        if kind != KINDS.get(name) or not 0.0 <= tolerance <= LOOSEST[kind]:
+            problems.append(f"{name}: of another kind, or the tolerance is wider than any needs")
+        if not 0 <= check["points"] <= MOST_POINTS or not error >= 0.0:
+            problems.append(f"{name}: {check['points']} points, largest error {error}")
+        if not all(isinstance(note, str) and note.isprintable() for note in check["notes"]):
+            problems.append(f"{name}: notes that are no text")
+        asked = check["points"] and kind == "values"
+        if not check["where"] and (asked or name in {*VALUES, "cgf", "cdf"}):
+            problems.append(f"{name}: the place of its largest error is missing")
+    vectors = [[float(v) for v in vector] for vector in content["vectors"]]
+    thetas = [c["where"]["theta"] for c in checks.values() if "theta" in c["where"]]
+    if not vectors or any([float(v) for v in theta] not in vectors for theta in thetas):
+        problems.append("a place is at none of the parameter vectors stated")
+    if any(not kernel.admits(vector) for vector in vectors):
+        problems.append("a parameter vector is outside the domain")
+    if content["ok"] is not True:
+        problems.append("the verdict is not that of the checks")
+    return problems
+
+
+def main(arguments: list[str]) -> int:
+    """Command line: print what is wrong; exit code 0 only if nothing is."""
+    if len(arguments) not in (2, 3):
+        sys.stderr.write(
+            "usage: python -m mechc.verify.recheck KERNEL.py CERTIFICATE.json [DECLARATION]\n"
+        )
+        return 2
+    problems = recheck(*arguments)
+    sys.stdout.write("\n".join(problems) + "\n" if problems else "re-verified\n")
+    return 1 if problems else 0

@@ -1,0 +1,409 @@
+"""What a kernel answers, against the declaration: at recorded places and at those of a search."""
+
+from __future__ import annotations
+
+import cmath
+import itertools
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import mpmath
+import numpy as np
+
+from mechc.verify.recheck.declaration import Pair, log_of
+from mechc.verify.recheck.integrals import DIGITS, density_of, log_sum, power
+from mechc.verify.recheck.kernel import TAILS, VALUES, Kernel
+from mechc.verify.recheck.search import CLOSE, FAR, FARTHEST, WIDEST, Search, Vector
+
+SLACK = 4.0  # room for the rounding of recorded errors
+MASS = 1e-9
+INTEGRAL = 1e-10  # relative error of what mpmath integrates here
+ROUNDING = 2.0**-50  # four roundings
+SAMPLES = 160  # places besides
+VECTORS = 6  # vectors far from typical ones at which densities are integrated
+ENOUGH = 3  # problems, after which no more are looked for
+
+
+def compared(kernel: Kernel, pair: Pair, content: dict[str, Any]) -> list[str]:
+    """What the kernel answers against the declaration: first what a query uses."""
+    with np.errstate(all="ignore"), mpmath.workdps(DIGITS):
+        recorded = list(_recorded(kernel, pair, content["checks"]))
+        if recorded:
+            return recorded
+        search = Search(kernel, pair, [tuple(map(float, v)) for v in content["vectors"]])
+        drawn = search.rng.sample(search.samples, min(len(search.samples), SAMPLES))
+        places, compare = [*search.places, *drawn], Comparison(kernel)
+        found = itertools.chain(
+            *(compare.place(*place) for place in places if place[0] not in SLOW),
+            compare.whole(search.vectors[0]),
+            *(compare.place(*place) for place in places if place[0] in SLOW),
+        )
+        return list(itertools.islice(found, ENOUGH))
+
+
+def _recorded(kernel: Kernel, pair: Pair, checks: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Whether recorded places say what the declaration and the kernel say there."""
+    for check in checks:
+        where, name = check["where"], check["name"]
+        if check["kind"] != "values" or not where or name == "atoms":
+            continue
+        found, now = complex(where["found"]), complex(_again(kernel, name, where))
+        if not (abs(now - found) <= CLOSE * (1 + abs(found)) or now == found):
+            yield f"{name} is {now}, and not {found} as the certificate says, at {where}"
+        if name == "loss_inverse":
+            continue
+        at = pair.at(list(map(float, where["theta"])))
+        if cmath.isinf(found):
+            truth = at.value(name, float(where["x"])) if name in VALUES else found.real
+            if truth != found.real or "inf" not in where["enclosure"]:
+                yield f"{name} is not {found.real} at the place stated"
+            continue
+        middle, radius = _ball(where["enclosure"])
+        if not radius <= max(1e-10 * abs(middle), 0.0 if name == "cdf" else 1e-12):
+            yield f"{name}: the enclosure {where['enclosure']} is wider than any needs"
+        share, error = abs(found - middle), float(check["max_error"])
+        if not error <= SLACK * share / (abs(middle) or 1) + 1e-16:
+            yield f"{name}: the largest error is not {error} at the place stated"
+        if name in VALUES and mpmath.isfinite(truth := at.value(name, x := float(where["x"]))):
+            if not abs(truth - middle) <= radius + abs(middle) * 1e-20:
+                yield f"{name}: {mpmath.nstr(truth, 20)} is outside {where['enclosure']}"
+            if not share / (at.scale(name, x) + 0.1) / SLACK <= error + 1e-18:
+                yield f"{name}: the largest error is larger than {error} at the place stated"
+
+
+def _again(kernel: Kernel, name: str, where: dict[str, Any]) -> Any:
+    """What the kernel answers at a recorded place."""
+    if name == "infinite_mass":
+        return kernel("log_infinite_mass", where["theta"])
+    if name == "cgf":
+        return kernel("cgf", complex(where["z"]), where["theta"])
+    if name == "loss_inverse":
+        single = f"loss_inverse_{int(where['branch'])}"
+        return kernel(single, float(where["loss"]), where["theta"])
+    return kernel(where.get("function", name), float(where["x"]), where["theta"])
+
+
+def _ball(text: str) -> tuple[Any, Any]:
+    """Middle and radius of a ball as it is written in a certificate, real or complex."""
+    middle, radius = mpmath.mpc(0), mpmath.mpf(0)
+    for inner, turned in re.findall(r"\[?([^\[\]]+)\]?(j?)(?: \+ )?", text):
+        centre, _, room = inner.partition("+/-")
+        middle += mpmath.mpf(centre.strip() or 0) * (1j if turned else 1)
+        radius = max(radius, mpmath.mpf(room.strip() or 0))
+    return middle, radius
+
+
+SLOW = {*TAILS, "cgf"}
+
+
+class Comparison:
+    """What a kernel answers at a place, against the declaration."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        """Nothing has been integrated."""
+        self.kernel = kernel
+        self._integrated: set[Any] = set()
+
+    def place(self, name: str, argument: Any, vector: Vector) -> Iterator[str]:
+        """One place of the search."""
+        if name in SLOW and not vector.typical:
+            self._integrated |= {vector.theta} if len(self._integrated) < VECTORS else set()
+            if vector.theta not in self._integrated:
+                return
+        try:
+            if name == "theta":
+                yield from self._theta(vector)
+            elif name == "cgf":
+                yield from self._moment(argument, vector)
+            elif name == "loss_inverse":
+                yield from self._inverse(argument, vector)
+            else:
+                yield from (self._tail if name in TAILS else self._value)(name, argument, vector)
+        except (ArithmeticError, mpmath.libmp.NoConvergence) as error:
+            if vector.typical:
+                yield f"{name}: {error}, at {vector.theta}"
+
+    def _value(self, name: str, x: float, vector: Vector) -> Iterator[str]:
+        """Densities and losses at one output."""
+        plain, found = name.removesuffix("_many"), self._answer(name, x, vector.theta)
+        if not vector.typical and not math.isfinite(found):
+            return
+        if not self._fits(plain, x, vector, found):
+            truth = mpmath.nstr(vector.at.value(plain, x), 17)
+            yield f"{name}({x!r}) is {found!r}, not {truth}, at {vector.theta}"
+
+    def _answer(self, name: str, x: float, theta: Any) -> float:
+        if name.endswith("_many"):
+            return float(self.kernel.many(name, [x], theta)[0])
+        return float(self.kernel(name, x, theta))
+
+    def _fits(self, name: str, x: float, vector: Vector, found: float) -> bool:
+        at, enough = vector.at, vector.enough
+        truth = at.value(name, x)
+        if mpmath.isnan(truth):
+            return True
+        if abs(found - truth) <= enough * abs(truth) or found == truth:
+            return True
+        finite = mpmath.isfinite(truth) and math.isfinite(found)
+        if finite and abs(found - truth) <= enough * (at.scale(name, x) + (name != "loss") / 10):
+            return True
+        # next to an end that is rounded
+        close = [e for e in vector.ends if abs(e - x) <= 1e-12 * abs(x)]
+        reach = 8 * max(map(math.ulp, (x, *close)))
+        near = [at.value(name, mpmath.mpf(x) + s * reach) for s in (-1, 1)]
+        if any(abs(found - v) <= enough * abs(v) or found == v for v in near):
+            return True
+        return bool(min(near) < found < max(near))
+
+    def _inverse(self, x: float, vector: Vector) -> Iterator[str]:
+        """The inverse of the loss at an output is on its branch and has that loss."""
+        kernel, theta = self.kernel, vector.theta
+        for lo, hi, kind, left, right, index in vector.rows:
+            level, single = float(kernel("loss", x, theta)), f"loss_inverse_{int(index)}"
+            if abs(kind) != 1 or not lo < x < hi or not min(left, right) < level < max(left, right):
+                continue
+            several = kernel.many("loss_inverse_many", [level], theta, int(index))[0]
+            answers = [several, kernel(single, level, theta)] if single in kernel else []
+            if not answers and not math.isnan(several):
+                yield f"loss_inverse_many answers on the branch {int(index)}, which has none"
+            for found in map(float, answers):
+                if not (math.isfinite(found) or vector.typical):
+                    continue
+                room = 1e-9 * (abs(found) + min(abs(lo), abs(hi)))
+                inside = math.isfinite(found) and lo - room <= found <= hi + room
+                if inside and self._fits("loss", found, vector, level):
+                    continue
+                if not self._is_critical(level, (left, right), found, theta):
+                    what = f"the inverse of the loss {level!r} on branch {int(index)}"
+                    yield f"{what} is {found!r}, at {theta}"
+
+    def _is_critical(self, level: float, limits: Sequence[float], found: float, theta: Any) -> bool:
+        """Where inverses may lose digits, and those who ask hold each against the loss itself."""
+        reach = 1e-3 * min(abs(limits[1] - limits[0]), 1.0)
+        if not any(abs(level - e) <= reach for e in (0.0, *limits) if math.isfinite(e)):
+            return False
+        back = float(self.kernel("loss", found, theta))
+        return not abs(back - level) <= 1e-12 * (abs(level) + abs(back))
+
+    def _theta(self, vector: Vector) -> Iterator[str]:
+        """What the kernel says of parameters alone."""
+        kernel, theta, rows = self.kernel, vector.theta, vector.rows
+        ends = sorted({float(e) for row in rows for e in row[:2]})
+        if list(np.ravel(kernel("breakpoints", theta))) != ends:
+            yield f"breakpoints are not the ends of branches, at {theta}"
+        if any(not row[1] <= after[0] for row, after in itertools.pairwise(rows)):
+            yield f"branches overlap or are out of order, at {theta}"
+        for row in rows:
+            yield from self._branch(row, vector)
+        yield from self._atoms(vector)
+        yield from self._infinite(vector)
+        yield from self._lattice(vector)
+        yield from self._strip(vector)
+
+    def _atoms(self, vector: Vector) -> Iterator[str]:
+        """Places and masses, up to what the kernel says that its sums lose."""
+        rows = np.asarray(self.kernel("atoms", vector.theta)).reshape(-1, 3)
+        lost = np.asarray(self.kernel("atom_errors", vector.theta)).reshape(-1, 2)
+        lost = lost if lost.size else np.zeros((len(rows), 2))
+        if len(lost) != len(rows) or (lost < 0.0).any():
+            yield f"atom_errors do not speak of these atoms, at {vector.theta}"
+            return
+        stated = [(*row, *loss) for row, loss in zip(rows, lost, strict=True)]
+        stated = [row for row in stated if max(row[1:3]) > -math.inf]
+        points = sorted((x, p, q) for x, p, q in vector.at.points if p > 0 or q > 0)
+        if len(stated) != len(points):
+            unsure = sum(p + q < 1e-12 for _, p, q in points)
+            if vector.typical or abs(len(stated) - len(points)) > unsure:
+                yield f"there are {len(points)} atoms, not {len(stated)}, at {vector.theta}"
+            return
+        for (at, *logs, first, second), (x, *masses) in zip(sorted(stated), points, strict=True):
+            fine = abs(at - x) <= 1e-12 * max(abs(x), 1)
+            for log, mass, loss in zip(logs, masses, (first, second), strict=True):
+                truth = log_of(mass)
+                room = vector.enough / 10 * max(1, abs(truth)) + ROUNDING * loss
+                fine = fine and (log == truth or abs(log - truth) <= room)
+            if not fine:
+                yield f"the atom at {float(x)} is {(at, *logs)}, at {vector.theta}"
+
+    def _branch(self, row: Any, vector: Vector) -> Iterator[str]:
+        """The loss on one branch is as it says."""
+        lo, hi, kind, left, right, _ = map(float, row)
+        what = f"the branch ({lo}, {hi}) of kind {kind:g}, at {vector.theta}"
+        known = [(x, p - q, abs(p) + abs(q)) for x, p, q in self._along(lo, hi, vector)]
+        finite = [(x, loss, vector.enough * (abs(loss) + size) + 1e-15)
+                  for x, loss, size in known if mpmath.isfinite(loss)]  # fmt: skip
+        if kind in (2.0, 3.0):
+            if any(loss != (mpmath.inf if kind == 2.0 else -mpmath.inf) for _, loss, _ in known):
+                yield f"{what}: one law has no mass there, it says"
+            return
+        if kind not in (1.0, -1.0, 0.0, 4.0):
+            yield f"{what}: there is no such kind"
+        if kind not in (1.0, -1.0, 0.0):
+            return
+        lowest, highest = min(left, right), max(left, right)
+        for x, loss, room in finite:
+            if loss < lowest - room or loss > highest + room:
+                yield f"{what}: the loss {mpmath.nstr(loss, 17)} at {x} is beyond {left}, {right}"
+        for (x, loss, room), (_, after, more) in itertools.pairwise(finite):
+            change = after - loss
+            if kind * change < -room - more or (kind == 0.0 and abs(change) > room + more):
+                yield f"{what}: the loss is not so near {x}"
+        if len(finite) < 3 or self.kernel["MEASURE"] != "density" or kind == 0.0:
+            return
+        for limit, end, (_, loss, room), (_, further, _) in (
+            (left, lo, finite[0], finite[1]), (right, hi, finite[-1], finite[-2]),
+        ):  # fmt: skip
+            near = math.isfinite(end) and math.isfinite(limit)
+            if near and abs(loss - limit) > 4 * abs(further - loss) + 100 * room:
+                yield f"{what}: the limit at {end} is {limit!r}, the loss {mpmath.nstr(loss, 17)}"
+
+    def _along(self, lo: float, hi: float, vector: Vector) -> list[tuple[float, Any, Any]]:
+        """Outputs of a branch with both log densities, where there is any."""
+        lattice = self.kernel["MEASURE"] == "lattice"
+        span = hi - lo if math.isfinite(hi - lo) else max(1.0, *map(abs, vector.theta))
+        away = [span * 2.0**j for j in (-30, -20, -12, -7, -3, -1, 2, 5, 9)]
+        ends = [(e, s) for e, s in ((lo, 1), (hi, -1)) if math.isfinite(e)] or [(0, 1), (0, -1)]
+        xs = [end + side * a for end, side in ends for a in away]
+        if lattice:
+            xs = [min(max(float(round(x)), lo), hi) for x in xs]
+        xs = sorted({x for x in xs if lo < x < hi or (lattice and lo <= x <= hi)})
+        found = [(x, *vector.at.logs(x)) for x in xs]
+        return [(x, p, q) for x, p, q in found if max(p, q) > -mpmath.inf]
+
+    def _infinite(self, vector: Vector) -> Iterator[str]:
+        """P(q = 0) is the mass of atoms and branches on which Q has none."""
+        stated = float(self.kernel("log_infinite_mass", vector.theta))
+        if math.isnan(stated):
+            return
+        total = float(mpmath.fsum(p for _, p, q in vector.at.points if q == 0))
+        total += sum(self._mass("p", vector, *row[:2]) for row in vector.rows if row[2] == 2)
+        truth = math.log(total) if total > 0.0 else -math.inf
+        room = MASS * (1.0 + abs(truth)) if math.isfinite(truth) else 0.0
+        fine = stated == truth or abs(stated - truth) <= room
+        if not fine and (vector.typical or abs(math.exp(min(stated, 1.0)) - total) > 1e-12):
+            yield f"the log mass at infinite loss is {truth}, not {stated!r}, at {vector.theta}"
+
+    def _lattice(self, vector: Vector) -> Iterator[str]:
+        """Losses are on the lattice that is stated."""
+        offset, step = (float(v) for v in self.kernel("lattice", vector.theta))
+        if math.isnan(step):
+            return
+        rows = [(p, q) for lo, hi, *_ in vector.rows for _, p, q in self._along(lo, hi, vector)]
+        rows += [(log_of(p), log_of(q)) for _, p, q in vector.at.points]
+        for loss in (p - q for p, q in rows if min(p, q) > -mpmath.inf):
+            place = (loss - offset) / step
+            if abs(place - mpmath.nint(place)) > 1e-9 * max(1, abs(place)):
+                yield f"the loss {mpmath.nstr(loss, 17)} is not on the lattice ({offset}, {step})"
+
+    def whole(self, vector: Vector) -> Iterator[str]:
+        """Masses of both laws, by the declaration and by the branches; symmetry."""
+        at = vector.at
+        for column, law in enumerate("pq", start=1):
+            atoms = float(mpmath.fsum(row[column] for row in at.points))
+            density = at.pair.measure != "finite"
+            total = atoms + (self._mass(law, vector, at.lo, at.hi) if density else 0.0)
+            covered = atoms + sum(self._mass(law, vector, lo, hi) for lo, hi, *_ in vector.rows)
+            if abs(total - 1) > MASS:
+                yield f"{law} has mass {total!r}"
+            if abs(covered - 1) > MASS:
+                yield f"branches and atoms carry {covered!r} of {law}"
+        if self.kernel["SYMMETRIC"] is True:
+            away = min(1.25, 0.4 * (float(self.kernel("strip", vector.theta)[1]) + 0.5))
+            a, b = (self._log_moment(-0.5 + s * away, vector) for s in (1, -1))
+            if a is not None and b is not None and not abs(a - b) <= 1e-7 * max(1, abs(a)):
+                yield "K(z) and K(-1-z) differ where symmetry is stated"
+
+    def _strip(self, vector: Vector) -> Iterator[str]:
+        """Moments exist inside the strip and, next to it, do not exist outside."""
+        lo, hi = (float(v) for v in self.kernel("strip", vector.theta))
+        if not lo <= -1.0 <= 0.0 <= hi:
+            yield f"the strip ({lo}, {hi}) does not hold [-1, 0]"
+        for end, inward in ((lo, 1.0), (hi, -1.0)):
+            room = inward * 0.02 * max(abs(end), 0.1)
+            inside = math.copysign(100.0, end) if math.isinf(end) else end + room
+            if not -1 < inside < 0:
+                if self._converges(inside, vector) is False:
+                    yield f"M({inside}) is infinite, inside the strip ({lo}, {hi})"
+                if math.isfinite(end) and self._converges(end - room, vector) is True:
+                    yield f"M({end - room}) is finite, outside the strip ({lo}, {hi})"
+
+    def _converges(self, t: float, vector: Vector) -> bool | None:
+        """Whether E exp(tL) is finite, by the integrand far out and next to ends; None: unknown."""
+        at, measure = vector.at, vector.at.pair.measure
+        if measure == "finite":
+            return None
+        width, verdicts = mpmath.mpf(max([1.0, *map(abs, vector.theta)])), []
+        for end, inward in ((at.lo, 1), (at.hi, -1)):
+            far, verdict = mpmath.isinf(end), None
+            if not far and measure == "lattice":
+                continue
+            for j in (20, 12, 6, 3):  # densities of two exponentials are nothing far out
+                logs = []
+                for k in (j, j + 1):
+                    away = width * mpmath.mpf(2) ** (k if far else -k)
+                    x = inward * -away if far else end + inward * away
+                    p, q = at.logs(mpmath.nint(x) if measure == "lattice" else x)
+                    logs.append((1 + t) * p - t * q + mpmath.log(away))
+                slope = (logs[1] - logs[0]) / mpmath.log(2)
+                if mpmath.isfinite(slope):
+                    verdict = True if slope < -0.05 else False if slope > 0.05 else None
+                    break
+            verdicts.append(verdict)
+        if False in verdicts:
+            return False
+        return None if None in verdicts or not verdicts else True
+
+    def _tail(self, name: str, x: float, vector: Vector) -> Iterator[str]:
+        """A distribution function at one output: its log, so that small tails count too."""
+        law, below, at = name[-1], name.startswith("cdf"), vector.at
+        found = float(self.kernel(name, x, vector.theta))
+        if not vector.typical and math.isnan(found):
+            return
+        beyond = (at.lo, x) if below else (x + (at.pair.measure == "lattice"), at.hi)
+        inside = beyond[0] <= beyond[1]
+        log = vector.integrals.log(density_of(law), *beyond) if inside else -math.inf
+        mass = [float(log_of((p, q)[law == "q"])) for e, p, q in at.points if (e <= x) == below]
+        total = None if log is None else log_sum(np.array([*mass, log], dtype=complex))
+        if total is None:
+            return
+        truth = total.real
+        if truth < FARTHEST:
+            fine = found <= math.exp(FARTHEST)
+        else:
+            height = float(at.logs(x)[law == "q"])
+            steep = (1.0 + abs(x)) * math.exp(min(height - truth, 700.0)) + abs(truth) + 1.0
+            fine = abs(found - math.exp(truth)) <= 1e-14 * abs(x) * math.exp(min(height, 700.0))
+            fine |= found > 0 and abs(math.log(found) - truth) <= vector.enough * steep
+        if not fine:
+            yield f"log {name}({x!r}) is {np.log(found)!r}, not {truth!r}, at {vector.theta}"
+
+    def _moment(self, z: complex, vector: Vector) -> Iterator[str]:
+        """The generating function at one tilt."""
+        found, truth = complex(self.kernel("cgf", z, vector.theta)), self._log_moment(z, vector)
+        if truth is None or (cmath.isnan(found) and not (vector.typical and abs(z) < WIDEST)):
+            return
+        turned = abs(cmath.exp(1j * (found.imag - truth.imag)) - 1)
+        room = (INTEGRAL if vector.typical else FAR) * (1 + abs(truth.real))
+        if found.real != truth.real and not abs(found.real - truth.real) + turned <= room:
+            yield f"cgf({z}) is {found}, not {truth}, at {vector.theta}"
+
+    def _log_moment(self, z: complex, vector: Vector) -> complex | None:
+        """Log M(z), None where quadrature does not settle."""
+        at, exponent = vector.at, power(z)
+        logs = [np.array([float(log_of(m)) for m in row[1:]]) for row in at.points]
+        terms = [complex(exponent(*row)) for row in logs]
+        if at.pair.measure != "finite":
+            part = vector.integrals.log(exponent, at.lo, at.hi)
+            if part is None:
+                return None
+            terms.append(part)
+        return log_sum(np.array(terms, dtype=complex))
+
+    def _mass(self, law: str, vector: Vector, lo: Any, hi: Any) -> float:
+        """Mass of a law on an interval, without atoms."""
+        found = vector.integrals.log(density_of(law), lo, hi)
+        if found is None:
+            raise ArithmeticError(f"no mass of {law} on ({lo}, {hi})")
+        return math.exp(found.real) if found.real > -745.0 else 0.0

@@ -1,0 +1,244 @@
+"""A declaration rebuilt from its canonical text, and evaluated with mpmath."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import mpmath
+import sympy
+
+NESTED = ("tag ", "density", "lattice", "finite")  # begins another declaration
+LOWEST = mpmath.mpf("-1e310")
+MOST_TERMS = 50_000
+PATIENCE = 50  # negligible terms after which a sum ends
+
+
+class Pair:
+    """A declaration rebuilt from its canonical text.
+
+    The first lines are the pair itself; a pair for the other direction or for an index that
+    follows them has a kernel of its own.
+
+    Attributes:
+        measure: "density", "lattice" or "finite".
+        p: density or mass of P without atoms; q of Q; lo and hi are the ends of the support.
+        atoms: place, mass under P and under Q.
+        domains: of the parameters: lo, hi, whether these are left out, whether only integers.
+        affine: (slope, offset) of what is affine in x: switches, and centres of exponents.
+    """
+
+    def __init__(self, canonical: str) -> None:
+        """Read the text line by line."""
+        self.measure, *lines = canonical.split("\n")
+        own = list(itertools.takewhile(lambda line: not line.startswith(NESTED), lines))
+        exprs = [expression(line) for line in own if not line.startswith("(")]
+        self.p, self.q, self.lo, self.hi = exprs[:4]
+        self.atoms = list(zip(*[iter(exprs[4:])] * 3, strict=False))
+        domains = [line.replace("inf", "math.inf") for line in own if line.startswith("(")]
+        self.domains = [literal(ast.parse(line, mode="eval").body) for line in domains]
+        self.affine = [found for e in (self.p, self.q) for found in _affine(e)]
+        self._known: dict[Any, At] = {}
+
+    def at(self, theta: Sequence[Any]) -> At:
+        """The pair at a parameter vector."""
+        key = tuple(map(mpmath.mpf, theta))
+        if key not in self._known:
+            self._known[key] = At(self, key)
+        return self._known[key]
+
+
+class At:
+    """A declaration at one parameter vector.
+
+    Attributes:
+        lo: end of the support; hi likewise.
+        points: atoms: x, mass under P, mass under Q.
+    """
+
+    def __init__(self, pair: Pair, theta: tuple[Any, ...]) -> None:
+        """Evaluate what does not depend on the output."""
+        self.pair, self.theta = pair, theta
+        self.lo, self.hi = number(pair.lo, theta), number(pair.hi, theta)
+        self._laws = [function(e, theta) for e in (pair.p, pair.q)]
+        rows: dict[Any, list[Any]] = {}
+        for atom in pair.atoms:
+            x, p, q = (number(e, theta) for e in atom)
+            known = rows.setdefault(x, [mpmath.mpf(0), mpmath.mpf(0)])
+            known[0], known[1] = known[0] + p, known[1] + q
+        self.points = [(x, p, q) for x, (p, q) in rows.items()]
+        self._known: dict[Any, tuple[Any, Any]] = {}
+
+    def logs(self, x: Any) -> tuple[Any, Any]:
+        """Log densities of P and Q at x without atoms; log masses on a finite set."""
+        key = x, mpmath.mp.prec
+        if key not in self._known:
+            values: Sequence[Any] = [0, 0]
+            if self.pair.measure == "finite":
+                values = next(((p, q) for at, p, q in self.points if at == x), (0, 0))
+            elif self.lo <= x <= self.hi:
+                values = [law(mpmath.mpf(x)) for law in self._laws]
+            self._known[key] = log_of(values[0]), log_of(values[1])
+        return self._known[key]
+
+    def value(self, name: str, x: Any) -> Any:
+        """Log p, log q or the loss at x."""
+        p, q = self.logs(x)
+        return p - q if name == "loss" else p if name == "log_p" else q
+
+    def scale(self, name: str, x: float) -> Any:
+        """The size of a value, and how far relative changes of its arguments move it."""
+        step, truth = mpmath.mpf(10) ** -12, self.value(name, x)
+        moved = [self.value(name, mpmath.mpf(x) * (1 + step))] * (self.pair.measure == "density")
+        for i, (*_, whole) in enumerate(self.pair.domains):
+            theta = (*self.theta[:i], self.theta[i] * (1 + step), *self.theta[i + 1 :])
+            moved += [] if whole else [self.pair.at(theta).value(name, x)]
+        size = sum(map(abs, self.logs(x))) if name == "loss" else 0
+        changes = (abs(v - truth) / step for v in moved if mpmath.isfinite(v))
+        return abs(truth) + size + sum(changes)
+
+
+def log_of(value: Any) -> Any:
+    """The logarithm, -inf of zero."""
+    return mpmath.log(value) if value > 0 else -mpmath.inf
+
+
+def _affine(expr: Any) -> Iterator[tuple[Any, Any]]:
+    """What switches or exponents hold that is affine in x: slope and offset."""
+    for x in [s for s in expr.free_symbols if s.name == "x_"]:
+        gaps = [r.lhs - r.rhs for r in expr.atoms(sympy.core.relational.Relational)]
+        for part in dict.fromkeys((*gaps, *expr.atoms(sympy.Add))):
+            slope = part.diff(x) if part.has(x) else sympy.S.Zero
+            if slope != 0 and not slope.has(x):
+                yield slope, part.xreplace({x: sympy.S.Zero})
+
+
+def function(expr: Any, theta: Any) -> Any:
+    """An expression as a function of x in mpmath: what is free of x is evaluated once."""
+    compiled, names, parts = _compiled(expr)
+    known = [theta[_index(s)] for s in names] + [number(part, theta) for part in parts]
+    return lambda at: compiled(at, *known)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(expr: Any) -> Any:
+    parts: dict[Any, Any] = {}
+    body = _split(expr, parts)
+    x = next((s for s in body.free_symbols if s.name == "x_"), sympy.Symbol("x_"))
+    names = sorted(body.free_symbols - {x, *parts.values()}, key=str)
+    return _lambda([x, *names, *parts.values()], body), names, list(parts)
+
+
+def _split(expr: Any, parts: dict[Any, Any]) -> Any:
+    """The expression with a symbol for each part that is free of x and not a number or symbol."""
+    if expr.is_Atom or not (expr.free_symbols or expr.has(sympy.Sum)):
+        return expr
+    if not any(s.name == "x_" for s in expr.free_symbols):
+        return parts.setdefault(expr, sympy.Dummy(real=True))
+    args = expr.args
+    if expr.is_Add or expr.is_Mul:
+        free = [a for a in args if all(s.name != "x_" for s in a.free_symbols)]
+        args = [expr.func(*free), *(a for a in args if a not in free)] if len(free) > 1 else args
+    return expr.func(*(_split(a, parts) for a in args))
+
+
+def number(expr: Any, theta: Any) -> Any:
+    """The value of an expression without x, its sums added up term by term."""
+    compiled, names, sums = _constant(expr)
+    return compiled(*(theta[_index(s)] for s in names), *(_total(node, theta) for node in sums))
+
+
+@lru_cache(maxsize=1024)
+def _constant(expr: Any) -> Any:
+    sums = sorted(expr.atoms(sympy.Sum), key=str)
+    names = sorted(expr.free_symbols, key=str)
+    dummies = {node: sympy.Dummy() for node in sums}
+    return _lambda([*names, *dummies.values()], expr.xreplace(dummies)), names, sums
+
+
+def _lambda(arguments: Any, expr: Any) -> Any:
+    """A function that answers numbers of mpmath."""
+    made = sympy.lambdify(arguments, expr, [{"exp": _exp}, "mpmath"])
+    return lambda *values: mpmath.mpf(made(*values))
+
+
+def _index(symbol: Any) -> int:
+    return int(symbol.name.removeprefix("theta_"))
+
+
+def _exp(value: Any) -> Any:
+    """Zero where not even the logarithm is a double, which mpmath would take ages to tell."""
+    return mpmath.exp(value) if value > LOWEST else mpmath.mpf(0)
+
+
+def _total(node: Any, theta: Any) -> Any:
+    """A sum over integers, from 0 outwards until terms stay negligible."""
+    index, lo, hi = node.limits[0]
+    term = function(node.function.xreplace({index: sympy.Symbol("x_", real=True)}), theta)
+    first, last = number(lo, theta), number(hi, theta)
+    middle, total = int(min(max(first, 0), last)), mpmath.mpf(0)
+    for step, start, end in ((1, middle, last), (-1, middle - 1, first)):
+        idle = 0
+        for n in itertools.count(start, step):
+            if idle > PATIENCE or step * n > step * end:
+                break
+            if abs(n - start) > MOST_TERMS:
+                raise ArithmeticError("a sum of too many terms")
+            here = term(mpmath.mpf(n))
+            total += here
+            idle = idle + 1 if abs(here) <= mpmath.eps * abs(total) else 0
+    return total
+
+
+def words(*lines: str) -> list[str]:
+    """The words of some lines."""
+    return " ".join(lines).split()
+
+
+_SYMPY = words(
+    "Add Mul Pow Integer Rational Symbol exp log Abs Max Min sign Piecewise ExprCondPair And Or",
+    "Not StrictLessThan LessThan StrictGreaterThan GreaterThan Equality Unequality Tuple Sum gamma",
+    "loggamma erf erfc besseli binomial factorial sin cos tan atan sinh cosh tanh sech csch coth",
+    "asinh Heaviside floor ceiling Half",
+)
+_CONSTANTS = {name: getattr(sympy, name) for name in ("pi", "oo", "E", "true", "false")}
+
+
+def expression(text: str) -> Any:
+    """SymPy's `srepr` text as an expression, by a whitelist; nothing is evaluated as Python."""
+    return _build(ast.parse(text, mode="eval").body)
+
+
+def _build(node: ast.AST) -> Any:
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, str, bool)):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_build(node.operand)
+    if isinstance(node, ast.Name) and node.id in _CONSTANTS:
+        return _CONSTANTS[node.id]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _SYMPY:
+        args = [_build(a) for a in node.args]
+        if node.func.id == "ExprCondPair":
+            return tuple(args)
+        named = {k.arg: _build(k.value) for k in node.keywords if k.arg is not None}
+        return getattr(sympy, node.func.id)(*args, **named)
+    if isinstance(node, ast.Tuple):
+        return tuple(_build(e) for e in node.elts)
+    raise ValueError(f"not a declaration: {ast.dump(node)[:80]}")
+
+
+def literal(node: ast.expr) -> Any:
+    """A constant that is written out."""
+    if isinstance(node, ast.Attribute):
+        return {"math.inf": math.inf, "math.nan": math.nan}[ast.unparse(node)]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -literal(node.operand)
+    if isinstance(node, ast.Tuple):
+        return tuple(map(literal, node.elts))
+    if isinstance(node, ast.Dict):
+        return {literal(k): literal(v) for k, v in zip(node.keys, node.values, strict=True) if k}
+    return ast.literal_eval(node)

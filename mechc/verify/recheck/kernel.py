@@ -1,0 +1,305 @@
+"""The functions of a kernel text, run as plain Python that reports its comparisons."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import math
+import re
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from mechc.verify.recheck.declaration import literal, words
+
+VALUES = ("log_p", "log_q", "loss")
+TAILS = ("cdf_p", "sf_p", "cdf_q", "sf_q")
+WORK = 1_000_000  # comparisons made by the search
+
+
+def sha256(text: str) -> str:
+    """The digest of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _quiet(function: Callable[..., Any]) -> Callable[..., Any]:
+    def answer(*arguments: Any) -> Any:
+        try:
+            return np.float64(function(*map(float, arguments)))
+        except OverflowError:
+            return np.float64(math.inf)
+        except ValueError:
+            return np.float64(math.nan)
+
+    return answer
+
+
+_NUMPY = words(
+    "isinf isnan fabs exp log log1p expm1 sqrt sin cos tan hypot sinh cosh tanh floor ceil"
+) + words("pow=power asin=arcsin acos=arccos atan=arctan atan2=arctan2 asinh=arcsinh",
+           "acosh=arccosh atanh=arctanh")  # fmt: skip
+_MATH = SimpleNamespace(
+    **{name: np.float64(getattr(math, name)) for name in ("inf", "nan", "pi")},
+    **{word.partition("=")[0]: getattr(np, word.rpartition("=")[2]) for word in _NUMPY},
+    **{name: _quiet(getattr(math, name)) for name in ("erf", "erfc", "gamma", "lgamma")},
+)
+_NODES = tuple(
+    getattr(ast, name)
+    for name in words(
+        "Assign AugAssign Return If For While Break Expr BinOp UnaryOp BoolOp Compare IfExp Call",
+        "Name Attribute Subscript Slice Tuple List Constant operator unaryop boolop cmpop",
+        "expr_context arguments arg",
+    )
+)
+_FIELDS = {"real", "imag", "size", "shape", "array", "empty", *vars(_MATH)}
+_BUILTINS = {"math", "np", "max", "min", "range", "abs", "float", "int", "complex"}
+OF_THETA = (
+    "branches", "breakpoints", "atoms", "atom_errors", "strip", "lattice", "log_infinite_mass",
+)  # fmt: skip
+SHARED = words("""
+    0207b290e757 1e63189f3a1c 223869f6b28a 22925868fc58 230521ac7554 2416a73deaf4 2e1649acae48
+    2f51b9233560 318f5a18818c 3218d73b0d9e 34c1f7ceaa28 373442895803 43e73ef489c3 441f3424de35
+    501509bff09c 5037e109a700 53d2f1d4a384 597ca9a9bb20 66901849ebb0 688c8b133f1c 704e64ec6f8b
+    7f72917a3893 86e5b4338b3f 8e2f7faeefd4 9244bf5b1856 96d0a847a63b 973350af9834 991e4b922ba2
+    9adaf3fb74ef 9b9079c31b41 9b989e9f12f5 9d1462e571ee a70ecd2c8f0f b5c35453276c bbc16700270d
+    c01eff54dbe8 cb40e0f12fe1 cc148edfe96f d36974fdcd43 d4362aeec3a0 d7b2c96a1b0e dbda9298dd90
+    dda9b80a8ae9 e4c1e360f3cb ea118cf50f62 f97aa686e641 fee7b9ab257b
+""")
+"""Digests of the functions that kernels share, as mechc ships them."""
+
+FRAME = ("Compiled", "compiled")  # what has functions compiled
+
+
+class Kernel:
+    """The functions of a kernel text, run as plain Python that reports its comparisons.
+
+    Attributes:
+        about: the docstring.
+        digest: of all but the imports, as `DIGEST` should state it.
+        fingerprints: digests of the functions, by name.
+        constants: every number in the text of the functions.
+        comparing: names of functions with comparisons of their own.
+        outcomes: the comparisons that the last call made, each with its outcome.
+        work: comparisons made so far.
+    """
+
+    def __init__(self, text: str) -> None:
+        """Read a text; nothing in it is run but functions of numbers, when they are called.
+
+        Raises:
+            ValueError: it holds something else.
+        """
+        tree = ast.parse(text)
+        self.about, self.digest = ast.get_docstring(tree, clean=False) or "", _digest(text)
+        self._named: dict[str, Any] = {}
+        self._functions: dict[str, ast.FunctionDef] = {}
+        frame: dict[str, str] = {}
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                if (name := node.targets[0].id) not in ("COMPILE", "CHECKS"):
+                    self._named[name] = literal(node.value)
+            elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in FRAME:
+                frame[node.name] = sha256(ast.unparse(node))[:12]
+            elif isinstance(node, ast.FunctionDef) and node.name != "self_check":
+                if node.name in self._functions or node.name in _BUILTINS:
+                    raise ValueError(f"{node.name} is defined twice")
+                self._functions[node.name] = _plain(node)
+        self.fingerprints = {name: _fingerprint(node) for name, node in self._functions.items()}
+        self.fingerprints |= frame
+        marks = _Marks()
+        body: list[ast.stmt] = [marks.visited(node) for node in self._functions.values()]
+        self.constants, self.comparing = sorted(marks.constants), marks.comparing
+        self.outcomes: set[tuple[int, bool]] = set()
+        self.work, self._limit, self._known = 0, 0, dict[Any, Any]()
+        self._space: dict[str, Any] = {
+            "__builtins__": {}, "math": _MATH, "max": max, "min": min, "abs": abs, "int": int,
+            "float": np.float64, "complex": lambda a, b=0.0: np.complex128(complex(a, b)),
+            "np": SimpleNamespace(array=np.array, empty=np.empty), "range": _counted,
+            "_seen": self._see,
+        }  # fmt: skip
+        module = ast.fix_missing_locations(ast.Module(body, []))
+        exec(compile(module, "kernel", "exec"), self._space)
+        for name, node in self._functions.items():
+            if [a.arg for a in node.args.args] == ["theta"]:
+                self._space[name] = self._remembered(name, self._space[name])
+
+    def __getitem__(self, name: str) -> Any:
+        """A constant of the text."""
+        return self._named[name]
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is such a function."""
+        return name in self._functions
+
+    def offers(self, name: str) -> bool:
+        """Whether a closed form is stated."""
+        stated = bool(str(self["CAPABILITIES"].get(name, "")).startswith("closed"))
+        return stated and not (name == "cdf" and self["MEASURE"] == "finite")
+
+    def admits(self, theta: Sequence[float]) -> bool:
+        """Whether a vector is in the domain."""
+        rows = self["PARAMETERS"]
+        return len(rows) == len(theta) and all(
+            math.isfinite(v)
+            and (lo < v or (lo == v and not left))
+            and (v < hi or (v == hi and not right))
+            and not (whole and v % 1)
+            for v, (_, lo, hi, left, right, whole, *_) in zip(theta, rows, strict=True)
+        )
+
+    def __call__(self, name: str, *arguments: Any) -> Any:
+        """What a function answers, nan where it fails."""
+        self.outcomes, self._limit = set(), self.work + WORK // 10
+        typed = [np.array(a, dtype=float) if isinstance(a, (list, tuple)) else a for a in arguments]
+        typed = [np.float64(a) if isinstance(a, float) else a for a in typed]
+        typed = [np.complex128(a) if isinstance(a, complex) else a for a in typed]
+        try:
+            return self._space[name](*typed)
+        except (ArithmeticError, TypeError, IndexError):
+            return math.nan
+
+    def many(self, name: str, xs: Sequence[float], theta: Any, *branch: int) -> Any:
+        """What an array function writes."""
+        out = np.full(len(xs), 0.123)
+        self(name, *branch, list(xs), theta, out)
+        return out
+
+    def oddities(self) -> list[str]:
+        """What is unlike any kernel, seen without running it."""
+        frame = [name for name in FRAME if self.fingerprints.get(name) not in SHARED]
+        problems = [f"{name} is not the one that mechc ships" for name in frame]
+        for name, node in self._functions.items():
+            shared = name.startswith(("solve_", "series_", "breakpoints"))
+            shared |= "theta" not in (a.arg for a in node.args.args)
+            if shared and self.fingerprints[name] not in SHARED:
+                problems.append(f"{name} is not the function that mechc ships under this name")
+            if name.endswith("_many") and not _is_elementwise(node):
+                problems.append(f"{name} does more than answer element by element")
+        needed = [*VALUES, *(f"{v}_many" for v in VALUES), "loss_inverse_many", *OF_THETA]
+        needed += ("cgf",) * self.offers("cgf") + TAILS * self.offers("cdf")
+        return problems + [f"there is no {name}" for name in needed if name not in self]
+
+    def _see(self, mark: int, outcome: Any) -> Any:
+        self.outcomes.add((mark, bool(outcome)))
+        self.work += 1
+        if self.work > self._limit:
+            raise ArithmeticError("too long")
+        return outcome
+
+    def _remembered(self, name: str, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """A function of the parameters alone, asked once for each."""
+
+        def answer(theta: Any) -> Any:
+            key = name, theta.tobytes()
+            if key not in self._known:
+                outer, self.outcomes = self.outcomes, set()
+                try:
+                    self._known[key] = run(theta), self.outcomes
+                finally:
+                    self.outcomes = outer
+            value, outcomes = self._known[key]
+            self.outcomes |= outcomes
+            return value.copy() if isinstance(value, np.ndarray) else value
+
+        return answer
+
+
+def _digest(text: str) -> str:
+    """What `DIGEST` should be: of the text without its imports and its seal."""
+    text = text.rpartition("# sha256 of the text above: ")[0]
+    head, found, rest = text.partition("\n\nimport math\n")
+    constants, parted, body = rest.partition("\n\n\n")
+    _, _, constants = constants.partition('\nDIGEST = "')
+    whole = "\n".join((head, constants.partition("\n")[2], body.rstrip("\n")))
+    return sha256(whole)[:16] if found and parted else ""
+
+
+def _counted(*ends: int) -> range:
+    if len(found := range(*ends)) > WORK:
+        raise ArithmeticError("too long")
+    return found
+
+
+def _plain(node: ast.FunctionDef) -> ast.FunctionDef:
+    """A function without decorator, annotations and docstring, of arithmetic alone."""
+    made = ast.parse(f"def {node.name}(): pass").body[0]
+    assert isinstance(made, ast.FunctionDef)
+    documented = isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
+    made.args.args, made.body = [ast.arg(a.arg) for a in node.args.args], node.body[documented:]
+    for part in ast.walk(made):
+        fine = part is made or isinstance(part, _NODES)
+        if isinstance(part, ast.Attribute):
+            fine = part.attr in _FIELDS
+        elif isinstance(part, ast.Name):
+            fine = part.id == "_" or not part.id.startswith("_")
+        elif isinstance(part, ast.Constant):
+            fine = isinstance(part.value, (int, float))
+        elif isinstance(part, ast.Call):
+            fine = not part.keywords
+        if not fine:
+            raise ValueError(f"{node.name} does what no kernel does: {ast.dump(part)[:60]}")
+    return made
+
+
+class _Marks(ast.NodeTransformer):
+    """Makes comparisons, loops and choices report their outcomes, and collects numbers."""
+
+    def __init__(self) -> None:
+        self.count, self.constants, self.comparing = 0, set[float](), set[str]()
+
+    def visited(self, node: ast.FunctionDef) -> ast.stmt:
+        """A copy of a function that reports."""
+        before = self.count
+        copy = ast.parse(ast.unparse(ast.fix_missing_locations(node))).body[0]
+        marked: ast.stmt = self.visit(copy)
+        self.comparing |= {node.name} if self.count > before else set()
+        return marked
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        """Numbers are places to look at."""
+        if isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
+            self.constants.add(abs(float(node.value)))
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """`a < b` becomes `_seen(number, a < b)`."""
+        self.generic_visit(node)
+        return self._seen(node)
+
+    def visit_While(self, node: ast.While) -> ast.AST:
+        """Loops count as work."""
+        self.generic_visit(node)
+        node.test = self._seen(node.test)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """`max(a, b)` becomes `a if _seen(number, a >= b) else b`."""
+        self.generic_visit(node)
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name not in ("max", "min") or len(node.args) != 2:
+            return node
+        a, b = node.args
+        order: ast.cmpop = ast.GtE() if name == "max" else ast.LtE()
+        return ast.IfExp(self._seen(ast.Compare(a, [order], [b])), a, b)
+
+    def _seen(self, node: ast.expr) -> ast.Call:
+        self.count += 1
+        return ast.Call(ast.Name("_seen", ast.Load()), [ast.Constant(self.count), node], [])
+
+
+def _fingerprint(node: ast.FunctionDef) -> str:
+    """Digest of a function, numbered names without their numbers."""
+    text = re.sub(r"\b(solve|residual|root|series|term_of_series)_\d+\b", r"\1", ast.unparse(node))
+    return sha256(text)[:12]
+
+
+def _is_elementwise(node: ast.FunctionDef) -> bool:
+    """Whether arrays are used at the loop's index only, and the index for nothing else."""
+    xs, out = [a.arg for a in node.args.args if a.arg not in ("theta", "branch")]
+    loop, body = f"for i in range({xs}.size):", ast.unparse(node).partition("\n")[2]
+    rest = body.replace(loop, "").replace(f"{xs}[i]", "").replace(f"{out}[i]", "")
+    parts = [n for n in ast.walk(node) if isinstance(n, ast.Subscript)]
+    written = {ast.unparse(n) for n in parts if isinstance(n.ctx, ast.Store)}
+    return loop in body and written == {f"{out}[i]"} and not re.search(rf"\b({xs}|{out}|i)\b", rest)

@@ -1,0 +1,215 @@
+"""Where a kernel is looked at: on either side of every comparison in its text."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from functools import cached_property
+from typing import Any
+
+import mpmath
+import numpy as np
+
+from mechc.verify.recheck.declaration import At, Pair, number
+from mechc.verify.recheck.integrals import INTEGRAL_DIGITS, Integrals
+from mechc.verify.recheck.kernel import OF_THETA, TAILS, VALUES, WORK, Kernel
+
+CLOSE, FAR = 1e-11, 1e-9  # relative to the value and its sensitivity: at typical parameters, beyond
+AGAIN = 3  # further places looked at where a comparison was seen from a new side
+FARTHEST = -700.0  # log density beyond which nobody looks
+LARGEST = 1e4  # value beside which a fault of 1e-4 would be missed
+WIDEST = 40.0  # tilt beyond which a generating function may refuse
+SEED = 20240229
+
+
+class Vector:
+    """A parameter vector and what the kernel says of its branches.
+
+    Attributes:
+        theta: the parameters.
+        typical: one of the certificate's: no refusals there, and smaller errors.
+        enough: relative error of a value.
+        at: the declaration there.
+        rows: branches; ends are their finite ends.
+    """
+
+    def __init__(self, kernel: Kernel, pair: Pair, theta: tuple[float, ...], typical: bool) -> None:
+        """Ask the kernel."""
+        self.theta, self.typical, self.enough = theta, typical, CLOSE if typical else FAR
+        self._pair = pair
+        self.rows = np.asarray(kernel("branches", theta)).reshape(-1, 6)
+        self.ends = [float(e) for e in np.ravel(kernel("breakpoints", theta)) if math.isfinite(e)]
+
+    @cached_property
+    def at(self) -> At:
+        """The declaration."""
+        return self._pair.at(self.theta)
+
+    @cached_property
+    def integrals(self) -> Integrals:
+        """Its integrals."""
+        with mpmath.workdps(INTEGRAL_DIGITS):
+            return Integrals(self.at, self.ends)
+
+    @property
+    def is_degenerate(self) -> bool:
+        """Whether branches are so short that rounding of their ends is most of them."""
+        return any(b - a <= 1e-6 * (abs(a) + abs(b)) for a, b in itertools.pairwise(self.ends))
+
+
+class Search:
+    """Places at which every comparison of the kernel that can be reached is seen from both sides.
+
+    Attributes:
+        vectors: those that were looked at, the certificate's first.
+        places: (function, argument, vector) of new sides; "theta" stands for those of parameters.
+        samples: the same, drawn.
+    """
+
+    def __init__(self, kernel: Kernel, pair: Pair, certified: list[tuple[float, ...]]) -> None:
+        """Look everywhere, as long as the allowance of work lasts."""
+        self.kernel, self.pair, self.rng = kernel, pair, random.Random(f"{SEED}{kernel.digest}")
+        self.vectors: list[Vector] = []
+        self.places: list[tuple[str, Any, Vector]] = []
+        self.samples: list[tuple[str, Any, Vector]] = []
+        self._seen: set[tuple[int, bool]] = set()
+        self._again: dict[str, int] = {}
+        for theta in self._thetas(certified):
+            vector = Vector(kernel, pair, theta, theta in certified)
+            lost = kernel.work > WORK or vector.is_degenerate or self._is_noise(vector)
+            if vector.typical or not lost:
+                self._look(vector, len(self.vectors) < 2)
+                self.vectors.append(vector)
+
+    def _thetas(self, certified: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+        """The vectors of the certificate; parameters moved far, onto one another, to constants."""
+        rows, rng, base = self.kernel["PARAMETERS"], self.rng, certified[0]
+        moved: list[tuple[int, float]] = []
+        found = certified[:3]
+        for i, row in enumerate(rows):
+            near = [c * (1 + s) for c in self.kernel.constants for s in (1e-3, -1e-3)]
+            moved += [(i, v) for v in near if row[7][0] / 1e6 <= v <= row[7][1] * 1e6]
+            moved += [(i, v) for j, v in enumerate(base) if j != i]
+            moved += [(i, base[i] * 10.0**k) for k in (-1, 1, -2, 2, -3, 3, -6, 6)]
+            ends = [(v, s) for v, s in ((row[1], 1), (row[2], -1)) if math.isfinite(v)]
+            moved += [(i, v + s * e) for v, s in ends for e in (0.0, 1e-8, 1e-3)]
+        for other in certified[:4]:
+            for i, value in moved:
+                whole = rows[i][5] and math.isfinite(value)
+                found.append((*other[:i], float(round(value) if whole else value), *other[i + 1 :]))
+        for _ in range(20):
+            drawn = []
+            for _, lo, hi, _, _, whole, _, (low, high) in rows:
+                far = 10 ** rng.uniform(-2, 4) if math.isinf(hi) and lo >= 0 else 1.0
+                value = min(max(rng.uniform(low, high) * far, lo), hi)
+                drawn.append(float(round(value)) if whole else value)
+            found.append(tuple(drawn))
+        return [theta for theta in dict.fromkeys(found) if self.kernel.admits(theta)]
+
+    def _is_noise(self, vector: Vector) -> bool:
+        """Whether last digits of the parameters move densities by more than is looked for."""
+        for x in self._outputs(vector)[: 12 + len(vector.ends)]:
+            if any(abs(x - e) <= 1e-6 * abs(x) for e in vector.ends):
+                continue
+            for name in ("log_p", "log_q"):
+                here = float(self.kernel(name, x, vector.theta))
+                for k in (-3, 2, 5):
+                    theta = [t * (1 + k * i * 2.0**-52) for i, t in enumerate(vector.theta, 1)]
+                    change = abs(float(self.kernel(name, x, theta)) - here)
+                    if FAR * max(1.0, abs(here)) < change < math.inf:
+                        return True
+        return False
+
+    def _is_new(self) -> bool:
+        """Whether the last call showed a comparison from a side not seen before."""
+        new = not self.kernel.outcomes <= self._seen
+        self._seen |= self.kernel.outcomes
+        return new
+
+    def _try(self, name: str, argument: Any, vector: Vector, *call: Any) -> None:
+        """Call a function, and note the place and a few further ones where it shows a new side."""
+        found = abs(self.kernel(*(call or (name, argument, vector.theta))))
+        if math.isnan(found) or LARGEST < found < math.inf:
+            return  # a refusal shows nothing, nor does what hides small faults
+        self._again[name] = AGAIN if self._is_new() else self._again.get(name, 0) - 1
+        if self._again[name] >= 0:
+            self.places.append((name, argument, vector))
+
+    def _look(self, vector: Vector, thorough: bool) -> None:
+        kernel, theta, rng = self.kernel, vector.theta, self.rng
+        self._again = {}
+        shown = [(kernel(name, theta), self._is_new())[1] for name in OF_THETA]
+        if any(shown) or thorough:
+            self.places.append(("theta", None, vector))
+        xs = self._outputs(vector)
+        names = {*VALUES, *TAILS} if thorough else {*VALUES, *TAILS} & kernel.comparing
+        for x in xs:
+            for name in sorted(name for name in names if name in kernel):
+                self._try(name, x, vector)
+        for lo, hi, kind, *_, index in vector.rows:
+            name = f"loss_inverse_{int(index)}"
+            inside = [x for x in xs if lo < x < hi] if abs(kind) == 1 and name in kernel else []
+            for x in rng.sample(inside, min(len(inside), 40 if thorough else 4)):
+                if math.isfinite(level := float(kernel("loss", x, theta))):
+                    self._try("loss_inverse", x, vector, name, level, theta)
+        for name in VALUES:
+            self._arrays(name, xs, vector)
+        near = [x for x in xs if kernel("log_p", x, theta) > FARTHEST]
+        own = rng.sample(near, min(len(near), 9 if thorough else 1))
+        self.samples += [(name, x, vector) for x in own for name in (*VALUES, "loss_inverse")]
+        if thorough and kernel.offers("cdf"):
+            deep = [x for x in near if kernel("log_p", x, theta) < -60.0]
+            some = [*own[:2], *deep[:1], *deep[-1:]]
+            self.places += [(name, x, vector) for x in some for name in TAILS]
+        if kernel.offers("cgf"):
+            tilts = self._tilts(theta)
+            for z in tilts if thorough or "cgf" in kernel.comparing else ():
+                self._try("cgf", z, vector)
+            drawn = rng.sample(tilts, min(len(tilts), 6)) if thorough else ()
+            self.places += [("cgf", z, vector) for z in drawn]
+
+    def _outputs(self, vector: Vector) -> list[float]:
+        """Ends of branches, and places at growing distance from them; constants of the text."""
+        kernel, ends, rng = self.kernel, vector.ends, self.rng
+        if kernel["MEASURE"] == "finite":
+            return [float(row[0]) for row in kernel("atoms", vector.theta)]
+        unit = max([abs(a - b) for a, b in itertools.pairwise(ends)], default=0.0)
+        unit = unit or max(map(abs, vector.theta), default=1.0)
+        away = [unit * 2.0**j * rng.uniform(0.8, 1.2) for j in range(-24, 25, 3)]
+        found = [e + side * a for e in (ends or [0.0]) for a in away for side in (1.0, -1.0)]
+        marks = [s * c * (1 + e) for c in kernel.constants for s in (1, -1) for e in (1e-3, -1e-3)]
+        found += [m for m in marks if abs(m) < 1e12]
+        lo, hi = (float(number(e, vector.theta)) for e in (self.pair.lo, self.pair.hi))
+        found = [x for x in found if lo <= x <= hi]
+        found = found if vector.typical else rng.sample(found, min(len(found), 24))
+        found += ends + [a + (b - a) * f for a, b in itertools.pairwise(ends) for f in (0.02, 0.4)]
+        if kernel["MEASURE"] == "lattice":
+            found = [float(round(x)) for x in found if abs(x) < 1e9]
+        found = sorted({x for x in found if lo <= x <= hi})
+        return sorted(found, key=lambda x: min((abs(x - e) for e in ends), default=abs(x)))
+
+    def _tilts(self, theta: tuple[float, ...]) -> list[complex]:
+        """Tilts inside the strip, near its ends, and on both sides of constants."""
+        lo, hi = (float(v) for v in self.kernel("strip", theta))
+        low, high = max(lo, -WIDEST), min(hi, WIDEST)
+        marks = [s * c * 1.001 for c in self.kernel.constants if 1e-3 <= c <= 1e6 for s in (1, -1)]
+        near = [-1.0, 0.0, 1e-7, -1.0 + 1e-7]
+        real = [low + (high - low) * f for f in (0.45, 0.8, 0.2, 1e-3, 0.999)]
+        heights = [0.3, 3.0, *(m for m in marks if 0.0 < m < 50.0)]
+        found = [complex(r, h) for h in (0.0, *heights) for r in (*near, *real)]
+        found += map(complex, marks)
+        return [z for z in found if lo < z.real < hi]
+
+    def _arrays(self, name: str, xs: list[float], vector: Vector) -> None:
+        """Array functions answer as the scalar ones do; where not, the declaration decides."""
+        if self.kernel.comparing.isdisjoint((name, f"{name}_many")) and not vector.typical:
+            return
+        single = [self.kernel(name, x, vector.theta) for x in xs]
+        several = self.kernel.many(f"{name}_many", xs, vector.theta)
+        new = self._is_new()
+        for x, a, b in zip(xs, single, several, strict=True):
+            same = a == b or abs(a - b) <= CLOSE / 10 * max(1.0, abs(a)) or (a != a and b != b)
+            if new or not same:
+                self.places.append((f"{name}_many", x, vector))
+            new = False
