@@ -1,6 +1,6 @@
 """What kernels share, as one text: special functions, root finders, series, rows of branches.
 
-python tests/problems/shared_functions.py     # the digests for SHARED in mechc/verify/recheck/kernel.py
+python tests/problems/shared_functions.py     # digests for SHARED of mechc.verify.recheck.kernel
 """
 
 import textwrap
