@@ -386,7 +386,7 @@ class Law:
         """Return F'(t) and F''(t) for F(t) = K(t) - eps t - log t - log(1 + t)."""
         _, first, second, _ = self.sums(np.array([t]))[0].tolist()
         first -= epsilon + 1.0 / t + 1.0 / (t + 1.0)
-        return first, second + t**-2 + (1.0 + t) ** -2
+        return first, second + (1.0 / t) * (1.0 / t) + (1.0 + t) ** -2
 
     def saddle(self, epsilon: float, limit: float) -> tuple[float, float]:
         """Return the saddle point of epsilon, or `limit` where that is less, and F'' there.
@@ -415,6 +415,7 @@ class Law:
             t = new
         return t, bend
 
+    @np.errstate(all="ignore")
     def fading(self, t: float, log_share: float) -> float:
         """Estimate the frequency at which log |phi|, tilted at t, comes down to `log_share`.
 
@@ -439,7 +440,7 @@ class Law:
             total = -float(self.counts @ np.log(np.maximum(1.0 - lost, 0.02)))
             if total > near:
                 break
-            y *= min(4.0, max(1.1, math.sqrt(near / total)))
+            y *= min(4.0, max(1.1, math.sqrt(near / max(total, 1e-300))))
         return y * math.sqrt(-log_share / near)
 
 
@@ -571,6 +572,7 @@ def smoothness(
     return found
 
 
+@np.errstate(all="ignore")
 def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Floats:
     """Bound the transform of a density: every row (v, e) says |C(y)| <= v / y + e.
 

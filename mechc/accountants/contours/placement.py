@@ -48,6 +48,7 @@ class Placement(NamedTuple):
     log_b: Floats
 
 
+@np.errstate(all="ignore")
 def place(
     law: Law, epsilon: float, saddle: tuple[float, float], top: float, share: float, spread: bool
 ) -> Placement:

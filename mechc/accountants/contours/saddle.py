@@ -149,6 +149,7 @@ def _inner(a, b):  # type: ignore[no-untyped-def]
     return total
 
 
+@np.errstate(all="ignore")
 def tilt(
     offsets: NDArray[np.int64], loss: Floats, log_weight: Floats, c: float, floor: float
 ) -> tuple[Floats, Floats, NDArray[np.int64], Floats, Floats]:
