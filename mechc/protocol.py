@@ -25,6 +25,7 @@ mass of P and Q.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -45,6 +46,14 @@ TAG = "tag"
 """Key of CAPABILITIES: the last parameter is an index that the output also tells."""
 
 Floats = NDArray[np.float64]
+
+
+class Measure(StrEnum):
+    """Where a pair has its mass: densities on the line, masses on the integers, a finite set."""
+
+    DENSITY = "density"
+    LATTICE = "lattice"
+    FINITE = "finite"
 
 
 class ParameterInfo(NamedTuple):

@@ -25,7 +25,17 @@ from mechc.calculus.inverse import best_inverse, invert
 from mechc.calculus.regions import Refined, refine
 from mechc.calculus.structure import is_symmetric, lattice_of
 from mechc.calculus.tails import Tails, tails_of
-from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Numeric, Region, Unavailable
+from mechc.calculus.types import (
+    Calculus,
+    CalculusCase,
+    Closed,
+    Entry,
+    Kind,
+    Numeric,
+    Region,
+    Unavailable,
+)
+from mechc.protocol import Measure
 from mechc.symbolic.budget import Task, run
 from mechc.symbolic.facts import by_case
 from mechc.symbolic.functions import spell_out
@@ -57,7 +67,7 @@ def derive_case(refined: Refined, pair: Pair) -> Derived:
         refined: condition, facts, regions.
         pair: for its variable, parameters and measure.
     """
-    x, facts, integer = pair.variable, refined.facts, pair.measure == "lattice"
+    x, facts, integer = pair.variable, refined.facts, pair.measure is Measure.LATTICE
     regions, atoms = refined.regions, refined.atoms
     checker = Checker.of(x, pair.parameters, refined.condition, integer)
     tails = tails_of(regions, x, facts, integer)
@@ -96,7 +106,7 @@ def _notes(case: CalculusCase, pair: Pair) -> list[str]:
         f"{pair.name}: direction of the loss on {region.interval} is open; "
         "split numerically when parameters are bound"
         for region in case.regions
-        if region.kind == "unsplit"
+        if region.kind is Kind.UNSPLIT
     ]
 
 
@@ -130,7 +140,7 @@ def solve_in_child(cases: list[Derived], pair: Pair, seconds: float) -> list[Der
 
 def _promising(region: Region) -> bool:
     """Monotone, without a closed inverse, and made of functions that `solve` knows."""
-    if region.kind not in ("increasing", "decreasing") or isinstance(region.inverse, Closed):
+    if not region.kind.moves or isinstance(region.inverse, Closed):
         return False
     hopeless = region.loss.atoms(erfc, loggamma, besseli, Sum)  # type: ignore[union-attr]
     powers = region.loss.atoms(Pow)  # type: ignore[union-attr]
@@ -141,7 +151,7 @@ def _with_solutions(
     derived: Derived, solutions: dict[Expr | None, list[Expr]], pair: Pair
 ) -> Derived:
     checker = Checker.of(
-        pair.variable, pair.parameters, derived.case.condition, pair.measure == "lattice"
+        pair.variable, pair.parameters, derived.case.condition, pair.measure is Measure.LATTICE
     )
     regions = []
     for region in derived.case.regions:

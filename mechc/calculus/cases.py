@@ -17,6 +17,7 @@ from mechc.calculus.breakpoints import split
 from mechc.calculus.terms import Negative, Term, terms
 from mechc.declare.declaration import Declaration
 from mechc.errors import DeclarationError, UnsupportedError
+from mechc.protocol import Measure
 from mechc.symbolic.facts import Facts, Undecided, facts_of
 
 MAX_SPLITS = 6
@@ -98,7 +99,7 @@ def explored(declaration: Declaration) -> list[tuple[Facts, Case]]:
 def _cases(declaration: Declaration, facts: Facts) -> list[tuple[Facts, Case]]:
     """One case, or two where a sign depends on the parameters."""
     try:
-        pieces = tuple(_merged(_pieces(declaration, facts), declaration.measure == "lattice"))
+        pieces = tuple(_merged(_pieces(declaration, facts), declaration.measure is Measure.LATTICE))
         return [(facts, Case(facts.condition, pieces, tuple(_atoms(declaration, facts))))]
     except Undecided as undecided:
         if len(facts.known) >= MAX_SPLITS:
@@ -115,9 +116,9 @@ def _cases(declaration: Declaration, facts: Facts) -> list[tuple[Facts, Case]]:
 
 def _pieces(declaration: Declaration, facts: Facts) -> list[Piece]:
     """The pieces in order, those without mass left out."""
-    if declaration.measure == "finite":
+    if declaration.measure is Measure.FINITE:
         return []
-    lattice, variable = declaration.measure == "lattice", declaration.variable
+    lattice, variable = declaration.measure is Measure.LATTICE, declaration.variable
     lo, hi = declaration.support
     if lattice:
         lo, hi = ceiling(lo) - 1, floor(hi)

@@ -48,7 +48,7 @@ from sympy import (
 
 from mechc.calculus.integrals import geometric, mass
 from mechc.calculus.loss import log_sum
-from mechc.calculus.types import Closed, Entry, Numeric, Region, Unavailable, joined
+from mechc.calculus.types import Closed, Entry, Kind, Numeric, Region, Unavailable, joined
 from mechc.symbolic.facts import Facts, Undecided, sampled
 from mechc.symbolic.functions import sinhc
 from mechc.symbolic.rewrite import (
@@ -162,7 +162,7 @@ def _log_positive(part: Expr, z: Symbol, facts: Facts) -> Expr:
 
 
 def _stretch(region: Region, x: Symbol, z: Symbol, facts: Facts, lattice: bool) -> tuple[Expr, str]:
-    if region.kind == "plateau":
+    if region.kind is Kind.PLATEAU:
         found = mass(region.p, x, region.lo, region.hi, facts, lattice)
         if found is not None:
             return found * exp(z * region.loss), "mass of a plateau"
@@ -180,7 +180,7 @@ def _stretch(region: Region, x: Symbol, z: Symbol, facts: Facts, lattice: bool) 
 def _exponential_loss(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:
     """The loss has density C*exp(g*l) between its limits on a monotone region."""
     loss = region.loss
-    if loss is None or region.kind not in ("increasing", "decreasing"):
+    if loss is None or not region.kind.moves:
         return None
     if region.loss_lo is None or region.loss_hi is None:
         return None
@@ -196,10 +196,10 @@ def _exponential_loss(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Exp
     middle = _inner_point(region)
     at = {x: middle}
     density = exp(log_p.subs(at)) / slope.subs(at) * exp(-rate * loss.subs(at))
-    if region.kind == "decreasing":
+    if region.kind is Kind.DECREASING:
         density = -density
     bottom, top = region.loss_lo, region.loss_hi
-    if region.kind == "decreasing":
+    if region.kind is Kind.DECREASING:
         bottom, top = top, bottom
     return _collect_exp(density) * _exponential_moment(z + rate, bottom, top)
 
@@ -209,7 +209,7 @@ def _constant(ratio: Expr, x: Symbol) -> Expr | None:
     if rational is None:
         return None
     value = cancel(rational.expr)
-    return None if value.has(x, rational.generator or x) else value
+    return None if value.has(x, rational.symbol) else value
 
 
 def _inner_point(region: Region) -> Expr:

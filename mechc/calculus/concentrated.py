@@ -19,6 +19,7 @@ from mechc.calculus.cases import Piece, explored
 from mechc.declare.declaration import Declaration, Derived, Poisson, Shift
 from mechc.declare.transforms import Shuffled, Vector, WithoutReplacement
 from mechc.errors import UnsupportedError
+from mechc.protocol import Measure
 
 SAME_PAIR = (Shuffled, Vector, WithoutReplacement)
 """Steps whose pair is that of the base, or mixes a common part into it."""
@@ -44,7 +45,7 @@ def rho(declaration: Declaration) -> Expr | None:
         return rho(built.base) if isinstance(built.step, SAME_PAIR) else None
     if declaration.reverse is not None or (built is not None and not isinstance(built, Shift)):
         return None
-    if declaration.measure == "lattice" and built is None:
+    if declaration.measure is Measure.LATTICE and built is None:
         return None
     try:
         pieces = [piece for _, case in explored(declaration) for piece in case.pieces]

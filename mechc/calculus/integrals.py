@@ -42,7 +42,7 @@ from sympy import (
 )
 from sympy import pi as PI
 
-from mechc.calculus.types import Closed, Entry, Numeric, Region, Unavailable, joined
+from mechc.calculus.types import Closed, Entry, Kind, Numeric, Region, Unavailable, joined
 from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.functions import expm1c
@@ -283,9 +283,9 @@ def _term_by_term(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
 def _rational_exponential(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
     """Rational function of E = exp(c*x): integral of R(E)/(c*E) dE where only powers remain."""
     rational = rational_in(_density(exponent, x), x)
-    if rational is None or rational.kind != "exp" or rational.expr.has(x):
+    if rational is None or rational.exponential is None or rational.expr.has(x):
         return None
-    generator, rate = rational.generator, rational.rate
+    generator, rate = rational.symbol, rational.exponential.rate
     integrand = apart(cancel(together(rational.expr / generator)), generator)
     total = S.Zero
     for part in Add.make_args(integrand):
@@ -344,7 +344,7 @@ def infinite_mass(
     """
     parts: list[Expr] = []
     for region in regions:
-        for term in region.p if region.kind == "p_only" else ():
+        for term in region.p if region.kind is Kind.P_ONLY else ():
             part = mass((term,), x, region.lo, region.hi, facts, lattice)
             if part is None:
                 return Numeric(f"no closed mass on {region.interval}; integrated when bound")

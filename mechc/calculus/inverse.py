@@ -43,7 +43,7 @@ from sympy import (
 )
 
 from mechc.calculus.checks import Checker
-from mechc.calculus.types import Closed, Entry, Numeric, Region
+from mechc.calculus.types import Closed, Entry, Kind, Numeric, Region
 from mechc.symbolic.functions import log_mix
 from mechc.symbolic.rewrite import rational_in
 
@@ -60,8 +60,8 @@ _OPPOSITE = {
 
 
 _NOT_INVERTIBLE = {
-    "plateau": "the loss is constant here",
-    "unsplit": "the monotone parts are found when parameters are bound",
+    Kind.PLATEAU: "the loss is constant here",
+    Kind.UNSPLIT: "the monotone parts are found when parameters are bound",
 }
 _ROUGH = 1e-11  # a form that loses more than this in double precision gives way to another
 _UNUSABLE = 1e-9  # and beyond this to bracketing
@@ -161,7 +161,7 @@ def _polynomials(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, st
         rational = rational_in(left - placeholder, x)
         if rational is None:
             continue
-        generator = rational.generator or x
+        generator = rational.symbol
         numerator, _ = fraction(together(rational.expr))
         try:
             poly = Poly(expand(numerator), generator)
@@ -169,16 +169,10 @@ def _polynomials(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, st
             continue
         if poly.degree() > 2 or poly.degree() < 1 or any(c.has(x) for c in poly.all_coeffs()):
             continue
-        name = f"quadratic in {rational.value or x}" if poly.degree() == 2 else "linear equation"
+        name = f"quadratic in {rational.value}" if poly.degree() == 2 else "linear equation"
         coefficients = [factor(c) for c in reversed(poly.all_coeffs())]
         for root in _roots(coefficients):
-            solution = root if rational.rate is None else _logarithm(root, rational)
-            yield solution.xreplace({placeholder: right}), name
-
-
-def _logarithm(root: Expr, rational: object) -> Expr:
-    kind, rate = rational.kind, rational.rate  # type: ignore[attr-defined]
-    return (log(root) if kind == "exp" else atan(root)) / rate
+            yield rational.place(root).xreplace({placeholder: right}), name
 
 
 def _roots(coefficients: list[Expr]) -> Iterator[Expr]:
@@ -246,7 +240,7 @@ def invert(region: Region, ell: Symbol, checker: Checker) -> Entry:
         `Closed` with the verified formula that is the most accurate in double precision, or
         `Numeric` with the reason.
     """
-    if region.kind not in ("increasing", "decreasing") or region.loss is None:
+    if not region.kind.moves or region.loss is None:
         return Numeric(_NOT_INVERTIBLE.get(region.kind, "nothing to invert"))
     try:
         found = list(candidates(region.loss, checker.x, ell))

@@ -18,6 +18,7 @@ from mechc.calculus.cases import Case, Piece
 from mechc.calculus.terms import Term
 from mechc.declare.declaration import Declaration, Shift
 from mechc.errors import DeclarationError
+from mechc.protocol import Measure
 from mechc.symbolic import evaluate
 from mechc.symbolic.evaluate import Evaluator, Floats, Theta
 from mechc.symbolic.parameters import Parameter
@@ -68,7 +69,7 @@ def check_masses(declaration: Declaration, cases: tuple[Case, ...]) -> tuple[str
             "output reveals which of them it came from"
         )
     count = sum(map(len, chosen))
-    if declaration.measure == "finite" and _exactly_one(declaration):
+    if declaration.measure is Measure.FINITE and _exactly_one(declaration):
         notes.insert(0, "P and Q have mass one (symbolically)")
     else:
         notes.insert(0, f"P and Q have mass one at {count} typical parameter vectors, "
@@ -140,7 +141,7 @@ class _CaseChecker:
     def _mass(self, side: _Side, theta: Theta) -> tuple[float, float]:
         """The mass found, and what poles of the density leave open."""
         centres = [evaluate.value(c, self.parameters, theta) for c in self.centres]
-        lattice = self.declaration.measure == "lattice"
+        lattice = self.declaration.measure is Measure.LATTICE
         add_up = evaluate.sum_over if lattice else evaluate.integral
         total = doubt = 0.0
         for i, piece in enumerate(self.case.pieces):
@@ -158,7 +159,7 @@ class _CaseChecker:
         if math.isnan(lo) or math.isnan(hi):
             raise DeclarationError(f"{self.declaration.name}: the interval from {piece.lo} to "
                                    f"{piece.hi} is not real at {self._words(theta)}")  # fmt: skip
-        lattice = self.declaration.measure == "lattice"
+        lattice = self.declaration.measure is Measure.LATTICE
         return (lo, hi) if lo < hi or (lattice and lo == hi) else None
 
     def _density(self, side: _Side, index: int, theta: Theta) -> evaluate.Function:

@@ -61,6 +61,7 @@ from mechc.calculus.cases import MAX_SPLITS, Case, Piece, by_cases, explored, lo
 from mechc.calculus.terms import Term
 from mechc.declare.declaration import Declaration
 from mechc.errors import UnsupportedError
+from mechc.protocol import Measure
 from mechc.symbolic import evaluate
 from mechc.symbolic.evaluate import Evaluator, Floats, Theta
 from mechc.symbolic.facts import Facts, Undecided
@@ -439,7 +440,7 @@ def _refutation(noise: Declaration, case: Case) -> str | None:
 def _grid(piece: Piece, noise: Declaration, theta: Theta, middles: list[float]) -> Floats:
     """Points of the piece at every distance from the middles."""
     lo, hi = (evaluate.value(end, noise.parameters, theta) for end in (piece.lo, piece.hi))
-    if noise.measure == "lattice":
+    if noise.measure is Measure.LATTICE:
         away = np.arange(-2000.0, 2001.0)
         points = np.concatenate([np.round(m) + away for m in middles])
     else:

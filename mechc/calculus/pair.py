@@ -21,6 +21,7 @@ from mechc.calculus.claims import claim_of
 from mechc.calculus.masses import check_masses
 from mechc.calculus.terms import Term
 from mechc.declare.declaration import Declaration
+from mechc.protocol import Measure
 from mechc.symbolic.parameters import Parameter
 
 __all__ = ["Atom", "Case", "Pair", "Piece", "Term", "log_sum", "normalise"]
@@ -34,7 +35,7 @@ class Pair:
         name: name of the mechanism.
         variable: output variable.
         parameters: in the order in which kernels take them.
-        measure: "density", "lattice" or "finite".
+        measure: where it has its mass.
         cases: one for each order of the breakpoints; exactly one condition is true.
         claim: what the pair stands for, and whether that was proved.
         about: one sentence for people.
@@ -46,7 +47,7 @@ class Pair:
     name: str
     variable: Symbol
     parameters: tuple[Parameter, ...]
-    measure: str
+    measure: Measure
     cases: tuple[Case, ...]
     claim: Claim | None
     about: str

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 _DIRECTION: dict[int | None, Kind] = {
-    1: "increasing",
-    -1: "decreasing",
-    0: "plateau",
-    None: "unsplit",
+    1: Kind.INCREASING,
+    -1: Kind.DECREASING,
+    0: Kind.PLATEAU,
+    None: Kind.UNSPLIT,
 }
 _PENDING = Numeric("not attempted")
 
@@ -81,7 +81,7 @@ def _whole_numbers(parts: list[Part]) -> list[Part]:
 
 
 def _one_sided(piece: Piece) -> Region:
-    kind: Kind = "p_only" if piece.p else "q_only"
+    kind = Kind.P_ONLY if piece.p else Kind.Q_ONLY
     reason = Numeric("the loss is infinite here")
     return Region(piece.lo, piece.hi, piece.p, piece.q, None, kind, None, None, reason)
 
@@ -182,7 +182,7 @@ def _refine(case: Case, pair: Pair, facts: Facts, depth: int) -> list[Refined]:
 
 def _is_split(refined: list[Refined]) -> bool:
     """Whether the finer case helped: no region is left unsplit."""
-    return all(region.kind != "unsplit" for case in refined for region in case.regions)
+    return all(region.kind is not Kind.UNSPLIT for case in refined for region in case.regions)
 
 
 def _under(case: Case, relation: Basic) -> Case:

@@ -38,7 +38,7 @@ from sympy import (
 )
 
 from mechc.calculus.checks import Checker
-from mechc.calculus.types import Closed, Entry, Region, Unavailable, joined
+from mechc.calculus.types import Closed, Entry, Kind, Region, Unavailable, joined
 from mechc.symbolic.curvature import affine_parts
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.rewrite import affine_in, polynomial_in, quotient, rational_in, tidy
@@ -64,10 +64,10 @@ def lattice_of(
     losses: list[Expr] = [atom_loss(a) for a in atoms if a.p and a.q]
     slopes: list[Expr] = []
     for region in regions:
-        if region.kind in ("p_only", "q_only"):
+        if region.kind in (Kind.P_ONLY, Kind.Q_ONLY):
             continue
         affine = affine_in(region.loss, x) if integer and region.loss is not None else None
-        if region.kind == "plateau" and region.loss is not None:
+        if region.kind is Kind.PLATEAU and region.loss is not None:
             losses.append(region.loss)
         elif affine is not None:
             slopes.append(affine[0])

@@ -20,7 +20,7 @@ from sympy import Dummy, Expr, Max, Min, S, Symbol, factor, log, nan, oo, zoo
 
 from mechc.calculus.loss import log_sum
 from mechc.calculus.terms import Term
-from mechc.calculus.types import Region
+from mechc.calculus.types import Kind, Region
 from mechc.symbolic.asymptotics import ONE, Expansion, Series, Unknown, end_point
 from mechc.symbolic.facts import Facts, Undecided, alternatives, by_case, eliminations
 from mechc.symbolic.functions import BracketedRoot
@@ -59,7 +59,7 @@ def tails_of(regions: Sequence[Region], x: Symbol, facts: Facts, lattice: bool) 
     for region in regions:
         if region.loss is None:
             continue
-        if region.kind == "unsplit" and not lattice and not _is_smooth(region, x, facts):
+        if region.kind is Kind.UNSPLIT and not lattice and not _is_smooth(region, x, facts):
             lower.append(S.NegativeOne)
             upper.append(S.Zero)
             notes.append(f"strip cut to [-1, 0]: the loss may be singular in {region.interval}")

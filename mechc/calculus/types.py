@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from sympy import Basic, Expr, Symbol
+
+from mechc import protocol
 
 if TYPE_CHECKING:
     from mechc.calculus.cases import Atom
@@ -19,7 +22,32 @@ if TYPE_CHECKING:
     from mechc.calculus.terms import Term
 
 
-Kind = Literal["increasing", "decreasing", "plateau", "p_only", "q_only", "unsplit"]
+class Kind(StrEnum):
+    """How the loss moves on a region, or which of the laws alone has mass there."""
+
+    INCREASING = "increasing"
+    DECREASING = "decreasing"
+    PLATEAU = "plateau"
+    P_ONLY = "p_only"
+    Q_ONLY = "q_only"
+    UNSPLIT = "unsplit"
+
+    @property
+    def moves(self) -> bool:
+        """Whether the loss is strictly monotone."""
+        return self in (Kind.INCREASING, Kind.DECREASING)
+
+    @property
+    def code(self) -> int:
+        """What stands for it in the branches of a kernel."""
+        return CODES[self]
+
+
+CODES = {
+    Kind.INCREASING: protocol.INCREASING, Kind.DECREASING: protocol.DECREASING,
+    Kind.PLATEAU: protocol.PLATEAU, Kind.P_ONLY: protocol.P_ONLY, Kind.Q_ONLY: protocol.Q_ONLY,
+    Kind.UNSPLIT: protocol.UNSPLIT,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,7 +91,7 @@ class Region:
         p: terms of the density (mass) of P there; empty where p = 0.
         q: terms of the density (mass) of Q there.
         loss: log(p/q) in the variable of the pair; None where only one of p, q is positive.
-        kind: "unsplit" means that the sign of the derivative was not decided symbolically, and
+        kind: `UNSPLIT` means that the sign of the derivative was not decided symbolically, and
             the numeric side splits the region when parameters are bound.
         loss_lo: one-sided limit of the loss at lo+ (+-oo allowed); None: evaluate numerically.
         loss_hi: one-sided limit at hi-.
@@ -92,7 +120,7 @@ def joined(regions: Sequence[Region]) -> list[Region]:
     for region in regions:
         last = found[-1] if found else None
         if last and (last.p, last.q) == (region.p, region.q) and last.hi == region.lo:
-            kind: Kind = "unsplit" if region.loss is not None else region.kind
+            kind = Kind.UNSPLIT if region.loss is not None else region.kind
             found[-1] = replace(last, hi=region.hi, loss_hi=region.loss_hi, kind=kind)
         else:
             found.append(region)

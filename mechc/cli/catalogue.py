@@ -15,7 +15,7 @@ from mechc.adjacency import Claim
 from mechc.composition.mechanism import Mechanism, load
 from mechc.declare import catalog
 from mechc.errors import MechcError
-from mechc.protocol import TAG, Kernel
+from mechc.protocol import TAG, Kernel, Measure
 
 HEADINGS = (
     "mechanism", "parameters", "adjacency", "claim", "CGF", "atoms", "lattice", "infinite",
@@ -134,7 +134,7 @@ def _has_atoms(kernel: Kernel) -> bool:
 
 
 def _is_one_sided(kernel: Kernel) -> bool:
-    if kernel.MEASURE == "finite":
+    if kernel.MEASURE == Measure.FINITE:
         return kernel.CAPABILITIES["infinite_mass"] != "closed: no such region"
     return any(words.startswith(("p_only", "q_only")) for words in kernel.BRANCHES)
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import UnsupportedError
+from mechc.protocol import Measure
 
 if TYPE_CHECKING:
     from mechc.protocol import Use
@@ -77,7 +78,7 @@ class Noise:
                 f"{event.mechanism.name} is not declared as noise added to a query (expected a "
                 "mechanism made by mechc.declare.additive, not on a sample)"
             )
-        self.event, self.lattice = event, event.mechanism.kernel.MEASURE == "lattice"
+        self.event, self.lattice = event, event.mechanism.kernel.MEASURE == Measure.LATTICE
 
     def density(self, x: Any) -> Floats:
         """Return the density (lattice: mass) of the noise.

@@ -26,6 +26,7 @@ from mechc.loss.infinite_mass import log_complement
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
+from mechc.protocol import Measure
 
 if TYPE_CHECKING:
     from mechc.protocol import Kernel
@@ -102,7 +103,7 @@ def _cells(kernel: Kernel, theta: Floats, cuts: Floats, side: str) -> tuple[Floa
     parts = [(np.searchsorted(cuts, atoms[:, 0]), atoms[:, column])]
     error = 0.0
     for lo, hi in np.asarray(kernel.branches(theta), np.float64).reshape(-1, 6)[:, :2]:
-        if kernel.MEASURE == "lattice":
+        if kernel.MEASURE == Measure.LATTICE:
             parts.append(_integers(kernel, theta, cuts, (lo, hi), side))
         else:
             found = _intervals(kernel, theta, cuts, (lo, hi), side)

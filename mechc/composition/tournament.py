@@ -30,6 +30,7 @@ from mechc.composition.mechanism import Mechanism, available, load
 from mechc.composition.noise import Noise
 from mechc.composition.operations import poisson
 from mechc.errors import DeclarationError, MechcError, UnsupportedError, suggestion
+from mechc.protocol import Measure
 
 if TYPE_CHECKING:
     import os
@@ -476,7 +477,7 @@ def _stretch(
     to be so at several points for two stretches.
     """
     whole = Mechanism(mechanism.origin, mechanism.transforms)
-    if whole.kernel.MEASURE != "density":
+    if whole.kernel.MEASURE != Measure.DENSITY:
         return None
     free = [k for k in start if k != moved and k not in mechanism.bound]
     here = Noise(whole(**start))

@@ -26,7 +26,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 
 from sympy import (
     And,
@@ -51,6 +51,7 @@ from mechc.adjacency import Adjacency, Claim
 from mechc.declare import transforms
 from mechc.declare.transforms import Transform
 from mechc.errors import DeclarationError
+from mechc.protocol import Measure
 from mechc.symbolic.parameters import (
     Parameter,
     ParameterSymbol,
@@ -236,8 +237,8 @@ class Declaration:
         name: name of the mechanism.
         variable: output variable; integer for a lattice.
         parameters: in the order in which kernels take them.
-        measure: "density", "lattice" (masses on the integers) or "finite" (atoms only).
-        p: density or mass of P at `variable`; 0 for "finite".
+        measure: a density, masses on the integers, or atoms alone.
+        p: density or mass of P at `variable`; 0 on a finite set.
         q: the same for Q.
         support: both are zero outside; a lattice includes both ends.
         atoms: (x, mass under P, mass under Q).
@@ -254,7 +255,7 @@ class Declaration:
     name: str
     variable: Symbol
     parameters: tuple[Parameter, ...]
-    measure: Literal["density", "lattice", "finite"]
+    measure: Measure
     p: Expr
     q: Expr
     support: tuple[Expr, Expr]
@@ -366,7 +367,9 @@ def mechanism(
         name=name,
         variable=variable,
         parameters=described,
-        measure="finite" if outcomes else "lattice" if lattice else "density",
+        measure=(
+            Measure.FINITE if outcomes else Measure.LATTICE if lattice else Measure.DENSITY
+        ),
         p=reader.expression("p", p),
         q=reader.expression("q", q),
         support=(reader.constant("support", support[0]), reader.constant("support", support[1])),

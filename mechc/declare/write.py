@@ -10,7 +10,7 @@ from sympy.printing.str import StrPrinter
 from mechc.declare.declaration import Declaration, Shift
 from mechc.declare.text import declaration_from_text
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
-from mechc.protocol import ParameterInfo
+from mechc.protocol import Measure, ParameterInfo
 
 
 class _Formula(StrPrinter):  # type: ignore[misc]
@@ -52,7 +52,7 @@ def text_of(declaration: Declaration) -> dict[str, Any]:
         "variable": declaration.variable.name,
         "parameters": [_domain(p.info) for p in declaration.parameters],
         "support": [_text(end) for end in declaration.support],
-        "lattice": declaration.measure == "lattice",
+        "lattice": declaration.measure is Measure.LATTICE,
     }
     if isinstance(built, Shift):
         words["noise"] = _text(built.noise)

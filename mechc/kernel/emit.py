@@ -35,7 +35,7 @@ from mechc.kernel.root_finder import SIGNATURE as SOLVER
 from mechc.kernel.root_finder import solver_text
 from mechc.kernel.selfcheck import self_check_text
 from mechc.kernel.statements import DECORATOR, IMPORTS, commentary, refusal
-from mechc.protocol import PROTOCOL
+from mechc.protocol import PROTOCOL, Measure
 
 WIDTH = 96
 SCALAR = "float64(float64, float64[::1])"
@@ -109,7 +109,7 @@ class Writer:
             if function.array:
                 yield self._array(function)
         yield from self._inverses()
-        below = "<=" if self.module.measure == "lattice" else "<"
+        below = "<=" if self.module.measure is Measure.LATTICE else "<"
         for table in self.module.tables:
             if table.name == "branches":
                 yield jitted(ADD_BRANCH_TYPE, ADD_BRANCH.format(below=below), plain=True)
@@ -341,7 +341,7 @@ def _constants(module: Module) -> str:
     values = {
         "PROTOCOL": PROTOCOL,
         "NAME": module.name,
-        "MEASURE": module.measure,
+        "MEASURE": str(module.measure),
         "SYMMETRIC": module.symmetric,
         "BRANCHES": module.branches,
         "CAPABILITIES": module.capabilities,

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from mechc.protocol import Measure
+
 
 @dataclass(frozen=True, slots=True)
 class Number:
@@ -445,7 +447,7 @@ class Module:
     claim: dict[str, Any]
     parameters: tuple[tuple[Any, ...], ...]
     names: tuple[str, ...]
-    measure: str
+    measure: Measure
     symmetric: bool
     capabilities: dict[str, str]
     branches: tuple[str, ...]

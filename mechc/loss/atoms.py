@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mechc.errors import DeclarationError, NumericError
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.moments import log_total
-from mechc.loss.nodes import Nodes
+from mechc.loss.nodes import LossesFrom, Nodes
 from mechc.loss.resolution import LOG_NEGLIGIBLE
 from mechc.loss.rounding import EPS
 
@@ -30,7 +30,7 @@ FURTHER = 2.0  # factor from one tilt to the next
 
 
 def log_hockey_stick(
-    loss: Floats, log_mass: Floats, epsilon: float, kind: str, mass_error: Floats
+    loss: Floats, log_mass: Floats, epsilon: float, kind: LossesFrom, mass_error: Floats
 ) -> tuple[Floats, Floats]:
     """Return logs of the atoms' terms of delta(epsilon), and of what rounding may add to them.
 
@@ -38,26 +38,25 @@ def log_hockey_stick(
         loss: the atoms' losses.
         log_mass: logs of their masses under P.
         epsilon: any real number.
-        kind: what the losses are: rounded numbers of a "table", what a "formula" says, or
-            differences of two logs of masses on a "lattice", however small they are.
+        kind: where the losses come from.
         mass_error: relative errors of the masses, beside the rounding of their logs.
     """
     gap = loss - epsilon
     up = gap > 0
     terms = log_mass[up] + np.log(-np.expm1(-gap[up]))
     shaky = loss_rounding(loss, log_mass, kind)
-    shaky += (TABLED if kind == "table" else ROUNDING) * abs(epsilon)
-    near = gap > -shaky if kind == "table" else up
+    shaky += (TABLED if kind is LossesFrom.TABLE else ROUNDING) * abs(epsilon)
+    near = gap > -shaky if kind is LossesFrom.TABLE else up
     with np.errstate(divide="ignore"):
         noise = log_mass[near] - np.maximum(gap[near], 0.0) + np.log(shaky[near])
         rounded = mass_error[up] + EPS * np.abs(log_mass[up])
         return terms, np.concatenate([noise, terms + np.log(rounded)])
 
 
-def loss_rounding(loss: Floats, log_mass: Floats, kind: str) -> Floats:
+def loss_rounding(loss: Floats, log_mass: Floats, kind: LossesFrom) -> Floats:
     """Return how far the digits of losses may be off, see `log_hockey_stick`."""
-    rounded: Floats = (TABLED if kind == "table" else ROUNDING) * np.abs(loss)
-    if kind == "lattice":
+    rounded: Floats = (TABLED if kind is LossesFrom.TABLE else ROUNDING) * np.abs(loss)
+    if kind is LossesFrom.LATTICE:
         rounded += ROUNDING * (np.abs(log_mass) + np.abs(log_mass - loss))
     return rounded
 

@@ -15,10 +15,10 @@ from mechc.loss import quadrature, unresolved
 from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.infinite_mass import CERTAIN, FEW, LogMass, agreed, rounded, total
 from mechc.loss.moments import log_total
-from mechc.loss.nodes import Nodes, merge, spent, split_atoms
+from mechc.loss.nodes import LossesFrom, Nodes, merge, spent, split_atoms
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import ORDER
-from mechc.protocol import Kernel
+from mechc.protocol import Kernel, Measure
 
 Floats = NDArray[np.float64]
 
@@ -55,7 +55,7 @@ class KernelSource:
         self.strip = (lowest, highest)
         rows = np.asarray(kernel.branches(theta), np.float64).reshape(-1, 6)
         kinds = [int(kind) for kind in rows[:, 2].tolist()]
-        on_lattice = kernel.MEASURE == "lattice"
+        on_lattice = kernel.MEASURE == Measure.LATTICE
         self._lattice_rows = rows if on_lattice else rows[:0]
         self._most_points = MAX_LATTICE
         reaches: tuple[float, ...] = ()
@@ -87,7 +87,7 @@ class KernelSource:
                 else None
             )
         self._first_panels = self._panels
-        tilts = (-1.0, 0.0) if kernel.MEASURE == "lattice" else (-math.inf, math.inf)
+        tilts = (-1.0, 0.0) if kernel.MEASURE == Measure.LATTICE else (-math.inf, math.inf)
         self._atoms = (
             *merge(*(np.concatenate([a[i] for a in atoms]) for i in (0, 1))),
             tilts,
@@ -199,9 +199,10 @@ class KernelSource:
         return self._atoms[1]
 
     @property
-    def atoms_known(self) -> tuple[str, float]:
-        """How atoms are known: the kind of their losses, and the relative error of masses."""
-        kind = "lattice" if self.kernel.MEASURE == "lattice" else "formula"
+    def atoms_known(self) -> tuple[LossesFrom, float]:
+        """How atoms are known: where losses come from, and the relative error of masses."""
+        lattice = self.kernel.MEASURE == Measure.LATTICE
+        kind = LossesFrom.LATTICE if lattice else LossesFrom.FORMULA
         return kind, self.mass_error + self.defect
 
     @property
@@ -223,7 +224,8 @@ class KernelSource:
     ) -> Nodes:
         """Return nodes accurate for real tilts lo..hi and for `frequency` at Re z = contour."""
         if self._panels is None:
-            if self.kernel.MEASURE == "lattice" and (lo < self.tilts[0] or hi > self.tilts[1]):
+            wider = lo < self.tilts[0] or hi > self.tilts[1]
+            if self.kernel.MEASURE == Measure.LATTICE and wider:
                 self._widen_lattice(lo, hi)
             loss, log_mass, tilts, _ = self._atoms
             nodes = Nodes.of_atoms(loss, log_mass, self._atom_error, tilts)
@@ -275,7 +277,7 @@ class KernelSource:
             )
         with np.errstate(invalid="ignore"):  # an outcome that has mass under neither law
             loss = rows[:, 1] - rows[:, 2]
-        if self.kernel.MEASURE == "finite":  # small losses keep their digits in their own formula
+        if self.kernel.MEASURE == Measure.FINITE:  # small losses keep their digits in a formula
             self.kernel.loss_many(np.ascontiguousarray(rows[:, 0]), self.theta, loss)
         else:
             logs = np.abs(rows[np.isfinite(loss), 1:])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.protocol import Kernel
+from mechc.protocol import Kernel, Measure
 
 Floats = NDArray[np.float64]
 
@@ -38,7 +38,7 @@ def tagged_loss(kernel: Kernel, tag: Kernel, theta: Floats) -> PrivacyLoss:
     """
     values = zip((info[0] for info in tag.PARAMETERS), theta, strict=True)
     label = f"{kernel.NAME}({', '.join(f'{name}={value:g}' for name, value in values)})"
-    if kernel.MEASURE != "lattice" or tag.MEASURE != "lattice":
+    if kernel.MEASURE != Measure.LATTICE or tag.MEASURE != Measure.LATTICE:
         raise UnsupportedError(f"{label}: an index in the output needs masses on integers")
     losses, masses, seen = [], [], 0
     index, weight = _outcomes(tag, theta, 0.0, label)[:2]

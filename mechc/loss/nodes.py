@@ -6,6 +6,7 @@ Point masses are sorted, those of equal losses added up, and looked for on a lat
 from __future__ import annotations
 
 import math
+from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
@@ -100,6 +101,14 @@ def split_atoms(log_p: Floats, log_q: Floats, loss: Floats) -> tuple[Floats, Flo
         log_total(log_p[p & ~q]),
         log_total(log_q[q & ~p]),
     )
+
+
+class LossesFrom(Enum):
+    """Where the losses of point masses come from, which says how their digits are rounded."""
+
+    TABLE = "numbers computed before"
+    FORMULA = "the formula of a kernel"
+    LATTICE = "differences of two logs of masses, however small they are"
 
 
 class Nodes(NamedTuple):

@@ -25,7 +25,7 @@ from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.bounded_part import within
 from mechc.loss.consistency import require_consistent
 from mechc.loss.infinite_mass import log_complement
-from mechc.loss.nodes import Nodes, mirrored
+from mechc.loss.nodes import LossesFrom, Nodes, mirrored
 from mechc.loss.rounding import EPS
 from mechc.protocol import Kernel
 
@@ -247,8 +247,8 @@ class PrivacyLoss:
         return float(atoms.loss_rounding(self.atom_loss, self.atom_log_mass, kind).max(initial=0.0))
 
     @property
-    def _atoms_known(self) -> tuple[str, float]:
-        return ("table", 0.0) if self._source is None else self._source.atoms_known
+    def _atoms_known(self) -> tuple[LossesFrom, float]:
+        return (LossesFrom.TABLE, 0.0) if self._source is None else self._source.atoms_known
 
     @property
     def apart(self) -> bool:

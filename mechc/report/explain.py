@@ -19,7 +19,8 @@ from mechc.calculus import derive
 from mechc.calculus.cases import Atom
 from mechc.calculus.pair import Pair, normalise
 from mechc.calculus.terms import Term
-from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Numeric, Region
+from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Kind, Numeric, Region
+from mechc.protocol import Measure
 
 if TYPE_CHECKING:
     from mechc.declare.declaration import Declaration
@@ -139,7 +140,7 @@ def _head(pair: Pair) -> Iterator[Line]:
 
 
 def _loss(calculus: Calculus, case: CalculusCase) -> Iterator[Line]:
-    bracket = "{} .. {}" if calculus.pair.measure == "lattice" else "({}, {})"
+    bracket = "{} .. {}" if calculus.pair.measure is Measure.LATTICE else "({}, {})"
     for region in case.regions:
         ends = bracket.format(region.lo, region.hi)
         yield Line("region", f"{region.kind.replace('_', ' ')} on {ends}")
@@ -147,7 +148,7 @@ def _loss(calculus: Calculus, case: CalculusCase) -> Iterator[Line]:
         yield Line("  log q", formula=_log_sum(region.q))
         if region.loss is not None:
             yield Line("  loss", _range(region), region.loss)
-            if region.kind not in ("plateau", "unsplit"):
+            if region.kind not in (Kind.PLATEAU, Kind.UNSPLIT):
                 yield _entry("  inverse", region.inverse)
     for atom in case.atoms:
         yield Line("atom", _atom(atom))
@@ -163,7 +164,7 @@ def _log_sum(terms: tuple[Term, ...]) -> Any:
 
 def _range(region: Region) -> str:
     lo, hi = ("?" if end is None else sympy.sstr(end) for end in (region.loss_lo, region.loss_hi))
-    return "constant:" if region.kind == "plateau" else f"from {lo} to {hi}:"
+    return "constant:" if region.kind is Kind.PLATEAU else f"from {lo} to {hi}:"
 
 
 def _atom(atom: Atom) -> str:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError, UnsupportedError, suggestion
+from mechc.protocol import Measure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -333,13 +334,13 @@ def densities(axes: Axes, kernel: Kernel, theta: Floats, label: str = "", index:
         for i, (height, shift) in enumerate(((np.exp(log_p), -1), (np.exp(log_q), 1))):
             width = 0.004 * (x[-1] - x[0])
             axes.vlines(place + shift * width, 0, height, color=_colour(index + i), linewidth=3)
-    axes.set(xlabel="output", ylabel="mass" if kernel.MEASURE == "lattice" else "density")
+    axes.set(xlabel="output", ylabel="mass" if kernel.MEASURE == Measure.LATTICE else "density")
     axes.set_ylim(bottom=0)
 
 
 def curve(axes: Axes, kernel: Kernel, x: Floats, y: Floats, label: str, index: int) -> None:
     """Draw a function of the outputs: a line, or marks on a lattice."""
-    if kernel.MEASURE == "lattice":
+    if kernel.MEASURE == Measure.LATTICE:
         how: dict[str, Any] = {"color": _colour(index), "label": label or "_"}
         axes.plot(x, y, "os"[index % 2], markersize=3, **how)
     else:
@@ -355,7 +356,7 @@ def outputs(kernel: Kernel, theta: Floats) -> Floats:
     ends = np.concatenate((kernel.breakpoints(theta), atoms))
     ends = ends[np.isfinite(ends)]
     centre = float(ends.mean()) if ends.size else 0.0
-    if kernel.MEASURE == "lattice":
+    if kernel.MEASURE == Measure.LATTICE:
         x = np.round(centre) + np.arange(-20_000.0, 20_001.0)
     else:
         x = centre + np.sinh(np.linspace(-14.0, 14.0, 40_001))
@@ -366,7 +367,7 @@ def outputs(kernel: Kernel, theta: Floats) -> Floats:
         mass += np.exp(out) * np.gradient(x)
     total = np.cumsum(mass)
     lo, hi = np.interp([TAIL * total[-1], (1 - TAIL) * total[-1]], total, x)
-    if kernel.MEASURE == "lattice":
+    if kernel.MEASURE == Measure.LATTICE:
         return np.arange(np.floor(lo), np.ceil(hi) + 1)
     return np.linspace(lo, hi, 1501)
 

@@ -113,14 +113,9 @@ def _by_second_derivative(expr: Expr, x: Symbol, facts: Facts) -> int | None:
     try:
         return sign(second if rational is None else rational.expr, facts)
     except Undecided as question:
-        if question.expr.free_symbols & {x, *_generator(rational)}:
+        if question.expr.free_symbols & {x, x if rational is None else rational.symbol}:
             return None
         raise
-
-
-def _generator(rational: object) -> set[Symbol]:
-    symbol = getattr(rational, "generator", None)
-    return set() if symbol is None else {symbol}
 
 
 def shifted_pairs(expr: Expr, x: Symbol) -> tuple[list[tuple[Expr, Expr, Expr]], Expr]:

@@ -59,7 +59,7 @@ from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
 from mechc.symbolic.curvature import curvature, shifted_pairs
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.functions import BracketedRoot, log_mix, spell_out
-from mechc.symbolic.rewrite import Rational1, affine_in, factored, rational_in
+from mechc.symbolic.rewrite import RationalForm, affine_in, factored, rational_in
 from mechc.symbolic.signs import sign
 
 INCREASING = (log, exp, sinh, tanh, asinh, atan, erf)
@@ -141,7 +141,7 @@ def core(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr]:
             return orientation, loss
 
 
-def derivative(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr, Rational1 | None]:
+def derivative(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr, RationalForm | None]:
     """Orientation, derivative of the core, and the derivative as a rational function."""
     orientation, inner = core(loss, x, facts)
     slope = diff(inner, x)
@@ -163,24 +163,24 @@ def at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Cu
         try:
             rest *= sign(part, facts)
         except Undecided:
-            if not part.has(x, rational.generator or x):
+            if not part.has(x, rational.symbol):
                 raise
             if open_factor is not None:
                 return []
             open_factor = part
     if open_factor is None:
         return []
-    generator = rational.generator or x
+    generator = rational.symbol
     if rational.generator is not None and open_factor.has(x):
         return []
-    interval = _interval_of(rational, lo, hi, x)
+    interval = _interval_of(rational, lo, hi)
     if interval is None:
         return []
     roots = _real_roots(open_factor, generator, *interval, facts)
     if roots is None:
         return []
     cuts, last = roots
-    ends = [lo, *(_back(r, rational) for r in cuts), hi]
+    ends = [lo, *map(rational.place, cuts), hi]
     parts, direction = [], rest * last
     for left, right in reversed(list(pairwise(ends))):
         parts.append((left, right, direction))
@@ -188,22 +188,17 @@ def at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Cu
     return parts[::-1]
 
 
-def _interval_of(rational: Rational1, lo: Expr, hi: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
+def _interval_of(rational: RationalForm, lo: Expr, hi: Expr) -> tuple[Expr, Expr] | None:
     """The interval as the generator runs through it (the rate of an exponential is positive)."""
     if rational.generator is None:
         return lo, hi
-    if rational.kind != "exp" or rational.rate is None or not rational.rate.is_positive:
+    found = rational.exponential
+    if found is None or not found.rate.is_positive:
         return None
-    ends = []
-    for end in (lo, hi):
-        ends.append(S.Zero if end is -oo else oo if end is oo else exp(rational.rate * end))
-    return ends[0], ends[1]
-
-
-def _back(root: Expr, rational: Rational1) -> Expr:
-    if rational.generator is None or rational.rate is None:
-        return root
-    return log(root) / rational.rate
+    low, high = (
+        S.Zero if end is -oo else oo if end is oo else exp(found.rate * end) for end in (lo, hi)
+    )
+    return low, high
 
 
 def _real_roots(

@@ -27,6 +27,7 @@ from sympy import (
     Rational,
     S,
     Symbol,
+    atan,
     binomial,
     cancel,
     cos,
@@ -181,17 +182,45 @@ def quotient(over: Expr, under: Expr) -> Expr:
 
 
 @dataclass(frozen=True)
-class Rational1:
-    """A rational function `expr` of x and of one generator, `generator` = function(rate*x)."""
+class Generator:
+    """function(rate*x), for which a symbol stands; the function is exp or tan."""
+
+    symbol: Symbol
+    function: type[Expr]
+    rate: Expr
+
+
+@dataclass(frozen=True)
+class RationalForm:
+    """A rational function `expr` of x and of one generator, if any."""
 
     expr: Expr
-    generator: Symbol | None
-    value: Expr | None  # the generator as a function of x
-    rate: Expr | None
-    kind: str  # "none", "exp", "tan"
+    x: Symbol
+    generator: Generator | None = None
+
+    @property
+    def symbol(self) -> Symbol:
+        """The generator's symbol, x where there is none."""
+        return self.x if self.generator is None else self.generator.symbol
+
+    @property
+    def value(self) -> Expr:
+        """What the symbol stands for."""
+        g = self.generator
+        return self.x if g is None else g.function(g.rate * self.x)
+
+    @property
+    def exponential(self) -> Generator | None:
+        """The generator, if it is an exponential."""
+        return self.generator if self.generator and self.generator.function is exp else None
+
+    def place(self, root: Expr) -> Expr:
+        """The x at which the symbol has a value."""
+        g = self.generator
+        return root if g is None else (log if g.function is exp else atan)(root) / g.rate
 
 
-def rational_in(expr: Expr, x: Symbol) -> Rational1 | None:
+def rational_in(expr: Expr, x: Symbol) -> RationalForm | None:
     """Write an expression as a rational function of x and one generator.
 
     Args:
@@ -207,12 +236,11 @@ def rational_in(expr: Expr, x: Symbol) -> Rational1 | None:
     if found is None and any(n.has(x) for n in expr.atoms(*_TRIGONOMETRIC)):
         found = _generator_tan(expr, x)
     if found is None:
-        found = Rational1(expr, None, None, None, "none")
-    gens = [x] if found.generator is None else [x, found.generator]
-    return found if found.expr.is_rational_function(*gens) else None
+        found = RationalForm(expr, x)
+    return found if found.expr.is_rational_function(x, found.symbol) else None
 
 
-def _generator_exp(expr: Expr, x: Symbol) -> Rational1 | None:
+def _generator_exp(expr: Expr, x: Symbol) -> RationalForm | None:
     rates = {}
     for node in expr.atoms(exp):
         if node.has(x):
@@ -234,10 +262,10 @@ def _generator_exp(expr: Expr, x: Symbol) -> Rational1 | None:
     new = expr.xreplace(
         {n: generator ** (ratios[n] * scale) * exp(m) for n, (_, m) in rates.items()}
     )
-    return Rational1(new, generator, exp(rate * x), rate, "exp")
+    return RationalForm(new, x, Generator(generator, exp, rate))
 
 
-def _generator_tan(expr: Expr, x: Symbol) -> Rational1 | None:
+def _generator_tan(expr: Expr, x: Symbol) -> RationalForm | None:
     """cos(k x + d), sin(k x + d) for one rate k by the half-angle substitution."""
     nodes = [n for n in expr.atoms(*_TRIGONOMETRIC) if n.has(x)]
     rates = {}
@@ -260,7 +288,7 @@ def _generator_tan(expr: Expr, x: Symbol) -> Rational1 | None:
         s = ratio * sine * cos(m) + cosine * sin(m)
         table = {cos: c, sin: s, tan: s / c, sec: 1 / c, csc: 1 / s}
         replaced[node] = table[type(node)]
-    return Rational1(expr.xreplace(replaced), t, tan(abs_rate * x / 2), abs_rate / 2, "tan")
+    return RationalForm(expr.xreplace(replaced), x, Generator(t, tan, abs_rate / 2))
 
 
 def affine_in(expr: Expr, x: Symbol) -> tuple[Expr, Expr] | None:

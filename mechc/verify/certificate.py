@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.table import Table
 
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
+from mechc.protocol import Measure
 
 if TYPE_CHECKING:
     from mechc.declare.declaration import Declaration
@@ -286,7 +287,7 @@ def _functions(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
     from mechc.verify.kernel_checks import inverses
 
     oracle, xs, thorough = place.oracle, place.outputs, place.thorough
-    continuous = oracle.measure != "finite"
+    continuous = oracle.measure is not Measure.FINITE
     if xs:
         for name in ("log_p", "log_q", "loss"):
             runner(
@@ -338,7 +339,7 @@ def _identities(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
         zs = [complex(0.375, 1.25), complex(-0.75, 0.25)][: 2 if full else 1]
         runner("reversal", "identity", 0.0,
                lambda c: identities.reversal(oracle, kernel, zs, c))  # fmt: skip
-    if oracle.measure != "finite":
+    if oracle.measure is not Measure.FINITE:
         runner("pieces", "identity", 0.0, lambda c: identities.pieces(oracle, xs, c))
         runner("coverage", "identity", identities.WIDTH,
                lambda c: identities.coverage(kernel, oracle, c))  # fmt: skip

@@ -20,7 +20,7 @@ from mechc.calculus.claims import claim_of
 from mechc.declare.declaration import Declaration
 from mechc.errors import MechcError, NumericError
 from mechc.kernel.emit import digest_of
-from mechc.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSPLIT
+from mechc.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSPLIT, Measure
 from mechc.verify import shape_proofs
 from mechc.verify.balls import expressions
 from mechc.verify.balls.oracle import ATOM_BITS, STEP, Oracle, reversed_pair
@@ -92,7 +92,7 @@ def pieces(oracle: Oracle, xs: Sequence[float], check: Check) -> None:
         for x in xs:
             ball = arb(x)
             inside = [p for p in parts if p.lo < ball and ball < p.hi]
-            if oracle.measure == "lattice":
+            if oracle.measure is Measure.LATTICE:
                 inside = [p for p in parts if p.lo <= ball and ball <= p.hi]
             if not inside:
                 if not any(p.lo <= ball and ball <= p.hi for p in parts):
@@ -221,7 +221,7 @@ def branches(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> 
     rows = np.asarray(kernel.branches(np.array(oracle.theta)))
     margin = NEAR_ENDS * max(math.ulp(e) for e in (0.0, *rows[:, :2].flat) if math.isfinite(e))
     for lo, hi, kind, left, right, _ in rows:
-        lattice = oracle.measure == "lattice"
+        lattice = oracle.measure is Measure.LATTICE
         if lattice and any(math.isfinite(e) and e % 1 for e in (lo, hi)):
             check.fail(f"({lo}, {hi}) are no integers, theta {oracle.theta}")
         inside = [x for x in xs if lo < x < hi or (lattice and lo <= x <= hi)]
@@ -235,7 +235,7 @@ def branches(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> 
             _ordered(oracle, losses, (lo, hi, kind, left, right), check)
             _limits(oracle, losses, (lo, hi, kind, left, right), check)
             _last_points(oracle, losses, (lo, hi, kind, left, right), check)
-            if kind != PLATEAU and oracle.measure == "density":
+            if kind != PLATEAU and oracle.measure is Measure.DENSITY:
                 _proved(oracle, lo, hi, int(kind), inside, margin, check)
         elif kind != UNSPLIT:
             check.fail(f"kind {kind} of the branch ({lo}, {hi}) is none of the protocol's")
@@ -245,7 +245,7 @@ def branches(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> 
 def coverage(kernel: Any, oracle: Oracle, check: Check) -> None:
     """The branches and atoms of the kernel carry all mass of P and Q, none twice."""
     rows = np.asarray(kernel.branches(np.array(oracle.theta)))
-    edge = 1.0 if oracle.measure == "lattice" else 0.0
+    edge = 1.0 if oracle.measure is Measure.LATTICE else 0.0
     with ctx.workprec(MASS_BITS):
         for law, column in (("p", 1), ("q", 2)):
             total = sum((row[column] for row in oracle.atoms), start=arb(0))
@@ -267,7 +267,7 @@ def _part_mass(oracle: Oracle, law: str, lo: float, hi: float) -> Any:
 def _limits(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
     """The stated limits are those of the loss, where the ends are finite or losses have settled."""
     lo, hi, _, left, right = row
-    if len(losses) < 2 or oracle.measure == "lattice":
+    if len(losses) < 2 or oracle.measure is Measure.LATTICE:
         return
     for end, limit, (x, near), (_, before) in (
         (lo, left, losses[0], losses[1]),
@@ -303,7 +303,7 @@ def _last_points(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
     """On a lattice the limits at finite ends are the losses there."""
     lo, hi, _, left, right = row
     exact = tolerance(oracle.declaration, check)
-    for x, value in losses if oracle.measure == "lattice" else ():
+    for x, value in losses if oracle.measure is Measure.LATTICE else ():
         limit = left if x == lo else right if x == hi else math.nan
         room = exact * max(abs(value), arb(oracle.sensitivity(Oracle.raw_loss, x)))
         if abs(value - limit) > room:
@@ -410,9 +410,9 @@ def lattice(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> N
     if math.isnan(step):
         return
     # where pieces meet the declaration may have another loss, at a point that has no mass
-    ends = _bound(oracle) if oracle.measure == "density" else []
+    ends = _bound(oracle) if oracle.measure is Measure.DENSITY else []
     null = {float(end) for row in ends for end in row}
-    points = xs if oracle.measure != "finite" else ()
+    points = xs if oracle.measure is not Measure.FINITE else ()
     losses = [(x, oracle.loss(x)) for x in points if x not in null]
     with ctx.workprec(160):
         losses += [(float(x.mid()), (p / q).log()) for x, p, q in oracle.atoms if p > 0 and q > 0]

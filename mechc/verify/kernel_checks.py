@@ -17,7 +17,7 @@ from mechc.calculus.cases import by_cases
 from mechc.declare.declaration import Declaration
 from mechc.errors import MechcError
 from mechc.loss.rounding import EPS
-from mechc.protocol import DECREASING, INCREASING
+from mechc.protocol import DECREASING, INCREASING, Measure
 from mechc.symbolic import evaluate
 from mechc.symbolic.evaluate import typical_values
 from mechc.symbolic.facts import eliminations
@@ -255,7 +255,7 @@ def _distribution_error(
 
     with ctx.workprec(MOMENT_BITS):
         scale = abs(float(truth.mid())) + oracle.integral_sensitivity(mass)
-        if oracle.measure == "density":
+        if oracle.measure is Measure.DENSITY:
             height = oracle.log_density(law, x)
             if height.is_finite():
                 scale += abs(x) * math.exp(float(height.mid()))
@@ -499,10 +499,10 @@ def outputs(oracle: Oracle, breakpoints: Sequence[float], rng: np.random.Generat
         rng: for the random points.
         count: number of random points.
     """
-    if oracle.measure == "finite":
+    if oracle.measure is Measure.FINITE:
         places = [float(row[0].mid()) for row in oracle.atoms]
         return sorted({x + d for x in places for d in (-0.5, 0.0, 0.5)})
-    lattice = oracle.measure == "lattice"
+    lattice = oracle.measure is Measure.LATTICE
     finite = sorted({float(b) for b in breakpoints if math.isfinite(b)})
     found = [p for b in finite for p in (np.nextafter(b, -np.inf), b, np.nextafter(b, np.inf))]
     centres = finite or [0.0]
@@ -537,7 +537,7 @@ def _outward(oracle: Oracle, start: float, side: float) -> Iterator[float]:
 
 
 def _height(oracle: Oracle, law: str, x: float) -> float:
-    if oracle.measure == "lattice":
+    if oracle.measure is Measure.LATTICE:
         x = float(np.rint(x))
     value = oracle.log_density(law, x)
     if value.is_nan():

@@ -50,6 +50,7 @@ from mechc.calculus.cases import Case, Piece, by_cases, log_sum
 from mechc.calculus.terms import Term
 from mechc.declare.declaration import Declaration, Derived, Poisson, Shift
 from mechc.errors import UnsupportedError
+from mechc.protocol import Measure
 from mechc.verify.balls import expressions, integral
 from mechc.verify.balls.infinity import AtInfinity, Unknown, slope, with_log_erfc
 from mechc.verify.balls.sums import exact, rational
@@ -531,7 +532,7 @@ def violation(noise: Declaration, values: dict[Symbol, Any]) -> str | None:
 def _directions(noise: Declaration, values: dict[Symbol, Any]) -> Iterator[int]:
     """Directions of the density from left to right, jumps included."""
     case = _holding(noise, values)
-    x, lattice = Dummy("x", real=True), noise.measure == "lattice"
+    x, lattice = Dummy("x", real=True), noise.measure is Measure.LATTICE
     end: Any = None
     last: Any = None
     for piece in case.pieces:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from mechc.kernel.run import IEEE
+from mechc.protocol import Measure
 from mechc.symbolic.parameters import Parameter
 
 Outcome = tuple[int, bool]
@@ -167,11 +168,11 @@ def _candidates(parameters: Sequence[Parameter], bases: Sequence[Theta]) -> Iter
 
 def _spread(kernel: Instrumented, theta: Theta) -> list[float]:
     """Outputs around the ends of branches."""
-    if kernel.functions["MEASURE"] == "finite":
+    if kernel.functions["MEASURE"] == Measure.FINITE:
         return [float(row[0]) for row in kernel.functions["atoms"](np.array(theta))]
     ends = [float(e) for e in kernel.functions["breakpoints"](np.array(theta)) if math.isfinite(e)]
     unit = max(1.0, *(abs(a - b) for a, b in itertools.pairwise(ends))) if len(ends) > 1 else 1.0
     found = {e + side * d * unit for e in (ends or [0.0]) for d in DISTANCES for side in (1, -1)}
-    if kernel.functions["MEASURE"] == "lattice":
+    if kernel.functions["MEASURE"] == Measure.LATTICE:
         found = {float(round(x)) for x in found}
     return sorted(found)

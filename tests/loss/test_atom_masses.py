@@ -6,6 +6,7 @@ import pytest
 
 import mechc
 from mechc.loss import atoms
+from mechc.loss.nodes import LossesFrom
 from mechc.loss.privacy_loss import PrivacyLoss
 
 
@@ -54,6 +55,6 @@ def test_small_losses_on_a_lattice_are_differences_of_logs():
     log_p = np.log(p)
     loss = log_p - (log_p - np.log1p(change))
     truth = float(p @ np.maximum(-np.expm1(-np.log1p(change)), 0.0))
-    terms, noise = atoms.log_hockey_stick(loss, log_p, 0.0, "lattice", np.zeros_like(loss))
+    terms, noise = atoms.log_hockey_stick(loss, log_p, 0.0, LossesFrom.LATTICE, np.zeros_like(loss))
     value, error = float(np.exp(terms).sum()), float(np.exp(noise).sum())
     assert 1e-12 * truth < abs(value - truth) <= error < 1e-7 * truth

@@ -16,6 +16,7 @@ from mechc.calculus.transform.sensitivity import additive_noise
 from mechc.declare.declaration import Declaration, Derived, Poisson, Shift
 from mechc.declare.transforms import Shuffled, WithoutReplacement
 from mechc.errors import UnsupportedError
+from mechc.protocol import Measure
 from mechc.symbolic.parameters import rate
 
 
@@ -129,7 +130,7 @@ def without_replacement(declaration: Declaration, groups: str | None = None) -> 
     """  # noqa: E501 - a table
     added = rate(free_name(declaration, "sampling_rate")).parameter
     r = added.symbol
-    if declaration.measure == "finite":
+    if declaration.measure is Measure.FINITE:
         made, checked = _finite(declaration, r)
     else:
         made, checked = _additive(declaration, r)
@@ -160,7 +161,7 @@ def _additive(declaration: Declaration, r: Symbol) -> tuple[Declaration, str]:
         )
     x, d = declaration.variable, built.sensitivity
     above, below = x - centre >= d / 2, x - centre < -d / 2
-    if declaration.measure == "lattice":  # the same sets of integers, as 2 (x - centre) is one
+    if declaration.measure is Measure.LATTICE:  # the same integers, as 2 (x - centre) is one
         above, below = x - centre > (d - 1) / 2, x - centre <= -(d + 1) / 2
     p, up, down = built.noise, built.noise.subs(x, x - d), built.noise.subs(x, x + d)
     made = replace(

@@ -23,6 +23,7 @@ from mechc.declare.transforms import (
     WithReplacement,
 )
 from mechc.errors import DeclarationError, UnsupportedError
+from mechc.protocol import Measure
 from mechc.symbolic.parameters import (
     Parameter,
     ParameterSymbol,
@@ -48,7 +49,7 @@ def shift(declaration: Declaration) -> Declaration:
         UnsupportedError: no additive noise, or noise on the integers.
     """
     built = additive_noise(declaration, "shift")
-    if declaration.measure == "lattice":
+    if declaration.measure is Measure.LATTICE:
         raise UnsupportedError(
             f"{declaration.name}: on the integers the distance is the parameter sensitivity itself"
         )
@@ -154,7 +155,7 @@ def random_sensitivity(declaration: Declaration, length: int) -> Declaration:
     """
     built = additive_noise(declaration, "random_sensitivity")
     steps = _plain(tuple(
-        _distance(name, declaration.measure == "lattice") for name in rise_names(length)
+        _distance(name, declaration.measure is Measure.LATTICE) for name in rise_names(length)
     ))  # fmt: skip
     moves = list(accumulate(step for _, step in steps))
     weights = _plain(probabilities("weights", length))
@@ -264,7 +265,7 @@ def vector(declaration: Declaration, norm: str) -> Declaration:
         raise DeclarationError(f"norm={norm!r} is not known (expected one of l1, l2, linf)")
     built = additive_noise(declaration, "vector")
     noise = replace(declaration, p=built.noise, q=built.noise, construction=None)
-    if declaration.measure == "lattice":
+    if declaration.measure is Measure.LATTICE:
         raise UnsupportedError(
             f"vector({declaration.name}, {norm!r}): T3 holds for densities, not on the integers: "
             "the discrete Gaussian with a move of (1, 1) reveals more than N(0, s^2) with a move "
@@ -313,7 +314,7 @@ def truncate(declaration: Declaration) -> Declaration:
     Raises:
         UnsupportedError: masses on a lattice or a finite set, or point masses.
     """
-    if declaration.measure != "density" or declaration.atoms or declaration.reverse:
+    if declaration.measure is not Measure.DENSITY or declaration.atoms or declaration.reverse:
         raise UnsupportedError(
             f"truncate({declaration.name}): needs densities on the line, without point masses and "
             "without a pair of its own for the add direction"

@@ -13,11 +13,12 @@ from sympy import Add, Expr, cancel, exp, expand_log, log, oo, simplify
 
 from mechc.calculus.cases import Case
 from mechc.calculus.terms import Term
-from mechc.calculus.types import CalculusCase
+from mechc.calculus.types import CalculusCase, Kind
 from mechc.kernel import ir
 from mechc.kernel.lower.choose import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.freeze import log_of_terms
+from mechc.protocol import Measure
 
 Span = tuple[Expr, Expr, ir.Expr]
 X = ir.Var("x")
@@ -37,12 +38,12 @@ def density_chain(case: Case, side: Literal["p", "q"], context: Context) -> ir.B
 def loss_chain(case: CalculusCase, chooser: Chooser) -> ir.Block:
     """The loss in one parameter case."""
     context = chooser.context
-    if context.calculus.pair.measure == "finite":
+    if context.calculus.pair.measure is Measure.FINITE:
         return _at_points(list(_point_losses(case, chooser)), ir.NAN, context)
     spans = []
     for region in case.regions:
         if region.loss is None:
-            value: ir.Expr = ir.INF if region.kind == "p_only" else ir.MINUS_INF
+            value: ir.Expr = ir.INF if region.kind is Kind.P_ONLY else ir.MINUS_INF
         else:
             value = chooser.loss(region.loss)
         spans.append((region.lo, region.hi, value))
@@ -51,7 +52,7 @@ def loss_chain(case: CalculusCase, chooser: Chooser) -> ir.Block:
 
 def _chain(spans: Sequence[Span], outside: ir.Expr, context: Context) -> ir.Block:
     """Arms over x for sorted spans, `outside` before, between and after them."""
-    lattice = context.calculus.pair.measure == "lattice"
+    lattice = context.calculus.pair.measure is Measure.LATTICE
     arms: list[tuple[ir.Expr | None, ir.Block]] = []
     end: Expr = -oo
     spans = _merged(spans, lattice)

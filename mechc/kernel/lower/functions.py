@@ -13,7 +13,7 @@ from sympy import And, Basic, Expr, Not, Piecewise, Symbol, expand, log, simplif
 from mechc.calculus.cases import Case, Piece
 from mechc.calculus.pair import Pair
 from mechc.calculus.terms import Term
-from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Region
+from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Kind, Region
 from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.ir import Function, Inverse
@@ -23,6 +23,7 @@ from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.freeze import Freezer
 from mechc.kernel.passes import finish
 from mechc.kernel.passes.guards import complexify
+from mechc.protocol import Measure
 
 
 def densities(chooser: Chooser) -> list[Function]:
@@ -30,16 +31,17 @@ def densities(chooser: Chooser) -> list[Function]:
     context = chooser.context
     pair = context.calculus.pair
     sides: tuple[Literal["p", "q"], ...] = ("p", "q")
-    word = "density" if pair.measure == "density" else "mass"
+    word = "density" if pair.measure is Measure.DENSITY else "mass"
     found = []
     for side in sides:
-        if pair.measure == "finite":
+        if pair.measure is Measure.FINITE:
             cases = [(c.condition, mass_chain(c, side, chooser)) for c in context.calculus.cases]
         else:
             cases = [(c.condition, density_chain(c, side, context)) for c in pair.cases]
         doc = f"Log {word} of {side.upper()} at x."
         body = context.by_case(cases)
-        if pair.measure == "density" and any(_vanishes(c, side, pair.variable) for c in pair.cases):
+        vanishing = (_vanishes(c, side, pair.variable) for c in pair.cases)
+        if pair.measure is Measure.DENSITY and any(vanishing):
             body = ir.map_block(body, _up_to_zero)
         found.append(Function(f"log_{side}", "x", doc, body, array=True))
     return found
@@ -87,7 +89,7 @@ def inverses(chooser: Chooser) -> tuple[Inverse, ...]:
     return tuple(
         _inverse(index, region, case, chooser)
         for index, (region, case) in enumerate(regions)
-        if region.kind in ("increasing", "decreasing")
+        if region.kind.moves
     )
 
 
@@ -104,7 +106,7 @@ def _inverse(index: int, region: Region, case: CalculusCase, chooser: Chooser) -
             body = finish(ir.Block((), form))
     else:
         doc += f", by bracketing ({region.inverse.reason})"
-    return Inverse(index, doc + ".", region.kind == "increasing", body, lo, hi)
+    return Inverse(index, doc + ".", region.kind is Kind.INCREASING, body, lo, hi)
 
 
 def cgf(context: Context, capabilities: dict[str, str]) -> list[Function]:
@@ -187,7 +189,7 @@ def _by_arms(entry: Entry, freeze: Freezer, arm: Callable[[Expr, Basic], ir.Expr
 
 def branch_words(calculus: Calculus) -> tuple[str, ...]:
     """One phrase for each branch, e.g. "increasing on (0, sensitivity)"."""
-    brackets = "{} .. {}" if calculus.pair.measure == "lattice" else "({}, {})"
+    brackets = "{} .. {}" if calculus.pair.measure is Measure.LATTICE else "({}, {})"
     return tuple(
         f"{region.kind} on {brackets.format(*_ends(region))}"
         for case in calculus.cases

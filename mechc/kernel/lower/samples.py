@@ -26,6 +26,7 @@ from sympy import Abs, Add, Dummy, Expr, Function, Mul, Piecewise, Pow, Sum, Sym
 from mechc.calculus.terms import Term
 from mechc.calculus.types import Calculus, CalculusCase, Region
 from mechc.kernel.ir import Check
+from mechc.protocol import Measure
 from mechc.symbolic.evaluate import evaluate, holds, typical_values
 from mechc.symbolic.facts import eliminations
 
@@ -136,7 +137,7 @@ class Sample:
 
     def _inside(self, region: Region) -> Iterator[Any]:
         lo, hi = self.value(region.lo), self.value(region.hi)
-        lattice = self.calculus.pair.measure == "lattice"
+        lattice = self.calculus.pair.measure is Measure.LATTICE
         seen = set()
         for x in self._spread(region, lo, hi):
             point = mpf(int(mpmath.nint(x))) if lattice else mpf(float(x))
@@ -260,7 +261,7 @@ def _in_region(sample: Sample, index: int, region: Region) -> Iterator[Check]:
     for x in sample.points(region):
         p, q = sample.log(region.p, x), sample.log(region.q, x)
         yield from _finite(sample, x, log_p=p, log_q=q, loss=p - q)
-        if region.kind in ("increasing", "decreasing"):
+        if region.kind.moves:
             root = sample.solved(region, float(p - q), x)
             if root is not None:
                 yield _check(sample, f"loss_inverse_{index}", float(p - q), root)
@@ -268,7 +269,7 @@ def _in_region(sample: Sample, index: int, region: Region) -> Iterator[Check]:
 
 def _at_atoms(sample: Sample, case: CalculusCase) -> Iterator[Check]:
     """The masses of a finite set; atoms beside a density are not values of log_p."""
-    if sample.calculus.pair.measure != "finite":
+    if sample.calculus.pair.measure is not Measure.FINITE:
         return
     for atom in case.atoms:
         x = sample.value(atom.x)

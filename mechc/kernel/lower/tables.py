@@ -18,12 +18,6 @@ from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.functions import describe
 from mechc.kernel.passes import finish_expression
 from mechc.kernel.passes.cancellation import lost_digits
-from mechc.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSPLIT
-
-KINDS = {
-    "increasing": INCREASING, "decreasing": DECREASING, "plateau": PLATEAU, "p_only": P_ONLY,
-    "q_only": Q_ONLY, "unsplit": UNSPLIT,
-}  # fmt: skip
 
 
 def tables(chooser: Chooser) -> tuple[Table, ...]:
@@ -91,7 +85,7 @@ def _branch(region: Region, index: int, case: CalculusCase, chooser: Chooser) ->
     )
     ends = (region.loss_lo, region.loss_hi)
     limits = [ir.NAN if v is None else chooser.constant(v, case, freeze) for v in ends]
-    kind, position = ir.number(KINDS[region.kind]), ir.number(index)
+    kind, position = ir.number(region.kind.code), ir.number(index)
     doc = f"{region.kind} on ({region.lo}, {region.hi})"
     return _row(doc, freeze(region.lo), freeze(region.hi), kind, *limits, position)
 

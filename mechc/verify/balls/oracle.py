@@ -25,6 +25,7 @@ from mechc.calculus.cases import Case, Piece, by_cases
 from mechc.declare.declaration import Declaration
 from mechc.errors import UnsupportedError
 from mechc.loss.rounding import EPS
+from mechc.protocol import Measure
 from mechc.verify.balls import expressions
 from mechc.verify.balls.integral import LogarithmicIntegral, PieceIntegral, is_logarithmic
 from mechc.verify.balls.lattice import LatticeSum
@@ -92,7 +93,7 @@ class Oracle:
         raise UnsupportedError(f"{self.declaration.name}: no case is certain at {self.theta}")
 
     @property
-    def measure(self) -> str:
+    def measure(self) -> Measure:
         """Density, lattice or finite."""
         return self.declaration.measure
 
@@ -131,7 +132,7 @@ class Oracle:
 
     def raw_log_density(self, law: str, x: Any) -> Any:
         """Log density at a ball, at the current precision; log mass on a finite set."""
-        if self.measure == "finite":
+        if self.measure is Measure.FINITE:
             column = 1 if law == "p" else 2
             value = sum((row[column] for row in self.atom_masses() if row[0] == x), start=arb(0))
             return arb.neg_inf() if value.is_zero() else value.log()
@@ -179,7 +180,7 @@ class Oracle:
         with ctx.workprec(240):
             here = f(self, arb(x))
             moved = [f(other, arb(x)) for other in self.neighbours(STEP)]
-            if self.measure == "density":
+            if self.measure is Measure.DENSITY:
                 moved.append(f(self, arb(x) * (1 - arb(STEP))))
             total = sum((abs(m - here) for m in moved), start=arb(0)) / STEP
         return float(total.mid()) if total.is_finite() else 0.0
@@ -237,7 +238,7 @@ class Oracle:
         """Upper bound on M(t) for real t, to a few digits; raises what `moment` raises."""
         total = arb(0)
         for number, part in enumerate(self.parts()):
-            few = self.measure == "density" and part.plateau is None
+            few = self.measure is Measure.DENSITY and part.plateau is None
             with ctx.workprec(min(FEW_BITS, ctx.prec) if few else ctx.prec):
                 # a part of its own, for what parts keep has the precision at which it was found
                 total += self.parts()[number].moment(acb(t)).real
@@ -249,7 +250,7 @@ class Oracle:
     def is_bounded(self, t: float) -> bool:
         """Whether M(t) is proved finite without its value: bounded integrands, bounded tails."""
         parts = self.parts()
-        return self.measure == "density" and all(part.is_bounded(acb(t)) for part in parts)
+        return self.measure is Measure.DENSITY and all(part.is_bounded(acb(t)) for part in parts)
 
     def mass(self, law: str, lo: float = -math.inf, hi: float = math.inf) -> Any:
         """Ball around the mass of (lo, hi] under P (law "p") or Q."""
@@ -286,7 +287,7 @@ class Oracle:
         return self._compiled[key]  # type: ignore[no-any-return]
 
     def _maker(self, piece: Piece, x: Symbol) -> Callable[[Piece, Symbol, Any], Any]:
-        if self.measure == "lattice":
+        if self.measure is Measure.LATTICE:
             return LatticeSum
         return LogarithmicIntegral if is_logarithmic(piece, x) else PieceIntegral
 

@@ -18,7 +18,7 @@ from mechc.accountants.bound import Bound, worse
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import saddle_target, solve
 from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError
-from mechc.protocol import Run, Use
+from mechc.protocol import Measure, Run, Use
 from mechc.verify.balls.oracle import Oracle, reversed_pair
 from mechc.verify.certified import discrete, mesh, single_step
 from mechc.verify.certified.contour import Contour, Law
@@ -185,7 +185,7 @@ class Certified:
         return mesh.finite_part(self.laws, epsilon, tilt)
 
     def _on_contour(self, epsilon: float, tilt: float) -> tuple[Any, dict[str, Any]]:
-        if any(law.oracle.measure == "lattice" for law in self.laws):
+        if any(law.oracle.measure is Measure.LATTICE for law in self.laws):
             raise UnsupportedError("certified: integers and densities on one contour")
         line = self._contour()
         try:

@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.loss.rounding import U
+from mechc.protocol import Measure
 from mechc.verify.balls import chebyshev
 from mechc.verify.balls.integral import PieceIntegral
 from mechc.verify.balls.lattice import LatticeSum
@@ -588,7 +589,7 @@ def finite_part(
         NumericError: meshes or panels are too many.
     """
     counts = [law.count for law in laws]
-    width = OF_INTEGERS if all(law.oracle.measure == "lattice" for law in laws) else WIDTH
+    width = OF_INTEGERS if all(law.oracle.measure is Measure.LATTICE for law in laws) else WIDTH
     h = min(math.sqrt(AIM / (width * sum(counts) * tilt * (tilt + 1.0))), COARSEST)
     best: Any = None
     cap = max(epsilon, 0.0) + SATURATED
