@@ -15,7 +15,7 @@ from mechc.errors import DeclarationError, NumericError
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.moments import log_total
 from mechc.loss.nodes import LossesFrom, Nodes
-from mechc.loss.resolution import LOG_NEGLIGIBLE
+from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mechc.loss.allowance import spend
 from mechc.loss.moments import log_total
-from mechc.loss.resolution import LOG_NEGLIGIBLE
+from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
-from mechc.loss import panels, resolution
 from mechc.loss.allowance import DENSITY, spend
-from mechc.loss.panels import Panels, Verdict, first_edges
+from mechc.loss.quadrature import panels, resolution
+from mechc.loss.quadrature.panels import Panels, Verdict, first_edges
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import ORDER, losses
 from mechc.protocol import Kernel

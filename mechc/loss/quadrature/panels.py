@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
-from mechc.loss.resolution import (
+from mechc.loss.quadrature.resolution import (
     NEGLIGIBLE,
     SILENT,
     judge,
