@@ -50,6 +50,27 @@ def test_shell_blocks_of_readme_are_the_two_that_are_run():
     assert "mechc demo" in shell[0] and "pytest" in shell[1]
 
 
+def test_each_shell_block_of_readme_is_one_line_that_can_be_pasted():
+    for language, text in blocks(ROOT / "README.md"):
+        if language == "bash":
+            assert len(text.splitlines()) == 1
+            assert text.index("pip install --upgrade pip") < text.index("pip install ", 60)
+
+
+def test_every_page_is_in_the_site_and_the_site_asks_no_network(tmp_path):
+    site = pytest.importorskip("mkdocs.config").load_config(str(ROOT / "docs" / "site" / "mkdocs.yml"))
+    text = (ROOT / "docs" / "site" / "mkdocs.yml").read_text("utf-8")
+    for page in PAGES[1:]:
+        assert page.name in text
+    from mkdocs.commands.build import build
+
+    site["site_dir"] = str(tmp_path)
+    build(site)
+    for path in tmp_path.rglob("*.html"):
+        for source in re.findall(r'(?:src|<link[^>]*href)="([^"]*)"', path.read_text("utf-8")):
+            assert not source.startswith(("http", "//")), (path.name, source)
+
+
 def test_extras_and_groups_of_readme_exist():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     text = (ROOT / "README.md").read_text("utf-8")
@@ -62,7 +83,9 @@ def test_extras_and_groups_of_readme_exist():
 def test_commands_of_readme_parse():
     from mechc.cli import app
 
-    text = "\n".join(t for language, t in blocks(ROOT / "README.md") if language == "console")
+    pages = [ROOT / "README.md", ROOT / "docs" / "command-line.md", ROOT / "docs" / "dpsgd.md"]
+    text = "\n".join(t for p in pages for language, t in blocks(p) if language == "console")
+    text = text.replace("\\\n", " ")
     commands = [line[len("$ mechc ") :].split() for line in text.splitlines() if line[:1] == "$"]
     assert commands
     for words in commands:
@@ -76,7 +99,6 @@ def test_methods_page_covers_every_method():
     from mechc.accountants.registry import METHODS
 
     page = (ROOT / "docs" / "methods.md").read_text("utf-8")
-    readme = (ROOT / "README.md").read_text("utf-8")
     for method in METHODS:
         assert f"## {method.name}" in page
-        assert f"`{method.name}`" in readme
+        assert f"`{method.name}`" in page

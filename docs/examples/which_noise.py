@@ -10,13 +10,18 @@ from mechc.report import plot
 
 TARGETS = ((1.0, 1e-6), (0.1, 1e-9), (8.0, 1e-5))
 COUNTS = (1, 30, 1000, 10_000)
+ENTRANTS = (
+    "gaussian", "laplace", "logistic", "huber", "hyperbolic_secant", "student_t", "gumbel",
+    "gaussian_scale_mixture", "discrete_gaussian", "discrete_laplace", "cauchy",
+)  # fmt: skip
 SHOWN = ("gaussian", "laplace", "logistic", "huber", "hyperbolic_secant", "student_t")
 
 
 def measured(target, count):
     """One tournament, and the best exponent of Subbotin noise for the variance, as plain data."""
-    found = mechc.tournament(target=target, count=count)
-    best = mechc.optimise("subbotin", over={"beta": (0.8, 6)}, target=target, count=count)
+    found = mechc.tournament(target=target, count=count, mechanisms=ENTRANTS)
+    best = mechc.optimise("subbotin", over={"beta": (1, 4)}, target=target, count=count,
+                          tolerance=1e-3)  # fmt: skip
     rows = {e.name: dict(e.errors) for e in found if e.event is not None}
     noise = best.event.noise
     rows[f"subbotin, beta {best.values['beta']:.2f}"] = {

@@ -331,6 +331,7 @@ def dpsgd(
 
 @app.command()
 def compare(
+    ctx: typer.Context,
     name: Name,
     settings: Set = [],  # noqa: B006 - typer copies it
     epsilon: Epsilon = None,
@@ -338,14 +339,29 @@ def compare(
     count: Count = "1",
     poisson: Poisson = None,
     adjacency: Adjacency = None,
+    plot: Plot = None,
+    as_json: Json = False,
 ) -> None:
     """Ask every method the same question: lower, estimate, upper and time."""
     from mechc.cli import comparison
 
     if (epsilon is None) == (delta is None):
         raise DeclarationError("compare: give exactly one of --epsilon and --delta")
+    question(delta=delta, epsilon=epsilon)
+    if plot is not None:
+        writable(plot)
     run = run_of(mechc.load(name), settings, poisson, adjacency, count)
-    out.print(comparison.table(run, epsilon=epsilon, delta=delta))
+    what = "delta" if delta is None else "epsilon"
+    with err.status("asking every method"):
+        found = comparison.answers(run, epsilon=epsilon, delta=delta)
+    if plot is not None:
+        at = f"epsilon {epsilon:g}" if delta is None else f"delta {delta:g}"
+        comparison.figure(found, what, f"{run} at {at}", plot)
+    if as_json:
+        _print_json(ctx, {"answers": comparison.record(found), "claim": run.claim.record(),
+                          "adjacency": run.claim.adjacency, "run": repr(run)})  # fmt: skip
+    else:
+        out.print(comparison.table(found, what, run.claim))
 
 
 @app.command()

@@ -13,6 +13,9 @@ from mechc.errors import MechcError
 from mechc.report.tables import number, stands_for
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mechc.adjacency import Claim
     from mechc.composition.events import Composition
 
 
@@ -64,19 +67,52 @@ def ask(
     return answer, time.perf_counter() - start
 
 
-def table(run: Composition, *, epsilon: float | None, delta: float | None) -> Table:
-    """Return all methods' answers: lower, estimate, upper, time.
+def answers(
+    run: Composition, *, epsilon: float | None, delta: float | None
+) -> dict[str, tuple[Bound | str, float]]:
+    """Return all methods' answers, or refusals in words, with the seconds they took, by label.
 
     Args:
         run: the composition.
         epsilon: ask for delta at this epsilon, or
         delta: ask for epsilon at this delta.
     """
-    what = "delta" if delta is None else "epsilon"
+    return {label(*question): ask(run, *question, epsilon, delta) for question in questions()}
+
+
+def record(found: dict[str, tuple[Bound | str, float]]) -> list[dict[str, Any]]:
+    """Return `answers` in plain numbers and words."""
+    return [
+        {"label": name, "seconds": seconds,
+         **({"refused": answer} if isinstance(answer, str) else answer.record())}
+        for name, (answer, seconds) in found.items()
+    ]  # fmt: skip
+
+
+def figure(found: dict[str, tuple[Bound | str, float]], what: str, title: str, path: Path) -> None:
+    """Draw the intervals of `answers`, one a line; an estimate without bounds is its mark alone."""
+    from mechc.report import plot
+
+    rows = {
+        name: [float(answer.lower), float(answer.estimate), float(answer.upper)]
+        for name, (answer, _) in found.items()
+        if not isinstance(answer, str)
+    }
+    sides = ("lower", "estimate", "upper")
+    plot.bars(rows, sides, path, title=title, xlabel=what, joined=True)
+
+
+def table(found: dict[str, tuple[Bound | str, float]], what: str, claim: Claim | None) -> Table:
+    """Return `answers` for a terminal: lower, estimate, upper, time.
+
+    Args:
+        found: the answers.
+        what: the quantity that was asked for.
+        claim: of the run.
+    """
     shown = Table("method", f"{what} lower", "estimate", "upper", "ms", "status", box=None)
-    for method, options in questions():
-        answer, seconds = ask(run, method, options, epsilon, delta)
-        name, time_text = label(method, options), f"{1e3 * seconds:.2f}"
+    for name, (answer, seconds) in found.items():
+        time_text = f"{1e3 * seconds:.2f}"
         if isinstance(answer, str):
             shown.add_row(name, "-", "-", "-", time_text, answer, style="dim")
         else:
@@ -86,5 +122,5 @@ def table(run: Composition, *, epsilon: float | None, delta: float | None) -> Ta
                 number(answer.upper, "upper"),
             )
             shown.add_row(name, *sides, time_text, answer.status)
-    shown.caption = stands_for(run.claim)
+    shown.caption = stands_for(claim)
     return shown

@@ -163,7 +163,8 @@ def bars(
         title: title of the figure.
         xlabel: what all values are.
         ax: where to draw.
-        joined: the first and the last value of a row are the ends of an interval.
+        joined: the first and the last value of a row are the ends of an interval; a mark without
+            them is hollow.
     """
     figure: Any
     figure, axes = blank(7.2, 1.3 + 0.28 * len(rows)) if ax is None else (ax.figure, ax)
@@ -171,14 +172,18 @@ def bars(
     names = list(rows)
     table = np.array([[v if math.isfinite(v) else np.nan for v in rows[n]] for n in names], float)
     places = -np.arange(len(names), dtype=float)
+    seen = table[np.isfinite(table) & (table > 0.0)]
+    if seen.size and seen.max() > 20.0 * seen.min() and not (table < 0.0).any():
+        axes.set_xscale("log")
+        axes.set_xlim(0.5 * seen.min(), 2.0 * seen.max())
+        table = np.where(table == 0.0, 1e-3 * seen.min(), table)  # beyond the left end
     for column, word in enumerate(words):
         colour = COLOURS[0 if joined else column]
         axes.plot(table[:, column], places, marks[column], color=colour, label=word, markersize=5)
     if joined:
         axes.hlines(places, table[:, 0], table[:, -1], color=COLOURS[0], linewidth=2, alpha=0.5)
-    finite = table[np.isfinite(table)]
-    if finite.size and finite.min() > 0.0 and finite.max() > 20.0 * finite.min():
-        axes.set_xscale("log")
+        bare = np.isnan(table[:, [0, -1]]).all(axis=1)
+        axes.plot(table[bare, 1], places[bare], "D", color=COLOURS[0], mfc="w", markersize=5)
     axes.set_yticks(places, names)
     axes.set(xlabel=xlabel)
     axes.grid(axis="y", alpha=0.15)

@@ -172,14 +172,19 @@ def test_emit_into_a_missing_folder_leaves_nothing(tmp_path):
     assert not path.parent.exists()
 
 
-def test_curve_and_compare():
+def test_curve_and_compare(tmp_path):
     words = ["laplace", "--set", "scale=20"]
     curve = json.loads(run("curve", *words, "--counts", "1,10,100", "--json").stdout)
     assert curve["count"] == [1, 10, 100]
     assert sorted(curve["upper"]) == curve["upper"]
-    table = run("compare", *words, "--count", "500", "--epsilon", "1").stdout
+    asked = ["compare", *words, "--count", "100", "--epsilon", "1"]
+    table = run(*asked).stdout
     for method in ("auto", "contour", "saddlepoint", "clt"):
         assert method in table
+    found = json.loads(run(*asked, "--plot", tmp_path / "methods.svg", "--json").stdout)
+    upper = {a["label"]: a.get("upper") for a in found["answers"]}
+    assert upper["auto"] <= upper["renyi"] and found["claim"]["status"] == "proven"
+    assert "<svg" in (tmp_path / "methods.svg").read_text("utf-8")
 
 
 def test_calibrate():
