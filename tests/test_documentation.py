@@ -58,8 +58,9 @@ def test_each_shell_block_of_readme_is_one_line_that_can_be_pasted():
 
 
 def test_every_page_is_in_the_site_and_the_site_asks_no_network(tmp_path):
-    site = pytest.importorskip("mkdocs.config").load_config(str(ROOT / "docs" / "site" / "mkdocs.yml"))
-    text = (ROOT / "docs" / "site" / "mkdocs.yml").read_text("utf-8")
+    config = ROOT / "docs" / "site" / "mkdocs.yml"
+    site = pytest.importorskip("mkdocs.config").load_config(str(config))
+    text = config.read_text("utf-8")
     for page in PAGES[1:]:
         assert page.name in text
     from mkdocs.commands.build import build
