@@ -107,6 +107,11 @@ class Kernel(Protocol):
     # cdf_p, sf_p, cdf_q, sf_q: scalar functions, only if CAPABILITIES["cdf"] starts with "closed"
 
 
+def is_closed(kernel: Kernel, name: str) -> bool:
+    """Whether a kernel has a formula for "cgf", "cdf", "lattice" or "infinite_mass"."""
+    return kernel.CAPABILITIES.get(name, "").startswith("closed")
+
+
 class Described(Protocol):
     """A mechanism as other rooms see it (`mechc.composition.mechanism.Mechanism`, a table)."""
 

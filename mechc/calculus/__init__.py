@@ -13,10 +13,11 @@ here (`checks`). Signs, monotone parts and asymptotics are those of `mechc.symbo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sympy import Basic, Expr, Pow, S, Sum, Symbol, Tuple, besseli, erfc, loggamma
+from sympy import Expr, Pow, S, Sum, Symbol, Tuple, besseli, erfc, loggamma
 
 from mechc.calculus.cgf import cgf_of, cumulants_of
 from mechc.calculus.checks import Checker
@@ -110,16 +111,17 @@ def _notes(case: CalculusCase, pair: Pair) -> list[str]:
     ]
 
 
-def joined(cases: list[Derived], entry: str) -> Entry:
+def joined(cases: list[Derived], entry: Callable[[Derived], Entry]) -> Entry:
     """One entry for all cases: closed only if it is closed in every case."""
-    found: list[tuple[Basic, Entry]] = [(d.case.condition, getattr(d, entry)) for d in cases]
-    rows = []
-    for condition, value in found:
+    rows, how = [], ""
+    for derived in cases:
+        condition, value = derived.case.condition, entry(derived)
         if not isinstance(value, Closed):
             return value
+        how = how or value.how
         rows.append([(condition, component) for component in value.expr])
     columns = [by_case(list(column)) for column in zip(*rows, strict=True)]
-    return Closed(Tuple(*columns), getattr(found[0][1], "how", ""))
+    return Closed(Tuple(*columns), how)
 
 
 def solve_in_child(cases: list[Derived], pair: Pair, seconds: float) -> list[Derived]:
@@ -192,9 +194,9 @@ def derive(pair: Pair, *, budget: float = 2.0) -> Calculus:
         z=Z,
         cases=tuple(derived.case for derived in cases),
         strip=(_by_case(cases, 0), _by_case(cases, 1)),
-        lattice=joined(cases, "lattice"),
+        lattice=joined(cases, lambda derived: derived.lattice),
         symmetric=all(derived.symmetric for derived in cases),
-        cumulants=joined(cases, "cumulants"),
+        cumulants=joined(cases, lambda derived: derived.cumulants),
         tails=tuple(dict.fromkeys(s for derived in cases for s in derived.tails.sentences)),
         notes=tuple(dict.fromkeys(n for derived in cases for n in derived.notes)),
         reverse=derive(pair.reverse, budget=budget) if pair.reverse is not None else None,

@@ -374,7 +374,7 @@ def distribution(
         if last is not None and region.lo != last:
             arms.append((before, x < region.lo))  # a gap, such as between disjoint supports
         last = region.hi
-        terms: tuple[Term, ...] = getattr(region, side)
+        terms = region.p if side == "p" else region.q
         here = integral_to(terms, x, region.lo, facts)
         whole = mass(terms, x, region.lo, region.hi, facts, False) if region.hi != oo else S.Zero
         if here is None or whole is None:

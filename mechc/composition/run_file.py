@@ -25,6 +25,7 @@ from mechc.composition.mechanism import Mechanism, available, load
 from mechc.composition.operations import under
 from mechc.composition.renyi_curves import zcdp
 from mechc.composition.run_record import ASKED, FORMAT, MARK, ask, versions
+from mechc.declare.catalog import MechanismFile
 from mechc.declare.transforms import of_words
 from mechc.errors import DeclarationError, MechcError
 
@@ -255,7 +256,7 @@ def _named(step: dict[str, Any], allow_files: bool) -> Mechanism:
     name = step["mechanism"]
     _refuse_file(name, allow_files)
     found = load(name)
-    digest = getattr(found.origin, "text_digest", None)
+    digest = found.origin.text_digest if isinstance(found.origin, MechanismFile) else None
     if digest != step.get("digest", digest):
         warnings.warn(
             f"{name}: its file is not the one that the run was written with",

@@ -27,7 +27,7 @@ from mechc.loss.consistency import require_consistent
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.nodes import LossesFrom, Nodes, mirrored
 from mechc.loss.rounding import EPS
-from mechc.protocol import Kernel
+from mechc.protocol import Kernel, is_closed
 
 Floats = NDArray[np.float64]
 FAR = 4.0  # times the tilts wanted, beyond which nodes for others are a burden
@@ -400,7 +400,7 @@ class PrivacyLoss:
     def closed_cgf(self, t: float) -> float:
         """Return K(t) at a tilt inside the strip by the kernel's formula; nan without one."""
         source = self._source
-        if source is None or not source.kernel.CAPABILITIES["cgf"].startswith("closed"):
+        if source is None or not is_closed(source.kernel, "cgf"):
             return math.nan
         found = source.kernel.cgf(complex(-1.0 - t if self._reverse else t), source.theta)
         return found.real if math.isfinite(found.real) else math.nan

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.table import Table
 
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
-from mechc.protocol import Measure
+from mechc.protocol import Measure, is_closed
 
 if TYPE_CHECKING:
     from mechc.declare.declaration import Declaration
@@ -298,12 +298,12 @@ def _functions(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
             )
         runner("loss_inverse", "values", kernel_checks.VALUES,
                lambda c: inverses(kernel, oracle, xs, c))  # fmt: skip
-    if kernel.CAPABILITIES.get("cgf", "").startswith("closed"):
+    if is_closed(kernel, "cgf"):
         zs = kernel_checks.tilts(_strip(kernel, oracle.theta), full)
         zs = zs[:1] if place.of_values else zs if thorough else zs[::2]
         runner("cgf", "values", kernel_checks.CGF,
                lambda c: kernel_checks.generating_function(kernel, oracle, zs, c))  # fmt: skip
-    if xs and continuous and kernel.CAPABILITIES.get("cdf", "").startswith("closed"):
+    if xs and continuous and is_closed(kernel, "cdf"):
         shares = (0.27, 0.45, 0.61, 0.78, *((0.02, 0.12, 0.35, 0.9, 0.97) if full else ()))
         some = [xs[int(s * len(xs))] for s in (shares if thorough else (0.66,))]
         some += [x for x in (xs[0], xs[-1]) if oracle.log_density("p", x) == -math.inf]

@@ -88,7 +88,7 @@ def reversal(oracle: Oracle, kernel: Any, zs: Sequence[complex], check: Check) -
 def pieces(oracle: Oracle, xs: Sequence[float], check: Check) -> None:
     """The pieces that integrals use are the declared densities."""
     with ctx.workprec(160):
-        parts = [getattr(part, "plain", part) for part in oracle.parts()]
+        parts = [part.plain for part in oracle.parts()]
         for x in xs:
             ball = arb(x)
             inside = [p for p in parts if p.lo < ball and ball < p.hi]
@@ -99,7 +99,7 @@ def pieces(oracle: Oracle, xs: Sequence[float], check: Check) -> None:
                     _no_mass(oracle, x, check)
                 continue
             for law in "pq":
-                side = getattr(inside[0], law)
+                side = inside[0].p if law == "p" else inside[0].q
                 piece = arb.neg_inf() if side.is_zero else side.log(ball, False)
                 declared = oracle.raw_log_density(law, ball)
                 check.points += 1

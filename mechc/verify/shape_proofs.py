@@ -24,7 +24,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
 from flint import arb, ctx
@@ -60,9 +60,15 @@ LARGEST_ROOT = 64
 BITS = 96
 
 
-def sign_on(
-    derivative: Expr, x: Symbol, values: Any, lo: Any, hi: Any, wanted: int
-) -> tuple[bool, str]:
+class Found(Enum):
+    """What bisection finds of a sign on an interval."""
+
+    PROVED = "it is the one wanted"
+    OPPOSITE = "it is the opposite on a part"
+    OPEN = "some boxes stay undecided"
+
+
+def sign_on(derivative: Expr, x: Symbol, values: Any, lo: Any, hi: Any, wanted: int) -> Found:
     """Prove that an expression has one sign on an interval with finite ends.
 
     Args:
@@ -72,9 +78,6 @@ def sign_on(
         lo: left end, an exact ball.
         hi: right end.
         wanted: 1 or -1.
-
-    Returns:
-        Whether it was proved, and if not where not.
     """
     with ctx.workprec(BITS):
         f = expressions.function(derivative, x, values)
@@ -86,17 +89,20 @@ def sign_on(
             if value > 0:
                 continue
             if value < 0:
-                return False, f"the sign is opposite on [{a.str(6)}, {b.str(6)}]"
+                return Found.OPPOSITE
             middle = ((a + b) / 2).mid()
             if boxes > MAX_BOXES or not (a < middle and middle < b):
-                return False, f"undecided near {middle.str(8)}"
+                return Found.OPEN
             todo += [(a, middle), (middle, b)]
-    return True, f"{boxes} intervals"
+    return Found.PROVED
 
 
-def sign_beyond(
-    expr: Expr, x: Symbol, values: Any, start: Any, side: int, wanted: int
-) -> tuple[bool, str]:
+def is_signed(derivative: Expr, x: Symbol, values: Any, lo: Any, hi: Any, wanted: int) -> bool:
+    """Whether `sign_on` proves the sign."""
+    return sign_on(derivative, x, values, lo, hi, wanted) is Found.PROVED
+
+
+def sign_beyond(expr: Expr, x: Symbol, values: Any, start: Any, side: int, wanted: int) -> bool:
     """Prove the sign of d(expr)/dx for side * x >= start > 0.
 
     Args:
@@ -108,18 +114,16 @@ def sign_beyond(
         wanted: sign of d/dx.
     """
     y, derivative = slope(expr.xreplace(exact(values)), x, side)
-    reason = "order at infinity"
     for factors in ((derivative,), _quotient(derivative)):
         leading = arb(wanted * side)
         try:
             for factor in factors:
                 leading *= AtInfinity(y, start).order(factor).f
-        except Unknown as unknown:
-            reason = str(unknown)
+        except Unknown:
             continue
         if leading > 0:
-            return True, "order at infinity"
-    return False, reason
+            return True
+    return False
 
 
 def change_beyond(expr: Expr, x: Symbol, values: Any, start: Any, side: int) -> Any:
@@ -157,18 +161,16 @@ def _quotient(derivative: Expr) -> tuple[Expr, ...]:
     return tuple(expand(part) for part in (numerator, denominator))
 
 
-def sign_as_quotient(
-    expr: Expr, x: Symbol, values: Any, lo: Any, hi: Any, wanted: int
-) -> tuple[bool, str]:
-    """`sign_on` for d(expr)/dx written as one fraction, multiplied out."""
+def sign_as_quotient(expr: Expr, x: Symbol, values: Any, lo: Any, hi: Any, wanted: int) -> bool:
+    """`is_signed` for d(expr)/dx written as one fraction, multiplied out."""
     parts = _quotient(diff(expr.xreplace(exact(values)), x))
     turned = 1
     for part in parts:
-        sign = next((s for s in (1, -1) if sign_on(part, x, values, lo, hi, s)[0]), None)
+        sign = next((s for s in (1, -1) if is_signed(part, x, values, lo, hi, s)), None)
         if sign is None:
-            return False, "undecided"
+            return False
         turned *= sign
-    return turned == wanted, "as one fraction"
+    return turned == wanted
 
 
 def monotone_parts(piece: Piece) -> list[tuple[int, Expr]]:
@@ -433,13 +435,13 @@ def _by_boxes(
         return Verdict.SAMPLED
     inner = ((arb(near[0]) - form.reach).lower(), arb(near[-1]))
     for sign, part in form.parts:
-        if sign_as_quotient(part, x, values, *inner, sign * wanted)[0]:
+        if sign_as_quotient(part, x, values, *inner, sign * wanted):
             continue
-        proved, how = sign_on(diff(part, x), x, values, *inner, sign * wanted)
+        found = sign_on(diff(part, x), x, values, *inner, sign * wanted)
         alone = len(form.parts) == 1 and form.reach.is_zero()
-        if alone and how.startswith("the sign is opposite"):
+        if alone and found is Found.OPPOSITE:
             return Verdict.OPPOSITE
-        if not proved:
+        if found is not Found.PROVED:
             return Verdict.SAMPLED
     for side, end, edge, last in (
         (-1, inner[0], ends[0], points[0]), (1, inner[1], ends[1], points[-1])
@@ -447,7 +449,7 @@ def _by_boxes(
         for sign, part in form.parts:
             if math.isinf(edge):
                 beyond = side * end > 0 and sign_beyond(
-                    part, x, values, abs(end), side, sign * wanted)[0]  # fmt: skip
+                    part, x, values, abs(end), side, sign * wanted)  # fmt: skip
             else:
                 beyond = _turns_at(part, x, values, arb(last), end, -side * sign * wanted)
             if not beyond:
@@ -460,7 +462,7 @@ def _turns_at(part: Expr, x: Symbol, values: Any, end: Any, inner: Any, wanted: 
     if end == inner:
         return True
     left, right = (end, inner) if end < inner else (inner, end)
-    return sign_on(diff(part, x, 2), x, values, left, right, wanted)[0]
+    return is_signed(diff(part, x, 2), x, values, left, right, wanted)
 
 
 def _decided(functions: list[Expr], x: Symbol, values: Any, points: Sequence[float]) -> list[float]:
@@ -623,7 +625,7 @@ def _beyond(f: Expr, span: _Span, y: Any, side: int, wanted: int) -> bool:
     if isinstance(f, log) and isinstance(f.args[0], besseli):
         order, argument = f.args[0].args
         return wanted == -side and _bessel_falls(order, argument, span, y, side)
-    return sign_beyond(f, span.x, span.values, y, side, wanted)[0]
+    return sign_beyond(f, span.x, span.values, y, side, wanted)
 
 
 def _bessel_falls(order: Expr, argument: Expr, span: _Span, y: Any, side: int) -> bool:
@@ -669,11 +671,11 @@ def _inside(span: _Span, a: Any, b: Any) -> list[int]:
 def _prove(span: _Span, whole: Box, inner: Box, wanted: int) -> None:
     """The sign of the derivative up to the ends: by boxes, as one fraction, next to zeros."""
     f, x, values = span.f, span.x, span.values
-    if sign_on(diff(f, x), x, values, whole[0], whole[1], wanted)[0]:
+    if is_signed(diff(f, x), x, values, whole[0], whole[1], wanted):
         return
-    if sign_as_quotient(f, x, values, whole[0], whole[1], wanted)[0]:
+    if sign_as_quotient(f, x, values, whole[0], whole[1], wanted):
         return
-    if not sign_on(diff(f, x), x, values, inner[0], inner[1], wanted)[0]:
+    if not is_signed(diff(f, x), x, values, inner[0], inner[1], wanted):
         raise UnimodalOpen(f"the sign of the derivative stays open between {inner[0].str(6)} and "
                    f"{inner[1].str(6)}")  # fmt: skip
     for end, side, gap in (

@@ -27,6 +27,7 @@ class LatticeSum:
         self.x, self.values = x, values
         self.lo, self.hi = (expressions.constant(e, values) for e in (piece.lo, piece.hi))
         self.p, self.q = Law(piece.p, x, values), Law(piece.q, x, values)
+        self.plain = self  # as an integral has one in the declared variable
         self._logs: dict[int, tuple[Any, Any]] = {}
         self._slopes: dict[Any, Any] = {}
 

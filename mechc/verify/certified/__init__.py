@@ -208,7 +208,7 @@ def _oracle(event: Use, direction: str) -> Oracle:
     declaration = event.mechanism.declaration
     if direction == "add":
         declaration = declaration.reverse or reversed_pair(declaration)
-    if getattr(declaration, "tag", None) is not None:
+    if declaration.tag is not None:
         raise UnsupportedError(f"certified: {event.mechanism.name} has an index in its output")
     return Oracle(declaration, event.theta)
 

@@ -132,7 +132,7 @@ def _direction(parts: Any, part: PieceIntegral, y: Any, side: int) -> int:
     """1 where L is proved to rise outward from side * y on, -1 where it falls, else 0."""
     for outward in (1, -1):
         if all(
-            shape_proofs.sign_beyond(f, part.x, part.values, y, side, sign * outward * side)[0]
+            shape_proofs.sign_beyond(f, part.x, part.values, y, side, sign * outward * side)
             for sign, f in parts
         ):
             return outward
