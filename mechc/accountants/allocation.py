@@ -19,7 +19,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.accountants.contours import likelihood
 from mechc.accountants.contours.put import Mean, Shares
+from mechc.accountants.fft import log_subtract
+from mechc.errors import NumericError
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
@@ -28,6 +31,8 @@ Floats = NDArray[np.float64]
 
 POINTS = 2**13  # of the grid
 TAIL, TOP = 1e-18, 1e-15  # masses beyond its ends under Q and under P
+WIDE = 1e-6  # nats between bounds, beyond which the density of W is found
+DEEPEST = -160.0  # log of a delta that the density does not tell from what it leaves out
 NEAREST, FARTHEST = 1e-3, 60.0  # smallest and largest |log W| that the grid may end at
 
 
@@ -57,6 +62,17 @@ class Epoch:
             return self._other.mean
         return Mean(Shares(self.law, self.adding, self.steps))
 
+    @cached_property
+    def exact(self) -> PrivacyLoss | None:
+        """The law of the loss of the epoch, None where it has point masses."""
+        if self._other is not None:
+            return None if self._other.exact is None else self._other.exact.reversed()
+        try:
+            found = likelihood.law(self.mean.shares)
+        except NumericError:
+            return None
+        return found.reversed() if self.adding else found
+
     @property
     def log_infinite(self) -> tuple[float, float]:
         """Log of the mass at infinity of the epoch, and its error."""
@@ -77,6 +93,11 @@ class Epoch:
             put = self.mean.puts(np.array([c]))
             found = put[0] + epsilon if self.adding else _log_calls(put, np.array([c]))[0]
             lower, upper = max(lower, float(found[0])), min(upper, float(found[2]))
+            estimate = float(found[1])
+        if upper - lower > WIDE and upper > DEEPEST and self.exact is not None:
+            found = np.array(self.exact.hockey_stick_log(epsilon))
+            least = log_subtract(found[0], self.exact.log_early) - self.exact.density_error
+            lower, upper = max(lower, least), min(upper, found[2] + self.exact.density_error)
             estimate = float(found[1])
         if not lower <= estimate <= upper:
             estimate = upper if lower == -math.inf else 0.5 * (lower + upper)

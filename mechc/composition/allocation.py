@@ -1,8 +1,9 @@
 """Random allocation: every record takes part in k of t steps of an epoch, drawn at random.
 
 Balls and bins, as training loops shuffle: not a Poisson sample of every step. One epoch with k = 1
-is answered by its exact profile, on both sides (`mechc.accountants.allocation`); epochs compose by
-a table that dominates one, which proves upper bounds.
+is answered by its exact profile, on both sides (`mechc.accountants.allocation`). Epochs compose by
+the law of their likelihood ratio where that has a density, on both sides too, and else by a table
+that dominates one epoch, which proves upper bounds.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mechc.composition import inputs
 from mechc.composition.evaluation import TOP_ERROR, Evaluation
 from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
 from mechc.composition.mechanism import Mechanism, load
+from mechc.composition.question import current
 from mechc.composition.tables import NumericEvent, Table
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
@@ -30,7 +32,10 @@ from mechc.protocol import ParameterInfo
 
 MOST_STEPS = 10_000_000
 NAME = "random_allocation"
-UPPER = "upper bound only: epochs of random allocation are composed by a table that dominates one"
+UPPER = (
+    "upper bound only: the likelihood ratio has point masses or no density that is resolved, and "
+    "epochs of random allocation are composed by a table that dominates one"
+)
 
 
 def random_allocation(what: Any, steps: int = 1000, selected: int = 1, epochs: int = 1) -> Any:
@@ -135,7 +140,6 @@ class AllocatedEvent(NumericEvent):
             False,
             claim,
             references=tuple(base.mechanism.references),
-            upper_only=base.upper_only or UPPER,
         )
         Event.__init__(self, table, ())
         self.base, self.steps = base, steps
@@ -148,9 +152,27 @@ class AllocatedEvent(NumericEvent):
         """Show the event and t."""
         return self.mechanism.name
 
+    @property
+    def upper_only(self) -> str:
+        """Why only upper bounds hold for compositions; "" where the law is known."""
+        exact = all(e.exact is not None for e in _epochs(self.base, self.steps).values())
+        return self.base.upper_only or ("" if exact else UPPER)
+
     def loss(self, direction: str = "remove") -> PrivacyLoss:
-        """Return a law on a grid that dominates that of the epoch in one direction."""
-        return _epochs(self.base, self.steps)[direction].table
+        """Return the law of the loss of the epoch, or one on a grid that dominates it."""
+        laws = current().laws
+        key = (self.key, direction)
+        if key not in laws:
+            epochs = _epochs(self.base, self.steps)
+            exact = epochs[direction].exact
+            if exact is None or self.upper_only:
+                laws[key] = epochs[direction].table
+            elif direction == "add" and epochs["add"].mean is epochs["remove"].mean:
+                laws[key] = self.loss("remove").reversed()
+            else:
+                laws[key] = exact.fork()
+        law: PrivacyLoss = laws[key]
+        return law
 
     def lone_evaluation(
         self, directions: Sequence[str], claims: tuple[str, ...]
@@ -162,8 +184,11 @@ class AllocatedEvent(NumericEvent):
 @lru_cache(maxsize=256)
 def _epochs(base: Event, steps: int) -> dict[str, Epoch]:
     """Both directions, whose answers are kept."""
-    remove = Epoch(base.loss("remove"), "remove", steps)
-    return {"remove": remove, "add": Epoch(base.loss("add"), "add", steps, remove)}
+    laws = base.loss("remove"), base.loss("add")
+    remove = laws[0].first()  # as before any question
+    add = remove.reversed() if laws[0].source is laws[1].source else laws[1].first()
+    first = Epoch(remove, "remove", steps)
+    return {"remove": first, "add": Epoch(add, "add", steps, first)}
 
 
 class AllocationEvaluation(Evaluation):

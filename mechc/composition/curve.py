@@ -169,7 +169,7 @@ def _together(
     method, direction = how.pop("method", "auto"), how.pop("direction", "both")
     rtol = how.pop("rtol", 1e-6)
     directions = composition.directions(direction)
-    if any(event.joint_evaluation or event.upper_only for event, _ in composition.parts):
+    if any(e.joint_evaluation or e.lone_evaluation or e.upper_only for e, _ in composition.parts):
         return out, set()
     steps = {d: composition.steps(d) for d in directions}
     largest = int(counts.max(initial=0)) * max((s.count for s in steps[directions[0]]), default=0)

@@ -19,7 +19,7 @@ from mechc.accountants.auto import Auto, explained
 from mechc.accountants.bound import Bound, worse
 from mechc.accountants.bounds import loss_errors, outward
 from mechc.accountants.contours.columns import Columns
-from mechc.accountants.fft import log1mexp, log_add
+from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, log_error
 from mechc.loss.privacy_loss import Step
@@ -78,6 +78,7 @@ class Evaluation:
                 *(any(s.loss.mass_errors) for side in self.steps.values() for s in side),
             )
         )
+        self._early = {d: _early(s) for d, s in self.steps.items()}
         self._single = all(sum(step.count for step in s) == 1 for s in self.steps.values())
         self._accountants = {d: self._build(s, rtol, options) for d, s in self.steps.items() if s}
 
@@ -96,9 +97,11 @@ class Evaluation:
 
         It is the limit of log delta for large epsilon.
         """
-        masses = self._infinite.values()
-        upper = max(m.log + m.error for m in masses)
-        return -math.inf if self._no_lower else max(m.log - m.error for m in masses), upper
+        masses = self._infinite.items()
+        upper = max(m.log + m.error for _, m in masses)
+        if self._no_lower:
+            return -math.inf, upper
+        return max(log_subtract(m.log - m.error, self._early[d][0]) for d, m in masses), upper
 
     def log_delta(self, epsilon: float) -> Bound:
         """Return bounds on log delta(epsilon), the worse of the directions."""
@@ -125,7 +128,8 @@ class Evaluation:
         except NumericError:
             return False
         finite = covered.chernoff(epsilon)
-        return log_add(infinite.log + infinite.error, finite) <= level - CERTAIN
+        level -= CERTAIN + self._early[direction][1]
+        return log_add(infinite.log + infinite.error, finite) <= level
 
     def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
         """Return bounds on log delta(epsilon) in one direction, cut to what always holds.
@@ -151,7 +155,9 @@ class Evaluation:
         infinite = self._infinite[direction]
         floor = max(log_positive_part(epsilon), infinite.log)
         error = log_error(infinite, self._opposite[direction], epsilon)
-        proven = max(log_positive_part(epsilon) * (1.0 + 2.0 * EPS), infinite.log - infinite.error)
+        early, density = self._early[direction]
+        least = log_subtract(infinite.log - infinite.error, early)
+        proven = max(log_positive_part(epsilon) * (1.0 + 2.0 * EPS), least)
         if direction not in self._accountants:
             return Bound(floor, floor, floor, "identity", "proven", self._about(direction))
         if proven > -EPS:
@@ -161,6 +167,7 @@ class Evaluation:
             if not all(is_resolved(step.loss) for step in self.steps[direction]):
                 return Bound(value, 0.0, 0.0, "limit", "proven", self._about(direction))
             limit = Bound(value, value, value, "limit", "proven", self._about(direction))
+            limit = replace(limit, lower=proven) if early > -math.inf and epsilon > 0 else limit
             return outward(limit, error) if epsilon > 0 else limit
         if epsilon > FARTHEST:  # delta falls; what is squared on the way stays a double
             far = self._log_delta_of_pair(direction, FARTHEST, rough)
@@ -175,6 +182,10 @@ class Evaluation:
         except MemoryError as full:
             raise NumericError(f"{self.method}: more memory than there is: {full}") from full
         answer = outward(outward(answer, error), rounding)
+        if early > -math.inf or density > 0.0:
+            lower, upper = float(answer.lower), float(answer.upper) + density
+            lower = lower if math.isnan(lower) else log_subtract(lower, early) - density
+            answer = replace(answer, lower=lower, upper=upper)
         self.methods_used.add(answer.method.partition(" ")[0])
         lower, estimate, upper = map(float, (answer.lower, answer.estimate, answer.upper))
         if answer.status == "proven":  # a side that is no number proves nothing
@@ -272,6 +283,16 @@ class Evaluation:
 def log_positive_part(epsilon: float) -> float:
     """Return log max(0, 1 - e^epsilon), the profile of two equal distributions."""
     return log1mexp(epsilon)
+
+
+def _early(steps: Sequence[Step]) -> tuple[float, float]:
+    """Log of the mass at infinite loss that may have a small one, and the error of densities."""
+    known = [s for s in steps if is_resolved(s.loss) and s.count]
+    masses = [math.log(s.count) + s.loss.log_early for s in known]
+    return (
+        float(np.logaddexp.reduce(masses)) if masses else -math.inf,
+        math.fsum(s.count * s.loss.density_error for s in known),
+    )
 
 
 def _mirrored(*sides: Sequence[Step]) -> bool:

@@ -25,10 +25,12 @@ from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition import inputs
 from mechc.composition.events import Event
 from mechc.composition.inputs import as_array
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.loss.allowance import OutOfWorkError
 from mechc.loss.discretise import TAIL, rounded_up
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
+from mechc.loss.truncated_loss import UnresolvedLoss
 from mechc.protocol import ParameterInfo
 
 Floats = NDArray[np.float64]
@@ -102,6 +104,14 @@ class NumericEvent(Event):
     def loss(self, direction: str = "remove") -> PrivacyLoss:
         """Return the law of the privacy loss in one direction ("remove" or "add")."""
         return self._laws[direction]
+
+    def loss_or_stand_in(self, direction: str) -> Any:
+        """As `loss`; where it cannot be resolved, an `UnresolvedLoss`."""
+        try:
+            return self.loss(direction)
+        except (NumericError, OutOfWorkError) as why:
+            error = why if isinstance(why, NumericError) else NumericError(str(why))
+            return UnresolvedLoss(None, np.empty(0), False, error)
 
 
 def from_losses(
@@ -210,8 +220,10 @@ def sampled(event: NumericEvent, rate: float) -> NumericEvent:
 
 def _sampled(law: PrivacyLoss, r: float, adding: bool) -> PrivacyLoss:
     from mechc.loss.atoms import rounding
-    from mechc.loss.privacy_loss import PrivacyLoss
+    from mechc.loss.tabulated import sampled_loss
 
+    if r > 0.0 and (made := sampled_loss(law, r)) is not None:
+        return made
     loss, log_p = law.atom_loss, law.atom_log_mass
     log_rest = math.log1p(-r)
     log_r = math.log(r) if r > 0.0 else -math.inf

@@ -116,6 +116,11 @@ class PrivacyLoss:
         return cls._from_source(within(source, bound), reverse, -1.0, 0.0)
 
     @classmethod
+    def of_source(cls, source: KernelSource) -> PrivacyLoss:
+        """Return the law of a kernel that is bound already."""
+        return cls._from_source(source, False, -1.0, 0.0)
+
+    @classmethod
     def from_atoms(
         cls,
         losses: Sequence[float] | Floats,
@@ -234,6 +239,11 @@ class PrivacyLoss:
             return -math.inf
         mass = self._source.early[self._reverse]
         return mass.log + mass.error
+
+    @property
+    def density_error(self) -> float:
+        """Relative error of the densities, the same of p and q, and so that of delta of one use."""
+        return 0.0 if self._source is None else self._source.density_error
 
     @property
     def loss_error(self) -> float:

@@ -63,6 +63,7 @@ DEEP = 9.0  # standard deviations from where on they are closer
 FURTHER = 1e4  # times the last frequency that is resolved for the proof of decay
 SMOOTHED_WORK = 1e8  # nodes times frequencies of a law with atoms
 LASTING = -45.0  # log of the mass of atoms of the epoch that keeps phi from fading
+FINER = 8  # parts of a panel where some are left out
 WIDE = 0.1  # nats between bounds, beyond which Chernoff's may be better
 RARE = 1e-16  # excess over so many, in units of them
 FLOOR = 1e-15  # mass beyond all panels
@@ -76,6 +77,7 @@ class Shares:
         law: the law of the loss it was made from.
         flipped: that is the law of log(q/p) under Q.
         steps: t.
+        log_cap: log X beyond which panels are left out: the law of the others has less mass.
         log_infinite, log_zero: logs of P(q = 0) and of Q(p = 0).
         mass_error: of the log of the first.
     """
@@ -83,6 +85,7 @@ class Shares:
     law: PrivacyLoss
     flipped: bool
     steps: int
+    log_cap: float = math.inf
 
     @property
     def log_infinite(self) -> float:
@@ -122,6 +125,40 @@ class Shares:
             return False
         return True
 
+    @property
+    def aligned(self) -> tuple[bool, float]:
+        """Whether Q is the second law of the source, and log X as a multiple of its loss."""
+        source = self.law.source
+        aligned = source is not None and self.law.is_reversed == self.flipped
+        return aligned, 1.0 if aligned else -1.0
+
+    @cached_property
+    def panels(self) -> tuple[Any, float, float]:
+        """The panels of the part with a density, and masses under Q and P of those left out."""
+        source = self.law.source
+        assert source is not None
+        aligned, sign = self.aligned
+        tilts = (-1.0, 1.0) if self.square else (-1.0, 0.0)
+        panels = source.cover(*(tilts if aligned else (-1.0 - tilts[1], -1.0 - tilts[0])))
+        if self.log_cap == math.inf:
+            return panels, 0.0, 0.0
+        panels = panels.cut(np.full(panels.lo.size, FINER))
+        log_x = sign * panels.loss
+        mass = np.exp(panels.spread()[0].reshape(log_x.shape) - (panels.loss if aligned else 0.0))
+        kept = log_x.max(axis=1) <= self.log_cap
+        left_out = mass[~kept]
+        return (
+            panels.among(kept),
+            float(left_out.sum()),
+            float((left_out * np.exp(np.minimum(log_x[~kept], CAP))).sum()),
+        )
+
+    @property
+    def beyond(self) -> tuple[float, float]:
+        """The masses under Q and under P of the panels that are left out."""
+        source = self.law.source
+        return self.panels[1:] if source is not None and source.continuous else (0.0, 0.0)
+
     def mean(self) -> float:
         """Return E_Q W = 1 - P(q = 0)."""
         return math.exp(log_complement(self.log_infinite))
@@ -136,10 +173,8 @@ class Shares:
         region, missed = np.empty(0, np.int64), 0.0
         source = law.source
         if source is not None and source.continuous:
-            aligned = law.is_reversed == self.flipped
-            panels = source.cover(*((-1.0, 1.0 if self.square else 0.0) if aligned
-                                    else (-2.0 if self.square else -1.0, 0.0)))  # fmt: skip
-            sign = 1.0 if aligned else -1.0
+            aligned, sign = self.aligned
+            panels = self.panels[0]
             for _ in range(ROUNDS):
                 x = np.exp(np.minimum(sign * panels.loss, CAP)) / t
                 log_mass = panels.spread()[0].reshape(x.shape) - (panels.loss if aligned else 0.0)
@@ -161,9 +196,10 @@ class Shares:
             log_x = np.minimum(sign * flat, CAP)
             spacing = spacing * np.exp(log_x) / t
             region = panels.region.repeat(ORDER)
+        kept = np.append(atoms <= self.log_cap, self.log_zero > -math.inf)
         atoms = np.append(-np.exp(np.minimum(atoms, CAP)) / t, 0.0)
         atom_log_mass = np.append(atom_log_mass, self.log_zero)
-        kept = atom_log_mass > -math.inf
+        kept &= atom_log_mass > -math.inf
         loss = -np.exp(log_x) / t
         made = PrivacyLoss(
             loss=loss, log_weight=log_weight, atom_loss=atoms[kept],
@@ -175,10 +211,13 @@ class Shares:
         return made, missed
 
 
-@compiled("UniTuple(float64, 4)(float64[::1], float64[::1], float64, float64, float64)")
-def _cgf(loss, weight, a, t, mean):  # type: ignore[no-untyped-def]
-    """Log phi(a) and its rounding by the deviation from 1; the same by that from 1 - a mean / t."""
-    first, second, whole, noise, less = 0.0, 0.0, 0.0, 0.0, 0.0
+@compiled("UniTuple(float64, 4)(float64[::1], float64[::1], float64, float64, float64, float64)")
+def _cgf(loss, weight, a, t, mean, beyond):  # type: ignore[no-untyped-def]
+    """Log phi(a) and its rounding by the deviation from 1; the same by that from 1 - a mean / t.
+
+    `beyond` is the mass that the nodes do not have.
+    """
+    first, second, whole, noise, less = -beyond, -beyond, 0.0, 0.0, 0.0
     for j in range(loss.size):
         u = a * loss[j]
         size = 16.0 - 4.0 * math.log(max(weight[j], 1e-300))
@@ -188,7 +227,7 @@ def _cgf(loss, weight, a, t, mean):  # type: ignore[no-untyped-def]
         first += term
         second += bend
         whole += own
-        noise += min(-term, own) * size if -u > 1.0 else -term * size
+        noise += min(abs(term), own) * size
         less += abs(bend) * (size + 32.0)
     second -= a * mean / t
     scale = t / max(whole, 1e-300)
@@ -228,40 +267,41 @@ class Contour:
     """
 
     def __init__(
-        self, shares: Shares, a: float, period: float, eta: float, log_share: float
-    ) -> None:
-        """Evaluate phi out to where it has faded."""
+        self, shares: Shares, a: float, period: float, eta: float, log_share: float,
+        most: float = math.inf,
+    ) -> None:  # fmt: skip
+        """Evaluate phi out to where it has faded, if that is not more than so much work."""
         t = float(shares.steps)
-        self.a, self.period, self.eta = a, period, eta
+        self.a, self.period, self.eta, self.steps = a, period, eta, t
         self.mean = shares.mean()
         h = 2.0 * math.pi / period
         rough, _ = shares.loss(0.0)
         if eta:
             frequency = SMOOTHED / eta
         else:
-            frequency = Law.of((Step(rough, shares.steps),)).fading(a, log_share)
+            whole = Law.of((Step(rough, shares.steps),))
+            # far out a few large ones decide, and the others fade as they do in the middle
+            frequency = max(whole.fading(each, log_share) for each in {a, max(a, 0.0)})
         count = min(math.ceil(frequency / h) + 2, MOST_FREQUENCIES)
         last = h * (count + 0.5)
         resolved, missed = shares.loss(last)
         law = Law.of((Step(resolved, shares.steps),))
+        if law.loss.size * count > most:
+            raise NumericError(f"{resolved.label}: phi fades too slowly at {a:g}")
         tilted = Tilted(law, a)
-        if not eta:
-            reach = min(max(2.0 * last, tilted.levelled(log_share)), FURTHER * last)
-            try:
-                further, _ = shares.loss(reach)
-                proof = Tilted(Law.of((Step(further, shares.steps),)), a)
-            except NumericError:  # then total variation has to do
-                reach, proof = last, tilted
+        self._proof = shares, tilted, last, h, log_share
         weight = np.exp(law.log_weight)
         spend(4.0 * weight.size)
         share = shares.error
-        square, drift = math.inf, self.mean + t * float(weight @ law.loss)
+        without, beyond = shares.beyond
+        mean = self.mean - beyond
+        square, drift = math.inf, mean + t * float(weight @ law.loss)
         if shares.square and abs(drift) < 1e-9:  # the mean is known: second order is left
             square = 0.5 * t * float(weight @ law.loss**2)
         drift = drift if square < math.inf else 0.0
-        plain, off, centred, less = _cgf(law.loss, weight, a, t, self.mean)
-        first = EPS * off + share * min(a, t)
-        bent = EPS * less + share * a * a * square
+        plain, off, centred, less = _cgf(law.loss, weight, a, t, mean, without)
+        first = EPS * off + share * min(abs(a), t)
+        bent = EPS * less + share * a * a * square if square < math.inf else math.inf
         self.k = plain if first <= bent else centred
         self.k_error = min(first, bent) + EPS * 4.0 * abs(self.k) + 2.0 * t * missed
         re, im = tilted.log_phi(h, 1, count + 1)
@@ -272,6 +312,7 @@ class Contour:
         if eta:
             factor = factor * _blur(s * eta) / _blur(np.array([a * eta + 0j]))[0]
             self.start = float(_blur(np.array([a * eta + 0j]))[0].real)
+        self.plain = re, im
         self.size = np.exp(re) * np.abs(factor)
         self.phase = im + np.angle(factor)
         # added up from the far end: every partial sum is rounded
@@ -282,15 +323,26 @@ class Contour:
         moved = 2.0 * share * np.minimum(far, np.abs(s) ** 2 * square) + 4.0 * t * missed
         moved += tilted.lost
         rest = np.exp((1.0 - 1.0 / t) * re)
-        self.noise = np.abs(factor) * rest * moved * math.exp(min(-self.k / t, 50.0))
+        self.off = rest * moved * math.exp(min(-self.k / t, 50.0))
+        self.noise = np.abs(factor) * self.off
         self.turn = float(tilted.mean[0]) * t - drift
-        if eta:
-            near = UNIFORMS * math.exp(a * eta / UNIFORMS) / eta
-            self.tail = 2.0 * (a / last) ** 2 * (near / last) ** UNIFORMS * last
-            self.tail /= h * (UNIFORMS + 1.0) * self.start
-        else:
-            decay, _ = proof.decay(last - 0.5 * h, reach, math.inf, log_share)
-            self.tail = decay * period * a * a / math.pi
+
+    @cached_property
+    def tail(self) -> float:
+        """Bound on what is left out of the sum."""
+        shares, tilted, last, h, log_share = self._proof
+        if self.eta:
+            near = UNIFORMS * math.exp(self.a * self.eta / UNIFORMS) / self.eta
+            tail = 2.0 * (self.a / last) ** 2 * (near / last) ** UNIFORMS * last
+            return tail / (h * (UNIFORMS + 1.0) * self.start)
+        reach = min(max(2.0 * last, tilted.levelled(log_share)), FURTHER * last)
+        try:
+            further, _ = shares.loss(reach)
+            proof = Tilted(Law.of((Step(further, shares.steps),)), self.a)
+        except NumericError:  # then total variation has to do
+            reach, proof = last, tilted
+        decay, _ = proof.decay(last - 0.5 * h, reach, math.inf, log_share)
+        return float(decay) * self.period * self.a * self.a / math.pi
 
     def puts(self, c: Floats) -> Floats:
         """Return rows (lower, estimate, upper) of the logs of g(c)."""
@@ -320,6 +372,21 @@ class Contour:
         rows[0, bad], rows[1, bad], rows[2, bad] = -math.inf, math.nan, math.inf
         return np.ascontiguousarray(rows.T)
 
+    def densities(self, w: Floats, fewer: int = 0) -> tuple[Floats, Floats]:
+        """Return the density of the mean without so many of its terms, and its error.
+
+        Both are estimates, in units of exp(K + aw).
+        """
+        part = 1.0 - fewer / self.steps
+        log_size, phase = self.plain
+        size = np.exp(part * log_size)
+        spend(6.0 * w.size * self.y.size)
+        turn = part * self.turn
+        found = _sums(w, self.y, size, part * phase, self.wander, self.off, turn, EPS)
+        noise = 2.0 * found[:, 1] + EPS * (8.0 + 4.0 * float(np.cumsum(size[::-1]).sum()))
+        noise += 2.0 * float(size[-1]) * size.size
+        return (1.0 + 2.0 * found[:, 0]) / self.period, (noise + self.k_error) / self.period
+
 
 def _blur(z: Any) -> NDArray[np.complex128]:
     """Transform of Z at z: (sinh(z/n) / (z/n))^n."""
@@ -332,6 +399,13 @@ def _blur(z: Any) -> NDArray[np.complex128]:
     return out**UNIFORMS
 
 
+def is_smooth(shares: Shares) -> bool:
+    """Whether atoms of X are so few that phi fades nevertheless."""
+    law, _ = shares.loss(0.0)
+    atoms = float(np.exp(law.atom_log_mass).sum())
+    return not atoms > 0.0 or shares.steps * math.log(min(atoms, 1.0)) <= LASTING
+
+
 class Mean:
     """Bounds on E_Q[(c - W)_+] for all c > 0."""
 
@@ -342,10 +416,7 @@ class Mean:
         resolved, _ = shares.loss(0.0)
         self._nodes, self._log_weight = resolved.nodes()
         self._weight = np.exp(self._log_weight)
-        atoms = float(np.exp(resolved.atom_log_mass).sum())
-        lasting = shares.steps * math.log(min(atoms, 1.0)) if atoms > 0.0 else -math.inf
-        self._atoms = lasting > LASTING
-        self._smooth = resolved.loss.size > 0
+        self._atoms = not is_smooth(shares)
         self._contours: dict[float, Contour | None] = {}
 
     def puts(self, c: Floats) -> Floats:

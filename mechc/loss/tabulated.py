@@ -1,0 +1,278 @@
+"""A log density as polynomials on panels, and a kernel that reads it: a pair known by numbers.
+
+In: log q of the loss x itself, log p = log q + x. Out: what an emitted kernel offers, so that a law
+that nobody has a formula for composes like any other. On a Poisson sample of rate r the loss is
+log(1 - r + r exp(x)) (T6), with the same q.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+from numpy.polynomial import chebyshev
+from numpy.typing import NDArray
+
+from mechc import protocol
+from mechc.errors import NumericError
+from mechc.loss.bound_kernel import KernelSource
+from mechc.loss.infinite_mass import LogMass
+from mechc.loss.jit import compiled
+from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.rule import NODES, ORDER, WEIGHTS
+
+Floats = NDArray[np.float64]
+Values = Callable[[Floats], tuple[Floats, Floats]]
+
+GOAL = 1e-11  # of what is left out of a panel
+NOISY = 4.0  # times the error of values, below which nothing is resolved
+SHORTEST = 1e-6  # length of a panel, as a share of the whole
+MOST = 250  # panels
+STRETCH = 0.4  # of the distance to the other end, that one panel of a convolution may have
+POINTS = np.cos(math.pi * (np.arange(ORDER) + 0.5) / ORDER)
+FIT = np.linalg.inv(chebyshev.chebvander(POINTS, ORDER - 1))
+
+
+@compiled("void(float64[::1], float64[::1], float64[:, ::1], float64[::1])")
+def _read(x, edges, coefficients, out):  # type: ignore[no-untyped-def]
+    """Sums of Chebyshev polynomials by Clenshaw's recurrence; -inf outside of all panels."""
+    n = coefficients.shape[1]
+    for i in range(x.size):
+        if not (edges[0] <= x[i] <= edges[-1]):
+            out[i] = -np.inf
+            continue
+        j = min(max(np.searchsorted(edges, x[i], side="right") - 1, 0), edges.size - 2)
+        y = (2.0 * x[i] - edges[j] - edges[j + 1]) / (edges[j + 1] - edges[j])
+        b1, b2 = 0.0, 0.0
+        for m in range(n - 1, 0, -1):
+            b1, b2 = 2.0 * y * b1 - b2 + coefficients[j, m], b1
+        out[i] = y * b1 - b2 + coefficients[j, 0]
+
+
+@compiled(
+    "float64[::1](float64[::1], float64, float64[::1], float64[:, ::1], float64[:, ::1],"
+    " float64[::1], float64[:, ::1])"
+)
+def convolve(w, share, edges, coefficients, density, mu_edges, mu):  # type: ignore[no-untyped-def]
+    """Integral of g(r) m(w - r) over 0 < r < w share, for every w.
+
+    Logs of r g(r) and of v m(v) are tables in log r and log v; `density` is r g(r) at the nodes of
+    its panels, times their weights.
+    """
+    out, ends, least = np.zeros(w.size), np.exp(edges), math.exp(mu_edges[0])
+    v, m, x, g = np.empty(16), np.empty(16), np.empty(16), np.empty(16)
+    heavy = density.max() * 1e-30
+    for i in range(w.size):
+        top, total = min(w[i] - least, share * w[i]), 0.0
+        for j in range(edges.size - 1):
+            if ends[j] >= top:
+                break
+            if density[j].max() < heavy:
+                continue
+            lo = ends[j]
+            last = min(ends[j + 1], top)
+            while lo < last:
+                hi = min(last, lo + STRETCH * (w[i] - lo))
+                hi = last if last - hi < 1e-9 * last else hi
+                whole = lo == ends[j] and hi == ends[j + 1]
+                a, b = math.log(lo), math.log(hi)
+                for n in range(16):
+                    x[n] = 0.5 * (a + b) + 0.5 * (b - a) * NODES[n]
+                    v[n] = math.log(w[i] - math.exp(x[n]))
+                _read(v, mu_edges, mu, m)
+                if whole:
+                    for n in range(16):
+                        total += density[j, n] * math.exp(m[n] - v[n])
+                else:
+                    _read(x, edges, coefficients, g)
+                    for n in range(16):
+                        size = 0.5 * (b - a) * WEIGHTS[n]
+                        total += size * math.exp(g[n] + m[n] - v[n])
+                lo = hi
+        out[i] = total
+    return out
+
+
+def fit(
+    values: Values, edges: Floats, floor: float | Callable[[Floats], Floats], nats: float = math.inf
+) -> tuple[Table, Floats]:
+    """Return a table of a function, and errors, on panels that are halved until it is resolved.
+
+    Args:
+        values: the function and its error, of points.
+        edges: of the first panels.
+        floor: below this, also as a function of the point, it need not be resolved.
+        nats: by which it may change on a panel.
+
+    Raises:
+        NumericError: it takes too many panels.
+    """
+    done: dict[tuple[float, float], tuple[Floats, float]] = {}
+    panels = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+    shortest = SHORTEST * (edges[-1] - edges[0])
+    while panels:
+        lo, hi = np.array(panels).T
+        x = 0.5 * (lo + hi)[:, None] + 0.5 * (hi - lo)[:, None] * POINTS
+        value, error = values(x.ravel())
+        value, error = value.reshape(x.shape), error.reshape(x.shape)
+        found = value @ FIT.T
+        miss = np.abs(found[:, -3:]).sum(axis=1)
+        noise = error.max(axis=1)
+        matters = (value - (floor(x) if callable(floor) else floor)).max(axis=1) > 0.0
+        short = (miss > np.maximum(GOAL, NOISY * noise)) | (np.ptp(value, axis=1) > nats)
+        short &= matters & (hi - lo > shortest)
+        if len(done) + len(panels) > MOST:
+            raise NumericError("a function is not resolved by polynomials on panels")
+        panels = []
+        for i in range(lo.size):
+            if short[i]:
+                middle = 0.5 * (lo[i] + hi[i])
+                panels += [(lo[i], middle), (middle, hi[i])]
+            else:
+                done[lo[i], hi[i]] = found[i], max(miss[i], noise[i]) * matters[i]
+    order = sorted(done)
+    ends = np.array([order[0][0], *(hi for _, hi in order)])
+    coefficients, errors = zip(*(done[key] for key in order), strict=True)
+    return Table(ends, np.stack(coefficients)), np.array(errors)
+
+
+class Table(NamedTuple):
+    """A function on an interval.
+
+    Attributes:
+        edges: of panels, shape (n + 1,).
+        coefficients: of Chebyshev polynomials on each, shape (n, degree + 1).
+    """
+
+    edges: Floats
+    coefficients: Floats
+
+    def __call__(self, x: Floats) -> Floats:
+        """Return values, -inf outside."""
+        out = np.empty(x.size)
+        _read(np.ascontiguousarray(x), self.edges, self.coefficients, out)
+        return out
+
+    def moved(self, distance: float) -> Table:
+        """Return the function of x - distance."""
+        return self._replace(edges=self.edges + distance)
+
+
+class Tabulated:
+    """A pair (P, Q) on the line of its own losses, offered as an emitted kernel is.
+
+    Attributes:
+        log_q: the log density of the loss x under Q; under P it is log_q + x.
+        rate: of a Poisson sample on top: P is (1 - rate) Q + rate P.
+        masses: logs of the masses that only P and only Q have.
+    """
+
+    PROTOCOL, DIGEST, MEASURE, SYMMETRIC = protocol.PROTOCOL, "", "density", False
+    PARAMETERS: tuple[Any, ...] = ()
+    CAPABILITIES: ClassVar[dict[str, str]] = {"cgf": "none", "cdf": "none"}
+    CLAIM: ClassVar[dict[str, Any]] = {}
+    REFS: tuple[str, ...] = ()
+    BRANCHES: tuple[str, ...] = ()
+    ABOUT = ""
+
+    def __init__(
+        self, log_q: Table, masses: tuple[float, float], name: str, rate: float = 1.0
+    ) -> None:
+        """Hold the numbers."""
+        self.log_q, self.masses, self.NAME, self.rate = log_q, masses, name, rate
+
+    def sampled(self, rate: float) -> Tabulated:
+        """Return the pair on a Poisson sample."""
+        return Tabulated(self.log_q, self.masses, self.NAME, rate * self.rate)
+
+    def log_p_many(self, x: Floats, theta: Floats, out: Floats) -> None:
+        """Write log p at x."""
+        self.loss_many(x, theta, out)
+        out += self.log_q(x)
+
+    def log_q_many(self, x: Floats, theta: Floats, out: Floats) -> None:
+        """Write log q at x."""
+        out[:] = self.log_q(x)
+
+    def loss_many(self, x: Floats, theta: Floats, out: Floats) -> None:
+        """Write the losses at x."""
+        out[:] = x if self.rate == 1.0 else np.log1p(self.rate * np.expm1(x))
+
+    def loss(self, x: float, theta: Floats) -> float:
+        """Return the loss at x."""
+        return x if self.rate == 1.0 else math.log1p(self.rate * math.expm1(x))
+
+    def loss_inverse_many(self, branch: int, loss: Floats, theta: Floats, out: Floats) -> None:
+        """Write where the loss has these values."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            out[:] = loss if self.rate == 1.0 else np.log1p(np.expm1(loss) / self.rate)
+
+    solve_loss = loss_inverse_many
+
+    def branches(self, theta: Floats) -> Floats:
+        """Return the one branch."""
+        lo, hi = (float(end) for end in self.log_q.edges[[0, -1]])
+        ends = (self.loss(lo, theta), self.loss(hi, theta))
+        return np.array([[lo, hi, protocol.INCREASING, *ends, 0.0]])
+
+    def atoms(self, theta: Floats) -> Floats:
+        """Return what only one of P and Q has, beyond the ends."""
+        lo, hi = self.log_q.edges[[0, -1]]
+        p, q = self.masses
+        with np.errstate(divide="ignore"):
+            log_rate, log_rest = math.log(self.rate), float(np.log1p(-self.rate))
+        rows = [[hi + 1.0, p + log_rate, -math.inf], [lo - 1.0, q + log_rest, q]]
+        return np.array([row for row in rows if max(row[1:]) > -math.inf]).reshape(-1, 3)
+
+    def atom_errors(self, theta: Floats) -> Floats:
+        """Return nothing: masses are bounds."""
+        return np.ones((len(self.atoms(theta)), 2))
+
+    def log_infinite_mass(self, theta: Floats) -> float:
+        """Return nan: it is among the atoms."""
+        return math.nan
+
+    def strip(self, theta: Floats) -> Floats:
+        """Return the whole line: losses are bounded."""
+        return np.array([-math.inf, math.inf])
+
+
+def tabulated_loss(
+    log_q: Table, masses: tuple[float, float], cut: tuple[float, float], error: float, label: str
+) -> PrivacyLoss:
+    """Return the law of a loss by its density.
+
+    Args:
+        log_q: log density of the loss under Q, also where it is known by less than its size.
+        masses: logs of P(q = 0) and Q(p = 0).
+        cut: logs of the masses under P and Q that the table does not have: they may stand at any
+            loss, and reveal everything.
+        error: of log_q.
+        label: words for messages.
+    """
+    both = [float(np.logaddexp(*pair)) for pair in zip(masses, cut, strict=True)]
+    return _bound(Tabulated(log_q, (both[0], both[1]), label), cut, error)
+
+
+def sampled_loss(law: PrivacyLoss, rate: float) -> PrivacyLoss | None:
+    """Return a tabulated law on a Poisson sample, None for other laws.
+
+    Args:
+        law: of removing, or, reversed, of adding a record.
+        rate: in (0, 1).
+    """
+    source = law.source
+    if source is None or not isinstance(source.kernel, Tabulated):
+        return None
+    p, q = (mass.log for mass in source.early)
+    mixed = float(np.logaddexp(p + math.log(rate), q + math.log1p(-rate)))
+    made = _bound(source.kernel.sampled(rate), (mixed, q), source.density_error)
+    return made.reversed() if law.is_reversed else made
+
+
+def _bound(kernel: Tabulated, cut: tuple[float, float], error: float) -> PrivacyLoss:
+    source = KernelSource(cast(Any, kernel), np.empty(0))
+    source.early, source.density_error = (LogMass(cut[0]), LogMass(cut[1])), error
+    return PrivacyLoss.of_source(source)
