@@ -157,3 +157,25 @@ def test_mass_of_a_short_end_keeps_its_digits():
     value = found.subs({w: Rational(10), s: Rational(1, 10)})
     assert value == Rational(1, 20000)
     assert not found.is_Add
+
+
+@pytest.mark.parametrize(("shape", "direction"), [
+    (1.3, "remove"), (0.7, "remove"), (0.7, "add"), (2.0, "remove"), (2.0, "add"), (1.3, "add"),
+])  # fmt: skip
+def test_one_step_is_certified_next_to_a_zero_or_a_pole(shape, direction):
+    pair = mechanism("life", p=exp(-x), q=a * x ** (a - 1) * exp(-(x**a)), variable=x,
+                     support=(0, oo), parameters=(a,))  # fmt: skip
+    epsilon = 0.3
+    found = mechc.load(pair)(a=shape).delta(epsilon, direction=direction, certified=True)
+    # delta is a sum of differences of survival functions between places where L = epsilon
+    sign = 1.0 if direction == "remove" else -1.0
+    places = np.logspace(-14, 2.5, 600_000)
+
+    def gap(y):
+        return sign * (y**shape - y - math.log(shape) - (shape - 1) * np.log(y)) - epsilon
+
+    kept = [np.exp(-np.append(0.0, places)), np.exp(-np.append(0.0, places) ** shape)]
+    p, q = (-np.diff(survival) for survival in kept[:: int(sign)])
+    exact = math.fsum(np.maximum(p - math.exp(epsilon) * q, 0.0)[gap(places) > -1.0])
+    assert found.lower <= exact + 1e-9 and exact - 1e-9 <= found.upper
+    assert found.upper - found.lower < 1e-12

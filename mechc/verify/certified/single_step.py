@@ -63,12 +63,14 @@ def _density(part: PieceIntegral, epsilon: Any, tilt: Any, tiny: Any) -> Any:
         None if end.is_finite() else _tail(part, loss, epsilon, tilt, side)
         for side, end in ((-1, part.lo), (1, part.hi))
     ]
-    lo, hi = (
-        end if tail is None else tail.start
-        for end, tail in zip((part.lo, part.hi), tails, strict=True)
-    )
+    above, total, starts = [], arb(0), []
+    for side, end, tail in zip((1, -1), (part.lo, part.hi), tails, strict=True):
+        # next to a zero or a pole of p it is bounded as a whole: delta takes at most all of it
+        start, rest = part.beside(acb(1), acb(0), side, end) if tail is None else (tail.start, None)
+        starts.append(start)
+        total += arb(0) if rest is None else _between(rest.real)
+    lo, hi = starts
     open_boxes = list(itertools.pairwise([lo, *([arb(0)] if lo < 0 and hi > 0 else []), hi]))
-    above, total = [], arb(0)
     for tail in filter(None, tails):
         above += tail.above
         open_boxes += tail.open_boxes
@@ -181,7 +183,8 @@ def _above(
         if gap > 0:
             above.append((a, b))
             continue
-        most = (b - a) * log_p(box, False).real.exp() * (1 - (-gap).exp())
+        share = 1 - (-gap).exp()  # of p, at most all of it
+        most = (b - a) * log_p(box, False).real.exp() * (share if share.is_finite() else 1)
         if most.is_finite() and most.upper() < tiny:
             left_out += _between(most)
             continue
