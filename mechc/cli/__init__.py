@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -630,6 +631,24 @@ def check(
         ok = report.ok
     if not ok:
         raise typer.Exit(1)
+
+
+@app.command()
+def warm(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Mechanisms whose kernels are wanted, or none.")
+    ] = None,
+) -> None:
+    """Compile ahead what is compiled once on a machine: the accountants, and kernels."""
+    from mechc.cli.progress import compiling_all, warm_up
+
+    start = time.perf_counter()
+    for name in names or ():
+        mechc.load(name)  # its error, if it has one
+    compiling_all(names or (), err)
+    with err.status("compiling the accountants"):
+        warm_up()
+    out.print(f"compiled in {time.perf_counter() - start:.1f} s", highlight=False)
 
 
 @app.command()

@@ -17,7 +17,7 @@ from rich.table import Table
 
 import mechc
 from mechc.accountants.bound import Bound
-from mechc.cli.progress import compiling
+from mechc.cli.progress import compiling, known, warm_up
 from mechc.composition import events
 from mechc.composition.events import Composition
 from mechc.composition.mechanism import Mechanism
@@ -71,12 +71,12 @@ def _second_process(out: Console) -> Iterator[None]:
 
     What it leaves is in the caches; where there can be no second process, that is compiled later.
     """
-    if all(mechanism.is_compiled for mechanism in _known()):
+    if all(mechanism.is_compiled for mechanism in known()):
         yield
         return
     try:
         pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
-        answer = pool.submit(_ask_once)
+        answer = pool.submit(warm_up)
     except (OSError, ImportError):
         yield
         return
@@ -87,20 +87,6 @@ def _second_process(out: Console) -> Iterator[None]:
                 answer.result()
             except (BrokenProcessPool, MechcError):
                 return
-
-
-def _known() -> tuple[Mechanism, ...]:
-    """Return the mechanisms of the demo that are not declared in it."""
-    gaussian = mechc.load("gaussian")
-    return gaussian, mechc.poisson(gaussian), mechc.load("discrete_laplace")
-
-
-def _ask_once() -> None:
-    """Compile the known mechanisms, and by one answer whatever an accountant needs."""
-    gaussian, sampled, counts = _known()
-    step = sampled(sampling_rate=0.01, sigma=2.0)
-    (1000 * step + gaussian(sigma=30.0) + counts(a=0.05)).epsilon(DELTA)
-    step.epsilon_curve(DELTA, [1, 10, 1000])
 
 
 def _compile(out: Console, folder: Path) -> Mechanism:
@@ -132,7 +118,7 @@ def _compile(out: Console, folder: Path) -> Mechanism:
 
 def training_runs(huber: Mechanism, out: Console) -> list[Run]:
     """Return the runs of the demo, their kernels compiled."""
-    gaussian, sampled, counts = _known()
+    gaussian, sampled, counts = known()
     sampled_huber = mechc.poisson(huber)
     for mechanism in (gaussian, sampled, sampled_huber, counts):
         compiling(mechanism, out)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mechc.composition.mechanism import load
+from mechc.composition.operations import poisson
 from mechc.errors import MechcError
 
 if TYPE_CHECKING:
@@ -28,6 +29,21 @@ def compiling(mechanism: Mechanism, console: Console) -> None:
         return
     with console.status(f"compiling {mechanism.name}") as status:
         mechanism.compile(lambda stage: status.update(f"compiling {mechanism.name}: {stage}"))
+
+
+def known() -> tuple[Mechanism, ...]:
+    """Return what most people ask for: Gaussian noise, sampled too, and noise on counts."""
+    gaussian = load("gaussian")
+    return gaussian, poisson(gaussian), load("discrete_laplace")
+
+
+def warm_up() -> None:
+    """Compile the known mechanisms, and by a few answers whatever an accountant needs."""
+    gaussian, sampled, counts = known()
+    step = sampled(sampling_rate=0.01, sigma=2.0)
+    (1000 * step + gaussian(sigma=30.0) + counts(a=0.05)).epsilon(1e-5)
+    (100 * load("laplace")(scale=20.0)).epsilon(1e-5)
+    step.epsilon_curve(1e-5, [1, 10, 1000])
 
 
 def compiling_all(names: Sequence[str], console: Console) -> None:

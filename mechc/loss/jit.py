@@ -9,6 +9,7 @@ refused, never met with a specialisation of its own (an integer where a float is
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -54,8 +55,20 @@ class Compiled:
         made = self.__dict__.get("_made")
         if made is None:
             made = nb.njit(self._signatures, **self._options)(self.py_func)
+            if made.stats.cache_misses:
+                tell_of_compiling()
             made = self.__dict__.setdefault("_made", made)
         return made
+
+
+@functools.cache
+def tell_of_compiling() -> None:
+    """Say on a terminal, once a process, what its user waits for."""
+    if sys.stderr.isatty():
+        sys.stderr.write(
+            "mechc: compiling numeric functions, once on this machine (3 to 10 s in all; "
+            "`mechc warm` does so ahead)\n"
+        )
 
 
 def compiled(

@@ -1,0 +1,34 @@
+"""What is compiled once is said on a terminal, and can be compiled ahead."""
+
+import io
+import sys
+
+from typer.testing import CliRunner
+
+from mechc.cli import app
+from mechc.loss import jit
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def plus(constant):
+    return lambda x: x + constant
+
+
+def test_a_terminal_is_told_once_and_a_pipe_never(monkeypatch):
+    for stream, lines in ((Terminal(), 1), (io.StringIO(), 0)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        jit.tell_of_compiling.cache_clear()
+        for constant in (2.0, 3.0):
+            made = jit.compiled("float64(float64)", cache=False)(plus(constant))
+            assert made(1.0) == 1.0 + constant
+        assert stream.getvalue().count("\n") == lines
+    jit.tell_of_compiling.cache_clear()
+
+
+def test_warm_refuses_what_does_not_exist_before_it_begins():
+    done = CliRunner().invoke(app, ["warm", "no_such_mechanism"])
+    assert done.exit_code == 2 and "no_such_mechanism" in done.output
