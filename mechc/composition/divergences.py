@@ -23,6 +23,9 @@ from itertools import pairwise
 from operator import add
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from scipy.special import log_ndtr
+
 from mechc.accountants.bound import Bound
 from mechc.accountants.classical.clt import log_gaussian_bounds
 from mechc.accountants.fft import log1mexp, log_add, log_subtract
@@ -48,6 +51,7 @@ FAR_ORDER = 100.0  # whose divergence is known where a larger order has none
 LARGE = 1e12  # tilt beyond which no order is asked for
 NO_RHO = "no theorem bounds the divergences of all orders: losses are not bounded"
 NEARLY_ONE = -1e-14  # log delta from which on mu is not told by it
+NEAR_ONE = -1e-3  # the same where what is left of it is asked too
 
 
 def renyi(composition: Run, evaluation: Evaluation, order: float) -> Bound:
@@ -207,12 +211,23 @@ def _largest_mu(evaluation: Evaluation, epsilon_max: float) -> Bound:
             bounds[at] = evaluation.log_delta(at)
         return float(getattr(bounds[at], side))
 
+    @cache
+    def log_overlap() -> float:
+        return _log_overlap(evaluation)
+
+    def enough(a: float, b: float, mu: float) -> float:
+        if not log_delta("upper", a) > NEAR_ONE:
+            return mu
+        return min(mu, _overlapping_mu(b, log_overlap()))
+
     def cell(a: float, b: float) -> tuple[float, float, float]:
-        return -cell_mu(a, b, log_delta("upper", a), log_delta("upper", b)), a, b
+        mu = cell_mu(a, b, log_delta("upper", a), log_delta("upper", b))
+        return -enough(a, b, mu), a, b
 
     @cache
     def needed(side: str, at: float) -> float:
-        return gdp_mu(at, log_delta(side, at), side)
+        mu = gdp_mu(at, log_delta(side, at), side)
+        return enough(at, at, mu) if side == "upper" else mu
 
     def largest(side: str) -> float:
         found = [needed(side, at) for at in list(bounds)]
@@ -232,8 +247,42 @@ def _largest_mu(evaluation: Evaluation, epsilon_max: float) -> Bound:
     first, last = bounds[0.0], bounds[epsilon_max]
     beyond = math.exp(float(last.upper))
     detail = {"epsilon_range": (0.0 - epsilon_max, epsilon_max), "delta_beyond": beyond}
-    lower, estimate = largest("lower"), largest("estimate")
-    return Bound(lower, estimate, -cells[0][0], first.method, first.status, detail)
+    upper, lower, estimate = -cells[0][0], largest("lower"), largest("estimate")
+    if upper < math.inf and estimate == math.inf:
+        estimate = math.nan  # of a delta that doubles do not tell from one
+    return Bound(lower, estimate, upper, first.method, first.status, detail)
+
+
+def _log_overlap(evaluation: Evaluation) -> float:
+    """A lower bound on log(1 - delta(0)), however small, by the order 1/2.
+
+    (int sqrt(p q))^2 <= int min(p, q) int max(p, q) <= 2 int min(p, q), by Cauchy and Schwarz.
+    """
+    try:
+        bound = evaluation.renyi(evaluation.directions[0], 0.5)
+    except (UnsupportedError, NumericError):
+        return -math.inf
+    return -float(bound.upper) * (1.0 + 4 * EPS) - math.log(2.0)
+
+
+def _overlapping_mu(epsilon: float, log_overlap: float) -> float:
+    """A mu of which 1 - delta(epsilon) is at most exp(log_overlap): enough up to this epsilon."""
+
+    def above(mu: float) -> bool:
+        rest = np.logaddexp(
+            log_ndtr(epsilon / mu - 0.5 * mu), epsilon + log_ndtr(-epsilon / mu - 0.5 * mu)
+        )
+        return bool(rest > log_overlap - 1e-9 * (1.0 + abs(log_overlap)))
+
+    lo, hi = 0.0, 1.0
+    while above(hi):
+        lo, hi = hi, 2.0 * hi
+        if hi > LARGEST_MU:
+            return math.inf
+    while hi - lo > 0.1 * CLOSE * hi:
+        mid = 0.5 * (lo + hi)
+        lo, hi = (mid, hi) if above(mid) else (lo, mid)
+    return hi
 
 
 def cell_mu(a: float, b: float, log_delta_a: float, log_delta_b: float) -> float:

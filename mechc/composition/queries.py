@@ -511,7 +511,8 @@ class Queries(ABC):
             epsilon_max: the comparison covers |epsilon| <= epsilon_max; by default up to where
                 delta is 1e-12. It cannot cover all epsilon: the tails of a subsampled
                 mechanism are those of the mechanism without sampling. `detail` states the range
-                and delta at its end. Where delta(0) is one in doubles the upper side is inf.
+                and delta at its end. Where delta(0) is one in doubles the order
+                1/2 bounds mu from above, wider, and there is no estimate.
             max_work: see the class; for all epsilons together.
             how: keyword arguments as for `delta`.
         """

@@ -335,3 +335,19 @@ def test_every_query_by_every_method_contains_the_narrow_answer(sampled_gaussian
         assert answer.status == "proven"
         assert answer.lower <= narrow.upper and narrow.lower <= answer.upper
         assert answer.lower <= answer.upper
+
+
+@pytest.mark.parametrize(("name", "count", "values"), [
+    ("gaussian", 1000, {"sigma": 1.0}), ("gaussian", 30, {"sigma": 0.2}),
+    ("laplace", 500, {"scale": 0.6}), ("pure_dp", 400, {"epsilon": 2.0}),
+])  # fmt: skip
+def test_gdp_of_a_run_that_reveals_all_but_a_trace(name, count, values):
+    run = count * mechc.load(name)(**values)
+    answer = run.gdp()
+    assert run.delta(0.0).upper > 1.0 - 1e-14
+    assert 0.0 < answer.lower < answer.upper < 2.0 * answer.lower
+    if name == "gaussian":
+        assert answer.lower <= math.sqrt(count) / values["sigma"] <= answer.upper
+    # 1 - delta(0) of the two normal laws is at most that of the run, and that at most sum sqrt(p q)
+    trace = float(norm.logsf(answer.upper / 2)) + math.log(2.0)
+    assert trace <= -float(run.renyi(0.5).lower) / 2
