@@ -17,7 +17,7 @@ from mechc.composition import inputs
 from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import RATE, as_array
 from mechc.composition.mechanism import load
-from mechc.composition.operations import group, poisson, subset_of_groups
+from mechc.composition.operations import group, poisson, shift, subset_of_groups
 from mechc.composition.tables import mixture
 from mechc.errors import DeclarationError, UnsupportedError
 
@@ -131,29 +131,34 @@ def random_allocation(sigma: float, sensitivity: float = 1.0) -> Composition:
 
 
 def truncated_poisson(
-    sigma: float, *, dataset_size: int, sampling_rate: float, max_batch_size: int
+    sigma: float | Event, *, dataset_size: int, sampling_rate: float, max_batch_size: int
 ) -> Event | Composition:
-    """Return a pair for Poisson sampling whose batches are cut to a largest size.
+    """Return a pair for Poisson sampling whose batches are cut, at random, to a largest size.
 
     If the batch without the record is below the limit, the record is added to it; otherwise, with
-    probability tau, it replaces another one, which moves the sum twice as far. Telling which
-    happens gives a mixture (Chua et al. 2024, section 4.3). A tau below 1e-16, less than a mixture
-    of densities costs by rounding them, is taken to reveal everything beside the plain mechanism.
+    probability tau, it takes the place of another one with probability at most q B / (B + 1), which
+    moves the sum twice as far. Telling which happens gives a mixture (T12; Chua et al. 2024,
+    section 4.3, mix the replaced record into both sides, which reveals more). A tau below 1e-16,
+    less than a mixture of densities costs by rounding them, is taken to reveal everything beside
+    the plain mechanism.
 
     Args:
-        sigma: noise multiplier.
+        sigma: noise multiplier of Gaussian noise, or one use of additive noise, its sensitivity
+            the clipping norm.
         dataset_size: number of records.
         sampling_rate: probability with which a record is sampled before batches are cut.
         max_batch_size: largest batch.
 
     Raises:
         DeclarationError: sizes that are not positive integers, or a rate outside [0, 1].
+        UnsupportedError: noise that is not additive.
     """
     from scipy.stats import binom
 
     n = inputs.size("truncated_poisson", "dataset_size", dataset_size)
     most = inputs.size("truncated_poisson", "max_batch_size", max_batch_size)
-    plain = poisson(load("gaussian")(sigma=sigma), sampling_rate)
+    event = sigma if isinstance(sigma, Event) else load("gaussian")(sigma=sigma)
+    plain = poisson(event, sampling_rate)
     q = plain.parameters[RATE]
     tau = float(binom.sf(most - 1, n - 1, q))
     if most >= n or q == 0.0:
@@ -161,9 +166,11 @@ def truncated_poisson(
     if tau < UNLIKELY:  # less than rounding densities to a grid would cost
         revealing = max(tau * (1.0 + ROUNDING), LEAST)
         return plain + load("approximate_dp")(epsilon=0.0, delta=revealing)
-    rate = min(float(binom.sf(most, n, q)) * most / tau / n, 1.0)
-    replaced = poisson(load("gaussian")(sigma=sigma, sensitivity=2.0), rate, adjacency="replace")
-    return mixture([plain, replaced], [1.0 - tau, tau], adjacency="add_remove")
+    replaced = poisson(shift(event, 2.0), q * most / (most + 1.0))
+    return mixture(
+        [plain, replaced], [1.0 - tau, tau], adjacency="add_remove",
+        assumed=(f"batches of more than {most} records are cut uniformly at random (T12)",),
+    )  # fmt: skip
 
 
 def drawn_with_replacement(event: Event, *, dataset_size: int, batch_size: int) -> Event:

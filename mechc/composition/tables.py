@@ -332,6 +332,7 @@ def mixture(
     step: float = 1e-4,
     adjacency: Adjacency | str | None = None,
     revealing: float = 0.0,
+    assumed: Sequence[str] = (),
 ) -> NumericEvent:
     """Return the event in which events[i] happens with probability weights[i], and says so.
 
@@ -341,6 +342,7 @@ def mixture(
         step: distance of the losses to which densities are rounded up.
         adjacency: neighbouring relation that the mixture is for, where the parts' own differ.
         revealing: probability of an event that reveals everything; with the weights it sums to 1.
+        assumed: what must be true beside, in words.
 
     Raises:
         DeclarationError: the lists differ in length, or are not of this kind.
@@ -365,6 +367,7 @@ def mixture(
         if event.upper_only:
             raise UnsupportedError(f"mixture: {event}: {event.upper_only}")
     claim = _claim_of_mixture(used, adjacency)
+    claim = replace(claim, assumptions=(*claim.assumptions, *assumed))
     smooth = any(event.loss().loss.size for event, _ in used)
     listed = [f"{w:g} * {event}" for event, w in used]
     name = f"mixture({', '.join([*listed[:3], '...'] if len(listed) > 4 else listed)})"
