@@ -13,6 +13,7 @@ chords nowhere (Doroshenko et al. 2022): its second differences are the masses o
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -34,6 +35,20 @@ TAIL, TOP = 1e-18, 1e-15  # masses beyond its ends under Q and under P
 WIDE = 1e-6  # nats between bounds, beyond which the density of W is found
 DEEPEST = -160.0  # log of a delta that the density does not tell from what it leaves out
 NEAREST, FARTHEST = 1e-3, 60.0  # smallest and largest |log W| that the grid may end at
+
+
+def scheduled(parts: Sequence[tuple[PrivacyLoss, int]], adding: bool = False) -> PrivacyLoss:
+    """Return the law of the loss of an epoch whose steps are not alike.
+
+    Args:
+        parts: laws of the loss of one step, with counts.
+        adding: they are for adding a record.
+
+    Raises:
+        NumericError: a law has point masses, or a density that is not resolved.
+    """
+    found = likelihood.law_of_several([Shares(law, adding, count) for law, count in parts])
+    return found.reversed() if adding else found
 
 
 class Epoch:

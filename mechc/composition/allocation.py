@@ -17,20 +17,20 @@ from typing import Any
 
 import numpy as np
 
-from mechc.accountants.allocation import Epoch
+from mechc.accountants.allocation import Epoch, scheduled
 from mechc.accountants.bound import Bound
-from mechc.adjacency import Adjacency, Claim, refuse_groups
+from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
 from mechc.composition import inputs
 from mechc.composition.evaluation import TOP_ERROR, Evaluation
 from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.question import current
 from mechc.composition.tables import NumericEvent, Table
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.protocol import ParameterInfo
 
-MOST_STEPS = 10_000_000
+MOST_STEPS, USUAL = 10_000_000, 1000
 NAME = "random_allocation"
 UPPER = (
     "upper bound only: the likelihood ratio has point masses or no density that is resolved, and "
@@ -38,7 +38,9 @@ UPPER = (
 )
 
 
-def random_allocation(what: Any, steps: int = 1000, selected: int = 1, epochs: int = 1) -> Any:
+def random_allocation(
+    what: Any, steps: int | None = None, selected: int = 1, epochs: int = 1
+) -> Any:
     """Return a mechanism that runs in every step, each record taking part in some steps only.
 
     In every epoch each record is put into `selected` of the `steps` steps, drawn uniformly and
@@ -48,8 +50,8 @@ def random_allocation(what: Any, steps: int = 1000, selected: int = 1, epochs: i
 
     Args:
         what: a mechanism for add/remove neighbours with a pair (its sensitivity the clipping norm),
-            or an event of one.
-        steps: number t of steps in an epoch, 1 to 10^7.
+            or an event of one; or a list of events, one for each step, as noise schedules have.
+        steps: number t of steps in an epoch, 1 to 10^7; by default 1000, or the length of the list.
         selected: number of steps of an epoch in which a record takes part, 1 to t.
         epochs: number of epochs, each drawn anew.
 
@@ -65,6 +67,9 @@ def random_allocation(what: Any, steps: int = 1000, selected: int = 1, epochs: i
     Source: Feldman and Shenfeld (2025, 2026, arXiv 2602.17284); Chua et al. (2024); Choquette-Choo
     et al. (2025).
     """
+    schedule = list(what) if isinstance(what, (list, tuple)) else []
+    if steps is None:
+        steps = len(schedule) if isinstance(what, (list, tuple)) else USUAL
     numbers = {"steps": steps, "selected": selected, "epochs": epochs}
     t, k, n = (inputs.size(NAME, word, value) for word, value in numbers.items())
     if t > MOST_STEPS:
@@ -73,6 +78,8 @@ def random_allocation(what: Any, steps: int = 1000, selected: int = 1, epochs: i
         raise DeclarationError(
             f"{NAME}: selected={k} of steps={t} (expected 1 <= selected <= steps)"
         )
+    if isinstance(what, (list, tuple)):
+        return _of_schedule(schedule, t, k, n)
     if isinstance(what, Composition):
         raise unsupported_on_composition(NAME)
     if isinstance(what, Event):
@@ -89,6 +96,17 @@ def allocated(event: Event, steps: int, selected: int, epochs: int) -> Event | C
         selected: k.
         epochs: how many.
     """
+    _check(event)
+    least, longer = divmod(steps, selected)
+    shares = [(least, selected - longer), (least + 1, longer)]
+    parts = [(_epoch(event, t), count * epochs) for t, count in shares if count]
+    if len(parts) == 1 and parts[0][1] == 1:
+        return parts[0][0]
+    return compose(*parts)
+
+
+def _check(event: Event) -> None:
+    """Refuse what T11 is not about."""
     if event.claim.group:
         refuse_groups(NAME, str(event))
     if event.adjacency is Adjacency.REPLACE:
@@ -100,12 +118,30 @@ def allocated(event: Event, steps: int, selected: int, epochs: int) -> Event | C
         raise UnsupportedError(
             f"{NAME}({event}): no pair of distributions is known, which the theorem (T11) needs"
         )
-    least, longer = divmod(steps, selected)
-    shares = [(least, selected - longer), (least + 1, longer)]
-    parts = [(_epoch(event, t), count * epochs) for t, count in shares if count]
-    if len(parts) == 1 and parts[0][1] == 1:
-        return parts[0][0]
-    return compose(*parts)
+
+
+def _of_schedule(events: list[Any], steps: int, selected: int, epochs: int) -> Any:
+    """Epochs whose steps are these events."""
+    if len(events) != steps:
+        raise DeclarationError(
+            f"{NAME}: steps={steps} and a list of {len(events)} events (expected one for each step)"
+        )
+    for event in events:
+        if not isinstance(event, Event):
+            raise DeclarationError(
+                f"{NAME}: {event!r} is not one use of a mechanism (expected a list of events)"
+            )
+        _check(event)
+    parts = Composition((event, 1) for event in events).parts
+    if len(parts) == 1:
+        return allocated(parts[0][0], steps, selected, epochs)
+    if selected > 1:
+        raise UnsupportedError(
+            f"{NAME}: selected={selected} with steps that are not alike: no theorem is known that "
+            "cuts them into blocks (T11)"
+        )
+    epoch = ScheduledEvent(parts)
+    return epoch if epochs == 1 else epoch * epochs
 
 
 def _epoch(event: Event, steps: int) -> Event:
@@ -127,16 +163,12 @@ class AllocatedEvent(NumericEvent):
             known,
             theorem="T11",
             adjacency=Adjacency.ADD_REMOVE,
-            assumptions=(
-                *known.assumptions,
-                f"every record takes part in one of {steps} steps, drawn uniformly and "
-                "independently of the data and of all other records",
-            ),
+            assumptions=(*known.assumptions, _assumed(steps)),
         )
         text = f"{NAME} {base.key!r} {steps} {claim}"
         table: Any = Table(
             f"{NAME}({base}, steps={steps})",
-            f"numeric-{hashlib.sha256(text.encode()).hexdigest()}",
+            f"numeric-{_digest(text)}",
             False,
             claim,
             references=tuple(base.mechanism.references),
@@ -179,6 +211,64 @@ class AllocatedEvent(NumericEvent):
     ) -> AllocationEvaluation:
         """Return what answers for this epoch alone."""
         return AllocationEvaluation(self, directions, claims)
+
+
+class ScheduledEvent(NumericEvent):
+    """One epoch of random allocation with one step selected, of steps that are not alike."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: tuple[tuple[Event, int], ...]) -> None:
+        """Hold the events with their counts; users call `random_allocation` instead."""
+        steps = sum(count for _, count in parts)
+        known = weakest([(str(event), event.claim) for event, _ in parts], Adjacency.ADD_REMOVE)
+        claim = replace(known, theorem="T11", assumptions=(*known.assumptions, _assumed(steps)))
+        text = f"{NAME} {[(event.key, count) for event, count in parts]!r} {claim}"
+        why = next((event.upper_only for event, _ in parts if event.upper_only), "")
+        name = f"{NAME}([{', '.join(f'{n} * {event}' for event, n in parts)}])"
+        table: Any = Table(name, f"numeric-{_digest(text)}", False, claim, upper_only=why)
+        Event.__init__(self, table, ())
+        self.parts = parts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy the events."""
+        return type(self), (self.parts,)
+
+    def __repr__(self) -> str:
+        """Show the events."""
+        return self.mechanism.name
+
+    def loss(self, direction: str = "remove") -> PrivacyLoss:
+        """Return the law of the loss of the epoch."""
+        laws = current().laws
+        key = (self.key, direction)
+        if key not in laws:
+            laws[key] = _scheduled(self, direction).fork()
+        law: PrivacyLoss = laws[key]
+        return law
+
+
+@lru_cache(maxsize=64)
+def _scheduled(event: ScheduledEvent, direction: str) -> PrivacyLoss:
+    """The law that every question begins with."""
+    parts = [(part.loss(direction).first(), count) for part, count in event.parts]
+    try:
+        return scheduled(parts, direction == "add")
+    except NumericError as why:
+        raise UnsupportedError(
+            f"{event}: steps that are not alike need losses with densities: {why}"
+        ) from why
+
+
+def _assumed(steps: int) -> str:
+    return (
+        f"every record takes part in one of {steps} steps, drawn uniformly and "
+        "independently of the data and of all other records"
+    )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @lru_cache(maxsize=256)

@@ -237,7 +237,7 @@ def test_moments_of_the_density(name, values, steps):
 def test_two_epochs_of_two_steps_by_quadrature():
     """W = (X_1 + X_2) / 2 and its copy, over four normal variables, two of them in closed form."""
     run = 2 * mechc.random_allocation(gaussian, steps=2)(sigma=1.5)
-    z, weight = np.polynomial.hermite_e.hermegauss(60)
+    z, weight = np.polynomial.hermite_e.hermegauss(24)
     x = np.exp(z / 1.5 - 0.5 / 1.5**2)
     weight = weight / weight.sum()
     w = 0.5 * (x[:, None] + x)
@@ -277,6 +277,47 @@ def test_calibration_and_pickle():
     again = pickle.loads(pickle.dumps(mechanism(sigma=1.0)))
     assert again == mechanism(sigma=1.0)
     assert again.delta(0.2).upper == mechanism(sigma=1.0).delta(0.2).upper
+
+
+def test_steps_that_are_not_alike():
+    """Two steps of different noise by quadrature; a hundred between those of each noise alone."""
+    sigmas, epsilon = (0.9, 1.6), 0.4
+    event = mechc.random_allocation([gaussian(sigma=s) for s in sigmas], epochs=1)
+    z = 12.0 * np.polynomial.legendre.leggauss(2000)[0]
+    weight = 12.0 * np.polynomial.legendre.leggauss(2000)[1] * norm.pdf(z)
+    x = np.exp(z / sigmas[0] - 0.5 / sigmas[0] ** 2)
+    c = math.exp(-epsilon)
+    puts = puts_of_lognormals(sigmas[1], 1, np.maximum(2.0 * c - x, 1e-300))
+    add = float(weight @ np.where(x < 2.0 * c, puts, 0.0)) * math.exp(epsilon) / 2.0
+    bound = event.delta(epsilon, direction="add")
+    assert bound.lower * (1 - 1e-6) <= add <= bound.upper * (1 + 1e-6)
+    assert bound.upper - bound.lower < 1e-6 * add
+    mixed = mechc.random_allocation([gaussian(sigma=1.0)] * 20 + [gaussian(sigma=1.5)] * 20)
+    found, *ends = (
+        both(what, 0.5)
+        for what in (mixed, *(mechc.random_allocation(gaussian(sigma=s), 40) for s in (1.5, 1.0)))
+    )
+    for middle, low, high in zip(found, *ends, strict=True):
+        assert low.upper < middle.lower and middle.upper < high.lower
+    again = pickle.loads(pickle.dumps(3 * mixed))
+    assert again == 3 * mixed and again.claim.theorem == "T11"
+
+
+@pytest.mark.parametrize(
+    ("events", "numbers"),
+    [
+        ([], {}), ([gaussian(sigma=1.0)], {"steps": 2}), ([gaussian], {}),
+        ([gaussian(sigma=1.0), 2 * gaussian(sigma=1.0)], {}),
+    ],
+)  # fmt: skip
+def test_bad_lists(events, numbers):
+    with pytest.raises(DeclarationError, match="random_allocation"):
+        mechc.random_allocation(events, **numbers)
+
+
+def test_blocks_of_steps_that_are_not_alike():
+    with pytest.raises(UnsupportedError, match="not alike"):
+        mechc.random_allocation([gaussian(sigma=s) for s in (1.0, 2.0, 3.0)], selected=2)
 
 
 @pytest.mark.parametrize(

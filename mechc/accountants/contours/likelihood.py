@@ -16,7 +16,7 @@ told from the rest (docs/theorems.md, T9), and its mass counts as revealing ever
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -374,6 +374,24 @@ def law(shares: Shares) -> PrivacyLoss:
         except NumericError:
             pass
     return _checked(shares, by_doubling(shares))
+
+
+def law_of_several(parts: Sequence[Shares]) -> PrivacyLoss:
+    """Return the same for steps that are not alike, from the shares of those that are.
+
+    Raises:
+        NumericError: some X has point masses, or a density that polynomials do not resolve.
+    """
+    found: Term | None = None
+    count = 0
+    for shares in parts:
+        one = by_doubling(shares)
+        count += shares.steps
+        term = Term(one.table.moved(math.log(shares.steps)), one.errors)
+        found = term if found is None else _together(found, term, count)
+    assert found is not None
+    whole = replace(parts[0], steps=count)
+    return _checked(whole, Likelihood(found.table.moved(-math.log(count)), found.errors))
 
 
 def _checked(shares: Shares, found: Likelihood) -> PrivacyLoss:
