@@ -212,6 +212,26 @@ class Auto:
         answer = revealed._first(epsilon, rtol)
         return cast(Bound, self._tails.corrected(answer, revealed._steps, epsilon, bound))
 
+    def epsilon(self, log_delta: float, near: float) -> tuple[float, float, float] | None:
+        """Return bounds and estimate of epsilon where delta is the target, by the first method.
+
+        Args:
+            log_delta: natural log of delta.
+            near: an epsilon close by.
+
+        Returns:
+            None where that method does not invert, or steps lack moments.
+        """
+        if not self._queue or self._lacks_moments or not self._has_moments:
+            return None
+        try:
+            accountant = self._accountant(self._queue[0][0])
+            if not isinstance(accountant, registry.Inverts):
+                return None
+            return accountant.epsilon(log_delta, near)
+        except (UnsupportedError, NumericError, OutOfWorkError, MemoryError):
+            return None
+
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None
         refusals = []

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.contours import placement
+from mechc.accountants.contours import inversion, placement
 from mechc.accountants.contours.atoms import AtomicPart, BesideAtoms, Oscillation, matters
 from mechc.accountants.contours.characteristic import BLOCK, Tilted
-from mechc.accountants.contours.columns import ABOVE, SEVERAL, Columns
+from mechc.accountants.contours.columns import ABOVE, SEVERAL, Columns, targets
 from mechc.accountants.contours.decay import far_law, truncation
 from mechc.accountants.contours.placement import place
 from mechc.accountants.contours.smoothed_payoff import Blurred
@@ -115,13 +115,9 @@ class Side(Columns):
         if self._highest == self._lowest:
             value = self._log_mass + math.log(-math.expm1(epsilon - self._highest))
             return Answer(value - 1e-14, value, value + 1e-14, {"reason": "a single atom"})
-        for known, width in self._contours:
-            again = known.answer(epsilon)
-            share = KEPT if type(known) is Contour else ELSEWHERE if type(known) is Jumps else 1.0
-            share = SHARED if isinstance(known, Contour) and known.spare else share
-            alike = min(ALIKE * width, self._rtol)  # another contour would be as wide
-            if again is not None and again.width <= max(REUSED, share * self._rtol, alike):
-                return again
+        at_hand = self._at_hand(epsilon)
+        if at_hand is not None:
+            return at_hand[1]
         if self.log_complement(epsilon) < NOTHING:
             low = self._log_mass - 2.0 * math.exp(NOTHING)
             return Answer(low, self._log_mass, self._log_mass, {"reason": "all losses are larger"})
@@ -131,6 +127,35 @@ class Side(Columns):
             return self._fresh(epsilon)
         except NumericError as error:
             return self._chernoff(epsilon, str(error))
+
+    def _at_hand(self, epsilon: float) -> tuple[Contour | Blurred | Jumps, Answer] | None:
+        """A contour that has answered before and answers here as well, with its answer."""
+        for known, width in self._contours:
+            again = known.answer(epsilon)
+            share = KEPT if type(known) is Contour else ELSEWHERE if type(known) is Jumps else 1.0
+            share = SHARED if isinstance(known, Contour) and known.spare else share
+            alike = min(ALIKE * width, self._rtol)  # another contour would be as wide
+            if again is not None and again.width <= max(REUSED, share * self._rtol, alike):
+                return known, again
+        return None
+
+    def epsilon(self, log_delta: float, near: float) -> Floats | None:
+        """Lower side, root and upper side of epsilon where delta is the target.
+
+        On the contour of an epsilon that is near; None where that has no smooth payoff, or is wide.
+        """
+        if not near > 0.0 or not isinstance(self._payoff, Smooth):
+            return None
+        if self._at_hand(near) is None:
+            self.finite(near)
+        contour, answer = self._at_hand(near) or (None, None)
+        if answer is None or type(contour) is not Contour or not answer.width <= self._rtol:
+            return None
+        row = np.ones(1)
+        tail = contour.decay * contour.period / (math.pi * contour.weight(0.0))
+        level = targets(self._steps, log_delta, row)
+        found = inversion.epsilons(contour, 1.0, row, level, near, tail, np.nan * row)[:, 0]
+        return None if np.isnan(found).any() else found
 
     def _fresh(self, epsilon: float) -> Answer:
         """H(epsilon) on a contour of its own, or by the largest losses where that is crowded."""
@@ -415,3 +440,16 @@ class ContourAccountant:
             ]
         lower, estimate, upper = (min(v, 0.0) for v in logs)
         return Bound(lower, estimate, upper, "contour", "proven", dict(a.detail))
+
+    def epsilon(self, log_delta: float, near: float) -> tuple[float, float, float] | None:
+        """Return bounds and estimate of epsilon where delta is the target, one row of a contour.
+
+        Args:
+            log_delta: natural log of delta.
+            near: an epsilon close by.
+
+        Returns:
+            None where that is not to be had from one contour.
+        """
+        found = self._forward.epsilon(log_delta, near)
+        return None if found is None else (float(found[0]), float(found[1]), float(found[2]))

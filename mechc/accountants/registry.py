@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -27,6 +27,14 @@ class Accountant(Protocol):
 
     def log_delta(self, epsilon: float) -> Bound:
         """Return bounds on log delta at epsilon."""
+
+
+@runtime_checkable
+class Inverts(Protocol):
+    """What an accountant may offer besides: epsilon where log delta is a target."""
+
+    def epsilon(self, log_delta: float, near: float) -> tuple[float, float, float] | None:
+        """Return bounds and estimate of it, None where the accountant is to be asked for delta."""
 
 
 Accounts = Callable[..., Accountant]

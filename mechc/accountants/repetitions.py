@@ -29,10 +29,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants import bounded_losses, repeated
+from mechc.accountants import bounded_losses, bounds, repeated
 from mechc.accountants.contours import inversion
 from mechc.accountants.contours.characteristic import Law
-from mechc.accountants.contours.columns import Columns, Saddle
+from mechc.accountants.contours.columns import Columns, Saddle, targets
 from mechc.accountants.contours.decay import truncation
 from mechc.accountants.contours.log_peak import log_peak
 from mechc.accountants.contours.trapezoid import (
@@ -45,7 +45,7 @@ from mechc.accountants.contours.trapezoid import (
     Smooth,
 )
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.infinite_mass import MASS_ERROR, composed, log_complement, log_rate, log_revealed
+from mechc.loss.infinite_mass import log_complement
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
 
@@ -73,7 +73,6 @@ TRIES = 4  # contours for a group, each placed with what the one before has foun
 WIDER = 10.0  # times the width aimed at that an answer may be wide
 LARGE = 10.0  # sum in units of its first term that is seldom exceeded
 DOUBLINGS = 2  # of the nodes of a contour before a recursion is cheaper
-SLACK = 1.5 * EPS  # rounding of exp and log between delta and its logarithm
 
 
 class Sweep(Columns):
@@ -97,8 +96,6 @@ class Sweep(Columns):
         self._near = 0.0  # tilt of the last saddle point, if any
         self._bias = 0.0  # how far the saddle point approximation is off, from the counts above
         self._dear = False  # contours for fewer repetitions would cost more than a recursion
-        self._log_rate = log_rate((s.loss.log_infinite, s.count) for s in self._steps)
-        self._mass_error = MASS_ERROR + composed(self._steps).error
         self._whole = all(s.loss.log_finite == 0.0 == s.loss.log_q_finite for s in self._steps)
 
     def epsilons(self, counts: Floats, known: Floats) -> Floats:
@@ -174,15 +171,15 @@ class Sweep(Columns):
 
     def _by_recursion(self, counts: Floats, few: NDArray[np.intp], out: Floats) -> None:
         """Answer for a few repetitions of one step, as far as the recursion goes."""
-        targets = self._targets(counts[few])
-        found = bounded_losses.epsilons(self._steps[0], counts[few], targets, self._widest)
+        level = targets(self._steps, self._target, counts[few])
+        found = bounded_losses.epsilons(self._steps[0], counts[few], level, self._widest)
         left = np.flatnonzero(np.isnan(found[2]))
         if left.size:
             after = out[1, few[-1] + 1] if few[-1] + 1 < counts.size else math.nan
             near = found[1, left[-1] + 1] if left[-1] + 1 < few.size else after
             if math.isnan(near):
                 near = self._saddle(float(counts[few[left[-1]]])).epsilon
-            now, level = counts[few[left]], targets[:, left]
+            now, level = counts[few[left]], level[:, left]
             widest = WIDER * self._widest
             found[:, left] = repeated.epsilons(self._steps[0], now, level, near, widest)
         out[:, few] = found
@@ -198,7 +195,7 @@ class Sweep(Columns):
         best = np.full(counts.size, math.inf)
         for at, peak, size in zip(t, log_peak(t), k + rounding, strict=True):
             best = np.fmin(best, counts * size - at * known + peak + 1e-12)
-        below: NDArray[np.bool_] = best <= self._targets(counts)[0]
+        below: NDArray[np.bool_] = best <= targets(self._steps, self._target, counts)[0]
         return below
 
     def _group(self, counts: Floats, known: Floats) -> Floats | None:
@@ -220,30 +217,9 @@ class Sweep(Columns):
         self, contour: Contour, tail: float, counts: Floats, known: Floats, near: float
     ) -> tuple[Floats, float]:
         """Return the answers on one contour, and log H at `near` for the first count."""
-        n = float(counts[0])
-        facts, images = contour.facts(n), contour.images(n)
-        facts[TAIL] = tail
-        z = contour.c + 1j * contour.h * np.arange(1.0, contour.re.size + 1.0)
-        weight = Smooth().transform(np.asarray(z, np.complex128), 0.0) / contour.weight(0.0)
-        re, im = contour.re / n, contour.im / n
-        result, targets = np.empty((3, counts.size)), self._targets(counts)
-        inversion.invert(counts, targets, near, re, im, weight, facts, images, known, result)
-        nodes = weight * np.exp(contour.re + 1j * contour.im)
-        unknown = np.array([math.nan, 0.0, 0.0, 0.0, 0.0])
-        return result, inversion.evaluate(n, near, nodes, unknown, facts, images)[1]
-
-    def _targets(self, counts: Floats) -> Floats:
-        """Log of the finite part of delta to stay under, and to exceed, at each count."""
-        slack = SLACK * (abs(self._target) + 4.0)
-        both = np.array([[self._target - slack], [self._target + slack]]) + 0.0 * counts
-        if self._log_rate > -math.inf:
-            infinite = log_revealed(self._log_rate + np.log(counts))
-            for side, sign in ((0, 1.0), (1, -1.0)):
-                share = np.exp(np.minimum(infinite + sign * self._mass_error - both[side], 1.0))
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    both[side] += np.log1p(-share)
-        targets: Floats = both
-        return targets
+        levels = targets(self._steps, self._target, counts)
+        result = inversion.epsilons(contour, float(counts[0]), counts, levels, near, tail, known)
+        return result, inversion.log_delta(contour, near)
 
     def _saddle(self, n: float) -> Saddle:
         """Saddle point of the target for n repetitions, at an epsilon that is not negative."""
@@ -374,6 +350,35 @@ class LatticeSweep(Sweep):
         super().__init__(steps, log_delta, rtol, recursion=False)
         self._lattice = lattice
 
+    def epsilons(self, counts: Floats, known: Floats) -> Floats:
+        """Return lower bound, estimate and upper bound of epsilon at each count, see `Sweep`."""
+        out = self._in_the_last_step(counts)
+        left = np.isnan(out).any(axis=0)
+        if left.any():
+            out[:, left] = super().epsilons(counts[left], known[left])
+        return out
+
+    def _in_the_last_step(self, counts: Floats) -> Floats:
+        """Answers where only the largest loss exceeds epsilon: P(L = top) (1 - exp(epsilon - top)).
+
+        There saddle points run off to infinity.
+        """
+        log_mass, mass_error = bounds.log_all_largest(self._steps)
+        if log_mass == -math.inf:
+            return np.full((3, counts.size), np.nan)
+        top = counts * sum(s.count * s.loss.support[1] for s in self._steps)
+        below, above = targets(self._steps, self._target, counts) - counts * log_mass
+        error = counts * mass_error + 4.0 * EPS * (1.0 + np.abs(counts * log_mass))
+        with np.errstate(invalid="ignore"):  # nan where all of the mass is too little
+            sides = [above + error, 0.5 * (above + below), below - error]
+            gap = np.stack([-np.log1p(-np.exp(np.minimum(side, 1.0))) for side in sides])
+        stray = counts * sum(8.0 * EPS * s.count * abs(s.loss.support[1]) for s in self._steps)
+        moved = np.stack([-stray, 0.0 * stray, stray])
+        inside = (gap + stray < 0.5 * self._lattice.step) & (gap <= top)
+        found = np.where(inside.all(axis=0), np.maximum(top - gap + moved, 0.0), np.nan)
+        self.methods |= {"lattice"} if np.isfinite(found).any() else set()
+        return np.asarray(found)
+
     def _nodes(
         self,
         c: float,
@@ -434,10 +439,10 @@ class LatticeSweep(Sweep):
         d0, b0 = (float(w[0].real) for w in self._weights(contour, 0, 0))
         d, b = self._weights(contour, 1, contour.nodes)
         re, im = contour.re / n, contour.im / n
-        result, targets = np.empty((3, counts.size)), self._targets(counts)
+        result, levels = np.empty((3, counts.size)), targets(self._steps, self._target, counts)
         first, widest = np.array([d0, b0]), self._widest
         inversion.invert_lattice(
-            counts, targets, near, re, im, d, b, first, facts, images, known, widest, result
+            counts, levels, near, re, im, d, b, first, facts, images, known, widest, result
         )
         wave, cell = np.exp(contour.re + 1j * contour.im), np.array([np.nan, 0.0, 0.0, d0, b0])
         level = inversion.evaluate_lattice(n, near, d * wave, b * wave, cell, 0.0, facts, images)

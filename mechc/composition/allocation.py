@@ -315,6 +315,12 @@ class AllocationEvaluation(Evaluation):
         masses = [epoch.log_infinite for epoch in self._epochs.values()]
         return max(m - e for m, e in masses), max(m + e for m, e in masses)
 
+    def inverted(
+        self, direction: str, log_delta: float, near: float
+    ) -> tuple[float, float, float] | None:
+        """Return None: epochs are searched."""
+        return None
+
     def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
         """Return bounds on log delta(epsilon) in one direction."""
         epoch = self._epochs[direction]

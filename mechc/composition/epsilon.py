@@ -173,6 +173,9 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     at_top = _at_largest_loss(evaluation, curve, direction, start)
     if at_top is not None:
         return at_top
+    found = _as_a_row(evaluation, direction, log_target, start, curve)
+    if found is not None:
+        return found
     first = curve.at(start)
     upper_only = math.isnan(float(first.estimate)) and not math.isnan(float(first.upper))
     main = "upper" if upper_only else "estimate"
@@ -201,6 +204,24 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     why = next(filter(None, short), None)
     detail |= {"max_work": why} if why else {}
     return Bound(lower, estimate, upper, answer.method, answer.status, detail)
+
+
+def _as_a_row(
+    evaluation: Evaluation, direction: str, log_target: float, start: float, known: Curve
+) -> Bound | None:
+    """Answer by a method that inverts, where what it found is certified like any other answer."""
+    found = evaluation.inverted(direction, log_target, start)
+    if found is None or not known.low < found[2] < known.high:
+        return None
+    curve = replace(known, log_delta=partial(evaluation.log_delta_in, direction))
+    lower, estimate, upper = found
+    if not curve.excess("upper", upper) <= 0.0:
+        return None
+    if lower > known.low and not curve.excess("lower", lower) > 0.0:
+        return None
+    answer = curve.at(upper)
+    detail = {**answer.detail, "evaluations": len(curve.points)}
+    return Bound(max(lower, known.low), estimate, upper, answer.method, answer.status, detail)
 
 
 def _bracket(evaluation: Evaluation, direction: str, log_target: float) -> tuple[float, float]:

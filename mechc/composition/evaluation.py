@@ -208,6 +208,21 @@ class Evaluation:
             return accountant.rough(epsilon)
         return accountant.log_delta(epsilon)
 
+    def inverted(
+        self, direction: str, log_delta: float, near: float
+    ) -> tuple[float, float, float] | None:
+        """Return bounds and estimate of epsilon by a method that inverts; they prove nothing here.
+
+        Args:
+            direction: "remove" or "add".
+            log_delta: natural log of delta.
+            near: an epsilon close by.
+        """
+        accountant = self._accountants.get(direction)
+        if not isinstance(accountant, registry.Inverts) or self._loss_shift(direction, near):
+            return None
+        return accountant.epsilon(log_delta, near)
+
     def _loss_shift(self, direction: str, epsilon: float, digits: bool = True) -> float:
         """How far composed losses, less epsilon, may be off where steps have point masses."""
         error, rounding = self._loss_errors[direction]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mechc.accountants.contours.characteristic import Law
 from mechc.accountants.contours.log_peak import log_peak
 from mechc.errors import NumericError
+from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
 
@@ -25,6 +26,7 @@ ROOM = 1.2  # factor by which more tilts are covered than asked for: the next on
 SEVERAL, MORE_ROOM = 16, 1.6  # with so many distinct steps: to extend them all costs more
 MIRRORED = 16.0  # tilts up to which both directions are covered at once
 FIRST_LIMIT, HIGHER = 64.0, 4.0  # below which a saddle point is sought, and factor to the next
+SLACK = 1.5 * EPS  # rounding of exp and log between delta and its logarithm
 FAR = 100.0  # times the tilt before that one may be
 LOOKS = 1000  # at most, at a saddle point on nodes that grow
 ABOVE = 5.0  # standard deviations above the saddle point to which tilts are wanted
@@ -190,6 +192,23 @@ class Columns:
                 return t, bend  # only the topmost losses count by now
             limit = min(HIGHER * limit, self._t_max)
         raise NumericError(f"no saddle point of epsilon={epsilon:g} in {LOOKS} looks")
+
+
+def targets(steps: tuple[Step, ...], log_delta: float, counts: Floats) -> Floats:
+    """Log of the finite part of delta to stay under, and to exceed, after so many repetitions.
+
+    Both are moved outward by the rounding of exp and log, so that what meets them meets delta.
+    """
+    slack = SLACK * (abs(log_delta) + 4.0)
+    both: Floats = np.array([[log_delta - slack], [log_delta + slack]]) + 0.0 * counts
+    rate = log_rate((s.loss.log_infinite, s.count) for s in steps)
+    if rate > -math.inf:
+        infinite, error = log_revealed(rate + np.log(counts)), MASS_ERROR + composed(steps).error
+        for side, sign in ((0, 1.0), (1, -1.0)):
+            share = np.exp(np.minimum(infinite + sign * error - both[side], 1.0))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                both[side] += np.log1p(-share)
+    return both
 
 
 def chernoff(epsilon: float, tilts: Floats, peaks: Floats) -> float:

@@ -35,6 +35,10 @@ from mechc.accountants.contours.trapezoid import (
     TAIL,
     UNRESOLVED,
     C,
+    Complexes,
+    Contour,
+    Floats,
+    Smooth,
     conclude,
     moved,
 )
@@ -279,6 +283,51 @@ def invert(counts, targets, guess, re, im, w, facts, images, known, out):  # typ
         )
         out[1, m] = epsilon
         streak = solved
+
+
+def epsilons(
+    contour: Contour,
+    n: float,
+    counts: Floats,
+    targets: Floats,
+    near: float,
+    tail: float,
+    known: Floats,
+) -> Floats:
+    """Return lower side, root and upper side of log H = target for rows on one contour.
+
+    Args:
+        contour: for n repetitions.
+        n: the repetitions that it was laid for.
+        counts: those of the rows, at least n, increasing.
+        targets: logs to stay under, and to exceed, shape (2, rows).
+        near: an epsilon near that of the first row.
+        tail: bound on the frequencies left out, in units of the first term.
+        known: see `invert`.
+
+    Returns:
+        Shape (3, rows), nan where the contour does not serve.
+    """
+    facts, out = contour.facts(n), np.empty((3, counts.size))
+    facts[TAIL] = tail
+    re, im, weight = contour.re / n, contour.im / n, _weights(contour)
+    invert(counts, targets, near, re, im, weight, facts, contour.images(n), known, out)
+    return out
+
+
+def log_delta(contour: Contour, epsilon: float) -> float:
+    """Return the estimate of log H on a contour."""
+    nodes = _weights(contour) * np.exp(contour.re + 1j * contour.im)
+    unknown = np.array([math.nan, 0.0, 0.0, 0.0, 0.0])
+    facts, images = contour.facts(), contour.images(1.0)
+    return float(evaluate(1.0, epsilon, nodes, unknown, facts, images)[1])
+
+
+def _weights(contour: Contour) -> Complexes:
+    """W(z) / W(c) at the nodes of a contour."""
+    z = contour.c + 1j * contour.h * np.arange(1.0, contour.re.size + 1.0)
+    weight: Complexes = Smooth().transform(np.asarray(z, np.complex128), 0.0) / contour.weight(0.0)
+    return weight
 
 
 CLOSE = 1e-12  # change of log delta at which Newton stops
