@@ -80,6 +80,7 @@ class Evaluation:
         )
         self._early = {d: _early(s) for d, s in self.steps.items()}
         self._single = all(sum(step.count for step in s) == 1 for s in self.steps.values())
+        self._columns: dict[str, Columns] = {}
         self._accountants = {d: self._build(s, rtol, options) for d, s in self.steps.items() if s}
 
     def _build(
@@ -122,14 +123,17 @@ class Evaluation:
         epsilon -= self._loss_shift(direction, epsilon)
         if not epsilon > 0.0 or not all(s.loss.has_moments for s in steps):
             return False
+        if direction not in self._columns:
+            self._columns[direction] = Columns(steps)
+        columns, most = self._columns[direction], infinite.log + infinite.error
+        level -= CERTAIN + self._early[direction][1]
+        if log_add(most, columns.chernoff(epsilon)) <= level:
+            return True
         try:
-            covered = Columns(steps)
-            covered.saddle(epsilon)
+            columns.saddle(epsilon)  # nodes for the tilt that is best
         except NumericError:
             return False
-        finite = covered.chernoff(epsilon)
-        level -= CERTAIN + self._early[direction][1]
-        return log_add(infinite.log + infinite.error, finite) <= level
+        return log_add(most, columns.chernoff(epsilon)) <= level
 
     def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
         """Return bounds on log delta(epsilon) in one direction, cut to what always holds.

@@ -54,6 +54,7 @@ class Columns:
         """Keep the steps."""
         self._steps = steps
         self._law = Law.of(steps)
+        self._peaks: tuple[Floats, Floats] | None = None
         self._lowest = sum(s.count * s.loss.support[0] for s in steps)
         self._highest = sum(s.count * s.loss.support[1] for s in steps)
         self._t_max = min(s.loss.strip[1] for s in steps) * (1.0 - 1e-4)
@@ -127,12 +128,12 @@ class Columns:
 
     def chernoff(self, epsilon: float) -> float:
         """Log of Chernoff's bound (numerics, 3.1) on H(epsilon), by the tilts that are covered."""
-        highest = min(*(s.loss.tilts[1] for s in self._steps), self._t_max, LARGEST_TILT)
-        if not highest > 0.0:
-            return math.inf
-        t = highest * BELOW_HIGHEST
-        k, _, _, rounding = self._law.roughly(*t).T
-        return chernoff(epsilon, t, k + rounding + log_peak(t))
+        if self._peaks is None:
+            highest = min(*(s.loss.tilts[1] for s in self._steps), self._t_max, LARGEST_TILT)
+            t = highest * BELOW_HIGHEST if highest > 0.0 else np.empty(0)
+            k, _, _, rounding = self._law.roughly(*t).T
+            self._peaks = t, k + rounding + log_peak(t)
+        return chernoff(epsilon, *self._peaks)
 
     def log_complement(self, epsilon: float) -> float:
         """Log of a bound on E_P[min(1, exp(epsilon - L)); L finite], as a share of P(L finite).
@@ -163,7 +164,7 @@ class Columns:
         )
         if any(a.loss is not b.loss for a, b in zip(steps, self._steps, strict=True)):
             self._steps = steps
-            self._law = Law.of(steps)
+            self._law, self._peaks = Law.of(steps), None
 
     def saddle(self, epsilon: float) -> tuple[float, float]:
         """Root t0 of K'(t) = eps + 1/t + 1/(t+1) and F''(t0), extending the nodes on the way.
