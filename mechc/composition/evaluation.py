@@ -123,12 +123,11 @@ class Evaluation:
         epsilon -= self._loss_shift(direction, epsilon)
         if not epsilon > 0.0 or not all(s.loss.has_moments for s in steps):
             return False
-        if direction not in self._columns:
-            self._columns[direction] = Columns(steps)
-        columns, most = self._columns[direction], infinite.log + infinite.error
         level -= CERTAIN + self._early[direction][1]
-        if log_add(most, columns.chernoff(epsilon)) <= level:
+        most, columns = infinite.log + infinite.error, self._columns.get(direction)
+        if columns is not None and log_add(most, columns.chernoff(epsilon)) <= level:
             return True
+        columns = self._columns.setdefault(direction, Columns(steps))
         try:
             columns.saddle(epsilon)  # nodes for the tilt that is best
         except NumericError:
