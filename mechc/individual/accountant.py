@@ -33,16 +33,19 @@ from mechc.individual.ledger import Journal, Ledger
 from mechc.individual.mesh import Meshes
 from mechc.individual.splines import Grid
 from mechc.individual.storage import TakesTurns, in_turn
+from mechc.individual.tilts import crowding
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 METHODS = ("contour", "plancherel", "renyi")
-FINER = (4, 16)  # buckets of the refined grids, as multiples of the first
+BUCKETS = 160
+FINER = 4  # buckets of the refined grid, as a multiple of the first
+REFINED = 20_000  # people who are accounted for on it at most
 FEW = 200  # steps up to which small groups of people are left to the mesh
-SHARING, LATER = 6, 100  # people that a table, or a finer grid, should serve then
+LATER = 100  # people that a finer grid should serve then
 UNRESOLVED = 0.1  # share of delta lost on the contour beyond which no grid is fine enough
-MESHED = 100_000  # steps of all people together that are composed on a mesh
+MESHED = 10_000  # steps of all people together that are composed on a mesh
 _COARSE = 0.02  # width beyond which plain counts may do better than splines
 _KIND = "individual-ledger"
 
@@ -64,8 +67,8 @@ class IndividualAccountant(TakesTurns):
         people: int,
         span: tuple[float, float],
         rtol: float = 1e-4,
-        buckets: int = 64,
-        spacing: str = "geometric",
+        buckets: int = BUCKETS,
+        spacing: str = "measured",
         splines: bool = True,
         storage: PathLike | None = None,
         journal: int = 1 << 28,
@@ -80,7 +83,8 @@ class IndividualAccountant(TakesTurns):
                 loss are refused; values on the other side count as the end of the span.
             rtol: relative width of epsilon to aim for.
             buckets: number of buckets of the grid.
-            spacing: "geometric" or "linear".
+            spacing: "geometric", "linear", or "measured": geometric, with knots crowded towards
+                the revealing end as far as that makes splines follow the family better.
             splines: keep spline weights, which make bounds sharp within buckets. Without them
                 steps are rounded to the safe side of their bucket, as in the paper.
             storage: path of a new directory to map the ledger from, if it should not live in
@@ -97,7 +101,11 @@ class IndividualAccountant(TakesTurns):
         if not isinstance(mechanism, Family):
             family = Family.of(mechanism, parameter, span)
         self.family: Family = family
+        measured = spacing == "measured"
+        spacing = "geometric" if measured else spacing
         self.grid = Grid(family.worst, family.best, buckets, spacing, splines)
+        if measured and splines:
+            self.grid = replace(self.grid, crowding=crowding(family))
         if isinstance(journal, bool) or not isinstance(journal, int | np.integer) or journal < 0:
             raise DeclarationError(f"journal={journal!r} (expected a number of bytes >= 0)")
         self._ledger = Ledger(people, self.grid, storage)
@@ -130,7 +138,7 @@ class IndividualAccountant(TakesTurns):
                 recorded then.
         """
         values = rounded(self.family.parameter, values, self._up)
-        self._ledger.add(self.family.parameter, values, self.family.untouched, count)
+        self._ledger.add(self.family.parameter, values, count)
         self._journal.add(values, int(count))
 
     @in_turn
@@ -143,7 +151,7 @@ class IndividualAccountant(TakesTurns):
         """
         rows, family = self._check_rows(people), self.family
         given = as_floats(check_dense(family.parameter, values, self.people), self._up)
-        self._ledger.take_back(family.parameter, rows, given[rows], family.untouched)
+        self._ledger.take_back(rows, given[rows])
         self._journal.take_back(rows, family.untouched)
 
     @in_turn
@@ -243,6 +251,7 @@ class IndividualAccountant(TakesTurns):
             "buckets": int(grid.buckets),
             "spacing": grid.spacing,
             "splines": grid.splines,
+            "crowding": grid.crowding,
         }
 
     def _answer(self, query: Query, method: str, rows: ArrayLike | None) -> Bound:
@@ -253,46 +262,60 @@ class IndividualAccountant(TakesTurns):
             return self._renyi(query, who)
         if method == "plancherel":
             losses = {d: self._losses(d) for d in self.family.directions}
-            return contours.answer(self._ledger.counts[who], losses, query)
-        sides = {d: self._coarse(query, who, d) for d in self.family.directions}
+            return contours.answer(self._ledger.rows(who), losses, query)
+        sides = self._coarse(query, who)
         finest = self._refine(sides, query, who)
         meshed = self._mesh(sides, query, who)
-        if self.grid.splines and not self._few:
-            self._plain(sides, query, who)
         return self._bound(sides, query, {"buckets": finest, "meshed": meshed})
 
-    def _coarse(self, query: Query, rows: Rows, direction: str) -> Answers:
-        """Answer one direction from the ledger."""
-        evaluator = self._evaluator(self.grid, direction)
-        if self.grid.splines:
-            least = SHARING if self._few else 1
-            return evaluator.run(self._ledger, query, rows, "splines", least)
-        answers = evaluator.run(self._ledger, query, rows, "worse")
-        better = evaluator.run(self._ledger, query, rows, "better")
-        answers.estimate = np.asarray((answers.estimate + better.estimate) / 2)
-        answers.lower = better.lower
-        return answers
+    def _coarse(self, query: Query, rows: Rows) -> dict[str, Answers]:
+        """Answer from the ledger, for everybody the direction with the larger Chernoff bound first.
+
+        The other one needs no contour where its Chernoff bound is below what the first has proven.
+        """
+        sides, readings = {}, ("splines",) if self.grid.splines else ("worse", "better")
+        for d in self.family.directions:
+            sides[d] = self._evaluator(self.grid, d).first(self._ledger, query, rows, readings[0])[
+                0
+            ]
+        chernoff = np.stack([a.upper for a in sides.values()])
+        done = np.zeros(chernoff.shape, np.bool_)
+        for first in (True, False):
+            for i, (d, answers) in enumerate(sides.items()):
+                likely = chernoff[i] == chernoff.max(axis=0) if first else np.True_
+                who = np.flatnonzero(likely & ~done[i] & (answers.upper > _hull(sides)[0]))
+                if not who.size:
+                    continue
+                done[i, who] = True
+                evaluator = self._evaluator(self.grid, d)
+                found = [evaluator.run(self._ledger, query, rows[who], r) for r in readings]
+                if len(found) == 2:
+                    found[0].estimate = (found[0].estimate + found[1].estimate) / 2
+                    found[0].lower = found[1].lower
+                answers.meet(who, found[0])
+        return sides
 
     def _refine(self, sides: dict[str, Answers], query: Query, rows: Rows) -> int:
         """Replay the journal into finer grids for those who are not sharp; return the finest."""
-        finest = self.grid.buckets
-        for factor in FINER if self._journal.complete else ():
-            grid = replace(self.grid, buckets=self.grid.buckets * factor)
-            for direction in sorted(sides, key=lambda d: -float(sides[d].upper.max())):
-                wide = _wide(sides, direction, query, query.rtol)
-                numeric = sides[direction].numeric[wide]
-                coarse = sides[direction].compression[wide] > numeric
-                wide = wide[coarse & (numeric < UNRESOLVED)]  # a finer grid is no help to others
-                if wide.size == 0 or (wide.size < LATER and self._few):
-                    continue
-                finest = grid.buckets
-                ledger = Ledger(wide.size, grid)
-                family = self.family
-                self._journal.replay(ledger, rows[wide], family.parameter, family.untouched)
-                finer = self._evaluator(grid, direction)
-                found = finer.run(ledger, query, np.arange(wide.size), "splines")
-                sides[direction].meet(wide, found)
-        return finest
+        if not self._journal.complete:
+            return self.grid.buckets
+        used, grid = False, replace(self.grid, buckets=self.grid.buckets * FINER)
+        for direction in sorted(sides, key=lambda d: -float(sides[d].upper.max())):
+            side = sides[direction]
+            wide = _wide(sides, direction, query, query.rtol)
+            numeric = side.numeric[wide]
+            # a finer grid is no help to others
+            wide = wide[(side.compression[wide] > numeric) & (numeric < UNRESOLVED)]
+            if wide.size == 0 or (wide.size < LATER and self._few):
+                continue
+            if wide.size > REFINED:
+                worst = np.argsort(-side.compression[wide], kind="stable")[:REFINED]
+                wide = np.sort(wide[worst])
+            used, ledger = True, Ledger(wide.size, grid)
+            self._journal.replay(ledger, rows[wide], self.family.parameter)
+            finer = self._evaluator(grid, direction)
+            side.meet(wide, finer.run(ledger, query, np.arange(wide.size), "splines"))
+        return grid.buckets if used else self.grid.buckets
 
     @property
     def _few(self) -> bool:
@@ -302,6 +325,8 @@ class IndividualAccountant(TakesTurns):
     def _mesh(self, sides: dict[str, Answers], query: Query, rows: Rows) -> int:
         """Compose on a mesh for the widest of those who are not sharp; return how many."""
         complete = self._journal.complete
+        if self.grid.splines and not complete:
+            return 0
         steps = len(self._journal) if complete else self.grid.buckets
         most, people = max(MESHED // max(steps, 32), 8), 0
         for direction in sides:
@@ -322,18 +347,6 @@ class IndividualAccountant(TakesTurns):
             sides[direction].meet(wide, found)
         return people
 
-    def _plain(self, sides: dict[str, Answers], query: Query, rows: Rows) -> None:
-        """Read plain counts for those whose spline bounds are wider than a bucket might cost."""
-        for direction in sides:
-            wide = _wide(sides, direction, query, max(_COARSE, query.rtol))
-            if wide.size:
-                evaluator = self._evaluator(self.grid, direction)
-                worse = evaluator.run(self._ledger, query, rows[wide], "worse")
-                better = evaluator.run(self._ledger, query, rows[wide], "better")
-                side = sides[direction]
-                side.upper[wide] = np.fmin(side.upper[wide], worse.upper)
-                side.lower[wide] = np.fmax(side.lower[wide], better.lower)
-
     def _evaluator(self, grid: Grid, direction: str) -> Evaluator:
         key = (grid.buckets, direction)
         if key not in self._evaluators:
@@ -345,8 +358,9 @@ class IndividualAccountant(TakesTurns):
 
     def _renyi(self, query: Query, rows: Rows) -> Bound:
         """Upper bounds (C.3) from the divergences alone."""
+        reading = "splines" if self.grid.splines else "worse"
         sides = [
-            self._evaluator(self.grid, d).chernoff(self._ledger, query, rows)
+            self._evaluator(self.grid, d).first(self._ledger, query, rows, reading)[0].upper
             for d in self.family.directions
         ]
         upper = np.maximum.reduce(sides)

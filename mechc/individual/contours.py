@@ -1,15 +1,16 @@
 """Epsilon or delta of everyone in a ledger, in one direction.
 
-People differ in their best contour. Each gets, from matrix products with the table of K(t), an
-upper bound by Chernoff and a choice of contour, period and number of nodes; people with the same
-choice form a group, and for a group log phi at all nodes is one matrix product of ledger rows with
-a `ContourTable`. People whose answer is not yet sharp go into another round with more nodes.
+log phi(y) = log M(c + iy) - log M(c) adds up over a person's steps, so that everything is a product
+of ledger rows with tables:
 
-log phi of every member at the nodes of a contour, as ledger columns.
+1. with K at real tilts: an upper bound by Chernoff, a contour and a period for everybody;
+2. on each contour, with bounds on log |phi| beyond some frequencies: how many nodes are needed, and
+   what is left out beyond them;
+3. for all who share contour and period, with log phi at the nodes: the trapezoid sum, and by
+   Newton's method epsilon with both its ends (`inversion`). Along with it come the errors of the
+   tables between knots, in bands of nodes.
 
-log phi(y) = log M(c + iy) - log M(c) adds up over a person's steps, so all people on one contour
-share one table. Along with it come what bounds the rest of the trapezoid sum: errors of the table
-between knots, in bands of nodes, and how small |phi| stays beyond the last node.
+Those whose sum is not sharp yet get one more round with more nodes.
 
 The paper's evaluation of individual deltas: discretised losses, FFT and the Plancherel theorem.
 
@@ -25,130 +26,176 @@ and the wrap-around at +-L carry no bound, and each person costs n complex power
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.contours import decay
-from mechc.accountants.contours.characteristic import Law, Tilted
+from mechc.accountants.contours import decay, gridding
+from mechc.accountants.contours.characteristic import Law, Tilted, log_phi
 from mechc.errors import NumericError
 from mechc.individual import inversion
-from mechc.individual.budget import THREADS
 from mechc.individual.family import Family
 from mechc.individual.ledger import Ledger
 from mechc.individual.splines import Grid
-from mechc.individual.tilts import FORBIDDEN, Members, Tilts
+from mechc.individual.tilts import FORBIDDEN, Members, Tilts, per_column
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
 
-READINGS = ("splines", "worse", "better")
-FURTHER = 8.0  # frequencies beyond the nodes that may be looked at to prove decay
-PROVEN = 64  # knots at which decay is proven
-_FLOOR = 1e-20  # share of a tilted law that need not resolve frequencies
+PROVEN = 64  # buckets between which decay is proven
 SAMPLED = 0.9  # share of the proven decay that is relied on between those knots
+SHELLS, SHELL = 20, math.sqrt(2.0)  # frequencies beyond which phi is bounded, and their ratio
+GRIDDED = 1 << 15  # nodes times frequencies from which phi is found by gridding
+FLOOR = 1e-20  # share of a tilted law that need not resolve frequencies
+USELESS = 1e6  # an epsilon that says that no tilt was of use
+SHARE, TAIL = 0.02, 0.05  # of the tolerance asked for, that images and truncation may take
+ROUNDS = (4.0, 16.0)  # frequencies resolved, as multiples of a guess by K''
+LEAST, MOST = 16, 2048  # nodes
+BAND = 1.08  # ratio of the nodes at which bands of errors begin
+PERIODS = 1.25  # periods are rounded up to powers of this
+REACH = 1e7  # tilts looked at
+BLOCK = 1 << 10  # people handled at a time
+OPEN = 1e3  # share of delta lost beyond which more nodes are not tried
+KEPT = 64  # contours beyond which a further question starts afresh
 
 
-@dataclass(frozen=True)
-class _Tilt:
-    """One member on a contour; `variation` only where its decay is to be proven."""
+@dataclass(frozen=True, eq=False)
+class _Law:
+    """One member, tilted.
 
-    loss: PrivacyLoss
-    tilted: Tilted
-    variation: Floats | None
+    Attributes:
+        centred, weight: losses less their mean, and weights.
+        mean: of the losses.
+        lost: error of phi.
+    """
+
+    centred: Floats
+    weight: Floats
+    mean: float
+    lost: float
+
+    def log_phi(self, h: float, count: int) -> tuple[Floats, Floats, float]:
+        """Return log |phi| and its argument at h, ..., count h, and the rounding of phi."""
+        if self.weight.size * count >= GRIDDED:
+            phi = gridding.transform(h * self.centred, self.weight, count)
+            return np.log(np.maximum(np.abs(phi), 1e-300)), np.angle(phi), gridding.ERROR
+        re, im, one = np.empty(count), np.empty(count), np.ones(1)
+        ends = np.array([0, self.weight.size])
+        log_phi(ends, one, self.centred, self.weight, h, 1, count + 1, re, im)
+        return re, im, 1e-15
 
 
 class Contour:
-    """All members tilted at one c, ready for any period.
+    """All members tilted at one c: log phi at nodes, and how small |phi| stays beyond them.
 
     Attributes:
-        at: index of c among the tilts.
-        frequency: the |Im z| up to which members are resolved.
+        c: the real part.
         key: what tells this contour from others of the same members.
+        frequency: the |Im z| up to which members are resolved.
+        beyond: bounds on log |phi| beyond the frequencies `frequency` / SHELL^m, for every column
+            of a ledger, shape (columns, SHELLS).
     """
 
-    def __init__(self, tilts: Tilts, at: int, octave: int, bucket: int) -> None:
-        """Tilt the members that matter from `bucket` on, resolved up to |Im z| = 2**octave."""
-        self.tilts, self.at, self.frequency = tilts, at, 2.0**octave
-        self.key = (tilts.bucket, at, octave, bucket)
+    def __init__(
+        self,
+        tilts: Tilts,
+        at: int,
+        frequency: float,
+        span: tuple[int, int],
+        reading: str,
+        key: tuple[Any, ...],
+    ) -> None:
+        """Tilt the members that matter between two buckets."""
+        self.key, self._span = key, span
+        self.tilts, self.at, self.frequency, self._reading = tilts, at, frequency, reading
         self.c = float(tilts.t[at])
-        members, counts = tilts.members, tilts.members.grid.counts
+        members, n = tilts.members, tilts.members.grid.buckets
         # decay is proven at every so many knots: |phi| beyond the nodes varies slowly
-        self._stride = max(1, members.grid.buckets // PROVEN)
+        self._stride = max(1, n // PROVEN)
+        index = np.arange(members.positions.size)
         near = ~np.isnan(tilts.k[:, 0, at])
-        proven = (np.arange(near.size) % self._stride == 0) & (np.arange(near.size) < counts)
-        proven[counts - 1] = True
-        proven &= near & members.needed(bucket, self._stride)
-        chosen = [int(i) for i in np.flatnonzero((near & members.needed(bucket)) | proven)]
-        self._tilted = {i: self._tilt(i, bool(proven[i])) for i in chosen}
-
-    def _tilt(self, index: int, proven: bool) -> _Tilt | None:
-        """Tilt one law; to prove decay, up to where the smoothness of its density takes over.
-
-        None where the quadrature gives up: then there is no answer for those who used the member.
-        """
-        loss = self.tilts.members.loss(index)
-        try:
-            loss = loss.covering(-1.0, self.c, self.c, 1.01 * self.frequency, _FLOOR)
-        except NumericError:
-            return None
-        variation = decay.variation(loss, self.c) if proven else None
-        enough = decay.enough(variation) if variation is not None else 0.0
-        if loss.frequency < enough < FURTHER * self.frequency:
+        proven = ((index % self._stride == 0) & (index < n)) | (index == n)
+        proven &= near & members.needed(span, self._stride)
+        chosen = np.flatnonzero((near & members.needed(span)) | proven)
+        self._tilted: dict[int, _Law] = {}
+        at_knots = np.zeros((n + 1, SHELLS))
+        for i in chosen.tolist():
             try:
-                loss = loss.covering(-1.0, self.c, self.c, 1.01 * enough, _FLOOR)
-                variation = decay.variation(loss, self.c)
-            except NumericError:  # then nothing is proven about this step beyond the nodes
-                pass
-        return _Tilt(loss, Tilted(Law.of((Step(loss, 1),)), self.c), variation)
+                loss = members.loss(i).covering(-1.0, self.c, self.c, 1.01 * frequency, FLOOR)
+            except NumericError:  # then there is no answer for those who used the member
+                continue
+            tilted = Tilted(Law.of((Step(loss, 1),)), self.c)
+            lost = 4.0 * loss.tolerance + 2.0 * tilted.lost
+            law = _Law(tilted.centred, tilted.weight, float(tilted.mean[0]), lost)
+            self._tilted[i] = law
+            if proven[i]:
+                at_knots[i] = decay.log_sups(
+                    law.centred, law.weight, float(tilted.spread[0]), float(tilted.slack[0]),
+                    decay.variation(loss, self.c), self.frequencies,
+                )  # fmt: skip
+        below = np.arange(n) // self._stride * self._stride
+        above = np.minimum(below + self._stride, n)
+        buckets = SAMPLED * np.maximum(at_knots[below], at_knots[above])
+        self.beyond = np.zeros((members.grid.columns, SHELLS))
+        if reading == "splines":
+            self.beyond[:-1] = per_column(buckets, span)
+        else:
+            self.beyond[:n] = buckets
+        if reading != "better":
+            self.beyond[-1] = SAMPLED * at_knots[n]
 
-    def nodes(self, h: float, count: int) -> tuple[NDArray[np.complex128], Floats, Floats]:
-        """Return log M(c), log phi(h), ..., log phi(count h) of the members, errors, log sup.
+    @property
+    def frequencies(self) -> Floats:
+        """Where bounds on |phi| begin, the largest first."""
+        return np.asarray(self.frequency / SHELL ** np.arange(SHELLS))
 
-        Errors are those of log M.
+    def nodes(self, h: float, count: int) -> tuple[NDArray[np.complex128], Floats]:
+        """Return log M(c), log phi(h), ..., log phi(count h) of the members, and errors of log M.
 
-        Returns:
-            Shapes (members, count + 1), the same, and (buckets + 1,): a bound on log |phi| beyond
-            the last node for all steps of a bucket. nan for members that are too far.
+        nan for members that are too far; shape (members, count + 1) each.
         """
         k = self.tilts.k
         values = np.full((k.shape[0], count + 1), np.nan, np.complex128)
         errors = np.full(values.shape, np.nan)
-        sup = np.zeros(k.shape[0])
-        for i, found in self._tilted.items():
-            if found is None:
-                continue
-            loss, tilted = found.loss, found.tilted
-            re, im = tilted.log_phi(h, 1, count + 1)
-            drift = h * np.arange(1.0, count + 1.0) * loss.generating(self.c)[1]
+        turn = h * np.arange(1.0, count + 1.0)
+        for i, law in self._tilted.items():
+            re, im, error = law.log_phi(h, count)
             values[i, 0], errors[i, 0] = k[i, :2, self.at]
-            values[i, 1:] = re + 1j * (np.unwrap(im) + drift)
+            values[i, 1:] = re + 1j * (np.unwrap(im) + turn * law.mean)
             # log of the factor that |phi| may be larger by: products of factors bound products
-            off = 4.0 * loss.tolerance + 2.0 * tilted.lost + 1e-15
-            errors[i, 1:] = errors[i, 0] + np.logaddexp(0.0, math.log(off) - re)
-            if found.variation is not None:
-                sup[i] = decay.log_sup(
-                    tilted.centred,
-                    tilted.weight,
-                    float(tilted.spread[0]),
-                    float(tilted.slack[0]),
-                    found.variation,
-                    h * (count + 1),
-                    loss.frequency,
-                )
-        return values, errors, self._per_bucket(sup)
+            errors[i, 1:] = errors[i, 0] + np.logaddexp(0.0, math.log(law.lost + error) - re)
+        return values, errors
 
-    def _per_bucket(self, sup: Floats) -> Floats:
-        """Take for each bucket the larger value of the knots around it, less a margin."""
-        n = self.tilts.members.grid.buckets
-        below = np.arange(n) // self._stride * self._stride
-        above = np.minimum(below + self._stride, n)
-        return SAMPLED * np.append(np.maximum(sup[below], sup[above]), sup[n])
+    def table(self, period: float, count: int) -> ContourTable:
+        """Return the nodes c + inh, n <= count, as columns."""
+        members, h = self.tilts.members, 2.0 * math.pi / period
+        values, errors = self.nodes(h, count)
+        z = self.c + 1j * h * np.arange(count + 1.0)
+        growth = np.abs(z * (z + 1.0)) / (self.c * (self.c + 1.0))
+        phase = np.angle(z[1:]) + np.angle(z[1:] + 1.0)
+        starts = np.unique(BAND ** np.arange(math.log(count) / math.log(BAND) + 1.0) // 1.0)
+        bands = np.concatenate([[0], starts[starts <= count], [count + 1]]).astype(np.int64)
+        a, radius = members.columns(self._reading, values, errors, self._span, growth)
+        gamma = np.maximum.reduceat(radius / growth, bands[:-1], axis=1)
+        left_out = np.zeros((a.shape[0], 1))
+        if self._reading == "splines":  # steps beyond the span need not have happened
+            left_out[-1] = _leave_out(values[members.grid.buckets], growth)
+        right = (self.tilts.t > self.c * 1.0001) & (self.tilts.t < self.c * 5.0)
+        log_m = self.tilts.columns(self._reading)[0][:, right]
+        beside = np.concatenate([log_m, a[:, :1].real, left_out, gamma], axis=1)
+        lost = ~np.isfinite(a).all(axis=1) | ~np.isfinite(beside).all(axis=1)
+        # no table, no answer: an error this large leaves no bound behind
+        beside[lost], a[lost] = FORBIDDEN, 0.0
+        nodes = np.concatenate([a[:, 1:].real, a[:, 1:].imag], axis=1)
+        return ContourTable(
+            self.c, period, count, growth, phase, bands, self.tilts.t[right],
+            np.ascontiguousarray(nodes), np.ascontiguousarray(beside),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -157,51 +204,30 @@ class ContourTable:
 
     Attributes:
         c, period: the contour and T = 2 pi / h.
-        nodes: number N of nodes with n >= 1.
+        count: number N of nodes with n >= 1.
         growth: |z(z+1)| / (c(c+1)) at n = 0 ... N.
         phase: argument of z(z+1) at n = 1 ... N.
         bands: first node of each error band, then N + 1.
-        table: coefficients, shape (columns, 2 N + 3 + bands): Re log phi, Im log phi (with the
-            mean), K(c), the bound on log |phi| beyond the last node, what lower bounds add to the
-            error in every band, and the error of log M in each band; errors are multiples of
-            `growth`.
+        right: tilts right of c.
+        nodes: Re log phi, then Im log phi (with the mean), shape (columns, 2 N).
+        beside: K at the tilts right of c, K(c), what lower bounds add to the error, and the error
+            of log M in each band as a multiple of `growth`.
     """
 
     c: float
     period: float
-    nodes: int
+    count: int
     growth: Floats
     phase: Floats
-    bands: NDArray[np.int64]
-    table: Floats
+    bands: Rows
+    right: Floats
+    nodes: Floats
+    beside: Floats
 
-    @classmethod
-    def of(cls, contour: Contour, period: float, nodes: int) -> dict[str, ContourTable]:
-        """Evaluate a contour; one table for each reading of the ledger."""
-        members, grid, c = contour.tilts.members, contour.tilts.members.grid, contour.c
-        h = 2.0 * math.pi / period
-        z = c + 1j * h * np.arange(nodes + 1.0)
-        growth = np.abs(z * (z + 1.0)) / (c * (c + 1.0))
-        phase = np.angle(z[1:]) + np.angle(z[1:] + 1.0)
-        bands = np.append(2 ** np.arange(int(math.log2(nodes)) + 1) - 1, nodes + 1)
-        values, errors, log_sup = contour.nodes(h, nodes)
-        tables = {}
-        for reading in READINGS if grid.splines else READINGS[1:]:
-            a, radius = members.columns(reading, values, errors, growth)
-            gamma = np.maximum.reduceat(radius / growth, bands[:-1], axis=1)
-            sup, beyond = np.zeros(a.shape[0]), np.zeros(a.shape[0])
-            sup[: grid.counts] = log_sup
-            if reading == "better":
-                sup[grid.buckets] = 0.0
-            if reading == "splines":
-                beyond[grid.buckets] = _leave_out(values[grid.buckets], growth)
-            parts = [a[:, 1:].real, a[:, 1:].imag, a[:, :1].real, sup[:, None], beyond[:, None]]
-            table = np.concatenate([*parts, gamma], axis=1)
-            # no table, no answer: an error this large leaves no bound behind
-            table[np.isnan(table).any(axis=1)] = [0.0] * (table.shape[1] - 1) + [FORBIDDEN]
-            full = np.ascontiguousarray(table)
-            tables[reading] = cls(c, period, nodes, growth, phase, bands, full)
-        return tables
+    def first(self, count: int) -> Floats:
+        """Return the columns of the first nodes only."""
+        n = self.count
+        return np.concatenate([self.nodes[:, :count], self.nodes[:, n : n + count]], axis=1)
 
 
 def _leave_out(log_m: NDArray[np.complex128], growth: Floats) -> float:
@@ -213,22 +239,6 @@ def _leave_out(log_m: NDArray[np.complex128], growth: Floats) -> float:
     size = np.exp(log_m[0].real + np.concatenate([[0.0], log_m[1:].real]))
     share = growth * np.expm1(log_m[0].real) / size
     return float((-np.log1p(-np.minimum(share, 1.0 - 1e-12)) / growth).max())
-
-
-Rows = NDArray[np.int64]
-
-USELESS = 1e6  # an epsilon that says that no tilt was of use
-SHARE = 0.02  # of the tolerance asked for, that images and truncation may take
-ROUNDS = (1, 4, 16)  # nodes of the rounds, as multiples of the first choice
-LEAST, MOST = 16, 1024  # nodes
-PERIODS = 1.5  # periods are rounded up to powers of this
-NEAR, EVALUATE_FURTHER = (
-    80.0,
-    4.0,
-)  # tilts looked at first, and how much further if somebody needs them
-BLOCK = 1 << 11  # people handled at a time
-HOPELESS = 3.0  # share of delta lost to truncation beyond which nobody tries more nodes
-KEPT = 64  # tables beyond which a further question starts afresh
 
 
 @dataclass(frozen=True)
@@ -272,8 +282,11 @@ class Answers:
             better = other.numeric + other.compression < self.numeric[rows] + self.compression[rows]
         self.lower[rows] = np.fmax(self.lower[rows], other.lower)
         self.upper[rows] = np.fmin(self.upper[rows], other.upper)
-        for name in ("estimate", "numeric", "compression"):
-            own, new = getattr(self, name), getattr(other, name)
+        for own, new in (
+            (self.estimate, other.estimate),
+            (self.numeric, other.numeric),
+            (self.compression, other.compression),
+        ):
             own[rows] = np.where(better, new, own[rows])
 
 
@@ -287,7 +300,8 @@ class Choices:
         period: shortest period.
         nodes: estimate of the nodes needed.
         start: an epsilon to start from.
-        bucket: the most revealing bucket with steps in it.
+        level: log of the trapezoid sum, relative to its first term, that is expected.
+        allowed: relative error of delta that is as good as the width asked for.
         saddle: tilt with the best Chernoff bound.
     """
 
@@ -295,8 +309,14 @@ class Choices:
     period: Floats
     nodes: Floats
     start: Floats
-    bucket: Rows
+    level: Floats
+    allowed: Floats
     saddle: Rows
+
+    def take(self, who: Rows, other: Choices) -> None:
+        """Replace the choices of some people."""
+        for field in fields(self):
+            getattr(self, field.name)[who] = getattr(other, field.name)
 
 
 class Evaluator:
@@ -309,211 +329,201 @@ class Evaluator:
         does not depend on the questions before it.
         """
         self.grid, self.members = grid, Members(family, grid, direction)
-        self._known: dict[tuple[int, float], Tilts] = {}
-        self._contours: dict[tuple[int, ...], Contour] = {}
-        self._tables: dict[tuple[int, ...], dict[str, ContourTable]] = {}
-        self.tilts: Tilts
+        self._known: dict[tuple[int, int], Tilts] = {}
+        self._contours: dict[tuple[Any, ...], Contour] = {}
+        self._tables: dict[tuple[Any, ...], ContourTable] = {}
 
-    def run(
-        self, ledger: Ledger, query: Query, rows: Rows, reading: str, least: int = 1
-    ) -> Answers:
-        """Answer for the people in `rows`.
-
-        Args:
-            ledger: the column totals.
-            query: what is asked.
-            rows: indices of people.
-            reading: which table to read the ledger with, see `table`.
-            least: people who have to share a table to make it worth its while.
-        """
-        if len(self._tables) > KEPT:
-            self._contours.clear()
-            self._tables.clear()
-        answers, first = self.first(ledger, query, rows, reading)
-        at, period, nodes, start = first.at, first.period, first.nodes, first.start
-        todo = np.flatnonzero(at >= 0)
-        for factor in ROUNDS:
-            if todo.size == 0:
-                break
-            length = np.clip(nodes[todo] * factor, LEAST, MOST)
-            power = np.ceil(np.log2(length)).astype(np.int64)
-            step = np.ceil(np.log(period[todo] * factor**0.25) / math.log(PERIODS)).astype(np.int64)
-            groups = [g for g in _groups(power, step, at[todo]) if g[0].size >= least]
-            before, contours = answers.numeric.copy(), {}
-            for i in {i for _, (_, _, i) in groups}:
-                mine = at[todo] == i
-                bucket = int(first.bucket[todo][mine].min())
-                contours[i] = self._contour(i, step[mine], power[mine], bucket)
-            for members, (n, j, i) in groups:
-                table = self._table(contours[i], j, n)[reading]
-
-                def work(part: Rows, table: ContourTable = table) -> None:
-                    self._block(ledger, query, rows, part, table, start, answers, reading)
-
-                in_blocks(todo[members], work)
-            # a table of the largest size has been tried already by those who needed more; where
-            # phi does not decay more nodes are of no use
-            more = (nodes[todo] * factor < MOST) & (answers.numeric[todo] < HOPELESS)
-            more &= answers.numeric[todo] < np.minimum(0.5 * before[todo], np.inf)
-            todo = todo[more & self._open(answers, query, at, todo)]
-        return answers
-
-    def chernoff(self, ledger: Ledger, query: Query, rows: Rows) -> Floats:
-        """Upper bounds from K(t) at real tilts alone (Renyi accounting).
-
-        Args:
-            ledger: the column totals.
-            query: what is asked.
-            rows: indices of people.
-        """
-        reading = "splines" if ledger.grid.splines else "worse"
-        return self.first(ledger, query, rows, reading)[0].upper
+    def tilts(self, ledger: Ledger, rows: Rows) -> Tilts:
+        """Return K at real tilts of all members that these people used."""
+        span = ledger.span(rows)
+        if span not in self._known:
+            self._known[span] = Tilts(self.members, span, REACH)
+        return self._known[span]
 
     def first(
-        self, ledger: Ledger, query: Query, rows: Rows, reading: str
-    ) -> tuple[Answers, Choices]:
-        """Return Chernoff bounds and what they say about everybody's contour."""
-        n = rows.size
-        upper, start, period, nodes = (np.empty(n) for _ in range(4))
-        at, bucket, saddle = (np.empty(n, np.int64) for _ in range(3))
-        asked = (query.log_delta, query.epsilon, query.rtol, math.log(SHARE * query.rtol))
-
-        near = self._near(ledger, query, rows, reading)
-        t, columns = self.tilts.t, self.tilts.around
-        for who, (place,) in _groups(near):
-            begin = max(place - 1 - inversion.BELOW // inversion.STRIDE, 0) * inversion.STRIDE
-            end = min((place + 1) * inversion.STRIDE + inversion.ABOVE + 3, t.size)
-            table, seen = columns(reading, begin, end, inversion.STRIDE), t[begin:end]
-
-            def work(who: Rows, table: Floats = table, seen: Floats = seen, b: int = begin) -> None:
-                found = inversion.choose(ledger.times(rows[who], table), seen, *asked)
-                upper[who], start[who], period[who], nodes[who] = found[:, :4].T
-                at[who], saddle[who] = found[:, 4:].T + b * (found[:, 4:].T >= 0)
-                bucket[who] = ledger.first_bucket(rows[who])
-
-            in_blocks(who, work)
-        untouched = near < 0
-        upper[untouched] = 0.0 if query.inverse else -np.inf
-        at[untouched] = -1
-        if query.inverse:
-            upper = np.where(upper < USELESS, np.maximum(upper, 0.0), np.inf)
-            floor = np.zeros(n)
-        else:
-            upper = np.exp(np.minimum(upper, 0.0))
-            floor = np.full(n, max(0.0, -math.expm1(query.epsilon)))
-            upper = np.maximum(upper, floor)
-        estimate = np.where(upper == floor, floor, np.nan)
-        open_ = np.where(at >= 0, np.inf, 0.0)
-        answers = Answers(floor, estimate, upper, open_, np.where(at != -1, np.inf, 0.0))
-        return answers, Choices(at, period, nodes, start, bucket, saddle)
-
-    def _near(self, ledger: Ledger, query: Query, rows: Rows, reading: str) -> Rows:
-        """Return which of every `STRIDE`-th tilt gives the best Chernoff bound; -1 if untouched.
-
-        Tabulates as many tilts as somebody needs.
-        """
-        near = np.empty(rows.size, np.int64)
-
-        def work(who: Rows) -> None:
-            k = ledger.times(rows[who], columns)
-            if query.inverse:
-                bound = (k + _log_peaks(t) - query.log_delta) / t
-            else:
-                bound = k + _log_peaks(t) - query.epsilon * t
-            near[who] = np.where(k[:, -1] == 0.0, -1, bound.argmin(axis=1))
-
-        self.tilts = self.tilts_for(ledger, rows)
-        todo = np.arange(rows.size)
-        while True:
-            t = self.tilts.t[:: inversion.STRIDE]
-            columns = self.tilts.columns(reading)[0][:, :: inversion.STRIDE]
-            in_blocks(todo, work)
-            todo = todo[
-                (near[todo] + 1) * inversion.STRIDE + inversion.ABOVE > self.tilts.t.size - 2
-            ]
-            if self.tilts.complete or todo.size == 0:
-                return near
-            self.tilts = self._tilts(self.tilts.bucket, EVALUATE_FURTHER * float(self.tilts.t[-1]))
-
-    def tilts_for(self, ledger: Ledger, rows: Rows) -> Tilts:
-        """Return K of all members that some people used, at the tilts looked at first."""
-        return self._tilts(int(ledger.first_bucket(rows).min(initial=self.grid.buckets)), NEAR)
-
-    def _tilts(self, bucket: int, reach: float) -> Tilts:
-        """K from this bucket on, at tilts up to `reach`."""
-        key = (bucket, reach)
-        if key not in self._known:
-            self._known[key] = Tilts(self.members, bucket, reach)
-        return self._known[key]
-
-    def _block(
         self,
         ledger: Ledger,
         query: Query,
         rows: Rows,
-        part: Rows,
-        table: ContourTable,
-        start: Floats,
+        reading: str,
+        known: Floats | None = None,
+    ) -> tuple[Answers, Choices]:
+        """Return Chernoff bounds and what they say about everybody's contour.
+
+        Args:
+            ledger: the column totals.
+            query: what is asked.
+            rows: indices of people.
+            reading: which table to read the ledger with, see `tilts`.
+            known: estimates of epsilon, nan where there is none.
+        """
+        known = np.full(rows.size, np.nan) if known is None else known
+        tilts = self.tilts(ledger, rows)
+        table, found = tilts.together(reading, inversion.STRIDE), np.empty((rows.size, 8))
+        asked = (query.log_delta, query.epsilon, query.rtol, math.log(SHARE * query.rtol))
+        for part in _blocks(rows.size):
+            product = ledger.rows(rows[part]) @ table
+            inversion.choose(product, tilts.t, *asked, known[part], found[part])
+        upper, start, period, nodes, level, allowed = np.ascontiguousarray(found[:, :6].T)
+        at, saddle = found[:, 6:].T.astype(np.int64)
+        if query.inverse:
+            upper[at == -1] = 0.0
+            upper = np.where(upper < USELESS, np.maximum(upper, 0.0), np.inf)
+            floor = np.zeros(rows.size)
+        else:
+            upper[at == -1] = -np.inf
+            floor = np.full(rows.size, max(0.0, -math.expm1(query.epsilon)))
+            upper = np.maximum(np.exp(np.minimum(upper, 0.0)), floor)
+        estimate = np.where(upper == floor, floor, np.nan)
+        unknown = np.where(at != -1, np.inf, 0.0)
+        answers = Answers(floor, estimate, upper, unknown, np.where(at == -2, np.inf, 0.0))
+        return answers, Choices(at, period, nodes, start, level, allowed, saddle)
+
+    def run(self, ledger: Ledger, query: Query, rows: Rows, reading: str) -> Answers:
+        """Answer for the people in `rows`; arguments as for `first`."""
+        if len(self._contours) > KEPT:
+            self._contours.clear()
+            self._tables.clear()
+        answers, first = self.first(ledger, query, rows, reading)
+        tilts = self.tilts(ledger, rows)
+        todo = np.flatnonzero(first.at >= 0)
+        for last, factor in enumerate(ROUNDS):
+            for part, (i,) in _groups(first.at[todo]):
+                who = todo[part]
+                self._contour_for(
+                    ledger, query, rows, who, tilts, i, factor, first, answers, reading
+                )
+            if last + 1 < len(ROUNDS):
+                todo = todo[self._open(answers, first, todo)]
+                again = self.first(ledger, query, rows[todo], reading, answers.estimate[todo])[1]
+                first.take(todo, again)
+                todo = todo[again.at >= 0]
+        return answers
+
+    def _contour_for(
+        self,
+        ledger: Ledger,
+        query: Query,
+        rows: Rows,
+        who: Rows,
+        tilts: Tilts,
+        at: int,
+        factor: float,
+        first: Choices,
         answers: Answers,
         reading: str,
     ) -> None:
-        """Solve for some people with one table and keep what is sharper than before."""
-        right = (self.tilts.t > table.c * 1.0001) & (self.tilts.t < table.c * 5.0)
-        k = self.tilts.columns(reading)[0][:, right]
-        products = ledger.times(rows[part], np.concatenate([k, table.table], axis=1))
-        target = math.exp(query.log_delta) if query.inverse else query.epsilon
-        out = inversion.solve(
-            products, table.nodes, table.c, table.period, table.growth, table.phase,
-            table.bands, self.tilts.t[right], start[part], target, query.inverse,
-        )  # fmt: skip
-        answers.meet(part, Answers(*out.T))
+        """Answer for those who share a contour."""
+        period = np.maximum(first.period[who], 1e-3)
+        step = np.ceil(np.log(period) / math.log(PERIODS)).astype(np.int64)
+        h: Floats = 2.0 * math.pi / np.float64(PERIODS) ** step
+        wanted = np.clip(first.nodes[who], LEAST, MOST) * h
+        high = 2.0 ** math.ceil(math.log2(factor * float(np.quantile(wanted, 0.9))))
+        high = min(high, 2.0 ** math.ceil(math.log2(MOST * float(h.max()))))
+        contour = self._contour(tilts, at, high, ledger.span(rows[who]), reading)
+        lost, shell = self._reach(ledger, rows[who], contour, h, first, who)
+        count = np.ceil(contour.frequencies[shell] / h).astype(np.int64)
+        count = np.clip(-(-count // LEAST) * LEAST, LEAST, MOST)
+        for members, (j,) in _groups(step):
+            most = 1 << int(count[members].max() - 1).bit_length()
+            table = self._table(contour, j, most)
+            for some, (n,) in _groups(count[members]):
+                mine = members[some]
+                self._solve(ledger, query, rows, who[mine], table, n, lost[mine], first, answers)
 
-    def _open(self, answers: Answers, query: Query, at: Rows, who: Rows) -> NDArray[np.bool_]:
+    def _reach(
+        self,
+        ledger: Ledger,
+        rows: Rows,
+        contour: Contour,
+        h: Floats,
+        first: Choices,
+        who: Rows,
+    ) -> tuple[Floats, Rows]:
+        """Return how much of the sum is lost beyond the nodes, and the shell where these end.
+
+        The sum over n > N of 2 |w_n| is at most 2 c (c+1) / h times the integral of sup |phi| / y^2
+        from Nh on.
+        """
+        c, y = contour.c, contour.frequencies
+        scale = 2.0 * c * (c + 1.0) / h
+        expected = first.allowed[who] * np.exp(np.minimum(first.level[who], 0.0))
+        lost, shell = np.empty(rows.size), np.empty(rows.size, np.int64)
+        between = np.append(1.0 / y[:1], np.diff(1.0 / y))
+        for part in _blocks(rows.size):
+            beyond = ledger.rows(rows[part]) @ contour.beyond
+            tail = scale[part, None] * np.cumsum(np.exp(np.minimum(beyond, 0.0)) * between, axis=1)
+            within = y <= MOST * h[part, None]
+            fits = within & (tail <= TAIL * expected[part, None])
+            last = SHELLS - 1 - fits[:, ::-1].argmax(axis=1)
+            place = np.where(fits.any(axis=1), last, within.argmax(axis=1))
+            mine = np.arange(place.size), place
+            shell[part], lost[part] = place, np.where(within[mine], tail[mine], np.inf)
+        return lost, shell
+
+    def _solve(
+        self,
+        ledger: Ledger,
+        query: Query,
+        rows: Rows,
+        who: Rows,
+        table: ContourTable,
+        count: int,
+        lost: Floats,
+        first: Choices,
+        answers: Answers,
+    ) -> None:
+        """Solve for some people with one table and keep what is sharper than before."""
+        target = math.exp(query.log_delta) if query.inverse else query.epsilon
+        nodes, out = table.first(count), np.empty((who.size, 5))
+        for part in _blocks(who.size):
+            steps = ledger.rows(rows[who[part]])
+            inversion.solve(
+                steps @ nodes, steps @ table.beside, table.right, table.c, table.period,
+                table.growth, table.phase, table.bands, lost[part], first.start[who[part]], target,
+                query.inverse, out[part],
+            )  # fmt: skip
+        answers.meet(who, Answers(*np.ascontiguousarray(out.T)))
+
+    def _open(self, answers: Answers, first: Choices, who: Rows) -> NDArray[np.bool_]:
         """Who would gain from more nodes."""
         numeric = answers.numeric[who]
-        scale = answers.upper[who] * self.tilts.t[at[who]] if query.inverse else 1.0
-        enough = 5.0 * SHARE * query.rtol * scale
-        with np.errstate(invalid="ignore"):
-            return ~(numeric <= np.maximum(enough, 0.1 * answers.compression[who]))
+        enough = np.maximum(0.1 * first.allowed[who], 0.5 * answers.compression[who])
+        return ~(numeric <= enough) & ~(numeric > OPEN)
 
-    def _contour(self, at: int, step: Rows, power: Rows, bucket: int) -> Contour:
+    def _contour(
+        self, tilts: Tilts, at: int, frequency: float, span: tuple[int, int], reading: str
+    ) -> Contour:
         """Tilt the members once for all periods that are needed on a contour."""
-        octave = int(np.ceil(np.log2((2.0 * math.pi * 2.0**power / PERIODS**step).max())))
-        key = (self.tilts.bucket, at, octave, bucket)
+        key = (tilts.span, at, frequency, span, reading)
         if key not in self._contours:
-            self._contours[key] = Contour(self.tilts, at, octave, bucket)
+            self._contours[key] = Contour(tilts, at, frequency, span, reading, key)
         return self._contours[key]
 
-    def _table(self, contour: Contour, step: int, power: int) -> dict[str, ContourTable]:
-        key = (*contour.key, step, power)
+    def _table(self, contour: Contour, step: int, count: int) -> ContourTable:
+        key = (*contour.key, step, count)
         if key not in self._tables:
-            self._tables[key] = ContourTable.of(contour, PERIODS**step, 2**power)
+            self._tables[key] = contour.table(PERIODS**step, count)
         return self._tables[key]
 
 
-def _groups(*keys: Rows) -> Iterator[tuple[Rows, tuple[int, ...]]]:
-    """Yield the positions that share each combination of keys."""
-    order = np.lexsort(keys)
-    table = np.stack(keys)[:, order]
-    cuts = np.flatnonzero((np.diff(table, axis=1) != 0).any(axis=0)) + 1
+def _groups(keys: Rows) -> Iterator[tuple[Rows, tuple[int, ...]]]:
+    """Yield the positions that share each key."""
+    order = np.argsort(keys, kind="stable")
+    cuts = np.flatnonzero(np.diff(keys[order])) + 1
     for part in np.split(order, cuts):
-        yield part, tuple(int(k[part[0]]) for k in keys)
+        if part.size:
+            yield part, (int(keys[part[0]]),)
 
 
-def _log_peaks(s: Floats) -> Floats:
-    return np.asarray(s * np.log(s / (1.0 + s)) - np.log1p(s))
-
-
-def in_blocks(who: Rows, work: Callable[[Rows], None]) -> None:
-    """Run `work` over parts of `who` in threads."""
-    parts = [who[a : a + BLOCK] for a in range(0, who.size, BLOCK)]
-    with ThreadPoolExecutor(THREADS) as pool:
-        for _ in pool.map(work, parts):
-            pass
+def _blocks(count: int) -> Iterator[slice]:
+    """Yield positions in parts of BLOCK."""
+    for begin in range(0, count, BLOCK):
+        yield slice(begin, min(begin + BLOCK, count))
 
 
 POINTS = 1 << 17
-REACH = 1e-3  # share of delta that may lie beyond the grid
+BEYOND = 1e-3  # share of delta that may lie beyond the grid
 
 
 def answer(
@@ -549,7 +559,7 @@ def _direction(losses: Sequence[PrivacyLoss], counts: NDArray[Any], query: Query
 
 def _half_length(losses: Sequence[PrivacyLoss], counts: NDArray[Any], query: Query) -> float:
     """A length that holds everybody's loss but for a share of delta, by Chernoff."""
-    log_small = math.log(REACH) + (query.log_delta if query.inverse else -30.0)
+    log_small = math.log(BEYOND) + (query.log_delta if query.inverse else -30.0)
     longest = 1.0
     for sign in (1.0, -1.0):
         best = np.full(counts.shape[0], np.inf)

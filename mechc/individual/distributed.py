@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.individual.accountant import IndividualAccountant
+from mechc.individual.accountant import BUCKETS, IndividualAccountant
 from mechc.individual.budget import PathLike
 from mechc.individual.family import Family
 from mechc.individual.results import Results
@@ -95,7 +95,7 @@ def account(
     delta: float,
     counts: Sequence[int] | None = None,
     rtol: float = 1e-4,
-    buckets: int = 64,
+    buckets: int = BUCKETS,
     journal: int = 1 << 28,
     address: str | None = None,
     workers: int | None = None,

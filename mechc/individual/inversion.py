@@ -1,6 +1,6 @@
 """Compiled loops over people: choice of contour, and Theorem A solved for epsilon or delta.
 
-Notation of `accountants.contour`: S = (1/T) e^{K(c) - c eps} / (c(c+1)) * total(eps) with
+Notation of `accountants.contours.trapezoid`: S = (1/T) e^{K(c) - c eps} / (c(c+1)) * total(eps),
 total = 1 + 2 sum_n Re w_n e^{-i n h eps}, w_n = phi(nh) c(c+1) / (z_n (z_n + 1)), and
 
     S - e^{-cT}/(1 - e^{-cT}) - right images <= delta <= S - known left images
@@ -20,6 +20,7 @@ from mechc.loss.rounding import EPS
 
 STRIDE = 4  # contours go through every fourth tilt, so that there are few
 CANCELLATION = 6.0  # nats by which a contour may miss the saddle
+NEGLIGIBLE = 0.5  # of what is lost beyond the nodes, that further nodes may be
 COARSE = 0.5  # share of the sum beyond which table errors leave nothing
 BELOW = 18  # tilts below the saddle tried as contour
 ABOVE = 14  # tilts above a contour tried for its right images
@@ -43,10 +44,11 @@ def _period(log_b, t, i, epsilon, goal):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "float64[:,::1](float64[:,::1], float64[::1], float64, float64, float64, float64)",
+    "void(float64[:,::1], float64[::1], float64, float64, float64, float64, float64[::1],"
+    " float64[:,::1])",
     nogil=True,
 )
-def choose(rows, t, log_delta, epsilon, rtol, log_small):  # type: ignore[no-untyped-def]
+def choose(rows, t, log_delta, epsilon, rtol, log_small, known, out):  # type: ignore[no-untyped-def]
     """Bound the answer by Chernoff and choose contour, period and number of nodes per person.
 
     Contours below the saddle need fewer nodes when few steps matter, and tables are more accurate
@@ -60,19 +62,18 @@ def choose(rows, t, log_delta, epsilon, rtol, log_small):  # type: ignore[no-unt
         epsilon: the epsilon asked about, or nan.
         rtol: relative tolerance.
         log_small: log of the share of delta that images may have.
-
-    Returns:
-        Columns [upper bound on epsilon or log delta, an epsilon to start from, period, nodes,
-        index of the tilt through which the contour goes, -1 if there is none, -2 if the tables are
-        too coarse, index of the tilt with the best upper bound].
+        known: an estimate of epsilon for each person, nan where there is none.
+        out: for each person [upper bound on epsilon or log delta, an epsilon to start from,
+            period, nodes, log of the sum that is expected, tolerated relative error of delta, index
+            of the tilt through which the contour goes, -1 if there is none, -2 if the tables are
+            too coarse, index of the tilt with the best upper bound], shape (people, 8).
     """
-    out = np.empty((rows.shape[0], 6))
     strides = (rows.shape[1] - t.size) // 2
     peak = np.empty(t.size)
     log_b = np.empty(t.size)
     for i in range(t.size):
         peak[i] = log_peak(t[i])
-    for p in range(rows.shape[0]):
+    for p in range(out.shape[0]):
         radius = rows[p, :strides]
         k = rows[p, strides : strides + t.size]
         bend = rows[p, strides + t.size :]
@@ -87,34 +88,49 @@ def choose(rows, t, log_delta, epsilon, rtol, log_small):  # type: ignore[no-unt
                 best = value
                 j = i
         out[p, 0] = best
-        out[p, 5] = j
-        eps = max(best, 0.0) if math.isnan(epsilon) else epsilon
+        out[p, 7] = j
         goal = (log_delta if math.isnan(epsilon) else min(best, 0.0) - 2.0) + log_small
+        out[p, 2], out[p, 3], out[p, 4], out[p, 5], out[p, 6] = 1.0, 1.0, 0.0, rtol, -1.0
+        if k[t.size - 1] == 0.0:  # untouched
+            continue
+        eps = epsilon if math.isnan(known[p]) else known[p]
+        if math.isnan(eps):  # by the saddle point: images are planned with no larger one
+            eps = max(best, 0.0)
+            for m in range(bend.size):
+                c = t[m * STRIDE]
+                curve = bend[m] + 1.0 / (c * c) + 1.0 / ((c + 1.0) * (c + 1.0))
+                value = k[m * STRIDE] - math.log(c) - math.log1p(c) - log_delta
+                eps = min(eps, max((value - 0.5 * math.log(2.0 * math.pi * curve)) / c, 0.0))
         out[p, 1] = eps
-        tolerance = rtol * t[j] * eps if math.isnan(epsilon) else rtol
-        lowest = k[j] - t[j] * eps - math.log(t[j]) - math.log1p(t[j])
+        lowest = np.inf
+        for i in range(t.size):
+            value = k[i] - t[i] * eps - math.log(t[i]) - math.log1p(t[i])
+            if value < lowest:
+                lowest = value
+                j = i
+        tolerance = max(rtol * t[j] * eps if math.isnan(epsilon) else rtol, 1e-12)
+        out[p, 5] = tolerance
         cost = np.inf
         error = 0.0
-        out[p, 4] = -1.0
         for i in range(min(j + 2, t.size - 2), max(j - BELOW, -1), -1):
             c = t[i]
             m = i // STRIDE
             level = k[i] - c * eps - math.log(c) - math.log1p(c) - lowest
-            if i % STRIDE or (level > CANCELLATION and out[p, 4] >= 0.0):
+            if i % STRIDE or (level > CANCELLATION and out[p, 6] >= 0.0):
                 continue
             length = _period(log_b, t, i, eps, goal)
             need = length * math.sqrt(2.0 * (max(level, 0.0) - log_small) / max(bend[m], 1e-300))
             need = need / (2.0 * math.pi)
-            weighed = max(need, 16.0) * (1.0 + 4.0 * radius[m] * math.exp(level) / tolerance)
+            weighed = max(need, 16.0) * (1.0 + 1000.0 * radius[m] * math.exp(level) / tolerance)
             if weighed < cost:
                 cost = weighed
                 out[p, 2] = length
                 out[p, 3] = need
-                out[p, 4] = i
+                share = (goal - log_small) + c * eps - k[i] + math.log(c) + math.log1p(c)
+                out[p, 4], out[p, 6] = share + math.log(length), i
                 error = radius[m] * math.exp(level)
         if error > COARSE:
-            out[p, 4] = -2.0
-    return out
+            out[p, 6] = -2.0
 
 
 @compiled("void(float64[::1], float64[::1], float64, float64, float64[::1])", nogil=True)
@@ -149,34 +165,45 @@ def _moved(size, log_size, error, cap):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "void(float64[::1], int64, float64, float64, float64[::1], float64[::1], int64[::1],"
+    "int64(float64[::1], float64[::1], float64, float64[::1], float64[::1], int64[::1],"
     " float64[::1], float64[::1], float64[::1])",
     nogil=True,
 )
-def _prepare(row, n, c, h, growth, phase, bands, wr, wi, errors):  # type: ignore[no-untyped-def]
-    """Fill w_n; errors = [table error, extra for lower bounds, truncation, rounding] of total."""
-    beyond = row[2 * n + 2]
-    gamma = row[2 * n + 3 :]
+def _prepare(row, beside, lost, growth, phase, bands, wr, wi, errors):  # type: ignore[no-untyped-def]
+    """Fill w_n; errors = [table error, extra for lower bounds, truncation, rounding] of total.
+
+    Returns how many w_n matter; the others are counted as truncated.
+    """
+    n = wr.size
+    beyond = beside[1]
+    gamma = beside[2:]
     errors[0] = math.expm1(gamma[0])
     errors[1] = math.expm1(gamma[0] + beyond) - errors[0]
-    errors[3] = EPS * (64.0 + 4.0 * abs(row[2 * n]))
+    errors[3] = EPS * (64.0 + 4.0 * abs(beside[0]))
     band = 0
     for i in range(n):
         if i + 1 == bands[band + 1]:
             band += 1
-        re, im, g = row[i], row[n + i], growth[i + 1]
-        turn = im - phase[i]
+        re, g = row[i], growth[i + 1]
         phi = math.exp(re)
-        size = phi / g
+        wr[i] = phi / g
+        error = _moved(phi, re, gamma[band] * g, gamma[0]) / g
+        errors[0] += 2.0 * error
+        if beyond > 0.0:
+            both = _moved(phi, re, (gamma[band] + beyond) * g, gamma[0] + beyond) / g
+            errors[1] += 2.0 * max(both - error, 0.0)
+    left, most = 0.0, n
+    while most > 1 and left + 2.0 * wr[most - 1] <= NEGLIGIBLE * lost:
+        most -= 1
+        left += 2.0 * wr[most]
+    for i in range(most):
+        re, im, size = row[i], row[n + i], wr[i]
+        turn = im - phase[i]
         wr[i] = size * math.cos(turn)
         wi[i] = size * math.sin(turn)
-        error = _moved(phi, re, gamma[band] * g, gamma[0]) / g
-        both = _moved(phi, re, (gamma[band] + beyond) * g, gamma[0] + beyond) / g
-        errors[0] += 2.0 * error
-        errors[1] += 2.0 * max(both - error, 0.0)
         errors[3] += 2.0 * EPS * size * (64.0 + 64.0 * abs(re) + 64.0 * abs(im))
-    sup = math.exp(min(row[2 * n + 1], 0.0) + gamma[0])
-    errors[2] = 2.0 * c * (c + 1.0) * sup / (n * h * h)
+    errors[2] = lost * math.exp(gamma[0]) + left
+    return most
 
 
 @compiled("float64(float64, float64, float64, float64, float64)", nogil=True)
@@ -270,52 +297,52 @@ def _invert(  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "float64[:,::1](float64[:,::1], int64, float64, float64, float64[::1], float64[::1],"
-    " int64[::1], float64[::1], float64[::1], float64, boolean)",
+    "void(float64[:,::1], float64[:,::1], float64[::1], float64, float64, float64[::1],"
+    " float64[::1], int64[::1], float64[::1], float64[::1], float64, boolean, float64[:,::1])",
     nogil=True,
 )
 def solve(  # type: ignore[no-untyped-def]
-    rows, n, c, period, growth, phase, bands, s, start, target, inverse
+    nodes, beside, s, c, period, growth, phase, bands, lost, start, target, inverse, out
 ):
     """Bound epsilon or delta for a block of people.
 
     Args:
-        rows: products of ledger rows with K at the tilts right of c, and with a `ContourTable`;
-            shape (people, len(s) + 2 n + 3 + bands).
-        n: nodes of the table.
+        nodes: log phi at N nodes, real and imaginary parts, shape (people, 2 N).
+        beside: products of ledger rows with `ContourTable.beside`.
+        s: tilts right of c.
         c: real part of the contour.
         period: of the table.
         growth: of the table.
         phase: of the table.
         bands: of the table.
-        s: tilts right of c.
+        lost: bound on the sum over further nodes for each person.
         start: first guess of epsilon (inverse) for each person.
         target: delta (inverse) or epsilon.
         inverse: solve for epsilon, instead of evaluating delta.
-
-    Returns:
-        Columns [lower, estimate, upper, numeric share, share of the tables' errors].
+        out: [lower, estimate, upper, numeric share, share of the tables' errors] of each person.
     """
-    out = np.empty((rows.shape[0], 5))
     h = 2.0 * math.pi / period
-    wr, wi = np.empty(n), np.empty(n)
+    n = nodes.shape[1] // 2
+    vr, vi = np.empty(n), np.empty(n)
     errors, series, values = np.empty(4), np.empty(2), np.empty(5)
     peak, log_b = np.empty(s.size), np.empty(s.size)
     for r in range(s.size):
         peak[r] = log_peak(s[r])
-    for p in range(rows.shape[0]):
-        row = rows[p, s.size :]
-        _prepare(row, n, c, h, growth, phase, bands, wr, wi, errors)
-        k = row[2 * n]
+    for p in range(out.shape[0]):
+        more = beside[p, s.size :]
+        if not more[more.size - 1] < 1e6 or not lost[p] < np.inf:  # some step has no table here
+            out[p, :3] = np.nan
+            out[p, 3:] = np.inf
+            continue
+        most = _prepare(nodes[p], more, lost[p], growth, phase, bands, vr, vi, errors)
+        wr, wi = vr[:most], vi[:most]
+        k = more[0]
         for r in range(s.size):
-            log_b[r] = rows[p, r] + peak[r]
+            log_b[r] = beside[p, r] + peak[r]
         near = start[p] if inverse else target
         r = _sharpest(period, c, near, s, log_b)
         image = log_b[r]
-        if not row[-1] < 1e6:  # some step has no table here
-            out[p, :3] = np.nan
-            out[p, 3:] = np.inf
-        elif inverse:
+        if inverse:
             found = start[p]
             for side in (1, 0, 2):
                 value = _invert(
@@ -331,4 +358,3 @@ def solve(  # type: ignore[no-untyped-def]
             out[p, :3] = values[:3]
             out[p, 3] = values[4]
             out[p, 4] = _share(errors[0] + errors[1], series[0])
-    return out

@@ -1,8 +1,9 @@
 """The ledger: for each person, how much of each column of the grid all steps so far have used.
 
 Totals are integers of the smallest type that cannot overflow, so the order of the steps does not
-matter and a saved ledger continues exactly. A step touches one count and four spline weights a
-person; 64 buckets take 130 bytes a person for counts and 268 for splines.
+matter and a saved ledger continues exactly. A step touches one count, or four spline weights, a
+person; 128 buckets take 528 bytes a person. Dense steps are kept in a buffer until there are enough
+of them: a row is then fetched from memory once for all of them.
 
 The journal: the steps as they were given, as long as they fit a memory limit.
 
@@ -13,6 +14,7 @@ first grid is what there is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -33,111 +35,91 @@ from mechc.individual.budget import (
     check_sparse,
     for_rows,
 )
-from mechc.individual.splines import CELLS, ONE, Grid, spline_weights
+from mechc.individual.splines import Grid
 from mechc.loss.jit import compiled
 
 Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+BUFFER, MOST = 1 << 27, 32  # bytes and steps of the buffer of dense steps
+SLACK = 1e-12  # relative, beyond the worst knot: the rounding of a ratio
 
 
-# numba freezes globals of other modules in its cache, so numbers from `grid` arrive as arguments
-@compiled("void(float64[::1], float64, float64, boolean, int64, int64, int64[::1])", nogil=True)
-def locate(values, a, b, geometric, buckets, size, place):  # type: ignore[no-untyped-def]
-    """Find the cell of each value: bucket * size + cell; buckets * size beyond the best knot.
-
-    Positions are rounded down, towards the worst knot; one part in 1e9 of a cell is given away so
-    that rounding of the logarithm cannot round up. -1 is worse than the first knot.
-    """
-    cells = buckets * size
-    slack = 1e-9 + 1e-14 * cells
+@compiled("int64(float64[::1], float64, boolean, float64)", nogil=True)
+def beyond_worst(values, worst, up, untouched):  # type: ignore[no-untyped-def]
+    """Return the index of the first value on the worse side of the span, or -1."""
     for i in range(values.size):
-        x = np.log(values[i]) if geometric else values[i]
-        cell = (a * x + b) * size
-        if cell < -slack:
-            place[i] = -1
-        elif cell > cells + slack:
-            place[i] = cells
-        else:
-            place[i] = min(np.int64(max(np.floor(cell - slack), 0.0)), cells - 1)
+        v = values[i]
+        ratio = v - worst * (1.0 + SLACK) if up else worst * (1.0 - SLACK) - v
+        if ratio > 0.0 and v != untouched:
+            return i
+    return -1
 
 
 @compiled(nogil=True)  # for the integer types that occur
-def add_counts(totals, place, size, count):  # type: ignore[no-untyped-def]
-    """Add `count` to the bucket of each person who was touched (place >= 0)."""
-    for i in range(place.size):
-        if place[i] >= 0:
-            totals[i, place[i] // size] += totals.dtype.type(count)
+def record(  # type: ignore[no-untyped-def]
+    values, counts, knots, linear, crowding, length, untouched, unit, totals
+):
+    """Add steps to the totals of some people.
 
-
-@compiled(nogil=True)  # for the integer types that occur
-def add_splines(totals, place, weights, count):  # type: ignore[no-untyped-def]
-    """Add `count` times the four spline weights of each person touched within the span."""
-    size = weights.shape[0]
-    for i in range(place.size):
-        bucket = place[i] // size
-        if 0 <= bucket < totals.shape[1] - 3:
-            cell = place[i] % size
-            for j in range(4):
-                totals[i, bucket + j] += totals.dtype.type(weights[cell, j] * count)
-
-
-@compiled("int64[:,::1](float64[:,::1])", nogil=True)
-def _extents(table):  # type: ignore[no-untyped-def]
-    """Return where the entries of each row that are not zero begin and end."""
-    out = np.empty((table.shape[0], 2), np.int64)
-    for j in range(table.shape[0]):
-        lo, hi = 0, table.shape[1]
-        while lo < hi and table[j, lo] == 0.0:
-            lo += 1
-        while lo < hi and table[j, hi - 1] == 0.0:
-            hi -= 1
-        out[j] = lo, hi
-    return out
-
-
-@compiled(nogil=True)  # for the integer types that occur
-def product(counts, weights, unit, people, table, out):  # type: ignore[no-untyped-def]
-    """Set out to rows of the ledger times a table, skipping columns a person never touched.
-
-    Written out instead of calling BLAS: rows are half empty, so are those of tables, every person's
-    sum is the same wherever and with whomever it is computed, and threads are ours to place. Four
-    rows of the table are added at a time.
+    Args:
+        values: parameters, shape (steps, people).
+        counts: how often each step is taken, shape (steps,); -1 takes it back.
+        knots: worst first, shape (buckets + 1,).
+        linear: whether positions are linear in the parameter.
+        crowding: of the grid.
+        length: of the grid.
+        untouched: the value that stands for "not touched".
+        unit: of spline weights; 1 for counts.
+        totals: unsigned integers, shape (people, columns).
     """
-    n = counts.shape[1]
-    extent = _extents(table)
-    used = np.zeros(table.shape[0] + 3, np.int64)
-    times = np.empty(used.size)
-    for i in range(people.size):
-        p = people[i]
-        found = 0
-        for j in range(n):
-            used[found], times[found] = j, np.float64(counts[p, j])
-            found += counts[p, j] > 0
-        for j in range(weights.shape[1]):
-            used[found], times[found] = n + j, np.float64(weights[p, j]) / unit
-            found += weights[p, j] > 0
-        for f in range(found, found + 3):
-            used[f], times[f] = used[max(found - 1, 0)], 0.0
-        row = out[i]
-        row[:] = 0.0
-        for f in range(0, found, 4):
-            ia, ib, ic, id_ = used[f], used[f + 1], used[f + 2], used[f + 3]
-            a, b, c, d = times[f], times[f + 1], times[f + 2], times[f + 3]
-            lo = min(extent[ia, 0], extent[ib, 0], extent[ic, 0], extent[id_, 0])
-            hi = max(extent[ia, 1], extent[ib, 1], extent[ic, 1], extent[id_, 1])
-            for m in range(np.uint64(lo), np.uint64(hi)):  # unsigned: no wraparound to check
-                left = a * table[ia, m] + b * table[ib, m]
-                row[m] += left + (c * table[ic, m] + d * table[id_, m])
+    buckets = knots.size - 1
+    worst, best = knots[0], knots[buckets]
+    up = worst > best
+    scale = buckets / (worst - best if linear else length)
+    kind = totals.dtype.type
+    for p in range(values.shape[1]):
+        for j in range(values.shape[0]):
+            v = values[j, p]
+            if v == untouched:
+                continue
+            if (v < best) if up else (v > best):
+                totals[p, totals.shape[1] - 1] += kind(counts[j] * unit)
+                continue
+            if linear:
+                place = (worst - v) * scale
+            else:
+                ratio = v / worst if up else worst / v
+                place = (crowding * (1.0 - ratio) - math.log(ratio)) * scale
+            b = min(max(np.int64(place), 0), buckets - 1)
+            if unit == 1:  # compared with the knots themselves: a value on a knot stays there
+                if (v > knots[b]) if up else (v < knots[b]):
+                    b = max(b - 1, 0)
+                elif (v <= knots[b + 1]) if up else (v >= knots[b + 1]):
+                    b += 1
+                totals[p, b] += kind(counts[j])
+                continue
+            # t in units, so that the weights' first moment is exact as well as their sum; at least
+            # one unit at both ends, so that every column a step reaches over is seen
+            units = np.int64(min(max(place - b, 0.0), 1.0) * unit + 0.5)
+            t = units / unit
+            r = 1.0 - t
+            first = np.int64(r * r * r * (unit / 6.0)) + 1
+            last = np.int64(t * t * t * (unit / 6.0)) + 1
+            totals[p, b] += kind(counts[j] * first)
+            totals[p, b + 1] += kind(counts[j] * (unit - units - 2 * first + last))
+            totals[p, b + 2] += kind(counts[j] * (units + first - 2 * last))
+            totals[p, b + 3] += kind(counts[j] * last)
 
 
 @compiled(nogil=True)  # for the integer types that occur
-def first_used(counts, people, out):  # type: ignore[no-untyped-def]
-    """Set out to the first bucket that each person has steps in, 0 if there is none."""
+def used_columns(totals, people):  # type: ignore[no-untyped-def]
+    """Return which columns some people have used."""
+    used = np.zeros(totals.shape[1], np.bool_)
     for i in range(people.size):
-        out[i] = 0
-        for j in range(counts.shape[1]):
-            if counts[people[i], j] > 0:
-                out[i] = j
-                break
+        for j in range(totals.shape[1]):
+            used[j] |= totals[people[i], j] > 0
+    return used
 
 
 class Ledger:
@@ -146,8 +128,6 @@ class Ledger:
     Attributes:
         people: population size.
         grid: what the columns mean.
-        counts: unsigned integers, shape (people, buckets + 1).
-        weights: unsigned integers in units of 1 / `ONE`, shape (people, buckets + 3 or 0).
         steps: number of steps, repetitions included.
     """
 
@@ -161,29 +141,35 @@ class Ledger:
         """
         self.people, self.grid, self.steps = check_people(people), grid, 0
         self._mapped = storage is not None
-        shapes = {"counts": grid.counts, "weights": grid.weights}
+        kind = "uint64" if self._mapped else "uint32" if grid.splines else "uint16"
+        file = None
         if storage is not None:
             if Path(storage).exists():
                 raise DeclarationError(
                     f"storage={str(storage)!r} exists (expected a new directory)"
                 )
             Path(storage).mkdir(parents=True)
-        for name, columns in shapes.items():
-            kind = "uint64" if storage else "uint16" if name == "counts" else "uint32"
-            file = Path(storage) / name if storage and columns else None
-            setattr(self, name, allocate((self.people, columns), np.dtype(kind), file))
-        self._splines = spline_weights()
+            file = Path(storage) / "totals"
+        self._totals: NDArray[Any]
+        self._totals = allocate((self.people, grid.columns), np.dtype(kind), file)
+        self._knots = grid.knots
+        self._untouched = 0.0 if grid.worst > grid.best else math.inf
+        most = max(min(BUFFER // (8 * self.people), MOST), 1)
+        self._buffer, self._counts = np.empty((most, 0)), np.zeros(most, np.int64)
+        self._waiting = 0
 
-    counts: NDArray[Any]
-    weights: NDArray[Any]
+    @property
+    def totals(self) -> NDArray[Any]:
+        """Unsigned integers in units of 1 / `grid.unit` steps, shape (people, columns)."""
+        self._flush()
+        return self._totals
 
-    def add(self, name: str, update: Update, untouched: float, count: int) -> None:
+    def add(self, name: str, update: Update, count: int) -> None:
         """Record a step, taken `count` times.
 
         Args:
             name: parameter name, for error messages.
             update: parameter values, dense or (indices, values).
-            untouched: the value that stands for "not touched" (0 or inf).
             count: repetitions, >= 1.
 
         Raises:
@@ -194,56 +180,52 @@ class Ledger:
             raise DeclarationError(f"count={count!r} (expected an integer >= 1)")
         if isinstance(update, tuple):
             people, values = check_sparse(name, update, self.people)
-            place = self._place(name, values, untouched)
+            self._check(name, values)
             self._widen(int(count))
-            counts, weights = self.counts[people], self.weights[people]
-            self._add(counts, weights, place, int(count))
-            self.counts[people], self.weights[people] = counts, weights
+            self._record_some(people, values, int(count))
         else:
-            dense = check_dense(name, update, self.people)
-            for start in range(0, self.people, 1 << 20):
-                self._place(name, as_floats(dense[start : start + (1 << 20)]), untouched)
+            dense = as_floats(check_dense(name, update, self.people))
+            self._check(name, dense)
             self._widen(int(count))
-
-            def work(s: slice) -> None:
-                place = self._place(name, as_floats(dense[s]), untouched)
-                self._add(self.counts[s], self.weights[s], place, int(count))
-
-            for_rows(self.people, work)
+            if not self._buffer.size:
+                self._buffer = np.empty((self._counts.size, self.people))
+            self._buffer[self._waiting], self._counts[self._waiting] = dense, int(count)
+            self._waiting += 1
+            if self._waiting == self._counts.size:
+                self._flush()
         self.steps += int(count)
 
-    def take_back(
-        self, name: str, people: NDArray[np.int64], values: Floats, untouched: float
-    ) -> None:
+    def take_back(self, people: Rows, values: Floats) -> None:
         """Undo a step that was recorded once for some people.
 
         Args:
-            name: as for `add`.
             people: distinct indices.
             values: what was recorded for them.
-            untouched: as for `add`.
         """
-        place = self._place(name, values, untouched)
-        counts, weights = self.counts[people], self.weights[people]
-        self._add(counts, weights, place, -1)  # unsigned, so adding -1 subtracts
-        self.counts[people], self.weights[people] = counts, weights
+        self._flush()
+        self._record_some(people, values, -1)
 
-    def times(self, people: NDArray[np.int64], table: Floats) -> Floats:
-        """Return some people's column totals, in units of steps, times a table.
+    def rows(self, people: Rows) -> Floats:
+        """Return some people's column totals in units of steps, shape (people, columns).
 
         Args:
             people: indices.
-            table: shape (grid.columns, m).
         """
-        out = np.empty((people.size, table.shape[1]))
-        product(self.counts, self.weights, float(ONE), people, np.ascontiguousarray(table), out)
-        return out
+        found: Floats = self.totals[people] * (1.0 / self.grid.unit)
+        return found
 
-    def first_bucket(self, people: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the most revealing bucket each person has steps in (0 if none)."""
-        out = np.empty(people.size, np.int64)
-        first_used(self.counts, people, out)
-        return out
+    def span(self, people: Rows) -> tuple[int, int]:
+        """Return the most revealing and the most private bucket that some people have steps in.
+
+        The number of buckets stands for values beyond the last knot, and for no steps at all.
+        """
+        n, used = self.grid.buckets, used_columns(self.totals, people)
+        found = np.flatnonzero(used)
+        if not found.size:
+            return n, n
+        beyond = bool(used[-1])
+        last = n if beyond else int(found[-1]) - (3 if self.grid.splines else 0)
+        return min(int(found[0]), n), last
 
     def save(
         self,
@@ -261,8 +243,7 @@ class Ledger:
             beside: further arrays to keep in the same file.
         """
         facts = {"people": self.people, "steps": self.steps, **meta}
-        totals = {"counts": self.counts, "weights": self.weights}
-        storage.write(path, kind, facts, {**totals, **beside})
+        storage.write(path, kind, facts, {"totals": self.totals, **beside})
 
     def restore(self, path: PathLike, kind: str, meta: dict[str, Any]) -> dict[str, NDArray[Any]]:
         """Read a ledger back; unchanged if population, grid or `meta` do not match.
@@ -276,58 +257,52 @@ class Ledger:
                     raise storage.StateError(
                         f"state file {path}: {name}={reader.meta.get(name)!r}, expected {own!r}"
                     )
-            read = {name: reader.array(name) for name in reader.names[2:]}
-            for name in ("counts", "weights"):
-                own_array = getattr(self, name)
-                new = np.empty(own_array.shape, reader.dtype(name))
-                read[name] = own_array if self._mapped else new
-                reader.copy_into(name, read[name])
-            self.counts, self.weights = read.pop("counts"), read.pop("weights")
+            read = {name: reader.array(name) for name in reader.names[1:]}
+            new = np.empty(self._totals.shape, reader.dtype("totals"))
+            found = self._totals if self._mapped else new
+            reader.copy_into("totals", found)
+            self._totals, self._waiting = found, 0
             self.steps = int(reader.meta["steps"])
         return read
 
-    def _place(self, name: str, values: Floats, untouched: float) -> NDArray[np.int64]:
-        """Locate values; -1 for people not touched."""
-        grid = self.grid
-        touched = values != untouched
-        safe = values if touched.all() else np.where(touched, values, grid.best)
-        if grid.splines:
-            place = np.empty(values.size, np.int64)
-            a, b = grid.scale
-            locate(safe, a, b, grid.spacing == "geometric", grid.buckets, CELLS, place)
-        else:  # compared with the knots themselves: a value on a knot stays there
-            sign = 1.0 if grid.best > grid.worst else -1.0
-            place = np.searchsorted(sign * grid.knots, sign * safe, side="right") - 1
-            place *= CELLS
-        bad = np.flatnonzero((place < 0) & touched)
-        if bad.size:
+    def _check(self, name: str, values: Floats) -> None:
+        """Refuse values on the side of more privacy loss."""
+        worst = self.grid.worst
+        bad = beyond_worst(values, worst, worst > self.grid.best, self._untouched)
+        if bad >= 0:
             raise DeclarationError(
-                f"{name}={values[bad[0]]:g} is outside the span on the side of more privacy loss"
-                f" (the worst value accounted for is {grid.worst:g})"
+                f"{name}={values[bad]:g} is outside the span on the side of more privacy loss"
+                f" (the worst value accounted for is {worst:g})"
             )
-        place[~touched] = -1
-        return place
 
-    def _add(
-        self, counts: NDArray[Any], weights: NDArray[Any], place: NDArray[np.int64], count: int
-    ) -> None:
-        add_counts(counts, place, CELLS, count)
-        if self.grid.splines:
-            add_splines(weights, place, self._splines, count)
+    def _flush(self) -> None:
+        """Record the steps in the buffer."""
+        if self._waiting:
+            steps, counts = self._buffer[: self._waiting], self._counts[: self._waiting]
+            for_rows(self.people, lambda s: self._record(steps[:, s], counts, self._totals[s]))
+            self._waiting = 0
+
+    def _record_some(self, people: Rows, values: Floats, count: int) -> None:
+        rows = self._totals[people]
+        self._record(values[None], np.array([count]), rows)
+        self._totals[people] = rows
+
+    def _record(self, steps: Floats, counts: Rows, totals: NDArray[Any]) -> None:
+        grid = self.grid
+        linear, length = grid.spacing == "linear", float(grid.length)
+        record(
+            steps, counts, self._knots, linear, grid.crowding, length, self._untouched,
+            grid.unit, totals,
+        )  # fmt: skip
 
     def _widen(self, count: int) -> None:
-        """Change to wider integer types before anything could overflow."""
-        for name, unit in (("counts", 1), ("weights", ONE)):
-            most = (self.steps + count) * unit
-            if most > np.iinfo(np.uint64).max:
-                raise DeclarationError(f"count={count!r} exceeds what a ledger can hold")
-            array = getattr(self, name)
-            if most > np.iinfo(array.dtype).max:
-                kind = np.uint32 if most <= np.iinfo(np.uint32).max else np.uint64
-                setattr(self, name, array.astype(kind))
-
-
-Rows = NDArray[np.int64]
+        """Change to a wider integer type before anything could overflow."""
+        most = (self.steps + count) * self.grid.unit
+        if most > np.iinfo(np.int64).max:
+            raise DeclarationError(f"count={count!r} exceeds what a ledger can hold")
+        if most > np.iinfo(self._totals.dtype).max:
+            kind = np.uint32 if most <= np.iinfo(np.uint32).max else np.uint64
+            self._totals = self.totals.astype(kind)
 
 
 class Journal:
@@ -426,20 +401,19 @@ class Journal:
                 line[position[where[keep]]] = values[keep]
         return out, np.array([count for _, _, count in self._steps], np.int64)
 
-    def replay(self, ledger: Ledger, rows: Rows, name: str, untouched: float) -> None:
+    def replay(self, ledger: Ledger, rows: Rows, name: str) -> None:
         """Record all steps of some people in another ledger.
 
         Args:
             ledger: an empty ledger for len(rows) people.
             rows: which people, in the order of the ledger.
             name: as for `Ledger.add`.
-            untouched: as for `Ledger.add`.
         """
         position = np.full(self._people, -1)
         position[rows] = np.arange(rows.size)
         for where, values, count in self._steps:
             if where is None:
-                ledger.add(name, values[rows], untouched, count)
+                ledger.add(name, values[rows], count)
             else:
                 keep = position[where] >= 0
-                ledger.add(name, (position[where[keep]], values[keep]), untouched, count)
+                ledger.add(name, (position[where[keep]], values[keep]), count)

@@ -330,13 +330,14 @@ class Meshes:
 
     def _choose(self, ledger: Ledger, query: Query, rows: Rows) -> None:
         """Look up everybody's saddle point and the bounds on K around it."""
-        first, found = self._evaluator.first(ledger, query, rows, "worse")
-        self._tilts, self._saddle = self._evaluator.tilts, found.saddle
-        self._epsilon = found.start
+        reading = "splines" if self._grid.splines else "worse"
+        first, found = self._evaluator.first(ledger, query, rows, reading)
+        self._tilts, self._saddle = self._evaluator.tilts(ledger, rows), found.saddle
+        self._epsilon = first.upper.copy() if query.inverse else found.start
         self._chernoff = np.log(np.maximum(first.upper, 1e-300))
-        self._k = ledger.times(rows, self._tilts.columns("worse")[0])
-        self._back = self._opposite.tilts_for(ledger, rows)
-        self._k_back = ledger.times(rows, self._back.columns("worse")[0])
+        self._k = ledger.rows(rows) @ self._tilts.columns(reading)[0]
+        self._back = self._opposite.tilts(ledger, rows)
+        self._k_back = ledger.rows(rows) @ self._back.columns(reading)[0]
 
     def _tolerance(self, query: Query, i: int) -> float:
         """Relative width of delta that is as good as the one asked for."""
@@ -391,10 +392,10 @@ class Meshes:
         most: int,
     ) -> Rounded:
         if steps is None:
-            return of_counts(self._grid, ledger.counts[rows[i]])
+            return of_counts(self._grid, ledger.totals[rows[i]])
         values, counts = steps
         own = values[:, i] != self._members.untouched
-        k = self._tilts.k[: self._grid.counts, 0, int(self._saddle[i])]
+        k = self._tilts.k[: self._grid.buckets + 1, 0, int(self._saddle[i])]
         return of_steps(self._grid, values[own, i], counts[own], k[:-1] - k[1:], allowed, most)
 
     def _period(self, i: int, at: int, epsilon: float, log_delta: float, rtol: float) -> float:

@@ -1,17 +1,20 @@
 """The parameter grid: from a value to columns of the ledger, and from tables at knots to columns.
 
-Knots run from the most revealing member of the family to the most private one, evenly in the
-logarithm of the parameter ("geometric") or in the parameter itself ("linear", as in section D.2 of
-Koskela, Tobaben and Honkela 2023). A person's row holds
+Knots run from the most revealing member of the family to the most private one. With r the loss of a
+member relative to the worst (worst / parameter for noise, parameter / worst otherwise), "geometric"
+knots are even in crowding r + log r: in the logarithm where noise is large, where K is a power of
+r, and in r itself where it is small, where K bends most. "linear" ones are even in the parameter,
+as in section D.2 of Koskela, Tobaben and Honkela (2023). A person's row holds
 
-* counts (the paper): one for the bucket whose knot is the next worse value, the last one for
-  values better than the last knot. Rounding to the safe side costs a bucket's width;
-* spline weights, unless the grid is told to do without: the value is rounded down to one of
-  `CELLS` cells of its bucket, and the four cubic B-splines that do not vanish there get their
-  values, non-negative with sum `ONE`. A table f known at the knots is turned into spline
-  coefficients a; then sum over steps of f(value) = sum over columns of weight * a / ONE, up to an
-  error of fourth order in the width of a bucket, proven by `brackets` and charged to the bucket's
-  count.
+* spline weights: the four cubic B-splines that do not vanish at the value get their values there,
+  non-negative, with sum `ONE`. A table f known at the knots is turned into spline coefficients a;
+  then sum over steps of f(value) = sum over columns of weight * a / ONE, up to an error of fourth
+  order in the width of a bucket, proven by `Brackets` and charged to the columns: B-splines add up
+  to one, so that a bound for a column is the largest one of the buckets it reaches over. Values
+  better than the last knot have a column of their own;
+* or, if the grid is told so, counts (the paper): one for the bucket whose knot is the next worse
+  value, the last one for values better than the last knot. Rounding to the safe side costs a
+  bucket's width.
 
 Interpolation between members of a family with a proven error: alternating profiles.
 
@@ -31,19 +34,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from mechc.errors import DeclarationError
 from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 
-CELLS = 1 << 16
-ONE = 1 << 15
+ONE = 1 << 20  # units of a spline weight
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Grid:
         buckets: number of buckets between them.
         spacing: "geometric" or "linear".
         splines: whether the ledger holds spline weights (else counts).
+        crowding: how much more densely geometric knots lie at the worst end than at the best.
     """
 
     worst: float
@@ -63,6 +66,7 @@ class Grid:
     buckets: int
     spacing: str
     splines: bool
+    crowding: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -73,19 +77,14 @@ class Grid:
             raise DeclarationError(f"buckets={self.buckets!r} (expected 4 <= buckets <= 65536)")
 
     @property
-    def counts(self) -> int:
-        """Number of count columns."""
-        return self.buckets + 1
-
-    @property
-    def weights(self) -> int:
-        """Number of spline columns."""
-        return self.buckets + 3 if self.splines else 0
-
-    @property
     def columns(self) -> int:
-        """Columns of a row, counts first."""
-        return self.counts + self.weights
+        """Columns of a row."""
+        return self.buckets + (4 if self.splines else 1)
+
+    @property
+    def unit(self) -> int:
+        """What a step adds to a row in all."""
+        return ONE if self.splines else 1
 
     @property
     def knots(self) -> Floats:
@@ -96,13 +95,30 @@ class Grid:
         """Return the parameter at positions 0 (worst) to buckets (best)."""
         share = position / self.buckets
         if self.spacing == "linear":
-            return self.worst + share * (self.best - self.worst)
-        return np.asarray(self.worst * (self.best / self.worst) ** share)
+            return np.asarray(self.worst + share * (self.best - self.worst))
+        level, k = -share * self.length, self.crowding
+        ratio = special.lambertw(k * np.exp(k + level)).real / k if k else np.exp(level)
+        ratio = np.where(position == self.buckets, self._least, np.where(share == 0.0, 1.0, ratio))
+        return np.asarray(self.worst * ratio ** (1.0 if self.best < self.worst else -1.0))
 
     def position(self, values: Floats) -> Floats:
         """Return where values are, 0 (worst) to buckets (best); the inverse of `values`."""
-        a, b = self.scale
-        return np.asarray(a * (values if self.spacing == "linear" else np.log(values)) + b)
+        if self.spacing == "linear":
+            share = (values - self.worst) / (self.best - self.worst)
+        else:
+            ratio = values / self.worst if self.best < self.worst else self.worst / values
+            share = (self.crowding * (1.0 - ratio) - np.log(ratio)) / self.length
+        return np.asarray(share * self.buckets)
+
+    @property
+    def length(self) -> float:
+        """Length of the span in the coordinate in which geometric knots are even."""
+        return self.crowding * (1.0 - self._least) - math.log(self._least)
+
+    @property
+    def _least(self) -> float:
+        """The ratio r of the best knot."""
+        return min(self.best / self.worst, self.worst / self.best)
 
     def coordinate(self, position: Floats, power: int) -> Floats:
         """Return how much more private positions are than the worst knot, to some power."""
@@ -117,39 +133,30 @@ class Grid:
             power: of the coordinate.
 
         Returns:
-            Largest first, second and third derivative if every interval has length 2, (3, m).
+            Largest first to fourth derivative if every interval has length 2, shape (4, m).
         """
         half, x = np.diff(position) / 2.0, self.coordinate(position, power)
-        if self.spacing == "geometric":
-            rate = power * abs(np.log(self.best / self.worst)) / self.buckets
-            return np.asarray(np.stack([(rate * half) ** k * x[1:] for k in (1, 2, 3)]))
+        if self.spacing == "geometric":  # d/du = r s d/dr, s = 1 / (1 + crowding r)
+            s = 1.0 / (1.0 + self.crowding * self.coordinate(position, 1) ** -1.0)
+            rate, bend, size = (
+                self.length / self.buckets * half * s[1:],
+                1.0 - s[:-1],
+                power * x[1:],
+            )
+            third = (power + 1.0) * (power + 2.0) - (3.0 * power + 5.0) * s + 3.0 * s**2
+            third = np.maximum(third[1:], third[:-1])  # a parabola that opens upwards
+            fourth = power * third + bend * (3.0 * third + 3.0 * power + 5.0)
+            second = power + bend
+            return np.stack([size * rate, size * second * rate**2, size * third * rate**3,
+                             size * fourth * rate**4])  # fmt: skip
         signed = power if self.best > self.worst else -power
         ratio, slope = self.values(position) / self.worst, (self.best / self.worst - 1.0)
         rows, falling = [], 1.0
-        for k in (1, 2, 3):
+        for k in (1, 2, 3, 4):
             falling *= signed - k + 1
             ends = np.abs(falling * ratio ** (signed - k))
             rows.append(np.maximum(ends[1:], ends[:-1]) * np.abs(slope / self.buckets * half) ** k)
         return np.stack(rows)
-
-    @property
-    def scale(self) -> tuple[float, float]:
-        """(a, b) with position = a x + b, x the parameter or its logarithm."""
-        ends = np.array([self.worst, self.best])
-        x = ends if self.spacing == "linear" else np.log(ends)
-        return float(self.buckets / (x[1] - x[0])), float(-self.buckets * x[0] / (x[1] - x[0]))
-
-
-def spline_weights() -> NDArray[np.uint16]:
-    """Return the four B-spline values for each cell, integers with sum `ONE`, (CELLS, 4)."""
-    exact = basis(np.arange(CELLS) / CELLS) * ONE
-    weights = np.floor(exact)
-    missing = (ONE - weights.sum(axis=1)).astype(int)
-    order = np.argsort(weights - exact, axis=1)  # largest remainders first
-    for rank in range(3):
-        rows = np.flatnonzero(missing > rank)
-        weights[rows, order[rows, rank]] += 1
-    return weights.astype(np.uint16)
 
 
 def spline_coefficients(knots: Floats) -> Floats:
@@ -177,19 +184,6 @@ def spline_coefficients(knots: Floats) -> Floats:
     return np.asarray(wide[2:-2] - second[1:-1] / 6 + fourth / 36)
 
 
-@cache
-def weight_error() -> tuple[float, float]:
-    """Bound what rounding weights to integers changes a spline by: (per slope, per bend).
-
-    Slope is the largest first difference of neighbouring coefficients, bend the largest second one:
-    the rounded-off parts of a cell's weights have sum zero, and their first moment is small.
-    """
-    f = np.arange(CELLS) / CELLS
-    off = spline_weights() / ONE - basis(f)
-    moment = np.abs(off @ (np.arange(4) - 1.5)).max()
-    return float(moment), float(np.abs(off[:, 1:3]).sum(axis=1).max())
-
-
 def basis(f: Floats) -> Floats:
     """Return the four cubic B-splines at places f in [0, 1] of a bucket, shape (..., 4)."""
     b = [(1 - f) ** 3, 3 * f**3 - 6 * f**2 + 4, -3 * f**3 + 3 * f**2 + 3 * f + 1, f**3]
@@ -200,8 +194,9 @@ Values = NDArray[Any]
 
 HIGHEST = 4  # order that is of use
 POWERS = (1, 2, 4)  # of the parameter, tried as coordinates
-_LEBESGUE = 1.25  # of three points at the ends and in the middle
-_CUBIC = 0.0642  # max |tau (tau^2 - 1)| / 6 on [-1, 1]
+_PLACES = np.array([-1.0, -0.5, 0.5, 1.0])  # on an interval, the extrema of a Chebyshev polynomial
+_LEBESGUE = 1.67  # of these points
+_QUARTIC = 0.0105  # max |(tau^2 - 1) (tau^2 - 1/4)| / 24 on [-1, 1]
 _PARTS = 24  # of a bucket at most
 _COLUMNS = 128  # columns handled at a time
 
@@ -235,29 +230,32 @@ def subdivision(grid: Grid, order: int, power: int, share: float) -> Floats:
         power: of the coordinate.
         share: error, relative to K, that is aimed for.
     """
-    bucket = abs(np.log(grid.best / grid.worst)) / grid.buckets
+    width = np.abs(np.diff(np.log(grid.knots)))
     factor = math.prod((2.0 + power * j) / (j + 1.0) for j in range(order))
-    parts = min(max(math.ceil(bucket * (factor / share) ** (1.0 / order)), 2), _PARTS)
-    inner = np.arange(grid.buckets)[:, None] + np.arange(1, parts) / parts
-    near = 0.5 / parts  # brackets are one-sided at the ends
-    return np.concatenate([inner.ravel(), [near, grid.buckets - near]])
+    parts = np.clip(np.ceil(width * (factor / share) ** (1.0 / order)), 2, _PARTS).astype(int)
+    inner = [i + np.arange(1, n) / n for i, n in enumerate(parts.tolist())]
+    near = 0.5 / parts[[0, -1]]  # brackets are one-sided at the ends
+    return np.concatenate([*inner, [near[0], grid.buckets - near[1]]])
 
 
 class Brackets:
-    """Brackets of a family around the splines of a grid, from some bucket on."""
+    """Brackets of a family around the splines of a grid, between two of its knots."""
 
-    def __init__(self, grid: Grid, positions: Floats, first: int, order: int, power: int) -> None:
+    def __init__(
+        self, grid: Grid, positions: Floats, known: tuple[int, int], order: int, power: int
+    ) -> None:
         """Prepare the linear maps from members to brackets.
 
         Args:
             grid: the grid.
             positions: of the members, knots first.
-            first: bucket from which members are known.
+            known: the first and the last knot between which members are known.
             order: to which the family alternates.
             power: of the coordinate.
         """
-        self._order, self._first = order, first
-        self._members = np.flatnonzero(positions >= first)
+        first, last = known
+        self._order = order
+        self._members = np.flatnonzero((positions >= first) & (positions <= last))
         self._members = self._members[np.argsort(positions[self._members])]
         at = positions[self._members]
         x, span = grid.coordinate(at, power), np.arange(at.size - 1)
@@ -266,12 +264,11 @@ class Brackets:
         middle, self._half = (x[1:] + x[:-1]) / 2, (x[1:] - x[:-1]) / 2
         y = (x[self._window] - middle[:, None]) / self._half[:, None]
         self._taylor, self._gap = _mean(y), _half_gap(y, begin)
-        self._bucket = np.minimum(at[:-1].astype(np.int64), grid.buckets - 1) - first
-        self._starts = np.searchsorted(self._bucket, np.arange(grid.buckets - first))
-        inside = np.stack([at[:-1], (at[1:] + at[:-1]) / 2, at[1:]]) - first - self._bucket
-        self._basis = basis(inside)
-        centre = (grid.coordinate((at[1:] + at[:-1]) / 2, power) - middle) / self._half
-        self._centre = centre[:, None]
+        self._bucket = np.minimum(at[:-1].astype(np.int64), last - 1) - first
+        self._starts = np.searchsorted(self._bucket, np.arange(last - first))
+        inside = (at[1:] + at[:-1]) / 2 + np.diff(at) / 2 * np.append(_PLACES, 0.0)[:, None]
+        self._basis = basis(np.clip(inside - first - self._bucket, 0.0, 1.0))
+        self._inside = ((grid.coordinate(inside[:-1], power) - middle) / self._half)[:, :, None]
         self._stretch = grid.stretch(at, power) / self._half
         self._width = np.diff(at)[:, None] / 2.0
 
@@ -283,11 +280,11 @@ class Brackets:
             error: relative error of M, same shape.
             growth: |z (z+1)| / (c (c+1)) of the columns, the first of which is c itself, shape
                 (m,); None where all columns are real.
-            spline: coefficients from `first` on, shape (buckets - first + 3, m).
+            spline: coefficients from the first known knot on, shape (buckets + 3, m).
 
         Returns:
-            Shape (buckets - first, m): |prod M / e^{sum of splines} - 1| is at most
-            e^{sum of these} - 1. inf where the profiles turn out not to alternate.
+            Shape (buckets, m), those between known knots: |prod M / e^{sum of splines} - 1| is
+            at most e^{sum of these} - 1. inf where the profiles turn out not to alternate.
         """
         log_m, error = log_m[self._members], error[self._members]
         base = None if growth is None else self._gaps(log_m[:, :1], error[:, :1])
@@ -322,28 +319,28 @@ class Brackets:
         mean = np.einsum("ikw,iwm->kim", self._taylor, np.expm1(log_m)[self._window])
         a = spline[self._bucket[:, None] + np.arange(4)]
         points = np.einsum("siw,iwm->sim", self._basis, a)
-        y = np.stack([np.full_like(self._centre, -1.0), self._centre, np.ones_like(self._centre)])
-        apart = np.abs(np.expm1(points) - _polynomial(mean, y)).max(axis=0)
+        apart = np.abs(np.expm1(points[:-1]) - _polynomial(mean, self._inside)).max(axis=0)
+        middle = points[-1].real
 
         one, two, three = (np.abs(np.diff(a, n=k, axis=1)).max(axis=1) for k in (1, 2, 3))
         slope, bend, third = one * self._width, two * self._width**2, three * self._width**3
-        high = np.exp(points[1].real + slope)
-        remainder = self._third_derivative(np.abs(mean))
-        remainder += high * (third + 3.0 * slope * bend + slope**3)
-        off = _LEBESGUE * apart + _CUBIC * remainder + allowed + noise
-        found = np.log1p(off * np.exp(slope - points[1].real))
-        first, second = weight_error()
-        found += (1.01 / CELLS + first) * one + second * two
+        high = np.exp(middle + slope)
+        remainder = self._fourth_derivative(np.abs(mean))
+        turned = slope**4 + 6.0 * slope**2 * bend + 3.0 * bend**2 + 4.0 * slope * third
+        off = _LEBESGUE * apart + _QUARTIC * (remainder + high * turned) + allowed + noise
+        found = np.log1p(off * np.exp(slope - middle))
+        # places are rounded to units; what is then rounded of two weights leaves the first moment
+        found += (0.501 * one + 2.0 * two) / ONE
         found[~alternating] = np.where(np.isnan(found[~alternating]), np.nan, np.inf)
         return np.asarray(np.maximum.reduceat(found, self._starts, axis=0))
 
-    def _third_derivative(self, mean: Floats) -> Floats:
-        """Bound the third derivative of the mean polynomial over an interval's [-1, 1]."""
+    def _fourth_derivative(self, mean: Floats) -> Floats:
+        """Bound the fourth derivative of the mean polynomial over an interval's [-1, 1]."""
         c = np.zeros((4, *mean.shape[1:]))
         c[: self._order] = mean
         one, two, three = c[1] + 2 * c[2] + 3 * c[3], 2 * c[2] + 6 * c[3], 6 * c[3]
-        u, v, w = (row[:, None] for row in self._stretch)
-        return np.asarray(three * u**3 + 3 * two * u * v + one * w)
+        u, v, w, z = (row[:, None] for row in self._stretch)
+        return np.asarray(6 * three * u**2 * v + two * (3 * v**2 + 4 * u * w) + one * z)
 
 
 def _polynomial(coefficients: Values, y: Floats) -> Values:

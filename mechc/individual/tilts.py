@@ -16,14 +16,16 @@ that keeps every person who used them away from that tilt.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
 
 from mechc.errors import NumericError
 from mechc.individual.family import Family
-from mechc.individual.splines import Brackets, Grid, spline_coefficients, subdivision
+from mechc.individual.splines import Brackets, Grid, basis, spline_coefficients, subdivision
 from mechc.loss import moments
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss
@@ -32,12 +34,16 @@ Floats = NDArray[np.float64]
 Values = NDArray[Any]
 
 TOO_FAR = 100.0  # nats of K per step beyond which a tilt is of no use to anyone
-FORBIDDEN = 1e12  # stands for K where it is too far, or diverges
+FORBIDDEN = 1e15  # stands for K where it is too far, or diverges
 RATIO = 1.12  # between neighbouring tilts
 _TILTS = 0.05 * RATIO ** np.arange(168.0)  # up to 8e6
 _NEAR, _STRIDE = 20.0, 1.6  # tilts covered at first, and how much further every time
 STENCIL = 3  # knots outside a bucket that its spline depends on
-_ERROR = 2e-6  # of K between knots, where the family allows it
+CROWDINGS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0)  # tried for geometric knots
+_DENSE, _COARSE = 128, 32  # buckets of the members that are measured, and of the grids compared
+_PROBED = 0.5 * 2.0 ** np.arange(9.0)  # tilts at which they are
+_HEAVY = 10.0  # K of one step beyond which errors do not matter
+_ERROR = 5e-7  # of K between knots, where the family allows it
 
 
 class Members:
@@ -56,7 +62,7 @@ class Members:
         between = subdivision(grid, *family.alternates, _ERROR) if grid.splines else np.empty(0)
         self.positions = np.concatenate([np.arange(grid.buckets + 1.0), between])
         self.values = grid.values(self.positions)
-        self._brackets: dict[int, Brackets] = {}
+        self._brackets: dict[tuple[int, int], Brackets] = {}
         self._losses: dict[int, PrivacyLoss] = {}
         self._rows: dict[int, _Row] = {}
 
@@ -84,12 +90,18 @@ class Members:
             self._rows[index] = _Row(self.loss(index))
         return self._rows[index].up_to(reach)
 
-    def needed(self, bucket: int, reach: int = STENCIL) -> NDArray[np.bool_]:
-        """Return which members tables for this bucket and more private ones depend on."""
-        return self.positions >= bucket - reach
+    def needed(self, span: tuple[int, int], reach: int = STENCIL) -> NDArray[np.bool_]:
+        """Return which members tables for buckets between these two depend on."""
+        near = self.positions >= span[0] - reach
+        return np.asarray(near & (self.positions <= span[1] + 1 + reach))
 
     def columns(
-        self, reading: str, table: Values, radius: Floats, growth: Floats | None = None
+        self,
+        reading: str,
+        table: Values,
+        radius: Floats,
+        span: tuple[int, int],
+        growth: Floats | None = None,
     ) -> tuple[Values, Floats]:
         """Turn rows for members into rows for columns of the ledger.
 
@@ -98,10 +110,11 @@ class Members:
             table: values at the members, nan where they are too far; shape (members, m): K at real
                 tilts, or K(c) and log phi at nodes.
             radius: error of log M, same shape.
+            span: the buckets in which steps may be.
             growth: |z (z+1)| / (c (c+1)) of the nodes, shape (m,); None for real tilts.
 
         Returns:
-            (coefficients, radius), shape (columns, m) each; nan in both for the counts of buckets
+            (coefficients, radius), shape (columns, m) each; nan in both for the columns of buckets
             next to a member that is too far.
         """
         n = self.grid.buckets
@@ -109,16 +122,21 @@ class Members:
         errors = np.zeros(out.shape)
         if reading == "better":
             errors[:n] = radius[1 : n + 1]
-            return out, errors
-        errors[: n + 1] = radius[: n + 1]
-        first = _unknown(table[: n + 1])
-        if reading == "splines" and n - first >= 3:
-            log_m, a = table, out[n + 1 + first :]
-            if growth is not None:  # log phi is log M less log M(c)
-                log_m, a = table.copy(), a.copy()
-                log_m[:, 1:] += log_m[:, :1]
-                a[:, 1:] += a[:, :1]
-            errors[first:n] = self._bracketed(first).radius(log_m, radius, growth, a)
+        elif reading == "worse":
+            errors[:] = radius[: n + 1]
+        else:
+            errors[n + 3] = radius[n]
+            first, last = known(table[: n + 1])
+            if last - first >= 3:
+                log_m, a = table, out[first : last + 3]
+                if growth is not None:  # log phi is log M less log M(c)
+                    log_m, a = table.copy(), a.copy()
+                    log_m[:, 1:] += log_m[:, :1]
+                    a[:, 1:] += a[:, :1]
+                buckets = np.full((n, table.shape[1]), -np.inf)
+                brackets = self._bracketed((first, last))
+                buckets[first:last] = brackets.radius(log_m, radius, growth, a)
+                errors[: n + 3] = per_column(buckets, span)
         errors[np.isnan(out.real)] = np.nan
         return out, errors
 
@@ -130,28 +148,84 @@ class Members:
             table: as for `columns`.
         """
         n = self.grid.buckets
+        if reading == "worse":
+            return table[: n + 1].copy()
         out = np.zeros((self.grid.columns, table.shape[1]), table.dtype)
         if reading == "better":
             out[:n] = table[1 : n + 1]
             return out
-        out[: n + 1] = table[: n + 1]
-        if reading == "splines":
-            first = _unknown(table[: n + 1])
-            out[:n] = 0.0 if n - first >= 3 else np.nan
-            out[: min(first, n)] = np.nan
-            if n - first >= 3:
-                out[n + 1 + first :] = spline_coefficients(table[first : n + 1])
+        first, last = known(table[: n + 1])
+        out[: n + 3] = np.nan
+        if last - first >= 3:
+            out[first : last + 3] = spline_coefficients(table[first : last + 1])
+        out[n + 3] = table[n]
         return out
 
-    def _bracketed(self, first: int) -> Brackets:
-        if first not in self._brackets:
-            self._brackets[first] = Brackets(self.grid, self.positions, first, *self._alternates)
-        return self._brackets[first]
+    def _bracketed(self, known: tuple[int, int]) -> Brackets:
+        if known not in self._brackets:
+            self._brackets[known] = Brackets(self.grid, self.positions, known, *self._alternates)
+        return self._brackets[known]
 
 
-def _unknown(knots: Values) -> int:
-    """Return how many knots, the worst ones, are too far in some column."""
-    return int(np.isnan(knots.real).any(axis=1).sum())
+def crowding(family: Family) -> float:
+    """Return the crowding of geometric knots with which splines follow this family's K best.
+
+    Compared on coarse grids, at a few tilts, with K interpolated between many members.
+    """
+    dense = Grid(family.worst, family.best, _DENSE, "geometric", True)
+    k = np.full((_DENSE + 1, _PROBED.size), np.nan)
+    for i, value in enumerate(dense.knots.tolist()):
+        loss = family.loss(value, family.directions[0])
+        for j, t in enumerate(_PROBED.tolist()):
+            if t >= loss.strip[1]:
+                break
+            try:
+                k[i, j] = loss.covering(-1.0, t).generating(t)[0]
+            except NumericError:
+                break
+            if k[i, j] > TOO_FAR:
+                break
+    found = {}
+    for tried in CROWDINGS:
+        grid = replace(dense, buckets=_COARSE, crowding=tried)
+        inside = np.arange(8.0 * _COARSE + 1.0) / 8.0
+        bucket = np.minimum(inside.astype(np.int64), _COARSE - 1)
+        weights = basis(inside - bucket)
+        worst = 0.0
+        for column in k.T:
+            known = np.flatnonzero((column > 0.0) & (column < TOO_FAR))
+            if known.size < _DENSE // 2:
+                continue
+            log_k = CubicSpline(known, np.log(column[known]))
+            at = dense.position(grid.values(inside))
+            exact = np.exp(log_k(np.clip(at, known[0], known[-1])))
+            spline = spline_coefficients(exact[::8])
+            off = np.abs((weights * spline[bucket[:, None] + np.arange(4)]).sum(axis=1) - exact)
+            fair = (at >= known[0] + 4 * _DENSE // _COARSE) & (exact <= _HEAVY)
+            worst = max(worst, float((off / np.maximum(exact, 1e-3))[fair].max(initial=0.0)))
+        found[tried] = worst
+    return min(found, key=lambda c: (found[c], c))
+
+
+def per_column(buckets: Floats, span: tuple[int, int]) -> Floats:
+    """Return for every spline column the largest value of the buckets of a span it reaches over."""
+    buckets = buckets.copy()
+    buckets[: span[0]] = buckets[span[1] + 1 :] = -np.inf
+    beside = np.full((3, *buckets.shape[1:]), -np.inf)
+    wide = np.concatenate([beside, buckets, beside])
+    n = buckets.shape[0] + 3
+    found = np.maximum.reduce([wide[i : i + n] for i in range(4)])
+    return np.where(np.isneginf(found), 0.0, found)  # columns that nobody used
+
+
+def known(knots: Values) -> tuple[int, int]:
+    """Return the first and the last knot between which all columns are known; (1, 0) if none."""
+    there = ~np.isnan(knots.real).any(axis=1)
+    if not there.any():
+        return 1, 0
+    last = int(np.flatnonzero(there)[-1])
+    missing = np.flatnonzero(~there[:last])
+    return (int(missing[-1]) + 1 if missing.size else 0), last
 
 
 class Tilts:
@@ -159,20 +233,20 @@ class Tilts:
 
     Attributes:
         members: whose K it is.
-        bucket: the most revealing bucket that is tabulated.
+        span: the most revealing and the most private bucket that are tabulated.
         t: tilts, increasing by `RATIO`.
         complete: whether larger tilts are too far even for the best member.
         k: K(t), its error and K''(t), nan where too far, shape (members, 3, tilts).
     """
 
-    def __init__(self, members: Members, bucket: int, reach: float) -> None:
+    def __init__(self, members: Members, span: tuple[int, int], reach: float) -> None:
         """Tabulate tilts up to `reach`, or to where they are too far for everybody."""
-        self.members, self.bucket = members, bucket
+        self.members, self.span = members, span
         given = _TILTS[reach >= _TILTS]
-        useful = members.row(members.grid.buckets, reach).shape[1]
+        useful = members.row(min(span[1] + 1, members.grid.buckets), reach).shape[1]
         self.t = given[:useful]
         self.complete = useful < given.size or given.size == _TILTS.size
-        needed = members.needed(bucket)
+        needed = members.needed(span)
         self.k = np.full((needed.size, 3, self.t.size), np.nan)
         for i in np.flatnonzero(needed):
             values = members.row(int(i), reach)[:, : self.t.size]
@@ -187,27 +261,25 @@ class Tilts:
         if reading not in self._columns:
             members, k = self.members, self.k
             found = np.empty((3, members.grid.columns, self.t.size))
-            unknown = np.isnan(k[: members.grid.counts, 0]).sum(axis=0)
-            for first in np.unique(unknown):
-                m = np.flatnonzero(unknown == first)
-                value, error = members.columns(reading, k[:, 0, m], k[:, 1, m])
+            far = np.isnan(k[: members.grid.buckets + 1, 0]).sum(axis=0)
+            for missing in np.unique(far):
+                m = np.flatnonzero(far == missing)
+                value, error = members.columns(reading, k[:, 0, m], k[:, 1, m], self.span)
                 bend = members.coefficients(reading, k[:, 2, m])
-                useless = np.isnan(value)
+                useless = ~np.isfinite(value + error)
                 stand_in = zip((value + error, error, bend), (FORBIDDEN, 0.0, 0.0), strict=True)
                 found[:, :, m] = [np.where(useless, away, v) for v, away in stand_in]
             self._columns[reading] = found
         return self._columns[reading]
 
-    def around(self, reading: str, begin: int, end: int, stride: int) -> Floats:
+    def together(self, reading: str, stride: int) -> Floats:
         """Return columns next to each other: errors, K(t) plus its error, K''(t).
 
         Args:
             reading: as for `columns`.
-            begin: first tilt, a multiple of `stride`.
-            end: one behind the last tilt.
             stride: errors and K'' are returned for every so many tilts.
         """
-        k, error, bend = self.columns(reading)[:, :, begin:end]
+        k, error, bend = self.columns(reading)
         return np.concatenate([error[:, ::stride], k, bend[:, ::stride]], axis=1)
 
 

@@ -51,21 +51,21 @@ def test_members_between_the_tabulated_ones_are_within_the_radius(
     grid = Grid(made.worst, made.best, 24, spacing, True)
     for direction in made.directions:
         members = Members(made, grid, direction)
-        tilts = Tilts(members, 0, 20.0)
+        tilts = Tilts(members, (0, grid.buckets), 20.0)
         at = int(rng.integers(0, tilts.t.size // 2))
-        contour, h = Contour(tilts, at, 3, 0), REACH / NODES
-        values, errors, _ = contour.nodes(h, NODES)
+        contour, h = Contour(tilts, at, REACH, tilts.span, "splines", ()), REACH / NODES
+        values, errors = contour.nodes(h, NODES)
         z = contour.c + 1j * h * np.arange(NODES + 1.0)
         growth = np.abs(z * (z + 1)) / (contour.c * (contour.c + 1))
-        columns, radius = members.columns("splines", values, errors, growth)
+        columns, radius = members.columns("splines", values, errors, tilts.span, growth)
         for position in rng.uniform(0, grid.buckets, 12):
             bucket = int(position)
             weights = basis(np.array([position - bucket]))[0]
-            found = weights @ columns[grid.counts + bucket : grid.counts + bucket + 4]
+            found = weights @ columns[bucket : bucket + 4]
             found[1:] += found[0]
             value = float(grid.values(np.array([position]))[0])
             off = np.abs(np.exp(true_log_m(members.at(value), contour.c, h) - found) - 1.0)
-            assert (off <= np.expm1(radius[bucket])).all()
+            assert (off <= np.expm1(weights @ radius[bucket : bucket + 4])).all()
             shares.append(radius[bucket][0] / abs(np.expm1(found[0].real)))
     assert np.median(shares) <= 0.01  # buckets are 20 % wide, K differs by 40 %
 
@@ -102,7 +102,7 @@ def test_tables_that_contradict_the_order_leave_no_bound():
     grid = Grid(1.0, 2.0, 8, "linear", True)
     positions = np.append(np.arange(9.0), np.arange(8) + 0.5)
     x = grid.coordinate(positions, 1)
-    brackets, nothing = Brackets(grid, positions, 0, 2, 1), np.zeros((17, 1))
+    brackets, nothing = Brackets(grid, positions, (0, 8), 2, 1), np.zeros((17, 1))
     for bend, fine in ((0.1, True), (-0.1, False)):
         log_m = np.log(4.0 - x + bend * x**2)[:, None]
         spline = spline_coefficients(log_m[:9])

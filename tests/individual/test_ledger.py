@@ -6,15 +6,7 @@ import pytest
 from mechc.errors import DeclarationError
 from mechc.individual import StateError
 from mechc.individual.ledger import Ledger
-from mechc.individual.splines import (
-    CELLS,
-    ONE,
-    Grid,
-    basis,
-    spline_coefficients,
-    spline_weights,
-    weight_error,
-)
+from mechc.individual.splines import ONE, Grid, basis, spline_coefficients
 
 GRID = Grid(0.5, 50.0, 16, "geometric", True)
 
@@ -33,31 +25,34 @@ def test_counts_are_those_of_the_safe_knot(spacing, ends):
     lo, hi = min(ends), max(ends)
     values = np.random.default_rng(1).uniform(lo, hi, 300)
     values[:17] = grid.knots
-    ledger.add("sigma", values, np.inf, 1)
-    bucket = np.argmax(ledger.counts, axis=1)
+    ledger.add("sigma", values, 1)
+    bucket = np.argmax(ledger.totals, axis=1)
     safe = grid.knots[bucket]
     worse = safe <= values if ends[0] < ends[1] else safe >= values
-    assert worse.all() and (ledger.counts.sum(axis=1) == 1).all()
+    assert worse.all() and (ledger.totals.sum(axis=1) == 1).all()
     assert np.array_equal(bucket[:17], np.arange(17))
     inner = bucket < 16
     following = grid.knots[bucket[inner] + 1]
     assert (np.abs(following - safe[inner]) > np.abs(values[inner] - safe[inner])).all()
 
 
-def test_splines_put_the_value_back_where_it_was():
-    """The position is linear in the knots, so the splines return it up to one cell, rounded."""
-    ledger = Ledger(1000, GRID)
+@pytest.mark.parametrize("crowding", [0.0, 8.0])
+@pytest.mark.parametrize("ends", [(0.5, 50.0), (50.0, 0.5)])
+def test_splines_put_the_value_back_where_it_was(ends, crowding):
+    """Positions are linear in the knots, so that splines return them up to half a unit."""
+    grid = Grid(*ends, 16, "geometric", True, crowding)
+    ledger = Ledger(1000, grid)
     values = np.exp(np.random.default_rng(2).uniform(np.log(0.5), np.log(50), 1000))
-    ledger.add("sigma", values, np.inf, 1)
-    assert (ledger.weights.sum(axis=1) == ONE).all()
-    found = ledger.weights @ np.arange(-1.0, 18.0) / ONE
-    position = 16 * np.log(values / 0.5) / np.log(100)
-    assert (position - found >= -4 / ONE).all() and (position - found <= 1 / CELLS + 4 / ONE).all()
-
-
-def test_spline_weights_are_whole_and_non_negative():
-    weights = spline_weights().astype(int)
-    assert (weights.sum(axis=1) == ONE).all() and weights.min() >= 0
+    values[:17] = grid.knots
+    ledger.add("sigma", values, 1)
+    assert (ledger.totals.sum(axis=1) == ONE).all()
+    found = ledger.totals[:, :-1] @ np.arange(-1.0, 18.0) / ONE
+    ratio = np.minimum(values / ends[0], ends[0] / values)
+    length = crowding * 0.99 + np.log(100)
+    position = 16 * (crowding * (1 - ratio) - np.log(ratio)) / length
+    assert np.abs(position - found).max() <= 0.51 / ONE
+    assert np.allclose(grid.values(position), values, rtol=1e-12)
+    assert np.allclose(grid.position(values), position, atol=1e-12)
 
 
 def test_splines_reproduce_cubics_and_rounded_weights_what_they_stand_for():
@@ -65,61 +60,64 @@ def test_splines_reproduce_cubics_and_rounded_weights_what_they_stand_for():
     cubic = np.stack([x**3 - 2 * x, 7 - x**2], axis=1)
     a = spline_coefficients(cubic)
     assert np.allclose((a[:-2] + 4 * a[1:-1] + a[2:]) / 6, cubic, rtol=1e-12, atol=1e-9)
-    moment, mass = weight_error()
-    cells = np.random.default_rng(3).integers(0, CELLS, 500)
-    weights = spline_weights()[cells] / ONE
-    for b in (a[3:7, 0], np.array([0.0, 1.0, 2.0, 3.0]), np.array([1.0, -1.0, 1.0, -1.0])):
-        off = np.abs(weights @ b - basis(cells / CELLS) @ b)
-        one, two = np.abs(np.diff(b)).max(), np.abs(np.diff(b, n=2)).max()
-        assert off.max() <= moment * one + mass * two + 1e-12
+    grid = Grid(1.0, 13.0, 12, "linear", True)
+    values = np.random.default_rng(3).uniform(1.0, 13.0, 500)
+    ledger = Ledger(500, grid)
+    ledger.add("sigma", values, 1)
+    bucket = (values - 1.0).astype(int)
+    exact = basis(values - 1.0 - bucket)
+    for b in (a[:, 0], np.arange(15.0), (-1.0) ** np.arange(15)):
+        near = b[bucket[:, None] + np.arange(4)]
+        off = np.abs(ledger.totals[:, :-1] @ b / ONE - (exact * near).sum(axis=1))
+        one, two = (np.abs(np.diff(near, n=n, axis=1)).max(axis=1) for n in (1, 2))
+        assert (off <= (0.501 * one + 2 * two) / ONE + 1e-12 * np.abs(near).max()).all()
 
 
 def test_order_repetition_and_sparse_updates_do_not_matter():
     steps = random_steps(200, 12)
     a, b, c = (Ledger(200, GRID) for _ in range(3))
     for row in steps:
-        a.add("sigma", row, np.inf, 3)
+        a.add("sigma", row, 3)
     for row in steps[::-1]:
         for _ in range(3):
-            b.add("sigma", row, np.inf, 1)
+            b.add("sigma", row, 1)
         who = np.flatnonzero(np.isfinite(row))[::-1]
-        c.add("sigma", (who, row[who]), np.inf, 3)
+        c.add("sigma", (who, row[who]), 3)
     for other in (b, c):
-        assert np.array_equal(a.counts, other.counts) and np.array_equal(a.weights, other.weights)
+        assert np.array_equal(a.totals, other.totals)
     assert a.steps == b.steps == c.steps == 36
 
 
 def test_types_widen_before_they_overflow():
     a, b = Ledger(5, GRID), Ledger(5, GRID)
     values = np.array([0.5, 1.0, 3.0, 60.0, np.inf])
-    a.add("sigma", values, np.inf, 60_000)
-    assert a.counts.dtype == np.uint16
-    a.add("sigma", values, np.inf, 10**6)
-    assert a.counts.dtype == np.uint32 and a.weights.dtype == np.uint64
-    b.add("sigma", values, np.inf, 1_060_000)
-    assert np.array_equal(a.counts, b.counts) and np.array_equal(a.weights, b.weights)
+    a.add("sigma", values, 4000)
+    assert a.totals.dtype == np.uint32
+    a.add("sigma", values, 10**6)
+    assert a.totals.dtype == np.uint64
+    b.add("sigma", values, 1_004_000)
+    assert np.array_equal(a.totals, b.totals)
     with pytest.raises(DeclarationError, match="exceeds what a ledger can hold"):
-        a.add("sigma", values, np.inf, 10**19)
+        a.add("sigma", values, 10**19)
 
 
 def test_a_step_can_be_taken_back():
     a, b = Ledger(50, GRID), Ledger(50, GRID)
     steps = random_steps(50, 2, seed=5)
     for ledger in (a, b):
-        ledger.add("sigma", steps[0], np.inf, 1)
-    a.add("sigma", steps[1], np.inf, 1)
-    a.take_back("sigma", np.arange(50), steps[1], np.inf)
-    assert np.array_equal(a.counts, b.counts) and np.array_equal(a.weights, b.weights)
+        ledger.add("sigma", steps[0], 1)
+    a.add("sigma", steps[1], 1)
+    a.take_back(np.arange(50), steps[1])
+    assert np.array_equal(a.totals, b.totals)
 
 
-def test_products_agree_with_numpy():
+def test_rows_are_in_units_of_steps():
     ledger = Ledger(40, GRID)
     for row in random_steps(40, 5):
-        ledger.add("sigma", row, np.inf, 1)
-    table = np.random.default_rng(0).normal(size=(GRID.columns, 7))
-    dense = np.concatenate([ledger.counts, ledger.weights / ONE], axis=1)
+        ledger.add("sigma", row, 1)
     rows = np.array([3, 39, 0])
-    assert np.allclose(ledger.times(rows, table), dense[rows] @ table, rtol=1e-12)
+    assert np.array_equal(ledger.rows(rows) * ONE, ledger.totals[rows])
+    assert ledger.span(rows)[0] == np.flatnonzero(ledger.totals[rows].any(axis=0))[0]
 
 
 @pytest.mark.parametrize(
@@ -136,18 +134,18 @@ def test_products_agree_with_numpy():
 )
 def test_bad_steps_change_nothing(bad, message):
     ledger = Ledger(3, GRID)
-    ledger.add("sigma", [1.0, 2.0, np.inf], np.inf, 1)
-    before = ledger.counts.copy(), ledger.weights.copy()
+    ledger.add("sigma", [1.0, 2.0, np.inf], 1)
+    before = ledger.totals.copy()
     with pytest.raises(DeclarationError, match=message):
-        ledger.add("sigma", bad, np.inf, 1)
-    assert np.array_equal(before[0], ledger.counts) and np.array_equal(before[1], ledger.weights)
+        ledger.add("sigma", bad, 1)
+    assert np.array_equal(before, ledger.totals)
     assert ledger.steps == 1
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True])
 def test_bad_counts_are_refused(count):
     with pytest.raises(DeclarationError, match="count"):
-        Ledger(1, GRID).add("sigma", [1.0], np.inf, count)
+        Ledger(1, GRID).add("sigma", [1.0], count)
 
 
 @pytest.mark.parametrize(
@@ -161,14 +159,14 @@ def test_bad_grids_are_refused(arguments):
 
 def test_saved_ledgers_come_back(tmp_path):
     a = Ledger(100, GRID)
-    a.add("sigma", random_steps(100, 1)[0], np.inf, 70_000)
+    a.add("sigma", random_steps(100, 1)[0], 70_000)
     a.save(tmp_path / "s", "ledger", {"family": "x"})
     mapped = Ledger(100, GRID, tmp_path / "work")
     for b in (Ledger(100, GRID), mapped):
         b.restore(tmp_path / "s", "ledger", {"family": "x"})
         assert b.steps == 70_000
-        assert np.array_equal(a.counts, b.counts) and np.array_equal(a.weights, b.weights)
+        assert np.array_equal(a.totals, b.totals)
     for other, meta in ((Ledger(99, GRID), {"family": "x"}), (Ledger(100, GRID), {"family": "y"})):
         with pytest.raises(StateError, match="expected"):
             other.restore(tmp_path / "s", "ledger", meta)
-        assert other.steps == 0 and not other.counts.any()
+        assert other.steps == 0 and not other.totals.any()

@@ -60,10 +60,10 @@ def test_twenty_different_steps_are_sharp_without_decay_of_phi():
     at_upper = run.delta(float(bound.upper[0]), method="pld")
     at_lower = run.delta(float(bound.lower[0]), method="pld")
     assert float(at_upper.lower) <= 1e-6 <= float(at_lower.upper)
-    # without a journal the ledger's buckets are composed: wider bounds, which hold
+    # without a journal nobody is composed on a mesh: wider bounds, which hold
     wide = accountant(0.01, steps, np.ones(20), journal=0).epsilon(1e-6)
     assert (wide.lower <= bound.lower).all() and (bound.upper <= wide.upper).all()
-    assert (wide.upper <= 1.3 * wide.lower).all()
+    assert (wide.upper <= 1.2 * bound.upper).all()
 
 
 @pytest.mark.parametrize("spacing, best", [("geometric", 50.0), ("linear", 50.0), ("linear", 0.1)])

@@ -30,7 +30,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.contours.characteristic import HIGHEST, Law, Tilted, smoothness
+from mechc.accountants.contours.characteristic import (
+    HIGHEST,
+    ROUNDED,
+    Law,
+    Tilted,
+    smoothness,
+    turned,
+)
 from mechc.accountants.contours.large_losses import Measure, Wave
 from mechc.accountants.contours.trapezoid import Contour
 from mechc.errors import NumericError
@@ -151,7 +158,8 @@ def covering_period(measure: Measure, c: float) -> float:
 
 
 _LEVELS = 16
-WALK = 100  # evaluations after which the walk gives up
+WALK = 24  # evaluations between neighbouring frequencies
+NEAR = 0.07  # share of sqrt g that may be lost between evaluations
 _SAMPLED = 1.1  # slack on variation and excess, which are sampled at the nodes
 
 
@@ -186,16 +194,6 @@ def variation(loss: PrivacyLoss, c: float) -> Floats:
     return table
 
 
-def enough(table: Floats) -> float:
-    """Return the frequency beyond which total variation keeps |phi| well below one, inf if none.
-
-    That is below 0.9, or half of what atoms leave if that is less.
-    """
-    room = np.maximum(0.9 - table[:, 0], 0.5 * (1.0 - table[:, 0]))
-    good = room > 0
-    return float(np.min(table[good, 1] / room[good])) if good.any() else math.inf
-
-
 @compiled("float64(float64[:,::1], float64)", nogil=True)
 def _far(table, y):  # type: ignore[no-untyped-def]
     best = 1.0
@@ -205,11 +203,11 @@ def _far(table, y):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "float64(float64[::1], float64[::1], float64, float64, float64[:,::1], float64, float64)",
+    "float64[::1](float64[::1], float64[::1], float64, float64, float64[:,::1], float64[::1])",
     nogil=True,
 )
-def log_sup(centred, weight, spread, slack, table, start, end):  # type: ignore[no-untyped-def]
-    """Bound log sup |phi(y)| over y >= start for one step.
+def log_sups(centred, weight, spread, slack, table, frequencies):  # type: ignore[no-untyped-def]
+    """Bound log sup |phi(y)| of one step over y >= each of some frequencies.
 
     Args:
         centred: losses minus their tilted mean.
@@ -217,33 +215,26 @@ def log_sup(centred, weight, spread, slack, table, start, end):  # type: ignore[
         spread: standard deviation of the tilted loss.
         slack: error of g.
         table: from `variation`.
-        start: left end.
-        end: frequency up to which the nodes resolve phi.
+        frequencies: decreasing; the nodes resolve phi up to the first.
     """
-    y = start
-    level = 1.0
-    steps = 0
-    while y < end:
-        steps += 1
-        if y > start and _far(table, y) ** 2 <= 1.0 - level * level:
-            break
-        a = 0.0
-        b = 0.0
-        for j in range(centred.size):
-            s = math.sin(0.5 * y * centred[j])
-            a -= 2.0 * weight[j] * s * s
-            b += weight[j] * math.sin(y * centred[j])
-        g = -(2.0 * a + a * a + b * b) - slack
-        root = math.sqrt(g) if g > 0.0 else 0.0
-        least = 0.05 * root / max(spread, 1e-300)  # a smaller step would gain a tenth at most
-        if y == start or root - least * spread < level:
-            level = min(level, root - least * spread)
-        if not level > 0.0 or steps == WALK:
-            return math.log(min(_far(table, start), 1.0))
-        y += max(least, (root - level) / max(spread, 1e-300))
-    walked = 0.5 * math.log1p(-min(level * level, 1.0 - 1e-16))
-    walked = max(walked, math.log(min(_far(table, max(y, start)), 1.0)))
-    return min(walked, math.log(min(_far(table, start), 1.0)))
+    out = np.empty(frequencies.size)
+    worst = min(_far(table, frequencies[0]), 1.0)
+    out[0] = math.log(worst)
+    for m in range(1, frequencies.size):
+        y, end = frequencies[m], frequencies[m - 1]
+        least = (end - y) / WALK
+        while y < end and worst < min(_far(table, y), 1.0):
+            real, imaginary = turned(centred, weight, y)
+            g = 2.0 * real - real * real - imaginary * imaginary
+            g -= slack + ROUNDED * y * spread
+            root = math.sqrt(g) if g > 0.0 else 0.0
+            width = max(NEAR * root / max(spread, 1e-300), least)
+            low = root - spread * min(width, end - y)
+            value = math.sqrt(max(1.0 - low * low, 0.0)) if low > 0.0 else 1.0
+            worst = max(worst, min(value, _far(table, y)))
+            y += width
+        out[m] = math.log(min(worst, 1.0))
+    return out
 
 
 SIGHT = 1.5  # standard deviations of a step, inverted: where its total variation takes over
