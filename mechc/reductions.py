@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mechc.composition import inputs
 from mechc.composition.events import Composition, Event
-from mechc.composition.inputs import RATE, as_array
+from mechc.composition.inputs import as_array
 from mechc.composition.mechanism import load
 from mechc.composition.operations import group, poisson, shift, subset_of_groups
 from mechc.composition.tables import mixture
@@ -159,7 +159,7 @@ def truncated_poisson(
     most = inputs.size("truncated_poisson", "max_batch_size", max_batch_size)
     event = sigma if isinstance(sigma, Event) else load("gaussian")(sigma=sigma)
     plain = poisson(event, sampling_rate)
-    q = plain.parameters[RATE]
+    q = plain.parameters[plain.mechanism.rates[-1]]
     tau = float(binom.sf(most - 1, n - 1, q))
     if most >= n or q == 0.0:
         return plain

@@ -20,6 +20,7 @@ from sympy import (
     Rational,
     S,
     Symbol,
+    cos,
     cosh,
     coth,
     csch,
@@ -33,6 +34,7 @@ from sympy import (
     log,
     loggamma,
     sech,
+    sin,
     sinh,
     tanh,
 )
@@ -136,7 +138,9 @@ def _weight_and_log(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Expr, E
         pairs = [_weight_and_log(a, variable, facts) for a in expr.args if weak_sign(a, facts) == 1]
         if len(pairs) == len(expr.args):
             return Mul(*(w for w, _ in pairs)), Add(*(ell for _, ell in pairs))
-    if isinstance(expr, Pow) and weak_sign(expr.base, facts) == 1:
+    # a cosine keeps its square: next to its zeros rounding takes the sign away
+    rounded = expr.is_Pow and expr.exp.is_even and expr.base.has(cos, sin)
+    if isinstance(expr, Pow) and not rounded and weak_sign(expr.base, facts) == 1:
         weight, ell = _weight_and_log(expr.base, variable, facts)
         if expr.exp.has(variable):
             return S.One, expr.exp * (ell if weight == 1 else log(weight) + ell)

@@ -22,8 +22,6 @@ from mechc.loss.allowance import MAX_WORK, limited
 from mechc.loss.rounding import EPS
 from mechc.protocol import ParameterInfo
 
-RATE = "sampling_rate"
-"""Name of the parameter that a sampler adds."""
 MAX_COUNT = 10**12
 LEAST_RTOL = 1e-30
 

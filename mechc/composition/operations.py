@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from mechc.adjacency import Adjacency, refuse_groups
 from mechc.composition import inputs
 from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
-from mechc.composition.inputs import RATE, as_array
+from mechc.composition.inputs import as_array
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.tables import NumericEvent, sampled
 from mechc.declare import transforms as steps
@@ -308,12 +308,12 @@ def _sampled(base: Mechanism, sampling_rate: float | None, adjacency: Adjacency)
     rate = _checked_rate("poisson", sampling_rate)
     step = steps.Poisson(adjacency)
     if any(isinstance(earlier, steps.Poisson) for earlier in base.transforms):
-        again = base.transforms[-1] == step
-        if not again or RATE not in base.bound or rate is None:
+        again, name = base.transforms[-1] == step, step.added(base.transforms[:-1])
+        if not again or name not in base.bound or rate is None:
             raise UnsupportedError(
                 f"poisson({base.name}): sampling a sample needs both rates and one adjacency"
             )
-        bound = {**base.bound, RATE: base.bound[RATE] * rate}
+        bound = {**base.bound, name: base.bound[name] * rate}
         return Mechanism(base.origin, base.transforms, bound)
     return base.transformed(step, rate)
 
@@ -324,13 +324,13 @@ def _rises(moves: Sequence[float]) -> dict[str, float]:
     Differences are rounded up where their sum would fall short: protection for a longer move.
     """
     found, total = {}, Fraction(0)
-    for i, move in enumerate(moves):
+    for name, move in zip(steps.RandomSensitivity(len(moves)).rises, moves, strict=True):
         wanted = Fraction(move) - total
         rise = float(wanted)
         if Fraction(rise) < wanted:
             rise = math.nextafter(rise, math.inf)
         total += Fraction(rise)
-        found[f"sensitivities_{i + 1}" + (f"_above_{i}" if i else "")] = rise
+        found[name] = rise
     return found
 
 
@@ -352,7 +352,7 @@ def _sampled_table(what: NumericEvent, sampling_rate: float | None) -> NumericEv
 
 
 def _checked_rate(name: str, value: Any) -> float | None:
-    return None if value is None else inputs.share(name, RATE, value)
+    return None if value is None else inputs.share(name, steps.Sample.adds, value)
 
 
 def occurrences(n: int, m: int) -> tuple[list[float], float]:

@@ -154,6 +154,12 @@ class RandomSensitivity(_Sized):
     word, number = "random_sensitivity", "length"
     length: int
 
+    @property
+    def rises(self) -> list[str]:
+        """Names of the first sensitivity, and of what each exceeds the one before by."""
+        more = (f"sensitivities_{i + 1}_above_{i}" for i in range(1, self.length))
+        return ["sensitivities_1", *more]
+
 
 @dataclass(frozen=True)
 class WithReplacement(_Sized):

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,23 @@ def weak_sign(expr: Expr, facts: Facts) -> int | None:
     for form in (expr, facts.whole(expr)):
         if form.is_extended_nonnegative or form.is_extended_nonpositive:
             return 1 if form.is_extended_nonnegative else -1
-    return _by_case(expr, facts) if facts.known else None
+    found = _by_parts(expr, facts)
+    return _by_case(expr, facts) if found is None and facts.known else found
+
+
+def _by_parts(expr: Expr, facts: Facts) -> int | None:
+    """Even powers; products, and sums of what never falls on different sides of zero."""
+    if isinstance(expr, Pow) and expr.exp.is_even:
+        return 1  # whatever a density is made of is real
+    if not isinstance(expr, (Add, Mul)):
+        return None
+    signs = [weak_sign(part, facts) for part in expr.args]
+    known = [s for s in signs if s is not None]
+    if len(known) < len(signs):
+        return None
+    if isinstance(expr, Mul):
+        return prod(known)
+    return max(known, key=abs) if min(known) >= 0 or max(known) <= 0 else None
 
 
 def _by_case(expr: Expr, facts: Facts) -> int | None:

@@ -154,10 +154,9 @@ def random_sensitivity(declaration: Declaration, length: int) -> Declaration:
         UnsupportedError: no additive noise.
     """
     built = additive_noise(declaration, "random_sensitivity")
-    steps = _plain(tuple(
-        _distance(name, declaration.measure is Measure.LATTICE) for name in rise_names(length)
-    ))  # fmt: skip
-    moves = list(accumulate(step for _, step in steps))
+    step, whole = RandomSensitivity(length), declaration.measure is Measure.LATTICE
+    steps = _plain(tuple(_distance(name, whole) for name in step.rises))
+    moves = list(accumulate(rise for _, rise in steps))
     weights = _plain(probabilities("weights", length))
     own = without_parameter(declaration, built.sensitivity, (built.noise,))
     idle = built.sensitivity.free_symbols & {p.symbol for p in own} - built.noise.free_symbols
@@ -173,14 +172,9 @@ def random_sensitivity(declaration: Declaration, length: int) -> Declaration:
         parameters=(*own, *(p for p, _ in (*steps, *weights))),
         p=_mixed(declaration, built.noise, moves, [w for _, w in weights]),
         claim=None,
-        construction=Moves(declaration, RandomSensitivity(length), (
+        construction=Moves(declaration, step, (
             "sensitivities_i with probability weights_i, independently of the noise")),
     )  # fmt: skip
-
-
-def rise_names(length: int) -> list[str]:
-    """Names of the parameters for increasing sensitivities: the first, then what is added to it."""
-    return ["sensitivities_1", *(f"sensitivities_{i + 1}_above_{i}" for i in range(1, length))]
 
 
 def _distance(name: str, whole: bool) -> ParameterSymbol:

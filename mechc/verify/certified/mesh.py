@@ -47,13 +47,30 @@ from mechc.verify.certified import contour
 
 Floats = NDArray[np.float64]
 
-MAX_PANELS = 6000
-MAX_POINTS = 20_000
+MAX_PANELS = 6000  # of one piece
+MAX_POINTS = 20_000  # of the integers that matter
 TAIL_BITS = 44  # tails are cut so far below the bulk
 NEGLIGIBLE = 1e-14  # share of a panel that is left out
 PRECISE = 1e-11  # relative error of masses asked for
 LARGEST = 1e150
 CERTAIN = 24  # bits to which the width of a panel is known
+APART = 1e-13  # by which meshes above and below are moved, so that atoms on them stay on them
+MOST_OF_LAW = 2**21  # points of one law on the mesh
+TOP = 0.55  # steps from the last point to the largest loss, so that what is around it lies above
+WORD = 62  # bits of weights
+BITS = 72
+AIM = 3e-7  # relative width
+WIDTH, OF_INTEGERS = 0.2, 0.025  # relative width of one step over h^2 t (t + 1), about
+COARSEST = 0.02
+TRIES = 3
+HEAVIEST = 50  # atoms that are put on the mesh
+CELLS = 2.0  # in a step of the mesh
+SATURATED = 24.0  # nats above epsilon at which the payoff of one step is one, nearly
+FITTING = 1e-5  # share of a step by which a heavy atom may miss the mesh
+SPARED = 46  # bits below the whole at which the ends of a sum are cut off
+MOST_OF_SUM = 6_000_000  # points of a product: about 2 GB
+DEEP = 60.0  # nats beyond which payoffs are bounded together
+NEAR = 4.0  # nats of the tilt within which the best event is sought
 
 
 class Block(NamedTuple):
@@ -368,12 +385,6 @@ def _masses(values: list[Any], cells: int, error: float) -> tuple[Floats, float]
     return (means, relative) if relative < PRECISE else None
 
 
-APART = 1e-13  # by which meshes above and below are moved, so that atoms on them stay on them
-MESHES_MAX_POINTS = 2**21
-TOP = 0.55  # steps from the last point to the largest loss, so that what is around it lies above
-WORD = 62  # bits of weights
-
-
 class Mesh(NamedTuple):
     """Points offset + n step, both exact."""
 
@@ -424,8 +435,8 @@ def law_of(cells: Cells, mesh: Mesh, c: Any) -> Law:
     """
     low = min(float(np.min(b.low)) for b in cells.blocks)
     high = max(float(np.max(b.high)) for b in cells.blocks)
-    if not (high - low) / mesh.step < MESHES_MAX_POINTS:
-        raise NumericError(f"more than {MESHES_MAX_POINTS} points of the mesh")
+    if not (high - low) / mesh.step < MOST_OF_LAW:
+        raise NumericError(f"more than {MOST_OF_LAW} points of the mesh")
     scale = _scale(cells.blocks, c)
     apart = APART * (1.0 + max(abs(low), abs(high)))
     tables = [_Side(cells.blocks, Mesh(mesh.step, mesh.offset + s * apart), c, scale)
@@ -558,21 +569,6 @@ class _Side:
             most = max(most, int(np.max(np.bincount(i))))
         slack = self._slack(most)
         return self._weights(p, 1.0 - slack), self._weights(q, 1.0 + slack, p)
-
-
-BITS = 72
-AIM = 3e-7  # relative width
-WIDTH, OF_INTEGERS = 0.2, 0.025  # relative width of one step over h^2 t (t + 1), about
-COARSEST = 0.02
-TRIES = 3
-HEAVIEST = 50  # atoms that are put on the mesh
-CELLS = 2.0  # in a step of the mesh
-SATURATED = 24.0  # nats above epsilon at which the payoff of one step is one, nearly
-FITTING = 1e-5  # share of a step by which a heavy atom may miss the mesh
-SPARED = 46  # bits below the whole at which the ends of a sum are cut off
-CONVOLVED_MAX_POINTS = 6_000_000  # of a product: about 2 GB
-DEEP = 60.0  # nats beyond which payoffs are bounded together
-NEAR = 4.0  # nats of the tilt within which the best event is sought
 
 
 def finite_part(
@@ -709,8 +705,8 @@ def _product(a: Sum, b: Sum) -> Sum:
     Raises:
         NumericError: too many points.
     """
-    if a.weights.length() + b.weights.length() > CONVOLVED_MAX_POINTS:
-        raise NumericError(f"sums on a mesh would take more than {CONVOLVED_MAX_POINTS} points")
+    if a.weights.length() + b.weights.length() > MOST_OF_SUM:
+        raise NumericError(f"sums on a mesh would take more than {MOST_OF_SUM} points")
     of_a, of_b = a.weights(1), b.weights(1)
     values = [v >> WORD for v in (a.weights * b.weights).coeffs()]
     allowed = sum(values) >> SPARED
