@@ -31,27 +31,71 @@ def matrix_mechanism(
     encoder: Any,
     sigma: float,
     participations: Sequence[Sequence[int]] | NDArray[np.int64] | None = None,
+    *,
+    separation: int | None = None,
+    most: int | None = None,
 ) -> Event:
     """Return the Gaussian mechanism that the whole matrix mechanism C x + sigma z amounts to.
 
-    Adaptive choice of the inputs does not change that (Denisov et al. 2022, Theorem 2.1).
+    Adaptive choice of the inputs does not change that (Denisov et al. 2022, Theorem 2.1). Without
+    a list of patterns, those of a least separation are searched by dynamic programming, exactly
+    where columns so far apart are orthogonal, as in a matrix with so many bands (Choquette-Choo et
+    al. 2023), and else by bounds on the norm.
 
     Args:
         encoder: the matrix C, shape (rows, steps); contributions have norm at most 1 a step.
         sigma: standard deviation of the noise.
         participations: for each pattern the steps in which one record may take part; by default
             one step alone, so that mu is the largest column norm over sigma.
+        separation: instead of a list, the least distance of two steps of one record: every b-th
+            step, or any that are b apart.
+        most: with `separation`, the largest number of steps of one record.
 
     Raises:
         DeclarationError: nan or infinite entries, or patterns that are not steps.
     """
     matrix = _matrix("matrix_mechanism", encoder)
     gram = np.abs(matrix.T @ matrix)
+    if separation is not None or most is not None:
+        if participations is not None:
+            raise DeclarationError(
+                "matrix_mechanism: participations= lists the patterns that separation= and most= "
+                "describe (expected one of them)"
+            )
+        given = 1 if separation is None else separation
+        apart = inputs.size("matrix_mechanism", "separation", given)
+        times = None if most is None else inputs.size("matrix_mechanism", "most", most)
+        return _gaussian("matrix_mechanism", _norm_apart(gram, apart, times), sigma)
     squares = []
     for steps in _patterns(participations, matrix.shape[1]):
         # |sum C_i g_i|^2 <= sum |<C_i, C_j>|, with equality when all products are >= 0
         squares.append(float(gram[np.ix_(steps, steps)].sum()))
     return _gaussian("matrix_mechanism", math.sqrt(max(squares)), sigma)
+
+
+def _norm_apart(gram: NDArray[np.float64], separation: int, most: int | None) -> float:
+    """Largest norm of a sum of columns so far apart, or a bound on it."""
+    square = np.diag(gram)
+    if not np.triu(gram, separation).any():
+        return math.sqrt(float(_heaviest(square, separation, most)))
+    # sum over i and j in u of |<C_i, C_j>|: at most what the worst pattern makes of every row
+    rows = _heaviest(gram, separation, most)
+    by_rows = math.sqrt(float(_heaviest(rows, separation, most)))
+    return min(by_rows, float(_heaviest(np.sqrt(square), separation, most)))
+
+
+def _heaviest(weight: NDArray[np.float64], separation: int, most: int | None) -> Any:
+    """Largest sums over the last axis of weights that are so far apart, at most so many."""
+    n = weight.shape[-1]
+    many = most is None or most >= -(-n // separation)
+    before = np.zeros((n + 1, *weight.shape[:-1]))
+    for _ in range(1 if many else most or 1):
+        best = np.zeros_like(before)
+        for j in range(n):
+            rest = (best if many else before)[max(j + 1 - separation, 0)]
+            best[j + 1] = np.maximum(best[j], rest + weight[..., j])
+        before = best
+    return before[n]
 
 
 def _patterns(given: Any, steps: int) -> list[NDArray[np.int64]]:

@@ -1,5 +1,6 @@
 """Reductions to simpler mechanisms, against sums and integrals over what really is published."""
 
+import itertools
 import math
 
 import numpy as np
@@ -26,6 +27,38 @@ def test_matrix_mechanism_by_the_largest_column():
     both = matrix_mechanism(signed, 1.0, [[0, 1]]).parameters["sensitivity"]
     # g_1 = 1, g_2 = -1 reaches |(1, 2)|
     assert both == pytest.approx(math.sqrt(5))
+
+
+def apart(steps, separation, most):
+    for chosen in range(1, most + 1):
+        for pattern in itertools.combinations(range(steps), chosen):
+            if all(b - a >= separation for a, b in itertools.pairwise(pattern)):
+                yield list(pattern)
+
+
+@pytest.mark.parametrize(("separation", "most"), [(3, 2), (3, 9), (2, 3), (1, 2), (5, 1)])
+def test_participations_that_are_apart(separation, most):
+    random = np.random.default_rng(3)
+    steps = 9
+    for bands in (separation, steps):
+        matrix = np.tril(np.triu(random.random((steps, steps)).T, 1 - bands).T)
+        matrix = np.tril(matrix) - np.tril(matrix, -bands)
+        patterns = list(apart(steps, separation, most))
+        listed = matrix_mechanism(matrix, 1.0, patterns).parameters["sensitivity"]
+        found = matrix_mechanism(matrix, 1.0, separation=separation, most=most)
+        found = found.parameters["sensitivity"]
+        if bands <= separation:
+            assert found == pytest.approx(listed, rel=1e-12)
+        assert listed * (1 - 1e-12) <= found <= 1.5 * listed
+
+
+@pytest.mark.parametrize(
+    "words",
+    [{"separation": 0}, {"most": 1.5}, {"separation": 2, "participations": [[0]]}],
+)
+def test_bad_patterns(words):
+    with pytest.raises(DeclarationError, match="matrix_mechanism"):
+        matrix_mechanism(np.eye(3), 1.0, **words)
 
 
 def test_tree_by_the_matrix_of_its_nodes():
