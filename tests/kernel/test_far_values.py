@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import mpmath
 import numpy as np
 import pytest
@@ -75,3 +77,12 @@ def test_gaussian_beside_faint_exponential_noise(sigma: float, scale: float) -> 
             exact = s**2 / (2 * b**2) - mp.mpf(x) / b + mpmath.log(mpmath.erfc(u) / (2 * b))
             change = 1.0 + x * x / (sigma * sigma)
             assert abs(kernel.log_q(x, theta) - float(exact)) < 4e-15 * change
+
+
+@pytest.mark.parametrize(("sigma", "direction"), [(1e-3, "add"), (3e-4, "add"), (1e-3, "remove")])
+def test_exponential_beside_faint_gaussian_noise(sigma: float, direction: str) -> None:
+    event = mechc.load("exponentially_modified_gaussian")(sigma=sigma, scale=1.0)
+    answer = event.delta(1.0, direction=direction)
+    # without the Gaussian part delta is 1 - 1/e or 0; it moves losses by sigma at most, about
+    assert abs(answer.upper - (0.0 if direction == "remove" else -math.expm1(-1.0))) < 1.1 * sigma
+    assert answer.upper - answer.lower < 1e-11

@@ -106,10 +106,14 @@ def scaled_tails(expr: Expr, variable: Symbol) -> Expr:
     moving = sorted((node for node in tails if node.has(variable)), key=default_sort_key)
     if not moving or not isinstance(expr, Add):
         return expr
-    scaled = {t: log_erfcx(t.args[0].args[0]) - t.args[0].args[0] ** 2 for t in moving}
-    terms = expr.xreplace(scaled).expand().args
-    rest = Add(*(term for term in terms if not term.has(log_erfcx)))
-    form = factored(rest) + Add(*(term for term in terms if term.has(log_erfcx)))
+    arguments = {t: t.args[0].args[0] for t in moving}
+    terms = expr.xreplace({t: -(u**2) for t, u in arguments.items()}).expand().args
+    # a polynomial is a square, or cancels: constants beside it would keep it from being factored
+    polynomial = factored(Add(*(term for term in terms if not term.has(log))))
+    others = [term for term in terms if term.has(log)]
+    scaled = [t.xreplace({t: log_erfcx(u) for t, u in arguments.items()}) for t in expr.args
+              if t.has(*moving)]  # fmt: skip
+    form = polynomial + Add(*others) + Add(*scaled)
     return Piecewise((form, moving[0].args[0].args[0] > 0), (expr, True))
 
 
