@@ -44,12 +44,20 @@ def number_of(text: str) -> float:
         ) from None
 
 
+def _number(text: str) -> float:
+    """`number_of` as a parser of options."""
+    try:
+        return number_of(text)
+    except DeclarationError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 Poisson = Annotated[
     float | None,
     typer.Option(
         "--poisson",
         metavar="RATE",
-        parser=number_of,
+        parser=_number,
         help="Poisson sampling rate, such as 0.01 or 256/60000.",
     ),
 ]
@@ -70,7 +78,7 @@ Domain = Annotated[
 Delta = Annotated[
     float | None,
     typer.Option(
-        "--delta", "-d", metavar="NUMBER", parser=number_of, help="Target delta, or 1/60000."
+        "--delta", "-d", metavar="NUMBER", parser=_number, help="Target delta, or 1/60000."
     ),
 ]
 LogDelta = Annotated[float | None, typer.Option("--log-delta", help="Natural log of delta.")]
@@ -80,22 +88,22 @@ Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
 Plot = Annotated[Path | None, typer.Option(help="Write a figure to this file.")]
 
 DatasetSize = Annotated[
-    float | None, typer.Option("--dataset-size", parser=number_of, help="Number of records.")
+    float | None, typer.Option("--dataset-size", parser=_number, help="Number of records.")
 ]
 BatchSize = Annotated[
     float | None,
-    typer.Option("--batch-size", parser=number_of, help="Records in a batch, expected or exact."),
+    typer.Option("--batch-size", parser=_number, help="Records in a batch, expected or exact."),
 ]
 NoiseMultiplier = Annotated[
     float | None,
     typer.Option(
-        "--noise-multiplier", parser=number_of, help="Standard deviation of the noise / clip norm."
+        "--noise-multiplier", parser=_number, help="Standard deviation of the noise / clip norm."
     ),
 ]
 Epochs = Annotated[
-    float | None, typer.Option("--epochs", parser=number_of, help="Passes over the data.")
+    float | None, typer.Option("--epochs", parser=_number, help="Passes over the data.")
 ]
-Steps = Annotated[float | None, typer.Option("--steps", parser=number_of, help="Number of steps.")]
+Steps = Annotated[float | None, typer.Option("--steps", parser=_number, help="Number of steps.")]
 Sampler = Annotated[str, typer.Option("--sampler", help="poisson, fixed, allocation or shuffled.")]
 ClipNorm = Annotated[float, typer.Option("--clip-norm", help="Largest norm of one gradient.")]
 
@@ -108,14 +116,14 @@ SolveFor = Annotated[
     ),
 ]
 Advantage = Annotated[
-    float | None, typer.Option("--advantage", parser=number_of, help="Target: largest advantage.")
+    float | None, typer.Option("--advantage", parser=_number, help="Target: largest advantage.")
 ]
 Tpr = Annotated[
     float | None,
-    typer.Option("--tpr", parser=number_of, help="Target: largest true positive rate ..."),
+    typer.Option("--tpr", parser=_number, help="Target: largest true positive rate ..."),
 ]
 Fpr = Annotated[
-    float | None, typer.Option("--fpr", parser=number_of, help="... at this false positive rate.")
+    float | None, typer.Option("--fpr", parser=_number, help="... at this false positive rate.")
 ]
 Beside = Annotated[Path | None, typer.Option("--beside", help="Run file of what else is released.")]
 AllowFiles = Annotated[
