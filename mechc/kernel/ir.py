@@ -429,12 +429,19 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Reference values for the self-check: `function(argument, theta)` should be `value`."""
+    """Reference values for the self-check at one output.
 
-    function: str
-    argument: float
+    Attributes:
+        theta: the parameters.
+        x: the output.
+        values: log p, log q and the loss there; None where infinite.
+        inverse: index of the inverse of the branch, and the output that has this loss rounded.
+    """
+
     theta: tuple[float, ...]
-    value: float
+    x: float
+    values: tuple[float | None, float | None, float | None]
+    inverse: tuple[int, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
 
-INVERSE = "loss_inverse_"
+NAMES = ("log_p", "log_q", "loss")
 TOLERANCE = 1e-10
 """Far above what the kernels lose (1e-14 where nothing cancels), far below any wrong formula."""
 
@@ -23,11 +24,17 @@ CODE = '''
 def self_check():
     """Return a list of (function, points, largest relative error) against CHECKS."""
     worst = {{}}
-    for name, argument, theta, value in CHECKS:
-        found = globals()[name](argument, np.array(theta))
-        error = abs(found - value) / max(abs(value), 1e-300)
-        points, largest = worst.get(name, (0, 0.0))
-        worst[name] = points + 1, max(largest, error if error == error else math.inf)
+    for theta, rows in CHECKS:
+        for x, *values, inverse in rows:
+            asked = [(name, x, value) for name, value in zip(("log_p", "log_q", "loss"), values)]
+            asked += [(f"loss_inverse_{{i}}", values[2], back) for i, back in inverse]
+            for name, argument, value in asked:
+                if value is None:
+                    continue
+                error = abs(globals()[name](argument, np.array(theta)) - value)
+                error /= max(abs(value), 1e-300)
+                points, largest = worst.get(name, (0, 0.0))
+                worst[name] = points + 1, max(largest, error if error == error else math.inf)
     return [(name, points, error) for name, (points, error) in worst.items()]
 
 
@@ -51,22 +58,29 @@ def require_agreement(kernel: Kernel) -> None:
     Raises:
         VerificationError: a function differs from the declaration.
     """
-    questions: dict[tuple[str, tuple[float, ...]], list[tuple[float, float]]] = {}
-    for name, argument, theta, value in getattr(kernel, "CHECKS", ()):
-        questions.setdefault((name, theta), []).append((argument, value))
-    for (name, theta), rows in questions.items():
-        arguments, values = np.array(rows).T.copy()
-        at, found, back = np.array(theta), np.empty(len(rows)), np.full(len(rows), math.nan)
-        if name.startswith(INVERSE):
-            kernel.loss_inverse_many(int(name.removeprefix(INVERSE)), arguments, at, found)
-            kernel.loss_many(found, at, back)
-        else:
-            getattr(kernel, f"{name}_many")(arguments, at, found)
-        for i in np.flatnonzero(~(_agree(found, values) | _agree(back, arguments))):
-            raise VerificationError(
-                f"{kernel.NAME}: {name}({arguments[i]!r}) at parameters {theta} is {found[i]!r} in "
-                f"the kernel and {values[i]!r} in the declaration; the kernel was discarded"
-            )
+    for theta, rows in getattr(kernel, "CHECKS", ()):
+        at = np.array(theta)
+        asked: dict[tuple[str, int], list[tuple[float, float]]] = {}
+        for x, *values, inverse in rows:
+            for name, value in zip(NAMES, values, strict=True):
+                if value is not None:
+                    asked.setdefault((name, -1), []).append((x, value))
+            for index, back in inverse:
+                asked.setdefault(("loss_inverse", index), []).append((values[2], back))
+        for (name, index), pairs in asked.items():
+            arguments, expected = np.array(pairs).T.copy()
+            found, loss = np.empty(len(pairs)), np.full(len(pairs), math.nan)
+            if index >= 0:
+                kernel.loss_inverse_many(index, arguments, at, found)
+                kernel.loss_many(found, at, loss)
+            else:
+                getattr(kernel, f"{name}_many")(arguments, at, found)
+            for i in np.flatnonzero(~(_agree(found, expected) | _agree(loss, arguments))):
+                raise VerificationError(
+                    f"{kernel.NAME}: {name}({arguments[i]!r}) at parameters {theta} is "
+                    f"{found[i]!r} in the kernel and {expected[i]!r} in the declaration; the "
+                    "kernel was discarded"
+                )
 
 
 def _agree(found: Floats, value: Floats) -> NDArray[np.bool_]:
@@ -83,14 +97,28 @@ def self_check_text(checks: Sequence[Check]) -> str:
     Returns:
         Source text without a final newline.
     """
-    lines = ["# function, argument, theta, value computed from the declaration to 50 digits"]
-    lines += ["CHECKS = (", *map(_row, checks), ")"] if checks else ["CHECKS = ()"]
+    lines = [
+        "# theta; x, log_p, log_q, loss, index of an inverse and the x that has this loss;",
+        "# computed from the declaration to 50 digits, None where infinite",
+    ]
+    if not checks:
+        lines.append("CHECKS = ()")
+    else:
+        lines.append("CHECKS = (")
+        for theta, rows in groupby(checks, key=lambda check: check.theta):
+            lines += [f"    ({_tuple(theta)}, (", *map(_row, rows), "    )),"]
+        lines.append(")")
     return "\n".join(lines) + "\n\n" + CODE.format(tolerance=TOLERANCE).rstrip()
 
 
 def _row(check: Check) -> str:
-    theta = ", ".join(_text(v) for v in check.theta) + ("," if len(check.theta) == 1 else "")
-    return f'    ("{check.function}", {_text(check.argument)}, ({theta}), {_text(check.value)}),'
+    known = (_text(v) if v is not None else "None" for v in (check.x, *check.values))
+    inverse = f"(({check.inverse[0]}, {_text(check.inverse[1])}),)" if check.inverse else "()"
+    return f"        ({', '.join(known)}, {inverse}),"
+
+
+def _tuple(values: Sequence[float]) -> str:
+    return f"({', '.join(map(_text, values))}{',' * (len(values) == 1)})"
 
 
 def _text(value: float) -> str:

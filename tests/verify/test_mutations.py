@@ -12,7 +12,7 @@ pytest.importorskip("flint")
 from sympy import Rational, Tuple, oo
 
 import mechc
-from mechc.calculus.types import Closed
+from mechc.calculus.types import Closed, Kind
 from mechc.errors import MechcError
 from mechc.kernel import compiler
 from mechc.verify import certificate, identities, kernel_checks
@@ -134,7 +134,7 @@ def inverse_off(calculus):
 
 def direction_lost(calculus):
     """Increasing branches called decreasing."""
-    turned = {"increasing": "decreasing", "decreasing": "increasing"}
+    turned = {Kind.INCREASING: Kind.DECREASING, Kind.DECREASING: Kind.INCREASING}
     return _regions(calculus, lambda r: replace(r, kind=turned.get(r.kind, r.kind)))
 
 

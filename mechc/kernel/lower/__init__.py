@@ -59,6 +59,7 @@ def lower(calculus: Calculus) -> Module:
     functions = [*densities(chooser), loss(chooser), log_infinite_mass(chooser, capabilities)]
     capabilities["lattice"] = describe([calculus.lattice])
     functions += [*cgf(room, capabilities), *distribution_functions(chooser, capabilities)]
+    found, inverse_of = inverses(chooser)
     return Module(
         name=pair.name,
         about=pair.about,
@@ -72,10 +73,10 @@ def lower(calculus: Calculus) -> Module:
         branches=branch_words(calculus),
         formulas=formulas(pair),
         functions=tuple(functions),
-        inverses=inverses(chooser),
-        tables=tables(chooser),
+        inverses=found,
+        tables=tables(chooser, inverse_of),
         helpers=tuple(_finished(helper) for helper in room.helpers.found),
-        checks=checks(calculus),
+        checks=checks(calculus, inverse_of),
     )
 
 

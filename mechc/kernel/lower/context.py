@@ -66,11 +66,11 @@ class Context:
     def guarded(
         self, cases: Sequence[tuple[Basic, ir.Block]]
     ) -> tuple[tuple[ir.Expr | None, ir.Block], ...]:
-        """Guards for the cases; the last one needs none."""
-        if all(block == cases[0][1] for _, block in cases):
-            return ((None, cases[0][1]),)
-        *first, (_, last) = cases
-        return (*((self.constant(condition), block) for condition, block in first), (None, last))
+        """Guards for the cases; the last one, or what most of them have, needs none."""
+        blocks = [block for _, block in cases]
+        common = max(reversed(blocks), key=blocks.count)
+        rest = [(self.constant(condition), block) for condition, block in cases if block != common]
+        return (*rest, (None, common))
 
 
 def context(calculus: Calculus) -> Context:

@@ -82,15 +82,28 @@ def loss(chooser: Chooser) -> Function:
     return Function("loss", "x", doc, context.by_case(cases), array=True)
 
 
-def inverses(chooser: Chooser) -> tuple[Inverse, ...]:
-    """X as a function of the loss, for every strictly monotone region."""
-    cases = chooser.context.calculus.cases
-    regions = [(region, case) for case in cases for region in case.regions]
-    return tuple(
-        _inverse(index, region, case, chooser)
-        for index, (region, case) in enumerate(regions)
-        if region.kind.moves
-    )
+def inverses(chooser: Chooser) -> tuple[tuple[Inverse, ...], dict[int, int]]:
+    """X as a function of the loss on monotone regions, and which of them each region has.
+
+    Regions of different parameter cases share one where it is the same.
+    """
+    kept: list[Inverse] = []
+    found: dict[object, int] = {}
+    which: dict[int, int] = {}
+    index = 0
+    for case in chooser.context.calculus.cases:
+        mine: dict[object, int] = {}
+        for region in case.regions:
+            if region.kind.moves:
+                made = _inverse(index, region, case, chooser)
+                key = made.rising, made.body or (made.lo, made.hi)
+                if key not in found:
+                    kept.append(made)
+                    mine.setdefault(key, index)
+                which[index] = found.get(key, index)
+            index += 1
+        found = {**mine, **found}
+    return tuple(kept), which
 
 
 def _inverse(index: int, region: Region, case: CalculusCase, chooser: Chooser) -> Inverse:

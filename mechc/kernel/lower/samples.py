@@ -234,11 +234,12 @@ def far_out(calculus: Calculus, case: CalculusCase) -> list[Sample]:
 VECTORS = 2
 
 
-def checks(calculus: Calculus) -> tuple[Check, ...]:
+def checks(calculus: Calculus, inverse_of: dict[int, int]) -> tuple[Check, ...]:
     """Reference values for log_p, log_q, loss and the inverses.
 
     Args:
         calculus: of one ordered pair.
+        inverse_of: which inverse each monotone region has.
 
     Returns:
         At least five points a function where the mechanism has that many; infinite values are
@@ -252,7 +253,7 @@ def checks(calculus: Calculus) -> tuple[Check, ...]:
                 sample = Sample(calculus, theta)
                 found += _at_atoms(sample, case)
                 for index, region in enumerate(case.regions, start=first):
-                    found += _in_region(sample, index, region)
+                    found += _in_region(sample, inverse_of.get(index, index), region)
             first += len(case.regions)
     return tuple(found)
 
@@ -260,11 +261,8 @@ def checks(calculus: Calculus) -> tuple[Check, ...]:
 def _in_region(sample: Sample, index: int, region: Region) -> Iterator[Check]:
     for x in sample.points(region):
         p, q = sample.log(region.p, x), sample.log(region.q, x)
-        yield from _finite(sample, x, log_p=p, log_q=q, loss=p - q)
-        if region.kind.moves:
-            root = sample.solved(region, float(p - q), x)
-            if root is not None:
-                yield _check(sample, f"loss_inverse_{index}", float(p - q), root)
+        root = sample.solved(region, float(p - q), x) if region.kind.moves else None
+        yield _check(sample, x, p, q, None if root is None else (index, float(root)))
 
 
 def _at_atoms(sample: Sample, case: CalculusCase) -> Iterator[Check]:
@@ -273,16 +271,12 @@ def _at_atoms(sample: Sample, case: CalculusCase) -> Iterator[Check]:
         return
     for atom in case.atoms:
         x = sample.value(atom.x)
-        p, q = sample.log(atom.p, x), sample.log(atom.q, x)
-        yield from _finite(sample, x, log_p=p, log_q=q, loss=p - q)
+        yield _check(sample, x, sample.log(atom.p, x), sample.log(atom.q, x))
 
 
-def _finite(sample: Sample, x: Any, **values: Any) -> Iterator[Check]:
-    for name, value in values.items():
-        if math.isfinite(float(value)):
-            yield _check(sample, name, x, value)
-
-
-def _check(sample: Sample, function: str, argument: Any, value: Any) -> Check:
+def _check(
+    sample: Sample, x: Any, p: Any, q: Any, inverse: tuple[int, float] | None = None
+) -> Check:
     theta = tuple(float(v) for v in sample.theta.values())
-    return Check(function, float(argument), theta, float(value))
+    p, q, loss = (v if math.isfinite(v) else None for v in map(float, (p, q, p - q)))
+    return Check(theta, float(x), (p, q, loss), inverse)

@@ -20,10 +20,10 @@ from mechc.kernel.passes import finish_expression
 from mechc.kernel.passes.cancellation import lost_digits
 
 
-def tables(chooser: Chooser) -> tuple[Table, ...]:
-    """All table functions of the protocol."""
+def tables(chooser: Chooser, inverse_of: dict[int, int]) -> tuple[Table, ...]:
+    """All table functions of the protocol, given which inverse each monotone region has."""
     context = chooser.context
-    return (_branches(chooser), *_atoms(chooser), _strip(context), _lattice(context))
+    return (_branches(chooser, inverse_of), *_atoms(chooser), _strip(context), _lattice(context))
 
 
 def log_infinite_mass(chooser: Chooser, capabilities: dict[str, str]) -> Function:
@@ -65,13 +65,13 @@ def _row(doc: str, *values: ir.Expr) -> Row:
     return Row(doc, tuple(finish_expression(value) for value in values))
 
 
-def _branches(chooser: Chooser) -> Table:
+def _branches(chooser: Chooser, inverse_of: dict[int, int]) -> Table:
     context = chooser.context
     rows, index = [], 0
     for case in context.calculus.cases:
         found = []
         for region in case.regions:
-            found.append(_branch(region, index, case, chooser))
+            found.append(_branch(region, inverse_of.get(index, index), case, chooser))
             index += 1
         rows.append(tuple(found))
     doc = "Branches of the loss: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."
