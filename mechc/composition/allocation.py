@@ -37,6 +37,11 @@ UPPER = (
     "epochs of random allocation are composed by a table that dominates one"
 )
 
+BLOCKS = (
+    "upper bound only: an epoch in which a record takes part in several steps is bounded by epochs "
+    "of fewer steps with one (T11)"
+)
+
 
 def random_allocation(
     what: Any, steps: int | None = None, selected: int = 1, epochs: int = 1
@@ -99,7 +104,8 @@ def allocated(event: Event, steps: int, selected: int, epochs: int) -> Event | C
     _check(event)
     least, longer = divmod(steps, selected)
     shares = [(least, selected - longer), (least + 1, longer)]
-    parts = [(_epoch(event, t), count * epochs) for t, count in shares if count]
+    drawn = selected if selected < steps else 1
+    parts = [(_epoch(event, t, drawn), count * epochs) for t, count in shares if count]
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0]
     return compose(*parts)
@@ -144,19 +150,24 @@ def _of_schedule(events: list[Any], steps: int, selected: int, epochs: int) -> A
     return epoch if epochs == 1 else epoch * epochs
 
 
-def _epoch(event: Event, steps: int) -> Event:
+def _epoch(event: Event, steps: int, drawn: int) -> Event:
     """One of `steps` selected."""
     if steps == 1 or event.is_identity:
         return event
-    return AllocatedEvent(event, steps)
+    return AllocatedEvent(event, steps, drawn)
 
 
 class AllocatedEvent(NumericEvent):
-    """One epoch of random allocation with one step selected."""
+    """One epoch of random allocation with one step selected.
 
-    __slots__ = ("base", "steps")
+    Attributes:
+        base, steps: one step, and t.
+        drawn: of how many blocks, k of t steps being drawn, this is one.
+    """
 
-    def __init__(self, base: Event, steps: int) -> None:
+    __slots__ = ("base", "drawn", "steps")
+
+    def __init__(self, base: Event, steps: int, drawn: int = 1) -> None:
         """Hold the event and t; users call `random_allocation` instead."""
         known = base.claim
         claim = replace(
@@ -165,7 +176,7 @@ class AllocatedEvent(NumericEvent):
             adjacency=Adjacency.ADD_REMOVE,
             assumptions=(*known.assumptions, _assumed(steps)),
         )
-        text = f"{NAME} {base.key!r} {steps} {claim}"
+        text = f"{NAME} {base.key!r} {steps} {drawn} {claim}"
         table: Any = Table(
             f"{NAME}({base}, steps={steps})",
             f"numeric-{_digest(text)}",
@@ -174,11 +185,11 @@ class AllocatedEvent(NumericEvent):
             references=tuple(base.mechanism.references),
         )
         Event.__init__(self, table, ())
-        self.base, self.steps = base, steps
+        self.base, self.steps, self.drawn = base, steps, drawn
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy the event and t."""
-        return type(self), (self.base, self.steps)
+        return type(self), (self.base, self.steps, self.drawn)
 
     def __repr__(self) -> str:
         """Show the event and t."""
@@ -187,6 +198,8 @@ class AllocatedEvent(NumericEvent):
     @property
     def upper_only(self) -> str:
         """Why only upper bounds hold for compositions; "" where the law is known."""
+        if self.drawn > 1:
+            return BLOCKS
         exact = all(e.exact is not None for e in _epochs(self.base, self.steps).values())
         return self.base.upper_only or ("" if exact else UPPER)
 
@@ -197,7 +210,7 @@ class AllocatedEvent(NumericEvent):
         if key not in laws:
             epochs = _epochs(self.base, self.steps)
             exact = epochs[direction].exact
-            if exact is None or self.upper_only:
+            if exact is None or epochs["add"].exact is None:
                 laws[key] = epochs[direction].table
             elif direction == "add" and epochs["add"].mean is epochs["remove"].mean:
                 laws[key] = self.loss("remove").reversed()
@@ -294,7 +307,8 @@ class AllocationEvaluation(Evaluation):
             directions: "remove", "add" or both.
             claims: what the pair stands for.
         """
-        self.claims, self._no_lower = claims, event.base.upper_only
+        no_lower = BLOCKS if event.drawn > 1 else event.base.upper_only
+        self.claims, self._no_lower = claims, no_lower
         self.directions = tuple(directions)
         self.method = "put"
         self.methods_used = set()

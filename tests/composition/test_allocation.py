@@ -251,13 +251,19 @@ def test_two_epochs_of_two_steps_by_quadrature():
     assert bound.lower * (1 - 1e-4) <= add <= bound.upper * (1 + 1e-4)
 
 
-@pytest.mark.slow
 def test_selected_steps_are_epochs_of_fewer_steps():
     run = mechc.random_allocation(gaussian, steps=200, selected=3)(sigma=1.0)
     parts = {event.steps: count for event, count in run}
     assert parts == {66: 1, 67: 2}
     once = mechc.random_allocation(gaussian, steps=200)(sigma=1.0)
-    assert run.delta(1.0).upper > once.delta(1.0).upper
+    bound = run.delta(1.0)
+    assert bound.upper > once.delta(1.0).upper
+    # that composition is no lower bound for an epoch with three steps selected
+    assert math.isnan(bound.lower) and "several steps" in bound.status
+    copied = pickle.loads(pickle.dumps(run))
+    assert copied == run and math.isnan(copied.delta(1.0).lower)
+    more = mechc.random_allocation(gaussian, steps=200, selected=4)(sigma=1.0)
+    assert bound.upper < more.delta(1.0).upper
 
 
 def test_sampled_epoch():

@@ -61,6 +61,7 @@ CLOSE = 1.25  # ratio of one real part to the next
 LOWEST, HIGHEST = -35.0, 90.0  # logs of real parts
 DEEP = 9.0  # standard deviations from where on they are closer
 FURTHER = 1e4  # times the last frequency that is resolved for the proof of decay
+MOST_WORK = 1e9  # nodes times frequencies of a contour
 SMOOTHED_WORK = 1e8  # nodes times frequencies of a law with atoms
 LASTING = -45.0  # log of the mass of atoms of the epoch that keeps phi from fading
 FINER = 8  # parts of a panel where some are left out
@@ -504,7 +505,7 @@ class Mean:
                 count = min(SMOOTHED_WORK / self._nodes.size, float(MOST_FREQUENCIES))
                 eta = SMOOTHED * period / (2.0 * math.pi * count)
             try:
-                self._contours[a] = Contour(self.shares, a, period, eta, FADED)
+                self._contours[a] = Contour(self.shares, a, period, eta, FADED, MOST_WORK)
             except NumericError:
                 self._contours[a] = None
         return self._contours[a]
