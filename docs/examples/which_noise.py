@@ -5,6 +5,8 @@ import math
 import sys
 from pathlib import Path
 
+from matplotlib import rc_context
+
 import mechc
 from mechc.report import plot
 
@@ -34,19 +36,28 @@ def measured(target, count):
     return {"target": target, "count": count, "rows": rows, "beta": best.values["beta"]}
 
 
-def table(result, most=8):
-    """The best rows as a table of Markdown."""
-    words = ("standard_deviation", "absolute_error", "quantile_95", "quantile_999")
-    rows = sorted(result["rows"].items(), key=lambda row: row[1]["standard_deviation"])[:most]
-    lines = ["| noise | std | mean abs | 95 % | 99.9 % |", "| --- | ---: | ---: | ---: | ---: |"]
-    for name, errors in rows:
-        lines.append(f"| {name} | {' | '.join(f'{errors[word]:.5g}' for word in words)} |")
-    return "\n".join(lines)
+def table(results, target):
+    """Standard deviation / mean absolute error at each number of releases, as Markdown."""
+    mine = [r for r in results if tuple(r["target"]) == tuple(target)]
+    counts = " | ".join(f"{r['count']:,}" for r in mine)
+    lines = [f"| noise | {counts} |"]
+    lines.append("| --- |" + " ---: |" * len(mine))
+    rows = {name: [r["rows"].get(name) for r in mine] for name in ENTRANTS}
+    rows["best subbotin"] = [next(v for k, v in r["rows"].items() if "beta" in k) for r in mine]
+
+    def shown(errors):
+        pair = (errors or {}).get("standard_deviation"), (errors or {}).get("absolute_error")
+        return " / ".join("-" if v is None or math.isinf(v) else f"{v:.4g}" for v in pair)
+
+    for name, found in rows.items():
+        lines.append(f"| {name.replace('_', ' ')} | {' | '.join(map(shown, found))} |")
+    shapes = " | ".join(f"{r['beta']:.2f}" for r in mine)
+    return "\n".join([*lines, f"| its exponent beta | {shapes} |"])
 
 
 def figure(results, path):
     """Standard deviation over that of the Gaussian against the number of releases."""
-    drawn, panels = plot.blank(10.0, 3.6, columns=len(TARGETS))
+    drawn, panels = plot.blank(10.0, 3.8, columns=len(TARGETS))
     for axes, target in zip(panels, TARGETS, strict=True):
         mine = [r for r in results if tuple(r["target"]) == tuple(target)]
         counts = [r["count"] for r in mine]
@@ -61,13 +72,19 @@ def figure(results, path):
         for index, (name, values) in enumerate({**curves, "best subbotin": best}.items()):
             pairs = zip(values, base, strict=True)
             ratio = [v / b if math.isfinite(v) else math.nan for v, b in pairs]
-            axes.plot(counts, ratio, marker="o", markersize=3, color=plot.COLOURS[index % 6],
-                      linestyle=plot.DASHES[index % 6], label=name.replace("_", " "))  # fmt: skip
-        axes.set(xscale="log", xlabel="releases", ylim=(0.4, 1.6))
+            own = index == len(curves)
+            axes.plot(counts, ratio, marker="o", markersize=3,
+                      color="black" if own else plot.COLOURS[index % 6],
+                      linestyle="-" if own else plot.DASHES[index % 6],
+                      label=name.replace("_", " "))  # fmt: skip
+        axes.set(xscale="log", xlabel="releases", ylim=(0.15, 1.5))
         axes.set_title(f"epsilon {target[0]:g}, delta {target[1]:g}", fontsize="medium")
     panels[0].set_ylabel("standard deviation / Gaussian's")
-    panels[-1].legend(frameon=False, fontsize="x-small", loc="upper left")
-    plot.save(drawn, path)
+    handles, labels = panels[0].get_legend_handles_labels()
+    where = "outside lower center"
+    drawn.legend(handles, labels, loc=where, ncols=7, frameon=False, fontsize="small")
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "mechc"}):
+        drawn.savefig(path, metadata={"Date": None})
 
 
 if __name__ == "__main__":
@@ -81,6 +98,6 @@ if __name__ == "__main__":
             results.append(measured(target, count))
             kept.write_text(json.dumps(results), encoding="utf-8")
             sys.stderr.write(f"{target} {count}\n")
-    for result in results:
-        sys.stdout.write(f"\n{result['target']}, {result['count']}\n\n{table(result)}\n")
+    for target in TARGETS:
+        sys.stdout.write(f"\n{target}\n\n{table(results, target)}\n")
     figure(results, folder / "which_noise.svg")
