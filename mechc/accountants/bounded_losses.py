@@ -276,7 +276,7 @@ def _run(same, below, errors, payoff, ends, facts, tilts, levels, targets, out):
 
 SCHEMES = (1, 5), (1, 8), (1, 11), (1, 15), (2, 15), (4, 15), (8, 15)  # panels, degree
 NODES = 40  # at which the image of a polynomial is found
-BANDED_SPARE = 1e-9  # share of delta that each end of the window may cost
+END_SHARE = 1e-9  # share of delta that each end of the window may cost
 EXACT = 1e-12  # relative distance of kinks from the ends of the loss that is rounding
 FLOOR = 1e-20  # mass of a step that does not matter
 TILTS = 12  # of floors and of the ends of the window
@@ -340,7 +340,7 @@ def epsilons(step: Step, counts: Floats, targets: Floats, widest: float) -> Floa
             bands,
             _payoff(ends[0, 0], width, parts, degree),
             ends,
-            np.array([lowest, width, parts, table.relative, barrier, BANDED_SPARE, widest]),
+            np.array([lowest, width, parts, table.relative, barrier, END_SHARE, widest]),
             np.array([tilts, k]),
             counts * step.count,
             np.exp(targets),
@@ -415,7 +415,7 @@ def _window(
     n = np.arange(1.0, levels + 1.0)
     _, _, variance, _ = law.generating(0.0)
     spread = math.sqrt(max(variance, 1e-300))
-    small = -(target + math.log(BANDED_SPARE))
+    small = -(target + math.log(END_SHARE))
     tilts = np.geomspace(
         0.5 / (spread * math.sqrt(levels)), 2.0 * math.sqrt(2.0 * small) / spread, TILTS
     )

@@ -528,7 +528,7 @@ class Bracket:
 
 REACH = 9.0  # standard deviations that small losses are taken to reach
 LEFT = 60.0  # tilts that show how few compositions with a far loss sum to less than epsilon
-JUMPS_RAREST = -30_000.0  # log density of a loss that is rarer than any answer
+RAREST_DENSITY = -30_000.0  # log density of a loss that is rarer than any answer
 SAG, TIGHTER = 4.0, 0.35  # nats by which a tilted density may sag inside a level, and less
 WIDEST, NARROWER, CUTS = math.log(8.0), 0.7, 13  # log of the ratio of losses of a level
 BEYOND, AFTER = 0.2, 0.4  # a_0 in widths of a level above epsilon, and b_0 above a_0
@@ -544,7 +544,7 @@ REST = 0.002  # share of rtol that everything that is only bounded may cost
 ROUGH = 1e-3  # width that is still better than what one contour would give
 LIMIT = "rounding of the density of large losses"
 PARTITION = 1e-10  # relative error of masses cut by chi
-JUMPS_CLOSE = 1e-4  # relative distance from a saddle point
+NEAR_SADDLE = 1e-4  # relative distance from a saddle point
 NOTHING = (-math.inf, -math.inf, -math.inf)
 
 
@@ -577,7 +577,7 @@ class Jumps:
         self._densities = [LogDensity(step.loss) for step in steps]
         certain = epsilon - max(self._lowest, mean - REACH * spread)
         edges, scale = self._highest(gap, certain, max(s.loss.support[1] for s in steps)), gap
-        if self._log_density(np.array([gap]))[0] < JUMPS_RAREST:  # only many losses reach epsilon
+        if self._log_density(np.array([gap]))[0] < RAREST_DENSITY:  # only many losses reach epsilon
             edges, scale = NOWHERE, typical(steps, epsilon)
         self._far: _Far | None = None
         self._left = WORK
@@ -760,7 +760,7 @@ def typical(steps: Sequence[Step], epsilon: float) -> float:
     top = min(step.loss.tilts[1] for step in steps)
     if not excess(0.0) < 0.0 < excess(top):
         raise UnsupportedError("contour: no tilt makes epsilon likely")
-    t = brentq(excess, 0.0, top, rtol=JUMPS_CLOSE, full_output=True, disp=False)[0]
+    t = brentq(excess, 0.0, top, rtol=NEAR_SADDLE, full_output=True, disp=False)[0]
     loss, share = np.concatenate([law[1] for law in laws]), np.concatenate(shares(t))
     order = np.argsort(-loss)
     above = np.cumsum(share[order])  # of small losses many cancel

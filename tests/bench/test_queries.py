@@ -2,6 +2,8 @@
 
 import itertools
 import statistics
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +27,35 @@ def settings(count):
     while True:
         rate = float(rng.uniform(0.008, 0.012))
         yield rate, float(rng.uniform(0.9, 1.1)) * max(0.9, rate * np.sqrt(count) / 0.4)
+
+
+MOST_FILES, MOST_CALLS, MOST_FRAMES = 45, 4500, 36  # today's, with a tenth: to be lowered
+
+
+def test_what_a_warm_query_enters(report, sampled):
+    """Files of the package, calls of Python functions, and frames of one epsilon at a new sigma."""
+    for sigma in (1.0, 1.1, 1.2):
+        (1000 * sampled(sampling_rate=0.01, sigma=sigma)).epsilon(1e-5)
+    root, files, calls, depth, deepest = str(Path(mechc.__file__).parent), set(), 0, 0, 0
+
+    def watch(frame, event, _):
+        nonlocal calls, depth, deepest
+        if event == "call":
+            calls, depth = calls + 1, depth + 1
+            deepest = max(deepest, depth)
+            if frame.f_code.co_filename.startswith(root):
+                files.add(frame.f_code.co_filename)
+        elif event == "return":
+            depth -= 1
+
+    sys.setprofile(watch)
+    try:
+        (1000 * sampled(sampling_rate=0.01, sigma=1.17)).epsilon(1e-5)
+    finally:
+        sys.setprofile(None)
+    found = f"{len(files)} files, {calls} calls, {deepest} frames deep"
+    report.notes.append(f"epsilon at a new sigma enters {found}")
+    assert len(files) <= MOST_FILES and calls <= MOST_CALLS and deepest <= MOST_FRAMES, found
 
 
 @pytest.mark.parametrize("count", COUNTS)

@@ -525,7 +525,7 @@ def matters(law: Law, tilted: Tilted) -> bool:
 
 CHEAP = 2_000_000  # node evaluations that are spent for more than rtol asks for
 WORK = 300_000_000  # node evaluations before a wide bound is returned instead
-BESIDE_FINE, ENOUGH = 1e-3, 0.2  # truncation, in rtol, that is worth CHEAP work, and any work
+NEGLECTED, ENOUGH = 1e-3, 0.2  # truncation, in rtol, that is worth CHEAP work, and any work
 START = 128  # frequencies evaluated first
 ROUNDS = 12  # extensions of one contour
 
@@ -595,11 +595,11 @@ class BesideAtoms(Contour):
             factor /= math.pi * max(total, 1e-3) * self.weight(epsilon) * rtol
             affordable = CHEAP / self.cost
             share = factor * self.decay
-            if share <= BESIDE_FINE or (share <= ENOUGH and affordable < 2.0 * nodes):
+            if share <= NEGLECTED or (share <= ENOUGH and affordable < 2.0 * nodes):
                 return
             more = 2.0 * nodes
             left = factor * self.atomic.truncation(self.h * more)
-            while left > BESIDE_FINE and (left > ENOUGH or more < affordable):
+            while left > NEGLECTED and (left > ENOUGH or more < affordable):
                 more *= 1.5
                 left = factor * self.atomic.truncation(self.h * more)
                 if self.cost * more > WORK:

@@ -96,11 +96,8 @@ SPARE = 11.0  # nats by which terms may cancel
 REACH = math.sqrt(2.0 * SPARE)
 ROUNDS = 6  # steps to the tilt that is a given number of standard deviations away
 CENTRAL = 0.9  # of REACH above the contour, at which the epsilon asked for has its saddle point
-SHARED_LOWEST, SHARED_BELOW, SHARED_ABOVE = (
-    3.0,
-    12,
-    8,
-)  # log of a ratio, tilts below the middle, and tilts above it
+JOINT_LOWEST = 3.0  # log of the ratio of the middle to the lowest tilt
+JOINT_BELOW, JOINT_ABOVE = 12, 8  # tilts below the middle, and above it
 FEW = 64.0  # frequencies that are as cheap as any fewer
 TRIED = 6  # real parts that may be looked at
 
@@ -195,8 +192,8 @@ def choose(
 def _tabulated(law: Law, wanted: float, epsilon: float, saddle: float, top: float) -> Table:
     """The law around the tilts in question, closer together just above them."""
     middle = max(wanted, saddle)
-    below = middle * np.exp(-SHARED_LOWEST * (1.0 - np.linspace(0.0, 1.0, SHARED_BELOW)))
-    above = middle + max(top - middle, 0.0) * np.linspace(0.0, 1.0, SHARED_ABOVE + 1)[1:] ** 2
+    below = middle * np.exp(-JOINT_LOWEST * (1.0 - np.linspace(0.0, 1.0, JOINT_BELOW)))
+    above = middle + max(top - middle, 0.0) * np.linspace(0.0, 1.0, JOINT_ABOVE + 1)[1:] ** 2
     tilts = np.unique(np.concatenate([below, above, [wanted, saddle]]))
     k, mean, variance, rounding = law.roughly(*tilts).T
     epsilons = mean - 1.0 / tilts - 1.0 / (tilts + 1.0)
