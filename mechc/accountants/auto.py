@@ -24,9 +24,8 @@ What a refused request is answered with: the method, the reason, and the methods
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -104,41 +103,87 @@ GRID_BYTES = 2**29  # for a grid that nobody has asked for: some ten seconds of 
 TINY = -30.0  # log delta below which only rounding is left
 
 
-def candidates(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
-    """Yield the methods that "auto" tries on these steps, in order, each with the reason."""
-    have = {m.name for m in registry.methods()}
-    if not all(is_resolved(step.loss) for step in steps):
-        return
-    enumerable = import_module("mechc.accountants.direct").enumerable
-    total = sum(step.count for step in steps)
-    tables = max((s.loss.atom_loss.size for s in steps), default=0) > MANY
-    few = total <= FEW and len(steps) <= DISTINCT and not tables
-    smooth = total >= SMOOTH and all(s.loss.atom_loss.size == 0 for s in steps)
-    wide = "the contour's proof is wider than asked for"
-    rule = (
-        ("lattice", total > 1 and all(s.loss.lattice for s in steps), "all losses are lattices"),
-        ("direct", (few and not smooth) or enumerable(steps), "few steps, or few atoms in all"),
-        ("pld", tables, "a large table of losses"),
-        ("contour", True, "cost independent of the counts"),
-        ("direct", (smooth or not few) and total <= MORE and not tables, wide),
-        ("pld", not tables, wide),
-    )
-    yield from ((name, why) for name, applies, why in rule if applies and name in have)
+class Facts(NamedTuple):
+    """What the choice of a method looks at.
+
+    Attributes:
+        total: steps, repetitions included.
+        lattices: all losses lie on lattices.
+        tables: a loss is a table of very many atoms.
+        few: so few steps that they may be composed one by one.
+        smooth: more than a handful, and no loss has atoms.
+        listed: all composed losses can be listed.
+    """
+
+    total: int
+    lattices: bool
+    tables: bool
+    few: bool
+    smooth: bool
+    listed: bool
+
+    @classmethod
+    def of(cls, steps: Sequence[Step]) -> Facts:
+        """Look at the steps."""
+        from mechc.accountants.direct import enumerable
+
+        total = sum(step.count for step in steps)
+        tables = max((s.loss.atom_loss.size for s in steps), default=0) > MANY
+        return cls(
+            total=total,
+            lattices=all(s.loss.lattice for s in steps),
+            tables=tables,
+            few=total <= FEW and len(steps) <= DISTINCT and not tables,
+            smooth=total >= SMOOTH and all(s.loss.atom_loss.size == 0 for s in steps),
+            listed=enumerable(steps),
+        )
+
+
+class Strategy(NamedTuple):
+    """A method that "auto" may ask, why, and of which compositions."""
+
+    method: str
+    reason: str
+    applies: Callable[[Facts], bool]
+
+
+WIDE = "the contour's proof is wider than asked for"
+STRATEGIES = (  # in order
+    Strategy("lattice", "all losses are lattices", lambda f: f.total > 1 and f.lattices),
+    Strategy(
+        "direct",
+        "few steps, or few atoms in all",
+        lambda f: (f.few and not f.smooth) or f.listed,
+    ),
+    Strategy("pld", "a large table of losses", lambda f: f.tables),
+    Strategy("contour", "cost independent of the counts", lambda f: True),
+    Strategy(
+        "direct",
+        WIDE,
+        lambda f: (f.smooth or not f.few) and f.total <= MORE and not f.tables,
+    ),
+    Strategy("pld", WIDE, lambda f: not f.tables),
+)
+
+
+def strategies(steps: Sequence[Step]) -> list[Strategy]:
+    """Return the strategies that apply to these steps, in order."""
+    facts, have = Facts.of(steps), {m.name for m in registry.methods()}
+    return [s for s in STRATEGIES if s.method in have and s.applies(facts)]
 
 
 class Auto:
     """The accountant behind method="auto": the module's docstring has the rule."""
 
     def __init__(self, steps: Sequence[Step], rtol: float) -> None:
-        """Prepare the candidates; none is built before it is needed."""
+        """Choose the strategies; no accountant is built before it is needed."""
         self._steps, self._rtol = steps, rtol
         self._resolved = all(is_resolved(step.loss) for step in steps)
-        self._queue = list(candidates(steps))
+        self._queue = strategies(steps) if self._resolved else []
         self._single = sum(step.count for step in steps) == 1
         self._few = sum(step.count for step in steps) <= FEW and len(steps) <= DISTINCT
         self._built: dict[str, registry.Accountant] = {}
-        self._tails = import_module("mechc.accountants.bounds")
-        self._lacks_moments = bool(self._tails.lacks_moments(steps))
+        self._lacks_moments = lacks_moments(steps)
         self._has_moments = all(step.loss.has_moments for step in steps)
         self._last = "", math.nan
         self._revealed: dict[float, Auto] = {}
@@ -205,12 +250,12 @@ class Auto:
 
     def _by_revealing(self, epsilon: float, rtol: float) -> Bound:
         """Ask about steps whose losses far out are infinite."""
-        bound = self._tails.bound_for(self._steps, epsilon)
+        bound = bounds.bound_for(self._steps, epsilon)
         if bound not in self._revealed:
-            self._revealed[bound] = Auto(self._tails.revealed(self._steps, bound), self._rtol)
+            self._revealed[bound] = Auto(bounds.revealed(self._steps, bound), self._rtol)
         revealed = self._revealed[bound]
         answer = revealed._first(epsilon, rtol)
-        return cast(Bound, self._tails.corrected(answer, revealed._steps, epsilon, bound))
+        return bounds.corrected(answer, revealed._steps, epsilon, bound)
 
     def epsilon(self, log_delta: float, near: float) -> tuple[float, float, float] | None:
         """Return bounds and estimate of epsilon where delta is the target, by the first method.
@@ -225,7 +270,7 @@ class Auto:
         if not self._queue or self._lacks_moments or not self._has_moments:
             return None
         try:
-            accountant = self._accountant(self._queue[0][0])
+            accountant = self._accountant(self._queue[0].method)
             if not isinstance(accountant, registry.Inverts):
                 return None
             return accountant.epsilon(log_delta, near)
@@ -235,7 +280,8 @@ class Auto:
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None
         refusals = []
-        for name, reason in self._in_order(epsilon):
+        for strategy in self._in_order(epsilon):
+            name = strategy.method
             try:
                 answer = self._accountant(name).log_delta(epsilon)
             except OutOfWorkError as out:
@@ -247,9 +293,9 @@ class Auto:
                 refusals.append(named(name, error))
                 # what it refuses are the steps, not this epsilon, or it costs too much here
                 if name not in self._built or name == "direct":
-                    self._queue.remove((name, reason))
+                    self._queue.remove(strategy)
                 continue
-            answer.detail["auto"] = reason
+            answer.detail["auto"] = strategy.reason
             exact = name == "lattice" and (_width(answer) <= ROUGH or float(answer.upper) < TINY)
             settled = exact or "limit" in answer.detail  # nothing is sharper there
             settled |= name == "direct" and self._single  # nor than one step's branches
@@ -266,12 +312,12 @@ class Auto:
             raise UnsupportedError("auto: no method can answer; " + "; ".join(refusals))
         return best
 
-    def _in_order(self, epsilon: float) -> list[tuple[str, str]]:
-        """The candidates, first the one that settled a question close by."""
+    def _in_order(self, epsilon: float) -> list[Strategy]:
+        """The strategies, first the one that settled a question close by."""
         name, place = self._last
         if not abs(epsilon - place) <= CLOSE * abs(place):
             return list(self._queue)
-        return sorted(self._queue, key=lambda candidate: candidate[0] != name)
+        return sorted(self._queue, key=lambda strategy: strategy.method != name)
 
     def _remaining(self, epsilon: float) -> Bound:
         """Bound delta where no method does, or P and Q are nearly disjoint."""
