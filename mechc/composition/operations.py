@@ -18,7 +18,7 @@ from mechc.composition.inputs import as_array
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.tables import NumericEvent, sampled
 from mechc.declare import transforms as steps
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, UnsupportedError, suggestion
 from mechc.protocol import ParameterInfo
 
 MOST_OCCURRENCES = 12  # with replacement: more occurrences of one record count as revealing all
@@ -30,6 +30,7 @@ def poisson(
     what: Source,
     sampling_rate: float | None = None,
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+    **unknown: Any,
 ) -> Source:
     """Return a mechanism run on a Poisson sample: each record is kept independently.
 
@@ -42,11 +43,15 @@ def poisson(
         what: a mechanism, or an event (then an event is returned).
         sampling_rate: probability in [0, 1] of keeping a record; None leaves it as a parameter.
         adjacency: "add_remove" or "replace".
+        **unknown: refused, with the word that is meant.
 
     Raises:
         DeclarationError: the rate or the adjacency is not acceptable.
         UnsupportedError: `what` is a composition.
     """
+    for word in unknown:
+        hint = suggestion(word, ("sampling_rate", "adjacency"))
+        raise DeclarationError(f"poisson: {word}={unknown[word]!r} is not known{hint}")
     adjacency = Adjacency.of(adjacency, sampling=True)
     _check_event_rate("poisson", what, sampling_rate)
     if isinstance(what, NumericEvent) and adjacency is Adjacency.ADD_REMOVE:

@@ -290,9 +290,9 @@ class Queries(ABC):
 
         run = self.composition()
         if append:
-            return run_record.add(Path(path), run_record.line(run))
+            return run_record.add(Path(path).expanduser(), run_record.line(run))
         asked = run_record.questions(delta, epsilon)
-        return run_record.write(Path(path), run_record.line(run, asked))
+        return run_record.write(Path(path).expanduser(), run_record.line(run, asked))
 
     def plot(
         self,

@@ -51,7 +51,7 @@ def open(path: Any, *, allow_files: bool = False) -> Composition:  # the word of
     Raises:
         DeclarationError: the file cannot be read as a run, or names a mechanism file.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     if _is_toml(path):
         return read(path, allow_files=allow_files)[0]
     with _as_run_file(path, "lines as run.save writes them"):
@@ -123,7 +123,7 @@ def recheck(path: Any, *, allow_files: bool = False) -> Recheck:
     Raises:
         DeclarationError: the file cannot be read as a run.
     """
-    path, run = Path(path), Composition()
+    path, run = Path(path).expanduser(), Composition()
     answers: list[Answered] = []
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -152,8 +152,9 @@ def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, t
     Raises:
         DeclarationError: the file cannot be read as one, or names a mechanism file.
     """
-    with _as_run_file(Path(path), "[[step]] tables with mechanism and parameters"):
-        content = tomllib.loads(Path(path).read_text("utf-8"))
+    path = Path(path).expanduser()
+    with _as_run_file(path, "[[step]] tables with mechanism and parameters"):
+        content = tomllib.loads(path.read_text("utf-8"))
         steps = content["step"]
         epsilons = tuple(float(e) for e in content.get("epsilons", EPSILONS))
         relation = content.get("adjacency")
@@ -174,7 +175,7 @@ def _as_run_file(path: Path, expected: str) -> Iterator[None]:
 
 def is_json(path: Any) -> bool:
     """Return whether a file is a run file in JSON rather than TOML."""
-    return not _is_toml(Path(path))
+    return not _is_toml(Path(path).expanduser())
 
 
 def _is_toml(path: Path) -> bool:

@@ -565,6 +565,6 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
         UnsupportedError: the file cannot be written.
     """
     try:
-        figure.savefig(path, dpi=160, bbox_inches="tight")
+        figure.savefig(os.path.expanduser(path), dpi=160, bbox_inches="tight")
     except (OSError, ValueError) as error:
         raise UnsupportedError(f"cannot write the figure {path}: {error}") from error

@@ -3,8 +3,10 @@
 from xml.etree import ElementTree
 
 import numpy as np
+import pytest
 
 import mechc
+from mechc.errors import DeclarationError
 
 
 def shown(what):
@@ -31,3 +33,35 @@ def test_whole_numbers_are_solved_for_as_such(gaussian):
     words = {"dataset_size": 1000, "batch_size": 10, "noise_multiplier": 2.0}
     found = mechc.calibrate(mechc.dpsgd, solve_for="steps", epsilon=1.0, delta=1e-5, **words)
     assert isinstance(found.value, int) and str(found.value) in str(found)
+
+
+def test_the_home_folder_and_spaces_in_paths(gaussian, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "two words").mkdir()
+    run = 3 * gaussian(sigma=5.0)
+    assert mechc.open(run.save("~/two words/run.json")) == run
+    assert mechc.open("~/two words/run.json") == run
+    assert gaussian.emit("~/two words/kernel.py") == tmp_path / "two words" / "kernel.py"
+    assert (tmp_path / "two words" / "kernel.py").is_file()
+    run.plot("~/two words/run.svg")
+    assert (tmp_path / "two words" / "run.svg").is_file()
+
+
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        (lambda m: mechc.poisson(m, sample_rate=0.1), "sampling_rate"),
+        (lambda m: m(noise_multiplier=2.0), "sigma"),
+        (lambda m: m(sigma=2.0).epsilon(target_delta=1e-5), "delta"),
+        (lambda m: m(sigma=2.0).epsilon_curve(1e-5, steps=[1, 2]), "counts"),
+        (lambda m: m(sigma=2.0).epsilon(1e-5, method="contuor"), "contour"),
+        (lambda m: mechc.dpsgd(dataset_size=9, batch_size=3, stpes=2), "steps"),
+        (lambda m: mechc.dpsgd(dataset_size=9, sample_rate=0.3, steps=2), "batch_size"),
+        (lambda m: mechc.load("gausian"), "gaussian"),
+        (lambda m: mechc.calibrate(mechc.poisson(m), solve_for="sample_rate", epsilon=1,
+                                   delta=1e-5, sigma=1.0), "sampling_rate"),
+    ],
+)  # fmt: skip
+def test_the_message_names_the_word_that_is_meant(gaussian, call, meant):
+    with pytest.raises(DeclarationError, match=f"did you mean {meant}"):
+        call(gaussian)
