@@ -179,3 +179,15 @@ def test_one_step_is_certified_next_to_a_zero_or_a_pole(shape, direction):
     exact = math.fsum(np.maximum(p - math.exp(epsilon) * q, 0.0)[gap(places) > -1.0])
     assert found.lower <= exact + 1e-9 and exact - 1e-9 <= found.upper
     assert found.upper - found.lower < 1e-12
+
+
+def test_one_step_is_certified_where_doubles_have_no_nodes():
+    pair = mechanism("tails", p=exp(-(x**2) / (2 * w**2)) / (sqrt(2 * pi) * w),
+                     q=h / (pi * (h**2 + x**2)), variable=x, parameters=(w, h))  # fmt: skip
+    event = mechc.load(pair)(w=1.3213259766733112, h=1.1824192544115661)
+    found = event.delta(0.5, direction="add", certified=True)
+    edges = np.append(np.linspace(0.0, 50.0, 2_000_000), np.logspace(np.log10(50.1), 12, 10_000))
+    p = -np.diff(norm.sf(edges / 1.3213259766733112))
+    q = np.diff(np.arctan(edges / 1.1824192544115661)) / math.pi
+    exact = 2.0 * math.fsum(np.maximum(q - math.exp(0.5) * p, 0.0))
+    assert abs(found.upper - exact) < 1e-9 and found.upper - found.lower < 1e-14

@@ -33,6 +33,7 @@ TILTS = tuple(2.0**i for i in range(-6, 14))  # of Chernoff bounds
 DOUBLINGS = 60
 OVERSHOOT = 1.1
 SMALLEST = -3000.0  # log of a delta that is aimed at; below it there is only an upper bound
+UNGUIDED = 1.0, -40.0  # tilt and log of the size where doubles tell neither
 
 
 class Certified:
@@ -42,8 +43,14 @@ class Certified:
         """Bind declarations and parameters."""
         self.direction, self.rtol = direction, rtol
         self.laws = [Law(_oracle(event, direction), count) for event, count in composition.parts]
-        steps = composition.steps(direction)
-        self.guide, self.tops = ComposedLoss(steps), [step.loss.support[1] for step in steps]
+        self.guide: ComposedLoss | None = None  # without one, guesses are rougher
+        self.tops = [math.inf for _ in self.laws]
+        try:
+            steps = composition.steps(direction)
+        except NumericError as unresolved:  # by doubles: one step needs none
+            steps, self._unresolved = (), unresolved
+        if steps:
+            self.guide, self.tops = ComposedLoss(steps), [step.loss.support[1] for step in steps]
         self.count = sum(law.count for law in self.laws)
         self._line: Contour | None = None
 
@@ -76,6 +83,8 @@ class Certified:
 
     def _guess(self, epsilon: float) -> tuple[float, float]:
         """A tilt near the saddle point and log of the size of delta, in floating point."""
+        if self.guide is None:
+            return UNGUIDED
         try:
             tilt = solve(self.guide, saddle_target(epsilon), epsilon).t
             k = self.guide.cumulants(tilt, 2)
@@ -84,7 +93,7 @@ class Certified:
             size = min(0.0, size - 0.5 * math.log(2.0 * math.pi * curve))
             return (tilt, size) if size > SMALLEST else (1.0, SMALLEST)
         except (MechcError, ValueError, OverflowError):
-            return 1.0, -40.0
+            return UNGUIDED
 
     def _bits(self, size: float) -> int:
         nats = -math.log(self.rtol) + 2.0 * math.log(1.0 + self.count)
@@ -200,6 +209,8 @@ class Certified:
     def _contour(self) -> Contour:
         if self._line is None:
             wider = [r for r in WIDER if r > self.rtol]
+            if self.guide is None:
+                raise self._unresolved
             self._line = Contour(self.laws, self.guide, [self.rtol, *wider])
         return self._line
 
