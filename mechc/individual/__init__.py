@@ -12,3 +12,5 @@ from mechc.individual.filters import RenyiFilter as RenyiFilter
 from mechc.individual.filters import SharedGDPFilter as SharedGDPFilter
 from mechc.individual.odometer import GDPOdometer as GDPOdometer
 from mechc.individual.storage import StateError as StateError
+from mechc.individual.summary import Group as Group
+from mechc.individual.summary import summary as summary

@@ -17,6 +17,7 @@ Individual epsilons depend on the data of the person they belong to and must not
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +47,7 @@ FEW = 200  # steps up to which small groups of people are left to the mesh
 LATER = 100  # people that a finer grid should serve then
 UNRESOLVED = 0.1  # share of delta lost on the contour beyond which no grid is fine enough
 MESHED = 10_000  # steps of all people together that are composed on a mesh
+FARTHEST = 64.0  # times the noise of full contributions, beyond which ratios count as this one
 _COARSE = 0.02  # width beyond which plain counts may do better than splines
 _KIND = "individual-ledger"
 
@@ -111,6 +113,68 @@ class IndividualAccountant(TakesTurns):
         self._ledger = Ledger(people, self.grid, storage)
         self._journal = Journal(self.people, journal if splines else 0)
         self._evaluators: dict[tuple[int, str], Evaluator] = {}
+
+    @classmethod
+    def from_norms(
+        cls,
+        norms: ArrayLike,
+        clip: ArrayLike,
+        noise: ArrayLike,
+        *,
+        sampling_rate: float | None = None,
+        counts: Sequence[int] | None = None,
+        **options: Any,
+    ) -> IndividualAccountant:
+        """Return an accountant of Gaussian steps that clip everybody's contribution.
+
+        A contribution of norm g is scaled to min(g, clip) and noise of deviation noise * clip is
+        added, so that the person's noise ratio is noise * clip / min(g, clip). Clipping norms and
+        noise may differ between steps, as they do where the norm is adapted; what adapts it
+        privately is a mechanism of its own and not accounted for here.
+
+        Args:
+            norms: norms of contributions, shape (people, steps) or (people,) for one step; 0 means
+                not touched.
+            clip: clipping norm of all steps, or of each, > 0.
+            noise: deviation of the noise over the clipping norm, of all steps or of each, > 0.
+            sampling_rate: of Poisson sampling; everybody takes part without it.
+            counts: how often each step is repeated; once by default.
+            **options: further arguments of the constructor.
+
+        Raises:
+            DeclarationError: an argument is not acceptable.
+        """
+        from mechc.composition.mechanism import load
+        from mechc.composition.operations import poisson
+
+        given = np.asarray(norms, np.float64)
+        given = given[:, None] if given.ndim == 1 else given
+        steps = given.shape[1] if given.ndim == 2 else 0
+        bad = given.ndim != 2 or not given.size or not (given >= 0.0).all()
+        if bad:
+            raise DeclarationError("norms: expected numbers >= 0 of shape (people, steps)")
+        sizes = []
+        for name, value in (("clip", clip), ("noise", noise)):
+            size = np.asarray(value, np.float64)
+            if size.shape not in ((), (steps,)) or not ((size > 0.0) & (size < math.inf)).all():
+                raise DeclarationError(f"{name}={value!r} (expected numbers > 0, one or {steps})")
+            sizes.append(np.broadcast_to(size, (steps,)))
+        repeats = [1] * steps if counts is None else list(counts)
+        if len(repeats) != steps:
+            raise DeclarationError(f"counts={counts!r} (expected {steps} integers)")
+        with np.errstate(divide="ignore"):
+            share = np.minimum(given / sizes[0], 1.0)
+            ratio = np.nextafter(sizes[1] / share, 0.0)  # towards less noise
+        ratio[share == 0.0] = np.inf
+        mechanism = load("gaussian")
+        if sampling_rate is not None:
+            mechanism = poisson(mechanism, sampling_rate=sampling_rate)
+        worst = float(np.nextafter(sizes[1].min(), 0.0))
+        options.setdefault("span", (worst, FARTHEST * worst))
+        made = cls(mechanism, parameter="sigma", people=given.shape[0], **options)
+        for values, count in zip(ratio.T, repeats, strict=True):
+            made.step(values, count=count)
+        return made
 
     @property
     def people(self) -> int:
@@ -377,6 +441,7 @@ class IndividualAccountant(TakesTurns):
             "order": self.family.checked,
             "relative_width": width,
             "within_rtol": bool((width <= query.rtol).all()),
+            "sharp": width <= query.rtol,
             **how,
         }
         estimate = np.clip(np.maximum.reduce(best), lower, upper)

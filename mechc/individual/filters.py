@@ -23,7 +23,7 @@ against the GDP filter, whose budget is exact for them.
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -235,6 +235,44 @@ class SharedGDPFilter(TakesTurns):
             self.stopped = not self._account.charge("mu", [mu])[0]
         return not self.stopped
 
+    @property
+    def remaining(self) -> float:
+        """The largest mu that still fits, rounded down; 0 once the filter has stopped."""
+        return 0.0 if self.stopped else float(self._account.remaining()[0])
+
+    @in_turn
+    def save(self, path: PathLike) -> None:
+        """Write the state atomically; when to do so says `GDPFilter.save`.
+
+        Args:
+            path: the file to create or replace.
+        """
+        self.keep(path, _SHARED_KIND, {})
+
+    @classmethod
+    def load(cls, path: PathLike) -> Self:
+        """Return the filter that was saved.
+
+        Args:
+            path: a file written by `save`.
+
+        Raises:
+            StateError: the file is not such a filter's, damaged, or of another version.
+        """
+        loaded = cls(mu=_storage.metadata(path, _SHARED_KIND)["budget"])
+        loaded.recall(path, _SHARED_KIND)
+        return loaded
+
+    def keep(self, path: PathLike, kind: str, facts: dict[str, Any]) -> None:
+        """Write the state as a file of some kind, with further facts."""
+        self._account.save(path, kind, {"stopped": self.stopped, **facts})
+
+    def recall(self, path: PathLike, kind: str) -> dict[str, Any]:
+        """Take over a state that `keep` wrote; return all facts."""
+        facts = self._account.restore(path, kind)
+        self.stopped = bool(facts["stopped"])
+        return facts
+
 
 def gdp_budget(mu: float | None, epsilon: float | None, delta: float | None) -> float:
     """Return the budget as mu, whichever way it was given.
@@ -259,7 +297,7 @@ def gdp_budget(mu: float | None, epsilon: float | None, delta: float | None) -> 
     return gdp_mu(number("epsilon", epsilon), number("delta", delta))
 
 
-_RENYI_KIND = "renyi-filter"
+_RENYI_KIND, _SHARED_KIND = "renyi-filter", "shared-gdp-filter"
 _OUTWARD = 2.0**-48  # relative allowance for a handful of roundings
 
 
@@ -336,6 +374,14 @@ class RenyiFilter(TakesTurns):
             rows: the people asked for.
         """
         return self._account.spent(rows)
+
+    def remaining(self, rows: slice = slice(None)) -> Floats:
+        """Return the largest rho that still fits each person, rounded down.
+
+        Args:
+            rows: a range of people, everybody by default.
+        """
+        return self._account.remaining(rows)
 
     @in_turn
     def save(self, path: PathLike) -> None:

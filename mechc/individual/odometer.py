@@ -13,10 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 from mechc.errors import DeclarationError
+from mechc.individual.budget import PathLike
 from mechc.individual.filters import SharedGDPFilter
-from mechc.individual.storage import TakesTurns, in_turn
+from mechc.individual.storage import TakesTurns, in_turn, metadata
+
+_KIND = "gdp-odometer"
 
 
 class GDPOdometer(TakesTurns):
@@ -90,6 +94,38 @@ class GDPOdometer(TakesTurns):
         self._squares.append(self.increment**2)
         self._current = following
         return True
+
+    @property
+    def remaining(self) -> float:
+        """The largest mu that still fits the open segment, rounded down."""
+        return self._current.remaining
+
+    @in_turn
+    def save(self, path: PathLike) -> None:
+        """Write the state atomically; when to do so says `GDPFilter.save`.
+
+        Args:
+            path: the file to create or replace.
+        """
+        facts = {"increments": self._increments, "squares": self._squares}
+        self._current.keep(path, _KIND, facts)
+
+    @classmethod
+    def load(cls, path: PathLike) -> Self:
+        """Return the odometer that was saved.
+
+        Args:
+            path: a file written by `save`.
+
+        Raises:
+            StateError: the file is not an odometer's, damaged, or of another version.
+        """
+        facts = metadata(path, _KIND)
+        loaded = cls(facts["increments"])
+        loaded._squares = facts["squares"]
+        loaded._current = SharedGDPFilter(mu=loaded._increment_of(loaded.segment))
+        loaded._current.recall(path, _KIND)
+        return loaded
 
     def _increment_of(self, segment: int) -> float:
         return self._increments[min(segment, len(self._increments) - 1)]
