@@ -325,6 +325,7 @@ def _header(module: Module) -> str:
         "",
         f"Emitted by {versions}, kernel protocol {PROTOCOL}; do not edit.",
         f"Operations in the scalar functions: {operations}.",
+        f"Parameters: theta = ({', '.join(module.names)}), in this order.",
         "",
         *_wrapped(module.formulas),
     ]

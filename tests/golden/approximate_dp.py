@@ -2,6 +2,7 @@
 
 Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
 Operations in the scalar functions: 49.
+Parameters: theta = (epsilon, delta), in this order.
 
 at 0: P has mass delta, Q has mass 0
 at 1: P has mass (1 - delta)*exp(epsilon)/(exp(epsilon) + 1), Q has mass (1 -
@@ -9,6 +10,8 @@ at 1: P has mass (1 - delta)*exp(epsilon)/(exp(epsilon) + 1), Q has mass (1 -
 at 2: P has mass (1 - delta)/(exp(epsilon) + 1), Q has mass (1 -
     delta)*exp(epsilon)/(exp(epsilon) + 1)
 at 3: P has mass 0, Q has mass delta
+K(z) = log E_P[exp(z L); L finite] = log((1 - delta)*exp(epsilon)*exp(epsilon*z)/(exp(epsilon) +
+    1) + (1 - delta)*exp(-epsilon*z)/(exp(epsilon) + 1))
 """
 
 import math
@@ -23,7 +26,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "ff781ce160d3bf84"
+DIGEST = "cd715dcaffa78820"
 PROTOCOL = 2
 NAME = "approximate_dp"
 MEASURE = "finite"
@@ -403,4 +406,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 8cd0dfcc7c9b50a15fa261609dd2e8dd2f1cadb95c70884608b909d8ca65d654
+# sha256 of the text above: 661af908bfdff0c6b0bf05b395c2351df25d6b7acbe4fc492b1b29e16db5a4f9

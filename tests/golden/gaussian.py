@@ -2,10 +2,14 @@
 
 Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
 Operations in the scalar functions: 59.
+Parameters: theta = (sigma, sensitivity), in this order.
 
-on (-oo, oo):
+on (-oo, oo), increasing:
     p = (sqrt(2)/(2*sqrt(pi)*sigma)) * exp(-(-sensitivity + x)**2/(2*sigma**2))
     q = (sqrt(2)/(2*sqrt(pi)*sigma)) * exp(-x**2/(2*sigma**2))
+    loss = -sensitivity**2/(2*sigma**2) + sensitivity*x/sigma**2
+    x = ell*sigma**2/sensitivity + sensitivity/2  where loss = ell
+K(z) = log E_P[exp(z L); L finite] = sensitivity**2*z*(z + 1)/(2*sigma**2)
 """
 
 import math
@@ -20,7 +24,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "e01a2f262d0b2d77"
+DIGEST = "436ec2a020b36678"
 PROTOCOL = 2
 NAME = "gaussian"
 MEASURE = "density"
@@ -322,4 +326,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 2a8f377e22b0e25191c8c9ca1c9683a64417bde2e4307a41105f11d9760a87f5
+# sha256 of the text above: 2d28b7d963229a4ffae37380dc7f54a948426662fcc68841bd2522e879e0b898

@@ -2,16 +2,24 @@
 
 Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
 Operations in the scalar functions: 114.
+Parameters: theta = (scale, sensitivity), in this order.
 
-on (-oo, 0):
+on (-oo, 0), plateau:
     p = (1/(2*scale)) * exp((-sensitivity + x)/scale)
     q = (1/(2*scale)) * exp(x/scale)
-on (0, sensitivity):
+    loss = -sensitivity/scale
+on (0, sensitivity), increasing:
     p = (1/(2*scale)) * exp((-sensitivity + x)/scale)
     q = (1/(2*scale)) * exp(-x/scale)
-on (sensitivity, oo):
+    loss = -sensitivity/scale + 2*x/scale
+    x = ell*scale/2 + sensitivity/2  where loss = ell
+on (sensitivity, oo), plateau:
     p = (1/(2*scale)) * exp(-(-sensitivity + x)/scale)
     q = (1/(2*scale)) * exp(-x/scale)
+    loss = sensitivity/scale
+K(z) = log E_P[exp(z L); L finite] = log(exp(sensitivity*z/scale)/2 +
+    exp(-sensitivity/scale)*exp(-sensitivity*z/scale)/2 +
+    sensitivity*exp(-sensitivity/(2*scale))*sinhc(sensitivity*(z + 1/2)/scale)/(2*scale))
 """
 
 import math
@@ -26,7 +34,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "7d1febda2fc78bf4"
+DIGEST = "ebc681e968d91fde"
 PROTOCOL = 2
 NAME = "laplace"
 MEASURE = "density"
@@ -428,4 +436,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 011183801e47cad809167e2edef58c2654fb438ed0356450e940f0fab0d2acfa
+# sha256 of the text above: 4843894ed5bc791662ef2eee1ac5034da092a224361fac9ea3dd2cc03ff242ee

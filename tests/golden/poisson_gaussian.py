@@ -2,11 +2,15 @@
 
 Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
 Operations in the scalar functions: 40.
+Parameters: theta = (sigma, sensitivity, sampling_rate), in this order.
 
-on (-oo, oo):
+on (-oo, oo), increasing:
     p = (sqrt(2)*sampling_rate/(2*sqrt(pi)*sigma)) * exp(-(-sensitivity + x)**2/(2*sigma**2)) +
         (sqrt(2)*(1 - sampling_rate)/(2*sqrt(pi)*sigma)) * exp(-x**2/(2*sigma**2))
     q = (sqrt(2)/(2*sqrt(pi)*sigma)) * exp(-x**2/(2*sigma**2))
+    loss = log_mix(sampling_rate, -sensitivity**2/(2*sigma**2) + sensitivity*x/sigma**2)
+    x = sensitivity/2 + sigma**2*log(1 + (exp(ell) - 1)/sampling_rate)/sensitivity  where loss =
+        ell
 """
 
 import math
@@ -21,7 +25,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "1cf8fbf0d20ddb10"
+DIGEST = "c2c0fc80de076662"
 PROTOCOL = 2
 NAME = "poisson(gaussian)"
 MEASURE = "density"
@@ -322,4 +326,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: ec54bf2747e1e669882f5569362da81ec11a5f47a8eb4c2b7c66d0875ca2ce61
+# sha256 of the text above: c0b204836df1f36dfc8d00449e3aeaf518fdde4fffa35d1f733e4711d1b64939

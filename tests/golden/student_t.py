@@ -2,12 +2,31 @@
 
 Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
 Operations in the scalar functions: 64.
+Parameters: theta = (nu, scale, sensitivity), in this order.
 
-on (-oo, oo):
-    p = (gamma(nu/2 + 1/2)/(sqrt(pi)*sqrt(nu)*scale*gamma(nu/2))) * exp((-nu/2 - 1/2)*log(1 +
-        (-sensitivity + x)**2/(nu*scale**2)))
-    q = (gamma(nu/2 + 1/2)/(sqrt(pi)*sqrt(nu)*scale*gamma(nu/2))) * exp((-nu/2 - 1/2)*log(1 +
-        x**2/(nu*scale**2)))
+c0 = gamma(nu/2 + 1/2)/(sqrt(pi)*sqrt(nu)*scale*gamma(nu/2))
+on (-oo, sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2), decreasing:
+    p = c0 * exp((-nu/2 - 1/2)*log(1 + (-sensitivity + x)**2/(nu*scale**2)))
+    q = c0 * exp((-nu/2 - 1/2)*log(1 + x**2/(nu*scale**2)))
+    loss = (nu + 1)*log((nu*scale**2 + x**2)/(nu*scale**2 + (-sensitivity + x)**2))/2
+    x = (-sensitivity*exp(2*ell/(nu + 1)) - sqrt(sensitivity**2*exp(4*ell/(nu + 1)) - (1 -
+        exp(2*ell/(nu + 1)))*(-nu*scale**2*exp(2*ell/(nu + 1)) + nu*scale**2 -
+        sensitivity**2*exp(2*ell/(nu + 1)))))/(1 - exp(2*ell/(nu + 1)))  where loss = ell
+on (sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2, sensitivity/2 + sqrt(4*nu*scale**2 +
+    sensitivity**2)/2), increasing:
+    p = c0 * exp((-nu/2 - 1/2)*log(1 + (-sensitivity + x)**2/(nu*scale**2)))
+    q = c0 * exp((-nu/2 - 1/2)*log(1 + x**2/(nu*scale**2)))
+    loss = (nu + 1)*log((nu*scale**2 + x**2)/(nu*scale**2 + (-sensitivity + x)**2))/2
+    x = (-sensitivity*exp(2*ell/(nu + 1)) + sqrt(sensitivity**2*exp(4*ell/(nu + 1)) - (1 -
+        exp(2*ell/(nu + 1)))*(-nu*scale**2*exp(2*ell/(nu + 1)) + nu*scale**2 -
+        sensitivity**2*exp(2*ell/(nu + 1)))))/(1 - exp(2*ell/(nu + 1)))  where loss = ell
+on (sensitivity/2 + sqrt(4*nu*scale**2 + sensitivity**2)/2, oo), decreasing:
+    p = c0 * exp((-nu/2 - 1/2)*log(1 + (-sensitivity + x)**2/(nu*scale**2)))
+    q = c0 * exp((-nu/2 - 1/2)*log(1 + x**2/(nu*scale**2)))
+    loss = (nu + 1)*log((nu*scale**2 + x**2)/(nu*scale**2 + (-sensitivity + x)**2))/2
+    x = (-sensitivity*exp(2*ell/(nu + 1)) - sqrt(sensitivity**2*exp(4*ell/(nu + 1)) - (1 -
+        exp(2*ell/(nu + 1)))*(-nu*scale**2*exp(2*ell/(nu + 1)) + nu*scale**2 -
+        sensitivity**2*exp(2*ell/(nu + 1)))))/(1 - exp(2*ell/(nu + 1)))  where loss = ell
 """
 
 import math
@@ -22,7 +41,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "b2b23691e10b231c"
+DIGEST = "c8c7636e27f3b0b2"
 PROTOCOL = 2
 NAME = "student_t"
 MEASURE = "density"
@@ -417,4 +436,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 8bbaeeccca17240079fc9f562c0f6ccf19c1f241aceca52249894cdf2cf5bc9e
+# sha256 of the text above: f9581c476985cd8f0c8905ac7c1a5768e1e0fcc0d1be69b90228a7e34579d98f

@@ -71,7 +71,7 @@ def lower(calculus: Calculus) -> Module:
         symmetric=calculus.symmetric,
         capabilities=capabilities,
         branches=branch_words(calculus),
-        formulas=formulas(pair),
+        formulas=formulas(calculus),
         functions=tuple(functions),
         inverses=found,
         tables=tables(chooser, inverse_of),

@@ -5,13 +5,13 @@ The declaration and the branches in words, for the header of an emitted kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 from sympy import And, Basic, Expr, Not, Piecewise, Symbol, expand, log, simplify, true
 
-from mechc.calculus.cases import Case, Piece
-from mechc.calculus.pair import Pair
+from mechc.calculus.cases import Case
 from mechc.calculus.terms import Term
 from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Kind, Region
 from mechc.errors import LoweringError
@@ -24,6 +24,9 @@ from mechc.kernel.lower.freeze import Freezer
 from mechc.kernel.passes import finish
 from mechc.kernel.passes.guards import complexify
 from mechc.protocol import Measure
+
+READABLE = 600  # characters of a formula that somebody reads
+NAMED = 12  # characters beyond which a factor that is often repeated has a name in the header
 
 
 def densities(chooser: Chooser) -> list[Function]:
@@ -210,31 +213,58 @@ def branch_words(calculus: Calculus) -> tuple[str, ...]:
     )
 
 
-def formulas(pair: Pair) -> tuple[str, ...]:
-    """The densities by pieces and the atoms, one line each."""
-    lines = []
-    for case in pair.cases:
-        if len(pair.cases) > 1:
-            lines.append(f"if {case.condition}:")
-        for piece in case.pieces:
-            lo, hi = _ends(piece)
-            lines.append(f"on ({lo}, {hi}):")
-            lines += [f"    p = {_sum(piece.p)}", f"    q = {_sum(piece.q)}"]
-        for atom in case.atoms:
-            lines.append(f"at {atom.x}: P has mass {_sum(atom.p)}, Q has mass {_sum(atom.q)}")
+def formulas(calculus: Calculus) -> tuple[str, ...]:
+    """Densities, loss and its inverse by branches, atoms, and K: a formula a line.
+
+    A factor that stands in front of many terms has a name, and parameter cases that are alike
+    stand there once.
+    """
+    cases = calculus.cases
+    sides = [side for case in cases for r in case.regions for side in (r.p, r.q)]
+    often = Counter(str(t.weight) for side in sides for t in side if t.log_density != 0)
+    repeated = [factor for factor, n in often.items() if n > 2 and len(factor) > NAMED]
+    names = {factor: f"c{i}" for i, factor in enumerate(repeated)}
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for case in cases:
+        alike.setdefault(tuple(_case(case, names)), []).append(str(case.condition))
+    lines = [f"{name} = {factor}" for factor, name in names.items()]
+    for block, conditions in alike.items():
+        if len(cases) > 1:
+            lines.append(f"if {', or if '.join(conditions)}:" if len(alike) > 1 else "always:")
+        lines += block
     return tuple(lines)
 
 
-def _ends(interval: Region | Piece) -> tuple[str, str]:
+def _case(case: CalculusCase, names: Mapping[str, str]) -> Iterator[str]:
+    for region in case.regions:
+        yield f"on ({region.lo}, {region.hi}), {region.kind.replace('_', ' ')}:"
+        yield from (f"    p = {_sum(region.p, names)}", f"    q = {_sum(region.q, names)}")
+        if region.loss is not None:
+            yield f"    loss = {_shown(region.loss)}"
+        if region.kind.moves and isinstance(region.inverse, Closed):
+            yield f"    x = {_shown(region.inverse.expr)}  where loss = ell"
+    for atom in case.atoms:
+        p, q = _sum(atom.p, names), _sum(atom.q, names)
+        yield f"at {atom.x}: P has mass {p}, Q has mass {q}"
+    if isinstance(case.cgf, Closed):
+        yield f"K(z) = log E_P[exp(z L); L finite] = {_shown(case.cgf.expr)}"
+
+
+def _shown(expr: Expr) -> str:
+    text = str(expr)
+    return text if len(text) <= READABLE else "(see its function)"
+
+
+def _ends(interval: Region) -> tuple[str, str]:
     return str(interval.lo), str(interval.hi)
 
 
-def _sum(terms: tuple[Term, ...]) -> str:
-    return " + ".join(map(_term, terms)) or "0"
+def _sum(terms: tuple[Term, ...], names: Mapping[str, str]) -> str:
+    return " + ".join(_term(term, names) for term in terms) or "0"
 
 
-def _term(term: Term) -> str:
+def _term(term: Term, names: Mapping[str, str]) -> str:
     if term.log_density == 0:
         return str(term.weight)
-    weight = "" if term.weight == 1 else f"({term.weight}) * "
-    return f"{weight}exp({term.log_density})"
+    factor = names.get(str(term.weight), f"({term.weight})")
+    return f"{'' if term.weight == 1 else f'{factor} * '}exp({term.log_density})"
