@@ -283,6 +283,8 @@ class Evaluation:
         lower, estimate, upper = (
             float(np.atleast_1d(side)[0]) for side in (bound.lower, bound.estimate, bound.upper)
         )
+        if self._early[direction] != (-math.inf, 0.0):
+            lower, estimate = math.nan, math.nan  # what may stand at any loss decides high orders
         found = Bound(lower, estimate, upper, bound.method, bound.status, self._about(direction))
         return self.of_mechanisms(found)
 

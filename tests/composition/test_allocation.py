@@ -174,6 +174,7 @@ def test_many_epochs_are_narrow():
         bound = run.delta(2.4, direction=direction)
         assert 1e-10 < bound.lower <= bound.upper < 1e-8
         assert bound.upper - bound.lower < 1e-6 * bound.lower and bound.status == "proven"
+        assert math.isnan(run.renyi(3.0, direction=direction).lower)
 
 
 @pytest.mark.parametrize(("steps", "epsilon"), [(2, 9.0), (3, 9.0)])
