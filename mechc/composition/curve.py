@@ -169,9 +169,12 @@ def _together(
     method, direction = how.pop("method", "auto"), how.pop("direction", "both")
     rtol = how.pop("rtol", 1e-6)
     directions = composition.directions(direction)
-    if any(e.joint_evaluation or e.lone_evaluation or e.upper_only for e, _ in composition.parts):
+    if any(e.joint_evaluation or e.upper_only for e, _ in composition.parts):
         return out, set()
     steps = {d: composition.steps(d) for d in directions}
+    laws = [step.loss for some in steps.values() for step in some]
+    if any(law.density_error > 0.0 or law.log_early > -math.inf for law in laws):
+        return out, set()  # what they may be off by is for `Evaluation` to add
     largest = int(counts.max(initial=0)) * max((s.count for s in steps[directions[0]]), default=0)
     if how or method not in ("auto", "contour") or not 0 < rtol < 1 or not 0 < largest < EXACT:
         return out, set()
