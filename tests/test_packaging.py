@@ -89,7 +89,8 @@ def test_the_lowest_versions_that_are_promised_work(tmp_path):
     python = tmp_path / "venv" / "bin" / "python"
     pip = [python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:"]
     done = subprocess.run([*pip, *lowest], capture_output=True, text=True)
-    if done.returncode and "No matching distribution" not in done.stderr:
+    impossible = "No matching distribution" in done.stderr or "ResolutionImpossible" in done.stderr
+    if done.returncode and not impossible:
         pytest.skip(f"pip: {done.stderr.strip()[-200:]}")
     if sys.version_info < (3, 12):  # later versions of Python have wheels of later versions only
         assert done.returncode == 0, done.stderr[-2000:]
