@@ -31,6 +31,7 @@ from mechc.loss.quadrature.resolution import (
     log_totals,
     misplaced,
     missed,
+    shares,
     summits,
 )
 from mechc.loss.rule import DERIVATIVE, NODES, ORDER, WEIGHTS
@@ -158,9 +159,7 @@ def _wanting(
     A panel is halved if its error at some tilt exceeds the goal; a branch grows at an end whose
     panel has a share that matters.
     """
-    share = np.fmax.reduce(report[:, :, 0, 0] / totals[:, 0, 0], axis=1)
-    short = (report[..., 1] / (goal * totals[..., 0] + 1e-300)).reshape(lo.size, -1)
-    short = np.fmax.reduce(short, axis=1)
+    share, short = shares(report, totals, goal)
     short[hi - lo <= FINEST * np.maximum(np.abs(lo), np.abs(hi))] = 0.0
     parts = 1 + (short > 1.0)
     outer = []

@@ -5,7 +5,7 @@ between them, p (exp(zL) - 1 + z (exp(-L) - 1)). `judge` measures both on every 
 `summits` looks for modes so narrow that they hide between two nodes; `missed` for modes beyond the
 panels that only a large tilt brings out.
 
-Whole arrays at once; the one loop that is compiled is that over nodes and tilts.
+Loops over nodes and tilts are compiled, the rest works on whole arrays.
 """
 
 from __future__ import annotations
@@ -32,14 +32,28 @@ FAINT = 1e-40  # a sum, as a share of the total, whose error is of no interest
 SILENT = np.errstate(all="ignore")  # densities may be zero, and scales far apart
 
 
-@SILENT
+@compiled("void(float64[:,::1], float64[:,::1], float64[::1], float64[::1], float64[::1])")
+def _log_totals(log_p, loss, half, tilts, out):  # type: ignore[no-untyped-def]
+    """Write what `log_totals` returns."""
+    for a in range(tilts.size):
+        z, top, total = tilts[a], -math.inf, 0.0
+        for i in range(half.size):
+            for j in range(ORDER):
+                top = max(top, log_p[i, j] + z * loss[i, j])
+        for i in range(half.size):
+            share = 0.0
+            for j in range(ORDER):
+                v = log_p[i, j] + z * loss[i, j] - top
+                if v > NOTHING:
+                    share += WEIGHTS[j] * math.exp(v)
+            total += half[i] * share
+        out[a] = top + math.log(total)
+
+
 def log_totals(log_p: Floats, loss: Floats, half: Floats, tilts: Floats) -> Floats:
     """Log of the integral of p exp(z L) over all panels, for every tilt z."""
     out = np.empty(tilts.size)
-    for a, z in enumerate(tilts):
-        v = log_p + z * loss
-        top = v.max(initial=-np.inf)
-        out[a] = top + np.log(half @ (_exp(v - top, NOTHING) @ WEIGHTS))
+    _log_totals(log_p, loss, half, tilts, out)
     return out
 
 
@@ -170,7 +184,30 @@ def judge(
     return out
 
 
-@SILENT
+@compiled(
+    "void(float64[::1], float64[::1], float64[::1], int64[::1], float64, float64, boolean[::1])"
+)
+def _flag_summits(xs, log_p, loss, region, z, total, flagged):  # type: ignore[no-untyped-def]
+    """Flag what `summits` flags at the tilt z; `xs`, `log_p` and `loss` hold all nodes in a row."""
+    for i in range(1, xs.size - 2):
+        if region[(i - 1) // ORDER] != region[(i + 2) // ORDER]:
+            continue  # four nodes in a row on one branch
+        p0, p1 = log_p[i - 1] + z * loss[i - 1], log_p[i] + z * loss[i]
+        p2, p3 = log_p[i + 1] + z * loss[i + 1], log_p[i + 2] + z * loss[i + 2]
+        cliff = abs(p2 - p1) > CLIFF
+        if not (cliff or (p1 > p0 and p3 < p2)):
+            continue
+        gap = xs[i + 1] - xs[i]
+        known, floor = max(p1, p2), total + LOG_NEGLIGIBLE - math.log(gap)
+        if cliff and known > floor:
+            flagged[(i + 1 if p1 > p2 else i) // ORDER] = True
+        left, right = (p1 - p0) / (xs[i] - xs[i - 1]), (p3 - p2) / (xs[i + 2] - xs[i + 1])
+        step = min(max((p2 - p1 - right * gap) / (left - right), 0.0), gap)
+        summit = p1 + left * step
+        if left > 0.0 and right < 0.0 and summit > known + 2.0 and summit > floor:
+            flagged[i // ORDER] = flagged[(i + 1) // ORDER] = True
+
+
 def summits(
     xs: Floats, log_p: Floats, loss: Floats, region: NDArray[np.int64], tilts: Floats,
     log_total: Floats,
@@ -183,26 +220,33 @@ def summits(
     """
     flagged = np.zeros(region.size, np.bool_)
     xs, log_p, loss = xs.ravel(), log_p.ravel(), loss.ravel()
-    branch = region.repeat(ORDER)
-    joined = branch[:-3] == branch[3:]  # four nodes in a row on one branch
     for z, total in zip(tilts, log_total, strict=True):
-        psi = log_p + z * loss
-        rise = np.diff(psi)
-        cliff = np.abs(rise[1:-1]) > CLIFF
-        i = 1 + np.flatnonzero(joined & (cliff | ((rise[:-2] > 0.0) & (rise[2:] < 0.0))))
-        if not i.size:
-            continue
-        p1, p2, cliff = psi[i], psi[i + 1], cliff[i - 1]
-        gap = xs[i + 1] - xs[i]
-        known, floor = np.maximum(p1, p2), total + LOG_NEGLIGIBLE - np.log(gap)
-        flagged[np.where(p1 > p2, i + 1, i)[cliff & (known > floor)] // ORDER] = True
-        left = rise[i - 1] / (xs[i] - xs[i - 1])
-        right = rise[i + 1] / (xs[i + 2] - xs[i + 1])
-        step = np.clip((rise[i] - right * gap) / (left - right), 0.0, gap)
-        summit = p1 + left * step
-        high = (left > 0.0) & (right < 0.0) & (summit > known + 2.0) & (summit > floor)
-        flagged[i[high] // ORDER] = flagged[(i[high] + 1) // ORDER] = True
+        _flag_summits(xs, log_p, loss, region, z, total, flagged)
     return flagged
+
+
+@compiled("void(float64[:,:,:,::1], float64[:,:,::1], float64[::1], float64[::1], float64[::1])")
+def _shares(report, totals, goal, share, short):  # type: ignore[no-untyped-def]
+    """Write what `shares` returns."""
+    for i in range(share.size):
+        for a in range(totals.shape[0]):
+            share[i] = max(share[i], report[i, a, 0, 0] / totals[a, 0, 0])
+            for b in range(2):
+                allowed = goal[b] * totals[a, b, 0] + 1e-300
+                short[i] = max(short[i], report[i, a, b, 1] / allowed)
+
+
+def shares(report: Floats, totals: Floats, goal: Floats) -> tuple[Floats, Floats]:
+    """Return each panel's largest share of a tilted sum, and its largest error in units of `goal`.
+
+    Args:
+        report: what `judge` says of the panels.
+        totals: its sums over them.
+        goal: the error of a panel to aim for in each integrand, as a share of the total.
+    """
+    share, short = np.zeros(len(report)), np.zeros(len(report))
+    _shares(report, totals, goal, share, short)
+    return share, short
 
 
 @SILENT
