@@ -82,8 +82,8 @@ class _Law:
     def log_phi(self, h: float, count: int) -> tuple[Floats, Floats, float]:
         """Return log |phi| and its argument at h, ..., count h, and the rounding of phi."""
         if self.weight.size * count >= GRIDDED:
-            phi = gridding.transform(h * self.centred, self.weight, count)
-            return np.log(np.maximum(np.abs(phi), 1e-300)), np.angle(phi), gridding.ERROR
+            phi, error = gridding.transform(h * self.centred, self.weight, count)
+            return np.log(np.maximum(np.abs(phi), 1e-300)), np.angle(phi), error
         re, im, one = np.empty(count), np.empty(count), np.ones(1)
         ends = np.array([0, self.weight.size])
         log_phi(ends, one, self.centred, self.weight, h, 1, count + 1, re, im)

@@ -1,4 +1,4 @@
-"""Sums of waves by gridding against the sums themselves."""
+"""Characteristic functions by gridding, against plain sums in extended precision."""
 
 import numpy as np
 import pytest
@@ -6,13 +6,14 @@ import pytest
 from mechc.accountants.contours import gridding
 
 
-@pytest.mark.parametrize("nodes, count", [(1, 5), (300, 64), (2000, 777), (50, 2000)])
-def test_gridding_agrees_with_the_sums(nodes, count):
-    rng = np.random.default_rng(nodes)
-    theta = 3.0 * rng.normal(size=nodes) + rng.exponential(20.0, nodes)
-    weight = rng.random(nodes)
-    weight /= weight.sum()
-    exact = np.exp(1j * np.arange(1, count + 1)[:, None] * theta) @ weight
-    # an angle of a thousand turns is itself known to 1e-13 only
-    allowed = gridding.ERROR + 1e-15 * count * np.abs(theta).max() / np.sqrt(nodes)
-    assert np.abs(gridding.transform(theta, weight, count) - exact).max() <= allowed
+@pytest.mark.parametrize("spread", [0.0, 0.3, 40.0])
+@pytest.mark.parametrize(("nodes", "count"), [(1, 511), (2, 1023), (200, 60), (500, 1000)])
+def test_errors_are_within_their_bound(nodes, count, spread):
+    draw = np.random.default_rng(nodes)
+    theta = 0.4 + spread * draw.normal(size=nodes)
+    weight = draw.exponential(size=nodes) ** 3
+    phi, error = gridding.transform(theta, weight, count)
+    n = np.arange(1, count + 1, dtype=np.longdouble)
+    turns = n[:, None] * theta.astype(np.longdouble)
+    exact = np.exp(1j * turns) @ weight
+    assert np.abs(phi - exact).max() <= error <= 1e-10 * max(spread, 1.0) * weight.sum()

@@ -1,11 +1,17 @@
 """A characteristic function at many equidistant frequencies, by gridding and one fast transform.
 
-sum_j w_j e^{i n theta_j} for 1 <= n <= N costs nodes times N when it is summed, and nodes times 28
+sum_j w_j e^{i n theta_j} for 1 <= n <= N costs nodes times N when it is summed, and nodes times 34
 here: every node is spread over a fine periodic grid as a narrow Gaussian, the grid is transformed,
 and the transform of the Gaussian is divided out (Dutt and Rokhlin 1993; fast gridding after
-Greengard and Lee 2004). Errors are absolute, a few 1e-14 of the weights' sum, where the sums of
+Greengard and Lee 2004). Errors are absolute, in units of the weights' sum, where the sums of
 `characteristic.log_phi` are accurate relative to phi - 1: that is for few steps and many
 frequencies, this the other way round.
+
+With W = `WIDTH` and R >= `OVER` grid points a mode, tau is such that what folds back onto mode n
+from its images, and what the cut of the Gaussian leaves out once it is divided by its transform,
+are each at most 2 exp(-pi W (R - 1) / (R - 1/2)), 7e-16 at R = 2. Division by the transform
+magnifies rounding by at most exp(pi W / (4 R (R - 1/2))), 86 at R = 2; it is W multiplications in
+`_spread` and log2 of the grid's size in its transform, below 45 ulps together up to 2^20 points.
 """
 
 from __future__ import annotations
@@ -16,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.loss.jit import compiled
+from mechc.loss.rounding import EPS
 
-WIDTH = 14  # grid points that a node is spread over on either side
-ERROR = 1e-13  # of phi, in units of the weights' sum
+WIDTH = 17  # grid points that a node is spread over on either side
+ERROR = 1e-12  # of phi, in units of the weights' sum: 86 times 45 ulps, and 3e-15
 OVER = 2.0  # grid points for every frequency of either sign, at least
 
 
@@ -50,8 +57,8 @@ def _spread(theta, weight, tau, grid):  # type: ignore[no-untyped-def]
 
 def transform(
     theta: NDArray[np.float64], weight: NDArray[np.float64], count: int
-) -> NDArray[np.complex128]:
-    """Return sum_j w_j e^{i n theta_j} for n = 1 ... count.
+) -> tuple[NDArray[np.complex128], float]:
+    """Return sum_j w_j e^{i n theta_j} for n = 1 ... count, and a bound on their errors.
 
     Args:
         theta: angles, shape (nodes,).
@@ -66,4 +73,7 @@ def transform(
     _spread(theta, weight, tau, grid)
     n = np.arange(1.0, count + 1.0)
     scale = math.sqrt(math.pi / tau) * np.exp(n * n * tau) / size
-    return np.asarray(np.conj(np.fft.rfft(grid)[1 : count + 1]) * scale)
+    # theta in turns is rounded twice
+    turned = 2.0 * EPS * count * float(weight @ np.abs(theta))
+    error = ERROR * float(weight.sum()) + turned
+    return np.conj(np.fft.rfft(grid)[1 : count + 1]) * scale, error
