@@ -163,7 +163,7 @@ class Described(Protocol):
     def declaration(self) -> Any:
         """The declaration (imports sympy)."""
 
-    def explain(self) -> Any:
+    def explain(self, *, whole: bool = False) -> Any:
         """What was derived (imports sympy)."""
 
     def record(self) -> dict[str, Any]:

@@ -149,14 +149,17 @@ class Mechanism:
                 raise
             return {"mechanism": str(file.path), "digest": file.text_digest, **chain}
 
-    def explain(self) -> Explanation:
+    def explain(self, *, whole: bool = False) -> Explanation:
         """Return what was derived: pieces, branches, atoms, closed or numeric and why, claim.
 
         Prints as text, and as LaTeX or HTML in notebooks. Imports sympy.
+
+        Args:
+            whole: with formulas that fill a screen too, as those of high cumulants.
         """
         from mechc.report.explain import explain
 
-        return explain(self.declaration)
+        return explain(self.declaration, whole=whole)
 
     def report(
         self, path: str | os.PathLike[str], *, certificate: str = "quick", **values: float

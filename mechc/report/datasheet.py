@@ -58,7 +58,7 @@ def report(mechanism: Described, values: Mapping[str, float], certificate: str =
         certificate=proof,
         why=why,
         parameters=[(p.name, _domain(p), p.default) for p in mechanism.parameters],
-        sections=mechanism.explain().sections[1:],  # the first says what stands above it
+        sections=mechanism.explain(whole=True).sections[1:],  # the first says what stands above it
         mathml=mathml,
         event=repr(event),
         figures=_figures(event, kernel),

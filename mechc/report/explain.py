@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from mechc.declare.declaration import Declaration
 
 
+LONGEST = 320  # characters of a formula that is printed unasked: four lines of a terminal
+
+
 @dataclass(frozen=True)
 class Line:
     """One statement: a label, words, and a formula that may be typeset."""
@@ -101,14 +104,31 @@ class Explanation:
         return r"$$\begin{array}{ll}" + r" \\ ".join(rows) + r"\end{array}$$"
 
 
-def explain(declaration: Declaration) -> Explanation:
-    """Derive everything about a declaration and put it into words."""
+def explain(declaration: Declaration, *, whole: bool = False) -> Explanation:
+    """Derive everything about a declaration and put it into words.
+
+    Args:
+        declaration: what was declared.
+        whole: print formulas longer than `LONGEST` too, as those of high cumulants are.
+    """
     calculus = derive(normalise(declaration))
     sections = list(_sections(calculus))
     if calculus.reverse is not None:
         for section in _sections(calculus.reverse):
             sections.append(Section(f"add direction: {section.heading}", section.lines))
+    if not whole:
+        sections = [
+            Section(section.heading, tuple(_shortened(line) for line in section.lines))
+            for section in sections
+        ]
     return Explanation(declaration.name, tuple(sections))
+
+
+def _shortened(line: Line) -> Line:
+    """A line as it is, or without a formula that fills a screen."""
+    if line.formula is None or len(sympy.sstr(line.formula)) <= LONGEST:
+        return line
+    return Line(line.label, f"{line.words} a long formula, see explain(whole=True)")
 
 
 def _sections(calculus: Calculus) -> Iterator[Section]:

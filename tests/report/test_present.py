@@ -110,3 +110,12 @@ def test_figure(tmp_path):
     assert path.read_bytes()[:4] == b"\x89PNG"
     with pytest.raises(UnsupportedError, match="cannot write the figure"):
         epsilon_figure(curves, tmp_path / "missing" / "figure.png", 1e-5)
+
+
+@pytest.mark.parametrize("name", ["laplace", "gaussian", "student_t"])
+def test_an_explanation_of_a_simple_mechanism_is_read_on_a_screen(name):
+    mechanism = mechc.load(name)
+    short, whole = str(mechanism.explain()), str(mechanism.explain(whole=True))
+    assert len(short.splitlines()) == len(whole.splitlines()) <= 60
+    assert max(map(len, short.splitlines())) < 500
+    assert "explain(whole=True)" not in whole

@@ -76,4 +76,4 @@ def transform(
     # theta in turns is rounded twice
     turned = 2.0 * EPS * count * float(weight @ np.abs(theta))
     error = ERROR * float(weight.sum()) + turned
-    return np.conj(np.fft.rfft(grid)[1 : count + 1]) * scale, error
+    return np.asarray(np.conj(np.fft.rfft(grid)[1 : count + 1]) * scale, np.complex128), error
