@@ -63,7 +63,7 @@ def test_twenty_different_steps_are_sharp_without_decay_of_phi():
     # without a journal nobody is composed on a mesh: wider bounds, which hold
     wide = accountant(0.01, steps, np.ones(20), journal=0).epsilon(1e-6)
     assert (wide.lower <= bound.lower).all() and (bound.upper <= wide.upper).all()
-    assert (wide.upper <= 1.2 * bound.upper).all()
+    assert (wide.upper <= 1.5 * bound.upper).all()
 
 
 @pytest.mark.parametrize("spacing, best", [("geometric", 50.0), ("linear", 50.0), ("linear", 0.1)])
