@@ -71,7 +71,8 @@ def test_entry_points_are_found_without_importing_them(tmp_path, monkeypatch):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(DeclarationError, match=r"no mechanism 'gausian'; there are .*gaussian"):
+    expected = r"no mechanism 'gausian'; did you mean gaussian\?; there are .*gaussian"
+    with pytest.raises(DeclarationError, match=expected):
         find("gausian")
 
 
