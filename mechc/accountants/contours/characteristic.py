@@ -532,6 +532,10 @@ class Tilted:
         few = float(self.counts.sum()) <= FEW  # of more, a first power each is enough
         tables = []
         for s, w, n in zip(self._law.steps, self.weights, sizes, strict=True):
+            if not s.loss.spacing.size:  # of nodes alone nothing is known but their mass
+                rows = LEVELS + (HIGHEST + 1 if few else 0)
+                tables.append(np.tile([0.0, float(w[:n].sum())], (rows, 1)))
+                continue
             density = w[:n].copy(), s.loss.spacing, s.loss.region
             tables.append(variation(*density))
             if few:
