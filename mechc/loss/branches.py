@@ -32,6 +32,8 @@ SECTIONS, MOST_EXTREMA = 120, 1000
 SOLVED = 20.0  # losses that an inverse costs which has to be iterated
 SINGULAR = 16.0  # times the highest coefficients: error where panels cannot be halved
 GRAIN, LEAST = 1e-9, 1e-290  # width of such panels, as a share of their place, and next to 0
+FEW_DOUBLES = 16.0  # ulps in a row that quadrature cannot halve
+EVEN = 0.5  # nats by which a density may change in it; more is an end where it has a pole or zero
 HALVED = 4  # every how many steps of false position is a halving
 
 
@@ -362,6 +364,10 @@ def _misplaced(x: Floats, share: Floats) -> float:
 
 def _panels(source: KernelSource, rows: Floats) -> tuple[Floats, Floats]:
     """Panels on `rows` that resolve p and q: the payoff p - exp(eps) q is as rough as either."""
+    even = _even(source, rows)
+    few, rows = rows[even].T, rows[~even]
+    if not len(rows):
+        return few[0], few[1]
     ends = []
     for density in ("p", "q"):
         quadrature = Quadrature(source.kernel, source.theta, rows, mass_of=density)
@@ -370,7 +376,23 @@ def _panels(source: KernelSource, rows: Floats) -> tuple[Floats, Floats]:
     edges = np.unique(np.concatenate(ends))
     middle = 0.5 * (edges[1:] + edges[:-1])
     inside = ((rows[:, :1] < middle) & (middle < rows[:, 1:])).any(axis=0)
-    return edges[:-1][inside], edges[1:][inside]
+    return np.append(edges[:-1][inside], few[0]), np.append(edges[1:][inside], few[1])
+
+
+def _even(source: KernelSource, rows: Floats) -> Mask:
+    """Whether rows hold so few doubles that no panel is narrower, and are no end of a density."""
+    even: Mask = np.asarray(np.isfinite(rows).all(axis=1))
+    lo, hi = rows[even].T
+    even[even] = hi - lo <= FEW_DOUBLES * EPS * np.maximum(np.abs(lo), np.abs(hi))
+    lo, hi = rows[even].T
+    x = (0.5 * (lo + hi))[:, None] + (0.5 * (hi - lo))[:, None] * NODES
+    log_f, level = np.empty(x.size), np.ones(len(x), np.bool_)
+    for many in (source.kernel.log_p_many, source.kernel.log_q_many):
+        many(x.ravel(), source.theta, log_f)
+        with np.errstate(invalid="ignore"):  # -inf where there is no mass
+            level &= np.ptp(log_f.reshape(x.shape), axis=1) < EVEN
+    even[even] = level
+    return even
 
 
 def density(source: KernelSource, loss: Floats, reverse: bool) -> Floats:
