@@ -32,6 +32,8 @@ SECTIONS, MOST_EXTREMA = 120, 1000
 SOLVED = 20.0  # losses that an inverse costs which has to be iterated
 SINGULAR = 16.0  # times the highest coefficients: error where panels cannot be halved
 GRAIN, LEAST = 1e-9, 1e-290  # width of such panels, as a share of their place, and next to 0
+SHARP = 1e-3  # relative error up to which roundings of losses are counted at the nodes
+LOG_ULPS = 8.0  # of the logs of both densities and of epsilon, that a loss may be off
 FEW_DOUBLES = 16.0  # ulps in a row that quadrature cannot halve
 EVEN = 0.5  # nats by which a density may change in it; more is an end where it has a pole or zero
 HALVED = 4  # every how many steps of false position is a halving
@@ -305,7 +307,37 @@ def _closed(source: KernelSource) -> Floats:
 
 
 def log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tuple[float, float]:
-    """Log of E_P[(1 - exp(eps - L))_+; L finite, continuous part] and a relative error bound."""
+    """Log of E_P[(1 - exp(eps - L))_+; L finite, continuous part] and a relative error bound.
+
+    Next to a largest loss that is taken inside, where the loss is flat, its rounding decides which
+    outputs are above epsilon at all: what is above epsilon less that rounding bounds it.
+    """
+    value, error = _log_hockey_stick(source, epsilon, reverse)
+    if value > -math.inf and error < SHARP:
+        return value, error
+    less = epsilon - _rounding_of_losses(source, epsilon, reverse)
+    most, its_error = _log_hockey_stick(source, less, reverse)
+    if most == -math.inf:
+        return value, error
+    if most - value > 30.0:  # nothing is known from below
+        return most, 1.0 + its_error
+    return value, max(error, math.exp(max(most - value, 0.0)) * (1.0 + its_error) - 1.0)
+
+
+def _rounding_of_losses(source: KernelSource, epsilon: float, reverse: bool) -> float:
+    """What doubles may move losses by where they are next to epsilon: ulps of the logs there."""
+    size = 1.0 + abs(epsilon)
+    rows = above(source, epsilon - LOG_ULPS * EPS * size, reverse)
+    x = np.ascontiguousarray(rows[np.isfinite(rows).all(axis=1)].ravel())
+    log_f = np.empty(x.size)
+    for many in (source.kernel.log_p_many, source.kernel.log_q_many):
+        many(x, source.theta, log_f)
+        size += float(np.abs(log_f[np.isfinite(log_f)]).max(initial=0.0))
+    return LOG_ULPS * EPS * size
+
+
+def _log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tuple[float, float]:
+    """As `log_hockey_stick`, of the losses as they are in doubles."""
     rows = above(source, epsilon, reverse)
     if rows.size == 0:
         return -math.inf, 0.0

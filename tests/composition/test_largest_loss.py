@@ -5,9 +5,11 @@ from functools import partial
 
 import numpy as np
 import pytest
+import sympy
 from mpmath import mp, mpf
 
 import mechc
+from mechc.declare import mechanism, positive, real
 
 
 def sampled_gaussian(rate, sigma, epsilon):
@@ -95,3 +97,40 @@ def test_epsilon_of_tiny_deltas_lies_above_the_truth():
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.5])
 def test_a_largest_loss_that_is_a_parameter_is_not_rounded(epsilon):
     assert mechc.load("pure_dp")(epsilon=epsilon).delta(epsilon).upper == 0.0
+
+
+def test_a_largest_loss_that_is_taken_inside():
+    """There the loss is flat, and its last digits decide which outputs are above epsilon."""
+    x, s, t = real("x"), positive("s"), positive("t")
+    pair = mechanism(
+        "gaussian_against_cauchy", variable=x, parameters=(s, t),
+        p=sympy.exp(-(x**2) / (2 * s**2)) / (sympy.sqrt(2 * sympy.pi) * s),
+        q=1 / (sympy.pi * t * (1 + (x / t) ** 2)),
+    )  # fmt: skip
+    sigma, width = 0.7194738382929207, 0.9762535199566797
+    event = mechc.load(pair)(s=sigma, t=width)
+    with mp.workdps(60):
+        a, b = mpf(sigma), mpf(width)
+
+        def log_p(x):
+            return -(x**2) / (2 * a**2) - mp.log(mp.sqrt(2 * mp.pi) * a)
+
+        def loss(x):
+            return log_p(x) + mp.log(mp.pi * b * (1 + (x / b) ** 2))
+
+        top = mp.sqrt(2 * a**2 - b**2)
+        for digits in (16, 15, 14, 12, 10):
+            epsilon = float(loss(top)) - (10.0**-digits if digits < 16 else 0.0)
+            gap = loss(top) - mpf(epsilon)
+            reach = mp.sqrt(2 * gap / abs(mp.diff(loss, top, 2))) if gap > 0 else mpf(0)
+            ends = [
+                mp.findroot(lambda x, e=epsilon: loss(x) - e, top + r) if reach else top
+                for r in (-reach, reach)
+            ]
+
+            def payoff(x, e=epsilon):
+                return -mp.exp(log_p(x)) * mp.expm1(e - loss(x))
+
+            exact = 2 * mp.quad(payoff, [ends[0], top, ends[1]])
+            found = event.delta(epsilon, direction="remove")
+            assert found.lower <= exact <= found.upper < 1e-6 * 10.0 ** (16 - digits), digits

@@ -127,7 +127,8 @@ def test_every_key_that_is_used_has_an_entry():
 def test_a_profile_reaches_far_down_and_compares_runs(gaussian, tmp_path):
     run, other = 30 * gaussian(sigma=23.14), 30 * gaussian(sigma=30.0)
     path = tmp_path / "profile.svg"
-    figure = run.plot(path, smallest=1e-300, label="Gaussian", beside={"more noise": other}, target=3)
+    asked_for = {"label": "Gaussian", "beside": {"more noise": other}, "target": 3}
+    figure = run.plot(path, smallest=1e-300, **asked_for)
     first, second = (line for line in figure.axes[0].lines if line.get_label()[0] != "_")
     for drawn, asked in ((first, run), (second, other)):
         x, y = drawn.get_xdata(), drawn.get_ydata()
@@ -136,9 +137,7 @@ def test_a_profile_reaches_far_down_and_compares_runs(gaussian, tmp_path):
     words = {text.get_text() for text in figure.axes[0].texts}
     assert {"Gaussian", "more noise", "target 3"} <= words
     assert path.read_text("utf-8").startswith("<?xml")
-    assert figure._repr_svg_() == run.plot(
-        smallest=1e-300, label="Gaussian", beside={"more noise": other}, target=3
-    )._repr_svg_()
+    assert figure._repr_svg_() == run.plot(smallest=1e-300, **asked_for)._repr_svg_()
 
 
 def test_a_trade_off_on_log_axes_is_proven(gaussian):
