@@ -291,11 +291,7 @@ class KernelSource:
         return split_atoms(rows[:, 1], rows[:, 2], loss)
 
     def _plateau(self, lo: float, hi: float) -> tuple[Floats, Floats, float, float]:
-        x = (
-            0.5 * (lo + hi)
-            if math.isfinite(lo + hi)
-            else (hi - 1.0 if math.isfinite(hi) else lo + 1.0 if math.isfinite(lo) else 0.0)
-        )
+        x = inside(lo, hi)
         value = float(self.kernel.loss(x, self.theta))
         mass = self.mass_on(lo, hi, "p")
         self.mass_error = max(self.mass_error, mass.error)
@@ -412,3 +408,10 @@ class KernelSource:
 def _anchor(lo: float, hi: float) -> float:
     """The integer from which a branch is listed: its finite end, or 0."""
     return lo if math.isfinite(lo) else hi if math.isfinite(hi) else 0.0
+
+
+def inside(lo: float, hi: float) -> float:
+    """An output between two ends, either of which may be infinite."""
+    if math.isfinite(lo + hi):
+        return 0.5 * (lo + hi)
+    return lo + 1.0 if math.isfinite(lo) else hi - 1.0 if math.isfinite(hi) else 0.0

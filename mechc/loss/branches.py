@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mechc import protocol
 from mechc.errors import NumericError
 from mechc.loss.allowance import DENSITY, spend
-from mechc.loss.bound_kernel import KernelSource
+from mechc.loss.bound_kernel import KernelSource, inside
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import NODES, ORDER, TOP, WEIGHTS, losses
@@ -34,6 +34,7 @@ SINGULAR = 16.0  # times the highest coefficients: error where panels cannot be 
 GRAIN, LEAST = 1e-9, 1e-290  # width of such panels, as a share of their place, and next to 0
 SHARP = 1e-3  # relative error up to which roundings of losses are counted at the nodes
 LOG_ULPS = 8.0  # of the logs of both densities and of epsilon, that a loss may be off
+REACH = np.exp2(np.arange(0.0, 1024.0))  # how far beyond panels losses are followed
 FEW_DOUBLES = 16.0  # ulps in a row that quadrature cannot halve
 EVEN = 0.5  # nats by which a density may change in it; more is an end where it has a pole or zero
 HALVED = 4  # every how many steps of false position is a halving
@@ -104,13 +105,19 @@ def losses_at(source: KernelSource, x: Floats) -> Floats:
     return losses(source.kernel, source.theta, x)
 
 
-def extrema(source: KernelSource, x: Floats, loss: Floats) -> list[float]:
+def extrema(
+    source: KernelSource, x: Floats, loss: Floats, noise: Floats | float = 0.0
+) -> list[float]:
     """Return interior extrema of the loss, by golden section where its increments change sign.
+
+    Increments below `noise`, one for each output, do not count.
 
     Raises:
         NumericError: so many that they must be the rounding of losses all but equal.
     """
-    step = np.sign(np.diff(loss))
+    least = np.broadcast_to(noise, loss.shape)
+    step = np.diff(loss)
+    step = np.where(np.abs(step) > np.maximum(least[1:], least[:-1]), np.sign(step), 0.0)
     moving = np.flatnonzero(step)  # two nodes at equal distance from an extremum look level
     turns = np.flatnonzero(step[moving[1:]] * step[moving[:-1]] < 0)
     if turns.size > MOST_EXTREMA:
@@ -193,11 +200,7 @@ def _searched(source: KernelSource, row: Floats, loss: float) -> float:
             value = float(losses_at(source, np.array([at]))[0])
         return sign * (value - loss) > 0
 
-    start = (
-        0.5 * (lo + hi)
-        if math.isfinite(lo + hi)
-        else (lo + 1.0 if math.isfinite(lo) else hi - 1.0 if math.isfinite(hi) else 0.0)
-    )
+    start = inside(lo, hi)
     a = b = start
     width = max(1.0, abs(start))
     while math.isfinite(a) and a > lo and beyond(a):
@@ -266,32 +269,79 @@ def above(source: KernelSource, epsilon: float, reverse: bool) -> Floats:
             continue
         cut = root(source, row, threshold)
         rows.append((cut, hi) if increasing != reverse else (lo, cut))
-    open_ = np.isnan(table[:, 3:5]).any() or (table[:, 2] == protocol.UNSPLIT).any()
-    for branch in branches_of(source) if open_ else ():
-        if branch.inverse >= 0 and not np.isnan(table[table[:, 5] == branch.inverse, 3:5]).any():
-            continue
-        cut = float(inverse(source, branch, np.array([threshold]))[0])
-        lo, hi = _outermost(source, branch)
-        cut = lo if cut == branch.lo else hi if cut == branch.hi else cut
-        rows.append((cut, hi) if branch.increasing != reverse else (lo, cut))
+    unknown = (table[:, 2] == protocol.UNSPLIT) | np.isnan(table[:, 3:5]).any(axis=1)
+    for index in np.flatnonzero(unknown):
+        rows += _crossed(source, int(index), threshold, reverse)
     rows = [r for r in rows if r[1] > r[0]]
     return np.array(rows, np.float64).reshape(-1, 2)
 
 
-def _outermost(source: KernelSource, branch: Branch) -> tuple[float, float]:
-    """The ends of a branch, infinite again where only the panels ended it.
+def _crossed(
+    source: KernelSource, index: int, threshold: float, reverse: bool
+) -> list[tuple[float, float]]:
+    """Where the loss is beyond a threshold on a branch that is not split, or has an open limit.
 
-    An interval cut off at 1e24 looks empty at the nodes; one without end is searched from inside.
+    Panels end where mass is negligible for the tilts they cover, and a deep tail may lie outside:
+    the loss is followed up to the ends of the branch, at points in geometric distance.
     """
-    lo, hi = branch.lo, branch.hi
-    panels = source.panels
-    for row in source.rows:
-        if row[0] <= lo and hi <= row[1]:
-            mine = (panels.lo >= row[0]) & (panels.hi <= row[1])
-            lo = float(row[0]) if lo == panels.lo[mine].min() else lo
-            hi = float(row[1]) if hi == panels.hi[mine].max() else hi
-            return lo, hi
-    return lo, hi
+    row = source.rows[index]
+    panels = source.cover(-1.0, 0.0)
+    inner = np.unique(panels.x[panels.region == index])
+    if not inner.size:
+        inner = np.array([inside(*row[:2].tolist())])
+    lo, hi = _outwards(row, inner)
+    x = np.concatenate([lo, inner, hi])
+    known = np.isfinite(loss := losses_at(source, x))
+    x, loss, outer = x[known], loss[known], ((x < inner[0]) | (x > inner[-1]))[known]
+    noise = np.where(outer, _ulps_of_logs(source, x, loss), 0.0)
+    if row[2] == protocol.UNSPLIT:
+        turns = np.array(extrema(source, x, loss, noise))
+        place = np.searchsorted(x, turns)
+        loss = np.insert(loss, place, losses_at(source, turns))
+        x, noise = np.insert(x, place, turns), np.insert(noise, place, 0.0)
+    sign = -1.0 if reverse else 1.0
+    beyond = sign * (loss - threshold) > -noise
+    # inclusive of what rounding may have put below: the payoff there is nothing
+    first = np.flatnonzero(beyond & ~np.append(False, beyond[:-1]))
+    last = np.flatnonzero(beyond & ~np.append(beyond[1:], False))
+    formula = -1 if row[2] == protocol.UNSPLIT else int(row[5])
+
+    def cut(i: int, end: float) -> float:
+        """The crossing between samples i and i + 1, or the end of the branch."""
+        if not 0 <= i < x.size - 1:
+            return end
+        (a, b), (loss_a, loss_b) = x[i : i + 2].tolist(), loss[i : i + 2].tolist()
+        part = Branch(a, b, loss_a, loss_b, formula)
+        return float(inverse(source, part, np.array([threshold]))[0])
+
+    return [
+        (cut(a - 1, float(row[0])), cut(b, float(row[1])))
+        for a, b in zip(first.tolist(), last.tolist(), strict=True)
+    ]
+
+
+def _outwards(row: Floats, inner: Floats) -> tuple[Floats, Floats]:
+    """Outputs beyond the first and the last of `inner`, up to the ends of a branch."""
+    sides = []
+    for end, at, outward in ((row[0], inner[0], -1.0), (row[1], inner[-1], 1.0)):
+        if math.isinf(end):
+            with np.errstate(over="ignore"):
+                points = at + outward * max(float(np.ptp(inner)), abs(at), 1.0) * REACH
+            points = points[np.isfinite(points)]
+        else:
+            points = end - (end - at) / REACH[1:]
+        sides.append(np.unique(points[(outward * (points - at) > 0.0) & (points != end)]))
+    return sides[0], sides[1]
+
+
+def _ulps_of_logs(source: KernelSource, x: Floats, loss: Floats) -> Floats:
+    """What doubles may move losses by: ulps of the logs of both densities and of the loss."""
+    size = 1.0 + np.abs(loss)
+    log_f = np.empty(x.size)
+    for many in (source.kernel.log_p_many, source.kernel.log_q_many):
+        many(np.ascontiguousarray(x), source.theta, log_f)
+        size += np.where(np.isfinite(log_f), np.abs(log_f), 0.0)
+    return LOG_ULPS * EPS * size
 
 
 def _closed(source: KernelSource) -> Floats:
@@ -326,14 +376,10 @@ def log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tup
 
 def _rounding_of_losses(source: KernelSource, epsilon: float, reverse: bool) -> float:
     """What doubles may move losses by where they are next to epsilon: ulps of the logs there."""
-    size = 1.0 + abs(epsilon)
-    rows = above(source, epsilon - LOG_ULPS * EPS * size, reverse)
-    x = np.ascontiguousarray(rows[np.isfinite(rows).all(axis=1)].ravel())
-    log_f = np.empty(x.size)
-    for many in (source.kernel.log_p_many, source.kernel.log_q_many):
-        many(x, source.theta, log_f)
-        size += float(np.abs(log_f[np.isfinite(log_f)]).max(initial=0.0))
-    return LOG_ULPS * EPS * size
+    size = LOG_ULPS * EPS * (1.0 + abs(epsilon))
+    rows = above(source, epsilon - size, reverse)
+    x = rows[np.isfinite(rows).all(axis=1)].ravel()
+    return float(_ulps_of_logs(source, x, np.full(x.size, epsilon)).max(initial=size))
 
 
 def _log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tuple[float, float]:

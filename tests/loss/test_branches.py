@@ -6,6 +6,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from families import FAMILIES
 
 import mechc
 
@@ -74,3 +75,50 @@ def test_one_gaussian_step_in_far_tails(epsilon):
     assert lower <= truth.gaussian(1 / truth.ball(1.2), epsilon) <= upper
     assert lower <= estimate <= upper
     assert upper - lower < 1e-9 * max(1.0, abs(estimate))
+
+
+LOG_NORMALS = [(1.93655, 1.67946, 1.06653), (0.3, 1.9, 0.4), (1.5, 0.5, 1.8)]
+
+
+def _two_log_normals(epsilon, mean, s, t):
+    """Log delta of (LogNormal(mean, s), LogNormal(0, t)): of normal laws with a square as loss.
+
+    L(y) > epsilon where a y^2 + b y + c > 0.
+    """
+    with mpmath.workdps(80 + int(2 * abs(epsilon))):
+        epsilon, mean, s, t = map(mpmath.mpf, (epsilon, mean, s, t))
+        a, b = (1 / t**2 - 1 / s**2) / 2, mean / s**2
+        c = mpmath.log(t / s) - mean**2 / (2 * s**2) - epsilon
+        root = mpmath.sqrt(b * b - 4 * a * c) if b * b > 4 * a * c else None
+        if root is None:
+            assert a < 0  # nothing is above epsilon
+            return -math.inf
+        ends = sorted([(-b - root) / (2 * a), (-b + root) / (2 * a)])
+
+        def mass(m, sigma):
+            z = [(e - m) / (sigma * mpmath.sqrt(2)) for e in ends]
+            if a > 0:
+                return (mpmath.erfc(-z[0]) + mpmath.erfc(z[1])) / 2
+            return (mpmath.erfc(z[0]) - mpmath.erfc(z[1])) / 2
+
+        return float(mpmath.log(mass(mean, s) - mpmath.exp(epsilon) * mass(0, t)))
+
+
+@pytest.mark.parametrize("rate", [None, 0.3])
+@pytest.mark.parametrize("mean, s, t", LOG_NORMALS)
+def test_losses_far_beyond_the_nodes(mean, s, t, rate):
+    """The direction of the loss is open here, and outputs of 1e15 and 1e-15 decide a deep tail."""
+    mechanism = mechc.load(FAMILIES["lognormals"].declare())
+    sampled = mechc.poisson(mechanism, sampling_rate=rate) if rate else mechanism
+    run = sampled(mean=mean, s=s, t=t)
+    for epsilon in (1e-3, 1.0, 30.0, 100.0, 140.0, 200.0, 300.0):
+        exact = _two_log_normals(epsilon, mean, s, t)
+        if rate:
+            exact += math.log(rate)
+            epsilon += math.log(rate + (1 - rate) * math.exp(-epsilon))
+        answer = run.log_delta(epsilon, direction="remove")
+        if exact == -math.inf:
+            assert answer.upper < -200.0 or answer.lower == -math.inf
+            continue
+        assert answer.lower - 1e-12 * abs(exact) <= exact <= answer.upper + 1e-12 * abs(exact)
+        assert answer.upper - answer.lower < 1e-9 * max(1.0, abs(exact))
