@@ -57,7 +57,7 @@ def loss_rounding(loss: Floats, log_mass: Floats, kind: LossesFrom) -> Floats:
     """Return how far the digits of losses may be off, see `log_hockey_stick`."""
     rounded: Floats = (TABLED if kind is LossesFrom.TABLE else ROUNDING) * np.abs(loss)
     if kind is LossesFrom.LATTICE:
-        rounded += ROUNDING * (np.abs(log_mass) + np.abs(log_mass - loss))
+        rounded += ROUNDING * (1.0 + np.abs(log_mass) + np.abs(log_mass - loss))
     return rounded
 
 

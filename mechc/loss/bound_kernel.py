@@ -13,7 +13,7 @@ from mechc import protocol
 from mechc.errors import InternalError, NumericError
 from mechc.loss import quadrature, unresolved
 from mechc.loss.allowance import DENSITY, spend
-from mechc.loss.infinite_mass import CERTAIN, FEW, LogMass, agreed, rounded, total
+from mechc.loss.infinite_mass import CERTAIN, FEW, LogMass, agreed, log_complement, rounded, total
 from mechc.loss.moments import log_total
 from mechc.loss.nodes import LossesFrom, Nodes, merge, spent, split_atoms
 from mechc.loss.rounding import EPS
@@ -29,8 +29,8 @@ MISPLACED = 4.0  # ... beside so many times what rounding of the nodes may move
 MASS_TOLERANCE = 1e-9  # found against declared total mass; more means that mass was missed
 MAX_LATTICE = 4_000_000
 OPEN_ERROR = 1e-12  # of panels that are not next to an end where the loss is not bounded
-LEAST_LOG = 1e-300
 LEAST_REACH = 64.0  # integers looked at on either side
+NEAR_ONE = -1.0  # log of the rest of the mass below which an atom is its complement
 MOST_LOST = 0.1  # relative error of a declared mass that is no mass any more
 NO_ATOMS = (np.empty(0), np.empty(0), -math.inf, -math.inf)
 
@@ -62,6 +62,9 @@ class KernelSource:
         smooth = [i for i, kind in enumerate(kinds) if kind in SMOOTH and not on_lattice]
         self.rows = np.ascontiguousarray(rows[smooth])
         self.continuous = bool(smooth)
+        bare = not self.continuous and not on_lattice and protocol.PLATEAU not in kinds
+        # whether atoms and the closed mass at infinite loss are all of P, and of Q
+        self._listed = bare, bare and protocol.Q_ONLY not in kinds
         self.loss_error = 0.0  # of point masses, where losses are differences of logs
         self.mass_error = 0.0  # relative, of masses of atoms and plateaus
         self.defect = 0.0  # relative, of normalisers
@@ -276,19 +279,51 @@ class KernelSource:
                 " a difference of numbers that nearly cancel here; declare it as a tail, such as "
                 "erfc(x) for 1 - erf(x), or as a product"
             )
+        rounding = self._near_one(rows)
         with np.errstate(invalid="ignore"):  # an outcome that has mass under neither law
             loss = rows[:, 1] - rows[:, 2]
-        if self.kernel.MEASURE == Measure.FINITE:  # small losses keep their digits in a formula
-            self.kernel.loss_many(np.ascontiguousarray(rows[:, 0]), self.theta, loss)
-        else:
-            logs = np.abs(rows[np.isfinite(loss), 1:])
-            # a log of nearly one is that of a tail, which loses as many roundings as its own log
-            logs *= 1.0 - np.log(np.clip(logs, LEAST_LOG, 1.0))
-            self.loss_error = FEW * EPS * float(logs.sum(1).max(initial=0.0))
+        both = np.isfinite(loss)
+        if self.kernel.MEASURE == Measure.FINITE:
+            loss, rounding = self._closer(rows[:, 0], loss, rounding)
+        self.loss_error = float(rounding[both].max(initial=0.0))
         worst = errors.max(axis=0, initial=0.0)
         self.mass_error = max(self.mass_error, float(worst.max()))
         self.loss_error += float(worst.sum())
         return split_atoms(rows[:, 1], rows[:, 2], loss)
+
+    def _near_one(self, rows: Floats) -> Floats:
+        """How far differences of the logs of atoms may be off; masses near one become complements.
+
+        The formula of a mass near one is a sum, or a product, near one, however small its log is.
+        """
+        error = FEW * EPS * (1.0 + np.abs(rows[:, 1:]))
+        shared = np.isfinite(rows[:, 1:]).all(axis=1)
+        revealed = float(self.kernel.log_infinite_mass(self.theta))  # under P, by atoms as well
+        unshared = revealed, log_total(rows[~shared, 2])
+        for column, beside in enumerate(unshared):
+            if not (shared.any() and self._listed[column] and beside < np.inf):
+                continue
+            logs = np.where(shared, rows[:, 1 + column], -np.inf)
+            most = int(np.argmax(logs))
+            rest = log_total(np.append(np.delete(logs, most), beside))
+            if rest < NEAR_ONE:
+                rows[most, 1 + column] = log_complement(rest)
+                error[most, column] = rounded(rest).error * math.exp(rest)
+        return np.asarray(error.sum(1))
+
+    def _closer(self, x: Floats, loss: Floats, rounding: Floats) -> tuple[Floats, Floats]:
+        """Losses by their formula unless differences of logs are known better; errors of both.
+
+        A formula such as log(a/b) loses the digits of small losses, which are relative to one.
+        """
+        formula = np.empty(x.size)
+        self.kernel.loss_many(np.ascontiguousarray(x), self.theta, formula)
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(formula - loss)
+            good = ~(apart > rounding)  # nan: infinite, and the same
+        exact = np.isin(np.abs(formula), self.theta)  # a parameter itself, which nothing rounds
+        error = np.where(good, np.where(exact, 0.0, apart + rounding), rounding)
+        return np.where(good, formula, loss), error
 
     def _plateau(self, lo: float, hi: float) -> tuple[Floats, Floats, float, float]:
         x = inside(lo, hi)

@@ -604,8 +604,9 @@ def _one_step_in_balls(pair, panels, atoms, epsilon):
     for p, q in pair.atoms:
         if q == -math.inf:
             total += arb(p).exp() if p != -math.inf else 0
-        elif p != -math.inf and p - q > epsilon:
-            total += p.exp() - (epsilon + q).exp()
+        elif p != -math.inf and not p - q <= epsilon:  # balls that overlap are not decided
+            part = p.exp() - (epsilon + q).exp()
+            total += part if p - q > epsilon else arb(0).union(part)
     error, work = arb(0), []
     for piece, s in zip(pair.pieces, panels, strict=True):
         if piece.log_p is None:

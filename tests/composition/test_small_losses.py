@@ -1,0 +1,49 @@
+"""Losses near zero, of masses near one and of small rates, against 60 digits."""
+
+import math
+
+import pytest
+import questions
+
+SETS = {
+    "three_outcomes": (
+        {"zero": 4.019447768141847e-09, "other": 2.768551258254796e-08, "peak": 0.054},
+        {"zero": 0.5, "other": 0.5 + 1e-9, "peak": 0.5},
+        {"zero": 4e-17, "other": 3e-19, "peak": 0.1},
+    ),
+    "leaky": ({"zero": 4.5e-5, "other": 2.7e-11}, {"zero": 2.7e-3, "other": 4.1e-7}),
+    "unseen_key": ({"s": 0.727, "tau": 15.9, "d": 0.5}, {"s": 0.75, "tau": 5.4, "d": 0.5}),
+    "thresholded": ({"s": 1.36, "tau": 11.83, "d": 1.0}, {"s": 0.53, "tau": 2.95, "d": 0.5}),
+    "geometrics": ({"zero": 1.2676656379513689e-3, "other": 2.961880573210743e-07},),
+}
+
+
+@pytest.mark.parametrize("rate", [None, 2.86e-4, 2.6e-9, 1e-15])
+@pytest.mark.parametrize("name", SETS)
+def test_losses_near_zero(name, rate):
+    kind = "plain" if rate is None else "poisson"
+    mechanism = questions.load(name, kind)
+    for values in SETS[name]:
+        values = values if rate is None else {**values, "sampling_rate": rate}
+        forward = questions.by_hand(name, values, kind)
+        for direction, pair in (("remove", forward), ("add", forward.reversed())):
+            losses = [p - q for p, q in pair.atoms[:3] if math.isfinite(p - q)]
+            near = [questions.next_to(v, ulps) for v in losses for ulps in (0, 1, -1, 5)]
+            asked = [(float(v), direction, 1) for v in [*near, 2.6e-86, -2.6e-86, -1e-12, 3e-9]]
+            for question, answer in zip(
+                asked, questions.asked(mechanism, values, asked), strict=True
+            ):
+                found = questions.contradiction(answer, pair, question[0], 1)
+                assert not found, (values, question, found)
+
+
+def test_a_rare_outcome_does_not_hide_small_losses():
+    """An atom of nearly all mass is the complement of the others."""
+    values = SETS["three_outcomes"][0]
+    event = questions.load("three_outcomes")(**values)
+    pair = questions.by_hand("three_outcomes", values).reversed()
+    for epsilon in (-2.4e-8, -1e-7, 1e-3):
+        least, most = pair.one_step_in_balls(epsilon)
+        found = event.log_delta(epsilon, direction="add")
+        assert least - 1e-12 <= found.estimate <= most + 1e-12
+        assert found.upper - found.lower < 1e-4
