@@ -37,11 +37,13 @@ class Compiled:
         functools.update_wrapper(self, py_func)
         self.py_func = py_func
         self._signatures = signatures
+        self._made: Any = None
         self._options = {**_OPTIONS, **options}
 
     def __call__(self, *arguments: Any) -> Any:
         """Answer as the compiled function does."""
-        return self._dispatcher(*arguments)
+        made = self._made
+        return self._dispatcher(*arguments) if made is None else made(*arguments)
 
     @property
     def _numba_type_(self) -> Any:
@@ -51,13 +53,13 @@ class Compiled:
     @property
     def _dispatcher(self) -> Any:
         # No lock: numba has one of its own, and two in changing order would be a deadlock. Of two
-        # threads that get here at once one compiles in vain, and both take the first dispatcher.
-        made = self.__dict__.get("_made")
+        # threads that get here at once one compiles in vain: their dispatchers do the same.
+        made = self._made
         if made is None:
             made = nb.njit(self._signatures, **self._options)(self.py_func)
             if made.stats.cache_misses:
                 tell_of_compiling()
-            made = self.__dict__.setdefault("_made", made)
+            self._made = made = self._made or made
         return made
 
 

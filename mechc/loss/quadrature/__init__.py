@@ -8,7 +8,8 @@ those of p(x) exp((c + iy) L(x)) on one contour Re z = c for all |y| <= frequenc
 A panel is split while the top Legendre coefficients of the tilted integrand are not negligible
 against the whole integral, and a branch is extended outwards while its last panel still matters;
 both tests are relative to the tilted total, so that a tail is resolved exactly when some tilt makes
-it count. What is tested is in `resolution`, what is done about it in `panels`.
+it count. What is tested is in `resolution`, what is done about it in `panels`; kernels are called
+from here alone.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError
 from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.quadrature import panels, resolution
-from mechc.loss.quadrature.panels import Panels, Verdict, first_edges
+from mechc.loss.quadrature.panels import first_edges
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import ORDER, losses
 from mechc.protocol import Kernel
@@ -44,6 +45,7 @@ FARTHEST = -1e5  # log M(-1/2) of laws 900 standard deviations apart; no tilts b
 JUDGED, SEARCHED = 2.5, 1.0  # work for a node at one tilt, when it is new and at the end
 SUMMED = 10.0  # the same for a panel, in every round
 MAX_TESTS = 4_000_000  # panels times tilts that are judged at once
+NONE = np.empty(0)
 
 
 class Quadrature:
@@ -80,9 +82,8 @@ class Quadrature:
         self.region = np.repeat(np.arange(len(edges)), [e.size - 1 for e in edges])
         self.lo = np.concatenate([e[:-1] for e in edges])
         self.hi = np.concatenate([e[1:] for e in edges])
-        none = np.empty((0, ORDER))
-        new = panels.Panels(self.region, self.lo, self.hi, np.full(self.region.size, -1))
-        self.log_p, self.loss = panels.carry(new.origin, none, none, *self._at(new.x))
+        at = self._at(np.ascontiguousarray(self.x.ravel()))
+        self.log_p, self.loss = at[0].reshape(-1, ORDER), at[1].reshape(-1, ORDER)
         self.tilts = (0.0, 0.0)
         self.points: tuple[float, ...] | None = None  # None: nothing is settled yet
         self.log_totals: Floats = np.empty(0)
@@ -90,6 +91,7 @@ class Quadrature:
         self.error = math.inf
         self._spread: tuple[Floats, Floats] | None = None
         self._far: tuple[bytes, Far] | None = None
+        self._report = np.empty((0, 0, 2, 3))
 
     def __copy__(self) -> Quadrature:
         """Copy references, as `copy` does, but without its protocol, which costs more."""
@@ -116,7 +118,7 @@ class Quadrature:
 
     def log_masses(self) -> tuple[float, float]:
         """Return the logs of what the panels hold of the masses of P and of Q."""
-        p, q = resolution.log_totals(self.log_p, self.loss, self.half, np.array([0.0, -1.0]))
+        p, q = resolution.log_totals(self.lo, self.hi, self.log_p, self.loss, np.array([0.0, -1.0]))
         return float(p), float(q)
 
     def covering(self, tilt_lo: float, tilt_hi: float, *points: float) -> Quadrature:
@@ -168,7 +170,7 @@ class Quadrature:
 
     def _far_apart(self) -> bool:
         """Whether too many tilts between -1 and 0 would have to be resolved."""
-        middle = resolution.log_totals(self.log_p, self.loss, self.half, np.array([-0.5]))
+        middle = resolution.log_totals(self.lo, self.hi, self.log_p, self.loss, np.array([-0.5]))
         return bool(middle[0] < FARTHEST)
 
     def _settle(self, tilts: Floats, rounds: int) -> tuple[int, Floats]:
@@ -177,54 +179,69 @@ class Quadrature:
         Returns the rounds left over and the affinity of the laws at neighbouring tilts: tilts in
         between are covered by their neighbours only if these overlap.
         """
-        unit, report = panels.measure(self.lo, self.hi, self.log_p, self.loss, tilts)
-        work = 0
+        count, work, verdict = tilts.size, 0, resolution.DRIFTED
+        totals, found = np.empty((count, 2)), np.empty(count + 1)
         while rounds and work < MAX_WORK:
             rounds, work = rounds - 1, work + self.region.size
-            spend(SUMMED * self.region.size * tilts.size)
-            verdict, totals, laid = panels.look(
-                self.region, self.lo, self.hi, self._rows, report, unit, self._goal
-            )
-            if verdict is Verdict.DRIFTED:
-                unit, report = panels.measure(self.lo, self.hi, self.log_p, self.loss, tilts)
+            now = (self.region, self.lo, self.hi, self.log_p, self.loss)
+            room = self._room()
+            spend(SUMMED * self.region.size * count)
+            if verdict == resolution.DRIFTED:
+                unit = resolution.log_totals(*now[1:], tilts)
+                self._report = np.empty((self.region.size, count, 2, 3))
+                self._report[:, 0, 0, 0] = -1.0
+            resolution.judge(*now[1:], tilts, unit, self._report, totals)
+            verdict = resolution.look(*now[:3], self._goal, self._rows, self._report, totals, *room)
+            if verdict == resolution.DRIFTED:
                 continue
-            self._check(verdict)
-            self.log_totals = totals
-            if verdict is Verdict.RESOLVED:
-                spend(SEARCHED * ORDER * self.region.size * tilts.size)
-                verdict, laid = panels.hidden(
-                    self.region, self.lo, self.hi, self.log_p, self.loss, tilts, totals,
-                    *self._beyond(),
-                )  # fmt: skip
-                self._check(verdict)
-            if laid is None:
-                narrow, self.error, affinity = panels.finish(
-                    self.lo, self.hi, self.log_p, self.loss, tilts, totals, report
-                )
-                if narrow > MOST_NARROW:
+            self.log_totals = logs = unit + np.log(totals[:, 0])
+            if verdict == self.region.size:
+                spend(SEARCHED * ORDER * self.region.size * count)
+                verdict = resolution.hidden(*now, tilts, logs, *self._beyond(), *room)
+            if verdict == self.region.size:
+                resolution.finish(*now[1:], tilts, logs, self._report, found)
+                self.error = float(found[1])
+                if found[0] > MOST_NARROW:
                     break
-                return rounds, affinity
-            x = laid.x
-            spend(JUDGED * x.size * tilts.size)
-            self.log_p, self.loss, report = panels.take(
-                laid, self.log_p, self.loss, *self._at(x), tilts, unit, report
-            )
-            self._place(laid.region, laid.lo, laid.hi)
+                return rounds, found[2:]
+            self._check(verdict)
+            spend(JUDGED * ORDER * count * self._lay(verdict, *room))
         raise NumericError(
             f"{self._kernel.NAME}: quadrature did not settle with {self.region.size} panels at "
             f"parameters {self._theta.tolist()}, tilts ({tilts[0]:g}, {tilts[-1]:g})"
         )
 
+    def _room(self) -> tuple[Integers, Floats, Integers]:
+        """Room for how to cut panels and extend branches, see `panels.lay`."""
+        branches = len(self._rows)
+        return (
+            np.empty(self.region.size, np.int64),
+            np.empty((branches, 2, resolution.DOUBLINGS + 1)),
+            np.empty((branches, 2), np.int64),
+        )
+
+    def _lay(self, count: int, parts: Integers, edges: Floats, sizes: Integers) -> int:
+        """Cut and extend as told, in a copy of one's own; return how many panels are new."""
+        report, log_p, loss = self._report, self.log_p, self.loss
+        laid = panels.lay(self.region, self.lo, self.hi, count, parts, edges, sizes)
+        self.region, self.lo, self.hi, origin, x = laid
+        new = origin < 0
+        self._spread, self._report = None, report[origin]
+        self.log_p, self.loss = log_p[origin], loss[origin]
+        at = self._at(x)
+        self.log_p[new], self.loss[new] = at[0].reshape(-1, ORDER), at[1].reshape(-1, ORDER)
+        self._report[new] = -1.0
+        return x.size // ORDER
+
     def _beyond(self) -> Far:
         """Points beyond the panels with log density and loss, kept until the panels grow."""
         if self._mass_of:
-            none = np.empty(0)
-            return np.zeros(2 * len(self._rows) + 1, np.int64), none, none, none
+            return np.zeros(2 * len(self._rows) + 1, np.int64), NONE, NONE, NONE
         reached = panels.extent(self.region, self.lo, self.hi, len(self._rows))
         key = reached.tobytes()
         if self._far is None or self._far[0] != key:
             offsets, x = panels.beyond(reached, self._rows)
-            self._far = key, (offsets, x, *self._at(x))
+            self._far = key, (offsets, x, *self._values(x))
         return self._far[1]
 
     def with_waves(self, contour: float, frequency: float, floor: float) -> Quadrature:
@@ -234,16 +251,22 @@ class Quadrature:
         law has less than `floor` of its mass. The amplitude is resolved already, and 16 nodes
         integrate a wave of TURN radians to 1e-17.
         """
-        return self._laid(
-            *panels.waved(
-                self.region, self.lo, self.hi, self.log_p, self.loss,
-                contour, frequency / TURN, floor,
-            )
-        )  # fmt: skip
+        turns = frequency / TURN
+        return self.cut(
+            panels.waved(self.lo, self.hi, self.log_p, self.loss, contour, turns, floor)
+        )
 
     def cut(self, parts: Integers) -> Quadrature:
         """Return a copy in which every panel is cut into so many."""
-        return self._laid(*panels.relaid(self.region, self.lo, self.hi, parts, []))
+        other = copy(self)
+        wanted = int(parts.sum())
+        if wanted > resolution.MAX_PANELS:
+            self._check(resolution.CROWDED)
+        if wanted > parts.size:
+            _, edges, sizes = self._room()
+            sizes[:], other._report = 0, np.empty((parts.size, 0, 2, 3))
+            other._lay(wanted, parts, edges, sizes)
+        return other
 
     def losses_at_ends(self) -> Floats:
         """Losses at both ends of every panel, nan where the kernel has none, shape (panels, 2)."""
@@ -260,41 +283,34 @@ class Quadrature:
         """Return a copy with these panels alone, which is not to be refined for other tilts."""
         other = copy(self)
         other.log_p, other.loss = self.log_p[panels], self.loss[panels]
-        other._place(self.region[panels], self.lo[panels], self.hi[panels])
+        other.region, other.lo, other.hi = self.region[panels], self.lo[panels], self.hi[panels]
         if self._spread is not None:
             nodes = panels.repeat(ORDER)
             other._spread = self._spread[0][nodes], self._spread[1][nodes]
         return other
 
-    def _laid(self, verdict: Verdict, laid: Panels | None) -> Quadrature:
-        """Return a copy with panels that were laid, see `panels.relaid`."""
-        self._check(verdict)
-        other = copy(self)
-        if laid is not None:
-            at = self._at(laid.x)
-            other.log_p, other.loss = panels.carry(laid.origin, self.log_p, self.loss, *at)
-            other._place(laid.region, laid.lo, laid.hi)
-        return other
-
-    def _place(self, region: Integers, lo: Floats, hi: Floats) -> None:
-        """Go over to other panels, whose values are known."""
-        self._spread = None
-        self.region, self.lo, self.hi = region, lo, hi
-
-    def _check(self, verdict: Verdict) -> None:
+    def _check(self, verdict: int) -> None:
         """Raise what a verdict stands for."""
-        if verdict is Verdict.ENDLESS:
+        if verdict == resolution.ENDLESS:
             raise NumericError(
                 f"{self._kernel.NAME}: the tail still matters at the end of all numbers; "
                 f"parameters {self._theta.tolist()}"
             )
-        if verdict is Verdict.CROWDED:
+        if verdict == resolution.CROWDED:
             raise NumericError(
-                f"{self._kernel.NAME}: the quadrature needs more than {panels.MAX_PANELS} panels"
-                f" at parameters {self._theta.tolist()}"
+                f"{self._kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
+                f"panels at parameters {self._theta.tolist()}"
             )
 
     def _at(self, x: Floats) -> tuple[Floats, Floats]:
+        """Log density and loss; where the kernel has no answer -inf and 0."""
+        log_p, loss = self._values(x)
+        sound = np.isfinite(log_p) & np.isfinite(loss)
+        if not sound.all():
+            log_p[~sound], loss[~sound] = -np.inf, 0.0
+        return log_p, loss
+
+    def _values(self, x: Floats) -> tuple[Floats, Floats]:
         """Evaluate log density and loss."""
         spend(DENSITY * x.size)
         log_p = np.empty(x.size)

@@ -1,11 +1,12 @@
-"""What a panel has to resolve: its share of the tilted sums, and its error there.
+"""What panels lack: their share of the tilted sums, and their error there.
 
 Accountants sum p exp(zL) and, because M(0) and M(-1) are known, its deviation from the chord
-between them, p (exp(zL) - 1 + z (exp(-L) - 1)). `judge` measures both on every panel at every tilt;
-`summits` looks for modes so narrow that they hide between two nodes; `missed` for modes beyond the
-panels that only a large tilt brings out.
+between them, p (exp(zL) - 1 + z (exp(-L) - 1)). `judge` measures both on every panel at every
+tilt; `look` says which panels to cut and where to grow; where nothing is lacking, `hidden` looks
+for modes that no node has seen, between two of them or beyond the panels, which only a large tilt
+brings out; and `finish` judges what stays.
 
-Loops over nodes and tilts are compiled, the rest works on whole arrays.
+One round is one call of each: everything here is compiled, and works on arrays given to it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from mechc.loss.jit import compiled
 from mechc.loss.moments import LEAST, excess
 from mechc.loss.rounding import EPS, U
-from mechc.loss.rule import ORDER, PROBE, WEIGHTS
+from mechc.loss.rule import NODES, ORDER, PROBE, WEIGHTS
 
 Floats = NDArray[np.float64]
 
@@ -29,75 +30,62 @@ ROUNDING = 1.5 * U  # of a node, as a share of the far end of its panel
 FINE = 1e-4  # half width, as a share of its place, of a panel whose nodes are rounded noticeably
 NOTHING = -100.0  # log of a share that is not worth an exponential
 FAINT = 1e-40  # a sum, as a share of the total, whose error is of no interest
+FINEST = 4e-16  # a panel is not halved below this share of its own place
+DRIFT = 1e13  # factor by which a total may leave its unit before the units are set anew
+MAX_PANELS = 60_000
+DOUBLINGS = 8  # of a branch at once, where a tail falls slowly
+GRAIN = 1e-11  # width, as a share of its place, of a panel too narrow to hide a mode
+DRIFTED, ENDLESS, CROWDED = -1, -2, -3  # what a round found, see `look`
 SILENT = np.errstate(all="ignore")  # densities may be zero, and scales far apart
 
 
-@compiled("void(float64[:,::1], float64[:,::1], float64[::1], float64[::1], float64[::1])")
-def _log_totals(log_p, loss, half, tilts, out):  # type: ignore[no-untyped-def]
+@compiled(
+    "void(float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[::1], float64[::1])"
+)
+def _log_totals(lo, hi, log_p, loss, tilts, out):  # type: ignore[no-untyped-def]
     """Write what `log_totals` returns."""
     for a in range(tilts.size):
         z, top, total = tilts[a], -math.inf, 0.0
-        for i in range(half.size):
+        for i in range(lo.size):
             for j in range(ORDER):
                 top = max(top, log_p[i, j] + z * loss[i, j])
-        for i in range(half.size):
+        for i in range(lo.size):
             share = 0.0
             for j in range(ORDER):
                 v = log_p[i, j] + z * loss[i, j] - top
                 if v > NOTHING:
                     share += WEIGHTS[j] * math.exp(v)
-            total += half[i] * share
+            total += 0.5 * (hi[i] - lo[i]) * share
         out[a] = top + math.log(total)
 
 
-def log_totals(log_p: Floats, loss: Floats, half: Floats, tilts: Floats) -> Floats:
+def log_totals(lo: Floats, hi: Floats, log_p: Floats, loss: Floats, tilts: Floats) -> Floats:
     """Log of the integral of p exp(z L) over all panels, for every tilt z."""
     out = np.empty(tilts.size)
-    _log_totals(log_p, loss, half, tilts, out)
+    _log_totals(lo, hi, log_p, loss, tilts, out)
     return out
-
-
-def _exp(x: Floats, least: float = LEAST) -> Floats:
-    """Return exp(x), zero far down where only the time of denormal numbers would be spent."""
-    out: Floats = np.exp(x, out=np.zeros_like(x), where=x > least)
-    return out
-
-
-def _range(values: Floats) -> Floats:
-    """Largest minus smallest value of each row, of those above -inf."""
-    most = values.max(axis=1)
-    least = np.where(values > -np.inf, values, np.inf).min(axis=1)
-    out: Floats = np.maximum(most - least, 0.0)
-    return out
-
-
-@SILENT
-def misplaced(
-    log_p: Floats, loss: Floats, half: Floats, place: Floats, tilts: Floats, log_total: Floats
-) -> float:
-    """Share of the tilted sums by which nodes rounded to doubles may move them, on fine panels.
-
-    Next to an end where q vanishes the loss changes by its own size from one double to the next.
-    """
-    fine = half <= FINE * place
-    if not fine.any():
-        return 0.0
-    log_p, loss = log_p[fine], loss[fine]
-    of_p, of_loss, by = _range(log_p), _range(loss), EPS * place[fine]
-    return max(
-        float(by @ (_exp(log_p + z * loss - total) @ WEIGHTS * (of_p + abs(z) * of_loss)))
-        for z, total in zip(tilts, log_total, strict=True)
-    )
 
 
 @compiled(
-    "void(float64[:,::1], float64[:,::1], float64[::1], float64[::1], float64[::1],"
-    " float64[::1], float64[:,::1], float64[:,:,:,::1])"
+    "void(float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[::1], float64[::1],"
+    " float64[:,:,:,::1], float64[:,::1])"
 )
-def _judge(log_p, loss, lo, hi, tilts, log_total, work, out):  # type: ignore[no-untyped-def]
-    """Write to `out` what `judge` returns; `work` is room for three numbers a node."""
-    p, back, top = work[0], work[1], work[2]
+def judge(lo, hi, log_p, loss, tilts, log_total, out, totals):  # type: ignore[no-untyped-def]
+    """Write to `out`, of panels of which that says -1, per tilt and integrand three numbers.
+
+    They are the sum of absolute values, its estimated error, and its displacement, in units of
+    exp(log_total): what the rounding of nodes may change, at most its size times the total
+    variation. Integrand 0 is p exp(zL), judged by its top coefficients alone, for the mass;
+    integrand 1 is the deviation from the chord, or, where M(z) is far below M(0) and M(-1),
+    p exp(zL) again. Nodes are rounded to an ulp of the larger of |lo| and |hi|, which moves log p
+    and the loss by that share of their change over the panel. The first number, summed over the
+    panels, goes to `totals`.
+    """
+    p, back, top = np.empty(ORDER), np.empty(ORDER), np.empty(ORDER)
     for i in range(lo.size):
+        if out[i, 0, 0, 0] >= 0.0:
+            continue
+        out[i] = 0.0
         half, place = 0.5 * (hi[i] - lo[i]), max(abs(lo[i]), abs(hi[i]))
         # how far the rounding of nodes moves log p and the loss
         highest = deepest = shallowest = -math.inf
@@ -164,97 +152,209 @@ def _judge(log_p, loss, lo, hi, tilts, log_total, work, out):  # type: ignore[no
                     ratio = high / max(abs(c2), abs(c3), high)
                     decay = max(ratio * ratio, high / (high + size)) if b > 0 else 1.0
                     out[i, a, b, 1] = half * high * decay
-
-
-def judge(
-    log_p: Floats, loss: Floats, lo: Floats, hi: Floats, tilts: Floats, log_total: Floats
-) -> Floats:
-    """Return per panel, tilt and integrand its sum, its estimated error, and its displacement.
-
-    Integrand 0 is p exp(zL), judged by its top coefficients alone, for the mass; integrand 1 is
-    the deviation from the chord, or, where M(z) is far below M(0) and M(-1), p exp(zL) again.
-    Nodes are rounded to an ulp of the larger of |lo| and |hi|, which moves log p and the loss by
-    that share of their change over the panel.
-    `out[i, a, b]` is (sum of absolute values, error, displacement) in units of exp(log_total[a]);
-    the displacement is what the rounding of nodes may change, at most its size times the total
-    variation.
-    """
-    out = np.zeros((lo.size, tilts.size, 2, 3))
-    _judge(log_p, loss, lo, hi, tilts, log_total, np.empty((3, ORDER)), out)
-    return out
+    for a in range(tilts.size):
+        for b in range(2):
+            totals[a, b] = 0.0
+            for i in range(lo.size):
+                totals[a, b] += out[i, a, b, 0]
 
 
 @compiled(
-    "void(float64[::1], float64[::1], float64[::1], int64[::1], float64, float64, boolean[::1])"
+    "int64(int64[::1], float64[::1], float64[::1], float64[::1], float64[:,::1],"
+    " float64[:,:,:,::1], float64[:,::1], int64[::1], float64[:,:,::1], int64[:,::1])"
 )
-def _flag_summits(xs, log_p, loss, region, z, total, flagged):  # type: ignore[no-untyped-def]
-    """Flag what `summits` flags at the tilt z; `xs`, `log_p` and `loss` hold all nodes in a row."""
-    for i in range(1, xs.size - 2):
-        if region[(i - 1) // ORDER] != region[(i + 2) // ORDER]:
-            continue  # four nodes in a row on one branch
-        p0, p1 = log_p[i - 1] + z * loss[i - 1], log_p[i] + z * loss[i]
-        p2, p3 = log_p[i + 1] + z * loss[i + 1], log_p[i + 2] + z * loss[i + 2]
-        cliff = abs(p2 - p1) > CLIFF
-        if not (cliff or (p1 > p0 and p3 < p2)):
+def look(region, lo, hi, goal, rows, report, totals, parts, edges, sizes):  # type: ignore[no-untyped-def]
+    """Decide which panels to cut and how far to extend the branches.
+
+    A panel is halved if its error at some tilt exceeds the goal; a branch grows at an end whose
+    panel has a share that matters, by panels each as long as all before, as many as are needed if
+    shares go on falling so.
+
+    Args:
+        region: the branch of each panel, shape (panels,).
+        lo: their lower ends.
+        hi: their upper ends.
+        goal: the error of a panel to aim for in each integrand, as a share of the total.
+        rows: ends of the branches, shape (branches, 2).
+        report: what `judge` says of the panels.
+        totals: its sums over them.
+        parts: room for how many each panel is to be cut into.
+        edges: room for the edges to add, see `panels.lay`.
+        sizes: room for their numbers.
+
+    Returns:
+        How many panels there will be, no more than there are where nothing is lacking. DRIFTED
+        where the units have to be set anew; ENDLESS where a tail still matters at the end of all
+        numbers; CROWDED where that takes too many panels.
+    """
+    for a in range(len(totals)):
+        if not 1.0 / DRIFT < totals[a, 0] < DRIFT:
+            return DRIFTED
+    n, wanted, endless, first = region.size, 0, False, 0
+    share = np.empty(n)
+    for i in range(n):
+        short, share[i] = 0.0, 0.0
+        for a in range(len(totals)):
+            share[i] = max(share[i], report[i, a, 0, 0] / totals[a, 0])
+            for b in range(2):
+                short = max(short, report[i, a, b, 1] / (goal[b] * totals[a, b] + 1e-300))
+        thin = hi[i] - lo[i] <= FINEST * max(abs(lo[i]), abs(hi[i]))
+        parts[i] = 2 if short > 1.0 and not thin else 1
+        wanted += parts[i]
+    for j in range(n):
+        r = region[j]
+        first = j if j == 0 or region[j - 1] != r else first
+        if j + 1 < n and region[j + 1] == r:
             continue
-        gap = xs[i + 1] - xs[i]
-        known, floor = max(p1, p2), total + LOG_NEGLIGIBLE - math.log(gap)
-        if cliff and known > floor:
-            flagged[(i + 1 if p1 > p2 else i) // ORDER] = True
-        left, right = (p1 - p0) / (xs[i] - xs[i - 1]), (p3 - p2) / (xs[i + 2] - xs[i + 1])
-        step = min(max((p2 - p1 - right * gap) / (left - right), 0.0), gap)
-        summit = p1 + left * step
-        if left > 0.0 and right < 0.0 and summit > known + 2.0 and summit > floor:
-            flagged[i // ORDER] = flagged[(i + 1) // ORDER] = True
+        reach = hi[j] - lo[first]
+        for side in range(2):
+            at, inner = (j, max(j - 1, first)) if side else (first, min(first + 1, j))
+            edge, sign, limit, count = (
+                (hi[j] if side else lo[first]),
+                2.0 * side - 1.0,
+                rows[r, side],
+                0,
+            )
+            if share[at] > NEGLIGIBLE and sign * edge < sign * limit:
+                most = 1.0
+                if hi[at] - lo[at] > 0.4 * reach and share[at] < share[inner]:
+                    # laid so, and out in the tail
+                    most = math.log(NEGLIGIBLE / share[at]) / math.log(share[at] / share[inner])
+                step, edges[r, side, 0] = reach, edge
+                while count < DOUBLINGS and count < max(most, 1.0):
+                    further = edge + sign * step
+                    if math.isinf(limit) and math.isinf(further):
+                        endless |= count == 0
+                        break
+                    count += 1
+                    edges[r, side, count] = further
+                    if not math.isinf(limit) and not step < abs(limit - edge):
+                        edges[r, side, count] = limit
+                        break
+                    step = 2.0 * step + reach
+            sizes[r, side] = count
+            wanted += count
+    if endless:
+        return ENDLESS
+    return CROWDED if wanted > MAX_PANELS else wanted
 
 
-def summits(
-    xs: Floats, log_p: Floats, loss: Floats, region: NDArray[np.int64], tilts: Floats,
-    log_total: Floats,
-) -> NDArray[np.bool_]:  # fmt: skip
-    """Flag panels where the slopes around a local maximum point to a higher summit that matters.
+@compiled(
+    "int64(int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[::1],"
+    " float64[::1], int64[::1], float64[::1], float64[::1], float64[::1], int64[::1],"
+    " float64[:,:,::1], int64[:,::1])"
+)
+def hidden(  # type: ignore[no-untyped-def]
+    region, lo, hi, log_p, loss, tilts, logs, offsets, far, far_log_p, far_loss, parts, edges, sizes
+):
+    """Look for modes that no node has seen: beyond the panels, then between the nodes.
 
     A narrow mode between two nodes shows as a local maximum whose neighbours' secants meet far
     above it; for a log-concave mode they bound its height. A mode that ends at an edge of its panel
     shows as a cliff: what the next panel has of it lies before that panel's first node.
+
+    Args and returns as for `look`, but:
+        logs: the log totals at the tilts.
+        offsets: where in `far` the points beyond each edge begin, see `panels.beyond`.
+        far: these points.
+        far_log_p: the log density there.
+        far_loss: the loss there.
     """
-    flagged = np.zeros(region.size, np.bool_)
-    xs, log_p, loss = xs.ravel(), log_p.ravel(), loss.ravel()
-    for z, total in zip(tilts, log_total, strict=True):
-        _flag_summits(xs, log_p, loss, region, z, total, flagged)
-    return flagged
+    n, wanted = region.size, region.size
+    xs, tilted = np.empty(n * ORDER), np.empty(n * ORDER)
+    for i in range(n):
+        parts[i] = 1
+        for side in range(2):
+            k = 2 * region[i] + side
+            neighbour = i - 1 + 2 * side
+            if 0 <= neighbour < n and region[neighbour] == region[i]:
+                continue
+            edge = hi[i] if side else lo[i]
+            for m in range(offsets[k + 1] - 1, offsets[k] - 1, -1):
+                if not math.isfinite(far_log_p[m] + far_loss[m]):
+                    continue
+                size = far_log_p[m] + math.log(abs(far[m] - edge))
+                found = False
+                for a in range(tilts.size):
+                    found |= size + tilts[a] * far_loss[m] - logs[a] > LOG_NEGLIGIBLE
+                if found:
+                    edges[region[i], side, 0] = edge
+                    edges[region[i], side, 1] = far[min(m + 1, offsets[k + 1] - 1)]
+                    sizes[region[i], side] = 1
+                    wanted += 1
+                    break
+        for j in range(ORDER):
+            xs[i * ORDER + j] = 0.5 * (lo[i] + hi[i]) + 0.5 * (hi[i] - lo[i]) * NODES[j]
+    if wanted > n:
+        return wanted
+    for a in range(tilts.size):
+        for i in range(n):
+            for j in range(ORDER):
+                tilted[i * ORDER + j] = log_p[i, j] + tilts[a] * loss[i, j]
+        for i in range(1, xs.size - 2):
+            before, after = (i - 1) // ORDER, (i + 2) // ORDER
+            if before != after and region[before] != region[after]:
+                continue  # four nodes in a row on one branch
+            p0, p1, p2, p3 = tilted[i - 1], tilted[i], tilted[i + 1], tilted[i + 2]
+            cliff = abs(p2 - p1) > CLIFF
+            if not (cliff or (p1 > p0 and p3 < p2)):
+                continue
+            gap = xs[i + 1] - xs[i]
+            known, floor = max(p1, p2), logs[a] + LOG_NEGLIGIBLE - math.log(gap)
+            if cliff and known > floor:
+                parts[(i + 1 if p1 > p2 else i) // ORDER] = 2
+            left, right = (p1 - p0) / (xs[i] - xs[i - 1]), (p3 - p2) / (xs[i + 2] - xs[i + 1])
+            step = min(max((p2 - p1 - right * gap) / (left - right), 0.0), gap)
+            summit = p1 + left * step
+            if left > 0.0 and right < 0.0 and summit > known + 2.0 and summit > floor:
+                parts[i // ORDER] = parts[(i + 1) // ORDER] = 2
+    for i in range(n):
+        # the rounding of x and of the loss looks like summits too, and is never resolved
+        if parts[i] == 2 and hi[i] - lo[i] > GRAIN * max(abs(lo[i]), abs(hi[i])):
+            wanted += 1
+        else:
+            parts[i] = 1
+    return CROWDED if wanted > MAX_PANELS else wanted
 
 
-@compiled("void(float64[:,:,:,::1], float64[:,:,::1], float64[::1], float64[::1], float64[::1])")
-def _shares(report, totals, goal, share, short):  # type: ignore[no-untyped-def]
-    """Write what `shares` returns."""
-    for i in range(share.size):
-        for a in range(totals.shape[0]):
-            share[i] = max(share[i], report[i, a, 0, 0] / totals[a, 0, 0])
-            for b in range(2):
-                allowed = goal[b] * totals[a, b, 0] + 1e-300
-                short[i] = max(short[i], report[i, a, b, 1] / allowed)
+@compiled(
+    "void(float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[::1], float64[::1],"
+    " float64[:,:,:,::1], float64[::1])"
+)
+def finish(lo, hi, log_p, loss, tilts, logs, report, out):  # type: ignore[no-untyped-def]
+    """Judge panels that are to stay.
 
-
-def shares(report: Floats, totals: Floats, goal: Floats) -> tuple[Floats, Floats]:
-    """Return each panel's largest share of a tilted sum, and its largest error in units of `goal`.
-
-    Args:
-        report: what `judge` says of the panels.
-        totals: its sums over them.
-        goal: the error of a panel to aim for in each integrand, as a share of the total.
+    Writes the largest share of panels whose nodes are hardly distinct doubles; the error of the
+    sums as a share of the mass, misplaced nodes included; and the affinity of the laws at
+    neighbouring tilts. Nodes rounded to doubles move the sums on fine panels: next to an end where
+    q vanishes the loss changes by its own size from one double to the next.
     """
-    share, short = np.zeros(len(report)), np.zeros(len(report))
-    _shares(report, totals, goal, share, short)
-    return share, short
-
-
-@SILENT
-def missed(
-    x: Floats, log_p: Floats, loss: Floats, edge: float, tilts: Floats, log_total: Floats
-) -> int:
-    """Return the index of the farthest point beyond `edge` with mass at some tilt, or -1."""
-    size = log_p + np.log(np.abs(x - edge))
-    found = size + tilts[:, None] * loss - log_total[:, None] > LOG_NEGLIGIBLE
-    counts = found.any(axis=0) & np.isfinite(log_p) & np.isfinite(loss)
-    return int(np.flatnonzero(counts)[-1]) if counts.any() else -1
+    out[:] = 0.0
+    misplaced, before = 0.0, 1.0
+    for a in range(tilts.size):
+        total, error, moved = 0.0, 0.0, 0.0
+        for i in range(lo.size):
+            total += report[i, a, 0, 0]
+            error += report[i, a, 1, 1] + report[i, a, 1, 2]
+        for i in range(lo.size):
+            place, width = max(abs(lo[i]), abs(hi[i])), hi[i] - lo[i]
+            if width <= FINEST * place:
+                out[0] = max(out[0], report[i, a, 0, 0] / total)
+            if 0.5 * width <= FINE * place:
+                size, deepest, highest = 0.0, math.inf, -math.inf
+                least, most = math.inf, -math.inf
+                for j in range(ORDER):
+                    v = log_p[i, j] + tilts[a] * loss[i, j] - logs[a]
+                    size += WEIGHTS[j] * math.exp(v) if v > LEAST else 0.0
+                    least, most = min(least, loss[i, j]), max(most, loss[i, j])
+                    highest = max(highest, log_p[i, j])
+                    if log_p[i, j] > -math.inf:
+                        deepest = min(deepest, log_p[i, j])
+                spread = max(highest - deepest, 0.0) + abs(tilts[a]) * (most - least)
+                moved += EPS * place * size * spread if size > 0.0 else 0.0
+            if a > 0:
+                both = report[i, a, 0, 0] / total * (report[i, a - 1, 0, 0] / before)
+                out[1 + a] += math.sqrt(both)
+        out[1], misplaced = max(out[1], error / total), max(misplaced, moved)
+        before = total
+    out[1] += misplaced
