@@ -19,7 +19,7 @@ from mechc.accountants.auto import Auto, explained
 from mechc.accountants.bound import Bound, worse
 from mechc.accountants.bounds import loss_errors, outward
 from mechc.accountants.contours.columns import Columns
-from mechc.accountants.fft import log1mexp, log_add, log_subtract
+from mechc.accountants.fft import log1mexp, log_subtract
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, log_error
 from mechc.loss.privacy_loss import Step
@@ -123,16 +123,14 @@ class Evaluation:
         epsilon -= self._loss_shift(direction, epsilon)
         if not epsilon > 0.0 or not all(s.loss.has_moments for s in steps):
             return False
-        level -= CERTAIN + self._early[direction][1]
-        most, columns = infinite.log + infinite.error, self._columns.get(direction)
-        if columns is not None and log_add(most, columns.chernoff(epsilon)) <= level:
-            return True
+        level = log_subtract(
+            level - CERTAIN - self._early[direction][1], infinite.log + infinite.error
+        )
         columns = self._columns.setdefault(direction, Columns(steps))
         try:
-            columns.saddle(epsilon)  # nodes for the tilt that is best
+            return columns.is_below(epsilon, level)
         except NumericError:
             return False
-        return log_add(most, columns.chernoff(epsilon)) <= level
 
     def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
         """Return bounds on log delta(epsilon) in one direction, cut to what always holds.

@@ -544,9 +544,7 @@ class Tilted:
         return atoms, np.stack(tables)
 
 
-def smoothness(
-    loss: Floats, weight: Floats, spacing: Floats, branch: NDArray[np.int64]
-) -> Floats:
+def smoothness(loss: Floats, weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Floats:
     """Bound the transform of a density by its derivatives.
 
     Integrating by parts m times,
@@ -594,8 +592,10 @@ def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Flo
     typical = 0.25 * float((w * density)[spaced].sum()) / max(float(w.sum()), 1e-300)
     levels = typical * STRIDE ** np.arange(LEVELS)[:, None]
     # down to zero at the end of a branch, up from it at the next
-    f = np.minimum(density, levels)
-    f = np.insert(f, [0, *(np.flatnonzero(np.diff(branch)) + 1), w.size], 0.0, axis=1)
-    table[:, 0] = SAMPLED * np.abs(np.diff(f, axis=1)).sum(axis=1)
+    turns = np.append(True, branch[1:] != branch[:-1]).cumsum()
+    padded = np.zeros(w.size + turns[-1] + 1)
+    padded[np.arange(w.size) + turns] = density
+    f = np.minimum(padded, levels)
+    table[:, 0] = SAMPLED * np.abs(f[:, 1:] - f[:, :-1]).sum(axis=1)
     table[:, 1] = SAMPLED * np.maximum(0.0, w - levels * spacing).sum(axis=1)
     return table

@@ -135,6 +135,32 @@ class Columns:
             self._peaks = t, k + rounding + log_peak(t)
         return chernoff(epsilon, *self._peaks)
 
+    def is_below(self, epsilon: float, level: float) -> bool:
+        """Whether Chernoff's bound proves log H(epsilon) to be at most `level`.
+
+        Nodes for larger tilts are made as long as these promise a smaller bound.
+
+        Raises:
+            NumericError: nodes do not settle.
+        """
+        for _ in range(LOOKS):
+            if self.chernoff(epsilon) <= level:
+                return True
+            limit = min(*(s.loss.tilts[1] for s in self._steps), self._t_max)
+            if limit >= self._t_max or (limit > 0.0 and self._is_topmost(epsilon, limit)):
+                return False
+            if limit > 0.0 and self._law.saddle(epsilon, limit)[0] < limit:
+                return False
+            self._cover(min(max(HIGHER * limit, FIRST_LIMIT / HIGHER), self._t_max))
+        return False
+
+    def _is_topmost(self, epsilon: float, limit: float) -> bool:
+        """Whether only the topmost losses count at this tilt."""
+        gap = (self._highest - epsilon) / float(self._law.counts.sum())
+        if 1e9 < limit * gap < math.inf:
+            return True
+        return float(self._law.roughly(limit)[0][0]) - epsilon * limit < BOTTOM
+
     def log_complement(self, epsilon: float) -> float:
         """Log of a bound on E_P[min(1, exp(epsilon - L)); L finite], as a share of P(L finite).
 
@@ -186,10 +212,7 @@ class Columns:
                 continue
             if t < limit:
                 return t, bend
-            gap = (self._highest - epsilon) / float(self._law.counts.sum())
-            topmost = 1e9 < limit * gap < math.inf
-            topmost |= float(self._law.roughly(limit)[0][0]) - epsilon * limit < BOTTOM
-            if limit >= self._t_max or topmost:
+            if limit >= self._t_max or self._is_topmost(epsilon, limit):
                 return t, bend  # only the topmost losses count by now
             limit = min(HIGHER * limit, self._t_max)
         raise NumericError(f"no saddle point of epsilon={epsilon:g} in {LOOKS} looks")

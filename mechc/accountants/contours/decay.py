@@ -240,6 +240,7 @@ def log_sups(centred, weight, spread, slack, table, frequencies):  # type: ignor
 SIGHT = 1.5  # standard deviations of a step, inverted: where its total variation takes over
 FARTHEST = 64.0  # times that, up to which nodes go to where it has taken over indeed ...
 BEYOND_ROOM = 1.05  # ... and somewhat farther
+LIFTED = 0.3  # share of a bound that is due to what lies beyond, for nodes there to help
 FARTHER, ROUNDS = 3.0, 6  # from one frequency to the next, and how many are tried
 FLOOR = 1e-3  # share of the composition's mass that need not be resolved
 LARGEST_LAW = 50_000  # nodes beyond which no higher frequency is asked for
@@ -250,8 +251,8 @@ def truncation(
 ) -> float:
     """Return a bound on the integral of sup |phi| / y^2 beyond `start`.
 
-    It looks up to where the variation of one step takes over, for the bulk of the mass, on nodes of
-    its own.
+    Where the nodes at hand do not show it, it looks up to where the variation of one step takes
+    over, for the bulk of the mass, on nodes of its own.
 
     Args:
         steps: the composition, on any nodes.
@@ -262,20 +263,21 @@ def truncation(
     """
     near, resolved = contour.tilted, contour.reach
     goal = min(math.log(wanted * start), -1.0)
+    best, behind = near.decay(start, resolved, edge, goal)
+    if best < wanted or not behind > LIFTED * best:
+        return best
     count = float(near.counts.sum())
     variance = float(near.counts @ near.spread**2)
     reach = max(2.0 * start, SIGHT * math.sqrt(count / max(variance, 1e-300)))
     levelled = BEYOND_ROOM * near.levelled(goal)
-    reach = levelled if levelled < FARTHEST * reach else reach
-    best, far = math.inf, near
+    reach = max(levelled if levelled < FARTHEST * reach else reach, BEYOND_ROOM * resolved)
     for _ in range(ROUNDS):
-        if reach > resolved:
-            try:
-                far = Tilted(far_law(near.c, reach, FLOOR / count, steps), near.c, FLOOR / count)
-            except NumericError:
-                break
+        try:
+            far = Tilted(far_law(near.c, reach, FLOOR / count, steps), near.c, FLOOR / count)
+        except NumericError:
+            break
         bound, behind = far.decay(start, reach, edge, goal)
-        helps = behind > 0.3 * bound and bound < 0.5 * best
+        helps = behind > LIFTED * bound and bound < 0.5 * best
         best = min(best, bound)
         if best < wanted or not helps or far.nodes > LARGEST_LAW:
             break
