@@ -62,7 +62,7 @@ def choose(rows, t, log_delta, epsilon, rtol, log_small, known, out):  # type: i
         epsilon: the epsilon asked about, or nan.
         rtol: relative tolerance.
         log_small: log of the share of delta that images may have.
-        known: an estimate of epsilon for each person, nan where there is none.
+        known: an estimate of the answer for each person, nan where there is none.
         out: for each person [upper bound on epsilon or log delta, an epsilon to start from,
             period, nodes, log of the sum that is expected, tolerated relative error of delta, index
             of the tilt through which the contour goes, -1 if there is none, -2 if the tables are
@@ -89,11 +89,16 @@ def choose(rows, t, log_delta, epsilon, rtol, log_small, known, out):  # type: i
                 j = i
         out[p, 0] = best
         out[p, 7] = j
-        goal = (log_delta if math.isnan(epsilon) else min(best, 0.0) - 2.0) + log_small
+        goal = log_delta
+        if math.isnan(log_delta):
+            goal = min(best, 0.0) - 2.0
+            if known[p] > 0.0:
+                goal = min(best, math.log(known[p]))
+        goal += log_small
         out[p, 2], out[p, 3], out[p, 4], out[p, 5], out[p, 6] = 1.0, 1.0, 0.0, rtol, -1.0
         if k[t.size - 1] == 0.0:  # untouched
             continue
-        eps = epsilon if math.isnan(known[p]) else known[p]
+        eps = known[p] if math.isnan(epsilon) else epsilon
         if math.isnan(eps):  # by the saddle point: images are planned with no larger one
             eps = max(best, 0.0)
             for m in range(bend.size):

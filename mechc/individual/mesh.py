@@ -331,12 +331,12 @@ class Meshes:
     def _choose(self, ledger: Ledger, query: Query, rows: Rows) -> None:
         """Look up everybody's saddle point and the bounds on K around it."""
         reading = "splines" if self._grid.splines else "worse"
-        first, found = self._evaluator.first(ledger, query, rows, reading)
-        self._tilts, self._saddle = self._evaluator.tilts(ledger, rows), found.saddle
+        first, found, _ = self._evaluator.first(ledger, query, rows, reading)
+        self._tilts, self._saddle = self._evaluator.tilts(ledger.span(rows)), found.saddle
         self._epsilon = first.upper.copy() if query.inverse else found.start
         self._chernoff = np.log(np.maximum(first.upper, 1e-300))
         self._k = ledger.rows(rows) @ self._tilts.columns(reading)[0]
-        self._back = self._opposite.tilts(ledger, rows)
+        self._back = self._opposite.tilts(ledger.span(rows))
         self._k_back = ledger.rows(rows) @ self._back.columns(reading)[0]
 
     def _tolerance(self, query: Query, i: int) -> float:

@@ -184,7 +184,7 @@ def variation(loss: PrivacyLoss, c: float) -> Floats:
         table[:] = (1.0, 0.0)
         return table
     f = np.where(spacing > 0, w / np.maximum(spacing, 1e-300), np.where(w > 0, 1e300, 0.0))
-    typical = float(w @ np.minimum(f, 1e30)) / max(float(w.sum()), 1e-300)
+    typical = float((w * np.minimum(f, 1e30)).sum()) / max(float(w.sum()), 1e-300)
     ends = np.flatnonzero(np.diff(loss.region)) + 1
     for row, level in enumerate(0.25 * typical * 2.0 ** np.arange(_LEVELS)):
         clipped = np.insert(np.minimum(f, level), ends, 0.0)

@@ -31,8 +31,11 @@ OVER = 2.0  # grid points for every frequency of either sign, at least
 
 @compiled("void(float64[::1], float64[::1], float64, float64[::1])", nogil=True)
 def _spread(theta, weight, tau, grid):  # type: ignore[no-untyped-def]
-    """Add w exp(-(x - theta)^2 / (4 tau)) of every node to the grid points around it."""
-    size = grid.size
+    """Add w exp(-(x - theta)^2 / (4 tau)) of every node to the grid points around it.
+
+    The grid has `WIDTH` further points at either end, which belong at the other one.
+    """
+    size = grid.size - 2 * WIDTH
     step = 2.0 * math.pi / size
     far = np.empty(WIDTH + 1)
     for m in range(WIDTH + 1):
@@ -40,19 +43,20 @@ def _spread(theta, weight, tau, grid):  # type: ignore[no-untyped-def]
     for j in range(theta.size):
         turns = theta[j] / (2.0 * math.pi)
         place = (turns - math.floor(turns)) * size
-        middle = np.int64(place)
+        middle = min(np.int64(place), size - 1)
         x = (place - middle) * step
         one = weight[j] * math.exp(-x * x / (4.0 * tau))
         right = math.exp(x * step / (2.0 * tau))
         left = 1.0 / right
         up, down = one, one
-        grid[middle % size] += one
-        for m in range(1, WIDTH + 1):
+        here = middle + WIDTH
+        grid[here] += one
+        for m in range(1, WIDTH):
             up *= right
             down *= left
-            grid[(middle + m) % size] += up * far[m]
-            if m < WIDTH:
-                grid[(middle - m) % size] += down * far[m]
+            grid[here + m] += up * far[m]
+            grid[here - m] += down * far[m]
+        grid[here + WIDTH] += up * right * far[WIDTH]
 
 
 def transform(
@@ -69,11 +73,14 @@ def transform(
     size = 1 << math.ceil(math.log2(OVER * modes))
     over = size / modes
     tau = math.pi * WIDTH / (modes * modes * over * (over - 0.5))
-    grid = np.zeros(size)
-    _spread(theta, weight, tau, grid)
+    wide = np.zeros(size + 2 * WIDTH)
+    _spread(theta, weight, tau, wide)
+    grid = wide[WIDTH:-WIDTH]
+    grid[:WIDTH] += wide[-WIDTH:]
+    grid[-WIDTH:] += wide[:WIDTH]
     n = np.arange(1.0, count + 1.0)
     scale = math.sqrt(math.pi / tau) * np.exp(n * n * tau) / size
     # theta in turns is rounded twice
-    turned = 2.0 * EPS * count * float(weight @ np.abs(theta))
+    turned = 2.0 * EPS * count * float((weight * np.abs(theta)).sum())
     error = ERROR * float(weight.sum()) + turned
     return np.asarray(np.conj(np.fft.rfft(grid)[1 : count + 1]) * scale, np.complex128), error
