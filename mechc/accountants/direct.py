@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from mechc.accountants.bound import Bound
+from mechc.accountants.bounds import log_all_largest
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import log1mexp, log_add
 from mechc.accountants.recursion import Recursion
@@ -37,7 +38,9 @@ KEPT = 4  # recursions remembered for other epsilons
 CLOSEST = 2e-9  # distance from the largest loss, relative, below which delta is only bounded
 NEAR = 1e-7  # where that is the way out if the recursion fails
 LIMIT = "rounding of the losses"
-REUSED = 1e-2  # share of rtol up to which a remembered recursion answers
+REUSED = 1e-2  # share of rtol up to which a remembered recursion answers, ...
+ALIKE = 1.2  # ... or times its own first error, where that is larger: another would be as wide
+CLOSE = 1e-3  # relative distance of epsilons at which that is so, however wide
 
 
 def enumerable(steps: Sequence[Step]) -> bool:
@@ -169,7 +172,8 @@ class _Side:
 
     def __init__(self, steps: tuple[Step, ...], rtol: float) -> None:
         self._steps, self._rtol = steps, rtol
-        self._kept: list[Recursion] = []
+        self._kept: list[tuple[Recursion, float, float]] = []  # with epsilon and error at first
+        self._chords: dict[float, tuple[Logs, dict[str, Any]]] = {}
         self._top = sum(s.count * s.loss.support[1] for s in steps)
         bounded = math.isfinite(self._top)
         self._scale = sum(s.count * abs(s.loss.support[1]) for s in steps) if bounded else 0.0
@@ -197,21 +201,29 @@ class _Side:
         return logs, detail
 
     def _close(self, gap: float, wide: float) -> tuple[Logs, dict[str, Any]]:
-        """Bound H at `gap` below the largest loss by the chord from a distance `wide`."""
-        wide = min(wide, self._top)
-        (_, _, upper), detail = self._answer(self._top - wide)
-        ratio = math.expm1(-gap - 4 * EPS * self._scale) / math.expm1(-wide)
-        upper += min(math.log(ratio), 0.0)
-        return (-math.inf, upper, upper), {**detail, "limit": LIMIT}
+        """Bound H at `gap` below the largest loss by the chord from a distance `wide`.
+
+        From below by the mass of that loss alone.
+        """
+        wide, rounding = min(wide, self._top), 4 * EPS * self._scale
+        if wide not in self._chords:
+            self._chords[wide] = self._answer(self._top - wide)
+        (_, _, upper), detail = self._chords[wide]
+        upper += min(math.log(math.expm1(-gap - rounding) / math.expm1(-wide)), 0.0)
+        log_mass, error = log_all_largest(self._steps)
+        lower = log_mass - error + log1mexp(-max(gap - rounding, 0.0))
+        return (min(lower, upper), upper, upper), {**detail, "limit": LIMIT}
 
     def _answer(self, epsilon: float) -> tuple[Logs, dict[str, Any]]:
-        for recursion in self._kept:
+        for recursion, place, first in self._kept:
             value, error = recursion.log_value(epsilon)
-            if error <= REUSED * self._rtol:
+            near = abs(epsilon - place) <= CLOSE * abs(place)
+            alike = ALIKE * first if near else min(ALIKE * first, self._rtol)
+            if error <= max(REUSED * self._rtol, alike):
                 return _logs(value, error), recursion.detail
         recursion = Recursion(self._steps, epsilon)
-        self._kept = [recursion, *self._kept[: KEPT - 1]]
         value, error = recursion.log_value(epsilon)
+        self._kept = [(recursion, epsilon, error), *self._kept[: KEPT - 1]]
         if value == -math.inf:
             raise NumericError(f"direct: nothing was found above epsilon={epsilon!r}")
         return _logs(value, error), recursion.detail
