@@ -333,9 +333,9 @@ def _largest_loss(steps: Sequence[Step]) -> tuple[float, float]:
     total = math.fsum(tops)
     if len(steps) == 1 and steps[0].count == 1 and _is_parameter(total, steps[0]):
         return (total, 0.0) if total > 0 else (0.0, 0.0)
-    # a loss of a table is a difference of two logs of masses
-    tables = sum(step.count for step in steps if step.loss.source is None)
-    rounding = TOP_ERROR * math.fsum(map(abs, tops)) + 4 * EPS * tables + loss_errors(steps)[0]
+    # losses of tables and lattices are differences of two logs of masses
+    logs = sum(step.count * step.loss.top_rounding for step in steps if is_resolved(step.loss))
+    rounding = TOP_ERROR * math.fsum(map(abs, tops)) + logs + loss_errors(steps)[0]
     return (total, rounding) if total > 0 else (0.0, 0.0)
 
 

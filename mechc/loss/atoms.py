@@ -23,6 +23,7 @@ End = tuple[float, float, float]
 
 ROUNDING = 4e-16  # of a difference of losses, relative to both; of a table they are numbers that
 TABLED = 1e-15  # were computed before, which costs more
+LEAST = 8.0 * EPS  # of a sum of logs, however small it comes out
 MASS_TOLERANCE = 1e-9  # |sum of masses - 1| that is refused
 ROUNDED = 4e-15  # the same, taken as rounding of the masses
 WIDENINGS = 12  # of a list of integers
@@ -46,7 +47,7 @@ def log_hockey_stick(
     terms = log_mass[up] + np.log(-np.expm1(-gap[up]))
     shaky = loss_rounding(loss, log_mass, kind)
     shaky += (TABLED if kind is LossesFrom.TABLE else ROUNDING) * abs(epsilon)
-    near = gap > -shaky if kind is LossesFrom.TABLE else up
+    near = up if kind is LossesFrom.FORMULA else gap > -shaky  # what formulas lose is counted apart
     with np.errstate(divide="ignore"):
         noise = log_mass[near] - np.maximum(gap[near], 0.0) + np.log(shaky[near])
         rounded = mass_error[up] + EPS * np.abs(log_mass[up])
@@ -57,7 +58,7 @@ def loss_rounding(loss: Floats, log_mass: Floats, kind: LossesFrom) -> Floats:
     """Return how far the digits of losses may be off, see `log_hockey_stick`."""
     rounded: Floats = (TABLED if kind is LossesFrom.TABLE else ROUNDING) * np.abs(loss)
     if kind is LossesFrom.LATTICE:
-        rounded += ROUNDING * (1.0 + np.abs(log_mass) + np.abs(log_mass - loss))
+        rounded += LEAST + ROUNDING * (np.abs(log_mass) + np.abs(log_mass - loss))
     return rounded
 
 

@@ -30,6 +30,7 @@ MASS_TOLERANCE = 1e-9  # found against declared total mass; more means that mass
 MAX_LATTICE = 4_000_000
 OPEN_ERROR = 1e-12  # of panels that are not next to an end where the loss is not bounded
 LEAST_REACH = 64.0  # integers looked at on either side
+ELSEWHERE = 2.0**-10  # share by which parameters are moved to see what a formula is
 NEAR_ONE = -1.0  # log of the rest of the mass below which an atom is its complement
 MOST_LOST = 0.1  # relative error of a declared mass that is no mass any more
 NO_ATOMS = (np.empty(0), np.empty(0), -math.inf, -math.inf)
@@ -316,12 +317,17 @@ class KernelSource:
 
         A formula such as log(a/b) loses the digits of small losses, which are relative to one.
         """
-        formula = np.empty(x.size)
-        self.kernel.loss_many(np.ascontiguousarray(x), self.theta, formula)
+        exact, x = np.ones(x.size, np.bool_), np.ascontiguousarray(x)
+        for theta in (
+            self.theta * (1.0 - ELSEWHERE * np.arange(1.0, 1 + self.theta.size)),
+            self.theta,
+        ):
+            formula = np.empty(x.size)
+            self.kernel.loss_many(x, theta, formula)  # zero or a parameter by chance is so once
+            exact &= np.isin(np.abs(formula), np.append(theta, 0.0))
         with np.errstate(invalid="ignore"):
             apart = np.abs(formula - loss)
             good = ~(apart > rounding)  # nan: infinite, and the same
-        exact = np.isin(np.abs(formula), self.theta)  # a parameter itself, which nothing rounds
         error = np.where(good, np.where(exact, 0.0, apart + rounding), rounding)
         return np.where(good, formula, loss), error
 

@@ -257,6 +257,14 @@ class PrivacyLoss:
         return float(atoms.loss_rounding(self.atom_loss, self.atom_log_mass, kind).max(initial=0.0))
 
     @property
+    def top_rounding(self) -> float:
+        """The same of the largest finite loss, if that is a point mass."""
+        kind, _ = self._atoms_known
+        if kind is LossesFrom.FORMULA or not self.atom_loss.size:
+            return 0.0
+        return float(atoms.loss_rounding(self.atom_loss[-1:], self.atom_log_mass[-1:], kind)[0])
+
+    @property
     def _atoms_known(self) -> tuple[LossesFrom, float]:
         return (LossesFrom.TABLE, 0.0) if self._source is None else self._source.atoms_known
 
