@@ -678,22 +678,21 @@ def _panel(piece, a, b, epsilon, tolerance, depth=0):
     xs, p, loss, half = _values(piece, a, b, rule)
     gaps = [v - epsilon for v in loss]
     signs = [bool(g > 0) for g in gaps]
+    cuts = _cuts(piece, a, b, xs, signs, epsilon)
     high, low = max(map(float, gaps)), min(map(float, gaps))
     reach = high + 0.5 * (high - low) if high < math.inf else math.inf
-    if all(signs):
+    if all(signs) and not (cuts and depth < 30):
         value = _integral(p, loss, rule, half, epsilon)
         coarse = _rule(16)
         miss = abs(value - _integral(*_values(piece, a, b, coarse)[1:3], coarse, half, epsilon))
         if miss < value * arb(2) ** -60 + tolerance or depth > 60:
             return value.mid(), miss
-    elif reach < 0:
+    elif reach < 0 and not cuts:
         return arb(0), arb(0)
     else:
         most = 2 * half * max(p, key=float).exp() * 3 * (1 - (-arb(max(reach, 0.0))).exp())
         if most < tolerance or depth > 60:
             return arb(0), most
-        cuts = [_crossing(piece, u, v, epsilon)
-                for (u, s), (v, t) in pairwise(zip(xs, signs, strict=True)) if s != t]  # fmt: skip
         if cuts and depth < 30:
             parts = [_panel(piece, u, v, epsilon, tolerance, depth + 31)
                      for u, v in pairwise([a, *cuts, b])]  # fmt: skip
@@ -702,6 +701,19 @@ def _panel(piece, a, b, epsilon, tolerance, depth=0):
     parts = [_panel(piece, u, v, epsilon, tolerance, depth + 1)
              for u, v in ((a, middle), (middle, b))]  # fmt: skip
     return parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]
+
+
+def _cuts(piece, a, b, xs, signs, epsilon):
+    """Where the loss crosses epsilon between nodes, or between them and the ends of a panel."""
+    if piece.log_q is None:
+        return []
+    gaps = [piece.log_p(x) - piece.log_q(x) - epsilon for x in (a, b)]
+    ends = [
+        bool(g > 0) if g.is_finite() else s
+        for g, s in zip(gaps, signs[:: len(xs) - 1], strict=True)
+    ]
+    rows = zip([a, *xs, b], [ends[0], *signs, ends[1]], strict=True)
+    return [_crossing(piece, u, v, epsilon) for (u, s), (v, t) in pairwise(rows) if s != t]
 
 
 def _crossing(piece, a, b, epsilon):
