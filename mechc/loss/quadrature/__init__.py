@@ -30,11 +30,13 @@ from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Far = tuple[Integers, Floats, Floats, Floats]
+Far = tuple[list[int], Floats, Floats, Floats]
+Outer = list[tuple[int, list[float]]]  # branch and increasing edges of panels to be added
 
 MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share of its total
 GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share of the sum
 OVERLAP = 0.15  # least affinity of the tilted laws at neighbouring test tilts
+LONG, BETWEEN = 4.0, (0.35, 0.65, 0.85)  # new tilts so far out, and shares that are tried at once
 MOST_CUTS = 4.0  # of an interval between tilts at once
 TURN = 9.0  # radians of the wave that a panel may span before it is cut without further tests
 MOST_NARROW = 1e-3  # share of the mass that panels too narrow for doubles may carry
@@ -45,7 +47,6 @@ FARTHEST = -1e5  # log M(-1/2) of laws 900 standard deviations apart; no tilts b
 JUDGED, SEARCHED = 2.5, 1.0  # work for a node at one tilt, when it is new and at the end
 SUMMED = 10.0  # the same for a panel, in every round
 MAX_TESTS = 4_000_000  # panels times tilts that are judged at once
-NONE = np.empty(0)
 
 
 class Quadrature:
@@ -142,6 +143,9 @@ class Quadrature:
         if not known:
             wanted |= {t for t in (-1.0, 0.0) if wide[0] <= t <= wide[1]}
         widened = not known or wide != self.tilts
+        for far, near in ((wide[0], self.tilts[0]), (wide[1], self.tilts[1])):
+            if far != near and abs(far - near) > LONG:
+                wanted |= {near + share * (far - near) for share in BETWEEN}
         tilts = sorted(wanted if widened else wanted - known)
         tested, fresh, rounds, error = list(tilts), set(tilts), ROUNDS, 0.0
         while tilts:
@@ -179,70 +183,112 @@ class Quadrature:
         Returns the rounds left over and the affinity of the laws at neighbouring tilts: tilts in
         between are covered by their neighbours only if these overlap.
         """
-        count, work, verdict = tilts.size, 0, resolution.DRIFTED
-        totals, found = np.empty((count, 2)), np.empty(count + 1)
+        count, work, judged = tilts.size, 0, 0
+        totals = np.empty((count, 2))
         while rounds and work < MAX_WORK:
-            rounds, work = rounds - 1, work + self.region.size
-            now = (self.region, self.lo, self.hi, self.log_p, self.loss)
-            room = self._room()
-            spend(SUMMED * self.region.size * count)
-            if verdict == resolution.DRIFTED:
-                unit = resolution.log_totals(*now[1:], tilts)
-                self._report = np.empty((self.region.size, count, 2, 3))
+            n = self.region.size
+            rounds, work = rounds - 1, work + n
+            now = (self.lo, self.hi, self.log_p, self.loss)
+            share, parts = np.empty(n), np.empty(n, np.int64)
+            spend(SUMMED * n * count)
+            if not judged:
+                unit = resolution.log_totals(*now, tilts)
+                self._report = np.empty((n, count, 2, 3))
                 self._report[:, 0, 0, 0] = -1.0
-            resolution.judge(*now[1:], tilts, unit, self._report, totals)
-            verdict = resolution.look(*now[:3], self._goal, self._rows, self._report, totals, *room)
-            if verdict == resolution.DRIFTED:
+            resolution.judge(*now, tilts, unit, self._report, totals)
+            judged = resolution.look(*now[:2], self._goal, self._report, totals, share, parts)
+            if not judged:
                 continue
             self.log_totals = logs = unit + np.log(totals[:, 0])
-            if verdict == self.region.size:
-                spend(SEARCHED * ORDER * self.region.size * count)
-                verdict = resolution.hidden(*now, tilts, logs, *self._beyond(), *room)
-            if verdict == self.region.size:
-                resolution.finish(*now[1:], tilts, logs, self._report, found)
-                self.error = float(found[1])
-                if found[0] > MOST_NARROW:
+            outer = self._outer(share)
+            if judged == n and not outer:
+                spend(SEARCHED * ORDER * n * count)
+                outer = self._modes(tilts, logs)
+                x = self.x.ravel()
+                if not outer and resolution.summits(
+                    x, self.log_p, self.loss, self.region, tilts, logs, parts
+                ):
+                    # the rounding of x and of the loss looks like summits too, never resolved
+                    place = np.maximum(np.abs(self.lo), np.abs(self.hi))
+                    parts[self.hi - self.lo <= resolution.GRAIN * place] = 1
+                    judged = int(parts.sum())
+            if judged == n and not outer:
+                narrow, self.error, affinity = resolution.finish(*now, tilts, logs, self._report)
+                if narrow > MOST_NARROW:
                     break
-                return rounds, found[2:]
-            self._check(verdict)
-            spend(JUDGED * ORDER * count * self._lay(verdict, *room))
+                return rounds, affinity
+            spend(JUDGED * ORDER * count * self._lay(parts, outer))
         raise NumericError(
             f"{self._kernel.NAME}: quadrature did not settle with {self.region.size} panels at "
             f"parameters {self._theta.tolist()}, tilts ({tilts[0]:g}, {tilts[-1]:g})"
         )
 
-    def _room(self) -> tuple[Integers, Floats, Integers]:
-        """Room for how to cut panels and extend branches, see `panels.lay`."""
-        branches = len(self._rows)
-        return (
-            np.empty(self.region.size, np.int64),
-            np.empty((branches, 2, resolution.DOUBLINGS + 1)),
-            np.empty((branches, 2), np.int64),
-        )
+    def _outer(self, share: Floats) -> Outer:
+        """Where branches grow: at ends whose panel has a share that matters."""
+        outer: Outer = []
+        for r, i, j in panels.branches(self.region):
+            lo, hi = float(self.lo[i]), float(self.hi[j])
+            least, most = self._rows[r, :2].tolist()
+            at = float(share[i])
+            if at > resolution.NEGLIGIBLE and lo > least:
+                width, inner = float(self.hi[i]) - lo, float(share[min(i + 1, j)])
+                edges = resolution.outward(lo, -1.0, least, hi - lo, width, at, inner)
+                outer.append((r, edges[::-1]))
+            at = float(share[j])
+            if at > resolution.NEGLIGIBLE and hi < most:
+                width, inner = hi - float(self.lo[j]), float(share[max(j - 1, i)])
+                outer.append((r, resolution.outward(hi, 1.0, most, hi - lo, width, at, inner)))
+        return outer
 
-    def _lay(self, count: int, parts: Integers, edges: Floats, sizes: Integers) -> int:
-        """Cut and extend as told, in a copy of one's own; return how many panels are new."""
-        report, log_p, loss = self._report, self.log_p, self.loss
-        laid = panels.lay(self.region, self.lo, self.hi, count, parts, edges, sizes)
-        self.region, self.lo, self.hi, origin, x = laid
-        new = origin < 0
-        self._spread, self._report = None, report[origin]
-        self.log_p, self.loss = log_p[origin], loss[origin]
-        at = self._at(x)
-        self.log_p[new], self.loss[new] = at[0].reshape(-1, ORDER), at[1].reshape(-1, ORDER)
-        self._report[new] = -1.0
-        return x.size // ORDER
-
-    def _beyond(self) -> Far:
-        """Points beyond the panels with log density and loss, kept until the panels grow."""
+    def _modes(self, tilts: Floats, logs: Floats) -> Outer:
+        """Edges up to the farthest point beyond each end of a branch that has mass at some tilt."""
+        outer: Outer = []
         if self._mass_of:
-            return np.zeros(2 * len(self._rows) + 1, np.int64), NONE, NONE, NONE
+            return outer
         reached = panels.extent(self.region, self.lo, self.hi, len(self._rows))
         key = reached.tobytes()
         if self._far is None or self._far[0] != key:
-            offsets, x = panels.beyond(reached, self._rows)
-            self._far = key, (offsets, x, *self._values(x))
-        return self._far[1]
+            self._far = key, panels.beyond(reached, self._rows, self._values)
+        offsets, x, log_size, loss = self._far[1]
+        share = np.maximum.reduce(log_size + tilts[:, None] * loss - logs[:, None])
+        found = share > resolution.LOG_NEGLIGIBLE
+        if not np.logical_or.reduce(found):
+            return outer
+        for k, edge in enumerate(reached.ravel().tolist()):
+            mine = np.flatnonzero(found[offsets[k] : offsets[k + 1]])
+            if mine.size:
+                end = float(x[min(offsets[k] + int(mine[-1]) + 1, offsets[k + 1] - 1)])
+                outer.append((k // 2, [edge, end] if k % 2 else [end, edge]))
+        return outer
+
+    def _lay(self, parts: Integers, outer: Outer) -> int:
+        """Cut and extend as told, in a copy of one's own; return how many panels are new.
+
+        Raises:
+            NumericError: a tail still matters at the end of all numbers, or there are too many.
+        """
+        at = f"at parameters {self._theta.tolist()}"
+        if any(math.isinf(e) for _, edges in outer for e in (edges[0], edges[-1])):
+            raise NumericError(
+                f"{self._kernel.NAME}: the tail still matters at the end of all numbers; {at}"
+            )
+        if parts.sum() > resolution.MAX_PANELS:
+            most = resolution.MAX_PANELS
+            raise NumericError(
+                f"{self._kernel.NAME}: the quadrature needs more than {most} panels {at}"
+            )
+        report, log_p, loss = self._report, self.log_p, self.loss
+        self.region, self.lo, self.hi, origin = panels.lay(
+            self.region, self.lo, self.hi, parts, outer
+        )
+        new = origin < 0
+        x = panels.nodes(self.lo[new], self.hi[new])
+        self._spread, self._report = None, report[origin]
+        self.log_p, self.loss = log_p[origin], loss[origin]
+        values = self._at(x.ravel())
+        self.log_p[new], self.loss[new] = values[0].reshape(x.shape), values[1].reshape(x.shape)
+        self._report[new] = -1.0
+        return len(x)
 
     def with_waves(self, contour: float, frequency: float, floor: float) -> Quadrature:
         """Return a copy that resolves exp(iyL), |y| <= frequency, in the law tilted at `contour`.
@@ -259,13 +305,9 @@ class Quadrature:
     def cut(self, parts: Integers) -> Quadrature:
         """Return a copy in which every panel is cut into so many."""
         other = copy(self)
-        wanted = int(parts.sum())
-        if wanted > resolution.MAX_PANELS:
-            self._check(resolution.CROWDED)
-        if wanted > parts.size:
-            _, edges, sizes = self._room()
-            sizes[:], other._report = 0, np.empty((parts.size, 0, 2, 3))
-            other._lay(wanted, parts, edges, sizes)
+        if parts.max() > 1:
+            other._report = np.empty((parts.size, 0, 2, 3))
+            other._lay(parts, [])
         return other
 
     def losses_at_ends(self) -> Floats:
@@ -288,19 +330,6 @@ class Quadrature:
             nodes = panels.repeat(ORDER)
             other._spread = self._spread[0][nodes], self._spread[1][nodes]
         return other
-
-    def _check(self, verdict: int) -> None:
-        """Raise what a verdict stands for."""
-        if verdict == resolution.ENDLESS:
-            raise NumericError(
-                f"{self._kernel.NAME}: the tail still matters at the end of all numbers; "
-                f"parameters {self._theta.tolist()}"
-            )
-        if verdict == resolution.CROWDED:
-            raise NumericError(
-                f"{self._kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
-                f"panels at parameters {self._theta.tolist()}"
-            )
 
     def _at(self, x: Floats) -> tuple[Floats, Floats]:
         """Log density and loss; where the kernel has no answer -inf and 0."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError
 from mechc.loss.jit import compiled
 from mechc.loss.quadrature.resolution import SILENT, log_totals
-from mechc.loss.rule import DERIVATIVE, NODES, ORDER, WEIGHTS
+from mechc.loss.rule import DERIVATIVE, NODES, WEIGHTS
 from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
@@ -48,85 +48,87 @@ def spread(log_p: Floats, loss: Floats, half: Floats) -> tuple[Floats, Floats]:
 
 
 @compiled(
-    "int64(int64[::1], float64[::1], float64[::1], int64[::1], float64[:,:,::1], int64[:,::1],"
-    " int64[::1], float64[::1], float64[::1], int64[::1], float64[::1])"
+    "void(int64[::1], float64[::1], float64[::1], int64[::1], int64[::1], float64[::1],"
+    " float64[::1], int64[::1])"
 )
-def _lay(  # type: ignore[no-untyped-def]
-    region, lo, hi, parts, edges, sizes, branch, start, end, origin, x
-):
-    """Write what `lay` returns; return how many panels are new."""
-    k, fresh = 0, 0
+def _cut(region, lo, hi, parts, branch, start, end, origin):  # type: ignore[no-untyped-def]
+    """Write branch, ends and former place of panels cut into so many parts each."""
+    k = 0
     for i in range(region.size):
-        r, of = region[i], parts[i]
-        below = sizes[r, 0] if i == 0 or region[i - 1] != r else 0
-        above = sizes[r, 1] if i + 1 == region.size or region[i + 1] != r else 0
+        of = parts[i]
         step = (hi[i] - lo[i]) / of
-        for m in range(-below, of + above):
-            branch[k], origin[k] = r, i if of == 1 and m == 0 else -1
-            if m < 0:
-                start[k], end[k] = edges[r, 0, -m], edges[r, 0, -m - 1]
-            elif m < of:
-                start[k] = lo[i] + m * step if m > 0 else lo[i]
-                end[k] = lo[i] + (m + 1) * step if m + 1 < of else hi[i]
-            else:
-                start[k], end[k] = edges[r, 1, m - of], edges[r, 1, m - of + 1]
-            if origin[k] < 0:
-                middle, half = 0.5 * (start[k] + end[k]), 0.5 * (end[k] - start[k])
-                for j in range(ORDER):
-                    x[fresh * ORDER + j] = middle + half * NODES[j]
-                fresh += 1
+        for m in range(of):
+            branch[k], origin[k] = region[i], i if of == 1 else -1
+            start[k] = lo[i] + m * step if m > 0 else lo[i]
+            end[k] = lo[i] + (m + 1) * step if m + 1 < of else hi[i]
             k += 1
-    return fresh
 
 
 def lay(
-    region: Integers, lo: Floats, hi: Floats, count: int, parts: Integers, edges: Floats,
-    sizes: Integers,
-) -> tuple[Integers, Floats, Floats, Integers, Floats]:  # fmt: skip
-    """Cut panel i into parts[i] equal ones and add panels outside of branches.
+    region: Integers, lo: Floats, hi: Floats, parts: Integers, outer: list[tuple[int, list[float]]]
+) -> tuple[Integers, Floats, Floats, Integers]:
+    """Cut panel i into parts[i] equal ones and add panels between increasing edges of branches.
 
-    Args:
-        region: the branch of each panel, shape (panels,).
-        lo: their lower ends.
-        hi: their upper ends.
-        count: how many there will be.
-        parts: see above.
-        edges: for each branch, going down from its panels and going up, edges of those to add.
-        sizes: how many there are to add, shape (branches, 2).
-
-    Returns:
-        Branch and ends of all panels, the place that each had before, -1 for a new one, and the
-        nodes of the new ones in a row.
+    Returns branch and ends of all panels, and the place that each had before, -1 for a new one.
     """
+    count = int(parts.sum())
     out = np.empty(count, np.int64), np.empty(count), np.empty(count), np.empty(count, np.int64)
-    x = np.empty(count * ORDER)
-    fresh = _lay(region, lo, hi, parts, edges, sizes, *out, x)
-    return *out, x[: fresh * ORDER]
+    _cut(region, lo, hi, parts, *out)
+    if not outer:
+        return out
+    branch = np.concatenate([out[0], *([r] * (len(edges) - 1) for r, edges in outer)])
+    start = np.concatenate([out[1], *(edges[:-1] for _, edges in outer)])
+    end = np.concatenate([out[2], *(edges[1:] for _, edges in outer)])
+    origin = np.append(out[3], [-1] * (start.size - count))
+    order = np.lexsort((start, branch))
+    return branch[order].astype(np.int64), start[order], end[order], origin[order].astype(np.int64)
 
 
-def extent(region: Integers, lo: Floats, hi: Floats, branches: int) -> Floats:
+def branches(region: Integers) -> list[tuple[int, int, int]]:
+    """Each branch with the places of its first and its last panel."""
+    turns = (region[1:] != region[:-1]).nonzero()[0].tolist()
+    first, last = [0, *(k + 1 for k in turns)], [*turns, region.size - 1]
+    return list(zip(region[first].tolist(), first, last, strict=True))
+
+
+def extent(region: Integers, lo: Floats, hi: Floats, count: int) -> Floats:
     """Return from where to where the panels of each branch reach; nan where there are none."""
-    out = np.empty((branches, 2))
+    out = np.empty((count, 2))
     out[:] = np.nan
-    turns = (region[1:] != region[:-1]).nonzero()[0]
-    out[region[0], 0], out[region[-1], 1] = lo[0], hi[-1]
-    out[region[turns + 1], 0], out[region[turns], 1] = lo[turns + 1], hi[turns]
+    for r, i, j in branches(region):
+        out[r] = lo[i], hi[j]
     return out
 
 
-def beyond(reached: Floats, rows: Floats) -> tuple[Integers, Floats]:
-    """Return points beyond both edges of every branch, and where those of each edge begin.
+@SILENT
+def beyond(
+    reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Floats, Floats]]
+) -> tuple[list[int], Floats, Floats, Floats]:
+    """Return points beyond both edges of every branch, as far as they may have mass.
 
     They lie at geometric distances: under sparse sampling exp(zL) outgrows p only far out, where
     the tilted density rises again, and such a mode shows by its flanks.
+
+    Args:
+        reached: from where to where the panels of each branch reach.
+        rows: its ends.
+        values: for the log density and the loss.
+
+    Returns:
+        Where those of each edge begin; the points; log of the density times the distance from the
+        edge, -inf where the kernel has no answer; the loss.
     """
-    found = []
+    points, gaps = [], []
     for (lo, hi), (least, most) in zip(reached.tolist(), rows[:, :2].tolist(), strict=True):
         offsets = (hi - lo) * OUTWARD
         below, above = lo - offsets, hi + offsets
-        found += [below[below > least], above[above < most]]
-    sizes = [points.size for points in found]
-    return np.array([0, *accumulate(sizes)]), np.concatenate(found)
+        points += [below[below > least], above[above < most]]
+        gaps += [np.abs(points[-2] - lo), np.abs(points[-1] - hi)]
+    x = np.concatenate(points)
+    log_p, loss = values(x)
+    sound = np.isfinite(log_p) & np.isfinite(loss)
+    log_size = np.where(sound, log_p + np.log(np.concatenate(gaps)), -np.inf)
+    return [0, *accumulate(p.size for p in points)], x, log_size, np.where(sound, loss, 0.0)
 
 
 @SILENT
