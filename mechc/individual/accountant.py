@@ -74,6 +74,7 @@ class IndividualAccountant(TakesTurns):
         splines: bool = True,
         storage: PathLike | None = None,
         journal: int = 1 << 28,
+        tables: PathLike | None = None,
     ) -> None:
         """Start with nobody touched.
 
@@ -93,6 +94,8 @@ class IndividualAccountant(TakesTurns):
                 memory.
             journal: bytes that recorded steps may take; as long as they fit, people whose bounds
                 are wider than rtol are accounted for again on finer grids.
+            tables: folder in which tables are kept for other processes; in memory they are
+                shared by all accountants of a mechanism as long as one of them lives.
 
         Raises:
             DeclarationError: an argument is not acceptable.
@@ -107,12 +110,14 @@ class IndividualAccountant(TakesTurns):
         spacing = "geometric" if measured else spacing
         self.grid = Grid(family.worst, family.best, buckets, spacing, splines)
         if measured and splines:
-            self.grid = replace(self.grid, crowding=crowding(family))
+            if crowding not in family.made:
+                family.made[crowding] = crowding(family)
+            self.grid = replace(self.grid, crowding=family.made[crowding])
         if isinstance(journal, bool) or not isinstance(journal, int | np.integer) or journal < 0:
             raise DeclarationError(f"journal={journal!r} (expected a number of bytes >= 0)")
         self._ledger = Ledger(people, self.grid, storage)
         self._journal = Journal(self.people, journal if splines else 0)
-        self._evaluators: dict[tuple[int, str], Evaluator] = {}
+        self._tables = tables
 
     @classmethod
     def from_norms(
@@ -412,10 +417,11 @@ class IndividualAccountant(TakesTurns):
         return people
 
     def _evaluator(self, grid: Grid, direction: str) -> Evaluator:
-        key = (grid.buckets, direction)
-        if key not in self._evaluators:
-            self._evaluators[key] = Evaluator(self.family, grid, direction)
-        return self._evaluators[key]
+        key, made = (grid, direction, self._tables and str(self._tables)), self.family.made
+        if key not in made:
+            made.setdefault(key, Evaluator(self.family, grid, direction, self._tables))
+        found: Evaluator = made[key]
+        return found
 
     def _losses(self, direction: str) -> list[Any]:
         return [self.family.loss(float(v), direction) for v in self.grid.knots]

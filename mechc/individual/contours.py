@@ -25,9 +25,12 @@ and the wrap-around at +-L carry no bound, and each person costs n complex power
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,10 +41,13 @@ from mechc.accountants.contours import decay, gridding
 from mechc.accountants.contours.characteristic import Law, Tilted, log_phi
 from mechc.errors import NumericError
 from mechc.individual import inversion
+from mechc.individual.budget import PathLike
 from mechc.individual.family import Family
 from mechc.individual.ledger import Ledger
 from mechc.individual.splines import Grid
+from mechc.individual.storage import Shelf, TakesTurns
 from mechc.individual.tilts import FORBIDDEN, Members, Tilts, per_column
+from mechc.kernel import closure
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 Floats = NDArray[np.float64]
@@ -59,10 +65,17 @@ PILOT = 128  # nodes of the sum that says where everybody's answer is, before an
 ROUNDS = (4.0, 8.0)  # frequencies resolved, as multiples of a guess by K''
 LEAST, MOST = 16, 2048  # nodes
 BAND = 1.08  # ratio of the nodes at which bands of errors begin
+SPANS = 20  # parts of the grid at whose ends tables begin and end
 PERIODS = 1.5  # periods are rounded up to powers of this
 BLOCK = 1 << 10  # people handled at a time
 OPEN = 1e3  # share of delta lost beyond which more nodes are not tried
 KEPT = 64  # contours beyond which a further question starts afresh
+
+
+@functools.cache
+def code() -> str:
+    """Return the digest of the code that tables depend on."""
+    return closure.digest(Path(__file__).parents[1], __name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,46 +124,64 @@ class Contour:
         reading: str,
         key: tuple[Any, ...],
         proven: bool = True,
+        shelf: Shelf | None = None,
     ) -> None:
-        """Tilt the members that matter between two buckets; knots alone if nothing is proven."""
+        """Remember what to tilt; knots between two buckets alone if nothing is proven."""
         self.key, self._span, self._proven = key, span, proven
         self.tilts, self.at, self.frequency, self._reading = tilts, at, frequency, reading
         self.c = float(tilts.t[at])
-        members, n = tilts.members, tilts.members.grid.buckets
-        # decay is proven at every so many knots: |phi| beyond the nodes varies slowly
-        self._stride = max(1, n // PROVEN)
+        self.shelf = shelf
+        found = None
+        if proven and shelf is not None:
+            found = shelf.take(("beyond", *key), self._fading)
+        self.beyond: Floats = (found or self._fading())["beyond"] if proven else np.empty(0)
+
+    @cached_property
+    def _laws(self) -> tuple[dict[int, _Law], Floats]:
+        """The members that matter, tilted, and bounds on log |phi| at the knots, for each shell."""
+        members, n, tilts = self.tilts.members, self.tilts.members.grid.buckets, self.tilts
         index = np.arange(members.positions.size)
-        near = ~np.isnan(tilts.k[:, 0, at])
+        near = ~np.isnan(tilts.k[:, 0, self.at])
         fades = ((index % self._stride == 0) & (index < n)) | (index == n)
-        fades &= near & members.needed(span, self._stride) & proven
-        wanted = near & members.needed(span) & (proven | (index <= n))
-        chosen = np.flatnonzero(wanted | fades)
-        self._tilted: dict[int, _Law] = {}
+        fades &= near & members.needed(self._span, self._stride) & self._proven
+        wanted = near & members.needed(self._span) & (self._proven | (index <= n))
+        laws: dict[int, _Law] = {}
         at_knots = np.zeros((n + 1, SHELLS))
-        for i in chosen.tolist():
+        for i in np.flatnonzero(wanted | fades).tolist():
+            far = 1.01 * self.frequency
             try:
-                loss = members.loss(i).covering(-1.0, self.c, self.c, 1.01 * frequency, FLOOR)
+                loss = members.loss(i).covering(-1.0, self.c, self.c, far, FLOOR)
             except NumericError:  # then there is no answer for those who used the member
                 continue
             tilted = Tilted(Law.of((Step(loss, 1),)), self.c)
             lost = 4.0 * loss.tolerance + 2.0 * tilted.lost
-            law = _Law(tilted.centred, tilted.weight, float(tilted.mean[0]), lost)
-            self._tilted[i] = law
+            laws[i] = law = _Law(tilted.centred, tilted.weight, float(tilted.mean[0]), lost)
             if fades[i]:
                 at_knots[i] = decay.log_sups(
                     law.centred, law.weight, float(tilted.spread[0]), float(tilted.slack[0]),
                     decay.variation(loss, self.c), self.frequencies,
                 )  # fmt: skip
+        return laws, at_knots
+
+    @property
+    def _stride(self) -> int:
+        """Decay is proven at every so many knots: |phi| beyond the nodes varies slowly."""
+        return max(1, self.tilts.members.grid.buckets // PROVEN)
+
+    def _fading(self) -> dict[str, Floats]:
+        """Tabulate `beyond`."""
+        members, n, at_knots = self.tilts.members, self.tilts.members.grid.buckets, self._laws[1]
         below = np.arange(n) // self._stride * self._stride
         above = np.minimum(below + self._stride, n)
         buckets = SAMPLED * np.maximum(at_knots[below], at_knots[above])
-        self.beyond = np.zeros((members.grid.columns, SHELLS))
-        if reading == "splines":
-            self.beyond[:-1] = per_column(buckets, span)
+        beyond = np.zeros((members.grid.columns, SHELLS))
+        if self._reading == "splines":
+            beyond[:-1] = per_column(buckets, self._span)
         else:
-            self.beyond[:n] = buckets
-        if reading != "better":
-            self.beyond[-1] = SAMPLED * at_knots[n]
+            beyond[:n] = buckets
+        if self._reading != "better":
+            beyond[-1] = SAMPLED * at_knots[n]
+        return {"beyond": beyond}
 
     @property
     def frequencies(self) -> Floats:
@@ -166,7 +197,7 @@ class Contour:
         values = np.full((k.shape[0], count + 1), np.nan, np.complex128)
         errors = np.full(values.shape, np.nan)
         turn = h * np.arange(1.0, count + 1.0)
-        for i, law in self._tilted.items():
+        for i, law in self._laws[0].items():
             re, im, error = law.log_phi(h, count)
             values[i, 0], errors[i, 0] = k[i, :2, self.at]
             values[i, 1:] = re + 1j * (np.unwrap(im) + turn * law.mean)
@@ -176,33 +207,49 @@ class Contour:
 
     def table(self, period: float, count: int) -> ContourTable:
         """Return the nodes c + inh, n <= count, as columns."""
+        make = partial(self._tabulated, period, count)
+        found = None if self.shelf is None else self.shelf.take((*self.key, period, count), make)
+        z = self.c + 2j * math.pi / period * np.arange(count + 1.0)
+        growth = np.abs(z * (z + 1.0)) / (self.c * (self.c + 1.0))
+        phase = np.angle(z[1:]) + np.angle(z[1:] + 1.0)
+        right = self.tilts.t[self._right]
+        return ContourTable(
+            self.c, period, count, growth, phase, _bands(count), right, **(found or make())
+        )
+
+    @property
+    def _right(self) -> NDArray[np.bool_]:
+        """Which tilts bound the right images."""
+        return np.asarray((self.tilts.t > self.c * 1.0001) & (self.tilts.t < self.c * 5.0))
+
+    def _tabulated(self, period: float, count: int) -> dict[str, Floats]:
+        """Return the columns of `table`."""
         members, h = self.tilts.members, 2.0 * math.pi / period
         values, errors = self.nodes(h, count)
         z = self.c + 1j * h * np.arange(count + 1.0)
         growth = np.abs(z * (z + 1.0)) / (self.c * (self.c + 1.0))
-        phase = np.angle(z[1:]) + np.angle(z[1:] + 1.0)
-        starts = np.unique(BAND ** np.arange(math.log(count) / math.log(BAND) + 1.0) // 1.0)
-        bands = np.concatenate([[0], starts[starts <= count], [count + 1]]).astype(np.int64)
         if self._proven:
             a, radius = members.columns(self._reading, values, errors, self._span, growth)
         else:
             a = members.coefficients(self._reading, values)
             radius = np.zeros(a.shape)
-        gamma = np.maximum.reduceat(radius / growth, bands[:-1], axis=1)
+        gamma = np.maximum.reduceat(radius / growth, _bands(count)[:-1], axis=1)
         left_out = np.zeros((a.shape[0], 1))
         if self._reading == "splines":  # steps beyond the span need not have happened
             left_out[-1] = _leave_out(values[members.grid.buckets], growth)
-        right = (self.tilts.t > self.c * 1.0001) & (self.tilts.t < self.c * 5.0)
-        log_m = self.tilts.columns(self._reading)[0][:, right]
+        log_m = self.tilts.columns(self._reading)[0][:, self._right]
         beside = np.concatenate([log_m, a[:, :1].real, left_out, gamma], axis=1)
         lost = ~np.isfinite(a).all(axis=1) | ~np.isfinite(beside).all(axis=1)
         # no table, no answer: an error this large leaves no bound behind
         beside[lost], a[lost] = FORBIDDEN, 0.0
         nodes = np.concatenate([a[:, 1:].real, a[:, 1:].imag], axis=1)
-        return ContourTable(
-            self.c, period, count, growth, phase, bands, self.tilts.t[right],
-            np.ascontiguousarray(nodes), np.ascontiguousarray(beside),
-        )  # fmt: skip
+        return {"nodes": np.ascontiguousarray(nodes), "beside": np.ascontiguousarray(beside)}
+
+
+def _bands(count: int) -> Rows:
+    """Return the first node of each error band, then the number of nodes and one."""
+    starts = np.unique(BAND ** np.arange(math.log(count) / math.log(BAND) + 1.0) // 1.0)
+    return np.concatenate([[0], starts[starts <= count], [count + 1]]).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -326,25 +373,40 @@ class Choices:
             getattr(self, field.name)[who] = getattr(other, field.name)
 
 
-class Evaluator:
+class Evaluator(TakesTurns):
     """One direction of a family on a grid, with the tables made so far."""
 
-    def __init__(self, family: Family, grid: Grid, direction: str) -> None:
+    def __init__(
+        self, family: Family, grid: Grid, direction: str, folder: PathLike | None = None
+    ) -> None:
         """Remember what to tabulate; tables are made when someone needs them.
 
         What is kept for further questions is named by all that it depends on, so that an answer
         does not depend on the questions before it.
         """
         self.grid, self.members = grid, Members(family, grid, direction)
+        self._shelf = None
+        if folder is not None and family.key:
+            self._shelf = Shelf(folder, code(), family.key, repr(grid), direction)
         self._known: dict[tuple[Any, ...], Tilts] = {}
         self._contours: dict[tuple[Any, ...], Contour] = {}
         self._tables: dict[tuple[Any, ...], ContourTable] = {}
 
     def tilts(self, span: tuple[int, int], reach: float = REACHES[-1]) -> Tilts:
         """Return K at real tilts up to `reach` of all members between two buckets."""
-        if (span, reach) not in self._known:
-            self._known[span, reach] = Tilts(self.members, span, reach)
-        return self._known[span, reach]
+        with self._turn:  # accountants of the same family share an evaluator
+            if (span, reach) not in self._known:
+                self._known[span, reach] = Tilts(self.members, span, reach, self._shelf)
+            return self._known[span, reach]
+
+    def span(self, ledger: Ledger, rows: Rows) -> tuple[int, int]:
+        """Return buckets that hold all steps of some people, one of few pairs.
+
+        So different people find the same tables.
+        """
+        n, (first, last) = self.grid.buckets, ledger.span(rows)
+        part = max(n // SPANS, 1)
+        return first // part * part, min((last // part + 1) * part, n) if last < n else n
 
     def first(
         self,
@@ -364,7 +426,7 @@ class Evaluator:
             known: estimates of the answers, nan where there is none.
         """
         known = np.full(rows.size, np.nan) if known is None else known
-        found, span = np.empty((rows.size, 8)), ledger.span(rows)
+        found, span = np.empty((rows.size, 8)), self.span(ledger, rows)
         asked = (query.log_delta, query.epsilon, query.rtol, math.log(SHARE * query.rtol))
         for reach in REACHES:
             tilts = self.tilts(span, reach)
@@ -397,9 +459,10 @@ class Evaluator:
         bound misses epsilon by a factor of two to five where few steps matter, and contour, period
         and number of nodes depend on it.
         """
-        if len(self._contours) > KEPT:
-            self._contours.clear()
-            self._tables.clear()
+        with self._turn:
+            if len(self._contours) > KEPT:
+                self._contours.clear()
+                self._tables.clear()
         answers, first, tilts = self.first(ledger, query, rows, reading)
         todo = np.flatnonzero(first.at >= 0)
         guess = self._guess(ledger, query, rows, todo, tilts, first, reading)
@@ -432,7 +495,7 @@ class Evaluator:
         for part, (i,) in _groups(first.at[todo]):
             who = todo[part]
             h, step = _nodes_apart(first.period[who])
-            span, high = ledger.span(rows[who]), 2.0 ** math.ceil(math.log2(PILOT * h.max()))
+            span, high = self.span(ledger, rows[who]), 2.0 ** math.ceil(math.log2(PILOT * h.max()))
             contour = self._contour(tilts, i, high, span, reading, proven=False)
             for members, (j,) in _groups(step):
                 table = self._table(contour, j, PILOT)
@@ -458,7 +521,7 @@ class Evaluator:
         wanted = np.clip(first.nodes[who], LEAST, MOST) * h
         high = 2.0 ** math.ceil(math.log2(factor * float(np.quantile(wanted, 0.9))))
         high = min(high, 2.0 ** math.ceil(math.log2(MOST * float(h.max()))))
-        contour = self._contour(tilts, at, high, ledger.span(rows[who]), reading)
+        contour = self._contour(tilts, at, high, self.span(ledger, rows[who]), reading)
         lost, shell = self._reach(ledger, rows[who], contour, h, first, who)
         count = np.ceil(contour.frequencies[shell] / h).astype(np.int64)
         count = np.clip(-(-count // LEAST) * LEAST, LEAST, MOST)
@@ -540,15 +603,18 @@ class Evaluator:
     ) -> Contour:
         """Tilt the members once for all periods that are needed on a contour."""
         key = (tilts.span, tilts.t.size, at, frequency, span, reading, proven)
-        if key not in self._contours:
-            self._contours[key] = Contour(tilts, at, frequency, span, reading, key, proven)
-        return self._contours[key]
+        with self._turn:
+            if key not in self._contours:
+                made = Contour(tilts, at, frequency, span, reading, key, proven, self._shelf)
+                self._contours[key] = made
+            return self._contours[key]
 
     def _table(self, contour: Contour, step: int, count: int) -> ContourTable:
         key = (*contour.key, step, count)
-        if key not in self._tables:
-            self._tables[key] = contour.table(PERIODS**step, count)
-        return self._tables[key]
+        with self._turn:
+            if key not in self._tables:
+                self._tables[key] = contour.table(PERIODS**step, count)
+            return self._tables[key]
 
 
 def _nodes_apart(period: Floats) -> tuple[Floats, Rows]:

@@ -1,33 +1,44 @@
-"""Individual epsilons of large populations with Dask: chunks of people are independent.
+"""Individual epsilons of large populations: chunks of people are independent.
 
-Every chunk is accounted for from its own steps with tables of its own, so its numbers do not depend
-on which worker it met, on what that worker did before, or on how often it had to start again.
-Workers write their results themselves (`results`); through the scheduler go only indices.
+Every chunk is accounted for from its own steps. Tables are named by all that they depend on, kept
+in the folder of the run and found there by whoever needs them next, so that numbers do not depend
+on which worker a chunk met, on what that worker did before, or on how often it had to start again.
+Workers write their results themselves (`results`); through the scheduler go only indices. Who runs
+the chunks is exchangeable: Dask, any `concurrent.futures.Executor`, or a scheduler of batch jobs
+that calls `chunk` with a number.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib
 import itertools
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.individual.accountant import BUCKETS, IndividualAccountant
 from mechc.individual.budget import PathLike
 from mechc.individual.family import Family
-from mechc.individual.results import Results
+from mechc.individual.results import PERSON, Results, library
 
 Floats = NDArray[np.float64]
 
 CHUNK = 250_000  # people, for arrays that are not chunked yet
+AHEAD = 8  # chunks that an executor is given at a time
+ROWS = (PERSON, "step", "value")  # columns of rows
 ATTEMPTS = 5  # how often chunks are submitted that a lost worker took with it
 _FAILURES = 20  # workers a chunk may lose before the scheduler of a local cluster gives it up
+
+_LAST: list[Family] = []  # whose tables in memory the next chunk will want
 
 
 @dataclass(frozen=True)
@@ -48,13 +59,15 @@ class Question:
     buckets: int
     journal: int
 
-    def answer(self, steps: NDArray[Any]) -> Floats:
+    def answer(self, steps: NDArray[Any], tables: PathLike | None = None) -> Floats:
         """Return lower, estimate and upper of everybody in a chunk, shape (3, people).
 
         Args:
             steps: parameter of each step, shape (people, steps).
+            tables: folder of the tables that chunks share.
         """
-        family = self.family
+        family = self.family.here()
+        _LAST[:] = [family]
         accountant = IndividualAccountant(
             family,
             parameter=family.parameter,
@@ -63,6 +76,7 @@ class Question:
             rtol=self.rtol,
             buckets=self.buckets,
             journal=self.journal,
+            tables=tables,
         )
         for values, count in zip(steps.T, self.counts, strict=True):
             accountant.step(np.ascontiguousarray(values), count=count)
@@ -85,6 +99,80 @@ class Question:
         }
 
 
+@dataclass(frozen=True)
+class Run:
+    """A population cut into chunks, and what everybody in it is asked.
+
+    Attributes:
+        question: asked of every chunk.
+        pieces: delayed arrays of steps, or delayed (identifiers, steps), one a chunk.
+        results: where answers go.
+        names: identifiers of the people, shape (people,), None where there are none or where they
+            come with the steps.
+    """
+
+    question: Question
+    pieces: Sequence[Any]
+    results: Results
+    names: NDArray[Any] | None
+
+    @classmethod
+    def open(
+        cls,
+        mechanism: Any,
+        steps: Any,
+        output: PathLike,
+        *,
+        parameter: str,
+        span: tuple[float, float],
+        delta: float,
+        counts: Sequence[int] | None = None,
+        rtol: float = 1e-4,
+        buckets: int = BUCKETS,
+        journal: int = 1 << 28,
+        identifiers: ArrayLike | None = None,
+    ) -> Self:
+        """Begin a run, or continue that of the same arguments; see `account` for them."""
+        if not 1e-250 <= delta < 1.0:
+            raise DeclarationError(f"delta={delta!r} (expected 1e-250 <= delta < 1)")
+        family = mechanism
+        if not isinstance(mechanism, Family):
+            family = Family.of(mechanism, parameter, span)
+        rows = isinstance(steps, str | os.PathLike) and Path(steps).suffix == ".parquet"
+        pieces, people, chunk, columns = _files(steps, family) if rows else _blocks(steps)
+        repeats = (1,) * columns if counts is None else tuple(int(c) for c in counts)
+        if len(repeats) != columns or min(repeats, default=1) < 1:
+            raise DeclarationError(f"counts={counts!r} (expected {columns} integers >= 1)")
+        names = None if identifiers is None else np.asarray(identifiers)
+        if names is not None and (rows or names.shape != (people,)):
+            raise DeclarationError(f"identifiers: expected shape ({people},), with an array")
+        question = Question(family, repeats, float(delta), float(rtol), int(buckets), int(journal))
+        number = len(pieces) if rows else 0
+        results = Results.open(output, people, chunk, question.about, number)
+        if names is not None and not results.path.endswith(".parquet"):
+            raise DeclarationError("identifiers: expected output=*.parquet")
+        return cls(question, pieces, results, names)
+
+    def of(self, index: int) -> NDArray[Any] | None:
+        """Return the identifiers of a chunk."""
+        return None if self.names is None else self.names[self.results.rows(index)]
+
+    def chunk(self, index: int) -> None:
+        """Account for one chunk here; nothing is computed if that has been done.
+
+        Args:
+            index: number of the chunk.
+
+        Raises:
+            DeclarationError: there is no such chunk, or a value among the steps is not acceptable.
+            StateError: it was computed from other steps.
+        """
+        if not 0 <= index < self.results.chunks:
+            raise DeclarationError(f"index={index!r} (expected 0 to {self.results.chunks - 1})")
+        given = self.pieces[index].compute(scheduler="synchronous")
+        _chunk(given, index, self.question, self.results, self.of(index))
+
+
 def account(
     mechanism: Any,
     steps: Any,
@@ -97,20 +185,25 @@ def account(
     rtol: float = 1e-4,
     buckets: int = BUCKETS,
     journal: int = 1 << 28,
+    identifiers: ArrayLike | None = None,
+    executor: Executor | None = None,
     address: str | None = None,
     workers: int | None = None,
     progress: bool = True,
 ) -> Results:
     """Write everybody's epsilon at delta to a Zarr group or to Parquet files.
 
-    Called again with the same arguments it computes what is missing; it is for the caller to pass
-    the same steps again. Each worker holds one chunk of people at a time.
+    Called again with the same arguments it computes what is missing; chunks that are complete are
+    read again to check that their steps are the same. Each worker holds one chunk of people at a
+    time.
 
     Args:
         mechanism: a mechanism with all parameters bound but one, or a `Family`.
         steps: parameter of each step for each person, shape (people, steps): a Dask array, whose
-            chunks of people are kept, or a NumPy array. inf (0 for a parameter that grows with
-            the privacy loss) means not touched.
+            chunks of people are kept, a NumPy array, or the path of a Zarr array; or the path of a
+            folder of Parquet files (*.parquet) with rows (person, step, value), step counted from
+            0, in which each person is in one file and files do not overlap: a file is a chunk.
+            inf (0 for a parameter that grows with the privacy loss), or no row, means not touched.
         output: path that ends in ".zarr" or ".parquet", on a file system all workers see.
         parameter: the free parameter.
         span: its range, as for `IndividualAccountant`.
@@ -119,6 +212,9 @@ def account(
         rtol: relative width to aim for.
         buckets: number of buckets of the grid.
         journal: bytes of steps a chunk may keep for refinement.
+        identifiers: what people are called in the column `person` of Parquet output, shape
+            (people,); those of the rows are carried over by themselves.
+        executor: who runs the chunks, instead of Dask.
         address: of an existing scheduler; a local cluster of processes by default.
         workers: processes of the local cluster, one a core by default; 0 for none at all.
         progress: show a progress bar.
@@ -128,53 +224,77 @@ def account(
 
     Raises:
         DeclarationError: an argument or a value among the steps is not acceptable.
-        StateError: the output holds something else.
+        StateError: the output holds something else, or answers to other steps.
         UnsupportedError: Dask, or the library of the format, is not installed.
         NumericError: workers were lost too often; what is complete stays, and a further call
             continues.
     """
-    blocks, sizes = _blocks(steps)
-    people, columns = sum(sizes), blocks.shape[1]
-    repeats = (1,) * columns if counts is None else tuple(int(c) for c in counts)
-    if len(repeats) != columns or min(repeats, default=1) < 1:
-        raise DeclarationError(f"counts={counts!r} (expected {columns} integers >= 1)")
-    if not 1e-250 <= delta < 1.0:
-        raise DeclarationError(f"delta={delta!r} (expected 1e-250 <= delta < 1)")
-    family = mechanism
-    if not isinstance(mechanism, Family):
-        family = Family.of(mechanism, parameter, span)
-    question = Question(family, repeats, float(delta), float(rtol), int(buckets), int(journal))
-    results = Results.open(output, people, sizes[0], question.about)
-    todo = [i for i in range(results.chunks) if not results.is_done(i)]
-    pieces = blocks.to_delayed().ravel()
-    with _bar(results.chunks, progress) as advance:
-        advance(results.chunks - len(todo))
-        if workers == 0 and address is None:
-            for i in todo:
-                _chunk(pieces[i].compute(scheduler="synchronous"), i, question, results)
+    run = Run.open(
+        mechanism, steps, output, parameter=parameter, span=span, delta=delta, counts=counts,
+        rtol=rtol, buckets=buckets, journal=journal, identifiers=identifiers,
+    )  # fmt: skip
+    with _bar(run.results.chunks, progress) as advance:
+        if executor is not None:
+            _execute(executor, run, advance)
+        elif workers == 0 and address is None:
+            for i in range(run.results.chunks):
+                run.chunk(i)
                 advance(1)
-        elif todo:
+        else:
             with _client(address, workers) as client:
-                _submit(client, pieces, todo, question, results, advance)
-    return results
+                _submit(client, run, advance)
+    return run.results
 
 
-def _chunk(steps: NDArray[Any], index: int, question: Question, results: Results) -> int:
-    results.write(index, question.answer(steps))
+def _chunk(
+    given: Any, index: int, question: Question, results: Results, names: NDArray[Any] | None
+) -> int:
+    """Account for a chunk, or see that its steps are still the same."""
+    if isinstance(given, tuple):
+        names, given = given
+    steps = np.ascontiguousarray(given, np.float64)
+    digest = hashlib.sha256(np.ascontiguousarray(steps, "<f8").tobytes())
+    digest.update(repr(None if names is None else names.tolist()).encode())
+    if results.is_done(index):
+        results.check(index, digest.hexdigest())
+    else:
+        numbers = question.answer(steps, results.tables)
+        results.write(index, numbers, digest.hexdigest(), names)
     return index
 
 
-def _submit(
-    client: Any, pieces: Any, todo: list[int], question: Question, results: Results, advance: Any
-) -> None:
+def _execute(executor: Executor, run: Run, advance: Any) -> None:
+    """Keep a few chunks in flight until all are done."""
+    waiting, flying = iter(range(run.results.chunks)), set[Future[int]]()
+    try:
+        while True:
+            for i in itertools.islice(waiting, AHEAD - len(flying)):
+                given = run.pieces[i].compute(scheduler="synchronous")
+                work = (given, i, run.question, run.results, run.of(i))
+                flying.add(executor.submit(_chunk, *work))
+            if not flying:
+                return
+            done, flying = wait(flying, return_when=FIRST_COMPLETED)
+            for future in done:
+                future.result()
+                advance(1)
+    finally:
+        for future in flying:
+            future.cancel()
+
+
+def _submit(client: Any, run: Run, advance: Any) -> None:
     """Keep a few chunks per worker in flight until all are done."""
     dask, cluster = _dask()
+    results, todo = run.results, list(range(run.results.chunks))
 
-    task = dask.delayed(_chunk)
+    def task(i: int) -> Any:
+        return dask.delayed(_chunk)(run.pieces[i], i, run.question, results, run.of(i))
+
     for _ in range(ATTEMPTS):
         waiting = iter(todo)
         ahead = 2 * max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
-        first = [task(pieces[i], i, question, results) for i in itertools.islice(waiting, ahead)]
+        first = [task(i) for i in itertools.islice(waiting, ahead)]
         flying = cluster.as_completed(client.compute(first), raise_errors=False)
         for future in flying:
             if future.status == "finished":
@@ -182,16 +302,20 @@ def _submit(
             elif not isinstance(future.exception(), cluster.KilledWorker):
                 raise future.exception()
             for i in itertools.islice(waiting, 1):
-                flying.add(client.compute(task(pieces[i], i, question, results)))
+                flying.add(client.compute(task(i)))
         todo = [i for i in todo if not results.is_done(i)]
         if not todo:
             return
     raise NumericError(f"workers were lost while computing chunks {todo[:5]}; call again")
 
 
-def _blocks(steps: Any) -> tuple[Any, tuple[int, ...]]:
-    """Return the steps as a Dask array with equal chunks of people, and the sizes of these."""
+def _blocks(steps: Any) -> tuple[Sequence[Any], int, int, int]:
+    """Return equal chunks of people as delayed arrays, people, people a chunk, and steps."""
     da = _dask()[0].array
+    if isinstance(steps, str | os.PathLike):
+        if not Path(steps).exists():
+            raise DeclarationError(f"steps={str(steps)!r} (expected an array that is there)")
+        steps = da.from_zarr(os.fspath(steps))
     array = steps if isinstance(steps, da.Array) else np.asarray(steps)
     if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "fiu":
         raise DeclarationError(
@@ -201,7 +325,45 @@ def _blocks(steps: Any) -> tuple[Any, tuple[int, ...]]:
     if not isinstance(array, da.Array):
         array = da.from_array(array, (CHUNK, -1))
     array = array.rechunk({0: max(array.chunks[0]), 1: -1})
-    return array, array.chunks[0]
+    return array.to_delayed().ravel(), array.shape[0], array.chunks[0][0], array.shape[1]
+
+
+def _files(path: PathLike, family: Family) -> tuple[Sequence[Any], int, int, int]:
+    """Return files of rows as delayed (identifiers, steps), two zeros, and the number of steps."""
+    parquet, files = library("pyarrow.parquet"), sorted(Path(path).glob("*.parquet"))
+    ends, last = [], -1
+    for file in files:
+        about = parquet.ParquetFile(file).metadata
+        groups = [about.row_group(i) for i in range(about.num_row_groups)]
+        where = {name: i for i, name in enumerate(about.schema.names)}
+        if not {*ROWS} <= {*where}:
+            raise DeclarationError(f"{file}: columns {sorted(where)} (expected {', '.join(ROWS)})")
+        person, step = ([g.column(where[c]).statistics for g in groups] for c in ROWS[:2])
+        if not groups or any(s is None or not s.has_min_max for s in (*person, *step)):
+            raise DeclarationError(f"{file}: no rows, or no statistics of person and step")
+        if min(s.min for s in step) < 0:
+            raise DeclarationError(f"{file}: step {min(s.min for s in step)} (expected >= 0)")
+        ends.append((min(s.min for s in person), max(s.max for s in person), file))
+        last = max(last, *(int(s.max) for s in step))
+    if not files:
+        raise DeclarationError(f"steps={str(path)!r} (expected a folder of *.parquet files)")
+    for (_, high, one), (low, _, other) in itertools.pairwise(sorted(ends)):
+        if not high < low:
+            raise DeclarationError(f"{one} and {other} may hold the same person (person={low!r})")
+    delayed = _dask()[0].delayed(_matrix)
+    return [delayed(f, last + 1, family.untouched) for f in files], 0, 0, last + 1
+
+
+def _matrix(file: Path, steps: int, untouched: float) -> tuple[NDArray[Any], Floats]:
+    """Return identifiers and steps of the people in a file of rows."""
+    table = library("pyarrow.parquet").read_table(file, columns=list(ROWS))
+    person, step, value = (table[name].to_numpy() for name in ROWS)
+    names, place = np.unique(person, return_inverse=True)
+    out, seen = np.full((names.size, steps), untouched), place * steps + step.astype(np.int64)
+    if np.unique(seen).size < seen.size:
+        raise DeclarationError(f"{file}: a person has two values for the same step")
+    out.reshape(-1)[seen] = value
+    return names, out
 
 
 @contextlib.contextmanager

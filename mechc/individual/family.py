@@ -10,10 +10,12 @@ family that is seen to break it is refused.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Hashable
+from functools import cached_property, partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +31,8 @@ _MEMBERS = 33  # members compared in the check
 _PLACES, _APART = 17, 0.01  # where the higher orders are checked, and how closely
 _SPREADS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5, 6.0)  # epsilons, in standard deviations
 
+_FAMILIES: WeakValueDictionary[str, Family] = WeakValueDictionary()  # of mechanisms, by key
+
 
 class Family:
     """Privacy losses of one mechanism along one scalar parameter.
@@ -43,6 +47,8 @@ class Family:
         untouched: parameter value that stands for "not touched": inf for noise, 0 for sensitivity.
         checked: how the order of the family was checked, in words.
         claim: what the pairs stand for.
+        key: digest of all that the laws depend on, "" if that is not known.
+        made: what has been computed of the family, by all else that it depends on.
     """
 
     def __init__(
@@ -54,6 +60,7 @@ class Family:
         span: tuple[float, float],
         identity: str = "",
         claim: Claim = NO_CLAIM,
+        key: str = "",
     ) -> None:
         """Determine which end of the span is the private one and check the order.
 
@@ -65,6 +72,7 @@ class Family:
             span: positive ends of the parameter range.
             identity: what tells families of the same name apart in files.
             claim: what the pairs stand for.
+            key: digest of all that the laws depend on; without one nothing is shared with others.
 
         Raises:
             DeclarationError: the span is not an interval of positive numbers.
@@ -78,7 +86,8 @@ class Family:
             raise DeclarationError(f"span={span!r} (expected 0 < low < high, both finite)")
         self.name, self.parameter, self.directions = name, parameter, directions
         self.span, self.identity, self.claim = (lo, hi), identity or name, claim
-        self._law = law
+        self._law, self.key = law, key
+        self.made: dict[Hashable, Any] = {}
         members = np.geomspace(lo, hi, _MEMBERS)
         noisier_up = self._profile(hi, [0.0])[0, 0] < self._profile(lo, [0.0])[0, 0]
         self.worst, self.best = (lo, hi) if noisier_up else (hi, lo)
@@ -110,14 +119,23 @@ class Family:
                     f"{loaded.name}: {other.name} has no value (expected all parameters but"
                     f" {parameter} to be bound; mechanism.bind({other.name}=...) does that)"
                 )
-        directions = ("remove",) if loaded.symmetric else ("remove", "add")
-
-        def law(value: float, direction: str) -> PrivacyLoss:
-            return loaded(**{parameter: value}).loss(direction)
-
         bound = ", ".join(f"{k}={v!r}" for k, v in sorted(loaded.bound.items()))
         identity = f"{loaded.name}({bound})"
-        return cls(loaded.name, parameter, law, directions, span, identity, loaded.claim)
+        key = hashlib.sha256(repr((loaded.key, bound, parameter, span)).encode()).hexdigest()
+        directions = ("remove",) if loaded.symmetric else ("remove", "add")
+        law, claim = partial(_law, loaded, parameter), loaded.claim
+        known = _FAMILIES.get(key)
+        if known is None:
+            known = cls(loaded.name, parameter, law, directions, span, identity, claim, key)
+        return _FAMILIES.setdefault(key, known)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the family without what has been computed of it."""
+        return {**vars(self), "made": {}}
+
+    def here(self) -> Family:
+        """Return the family of the same laws that this process has, this one if it has none."""
+        return _FAMILIES.setdefault(self.key, self) if self.key else self
 
     @cached_property
     def alternates(self) -> tuple[int, int]:
@@ -186,6 +204,12 @@ class Family:
             f"delta decreases from {self.parameter}={members[0]:g} to {members[-1]:g}: checked for"
             f" {members.size - 1} neighbouring pairs at {2 * len(_SPREADS) - 1} epsilons"
         )
+
+
+def _law(mechanism: Any, parameter: str, value: float, direction: str) -> PrivacyLoss:
+    """Return the loss of a mechanism at a value of its one free parameter."""
+    found: PrivacyLoss = mechanism(**{parameter: value}).loss(direction)
+    return found
 
 
 def _probes(losses: list[PrivacyLoss]) -> Floats:

@@ -23,12 +23,13 @@ little is lost by taking turns.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import struct
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
 from threading import RLock
@@ -39,6 +40,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import MechcError
+
+Arrays = dict[str, NDArray[Any]]
 
 VERSION = 1
 _MAGIC = b"MECHCIND"
@@ -231,6 +234,45 @@ class Reader:
             left -= len(piece)
         if self._file.read(_DIGEST_BYTES) != digest.digest():
             raise self._error("truncated or corrupted (its SHA-256 does not match its content)")
+
+
+class Shelf:
+    """Arrays by all that they depend on, in a folder that any number of processes share.
+
+    A file is named by the digest of what it holds an answer to, appears whole or not at all, and is
+    verified when it is read; a damaged one is made again.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *about: str) -> None:
+        """Remember the folder, which is made if needed, and what everything on the shelf is about.
+
+        Args:
+            folder: where the files are.
+            about: words that every key begins with.
+
+        Raises:
+            StateError: the folder cannot be made.
+        """
+        self._folder, self._about = Path(folder), about
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StateError(f"tables={str(folder)!r}: {error.strerror}") from error
+
+    def take(self, key: Hashable, make: Callable[[], Arrays]) -> Arrays:
+        """Return the arrays of a key, made and written first if they are not there.
+
+        Args:
+            key: tuples of numbers and words; all that the arrays depend on.
+            make: returns them.
+        """
+        name = hashlib.sha256(repr((*self._about, key)).encode()).hexdigest()
+        path = self._folder / name
+        with contextlib.suppress(StateError), Reader(path, "table") as reader:
+            return {name: reader.array(name) for name in reader.names}
+        made = make()
+        write(path, "table", {}, {name: np.ascontiguousarray(a) for name, a in made.items()})
+        return made
 
 
 class TakesTurns:

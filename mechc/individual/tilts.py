@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from scipy.interpolate import CubicSpline
 from mechc.errors import NumericError
 from mechc.individual.family import Family
 from mechc.individual.splines import Brackets, Grid, basis, spline_coefficients, subdivision
+from mechc.individual.storage import Shelf
 from mechc.loss import moments
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss
@@ -239,19 +241,28 @@ class Tilts:
         k: K(t), its error and K''(t), nan where too far, shape (members, 3, tilts).
     """
 
-    def __init__(self, members: Members, span: tuple[int, int], reach: float) -> None:
+    def __init__(
+        self, members: Members, span: tuple[int, int], reach: float, shelf: Shelf | None = None
+    ) -> None:
         """Tabulate tilts up to `reach`, or to where they are too far for everybody."""
         self.members, self.span = members, span
+        self._columns: dict[str, Floats] = {}
+        found = shelf.take(("tilts", span, reach), partial(self._made, reach)) if shelf else None
+        found = found or self._made(reach)
+        self.t, self.k = found["t"], found["k"]
+        self.complete = self.t.size < (reach >= _TILTS).sum() or self.t.size == _TILTS.size
+
+    def _made(self, reach: float) -> dict[str, Floats]:
+        """Tabulate."""
+        members, span = self.members, self.span
         given = _TILTS[reach >= _TILTS]
         useful = members.row(min(span[1] + 1, members.grid.buckets), reach).shape[1]
-        self.t = given[:useful]
-        self.complete = useful < given.size or given.size == _TILTS.size
-        needed = members.needed(span)
-        self.k = np.full((needed.size, 3, self.t.size), np.nan)
+        t, needed = given[:useful], members.needed(span)
+        k = np.full((needed.size, 3, t.size), np.nan)
         for i in np.flatnonzero(needed):
-            values = members.row(int(i), reach)[:, : self.t.size]
-            self.k[i, :, : values.shape[1]] = values
-        self._columns: dict[str, Floats] = {}
+            values = members.row(int(i), reach)[:, : t.size]
+            k[i, :, : values.shape[1]] = values
+        return {"t": t, "k": k}
 
     def columns(self, reading: str) -> Floats:
         """Return columns of K(t) plus its error, the error, and K''(t), (3, columns, tilts).

@@ -22,7 +22,7 @@ pytest.importorskip("distributed")
 pytest.importorskip("zarr")
 psutil = pytest.importorskip("psutil")
 
-from mechc.individual.distributed import account  # noqa: E402
+from mechc.individual.distributed import Run, account  # noqa: E402
 from mechc.individual.results import Results  # noqa: E402
 
 PEOPLE, CHUNK = 60, 12
@@ -42,14 +42,23 @@ def steps():
     return np.exp(rng.uniform(np.log(3), np.log(45), (PEOPLE, 6)))
 
 
-def account_for(output, **options):
+def pieces(given=None):
     import dask.array as da
 
-    pieces = da.from_array(steps(), (CHUNK, -1))
-    counts = [10] * 6
+    if isinstance(given, Path):
+        return given
+    return da.from_array(steps() if given is None else given, (CHUNK, -1))
+
+
+def account_for(output, given=None, **options):
+    counts, steps = [10] * 6, pieces(given)
     return account(
-        mechc.load("gaussian"), pieces, output, counts=counts, progress=False, **ASKED, **options
+        mechc.load("gaussian"), steps, output, counts=counts, progress=False, **ASKED, **options
     )
+
+
+def run_of(output, **options):
+    return Run.open(mechc.load("gaussian"), pieces(), output, counts=[10] * 6, **ASKED, **options)
 
 
 def numbers(results):
@@ -104,6 +113,60 @@ def test_damaged_and_missing_chunks_are_computed_again(alone, reference, tmp_pat
     assert np.array_equal(numbers(account_for(path, workers=0)), reference)
 
 
+def test_other_steps_are_not_continued(alone, tmp_path):
+    path = tmp_path / "c.zarr"
+    shutil.copytree(alone.path, path)
+    shutil.copytree(f"{alone.path}.progress", f"{path}.progress")
+    changed = steps()
+    changed[3 * CHUNK, 1] *= 1.01
+    with pytest.raises(StateError, match="steps of chunk 3"):
+        account_for(path, given=changed, workers=0)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """The same steps as rows, in one file a chunk; people have names, steps come in any order."""
+    parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    folder, rng = tmp_path_factory.mktemp("rows") / "steps.parquet", np.random.default_rng(0)
+    folder.mkdir()
+    for i in range(PEOPLE // CHUNK):
+        person, step = np.divmod(rng.permutation(CHUNK * 6), 6)
+        values = steps()[CHUNK * i + person, step]
+        names = np.array([f"p{CHUNK * i + p:03d}" for p in person])
+        parquet.write_table(
+            arrow.table({"person": names, "step": step, "value": values}), folder / f"{i}.parquet"
+        )
+    return folder
+
+
+def test_rows_keep_their_names_and_an_executor_finds_the_same_numbers(rows, reference, tmp_path):
+    from pyarrow import parquet
+
+    with ThreadPoolExecutor(2) as pool:
+        found = account_for(tmp_path / "r.parquet", given=rows, executor=pool)
+        assert np.array_equal(numbers(found), reference)
+        account_for(tmp_path / "r.parquet", given=rows, executor=pool)  # nothing is left to do
+    names = parquet.read_table(found.path)["person"].to_pylist()
+    assert names == [f"p{i:03d}" for i in range(PEOPLE)]
+    (rows.parent / "twice.parquet").mkdir()
+    for copy in "ab":
+        shutil.copy(rows / "0.parquet", rows.parent / "twice.parquet" / f"{copy}.parquet")
+    with pytest.raises(DeclarationError, match="same person"):
+        account_for(tmp_path / "t.parquet", given=rows.parent / "twice.parquet", workers=0)
+
+
+def test_one_chunk_at_a_time_is_the_same_run(reference, tmp_path):
+    pytest.importorskip("pyarrow")
+    made = run_of(tmp_path / "o.parquet", identifiers=np.arange(PEOPLE) + 7)
+    made.chunk(2)
+    assert [made.results.is_done(i) for i in range(5)] == [False, False, True, False, False]
+    assert np.array_equal(made.results.read(2), reference[:, made.results.rows(2)])
+    with pytest.raises(DeclarationError, match="index"):
+        made.chunk(5)
+    with pytest.raises(DeclarationError, match="identifiers"):
+        run_of(tmp_path / "w.parquet", identifiers=np.arange(3))
+
+
 @pytest.mark.parametrize(
     "changed", [{"delta": 1e-5}, {"span": (2.0, 60.0)}, {"buckets": 16}, {"rtol": 1e-2}]
 )
@@ -142,7 +205,7 @@ def test_bad_input_is_refused(tmp_path, given, options, message):
         Results.open(tmp_path / "f.csv", 3, 1, {})
 
 
-def kill_once(launched, draw):
+def kill_once(launched, draw, longest):
     """Kill a worker or the coordinating process at a random moment; say which.
 
     Only the launched process and its descendants are considered.
@@ -150,7 +213,7 @@ def kill_once(launched, draw):
     victim = draw.choice(["coordinator", "worker"])
     while victim == "worker" and not workers_of(launched) and launched.poll() is None:
         time.sleep(0.05)
-    time.sleep(draw.uniform(0.0, 6.0))
+    time.sleep(draw.uniform(0.0, longest))
     if victim == "coordinator" and launched.poll() is None:
         launched.send_signal(signal.SIGKILL)
         launched.wait()
@@ -185,14 +248,14 @@ def launch(folder, output):
         return subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
 
 
-def killed_run(folder, reference, seed, kills):
+def killed_run(folder, reference, seed, kills, longest=6.0):
     """Start a run, kill something `kills` times, start again as needed; compare in the end."""
     draw, output = random.Random(seed), folder / "k.zarr"
     happened = []
     for _ in range(kills + 2):
         process = launch(folder, output)
         while len(happened) < kills:
-            happened.append(kill_once(process, draw))
+            happened.append(kill_once(process, draw, longest))
             if process.poll() is not None:
                 break
         if process.wait() == 0:
@@ -207,7 +270,7 @@ def killed_run(folder, reference, seed, kills):
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path, reference):
-    killed_run(tmp_path, reference, seed=2, kills=1)
+    killed_run(tmp_path, reference, seed=2, kills=1, longest=1.0)
 
 
 @pytest.mark.slow
