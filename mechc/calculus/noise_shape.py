@@ -48,11 +48,13 @@ from sympy import (
     gamma,
     log,
     loggamma,
+    nan,
     oo,
     pi,
     sin,
     sinh,
     tanh,
+    zoo,
 )
 from sympy import together as over_one
 
@@ -65,6 +67,7 @@ from mechc.protocol import Measure
 from mechc.symbolic import evaluate
 from mechc.symbolic.evaluate import Evaluator, Floats, Theta
 from mechc.symbolic.facts import Facts, Undecided
+from mechc.symbolic.functions import atan2, log_besselk, log_erf_gap
 from mechc.symbolic.rewrite import factored
 from mechc.symbolic.signs import exceeds_zero, weak_sign
 
@@ -96,8 +99,12 @@ def is_continuous(expr: Expr, x: Symbol, here: Facts) -> bool:
         return all(is_continuous(part, x, here) for part in expr.args) and is_positive(
             expr.args[0] + 1, here
         )
-    if isinstance(expr, (besseli, besselk)) and not expr.order.has(x):
-        return is_continuous(expr.argument, x, here) and is_positive(expr.argument, here)
+    if isinstance(expr, (besseli, besselk, log_besselk)) and not expr.args[0].has(x):
+        return is_continuous(expr.args[1], x, here) and is_positive(expr.args[1], here)
+    if isinstance(expr, log_erf_gap):
+        return is_continuous(expr.args[0], x, here) and not expr.args[1].has(x)
+    if isinstance(expr, atan2):
+        return all(is_continuous(part, x, here) for part in expr.args)
     return False
 
 
@@ -232,6 +239,8 @@ def _jump(
         if change.has(log) and weak_sign(expand(change), facts) is None:
             # the logarithm of a ratio has the sign of what the ratio exceeds one by
             change = factored(over_one(exp(change) - 1))
+    if not change.is_finite and (change.has(oo, zoo, nan) or change.atoms(log_besselk)):
+        return PEAK  # a pole: up or down, so there may be nothing but a fall after it
     return _known(weak_sign(expand(change), facts))
 
 
@@ -279,6 +288,9 @@ def is_concave(log_density: Expr, slope: Expr, x: Symbol, here: Facts) -> bool:
 def _is_log_normal_tail(part: Expr, x: Symbol, here: Facts) -> bool:
     """Whether this is a multiple of log erfc(a x + b), concave as the log of a normal integral."""
     factors, function = part.as_independent(x, as_Add=False)
+    if isinstance(function, log_erf_gap) and weak_sign(factors, here) in (0, 1):
+        u, h = function.args
+        return _can_cut(u, x) and u.as_poly(x).degree() == 1 and not h.has(x)
     if not isinstance(function, log) or weak_sign(factors, here) not in (0, 1):
         return False
     constant, rest = function.args[0].as_coeff_Add()

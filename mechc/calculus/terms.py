@@ -20,6 +20,7 @@ from sympy import (
     Rational,
     S,
     Symbol,
+    besselk,
     cos,
     cosh,
     coth,
@@ -39,7 +40,9 @@ from sympy import (
     tanh,
 )
 
+from mechc.symbolic.differences import without_differences
 from mechc.symbolic.facts import Facts
+from mechc.symbolic.functions import log_besselk
 from mechc.symbolic.signs import weak_sign
 
 MAX_TERMS = 200
@@ -74,7 +77,12 @@ def terms(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Term, ...]:
     if expr.is_zero:
         return ()
     expr = _with_tails(expr)
-    found = [_term(e, variable, facts) for e in _summands(expr, variable, facts)]
+    parts = _summands(expr, variable, facts)
+    if any(isinstance(a, Add) for part in parts for a in Mul.make_args(part)):
+        # a sum that stays whole has parts of either sign
+        parts = [s for part in parts for s in _summands(
+            without_differences(part, variable, facts), variable, facts)]  # fmt: skip
+    found = [_term(e, variable, facts) for e in parts]
     return _merged(found, variable, facts)
 
 
@@ -162,6 +170,8 @@ def _special(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Expr, Expr]:
             tanh: (S.One, log_sinh - log_cosh),
             coth: (S.One, log_cosh - log_sinh),
         }[expr.func]
+    if isinstance(expr, besselk) and weak_sign(expr.argument, facts) == 1:
+        return S.One, log_besselk(*expr.args)
     if isinstance(expr, (gamma, factorial)):
         u = expr.args[0] + (1 if isinstance(expr, factorial) else 0)
         if weak_sign(u, facts) == 1:

@@ -39,6 +39,8 @@ from sympy import (
     S,
     Sum,
     Symbol,
+    beta,
+    gamma,
     nan,
     oo,
     srepr,
@@ -111,6 +113,7 @@ class Reader:
         if not isinstance(read, Expr):
             raise DeclarationError(f"{where}={value!r} is not an expression")
         read = _with_named_indices(read.xreplace({f: exact(f) for f in read.atoms(Float)}))
+        read = read.replace(beta, lambda a, b: gamma(a) * gamma(b) / gamma(a + b))
         if read.has(nan, zoo, I):
             raise DeclarationError(f"{where}={read} is not a real number or expression")
         unknown = {str(u) for u in read.atoms(AppliedUndef)}
@@ -367,9 +370,7 @@ def mechanism(
         name=name,
         variable=variable,
         parameters=described,
-        measure=(
-            Measure.FINITE if outcomes else Measure.LATTICE if lattice else Measure.DENSITY
-        ),
+        measure=(Measure.FINITE if outcomes else Measure.LATTICE if lattice else Measure.DENSITY),
         p=reader.expression("p", p),
         q=reader.expression("q", q),
         support=(reader.constant("support", support[0]), reader.constant("support", support[1])),

@@ -63,10 +63,13 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int | None]] = {
     "min": (sympy.Min, 1, None),
     "binomial": (sympy.binomial, 2, 2),
     "besseli": (sympy.besseli, 2, 2),
+    "besselk": (sympy.besselk, 2, 2),
+    "beta": (sympy.beta, 2, 2),
+    "zeta": (sympy.zeta, 1, 2),
 }
 _AS_IN_SYMPY = {name.capitalize(): name for name in ("abs", "heaviside", "max", "min")}
 CONSTANTS: dict[str, Expr] = {"pi": pi, "oo": oo, "inf": oo}
-_GROWING = ("gamma", "loggamma", "factorial", "binomial", "besseli")
+_GROWING = ("gamma", "loggamma", "factorial", "binomial", "besseli", "besselk", "beta", "zeta")
 _CHOOSING = (Piecewise, sympy.Max, sympy.Min, sympy.sign, sympy.Heaviside)
 _DECIDING = ("max", "min", "sign", "heaviside", "abs")
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {

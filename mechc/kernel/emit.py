@@ -41,6 +41,7 @@ WIDTH = 96
 SCALAR = "float64(float64, float64[::1])"
 COMPLEX = "complex128(complex128, float64[::1])"
 CONSTANT = "float64(float64[::1])"
+BETWEEN = "float64(float64, float64, float64[::1])"
 ARRAY = "void(float64[::1], float64[::1], float64[::1])"
 SELECTED_ARRAY = "void(int64, float64[::1], float64[::1], float64[::1])"
 TABLE = "float64[:, ::1](float64[::1])"
@@ -53,6 +54,17 @@ while n < 1e9:
     pair = {term}(n, theta) + {term}(-n, theta)
     total += pair
     if math.fabs(pair) <= 1e-18 * math.fabs(total):
+        break
+    n += 1.0
+return total"""
+
+SERIES_BETWEEN = """\
+n = lo
+total = 0.0
+while n <= hi:
+    here = {term}(n, theta)
+    total += here
+    if math.fabs(here) <= 1e-18 * math.fabs(total) and n > lo + 1000.0:
         break
     n += 1.0
 return total"""
@@ -227,9 +239,16 @@ class Writer:
     def _series(self, helper: Series) -> Iterator[str]:
         body = share(helper.term)
         lines = [*self._unpack(body), *self.printer.block(body, "return {}")]
-        term = f"term_of_{helper.name}"
+        series = helper.name.replace("sum_", "series_")
+        term = f"term_of_{series}"
         yield self._define(SCALAR, f"{term}(n, theta)", f"One term of {helper.name}.", lines)
-        lines = SERIES.format(term=term).splitlines()
+        if helper.ends is None:
+            lines = SERIES.format(term=term).splitlines()
+        else:
+            lines = SERIES_BETWEEN.format(term=term).splitlines()
+            doc = f"The terms of {helper.name} from lo to hi."
+            yield self._define(BETWEEN, f"{series}(lo, hi, theta)", doc, lines)
+            lines = [*self._bracket(*helper.ends), f"return {series}(lo, hi, theta)"]
         yield self._define(CONSTANT, f"{helper.name}(theta)", helper.doc, lines)
 
     def _table(self, table: Table) -> str:

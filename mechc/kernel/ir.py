@@ -374,11 +374,12 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A helper: the sum of `term` over all integers n, from 0 outwards."""
+    """A helper: the sum of `term` over all integers n, from 0 outwards, or from lo up to hi."""
 
     name: str
     doc: str
     term: Block
+    ends: tuple[Block, Block] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,11 +242,14 @@ def lgamma_difference(a: float, h: float) -> float:
     return (a - 0.5) * math.log1p(h / a) + h * (math.log(b) - 1.0) + (above - below)
 
 
-@primitive("float64(float64, float64)")
-def debye_besseli(n: float, z: float) -> float:
-    """Return log(exp(-z) I_n(z)) for hypot(n, z) >= 200 by Debye's expansion (DLMF 10.41.3)."""
+@primitive("float64(float64, float64, float64)")
+def debye_bessel(n: float, z: float, side: float) -> float:
+    """Return log(exp(-z) I_n(z)), side 1, or log(exp(z) K_n(z) / pi), side -1.
+
+    For hypot(n, z) >= 200, by Debye's expansions (DLMF 10.41.3, 10.41.4).
+    """
     r = math.hypot(n, z)
-    t, q = 1.0 / r, (n / r) * (n / r)
+    t, q = side / r, (n / r) * (n / r)
     u1 = 0.125 - q * 5.0 / 24.0
     u2 = 9.0 / 128.0 - q * (77.0 / 192.0 - q * 385.0 / 1152.0)
     u3 = 0.0732421875 - q * (0.8912109375 - q * (1.8464626736111112 - q * 1.0258125964506173))
@@ -257,15 +260,15 @@ def debye_besseli(n: float, z: float) -> float:
     u5 += 0.22710800170898438
     series = t * (u1 + t * (u2 + t * (u3 + t * (u4 + t * u5))))
     size = -0.5 * math.log(6.283185307179586 * r) + math.log1p(series)
-    return n * (n / (r + z)) - n * math.asinh(n / z) + size
+    return side * (n * (n / (r + z)) - n * math.asinh(n / z)) + size
 
 
 @primitive("float64(float64, float64)")
 def log_besseli_scaled(n: float, z: float) -> float:
-    """Return log(exp(-z) I_n(z)) for an integer n and z > 0; the power series where both small."""
+    """Return log(exp(-z) I_n(z)) for z > 0, n >= 0 or an integer; a power series where small."""
     n = math.fabs(n)
     if n + z >= 300.0:
-        return debye_besseli(n, z)
+        return debye_bessel(n, z, 1.0)
     term, rest, k = 1.0, 0.0, 1.0
     while term > 1e-18 * rest:
         term *= 0.25 * z * z / (k * (n + k))
@@ -273,6 +276,79 @@ def log_besseli_scaled(n: float, z: float) -> float:
         k += 1.0
     shape = math.log1p(rest) - z if z < 1.0 else math.log((1.0 + rest) * math.exp(-z))
     return shape if n == 0.0 else shape + (n * math.log(0.5 * z) - math.lgamma(n + 1.0))
+
+
+@primitive("float64(float64, float64)")
+def log_besselk_scaled(n: float, z: float) -> float:
+    """Return log(exp(z) K_n(z)) for z > 0 and real n.
+
+    The trapezoid rule for the integral of exp(-2 z sinh(t/2)^2) cosh(n t) (DLMF 10.32.9) has
+    positive terms, and an error below 1e-17 at this step.
+    """
+    n = math.fabs(n)
+    if n + z >= 300.0 or z == 0.0:
+        return debye_bessel(n, z, -1.0) + 1.1447298858494002 if z > 0.0 else math.inf
+    r = math.hypot(n, z)
+    step = min(0.2, 0.6 / math.sqrt(r))
+    start = float(math.floor(math.asinh(n / z) / step))
+    top = start * step
+    total, k, side = 0.0, start, 1.0
+    while k >= 0.0:
+        t = k * step
+        fall = n * (t - top) - 2.0 * z * math.sinh(0.5 * (t - top)) * math.sinh(0.5 * (t + top))
+        term = math.exp(fall) * (0.5 + 0.5 * math.exp(-2.0 * n * t)) * (0.5 if k == 0.0 else 1.0)
+        total += term
+        if term > 1e-18 * total:
+            k += side
+        elif side > 0.0:
+            k, side = start - 1.0, -1.0
+        else:
+            k = -1.0
+    half = math.sinh(0.5 * top)
+    return n * top - 2.0 * z * half * half + math.log(step * total)
+
+
+@primitive("float64(float64, float64)")
+def log_erf_gap(u: float, h: float) -> float:
+    """Return log(erf(u + h) - erf(u - h)) for h > 0, by a sum without cancellation."""
+    u = math.fabs(u)
+    if h <= 0.5 and u * h <= 0.25:
+        total = 0.0  # Gauss-Legendre, ten nodes, for exp(-s^2) cosh(2 u s) on 0 < s < h
+        for t, weight in (
+            (0.14887433898163122, 0.29552422471475287),
+            (0.4333953941292472, 0.26926671930999635),
+            (0.6794095682990244, 0.21908636251598204),
+            (0.8650633666889845, 0.1494513491505806),
+            (0.9739065285171717, 0.06667134430868814),
+        ):
+            total += weight * math.exp(-h * h * t * t) * math.cosh(2.0 * u * h * t)
+        return math.log(2.256758334191025 * h * total) - u * u
+    if u > h:
+        near = log_erfc(u - h)
+        return near + log1mexp(log_erfc(u + h) - near)
+    if h - u > 0.5:
+        return 0.6931471805599453 + math.log1p(-0.5 * (math.erfc(u + h) + math.erfc(h - u)))
+    return math.log(math.erf(u + h) + math.erf(h - u))
+
+
+@primitive("float64(float64, float64)")
+def zeta(s: float, a: float) -> float:
+    """Return the sum of (k + a)**-s over k >= 0, s > 1, by Euler and Maclaurin (DLMF 25.11.5)."""
+    total, term = 0.0, 1.0
+    while a < max(12.0, s) and term > 1e-19 * total:
+        term = math.pow(a, -s)
+        total += term
+        a += 1.0
+    rest, k = 0.0, 15.0
+    for bernoulli in (
+        -3.389680296322583e-13, 1.3382536530684679e-11, -5.284190138687493e-10,
+        2.08767569878681e-08, -8.267195767195768e-07, 3.306878306878307e-05,
+        -0.001388888888888889, 0.08333333333333333,
+    ):  # fmt: skip
+        rest = bernoulli + rest * (s + k) / a * ((s + k + 1.0) / a)
+        k -= 2.0
+    rest *= s / a
+    return total + math.pow(a, -s) * (rest + 0.5 + a / (s - 1.0))
 
 
 @primitive("float64(float64)")

@@ -62,7 +62,7 @@ from sympy import (
 )
 
 from mechc.symbolic.facts import Facts, Undecided
-from mechc.symbolic.functions import log_mix
+from mechc.symbolic.functions import atan2, log_besselk, log_erf_gap, log_mix
 from mechc.symbolic.signs import sign
 
 TERMS = 3  # terms kept of an infinite expansion, relative to its leading term
@@ -298,6 +298,14 @@ class Expansion(Algebra):
             return self.series(expr.rewrite(exp))
         if isinstance(expr, loggamma):
             return self._log_gamma(expr.args[0])
+        if isinstance(expr, log_besselk):
+            return self._log_besselk(*expr.args)
+        if isinstance(expr, log_erf_gap):
+            return self._log_erf_gap(*expr.args)
+        if isinstance(expr, atan2):
+            y, x = expr.args
+            right = self.limit(x) is oo
+            return self.series(atan(y / x) if right else pi / 2 - atan(x / y))
         return self._function(expr)
 
     def limit(self, expr: Expr) -> Expr:
@@ -420,6 +428,33 @@ class Expansion(Algebra):
         linear = self.scale(self.series(size), log(argument / 2))
         rest = self.scale(self._log_gamma(size + 1), S.NegativeOne)
         return reduce(self.add, (linear, rest, error))
+
+    def _log_besselk(self, order: Expr, argument: Expr) -> Series:
+        """-z - log(z)/2 + log(pi/2)/2 + (4 n^2 - 1)/(8 z) + O(z^-2), z -> oo; at 0 by its pole."""
+        a = self.series(argument)
+        end = self.limit_of(a)
+        if end is oo:
+            minus = self.scale(self._log(a), -S.Half)
+            inverse = self.scale(self.power(a, S.NegativeOne), (4 * order**2 - 1) / 8)
+            constant = self.collect(
+                [(log(pi / 2) / 2, ONE)], tuple(o ** S(-2) for o in orders(a)[:1])
+            )
+            return reduce(self.add, (self.scale(a, S.NegativeOne), minus, inverse, constant))
+        if end != 0:
+            return self.collect([(log_besselk(order, end), ONE)], (VANISHING,))
+        size = order * self.sign(order)
+        if size == 0:
+            raise Unknown("logarithm of a logarithm")
+        constant = self.collect([(log(gamma(size)) + (size - 1) * log(2), ONE)], (VANISHING,))
+        return self.add(self.scale(self._log(a), -size), constant)
+
+    def _log_erf_gap(self, middle: Expr, half: Expr) -> Series:
+        """That of the tail on the nearer side, as the other one is far smaller."""
+        end = self.limit(middle)
+        if not end.is_infinite or half.has(self.y):
+            return self.collect([(log_erf_gap(end, half), ONE)], (VANISHING,))
+        near = middle - half if end is oo else -middle - half
+        return self.add(self._log_erfc(self.series(near)), Series((), (VANISHING,)))
 
     def _function(self, expr: Expr) -> Series:
         """An analytic function at the limit of its argument, or a known limit at infinity."""

@@ -27,6 +27,7 @@ from sympy import (
 )
 
 from mechc.symbolic.facts import Facts, Undecided
+from mechc.symbolic.functions import log_besselk, log_erf_gap
 from mechc.symbolic.rewrite import affine_in, rational_in
 from mechc.symbolic.signs import sign
 
@@ -57,6 +58,10 @@ def curvature(expr: Expr, x: Symbol, facts: Facts) -> int | None:
         return 1
     if isinstance(expr, (loggamma, cosh)) and affine_in(expr.args[0], x) is not None:
         return 1
+    if isinstance(expr, log_besselk) and affine_in(expr.args[1], x) is not None:
+        return 1  # the log of a mixture of exp(-z cosh t)
+    if isinstance(expr, log_erf_gap) and affine_in(expr.args[0], x) and not expr.args[1].has(x):
+        return -1  # the log of a uniform law convolved with a normal one (Prekopa 1973)
     if isinstance(expr, log):
         found = _of_log(expr.args[0], x, facts)
         if found is not None:

@@ -1,7 +1,8 @@
 """SymPy functions with a meaning that the kernel room lowers to stable arithmetic.
 
 They keep derived formulas exact where plain elementary functions would have a removable
-singularity (`sinhc`, `expm1c`) or would lose the structure that a stable kernel needs (`log_mix`).
+singularity (`sinhc`, `expm1c`), would lose the structure that a stable kernel needs (`log_mix`),
+would overflow (`log_besselk`) or cancel (`log_erf_gap`, `atan2`).
 `BracketedRoot` names a root that has no closed form. `mechc.symbolic.evaluate` gives each of them
 its mpmath value.
 """
@@ -10,7 +11,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from sympy import Dummy, Expr, Function, S, Symbol, cosh, exp, log, sinh, sympify
+from sympy import (
+    Dummy,
+    Expr,
+    Function,
+    Rational,
+    S,
+    Symbol,
+    besselk,
+    cosh,
+    erf,
+    exp,
+    log,
+    pi,
+    sinh,
+    sqrt,
+    sympify,
+)
+from sympy.core.function import ArgumentIndexError
 
 
 class log_mix(Function):  # type: ignore[misc]
@@ -88,6 +106,72 @@ class expm1c(Function):  # type: ignore[misc]
         """The definition, (exp(u) - 1)/u."""
         (u,) = self.args
         return (exp(u) - 1) / u
+
+
+class log_besselk(Function):  # type: ignore[misc]
+    """log_besselk(n, z) = log(K_n(z)), z > 0: falls and is convex in z."""
+
+    nargs = 2
+
+    @classmethod
+    def eval(cls, n: Expr, z: Expr) -> Expr | None:
+        """The order without sign, as K_{-n} = K_n, and the closed form of order one half."""
+        if n == Rational(1, 2):
+            return log(pi / (2 * z)) / 2 - z
+        return cls(-n, z) if n.could_extract_minus_sign() else None
+
+    def fdiff(self, argindex: int = 2) -> Expr:
+        """Derivative in z, by parts that never cancel for n >= 0 (DLMF 10.29.2)."""
+        n, z = self.args
+        if argindex != 2:
+            raise ArgumentIndexError(self, argindex)
+        return -n / z - exp(log_besselk(n - 1, z) - self)
+
+    def _eval_is_extended_real(self) -> bool | None:
+        return True if self.args[0].is_real and self.args[1].is_positive else None
+
+    def spelled_out(self) -> Expr:
+        """The definition."""
+        return log(besselk(*self.args))
+
+
+class log_erf_gap(Function):  # type: ignore[misc]
+    """log_erf_gap(u, h) = log(erf(u + h) - erf(u - h)), h > 0: even and concave in u."""
+
+    nargs = 2
+
+    @classmethod
+    def eval(cls, u: Expr, h: Expr) -> Expr | None:
+        """The middle without a leading minus sign."""
+        return cls(-u, h) if u.could_extract_minus_sign() else None
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        """Derivative with respect to the middle (1) or half the distance (2)."""
+        u, h = self.args
+        hyperbolic = -sinh(2 * u * h) if argindex == 1 else cosh(2 * u * h)
+        return 4 / sqrt(pi) * hyperbolic * exp(-(u**2) - h**2 - self)
+
+    def _eval_is_extended_real(self) -> bool | None:
+        return True if self.args[0].is_real and self.args[1].is_positive else None
+
+    def spelled_out(self) -> Expr:
+        """The definition."""
+        u, h = self.args
+        return log(erf(u + h) - erf(u - h))
+
+
+class atan2(Function):  # type: ignore[misc]
+    """atan2(y, x) = pi/2 - atan(x/y), y > 0: keeps its digits where x/y is large."""
+
+    nargs = 2
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        """Derivative with respect to y (1) or x (2)."""
+        y, x = self.args
+        return (x if argindex == 1 else -y) / (x**2 + y**2)
+
+    def _eval_is_extended_real(self) -> bool | None:
+        return True if all(a.is_extended_real for a in self.args) else None
 
 
 class BracketedRoot(Expr):  # type: ignore[misc]

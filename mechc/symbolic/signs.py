@@ -34,6 +34,7 @@ from sympy import (
     Sum,
     atan,
     besseli,
+    besselk,
     binomial,
     cancel,
     ceiling,
@@ -44,17 +45,20 @@ from sympy import (
     expand,
     expand_mul,
     factor,
+    factorial,
     floor,
     fraction,
+    gamma,
     log,
     pi,
     sin,
     tanh,
     together,
+    zeta,
 )
 
 from mechc.symbolic.facts import Facts, Undecided, sampled
-from mechc.symbolic.functions import expm1c, log_mix, sinhc
+from mechc.symbolic.functions import atan2, expm1c, log_mix, sinhc
 from mechc.symbolic.rewrite import factored
 
 
@@ -150,10 +154,24 @@ def _verdict(expr: Expr, facts: Facts) -> int | Undecided:
         return Undecided(question.expr)  # without the traceback, which holds on to its frames
 
 
+# functions that are positive where all of these are
+_POSITIVE_WHERE: dict[type, Callable[..., tuple[Expr, ...]]] = {
+    gamma: lambda u: (u,),
+    factorial: lambda n: (n + 1,),
+    besselk: lambda order, z: (z,),
+    zeta: lambda s, a=S.One: (s - 1, a),
+    atan2: lambda y, x: (y,),
+}
+
+
 def _decide(expr: Expr, facts: Facts) -> int:
     quick = _assumed(expr)
     if quick is not None:
         return quick
+    if type(expr) in _POSITIVE_WHERE:
+        if all(sign(part, facts) > 0 for part in _POSITIVE_WHERE[type(expr)](*expr.args)):
+            return 1
+        raise Undecided(expr)
     if expr.is_Mul:
         return _product(expr.args, facts, sign)
     if expr.is_Pow and expr.exp.is_real:
@@ -228,12 +246,10 @@ def _assumed(expr: Expr) -> int | None:
         return 1
     if expr.is_negative or expr is S.NegativeInfinity:
         return -1
-    if isinstance(expr, exp) or (
-        isinstance(expr, (erfc, sinhc, expm1c)) and expr.args[0].is_real
-    ):
+    if isinstance(expr, exp) or (isinstance(expr, (erfc, sinhc, expm1c)) and expr.args[0].is_real):
         return 1  # whatever a density is made of is real
-    if isinstance(expr, besseli) and expr.args[0].is_integer and expr.args[1].is_positive:
-        return 1
+    if isinstance(expr, besseli) and expr.args[1].is_positive:
+        return 1 if expr.args[0].is_integer or expr.args[0].is_nonnegative else None
     if isinstance(expr, binomial) and expr.args[0].is_nonnegative:
         return 1 if all(a.is_integer for a in expr.args) else None
     if isinstance(expr, Sum):  # the index runs over real numbers, whatever its symbol says

@@ -10,7 +10,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from flint import acb, arb, ctx
-from sympy import Basic, Eq, Expr, Symbol, besseli, binomial, erf, erfc, factorial, gamma, loggamma
+from sympy import (
+    Basic,
+    Eq,
+    Expr,
+    Symbol,
+    besseli,
+    besselk,
+    binomial,
+    erf,
+    erfc,
+    factorial,
+    gamma,
+    loggamma,
+)
 from sympy.core.relational import Relational
 
 from mechc.calculus.cases import by_cases
@@ -44,7 +57,8 @@ Raw = Callable[[Oracle, Any], Any]
 def tolerance(declaration: Declaration, check: Check) -> float:
     """The tolerance of values at points, with the reason where it is not `VALUES`."""
     x = declaration.variable
-    hard = declaration.p.atoms(besseli, binomial, erf, erfc, factorial, gamma, loggamma)
+    kinds = (besseli, besselk, binomial, erf, erfc, factorial, gamma, loggamma)
+    hard = declaration.p.atoms(*kinds)
     names = sorted({type(f).__name__ for f in hard if f.has(x)})
     if not names:
         return VALUES

@@ -6,6 +6,7 @@ import mpmath
 import numba
 import numpy as np
 import pytest
+from flint import arb, ctx
 from mpmath import mp, mpf
 
 from mechc.kernel.emit import jitted
@@ -31,6 +32,14 @@ def compiled():
 
 def log(x):
     return mp.log(x) if x > 0 else -mp.inf
+
+
+def log_besselk(n, z):
+    """By ball arithmetic: mpmath fails at large orders."""
+    with ctx.workprec(1200):
+        ball = arb(float(z)).bessel_k(arb(float(n))).log()
+    with ctx.workprec(220):
+        return mpf((+ball).mid().str(60, radius=False))
 
 
 REAL = {
@@ -93,15 +102,47 @@ REAL = {
         [(a, h) for a in (0.3, 4.0, 16.5, 300.0, 1e7) for h in (0.5, 1.0, 7.0, 1e3)],
         30,
     ),
-    "debye_besseli": (
-        lambda n, z: mp.log(mp.besseli(n, z)) - z,
-        [(n, z) for n in (0.0, 1.0, 40.0, 900.0) for z in (0.7, 15.0, 200.0, 3e3) if n + z > 300],
+    "debye_bessel": (
+        lambda n, z, side: log_besselk(n, z) + z - mp.log(mp.pi)
+        if side < 0
+        else mp.log(mp.besseli(n, z)) - z,
+        [
+            (n, z, side)
+            for n in (0.0, 1.0, 40.0, 900.0)
+            for z in (0.7, 15.0, 200.0, 3e3)
+            for side in (1.0, -1.0)
+            if n + z > 300
+        ],
         40,
     ),
     "log_besseli_scaled": (
         lambda n, z: mp.log(mp.besseli(n, z)) - z,
-        [(n, z) for n in (0.0, -1.0, 13.0, 250.0) for z in (1e-8, 0.1, 2.5, 60.0, 150.0, 1e3)],
+        [(n, z) for n in (0.0, -1.0, 13.0, 250.0) for z in (1e-8, 0.1, 2.5, 60.0, 150.0, 1e3)]
+        + [(n, z) for n in (0.3, 7.2) for z in (1e-8, 2.5, 60.0)],
         40,
+    ),
+    "log_besselk_scaled": (
+        lambda n, z: log_besselk(n, z) + z,
+        [
+            (n, z)
+            for n in (0.0, 0.3, -1.0, 1.7, 13.0, 250.0, 290.0)
+            for z in (1e-200, 1e-8, 0.1, 0.5, 2.5, 30.0, 150.0, 1e3)
+        ],
+        60,  # values of either sign, compared with one where they are smaller
+    ),
+    "log_erf_gap": (
+        lambda u, h: mp.log(mp.erfc(abs(u) - h) - mp.erfc(abs(u) + h)),
+        [
+            (u, h)
+            for u in (0.0, 1e-8, 0.2, -0.6, 2.0, 10.0, 24.3, 1e3)
+            for h in (1e-10, 1e-3, 0.1, 0.49, 0.51, 0.7, 2.0, 5.0, 20.0)
+        ],
+        12,
+    ),
+    "zeta": (
+        lambda s, a: mp.zeta(s, a),
+        [(s, a) for s in (1.0001, 1.5, 3.7, 10.0, 40.0, 150.0) for a in (1.0, 0.3, 2.5, 50.0)],
+        30,
     ),
     "exp_difference": (
         lambda a, b, gap: mp.exp(b) * mp.expm1(gap),
@@ -120,7 +161,7 @@ REAL = {
 def test_real_functions_within_their_bound(name, compiled):
     exact, arguments, bound = REAL[name]
     worst, where = 0.0, None
-    floor = 0.1 if name == "log_add" else 0.0  # it has a zero
+    floor = {"log_add": 0.1, "log_besselk_scaled": 1.0, "log_erf_gap": 1.0}.get(name, 0.0)  # zeros
     with mp.workdps(60):
         for args in arguments:
             value = exact(*map(mpf, args))

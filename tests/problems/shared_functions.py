@@ -16,12 +16,16 @@ from mechc.verify.recheck import Kernel
 
 def texts():
     """Each text with a function that kernels share."""
-    series = Series("series_0", "", ir.Block((), ir.Var("n")))
+    term, zero = (ir.Block((), e) for e in (ir.Var("n"), ir.ZERO))
+    series, between = Series("series_0", "", term), Series("sum_0", "", term, (zero, zero))
     nothing = dict.fromkeys(Module.__dataclass_fields__, ())
-    summing = list(Writer(Module(**{**nothing, "helpers": (series,)})).kernels())[1]
+    summing = [
+        list(Writer(Module(**{**nothing, "helpers": (total,)})).kernels())[1]
+        for total in (series, between)
+    ]
     yield from (jitted(p.signature, p.source) for p in closure(PRIMITIVES))
     yield from (jitted(ADD_BRANCH_TYPE, ADD_BRANCH.format(below=below)) for below in ("<", "<="))
-    yield from (jitted(VECTOR, BREAKPOINTS), summing)
+    yield from (jitted(VECTOR, BREAKPOINTS), *summing)
     yield jitted(SIGNATURE, solver_text("solve_loss", "loss"))
     yield jitted(SIGNATURE, solver_text("solve_0", "residual_0"))
     yield DECORATOR

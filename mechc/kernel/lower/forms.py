@@ -49,7 +49,7 @@ from sympy import (
 from sympy.polys.polyerrors import PolynomialError
 
 from mechc.symbolic import rewrite
-from mechc.symbolic.functions import spell_out
+from mechc.symbolic.functions import atan2, spell_out
 
 Exponentials = dict[Expr, Expr]
 """A sum of exponentials as exponent -> coefficient."""
@@ -68,12 +68,6 @@ class log_erfcx(Function):  # type: ignore[misc]
     """log_erfcx(u) = u**2 + log(erfc(u)), which has no large part for u > 0."""
 
     nargs = 1
-
-
-class atan2(Function):  # type: ignore[misc]
-    """atan2(1, u) = pi/2 - atan(u), which keeps its digits where u is large."""
-
-    nargs = 2
 
 
 class power_difference(Function):  # type: ignore[misc]

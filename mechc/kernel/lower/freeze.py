@@ -21,8 +21,16 @@ from mechc.calculus.terms import Term
 from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.ir import Root, Series
-from mechc.kernel.lower.forms import atan2, log_erfcx, log_ratio, power_difference, scaled_tails
-from mechc.symbolic.functions import BracketedRoot, expm1c, log_mix, sinhc
+from mechc.kernel.lower.forms import log_erfcx, log_ratio, power_difference, scaled_tails
+from mechc.symbolic.functions import (
+    BracketedRoot,
+    atan2,
+    expm1c,
+    log_besselk,
+    log_erf_gap,
+    log_mix,
+    sinhc,
+)
 
 FUNCTIONS: dict[type[Basic], str] = {
     sympy.exp: "exp", sympy.log: "log", sympy.sin: "sin", sympy.cos: "cos", sympy.tan: "tan",
@@ -31,10 +39,11 @@ FUNCTIONS: dict[type[Basic], str] = {
     sympy.acos: "acos", sympy.erf: "erf", sympy.erfc: "erfc", sympy.gamma: "gamma",
     sympy.loggamma: "lgamma", sympy.Abs: "fabs", sympy.floor: "floor", sympy.ceiling: "ceil",
     log_mix: "log_mix", log_ratio: "log_ratio", power_difference: "power_difference",
-    log_erfcx: "log_erfcx", atan2: "atan2", sinhc: "sinhc", expm1c: "expm1c",
+    log_erfcx: "log_erfcx", log_erf_gap: "log_erf_gap", atan2: "atan2", sinhc: "sinhc",
+    expm1c: "expm1c",
 }  # fmt: skip
 
-OWN = tuple(function for function in FUNCTIONS if function.__module__.startswith("mechc."))
+OWN = (log_besselk, *(f for f in FUNCTIONS if f.__module__.startswith("mechc.")))
 HELPERS = (sympy.Sum, BracketedRoot, *OWN)
 """What SymPy cannot evaluate, even where no symbol is left in it."""
 
@@ -140,8 +149,12 @@ class Freezer:
                 return ir.call("exp", self._log_factorial(expr.args[0]))
             case sympy.binomial():
                 return ir.call("exp", ir.call("log_binomial", *map(self, expr.args)))
-            case sympy.besseli():
+            case sympy.besseli() | sympy.besselk():
                 return ir.call("exp", self._log_bessel(expr))
+            case log_besselk():
+                return self._log_bessel(sympy.besselk(*expr.args))
+            case sympy.zeta():
+                return ir.call("zeta", *map(self, (*expr.args, sympy.S.One)[:2]))
             case sympy.sign():
                 return self(
                     sympy.Piecewise((1, expr.args[0] > 0), (-1, expr.args[0] < 0), (0, True))
@@ -155,8 +168,9 @@ class Freezer:
                     self.helpers.name(expr, "root", lambda name: self._root(name, expr))
                 )
             case sympy.Sum():
+                prefix = "series" if expr.limits[0][1].is_infinite else "sum"
                 return ir.Helper(
-                    self.helpers.name(expr, "series", lambda name: self._series(name, expr))
+                    self.helpers.name(expr, prefix, lambda name: self._series(name, expr))
                 )
         raise self._refuse(expr, "no kernel form")
 
@@ -182,7 +196,7 @@ class Freezer:
                 return self._log_factorial(arg.args[0])
             case sympy.binomial():
                 return ir.call("log_binomial", *map(self, arg.args))
-            case sympy.besseli():
+            case sympy.besseli() | sympy.besselk():
                 return self._log_bessel(arg)
         return ir.call("log", self(arg))
 
@@ -190,8 +204,12 @@ class Freezer:
         return ir.call("lgamma", self(arg + 1))
 
     def _log_bessel(self, arg: Expr) -> ir.Expr:
-        """Log I_n(z) as z + log(exp(-z) I_n(z)): the z usually cancels against a weight."""
+        """Log I_n(z) as z + log(exp(-z) I_n(z)), K_n likewise: the z often cancels."""
         order, z = map(self, arg.args)
+        if isinstance(arg, sympy.besselk):
+            return ir.add(ir.Neg(z), ir.call("log_besselk_scaled", order, z))
+        if not (arg.args[0].is_integer or arg.args[0].is_nonnegative):
+            raise self._refuse(arg, "the order is neither an integer nor known to be >= 0")
         return ir.add(z, ir.call("log_besseli_scaled", order, z))
 
     def _extreme(self, expr: Basic) -> ir.Expr:
@@ -230,11 +248,14 @@ class Freezer:
 
     def _series(self, name: str, expr: sympy.Sum) -> Series:
         (index, lo, hi), *more = expr.limits
-        if more or lo is not sympy.S.NegativeInfinity or hi is not sympy.oo:
-            raise self._refuse(expr, "only sums over all integers")
+        everywhere = lo is sympy.S.NegativeInfinity and hi is sympy.oo
+        if more or (lo.is_infinite and not everywhere):
+            raise self._refuse(expr, "only sums over one index, from a first one on or over all")
         inner = Freezer({**self._parameters(), index: ir.Var("n")}, self.where, self.helpers)
-        doc = f"Sum over all integers n of {expr.function.xreplace({index: Symbol('n')})}."
-        return Series(name, doc, ir.Block((), inner(expr.function)))
+        over = "all integers n" if everywhere else f"n = {lo}, ..., {hi}"
+        doc = f"Sum over {over} of {expr.function.xreplace({index: Symbol('n')})}."
+        ends = None if everywhere else (ir.Block((), self(lo)), ir.Block((), self(hi)))
+        return Series(name, doc, ir.Block((), inner(expr.function)), ends)
 
     def _parameters(self) -> dict[Symbol, ir.Expr]:
         return {s: leaf for s, leaf in self.leaves.items() if isinstance(leaf, ir.Param)}

@@ -203,17 +203,19 @@ def _without_constants(
 
 
 def _total(node: Sum, theta: Values) -> Any:
-    """A sum over all integers, from 0 outwards until the terms vanish."""
+    """A sum with an infinite end, from 0 outwards until the terms vanish."""
     index, lo, hi = node.limits[0]
-    if lo != -oo or hi != oo:
+    if not (lo.is_infinite or hi.is_infinite):
         return evaluate(node, theta)
+    first = -mpmath.inf if lo == -oo else evaluate(lo, theta)
 
-    def term(n: int) -> Any:
-        return evaluate(node.function, {**theta, index: mpf(n)})
+    def term(n: Any) -> Any:
+        return evaluate(node.function, {**theta, index: mpf(n)}) if n >= first else 0
 
-    total, n = term(0), 1
+    start = max(first, 0)
+    total, n = term(start), 1
     while True:
-        pair = term(n) + term(-n)
+        pair = term(start + n) + term(start - n)
         total += pair
         if abs(pair) < abs(total) * mpf(10) ** (-mp.dps - 5):
             return total

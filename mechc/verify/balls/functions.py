@@ -399,9 +399,31 @@ def _binomial(n: Ball, k: Ball) -> Ball:
     return (n + 1).gamma() * (k + 1).rgamma() * (n - k + 1).rgamma()
 
 
+def _zeta(s: Ball, a: Any = None) -> Ball:
+    return s.zeta() if a is None else s.zeta(a)
+
+
+def _erf_gap(u: Ball, h: Ball) -> Ball:
+    """erf(u + h) - erf(u - h), from the side where it is a difference of tails."""
+    right = (u.real if isinstance(u, acb) else u).mid() >= 0
+    return (u - h).erfc() - (u + h).erfc() if right else (-u - h).erfc() - (h - u).erfc()
+
+
+def _atan2(y: Ball, x: Ball, analytic: bool) -> Ball:
+    if isinstance(x, arb) and isinstance(y, arb):
+        return arb.atan2(y, x)
+    atan, half = _inverse_function("atan"), arb.pi() / 2
+    steep = abs(x).mid() > abs(y).mid()
+    if not steep:
+        return half - atan(x / y, analytic)
+    return atan(y / x, analytic) + (0 if x.real.mid() > 0 else 2 * half)
+
+
 _SWITCHES: dict[str, Callable[..., Ball]] = {
     "Abs": _abs, "sign": _sign, "Heaviside": _heaviside,
-    "Max": _extreme("max"), "Min": _extreme("min"),
+    "Max": _extreme("max"), "Min": _extreme("min"), "atan2": _atan2,
+    "log_besselk": lambda n, z, analytic: _log(z.bessel_k(n), analytic),
+    "log_erf_gap": lambda u, h, analytic: _log(_erf_gap(u, h), analytic),
 }  # fmt: skip
 _CUTS: dict[str, Callable[[Ball, bool], Ball]] = {
     "log": _log, "loggamma": _lgamma, "log_erfc": log_erfc,
@@ -414,6 +436,8 @@ _DIRECT = {
 }  # fmt: skip
 _OTHER: dict[str, Callable[..., Ball]] = {
     "besseli": _bessel,
+    "besselk": lambda order, u: u.bessel_k(order),
+    "zeta": _zeta,
     "binomial": _binomial,
     "factorial": lambda u: (u + 1).gamma(),
     "floor": lambda u: u.floor(),

@@ -202,8 +202,8 @@ def words(*lines: str) -> list[str]:
 _SYMPY = words(
     "Add Mul Pow Integer Rational Symbol exp log Abs Max Min sign Piecewise ExprCondPair And Or",
     "Not StrictLessThan LessThan StrictGreaterThan GreaterThan Equality Unequality Tuple Sum gamma",
-    "loggamma erf erfc besseli binomial factorial sin cos tan atan sinh cosh tanh sech csch coth",
-    "asinh Heaviside floor ceiling Half",
+    "loggamma erf erfc besseli besselk zeta binomial factorial sin cos tan atan sinh cosh tanh",
+    "sech csch coth asinh Heaviside floor ceiling Half",
 )
 _CONSTANTS = {name: getattr(sympy, name) for name in ("pi", "oo", "E", "true", "false")}
 

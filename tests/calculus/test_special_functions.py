@@ -1,0 +1,187 @@
+"""Noise with Bessel, zeta and beta functions, finite sums and differences, against SciPy."""
+
+import numpy as np
+import pytest
+from scipy import integrate, special, stats
+from sympy import (
+    Abs,
+    Rational,
+    Sum,
+    Symbol,
+    atan,
+    besselk,
+    beta,
+    binomial,
+    erf,
+    exp,
+    factorial,
+    gamma,
+    pi,
+    sqrt,
+    zeta,
+)  # fmt: skip
+
+import mechc
+from mechc.declare import additive, count, integer, positive, real
+
+x, n, j = real("x"), integer("n"), Symbol("j", integer=True)
+a, b = positive("a", typical=(0.5, 3)), positive("b", typical=(0.5, 3))
+sensitivity, moves = positive("sensitivity", default=1), count("sensitivity", default=1)
+size = count("size", lo=2, typical=(5, 40))
+
+
+def continuous(name, noise, *parameters):
+    return additive(
+        name, noise=noise, variable=x, sensitivity=sensitivity,
+        parameters=(*parameters, sensitivity),
+    )  # fmt: skip
+
+
+def lattice(name, noise, *parameters, **options):
+    return additive(
+        name, noise=noise, variable=n, sensitivity=moves, parameters=(*parameters, moves),
+        lattice=True, **options,
+    )  # fmt: skip
+
+
+radius = sqrt(b**2 + x**2)
+CONTINUOUS = {
+    # name: (declaration, parameters, density, whether its claim is proven)
+    "normal_inverse_gaussian": (
+        continuous("nig", a * b * besselk(1, a * radius) * exp(a * b) / (pi * radius), a, b),
+        {"a": 1.5, "b": 1.2},
+        stats.norminvgauss(1.5 * 1.2, 0.0, scale=1.2).pdf,
+        True,
+    ),
+    "uniform_on_gaussian": (
+        continuous("uniform_on_gaussian", (erf((x + a) / b) - erf((x - a) / b)) / (4 * a), a, b),
+        {"a": 1.7, "b": 0.6},
+        lambda v: (special.ndtr((v + 1.7) / 0.6 * 2**0.5) - special.ndtr((v - 1.7) / 0.6 * 2**0.5))
+        / 3.4,
+        True,
+    ),
+    "logistic_difference": (
+        continuous(
+            "logistic_difference",
+            (1 / (1 + exp(-(x + a) / b)) - 1 / (1 + exp((a - x) / b))) / (2 * a),
+            a, b,
+        ),
+        {"a": 2.0, "b": 0.8},
+        lambda v: (special.expit((v + 2) / 0.8) - special.expit((v - 2) / 0.8)) / 4,
+        True,
+    ),
+    "variance_gamma": (
+        continuous(
+            "variance_gamma", (Abs(x) / (2 * a)) ** (b - Rational(1, 2)) * a ** (2 * b)
+            * besselk(b - Rational(1, 2), a * Abs(x)) / (sqrt(pi) * gamma(b)), a, b,
+        ),
+        {"a": 1.5, "b": 1.7},
+        lambda v: (np.abs(v) / 3) ** 1.2 * 1.5**3.4 * special.kv(1.2, 1.5 * np.abs(v))
+        / (np.pi**0.5 * special.gamma(1.7)),
+        True,
+    ),
+}  # fmt: skip
+LATTICE = {
+    "rounded_gaussian": (
+        lattice("rounded", (erf((2 * n + 1) / a) - erf((2 * n - 1) / a)) / 2, a),
+        {"a": 5.0},
+        lambda k: (special.erf((2 * k + 1) / 5) - special.erf((2 * k - 1) / 5)) / 2,
+    ),
+    "conway_maxwell_poisson": (
+        lattice(
+            "cmp", a**n / factorial(n) ** b / Sum(a**j / factorial(j) ** b, (j, 0, 200)), a, b,
+            support=(0, 200),
+        ),
+        {"a": 2.0, "b": 1.4},
+        lambda k: np.where(k < 0, 0, np.exp(np.log(2) * k - 1.4 * special.gammaln(np.abs(k) + 1)))
+        / sum(np.exp(np.log(2) * i - 1.4 * special.gammaln(i + 1)) for i in range(201)),
+    ),
+    "beta_binomial": (
+        lattice(
+            "beta_binomial", binomial(size, n) * beta(n + a, size - n + b) / beta(a, b), size, a, b,
+            support=(0, size),
+        ),
+        {"size": 20, "a": 2.0, "b": 3.0},
+        stats.betabinom(20, 2.0, 3.0).pmf,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [n if i < 1 else pytest.param(n, marks=pytest.mark.slow) for i, n in enumerate(CONTINUOUS)],
+)
+def test_density(name):
+    """One step in both directions by SciPy's quadrature, and two by discretisation."""
+    declared, values, density, proven = CONTINUOUS[name]
+    noise = mechc.load(declared)(**values)
+    assert (noise.mechanism.claim["status"] == "proven") is proven
+    for epsilon in (0.1, 0.5, 2.0):
+
+        def excess(v, epsilon=epsilon):
+            return max(density(v - 1) - np.exp(epsilon) * density(v), 0.0)
+
+        truth = sum(
+            integrate.quad(excess, lo, lo + 1, epsabs=1e-14, limit=200)[0] for lo in range(-40, 40)
+        )
+        for direction in ("remove", "add"):  # even noise
+            found = noise.delta(epsilon, direction=direction)
+            assert found.lower - 1e-9 <= truth <= found.upper + 1e-9
+            assert found.upper - found.lower <= 1e-9
+    centres = np.arange(-60, 60, 2e-4) + 1e-4
+    p, q = density(centres - 1), density(centres)
+    kept = (p > 1e-25) & (q > 0)
+    assert_two_steps(noise, p[kept] * 2e-4, np.log(p[kept] / q[kept]), 0.0)
+
+
+@pytest.mark.parametrize(
+    "name", [n if i < 1 else pytest.param(n, marks=pytest.mark.slow) for i, n in enumerate(LATTICE)]
+)
+def test_masses(name):
+    declared, values, mass = LATTICE[name]
+    noise = mechc.load(declared)(**values)
+    points = np.arange(-100.0, 301.0)
+    p, q = mass(points - 1), mass(points)
+    for direction, over, under in (("remove", p, q), ("add", q, p)):
+        for epsilon in (0.1, 0.5, 2.0):
+            truth = np.maximum(over - np.exp(epsilon) * under, 0.0).sum()
+            found = noise.delta(epsilon, direction=direction)
+            assert found.lower - 1e-12 <= truth <= found.upper + 1e-12
+            assert found.upper - found.lower <= 1e-12
+    kept = (p > 1e-25) & (q > 0)
+    assert_two_steps(noise, p[kept], np.log(p[kept] / q[kept]), p[q == 0].sum())
+
+
+def assert_two_steps(noise, mass, loss, infinite, step=2e-4):
+    """The interval of two steps meets that of losses rounded down and up to a grid."""
+    ends = []
+    for round_to in (np.floor, np.ceil):
+        cell = round_to(loss / step).astype(int)
+        grid = np.bincount(cell - cell.min(), mass)
+        length = 2 * grid.size
+        both = np.fft.irfft(np.fft.rfft(grid, length) ** 2, length)
+        losses = (np.arange(length) + 2 * cell.min()) * step
+        payoff = -np.expm1(np.minimum(0.4 - losses, 0.0))
+        ends.append(float(both @ payoff) + 1 - (1 - infinite) ** 2)
+    found = (2 * noise).delta(0.4)
+    assert ends[0] - 1e-8 <= found.upper
+    assert found.lower <= ends[1] + 1e-8
+    assert found.upper - found.lower <= 1e-6
+
+
+@pytest.mark.slow
+def test_difference_of_arc_tangents():
+    """A Cauchy law rounded to integers keeps its digits at far integers."""
+    cauchy = lattice("cauchy", (atan((2 * n + 1) / a) - atan((2 * n - 1) / a)) / pi, a)
+    kernel = mechc.load(cauchy)(a=3.0).mechanism.kernel
+    far = 1e9
+    found = kernel.log_q(far, np.array([3.0, 1.0]))
+    assert found == pytest.approx(np.log(6 / (np.pi * (4 * far**2 + 8))), rel=1e-14)
+
+
+def test_zipf_masses():
+    zipf = lattice("zipf", (1 + Abs(n)) ** (-1 - a) / (2 * zeta(1 + a) - 1), a)
+    kernel = mechc.load(zipf)(a=1.5).mechanism.kernel
+    for k in (0.0, -3.0, 1e6):
+        truth = -2.5 * np.log1p(abs(k)) - np.log(2 * special.zeta(2.5) - 1)
+        assert kernel.log_q(k, np.array([1.5, 1.0])) == pytest.approx(truth, rel=1e-14)
