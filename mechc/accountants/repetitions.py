@@ -36,10 +36,6 @@ from mechc.accountants.contours.columns import Columns, Saddle, targets
 from mechc.accountants.contours.decay import truncation
 from mechc.accountants.contours.log_peak import log_peak
 from mechc.accountants.contours.trapezoid import (
-    OFFSET,
-    STEP,
-    TAIL,
-    Complexes,
     Contour,
     Lattice,
     Smooth,
@@ -91,6 +87,7 @@ class Sweep(Columns):
         """Keep the steps; nothing is computed before the first question."""
         super().__init__(tuple(s for s in steps if s.count > 0))
         self._target, self._widest = log_delta, 0.1 * rtol
+        self._sure = math.inf  # width of delta beyond which a contour says nothing
         self._recursion = recursion and len(self._steps) == 1
         self.methods: set[str] = set()  # what has answered
         self._near = 0.0  # tilt of the last saddle point, if any
@@ -218,7 +215,8 @@ class Sweep(Columns):
     ) -> tuple[Floats, float]:
         """Return the answers on one contour, and log H at `near` for the first count."""
         levels = targets(self._steps, self._target, counts)
-        result = inversion.epsilons(contour, float(counts[0]), counts, levels, near, tail, known)
+        n, widest = float(counts[0]), self._sure
+        result = inversion.epsilons(contour, n, counts, levels, near, tail, known, widest)
         return result, inversion.log_delta(contour, near)
 
     def _saddle(self, n: float) -> Saddle:
@@ -348,7 +346,7 @@ class LatticeSweep(Sweep):
     ) -> None:
         """Keep the steps; nothing is computed before the first question."""
         super().__init__(steps, log_delta, rtol, recursion=False)
-        self._lattice = lattice
+        self._lattice, self._sure = lattice, self._widest
 
     def epsilons(self, counts: Floats, known: Floats) -> Floats:
         """Return lower bound, estimate and upper bound of epsilon at each count, see `Sweep`."""
@@ -402,9 +400,9 @@ class LatticeSweep(Sweep):
         contour = Contour(Law.of(steps), payoff, c, period, grid, log_b, masses)
         if contour.most > LONGEST:
             return None
-        d, b = self._weights(contour, 1, int(contour.most))
-        size = (np.abs(d) + np.abs(b)) * np.exp(self._log_sizes(contour, steps))
-        first = abs(self._weights(contour, 0, 0)[0][0])
+        d, b = inversion.lattice_weights(contour, int(contour.most))
+        size = (np.abs(d) + np.abs(b))[1:] * np.exp(self._log_sizes(contour, steps))
+        first = abs(d[0])
         kept = int(np.flatnonzero(size > NEGLIGIBLE * first).max(initial=-1)) + 1
         if kept * contour.cost > DEAR:
             return None
@@ -420,30 +418,3 @@ class LatticeSweep(Sweep):
             law = np.bincount(place.astype(np.int64) % points, weight, points)
             log_size += count * np.log(np.abs(np.fft.rfft(law)[1:]) + FFT_ERROR)
         return np.minimum(log_size, 0.0)
-
-    def _weights(self, contour: Contour, first: int, last: int) -> tuple[Complexes, Complexes]:
-        """Weights of D and B at the nodes first, ..., last; see `lattice_powers`."""
-        step = self._lattice.step
-        z = contour.c + 1j * contour.h * np.arange(first, last + 1.0)
-        b = -1.0 / np.expm1(-step * (z + 1.0))
-        d = -1.0 / np.expm1(-step * z) - b
-        return np.ascontiguousarray(d), np.ascontiguousarray(b)
-
-    def _inverted(
-        self, contour: Contour, tail: float, counts: Floats, known: Floats, near: float
-    ) -> tuple[Floats, float]:
-        """Return the answers on one contour, and log H at `near` for the first count."""
-        n = float(counts[0])
-        facts, images = contour.facts(n), contour.images(n)
-        facts[[TAIL, OFFSET, STEP]] = tail, self._lattice.offset, self._lattice.step
-        d0, b0 = (float(w[0].real) for w in self._weights(contour, 0, 0))
-        d, b = self._weights(contour, 1, contour.nodes)
-        re, im = contour.re / n, contour.im / n
-        result, levels = np.empty((3, counts.size)), targets(self._steps, self._target, counts)
-        first, widest = np.array([d0, b0]), self._widest
-        inversion.invert_lattice(
-            counts, levels, near, re, im, d, b, first, facts, images, known, widest, result
-        )
-        wave, cell = np.exp(contour.re + 1j * contour.im), np.array([np.nan, 0.0, 0.0, d0, b0])
-        level = inversion.evaluate_lattice(n, near, d * wave, b * wave, cell, 0.0, facts, images)
-        return result, float(level[1])

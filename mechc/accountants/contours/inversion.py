@@ -5,16 +5,15 @@ r = exp(ih (n mean - eps)): from one count to the next each g_j takes one multip
 further epsilon is one more Horner scheme. Between epsilons so close that the remainder is less than
 the rounding of the sum, its tangent does: 1e-7 serves, and sides lie 1e-13 apart.
 
-Losses on a lattice, many counts: compiled evaluation and inversion of the sum over one period.
-
-With step eta, period T (a multiple of eta) and the lattice point p = epsilon + gap next above
-epsilon, all of docs/numerics.md, section 5, comes from two sums that depend on p alone,
+With losses on a lattice of step eta, a period T that is a multiple of eta, and p = epsilon + gap
+the lattice point next above epsilon, all of docs/numerics.md, section 5, comes from two sums that
+depend on p alone,
 
     B = (eta / T) sum_j M(z_j)^n exp(-p z_j) / (1 - exp(-eta (z_j + 1)))    [exp(p) Q(L >= p)],
     D = the same with 1 / (1 - exp(-eta z_j)) - 1 / (1 - exp(-eta (z_j + 1)))    [H(p)],
 
 for H(epsilon) = D + B (1 - exp(-gap)): between lattice points the profile is a closed form, and so
-is its inverse. Images and rounding are those of `powers`.
+is its inverse.
 """
 
 from __future__ import annotations
@@ -38,6 +37,7 @@ from mechc.accountants.contours.trapezoid import (
     Complexes,
     Contour,
     Floats,
+    Lattice,
     Smooth,
     conclude,
     moved,
@@ -51,9 +51,12 @@ ROOM = 1.02  # lest the width, a little larger there, takes a step three times a
 HALVINGS, NEAR = 40, 0.5  # of all epsilons, for one with log delta as near to the target
 STEADY = 1e-6  # Newton stops when the next step would change log delta by less than its square
 
+CLOSE = 1e-12  # the same between lattice points, where each step leads to the root up to images
+
 # places in `last`: where the sum was taken, it and its derivative by the turn there; two more are
-# bounds wherever it is taken: of its rounding, and of half its second derivative by epsilon
-AT, TOTAL, TURNING, NOISE, BEND = range(5)
+# bounds wherever it is taken: of its rounding, and of half its second derivative by epsilon. On a
+# lattice: the point in steps from n offsets, D and B there; and, last, the terms j = 0 of both
+AT, TOTAL, TURNING, NOISE, BEND, FIRST, FIRST_B = range(7)
 
 
 @compiled("UniTuple(float64, 2)(complex128[::1], float64)")
@@ -84,35 +87,71 @@ def horner(g, turn):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "UniTuple(float64, 4)(float64, float64, complex128[::1], float64[::1], float64[::1],"
-    " float64[:,::1])",
+    "UniTuple(float64, 2)(complex128[::1], complex128[::1], float64, float64, float64)",
 )
-def evaluate(n, epsilon, g, last, facts, images):  # type: ignore[no-untyped-def]
+def _sums(d, b, d0, b0, turn):  # type: ignore[no-untyped-def]
+    """Return d0 + 2 Re sum_j d_j r^j and the same of b, j = 1, 2, ..., r = exp(i turn)."""
+    x, y = math.cos(turn), math.sin(turn)
+    p, q, u, v = 0.0, 0.0, 0.0, 0.0
+    for j in range(d.size - 1, -1, -1):
+        p, q = p + d[j].real, q + d[j].imag
+        u, v = u + b[j].real, v + b[j].imag
+        p, q = p * x - q * y, p * y + q * x
+        u, v = u * x - v * y, u * y + v * x
+    return d0 + 2.0 * p, b0 + 2.0 * u
+
+
+@compiled(
+    "UniTuple(float64, 4)(float64, float64, complex128[::1], complex128[::1], float64[::1],"
+    " float64[::1], float64[:,::1])",
+)
+def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-def]
     """Return lower bound, estimate and upper bound of log H, and the slope of the estimate.
 
     Args:
         n: repetitions.
         epsilon: any real number.
-        g: see the module, at n.
+        g: see the module, at n; on a lattice the terms of D.
+        b: on a lattice the terms of B.
         last: what is known of the sum over g by the names above; written where it is taken anew.
         facts: constants of the contour by the names above.
         images: rows s, K(s), and what else the bound on the right images has, for s > c.
     """
-    c, period = facts[C], facts[PERIOD]
+    c, period, grain = facts[C], facts[PERIOD], facts[STEP]
     h = 2.0 * math.pi / period
-    apart = epsilon - last[AT]
-    if not last[BEND] * apart * apart <= last[NOISE]:
-        last[TOTAL], last[TURNING] = horner(g, h * (n * facts[MEAN] - epsilon))
-        last[AT], apart = epsilon, 0.0
-    total, turning = last[TOTAL] - h * last[TURNING] * apart, last[TURNING]
-    if not total > 0.0:
-        return -np.inf, np.nan, np.inf, np.nan
-    log_s = n * facts[LOG_M] - c * epsilon - math.log(c * (c + 1.0) * period) + math.log(total)
-    error = last[NOISE] + last[BEND] * apart * apart + facts[TAIL]
-    error += n * facts[UNRESOLVED] * c * (c + 1.0) * period  # times Chernoff's bound at c
-    error /= total
+    if grain > 0.0:
+        place = math.floor((epsilon - n * facts[OFFSET]) / grain) + 1.0
+        point = n * facts[OFFSET] + place * grain
+        gap = max(point - epsilon, 0.0)
+        if place != last[AT]:
+            turn = h * (n * facts[MEAN] - point)
+            last[TOTAL], last[TURNING] = _sums(g, b, last[FIRST], last[FIRST_B], turn)
+            last[AT] = place
+        total = last[TOTAL] - last[TURNING] * math.expm1(-gap)
+        if not (total > 0.0 and last[TURNING] > 0.0):
+            return -np.inf, np.nan, np.inf, np.nan
+        log_s = n * facts[LOG_M] - c * point + math.log(grain / period) + math.log(total)
+        chernoff = math.exp(min(50.0, c * gap)) * period / (grain * total)
+        mean = n * facts[STRAYED] + 4.0 * EPS * abs(epsilon)
+        most = n * facts[STRAYED_MOST] + 4.0 * EPS * abs(epsilon)
+        error = (last[NOISE] + facts[TAIL]) / total + moved(c, gap, mean, most, chernoff)
+        error += n * facts[UNRESOLVED] * chernoff + EPS * 4.0 * abs(c * gap)
+        slope = -last[TURNING] * math.exp(-gap) / total
+    else:
+        apart = epsilon - last[AT]
+        if not last[BEND] * apart * apart <= last[NOISE]:
+            last[TOTAL], last[TURNING] = horner(g, h * (n * facts[MEAN] - epsilon))
+            last[AT], apart = epsilon, 0.0
+        total = last[TOTAL] - h * last[TURNING] * apart
+        if not total > 0.0:
+            return -np.inf, np.nan, np.inf, np.nan
+        log_s = n * facts[LOG_M] - c * epsilon - math.log(c * (c + 1.0) * period) + math.log(total)
+        error = last[NOISE] + last[BEND] * apart * apart + facts[TAIL]
+        error += n * facts[UNRESOLVED] * c * (c + 1.0) * period  # times Chernoff's bound at c
+        error /= total
+        slope = -c - h * last[TURNING] / total
     found = conclude(n, epsilon, log_s, 1.0, 1.0, error, facts, images)
-    return found[0], found[1], found[2], (found[3] - c - h * turning / total) / found[4]
+    return found[0], found[1], found[2], (found[3] + slope) / found[4]
 
 
 @compiled(
@@ -125,7 +164,7 @@ def _noise(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-untyped
     `error` is the share by which quadrature may be off at every frequency.
     """
     total = 0.0
-    extra = 8.0 + 4.0 * re.size + 4.0 * BLOCK + error / EPS
+    extra = 16.0 + 4.0 * re.size + 4.0 * BLOCK + error / EPS
     for j in range(re.size):
         turns = n * abs(im[j]) + (j + 1.0) * h * (n * abs(mean) + epsilon)
         total += size[j] * (extra + n * abs(re[j]) + 2.0 * turns)
@@ -143,10 +182,10 @@ def _bend(size, h):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "float64(float64, float64, float64, float64, float64, complex128[::1], float64[::1], float64,"
-    " float64[::1], float64[:,::1])",
+    "float64(float64, float64, float64, float64, float64, complex128[::1], complex128[::1],"
+    " float64[::1], float64, float64[::1], float64[:,::1])",
 )
-def _certified(sign, start, step, target, n, g, last, cap, facts, images):  # type: ignore[no-untyped-def]
+def _certified(sign, start, step, target, n, g, b, last, cap, facts, images):  # type: ignore[no-untyped-def]
     """Move outward from `start` until the proven side is beyond the target; nan if it never is.
 
     sign 1: an epsilon whose proven upper bound is at most the target; sign -1: one whose proven
@@ -158,7 +197,7 @@ def _certified(sign, start, step, target, n, g, last, cap, facts, images):  # ty
             return 0.0
         if abs(epsilon) > cap:
             return np.nan
-        lower, _, upper, _ = evaluate(n, epsilon, g, last, facts, images)
+        lower, _, upper, _ = evaluate(n, epsilon, g, b, last, facts, images)
         if (sign > 0.0 and upper <= target) or (sign < 0.0 and lower > target):
             return epsilon
         step *= 3.0
@@ -166,37 +205,57 @@ def _certified(sign, start, step, target, n, g, last, cap, facts, images):  # ty
 
 
 @compiled(
-    "UniTuple(float64, 6)(float64, float64, float64, complex128[::1], float64[::1], float64,"
-    " float64[::1], float64[:,::1])",
+    "UniTuple(float64, 6)(float64, float64, float64, complex128[::1], complex128[::1],"
+    " float64[::1], float64, float64[::1], float64[:,::1])",
 )
-def _newton(start, target, n, g, last, cap, facts, images):  # type: ignore[no-untyped-def]
-    """Return where the estimate meets the target, the last step there, and `evaluate` before it.
+def _newton(start, target, n, g, b, last, cap, facts, images):  # type: ignore[no-untyped-def]
+    """Return where the estimate meets the target, how far it may be off, and `evaluate` next to it.
 
-    The first is nan where the steps lead nowhere.
+    The first is nan where the steps lead nowhere. On a lattice they lead to the cell between
+    points; inside it the inverse is explicit, but for the images.
     """
-    epsilon, step = start, np.nan
+    epsilon, off, grain, low, high = start, np.inf, facts[STEP], -np.inf, np.inf
     lower, middle, upper, slope = -np.inf, np.nan, np.inf, -1.0
     for _ in range(TURNS):
-        lower, middle, upper, slope = evaluate(n, epsilon, g, last, facts, images)
-        step = (target - middle) / slope
-        if not (slope < 0.0 and abs(epsilon + step) < cap):
-            return np.nan, step, lower, middle, upper, slope
-        epsilon += step
-        if abs(slope * step) < STEADY:
-            break
-    return epsilon, step, lower, middle, upper, slope
+        lower, middle, upper, slope = evaluate(n, epsilon, g, b, last, facts, images)
+        excess = middle - target
+        step = -excess / slope
+        if not (slope < 0.0 and abs(epsilon if grain > 0.0 else epsilon + step) < cap):
+            return np.nan, off, lower, middle, upper, slope
+        if grain == 0.0:
+            epsilon += step
+            off = excess * excess  # what Newton leaves is of the order of the square of its step
+            if off < STEADY * STEADY:
+                break
+            continue
+        off = abs(excess)
+        if off < CLOSE:
+            return epsilon, off, lower, middle, upper, slope
+        low, high = (epsilon, high) if excess > 0.0 else (low, epsilon)
+        # H = D + B (1 - exp(-gap)) is to change by the factor exp(-excess)
+        growth = math.expm1(-excess) / -slope
+        inside = epsilon + math.log1p(-growth) if growth < 1.0 else -np.inf
+        point = n * facts[OFFSET] + last[AT] * grain
+        if point - grain <= inside <= point:
+            epsilon = inside  # up to what images change
+            continue
+        epsilon += step  # at least to the next cell
+        epsilon = max(epsilon, point) if inside > point else min(epsilon, point - grain)
+        if not low < epsilon < high:
+            epsilon = 0.5 * (low + high)
+    return (np.nan if grain > 0.0 else epsilon), off, lower, middle, upper, slope
 
 
 @compiled(
-    "float64(float64, float64, complex128[::1], float64[::1], float64, float64[::1],"
-    " float64[:,::1])",
+    "float64(float64, float64, complex128[::1], complex128[::1], float64[::1], float64,"
+    " float64[::1], float64[:,::1])",
 )
-def _halved(target, n, g, last, cap, facts, images):  # type: ignore[no-untyped-def]
+def _halved(target, n, g, b, last, cap, facts, images):  # type: ignore[no-untyped-def]
     """Return where the estimate, which falls, comes near the target; it is nan far below that."""
     low, high = 0.0, cap
     for _ in range(HALVINGS):
         epsilon = 0.5 * (low + high)
-        _, middle, _, _ = evaluate(n, epsilon, g, last, facts, images)
+        _, middle, _, _ = evaluate(n, epsilon, g, b, last, facts, images)
         if abs(middle - target) < NEAR:
             break
         low, high = (epsilon, high) if middle > target else (low, epsilon)
@@ -205,264 +264,11 @@ def _halved(target, n, g, last, cap, facts, images):  # type: ignore[no-untyped-
 
 @compiled(
     "void(float64[::1], float64[:,::1], float64, float64[::1], float64[::1], complex128[::1],"
-    " float64[::1], float64[:,::1], float64[::1], float64[:,::1])",
-)
-def invert(counts, targets, guess, re, im, w, facts, images, known, out):  # type: ignore[no-untyped-def]
-    """Write lower bound, estimate and upper bound of epsilon(delta) at each count, nan where not.
-
-    Args:
-        counts: repetitions, increasing.
-        targets: log delta to stay under, and to exceed, for each count, shape (2, counts).
-        guess: epsilon near that of the first count.
-        re: real part of log phi of one repetition at h, 2h, ...
-        im: imaginary part.
-        w: W(z_j) / W(c) at these nodes.
-        facts: see `evaluate`.
-        images: see `evaluate`.
-        known: for each count an epsilon; where the proven delta is on target there, nothing more
-            is computed and the answer is that epsilon with lower bound 0 (nan: not known).
-        out: shape (3, counts).
-    """
-    h, mean = 2.0 * math.pi / facts[PERIOD], facts[MEAN]
-    g, power = np.empty(re.size, np.complex128), np.empty(re.size, np.complex128)
-    size = np.empty(re.size)
-    gap, stale, cap, last = 0.0, 0, 0.0, np.zeros(5)
-    streak = 0  # counts in a row that have been solved
-    for m in range(counts.size):
-        n = counts[m]
-        out[:, m] = np.nan
-        if streak >= 3 and n - counts[m - 3] == 3.0 * gap:
-            start = 3.0 * out[1, m - 1] - 3.0 * out[1, m - 2] + out[1, m - 3]
-        else:
-            start = out[1, m - 1] if streak else guess
-        fresh = n - counts[m - 1] if m else 0.0
-        if fresh != gap or stale == 0 or start > 0.5 * cap:
-            if fresh != gap:
-                gap = fresh
-                for j in range(re.size):
-                    power[j] = np.exp(gap * complex(re[j], im[j]))
-            for j in range(re.size):
-                g[j] = w[j] * np.exp(n * complex(re[j], im[j]))
-                size[j] = abs(g[j])
-            most = counts[min(m + BLOCK, counts.size - 1)]
-            stale, cap = BLOCK, 4.0 * abs(start) + 1.0
-            error = 2.0 * most * facts[NOISE_M]
-            last[NOISE] = _noise(most, re, im, size, h, mean, cap, error)
-            last[BEND] = _bend(size, h)
-        else:
-            stale -= 1
-            for j in range(re.size):
-                g[j] *= power[j]
-        last[AT] = np.nan
-        if known[m] >= 0.0 and known[m] <= cap:
-            _, _, upper, _ = evaluate(n, known[m], g, last, facts, images)
-            if upper <= targets[0, m]:
-                out[0, m], out[1, m], out[2, m] = 0.0, known[m], known[m]
-                streak, guess = 0, known[m]
-                continue
-        now = (targets[0, m], n, g, last, cap, facts, images)
-        epsilon, step, lower, middle, upper, slope = _newton(start, *now)
-        if not math.isfinite(epsilon) and (m == 0 or streak > 0):
-            epsilon, step, lower, middle, upper, slope = _newton(_halved(*now), *now)
-        solved = streak + 1
-        streak = 0
-        if not (math.isfinite(epsilon) and math.isfinite(lower)):
-            continue
-        if epsilon <= 0.0:
-            _, _, at_zero, _ = evaluate(n, 0.0, g, last, facts, images)
-            if at_zero <= targets[0, m]:
-                out[:, m] = 0.0
-            continue
-        # what Newton left is of the order of the square of its last step
-        rest = (slope * step) ** 2 + 4.0 * EPS * abs(slope * epsilon) + 1e-14
-        above = ROOM * (upper - middle + rest) / -slope
-        below = ROOM * (middle - lower + rest + targets[0, m] - targets[1, m]) / -slope
-        out[2, m] = _certified(1.0, epsilon, above, targets[0, m], n, g, last, cap, facts, images)
-        out[0, m] = _certified(
-            -1.0, epsilon, abs(below), targets[1, m], n, g, last, cap, facts, images
-        )
-        out[1, m] = epsilon
-        streak = solved
-
-
-def epsilons(
-    contour: Contour,
-    n: float,
-    counts: Floats,
-    targets: Floats,
-    near: float,
-    tail: float,
-    known: Floats,
-) -> Floats:
-    """Return lower side, root and upper side of log H = target for rows on one contour.
-
-    Args:
-        contour: for n repetitions.
-        n: the repetitions that it was laid for.
-        counts: those of the rows, at least n, increasing.
-        targets: logs to stay under, and to exceed, shape (2, rows).
-        near: an epsilon near that of the first row.
-        tail: bound on the frequencies left out, in units of the first term.
-        known: see `invert`.
-
-    Returns:
-        Shape (3, rows), nan where the contour does not serve.
-    """
-    facts, out = contour.facts(n), np.empty((3, counts.size))
-    facts[TAIL] = tail
-    re, im, weight = contour.re / n, contour.im / n, _weights(contour)
-    invert(counts, targets, near, re, im, weight, facts, contour.images(n), known, out)
-    return out
-
-
-def log_delta(contour: Contour, epsilon: float) -> float:
-    """Return the estimate of log H on a contour."""
-    nodes = _weights(contour) * np.exp(contour.re + 1j * contour.im)
-    unknown = np.array([math.nan, 0.0, 0.0, 0.0, 0.0])
-    facts, images = contour.facts(), contour.images(1.0)
-    return float(evaluate(1.0, epsilon, nodes, unknown, facts, images)[1])
-
-
-def _weights(contour: Contour) -> Complexes:
-    """W(z) / W(c) at the nodes of a contour."""
-    z = contour.c + 1j * contour.h * np.arange(1.0, contour.re.size + 1.0)
-    weight: Complexes = Smooth().transform(np.asarray(z, np.complex128), 0.0) / contour.weight(0.0)
-    return weight
-
-
-CLOSE = 1e-12  # change of log delta at which Newton stops
-
-# places in `facts` beyond those of `powers`: the lattice of one repetition and how far losses are
-# off it, in the tilted mean and at most
-
-
-@compiled(
-    "UniTuple(float64, 2)(complex128[::1], complex128[::1], float64, float64, float64)",
-)
-def sums(d, b, d0, b0, turn):  # type: ignore[no-untyped-def]
-    """Return d0 + 2 Re sum_j d_j r^j and the same of b, j = 1, 2, ..., r = exp(i turn)."""
-    x, y = math.cos(turn), math.sin(turn)
-    p, q, u, v = 0.0, 0.0, 0.0, 0.0
-    for j in range(d.size - 1, -1, -1):
-        p, q = p + d[j].real, q + d[j].imag
-        u, v = u + b[j].real, v + b[j].imag
-        p, q = p * x - q * y, p * y + q * x
-        u, v = u * x - v * y, u * y + v * x
-    return d0 + 2.0 * p, b0 + 2.0 * u
-
-
-@compiled(
-    "UniTuple(float64, 4)(float64, float64, complex128[::1], complex128[::1], float64[::1],"
-    " float64, float64[::1], float64[:,::1])",
-)
-def evaluate_lattice(n, epsilon, d, b, cell, noise, facts, images):  # type: ignore[no-untyped-def]
-    """Return lower bound, estimate and upper bound of log H, and the slope of the estimate.
-
-    Args:
-        n: repetitions.
-        epsilon: any real number.
-        d: terms j = 1, 2, ... of D at n.
-        b: those of B.
-        cell: the last lattice point in steps from n offsets, D and B there; then the terms j = 0.
-        noise: bound on the rounding of the sums.
-        facts: constants of the contour by the names above and in `powers`.
-        images: as for `powers`.
-    """
-    c, period, step = facts[C], facts[PERIOD], facts[STEP]
-    place = math.floor((epsilon - n * facts[OFFSET]) / step) + 1.0
-    point = n * facts[OFFSET] + place * step
-    gap = max(point - epsilon, 0.0)
-    if place != cell[0]:
-        cell[0] = place
-        turn = 2.0 * math.pi / period * (n * facts[MEAN] - point)
-        cell[1], cell[2] = sums(d, b, cell[3], cell[4], turn)
-    total = cell[1] - cell[2] * math.expm1(-gap)
-    if not (total > 0.0 and cell[2] > 0.0):
-        return -np.inf, np.nan, np.inf, np.nan
-    log_s = n * facts[LOG_M] - c * point + math.log(step / period) + math.log(total)
-    chernoff = math.exp(min(50.0, c * gap)) * period / (step * total)
-    mean = n * facts[STRAYED] + 4.0 * EPS * abs(epsilon)
-    most = n * facts[STRAYED_MOST] + 4.0 * EPS * abs(epsilon)
-    error = (noise + facts[TAIL]) / total + moved(c, gap, mean, most, chernoff)
-    error += n * facts[UNRESOLVED] * chernoff + EPS * 4.0 * abs(c * gap)
-    found = conclude(n, epsilon, log_s, 1.0, 1.0, error, facts, images)
-    slope = (found[3] - cell[2] * math.exp(-gap) / total) / found[4]
-    return found[0], found[1], found[2], slope
-
-
-@compiled(
-    "UniTuple(float64, 2)(float64, float64, float64, float64, complex128[::1], complex128[::1],"
-    " float64[::1], float64, float64[::1], float64[:,::1])",
-)
-def _root(n, start, target, cap, d, b, cell, noise, facts, images):  # type: ignore[no-untyped-def]
-    """Return where the estimate meets the target and the slope there; nan where nothing is found.
-
-    Newton steps lead to the cell between lattice points; inside it the inverse is explicit, but
-    for the images.
-    """
-    epsilon, slope = start, np.nan
-    low, high = -np.inf, np.inf
-    for _ in range(TURNS):
-        _, middle, _, slope = evaluate_lattice(n, epsilon, d, b, cell, noise, facts, images)
-        if not (slope < 0.0 and abs(epsilon) < cap and math.isfinite(middle)):
-            return np.nan, np.nan
-        excess = middle - target
-        if abs(excess) < CLOSE:
-            return epsilon, slope
-        low, high = (epsilon, high) if excess > 0.0 else (low, epsilon)
-        # H = D + B (1 - exp(-gap)) is to change by the factor exp(-excess)
-        growth = math.expm1(-excess) / -slope
-        inside = epsilon + math.log1p(-growth) if growth < 1.0 else -np.inf
-        point = n * facts[OFFSET] + cell[0] * facts[STEP]
-        if point - facts[STEP] <= inside <= point:
-            epsilon = inside  # up to what images change
-            continue
-        epsilon -= excess / slope  # at least to the next cell
-        epsilon = max(epsilon, point) if inside > point else min(epsilon, point - facts[STEP])
-        if not low < epsilon < high:
-            epsilon = 0.5 * (low + high)
-    return np.nan, np.nan
-
-
-@compiled(
-    "float64(float64, float64, float64, float64, float64, float64, complex128[::1],"
-    " complex128[::1], float64[::1], float64, float64[::1], float64[:,::1])",
-)
-def _certified_lattice(sign, start, step, target, cap, n, d, b, cell, noise, facts, images):  # type: ignore[no-untyped-def]
-    """Move outward from `start` until the proven side is beyond the target; see `powers`."""
-    for _ in range(TURNS):
-        epsilon = start + sign * step
-        if epsilon <= 0.0 and sign < 0.0:
-            return 0.0
-        if abs(epsilon) > cap:
-            return np.nan
-        lower, _, upper, _ = evaluate_lattice(n, epsilon, d, b, cell, noise, facts, images)
-        if (sign > 0.0 and upper <= target) or (sign < 0.0 and lower > target):
-            return epsilon
-        step *= 3.0
-    return np.nan
-
-
-@compiled(
-    "float64(float64, float64[::1], float64[::1], float64[::1], float64, float64, float64)",
-)
-def _lattice_noise(n, re, im, size, h, mean, reach):  # type: ignore[no-untyped-def]
-    """Bound on the rounding of D and B together for all counts up to n and |p| <= reach."""
-    total = 0.0
-    extra = 16.0 + 4.0 * re.size + 4.0 * BLOCK
-    for j in range(re.size):
-        turns = n * abs(im[j]) + (j + 1.0) * h * (n * abs(mean) + reach)
-        total += size[j] * (extra + n * abs(re[j]) + 2.0 * turns)
-    return 2.0 * EPS * total
-
-
-@compiled(
-    "void(float64[::1], float64[:,::1], float64, float64[::1], float64[::1], complex128[::1],"
     " complex128[::1], float64[::1], float64[::1], float64[:,::1], float64[::1], float64,"
     " float64[:,::1])",
 )
-def invert_lattice(  # type: ignore[no-untyped-def]
-    counts, targets, guess, re, im, d_weight, b_weight, first, facts, images, known, widest, out
+def invert(  # type: ignore[no-untyped-def]
+    counts, targets, guess, re, im, w, v, last, facts, images, known, widest, out
 ):
     """Write lower bound, estimate and upper bound of epsilon(delta) at each count, nan where not.
 
@@ -472,9 +278,9 @@ def invert_lattice(  # type: ignore[no-untyped-def]
         guess: epsilon near that of the first count.
         re: real part of log phi of one repetition at h, 2h, ...
         im: imaginary part.
-        d_weight: weights of D at these nodes.
-        b_weight: those of B.
-        first: both at node 0.
+        w: W(z_j) / W(c) at these nodes, or the weights of D.
+        v: the weights of B, none without a lattice.
+        last: see `evaluate`; the terms 0 of a lattice.
         facts: see `evaluate`.
         images: see `evaluate`.
         known: for each count an epsilon; where the proven delta is on target there, nothing more
@@ -482,11 +288,11 @@ def invert_lattice(  # type: ignore[no-untyped-def]
         widest: relative width of delta beyond which there is no answer.
         out: shape (3, counts).
     """
-    h, mean = 2.0 * math.pi / facts[PERIOD], facts[MEAN]
-    d, b = np.empty(re.size, np.complex128), np.empty(re.size, np.complex128)
-    power, size = np.empty(re.size, np.complex128), np.empty(re.size)
-    cell = np.array([np.nan, 0.0, 0.0, first[0], first[1]])
-    gap, stale, noise, cap = 0.0, 0, 0.0, 0.0
+    h, mean, first = 2.0 * math.pi / facts[PERIOD], facts[MEAN], abs(last[FIRST])
+    first += abs(last[FIRST_B])
+    g, power = np.empty(re.size, np.complex128), np.empty(re.size, np.complex128)
+    b, size = np.empty(v.size, np.complex128), np.empty(re.size)
+    gap, stale, cap = 0.0, 0, 0.0
     streak = 0  # counts in a row that have been solved
     for m in range(counts.size):
         n = counts[m]
@@ -503,43 +309,118 @@ def invert_lattice(  # type: ignore[no-untyped-def]
                     power[j] = np.exp(gap * complex(re[j], im[j]))
             for j in range(re.size):
                 wave = np.exp(n * complex(re[j], im[j]))
-                d[j], b[j] = d_weight[j] * wave, b_weight[j] * wave
-                size[j] = abs(d[j]) + abs(b[j])
-            last = counts[min(m + BLOCK, counts.size - 1)]
+                g[j] = w[j] * wave
+                size[j] = abs(g[j])
+                if v.size:
+                    b[j] = v[j] * wave
+                    size[j] += abs(b[j])
+            most = counts[min(m + BLOCK, counts.size - 1)]
             stale, cap = BLOCK, 4.0 * abs(start) + 1.0
-            noise = _lattice_noise(last, re, im, size, h, mean, cap + facts[STEP])
-            noise += 4.0 * EPS * (abs(first[0]) + abs(first[1]))
+            error, reach = 2.0 * most * facts[NOISE_M], cap + facts[STEP]
+            last[NOISE] = _noise(most, re, im, size, h, mean, reach, error) + 4.0 * EPS * first
+            last[BEND] = _bend(size, h)
         else:
             stale -= 1
             for j in range(re.size):
-                d[j] *= power[j]
-                b[j] *= power[j]
-        cell[0] = np.nan
+                g[j] *= power[j]
+                if v.size:
+                    b[j] *= power[j]
+        last[AT] = np.nan
         if known[m] >= 0.0 and known[m] <= cap:
-            _, _, upper, _ = evaluate_lattice(n, known[m], d, b, cell, noise, facts, images)
+            _, _, upper, _ = evaluate(n, known[m], g, b, last, facts, images)
             if upper <= targets[0, m]:
                 out[0, m], out[1, m], out[2, m] = 0.0, known[m], known[m]
                 streak, guess = 0, known[m]
                 continue
+        now = (targets[0, m], n, g, b, last, cap, facts, images)
+        epsilon, off, lower, middle, upper, slope = _newton(start, *now)
+        if not math.isfinite(epsilon) and (m == 0 or streak > 0):
+            epsilon, off, lower, middle, upper, slope = _newton(_halved(*now), *now)
         solved = streak + 1
         streak = 0
-        target = targets[0, m]
-        epsilon, slope = _root(n, start, target, cap, d, b, cell, noise, facts, images)
-        if not slope < 0.0:
+        if not (math.isfinite(epsilon) and upper - lower <= widest):
             continue
         if epsilon <= 0.0:
-            _, _, at_zero, _ = evaluate_lattice(n, 0.0, d, b, cell, noise, facts, images)
-            if at_zero <= target:
+            _, _, at_zero, _ = evaluate(n, 0.0, g, b, last, facts, images)
+            if at_zero <= targets[0, m]:
                 out[:, m] = 0.0
             continue
-        lower, middle, upper, slope = evaluate_lattice(n, epsilon, d, b, cell, noise, facts, images)
-        if not (math.isfinite(middle) and upper - lower <= widest):
-            continue
-        rest = abs(middle - target) + 4.0 * EPS * abs(slope * epsilon) + 1e-15
-        above = (upper - middle + rest) / -slope
-        below = (middle - lower + rest + target - targets[1, m]) / -slope
-        now = (cap, n, d, b, cell, noise, facts, images)
-        out[2, m] = _certified_lattice(1.0, epsilon, above, target, *now)
-        out[0, m] = _certified_lattice(-1.0, epsilon, abs(below), targets[1, m], *now)
+        off += 4.0 * EPS * abs(slope * epsilon) + 1e-14
+        above = ROOM * (upper - middle + off) / -slope
+        below = abs(ROOM * (middle - lower + off + targets[0, m] - targets[1, m]) / -slope)
+        at = (n, g, b, last, cap, facts, images)
+        out[2, m] = _certified(1.0, epsilon, above, targets[0, m], *at)
+        out[0, m] = _certified(-1.0, epsilon, below, targets[1, m], *at)
         out[1, m] = epsilon
         streak = solved
+
+
+def epsilons(
+    contour: Contour,
+    n: float,
+    counts: Floats,
+    targets: Floats,
+    near: float,
+    tail: float,
+    known: Floats,
+    widest: float = np.inf,
+) -> Floats:
+    """Return lower side, root and upper side of log H = target for rows on one contour.
+
+    Args:
+        contour: for n repetitions.
+        n: the repetitions that it was laid for.
+        counts: those of the rows, at least n, increasing.
+        targets: logs to stay under, and to exceed, shape (2, rows).
+        near: an epsilon near that of the first row.
+        tail: bound on the frequencies left out, in units of the first term.
+        known: see `invert`.
+        widest: see `invert`.
+
+    Returns:
+        Shape (3, rows), nan where the contour does not serve.
+    """
+    facts, out = _facts(contour, n), np.full((3, counts.size), np.nan)
+    facts[TAIL] = tail
+    re, im, (w, v, last) = contour.re / n, contour.im / n, _terms(contour)
+    images = contour.images(n)
+    invert(counts, targets, near, re, im, w, v, last, facts, images, known, widest, out)
+    return out
+
+
+def log_delta(contour: Contour, epsilon: float) -> float:
+    """Return the estimate of log H on a contour."""
+    w, v, last = _terms(contour)
+    wave, facts = np.exp(contour.re + 1j * contour.im), _facts(contour, 1.0)
+    b = v * wave if v.size else v
+    return float(evaluate(1.0, epsilon, w * wave, b, last, facts, contour.images(1.0))[1])
+
+
+def _facts(contour: Contour, n: float) -> Floats:
+    """Constants of the contour, those of the law and its lattice for one of n repetitions."""
+    facts = contour.facts(n)
+    if isinstance(contour.payoff, Lattice):
+        facts[OFFSET], facts[STEP] = contour.payoff.offset / n, contour.payoff.step
+    return facts
+
+
+def _terms(contour: Contour) -> tuple[Complexes, Complexes, Floats]:
+    """Weights of the sums at the nodes of a contour, and what is known before they are taken."""
+    last = np.array([math.nan, *(0.0,) * FIRST_B])
+    if isinstance(contour.payoff, Lattice):
+        d, b = lattice_weights(contour, contour.nodes)
+        last[FIRST], last[FIRST_B] = d[0].real, b[0].real
+        return d[1:].copy(), b[1:].copy(), last
+    z = contour.c + 1j * contour.h * np.arange(1.0, contour.re.size + 1.0)
+    weight = Smooth().transform(np.asarray(z, np.complex128), 0.0) / contour.weight(0.0)
+    return np.asarray(weight, np.complex128), np.empty(0, np.complex128), last
+
+
+def lattice_weights(contour: Contour, last: int) -> tuple[Complexes, Complexes]:
+    """Weights of D and B at the nodes 0, 1, ..., last of a contour for a lattice."""
+    assert isinstance(contour.payoff, Lattice)
+    step = contour.payoff.step
+    z = contour.c + 1j * contour.h * np.arange(0.0, last + 1.0)
+    b = -1.0 / np.expm1(-step * (z + 1.0))
+    d = -1.0 / np.expm1(-step * z) - b
+    return np.asarray(d, np.complex128), np.asarray(b, np.complex128)
