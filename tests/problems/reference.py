@@ -378,6 +378,8 @@ class Reference:
         loss, p = loss[finite], p[finite]
         order = np.argsort(loss)
         loss, p = loss[order], p[order]
+        if np.ptp(loss[p > LOWEST_MASS]) < RESOLVED * ULP * count * -LOWEST_MASS:
+            raise Undecided("losses of the size of their rounding")
         tilted = np.exp(p + t * loss - log_sum(p + t * loss))
         infinite = self.infinite(count)
         below, above = np.cumsum(tilted), np.cumsum(tilted[::-1])[::-1]
@@ -556,7 +558,7 @@ def _on_grid(log_mass, *ends):
 
 
 def _summed(a, b, tolerance):
-    """Sums of two finite laws (losses, log masses), equal ones merged; None where too many."""
+    """Sums of two finite laws (losses, log masses), equal ones merged; None if that fails."""
     if a[0].size * b[0].size > 3e6:
         return None
     loss = np.add.outer(a[0], b[0]).ravel()
@@ -564,6 +566,8 @@ def _summed(a, b, tolerance):
     order = np.argsort(loss)
     loss, p = loss[order], p[order]
     new = np.flatnonzero(np.diff(loss, prepend=-np.inf) > tolerance)
+    if (loss[np.append(new[1:] - 1, loss.size - 1)] - loss[new] > 4 * tolerance).any():
+        return None  # a chain of neighbours, which are no equals
     return loss[new], np.logaddexp.reduceat(p, new)
 
 
@@ -664,6 +668,10 @@ def _in_precision(make):
         return [[float(v) for v in atom] for atom in make(BALLS).atoms]
     finally:
         ctx.prec = saved
+
+
+RESOLVED = 1e5  # of the range of losses, in roundings of the logs of masses ...
+LOWEST_MASS = -50.0  # ... that matter
 
 
 class Undecided(ArithmeticError):
