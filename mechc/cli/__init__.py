@@ -22,6 +22,7 @@ from mechc.cli.arguments import (
     Adjacency,
     Advantage,
     AllowFiles,
+    BatchCap,
     BatchSize,
     Beside,
     ClipNorm,
@@ -283,6 +284,7 @@ def dpsgd(
     sampler: Sampler = "poisson",
     adjacency: Adjacency = None,
     clip_norm: ClipNorm = 1.0,
+    batch_cap: BatchCap = None,
     delta: Delta = None,
     epsilon: Epsilon = None,
     solve_for: SolveFor = "",
@@ -297,7 +299,7 @@ def dpsgd(
     inputs: dict[str, Any] = {
         "dataset_size": dataset_size, "batch_size": batch_size, "epochs": epochs, "steps": steps,
         "noise_multiplier": noise_multiplier, "sampler": sampler, "adjacency": adjacency,
-        "clip_norm": clip_norm,
+        "clip_norm": clip_norm, "batch_cap": batch_cap,
     }  # fmt: skip
     if solve_for:
         words = {name: value for name, value in inputs.items() if value is not None}

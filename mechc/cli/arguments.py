@@ -104,7 +104,12 @@ Epochs = Annotated[
     float | None, typer.Option("--epochs", parser=_number, help="Passes over the data.")
 ]
 Steps = Annotated[float | None, typer.Option("--steps", parser=_number, help="Number of steps.")]
-Sampler = Annotated[str, typer.Option("--sampler", help="poisson, fixed, allocation or shuffled.")]
+Sampler = Annotated[
+    str, typer.Option("--sampler", help="poisson, truncated, fixed, allocation or shuffled.")
+]
+BatchCap = Annotated[
+    int | None, typer.Option("--batch-cap", help="Largest batch of --sampler truncated.")
+]
 ClipNorm = Annotated[float, typer.Option("--clip-norm", help="Largest norm of one gradient.")]
 
 SolveFor = Annotated[

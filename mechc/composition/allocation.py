@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mechc.accountants.allocation import Epoch, scheduled
+from mechc.accountants.allocation import Epoch, lattice, scheduled
 from mechc.accountants.bound import Bound
 from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
 from mechc.composition import inputs
@@ -105,7 +105,8 @@ def allocated(event: Event, steps: int, selected: int, epochs: int) -> Event | C
     least, longer = divmod(steps, selected)
     shares = [(least, selected - longer), (least + 1, longer)]
     drawn = selected if selected < steps else 1
-    parts = [(_epoch(event, t, drawn), count * epochs) for t, count in shares if count]
+    whole = (steps, drawn)
+    parts = [(_epoch(event, t, whole), count * epochs) for t, count in shares if count]
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0]
     return compose(*parts)
@@ -150,11 +151,11 @@ def _of_schedule(events: list[Any], steps: int, selected: int, epochs: int) -> A
     return epoch if epochs == 1 else epoch * epochs
 
 
-def _epoch(event: Event, steps: int, drawn: int) -> Event:
-    """One of `steps` selected."""
-    if steps == 1 or event.is_identity:
+def _epoch(event: Event, steps: int, whole: tuple[int, int]) -> Event:
+    """One of `steps` selected, in a block of the whole epoch."""
+    if (steps == 1 and whole[1] == 1) or event.is_identity:
         return event
-    return AllocatedEvent(event, steps, drawn)
+    return AllocatedEvent(event, steps, whole)
 
 
 class AllocatedEvent(NumericEvent):
@@ -162,13 +163,14 @@ class AllocatedEvent(NumericEvent):
 
     Attributes:
         base, steps: one step, and t.
-        drawn: of how many blocks, k of t steps being drawn, this is one.
+        whole: t and k of the epoch of which this is a block, where k of t steps are drawn.
     """
 
-    __slots__ = ("base", "drawn", "steps")
+    __slots__ = ("base", "steps", "whole")
 
-    def __init__(self, base: Event, steps: int, drawn: int = 1) -> None:
+    def __init__(self, base: Event, steps: int, whole: tuple[int, int] | None = None) -> None:
         """Hold the event and t; users call `random_allocation` instead."""
+        whole = whole or (steps, 1)
         known = base.claim
         claim = replace(
             known,
@@ -176,7 +178,7 @@ class AllocatedEvent(NumericEvent):
             adjacency=Adjacency.ADD_REMOVE,
             assumptions=(*known.assumptions, _assumed(steps)),
         )
-        text = f"{NAME} {base.key!r} {steps} {drawn} {claim}"
+        text = f"{NAME} {base.key!r} {steps} {whole} {claim}"
         table: Any = Table(
             f"{NAME}({base}, steps={steps})",
             f"numeric-{_digest(text)}",
@@ -185,11 +187,11 @@ class AllocatedEvent(NumericEvent):
             references=tuple(base.mechanism.references),
         )
         Event.__init__(self, table, ())
-        self.base, self.steps, self.drawn = base, steps, drawn
+        self.base, self.steps, self.whole = base, steps, whole
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy the event and t."""
-        return type(self), (self.base, self.steps, self.drawn)
+        return type(self), (self.base, self.steps, self.whole)
 
     def __repr__(self) -> str:
         """Show the event and t."""
@@ -197,21 +199,32 @@ class AllocatedEvent(NumericEvent):
 
     @property
     def upper_only(self) -> str:
-        """Why only upper bounds hold for compositions; "" where the law is known."""
-        if self.drawn > 1:
+        """Why the law is only one that dominates the epoch; "" where it is the epoch's."""
+        if self.whole[1] > 1:
             return BLOCKS
         exact = all(e.exact is not None for e in _epochs(self.base, self.steps).values())
         return self.base.upper_only or ("" if exact else UPPER)
 
+    def beneath(self, count: int) -> list[tuple[Event, int]] | None:
+        """Return epochs of which sums are told alone, or None where one step is only bounded."""
+        t, k = self.whole
+        if self.base.upper_only:
+            return None
+        if self.steps > t // k:  # blocks of the other length stand for the epoch
+            return []
+        return [(_told(self.base, t, k), count // (k - t % k))]
+
     def loss(self, direction: str = "remove") -> PrivacyLoss:
         """Return the law of the loss of the epoch, or one on a grid that dominates it."""
+        if self.steps == 1:
+            return self.base.loss(direction)
         laws = current().laws
         key = (self.key, direction)
         if key not in laws:
             epochs = _epochs(self.base, self.steps)
             exact = epochs[direction].exact
             if exact is None or epochs["add"].exact is None:
-                laws[key] = epochs[direction].table
+                laws[key] = epochs[direction].lattices[0]
             elif direction == "add" and epochs["add"].mean is epochs["remove"].mean:
                 laws[key] = self.loss("remove").reversed()
             else:
@@ -294,6 +307,19 @@ def _epochs(base: Event, steps: int) -> dict[str, Epoch]:
     return {"remove": first, "add": Epoch(add, "add", steps, first)}
 
 
+@lru_cache(maxsize=64)
+def _told(base: Event, steps: int, drawn: int) -> NumericEvent:
+    """What is revealed at least by an epoch of which so many steps are drawn."""
+    laws = {
+        d: lattice(epoch.between_of(drawn).below(epoch.adding), False)
+        for d, epoch in _epochs(base, steps).items()
+    }
+    name = f"sums of points in {NAME}({base}, steps={steps}, selected={drawn})"
+    claim = replace(base.claim, theorem="T9", adjacency=Adjacency.ADD_REMOVE)
+    table = Table(name, f"numeric-{_digest(f'told {base.key!r} {steps} {drawn}')}", False, claim)
+    return NumericEvent(table, laws["remove"], laws["add"])
+
+
 class AllocationEvaluation(Evaluation):
     """One epoch, by the exact profile: bounds on both sides."""
 
@@ -307,8 +333,8 @@ class AllocationEvaluation(Evaluation):
             directions: "remove", "add" or both.
             claims: what the pair stands for.
         """
-        no_lower = BLOCKS if event.drawn > 1 else event.base.upper_only
-        self.claims, self._no_lower = claims, no_lower
+        no_lower = BLOCKS if event.whole[1] > 1 else event.base.upper_only
+        self.claims, self.no_lower, self.beneath = claims, no_lower, None
         self.directions = tuple(directions)
         self.method = "put"
         self.methods_used = set()
@@ -349,8 +375,8 @@ class AllocationEvaluation(Evaluation):
         else:
             found = epoch.log_delta(epsilon)
         lower, estimate, upper = found
-        if self._no_lower:
-            return Bound(math.nan, math.nan, upper, "put", self._no_lower, about)
+        if self.no_lower:
+            return Bound(math.nan, math.nan, upper, "put", self.no_lower, about)
         return Bound(lower, estimate, upper, "put", "proven", about)
 
     def _at_top(self, epoch: Epoch, epsilon: float, direction: str, upper: float) -> float:

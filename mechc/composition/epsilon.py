@@ -116,15 +116,17 @@ def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
     Raises:
         NumericError: the search does not settle within its cap.
     """
+    if evaluation.no_lower:
+        found = epsilon(evaluation.of_pairs(), log_target)
+        return evaluation.of_mechanisms(found, lambda below: epsilon(below, log_target))
     least, most = evaluation.log_infinite_range()
     if log_target < least:
         return _exact(math.inf, evaluation, "the mass at infinite loss exceeds delta")
     if log_target <= most:
         top, rounding = evaluation.largest_loss()
         if least == most:
-            exact = _exact(top, evaluation, "delta is the mass at infinite loss", rounding)
-            return evaluation.of_mechanisms(exact)
-        return evaluation.of_mechanisms(_next_to_infinite_mass(evaluation, log_target))
+            return _exact(top, evaluation, "delta is the mass at infinite loss", rounding)
+        return _next_to_infinite_mass(evaluation, log_target)
     answer = _in_direction(evaluation, evaluation.directions[0], log_target)
     for direction in evaluation.directions[1:]:
         side = "estimate" if math.isnan(float(answer.upper)) else "upper"

@@ -8,9 +8,10 @@ direction that is worse for one step need not be worse for many.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -39,6 +40,7 @@ class Evaluation:
 
     Attributes:
         directions: the directions that are evaluated; one if the other is its mirror image.
+        no_lower, beneath: why lower bounds are not those of these steps, and what they are of.
         methods_used: names of the methods that have answered so far.
     """
 
@@ -50,6 +52,7 @@ class Evaluation:
         options: tuple[tuple[str, Any], ...] = (),
         claims: tuple[str, ...] = (),
         no_lower: str = "",
+        beneath: Evaluation | None = None,
     ) -> None:
         """Build one accountant for each direction.
 
@@ -60,11 +63,12 @@ class Evaluation:
             options: options of the accountant.
             claims: what the pairs stand for, for the details of every answer.
             no_lower: why lower bounds for these steps are none for the mechanism, if so.
+            beneath: what is revealed at least then, if that is known: its lower bounds hold.
 
         Raises:
             UnsupportedError: the method cannot do these steps.
         """
-        self.claims, self._no_lower = claims, no_lower
+        self.claims, self.no_lower, self.beneath = claims, no_lower, beneath
         self.directions = tuple(steps)
         self.method = method
         self.methods_used: set[str] = set()
@@ -100,8 +104,9 @@ class Evaluation:
         """
         masses = self._infinite.items()
         upper = max(m.log + m.error for _, m in masses)
-        if self._no_lower:
-            return -math.inf, upper
+        if self.no_lower:
+            below = self.beneath
+            return -math.inf if below is None else below.log_infinite_range()[0], upper
         return max(log_subtract(m.log - m.error, self._early[d][0]) for d, m in masses), upper
 
     def log_delta(self, epsilon: float) -> Bound:
@@ -143,13 +148,30 @@ class Evaluation:
             epsilon: any real number.
             rough: be content with the first method of "auto", however wide its answer.
         """
-        return self.of_mechanisms(self._log_delta_of_pair(direction, epsilon, rough))
+        answer = self._log_delta_of_pair(direction, epsilon, rough)
+        return self.of_mechanisms(answer, lambda e: e.log_delta_in(direction, epsilon, rough))
 
-    def of_mechanisms(self, answer: Bound) -> Bound:
-        """Return an answer about pairs as one about the mechanisms that they bound."""
-        if not self._no_lower:
+    def of_pairs(self) -> Self:
+        """Return what answers about the steps themselves, whatever they bound."""
+        pairs = copy(self)
+        pairs.no_lower, pairs.beneath = "", None
+        return pairs
+
+    def of_mechanisms(self, answer: Bound, lower: Callable[[Evaluation], Bound]) -> Bound:
+        """Return an answer about pairs as one about the mechanisms that they bound.
+
+        Args:
+            answer: about the pairs of the steps.
+            lower: the same question, to be asked of what is revealed at least.
+        """
+        if not self.no_lower:
             return answer
-        return replace(answer, lower=math.nan, estimate=math.nan, status=self._no_lower)
+        if self.beneath is None:
+            return replace(answer, lower=math.nan, estimate=math.nan, status=self.no_lower)
+        least, most = float(lower(self.beneath).lower), float(answer.upper)
+        least = min(least, most)
+        middle = 0.5 * (least + most) if math.isfinite(least) else most
+        return replace(answer, lower=least, estimate=middle)
 
     def _log_delta_of_pair(self, direction: str, epsilon: float, rough: bool) -> Bound:
         """Bounds on log delta(epsilon) of the composed pairs."""
@@ -284,7 +306,7 @@ class Evaluation:
         if self._early[direction] != (-math.inf, 0.0):
             lower, estimate = math.nan, math.nan  # what may stand at any loss decides high orders
         found = Bound(lower, estimate, upper, bound.method, bound.status, self._about(direction))
-        return self.of_mechanisms(found)
+        return self.of_mechanisms(found, lambda e: e.renyi(direction, order))
 
     def largest_loss(self) -> tuple[float, float]:
         """Return the largest finite loss of the composition and what rounding may add to it.

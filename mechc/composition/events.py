@@ -11,7 +11,7 @@ separately for each direction). Both answer the same queries.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -100,6 +100,13 @@ class Event(Queries):
     def upper_only(self) -> str:
         """Why only upper bounds hold for the mechanism; "" where lower bounds do too."""
         return self.mechanism.upper_only
+
+    def beneath(self, count: int) -> Sequence[tuple[Event, int]] | None:
+        """Return events that so many uses reveal at least, where `upper_only` says why they differ.
+
+        None where none are known, so that there is no lower bound.
+        """
+        return None
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -380,7 +387,19 @@ class Composition(Queries):
             return lone(wanted, self.claims)
         steps = {d: self._steps_for(name, d) for d in wanted}
         no_lower = next((e.upper_only for e, _ in self.parts if e.upper_only), "")
-        return Evaluation(steps, name, rtol, settled, self.claims, no_lower)
+        below = self._beneath() if no_lower else None
+        lower = None if below is None else below._evaluate(name, direction, rtol, settled)
+        return Evaluation(steps, name, rtol, settled, self.claims, no_lower, lower)
+
+    def _beneath(self) -> Composition | None:
+        """What is revealed at least, where events are known by bounds."""
+        parts: list[tuple[Event, int]] = []
+        for event, count in self.parts:
+            found = event.beneath(count) if event.upper_only else ((event, count),)
+            if found is None:
+                return None
+            parts.extend(found)
+        return Composition(parts)
 
     def directions(self, direction: str) -> tuple[str, ...]:
         """Return the directions that have to be evaluated for "both", "remove" or "add".

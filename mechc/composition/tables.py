@@ -6,8 +6,8 @@ records.
 
 In a mixture one of several mechanisms runs, chosen by the same probabilities on both data sets.
 Telling which can only reveal more (T9), and makes the privacy loss distribution the mixture of
-those of the parts. Losses with a density are first rounded up to a grid, pessimistically; then
-there is no lower bound.
+those of the parts. Losses with a density are first rounded to a grid, up for upper bounds and down
+for lower ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mechc.composition.events import Event
 from mechc.composition.inputs import as_array
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError
-from mechc.loss.discretise import TAIL, rounded_up
+from mechc.loss.discretise import TAIL, rounded_down, rounded_up
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
 from mechc.loss.truncated_loss import UnresolvedLoss
@@ -49,6 +49,7 @@ class Table:
         symmetric: the add direction is the mirror image of remove.
         claim: what the table bounds, and why.
         upper_only: why it bounds the mechanism from above alone; "" where it is exact.
+        beneath: then, an event that one use reveals at least, where one is known.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Table:
     parameters: tuple[Any, ...] = ()
     references: tuple[str, ...] = ()
     upper_only: str = ""
+    beneath: Event | None = None
     bound: dict[str, float] = field(default_factory=dict)
     rates: tuple[str, ...] = ()
 
@@ -100,6 +102,13 @@ class NumericEvent(Event):
     def rho_bound(self) -> float:
         """Return nan: numbers have no formula."""
         return math.nan
+
+    def beneath(self, count: int) -> Sequence[tuple[Event, int]] | None:
+        """Return what so many uses reveal at least, where that is known."""
+        table = self.mechanism
+        if not isinstance(table, Table) or table.beneath is None:
+            return None
+        return [(table.beneath, count)]
 
     def loss(self, direction: str = "remove") -> PrivacyLoss:
         """Return the law of the privacy loss in one direction ("remove" or "add")."""
@@ -333,8 +342,11 @@ def mixture(
     adjacency: Adjacency | str | None = None,
     revealing: float = 0.0,
     assumed: Sequence[str] = (),
+    beneath: Event | None = None,
 ) -> NumericEvent:
     """Return the event in which events[i] happens with probability weights[i], and says so.
+
+    Densities are rounded to a grid, up and down, so that answers are intervals.
 
     Args:
         events: uses of mechanisms.
@@ -343,6 +355,7 @@ def mixture(
         adjacency: neighbouring relation that the mixture is for, where the parts' own differ.
         revealing: probability of an event that reveals everything; with the weights it sums to 1.
         assumed: what must be true beside, in words.
+        beneath: where a mixture stands for what reveals less, an event that this reveals at least.
 
     Raises:
         DeclarationError: the lists differ in length, or are not of this kind.
@@ -372,33 +385,46 @@ def mixture(
     listed = [f"{w:g} * {event}" for event, w in used]
     name = f"mixture({', '.join([*listed[:3], '...'] if len(listed) > 4 else listed)})"
     symmetric = all(event.mechanism.symmetric for event, _ in used)
-    remove = _mixed(used, "remove", step, name, revealing)
-    add = remove if symmetric else _mixed(used, "add", step, name, revealing)
-    key = digest("mixture", claim, remove, add)
-    table = Table(name, key, symmetric, claim, upper_only=ROUNDED if smooth else "")
-    return NumericEvent(table, remove, add)
+    upper: list[PrivacyLoss] = []
+    lower: list[PrivacyLoss] = []
+    for laws, up in ((upper, True), (lower, False))[: 1 + (smooth and beneath is None)]:
+        laws.append(_mixed(used, "remove", step, name, revealing, up))
+        same = symmetric and up  # rounding down is not the same for both
+        laws.append(laws[0] if same else _mixed(used, "add", step, name, revealing, up))
+    if lower:
+        below = Table(f"{name} rounded down", digest("mixture", claim, *lower), False, claim)
+        beneath = NumericEvent(below, *lower)
+    key = digest("mixture", claim, *upper)
+    why = ROUNDED if smooth or beneath is not None else ""
+    return NumericEvent(Table(name, key, symmetric, claim, upper_only=why, beneath=beneath), *upper)
 
 
 def _mixed(
-    used: Sequence[tuple[Event, float]], direction: str, step: float, name: str, revealing: float
-) -> PrivacyLoss:
-    """The mixture of the laws of one direction."""
+    used: Sequence[tuple[Event, float]], direction: str, step: float, name: str,
+    revealing: float, up: bool,
+) -> PrivacyLoss:  # fmt: skip
+    """The mixture of the laws of one direction, rounded up or down."""
     losses, masses = [], []
     ends = [[math.log(revealing) if revealing else -math.inf] for _ in range(2)]
-    error = tolerance = 0.0
+    early = [-math.inf]
+    error = tolerance = density = 0.0
     for event, weight in used:
         law, log_weight = event.loss(direction), math.log(weight)
         if law.loss.size:
-            law = rounded_up(law, step, max(TAIL, min(MOST_CUT, TAIL / weight)))
+            rounded = rounded_up if up else rounded_down
+            law = rounded(law, step, max(TAIL, min(MOST_CUT, TAIL / weight)))
         losses.append(law.atom_loss)
         masses.append(log_weight + law.atom_log_mass)
         for end, mass in zip(ends, (law.log_infinite, law.log_minus_infinite), strict=True):
             end.append(log_weight + mass)
+        early.append(log_weight + law.log_early)
         error, tolerance = max(error, law.loss_error), max(tolerance, law.tolerance)
+        density = max(density, law.density_error)
     infinite, minus = (float(np.logaddexp.reduce(end)) for end in ends)
     made = PrivacyLoss.from_log_atoms(
-        np.concatenate(losses), np.concatenate(masses), infinite, minus, name, loss_error=error
-    )
+        np.concatenate(losses), np.concatenate(masses), infinite, minus, name, loss_error=error,
+        density_error=density, early=(float(np.logaddexp.reduce(early)), -math.inf), bound=True,
+    )  # fmt: skip
     return replace(made, tolerance=max(tolerance, made.tolerance))
 
 

@@ -29,11 +29,16 @@ from mechc.declare.transforms import Shuffled
 from mechc.errors import DeclarationError, UnsupportedError, suggestion
 from mechc.protocol import ParameterInfo
 
-SAMPLERS = ("poisson", "fixed", "allocation", "shuffled")
+SAMPLERS = ("poisson", "truncated", "fixed", "allocation", "shuffled")
 WORDS = (
     "dataset_size", "batch_size", "epochs", "steps", "noise_multiplier", "sampler", "adjacency",
-    "clip_norm",
+    "clip_norm", "batch_cap",
 )  # fmt: skip
+DRAWN = {  # words for samplers
+    "truncated_poisson": "truncated", "capped": "truncated", "cut": "truncated",
+    "without_replacement": "fixed", "balls_and_bins": "allocation", "shuffle": "shuffled",
+    "random_allocation": "allocation",
+}  # fmt: skip
 MEANT = {  # words of other libraries, and what they are here
     "max_grad_norm": "clip_norm",
     "l2_norm_clip": "clip_norm",
@@ -44,6 +49,8 @@ MEANT = {  # words of other libraries, and what they are here
     "n": "dataset_size",
     "num_examples": "dataset_size",
     "lot_size": "batch_size",
+    "max_batch_size": "batch_cap",
+    "truncated_batch_size": "batch_cap",
     "num_steps": "steps",
     "iterations": "steps",
     "count": "steps",
@@ -64,6 +71,7 @@ def dpsgd(
     sampler: str = "poisson",
     adjacency: Adjacency | str | None = None,
     clip_norm: float = 1.0,
+    batch_cap: int | None = None,
     **unknown: Any,
 ) -> Composition:
     """Return the composition that a run of DP-SGD amounts to; phases of a training add up by `+`.
@@ -84,6 +92,8 @@ def dpsgd(
 
             * "poisson": every record enters every batch independently with probability
               batch_size / dataset_size (T6 for add/remove; declared for replace).
+            * "truncated": the same, and a batch of more than batch_cap records is cut to so many,
+              drawn at random (`reductions.truncated_poisson`, T12; add/remove).
             * "fixed": every batch is a uniformly random subset of exactly batch_size records, drawn
               anew for each step (T7; replace).
             * "allocation": in every epoch every record enters one of its ceil(dataset_size /
@@ -95,6 +105,7 @@ def dpsgd(
             "add_remove". Under add/remove "shuffled" supposes that the place of an absent record
             stays empty; the claim of every answer says so.
         clip_norm: largest norm of one record's gradient; it cancels, noise being a multiple of it.
+        batch_cap: largest batch of "truncated", which needs it.
         **unknown: refused, with the word that is meant.
 
     Returns:
@@ -109,9 +120,16 @@ def dpsgd(
         listed = "" if hint else f"; expected {', '.join(WORDS)}"
         raise DeclarationError(f"dpsgd: {word}={unknown[word]!r} is not known{hint}{listed}")
     if not isinstance(sampler, str) or sampler not in SAMPLERS:
+        hint = suggestion(sampler, SAMPLERS, DRAWN) if isinstance(sampler, str) else ""
         raise DeclarationError(
-            f"dpsgd: sampler={sampler!r} is not known (expected one of {', '.join(SAMPLERS)})"
+            f"dpsgd: sampler={sampler!r} is not known{hint} (expected one of {', '.join(SAMPLERS)})"
         )
+    if (sampler == "truncated") != (batch_cap is not None):
+        raise DeclarationError(
+            f"dpsgd: sampler={sampler!r} with batch_cap={batch_cap!r} (expected a largest batch "
+            "for sampler='truncated', and none for the others)"
+        )
+    cap = None if batch_cap is None else inputs.size("dpsgd", "batch_cap", batch_cap)
     if (epochs is None) == (steps is None):
         raise DeclarationError("dpsgd: give exactly one of epochs= and steps=")
     relation = _relation(sampler, adjacency)
@@ -123,7 +141,7 @@ def dpsgd(
     )
     passes = None if epochs is None else _epochs(epochs)
     number = None if steps is None else inputs.as_count(steps)
-    training = Training(size, batch, passes, number, relation, noise * clip, clip)
+    training = Training(size, batch, passes, number, relation, noise * clip, clip, cap)
     return RUNS[sampler](training)
 
 
@@ -164,6 +182,7 @@ class Training:
     relation: Adjacency
     sigma: float
     clip: float
+    cap: int | None = None
 
     @property
     def rate(self) -> float:
@@ -211,7 +230,7 @@ def _relation(sampler: str, adjacency: Adjacency | str | None) -> Adjacency:
 
 def _batch(sampler: str, size: int, batch_size: Any) -> Fraction:
     """The size of a batch, exactly as it was written."""
-    if sampler == "poisson":
+    if sampler in ("poisson", "truncated"):
         inputs.positive("dpsgd", "batch_size", batch_size)
         batch = exact(batch_size)
     else:
@@ -244,6 +263,21 @@ def _poisson(run: Training) -> Composition:
     return run.uses(poisson(load("gaussian"), run.rate, run.relation), 1.0, run.number())
 
 
+def _truncated(run: Training) -> Composition:
+    """One cut sample a step."""
+    from mechc.reductions import truncated_poisson
+
+    if run.relation is not Adjacency.ADD_REMOVE or run.cap is None:
+        raise UnsupportedError(
+            "dpsgd: sampler='truncated' has a pair for adjacency='add_remove' alone (T12)"
+        )
+    event = load("gaussian")(sigma=run.sigma, sensitivity=run.clip)
+    step = truncated_poisson(
+        event, sampling_rate=run.rate, dataset_size=run.size, batch_cap=run.cap
+    )
+    return step * run.number()
+
+
 def _fixed(run: Training) -> Composition:
     """One Gaussian on a random subset a step, at twice the clip norm."""
     return run.uses(without_replacement(load("gaussian"), run.rate), 2.0, run.number())
@@ -273,5 +307,5 @@ def _shuffled(run: Training) -> Composition:
 
 
 RUNS: dict[str, Callable[[Training], Composition]] = dict(
-    zip(SAMPLERS, (_poisson, _fixed, _allocation, _shuffled), strict=True)
+    zip(SAMPLERS, (_poisson, _truncated, _fixed, _allocation, _shuffled), strict=True)
 )

@@ -306,7 +306,7 @@ def _cut(event: Any, relation: NeighboringRelation) -> Found:
 
 @lru_cache(maxsize=128)
 def _cut_of(sigma: float, rate: float, records: int, most: int) -> Found:
-    return truncated_poisson(sigma, dataset_size=records, sampling_rate=rate, max_batch_size=most)
+    return truncated_poisson(sigma, dataset_size=records, sampling_rate=rate, batch_cap=most)
 
 
 def _moves(event: Any, relation: NeighboringRelation) -> Found:

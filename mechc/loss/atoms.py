@@ -78,7 +78,11 @@ def cell_masses(loss: Floats, log_mass: Floats, edges: Floats) -> tuple[Floats, 
 
 
 def checked(
-    losses: Floats, log_masses: Floats, log_infinite: float, log_minus_infinite: float
+    losses: Floats,
+    log_masses: Floats,
+    log_infinite: float,
+    log_minus_infinite: float,
+    bound: bool = False,
 ) -> Nodes:
     """Return finite losses and their masses under P as nodes; a defect of the sums is their error.
 
@@ -87,6 +91,7 @@ def checked(
         log_masses: logs of their masses under P, -inf for none.
         log_infinite: log P(L = +inf).
         log_minus_infinite: log Q(p = 0).
+        bound: they bound a law, and under Q may sum to anything.
 
     Raises:
         DeclarationError: a loss is not finite, or masses do not sum to one.
@@ -97,6 +102,8 @@ def checked(
         "P": np.append(log_masses, log_infinite),
         "Q": np.append(log_masses - losses, log_minus_infinite),
     }
+    if bound:
+        del under["Q"]
     with np.errstate(over="ignore"):
         totals = {side: float(np.exp(logs).sum()) for side, logs in under.items()}
     for side, total in totals.items():

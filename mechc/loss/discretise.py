@@ -399,6 +399,28 @@ def rounded_up(loss: PrivacyLoss, step: float, tail: float = TAIL) -> PrivacyLos
     Raises:
         UnsupportedError: a tail without an exponential bound.
     """
+    first, cells = _on_multiples(loss, step, tail)
+    law = dominating(cells, (-math.inf, math.log(tail)))
+    mass = law.mass.copy()
+    # not to the lowest point, where so little under P may be a lot under Q
+    mass[min(max(-first, 0), mass.size - 1)] += tail
+    return _lattice(loss, law, mass, law.log_infinite, True)
+
+
+def rounded_down(loss: PrivacyLoss, step: float, tail: float = TAIL) -> PrivacyLoss:
+    """Return a discrete law on multiples of `step` with no larger delta, also after composition.
+
+    Raises:
+        UnsupportedError: a tail without an exponential bound.
+    """
+    law = dominated(_on_multiples(loss, step, tail)[1], 0.0)
+    early = math.exp(min(loss.log_early - max(loss.log_infinite, -1e9), 0.0))
+    known = loss.log_infinite + math.log1p(-early) if early < 1.0 else -math.inf
+    return _lattice(loss, law, law.mass, known, False)
+
+
+def _on_multiples(loss: PrivacyLoss, step: float, tail: float) -> tuple[int, Cells]:
+    """The law cut at the multiples of a step, and the first of these."""
     ends = _ends(loss, tail)
     if not (ends[1] - ends[0]) / step < MOST_CELLS:
         raise UnsupportedError(
@@ -406,23 +428,68 @@ def rounded_up(loss: PrivacyLoss, step: float, tail: float = TAIL) -> PrivacyLos
             f"multiples of {step:g} (expected a larger distance)"
         )
     first, last = math.floor(ends[0] / step) - 1, math.ceil(ends[1] / step) + 1
-    cells = Cells.cut(loss, 0.0, step, first, last - first + 1)
-    law = dominating(cells, (-math.inf, math.log(tail)))
-    mass = law.mass.copy()
-    # not to the lowest point, where so little under P may be a lot under Q
-    mass[min(max(-first, 0), mass.size - 1)] += tail
+    return first, Cells.cut(loss, 0.0, step, first, last - first + 1)
+
+
+def _lattice(
+    loss: PrivacyLoss, law: GridLaw, mass: Floats, log_infinite: float, upper: bool
+) -> PrivacyLoss:
+    """The masses of a grid law, as the law of a loss with the errors of the one it is made from."""
     kept = mass > _LEAST
-    points, mass, infinite = law.points()[kept], mass[kept], math.exp(law.log_infinite)
-    mass[np.argmin(np.abs(points))] += max(1.0 - math.fsum([*mass.tolist(), infinite]), 0.0)
-    excess = math.fsum([*mass.tolist(), infinite]) - 1.0
-    # allowances for errors made it too heavy: what goes is what reveals least
-    below = int(np.searchsorted(np.cumsum(mass), excess))
-    mass[: below + 1] = [0.0] * below + [math.fsum([*mass[: below + 1].tolist(), -excess])]
-    under_q = math.fsum((mass * np.exp(-points)).tolist())
-    made = PrivacyLoss.from_atoms(
-        points, mass, infinite, max(1.0 - under_q, 0.0), label=f"{loss.label} rounded up"
-    )
-    return replace(made, lattice=(float(made.atom_loss[0]), step))
+    made = one_sided(
+        law.points()[kept], np.log(mass[kept]), log_infinite,
+        f"{loss.label} rounded {'up' if upper else 'down'}", upper,
+        loss.density_error + law.inflation, loss.loss_error + law.slack,
+    )  # fmt: skip
+    return replace(made, lattice=(float(made.atom_loss[0]), law.step))
+
+
+def one_sided(
+    loss: Floats, log_p: Floats, log_infinite: float, label: str, upper: bool,
+    density_error: float = 0.0, loss_error: float = 0.0,
+) -> PrivacyLoss:  # fmt: skip
+    """Return a law whose delta is not below (above) that of masses under P at some losses.
+
+    Bounds on masses sum to more or less than one. From above what is too much goes where it reveals
+    least; from below what is missing may have any loss, and counts as revealing nothing. Under Q
+    masses may sum to more than one: it is delta = E_P[(1 - exp(epsilon - S))_+] that is bounded.
+
+    Args:
+        loss: losses.
+        log_p: logs of bounds on masses under P.
+        log_infinite: log of that at infinity.
+        label: words for messages.
+        upper: delta is to be bounded from above.
+        density_error: relative error of masses, beside.
+        loss_error: error of losses, beside.
+    """
+    order = np.argsort(loss, kind="stable")
+    loss, p = loss[order], np.exp(log_p[order])
+    infinite = min(math.exp(log_infinite), 1.0)
+    if upper:
+        p = _without_lowest(p, math.fsum([*p.tolist(), infinite, -1.0]))
+    left = 1.0 - math.fsum([*p.tolist(), infinite])
+    early = -math.inf
+    if not upper:
+        early = math.log(max(left, 0.0) + 16.0 * U)
+    elif left > 0.0:
+        p[min(int(np.searchsorted(loss, 0.0)), loss.size - 1)] += left
+    some = p > 0.0
+    loss, p = loss[some], p[some]
+    rest = 1.0 - float((p * np.exp(-loss)).sum())
+    log_rest = math.log(rest) if rest > 0.0 else -math.inf
+    return PrivacyLoss.from_log_atoms(
+        loss, np.log(p), float(np.logaddexp(log_infinite, early)), log_rest, label,
+        loss_error=loss_error, density_error=density_error, early=(early, -math.inf), bound=True,
+    )  # fmt: skip
+
+
+def _without_lowest(mass: Floats, excess: float) -> Floats:
+    """Masses without so much of the first ones."""
+    if not excess > 0.0:
+        return mass
+    out: Floats = np.clip(np.cumsum(mass) - excess, 0.0, mass)
+    return out
 
 
 def _ends(loss: PrivacyLoss, tail: float) -> tuple[float, float]:

@@ -86,6 +86,8 @@ class PrivacyLoss:
     _source: KernelSource | None = field(repr=False, default=None)
     _reverse: bool = field(repr=False, default=False)
     _loss_error: float = field(repr=False, default=0.0)
+    _density_error: float = field(repr=False, default=0.0)
+    _early: tuple[float, float] = field(repr=False, default=(-math.inf, -math.inf))
     _memo: dict[Any, Any] = field(repr=False, default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -161,11 +163,20 @@ class PrivacyLoss:
         label: str = "atoms",
         symmetric: bool = False,
         loss_error: float = 0.0,
+        density_error: float = 0.0,
+        early: tuple[float, float] = (-math.inf, -math.inf),
+        bound: bool = False,
     ) -> PrivacyLoss:
-        """As `from_atoms`, by the logs of all masses; losses are known to `loss_error`."""
-        nodes = atoms.checked(losses, log_masses, log_infinite, log_minus_infinite)
+        """As `from_atoms`, by the logs of all masses.
+
+        Losses are known to `loss_error`, masses to the relative `density_error`; `early` are logs
+        of the masses at infinite loss, under P and Q, that may have a small one. Of a
+        `bound` on a law the masses under Q need not sum to one.
+        """
+        nodes = atoms.checked(losses, log_masses, log_infinite, log_minus_infinite, bound)
         infinite = (log_infinite, log_minus_infinite)
-        return cls._of_atoms(nodes, infinite, symmetric, label, loss_error)
+        made = cls._of_atoms(nodes, infinite, symmetric, label, loss_error)
+        return replace(made, _density_error=density_error, _early=early)
 
     @classmethod
     def _of_atoms(
@@ -236,14 +247,14 @@ class PrivacyLoss:
     def log_early(self) -> float:
         """Log of the mass at infinite loss that may have a small one, see `loss.within`."""
         if self._source is None:
-            return -math.inf
+            return self._early[0]
         mass = self._source.early[self._reverse]
         return mass.log + mass.error
 
     @property
     def density_error(self) -> float:
         """Relative error of the densities, the same of p and q, and so that of delta of one use."""
-        return 0.0 if self._source is None else self._source.density_error
+        return self._density_error if self._source is None else self._source.density_error
 
     @property
     def loss_error(self) -> float:
@@ -501,7 +512,8 @@ class PrivacyLoss:
         nodes = nodes._replace(tolerance=nodes.tolerance + atoms.rounding(*self.nodes()))
         infinite = (self.log_minus_infinite, self.log_infinite)
         label = self.label + " reversed"
-        return self._of_atoms(nodes, infinite, self.symmetric, label, self._loss_error)
+        made = self._of_atoms(nodes, infinite, self.symmetric, label, self._loss_error)
+        return replace(made, _density_error=self._density_error, _early=self._early[::-1])
 
 
 SMALL = 1e-10  # share of the mass at a tilt that may be unresolved where an answer is to be sharp

@@ -96,13 +96,12 @@ def test_one_of_two_steps_by_an_integral_over_the_plane(epsilon):
 
 def test_cut_batches_as_dp_accounting_does():
     theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
-    run = 10 * truncated_poisson(1.0, dataset_size=1000, sampling_rate=0.1, max_batch_size=120)
+    run = 10 * truncated_poisson(1.0, dataset_size=1000, sampling_rate=0.1, batch_cap=120)
     known = theirs.from_truncated_subsampled_gaussian_mechanism(1000, 0.1, 120, 1.0)
     known = known.self_compose(10).get_epsilon_for_delta(1e-5)
     found = run.epsilon(1e-5)
-    assert 0.9 * known < found.upper < known
-    assert math.isnan(found.lower) and "rounded up" in found.status
-    never = truncated_poisson(1.0, dataset_size=100, sampling_rate=0.1, max_batch_size=100)
+    assert 0.0 < found.lower < 0.9 * known < found.upper < known
+    never = truncated_poisson(1.0, dataset_size=100, sampling_rate=0.1, batch_cap=100)
     assert never == mechc.poisson(mechc.load("gaussian"), 0.1)(sigma=1.0)
 
 
@@ -116,7 +115,7 @@ def test_cut_batches_of_two_records(others):
     with_it = (1 - q) ** 2 * at[0.0] + one * (at[1.0] + at[others])
     without = (1 - q) * at[0.0] + q * at[others]
     event = mechc.load("gaussian")(sigma=sigma)
-    run = truncated_poisson(event, dataset_size=2, sampling_rate=q, max_batch_size=1)
+    run = truncated_poisson(event, dataset_size=2, sampling_rate=q, batch_cap=1)
     assert run.claim.status == "proven" and "T12" in run.claim.assumptions[-1]
     for epsilon in (-0.3, 0.0, 0.4, 1.0):
         for direction, p, other in (("remove", with_it, without), ("add", without, with_it)):
@@ -128,14 +127,14 @@ def test_cut_batches_of_two_records(others):
 def test_cut_batches_of_other_noise():
     noise = mechc.load("laplace")(scale=2.0)
     words = {"dataset_size": 100, "sampling_rate": 0.1}
-    cut = truncated_poisson(noise, max_batch_size=12, **words).delta(0.1).upper
+    cut = truncated_poisson(noise, batch_cap=12, **words).delta(0.1).upper
     assert mechc.poisson(noise, 0.1).delta(0.1).lower < cut < noise.delta(0.1).upper
 
 
 def test_a_limit_that_is_hardly_ever_reached():
     """tau = P(Bin(9999, .01) >= 500) = 1e-181, in whole numbers; beyond it the plain profile."""
     tau = sum(math.comb(9999, k) * 99 ** (9999 - k) for k in range(500, 1500)) / 100**9999
-    run = truncated_poisson(1.0, dataset_size=10000, sampling_rate=0.01, max_batch_size=500)
+    run = truncated_poisson(1.0, dataset_size=10000, sampling_rate=0.01, batch_cap=500)
     plain = mechc.poisson(mechc.load("gaussian"), 0.01)(sigma=1.0)
     for epsilon in (5.0, 20.0, 30.0):
         known = plain.log_delta(epsilon)
@@ -143,7 +142,7 @@ def test_a_limit_that_is_hardly_ever_reached():
         assert max(known.lower, math.log(tau) - 1e-9) <= found.upper
         assert found.upper <= np.logaddexp(known.upper, math.log(tau)) + 1e-6
     # where tau is no double the bound stays above 1e-308
-    never = truncated_poisson(1.0, dataset_size=10000, sampling_rate=0.01, max_batch_size=1000)
+    never = truncated_poisson(1.0, dataset_size=10000, sampling_rate=0.01, batch_cap=1000)
     assert -1449.11 < never.log_delta(60.0).upper < -700
 
 
@@ -162,8 +161,8 @@ def test_a_mixture_that_tells_is_the_mean_of_the_profiles():
     smooth = [mechc.load("gaussian")(sigma=s) for s in (1.0, 2.0)]
     found = mechc.mixture(smooth, [0.5, 0.5]).delta(0.2)
     truth = 0.5 * sum(part.delta(0.2).estimate for part in smooth)
-    assert truth <= found.upper * (1 + 1e-13) and found.upper == pytest.approx(truth, rel=1e-6)
-    assert math.isnan(found.lower)
+    assert found.lower <= truth <= found.upper * (1 + 1e-13)
+    assert found.upper - found.lower < 1e-6 * truth
 
 
 @pytest.mark.parametrize(
@@ -176,7 +175,7 @@ def test_a_mixture_that_tells_is_the_mean_of_the_profiles():
         lambda: matrix_mechanism(np.eye(2), -1.0),
         lambda: tree_aggregation(2.5, 1.0),
         lambda: banded_matrix(np.ones((2, 2)), 1.0, sampling_rate=0.1),
-        lambda: truncated_poisson(1.0, dataset_size=1.5, sampling_rate=0.1, max_batch_size=1),
+        lambda: truncated_poisson(1.0, dataset_size=1.5, sampling_rate=0.1, batch_cap=1),
         lambda: mechc.mixture([mechc.load("pure_dp")(epsilon=1.0)], [0.5, 0.5]),
         lambda: mechc.mixture([mechc.load("pure_dp")(epsilon=1.0)], [0.5]),
     ],

@@ -142,7 +142,7 @@ class Small:
         for i in np.unique(place).tolist():
             rung, mine = self.rungs[i], place == i
             if rung.a not in self._contours:
-                self._contours[rung.a] = Contour(self.shares, rung.a, rung.period, 0.0, FADED, MOST)
+                self._contours[rung.a] = Contour(self.shares, rung.a, rung.period, FADED, MOST)
             contour = self._contours[rung.a]
             size = np.exp(np.clip(part * contour.k + rung.a * w[mine], -700.0, 700.0))
             found, noise = contour.densities(w[mine], fewer)

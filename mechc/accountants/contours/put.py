@@ -10,15 +10,8 @@ s_n = a + inh (Poisson summation, as Theorem A in `trapezoid`). Images with m > 
 c + mT - E W and c + mT, those with m < 0 vanish. The sum over n is that of `characteristic` for the
 loss -X/t under Q at the tilt a, and what is left out is bounded by its proof of decay.
 
-Atoms do not let phi fade. For them W is moved by eta Z, Z the mean of `UNIFORMS` uniform variables
-on [-1, 1], whose transform fades in their place. With f(c) = E (c - W)_+ and g the same of
-W + eta Z, convexity gives for every c (integrate both sides over (c - v)_+)
-
-    2 g(c - 2 eta) - g(c - 4 eta) <= f(c) <= g(c).
-
-For few steps X is spread to multiples of a small step, keeping its mean in every cell, and the sum
-is convolved: again f <= g, and the same lower bound with the step in the place of eta. Two bounds
-hold always: f(c) <= E (c - X)_+ (Jensen), and E (W - c)_+ >= E (X - tc)_+.
+Atoms do not let phi fade, and few steps let it fade slowly: for them there is `grids`.
+Two bounds hold always: f(c) <= E (c - X)_+ (Jensen), and E (W - c)_+ >= E (X - tc)_+.
 """
 
 from __future__ import annotations
@@ -52,21 +45,15 @@ IMAGES = 46.0  # nats by which the first image is smaller than the answer
 FADED = -40.0  # log of |phi| at the last frequency
 QUADRATURE = 1e-14  # relative error of masses, beside that which the law states
 CAP = 300.0  # largest log X that is told from larger ones
-UNIFORMS = 12
-SMOOTHED = 180.0  # last frequency times eta
-FEW, MANY = 8, 1000  # steps that are convolved, and such of atoms
-CELLS = 2**17
-DEVIATIONS = 8.6  # of a mean of moves by half a step, beyond which is nothing
+FEW = 8  # steps that let phi fade too slowly
 CLOSE = 1.25  # ratio of one real part to the next
 LOWEST, HIGHEST = -35.0, 90.0  # logs of real parts
 DEEP = 9.0  # standard deviations from where on they are closer
 FURTHER = 1e4  # times the last frequency that is resolved for the proof of decay
 MOST_WORK = 1e9  # nodes times frequencies of a contour
-SMOOTHED_WORK = 1e8  # nodes times frequencies of a law with atoms
 LASTING = -45.0  # log of the mass of atoms of the epoch that keeps phi from fading
 FINER = 8  # parts of a panel where some are left out
 WIDE = 0.1  # nats between bounds, beyond which Chernoff's may be better
-RARE = 1e-16  # excess over so many, in units of them
 FLOOR = 1e-15  # mass beyond all panels
 
 
@@ -264,25 +251,20 @@ class Contour:
 
     Attributes:
         a, period: real part and T.
-        eta: by how much W is moved, 0 for laws that let phi fade.
     """
 
     def __init__(
-        self, shares: Shares, a: float, period: float, eta: float, log_share: float,
-        most: float = math.inf,
-    ) -> None:  # fmt: skip
+        self, shares: Shares, a: float, period: float, log_share: float, most: float = math.inf
+    ) -> None:
         """Evaluate phi out to where it has faded, if that is not more than so much work."""
         t = float(shares.steps)
-        self.a, self.period, self.eta, self.steps = a, period, eta, t
+        self.a, self.period, self.steps = a, period, t
         self.mean = shares.mean()
         h = 2.0 * math.pi / period
         rough, _ = shares.loss(0.0)
-        if eta:
-            frequency = SMOOTHED / eta
-        else:
-            whole = Law.of((Step(rough, shares.steps),))
-            # far out a few large ones decide, and the others fade as they do in the middle
-            frequency = max(whole.fading(each, log_share) for each in {a, max(a, 0.0)})
+        whole = Law.of((Step(rough, shares.steps),))
+        # far out a few large ones decide, and the others fade as they do in the middle
+        frequency = max(whole.fading(each, log_share) for each in {a, max(a, 0.0)})
         count = min(math.ceil(frequency / h) + 2, MOST_FREQUENCIES)
         last = h * (count + 0.5)
         resolved, missed = shares.loss(last)
@@ -309,10 +291,6 @@ class Contour:
         self.y = h * np.arange(1.0, count + 1.0)
         s = np.asarray(a + 1j * self.y, np.complex128)
         factor = (a / s) ** 2
-        self.start = 1.0
-        if eta:
-            factor = factor * _blur(s * eta) / _blur(np.array([a * eta + 0j]))[0]
-            self.start = float(_blur(np.array([a * eta + 0j]))[0].real)
         self.plain = re, im
         self.size = np.exp(re) * np.abs(factor)
         self.phase = im + np.angle(factor)
@@ -332,10 +310,6 @@ class Contour:
     def tail(self) -> float:
         """Bound on what is left out of the sum."""
         shares, tilted, last, h, log_share = self._proof
-        if self.eta:
-            near = UNIFORMS * math.exp(self.a * self.eta / UNIFORMS) / self.eta
-            tail = 2.0 * (self.a / last) ** 2 * (near / last) ** UNIFORMS * last
-            return tail / (h * (UNIFORMS + 1.0) * self.start)
         reach = min(max(2.0 * last, tilted.levelled(log_share)), FURTHER * last)
         try:
             further, _ = shares.loss(reach)
@@ -352,7 +326,7 @@ class Contour:
         found = _sums(c, self.y, self.size, self.phase, self.wander, self.noise, self.turn, EPS)
         total = 1.0 + 2.0 * found[:, 0]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            log_s = self.k + a * c + math.log(self.start / (a * a * period))
+            log_s = self.k + a * c + math.log(1.0 / (a * a * period))
             # the other way to see the rounding of mean + c: c is moved, and the put by no more
             moved = 8.0 * EPS * (1.0 + abs(self.turn) + c) * np.exp(np.minimum(-log_s, 600.0))
             noise = np.minimum(2.0 * found[:, 1], 2.0 * found[:, 2] + moved) + self.tail
@@ -389,17 +363,6 @@ class Contour:
         return (1.0 + 2.0 * found[:, 0]) / self.period, (noise + self.k_error) / self.period
 
 
-def _blur(z: Any) -> NDArray[np.complex128]:
-    """Transform of Z at z: (sinh(z/n) / (z/n))^n."""
-    part = z / UNIFORMS
-    small = np.abs(part) < 1e-3
-    safe = np.where(small, 1.0, part)
-    out: NDArray[np.complex128] = np.where(
-        small, 1.0 + part * part / 6.0 + part**4 / 120.0, np.sinh(safe) / safe
-    )
-    return out**UNIFORMS
-
-
 def is_smooth(shares: Shares) -> bool:
     """Whether atoms of X are so few that phi fades nevertheless."""
     law, _ = shares.loss(0.0)
@@ -408,16 +371,21 @@ def is_smooth(shares: Shares) -> bool:
 
 
 class Mean:
-    """Bounds on E_Q[(c - W)_+] for all c > 0."""
+    """Bounds on E_Q[(c - W)_+] for all c > 0.
+
+    Attributes:
+        shares: the law of X, and t.
+        known: phi fades, so that there are contours.
+    """
 
     def __init__(self, shares: Shares) -> None:
         """Look at the law; contours are laid when they are asked for."""
         self.shares = shares
         self.mean = shares.mean()
+        self.known = shares.steps > FEW and is_smooth(shares)
         resolved, _ = shares.loss(0.0)
         self._nodes, self._log_weight = resolved.nodes()
         self._weight = np.exp(self._log_weight)
-        self._atoms = not is_smooth(shares)
         self._contours: dict[float, Contour | None] = {}
 
     def puts(self, c: Floats) -> Floats:
@@ -435,8 +403,8 @@ class Mean:
     def _found(self, c: Floats) -> Floats:
         rows = np.full((c.size, 3), math.nan)
         rows[:, 0], rows[:, 2] = -math.inf, math.inf
-        if self.shares.steps <= (MANY if self._atoms else FEW):
-            return self._convolved(c)
+        if not self.known:
+            return rows
         places = self._places(c)
         for a in np.unique(places).tolist():
             mine = places == a
@@ -444,9 +412,6 @@ class Mean:
             if contour is None:
                 continue
             rows[mine] = contour.puts(c[mine])
-            if contour.eta:
-                back = (contour.puts(c[mine] - k * contour.eta) for k in (2.0, 4.0))
-                rows[mine, 0] = _second(rows[mine], *back)
         return rows
 
     def _chernoff(self, c: Floats) -> Floats:
@@ -500,93 +465,8 @@ class Mean:
             near = 2.0 * np.exp(-around) - slope
             least = float(min(a * near + k[1] - math.log(a)))
             period = max(1.02 * float(near.max()) + 2.0, (IMAGES + max(0.0, -least)) / a)
-            eta = 0.0
-            if self._atoms:
-                count = min(SMOOTHED_WORK / self._nodes.size, float(MOST_FREQUENCIES))
-                eta = SMOOTHED * period / (2.0 * math.pi * count)
             try:
-                self._contours[a] = Contour(self.shares, a, period, eta, FADED, MOST_WORK)
+                self._contours[a] = Contour(self.shares, a, period, FADED, MOST_WORK)
             except NumericError:
                 self._contours[a] = None
         return self._contours[a]
-
-    def _convolved(self, c: Floats) -> Floats:
-        """The same for few steps, by spreading X to multiples of a small step."""
-        t, share = self.shares.steps, self.shares.error + 1e-13
-        top = float(c.max()) * (1.0 + 8.0 * share)
-        step = top * t / CELLS
-        edges = np.log(step * np.arange(1.0, CELLS + 1.0))
-        edges = np.concatenate([[-700.0], edges])
-        law = self.shares.law
-        if self.shares.flipped:
-            moment, mass = law.cell_masses(np.ascontiguousarray(-edges[::-1]))[::-1]
-            moment, mass = moment[::-1], mass[::-1]
-        else:
-            moment, mass = law.cell_masses(edges)
-        x = step * np.arange(CELLS + 1.0)
-        up = np.clip((moment - x[:-1] * mass) / step, 0.0, mass)
-        points = np.append(mass - up, 0.0)
-        points[1:] += up
-        points[0] += math.exp(self.shares.log_zero)
-        heavy = points.copy()
-        heavy[0] += FLOOR
-        a, w, miss = float(self._places(c).min()), x / t, 4.0 * t * share + 64.0 * EPS
-        # t independent moves by a share of a cell seldom add up (Hoeffding)
-        back = step * min(2.0, DEVIATIONS / math.sqrt(t))
-        at = c * (1.0 - 4.0 * share)
-        value, off = _powered(points, t, w, [c, at - back, at - 2.0 * back], a)
-        upper, rounding = _powered(heavy, t, w, [c * (1.0 + 4.0 * share)], a)
-        lower = 2.0 * (value[1] - off[1]) * (1.0 - miss) - (value[2] + off[2]) * (1.0 + miss)
-        found = np.stack([lower - back * RARE, value[0], (upper[0] + rounding[0]) * (1.0 + miss)])
-        with np.errstate(divide="ignore"):
-            logs: Floats = np.log(np.maximum(found, 0.0)).T
-        return logs
-
-
-def _second(g: Floats, near: Floats, far: Floats) -> Floats:
-    """Log of 2 g(c - d) - g(c - 2d), from below."""
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        twice = math.log(2.0) + near[:, 0]
-        left = -np.expm1(np.minimum(far[:, 2] - twice, 0.0))
-        out: Floats = np.where(left > 0.0, twice + np.log(left), -np.inf)
-    return np.where(np.isnan(out), -np.inf, out)
-
-
-def _powered(
-    points: Floats, t: int, w: Floats, levels: list[Floats], a: float
-) -> tuple[Floats, Floats]:
-    """E (c - W)_+ of a law on multiples of a step, t times convolved, and the rounding of it."""
-    n = points.size
-    size = 2 ** math.ceil(math.log2(2 * n))
-    tilted = points * np.exp(-a * w)
-    total = float(tilted.sum())
-    base = tilted / total
-    grain = 8.0 * EPS * math.log2(size)
-
-    def times(x: tuple[Floats, float], y: tuple[Floats, float]) -> tuple[Floats, float]:
-        spend(20.0 * size)
-        product = np.fft.irfft(np.fft.rfft(x[0], size) * np.fft.rfft(y[0], size), size)[:n]
-        error = grain * float(np.linalg.norm(x[0]) * np.linalg.norm(y[0])) + x[1] + y[1]
-        return np.maximum(product, 0.0), error
-
-    power, square, left = None, (base, 0.0), t
-    while left:
-        if left & 1:
-            power = square if power is None else times(power, square)
-        left >>= 1
-        if left:
-            square = times(square, square)
-    assert power is not None
-    top = max(float(level.max()) for level in levels)
-    scale = math.exp(min(t * math.log(total) + a * top, 700.0))
-    grown = np.exp(a * (w - top))
-    masses, errors = power[0] * grown, power[1] * grown
-    value, off = np.empty((len(levels), levels[0].size)), np.empty((len(levels), levels[0].size))
-    for out, mass in ((value, masses), (off, errors)):  # sums of positive terms alone
-        below = np.cumsum(mass)
-        at = np.concatenate([[0.0], np.cumsum(below[:-1] * np.diff(w))])
-        for i, level in enumerate(levels):
-            place = np.clip(np.searchsorted(w, level, side="right") - 1, 0, n - 1)
-            rest = np.maximum(level - w[place], 0.0)
-            out[i] = np.where(level > 0.0, scale * (at[place] + below[place] * rest), 0.0)
-    return value, off + (64.0 * t + 4.0 * n) * EPS * value
