@@ -22,6 +22,7 @@ import numpy as np
 
 from mechc.adjacency import Adjacency
 from mechc.composition import inputs
+from mechc.composition.cut_batches import truncated_poisson
 from mechc.composition.events import Composition
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.operations import poisson, without_replacement
@@ -265,8 +266,6 @@ def _poisson(run: Training) -> Composition:
 
 def _truncated(run: Training) -> Composition:
     """One cut sample a step."""
-    from mechc.reductions import truncated_poisson
-
     if run.relation is not Adjacency.ADD_REMOVE or run.cap is None:
         raise UnsupportedError(
             "dpsgd: sampler='truncated' has a pair for adjacency='add_remove' alone (T12)"
