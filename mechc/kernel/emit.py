@@ -27,6 +27,7 @@ from importlib import metadata
 from mechc.errors import InternalError
 from mechc.kernel import ir
 from mechc.kernel.cache import MARK, seal
+from mechc.kernel.families import parts
 from mechc.kernel.ir import Function, Inverse, Module, Root, Row, Series, Table
 from mechc.kernel.passes.sharing import hoist, share, share_all
 from mechc.kernel.prelude import closure
@@ -43,6 +44,7 @@ COMPLEX = "complex128(complex128, float64[::1])"
 CONSTANT = "float64(float64[::1])"
 BETWEEN = "float64(float64, float64, float64[::1])"
 ARRAY = "void(float64[::1], float64[::1], float64[::1])"
+SELECTED = "float64(int64, float64, float64[::1])"
 SELECTED_ARRAY = "void(int64, float64[::1], float64[::1], float64[::1])"
 TABLE = "float64[:, ::1](float64[::1])"
 VECTOR = "float64[::1](float64[::1])"
@@ -82,6 +84,12 @@ def breakpoints(theta):
                 n += 1
     return out[:n]"""
 
+
+INVERSES = """\
+def loss_inverse_many(branch, ells, theta, out):
+    \"\"\"Write loss_inverse of each element to out.\"\"\"
+    for i in range(ells.size):
+        out[i] = loss_inverse(branch, ells[i], theta)"""
 
 ADD_BRANCH = """\
 def add_branch(out, n, lo, hi, kind, left, right, index):
@@ -128,6 +136,9 @@ class Writer:
             yield self._vector(table) if table.columns == 0 else self._table(table)
             if table.name == "branches":
                 yield jitted(VECTOR, BREAKPOINTS, plain=True)
+        if self.module.tables:  # those of a whole kernel
+            for part in parts(self.module.measure):
+                yield jitted(*part)
 
     def _define(
         self, signature: str, head: str, doc: str, lines: Iterable[str], *, plain: bool = False
@@ -187,7 +198,7 @@ class Writer:
             yield jitted(SOLVER, solver_text("solve_loss", "loss"))
         for inverse in self.module.inverses:
             yield self._inverse(inverse)
-        yield self._inverse_many()
+        yield from self._choice()
 
     def _inverse(self, inverse: Inverse) -> str:
         head = f"loss_inverse_{inverse.index}(ell, theta)"
@@ -207,23 +218,18 @@ class Writer:
             lines += self.printer.block(share(block), f"{name} = {{}}")
         return lines
 
-    def _inverse_many(self) -> str:
-        lines, keyword = [], "if"
+    def _choice(self) -> Iterator[str]:
+        """The inverse on any branch, of one loss and of many."""
+        lines = []
         for inverse in self.module.inverses:
             lines += [
-                f"{keyword} branch == {inverse.index}:",
-                "    for i in range(ells.size):",
-                f"        out[i] = loss_inverse_{inverse.index}(ells[i], theta)",
+                f"if branch == {inverse.index}:",
+                f"    return loss_inverse_{inverse.index}(ell, theta)",
             ]
-            keyword = "elif"
-        rest = ["for i in range(ells.size):", "    out[i] = math.nan"]
-        lines += ["else:", *indent(rest)] if lines else rest
-        return self._define(
-            SELECTED_ARRAY,
-            "loss_inverse_many(branch, ells, theta, out)",
-            "Write the inverse of each loss on one branch to out; nan on branches without one.",
-            lines,
-        )
+        head = "loss_inverse(branch, ell, theta)"
+        doc = "The output of a branch that has a loss; nan on branches without an inverse."
+        yield self._define(SELECTED, head, doc, [*lines, "return math.nan"])
+        yield jitted(SELECTED_ARRAY, INVERSES)
 
     def _root(self, helper: Root) -> Iterator[str]:
         suffix = helper.name.removeprefix("root_")

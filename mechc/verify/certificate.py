@@ -285,6 +285,7 @@ def compare(kernel: Any, where: Iterable[Place], full: bool, runner: Runner) -> 
 def _functions(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
     from mechc.verify import kernel_checks
     from mechc.verify.kernel_checks import inverses
+    from mechc.verify.recheck import Kernel
 
     oracle, xs, thorough = place.oracle, place.outputs, place.thorough
     continuous = oracle.measure is not Measure.FINITE
@@ -310,6 +311,29 @@ def _functions(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
         some += _inside_branches(kernel, oracle, xs)
         runner("cdf", "values", kernel_checks.CDF,
                lambda c: kernel_checks.distributions(kernel, oracle, some, c))  # fmt: skip
+
+
+    if thorough and not place.of_values:
+        levels = _levels(kernel, oracle, xs, 4 if full else 2)
+        text = Kernel(_source(kernel))
+        runner("law", "agreement", kernel_checks.LAW,
+               lambda c: kernel_checks.law_of_a_step(text, oracle, levels, c))  # fmt: skip
+
+
+def _levels(kernel: Any, oracle: Oracle, xs: list[float], count: int) -> list[float]:
+    """Some losses between those of outputs and of atoms; inverses lose digits next to 0."""
+    import numpy as np
+
+    theta = np.array(oracle.theta)
+    out = np.empty(len(xs))
+    kernel.loss_many(np.array(xs), theta, out)
+    points = np.asarray(kernel.atoms(theta)).reshape(-1, 3)
+    with np.errstate(invalid="ignore"):  # an outcome without mass under either law
+        found = np.unique(np.append(out, points[:, 1] - points[:, 2]))
+    found = found[np.isfinite(found)]
+    steps = 0.5 * (found[1:] + found[:-1])[np.diff(found) > 1e-6 * np.abs(found[1:])]
+    steps = steps[np.abs(steps) > 1e-3 * np.abs(steps).max(initial=0.0)]
+    return [float(v) for v in steps[:: max(1, steps.size // count)][:count]]
 
 
 def _inside_branches(kernel: Any, oracle: Oracle, xs: list[float]) -> list[float]:

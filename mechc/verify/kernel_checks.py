@@ -30,7 +30,7 @@ from mechc.calculus.cases import by_cases
 from mechc.declare.declaration import Declaration
 from mechc.errors import MechcError
 from mechc.loss.rounding import EPS
-from mechc.protocol import DECREASING, INCREASING, Measure
+from mechc.protocol import DECREASING, INCREASING, P_ONLY, Q_ONLY, Measure
 from mechc.symbolic import evaluate
 from mechc.symbolic.evaluate import typical_values
 from mechc.symbolic.facts import eliminations
@@ -41,6 +41,8 @@ from mechc.verify.result import Check
 VALUES = 1e-14
 CGF = 1e-13
 CDF = 1e-13
+LAW = 1e-12
+LEAST_MASS = 1e-250  # smaller ones are compared absolutely
 ABSOLUTE = 1e-15  # of distribution functions, whose tails may be differences from one
 SPECIAL = 1e-13  # where the variable stands inside a Bessel, gamma or error function
 NEAR_ZERO = 0.1  # values below this are compared absolutely
@@ -274,6 +276,58 @@ def _distribution_error(
             if height.is_finite():
                 scale += abs(x) * math.exp(float(height.mid()))
     return float(abs(arb(found) - truth).upper()) / scale if scale else math.inf
+
+
+def law_of_a_step(run: Any, oracle: Oracle, levels: Sequence[float], check: Check) -> None:
+    """K, masses above and below losses, delta, the text run as Python, in balls.
+
+    Args:
+        run: `mechc.verify.recheck.Kernel` of the emitted text.
+        oracle: the pair.
+        levels: losses, finite.
+        check: where outcomes go.
+    """
+    theta, rows = list(oracle.theta), run("branches", oracle.theta)
+    lo, hi = run("strip", theta)
+    with np.errstate(all="ignore"), ctx.workprec(MOMENT_BITS):
+        for t in (t for t in (-0.4, 0.7) if lo < t < hi):
+            run("cgf_derivatives", t, theta, out := np.empty(2))
+            truth = log_moment(oracle, t)
+            if truth is not None:
+                error = point_error(float(out[0]), truth.real, check.tolerance, lambda: 1.0)
+                check.record(error, function="cgf_derivatives", t=t, theta=oracle.theta,
+                             found=float(out[0]), enclosure=text(truth))  # fmt: skip
+        for level in levels if all(abs(row[2]) <= Q_ONLY for row in rows) else ():
+            masses = {
+                f"loss_{'sf' if above else 'cdf'}_{law}": _beyond(run, oracle, law, level, above)
+                for law in "pq" for above in (True, False)
+            }  # fmt: skip
+            masses["delta"] = masses["loss_sf_p"] - arb(level).exp() * masses["loss_sf_q"]
+            for name, truth in masses.items():
+                found = float(run(name, float(level), theta))
+                error = point_error(found, truth, check.tolerance, lambda: 0.0, LEAST_MASS)
+                check.record(error, function=name, loss=level, theta=oracle.theta, found=found,
+                             enclosure=text(truth))  # fmt: skip
+
+
+def _beyond(run: Any, oracle: Oracle, law: str, level: float, above: bool) -> Any:
+    """Ball around the mass of a law with losses above a level, or else below it."""
+    total = arb(0)
+    for _, p, q in oracle.atom_masses():
+        if bool(p > arb(level).exp() * q) == above:
+            total += p if law == "p" else q
+    for lo, hi, kind, left, right, index in run("branches", oracle.theta):
+        infinite = {P_ONLY: (math.inf,) * 2, Q_ONLY: (-math.inf,) * 2}
+        ends = infinite.get(int(kind), (left, right))
+        least = lo - 0.5 if oracle.measure is Measure.LATTICE else lo  # the mass of (lo, hi]
+        if min(ends) < level < max(ends):
+            x = float(run("loss_inverse", int(index), level, list(oracle.theta)))
+            least, hi = (x, hi) if (kind > 0) == above else (least, x)
+        elif (max(ends) > level) != above:
+            least = hi
+        if least < hi:
+            total += oracle.part_mass(law, least, hi)
+    return total
 
 
 def text(ball: Any) -> str:

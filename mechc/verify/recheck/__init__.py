@@ -43,10 +43,11 @@ KINDS = {
     **dict.fromkeys(("masses", "lattice", "strip", "reversal", "pieces", "coverage"), "identity"),
     **dict.fromkeys(("emission", "atom_errors"), "identity"),
     **dict.fromkeys(("branches", "unimodal", "words"), "proof"),
+    "law": "agreement",
 }
 BRANCHES = {"branches", "coverage", "pieces"}  # of a pair that is not a few outcomes
 NEEDED = KINDS.keys() - BRANCHES - {"cgf", "cdf", "unimodal"}
-LOOSEST = {"values": 1e-13, "identity": 1e-12, "proof": 0.0}  # tolerances by kind
+LOOSEST = {"values": 1e-13, "identity": 1e-12, "agreement": 1e-12, "proof": 0.0}
 MOST_POINTS = 10**7
 
 
