@@ -291,7 +291,7 @@ def law_of_a_step(run: Any, oracle: Oracle, levels: Sequence[float], check: Chec
     lo, hi = run("strip", theta)
     with np.errstate(all="ignore"), ctx.workprec(MOMENT_BITS):
         for t in (t for t in (-0.4, 0.7) if lo < t < hi):
-            run("cgf_derivatives", t, theta, out := np.empty(2))
+            run("cgf_derivatives", t, theta, out := np.full(2, math.nan))
             truth = log_moment(oracle, t)
             if truth is not None:
                 error = point_error(float(out[0]), truth.real, check.tolerance, lambda: 1.0)

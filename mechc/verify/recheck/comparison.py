@@ -323,7 +323,7 @@ class Comparison:
         lo, hi = kernel("strip", theta)
         found: list[tuple[str, float, complex | None]] = []
         for t in (t for t in (-0.4, 0.7) if lo < t < hi):
-            kernel("cgf_derivatives", t, theta, out := np.empty(2))
+            kernel("cgf_derivatives", t, theta, out := np.full(2, math.nan))
             found.append((f"cgf_derivatives at {t}", float(out[0]), self._log_moment(t, vector)))
         for level in self._levels(vector):
             above, below = (
@@ -333,13 +333,15 @@ class Comparison:
                 for law, truth in zip("pq", masses, strict=True):
                     mass = kernel(f"loss_{name}_{law}", level, theta)
                     found.append((f"loss_{name}_{law}({level})", float(np.log(mass)), truth))
-            if None not in above and above[0].real > above[1].real + level + 1e-3:
-                gap = math.log(-math.expm1(above[1].real + level - above[0].real))
+            p, q = above
+            if p is not None and q is not None and p.real > q.real + level + 1e-3:
+                gap = math.log(-math.expm1(q.real + level - p.real))
                 delta = kernel("log_delta", level, theta)
-                found.append((f"log_delta({level})", float(delta), above[0] + gap))
+                found.append((f"log_delta({level})", float(delta), p + gap))
         for name, value, truth in found:
-            known = truth is not None and truth.real > FARTHEST
-            if known and not abs(value - truth.real) <= 1e3 * INTEGRAL * (1 + abs(truth.real)):
+            if truth is None or truth.real <= FARTHEST:
+                continue
+            if not abs(value - truth.real) <= 1e3 * INTEGRAL * (1 + abs(truth.real)):
                 yield f"{name}: the log is {value!r}, not {truth.real!r}, at {theta}"
 
     def _levels(self, vector: Vector) -> list[float]:

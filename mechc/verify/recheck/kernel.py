@@ -271,8 +271,9 @@ class _Marks(ast.NodeTransformer):
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         """Numbers are places to look at."""
-        number = isinstance(node.value, (int, float)) and not isinstance(node.value, bool)
-        if number and self.name not in OF_LAW:
+        if self.name in OF_LAW:
+            return node
+        if isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
             self.constants.add(abs(float(node.value)))
         return node
 
