@@ -181,6 +181,16 @@ def show(
 
 
 @app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the mechanism, and of its file.")],
+) -> None:
+    """Write a commented mechanism file to start from."""
+    from mechc.cli import new_file
+
+    out.print(f"wrote {new_file.write(name)}", highlight=False)
+
+
+@app.command()
 def emit(
     name: Name,
     output: Output,

@@ -2,14 +2,16 @@
 
 In: a declaration. Out: an `Explanation` that prints as text, as HTML with LaTeX in notebooks, and
 in colour on a terminal. Every entry says whether it is closed (and which rule found it), numeric
-(and why) or unavailable.
+(and why) or unavailable. What is printed unasked is what a paper says: the densities as declared,
+the loss and its inverse a line a branch, K, the first two cumulants, with a paper's symbols.
 """
 
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -26,22 +28,33 @@ if TYPE_CHECKING:
     from mechc.declare.declaration import Declaration
 
 
+PAPER = {"sensitivity": "Delta", "scale": "b", "sampling_rate": "q"}
+"""How papers call what parameters are called here."""
+SHORT = 120  # of one that is printed beside others
 LONGEST = 320  # characters of a formula that is printed unasked: four lines of a terminal
 
 
 @dataclass(frozen=True)
 class Line:
-    """One statement: a label, words, and a formula that may be typeset."""
+    """One statement: a label, words, a formula that may be typeset, and it solved for x."""
 
     label: str
     words: str = ""
     formula: Any = None
+    inverse: Any = None
 
     @property
     def text(self) -> str:
         """The line as plain text."""
         parts = [self.words, "" if self.formula is None else sympy.sstr(self.formula)]
-        return " ".join(part for part in parts if part)
+        solved = "" if self.inverse is None else ", {} = {}".format(*self.inverse.args)
+        return " ".join(part for part in parts if part) + solved
+
+    @property
+    def latex(self) -> str:
+        """The formulas."""
+        solved = "" if self.inverse is None else rf",\quad {sympy.latex(self.inverse)}"
+        return f"{sympy.latex(self.formula)}{solved}"
 
 
 @dataclass(frozen=True)
@@ -89,14 +102,14 @@ class Explanation:
             for line in section.lines:
                 cell = html.escape(line.words)
                 if line.formula is not None:
-                    cell += f" ${sympy.latex(line.formula)}$"
+                    cell += f" ${line.latex}$"
                 parts.append(f"<tr><td>{html.escape(line.label)}</td><td>{cell}</td></tr>")
             parts.append("</table>")
         return "".join(parts)
 
     def _repr_latex_(self) -> str:
         rows = [
-            rf"\text{{{line.label}}} & \text{{{line.words}}}\; {sympy.latex(line.formula)}"
+            rf"\text{{{line.label}}} & \text{{{line.words}}}\; {line.latex}"
             for section in self.sections
             for line in section.lines
             if line.formula is not None
@@ -109,12 +122,13 @@ def explain(declaration: Declaration, *, whole: bool = False) -> Explanation:
 
     Args:
         declaration: what was declared.
-        whole: print formulas longer than `LONGEST` too, as those of high cumulants are.
+        whole: print the densities of each branch, all cumulants, distribution functions and
+            formulas longer than `LONGEST` too.
     """
     calculus = derive(normalise(declaration))
-    sections = list(_sections(calculus))
+    sections = list(_sections(calculus, declaration, whole))
     if calculus.reverse is not None:
-        for section in _sections(calculus.reverse):
+        for section in _sections(calculus.reverse, declaration.reverse, whole):
             sections.append(Section(f"add direction: {section.heading}", section.lines))
     if not whole:
         sections = [
@@ -131,23 +145,52 @@ def _shortened(line: Line) -> Line:
     return Line(line.label, f"{line.words} a long formula, see explain(whole=True)")
 
 
-def _sections(calculus: Calculus) -> Iterator[Section]:
+def _sections(calculus: Calculus, declaration: Any, whole: bool) -> Iterator[Section]:
     pair = calculus.pair
-    yield Section(f"{pair.name}: {pair.about}" if pair.about else pair.name, tuple(_head(pair)))
+    names = _symbols(pair)
+    heading = f"{pair.name}: {pair.about}" if pair.about else pair.name
+    yield Section(heading, tuple(_head(pair, declaration, names)))
     for case in calculus.cases:
-        where = "" if case.condition == sympy.true else f" if {case.condition}"
-        yield Section(f"loss{where}", tuple(_loss(calculus, case)))
-        yield Section(f"transforms{where}", tuple(_transforms(calculus, case)))
+        where = "" if case.condition == sympy.true else f" if {case.condition.xreplace(names)}"
+        lines = _loss(calculus, case) if whole else _branches(calculus, case)
+        yield Section(f"loss{where}", tuple(_renamed(line, names) for line in lines))
+        lines = _transforms(calculus, case, whole)
+        yield Section(f"transforms{where}", tuple(_renamed(line, names) for line in lines))
     notes = [Line("tail", words) for words in calculus.tails]
     notes += [Line("note", words) for words in (*pair.notes, *calculus.notes)]
     if notes:
-        yield Section("notes", tuple(notes))
+        yield Section("notes", tuple(_renamed(note, names) for note in notes))
 
 
-def _head(pair: Pair) -> Iterator[Line]:
+def _symbols(pair: Pair) -> dict[Any, Any]:
+    """A paper's symbols for those of the parameters that have one."""
+    taken = {p.name for p in pair.parameters} | {str(pair.variable)}
+    return {
+        p.symbol: sympy.Symbol(PAPER[p.name], positive=True)
+        for p in pair.parameters
+        if p.name in PAPER and PAPER[p.name] not in taken
+    }
+
+
+def _renamed(line: Line, names: dict[Any, Any]) -> Line:
+    """A line in a paper's symbols."""
+    words = line.words
+    for symbol, other in names.items():
+        words = re.sub(rf"\b{symbol}\b", str(other), words)
+    formulas = (
+        f if f is None else sympy.sympify(f).xreplace(names) for f in (line.formula, line.inverse)
+    )
+    formula, inverse = formulas
+    return replace(line, words=words, formula=formula, inverse=inverse)
+
+
+def _head(pair: Pair, declaration: Any, names: dict[Any, Any]) -> Iterator[Line]:
     for parameter in pair.parameters:
         default = "" if parameter.default is None else f", default {parameter.default:g}"
-        yield Line("parameter", f"{parameter.name}: {parameter.domain}{default}")
+        symbol = f"{names[parameter.symbol]} = " if parameter.symbol in names else ""
+        yield Line("parameter", f"{symbol}{parameter.name}: {parameter.domain}{default}")
+    for law in ("p", "q") if pair.measure is not Measure.FINITE else ():
+        yield Line(law, formula=getattr(declaration, law).xreplace(names))
     if pair.claim is None:
         yield Line("claim", "none: the answers are about this pair and no other")
         return
@@ -159,10 +202,31 @@ def _head(pair: Pair) -> Iterator[Line]:
         yield Line("assumed", words)
 
 
-def _loss(calculus: Calculus, case: CalculusCase) -> Iterator[Line]:
-    bracket = "{} .. {}" if calculus.pair.measure is Measure.LATTICE else "({}, {})"
+def _branches(calculus: Calculus, case: CalculusCase) -> Iterator[Line]:
+    """The loss, and the output that has it, a line a branch."""
     for region in case.regions:
-        ends = bracket.format(region.lo, region.hi)
+        label = f"{region.kind.replace('_', ' ')} on {_interval(calculus, region)}"
+        if region.loss is None:
+            yield Line("branch", label)
+        elif region.kind in (Kind.PLATEAU, Kind.UNSPLIT):
+            yield Line("branch", f"{label}: L =", region.loss)
+        else:
+            solved = None
+            if isinstance(region.inverse, Closed) and len(str(region.inverse.expr)) < SHORT:
+                solved = sympy.Eq(calculus.pair.variable, region.inverse.expr, evaluate=False)
+            yield Line("branch", f"{label}: L =", region.loss, solved)
+    for atom in case.atoms:
+        yield Line("atom", _atom(atom))
+
+
+def _interval(calculus: Calculus, region: Region) -> str:
+    bracket = "{} .. {}" if calculus.pair.measure is Measure.LATTICE else "({}, {})"
+    return bracket.format(region.lo, region.hi)
+
+
+def _loss(calculus: Calculus, case: CalculusCase) -> Iterator[Line]:
+    for region in case.regions:
+        ends = _interval(calculus, region)
         yield Line("region", f"{region.kind.replace('_', ' ')} on {ends}")
         yield Line("  log p", formula=_log_sum(region.p))
         yield Line("  log q", formula=_log_sum(region.q))
@@ -192,18 +256,25 @@ def _atom(atom: Atom) -> str:
     return f"at x = {atom.x}: mass {p} under P, {q} under Q"
 
 
-def _transforms(calculus: Calculus, case: CalculusCase) -> Iterator[Line]:
+def _transforms(calculus: Calculus, case: CalculusCase, whole: bool) -> Iterator[Line]:
     mass = case.infinite_mass
     if isinstance(mass, Closed):
         mass = Closed(sympy.Add(*mass.expr), mass.how)
     yield _entry("P(L = inf)", mass)
-    yield _entry("log E[exp(zL)]", case.cgf)
+    yield _entry("K(z) = log E[exp(zL)]", case.cgf)
     lo, hi = (sympy.sstr(end) for end in calculus.strip)
     yield Line("finite for z in", f"({lo}, {hi})")
     yield _entry("lattice", calculus.lattice)
-    yield _entry("cumulants", calculus.cumulants)
-    yield _entry("cdf under P", case.cdf_p)
-    yield _entry("cdf under Q", case.cdf_q)
+    if whole:
+        yield _entry("cumulants", calculus.cumulants)
+        yield _entry("cdf under P", case.cdf_p)
+        yield _entry("cdf under Q", case.cdf_q)
+    elif isinstance(calculus.cumulants, Closed):
+        first = dict(zip(("mean", "variance"), calculus.cumulants.expr, strict=False))
+        if max(len(str(value)) for value in first.values()) < SHORT:
+            yield from (Line(f"{name} of L", formula=value) for name, value in first.items())
+        else:
+            yield Line("cumulants of L", "from K by differentiation, see explain(whole=True)")
     yield Line("symmetric", "yes, proved" if calculus.symmetric else "not proved: both directions")
 
 

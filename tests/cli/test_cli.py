@@ -156,6 +156,17 @@ def test_every_stage_can_be_shown(stage):
     assert "scale" in text and len(text.splitlines()) > 10
 
 
+def test_new_writes_a_file_that_answers_and_is_not_overwritten(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("new", "my_noise").stdout.strip() == "wrote my_noise.py"
+    written = (tmp_path / "my_noise.py").read_text("utf-8")
+    assert "there is no" not in run("new", "my_noise", code=2).stderr
+    assert (tmp_path / "my_noise.py").read_text("utf-8") == written
+    assert "letters, digits" in run("new", "2-noises", code=2).stderr
+    answer = mechc.load("my_noise.py")(scale=20.0).delta(0.02)
+    assert 0.0 < answer.lower <= answer.upper < 0.01
+
+
 def test_emit_writes_a_module_that_checks_itself(tmp_path):
     path = tmp_path / "laplace_kernels.py"
     run("emit", "laplace", "-o", path)

@@ -116,6 +116,15 @@ def test_figure(tmp_path):
 def test_an_explanation_of_a_simple_mechanism_is_read_on_a_screen(name):
     mechanism = mechc.load(name)
     short, whole = str(mechanism.explain()), str(mechanism.explain(whole=True))
-    assert len(short.splitlines()) == len(whole.splitlines()) <= 60
+    assert len(short.splitlines()) <= 25 < len(whole.splitlines()) <= 60
     assert max(map(len, short.splitlines())) < 500
     assert "explain(whole=True)" not in whole
+    assert "cdf" not in short and "cdf under Q" in whole
+
+
+def test_an_explanation_speaks_as_papers_do(laplace):
+    text = str(laplace.explain())
+    assert "b = scale" in text and "Delta = sensitivity" in text
+    assert "(0, Delta): L = -Delta/b + 2*x/b, x = Delta/2 + b*ell/2" in text
+    assert r"\Delta" in laplace.explain()._repr_html_()
+    assert "K(z) = log E[exp(zL)]" in text
