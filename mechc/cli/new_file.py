@@ -25,7 +25,7 @@ scale = positive("scale", typical=(0.5, 50))
 sensitivity = positive("sensitivity", default=1, typical=(0.1, 5))
 
 # The density of the noise, which must have mass one. SymPy's functions may stand in it: exp, log,
-# Abs, sqrt, erf, gamma ...; several formulas are Piecewise((formula, condition), ..., (rest, True)).
+# Abs, sqrt, erf, gamma ...; several formulas are Piecewise((formula, condition), (rest, True)).
 # What P and Q are, where the loss rises and falls, its inverse and the claim follow from it.
 # For a pair (P, Q) of another kind, see mechanism(...) in docs/adding-a-mechanism.md.
 {name} = additive(
