@@ -1,7 +1,7 @@
 """A declaration by cases: for each order of the breakpoints, sorted pieces and atoms.
 
 Input: a declaration. Output: cases whose conditions on the parameters exclude each other and cover
-the domain; in each the cuts are in a known order (mechc.calculus.breakpoints) and every density is
+the domain; in each the cuts are in a known order (mechc.symbolic.breakpoints) and every density is
 a sum of terms (mechc.calculus.terms). A new case is opened only where a sign that is needed cannot
 be proved.
 """
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from sympy import Add, Expr, ceiling, exp, floor, log, nan, oo
 from sympy.logic.boolalg import Boolean
 
-from mechc.calculus.breakpoints import split
 from mechc.calculus.terms import Negative, Term, terms
 from mechc.declare.declaration import Declaration
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.protocol import Measure
+from mechc.symbolic.breakpoints import split
 from mechc.symbolic.facts import Facts, Undecided, facts_of
 
 MAX_SPLITS = 6

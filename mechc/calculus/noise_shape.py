@@ -58,13 +58,13 @@ from sympy import (
 )
 from sympy import together as over_one
 
-from mechc.calculus.breakpoints import split
 from mechc.calculus.cases import MAX_SPLITS, Case, Piece, by_cases, explored, log_sum
 from mechc.calculus.terms import Term
 from mechc.declare.declaration import Declaration
 from mechc.errors import UnsupportedError
 from mechc.protocol import Measure
 from mechc.symbolic import evaluate
+from mechc.symbolic.breakpoints import split
 from mechc.symbolic.evaluate import Evaluator, Floats, Theta
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.functions import atan2, log_besselk, log_erf_gap

@@ -2,7 +2,7 @@
 
 `normalise` turns a declaration into a `Pair`:
 
-    cut where Abs, Max, Piecewise ... switch       mechc.calculus.breakpoints
+    cut where Abs, Max, Piecewise ... switch       mechc.symbolic.breakpoints
     write each smooth part as a sum of terms       mechc.calculus.terms
     one case for each order of the cuts            mechc.calculus.cases
     check masses, signs and supports               mechc.calculus.masses

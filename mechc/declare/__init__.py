@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from mechc.declare.declaration import probability as probability
     from mechc.declare.declaration import rate as rate
     from mechc.declare.declaration import real as real
+    from mechc.declare.declaration import shape as shape
 
 __all__ = [
     "Adjacency", "Claim", "Declaration", "Derived", "Moves", "Parameter", "Poisson", "Shift",
     "additive", "count", "dominates", "integer", "lists", "mechanism", "numbers", "parameter",
-    "positive", "probabilities", "probability", "rate", "real",
+    "positive", "probabilities", "probability", "rate", "real", "shape",
 ]  # fmt: skip
 
 

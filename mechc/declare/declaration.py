@@ -51,9 +51,12 @@ from sympy.core.function import AppliedUndef
 
 from mechc.adjacency import Adjacency, Claim
 from mechc.declare import transforms
+from mechc.declare.shapes import with_constants
 from mechc.declare.transforms import Transform
 from mechc.errors import DeclarationError
 from mechc.protocol import Measure
+from mechc.symbolic.facts import facts_of
+from mechc.symbolic.functions import shape
 from mechc.symbolic.parameters import (
     Parameter,
     ParameterSymbol,
@@ -83,10 +86,16 @@ class Reader:
         self.variable = variable
         self.plain: dict[Basic, Symbol] = {ParameterSymbol(p): p.symbol for p in parameters}
         self.symbols = {p.symbol for p in parameters}
+        self.facts = facts_of(parameters)
 
-    def expression(self, label: str, value: Any) -> Expr:
-        """`value` in the variable and the parameters."""
-        return self._read(label, value, self.symbols | {self.variable})
+    def expression(self, label: str, value: Any, support: tuple[Expr, Expr] = (-oo, oo)) -> Expr:
+        """`value` in the variable and the parameters, constants of shapes put in."""
+        read = self._read(label, value, self.symbols | {self.variable})
+        if not read.has(shape):
+            return read
+        where = f"{self.name}: {label}"
+        found = with_constants(read, self.variable, support, self.facts, where)
+        return _with_named_indices(found)
 
     def constant(self, label: str, value: Any) -> Expr:
         """`value` in the parameters alone."""
@@ -161,7 +170,7 @@ def _described(symbol: Symbol, allowed: set[Symbol]) -> str:
 __all__ = [
     "Adjacency", "Claim", "Declaration", "Derived", "Moves", "Parameter", "Poisson", "Shift",
     "additive", "count", "dominates", "integer", "lists", "mechanism", "numbers", "parameter",
-    "positive", "probabilities", "probability", "rate", "real",
+    "positive", "probabilities", "probability", "rate", "real", "shape",
 ]  # fmt: skip
 
 
@@ -366,14 +375,15 @@ def mechanism(
         support = (0, len(atoms) - 1)
     check_variable(name, variable, lattice or bool(outcomes), described)
     reader = Reader(name, variable, described)
+    ends = (reader.constant("support", support[0]), reader.constant("support", support[1]))
     return Declaration(
         name=name,
         variable=variable,
         parameters=described,
         measure=(Measure.FINITE if outcomes else Measure.LATTICE if lattice else Measure.DENSITY),
-        p=reader.expression("p", p),
-        q=reader.expression("q", q),
-        support=(reader.constant("support", support[0]), reader.constant("support", support[1])),
+        p=reader.expression("p", p, ends),
+        q=reader.expression("q", q, ends),
+        support=ends,
         atoms=reader.atoms(atoms),
         reverse=_reverse(name, reverse, variable, parameters, support, lattice, bool(outcomes)),
         tag=None if tag is None else _tag(name, tag, described),
@@ -417,13 +427,14 @@ def additive(
     described = described_parameters(name, parameters)
     check_variable(name, variable, lattice, described)
     reader = Reader(name, variable, described)
-    density, shift = reader.expression("noise", noise), reader.constant("sensitivity", sensitivity)
+    lo, hi = (reader.constant("support", end) for end in support)
+    density = reader.expression("noise", noise, (lo, hi))
+    shift = reader.constant("sensitivity", sensitivity)
     if not (shift.is_positive or shift.is_nonnegative):
         raise DeclarationError(f"{name}: sensitivity={shift} is not a positive number or parameter")
     if lattice and not shift.is_integer:
         raise DeclarationError(f"{name}: sensitivity={shift} is not an integer; on a lattice use "
                                'count("sensitivity", default=1)')  # fmt: skip
-    lo, hi = (reader.constant("support", end) for end in support)
     inside = And(lo <= variable if lo != -oo else True, variable <= hi if hi != oo else True)
     if inside != True:  # noqa: E712 - SymPy's true
         density = Piecewise((density, inside), (0, True))

@@ -37,6 +37,7 @@ from sympy.logic.boolalg import Boolean
 from mechc.declare.declaration import Declaration, additive, mechanism
 from mechc.errors import DeclarationError
 from mechc.symbolic.budget import OutOfFuelError, limited
+from mechc.symbolic.functions import shape
 from mechc.symbolic.parameters import ParameterSymbol, integer, parameter, positive, real
 
 MAX_LENGTH = 4000
@@ -66,6 +67,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int | None]] = {
     "besselk": (sympy.besselk, 2, 2),
     "beta": (sympy.beta, 2, 2),
     "zeta": (sympy.zeta, 1, 2),
+    "shape": (shape, 1, 1),
 }
 _AS_IN_SYMPY = {name.capitalize(): name for name in ("abs", "heaviside", "max", "min")}
 CONSTANTS: dict[str, Expr] = {"pi": pi, "oo": oo, "inf": oo}

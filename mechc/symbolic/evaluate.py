@@ -468,7 +468,7 @@ class Evaluator:
         """Values of the parameters and of the sums in them."""
         found = dict(zip(self.symbols, theta, strict=True))
         rows = zip(self.dummies, self.sums, strict=True)
-        return found | {dummy: _sum_value(total, found) for dummy, total in rows}
+        return found | {dummy: sum_value(total, found) for dummy, total in rows}
 
     def _lost(self, x: Floats, given: dict[Symbol, float], result: Floats) -> Floats:
         """How many decimal digits cancel in the sum, as in loggamma(x) - loggamma(x + 1)."""
@@ -520,8 +520,8 @@ def _real(values: Any, x: Floats) -> Floats:
     return np.array(array, dtype=np.float64)
 
 
-def _sum_value(expr: Sum, given: Mapping[Symbol, float]) -> float:
-    """A convergent sum over integers, free of the variable."""
+def sum_value(expr: Sum, given: Mapping[Symbol, float]) -> float:
+    """A convergent sum over integers, free of the variable, in double precision."""
     index, lo, hi = expr.limits[0]
     a, b = (float(evaluate(end, given)) for end in (lo, hi))
     return sum_over(lambda n: _doubles(expr.function, {**given, index: n}, n), a, b, [0.0])

@@ -17,6 +17,7 @@ from sympy import (
     Function,
     Rational,
     S,
+    Sum,
     Symbol,
     besselk,
     cosh,
@@ -172,6 +173,16 @@ class atan2(Function):  # type: ignore[misc]
 
     def _eval_is_extended_real(self) -> bool | None:
         return True if all(a.is_extended_real for a in self.args) else None
+
+
+class shape(Function):  # type: ignore[misc]
+    """shape(f): the density proportional to f, in declarations only."""
+
+    nargs = 1
+
+
+class QuadratureSum(Sum):  # type: ignore[misc]
+    """The sum of a quadrature rule: the integral it stands for up to the error of the rule."""
 
 
 class BracketedRoot(Expr):  # type: ignore[misc]

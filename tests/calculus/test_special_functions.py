@@ -163,7 +163,7 @@ def assert_two_steps(noise, mass, loss, infinite, step=2e-4):
         losses = (np.arange(length) + 2 * cell.min()) * step
         payoff = -np.expm1(np.minimum(0.4 - losses, 0.0))
         ends.append(float(both @ payoff) + 1 - (1 - infinite) ** 2)
-    found = (2 * noise).delta(0.4)
+    found = (2 * noise).delta(0.4, direction="remove")
     assert ends[0] - 1e-8 <= found.upper
     assert found.lower <= ends[1] + 1e-8
     assert found.upper - found.lower <= 1e-6

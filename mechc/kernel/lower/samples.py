@@ -27,8 +27,9 @@ from mechc.calculus.terms import Term
 from mechc.calculus.types import Calculus, CalculusCase, Region
 from mechc.kernel.ir import Check
 from mechc.protocol import Measure
-from mechc.symbolic.evaluate import evaluate, holds, typical_values
+from mechc.symbolic.evaluate import evaluate, holds, sum_value, typical_values
 from mechc.symbolic.facts import eliminations
+from mechc.symbolic.functions import QuadratureSum
 
 DIGITS = 50
 ROUGH = 20
@@ -99,6 +100,8 @@ class Sample:
     def log(self, terms: tuple[Term, ...], x: Any) -> Any:
         """Log of a sum of terms at x; their exponentials are far too small to take far out."""
         parts = [(self.value(t.weight), self.value(t.log_density, x)) for t in terms]
+        if any(isinstance(exponent, mpmath.mpc) for _, exponent in parts):
+            return mpmath.nan  # just outside its region, as of (n/s)**(3/2) below 0
         top = max((exponent for _, exponent in parts), default=-mpmath.inf)
         if not mpmath.isfinite(top):
             return top
@@ -203,7 +206,12 @@ def _without_constants(
 
 
 def _total(node: Sum, theta: Values) -> Any:
-    """A sum with an infinite end, from 0 outwards until the terms vanish."""
+    """A sum with an infinite end, from 0 outwards until the terms vanish.
+
+    The constant of a shape, which no loss knows of, in doubles: it has hundreds of terms.
+    """
+    if isinstance(node, QuadratureSum):
+        return mpf(sum_value(node, {symbol: float(v) for symbol, v in theta.items()}))
     index, lo, hi = node.limits[0]
     if not (lo.is_infinite or hi.is_infinite):
         return evaluate(node, theta)

@@ -25,6 +25,7 @@ from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
 from sympy.logic.boolalg import BooleanAtom
 
 from mechc.errors import UnsupportedError
+from mechc.symbolic.functions import QuadratureSum
 
 BLOCK = 64
 LARGEST = 2**40  # order up to which neighbours are kept
@@ -272,6 +273,11 @@ class Compiler:
 
     def _sum(self, expr: Sum) -> Any:
         """A constant sum, its infinite tails bounded by the ratio of neighbouring summands."""
+        if isinstance(expr, QuadratureSum):
+            raise UnsupportedError(
+                "the constant of a shape is found by quadrature, without a proven error; state it "
+                "in the declaration"
+            )
         index, lo, hi = expr.limits[0]
         inner = self.variable is not None and expr.has(self.variable)
         if len(expr.limits) > 1 or inner or self.total is None:

@@ -1,0 +1,83 @@
+"""A density known up to its constant: `shape(expr)` in a declaration, and what stands for it.
+
+On the integers the constant is a sum. On the line it is a sum too, that of the double exponential
+rule (Takahasi, Mori 1974): every interval between switches is cut in half, and each half is run
+through by lo + width/(1 + exp(-pi sinh t)), or by lo + exp(pi/2 sinh t) where it has no end, with t
+in equal steps. Kernels add it up in doubles; what the rule leaves out is a relative error of all
+masses, which every bound carries as the defect of the total mass. Certified answers refuse it.
+"""
+
+from __future__ import annotations
+
+from sympy import Add, Expr, Rational, S, Sum, Symbol, cosh, exp, oo, pi, sinh
+
+from mechc.errors import DeclarationError
+from mechc.symbolic.breakpoints import split
+from mechc.symbolic.facts import Facts, Undecided
+from mechc.symbolic.functions import QuadratureSum, shape
+
+STEP = Rational(1, 96)
+"""Of t: the scale of x changes by 1.6 % from one node to the next at 1, by 15 % at 1e6."""
+REACH = 442
+"""Steps to either side: halves reach from 1e-34 to 1e34 of their width, or of one."""
+
+
+def with_constants(
+    expr: Expr, variable: Symbol, support: tuple[Expr, Expr], facts: Facts, where: str
+) -> Expr:
+    """Replace every `shape(f)` in an expression by f over its integral, or sum, on the support.
+
+    Args:
+        expr: a density, as declared.
+        variable: the output variable.
+        support: its ends.
+        facts: parameter domains.
+        where: for messages, e.g. "my_noise: noise".
+
+    Raises:
+        DeclarationError: the order of the places where f switches depends on the parameters.
+    """
+    return expr.replace(shape, lambda f: f / _total(f, variable, support, facts, where))
+
+
+def _total(f: Expr, variable: Symbol, support: tuple[Expr, Expr], facts: Facts, where: str) -> Expr:
+    lo, hi = support
+    if variable.is_integer:
+        index = Symbol("k", integer=True)
+        if lo == -oo and hi != oo:
+            return Sum(f.subs(variable, -index), (index, -hi, oo))
+        return Sum(f.subs(variable, index), (index, lo, hi))
+    try:
+        stretches = split((f,), variable, lo, hi, facts)
+    except Undecided as open_sign:
+        raise DeclarationError(
+            f"{where}: the constant of shape({f}) is not found where the sign of {open_sign.expr} "
+            "depends on the parameters; state the constant, or write lengths of pieces as "
+            "parameters, a and a + b"
+        ) from None
+    return Add(
+        *(_half(g, variable, *ends) for a, b, (g,) in stretches if g != 0 for ends in _halves(a, b))
+    )
+
+
+def _halves(lo: Expr, hi: Expr) -> list[tuple[Expr, int, Expr]]:
+    """(start, direction, width) of one or two parts."""
+    if lo == -oo and hi == oo:
+        return [(S.Zero, -1, oo), (S.Zero, 1, oo)]
+    if lo == -oo or hi == oo:
+        return [(lo, 1, oo) if hi == oo else (hi, -1, oo)]
+    return [(lo, 1, (hi - lo) / 2), (hi, -1, (hi - lo) / 2)]
+
+
+def _half(f: Expr, variable: Symbol, start: Expr, side: int, width: Expr) -> Expr:
+    """The rule for f over `width` from `start` on, to the right (side 1) or to the left (-1)."""
+    index = Symbol("k", integer=True)
+    t = STEP * index
+    if width == oo:
+        away = exp(pi / 2 * sinh(t))
+        slope = pi / 2 * cosh(t) * away
+    else:
+        away = width / (1 + exp(-pi * sinh(t)))
+        slope = away * pi * cosh(t) / (1 + exp(pi * sinh(t)))
+    term = f.subs(variable, start + side * away) * slope * STEP
+    return QuadratureSum(term, (index, -REACH, REACH))

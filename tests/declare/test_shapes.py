@@ -1,0 +1,88 @@
+"""Densities known up to their constant."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, special
+from sympy import Abs, Max, Rational, exp
+
+import mechc
+from mechc.declare import additive, count, integer, positive, real, shape
+from mechc.declare.text import declaration_from_text
+from mechc.errors import DeclarationError, UnsupportedError
+
+x, n = real("x"), integer("n")
+a, b, c = (positive(name, typical=(0.5, 3)) for name in "abc")
+sensitivity, moves = positive("sensitivity", default=1), count("sensitivity", default=1)
+
+
+def declared(noise, *parameters, **options):
+    return additive(
+        "shaped", noise=noise, variable=x, sensitivity=sensitivity,
+        parameters=(*parameters, sensitivity), **options,
+    )  # fmt: skip
+
+
+def log_density(declaration, points, *values):
+    kernel = mechc.load(declaration).kernel
+    out = np.empty(len(points))
+    kernel.log_q_many(np.array(points), np.array([*values, 1.0]), out)
+    return out
+
+
+def test_constant_is_that_of_the_closed_form():
+    """Over seven decades of the scale; what is left shows in the defect of the mass."""
+    noise = declared(shape(exp(-((x / a) ** 4))), a)
+    for scale, error in ((1e-3, 1e-13), (0.7, 1e-13), (13.0, 1e-13), (1e4, 1e-10)):
+        truth = -math.log(2 * scale * special.gamma(1.25))
+        assert log_density(noise, [0.0], scale)[0] == pytest.approx(truth, abs=error)
+
+
+@pytest.mark.slow
+def test_poles_and_zeros_at_ends_of_the_support():
+    noise = declared(shape((a - x) ** (b - 1) * x ** (c - 1)), a, b, c, support=(0, a))
+    for values in ((2.0, 0.5, 0.7), (3.0, 2.5, 1.0)):
+        top, first, second = values
+        truth = -special.betaln(first, second) - (first + second - 1) * math.log(top)
+        truth += (first - 1) * math.log(top - 0.3) + (second - 1) * math.log(0.3)
+        assert log_density(noise, [0.3], *values)[0] == pytest.approx(truth, abs=1e-12)
+
+
+def test_one_step_against_quadrature():
+    noise = declaration_from_text("quartic", noise="shape(exp(-(x/a)**4 - (x/a)**2))")
+
+    def density(v):
+        return math.exp(-(v**4) - v**2)
+
+    total = integrate.quad(density, -6, 6)[0]
+    truth = integrate.quad(
+        lambda v: max(density(v - 1) - math.e * density(v), 0.0), -4, 5, limit=400,
+        points=[0.5, 1.0], epsabs=1e-13,
+    )[0] / total  # fmt: skip
+    found = mechc.load(noise)(a=1.0).delta(1.0)
+    assert found.lower - 1e-9 <= truth <= found.upper + 1e-9
+    assert found.upper - found.lower <= 1e-9
+
+
+@pytest.mark.slow
+def test_on_the_integers():
+    noise = additive(
+        "shaped_lattice", noise=shape(exp(-(Abs(n / a) ** Rational(3, 2)))), variable=n,
+        sensitivity=moves, parameters=(a, moves), lattice=True,
+    )  # fmt: skip
+    points = np.arange(-60.0, 61.0)
+    mass = np.exp(-(np.abs(points / 3.0) ** 1.5))
+    truth = np.log(mass / mass.sum())
+    assert log_density(noise, points, 3.0) == pytest.approx(truth, abs=1e-12)
+
+
+def test_open_order_of_switches_is_refused_with_what_would_do():
+    with pytest.raises(DeclarationError, match="lengths of pieces"):
+        declared(shape(exp(-Max(a, b, Abs(x)))), a, b)
+
+
+def test_nothing_is_certified_of_a_constant_without_a_proven_error():
+    noise = declared(shape(exp(-((x / a) ** 4))), a)
+    with pytest.raises(UnsupportedError, match="quadrature"):
+        mechc.load(noise)(a=1.0).delta(1.0, certified=True)
