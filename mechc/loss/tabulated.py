@@ -107,8 +107,10 @@ def fit(
         nats: by which it may change on a panel.
 
     Raises:
-        NumericError: it takes too many panels.
+        NumericError: it takes too many panels, or there is none.
     """
+    if edges.size < 2:
+        raise NumericError("there is no panel to tabulate a function on")
     done: dict[tuple[float, float], tuple[Floats, float]] = {}
     panels = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
     shortest = SHORTEST * (edges[-1] - edges[0])

@@ -356,6 +356,13 @@ def test_sampled_epoch():
     )
 
 
+def test_shares_that_hardly_vary():
+    """Contours leave no panel between the largest shares and the mean; the epoch is answered."""
+    step = mechc.poisson(gaussian, 0.008191091186564456)(sigma=6.96579788158221)
+    epoch = mechc.random_allocation(step, 957)
+    assert 0.0 <= epoch.delta(0.0099, direction="remove").upper < step.delta(0.0099).upper
+
+
 def test_calibration_and_pickle():
     mechanism = mechc.random_allocation(gaussian, steps=1000)
     value, bound = mechc.calibrate(mechanism, solve_for="sigma", epsilon=0.5, delta=1e-6)

@@ -70,7 +70,7 @@ def transform(
         count: how many frequencies.
     """
     modes = 2 * count + 2
-    size = 1 << math.ceil(math.log2(OVER * modes))
+    size = 1 << math.ceil(math.log2(max(OVER * modes, 2.0 * WIDTH)))  # a Gaussian wraps once
     over = size / modes
     tau = math.pi * WIDTH / (modes * modes * over * (over - 0.5))
     wide = np.zeros(size + 2 * WIDTH)
