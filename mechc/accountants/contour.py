@@ -134,7 +134,9 @@ class Side(Columns):
             again = known.answer(epsilon)
             share = KEPT if type(known) is Contour else ELSEWHERE if type(known) is Jumps else 1.0
             share = SHARED if isinstance(known, Contour) and known.spare else share
-            alike = min(ALIKE * width, self._rtol)  # another contour would be as wide
+            alike = ALIKE * width  # another contour would be as wide ...
+            if not isinstance(known, BesideAtoms):  # ... and is cheap but beside sums of atoms
+                alike = min(alike, self._rtol)
             if again is not None and again.width <= max(REUSED, share * self._rtol, alike):
                 return known, again
         return None

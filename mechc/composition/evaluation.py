@@ -31,6 +31,7 @@ FARTHEST = 1e150  # epsilon beyond which bounds are those of this one
 TOP_ERROR = 8 * EPS  # of a largest loss in closed form, relative
 NEXT = 1e6  # roundings from the largest loss within which they matter
 CERTAIN = 1e-9  # nats that a bound is moved for its rounding
+OWN_NODES = 64.0  # Renyi order above which nodes are its own
 FREE = 1e-12  # share of delta that rounding may add before it is looked at more closely
 RESOLVED = 1e5  # roundings from the largest loss where answers have digits of their own
 
@@ -299,7 +300,11 @@ class Evaluation:
         """Return bounds on the Rényi divergence of one order in one direction."""
         from mechc.accountants.classical.renyi import RenyiAccountant
 
-        bound = RenyiAccountant(self.steps[direction]).renyi_epsilon([order])
+        steps = self.steps[direction]
+        if order > OWN_NODES:  # they would serve lower orders badly
+            own = (s._replace(loss=s.loss.first()) if is_resolved(s.loss) else s for s in steps)
+            steps = tuple(own)
+        bound = RenyiAccountant(steps).renyi_epsilon([order])
         lower, estimate, upper = (
             float(np.atleast_1d(side)[0]) for side in (bound.lower, bound.estimate, bound.upper)
         )

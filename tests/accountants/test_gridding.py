@@ -7,7 +7,9 @@ from mechc.accountants.contours import gridding
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.3, 40.0])
-@pytest.mark.parametrize(("nodes", "count"), [(5, 1), (5, 2), (1, 511), (2, 1023), (200, 60), (500, 1000)])
+@pytest.mark.parametrize(
+    ("nodes", "count"), [(5, 1), (5, 2), (1, 511), (2, 1023), (200, 60), (500, 1000)]
+)
 def test_errors_are_within_their_bound(nodes, count, spread):
     draw = np.random.default_rng(nodes)
     theta = 0.4 + spread * draw.normal(size=nodes)

@@ -154,3 +154,9 @@ def test_the_first_question_is_as_right_as_later_ones(gammas, p, q, epsilon):
     forget_losses()
     bound = (2 * gammas(a=p, b=q)).delta(epsilon, direction="remove")
     assert bound.lower * (1 - 1e-9) <= exact <= bound.upper * (1 + 1e-9)
+
+
+def test_a_large_renyi_order_leaves_no_nodes_to_a_small_one():
+    run = 100 * mechc.load("laplace")(scale=1.0)
+    alone, beside = run.renyi(2.0), run.renyi([1e12, 2.0])
+    assert (beside.lower[1], beside.upper[1]) == (alone.lower, alone.upper)
