@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import sys
 import traceback
 from collections.abc import Iterator
+from functools import lru_cache
 from importlib import metadata, resources
 from pathlib import Path
 from types import ModuleType
@@ -106,14 +108,28 @@ def _on_path() -> Iterator[tuple[str, Path]]:
 
 
 def _from_entry_points() -> Iterator[tuple[str, Path]]:
-    for point in metadata.entry_points(group=ENTRY_POINTS):
+    for name, module in _entry_points(tuple((p, _changed(p)) for p in sys.path)):
         # the module is located, not imported
         try:
-            spec = importlib.util.find_spec(point.module)
+            spec = importlib.util.find_spec(module)
         except ImportError:
             continue
         if spec is not None and spec.origin is not None and spec.origin.endswith(".py"):
-            yield point.name, Path(spec.origin)
+            yield name, Path(spec.origin)
+
+
+@lru_cache(maxsize=4)
+def _entry_points(places: tuple[tuple[str, int], ...]) -> list[tuple[str, str]]:
+    """Names and modules that installed packages offer, for places as they are."""
+    return [(point.name, point.module) for point in metadata.entry_points(group=ENTRY_POINTS)]
+
+
+def _changed(folder: str | Path) -> int:
+    """When files were last added to a folder or taken from it; 0 where there is none."""
+    try:
+        return os.stat(folder or os.curdir).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _built_in() -> Iterator[tuple[str, Path]]:
@@ -121,14 +137,18 @@ def _built_in() -> Iterator[tuple[str, Path]]:
         yield from _in_folder(folder)
 
 
-def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:
+def _in_folder(folder: Path) -> list[tuple[str, Path]]:
+    return _listed(folder, _changed(folder))
+
+
+@lru_cache(maxsize=64)
+def _listed(folder: Path, changed: int) -> list[tuple[str, Path]]:
+    """Names and files in a folder as it is."""
     try:
         files = sorted(folder.glob("*.py"))
     except OSError:
-        return
-    for path in files:
-        if not path.stem.startswith("_"):
-            yield path.stem, path
+        return []
+    return [(path.stem, path) for path in files if not path.stem.startswith("_")]
 
 
 def _file(name: str, path: Path) -> MechanismFile:
