@@ -16,8 +16,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.plan import SHARED
-from mechc.accountants.recursion import Level, Recursion
+from mechc.accountants.recursion import SHARED, Level, Recursion
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import Step

@@ -30,6 +30,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.accountants.contours import characteristic
 from mechc.accountants.contours.characteristic import (
     HIGHEST,
     ROUNDED,
@@ -157,10 +158,8 @@ def covering_period(measure: Measure, c: float) -> float:
     return float(loss[order[inside[-1]]] - loss[share > 0.0].min())
 
 
-_LEVELS = 16
 WALK = 24  # evaluations between neighbouring frequencies
 NEAR = 0.07  # share of sqrt g that may be lost between evaluations
-_SAMPLED = 1.1  # slack on variation and excess, which are sampled at the nodes
 
 
 def variation(loss: PrivacyLoss, c: float) -> Floats:
@@ -178,20 +177,8 @@ def variation(loss: PrivacyLoss, c: float) -> Floats:
     w = np.exp(psi - psi.max())
     w /= w.sum()
     n = loss.loss.size
-    atoms, w, spacing = float(w[n:].sum()), w[:n], loss.spacing
-    table = np.empty((_LEVELS, 2))
-    if n == 0:
-        table[:] = (1.0, 0.0)
-        return table
-    f = np.where(spacing > 0, w / np.maximum(spacing, 1e-300), np.where(w > 0, 1e300, 0.0))
-    typical = float((w * np.minimum(f, 1e30)).sum()) / max(float(w.sum()), 1e-300)
-    ends = np.flatnonzero(np.diff(loss.region)) + 1
-    for row, level in enumerate(0.25 * typical * 2.0 ** np.arange(_LEVELS)):
-        clipped = np.insert(np.minimum(f, level), ends, 0.0)
-        total = np.abs(np.diff(clipped, prepend=0.0, append=0.0)).sum()
-        excess = np.maximum(w - level * spacing, 0.0).sum()
-        table[row] = atoms + _SAMPLED * excess, _SAMPLED * total
-    return table
+    over_y, excess = characteristic.variation(w[:n], loss.spacing, loss.region).T
+    return np.ascontiguousarray(np.stack([float(w[n:].sum()) + excess, over_y], axis=1))
 
 
 @compiled("float64(float64[:,::1], float64)", nogil=True)

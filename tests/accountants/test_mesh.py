@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mechc.loss.mesh import align
+from mechc.accountants.pld import align
 
 
 def misses(mesh, losses, index=0):
