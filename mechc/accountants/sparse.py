@@ -123,6 +123,7 @@ class Part:
         above, below: a_(i-1) and b_(i-1), a_i and b_i.
         outside: bounds on losses of both measures that lie beyond the panels.
         covered: the largest tilt that the panels serve as a whole, and log M there.
+        tolerance: relative error of the quadrature of the whole law.
     """
 
     count: int
@@ -132,6 +133,7 @@ class Part:
     below: Edges
     outside: tuple[Edges, Edges]
     covered: tuple[float, float]
+    tolerance: float
 
     @classmethod
     def of(cls, step: Step, whole: Band, above: Edges, below: Edges) -> Part:
@@ -144,7 +146,8 @@ class Part:
         cut = whole.between(-math.inf, above[1]).cut(edges)
         small = without(cut.between(-math.inf, below[1]), below)
         large = within(cut.between(below[0], above[1]), below, above)
-        return cls(step.count, small, large, above, below, outside, (highest, float(log_m[0])))
+        covered, lost = (highest, float(log_m[0])), step.loss.tolerance
+        return cls(step.count, small, large, above, below, outside, covered, lost)
 
     @property
     def any_large(self) -> bool:
@@ -444,8 +447,8 @@ class Bracket:
             ratios[i] = large.log_phi - small.log_phi + ratios_at[i]
             log_m += part.count * small.log_phi
             at += part.count * small.log_total
-            self._error += part.count * small.error
-            self._error += large.error + 8.0 * EPS * self._number
+            self._error += part.count * (small.error + part.tolerance)
+            self._error += large.error + part.tolerance * self._number + 8.0 * EPS * self._number
         log_at = float(log_odds(self._hits, counts, ratios_at)[0])
         self._log_at = at + log_at
         self._value = transforms(self._hits, counts, ratios, log_m, log_at)

@@ -1,6 +1,8 @@
 """Datasheets, figures of a run, and what to cite."""
 
+import runpy
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -177,3 +179,13 @@ def test_a_tournament_is_drawn(gaussian, laplace):
     assert [label.get_text() for label in axes.get_yticklabels()] == [e.name for e in found]
     deviations = axes.lines[0].get_xdata()
     assert list(deviations) == [e.errors["standard_deviation"] for e in found]
+
+
+def test_the_figure_of_samplers_names_every_curve(tmp_path):
+    """The script of docs/batches.md, with numbers that take no time."""
+    script = Path(__file__).parents[2] / "docs" / "examples" / "batches.py"
+    module = runpy.run_path(str(script))
+    values = {name: [2.0 + place] * 8 for place, (name, _) in enumerate(module["SAMPLERS"])}
+    module["figure"](values, tmp_path / "batches.svg")
+    drawn = (tmp_path / "batches.svg").read_text("utf-8")
+    assert all(name in drawn for name in values)
