@@ -663,6 +663,31 @@ def warm(
     out.print(f"compiled in {time.perf_counter() - start:.1f} s", highlight=False)
 
 
+individual = typer.Typer(no_args_is_help=True, help="One epsilon a person, for populations.")
+app.add_typer(individual, name="individual")
+
+
+@individual.callback()
+def _individual() -> None:
+    """Keep `chunk` a command of its own."""
+
+
+@individual.command("chunk")
+def individual_chunk(
+    path: Annotated[Path, typer.Argument(help="TOML file with the words of the run.")],
+    index: Annotated[int | None, typer.Argument(help="Number of the chunk, from 0.")] = None,
+) -> None:
+    """Account for one chunk of people; without a number, print how many chunks there are."""
+    from mechc.individual.distributed import Run
+
+    run = Run.read(path)
+    if index is None:
+        typer.echo(run.results.chunks)
+    else:
+        run.chunk(index)
+        out.print(f"chunk {index} is in {run.results.path}", highlight=False)
+
+
 @app.command()
 def cache(
     ctx: typer.Context,

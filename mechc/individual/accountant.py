@@ -17,7 +17,7 @@ Individual epsilons depend on the data of the person they belong to and must not
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from mechc.errors import DeclarationError, UnsupportedError
 from mechc.individual import contours
 from mechc.individual.budget import PathLike, Update, as_floats, check_dense, number, rounded
 from mechc.individual.contours import Answers, Evaluator, Query
+from mechc.individual.cost import Cost, estimate
 from mechc.individual.family import Family
 from mechc.individual.ledger import Journal, Ledger
 from mechc.individual.mesh import Meshes
@@ -75,6 +76,7 @@ class IndividualAccountant(TakesTurns):
         storage: PathLike | None = None,
         journal: int = 1 << 28,
         tables: PathLike | None = None,
+        mesh: int = MESHED,
     ) -> None:
         """Start with nobody touched.
 
@@ -96,6 +98,8 @@ class IndividualAccountant(TakesTurns):
                 are wider than rtol are accounted for again on finer grids.
             tables: folder in which tables are kept for other processes; in memory they are
                 shared by all accountants of a mechanism as long as one of them lives.
+            mesh: steps of all people together that may be composed on a mesh for those who cannot
+                be answered otherwise; 0 for none.
 
         Raises:
             DeclarationError: an argument is not acceptable.
@@ -118,6 +122,9 @@ class IndividualAccountant(TakesTurns):
         self._ledger = Ledger(people, self.grid, storage)
         self._journal = Journal(self.people, journal if splines else 0)
         self._tables = tables
+        if isinstance(mesh, bool) or not isinstance(mesh, int | np.integer) or mesh < 0:
+            raise DeclarationError(f"mesh={mesh!r} (expected a number of steps >= 0)")
+        self._meshed = int(mesh)
 
     @classmethod
     def from_norms(
@@ -231,6 +238,7 @@ class IndividualAccountant(TakesTurns):
         method: str = "contour",
         rows: ArrayLike | None = None,
         rtol: float | None = None,
+        progress: Callable[[int, int], object] | None = None,
     ) -> Bound:
         """Return each person's epsilon at delta, the larger of both directions.
 
@@ -240,6 +248,12 @@ class IndividualAccountant(TakesTurns):
                 paper's FFT evaluation of the counts; an estimate).
             rows: indices of the people asked for; everybody by default.
             rtol: relative width to aim for; that of the accountant by default.
+            progress: called with how many people one direction has been answered for, and of how
+                many, whenever a group of them is done.
+
+        Returns:
+            Arrays of bounds; `detail["relative_width"]` says how wide, and `detail["sharp"]` who is
+            within rtol.
 
         Raises:
             DeclarationError: an argument is not acceptable.
@@ -247,7 +261,7 @@ class IndividualAccountant(TakesTurns):
         """
         if not 1e-250 <= number("delta", delta) < 1.0:
             raise DeclarationError(f"delta={delta!r} (expected 1e-250 <= delta < 1)")
-        query = Query(math.log(delta), math.nan, self._tolerance(rtol))
+        query = Query(math.log(delta), math.nan, self._tolerance(rtol), progress)
         found = self._answer(query, method, rows)
         return found.stands_for(self.family.claim, Quantity.EPSILON)
 
@@ -259,6 +273,7 @@ class IndividualAccountant(TakesTurns):
         method: str = "contour",
         rows: ArrayLike | None = None,
         rtol: float | None = None,
+        progress: Callable[[int, int], object] | None = None,
     ) -> Bound:
         """Return each person's delta at epsilon, the larger of both directions.
 
@@ -267,6 +282,12 @@ class IndividualAccountant(TakesTurns):
             method: as for `epsilon`.
             rows: indices of the people asked for; everybody by default.
             rtol: relative width to aim for; that of the accountant by default.
+            progress: called with how many people one direction has been answered for, and of how
+                many, whenever a group of them is done.
+
+        Returns:
+            Arrays of bounds; `detail["relative_width"]` says how wide, and `detail["sharp"]` who is
+            within rtol.
 
         Raises:
             DeclarationError: an argument is not acceptable.
@@ -274,9 +295,29 @@ class IndividualAccountant(TakesTurns):
         """
         if not 0.0 <= number("epsilon", epsilon) < math.inf:
             raise DeclarationError(f"epsilon={epsilon!r} (expected a finite number >= 0)")
-        query = Query(math.nan, float(epsilon), self._tolerance(rtol))
+        query = Query(math.nan, float(epsilon), self._tolerance(rtol), progress)
         found = self._answer(query, method, rows)
         return found.stands_for(self.family.claim, Quantity.DELTA)
+
+    @in_turn
+    def cost(self, rows: ArrayLike | None = None) -> Cost:
+        """Estimate what the next question costs, before it is asked.
+
+        A few members of the family and a small product are timed for it, some tenths of a second.
+
+        Args:
+            rows: indices of the people it is for; everybody by default.
+
+        Returns:
+            Seconds of processor time and bytes.
+        """
+        people = self.people if rows is None else self._check_rows(rows).size
+        known = any(
+            isinstance(e, Evaluator) and e.grid == self.grid and e.asked
+            for e in self.family.made.values()
+        )
+        allowed = self._most if self._few or not self.grid.splines else 0
+        return estimate(self.family, self.grid, people, self._ledger.nbytes, allowed, known)
 
     @in_turn
     def save(self, path: PathLike) -> None:
@@ -391,13 +432,18 @@ class IndividualAccountant(TakesTurns):
         """Whether the mesh is a cheap way out for everybody."""
         return self._journal.complete and self.steps <= FEW
 
+    @property
+    def _most(self) -> int:
+        """How many people are composed on a mesh at most."""
+        steps = len(self._journal) if self._journal.complete else self.grid.buckets
+        return max(self._meshed // max(steps, 32), min(8, self._meshed))
+
     def _mesh(self, sides: dict[str, Answers], query: Query, rows: Rows) -> int:
         """Compose on a mesh for the widest of those who are not sharp; return how many."""
         complete = self._journal.complete
         if self.grid.splines and not complete:
             return 0
-        steps = len(self._journal) if complete else self.grid.buckets
-        most, people = max(MESHED // max(steps, 32), 8), 0
+        most, people = self._most, 0
         for direction in sides:
             rtol = query.rtol if complete else max(_COARSE, query.rtol)
             wide = _wide(sides, direction, query, rtol)

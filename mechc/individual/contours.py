@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from pathlib import Path
@@ -297,11 +297,15 @@ def _leave_out(log_m: NDArray[np.complex128], growth: Floats) -> float:
 
 @dataclass(frozen=True)
 class Query:
-    """What is asked: epsilon at a delta, or delta at an epsilon (the other one is nan)."""
+    """What is asked: epsilon at a delta, or delta at an epsilon (the other one is nan).
+
+    `tell` is called now and then with how many people of one direction are answered, and of all.
+    """
 
     log_delta: float
     epsilon: float
     rtol: float
+    tell: Callable[[int, int], object] | None = None
 
     @property
     def inverse(self) -> bool:
@@ -392,6 +396,11 @@ class Evaluator(TakesTurns):
         self._contours: dict[tuple[Any, ...], Contour] = {}
         self._tables: dict[tuple[Any, ...], ContourTable] = {}
 
+    @property
+    def asked(self) -> bool:
+        """Whether some tables have been made."""
+        return bool(self._tables)
+
     def tilts(self, span: tuple[int, int], reach: float = REACHES[-1]) -> Tilts:
         """Return K at real tilts up to `reach` of all members between two buckets."""
         with self._turn:  # accountants of the same family share an evaluator
@@ -466,6 +475,7 @@ class Evaluator(TakesTurns):
         answers, first, tilts = self.first(ledger, query, rows, reading)
         todo = np.flatnonzero(first.at >= 0)
         guess = self._guess(ledger, query, rows, todo, tilts, first, reading)
+        done = rows.size - todo.size
         for factor in ROUNDS:
             _, again, tilts = self.first(ledger, query, rows[todo], reading, guess)
             first.take(todo, again)
@@ -475,6 +485,9 @@ class Evaluator(TakesTurns):
                 self._contour_for(
                     ledger, query, rows, who, tilts, i, factor, first, answers, reading
                 )
+                done += who.size
+                if query.tell is not None:
+                    query.tell(min(done, rows.size), rows.size)
             todo = todo[self._open(answers, first, todo)]
             guess = answers.estimate[todo]
         return answers
@@ -499,8 +512,8 @@ class Evaluator(TakesTurns):
             contour = self._contour(tilts, i, high, span, reading, proven=False)
             for members, (j,) in _groups(step):
                 table = self._table(contour, j, PILOT)
-                lost = np.zeros(members.size)
-                self._solve(ledger, query, rows, who[members], table, PILOT, lost, first, found)
+                pilot = (table, PILOT, np.zeros(members.size), first, found, True)
+                self._solve(ledger, query, rows, who[members], *pilot)
         return found.estimate[todo]
 
     def _contour_for(
@@ -573,16 +586,17 @@ class Evaluator(TakesTurns):
         lost: Floats,
         first: Choices,
         answers: Answers,
+        only: bool = False,
     ) -> None:
         """Solve for some people with one table and keep what is sharper than before."""
         target = math.exp(query.log_delta) if query.inverse else query.epsilon
-        nodes, out = table.first(count), np.empty((who.size, 5))
+        nodes, out = table.first(count), np.full((who.size, 5), np.nan)
         for part in _blocks(who.size):
             steps = ledger.rows(rows[who[part]])
             inversion.solve(
                 steps @ nodes, steps @ table.beside, table.right, table.c, table.period,
                 table.growth, table.phase, table.bands, lost[part], first.start[who[part]], target,
-                query.inverse, out[part],
+                query.inverse, only, out[part],
             )  # fmt: skip
         answers.meet(who, Answers(*np.ascontiguousarray(out.T)))
 

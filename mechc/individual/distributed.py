@@ -15,6 +15,7 @@ import hashlib
 import importlib
 import itertools
 import os
+import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ from mechc.individual.results import PERSON, Results, library
 Floats = NDArray[np.float64]
 
 CHUNK = 250_000  # people, for arrays that are not chunked yet
+NEEDED = {"mechanism", "steps", "output", "parameter", "span", "delta"}  # words of a file, and
+OPTIONAL = {"sampling_rate", "bound", "counts", "rtol", "buckets", "journal"}  # further ones
 AHEAD = 8  # chunks that an executor is given at a time
 ROWS = (PERSON, "step", "value")  # columns of rows
 ATTEMPTS = 5  # how often chunks are submitted that a lost worker took with it
@@ -152,6 +155,38 @@ class Run:
         if names is not None and not results.path.endswith(".parquet"):
             raise DeclarationError("identifiers: expected output=*.parquet")
         return cls(question, pieces, results, names)
+
+    @classmethod
+    def read(cls, path: PathLike) -> Self:
+        """Begin or continue the run that a TOML file describes.
+
+        Its words are the arguments of `account`: mechanism (the name of one of `available()`: a run
+        is data, a mechanism file is code), steps, output, parameter, span, delta, counts, rtol,
+        buckets, journal; and sampling_rate, of Poisson sampling, and the table [bound] of
+        parameters. Relative paths begin where the command runs.
+
+        Raises:
+            DeclarationError: the file cannot be read, or has other words.
+        """
+        from mechc.composition.mechanism import available, load
+        from mechc.composition.operations import poisson
+
+        try:
+            words = tomllib.loads(Path(path).read_text("utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise DeclarationError(f"{path}: cannot be read ({error})") from error
+        missing, other = NEEDED - words.keys(), words.keys() - NEEDED - OPTIONAL
+        if missing or other:
+            raise DeclarationError(
+                f"{path}: missing {sorted(missing)}, unknown {sorted(other)} (expected"
+                f" {', '.join(sorted(NEEDED))}; optional {', '.join(sorted(OPTIONAL))})"
+            )
+        if (name := words.pop("mechanism")) not in available():
+            raise DeclarationError(f"mechanism={name!r} (expected one of {', '.join(available())})")
+        mechanism = load(name).bind(**words.pop("bound", {}))
+        if (rate := words.pop("sampling_rate", None)) is not None:
+            mechanism = poisson(mechanism, sampling_rate=rate)
+        return cls.open(mechanism, words.pop("steps"), words.pop("output"), **words)
 
     def of(self, index: int) -> NDArray[Any] | None:
         """Return the identifiers of a chunk."""

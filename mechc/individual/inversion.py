@@ -21,6 +21,7 @@ from mechc.loss.rounding import EPS
 STRIDE = 4  # contours go through every fourth tilt, so that there are few
 CANCELLATION = 6.0  # nats by which a contour may miss the saddle
 NEGLIGIBLE = 0.5  # of what is lost beyond the nodes, that further nodes may be
+LANES, AFRESH = 8, 256  # nodes that are summed side by side, and where rotations start afresh
 COARSE = 0.5  # share of the sum beyond which table errors leave nothing
 BELOW = 18  # tilts below the saddle tried as contour
 ABOVE = 14  # tilts above a contour tried for its right images
@@ -140,25 +141,28 @@ def choose(rows, t, log_delta, epsilon, rtol, log_small, known, out):  # type: i
 
 @compiled("void(float64[::1], float64[::1], float64, float64, float64[::1])", nogil=True)
 def _series(wr, wi, h, epsilon, out):  # type: ignore[no-untyped-def]
-    """Set out = [total, d total / d epsilon] by a rotation that starts afresh now and then."""
-    total = 1.0
-    slope = 0.0
-    cr = 1.0
-    ci = 0.0
-    rr = math.cos(h * epsilon)
-    ri = -math.sin(h * epsilon)
-    for n in range(wr.size):
-        if n % 64 == 0:
-            cr = math.cos((n + 1) * h * epsilon)
-            ci = -math.sin((n + 1) * h * epsilon)
-        else:
-            new = cr * rr - ci * ri
-            ci = cr * ri + ci * rr
-            cr = new
-        total += 2.0 * (wr[n] * cr - wi[n] * ci)
-        slope += 2.0 * (n + 1) * h * (wr[n] * ci + wi[n] * cr)
-    out[0] = total
-    out[1] = slope
+    """Set out = [total, d total / d epsilon]; the number of nodes is a multiple of LANES.
+
+    By a rotation from every LANES-th node to the next, which starts afresh now and then.
+    """
+    cr, ci = np.empty(LANES), np.empty(LANES)
+    total, slope = np.zeros(LANES), np.zeros(LANES)
+    rr = math.cos(LANES * h * epsilon)
+    ri = -math.sin(LANES * h * epsilon)
+    for first in range(0, wr.size, LANES):
+        if first % AFRESH == 0:
+            for j in range(LANES):
+                cr[j] = math.cos((first + j + 1) * h * epsilon)
+                ci[j] = -math.sin((first + j + 1) * h * epsilon)
+        for j in range(LANES):
+            n = first + j
+            total[j] += wr[n] * cr[j] - wi[n] * ci[j]
+            slope[j] += (n + 1) * (wr[n] * ci[j] + wi[n] * cr[j])
+            new = cr[j] * rr - ci[j] * ri
+            ci[j] = cr[j] * ri + ci[j] * rr
+            cr[j] = new
+    out[0] = 1.0 + 2.0 * total.sum()
+    out[1] = 2.0 * h * slope.sum()
 
 
 @compiled("float64(float64, float64, float64, float64)", nogil=True)
@@ -303,11 +307,12 @@ def _invert(  # type: ignore[no-untyped-def]
 
 @compiled(
     "void(float64[:,::1], float64[:,::1], float64[::1], float64, float64, float64[::1],"
-    " float64[::1], int64[::1], float64[::1], float64[::1], float64, boolean, float64[:,::1])",
+    " float64[::1], int64[::1], float64[::1], float64[::1], float64, boolean, boolean,"
+    " float64[:,::1])",
     nogil=True,
 )
 def solve(  # type: ignore[no-untyped-def]
-    nodes, beside, s, c, period, growth, phase, bands, lost, start, target, inverse, out
+    nodes, beside, s, c, period, growth, phase, bands, lost, start, target, inverse, only, out
 ):
     """Bound epsilon or delta for a block of people.
 
@@ -324,11 +329,12 @@ def solve(  # type: ignore[no-untyped-def]
         start: first guess of epsilon (inverse) for each person.
         target: delta (inverse) or epsilon.
         inverse: solve for epsilon, instead of evaluating delta.
+        only: the estimate of epsilon is all that is wanted.
         out: [lower, estimate, upper, numeric share, share of the tables' errors] of each person.
     """
     h = 2.0 * math.pi / period
     n = nodes.shape[1] // 2
-    vr, vi = np.empty(n), np.empty(n)
+    vr, vi = np.empty(n + LANES), np.empty(n + LANES)
     errors, series, values = np.empty(4), np.empty(2), np.empty(5)
     peak, log_b = np.empty(s.size), np.empty(s.size)
     for r in range(s.size):
@@ -339,8 +345,10 @@ def solve(  # type: ignore[no-untyped-def]
             out[p, :3] = np.nan
             out[p, 3:] = np.inf
             continue
-        most = _prepare(nodes[p], more, lost[p], growth, phase, bands, vr, vi, errors)
-        wr, wi = vr[:most], vi[:most]
+        most = _prepare(nodes[p], more, lost[p], growth, phase, bands, vr[:n], vi[:n], errors)
+        even = -(-most // LANES) * LANES
+        vr[most:even] = vi[most:even] = 0.0
+        wr, wi = vr[:even], vi[:even]
         k = more[0]
         for r in range(s.size):
             log_b[r] = beside[p, r] + peak[r]
@@ -350,6 +358,8 @@ def solve(  # type: ignore[no-untyped-def]
         if inverse:
             found = start[p]
             for side in (1, 0, 2):
+                if side != 1 and only:
+                    break
                 value = _invert(
                     wr, wi, c, h, k, found, target, side, errors, s[r], image, series, values
                 )

@@ -164,6 +164,11 @@ class Ledger:
         self._flush()
         return self._totals
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that totals and buffer take in memory."""
+        return (0 if self._mapped else self._totals.nbytes) + self._buffer.nbytes
+
     def add(self, name: str, update: Update, count: int) -> None:
         """Record a step, taken `count` times.
 

@@ -337,3 +337,9 @@ class _Row:
             if useful < end - begin:
                 self._t = self._t[: begin + useful]
         return self.values
+
+
+def tilted_row(loss: PrivacyLoss, reach: float) -> float:
+    """Tabulate K of one law up to a tilt, and return the largest useful one."""
+    useful = _Row(loss.fork()).up_to(reach).shape[1]
+    return float(_TILTS[useful - 1]) if useful else 0.0

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import mechc
+from mechc.cli import app
 from mechc.errors import DeclarationError
 from mechc.individual import IndividualAccountant, StateError
 
@@ -165,6 +167,23 @@ def test_one_chunk_at_a_time_is_the_same_run(reference, tmp_path):
         made.chunk(5)
     with pytest.raises(DeclarationError, match="identifiers"):
         run_of(tmp_path / "w.parquet", identifiers=np.arange(3))
+
+
+def test_a_scheduler_of_jobs_runs_chunks_by_number(rows, reference, tmp_path, capsys):
+    run, output = tmp_path / "run.toml", tmp_path / "j.parquet"
+    run.write_text(
+        f'mechanism = "gaussian"\nparameter = "sigma"\nspan = [2.0, 50.0]\ndelta = 1e-6\n'
+        f'buckets = 8\nrtol = 1e-3\ncounts = {[10] * 6}\nsteps = "{rows}"\noutput = "{output}"\n'
+    )
+    invoke = CliRunner().invoke
+    assert invoke(app, ["individual", "chunk", str(run)]).output == "5\n"
+    assert invoke(app, ["individual", "chunk", str(run), "4"]).exit_code == 0
+    found = Run.read(run).results
+    assert np.array_equal(found.read(4), reference[:, 4 * CHUNK :])
+    assert invoke(app, ["individual", "chunk", str(run), "5"]).exit_code == 2
+    run.write_text('mechanism = "gaussian"\nclip = 1.0\n')
+    with pytest.raises(DeclarationError, match="'clip'"):
+        Run.read(run)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,93 @@
+"""Tables are made once and change no number; costs are said before, and progress on the way."""
+
+import numpy as np
+import pytest
+
+import mechc
+from mechc.errors import DeclarationError
+from mechc.individual import IndividualAccountant
+from mechc.individual.family import Family
+from mechc.individual.storage import Shelf
+
+SPAN = (2.0, 50.0)
+
+
+@pytest.fixture(scope="module")
+def family():
+    return Family.of(mechc.load("gaussian"), "sigma", SPAN)
+
+
+def accountant(family, seed=0, people=30, **options):
+    made = IndividualAccountant(
+        family, parameter="sigma", people=people, span=SPAN, buckets=24, rtol=1e-2, **options
+    )
+    for row in np.exp(np.random.default_rng(seed).uniform(1.0, 3.5, (5, people))):
+        made.step(row, count=20)
+    return made
+
+
+def test_shared_tables_give_the_same_bits(family, tmp_path):
+    alone = accountant(family, journal=0).epsilon(1e-6)
+    made = [accountant(family, tables=tmp_path, journal=0).epsilon(1e-6)]
+    files = sorted(tmp_path.iterdir())
+    assert files
+    files[0].write_bytes(files[0].read_bytes()[:-1])  # damaged, so it is made again
+    family.made.clear()
+    made.append(accountant(family, tables=tmp_path, journal=0).epsilon(1e-6))
+    assert sorted(tmp_path.iterdir()) == files
+    for bound in made:
+        assert np.array_equal(bound.lower, alone.lower)
+        assert np.array_equal(bound.upper, alone.upper)
+
+
+def test_other_people_before_change_nothing(family):
+    first = accountant(family).epsilon(1e-6)
+    accountant(family, seed=1).epsilon(1e-3)
+    again = accountant(family).epsilon(1e-6)
+    family.made.clear()
+    fresh = accountant(family).epsilon(1e-6)
+    for bound in (again, fresh):
+        assert np.array_equal(bound.upper, first.upper)
+        assert np.array_equal(bound.lower, first.lower)
+
+
+def test_families_are_told_apart_by_all_that_laws_depend_on():
+    gaussian = mechc.load("gaussian")
+    one, same = (Family.of(gaussian, "sigma", SPAN) for _ in range(2))
+    assert one is same
+    others = [
+        Family.of(gaussian, "sigma", (2.0, 60.0)),
+        Family.of(mechc.poisson(gaussian, sampling_rate=0.1), "sigma", SPAN),
+        Family.of(mechc.poisson(gaussian, sampling_rate=0.2), "sigma", SPAN),
+    ]
+    assert len({f.key for f in (one, *others)}) == 4
+
+
+def test_a_shelf_keeps_what_was_made(tmp_path):
+    shelf = Shelf(tmp_path / "new", "about")
+    made = []
+
+    def make():
+        made.append(1)
+        return {"a": np.arange(6.0).reshape(2, 3), "z": np.array([1j])}
+
+    for key in ((1, "x"), (1, "x"), (2, "x")):
+        found = shelf.take(key, make)
+        assert np.array_equal(found["a"], [[0, 1, 2], [3, 4, 5]]) and found["z"][0] == 1j
+    assert len(made) == 2
+    assert Shelf(tmp_path / "new", "other").take((1, "x"), make)["z"][0] == 1j and len(made) == 3
+
+
+def test_costs_progress_and_a_budget_for_the_mesh(family):
+    made = accountant(family, people=40)
+    cost, some = made.cost(), made.cost(rows=[1])
+    assert cost.seconds > 0.0 and cost.memory > some.memory and cost.mesh > some.mesh
+    assert "processor time" in str(cost) and "mesh" in str(cost)
+    seen = []
+    made.epsilon(1e-6, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (40, 40) and seen == sorted(seen)
+    few = IndividualAccountant(family, parameter="sigma", people=2, span=SPAN, rtol=1e-9, mesh=0)
+    few.step([3.0, 4.0])
+    assert few.epsilon(1e-6).detail["meshed"] == 0 and few.cost().mesh == 0.0
+    with pytest.raises(DeclarationError, match="mesh"):
+        accountant(family, mesh=-1)
