@@ -63,3 +63,10 @@ def test_no_tilt_is_lost_on_the_way_to_the_other_direction_and_back(tilt):
     assert -1.0 - low >= tilt and -1.0 - high <= -1.0 - tilt
     assert low >= -1.0 - tilt - 4e-16 * (1.0 + tilt)
     assert mirrored(-1.0, 0.0) == (-1.0, 0.0)
+
+
+def test_no_panels_at_all_are_cut_into_none():
+    """Where the continuous part of a step has no mass that matters at a tilt."""
+    panels = mechc.load("gaussian")(sigma=2.0).loss().source.panels
+    none = panels.among(np.zeros(panels.lo.size, np.bool_))
+    assert none.cut(np.ones(0, np.int64)).lo.size == 0

@@ -305,7 +305,7 @@ class Quadrature:
     def cut(self, parts: Integers) -> Quadrature:
         """Return a copy in which every panel is cut into so many."""
         other = copy(self)
-        if parts.max() > 1:
+        if parts.sum() > parts.size:
             other._report = np.empty((parts.size, 0, 2, 3))
             other._lay(parts, [])
         return other
