@@ -54,7 +54,8 @@ def truncated_poisson(
         return plain
     if tau < UNLIKELY:  # less than rounding densities to a grid would cost
         revealing = max(tau * (1.0 + ROUNDING), LEAST)
-        return plain + load("approximate_dp")(epsilon=0.0, delta=revealing)
+        told = load("approximate_dp")(epsilon=0.0, delta=revealing)
+        return plain + mixture([told], [1.0], beneath=told.at(delta=0.0))
     replacing = min(float(binom.sf(most, n, q)) * most / (n * tau) * (1.0 + ROUNDING), 1.0)
     kept = (1.0 - tau) * q + tau * replacing * (1.0 - 2.0 * ROUNDING)
     tau = min(tau * (1.0 + ROUNDING), 1.0)
