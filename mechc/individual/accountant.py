@@ -382,7 +382,9 @@ class IndividualAccountant(TakesTurns):
         """Answer from the ledger, for everybody the direction with the larger Chernoff bound first.
 
         The other one needs no contour where its Chernoff bound is below what the first has proven.
+        People with the same row of the ledger have the same answer.
         """
+        rows, place = self._ledger.distinct(rows)
         sides, readings = {}, ("splines",) if self.grid.splines else ("worse", "better")
         for d in self.family.directions:
             sides[d] = self._evaluator(self.grid, d).first(self._ledger, query, rows, readings[0])[
@@ -403,7 +405,7 @@ class IndividualAccountant(TakesTurns):
                     found[0].estimate = (found[0].estimate + found[1].estimate) / 2
                     found[0].lower = found[1].lower
                 answers.meet(who, found[0])
-        return sides
+        return {d: answers.at(place) for d, answers in sides.items()}
 
     def _refine(self, sides: dict[str, Answers], query: Query, rows: Rows) -> int:
         """Replay the journal into finer grids for those who are not sharp; return the finest."""

@@ -329,6 +329,10 @@ class Answers:
     numeric: Floats
     compression: Floats
 
+    def at(self, rows: Rows) -> Answers:
+        """Return the answers at some places, which may be given more than once."""
+        return Answers(*(getattr(self, field.name)[rows] for field in fields(self)))
+
     def meet(self, rows: Rows, other: Answers) -> None:
         """Keep what other answers for some of the people add.
 

@@ -122,6 +122,28 @@ def used_columns(totals, people):  # type: ignore[no-untyped-def]
     return used
 
 
+@compiled(nogil=True)  # for the integer types that occur
+def hashed(totals, people, out):  # type: ignore[no-untyped-def]
+    """Fill in a number for every person that is the same for equal rows (FNV-1a, by columns)."""
+    prime = np.uint64(0x100000001B3)
+    for i in range(people.size):
+        h = np.uint64(0xCBF29CE484222325)
+        for j in range(totals.shape[1]):
+            h = (h ^ np.uint64(totals[people[i], j])) * prime
+            h ^= h >> np.uint64(29)
+        out[i] = h
+
+
+@compiled(nogil=True)  # for the integer types that occur
+def equal(totals, people, others):  # type: ignore[no-untyped-def]
+    """Return whether every person's row is that of another one."""
+    for i in range(people.size):
+        for j in range(totals.shape[1]):
+            if totals[people[i], j] != totals[others[i], j]:
+                return False
+    return True
+
+
 class Ledger:
     """Column totals of all people.
 
@@ -218,6 +240,19 @@ class Ledger:
         """
         found: Floats = self.totals[people] * (1.0 / self.grid.unit)
         return found
+
+    def distinct(self, people: Rows) -> tuple[Rows, Rows]:
+        """Return people whose rows differ, and for everybody the place of the one with their row.
+
+        Args:
+            people: indices.
+        """
+        totals, hashes = self.totals, np.empty(people.size, np.uint64)
+        hashed(totals, people, hashes)
+        _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
+        if first.size < people.size and equal(totals, people, people[first[place]]):
+            return people[first], place
+        return people, np.arange(people.size)
 
     def span(self, people: Rows) -> tuple[int, int]:
         """Return the most revealing and the most private bucket that some people have steps in.

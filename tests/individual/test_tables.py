@@ -1,5 +1,7 @@
 """Tables are made once and change no number; costs are said before, and progress on the way."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ import mechc
 from mechc.errors import DeclarationError
 from mechc.individual import IndividualAccountant
 from mechc.individual.family import Family
+from mechc.individual.gaussian import gdp_epsilon
 from mechc.individual.storage import Shelf
 
 SPAN = (2.0, 50.0)
@@ -49,6 +52,25 @@ def test_other_people_before_change_nothing(family):
     for bound in (again, fresh):
         assert np.array_equal(bound.upper, first.upper)
         assert np.array_equal(bound.lower, first.lower)
+
+
+def test_people_with_the_same_steps_have_the_same_answer(family):
+    four = IndividualAccountant(family, parameter="sigma", people=4, span=SPAN, journal=0)
+    many = IndividualAccountant(family, parameter="sigma", people=4000, span=SPAN, journal=0)
+    kind = np.random.default_rng(0).integers(0, 4, 4000)
+    kind[:4] = range(4)
+    for values in ([3.0, 7.0, np.inf, 12.0], [5.0, 5.0, np.inf, 4.0]):
+        four.step(values, count=50)
+        many.step(np.array(values)[kind], count=50)
+    few, bound = four.epsilon(1e-6), many.epsilon(1e-6)
+    assert np.array_equal(bound.upper, bound.upper[:4][kind])
+    assert np.array_equal(bound.lower, bound.lower[:4][kind])
+    mu = 10.0 * np.hypot(1 / np.array([3.0, 7.0, np.inf, 12.0]), 1 / np.array([5, 5, np.inf, 4]))
+    mu /= math.sqrt(2.0)
+    for found in (few.upper, bound.upper[:4]):
+        assert (gdp_epsilon(mu, 1e-6) <= found).all()
+    for found in (few.lower, bound.lower[:4]):
+        assert (found <= gdp_epsilon(mu, 1e-6)).all()
 
 
 def test_families_are_told_apart_by_all_that_laws_depend_on():
