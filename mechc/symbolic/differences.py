@@ -32,6 +32,9 @@ def without_differences(expr: Expr, x: Symbol, facts: Facts) -> Expr:
         return Mul(*(without_differences(part, x, facts) for part in expr.args))
     if not isinstance(expr, Add) or not expr.has(x):
         return expr
+    parts = Add(*(without_differences(a, x, facts) if a.is_Mul else a for a in expr.args))
+    if parts != expr and not parts.has(erf, erfc, atan):
+        return parts  # a mixture, each of its laws by itself
     paired = _paired(expr, x, facts)
     if paired is not expr or not any(a.could_extract_minus_sign() for a in expr.args):
         return paired
