@@ -341,6 +341,8 @@ class Reference:
         """Log of the mass at infinite loss."""
         loss, log_p = self.nodes()
         once = log_sum(log_p[loss == np.inf]) if (loss == np.inf).any() else -np.inf
+        if SQUARE > once > -np.inf:
+            raise Undecided("squares of the farthest outputs overflow in one density only")
         if count == 1 or once == -np.inf:
             return float(once)
         if once > -1e-15:
@@ -671,6 +673,7 @@ def _in_precision(make):
 
 
 RESOLVED = 1e5  # of the range of losses, in roundings of the logs of masses ...
+SQUARE = -340.0  # log of a mass that lies where doubles have no squares
 LOWEST_MASS = -50.0  # ... that matter
 
 
