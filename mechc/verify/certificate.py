@@ -154,6 +154,7 @@ def verify(mechanism: Any, level: str = "quick", kernel: Any = None) -> Certific
     try:
         vectors, found = places(declaration, kernel, full, runner)
         compare(kernel, found, full, runner)
+        _law(kernel, text, found, full, runner)
         runner("words", "proof", 0.0, partial(identities.words, declaration, kernel, text))
     except Exception as error:  # an edited kernel may do anything but answer
         reason = f"{type(error).__name__}: {error}"
@@ -285,7 +286,6 @@ def compare(kernel: Any, where: Iterable[Place], full: bool, runner: Runner) -> 
 def _functions(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
     from mechc.verify import kernel_checks
     from mechc.verify.kernel_checks import inverses
-    from mechc.verify.recheck import Kernel
 
     oracle, xs, thorough = place.oracle, place.outputs, place.thorough
     continuous = oracle.measure is not Measure.FINITE
@@ -313,11 +313,17 @@ def _functions(runner: Runner, kernel: Any, place: Place, full: bool) -> None:
                lambda c: kernel_checks.distributions(kernel, oracle, some, c))  # fmt: skip
 
 
-    if thorough and not place.of_values:
-        levels = _levels(kernel, oracle, xs, 4 if full else 2)
-        text = Kernel(_source(kernel))
-        runner("law", "agreement", kernel_checks.LAW,
-               lambda c: kernel_checks.law_of_a_step(text, oracle, levels, c))  # fmt: skip
+def _law(kernel: Any, text: str, where: Iterable[Place], full: bool, runner: Runner) -> None:
+    """What the text says of one step's law, which no query asks, at the first vector or all."""
+    from mechc.verify import kernel_checks
+    from mechc.verify.recheck import Kernel
+
+    run, runner.nan_allowed = Kernel(text), False
+    for place in where:
+        if place.thorough and not place.of_values:
+            levels = _levels(kernel, place.oracle, place.outputs, 4 if full else 2)
+            runner("law", "agreement", kernel_checks.LAW,
+                   partial(kernel_checks.law_of_a_step, run, place.oracle, levels))  # fmt: skip
 
 
 def _levels(kernel: Any, oracle: Oracle, xs: list[float], count: int) -> list[float]:

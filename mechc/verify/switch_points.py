@@ -19,13 +19,14 @@ import numpy as np
 from mechc.kernel.run import IEEE
 from mechc.protocol import Measure
 from mechc.symbolic.parameters import Parameter
+from mechc.verify.recheck.kernel import OF_LAW
 
 Outcome = tuple[int, bool]
 Theta = tuple[float, ...]
 Tilts = Callable[[Theta], Sequence[complex]]
 
 # not run for their comparisons: other forms of the same functions, and loops
-LEFT_OUT = ("_many", "solve_loss", "breakpoints", "series", "term_of_series", "self_check")
+LEFT_OUT = ("_many", "solve_loss", "breakpoints", "series", "term_of_series", "self_check", *OF_LAW)
 OF_THETA = ("log_infinite_mass", "branches", "atoms", "strip", "lattice")
 OF_X = ("log_p", "log_q", "loss", "cdf_p", "sf_p", "cdf_q", "sf_q")
 FACTORS = tuple(10.0 ** (side * k) for k in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0) for side in (1, -1))
