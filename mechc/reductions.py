@@ -20,16 +20,18 @@ from mechc.composition.inputs import as_array
 from mechc.composition.mechanism import load
 from mechc.composition.operations import group, poisson, subset_of_groups
 from mechc.composition.tables import mixture
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, UnsupportedError, suggestion
 
 UNLIKELY = 1e-16  # share of what is not listed, and taken to reveal everything
+PATTERNS = ("single", "every", "apart")
+DRAWN = ("allocation", "random_allocation", "balls_and_bins", "shuffled", "poisson")
 MOST_PARTS = 200  # of a mixture that is made here
 
 
 def matrix_mechanism(
     encoder: Any,
     sigma: float,
-    participations: Sequence[Sequence[int]] | NDArray[np.int64] | None = None,
+    participations: str | Sequence[Sequence[int]] | NDArray[np.int64] | None = None,
     *,
     separation: int | None = None,
     most: int | None = None,
@@ -44,31 +46,56 @@ def matrix_mechanism(
     Args:
         encoder: the matrix C, shape (rows, steps); contributions have norm at most 1 a step.
         sigma: standard deviation of the noise.
-        participations: for each pattern the steps in which one record may take part; by default
-            one step alone, so that mu is the largest column norm over sigma.
-        separation: instead of a list, the least distance of two steps of one record: every b-th
-            step, or any that are b apart.
-        most: with `separation`, the largest number of steps of one record.
+        participations: for each pattern the steps in which one record may take part; or the name
+            of all patterns: "single", one step alone, by default, so that mu is the largest column
+            norm over sigma; "every", each separation-th step from any of the first ones on;
+            "apart", any steps that are so far apart.
+        separation: the distance of steps, of two steps of one record the least under "apart".
+        most: under "apart", the largest number of steps of one record.
 
     Raises:
         DeclarationError: nan or infinite entries, or patterns that are not steps.
+        UnsupportedError: steps drawn at random, which no theorem reduces to one mechanism.
     """
     matrix = _matrix("matrix_mechanism", encoder)
     gram = np.abs(matrix.T @ matrix)
-    if separation is not None or most is not None:
-        if participations is not None:
+    named = participations if isinstance(participations, str) else None
+    if named in DRAWN:
+        raise UnsupportedError(
+            f"matrix_mechanism: participations={named!r}: no theorem is known for steps that are "
+            "drawn at random with noise that is correlated between them; banded_matrix has one for "
+            "samples of groups in turn"
+        )
+    if named is not None and named not in PATTERNS:
+        raise DeclarationError(
+            f"matrix_mechanism: participations={named!r} is not known{suggestion(named, PATTERNS)} "
+            f"(expected one of {', '.join(PATTERNS)}, or lists of steps)"
+        )
+    if separation is not None or most is not None or named in ("every", "apart"):
+        if participations is not None and named not in ("every", "apart"):
             raise DeclarationError(
                 "matrix_mechanism: participations= lists the patterns that separation= and most= "
                 "describe (expected one of them)"
             )
         given = 1 if separation is None else separation
         apart = inputs.size("matrix_mechanism", "separation", given)
-        times = None if most is None else inputs.size("matrix_mechanism", "most", most)
-        return _gaussian("matrix_mechanism", _norm_apart(gram, apart, times), sigma)
+        if named == "every":
+            if most is not None:
+                raise DeclarationError(
+                    "matrix_mechanism: most= with participations='every', which says how many "
+                    "(expected separation= alone)"
+                )
+            steps = range(matrix.shape[1])
+            participations = [list(steps[first::apart]) for first in steps[:apart]]
+        else:
+            times = None if most is None else inputs.size("matrix_mechanism", "most", most)
+            return _gaussian("matrix_mechanism", _norm_apart(gram, apart, times), sigma)
+    if named == "single":
+        participations = None
     squares = []
-    for steps in _patterns(participations, matrix.shape[1]):
+    for pattern in _patterns(participations, matrix.shape[1]):
         # |sum C_i g_i|^2 <= sum |<C_i, C_j>|, with equality when all products are >= 0
-        squares.append(float(gram[np.ix_(steps, steps)].sum()))
+        squares.append(float(gram[np.ix_(pattern, pattern)].sum()))
     return _gaussian("matrix_mechanism", math.sqrt(max(squares)), sigma)
 
 

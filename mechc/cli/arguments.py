@@ -22,10 +22,24 @@ if TYPE_CHECKING:
     from mechc.composition.mechanism import Mechanism
 
 
-Name = Annotated[str, typer.Argument(help="Name of a mechanism, or path of a mechanism file.")]
+def _names(incomplete: str) -> list[str]:
+    """Names of mechanisms that begin so, for the completion of shells."""
+    return [name for name in mechc.available() if name.startswith(incomplete)]
+
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="Name of a mechanism, or path of a mechanism file.", autocompletion=_names
+    ),
+]
 MaybeName = Annotated[
     str,
-    typer.Argument(help="Name of a mechanism, or path of a mechanism file.", show_default=False),
+    typer.Argument(
+        help="Name of a mechanism, or path of a mechanism file.",
+        show_default=False,
+        autocompletion=_names,
+    ),
 ]
 Set = Annotated[
     list[str], typer.Option("--set", metavar="NAME=VALUE", help="A parameter; repeatable.")

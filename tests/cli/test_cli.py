@@ -1,6 +1,7 @@
 """The command line: answers, errors as one line with an exit code, files that appear whole."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -222,3 +223,16 @@ def test_tournament_and_optimise(tmp_path):
     best = json.loads(run("optimise", "subbotin", "--over", "beta=1:2", *words).stdout)
     assert 1 <= best["beta"] <= 2 and best["bound"]["upper"] <= 1e-6
     assert "NAME=LOW:HIGH" in run("optimise", "subbotin", "--over", "beta", code=2).stderr
+
+
+def test_shells_complete_commands_and_mechanisms():
+    """What a shell asks when tab is pressed, as the script of --install-completion asks it."""
+    for words, expected in (("mechc dps", "dpsgd"), ("mechc epsilon gauss", "gaussian")):
+        asked = {"_MECHC_COMPLETE": "complete_bash", "COMP_WORDS": words,
+                 "COMP_CWORD": str(len(words.split()) - 1)}  # fmt: skip
+        code = "import sys; sys.argv[0] = 'mechc'; from mechc.cli import main; main()"
+        found = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, **asked}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert expected in found.stdout.split()

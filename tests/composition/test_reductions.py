@@ -94,6 +94,20 @@ def test_one_of_two_steps_by_an_integral_over_the_plane(epsilon):
         assert found.estimate == pytest.approx(truth, rel=1e-5)
 
 
+def test_patterns_by_name_are_the_lists_they_stand_for():
+    encoder = np.tril(np.random.default_rng(3).uniform(0.1, 1.0, (6, 6)))
+    every = matrix_mechanism(encoder, 1.0, "every", separation=2)
+    assert every == matrix_mechanism(encoder, 1.0, [[0, 2, 4], [1, 3, 5]])
+    assert matrix_mechanism(encoder, 1.0, "single") == matrix_mechanism(encoder, 1.0)
+    apart = matrix_mechanism(encoder, 1.0, "apart", separation=2)
+    assert apart == matrix_mechanism(encoder, 1.0, separation=2)
+    assert apart.parameters["sensitivity"] >= every.parameters["sensitivity"]
+    with pytest.raises(mechc.errors.UnsupportedError, match="drawn at random"):
+        matrix_mechanism(encoder, 1.0, "allocation")
+    with pytest.raises(DeclarationError, match="did you mean every"):
+        matrix_mechanism(encoder, 1.0, "evry", separation=2)
+
+
 def test_cut_batches_as_dp_accounting_does():
     theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
     run = 10 * truncated_poisson(1.0, dataset_size=1000, sampling_rate=0.1, batch_cap=120)
