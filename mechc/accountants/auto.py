@@ -180,6 +180,7 @@ class Auto:
         self._steps, self._rtol = steps, rtol
         self._resolved = all(is_resolved(step.loss) for step in steps)
         self._queue = strategies(steps) if self._resolved else []
+        self._smooth = self._resolved and not any(s.loss.atom_loss.size for s in steps)
         self._single = sum(step.count for step in steps) == 1
         self._few = sum(step.count for step in steps) <= FEW and len(steps) <= DISTINCT
         self._built: dict[str, registry.Accountant] = {}
@@ -282,7 +283,7 @@ class Auto:
         refusals = []
         for strategy in self._in_order(epsilon):
             name = strategy.method
-            if name == "pld" and best is not None and _width(best) <= rtol:
+            if name == "pld" and self._smooth and best is not None and _width(best) <= rtol:
                 break  # narrow enough; only the recursion would have been narrower still
             try:
                 answer = self._accountant(name).log_delta(epsilon)
