@@ -65,10 +65,11 @@ from mechc.errors import UnsupportedError
 from mechc.protocol import Measure
 from mechc.symbolic import evaluate
 from mechc.symbolic.breakpoints import split
+from mechc.symbolic.curvature import curvature
 from mechc.symbolic.evaluate import Evaluator, Floats, Theta
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.functions import atan2, log_besselk, log_erf_gap
-from mechc.symbolic.rewrite import factored
+from mechc.symbolic.rewrite import factored, tidy
 from mechc.symbolic.signs import exceeds_zero, weak_sign
 
 ENTIRE = (Add, Mul, exp, erf, erfc, sinh, cosh, tanh, sin, cos, atan, asinh)
@@ -210,9 +211,49 @@ def _all_directions(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> 
             raise _Unknown
         terms = tuple(Term(t.weight, t.log_density.subs(variable, x)) for t in piece.p)
         directions.append(_jump(last, piece.lo, terms, x, variable, facts))
-        directions += _directions(piece, terms, x, facts)
+        try:
+            directions += _directions(piece, terms, x, facts)
+        except _Unknown:
+            if not variable.is_integer or len(terms) != 1:
+                raise
+            directions.append(_by_steps(piece, terms[0].log_density, x, facts))
         last = (piece.hi, terms)
     return directions
+
+
+def _by_steps(piece: Piece, log_mass: Expr, x: Symbol, facts: Facts) -> int:
+    """The direction along integers, by the ratio of neighbouring masses.
+
+    A ratio that exceeds one by (a + b x)/c with b <= 0 < c, or one that falls, leads up and then
+    down. So do masses I_n(z), log-concave as those of differences of Poisson variables.
+    """
+    function = tidy(log_mass, x).as_independent(x, as_Add=True)[1]
+    bessel = function.args[0] if isinstance(function, log) else None
+    if isinstance(bessel, besseli) and bessel.order.has(x) and not bessel.argument.has(x):
+        steady = (bessel.order + x).is_number or (bessel.order - x).is_number
+        if steady and bessel.argument.is_positive:
+            return PEAK
+    step = function.subs(x, x + 1) - function
+    for node in sorted(function.atoms(loggamma), key=str):
+        u = node.args[0]
+        change = expand(u.subs(x, x + 1) - u)
+        if change in (1, -1):
+            factor = log(u) if change == 1 else -log(u - 1)
+            step = step.xreplace({node.func(u.subs(x, x + 1)): node + factor})
+    here = facts.within(x, piece.lo, piece.hi)
+    step = expand(step)
+    if step.atoms(loggamma) or not is_continuous(step, x, here):
+        raise _Unknown
+    excess, scale = fraction(factored(over_one(exp(step) - 1)))
+    side = weak_sign(scale, here)
+    straight = excess.as_poly(x)
+    if side and straight is not None and straight.degree() == 1:
+        slope = weak_sign(straight.coeff_monomial(x), facts)
+        if slope is not None and slope * side <= 0:
+            return PEAK
+    if weak_sign(factored(over_one(diff(step, x))), here) in (DOWN, FLAT):
+        return PEAK
+    raise _Unknown
 
 
 class _Unknown(Exception):
@@ -261,6 +302,7 @@ def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) 
         raise _Unknown
     slopes = [factored(over_one(diff(t.log_density, x))) for t in terms]
     turning = {f for s in slopes for f in Mul.make_args(fraction(s)[0]) if _can_cut(f, x)}
+    turning |= {f.args[0] for s in slopes for f in s.atoms(asinh, atan) if _can_cut(f.args[0], x)}
     marks = tuple(Abs(f) for f in sorted(turning, key=str)) or (x,)
     found: list[int] = []
     for stretch in split(marks, x, piece.lo, piece.hi, facts):
@@ -280,9 +322,19 @@ def is_concave(log_density: Expr, slope: Expr, x: Symbol, here: Facts) -> bool:
     if weak_sign(factored(over_one(diff(slope, x))), here) in (DOWN, FLAT):
         return True
     return all(
-        _is_log_normal_tail(part, x, here) or weak_sign(diff(part, x, 2), here) in (DOWN, FLAT)
+        _is_log_normal_tail(part, x, here)
+        or weak_sign(diff(part, x, 2), here) in (DOWN, FLAT)
+        or _bends_down(part, x, here)
         for part in Add.make_args(log_density)
     )
+
+
+def _bends_down(part: Expr, x: Symbol, here: Facts) -> bool:
+    """Concave by the rules of composition."""
+    try:
+        return curvature(part, x, here) in (DOWN, FLAT)
+    except Undecided:
+        return False
 
 
 def _is_log_normal_tail(part: Expr, x: Symbol, here: Facts) -> bool:

@@ -42,8 +42,12 @@ class Undecided(Exception):
 
     def __init__(self, expr: Expr) -> None:
         """Remember the factor that was not decided."""
-        super().__init__(f"sign of {expr}")
+        super().__init__(expr)
         self.expr = expr
+
+    def __str__(self) -> str:
+        """The expression in words, which takes longer to write than most signs to find."""
+        return f"sign of {self.expr}"
 
 
 _SAMPLES = 48  # parameter vectors at which an open sign is looked at

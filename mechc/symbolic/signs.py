@@ -32,6 +32,7 @@ from sympy import (
     Pow,
     S,
     Sum,
+    asinh,
     atan,
     besseli,
     besselk,
@@ -52,6 +53,7 @@ from sympy import (
     log,
     pi,
     sin,
+    sinh,
     tanh,
     together,
     zeta,
@@ -154,6 +156,8 @@ def _verdict(expr: Expr, facts: Facts) -> int | Undecided:
         return Undecided(question.expr)  # without the traceback, which holds on to its frames
 
 
+_ODD_AND_RISING = (asinh, atan, erf, sinh, tanh)
+
 # functions that are positive where all of these are
 _POSITIVE_WHERE: dict[type, Callable[..., tuple[Expr, ...]]] = {
     gamma: lambda u: (u,),
@@ -172,6 +176,8 @@ def _decide(expr: Expr, facts: Facts) -> int:
         if all(sign(part, facts) > 0 for part in _POSITIVE_WHERE[type(expr)](*expr.args)):
             return 1
         raise Undecided(expr)
+    if isinstance(expr, _ODD_AND_RISING):
+        return sign(expr.args[0], facts)
     if expr.is_Mul:
         return _product(expr.args, facts, sign)
     if expr.is_Pow and expr.exp.is_real:
@@ -181,6 +187,13 @@ def _decide(expr: Expr, facts: Facts) -> int:
         return plain
     if _swings(expr, facts):
         raise Undecided(expr)
+    if isinstance(expr, Add) and any(not p.exp.is_number for p in expr.atoms(Pow)):
+        try:  # before factors take powers apart
+            found = _by_powers(expr, facts)
+        except Undecided:
+            found = None
+        if found is not None:
+            return found
     numerator, denominator = fraction(together(expr))
     numerator, denominator = factored(numerator), factored(denominator)
     if numerator.is_Mul or denominator != 1:
@@ -343,7 +356,7 @@ def _coefficient(term: Expr) -> tuple[Expr, Expr]:
 
 
 def _by_powers(expr: Expr, facts: Facts) -> int | None:
-    """c*A**g - c*B**g with A, B > 0 has the sign of c*g*(A - B)."""
+    """c*A**g - c*B**g with A, B > 0 has the sign of c*g*(A - B); A may be one."""
     if not (isinstance(expr, Add) and len(expr.args) == 2):
         return None
     split = [_base_powers(a) for a in expr.args]
@@ -354,6 +367,15 @@ def _by_powers(expr: Expr, facts: Facts) -> int | None:
             continue
         if all(sign(b, facts) > 0 for b in bases):
             return sign(rest[0], facts) * sign(exponent, facts) * sign(bases[0] - bases[1], facts)
+    for index, one in enumerate(expr.args):
+        powers = {**split[1 - index]}
+        factor_ = Mul(*powers.pop(S.One, []))
+        if len(powers) != 1 or expand_mul(one + factor_) != 0:
+            continue
+        ((exponent, parts),) = powers.items()
+        base = Mul(*parts)
+        if not exponent.is_Integer and sign(base, facts) > 0:
+            return sign(one, facts) * sign(exponent, facts) * sign(1 - base, facts)
     return None
 
 

@@ -1,0 +1,49 @@
+"""Unimodality that is proved, and that is not where there are two maxima."""
+
+from dataclasses import replace
+
+import pytest
+from sympy import asinh, besseli, binomial, exp, factorial, gamma, oo, pi, sqrt
+
+from mechc.calculus.noise_shape import shape_of
+from mechc.declare import additive, count, integer, positive, rate, real
+
+x, n = real("x"), integer("n")
+a, b, size = positive("a", typical=(0.5, 3)), positive("b", typical=(0.5, 3)), count("size", lo=2)
+q = rate("q")
+sensitivity, moves = positive("sensitivity", default=1), count("sensitivity", default=1)
+negative_binomial = gamma(n + a) / (gamma(a) * factorial(n)) * (1 - q) ** a * q**n
+poisson = exp(-a) * a**n / factorial(n)
+
+CASES = {
+    # name: (mass or density, parameters, support, lattice, unimodal)
+    "johnson_su": (
+        a / (b * sqrt(2 * pi) * sqrt(1 + (x / b) ** 2)) * exp(-((a * asinh(x / b)) ** 2) / 2),
+        (a, b), (-oo, oo), False, True,
+    ),
+    "kumaraswamy": (
+        (1 + a) * (1 + b) * (x / size) ** a * (1 - (x / size) ** (1 + a)) ** b / size,
+        (a, b, size), (0, size), False, True,
+    ),
+    "negative_binomial": (negative_binomial, (a, q), (0, oo), True, True),
+    "skellam": (exp(-2 * a) * besseli(n, 2 * a), (a,), (-oo, oo), True, True),
+    "binomial": (
+        binomial(size, n) * q**n * (1 - q) ** (size - n), (q, size), (0, size), True, True,
+    ),
+    "two_poisson": (
+        poisson / 2 + poisson.subs(a, a + 30) / 2,
+        (a,),
+        (0, oo), True, False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_unimodal_is_proved_or_refuted(name):
+    noise, parameters, support, lattice, expected = CASES[name]
+    step = moves if lattice else sensitivity
+    declaration = additive(
+        name, noise=noise, variable=n if lattice else x, sensitivity=step,
+        parameters=(*parameters, step), lattice=lattice, support=support,
+    )  # fmt: skip
+    assert shape_of(replace(declaration, p=declaration.q)).unimodal is expected
