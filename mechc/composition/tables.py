@@ -252,7 +252,9 @@ def _sampled(law: PrivacyLoss, r: float, adding: bool) -> PrivacyLoss:
         losses = np.append(mixed, log_rest)
         masses = np.append(log_p - loss + mixed, log_rest + law.log_minus_infinite)
         infinite = (log_r + law.log_infinite, -math.inf)
-    made = PrivacyLoss.from_log_atoms(losses, masses, *infinite, loss_error=error)
+    made = PrivacyLoss.from_log_atoms(
+        losses, masses, *infinite, loss_error=error, density_error=law.density_error, bound=True
+    )
     return replace(made, tolerance=law.tolerance + made.tolerance + rounding(loss, log_p))
 
 
