@@ -311,7 +311,10 @@ class Reference:
         if count == 1:
             return self.one_step(epsilon)
         listed = None if self.pair.pieces else self._listed(epsilon, count)
-        return self._composed(epsilon, count) if listed is None else listed
+        found = self._composed(epsilon, count) if listed is None else listed
+        # no pair is below 1 - e^eps, which masses near one in doubles do not show
+        floor = math.log(-math.expm1(epsilon)) if epsilon < 0 else -math.inf
+        return tuple(max(v, floor) for v in found)
 
     def chernoff(self, epsilon, count):
         """Chernoff's bound of log delta, and the tilt where it is attained."""
