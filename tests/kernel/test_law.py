@@ -106,14 +106,14 @@ def accountants():
 SMOOTH = {
     "gaussian": ({"sigma": 20.0}, 1.0, 0.4),
     "laplace": ({"scale": 20.0}, 1.5, 0.06),
-    "student_t": ({"df": 5.0, "scale": 20.0}, 1.0, 0.08),
+    "student_t": ({"nu": 5.0, "scale": 20.0}, 1.0, 0.2),
     "gumbel": ({"scale": 20.0}, 1.0, 0.8),
     "hyperbolic_secant": ({"scale": 20.0}, 1.5, 0.1),
-    "subbotin": ({"shape": 1.5, "scale": 20.0}, 1.0, 0.6),
+    "subbotin": ({"beta": 1.5, "scale": 20.0}, 1.0, 0.6),
     "cauchy": ({"scale": 20.0}, 1.0, 0.06),
 }
 LATTICES = {
-    "discrete_laplace": ({"epsilon": 0.05}, 1.0, 0.06),
+    "discrete_laplace": ({"a": 0.05}, 1.0, 0.06),
     "discrete_gaussian": ({"sigma": 20.0}, 1.0, 0.6),
     "randomized_response": ({"epsilon": 0.05}, 1.0, 0.06),
 }
