@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.loss import atoms, bounded_part, branches, moments
+from mechc.loss import atoms, bounded_part, branches, moments, unresolved
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.bounded_part import within
 from mechc.loss.consistency import require_consistent
@@ -453,10 +453,13 @@ class PrivacyLoss:
         All terms are positive (I1 without the difference), so that deep tails keep their
         relative accuracy.
         """
-        value, error = -math.inf, 0.0
+        value, error, beyond = -math.inf, 0.0, -math.inf
         if self._source is not None and self._source.continuous:
             value, error = branches.log_hockey_stick(self._source, epsilon, self._reverse)
             error += self._source.defect
+            source = self._source
+            ends = unresolved.ends_of(source.kernel, source.theta, source.rows, zero=True)
+            beyond = unresolved.log_lost(ends, self._reverse)
         loss, log_mass, left_out = self.atom_loss, self.atom_log_mass, -math.inf
         if self._source is not None and self._source.listed()[2]:
             loss, log_mass, left_out = atoms.above_epsilon(self._source, epsilon, self._reverse)
@@ -464,7 +467,9 @@ class PrivacyLoss:
         # of the reversed pair, masses are those of the pair divided by exp(loss)
         mass_errors = mass_error + self._reverse * EPS * np.abs(loss)
         terms, noise = atoms.log_hockey_stick(loss, log_mass, epsilon, kind, mass_errors)
-        noise = np.append(noise, [left_out, value + math.log(error) if error > 0 else -math.inf])
+        noise = np.append(
+            noise, [left_out, beyond, value + math.log(error) if error > 0 else -math.inf]
+        )
         value = moments.log_total(np.concatenate([terms, [value, self.log_infinite]]))
         log_error = moments.log_total(noise)
         share = 1e-14 + EPS * abs(value) if value > -math.inf else 0.0

@@ -47,20 +47,25 @@ class End(NamedTuple):
     slope: float
 
 
-def ends_of(kernel: Kernel, theta: Floats, rows: Floats) -> tuple[End, ...]:
-    """Return the ends of branches, rows of the kernel's table, where the loss is not bounded."""
+def ends_of(
+    kernel: Kernel, theta: Floats, rows: Floats, zero: bool = False
+) -> tuple[End, ...]:
+    """Return the ends of branches, rows of the kernel's table, where the loss is not bounded.
+
+    With `zero` those at zero as well, where doubles go on down to the smallest one.
+    """
     found = []
     for row in rows:
         for side in (0, 1):
             end, other, limit = float(row[side]), float(row[1 - side]), float(row[3 + side])
-            if math.isfinite(end) and end != 0.0 and not math.isfinite(limit):
+            if math.isfinite(end) and (zero or end != 0.0) and not math.isfinite(limit):
                 found.append(_look(kernel, theta, end, other))
     return tuple(end for end in found if end is not None)
 
 
 def _look(kernel: Kernel, theta: Floats, end: float, other: float) -> End | None:
-    width = abs(other - end) if math.isfinite(other) else abs(end)
-    ulp = EPS * abs(end)
+    width = abs(other - end) if math.isfinite(other) else abs(end) or 1.0
+    ulp = EPS * abs(end) or math.ulp(0.0)
     near = max(NEAR * width, LEAST * ulp)
     far = max(FAR * width, LEAST * near / 256.0)
     if not far < 0.5 * width:

@@ -5,8 +5,10 @@ L = -log(3 s) at the distance s = 1 - x from the end, which no double next to 1 
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
+from families import FAMILIES
 from scipy.special import betaln
 
 import mechc
@@ -62,3 +64,30 @@ def test_two_steps(event, epsilon):
     answer = (2 * event).delta(epsilon, direction="remove")
     assert answer.lower <= truth * (1 + 1e-12)
     assert truth * (1 - 1e-12) <= answer.upper <= answer.lower * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [20.0, 45.0, 52.0, 60.0, 100.0, 550.0])
+def test_one_step_counts_what_no_double_comes_close_to(epsilon):
+    """Beta(2.8, 1.5) against Beta(4.1, 3): near one the loss is -1.5 log(1 - x), beyond 56."""
+    a, b, c, d = 4.1, 3.0, 2.8, 1.5
+    run = mechc.load(FAMILIES["betas"].declare())(a=a, b=b, c=c, s=d)
+    answer = run.log_delta(epsilon, direction="add")
+    with mpmath.workdps(40):
+        ratio = mpmath.beta(a, b) / mpmath.beta(c, d)
+
+        def gap(s):  # the loss at 1 - s, less epsilon
+            x = 1 - s
+            return mpmath.log(ratio) + (c - a) * mpmath.log(x) + (d - b) * mpmath.log(s) - epsilon
+
+        y = mpmath.findroot(lambda y: gap(mpmath.exp(-y)), (epsilon / 1.5, epsilon / 1.5 + 1))
+
+        def density(y):
+            s = mpmath.exp(-y)
+            mass = (1 - s) ** (c - 1) * s**d / mpmath.beta(c, d)
+            return mass * -mpmath.expm1(-gap(s))
+
+        exact = float(mpmath.log(mpmath.quad(density, [y, y + 5, y + 40, y + 200])))
+    assert exact <= answer.upper + 1e-9  # what lies near zero is less than 1e-9 of it
+    assert answer.lower <= exact + 1e-3
+    if epsilon < 45.0:
+        assert answer.upper - answer.lower < 1e-3
