@@ -86,6 +86,7 @@ class Evaluation:
         self._early = {d: _early(s) for d, s in self.steps.items()}
         self._single = all(sum(step.count for step in s) == 1 for s in self.steps.values())
         self._columns: dict[str, Columns] = {}
+        self._octaves: dict[str, list[tuple[Step, ...] | MechcError]] = {}
         self._accountants = {d: self._build(s, rtol, options) for d, s in self.steps.items() if s}
 
     def _build(
@@ -300,10 +301,7 @@ class Evaluation:
         """Return bounds on the Rényi divergence of one order in one direction."""
         from mechc.accountants.classical.renyi import RenyiAccountant
 
-        steps = self.steps[direction]
-        if order > OWN_NODES:  # they would serve lower orders badly
-            own = (s._replace(loss=s.loss.first()) if is_resolved(s.loss) else s for s in steps)
-            steps = tuple(own)
+        steps = self._on_nodes_for(direction, order)
         bound = RenyiAccountant(steps).renyi_epsilon([order])
         lower, estimate, upper = (
             float(np.atleast_1d(side)[0]) for side in (bound.lower, bound.estimate, bound.upper)
@@ -312,6 +310,31 @@ class Evaluation:
             lower, estimate = math.nan, math.nan  # what may stand at any loss decides high orders
         found = Bound(lower, estimate, upper, bound.method, bound.status, self._about(direction))
         return self.of_mechanisms(found, lambda e: e.renyi(direction, order))
+
+    def _on_nodes_for(self, direction: str, order: float) -> tuple[Step, ...]:
+        """Steps on nodes for the octave of a high order; made for all, they serve low ones badly.
+
+        Every octave's nodes are made from those of the one below, whatever was asked before.
+
+        Raises:
+            NumericError: the nodes of an octave below do not settle.
+        """
+        steps = self.steps[direction]
+        if not OWN_NODES < order < math.inf or not all(is_resolved(s.loss) for s in steps):
+            return steps
+        below = tuple(s._replace(loss=s.loss.first()) for s in steps)
+        known = self._octaves.setdefault(direction, [])
+        for rung in range(math.ceil(math.log2(order / OWN_NODES))):
+            top = OWN_NODES * 2.0 ** (rung + 1)
+            if rung == len(known):
+                known.append(_covering(below, top))
+            found = known[rung]
+            if isinstance(found, NumericError) and order > top:
+                raise found
+            if isinstance(found, MechcError):  # of the whole octave, or outside the strip
+                return _forked(below)
+            below = found
+        return below
 
     def largest_loss(self) -> tuple[float, float]:
         """Return the largest finite loss of the composition and what rounding may add to it.
@@ -328,6 +351,18 @@ class Evaluation:
 def log_positive_part(epsilon: float) -> float:
     """Return log max(0, 1 - e^epsilon), the profile of two equal distributions."""
     return log1mexp(epsilon)
+
+
+def _forked(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    return tuple(s._replace(loss=s.loss.fork()) for s in steps)
+
+
+def _covering(steps: tuple[Step, ...], tilt: float) -> tuple[Step, ...] | MechcError:
+    """Steps on more nodes, for tilts up to this one, or why there are none."""
+    try:
+        return tuple(s._replace(loss=s.loss.covering(-1.0, tilt)) for s in _forked(steps))
+    except (UnsupportedError, NumericError) as refusal:
+        return refusal
 
 
 def _early(steps: Sequence[Step]) -> tuple[float, float]:

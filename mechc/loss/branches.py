@@ -35,6 +35,7 @@ GRAIN, LEAST = 1e-9, 1e-290  # width of such panels, as a share of their place, 
 SHARP = 1e-3  # relative error up to which roundings of losses are counted at the nodes
 LOG_ULPS = 8.0  # of the logs of both densities and of epsilon, that a loss may be off
 REACH = np.exp2(np.arange(0.0, 1024.0))  # how far beyond panels losses are followed
+HUGE = 1e300  # logs of densities there are sums that do not overflow
 FEW_DOUBLES = 16.0  # ulps in a row that quadrature cannot halve
 EVEN = 0.5  # nats by which a density may change in it; more is an end where it has a pole or zero
 HALVED = 4  # every how many steps of false position is a halving
@@ -336,11 +337,11 @@ def _outwards(row: Floats, inner: Floats) -> tuple[Floats, Floats]:
 
 def _ulps_of_logs(source: KernelSource, x: Floats, loss: Floats) -> Floats:
     """What doubles may move losses by: ulps of the logs of both densities and of the loss."""
-    size = 1.0 + np.abs(loss)
+    size = 1.0 + np.minimum(np.abs(loss), HUGE)
     log_f = np.empty(x.size)
     for many in (source.kernel.log_p_many, source.kernel.log_q_many):
         many(np.ascontiguousarray(x), source.theta, log_f)
-        size += np.where(np.isfinite(log_f), np.abs(log_f), 0.0)
+        size += np.where(np.isfinite(log_f), np.minimum(np.abs(log_f), HUGE), 0.0)
     return LOG_ULPS * EPS * size
 
 

@@ -104,7 +104,7 @@ def test_phases_add_up_under_one_relation():
         ({"steps": 1, "noise_multiplier": 0}, "noise_multiplier=0 is not positive"),
         ({"steps": 1, "batch_size": 60_001}, "batch_size <= dataset_size=60000"),
         ({"steps": 1, "batch_size": 2.5, "sampler": "shuffled"}, "batch_size=2.5 is not an int"),
-        ({"steps": 1, "sampler": "weighted"}, "poisson, fixed, allocation, shuffled"),
+        ({"steps": 1, "sampler": "weighted"}, "poisson, truncated, fixed, allocation, shuffled"),
         ({"steps": 1, "adjacency": "any"}, "add_remove, replace"),
         ({"steps": 1, "sigma": 2.0}, "did you mean noise_multiplier"),
         ({"steps": 1, "max_grad_norm": 2.0}, "did you mean clip_norm"),
