@@ -459,7 +459,7 @@ class PrivacyLoss:
             error += self._source.defect
             source = self._source
             ends = unresolved.ends_of(source.kernel, source.theta, source.rows, zero=True)
-            beyond = unresolved.log_lost(ends, self._reverse)
+            beyond = unresolved.log_lost(ends, self._reverse, epsilon)
         loss, log_mass, left_out = self.atom_loss, self.atom_log_mass, -math.inf
         if self._source is not None and self._source.listed()[2]:
             loss, log_mass, left_out = atoms.above_epsilon(self._source, epsilon, self._reverse)

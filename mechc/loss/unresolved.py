@@ -35,16 +35,18 @@ SHARE = 1e-2  # of the mass at a tilt that may lie within an ulp
 WEIGHT = math.log(16.0)  # 1 / (1 + slope), and errors of nodes some ulps away
 KEPT = 0.05  # share of the strip that is kept, however little of it is resolved
 MOVED = 8.0  # times ulp(e) / s: relative error of masses at distance s ...
+POWER = 0.9  # share of the power of a density that is counted further in than an ulp
 LOST = 2.0 * MOVED  # ... and ulps from e within which outputs are revealed
 
 
 class End(NamedTuple):
-    """Logs of an ulp and of the density of P there, the loss there, and its slope in log s."""
+    """Logs of an ulp and of the density of P there, the loss there, and slopes in log s of both."""
 
     log_ulp: float
     log_p: float
     loss: float
     slope: float
+    slope_p: float
 
 
 def ends_of(
@@ -80,7 +82,7 @@ def _look(kernel: Kernel, theta: Floats, end: float, other: float) -> End | None
     if abs(slope) < 1e-6:
         return None
     at_p, at_loss = float(log_p[0]) + slope_p * down, float(loss[0]) + slope * down
-    return End(math.log(ulp), at_p, at_loss, slope)
+    return End(math.log(ulp), at_p, at_loss, slope, slope_p)
 
 
 def log_share(ends: tuple[End, ...], t: float, log_masses: tuple[float, float]) -> float:
@@ -123,18 +125,23 @@ def displacement(ends: tuple[End, ...], loss: Floats) -> Floats:
     return np.minimum(error, 1.0)
 
 
-def log_lost(ends: tuple[End, ...], reverse: bool) -> float:
-    """Return log of the mass that is so close to an end of growing losses that no cell has it.
+def log_lost(ends: tuple[End, ...], reverse: bool, epsilon: float = -math.inf) -> float:
+    """Return log of the mass with L > epsilon next to an end that no cell or panel has.
 
     Args:
         ends: see `ends_of`.
         reverse: of Q, whose losses are negated.
+        epsilon: any number; only what lies further in than LOST ulps falls with it, as powers do.
     """
     lost = -math.inf
     for e in ends:
         if (e.loss > 0.0) != reverse:
-            log_q = e.log_p - e.loss
-            lost = max(lost, e.log_ulp + (log_q if reverse else e.log_p))
+            log_density, power = e.log_p, 1.0 + e.slope_p
+            if reverse:
+                log_density, power = e.log_p - e.loss, power - e.slope
+            deeper = (epsilon - abs(e.loss)) / abs(e.slope) - math.log(LOST)
+            further_in = POWER * max(power, 0.0) * max(deeper, 0.0)
+            lost = max(lost, e.log_ulp + log_density - further_in)
     return lost + math.log(len(ends) * LOST) if ends else lost
 
 
