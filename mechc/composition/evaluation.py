@@ -329,7 +329,8 @@ class Evaluation:
             if rung == len(known):
                 known.append(_covering(below, top))
             found = known[rung]
-            if isinstance(found, NumericError) and order > top:
+            open_ = any(math.isnan(s.loss.closed_cgf(order - 1.0)) for s in steps)
+            if isinstance(found, NumericError) and order > top and open_:
                 raise found
             if isinstance(found, MechcError):  # of the whole octave, or outside the strip
                 return _forked(below)
