@@ -31,7 +31,7 @@ FARTHEST = 1e150  # epsilon beyond which bounds are those of this one
 TOP_ERROR = 8 * EPS  # of a largest loss in closed form, relative
 NEXT = 1e6  # roundings from the largest loss within which they matter
 CERTAIN = 1e-9  # nats that a bound is moved for its rounding
-OWN_NODES = 64.0  # Renyi order above which nodes are its own
+OWN_NODES = 64.0  # Renyi order above which nodes are those of its octave
 FREE = 1e-12  # share of delta that rounding may add before it is looked at more closely
 RESOLVED = 1e5  # roundings from the largest loss where answers have digits of their own
 
@@ -355,6 +355,7 @@ def log_positive_part(epsilon: float) -> float:
 
 
 def _forked(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Steps whose nodes grow apart from those of these."""
     return tuple(s._replace(loss=s.loss.fork()) for s in steps)
 
 
