@@ -6,23 +6,16 @@ Gaussian noise of standard deviation `noise` C is added to their sum, so that a 
 gradient has norm g <= C goes through a mechanism with noise ratio noise C / g.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from network import Network
 
 from mechc.errors import UnsupportedError
-from mechc.individual.experiment.network import Network
-from mechc.individual.filters import GDPFilter
-
-Floats = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 DATASETS = ("digits", "breast cancer")
 LEAST = 0.02  # noise ratios beyond noise / LEAST count as noise / LEAST, the end of the span
+TRAIN, TEST = 0, 1  # of losses
 
 
 @dataclass(frozen=True)
@@ -34,27 +27,28 @@ class Data:
 
     name: str
     classes: tuple[str, ...]
-    x: Floats
-    y: Labels
-    test_x: Floats
-    test_y: Labels
+    x: np.ndarray
+    y: np.ndarray
+    test_x: np.ndarray
+    test_y: np.ndarray
 
-    def test_losses(self, network: Network) -> Floats:
-        """Return the mean test loss of each class."""
-        losses = network.losses(self.test_x, self.test_y)
-        return np.array([losses[self.test_y == c].mean() for c in range(len(self.classes))])
+    def losses(self, network):
+        """Return the mean loss of each class in training and test set, shape (2, classes)."""
+        return np.array([
+            [losses[y == c].mean() for c in range(len(self.classes))]
+            for y, losses in (
+                (self.y, network.losses(self.x, self.y)),
+                (self.test_y, network.losses(self.test_x, self.test_y)),
+            )
+        ])  # fmt: skip
 
-    def accuracy(self, network: Network) -> float:
+    def accuracy(self, network):
         """Return the share of test examples that are classified correctly."""
         return float((network.predict(self.test_x) == self.test_y).mean())
 
 
-def load(name: str) -> Data:
-    """Return one of `DATASETS`, split in the same way every time.
-
-    Raises:
-        UnsupportedError: scikit-learn is not installed.
-    """
+def load(name):
+    """Return one of `DATASETS`, split in the same way every time."""
     try:
         from sklearn import datasets
     except ImportError as error:
@@ -98,30 +92,26 @@ class Run:
     Attributes:
         ratios: noise ratio of every step and person, inf where a person took no part,
             shape (steps, people).
-        losses: mean test loss per class after each step, shape (steps, classes).
+        losses: mean losses per class after each step in both sets, shape (steps, 2, classes).
         accuracy: on the test set, at the end.
     """
 
-    ratios: Floats
-    losses: Floats
+    ratios: np.ndarray
+    losses: np.ndarray
     accuracy: float
 
 
-def dp_sgd(data: Data, settings: Settings, seed: int) -> Run:
+def dp_sgd(data, settings, seed):
     """Train with Poisson-sampled, clipped and noised gradients."""
-
-    def everybody(mu: Floats) -> NDArray[np.bool_]:
-        return np.ones(mu.size, np.bool_)
-
-    return _train(data, settings, seed, everybody)
+    return _train(data, settings, seed, lambda mu: np.ones(mu.size, np.bool_))
 
 
-def filtered_dp_gd(data: Data, settings: Settings, seed: int, budget: GDPFilter) -> Run:
-    """Train with everybody whose budget still allows the step (algorithm 1)."""
+def filtered_dp_gd(data, settings, seed, budget):
+    """Train with everybody whose budget, a `GDPFilter`, still allows the step (algorithm 1)."""
     return _train(data, settings, seed, budget.step)
 
 
-def _train(data: Data, settings: Settings, seed: int, admit: Any) -> Run:
+def _train(data, settings, seed, admit):
     rng = np.random.default_rng(seed)
     people, features = data.x.shape
     network = Network.start(features, settings.hidden, len(data.classes), rng)
@@ -137,5 +127,5 @@ def _train(data: Data, settings: Settings, seed: int, admit: Any) -> Run:
         for layer, change in zip(network.layers, total, strict=True):
             noise = settings.noise * settings.clip * rng.standard_normal(layer.shape)
             layer -= settings.speed / (settings.rate * people) * (change + noise)
-        losses.append(data.test_losses(network))
+        losses.append(data.losses(network))
     return Run(ratios, np.array(losses), data.accuracy(network))

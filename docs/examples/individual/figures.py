@@ -1,23 +1,15 @@
 """The figures: distributions of individual epsilons, groups, and who is still taking part."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+from training import TEST, TRAIN
 
 from mechc.errors import UnsupportedError
-from mechc.individual.experiment.study import Filtered, Sampled
-
-Floats = NDArray[np.float64]
 
 # colour-blind safe (Okabe and Ito)
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 
 
-def histograms(studies: Sequence[Sampled]) -> Any:
+def histograms(studies):
     """Draw one person's profile beside its mu-GDP bound, and epsilons by PLD and by RDP."""
     figure, axes = _blank(1 + len(studies))
     first, *others = axes
@@ -48,14 +40,14 @@ def histograms(studies: Sequence[Sampled]) -> Any:
     return figure
 
 
-def groups(studies: Sequence[Sampled]) -> Any:
+def groups(studies):
     """Draw each class's mean individual epsilon against its mean test loss."""
     figure, axes = _blank(len(studies))
     for ax, study in zip(axes, studies, strict=True):
         classes = range(len(study.data.classes))
         epsilon = np.array([study.pld[:, study.data.y == c].mean(axis=1) for c in classes])
         for c, name in enumerate(study.data.classes):
-            x, y = study.losses[:, c], epsilon[c]
+            x, y = study.losses[:, TEST, c], epsilon[c]
             ax.errorbar(
                 x.mean(), y.mean(), xerr=x.std(), yerr=y.std(), fmt="o", markersize=4,
                 color=BLUE, linewidth=0.8,
@@ -71,62 +63,82 @@ def groups(studies: Sequence[Sampled]) -> Any:
     return figure
 
 
-def filtering(studies: Sequence[tuple[Filtered, Filtered]]) -> Any:
-    """Draw test losses and the number of active people over time, for two clip norms."""
+def filtering(studies, name):
+    """Draw losses and the number of active people over time; `name` says what lines differ in."""
     figure, axes = _blank(2, len(studies))
-    for (left, right), pair in zip(np.reshape(axes, (-1, 2)), studies, strict=True):
-        for study, colour in zip(pair, (BLUE, ORANGE), strict=True):
-            steps = np.arange(1, study.settings.steps + 1)
-            label = f"C = {study.settings.clip:g}"
-            _band(left, steps, study.losses.mean(axis=2), colour, label)
-            _band(right, steps, study.active, colour, label)
-        one = pair[0]
+    for (left, right), runs in zip(np.reshape(axes, (-1, 2)), studies, strict=True):
+        for one, colour in zip(runs, (BLUE, ORANGE, GREEN), strict=False):
+            steps, mean = np.arange(1, one.settings.steps + 1), one.losses.mean(axis=3)
+            left.plot(steps, mean[:, :, TRAIN].mean(axis=0), color=colour, linestyle="--")
+            _band(left, steps, mean[:, :, TEST], colour, name(one))
+            _band(right, steps, one.active, colour, name(one))
+        one = runs[0]
         for ax in (left, right):
-            ax.axvline(one.start, color=GREEN, linewidth=1.0, linestyle=":", label="filter begins")
-            ax.set(xlabel="step")
-        left.set(ylabel="test loss, mean of classes", title=f"{one.data.name}: filtered DP-GD")
-        budget = rf"budget $\varepsilon$ = {one.epsilon:.2f}, $\delta$ = {one.delta:g}"
-        right.set(ylabel="active people", title=budget)
-        left.legend(frameon=False)
+            ax.axvline(one.start, color="0.4", linewidth=1.0, linestyle=":")
+            ax.set(xlabel="step, filter begins at the dotted line")
+        budgets = {run.epsilon for run in runs}
+        words = rf", budget $\varepsilon$ = {one.epsilon:g}" if len(budgets) == 1 else ""
+        left.set(ylabel="loss, mean of classes", title=f"{one.data.name}: test (training dashed)")
+        right.set(ylabel="active people", title=f"{one.data.name}{words}")
+        left.set_ylim(bottom=0.0)
+        left.legend(frameon=False, loc="upper center")
         right.set_ylim(0, 1.05 * one.data.y.size)
     return figure
 
 
-def shifts(studies: Sequence[tuple[Filtered, Filtered]]) -> Any:
-    """Draw how each class's test loss moves once the filter leaves people out."""
+def spent(studies):
+    """Draw who has lost how much when the filter begins, for each clip norm."""
     figure, axes = _blank(len(studies))
-    for ax, (study, _) in zip(axes, studies, strict=True):
-        before, after = study.losses[:, study.start - 1], study.losses[:, -1]
-        classes = range(len(study.data.classes))
-        epsilon = np.array([study.spent[:, study.data.y == c].mean(axis=1) for c in classes])
-        change = (after - before).T
-        for c, name in enumerate(study.data.classes):
-            x, y = epsilon[c], change[c]
-            ax.errorbar(
-                x.mean(), y.mean(), xerr=x.std(), yerr=y.std(), fmt="o", markersize=4,
-                color=BLUE, linewidth=0.8,
-            )  # fmt: skip
-            ax.annotate(
-                name, (x.mean(), y.mean()), xytext=(4, 4), textcoords="offset points", fontsize=9
-            )
-        ax.axhline(0.0, color="0.6", linewidth=0.8)
-        ax.set(
-            xlabel=r"mean individual $\varepsilon$ when the filter begins",
-            ylabel="change of test loss afterwards",
-            title=f"{study.data.name}: classes, C = {study.settings.clip:g}",
-        )
-        ax.margins(x=0.25, y=0.15)
+    for ax, runs in zip(axes, studies, strict=True):
+        one = runs[0]
+        edges = np.linspace(0.0, 1.02 * one.epsilon, 36)
+        for run, colour in zip(runs, (BLUE, ORANGE, GREEN), strict=True):
+            counts = np.array([np.histogram(row, edges)[0] for row in run.spent]).mean(axis=0)
+            ax.stairs(counts, edges, color=colour, label=f"C = {run.settings.clip:g}")
+        ax.set_yscale("symlog", linthresh=10)
+        ax.set(xlabel=r"individual $\varepsilon$ when the filter begins", ylabel="people")
+        ax.set_title(rf"{one.data.name}: budget $\varepsilon$ = {one.epsilon:g}")
+        ax.set_ylim(bottom=0)
+        ax.legend(frameon=False, loc="upper center")
     return figure
 
 
-def _band(ax: Any, x: NDArray[Any], rows: Floats, colour: str, label: str) -> None:
+def shifts(studies):
+    """Draw how each class's losses move once the filter leaves people out."""
+    figure, axes = _blank(len(studies))
+    for ax, study in zip(axes, studies, strict=True):
+        change = study.losses[:, -1] - study.losses[:, study.start - 1]
+        names = enumerate(study.data.classes)
+        epsilon = np.array([study.spent[:, study.data.y == c].mean(axis=1) for c, _ in names])
+        for which, colour, fill in ((TEST, BLUE, BLUE), (TRAIN, ORANGE, "none")):
+            y = change[:, which].T
+            ax.errorbar(
+                epsilon.mean(axis=1), y.mean(axis=1), xerr=epsilon.std(axis=1), yerr=y.std(axis=1),
+                fmt="o", markersize=4, color=colour, linewidth=0.8, markerfacecolor=fill,
+                label="training" if which == TRAIN else "test",
+            )  # fmt: skip
+        for c, name in enumerate(study.data.classes):
+            place = epsilon[c].mean(), change[:, TEST, c].mean()
+            ax.annotate(name, place, xytext=(4, 4), textcoords="offset points", fontsize=9)
+        ax.axhline(0.0, color="0.6", linewidth=0.8)
+        ax.set(
+            xlabel=r"mean individual $\varepsilon$ when the filter begins",
+            ylabel="change of loss afterwards",
+            title=f"{study.data.name}: classes, C = {study.settings.clip:g}",
+        )
+        ax.margins(x=0.25, y=0.15)
+        ax.legend(frameon=False)
+    return figure
+
+
+def _band(ax, x, rows, colour, label):
     """Draw mean and standard deviation over seeds."""
     mean, spread = rows.mean(axis=0), rows.std(axis=0)
     ax.plot(x, mean, color=colour, label=label)
     ax.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
 
 
-def _blank(columns: int, rows: int = 1) -> tuple[Any, Any]:
+def _blank(columns, rows=1):
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

@@ -4,16 +4,9 @@ The gradient of a layer for one example is the outer product of its input and th
 back, so norms are products of norms, and a weighted sum over examples is one matrix product.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 
 @dataclass
@@ -24,24 +17,24 @@ class Network:
         layers: shapes (inputs + 1, hidden) and (hidden + 1, classes).
     """
 
-    layers: list[Floats]
+    layers: list[np.ndarray]
 
     @classmethod
-    def start(cls, inputs: int, hidden: int, classes: int, rng: np.random.Generator) -> Self:
+    def start(cls, inputs, hidden, classes, rng):
         """Return a network with random first layer and nothing said yet."""
         first = rng.standard_normal((inputs + 1, hidden)) / np.sqrt(inputs)
         return cls([first, np.zeros((hidden + 1, classes))])
 
-    def losses(self, x: Floats, y: Labels) -> Floats:
+    def losses(self, x, y):
         """Return the cross entropy of each example."""
         _, log_p = self._forward(x)
         return np.asarray(-log_p[np.arange(y.size), y])
 
-    def predict(self, x: Floats) -> Labels:
+    def predict(self, x):
         """Return the most likely class of each example."""
         return np.asarray(self._forward(x)[1].argmax(axis=1))
 
-    def backward(self, x: Floats, y: Labels) -> Gradients:
+    def backward(self, x, y):
         """Return the gradients of all examples in factored form."""
         hidden, log_p = self._forward(x)
         error = np.exp(log_p)
@@ -49,7 +42,7 @@ class Network:
         back = (error @ self.layers[1][:-1].T) * (1.0 - hidden**2)
         return Gradients([_extended(x), _extended(hidden)], [back, error])
 
-    def _forward(self, x: Floats) -> tuple[Floats, Floats]:
+    def _forward(self, x):
         hidden = np.tanh(_extended(x) @ self.layers[0])
         score = _extended(hidden) @ self.layers[1]
         score -= score.max(axis=1, keepdims=True)
@@ -60,19 +53,19 @@ class Network:
 class Gradients:
     """Per-example gradients: for layer l and example i, outer(inputs[l][i], errors[l][i])."""
 
-    inputs: list[Floats]
-    errors: list[Floats]
+    inputs: list[np.ndarray]
+    errors: list[np.ndarray]
 
-    def norms(self) -> Floats:
+    def norms(self):
         """Return the Euclidean norm of each example's gradient."""
         parts = zip(self.inputs, self.errors, strict=True)
         return np.asarray(np.sqrt(sum((a * a).sum(axis=1) * (e * e).sum(axis=1) for a, e in parts)))
 
-    def summed(self, weights: Floats) -> list[NDArray[Any]]:
+    def summed(self, weights):
         """Return the weighted sum over examples, one array a layer."""
         parts = zip(self.inputs, self.errors, strict=True)
         return [a.T @ (weights[:, None] * e) for a, e in parts]
 
 
-def _extended(x: Floats) -> Floats:
+def _extended(x):
     return np.concatenate([x, np.ones((len(x), 1))], axis=1)
