@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from mechc.composition.operations import vector as vector
     from mechc.composition.operations import with_replacement as with_replacement
     from mechc.composition.operations import without_replacement as without_replacement
-    from mechc.composition.post_processing import post_process as post_process
     from mechc.composition.renyi_curves import rdp as rdp
     from mechc.composition.renyi_curves import zcdp as zcdp
     from mechc.composition.run_file import open as open
     from mechc.composition.tables import from_losses as from_losses
     from mechc.composition.tables import from_pmfs as from_pmfs
     from mechc.composition.tables import mixture as mixture
+    from mechc.composition.tables import post_process as post_process
     from mechc.composition.tournament import optimise as optimise
     from mechc.composition.tournament import tournament as tournament
     from mechc.composition.training import dpsgd as dpsgd
@@ -63,7 +63,7 @@ _HOME = {
     "open": "mechc.composition.run_file",
     "optimise": "mechc.composition.tournament",
     "poisson": "mechc.composition.operations",
-    "post_process": "mechc.composition.post_processing",
+    "post_process": "mechc.composition.tables",
     "product": "mechc.composition.operations",
     "random_allocation": "mechc.composition.allocation",
     "random_sensitivity": "mechc.composition.operations",

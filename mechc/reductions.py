@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.composition import inputs
-from mechc.composition.cut_batches import truncated_poisson as truncated_poisson
 from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import as_array
 from mechc.composition.mechanism import load
 from mechc.composition.operations import group, poisson, subset_of_groups
+from mechc.composition.operations import truncated_poisson as truncated_poisson
 from mechc.composition.tables import mixture
 from mechc.errors import DeclarationError, UnsupportedError, suggestion
 

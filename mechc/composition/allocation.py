@@ -23,8 +23,8 @@ from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
 from mechc.composition import inputs
 from mechc.composition.evaluation import TOP_ERROR, Evaluation
 from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
+from mechc.composition.inputs import current
 from mechc.composition.mechanism import Mechanism, load
-from mechc.composition.question import current
 from mechc.composition.tables import NumericEvent, Table
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step

@@ -17,19 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 from mechc.accountants.bound import Bound, plain
 from mechc.accountants.fft import log1mexp
-from mechc.composition import tradeoff
 from mechc.composition.events import Composition, Event
-from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, share
+from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, asked, share
 from mechc.composition.mechanism import Mechanism
-from mechc.composition.question import asked
+from mechc.composition.tradeoff import true_positive
 from mechc.composition.training import dpsgd, solvable
 from mechc.errors import MEANT, DeclarationError, MechcError, UnsupportedError, suggestion
 from mechc.loss.allowance import MAX_WORK, limited
 from mechc.loss.rounding import EPS
+from mechc.protocol import ParameterInfo
 
 if TYPE_CHECKING:
     from mechc.composition.evaluation import Evaluation
-    from mechc.protocol import ParameterInfo
 
 
 TOLERANCE = 1e-9
@@ -37,6 +36,7 @@ MAX_TURNS = 200
 FAR = 1e6  # nats below the target that count as no more than this
 GUESSES = 6  # values tried on the way from the middle of the typical range to both sides
 WIDEST, BEYOND = 4.0, 1.05  # largest factor from one to the next, and factor past the place guessed
+LARGE = 1e12  # of parameters without an end, farther than which nothing is tried
 SURE = 1e-9  # nats by which delta has to fall to be proved not monotone
 
 
@@ -143,43 +143,38 @@ def calibrate(
     if beside is not None and not isinstance(beside, (Event, Composition)):
         raise DeclarationError(f"beside={beside!r} (expected an event or a composition)")
 
+    counting = isinstance(mechanism, Mechanism) and solve_for == "count"
+
     def run(value: float) -> Composition:
-        if isinstance(mechanism, Mechanism) and solve_for == "count":
+        if counting:
             made = mechanism(**others) * int(value)
         else:
             made = mechanism(**{**others, solve_for: value}) * count
         return made if beside is None else made + beside
 
-    profile = _target(run, epsilon, delta, advantage, tpr, fpr, method, direction, max_work)
-    if isinstance(mechanism, Mechanism) and solve_for == "count":
-        steps = int(_count(profile, mechanism(**others)))
-        if not steps:
-            raise UnsupportedError(f"{mechanism.name}: no count from 1 on meets the target")
-        return profile.answer(steps, steps, solve_for)
+    profile = _target(run, epsilon, delta, advantage, tpr, fpr, (method, direction, max_work))
     if isinstance(mechanism, Mechanism):
         name, info = mechanism.name, _parameter(mechanism, solve_for)
+        info = _counts(profile, mechanism(**others)) if info is None else info
     else:
         name, info = "dpsgd", solvable(solve_for, others)
-    near = None if info.integer else _from_the_middle(profile, info)
-    if near is not None:
-        good, bad = near
-        found = _settle(profile.steer, profile.excess, good, bad)
-        if profile.excess(found) <= 0:
-            profile.refuse_turns(name, solve_for, good, bad)
-            return profile.answer(found, count, solve_for)
-    good, bad = _straddle(profile, info, name)
-    if info.integer:
-        value = _between(profile, good, bad)
-    else:
-        value = _settle(profile.excess, profile.excess, good, bad)
-    profile.refuse_turns(name, solve_for, good, bad)
-    return profile.answer(int(value) if info.integer else value, count, solve_for)
+    ends = None if info.integer else _from_the_middle(profile, info)
+    value = math.nan
+    if ends is not None:
+        value = _settle(profile.steer, profile.excess, *ends)
+    if ends is None or profile.excess(value) > 0:
+        ends = _straddle(profile, info, name)
+        found = _between(profile, *ends) if info.integer else math.nan
+        value = found if info.integer else _settle(profile.excess, profile.excess, *ends)
+    profile.refuse_turns(name, solve_for, *ends)
+    value = int(value) if info.integer else value
+    bound = profile.answer(value)
+    return Calibration(value, bound, int(value) if counting else count, solve_for)
 
 
 def _target(
     run: Callable[[float], Composition], epsilon: float | None, delta: float | None,
-    advantage: float | None, tpr: float | None, fpr: float | None, method: str, direction: str,
-    max_work: float,
+    advantage: float | None, tpr: float | None, fpr: float | None, how: tuple[str, str, float],
 ) -> Profile:  # fmt: skip
     """What is to be met: one of the three kinds of targets, checked."""
     kinds = ((epsilon, delta), (advantage,), (tpr, fpr))
@@ -188,12 +183,15 @@ def _target(
         raise DeclarationError(
             "calibrate: give one target, epsilon= with delta=, or advantage=, or tpr= with fpr="
         )
-    work = as_work(max_work)
+    as_work(how[-1])
     if tpr is not None or fpr is not None:
-        return Power(
-            run, share("calibrate", "fpr", fpr), share("calibrate", "tpr", tpr), method, direction,
-            work,
-        )  # fmt: skip
+        low, high = share("calibrate", "fpr", fpr), share("calibrate", "tpr", tpr)
+        if not 0.0 < low < high:
+            raise UnsupportedError(
+                f"calibrate: no mechanism meets tpr={high:g} at fpr={low:g}, as guessing has the "
+                "power fpr (expected 0 < fpr < tpr)"
+            )
+        return Power(run, math.log(high / low), math.log(high), *how, fpr=low)
     if advantage is not None:
         epsilon, delta = 0.0, share("calibrate", "advantage", advantage)
     log_target, at = as_delta(delta), as_epsilon(epsilon)
@@ -202,94 +200,80 @@ def _target(
             f"calibrate: no mechanism meets epsilon={at:g} and delta={math.exp(log_target):g}, as "
             "delta(epsilon) >= 1 - exp(epsilon)"
         )
-    return Profile(run, at, log_target, method, direction, work)
+    return Profile(run, at, log_target, *how)
 
 
+@dataclass
 class Profile:
     """Bounds on log delta as a function of the parameter, less the target; remembered."""
 
-    def __init__(
-        self,
-        run: Callable[[float], Composition],
-        epsilon: float,
-        log_target: float,
-        method: str,
-        direction: str,
-        max_work: float = MAX_WORK,
-    ) -> None:
-        """Keep what is needed to evaluate at a value."""
-        self._max_work = max_work
-        self._run, self.epsilon, self.log_target = run, epsilon, log_target
-        self._method, self._direction = method, direction
+    run: Callable[[float], Composition]
+    epsilon: float
+    log_target: float
+    method: str
+    direction: str
+    max_work: float = MAX_WORK
+
+    def __post_init__(self) -> None:
+        """Know nothing yet."""
         self._known: dict[float, tuple[float, float]] = {}
         self._steered: dict[float, float] = {}
         self._last: tuple[float, Composition] | None = None
         self._lead = ""  # the direction that was the worse one where both were evaluated
 
     def excess(self, value: float) -> float:
-        """Return the proven upper bound of log delta minus the target: at most 0 is good.
-
-        Evaluated by the first method of "auto" alone: a wide upper bound steers as well.
-        """
+        """Return the proven upper bound of log delta minus the target: at most 0 is good."""
         if value not in self._known:
-            with asked(), limited(self._max_work, self._method):
-                evaluation = self._at(value).evaluation(self._method, self._direction)
-                if self.log_target == -math.inf:  # the largest loss has to be at most epsilon
-                    self._known[value] = self._beyond(evaluation)
-                    return self._known[value][1]
-                bounds = {
-                    d: self._checked(evaluation.log_delta_in(d, self.epsilon, rough=True))
-                    for d in evaluation.directions
-                }
-            self._lead = max(bounds, key=lambda d: float(bounds[d].upper))
-            lower = max(float(b.lower) for b in bounds.values())
-            self._known[value] = lower - self.log_target, self._over(bounds[self._lead])
+            with asked(), limited(self.max_work, self.method):
+                evaluation = self.at(value).evaluation(self.method, self.direction)
+                self._known[value] = self._bounds(evaluation)
         return self._known[value][1]
+
+    def _bounds(self, evaluation: Evaluation) -> tuple[float, float]:
+        """By the first method of "auto" alone: a wide upper bound steers as well."""
+        if self.log_target == -math.inf:  # the largest loss has to be at most epsilon
+            if evaluation.log_infinite_range()[1] > -math.inf:
+                return math.inf, math.inf
+            top, rounding = evaluation.largest_loss()
+            return max(top - rounding, 0.0) - self.epsilon, top + rounding - self.epsilon
+        found = [(self._in_direction(evaluation, d), d) for d in evaluation.directions]
+        (_, over), self._lead = max(found, key=lambda one: one[0][1])
+        return max(lower for (lower, _), _ in found), over
+
+    def _in_direction(self, evaluation: Evaluation, direction: str) -> tuple[float, float]:
+        bound = evaluation.log_delta_in(direction, self.epsilon, rough=True)
+        slack = 2 * EPS * (abs(self.log_target) + 4.0)
+        over = max(self._checked(bound) - self.log_target + slack, -FAR)
+        return float(bound.lower) - self.log_target, over
+
+    def _checked(self, bound: Bound) -> float:
+        if math.isnan(float(bound.upper)):
+            raise UnsupportedError(f"calibrate: method {self.method!r} proves no upper bound")
+        return float(bound.upper)
 
     def steer(self, value: float) -> float:
         """Return the same for one direction alone: a guide, not a proof."""
         if value in self._known or not self._lead:
             return self.excess(value)
         if value not in self._steered:
-            with asked(), limited(self._max_work, self._method):
-                evaluation = self._at(value).evaluation(self._method, self._direction)
+            with asked(), limited(self.max_work, self.method):
+                evaluation = self.at(value).evaluation(self.method, self.direction)
                 if self._lead not in evaluation.directions:
                     return self.excess(value)
-                bound = evaluation.log_delta_in(self._lead, self.epsilon, rough=True)
-            self._steered[value] = self._over(self._checked(bound))
+                self._steered[value] = self._in_direction(evaluation, self._lead)[1]
         return self._steered[value]
 
-    def _beyond(self, evaluation: Evaluation) -> tuple[float, float]:
-        """Bounds on what the largest loss is above epsilon."""
-        if evaluation.log_infinite_range()[1] > -math.inf:
-            return math.inf, math.inf
-        top, rounding = evaluation.largest_loss()
-        return max(top - rounding, 0.0) - self.epsilon, top + rounding - self.epsilon
-
-    def _at(self, value: float) -> Composition:
-        """The composition at a value, the last one kept with what it knows."""
+    def at(self, value: float) -> Composition:
+        """Return the composition at a value, the last one kept with what it knows."""
         if self._last is None or self._last[0] != value:
-            self._last = value, self._run(value)
+            self._last = value, self.run(value)
         return self._last[1]
 
-    def _over(self, bound: Bound) -> float:
-        slack = 2 * EPS * (abs(self.log_target) + 4.0)
-        return max(float(bound.upper) - self.log_target + slack, -FAR)
-
-    def _checked(self, bound: Bound) -> Bound:
-        if math.isnan(float(bound.upper)):
-            raise UnsupportedError(f"calibrate: method {self._method!r} proves no upper bound")
-        return bound
-
-    def answer(self, value: float, count: int, name: str) -> Calibration:
-        """Return the value with the bounds on delta there, for so many steps."""
-        bound = self._at(value).delta(
-            self.epsilon,
-            method=self._method,
-            direction=self._direction,
-            max_work=self._max_work,
+    def answer(self, value: float) -> Bound:
+        """Return the bounds on delta at a value, as users ask for them."""
+        return self.at(value).delta(
+            self.epsilon, method=self.method, direction=self.direction, max_work=self.max_work
         )
-        return Calibration(value, bound, count, name)
 
     def turn(self, parameter: str, good: float, bad: float) -> str:
         """Say where delta is proved to fall on the way from a good value to a bad one, if it is."""
@@ -306,66 +290,27 @@ class Profile:
         return ""
 
     def refuse_turns(self, name: str, parameter: str, good: float, bad: float) -> None:
-        """Refuse a parameter in which delta is proved not to be monotone where it was evaluated.
-
-        Raises:
-            UnsupportedError: delta falls on the way from a good value to a bad one.
-        """
-        words = self.turn(parameter, good, bad)
-        if words:
+        """Refuse a parameter in which delta is proved not to be monotone where it was evaluated."""
+        if words := self.turn(parameter, good, bad):
             raise UnsupportedError(f"{name}: {words}")
 
 
+@dataclass
 class Power(Profile):
     """Bounds on the log of the true positive rate at a false positive rate, less the target."""
 
-    def __init__(
-        self,
-        run: Callable[[float], Composition],
-        fpr: float,
-        tpr: float,
-        method: str,
-        direction: str,
-        max_work: float,
-    ) -> None:
-        """Keep what is needed to evaluate at a value.
+    fpr: float = 0.0
 
-        Raises:
-            UnsupportedError: guessing has more power than the target.
-        """
-        if not 0.0 < fpr < tpr:
-            raise UnsupportedError(
-                f"calibrate: no mechanism meets tpr={tpr:g} at fpr={fpr:g}, as guessing has the "
-                "power fpr (expected 0 < fpr < tpr)"
-            )
-        guess = math.log(tpr / fpr)
-        super().__init__(run, guess, math.log(tpr), method, direction, max_work)
-        self._fpr = fpr
+    def _bounds(self, evaluation: Evaluation) -> tuple[float, float]:
+        bound = true_positive(evaluation, self.fpr)
+        over = math.log(self._checked(bound)) - self.log_target + 8 * EPS
+        return math.log(max(float(bound.lower), self.fpr)) - self.log_target, over
 
-    def excess(self, value: float) -> float:
-        """Return the log of the proven upper bound less that of the target."""
-        if value not in self._known:
-            with limited(self._max_work, self._method):
-                evaluation = self._at(value).evaluation(self._method, self._direction)
-                bound = self._checked(tradeoff.true_positive(evaluation, self._fpr))
-            low = math.log(max(float(bound.lower), self._fpr))
-            over = math.log(float(bound.upper)) - self.log_target + 8 * EPS
-            self._known[value] = low - self.log_target, over
-        return self._known[value][1]
-
-    def steer(self, value: float) -> float:
-        """Return the same: both directions are needed for it."""
-        return self.excess(value)
-
-    def answer(self, value: float, count: int, name: str) -> Calibration:
-        """Return the value with the bounds on the true positive rate there."""
-        bound = self._at(value).tpr(
-            self._fpr,
-            method=self._method,
-            direction=self._direction,
-            max_work=self._max_work,
+    def answer(self, value: float) -> Bound:
+        """Return the bounds on the true positive rate at a value."""
+        return self.at(value).tpr(
+            self.fpr, method=self.method, direction=self.direction, max_work=self.max_work
         )
-        return Calibration(value, bound, count, name)
 
 
 def _others(parameters: Any, fixed: dict[str, Any]) -> dict[str, Any]:
@@ -375,7 +320,10 @@ def _others(parameters: Any, fixed: dict[str, Any]) -> dict[str, Any]:
     return {**(parameters or {}), **fixed}
 
 
-def _parameter(mechanism: Mechanism, name: str) -> ParameterInfo:
+def _parameter(mechanism: Mechanism, name: str) -> ParameterInfo | None:
+    """The parameter that is solved for, None for the count."""
+    if name == "count":
+        return None
     for info in mechanism.parameters:
         if info.name == name:
             return info
@@ -386,37 +334,20 @@ def _parameter(mechanism: Mechanism, name: str) -> ParameterInfo:
     )
 
 
-def _count(profile: Profile, event: Event) -> float:
-    """Largest count that meets the target, from what a normal law of the loss would allow."""
-    guess = _normal_count(profile, event)
-    good, bad = 0.0, math.inf
-    value = guess
-    while bad == math.inf or good == 0.0:
-        if profile.excess(value) <= 0:
-            good = value
-            if value >= MAX_COUNT:
-                raise UnsupportedError(f"calibrate: even {int(good)} steps meet the target")
-            value = min(4.0 * value, bad, float(MAX_COUNT))
-        else:
-            bad = value
-            value = max(math.floor(value / 4.0), 1.0)
-        if bad == 1.0 or value in (good, bad):
-            break
-    return _between(profile, good, bad) if bad - good > 1 else good
-
-
-def _normal_count(profile: Profile, event: Event) -> float:
-    """Count n with n mean + sqrt(2 n variance log(1 / delta)) = epsilon."""
+def _counts(profile: Profile, event: Event) -> ParameterInfo:
+    """Counts as a parameter; usual is what a normal law n mean + sqrt(2 n variance log 1/delta)."""
+    guess = 1.0
     try:
         _, mean, variance, _ = event.loss().generating(0.0)
+        spread = math.sqrt(max(2.0 * variance * -profile.log_target, 0.0))
+        if mean > 0.0 and math.isfinite(mean + spread):
+            epsilon = max(profile.epsilon, 1e-3)
+            root = 2.0 * epsilon / (spread + math.sqrt(spread * spread + 4.0 * mean * epsilon))
+            guess = float(min(max(round(root * root), 1), MAX_COUNT // 2))
     except MechcError:
-        return 1.0
-    spread = math.sqrt(max(2.0 * variance * -profile.log_target, 0.0))
-    epsilon = max(profile.epsilon, 1e-3)
-    if not (mean > 0.0 and math.isfinite(mean + spread)):
-        return 1.0
-    root = 2.0 * epsilon / (spread + math.sqrt(spread * spread + 4.0 * mean * epsilon))
-    return float(min(max(round(root * root), 1), MAX_COUNT))
+        pass
+    typical = max(guess // 2.0, 1.0), 2.0 * guess
+    return ParameterInfo("count", 1.0, float(MAX_COUNT), False, False, True, None, typical)
 
 
 def _between(profile: Profile, good: float, bad: float) -> float:
@@ -459,21 +390,20 @@ def _straddle(profile: Profile, info: ParameterInfo, name: str) -> tuple[float, 
     words = profile.turn(info.name, *((lo, hi) if at_lo < at_hi else (hi, lo)))
     word = "every" if at_lo <= 0 else "no"
     tried = f" that was tried meets the target, and {words}" if words else " meets the target"
-    raise UnsupportedError(f"{name}: {word} {info.name} from {lo:g} to {hi:g}{tried}")
+    end = "on" if hi >= min(info.hi, LARGE) else f"to {hi:g}"
+    raise UnsupportedError(f"{name}: {word} {info.name} from {lo:g} {end}{tried}")
 
 
 def _wider(lo: float, hi: float, info: ParameterInfo) -> tuple[float, float]:
     """Grow a range inside the domain: factors of four, or towards finite ends."""
-    new_lo = lo / 4 if info.lo == 0 and lo > 1e-12 else lo
-    new_hi = hi * 4 if math.isinf(info.hi) and hi < 1e12 else hi
-    if math.isfinite(info.hi) and hi < info.hi:
-        gap = info.hi - hi
-        new_hi = hi + 0.75 * gap if gap > 1e-12 * abs(info.hi) else hi
-        if not info.hi_open:
-            new_hi = info.hi
-    if info.integer:
-        return max(info.lo, math.floor(new_lo)), math.ceil(new_hi)
-    return new_lo, new_hi
+    new_lo, new_hi = lo, hi
+    if lo > info.lo > -math.inf and lo - info.lo > 1e-12:
+        new_lo = info.lo + (lo - info.lo) / 4.0
+    if math.isinf(info.hi) or info.integer:
+        new_hi = min(hi * 4, info.hi) if hi < LARGE else hi
+    elif info.hi - hi > 1e-12 * abs(info.hi):
+        new_hi = hi + 0.75 * (info.hi - hi) if info.hi_open else info.hi
+    return (math.floor(new_lo), math.ceil(new_hi)) if info.integer else (new_lo, new_hi)
 
 
 def _from_the_middle(profile: Profile, info: ParameterInfo) -> tuple[float, float] | None:

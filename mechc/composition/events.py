@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.adjacency import Adjacency, Claim, joined, weakest
-from mechc.composition.inputs import as_count, as_rtol, bind, check_count
+from mechc.composition.inputs import as_count, as_rtol, bind, check_count, current
 from mechc.composition.queries import Queries
-from mechc.composition.question import current
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, allowed
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -400,3 +402,44 @@ def _exp_up(log_value: float) -> float:
         return math.exp(log_value)
     value = math.exp(log_value) * (1.0 + (abs(log_value) + 2.0) * EPS)
     return min(max(value, math.ulp(0.0)), 1.0)
+
+
+class Question:
+    """What has been computed for the question at hand: laws, contours and meshes that grow.
+
+    They begin the same for every question and are shared by nothing else, so that an answer is a
+    pure function of its question, on a fresh object, after other questions, in any process. An
+    array of epsilons, a curve, a search, a calibration is one question.
+
+    Attributes:
+        laws: privacy losses by kernel, parameters and direction.
+        evaluations: evaluations by composition, method and options.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.laws: dict[Any, Any] = {}
+        self.evaluations: dict[Any, Any] = {}
+
+
+_current: ContextVar[Question | None] = ContextVar("question", default=None)
+
+
+def current() -> Question:
+    """The question being answered; a new one, shared with nothing, outside of any."""
+    return _current.get() or Question()
+
+
+@contextmanager
+def asked() -> Iterator[Question]:
+    """Answer one question; a question inside another one is a part of it."""
+    outer = _current.get()
+    if outer is not None:
+        yield outer
+        return
+    question = Question()
+    token = _current.set(question)
+    try:
+        yield question
+    finally:
+        _current.reset(token)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from mechc.accountants.bound import Bound, Quantity, as_table, folded
 from mechc.composition.inputs import (
-    Points,
     as_delta,
     as_epsilon,
     as_flag,
@@ -26,11 +25,11 @@ from mechc.composition.inputs import (
     as_rate,
     as_rtol,
     as_work,
+    asked,
     checked,
     from_log,
     share,
 )
-from mechc.composition.question import asked
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.allowance import MAX_WORK, limited
 
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
     from mechc.composition.evaluation import Evaluation
     from mechc.protocol import Run
     from mechc.verify.certified import Answers
+
+SETTING = {"method", "direction", "rtol"}  # words that are not for the accountant
 
 
 class Queries(ABC):
@@ -69,78 +70,34 @@ class Queries(ABC):
     def composition(self) -> Run:
         """Return the composition the queries are about."""
 
-    def log_delta(
-        self,
-        epsilon: Any = None,
-        *,
-        method: str = "auto",
-        direction: str = "both",
-        rtol: float = 1e-6,
-        max_work: float = MAX_WORK,
-        certified: bool = False,
-        **options: Any,
-    ) -> Bound:
+    def log_delta(self, epsilon: Any = None, **how: Any) -> Bound:
         """Return bounds on log delta(epsilon), far below the smallest double if need be.
 
         Args:
             epsilon: any real number, negative and infinite ones included, or an array of them.
-            method: see the class, as for the rest.
-            direction: see the class.
-            rtol: see the class.
-            max_work: see the class.
-            certified: see the class.
-            **options: see the class.
+            **how: see the class.
 
         Raises:
             DeclarationError: an argument is not acceptable.
             UnsupportedError: the method cannot do this composition.
         """
-        how = self._how(method=method, direction=direction, rtol=rtol, **options)
-        points = checked(as_epsilon, epsilon)
-        if as_flag("certified", certified):
-            found = points.ask(self._certified(method, direction, options).log_delta, max_work=inf)
-            return self._answered(found, Quantity.LOG_DELTA)
         return self._ask(
-            Quantity.LOG_DELTA, points, lambda found, e: found.log_delta(e), max_work, how
-        )
+            Quantity.LOG_DELTA, as_epsilon, epsilon, lambda found, e: found.log_delta(e), how,
+            certified=lambda answers, _, e: answers.log_delta(e),
+        )  # fmt: skip
 
-    def delta(
-        self,
-        epsilon: Any = None,
-        *,
-        method: str = "auto",
-        direction: str = "both",
-        rtol: float = 1e-6,
-        max_work: float = MAX_WORK,
-        certified: bool = False,
-        **options: Any,
-    ) -> Bound:
+    def delta(self, epsilon: Any = None, **how: Any) -> Bound:
         """Return bounds on delta, the hockey-stick divergence E_P[(1 - exp(epsilon - L))_+].
 
         Arguments and errors as for `log_delta`. Below the smallest double the lower side is 0 and
         the upper side the smallest positive double.
         """
-        how = self._how(method=method, direction=direction, rtol=rtol, **options)
-        points = checked(as_epsilon, epsilon)
-        if as_flag("certified", certified):
-            found = points.ask(self._certified(method, direction, options).delta, max_work=inf)
-            return self._answered(found, Quantity.DELTA)
         return self._ask(
-            Quantity.DELTA, points, lambda found, e: from_log(found.log_delta(e)), max_work, how
-        )
+            Quantity.DELTA, as_epsilon, epsilon, lambda found, e: from_log(found.log_delta(e)), how,
+            certified=lambda answers, _, e: answers.delta(e),
+        )  # fmt: skip
 
-    def epsilon(
-        self,
-        delta: Any = None,
-        *,
-        log_delta: Any = None,
-        method: str = "auto",
-        direction: str = "both",
-        rtol: float = 1e-6,
-        max_work: float = MAX_WORK,
-        certified: bool = False,
-        **options: Any,
-    ) -> Bound:
+    def epsilon(self, delta: Any = None, *, log_delta: Any = None, **how: Any) -> Bound:
         """Return bounds on the smallest epsilon >= 0 with delta(epsilon) <= delta.
 
         At the upper side the proven upper bound of delta is at most the target; at the lower side
@@ -151,12 +108,7 @@ class Queries(ABC):
         Args:
             delta: target in [0, 1], or an array; or
             log_delta: its natural log, <= 0, for targets below the smallest double.
-            method: see the class, as for the rest.
-            direction: see the class.
-            rtol: see the class.
-            max_work: see the class.
-            certified: see the class.
-            **options: see the class.
+            **how: see the class.
 
         Raises:
             DeclarationError: an argument is not acceptable.
@@ -165,21 +117,16 @@ class Queries(ABC):
         """
         from mechc.composition import epsilon
 
-        how = self._how(method=method, direction=direction, rtol=rtol, **options)
+        def certified(answers: Answers, evaluation: Callable[[], Evaluation], at: float) -> Bound:
+            return answers.epsilon(at, float(epsilon.epsilon(evaluation(), at).estimate))
+
+        target = delta if log_delta is None else log_delta
+        check = as_delta if log_delta is None else as_log_delta
         if (delta is None) == (log_delta is None):
-            raise DeclarationError("epsilon: give exactly one of delta= and log_delta=")
-        target, check = (delta, as_delta) if log_delta is None else (log_delta, as_log_delta)
-        points = checked(check, target)
-        if as_flag("certified", certified):
-            with asked():
-                evaluation = self.composition().evaluation(**how)
-                answers = self._certified(method, direction, options)
-                found = points.ask(
-                    lambda t: answers.epsilon(t, float(epsilon.epsilon(evaluation, t).estimate)),
-                    max_work=inf,
-                )
-            return self._answered(found, Quantity.EPSILON)
-        return self._ask(Quantity.EPSILON, points, epsilon.epsilon, max_work, how, rising=True)
+            check = _no_target
+        return self._ask(
+            Quantity.EPSILON, check, target, epsilon.epsilon, how, rising=True, certified=certified
+        )
 
     def _repr_html_(self) -> str:
         """Show in notebooks what happens how often, for which neighbours, and by which theorem."""
@@ -201,51 +148,52 @@ class Queries(ABC):
 
         return check(self.composition(), tuple(epsilons))
 
-    def _how(self, **how: Any) -> dict[str, Any]:
-        """The keyword arguments of a query, refused before its target if one is not known."""
+    def _how(self, how: Mapping[str, Any]) -> dict[str, Any]:
+        """What an evaluation is asked for, refused before its target if a word is not known."""
         from mechc.accountants import registry
 
         named = {"method": "auto", "direction": "both", "rtol": 1e-6, **how}
-        registry.resolve(
-            named["method"],
-            {k: v for k, v in how.items() if k not in ("method", "direction", "rtol")},
-        )
+        registry.resolve(named["method"], {k: v for k, v in named.items() if k not in SETTING})
         return {**named, "rtol": as_rtol(named["rtol"])}
-
-    def _answered(self, bound: Bound, quantity: Quantity) -> Bound:
-        """The bound with what the pairs stand for, as it is given to users."""
-        return bound.stands_for(self.composition().claim, quantity)
 
     def _ask(
         self,
         quantity: Quantity,
-        points: Points,
+        check: Callable[[Any], float],
+        values: Any,
         question: Callable[[Evaluation, float], Bound],
-        max_work: float,
         how: dict[str, Any],
         rising: bool = False,
+        certified: Callable[[Answers, Callable[[], Evaluation], float], Bound] | None = None,
     ) -> Bound:
         """Ask one evaluation about all points, each with so much work, the evaluation's included.
 
         Args:
             quantity: what the answer is about.
-            points: where.
-            question: what is asked.
-            max_work: see the class.
-            how: method, direction, rtol and options.
+            check: of one of the points.
+            values: a point, or an array of them.
+            question: what is asked of an evaluation.
+            how: see the class.
             rising: see `Points.ask`.
+            certified: what is asked of ball arithmetic, where that is known.
         """
-        composition = self.composition()
+        work = how.pop("max_work", MAX_WORK)
+        balls = as_flag("certified", certified is not None and how.pop("certified", False))
+        settled = self._how(how)
+        points = checked(check, values)
+        run = self.composition()
+        evaluation = partial(run.evaluation, **settled)
         with asked():
-            found = points.ask(
-                lambda value: question(composition.evaluation(**how), value),
-                rising,
-                max_work,
-                str(how.get("method", "auto")),
-            )
-        return self._answered(found, quantity)
+            if balls and certified is not None:
+                answers = self._certified(settled)
+                found = points.ask(lambda at: certified(answers, evaluation, at), max_work=inf)
+            else:
+                found = points.ask(
+                    lambda at: question(evaluation(), at), rising, work, str(settled["method"])
+                )
+        return found.stands_for(run.claim, quantity)
 
-    def _certified(self, method: str, direction: str, options: dict[str, Any]) -> Answers:
+    def _certified(self, how: dict[str, Any]) -> Answers:
         """The same questions answered in ball arithmetic."""
         try:
             from mechc.verify.certified import RTOL, Answers
@@ -253,10 +201,11 @@ class Queries(ABC):
             raise UnsupportedError(
                 f"certified=True needs python-flint: pip install 'mechc[verify]' ({error})"
             ) from error
-        if method not in ("auto", "contour") or options:
-            given = ", ".join((f"method={method!r}", *options))
+        options = how.keys() - SETTING
+        if how["method"] not in ("auto", "contour") or options:
+            given = ", ".join((f"method={how['method']!r}", *options))
             raise UnsupportedError(f"certified: method contour without options, not {given}")
-        return Answers(self.composition(), direction, RTOL)
+        return Answers(self.composition(), how["direction"], RTOL)
 
     def save(
         self,
@@ -359,7 +308,7 @@ class Queries(ABC):
         """
         return self.delta(0.0, **how)
 
-    def tradeoff(self, alpha: Any = None, *, max_work: float = MAX_WORK, **how: Any) -> Bound:
+    def tradeoff(self, alpha: Any = None, **how: Any) -> Bound:
         """Return bounds on the smallest false negative rate at false positive rate alpha.
 
         f(alpha) = sup over epsilon of 1 - delta(epsilon) - e^epsilon alpha, over all real epsilon
@@ -368,98 +317,62 @@ class Queries(ABC):
 
         Args:
             alpha: false positive rate in [0, 1], or an array.
-            max_work: see the class.
-            how: keyword arguments as for `delta`.
-        """
-        from mechc.composition import tradeoff
-
-        how = self._how(**how)
-        points = checked(as_rate, alpha)
-        return self._ask(
-            Quantity.FALSE_NEGATIVE_RATE, points, tradeoff.false_negative, max_work, how
-        )
-
-    def beta(self, alpha: Any = None, *, max_work: float = MAX_WORK, **how: Any) -> Bound:
-        """Return bounds on the smallest false negative rate at false positive rate alpha.
-
-        Another name of `tradeoff`, with its arguments; `lower` is the safe side.
-        """
-        return self.tradeoff(alpha, max_work=max_work, **how)
-
-    def tpr(self, fpr: Any = None, *, max_work: float = MAX_WORK, **how: Any) -> Bound:
-        """Return bounds on the largest true positive rate of an attack at a false positive rate.
-
-        1 - f(fpr) for the trade-off function f of the run (Dong, Roth, Su 2022): no test of whether
-        a record is present has more power.
-
-        Args:
-            fpr: false positive rate in [0, 1], or an array.
-            max_work: see the class.
-            how: keyword arguments as for `delta`.
-
-        Returns:
-            Bounds of which `upper` is the safe side.
+            **how: see the class.
 
         Raises:
             DeclarationError: an argument is not acceptable.
             UnsupportedError: the method refuses where the answer is decided.
         """
-        return self._attacked(Quantity.TRUE_POSITIVE_RATE, "fpr", fpr, max_work, how)
+        from mechc.composition.tradeoff import false_negative
 
-    def reconstruction(
-        self, baseline: Any = None, *, max_work: float = MAX_WORK, **how: Any
-    ) -> Bound:
+        return self._ask(Quantity.FALSE_NEGATIVE_RATE, as_rate, alpha, false_negative, how)
+
+    beta = tradeoff  # the word of others
+
+    def tpr(self, fpr: Any = None, **how: Any) -> Bound:
+        """Return bounds on the largest true positive rate of an attack at a false positive rate.
+
+        1 - f(fpr) for the trade-off function f of the run (Dong, Roth, Su 2022): no test of whether
+        a record is present has more power. `upper` is the safe side; errors as for `tradeoff`.
+
+        Args:
+            fpr: false positive rate in [0, 1], or an array.
+            **how: see the class.
+        """
+        from mechc.composition.tradeoff import true_positive
+
+        return self._ask(Quantity.TRUE_POSITIVE_RATE, _share("tpr", "fpr"), fpr, true_positive, how)
+
+    def reconstruction(self, baseline: Any = None, **how: Any) -> Bound:
         """Return bounds on the probability with which a record can be reconstructed.
 
         Whatever counts as success and whatever is known of the record beforehand: who succeeds with
         probability at most `baseline` without the output succeeds with probability at most
         1 - f(baseline) with it (Hayes, Mahloujifar, Balle 2023, Theorem 2). The lower side is for
-        the worst prior, not for a given one.
+        the worst prior, not for a given one. Errors as for `tradeoff`.
 
         Args:
             baseline: probability of success without the output, in [0, 1], or an array.
-            max_work: see the class.
-            how: keyword arguments as for `delta`.
-
-        Raises:
-            DeclarationError: an argument is not acceptable.
-            UnsupportedError: the method refuses where the answer is decided.
+            **how: see the class.
         """
-        return self._attacked(Quantity.RECONSTRUCTION, "baseline", baseline, max_work, how)
+        from mechc.composition.tradeoff import true_positive
 
-    def _attacked(
-        self, quantity: Quantity, word: str, rates: Any, max_work: float, how: dict[str, Any]
-    ) -> Bound:
-        """Power at false positive rates, by its name."""
-        from mechc.composition import tradeoff
+        check = _share("reconstruction", "baseline")
+        return self._ask(Quantity.RECONSTRUCTION, check, baseline, true_positive, how)
 
-        how = self._how(**how)
-        points = checked(partial(share, quantity.words, word), rates)
-        return self._ask(quantity, points, tradeoff.true_positive, max_work, how)
-
-    def bayes_risk(self, prior: Any = 0.5, *, max_work: float = MAX_WORK, **how: Any) -> Bound:
+    def bayes_risk(self, prior: Any = 0.5, **how: Any) -> Bound:
         """Return bounds on the smallest probability of error of a guess whether a record is there.
 
         min over tests of prior FNR + (1 - prior) FPR = prior (1 - delta(log((1 - prior) / prior))).
-        At prior 1/2 it is (1 - advantage) / 2.
+        At prior 1/2 it is (1 - advantage) / 2. `lower` is the safe side; errors as for `tradeoff`.
 
         Args:
             prior: probability in [0, 1], before the output, that the record is present.
-            max_work: see the class.
-            how: keyword arguments as for `delta`.
-
-        Returns:
-            Bounds of which `lower` is the safe side.
-
-        Raises:
-            DeclarationError: an argument is not acceptable.
-            UnsupportedError: the method refuses where the answer is decided.
+            **how: see the class.
         """
-        from mechc.composition import tradeoff
+        from mechc.composition.tradeoff import bayes_risk
 
-        how = self._how(**how)
-        points = checked(partial(share, Quantity.BAYES_RISK.words, "prior"), prior)
-        return self._ask(Quantity.BAYES_RISK, points, tradeoff.bayes_risk, max_work, how)
+        return self._ask(Quantity.BAYES_RISK, _share("bayes_risk", "prior"), prior, bayes_risk, how)
 
     def zcdp(self, *, direction: str = "both", max_work: float = MAX_WORK) -> Bound:
         """Return bounds on the smallest rho such that the run is rho-zCDP.
@@ -476,9 +389,9 @@ class Queries(ABC):
         """
         from mechc.composition import divergences
 
+        run = self.composition()
         with limited(as_work(max_work), "renyi"):
-            found = divergences.zcdp(self.composition(), direction)
-        return self._answered(found, Quantity.RHO)
+            return divergences.zcdp(run, direction).stands_for(run.claim, Quantity.RHO)
 
     def renyi(
         self, orders: Any = None, *, direction: str = "both", max_work: float = MAX_WORK
@@ -498,9 +411,9 @@ class Queries(ABC):
         """
         from mechc.composition import divergences
 
-        how = {"direction": direction}
         question = partial(divergences.renyi, self.composition())
-        return self._ask(Quantity.RENYI, checked(as_order, orders), question, max_work, how)
+        how = {"direction": direction, "max_work": max_work}
+        return self._ask(Quantity.RENYI, as_order, orders, question, how)
 
     def gdp(
         self, *, epsilon_max: float | None = None, max_work: float = MAX_WORK, **how: Any
@@ -518,10 +431,9 @@ class Queries(ABC):
         """
         from mechc.composition import divergences
 
-        how = self._how(**how)
+        how, run = self._how(how), self.composition()
         with asked(), limited(as_work(max_work), str(how["method"])):
-            found = divergences.gdp(self.composition(), epsilon_max, how)
-        return self._answered(found, Quantity.MU)
+            return divergences.gdp(run, epsilon_max, how).stands_for(run.claim, Quantity.MU)
 
     def epsilon_curve(
         self,
@@ -542,8 +454,17 @@ class Queries(ABC):
         """
         from mechc.composition import curve
 
-        how = self._how(**how)
+        how, run = self._how(how), self.composition()
         target, allowed = as_positive_delta(delta), as_work(max_work)
         with asked():
-            found = curve.epsilon_curve(self.composition(), target, counts, allowed, how)
-        return self._answered(found, Quantity.EPSILON)
+            found = curve.epsilon_curve(run, target, counts, allowed, how)
+        return found.stands_for(run.claim, Quantity.EPSILON)
+
+
+def _no_target(value: Any) -> float:
+    raise DeclarationError("epsilon: give exactly one of delta= and log_delta=")
+
+
+def _share(owner: str, word: str) -> Callable[[Any], float]:
+    """The check of a probability, by its name."""
+    return partial(share, owner, word)

@@ -22,10 +22,9 @@ import numpy as np
 
 from mechc.adjacency import Adjacency
 from mechc.composition import inputs
-from mechc.composition.cut_batches import truncated_poisson
 from mechc.composition.events import Composition
 from mechc.composition.mechanism import Mechanism, load
-from mechc.composition.operations import poisson, without_replacement
+from mechc.composition.operations import poisson, truncated_poisson, without_replacement
 from mechc.declare.transforms import Shuffled
 from mechc.errors import DeclarationError, UnsupportedError, suggestion
 from mechc.protocol import ParameterInfo
