@@ -107,6 +107,11 @@ def _cases(declaration: Declaration, facts: Facts) -> list[tuple[Facts, Case]]:
                 f"the order of the breakpoints depends on more than {MAX_SPLITS} signs, the last "
                 f"one that of {undecided.expr}"
             ) from None
+        if not undecided.expr.free_symbols <= {p.symbol for p in declaration.parameters}:
+            raise UnsupportedError(
+                f"the sign of {undecided.expr} depends on a variable that is summed or integrated "
+                "over; split that sum or integral where the sign changes"
+            ) from None
         return [
             case
             for sign in (1, -1)

@@ -216,10 +216,12 @@ def writable(path: Path) -> Path:
 
 
 def values_of(settings: Iterable[str]) -> dict[str, float]:
-    """Return parameters from "name=value" words."""
-    values = {}
+    """Return parameters from "name=value" words, each name once."""
+    values: dict[str, float] = {}
     for word in settings:
         name, equals, text = word.partition("=")
+        if name.strip() in values:
+            raise DeclarationError(f"--set {word}: {name.strip()} has a value already")
         try:
             values[name.strip()] = number_of(text)
         except DeclarationError:

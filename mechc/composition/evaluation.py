@@ -31,7 +31,7 @@ FARTHEST = 1e150  # epsilon beyond which bounds are those of this one
 TOP_ERROR = 8 * EPS  # of a largest loss in closed form, relative
 NEXT = 1e6  # roundings from the largest loss within which they matter
 CERTAIN = 1e-9  # nats that a bound is moved for its rounding
-OWN_NODES = 64.0  # Renyi order above which nodes are those of its octave
+OWN_NODES = 64.0  # Renyi order above which nodes are made from those of its octave
 FREE = 1e-12  # share of delta that rounding may add before it is looked at more closely
 RESOLVED = 1e5  # roundings from the largest loss where answers have digits of their own
 
@@ -312,19 +312,19 @@ class Evaluation:
         return self.of_mechanisms(found, lambda e: e.renyi(direction, order))
 
     def _on_nodes_for(self, direction: str, order: float) -> tuple[Step, ...]:
-        """Steps on nodes for the octave of a high order; made for all, they serve low ones badly.
+        """Steps on nodes for this order alone; nodes made for all orders serve each of them badly.
 
-        Every octave's nodes are made from those of the one below, whatever was asked before.
+        Those of a high order are made from its octave's, and these from those of the one below.
 
         Raises:
             NumericError: the nodes of an octave below do not settle.
         """
         steps = self.steps[direction]
-        if not OWN_NODES < order < math.inf or not all(is_resolved(s.loss) for s in steps):
+        if math.isinf(order) or not all(is_resolved(s.loss) for s in steps):
             return steps
         below = tuple(s._replace(loss=s.loss.first()) for s in steps)
         known = self._octaves.setdefault(direction, [])
-        for rung in range(math.ceil(math.log2(order / OWN_NODES))):
+        for rung in range(math.ceil(math.log2(max(order / OWN_NODES, 1.0)))):
             top = OWN_NODES * 2.0 ** (rung + 1)
             if rung == len(known):
                 known.append(_covering(below, top))

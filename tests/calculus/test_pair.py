@@ -10,6 +10,7 @@ from sympy import (
     Abs,
     Eq,
     Heaviside,
+    Integral,
     Max,
     Min,
     Piecewise,
@@ -167,6 +168,17 @@ def test_a_double_zero_on_the_integers_is_refused_rather_than_missed():
     declared = additive("spike", noise=spike, variable=n, sensitivity=d, parameters=(d,),
                         lattice=True)  # fmt: skip
     with pytest.raises(UnsupportedError, match="touch zero"):
+        normalise(declared)
+
+
+def test_a_sign_that_depends_on_what_is_integrated_over_is_refused():
+    t, c = Symbol("t", real=True), positive("c", typical=(0.5, 2))
+    above = [
+        Integral(exp(-Abs(t) - c) * Piecewise((1, t < at), (2, True)), (t, -oo, oo))
+        for at in (0, 1)
+    ]
+    declared = mechanism("above", outcomes=[tuple(above)], parameters=(c,))
+    with pytest.raises(UnsupportedError, match="integrated over"):
         normalise(declared)
 
 

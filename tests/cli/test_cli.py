@@ -58,6 +58,7 @@ def test_densities_on_the_command_line(gaussian):
         (["curve", "laplace", "--set", "scale=9", "--plot", "/"], "it is a folder"),
         (["epsilon", "laplace", "--set", "scale=-1", "-d", "1e-5"], "scale=-1 is not positive"),
         (["epsilon", "laplace", "--set", "scale", "-d", "1e-5"], "expected NAME=NUMBER"),
+        (["epsilon", "laplace", *2 * ["--set", "scale=1"], "-d", "1e-5"], "has a value already"),
         (["epsilon", "laplace", "--set", "scale=1"], "exactly one"),
         (["epsilon", "laplace", "--set", "scale=1", "-d", "2"], "0 <= delta <= 1"),
         (["epsilon", "laplace", "--set", "scale=1", "-d", "1e-5", "-k", "1.5"], "not an integer"),

@@ -156,7 +156,10 @@ def test_the_first_question_is_as_right_as_later_ones(gammas, p, q, epsilon):
     assert bound.lower * (1 - 1e-9) <= exact <= bound.upper * (1 + 1e-9)
 
 
-def test_a_large_renyi_order_leaves_no_nodes_to_a_small_one():
-    run = 100 * mechc.load("laplace")(scale=1.0)
-    alone, beside = run.renyi(2.0), run.renyi([1e12, 2.0])
-    assert (beside.lower[1], beside.upper[1]) == (alone.lower, alone.upper)
+@pytest.mark.parametrize("name", ["sampled", "laplace", "one"])
+def test_a_renyi_order_has_the_same_digits_alone_and_in_a_list(name):
+    orders = [1.5, 3.0, 30.0, 1e12, 63.0, 2.0]
+    beside = made(name).renyi(orders)
+    for place, order in enumerate(orders):
+        alone = made(name).renyi(order)
+        assert (alone.lower, alone.upper) == (beside.lower[place], beside.upper[place]), order

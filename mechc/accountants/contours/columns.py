@@ -238,4 +238,6 @@ def targets(steps: tuple[Step, ...], log_delta: float, counts: Floats) -> Floats
 def chernoff(epsilon: float, tilts: Floats, peaks: Floats) -> float:
     """Return log of the least of exp(peaks - tilts epsilon), rounding included."""
     rounding = 8.0 * EPS * (np.abs(peaks) + tilts * epsilon)
-    return float((peaks - tilts * epsilon + rounding).min(initial=math.inf)) + 1e-12
+    with np.errstate(invalid="ignore"):  # a peak that is not known bounds nothing
+        exponents = peaks - tilts * epsilon + rounding
+    return float(np.fmin.reduce(exponents, initial=math.inf)) + 1e-12
