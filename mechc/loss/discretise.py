@@ -468,6 +468,11 @@ def one_sided(
     infinite = min(math.exp(log_infinite), 1.0)
     if upper:
         p = _without_lowest(p, math.fsum([*p.tolist(), infinite, -1.0]))
+    else:  # for epsilon < 0 delta follows from that of the reversed pair, if Q has no more than one
+        log_q = log_p[order] - loss
+        loss, p, q = (each[log_q <= 1.0] for each in (loss, p, np.exp(np.minimum(log_q, 1.0))))
+        kept = _without_lowest(q, math.fsum([*q.tolist(), -1.0]))
+        p = p * np.divide(kept, q, out=np.ones(q.size), where=q > 0.0)
     left = 1.0 - math.fsum([*p.tolist(), infinite])
     early = -math.inf
     if not upper:

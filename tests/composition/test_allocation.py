@@ -293,6 +293,24 @@ def test_several_steps_of_one_bit_by_enumeration():
         assert bound.lower > 0.95 * value  # of one bit the sum of points tells all that W does
 
 
+@pytest.mark.parametrize("epsilon", [-0.42, 0.1])
+def test_epochs_of_several_steps_by_enumeration(epsilon):
+    """Two epochs, two of three steps; below epsilon 0 too, where the masses of Q decide."""
+    p, q = [0.26, 0.615, 0.125], [0.465, 0.5349, 0.0001]
+    rows = np.array([
+        [math.prod((p if j != left else q)[i] for j, i in enumerate(chosen)) for left in range(3)]
+        for chosen in itertools.product(range(3), repeat=3)
+    ]).mean(axis=1)
+    other = np.array([math.prod(q[i] for i in c) for c in itertools.product(range(3), repeat=3)])
+    first, second = np.outer(rows, rows), np.outer(other, other)
+    c = math.exp(epsilon)
+    truth = [np.maximum(a - c * b, 0.0).sum() for a, b in ((first, second), (second, first))]
+    run = mechc.random_allocation(mechc.from_pmfs(p, q), steps=3, selected=2, epochs=2)
+    for bound, value in zip(both(run, epsilon), truth, strict=True):
+        assert bound.lower <= value * (1 + 1e-12) and value <= bound.upper * (1 + 1e-12)
+        assert bound.upper - bound.lower < 0.1
+
+
 @pytest.mark.parametrize(
     ("name", "values", "steps"),
     [

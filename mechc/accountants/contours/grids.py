@@ -113,8 +113,10 @@ class Between:
         lost_q = _least(float(high[~known].sum()), 1.0 - float(low.sum()))
         left = shares.mean() - float(low @ w[known])
         lost_p = _least(float(high @ np.where(known, 0.0, w)), left)
-        lost_q = float(np.logaddexp(found.rest, lost_q))
-        lost_p = float(np.logaddexp.reduce([far, lost_p, found.rest, grid.log_above]))
+        # beyond the grid, where X > hi, Q has at most 1 / hi of what P has: the chosen X, or others
+        others = grid.log_above + math.log(t / grid.points[-1])
+        lost_q = float(np.logaddexp.reduce([found.rest, lost_q, others]))
+        lost_p = float(np.logaddexp.reduce([far, lost_p, found.rest, grid.log_above, others]))
         log_q = found.log_mass[known] + np.log1p(found.share[known])
         return w[known], log_q, lost_q, lost_p
 
@@ -155,6 +157,8 @@ class Between:
         known = (off_q < BAD) & (off_p < BAD)
         if min(only_q, only_p) > -math.inf or first == 0:  # all are 0, or nothing else tells
             known[0] &= max(only_q, only_p) == -math.inf or self.shares.log_zero == -math.inf
+        if not known.any():  # nothing is told
+            return self._law(np.zeros(1), np.zeros(1), -math.inf, False)
         log_p = log_p[known] + np.log1p(-off_p[known])
         loss = log_p - log_q[known] - np.log1p(off_q[known])
         return self._law(loss, log_p, only_p, False)
