@@ -30,7 +30,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
-from mechc.accountants.contours.log_peak import log_peak
+from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.loss.chebyshev_tables import DEGREE, Tabulated, tabulate
 from mechc.loss.jit import compiled

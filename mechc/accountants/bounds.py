@@ -52,9 +52,8 @@ from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.contours.log_peak import log_peak_at
 from mechc.accountants.contours.saddle import mean_target, payoff_target, solve
-from mechc.accountants.fft import log1mexp, log_add, log_subtract
+from mechc.accountants.fft import log1mexp, log_add, log_peak_at, log_subtract
 from mechc.accountants.window import table
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, spared

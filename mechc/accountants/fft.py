@@ -35,6 +35,9 @@ from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import U
 
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _ERFCX_OVERFLOWS = -30.0  # below this x, q(x) is taken from log Phi instead of erfcx
 
@@ -61,6 +64,26 @@ def log_subtract(a: float, b: float) -> float:
     return a + log1mexp(b - a) if a > b else -math.inf
 
 
+def log_peak_at(t: float) -> float:
+    """Return log of t^t / (1 + t)^(1 + t), 0 where t is not positive.
+
+    The peak of the tilted payoff, max over x of exp(-tx) (1 - exp(-x)), at x = log(1 + 1/t)
+    (docs/numerics.md, section 3.1).
+    """
+    return -t * math.log1p(1.0 / t) - math.log1p(t) if t > 0.0 else 0.0
+
+
+def log_peak(t: Floats | float) -> Floats:
+    """Return the same at tilts, in their shape."""
+    tilts = np.asarray(t, np.float64)
+    out = np.zeros(tilts.shape)
+    positive = tilts > 0.0
+    some = tilts[positive]
+    with np.errstate(over="ignore"):
+        out[positive] = -some * np.log1p(1.0 / some) - np.log1p(some)
+    return out
+
+
 def log_mills(x: float) -> float:
     """Return log q(x) with q(x) = sqrt(2 pi) exp(x^2/2) (1 - Phi(x)), the normal Mills ratio."""
     if x < _ERFCX_OVERFLOWS:
@@ -68,8 +91,6 @@ def log_mills(x: float) -> float:
     return math.log(special.erfcx(x / math.sqrt(2.0))) + 0.5 * math.log(0.5 * math.pi)
 
 
-Floats = NDArray[np.float64]
-Complexes = NDArray[np.complex128]
 
 TRANSFORM = 10.0  # work for one point of a transform, of a power, or of a payoff
 

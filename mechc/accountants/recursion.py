@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.contours.log_peak import log_peak, log_peak_at
 from mechc.accountants.contours.saddle import saddle_target, solve
+from mechc.accountants.fft import log_peak, log_peak_at
 from mechc.errors import NumericError
 from mechc.loss import piecewise
 from mechc.loss.allowance import spend

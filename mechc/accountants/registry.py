@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import signature
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -54,7 +55,8 @@ class Method:
         options: keyword options it accepts besides rtol; the first may be written after a colon.
         source: the paper or theorem it implements.
         refs: keys of the works to cite, in `report/references.bib`.
-        accountant: imports and returns its class.
+        place: module of this folder and class; accountants compile much, so that each is imported
+            when it is first asked for.
     """
 
     name: str
@@ -64,68 +66,12 @@ class Method:
     options: tuple[str, ...]
     source: str
     refs: tuple[str, ...]
-    accountant: Callable[[], Accounts]
+    place: str
 
-
-# accountants compile much: each is imported when it is first asked for
-def _contour() -> Accounts:
-    from mechc.accountants.contour import ContourAccountant
-
-    return ContourAccountant
-
-
-def _direct() -> Accounts:
-    from mechc.accountants.direct import DirectAccountant
-
-    return DirectAccountant
-
-
-def _lattice() -> Accounts:
-    from mechc.accountants.lattice import LatticeAccountant
-
-    return LatticeAccountant
-
-
-def _pld() -> Accounts:
-    from mechc.accountants.pld import PldAccountant
-
-    return PldAccountant
-
-
-def _prv() -> Accounts:
-    from mechc.accountants.classical.prv import PrvAccountant
-
-    return PrvAccountant
-
-
-def _fourier() -> Accounts:
-    from mechc.accountants.classical.fourier import FourierAccountant
-
-    return FourierAccountant
-
-
-def _saddlepoint() -> Accounts:
-    from mechc.accountants.classical.saddlepoint import SaddlepointAccountant
-
-    return SaddlepointAccountant
-
-
-def _edgeworth() -> Accounts:
-    from mechc.accountants.classical.edgeworth import EdgeworthAccountant
-
-    return EdgeworthAccountant
-
-
-def _renyi() -> Accounts:
-    from mechc.accountants.classical.renyi import RenyiAccountant
-
-    return RenyiAccountant
-
-
-def _clt() -> Accounts:
-    from mechc.accountants.classical.clt import CltAccountant
-
-    return CltAccountant
+    def accountant(self) -> Accounts:
+        """Import and return the class."""
+        found: Accounts = resolve_name(f"mechc.accountants.{self.place}")
+        return found
 
 
 METHODS = (
@@ -137,7 +83,7 @@ METHODS = (
         (),
         "inversion formula on the saddle contour, trapezoid rule with one-sided aliasing",
         ("zhu2022optimal", "trefethen2014exponentially"),
-        _contour,
+        "contour:ContourAccountant",
     ),
     Method(
         "direct",
@@ -147,7 +93,7 @@ METHODS = (
         (),
         "delta(eps) = P(L > eps) - e^eps Q(L > eps), step by step",
         ("balle2018improving",),
-        _direct,
+        "direct:DirectAccountant",
     ),
     Method(
         "lattice",
@@ -157,7 +103,7 @@ METHODS = (
         (),
         "inversion formula folded onto one period",
         ("zhu2022optimal", "trefethen2014exponentially"),
-        _lattice,
+        "contour:LatticeAccountant",
     ),
     Method(
         "pld",
@@ -167,7 +113,7 @@ METHODS = (
         ("grid", "max_bytes"),
         "Doroshenko et al. 2022 (connect the dots), exponentially tilted",
         ("doroshenko2022connect",),
-        _pld,
+        "pld:PldAccountant",
     ),
     Method(
         "prv",
@@ -177,7 +123,7 @@ METHODS = (
         ("eps_error", "delta_error", "max_bytes"),
         "Gopi, Lee, Wutschitz 2021",
         ("gopi2021numerical",),
-        _prv,
+        "classical.prv:PrvAccountant",
     ),
     Method(
         "fourier",
@@ -187,7 +133,7 @@ METHODS = (
         ("n", "window", "max_bytes"),
         "Koskela, Jälkö, Honkela 2020",
         ("koskela2020computing",),
-        _fourier,
+        "classical.fourier:FourierAccountant",
     ),
     Method(
         "saddlepoint",
@@ -197,7 +143,7 @@ METHODS = (
         ("variant", "order"),
         "Alghamdi et al. 2023",
         ("alghamdi2023saddle",),
-        _saddlepoint,
+        "classical.saddlepoint:SaddlepointAccountant",
     ),
     Method(
         "edgeworth",
@@ -207,7 +153,7 @@ METHODS = (
         ("order", "interval", "error", "tilted"),
         "Wang et al. 2022",
         ("wang2022edgeworth",),
-        _edgeworth,
+        "classical.edgeworth:EdgeworthAccountant",
     ),
     Method(
         "renyi",
@@ -217,7 +163,7 @@ METHODS = (
         (),
         "Mironov 2017; conversion of Asoodeh et al. / Canonne, Kamath, Steinke 2020",
         ("mironov2017renyi", "canonne2020discrete"),
-        _renyi,
+        "classical.renyi:RenyiAccountant",
     ),
     Method(
         "clt",
@@ -227,7 +173,7 @@ METHODS = (
         (),
         "Bu, Dong, Long, Su 2020",
         ("bu2020deep",),
-        _clt,
+        "classical.clt:CltAccountant",
     ),
 )
 

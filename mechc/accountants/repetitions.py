@@ -34,12 +34,12 @@ from mechc.accountants.contours import inversion
 from mechc.accountants.contours.characteristic import Law
 from mechc.accountants.contours.columns import Columns, Saddle, targets
 from mechc.accountants.contours.decay import truncation
-from mechc.accountants.contours.log_peak import log_peak
 from mechc.accountants.contours.trapezoid import (
     Contour,
     Lattice,
     Smooth,
 )
+from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.privacy_loss import Step

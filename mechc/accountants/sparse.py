@@ -15,7 +15,7 @@ the composition is a sum of positive measures, by the size of the largest loss t
 
 The first has a loss above a_0 > epsilon, to which the small ones add little: its share of delta is
 M'(0) - exp(epsilon) M'(-1) but for a bound by Chernoff. The brackets are inverted on contours of
-their own, see `bracket`; by the number of large losses where one contour cannot serve all numbers.
+their own, see `Bracket`.
 The last is bounded by Chernoff; levels are added until it is negligible.
 
 Steps cut into small and large losses by a smooth partition, with real generating functions.
@@ -24,13 +24,13 @@ In: steps on nodes for the tilts up to their saddle point, and two thresholds. O
 the positive measures M_i = (1 - chi_i) P and C_i = (chi_i - chi_(i-1)) P of `jumps`, and log M' of
 the measures made of them at real tilts. Both have the panels of the step, cut where chi rises.
 
-One bracket of `jumps`, M_(i-1)^k - M_i^k, or its part with so many large losses, inverted.
+One bracket of `Jumps`, M_(i-1)^k - M_i^k, inverted.
 
 With M' any of these positive measures, Theorem A holds as for the law of a loss. The transform
 
-    M'(z) = M_i(z)^k * sum over j of binom(k, j) (C_i(z) / M_i(z))^j
+    M'(z) = M_i(z)^k * sum over j >= 1 of binom(k, j) (C_i(z) / M_i(z))^j
 
-has no subtraction however rare large losses are (for j >= 1 the sum is expm1(k log1p(C/M))). All
+has no subtraction however rare large losses are: the sum is expm1(k log1p(C/M)). All
 its terms contain C_i, and M_i and C_i are positive measures, so that telescoping the product gives
 
     |M'(c + iy)| / M'(c) <= |C_i(c + iy)| / C_i(c),
@@ -40,8 +40,8 @@ on, M' is at most the same sum with odds B C_i(c) / M_i(c), whose coefficients a
 convex function of B that vanishes at 0, it leaves share(B) / B of that, which is little where many
 large losses are likely. C_i has a density that is smooth on the
 scale b_i - a_i: frequencies of that order are enough. What lies beyond them is bounded by the
-variation of its derivatives, see `derivatives`; where kinks leave it none, by Cauchy-Schwarz and
-Parseval's identity, see `parseval`.
+variation of its derivatives, see `Fading`; where kinks leave it none, by Cauchy-Schwarz and
+Parseval's identity, see `unseen`.
 """
 
 from __future__ import annotations
@@ -57,10 +57,20 @@ from scipy.special import betainc
 
 from mechc.accountants.contours.characteristic import FREQUENCY
 from mechc.accountants.contours.decay import Fading, covering_period, unseen
-from mechc.accountants.contours.large_losses import Hits, Measure, Wave, log_odds, transforms
-from mechc.accountants.contours.log_peak import log_peak
-from mechc.accountants.contours.trapezoid import Answer
-from mechc.accountants.fft import log_add, log_subtract
+from mechc.accountants.contours.large_losses import Measure, Wave, log_odds, transforms
+from mechc.accountants.contours.trapezoid import (
+    FACTS,
+    LOG_M,
+    LOG_MASS,
+    LOG_Q,
+    LOWEST,
+    PERIOD,
+    Answer,
+    C,
+    conclude,
+    images_beyond,
+)
+from mechc.accountants.fft import log_add, log_peak, log_subtract
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
 from mechc.loss.privacy_loss import Step
@@ -228,10 +238,10 @@ class Split:
             ratios[i] = large - small
         return tilts, log_m, ratios
 
-    def refine(self, hits: Hits | None, epsilon: float) -> None:
-        """Add tilts around the saddle point of a measure, until they are close in nats."""
+    def refine(self, epsilon: float) -> None:
+        """Add tilts around the saddle point, until they are close in nats."""
         for _ in range(REFINEMENTS):
-            phase, tilts = self._phase(hits, epsilon), self.tilts
+            phase, tilts = self._phase(True, epsilon), self.tilts
             at = int(phase.argmin())
             low, high = max(at - 2, 0), min(at + 1, tilts.size - 1)
             if at == 0:  # the saddle point lies below
@@ -245,13 +255,13 @@ class Split:
             if at > 0 and not max(phase[low], phase[high]) > phase[at] + APART:
                 break
 
-    def log_transforms(self, hits: Hits | None) -> Floats:
-        """Return log M' at -1, 0 and the tilts; without hits, of what has no large loss at all."""
+    def log_transforms(self, large: bool) -> Floats:
+        """Return log M' at -1, 0 and the tilts, of what has a large loss or of what has none."""
         _, log_m, ratios = self._rows
-        if hits is None:
+        if not large:
             return log_m
         with np.errstate(invalid="ignore"):
-            found: Floats = log_m + log_odds(hits, self.counts, ratios)
+            found: Floats = log_m + log_odds(self.counts, ratios)
         if np.isnan(found).any():
             raise NumericError("contour: at some tilts large losses alone have mass")
         return found
@@ -261,26 +271,25 @@ class Split:
         """Repetitions of the steps."""
         return np.array([float(part.count) for part in self.parts])
 
-    def _phase(self, hits: Hits | None, epsilon: float) -> Floats:
+    def _phase(self, large: bool, epsilon: float) -> Floats:
         tilts = self.tilts
-        return self.log_transforms(hits)[2:] - epsilon * tilts - np.log(tilts) - np.log1p(tilts)
+        return self.log_transforms(large)[2:] - epsilon * tilts - np.log(tilts) - np.log1p(tilts)
 
-    def least(self, hits: Hits | None, epsilon: float) -> float:
+    def least(self, epsilon: float) -> float:
         """Return the least log M'(t) - t epsilon - log t - log(1 + t)."""
-        return float(self._phase(hits, epsilon).min())
+        return float(self._phase(True, epsilon).min())
 
     def settled(self, epsilon: float) -> bool:
         """Whether the tilts reach beyond the saddle points."""
-        alone = (Hits(1, True),) if len(self.parts) == 1 else ()
-        for hits in (None, Hits(1, False), *alone):
-            phase = self._phase(hits, epsilon)
+        for large in (False, True):
+            phase = self._phase(large, epsilon)
             if np.isfinite(phase).any() and int(phase.argmin()) >= TILTS - 1:
                 return False
         return True
 
-    def log_bound(self, hits: Hits | None, epsilon: float) -> float:
+    def log_bound(self, large: bool, epsilon: float) -> float:
         """Return Chernoff's bound on the log of a measure's share of delta."""
-        at_tilts = self.log_transforms(hits)[2:] + log_peak(self.tilts) + SLACK
+        at_tilts = self.log_transforms(large)[2:] + log_peak(self.tilts) + SLACK
         return float((at_tilts - epsilon * self.tilts).min())
 
 
@@ -310,9 +319,9 @@ class Bracket:
         work: node evaluations spent.
     """
 
-    def __init__(self, split: Split, hits: Hits, lowest: float) -> None:
+    def __init__(self, split: Split, lowest: float) -> None:
         """Keep the measure; `lowest` is the least sum of losses."""
-        self._split, self._hits, self._lowest = split, hits, lowest
+        self._split, self._lowest = split, lowest
         self.c = self.period = 0.0
         self.nodes = self.work = 0
         self._known: tuple[float, tuple[float, float, float]] | None = None
@@ -331,11 +340,11 @@ class Bracket:
             UnsupportedError: the large losses have no density that is known.
         """
         split = self._split
-        split.refine(self._hits, epsilon)
-        log_m = split.log_transforms(self._hits)
+        split.refine(epsilon)
+        log_m = split.log_transforms(True)
         self._masses, self._tilts = log_m[:2], split.tilts
         self._log_b = log_m[2:] + log_peak(self._tilts) + SLACK
-        value = split.least(self._hits, epsilon) - BELOW
+        value = split.least(epsilon) - BELOW
         self.c, self.period = self._contour(epsilon, value, wanted)
         if not math.isfinite(self.period):
             return False
@@ -405,8 +414,8 @@ class Bracket:
     def _damping(self, frequency: Floats) -> Floats:
         """Bound M' by the transform of large losses beyond frequencies, both as shares."""
         most = np.log(np.max([f.most(frequency) for f in self._fading], axis=0))
-        whole = log_odds(self._hits, self._split.counts, self._ratios)
-        damped = log_odds(self._hits, self._split.counts, self._ratios + most) - whole - most
+        whole = log_odds(self._split.counts, self._ratios)
+        damped = log_odds(self._split.counts, self._ratios + most) - whole - most
         out: Floats = np.exp(np.minimum(damped, 0.0))
         return out
 
@@ -448,15 +457,10 @@ class Bracket:
             log_m += part.count * small.log_phi
             at += part.count * small.log_total
             self._error += part.count * (small.error + part.tolerance)
-            self._error += large.error + part.tolerance * self._number + 8.0 * EPS * self._number
-        log_at = float(log_odds(self._hits, counts, ratios_at)[0])
+            self._error += large.error + part.tolerance + 8.0 * EPS
+        log_at = float(log_odds(counts, ratios_at)[0])
         self._log_at = at + log_at
-        self._value = transforms(self._hits, counts, ratios, log_m, log_at)
-
-    @property
-    def _number(self) -> float:
-        """Large losses that matter for rounding: powers multiply relative errors."""
-        return float(self._hits.number)
+        self._value = transforms(counts, ratios, log_m, log_at)
 
     def log_value(self, epsilon: float) -> tuple[float, float, float]:
         """Return logs of lower bound, estimate and upper bound of this share of delta."""
@@ -482,16 +486,17 @@ class Bracket:
         self._beyond = 2.0 * self._unevaluated() / total
         self._lost = 2.0 * noise / total
         error = self._error + self._beyond + self._lost
-        error += EPS * (40.0 + 4.0 * abs(self._log_at) + 4.0 * abs(c * epsilon))
-        known, unknown, right = self._images(epsilon, log_s)
-        error += MASSES * known
-        low, high = 1.0 - known - unknown - right - error, 1.0 - known + error
-        if not high > 0.0:
-            return -math.inf, bound, bound
-        middle = log_s + math.log(1.0 - known) if known < 1.0 else bound
-        upper = min(log_s + math.log(high), bound)
-        lower = log_s + math.log(low) if low > 0.0 else -math.inf
-        return lower, min(middle, upper), upper
+        log_q, log_mass = map(float, self._masses)
+        images = math.exp(min(50.0, log_mass - c * self.period - log_s))  # but for a factor, left
+        error += MASSES * images / -math.expm1(-c * self.period)
+        facts = np.zeros(FACTS)
+        facts[C], facts[PERIOD], facts[LOG_M] = c, self.period, self._log_at
+        facts[LOG_MASS], facts[LOG_Q], facts[LOWEST] = log_mass, log_q, self._lowest
+        later = self._tilts > c
+        rows = images_beyond(c, self.period, self._tilts[later], self._log_b[later])
+        lower, middle, upper = conclude(1.0, epsilon, log_s, 1.0, 1.0, error, facts, rows)[:3]
+        upper = min(upper, bound)
+        return (lower if upper > -math.inf else -math.inf), min(middle, upper), upper
 
     def _unevaluated(self) -> float:
         """Bound what lies beyond the frequencies as a share of the first value."""
@@ -511,23 +516,6 @@ class Bracket:
             return False
         return upper - lower < WIDE or upper < wanted or log_subtract(upper, lower) < wanted
 
-    def _images(self, epsilon: float, log_s: float) -> tuple[float, float, float]:
-        """Shares of the sum: left images known, what they may be more, and the right images."""
-        c, period = self.c, self.period
-        log_q, log_mass = map(float, self._masses)
-        first = math.exp(min(50.0, log_mass - c * period - log_s)) / -math.expm1(-c * period)
-        damped = (c + 1.0) * period
-        second = math.exp(min(50.0, log_q + epsilon - damped - log_s)) / -math.expm1(-damped)
-        later = self._tilts > c
-        decay = period * (self._tilts[later] - c)
-        rights = self._log_b[later] - self._tilts[later] * epsilon - decay - log_s
-        rights -= np.log(-np.expm1(-decay))
-        right = math.exp(min(50.0, float(rights.min(initial=50.0))))
-        if epsilon - period <= self._lowest:
-            return first - second, 0.0, right
-        known = max(0.0, first - second)
-        return known, first - known, right
-
 
 REACH = 9.0  # standard deviations that small losses are taken to reach
 LEFT = 60.0  # tilts that show how few compositions with a far loss sum to less than epsilon
@@ -537,7 +525,6 @@ WIDEST, NARROWER, CUTS = math.log(8.0), 0.7, 13  # log of the ratio of losses of
 BEYOND, AFTER = 0.2, 0.4  # a_0 in widths of a level above epsilon, and b_0 above a_0
 BEFORE = 0.5  # b_1 below epsilon
 LEVELS, FAILURES, STEPS = 20, 4, 8  # levels, of which that may fail, and distinct steps
-NUMBERS = 8  # of large losses that get a contour of their own
 SPENT = 2.0  # nats by which a bracket may be wider than what is neglected
 NATS = 12.0  # nats beyond the rarity of a loss that its tilts should make up for
 TRIES, LARGER = 3, 2.5  # enlargements of the range of tilts
@@ -585,7 +572,7 @@ class Jumps:
         self._far: _Far | None = None
         self._left = WORK
         self.brackets: list[Bracket] = []
-        self._rests: list[tuple[Split, Hits | None]] = []
+        self._rests: list[tuple[Split, bool]] = []
         bands = [Band(step.loss) for step in steps]
         if math.isfinite(edges[1]):
             left = LEFT / (edges[0] - epsilon)
@@ -607,9 +594,9 @@ class Jumps:
                 if self._band_width(scale, sag) == width:
                     scale = below[0]  # lower thresholds leave less to the small losses
                 continue
-            rest, wanted = split.log_bound(None, epsilon), self._wanted(epsilon, rtol)
+            rest, wanted = split.log_bound(False, epsilon), self._wanted(epsilon, rtol)
             if rest < wanted:
-                self._rests.append((split, None))
+                self._rests.append((split, False))
                 return
             if turn and rest > wanted + HOPELESS:
                 break  # many small losses are likelier than a large one
@@ -661,33 +648,21 @@ class Jumps:
         return self._sum(epsilon)[1] + math.log(REST * rtol)
 
     def _invert(self, split: Split, epsilon: float, rtol: float) -> bool:
-        """Invert one level, by the number of large losses if need be; False if that fails too."""
-        before = len(self.brackets), len(self._rests)
+        """Invert one level; False if that fails."""
         if not any(part.any_large for part in split.parts):
             return True
-        for number in range(1, NUMBERS + 1):
-            wanted, many = self._wanted(epsilon, rtol), Hits(number, False)
-            if split.log_bound(many, epsilon) < wanted:
-                self._rests.append((split, many))
-                return True
-            alone = len(split.parts) > 1 or number == NUMBERS
-            for hits in (many,) if alone else (many, Hits(number, True)):
-                if hits.exactly and split.log_bound(hits, epsilon) < wanted:
-                    self._rests.append((split, hits))
-                    break
-                bracket = Bracket(split, hits, self._lowest)
-                found = bracket.invert(epsilon, wanted)
-                self._left -= bracket.work
-                if self._left < 0:
-                    raise NumericError("contour: too many contours, one for each size of losses")
-                if found and bracket.good(epsilon, wanted + SPENT):
-                    self.brackets.append(bracket)
-                    break
-            else:
-                del self.brackets[before[0] :], self._rests[before[1] :]
-                return False
-            if hits == many:
-                return True
+        wanted = self._wanted(epsilon, rtol)
+        if split.log_bound(True, epsilon) < wanted:
+            self._rests.append((split, True))
+            return True
+        bracket = Bracket(split, self._lowest)
+        found = bracket.invert(epsilon, wanted)
+        self._left -= bracket.work
+        if self._left < 0:
+            raise NumericError("contour: too many contours, one for each size of losses")
+        if not (found and bracket.good(epsilon, wanted + SPENT)):
+            return False
+        self.brackets.append(bracket)
         return True
 
     def _sum(self, epsilon: float) -> tuple[float, float, float]:
@@ -702,8 +677,8 @@ class Jumps:
     def answer(self, epsilon: float) -> Answer:
         """Return the finite part of delta at epsilon."""
         lower, estimate, upper = self._sum(epsilon)
-        for split, hits in self._rests:
-            upper = log_add(upper, split.log_bound(hits, epsilon))
+        for split, large in self._rests:
+            upper = log_add(upper, split.log_bound(large, epsilon))
         nodes = sum(b.nodes for b in self.brackets)
         detail = {"brackets": float(len(self.brackets)), "nodes": float(nodes)}
         return Answer(lower, estimate, upper, dict(detail))
@@ -797,7 +772,7 @@ class _Far:
             ratios[i] = large + coarse - small
             error += step.count * (1e-14 + step.loss.tolerance + rough[:2].max()) + coarse[:2].max()
         counts = np.array([float(step.count) for step in steps])
-        both = log_m + log_odds(Hits(1, False), counts, ratios)
+        both = log_m + log_odds(counts, ratios)
         return cls(float(both[0]), float(both[1]), orders, both[2:] + log_peak(orders), error)
 
     def log_value(self, epsilon: float) -> tuple[float, float, float]:

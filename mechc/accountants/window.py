@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from mechc.accountants.contours import saddle
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.contours.log_peak import log_peak
-from mechc.accountants.fft import TiltedSum, log1mexp, log_add, log_subtract
+from mechc.accountants.fft import TiltedSum, log1mexp, log_add, log_peak, log_subtract
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss
 

@@ -35,8 +35,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.contours.log_peak import log_peak
-from mechc.accountants.fft import TiltedSum, Transformed, log1mexp, log_add
+from mechc.accountants.fft import TiltedSum, Transformed, log1mexp, log_add, log_peak
 from mechc.accountants.window import Window, finite_lower, finite_upper
 from mechc.errors import NumericError
 from mechc.individual.budget import THREADS

@@ -10,8 +10,7 @@ from written_kernels import gaussian, laplace
 
 from mechc.accountants.bounds import Tails
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.contours.log_peak import log_peak
-from mechc.accountants.fft import TiltedSum
+from mechc.accountants.fft import TiltedSum, log_peak
 from mechc.accountants.window import choose, images, reach
 from mechc.errors import UnsupportedError
 from mechc.loss.discretise import GridLaw

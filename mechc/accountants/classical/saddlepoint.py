@@ -51,9 +51,15 @@ from mechc.accountants.classical.normal_errors import (
     smoothing_error,
 )
 from mechc.accountants.contours.composed import ComposedLoss, Interval
-from mechc.accountants.contours.log_peak import log_peak_at
 from mechc.accountants.contours.saddle import Tilt, saddle_target, solve
-from mechc.accountants.fft import HALF_LOG_TWO_PI, log1mexp, log_add, log_mills, log_subtract
+from mechc.accountants.fft import (
+    HALF_LOG_TWO_PI,
+    log1mexp,
+    log_add,
+    log_mills,
+    log_peak_at,
+    log_subtract,
+)
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import U

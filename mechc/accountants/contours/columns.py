@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import Law
-from mechc.accountants.contours.log_peak import log_peak
+from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
 from mechc.loss.privacy_loss import Step

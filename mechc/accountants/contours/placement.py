@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import Law
-from mechc.accountants.contours.log_peak import log_peak
+from mechc.accountants.fft import log_peak
 from mechc.loss.allowance import spend
 
 Floats = NDArray[np.float64]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import Law, Tilted, turned_by
-from mechc.accountants.contours.log_peak import log_peak
+from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
 from mechc.loss.jit import compiled
@@ -33,7 +33,7 @@ Complexes = NDArray[np.complex128]
 
 KEEPING = 50  # node evaluations that the memory of one frequency is worth
 WAVE = 12.0  # work for one frequency of a sum
-MOST_FREQUENCIES = 4_000_000  #, 100 bytes each while they are summed
+MOST_FREQUENCIES = 4_000_000  # , 100 bytes each while they are summed
 
 
 @dataclass(frozen=True)
@@ -242,9 +242,7 @@ class Contour:
         self.decay = math.inf
         self.blurred: Any = None  # the answers for a smoothed payoff, where they are narrower
         later = grid > c
-        fade = period * (grid[later] - c)
-        rest = -fade - np.log(-np.expm1(-fade))
-        self._images = np.ascontiguousarray([grid[later], log_b[later], rest])
+        self._images = images_beyond(c, period, grid[later], log_b[later])
         self.resolve(law)
 
     def resolve(self, law: Law) -> None:
@@ -382,6 +380,12 @@ class Contour:
         peak = log_peak(scaled[0])
         scaled[1], scaled[2] = (scaled[1] - peak) / n, scaled[2] + peak
         return scaled
+
+
+def images_beyond(c: float, period: float, tilts: Floats, log_b: Floats) -> Floats:
+    """Rows for the bound on the images right of c: tilts s, bounds there, and the rest of it."""
+    fade = period * (tilts - c)
+    return np.ascontiguousarray([tilts, log_b, -fade - np.log(-np.expm1(-fade))])
 
 
 # places of a contour's constants in the array `facts`; all of one repetition
