@@ -25,8 +25,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import fft, special
+from scipy import special
 
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
@@ -137,7 +138,7 @@ class Transformed:
         spend(TRANSFORM * (size + law.mass.size))
         folded, centre, log_mgf, relative = _tilted(law, tilt, size)
         return cls(
-            spectrum=fft.rfft(folded),
+            spectrum=scipy.fft.rfft(folded),
             centre=centre,
             offset=law.offset,
             step=law.step,
@@ -219,7 +220,7 @@ class TiltedSum:
 
     def close(self) -> TiltedSum:
         """Transform back; nothing can be added afterwards."""
-        self._sum: Floats = fft.irfft(self._spectrum, self.size)
+        self._sum: Floats = scipy.fft.irfft(self._spectrum, self.size)
         del self._spectrum
         last = transform_error(self.size) + len(self._offsets) * 4 * U
         self._error += last * _norm(self._sum)

@@ -51,8 +51,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import betainc
 
 from mechc.accountants.contours.characteristic import FREQUENCY
@@ -738,7 +738,7 @@ def typical(steps: Sequence[Step], epsilon: float) -> float:
     top = min(step.loss.tilts[1] for step in steps)
     if not excess(0.0) < 0.0 < excess(top):
         raise UnsupportedError("contour: no tilt makes epsilon likely")
-    t = brentq(excess, 0.0, top, rtol=NEAR_SADDLE, full_output=True, disp=False)[0]
+    t = scipy.optimize.brentq(excess, 0.0, top, rtol=NEAR_SADDLE, full_output=True, disp=False)[0]
     loss, share = np.concatenate([law[1] for law in laws]), np.concatenate(shares(t))
     order = np.argsort(-loss)
     above = np.cumsum(share[order])  # of small losses many cancel

@@ -10,62 +10,55 @@ import json
 import os
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from typer.core import TyperGroup
 
 import mechc
 from mechc.cli.arguments import (
-    Adjacency,
-    Advantage,
+    SOLVE,
+    Aim,
     AllowFiles,
-    BatchCap,
-    BatchSize,
-    Beside,
-    ClipNorm,
     Count,
-    DatasetSize,
     Delta,
-    DensityP,
-    DensityQ,
+    Densities,
     Direction,
-    Domain,
-    Epochs,
     Epsilon,
-    Fpr,
     Json,
     LogDelta,
-    MaybeName,
     Method,
     Name,
-    NoiseMultiplier,
+    Names,
     Output,
     Plot,
     Poisson,
-    Sampler,
+    Repeated,
+    RunPath,
+    Sample,
+    Sensitivity,
     Set,
-    SolveFor,
-    Steps,
-    Tpr,
-    Variable,
+    Settings,
+    Target,
+    Training,
     count_of,
     counts_of,
-    mechanism_of,
+    grouped,
     question,
     ranges_of,
-    run_of,
     values_of,
     writable,
 )
-from mechc.composition.operations import under
 from mechc.errors import MEANT, DeclarationError, LoweringError, MechcError, UnsupportedError
 
 if TYPE_CHECKING:
     from mechc.accountants.bound import Bound
     from mechc.composition.calibration import Calibration
+    from mechc.composition.events import Composition
 
 
 out = Console()
@@ -135,7 +128,12 @@ def _runs_on() -> list[str]:
     return [f"Python {python_version()}", *libraries, f"{system()} {machine()}"]
 
 
-@app.command("list")
+def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add a command, its groups of options spread."""
+    return lambda made: app.command(name)(grouped(made))
+
+
+@command("list")
 def list_mechanisms(
     ctx: typer.Context,
     compile_missing: Annotated[
@@ -149,38 +147,30 @@ def list_mechanisms(
 
     if compile_missing:
         compiling_all(mechc.available(), err)
-    if as_json:
-        _print_json(ctx, {"mechanisms": [vars(row) for row in catalogue.rows()]})
-    else:
-        out.print(catalogue.table())
+    found = catalogue.rows()
+    _print(ctx, {"mechanisms": [vars(row) for row in found]}, lambda: catalogue.table(found))
 
 
-@app.command("methods")
+@command("methods")
 def list_methods(ctx: typer.Context, as_json: Json = False) -> None:
     """List the accountants with what they need, prove and cost."""
     from mechc.report import tables
 
-    if as_json:
-        _print_json(ctx, {"methods": tables.method_rows()})
-    else:
-        out.print(tables.methods())
+    _print(ctx, {"methods": tables.method_rows()}, tables.methods)
 
 
-@app.command()
+@command()
 def show(
-    name: Name,
+    what: Sample,
     stage: Annotated[str, typer.Option(help="explain, pair, calculus, ir or source.")] = "explain",
-    poisson: Poisson = None,
-    adjacency: Adjacency = None,
 ) -> None:
     """Show what was derived from a declaration, at any stage of the compiler."""
     from mechc.report import stages
 
-    mechanism = under(mechc.load(name), poisson, adjacency)
-    out.print(stages.show(mechanism, stage), highlight=False)
+    out.print(stages.show(what.under(), stage), highlight=False)
 
 
-@app.command()
+@command()
 def new(
     name: Annotated[str, typer.Argument(help="Name of the mechanism, and of its file.")],
 ) -> None:
@@ -190,168 +180,104 @@ def new(
     out.print(f"wrote {new_file.write(name)}", highlight=False)
 
 
-@app.command()
-def emit(
-    name: Name,
-    output: Output,
-    poisson: Poisson = None,
-    adjacency: Adjacency = None,
-) -> None:
+@command()
+def emit(what: Sample, output: Output) -> None:
     """Write the compiled kernel as a standalone Python module."""
     from mechc.cli.progress import compiling
 
     writable(output)
-    mechanism = under(mechc.load(name), poisson, adjacency)
+    mechanism = what.under()
     compiling(mechanism, err)
     out.print(f"wrote {mechanism.emit(output)}", highlight=False)
 
 
-@app.command()
+@command()
 def report(
-    name: Name,
+    what: Settings,
     output: Output,
-    settings: Set = [],  # noqa: B006
-    poisson: Poisson = None,
-    adjacency: Adjacency = None,
     certificate: Annotated[str, typer.Option(help="quick, full or none.")] = "quick",
 ) -> None:
     """Write a datasheet of a mechanism as one HTML file."""
     from mechc.cli.progress import compiling
 
     writable(output)
-    values = values_of(settings)
-    mechanism = under(mechc.load(name), poisson, adjacency, values)
-    mechanism.check({**mechanism.bound, **values}, partial=True)
+    mechanism, values = what.open()
     compiling(mechanism, err)
     with err.status(f"datasheet of {mechanism.name}"):
         path = mechanism.report(output, certificate=certificate, **values)
     out.print(f"wrote {path}", highlight=False)
 
 
-@app.command()
+@command()
 def epsilon(
     ctx: typer.Context,
-    name: MaybeName = "",
-    settings: Set = [],  # noqa: B006 - typer copies it
+    what: Densities,
     delta: Delta = None,
     log_delta: LogDelta = None,
-    count: Count = "1",
-    poisson: Poisson = None,
-    adjacency: Adjacency = None,
     method: Method = "auto",
     direction: Direction = "both",
-    p: DensityP = "",
-    q: DensityQ = "",
-    var: Variable = "x",
-    domain: Domain = [],  # noqa: B006 - typer copies it
     as_json: Json = False,
 ) -> None:
     """Print bounds on epsilon for a given delta."""
     if (delta is None) == (log_delta is None):
         raise DeclarationError("epsilon: give exactly one of --delta and --log-delta")
     question(method, direction, delta=delta, log_delta=log_delta)
-    run = run_of(mechanism_of(name, p, q, var, domain), settings, poisson, adjacency, count)
+    run = what.run(what.count)
     bound = run.epsilon(delta, log_delta=log_delta, method=method, direction=direction)
-    _print_bound(_under(bound, adjacency), ctx, as_json)
+    _print_bound(ctx, _under(bound, what.adjacency))
 
 
-@app.command()
+@command()
 def delta(
     ctx: typer.Context,
-    name: MaybeName = "",
-    settings: Set = [],  # noqa: B006 - typer copies it
+    what: Densities,
     epsilon: Epsilon = None,
-    count: Count = "1",
-    poisson: Poisson = None,
-    adjacency: Adjacency = None,
     method: Method = "auto",
     direction: Direction = "both",
     log: Annotated[bool, typer.Option("--log", help="Print log delta.")] = False,
-    p: DensityP = "",
-    q: DensityQ = "",
-    var: Variable = "x",
-    domain: Domain = [],  # noqa: B006 - typer copies it
     as_json: Json = False,
 ) -> None:
     """Print bounds on delta for a given epsilon."""
     if epsilon is None:
         raise DeclarationError("delta: --epsilon is needed")
     question(method, direction, epsilon=epsilon)
-    run = run_of(mechanism_of(name, p, q, var, domain), settings, poisson, adjacency, count)
+    run = what.run(what.count)
     ask = run.log_delta if log else run.delta
-    bound = ask(epsilon, method=method, direction=direction)
-    _print_bound(_under(bound, adjacency), ctx, as_json)
+    _print_bound(ctx, _under(ask(epsilon, method=method, direction=direction), what.adjacency))
 
 
-@app.command()
+@command()
 def dpsgd(
     ctx: typer.Context,
-    dataset_size: DatasetSize = None,
-    batch_size: BatchSize = None,
-    noise_multiplier: NoiseMultiplier = None,
-    epochs: Epochs = None,
-    steps: Steps = None,
-    sampler: Sampler = "poisson",
-    adjacency: Adjacency = None,
-    clip_norm: ClipNorm = 1.0,
-    batch_cap: BatchCap = None,
-    delta: Delta = None,
-    epsilon: Epsilon = None,
-    solve_for: SolveFor = "",
-    advantage: Advantage = None,
-    tpr: Tpr = None,
-    fpr: Fpr = None,
-    beside: Beside = None,
-    method: Method = "auto",
+    what: Training,
+    aim: Aim,
+    solve_for: Annotated[str, typer.Option(help=SOLVE)] = "",
     as_json: Json = False,
 ) -> None:
     """Print bounds on epsilon (or delta) of a training run with DP-SGD; or solve for one word."""
-    inputs: dict[str, Any] = {
-        "dataset_size": dataset_size, "batch_size": batch_size, "epochs": epochs, "steps": steps,
-        "noise_multiplier": noise_multiplier, "sampler": sampler, "adjacency": adjacency,
-        "clip_norm": clip_norm, "batch_cap": batch_cap,
-    }  # fmt: skip
     if solve_for:
-        words = {name: value for name, value in inputs.items() if value is not None}
-        found = mechc.calibrate(
-            mechc.dpsgd,
-            solve_for=solve_for,
-            epsilon=epsilon,
-            delta=delta,
-            advantage=advantage,
-            tpr=tpr,
-            fpr=fpr,
-            beside=None if beside is None else mechc.open(beside),
-            method=method,
-            parameters=words,
-        )
-        _print_calibration(found, adjacency, ctx, as_json)
+        words = {name: value for name, value in vars(what).items() if value is not None}
+        _print_found(ctx, aim.calibrate(mechc.dpsgd, solve_for, words), what.adjacency)
         return
-    if (delta is None) == (epsilon is None) or (advantage, tpr, fpr) != (None, None, None):
+    if (aim.delta is None) == (aim.epsilon is None) or (aim.advantage, aim.tpr, aim.fpr) != (
+        None, None, None,
+    ):  # fmt: skip
         raise DeclarationError(
             "dpsgd: give exactly one of --delta and --epsilon, or --solve-for and a target"
         )
-    question(method, delta=delta, epsilon=epsilon)
-    run = mechc.dpsgd(**inputs)
-    run = run if beside is None else run + mechc.open(beside)
-    bound = (
-        run.delta(epsilon, method=method) if delta is None else run.epsilon(delta, method=method)
-    )
+    question(aim.method, delta=aim.delta, epsilon=aim.epsilon)
+    run = mechc.dpsgd(**vars(what)) + (aim.released() or 0)
     if not as_json:
         out.print(f"run        {run}", markup=False, highlight=False, soft_wrap=True)
-    _print_bound(bound, ctx, as_json, run=repr(run))
+    _print_bound(ctx, *_answers(run, aim.delta, aim.epsilon, aim.method), run=repr(run))
 
 
-@app.command()
+@command()
 def compare(
     ctx: typer.Context,
-    name: Name,
-    settings: Set = [],  # noqa: B006 - typer copies it
+    what: Repeated,
     epsilon: Epsilon = None,
     delta: Delta = None,
-    count: Count = "1",
-    poisson: Poisson = None,
-    adjacency: Adjacency = None,
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
@@ -361,31 +287,25 @@ def compare(
     if (epsilon is None) == (delta is None):
         raise DeclarationError("compare: give exactly one of --epsilon and --delta")
     question(delta=delta, epsilon=epsilon)
-    if plot is not None:
-        writable(plot)
-    run = run_of(mechc.load(name), settings, poisson, adjacency, count)
-    what = "delta" if delta is None else "epsilon"
+    writable(plot)
+    run = what.run(what.count)
+    word = "delta" if delta is None else "epsilon"
     with err.status("asking every method"):
         found = comparison.answers(run, epsilon=epsilon, delta=delta)
     if plot is not None:
         at = f"epsilon {epsilon:g}" if delta is None else f"delta {delta:g}"
-        comparison.figure(found, what, f"{run} at {at}", plot)
-    if as_json:
-        _print_json(ctx, {"answers": comparison.record(found), "claim": run.claim.record(),
-                          "adjacency": run.claim.adjacency, "run": repr(run)})  # fmt: skip
-    else:
-        out.print(comparison.table(found, what, run.claim))
+        comparison.figure(found, word, f"{run} at {at}", plot)
+    record = {"answers": comparison.record(found), "claim": run.claim.record(),
+              "adjacency": run.claim.adjacency, "run": repr(run)}  # fmt: skip
+    _print(ctx, record, lambda: comparison.table(found, word, run.claim))
 
 
-@app.command()
+@command()
 def curve(
     ctx: typer.Context,
-    name: Name,
-    settings: Set = [],  # noqa: B006 - typer copies it
+    what: Settings,
     delta: Annotated[float, typer.Option("--delta", "-d", help="Target delta.")] = 1e-5,
     counts: Annotated[str, typer.Option(help="Counts, such as 1,10,100 or 1:1000:10.")] = "1:11",
-    poisson: Poisson = None,
-    adjacency: Adjacency = None,
     method: Method = "auto",
     plot: Plot = None,
     as_json: Json = False,
@@ -395,85 +315,46 @@ def curve(
 
     numbers = counts_of(counts)
     question(method, delta=delta)
-    if plot is not None:
-        writable(plot)
-    run = run_of(mechc.load(name), settings, poisson, adjacency, "1")
-    bound = _under(run.epsilon_curve(delta, numbers, method=method), adjacency)
+    writable(plot)
+    bound = _under(what.run().epsilon_curve(delta, numbers, method=method), what.adjacency)
     if plot is not None:
         from mechc.report.plot import epsilon_figure
 
         epsilon_figure({"epsilon": (numbers, bound)}, plot, delta)
-    if as_json:
-        _print_json(ctx, {"count": numbers, **bound.record()})
-    else:
-        out.print(tables.curve(numbers, bound))
+    _print(ctx, {"count": numbers, **bound.record()}, lambda: tables.curve(numbers, bound))
 
 
-@app.command()
+@command()
 def calibrate(
     ctx: typer.Context,
-    name: Name,
+    what: Repeated,
+    aim: Aim,
     solve_for: Annotated[str, typer.Option(help="Parameter to find, or 'count'.")],
-    settings: Set = [],  # noqa: B006 - typer copies it
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    advantage: Advantage = None,
-    tpr: Tpr = None,
-    fpr: Fpr = None,
-    beside: Beside = None,
-    count: Count = "1",
-    poisson: Poisson = None,
-    adjacency: Adjacency = None,
-    method: Method = "auto",
     as_json: Json = False,
 ) -> None:
     """Find the parameter value whose proven upper bound meets the target."""
     from mechc.cli.progress import compiling
 
-    if (epsilon is None or delta is None) and advantage is None and tpr is None:
+    if (aim.epsilon is None or aim.delta is None) and aim.advantage is None and aim.tpr is None:
         raise DeclarationError(
             "calibrate: --epsilon and --delta are needed, or --advantage, or --tpr and --fpr"
         )
-    values, number = values_of(settings), count_of(count)
-    question(method, delta=delta, epsilon=epsilon)
-    mechanism = mechc.load(name)
-    if solve_for == "sampling_rate" and poisson is None:
-        mechanism = mechc.poisson(mechanism, None, adjacency or "add_remove")
-    else:
-        mechanism = under(mechanism, poisson, adjacency, {*values, solve_for})
-    mechanism.check({**mechanism.bound, **values}, partial=True)
+    number = count_of(what.count)
+    question(aim.method, delta=aim.delta, epsilon=aim.epsilon)
+    mechanism, values = what.open(solve_for)
     compiling(mechanism, err)
-    found = mechc.calibrate(
-        mechanism,
-        solve_for=solve_for,
-        epsilon=epsilon,
-        delta=delta,
-        advantage=advantage,
-        tpr=tpr,
-        fpr=fpr,
-        beside=None if beside is None else mechc.open(beside),
-        method=method,
-        count=number,
-        parameters=values,
-    )
-    _print_calibration(found, adjacency, ctx, as_json)
+    found = aim.calibrate(mechanism, solve_for, values, count=number)
+    _print_found(ctx, found, what.adjacency)
 
 
-Target = Annotated[
-    tuple[float, float], typer.Option("--target", "-t", help="EPSILON DELTA for all releases.")
-]
-
-
-@app.command()
+@command()
 def tournament(
     ctx: typer.Context,
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Mechanisms; all that add noise by default.")
-    ] = None,
+    names: Names = None,
     target: Target = (1.0, 1e-6),
     count: Count = "1",
     poisson: Poisson = None,
-    sensitivity: Annotated[float, typer.Option(help="How far the query moves.")] = 1.0,
+    sensitivity: Sensitivity = 1.0,
     rank: Annotated[
         str, typer.Option(help="standard_deviation, absolute_error, entropy, quantile_95 or _999.")
     ] = "standard_deviation",
@@ -481,8 +362,7 @@ def tournament(
     as_json: Json = False,
 ) -> None:
     """Rank mechanisms by the errors of the least noise that meets a target."""
-    if plot is not None:
-        writable(plot)
+    writable(plot)
     with err.status("tournament") as status:
         found = mechc.tournament(
             target=target, count=count_of(count), sampling=poisson, mechanisms=names or None,
@@ -490,13 +370,10 @@ def tournament(
         )  # fmt: skip
     if plot is not None:
         found.plot(plot)
-    if as_json:
-        _print_json(ctx, found.record())
-    else:
-        out.print(str(found), markup=False, highlight=False, soft_wrap=True)
+    _print(ctx, found.record(), lambda: found)
 
 
-@app.command()
+@command()
 def optimise(
     ctx: typer.Context,
     name: Name,
@@ -506,7 +383,7 @@ def optimise(
     target: Target = (1.0, 1e-6),
     count: Count = "1",
     poisson: Poisson = None,
-    sensitivity: Annotated[float, typer.Option(help="How far the query moves.")] = 1.0,
+    sensitivity: Sensitivity = 1.0,
     as_json: Json = False,
 ) -> None:
     """Find the shape of noise whose error is least at a target."""
@@ -515,32 +392,29 @@ def optimise(
             name, over=ranges_of(over), minimise=minimise, target=target, count=count_of(count),
             sampling=poisson, sensitivity=sensitivity, parameters=values_of(settings),
         )  # fmt: skip
-    if as_json:
-        _print_json(ctx, found.record())
-    else:
-        out.print(str(found), markup=False, highlight=False, soft_wrap=True)
+    _print(ctx, found.record(), lambda: found)
 
 
-@app.command()
+@command()
 def verify(
-    name: Annotated[str, typer.Argument(help="A mechanism, its file, or an emitted kernel.")],
+    what: Sample,
     level: Annotated[str, typer.Option(help="quick or full.")] = "quick",
-    poisson: Poisson = None,
-    adjacency: Adjacency = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write.")] = None,
     against: Annotated[
         Path | None, typer.Option("--certificate", help="A certificate that should be this one.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Verify a kernel against its declaration in ball arithmetic; exit code 1 if it fails."""
+    """Verify a kernel (a mechanism, its file, an emitted kernel); exit code 1 if it fails.
+
+    In ball arithmetic, against its declaration.
+    """
     from mechc.cli import subject
     from mechc.verify.certificate import table, verify
 
-    if output is not None:
-        writable(output)
-    mechanism, kernel = subject.find(name)
-    certificate = verify(under(mechanism, poisson, adjacency), level, kernel)
+    writable(output)
+    mechanism, kernel = subject.find(what.name)
+    certificate = verify(what.under((), mechanism), level, kernel)
     if output is not None:
         output.write_text(certificate.to_json(), encoding="utf-8")
     if as_json:
@@ -556,10 +430,10 @@ def verify(
         raise typer.Exit(1)
 
 
-@app.command("open")
+@command("open")
 def open_run(
     ctx: typer.Context,
-    path: Annotated[Path, typer.Argument(help="Run file.")],
+    path: RunPath,
     delta: Delta = None,
     epsilon: Epsilon = None,
     method: Method = "auto",
@@ -568,32 +442,23 @@ def open_run(
 ) -> None:
     """Show the run that a file holds, and its epsilon or delta if asked."""
     run = mechc.open(path, allow_files=allow_files)
-    bounds = [run.epsilon(delta, method=method)] if delta is not None else []
-    bounds += [run.delta(epsilon, method=method)] if epsilon is not None else []
+    bounds = _answers(run, delta, epsilon, method)
     if as_json:
         _print_json(ctx, {"run": repr(run), "count": run.count, "adjacency": run.adjacency,
-                     "claims": run.claims,
-                     "answers": [bound.record() for bound in bounds]})  # fmt: skip
+                          "claims": run.claims,
+                          "answers": [bound.record() for bound in bounds]})  # fmt: skip
         return
     out.print(f"run        {run}", markup=False, highlight=False, soft_wrap=True)
     out.print(f"steps      {run.count}\nadjacency  {run.adjacency.words}", highlight=False)
     for bound in bounds:
-        _print_bound(bound)
+        _print_bound(ctx, bound)
 
 
-@app.command()
+@command()
 def record(
     ctx: typer.Context,
-    path: Annotated[Path, typer.Argument(help="Run file; it is made if there is none.")],
-    name: MaybeName = "",
-    settings: Set = [],  # noqa: B006 - typer copies it
-    count: Count = "1",
-    poisson: Poisson = None,
-    adjacency: Adjacency = None,
-    p: DensityP = "",
-    q: DensityQ = "",
-    var: Variable = "x",
-    domain: Domain = [],  # noqa: B006 - typer copies it
+    path: RunPath,
+    what: Densities,
     delta: Delta = None,
     allow_files: AllowFiles = False,
     as_json: Json = False,
@@ -601,7 +466,7 @@ def record(
     """Add steps to a run file, one line that is on disk when the command ends."""
     from mechc.composition import run_record
 
-    run = run_of(mechanism_of(name, p, q, var, domain), settings, poisson, adjacency, count)
+    run = what.run(what.count)
     before = mechc.open(path, allow_files=allow_files) if path.exists() else 0
     whole = run + before  # refuses what cannot be composed before it is written
     run.save(path, append=True)
@@ -610,13 +475,13 @@ def record(
         return
     asked = run_record.questions(delta, None)
     run_record.add(path, run_record.line(mechc.compose(), asked, whole))
-    _print_bound(whole.epsilon(delta), ctx, as_json)
+    _print_bound(ctx, whole.epsilon(delta))
 
 
-@app.command()
+@command()
 def check(
     ctx: typer.Context,
-    run: Annotated[Path, typer.Argument(help="Run file: JSON lines, or TOML with [[step]].")],
+    run: RunPath,
     certified: Annotated[
         bool, typer.Option("--certified", help="Ball arithmetic too (TOML).")
     ] = False,
@@ -625,32 +490,24 @@ def check(
 ) -> None:
     """Ask the questions of a run file again and compare; exit code 1 at a contradiction.
 
-    Of a TOML file, compare all methods with each other.
+    Of a TOML file, with [[step]] tables, compare all methods with each other.
     """
     from mechc.composition import agreement, run_file
 
+    found: Any
     if run_file.is_json(run):
-        checked = run_file.recheck(run, allow_files=allow_files)
-        if as_json:
-            _print_json(ctx, checked.record())
-        else:
-            out.print(str(checked), markup=False, highlight=False, soft_wrap=True)
-        ok = checked.ok
+        found = run_file.recheck(run, allow_files=allow_files)
+        _print(ctx, found.record(), lambda: found)
     else:
         composition, epsilons = run_file.read(run, allow_files=allow_files)
-        report = agreement.check(composition, epsilons, certified)
-        out.print(str(report), markup=False, highlight=False)
-        ok = report.ok
-    if not ok:
+        found = agreement.check(composition, epsilons, certified)
+        out.print(str(found), markup=False, highlight=False)
+    if not found.ok:
         raise typer.Exit(1)
 
 
-@app.command()
-def warm(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Mechanisms whose kernels are wanted, or none.")
-    ] = None,
-) -> None:
+@command()
+def warm(names: Names = None) -> None:
     """Compile ahead what is compiled once on a machine: the accountants, and kernels."""
     from mechc.cli.progress import compiling_all, warm_up
 
@@ -688,7 +545,7 @@ def individual_chunk(
         out.print(f"chunk {index} is in {run.results.path}", highlight=False)
 
 
-@app.command()
+@command()
 def cache(
     ctx: typer.Context,
     action: Annotated[str, typer.Argument(help="list, size or clear.")] = "list",
@@ -697,13 +554,11 @@ def cache(
     """List, size or clear the cache of compiled kernels."""
     from mechc.report import tables
 
-    if as_json:
-        _print_json(ctx, tables.cache_record(action))
-    else:
-        out.print(tables.cache(action), highlight=False)
+    found = tables.cache_record(action)
+    _print(ctx, found, lambda: tables.cache(found))
 
 
-@app.command()
+@command()
 def demo(
     folder: Annotated[Path, typer.Option(help="Where to write kernel and figure.")] = Path(),
 ) -> None:
@@ -718,24 +573,37 @@ def _under(bound: Bound, adjacency: str | None) -> Bound:
     return bound if adjacency is None else bound.under(mechc.Adjacency.of(adjacency))
 
 
-def _print_bound(
-    bound: Bound, ctx: typer.Context | None = None, as_json: bool = False, **more: Any
-) -> None:
+def _answers(
+    run: Composition, delta: float | None, epsilon: float | None, method: str
+) -> list[Bound]:
+    """What is asked for, of epsilon at a delta and delta at an epsilon."""
+    asked = ((run.epsilon, delta), (run.delta, epsilon))
+    return [ask(at, method=method) for ask, at in asked if at is not None]
+
+
+def _print_bound(ctx: typer.Context, bound: Bound, **more: Any) -> None:
     from mechc.report import tables
 
-    if as_json and ctx is not None:
-        _print_json(ctx, {**bound.record(), **more})
-    else:
-        out.print(tables.bound(bound), highlight=False)
+    _print(ctx, {**bound.record(), **more}, lambda: tables.bound(bound))
 
 
-def _print_calibration(
-    found: Calibration, adjacency: str | None, ctx: typer.Context, as_json: bool
-) -> None:
-    bound = _under(found.bound, adjacency)
-    if not as_json:
+def _print_found(ctx: typer.Context, found: Calibration, adjacency: str | None) -> None:
+    if not ctx.params["as_json"]:
         out.print(f"{found.name} = {found.value!r}", highlight=False)
-    _print_bound(bound, ctx, as_json, **{found.name: found.value, "count": found.count})
+    more = {found.name: found.value, "count": found.count}
+    _print_bound(ctx, _under(found.bound, adjacency), **more)
+
+
+def _print(ctx: typer.Context, record: dict[str, Any], shown: Callable[[], Any]) -> None:
+    """Print an answer as JSON, or as it is shown to people."""
+    if ctx.params["as_json"]:
+        _print_json(ctx, record)
+        return
+    words = shown()
+    if isinstance(words, Table):
+        out.print(words, highlight=False)
+    else:
+        out.print(str(words), markup=False, highlight=False, soft_wrap=True)
 
 
 def _print_json(ctx: typer.Context, values: dict[str, Any]) -> None:

@@ -1,49 +1,28 @@
 """Words of the command line: the options that commands share, and what the words stand for.
 
 In: strings. Out: mechanisms, compositions, parameter values and counts, or a `DeclarationError`.
+Options that several commands take together are the fields of a group, declared once.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from rich.console import Console
 
 import mechc
-from mechc.composition.operations import under
 from mechc.errors import DeclarationError
 
 if TYPE_CHECKING:
     from mechc.composition.events import Composition
     from mechc.composition.mechanism import Mechanism
-
-
-def _names(incomplete: str) -> list[str]:
-    """Names of mechanisms that begin so, for the completion of shells."""
-    return [name for name in mechc.available() if name.startswith(incomplete)]
-
-
-Name = Annotated[
-    str,
-    typer.Argument(
-        help="Name of a mechanism, or path of a mechanism file.", autocompletion=_names
-    ),
-]
-MaybeName = Annotated[
-    str,
-    typer.Argument(
-        help="Name of a mechanism, or path of a mechanism file.",
-        show_default=False,
-        autocompletion=_names,
-    ),
-]
-Set = Annotated[
-    list[str], typer.Option("--set", metavar="NAME=VALUE", help="A parameter; repeatable.")
-]
 
 
 def number_of(text: str) -> float:
@@ -66,121 +45,202 @@ def _number(text: str) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
-Poisson = Annotated[
-    float | None,
-    typer.Option(
-        "--poisson",
-        metavar="RATE",
-        parser=_number,
-        help="Poisson sampling rate, such as 0.01 or 256/60000.",
-    ),
+def _names(incomplete: str) -> list[str]:
+    """Names of mechanisms that begin so, for the completion of shells."""
+    return [name for name in mechc.available() if name.startswith(incomplete)]
+
+
+NAME = "Name of a mechanism, or path of a mechanism file."
+RATE = "Poisson sampling rate, such as 0.01 or 256/60000."
+RELATION = "add_remove or replace; with --poisson the first is the default."
+DOMAIN = "Domain of a parameter of --p, such as '0 <= w <= 1'."
+DELTA = "Target delta, or 1/60000."
+NOISE = "Standard deviation of the noise / clip norm."
+SOLVE = "Find it for a target: noise_multiplier, batch_size, epochs or steps."
+
+Number = float | None
+Name = Annotated[str, typer.Argument(help=NAME, autocompletion=_names)]
+MaybeName = Annotated[str, typer.Argument(help=NAME, show_default=False, autocompletion=_names)]
+Set = Annotated[
+    list[str], typer.Option("--set", metavar="NAME=VALUE", help="A parameter; repeatable.")
 ]
-Adjacency = Annotated[
-    str | None,
-    typer.Option(help="add_remove or replace; with --poisson the first is the default."),
-]
+Poisson = Annotated[Number, typer.Option(metavar="RATE", parser=_number, help=RATE)]
+Adjacency = Annotated[str | None, typer.Option(help=RELATION)]
 Count = Annotated[str, typer.Option("--count", "-k", help="Number of steps.")]
 Method = Annotated[str, typer.Option("--method", "-m", help="An accountant; see `mechc methods`.")]
 Direction = Annotated[str, typer.Option(help="both, remove or add.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-DensityP = Annotated[str, typer.Option("--p", help="Density of P, instead of NAME.")]
-DensityQ = Annotated[str, typer.Option("--q", help="Density of Q.")]
-Variable = Annotated[str, typer.Option("--var", help="Variable of the densities.")]
-Domain = Annotated[
-    list[str], typer.Option(help="Domain of a parameter of --p, such as '0 <= w <= 1'.")
-]
 Delta = Annotated[
-    float | None,
-    typer.Option(
-        "--delta", "-d", metavar="NUMBER", parser=_number, help="Target delta, or 1/60000."
-    ),
+    Number, typer.Option("--delta", "-d", metavar="NUMBER", parser=_number, help=DELTA)
 ]
-LogDelta = Annotated[float | None, typer.Option("--log-delta", help="Natural log of delta.")]
-Epsilon = Annotated[float | None, typer.Option("--epsilon", "-e", help="Epsilon.")]
+LogDelta = Annotated[Number, typer.Option(help="Natural log of delta.")]
+Epsilon = Annotated[Number, typer.Option("--epsilon", "-e", help="Epsilon.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
-
 Plot = Annotated[Path | None, typer.Option(help="Write a figure to this file.")]
-
-DatasetSize = Annotated[
-    float | None, typer.Option("--dataset-size", parser=_number, help="Number of records.")
+Advantage = Annotated[Number, typer.Option(parser=_number, help="Target: largest advantage.")]
+Tpr = Annotated[Number, typer.Option(parser=_number, help="Target: largest true positive rate ...")]
+Fpr = Annotated[Number, typer.Option(parser=_number, help="... at this false positive rate.")]
+Beside = Annotated[Path | None, typer.Option(help="Run file of what else is released.")]
+AllowFiles = Annotated[bool, typer.Option(help="Run the mechanism files that the run names.")]
+RunPath = Annotated[Path, typer.Argument(help="Run file.")]
+Names = Annotated[list[str] | None, typer.Argument(help="Mechanisms; by default all that fit.")]
+Target = Annotated[
+    tuple[float, float], typer.Option("--target", "-t", help="EPSILON DELTA for all releases.")
 ]
-BatchSize = Annotated[
-    float | None,
-    typer.Option("--batch-size", parser=_number, help="Records in a batch, expected or exact."),
-]
-NoiseMultiplier = Annotated[
-    float | None,
-    typer.Option(
-        "--noise-multiplier", parser=_number, help="Standard deviation of the noise / clip norm."
-    ),
-]
-Epochs = Annotated[
-    float | None, typer.Option("--epochs", parser=_number, help="Passes over the data.")
-]
-Steps = Annotated[float | None, typer.Option("--steps", parser=_number, help="Number of steps.")]
-Sampler = Annotated[
-    str, typer.Option("--sampler", help="poisson, truncated, fixed, allocation or shuffled.")
-]
-BatchCap = Annotated[
-    int | None, typer.Option("--batch-cap", help="Largest batch of --sampler truncated.")
-]
-ClipNorm = Annotated[float, typer.Option("--clip-norm", help="Largest norm of one gradient.")]
-
-SolveFor = Annotated[
-    str,
-    typer.Option(
-        "--solve-for",
-        help="Find it for --epsilon and --delta, or another target: noise_multiplier, batch_size, "
-        "epochs or steps.",
-    ),
-]
-Advantage = Annotated[
-    float | None, typer.Option("--advantage", parser=_number, help="Target: largest advantage.")
-]
-Tpr = Annotated[
-    float | None,
-    typer.Option("--tpr", parser=_number, help="Target: largest true positive rate ..."),
-]
-Fpr = Annotated[
-    float | None, typer.Option("--fpr", parser=_number, help="... at this false positive rate.")
-]
-Beside = Annotated[Path | None, typer.Option("--beside", help="Run file of what else is released.")]
-AllowFiles = Annotated[
-    bool, typer.Option("--allow-files", help="Run the mechanism files that the run names.")
-]
+Sensitivity = Annotated[float, typer.Option(help="How far the query moves.")]
 
 MOST_COUNTS = 1_000_000  # of one table
 
 
-def mechanism_of(name: str, p: str, q: str, var: str, domains: Iterable[str]) -> Mechanism:
-    """Return the mechanism a command line names, or the one its densities declare."""
-    if bool(name) == bool(p or q):
-        raise DeclarationError("give either the name of a mechanism or both --p and --q")
-    if name:
-        return mechc.load(name)
-    from mechc.declare.text import declaration_from_text
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Spread the groups among the arguments of a command over options of its own."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    options: list[inspect.Parameter] = []
+    for name, known in inspect.signature(command).parameters.items():
+        if name not in groups:
+            options.append(known.replace(kind=known.KEYWORD_ONLY, annotation=hints[name]))
+            continue
+        inner = get_type_hints(groups[name], include_extras=True)
+        for one in fields(groups[name]):
+            start = one.default if one.default_factory is MISSING else one.default_factory()
+            options.append(inspect.Parameter(
+                one.name, known.KEYWORD_ONLY, annotation=inner[one.name],
+                default=known.empty if start is MISSING else start,
+            ))  # fmt: skip
 
-    declared = declaration_from_text(
-        "command line", p=p or None, q=q or None, variable=var, parameters=domains
-    )
-    return mechc.load(declared)
+    @wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            made: Any = group
+            given[name] = made(**{one.name: given.pop(one.name) for one in fields(made)})
+        command(**given)
+
+    del run.__dict__["__wrapped__"]
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    return run
 
 
-def run_of(
-    mechanism: Mechanism,
-    settings: Iterable[str],
-    poisson: float | None,
-    adjacency: str | None,
-    count: str,
-) -> Composition:
-    """Return the composition a command line asks for, compiled with a progress display."""
-    from mechc.cli.progress import compiling
+@dataclass
+class Sample:
+    """A mechanism by its name, perhaps on a sample."""
 
-    values, number = values_of(settings), count_of(count)
-    kept = under(mechanism, poisson, adjacency, values)
-    kept.check({**kept.bound, **values})
-    compiling(kept, Console(stderr=True))
-    return kept(**values) * number
+    name: Name
+    poisson: Poisson = None
+    adjacency: Adjacency = None
+
+    def mechanism(self) -> Mechanism:
+        """Return the mechanism by its name."""
+        return mechc.load(self.name)
+
+    def under(self, given: Iterable[str] = (), mechanism: Mechanism | None = None) -> Mechanism:
+        """Return it for the relation that is asked for, where so many parameters are given."""
+        from mechc.composition.operations import under
+
+        kept = self.mechanism() if mechanism is None else mechanism
+        return under(kept, self.poisson, self.adjacency, set(given))
+
+
+@dataclass
+class Settings(Sample):
+    """A mechanism with parameters."""
+
+    settings: Set = field(default_factory=list)
+
+    def open(self, solve_for: str = "") -> tuple[Mechanism, dict[str, float]]:
+        """Return the mechanism, some parameters of it perhaps missing, and those given."""
+        values = values_of(self.settings)
+        if solve_for == "sampling_rate" and self.poisson is None:
+            kept = mechc.poisson(self.mechanism(), None, self.adjacency or "add_remove")
+        else:
+            kept = self.under({*values, solve_for})
+        kept.check({**kept.bound, **values}, partial=True)
+        return kept, values
+
+    def run(self, count: str = "1") -> Composition:
+        """Return the composition, compiled with a progress display."""
+        from mechc.cli.progress import compiling
+
+        values, number = values_of(self.settings), count_of(count)
+        kept = self.under(values)
+        kept.check({**kept.bound, **values})
+        compiling(kept, Console(stderr=True))
+        return kept(**values) * number
+
+
+@dataclass
+class Repeated(Settings):
+    """A mechanism with parameters, so often."""
+
+    count: Count = "1"
+
+
+@dataclass
+class Densities(Repeated):
+    """The same, its densities perhaps given instead of a name."""
+
+    name: MaybeName = ""
+    p: Annotated[str, typer.Option("--p", help="Density of P, instead of NAME.")] = ""
+    q: Annotated[str, typer.Option("--q", help="Density of Q.")] = ""
+    var: Annotated[str, typer.Option(help="Variable of the densities.")] = "x"
+    domain: Annotated[list[str], typer.Option(help=DOMAIN)] = field(default_factory=list)
+
+    def mechanism(self) -> Mechanism:
+        """Return the mechanism a command line names, or the one its densities declare."""
+        if bool(self.name) == bool(self.p or self.q):
+            raise DeclarationError("give either the name of a mechanism or both --p and --q")
+        if self.name:
+            return super().mechanism()
+        from mechc.declare.text import declaration_from_text
+
+        return mechc.load(declaration_from_text(
+            "command line", p=self.p or None, q=self.q or None, variable=self.var,
+            parameters=self.domain,
+        ))  # fmt: skip
+
+
+@dataclass
+class Training:
+    """The words of `mechc.dpsgd`."""
+
+    dataset_size: Annotated[Number, typer.Option(parser=_number, help="Number of records.")] = None
+    batch_size: Annotated[
+        Number, typer.Option(parser=_number, help="Records in a batch, expected or exact.")
+    ] = None
+    noise_multiplier: Annotated[Number, typer.Option(parser=_number, help=NOISE)] = None
+    epochs: Annotated[Number, typer.Option(parser=_number, help="Passes over the data.")] = None
+    steps: Annotated[Number, typer.Option(parser=_number, help="Number of steps.")] = None
+    sampler: Annotated[
+        str, typer.Option(help="poisson, truncated, fixed, allocation or shuffled.")
+    ] = "poisson"
+    adjacency: Adjacency = None
+    clip_norm: Annotated[float, typer.Option(help="Largest norm of one gradient.")] = 1.0
+    batch_cap: Annotated[
+        int | None, typer.Option(help="Largest batch of --sampler truncated.")
+    ] = None
+
+
+@dataclass
+class Aim:
+    """What a value is solved for."""
+
+    epsilon: Epsilon = None
+    delta: Delta = None
+    advantage: Advantage = None
+    tpr: Tpr = None
+    fpr: Fpr = None
+    beside: Beside = None
+    method: Method = "auto"
+
+    def released(self) -> Composition | None:
+        """Return what is released beside."""
+        return None if self.beside is None else mechc.open(self.beside)
+
+    def calibrate(self, what: Any, solve_for: str, words: dict[str, Any], **more: Any) -> Any:
+        """Return the value that meets it."""
+        asked = {**vars(self), "beside": self.released()}
+        return mechc.calibrate(what, solve_for=solve_for, parameters=words, **asked, **more)
 
 
 def question(
@@ -206,13 +266,14 @@ def question(
             check(value)
 
 
-def writable(path: Path) -> Path:
-    """Return a file to write, refused at once where it could not be written at the end."""
+def writable(path: Path | None) -> None:
+    """Refuse a file to write, if there is one, where it could not be written at the end."""
+    if path is None:
+        return
     path = path.expanduser()
     if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         why = "it is a folder" if path.is_dir() else f"{path.parent} is not a folder to write in"
         raise DeclarationError(f"cannot write {path}: {why}")
-    return path
 
 
 def values_of(settings: Iterable[str]) -> dict[str, float]:

@@ -76,9 +76,8 @@ def row(name: str, compile_missing: bool = False) -> Row:
     return Row(name, "", "", "", "", "", "", "", about)
 
 
-def table(compile_missing: bool = False) -> Table:
-    """Return the rows for a terminal."""
-    found = rows(compile_missing)
+def table(found: tuple[Row, ...]) -> Table:
+    """Return rows for a terminal."""
     made = Table(box=None, pad_edge=False, expand=True)
     shown = [
         (h, i)

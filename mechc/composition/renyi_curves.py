@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+import scipy
 
 from mechc.accountants.bound import Bound
 from mechc.adjacency import Adjacency, Claim
@@ -205,7 +205,7 @@ class CurveEvaluation(Evaluation):
             return k - t * epsilon + t * log_t - (1 + t) * math.log1p(t) + 16 * EPS * size
 
         lo, hi = _bracket(exponent, math.log(top))
-        found = minimize_scalar(exponent, bounds=(lo, hi), method="bounded",
+        found = scipy.optimize.minimize_scalar(exponent, bounds=(lo, hi), method="bounded",
                                 options={"xatol": 1e-9})  # fmt: skip
         best = min(float(found.fun), exponent(hi), 0.0)
         upper = min(float(np.logaddexp(best, log_infinite(steps))), 0.0)

@@ -113,15 +113,15 @@ def cache_record(action: str) -> dict[str, Any]:
     }
 
 
-def cache(action: str) -> Table:
-    """Return `cache_record` for a terminal."""
-    found = cache_record(action)
+def cache(found: dict[str, Any]) -> Table:
+    """Return a `cache_record` for a terminal."""
     table = Table(box=None, show_header=False, pad_edge=False)
-    listed = found["kernels"] if action == "list" else []
+    kernels = found["kernels"]
+    listed = kernels if isinstance(kernels, list) else []
     for entry in listed:
         table.add_row(entry["name"], entry["digest"], f"{entry['bytes'] / 1024:.0f} KiB")
-    number = len(listed) if action == "list" else found["kernels"]
+    number = kernels if isinstance(kernels, int) else len(listed)
     removed = f"{found['removed']} kernels removed"
-    table.add_row(removed if action == "clear" else f"{number} kernels")
+    table.add_row(removed if found["removed"] else f"{number} kernels")
     table.add_row(f"{found['bytes'] / 2**20:.1f} MiB", found["folder"])
     return table

@@ -2,11 +2,13 @@
 
 import re
 
+import pytest
 from typer.testing import CliRunner
 
 from mechc.cli import app
 
 
+@pytest.mark.slow
 def test_demo(tmp_path):
     shown = CliRunner().invoke(app, ["demo", "--folder", str(tmp_path)])
     assert shown.exit_code == 0, shown.exception

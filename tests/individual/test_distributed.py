@@ -35,7 +35,7 @@ SCRIPT = """
 import sys
 from tests_of_killed_runs import account_for
 if __name__ == "__main__":
-    account_for(sys.argv[1], workers=2)
+    account_for(sys.argv[1], workers=int(sys.argv[2]))
 """
 
 
@@ -257,22 +257,22 @@ def is_worker(process):
         return False
 
 
-def launch(folder, output):
+def launch(folder, output, workers):
     module = folder / "tests_of_killed_runs.py"
     module.write_text(Path(__file__).read_text("utf-8"), "utf-8")
     script = folder / "killed_run.py"
     script.write_text(SCRIPT, "utf-8")
-    command = [sys.executable, str(script), str(output)]
+    command = [sys.executable, str(script), str(output), str(workers)]
     with open(folder / "log", "ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
 
 
-def killed_run(folder, reference, seed, kills, longest=6.0):
+def killed_run(folder, reference, seed, kills, longest=6.0, workers=2):
     """Start a run, kill something `kills` times, start again as needed; compare in the end."""
     draw, output = random.Random(seed), folder / "k.zarr"
     happened = []
     for _ in range(kills + 2):
-        process = launch(folder, output)
+        process = launch(folder, output, workers)
         while len(happened) < kills:
             happened.append(kill_once(process, draw, longest))
             if process.poll() is not None:
@@ -289,7 +289,7 @@ def killed_run(folder, reference, seed, kills, longest=6.0):
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path, reference):
-    killed_run(tmp_path, reference, seed=2, kills=1, longest=1.0)
+    killed_run(tmp_path, reference, seed=2, kills=1, longest=1.0, workers=1)
 
 
 @pytest.mark.slow
