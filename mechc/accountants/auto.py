@@ -66,11 +66,11 @@ def named(method: str, error: Exception) -> str:
 
 def able(steps: Sequence[Step]) -> tuple[str, ...]:
     """Return the methods that bound delta of these steps on both sides; "auto" always does."""
+    from mechc.accountants.contour import common_lattice
     from mechc.accountants.direct import (
         MAX_STEPS,
         enumerable,  # only once a method has refused
     )
-    from mechc.accountants.lattice import common_lattice
 
     if not all(is_resolved(step.loss) for step in steps):
         return ("auto",)

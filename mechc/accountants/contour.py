@@ -6,6 +6,11 @@ nothing cancels: delta(eps) = 1 - exp(eps) M(-1) + exp(eps) H_rev(-eps).
 A side chooses contour, period and length. The sum itself and its error terms are in
 `contours.trapezoid`; what is left out beyond the last node is bounded by `contours.decay`. The
 number of nodes does not depend on the number of steps.
+
+Where all losses lie on one lattice (randomised response, discrete noise) the characteristic
+function is periodic and the sum over one period is complete (docs/numerics.md, section 5): only
+images a whole period away remain, bounded as in Theorem A. Computed losses may be off the lattice
+by rounding; moving every loss by d changes K(z) by at most |z| d, which the rounding allows for.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.accountants import bounds
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours import inversion, placement
 from mechc.accountants.contours.atoms import AtomicPart, BesideAtoms, Oscillation, matters
@@ -26,11 +32,12 @@ from mechc.accountants.contours.decay import far_law, truncation
 from mechc.accountants.contours.placement import place
 from mechc.accountants.contours.smoothed_payoff import Blurred
 from mechc.accountants.contours.trapezoid import Answer, Contour, Lattice, Smooth
-from mechc.accountants.fft import log_add
+from mechc.accountants.fft import log1mexp
 from mechc.accountants.sparse import Jumps, by_largest_losses
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.infinite_mass import MASS_ERROR, composed, log_complement, log_infinite
+from mechc.loss.infinite_mass import composed, log_complement, log_infinite, with_infinite
 from mechc.loss.privacy_loss import Step, sharp_tilt
+from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 
@@ -420,27 +427,17 @@ class ContourAccountant:
             UnsupportedError: the loss has no exponential moments.
             NumericError: the quadrature does not settle.
         """
+        base, shift = self._log_infinite, 0.0
         if epsilon >= 0:
             a = self._forward.finite(epsilon)
-            logs = [
-                log_add(self._log_infinite + margin, v)
-                for margin, v in zip(
-                    (-MASS_ERROR, 0.0, MASS_ERROR), (a.lower, a.estimate, a.upper), strict=True
-                )
-            ]
         else:
             if self._backward is None:
                 reverse = tuple(Step(s.loss.reversed(), s.count) for s in self._steps)
                 self._backward = Side(reverse, self._payoff.reversed(), self._rtol)
             a = self._backward.finite(-epsilon)
-            base = math.log(-math.expm1(epsilon + self._forward.log_q))
-            logs = [
-                log_add(base + margin, epsilon + v)
-                for margin, v in zip(
-                    (-MASS_ERROR, 0.0, MASS_ERROR), (a.lower, a.estimate, a.upper), strict=True
-                )
-            ]
-        lower, estimate, upper = (min(v, 0.0) for v in logs)
+            base, shift = log1mexp(epsilon + self._forward.log_q), epsilon
+        sides = (shift + v for v in (a.lower, a.estimate, a.upper))
+        lower, estimate, upper = with_infinite(base, sides)
         return Bound(lower, estimate, upper, "contour", "proven", dict(a.detail))
 
     def epsilon(self, log_delta: float, near: float) -> tuple[float, float, float] | None:
@@ -455,3 +452,80 @@ class ContourAccountant:
         """
         found = self._forward.epsilon(log_delta, near)
         return None if found is None else (float(found[0]), float(found[1]), float(found[2]))
+
+
+MAX_POINTS = 1e6  # finer than this share of a step, any two losses seem commensurate
+
+
+def common_lattice(steps: Sequence[Step]) -> Lattice | None:
+    """Return the lattice of the composed loss, or None when the steps have no common one.
+
+    Euclid's algorithm on the steps of the lattices; a remainder below rounding counts as zero.
+    """
+    step = largest = 0.0
+    for s in steps:
+        if s.loss.lattice is None:
+            return None
+        if s.loss.support[0] == s.loss.support[1]:
+            continue  # one point fits any lattice
+        a, b = max(step, s.loss.lattice[1]), min(step, s.loss.lattice[1])
+        largest = max(largest, a)
+        noise = 1e-13 * a
+        while b > noise:
+            if largest / b > MAX_POINTS:
+                return None
+            a, b = b, abs(a - b * round(a / b))
+            noise = max(noise, 1e-13 * a)
+        step = a
+    if step == 0.0:
+        return None
+    offset = math.fsum(s.count * s.loss.lattice[0] for s in steps if s.loss.lattice)
+    return Lattice(offset, step)
+
+
+class LatticeAccountant(ContourAccountant):
+    """Contour accountant for losses on a common lattice, complete after one period.
+
+    Args:
+        steps: distinct steps with counts; every loss on a lattice, with commensurate steps.
+        rtol: relative width wanted.
+
+    Raises:
+        UnsupportedError: the losses are not on a common lattice.
+    """
+
+    def _find_payoff(self) -> Lattice:
+        found = common_lattice(self._steps)
+        if found is None:
+            labels = ", ".join(s.loss.label for s in self._steps)
+            raise UnsupportedError(f"lattice: the losses of {labels} are not on one lattice")
+        return found
+
+    def log_delta(self, epsilon: float) -> Bound:
+        """Return log delta(epsilon) with bounds; see ContourAccountant."""
+        bound = self._topmost(epsilon) or super().log_delta(epsilon)
+        return Bound(
+            bound.lower, bound.estimate, bound.upper, "lattice", bound.status, bound.detail
+        )
+
+    def _topmost(self, epsilon: float) -> Bound | None:
+        """Answer where only the largest loss exceeds epsilon: P(L = top) (1 - exp(epsilon - top)).
+
+        There the saddle point runs off to infinity and the contour loses its digits.
+        """
+        lattice = self._payoff
+        log_mass, error = bounds.log_all_largest(self._steps)
+        tops = [s.count * s.loss.support[1] for s in self._steps]
+        top = math.fsum(tops)
+        noise = 8.0 * EPS * math.fsum(map(abs, [*tops, epsilon]))
+        if epsilon < 0 or not isinstance(lattice, Lattice) or log_mass == -math.inf:
+            return None
+        if not top - 0.5 * lattice.step < epsilon < top + noise:
+            return None
+        sides = (
+            log_mass + margin + log1mexp(-max(top - epsilon + width, 0.0))
+            for margin, width in ((-error, -noise), (0.0, 0.0), (error, noise))
+        )
+        lower, estimate, upper = with_infinite(self._log_infinite, sides)
+        detail = {"reason": "only the largest loss exceeds epsilon"}
+        return Bound(lower, estimate, upper, "lattice", "proven", detail)

@@ -22,7 +22,7 @@ from mechc.accountants.fft import log1mexp, log_add
 from mechc.accountants.recursion import Recursion
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
-from mechc.loss.infinite_mass import MASS_ERROR, log_infinite
+from mechc.loss.infinite_mass import log_infinite, with_infinite
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
@@ -129,11 +129,7 @@ class DirectAccountant:
         base, factor = self._log_infinite, 0.0
         if reverse:  # delta(eps) = 1 - exp(eps) Q(p > 0) + exp(eps) H_rev(-eps)
             base, factor = log1mexp(epsilon + composed.log_covered), epsilon
-        margins = (-MASS_ERROR, 0.0, MASS_ERROR)
-        lower, estimate, upper = (
-            min(log_add(base + margin, factor + v), 0.0)
-            for margin, v in zip(margins, finite, strict=True)
-        )
+        lower, estimate, upper = with_infinite(base, (factor + v for v in finite))
         return Bound(lower, estimate, upper, "direct", "proven", detail)
 
     def _enumerated(self, epsilon: float) -> tuple[float, float, float]:
@@ -159,12 +155,8 @@ class DirectAccountant:
 
         `rounded` is the log of what losses may contribute that look as if they were below epsilon.
         """
-        base = self._log_infinite
-        return (
-            log_add(base - MASS_ERROR, value - error),
-            log_add(base, value),
-            log_add(base + MASS_ERROR, log_add(value + error, rounded)),
-        )
+        sides = value - error, value, log_add(value + error, rounded)
+        return with_infinite(self._log_infinite, sides)
 
 
 class _Side:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.lattice import common_lattice
+from mechc.accountants.contour import common_lattice
 from mechc.accountants.repetitions import LatticeSweep, Sweep
 from mechc.composition import epsilon
 from mechc.composition.inputs import MAX_COUNT, as_count, collect

@@ -5,7 +5,7 @@ import math
 import pytest
 
 import mechc
-from mechc.accountants.lattice import LatticeAccountant, common_lattice
+from mechc.accountants.contour import LatticeAccountant, common_lattice
 from mechc.errors import UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 

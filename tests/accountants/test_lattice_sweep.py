@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mechc
-from mechc.accountants.lattice import common_lattice
+from mechc.accountants.contour import common_lattice
 from mechc.accountants.repetitions import LatticeSweep
 
 
