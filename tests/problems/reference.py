@@ -29,6 +29,7 @@ LOG_W = np.log(W)
 BITS = 260
 DEEP = 900.0  # nats below the largest at which masses are dropped
 GRID = 2**15  # points of a composed law
+MOST_PANELS = 1 << 20  # of one round of halving: 128 MB an array of their nodes
 FEW = 100  # atoms whose masses are computed in balls
 
 
@@ -434,6 +435,8 @@ class Reference:
                 s = s.at(~fine).halves()
                 if not s.lo.size:
                     break
+                if s.lo.size > MOST_PANELS:
+                    raise Undecided("too many panels for a loss that changes this fast")
             else:
                 rows.append(np.array([s.loss.min(1), s.loss.max(1), log_sum(s.p), log_sum(s.q)]))
         loss = self._atom_losses()
