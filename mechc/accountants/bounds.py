@@ -54,7 +54,6 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import mean_target, payoff_target, solve
 from mechc.accountants.fft import log1mexp, log_add, log_peak_at, log_subtract
-from mechc.accountants.window import table
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, spared
 from mechc.loss.infinite_mass import composed, log_error
@@ -132,8 +131,8 @@ class Tails:
         Raises:
             UnsupportedError: a side has no tilt with a finite generating function.
         """
-        s, right = table(composed, np.geomspace(1e-3, 3e3, 60))
-        u, left = table(composed, -np.geomspace(1e-3, 3e3, 60))
+        s, right = composed.upper_table(np.geomspace(1e-3, 3e3, 60))
+        u, left = composed.upper_table(-np.geomspace(1e-3, 3e3, 60))
         if s.size == 0 or u.size == 0:
             raise UnsupportedError(
                 f"{method}: the loss has no exponential moments on one side, so that no window can "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from scipy.special import gammaln
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import log_all_largest
+from mechc.accountants.contours.atoms import draws, ways_to_draw
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import log1mexp, log_add
 from mechc.accountants.recursion import Recursion
@@ -51,17 +51,10 @@ def enumerable(steps: Sequence[Step]) -> bool:
             return False
         if math.isinf(s.loss.support[1] - s.loss.support[0]):
             return False  # a lattice without end is only known where mass was looked for
-        total *= _ways_to_draw(s)
+        total *= ways_to_draw(s.count, s.loss.atom_loss.size)
         if total * min(s.count, s.loss.atom_loss.size) > MAX_SHARES:
             return False
     return total <= MAX_ATOMS
-
-
-def _ways_to_draw(step: Step) -> float:
-    """How many composed losses the repetitions of one step have, no more than e^60."""
-    m = step.loss.atom_loss.size
-    ways = gammaln(step.count + m) - gammaln(step.count + 1.0) - gammaln(float(max(m, 1)))
-    return math.exp(min(60.0, ways))
 
 
 class DirectAccountant:
@@ -231,52 +224,10 @@ def _enumerate(steps: Sequence[Step]) -> tuple[Floats, Floats, Floats]:
     """All composed losses with log masses and bounds on the rounding of the log masses."""
     loss, log_mass, noise = np.zeros(1), np.zeros(1), np.zeros(1)
     for s in steps:
-        spend(LISTED * loss.size * _ways_to_draw(s))
-        one = _multinomial(s.loss.atom_loss, s.loss.atom_log_mass, s.count)
-        loss = (loss[:, None] + one[0]).ravel()
-        log_mass = (log_mass[:, None] + one[1]).ravel()
-        noise = (noise[:, None] + one[2]).ravel() + s.count * s.loss.tolerance
+        spend(LISTED * loss.size * ways_to_draw(s.count, s.loss.atom_loss.size))
+        total, log_p = draws(s.loss.atom_loss, s.loss.atom_log_mass, s.count)
+        off = 8.0 * EPS * (2.0 + 2.0 * gammaln(s.count + 1.0) - log_p) + s.count * s.loss.tolerance
+        loss = (loss[:, None] + total).ravel()
+        log_mass = (log_mass[:, None] + log_p).ravel()
+        noise = (noise[:, None] + off).ravel()
     return loss, log_mass, noise
-
-
-def _ways(count: int, parts: int) -> Floats:
-    """All ways to share `count` among `parts`, shape (ways, parts)."""
-    if parts == 2:
-        first = np.arange(count + 1.0)
-        return np.stack([first, count - first], axis=1)
-    if parts < 2:
-        return np.full((parts, parts), float(count))
-    width = parts - 1
-    bars = np.fromiter(chain.from_iterable(combinations(range(count + width), width)), np.int32)
-    edges = np.pad(bars.reshape(-1, width), ((0, 0), (1, 1)), constant_values=-1)
-    edges[:, -1] = count + width
-    return (np.diff(edges, axis=1) - 1).astype(np.float64)
-
-
-def _multinomial(loss: Floats, log_mass: Floats, count: int) -> tuple[Floats, Floats, Floats]:
-    """The count-fold sum of a law with few atoms: every way to share `count` among them."""
-    if count < loss.size:
-        return _drawn(loss, log_mass, count)
-    shares = _ways(count, loss.size)
-    parts = gammaln(shares + 1.0)
-    log_count = gammaln(count + 1.0)
-    noise = 8.0 * EPS * (2.0 + log_count + parts.sum(axis=1) - shares @ log_mass)
-    return shares @ loss, log_count - parts.sum(axis=1) + shares @ log_mass, noise
-
-
-def _drawn(loss: Floats, log_mass: Floats, count: int) -> tuple[Floats, Floats, Floats]:
-    """The same where atoms outnumber the draws: every non-decreasing choice of `count` atoms."""
-    last, run = np.arange(loss.size), np.ones(loss.size)
-    total, log_p, parts = loss.copy(), log_mass.copy(), np.zeros(loss.size)
-    for _ in range(count - 1):
-        times = loss.size - last  # an atom is followed by itself or a later one
-        start = np.cumsum(times) - times
-        chosen = np.arange(int(times.sum())) - np.repeat(start - last, times)
-        run = np.where(chosen == np.repeat(last, times), np.repeat(run, times) + 1.0, 1.0)
-        total = np.repeat(total, times) + loss[chosen]
-        log_p = np.repeat(log_p, times) + log_mass[chosen]
-        parts = np.repeat(parts, times) + np.log(run)  # log of the factorials of repetitions
-        last = chosen
-    log_count = float(gammaln(count + 1.0))
-    noise = 8.0 * EPS * (2.0 + log_count + parts - log_p)
-    return total, log_count - parts + log_p, noise

@@ -6,7 +6,7 @@ with n). What is left for a count is compiled, see `powers`.
 
 The sides are certified as everywhere: at the upper epsilon the proven upper bound of log delta is
 at most the target, at the lower epsilon the proven lower bound exceeds it. Where that is not
-possible to a reasonable width, few repetitions of one step go through a recursion (`repeated`);
+possible to a reasonable width, few repetitions of one step go through a recursion (`recursion`);
 else the answer is nan: ask another accountant.
 
 What a contour of `sweep` leaves out: the integral of sup |phi| / y^2 beyond its nodes, bounded.
@@ -29,7 +29,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants import bounded_losses, bounds, repeated
+from mechc.accountants import bounded_losses, bounds, recursion
 from mechc.accountants.contours import inversion
 from mechc.accountants.contours.characteristic import Law
 from mechc.accountants.contours.columns import Columns, Saddle, targets
@@ -178,7 +178,7 @@ class Sweep(Columns):
                 near = self._saddle(float(counts[few[left[-1]]])).epsilon
             now, level = counts[few[left]], level[:, left]
             widest = WIDER * self._widest
-            found[:, left] = repeated.epsilons(self._steps[0], now, level, near, widest)
+            found[:, left] = recursion.epsilons(self._steps[0], now, level, near, widest)
         out[:, few] = found
         self.methods |= {"direct"} if np.isfinite(found).any() else set()
 

@@ -10,7 +10,7 @@ alone. Members are shared between people who have the same mesh.
 One person's composition between a dominating and a dominated one on a mesh, solved for epsilon.
 
 Both come as tilted transforms (`accountants.transform`); what their finite period aliases is
-bounded by `accountants.window`. The discretisation adds twice as much to the upper value as it
+bounded by `accountants.pld`. The discretisation adds twice as much to the upper value as it
 takes from the lower one, hence the weights of the estimate.
 
 How finely each step of a person is rounded, so that members of the family can be shared.
@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.fft import TiltedSum, Transformed, log1mexp, log_add, log_peak
-from mechc.accountants.window import Window, finite_lower, finite_upper
+from mechc.accountants.pld import Window, finite_lower, finite_upper
 from mechc.errors import NumericError
 from mechc.individual.budget import THREADS
 from mechc.individual.contours import Answers, Evaluator, Query

@@ -14,9 +14,10 @@ from sympy.utilities.iterables import partitions
 import mechc
 from mechc.accountants.classical import saddlepoint
 from mechc.accountants.classical.edgeworth import EdgeworthAccountant
-from mechc.accountants.classical.edgeworth_series import hermite_coefficients, hermite_values
 from mechc.accountants.classical.normal_errors import (
     Standardised,
+    hermite_coefficients,
+    hermite_values,
     identical_bound,
     independent_bound,
     standardised_moments,

@@ -7,7 +7,7 @@ import pytest
 
 import mechc
 from mechc.accountants.direct import DirectAccountant
-from mechc.accountants.repeated import epsilons as repeated_epsilons
+from mechc.accountants.recursion import epsilons as repeated_epsilons
 from mechc.loss.privacy_loss import Step
 
 truth = pytest.importorskip("truth")

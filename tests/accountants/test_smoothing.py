@@ -9,12 +9,12 @@ from scipy import stats
 
 import mechc
 from mechc.accountants.classical.edgeworth import EdgeworthAccountant
-from mechc.accountants.classical.edgeworth_series import (
+from mechc.accountants.classical.normal_errors import (
     hermite_coefficients,
     hermite_values,
+    smoothing_error,
     standardise,
 )
-from mechc.accountants.classical.normal_errors import smoothing_error
 from mechc.accountants.classical.saddlepoint import SaddlepointAccountant
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.loss.privacy_loss import Step

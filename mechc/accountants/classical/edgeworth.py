@@ -9,7 +9,7 @@ both distribution functions replaced by Edgeworth expansions of any order (AEA, 
 Under P the loss has cumulants K^(r)(0), under Q K^(r)(-1); the masses that are finite there are
 exp K(0) and exp K(-1). With interval=True uniform errors of the expansions turn into an interval
 (EEAI, Definition 4.2; error transfer (3.2)): explicit in the moments for the first order
-(`edgeworth_interval`), from the characteristic function for every order (`smoothing`).
+(`edgeworth_error`), from the characteristic function for every order (`smoothing_error`).
 
 The two terms cancel when delta is small: the error is absolute, at best that of the expansion and
 at worst 1e-16 exp(eps). `SaddlepointAccountant(variant="edgeworth")` expands the tilted law
@@ -30,12 +30,13 @@ from scipy import special
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import chernoff_bounds
-from mechc.accountants.classical.edgeworth_series import (
+from mechc.accountants.classical.normal_errors import (
+    edgeworth_error,
     hermite_coefficients,
     hermite_values,
+    smoothing_error,
     standardise,
 )
-from mechc.accountants.classical.normal_errors import edgeworth_error, smoothing_error
 from mechc.accountants.classical.saddlepoint import SaddlepointAccountant
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import DeclarationError, UnsupportedError

@@ -1,4 +1,13 @@
-"""Distance of the composed tilted loss from a normal law, by the Berry-Esseen theorem.
+"""Edgeworth expansions to any order from cumulants, and proven distances from them.
+
+The standardised sum with cumulants lambda_r (r >= 3, lambda_r of size n^(1 - r/2)) has the formal
+density phi(z) sum_s sum_j c[s, j] He_j(z), where c[s] collects what is of size n^(-s/2). With
+g_m = lambda_{m+2}/(m+2)!, the generating identity sum_s c_s e^s = exp(sum_m g_m D^{m+2} e^m), D a
+shift of the Hermite index, differentiates to s c_s = sum_m m g_m D^{m+2} c_{s-m}: a recursion that
+produces every Edgeworth polynomial (the partitions of s are never listed). Since
+(phi He_{j-1})' = -phi He_j, the distribution function is Phi - phi sum c[s, j] He_{j-1}.
+
+Distance of the composed tilted loss from a normal law, by the Berry-Esseen theorem.
 
 In: a composed loss and a tilt. Out: a number D with |F(x) - Phi(x)| <= D for all x, F the
 distribution function of the standardised sum. Smallest published constants:
@@ -37,7 +46,7 @@ the extremal majorants of Beurling and Selberg), for every T > 0,
     sup |F - G| <= (c/pi) int_0^T |f - g|/u du + (1/T) int_0^T |g| du + (1/pi) int_T^inf |g|/u du,
 
 c = 1.0253, with f, g the Fourier transforms of F and G: g(u) = exp(-u^2/2) sum_j c_j (iu)^j. The
-theorems of `edgeworth_interval` bound the first integral by moments; here it is evaluated, because
+theorems behind `edgeworth_error` bound the first integral by moments; here it is evaluated, because
 f is known:
 
 * u < `_START`: Taylor, by moments of the sum (f and g agree to order 3);
@@ -63,6 +72,44 @@ from mechc.accountants.contours.characteristic import Law, Tilted, sin_excess
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.jit import compiled
+
+Floats = NDArray[np.float64]
+
+
+def standardise(cumulants: Floats) -> Floats:
+    """Return [lambda_3, ..., lambda_n] = K^(r) / K''^(r/2) from [K, K', ..., K^(n)].
+
+    Not finite where the spread is too small for its powers to be doubles.
+    """
+    r = np.arange(3, cumulants.size)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        out: Floats = cumulants[3:] / np.sqrt(cumulants[2]) ** r
+    return out
+
+
+def hermite_coefficients(lambdas: Floats, order: int) -> Floats:
+    """Return c of shape (order + 1, 3 order + 1) for lambdas = [lambda_3, ..., lambda_{order+2}].
+
+    Row s holds the terms of relative size n^(-s/2); row 0 is the normal law.
+    """
+    c = np.zeros((order + 1, 3 * order + 1))
+    c[0, 0] = 1.0
+    for s in range(1, order + 1):
+        for m in range(1, s + 1):
+            g = lambdas[m - 1] / math.factorial(m + 2)
+            c[s, m + 2 :] += (m / s) * g * c[s - m, : c.shape[1] - m - 2]
+    return c
+
+
+def hermite_values(z: Floats, degree: int) -> Floats:
+    """Return He_0(z), ..., He_degree(z), shape (degree + 1,) + z.shape."""
+    out = np.ones((degree + 1, *np.shape(z)))
+    if degree > 0:
+        out[1] = z
+    for j in range(1, degree):
+        out[j + 1] = z * out[j] - j * out[j - 1]
+    return out
+
 
 _INDEPENDENT = 0.5583
 _IDENTICAL = ((0.4690, 0.0), (0.3322, 0.429), (0.3031, 0.646))  # (c, a) of c (b + a)
@@ -232,8 +279,6 @@ def _upper_gamma(a: float, x: float) -> float:
     """Int_x^inf v^(a-1) exp(-v) dv."""
     return float(special.gamma(a) * special.gammaincc(a, x))
 
-
-Floats = NDArray[np.float64]
 
 _PRAWITZ = 1.0253 / math.pi
 _START, _END = 0.004, 12.0

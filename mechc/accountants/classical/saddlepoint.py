@@ -15,7 +15,7 @@ variant     estimate                                             lower and upper
 msd0..msd2  steepest descent (60), (61) and the next order       none: nan
 clt         normal law for the tilted loss (66), (78)-(79)       proven, Berry-Esseen (Theorem 5)
 moments     the best of (40), (43)-(44) and (46)-(47)            proven, Chernoff
-edgeworth   tilted Edgeworth series of order 1..4                proven, see `tilted`
+edgeworth   tilted Edgeworth series of order 1..4                proven, see `TiltedLaw`
 =========== ==================================================== ==============================
 
 Expectation of the payoff f_t under normal and Edgeworth laws for the tilted privacy loss.
@@ -40,15 +40,13 @@ from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import chernoff_bounds, exponent, upper_at
-from mechc.accountants.classical.edgeworth_series import (
-    hermite_coefficients,
-    hermite_values,
-    standardise,
-)
 from mechc.accountants.classical.normal_errors import (
     berry_esseen_distance,
     edgeworth_error,
+    hermite_coefficients,
+    hermite_values,
     smoothing_error,
+    standardise,
 )
 from mechc.accountants.contours.composed import ComposedLoss, Interval
 from mechc.accountants.contours.saddle import Tilt, saddle_target, solve
@@ -170,7 +168,7 @@ class TiltedLaw:
         """Return the best of three proven intervals of the finite part.
 
         Berry-Esseen around the normal law, the moment bound around the first-order series
-        (`edgeworth_interval`) and the smoothing bound around the series of `order`.
+        (`edgeworth_error`) and the smoothing bound around the series of `order`.
         """
         interval, _ = self.berry_esseen(composed)
         noise = composed.moment_error(self.t) * (2.0 + abs(float(self.lambdas[0])))

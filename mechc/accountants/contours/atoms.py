@@ -54,9 +54,6 @@ from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import NODES, ORDER, WEIGHTS
 
-OscillationFloats = NDArray[np.float64]
-OscillationComplexes = NDArray[np.complex128]
-
 STABLE = 8.0  # smallest phase of half a panel at which the recurrence goes upward
 GOOD = 1e-13  # error of a panel that needs no halving
 HALVINGS = 12
@@ -123,9 +120,9 @@ def _transforms(  # type: ignore[no-untyped-def]
             out[1, i, n, 0], out[1, i, n, 1] = re, im
 
 
-def _log(z: OscillationComplexes) -> OscillationComplexes:
+def _log(z: Complexes) -> Complexes:
     """Principal logarithm, of zero that of almost zero."""
-    log: OscillationComplexes = np.log(np.maximum(np.abs(z), 1e-300)) + 1j * np.angle(z)
+    log: Complexes = np.log(np.maximum(np.abs(z), 1e-300)) + 1j * np.angle(z)
     return log
 
 
@@ -205,7 +202,7 @@ class Oscillation:
             floor: tilted mass of a step that may be left out.
         """
         parts, self.error = [], 0.0
-        self.tables: list[OscillationFloats] = []
+        self.tables: list[Floats] = []
         self.mean, self._counts = tilted.mean, law.counts
         weights = Tilted(law, tilted.c).weights
         for step, w, mean in zip(law.steps, weights, tilted.mean, strict=True):
@@ -241,19 +238,19 @@ class Oscillation:
         """Work of one frequency, in node evaluations of Tilted."""
         return 12.0 * float(self._panels[-1] + self._atoms[-1])
 
-    def panels(self, step: int) -> tuple[OscillationFloats, ...]:
+    def panels(self, step: int) -> tuple[Floats, ...]:
         """Return places, coefficients, centred losses and weights of a step's panels."""
         mine = slice(self._panels[step], self._panels[step + 1])
         return tuple(array[mine] for array in self._arrays[:4])
 
-    def atoms(self, step: int) -> tuple[OscillationFloats, OscillationFloats]:
+    def atoms(self, step: int) -> tuple[Floats, Floats]:
         """Return centred losses and weights of a step's atoms."""
         mine = slice(self._atoms[step], self._atoms[step + 1])
         return self._arrays[4][mine], self._arrays[5][mine]
 
     def remainders(
         self, order: int, h: float, begin: int, end: int
-    ) -> tuple[OscillationComplexes, OscillationFloats]:
+    ) -> tuple[Complexes, Floats]:
         """Return phi without its terms that have fewer than `order` densities, 0, 1 or 2.
 
         Returns:
@@ -270,13 +267,13 @@ class Oscillation:
             terms.append(np.exp(whole))
         if order > 1:
             terms.append(self._counts @ (density * np.exp(whole - logs)))
-        size: OscillationFloats = np.abs(terms).sum(axis=0)
+        size: Floats = np.abs(terms).sum(axis=0)
         return terms[0] - np.sum(terms[1:], axis=0), size
 
 
 def _fit(
-    weight: OscillationFloats, loss: OscillationFloats, spacing: OscillationFloats
-) -> tuple[OscillationFloats, OscillationFloats, OscillationFloats]:
+    weight: Floats, loss: Floats, spacing: Floats
+) -> tuple[Floats, Floats, Floats]:
     """Return (middle, half length), coefficients and integral error of every panel."""
     ends = loss @ _AT_ENDS
     place = np.stack([ends.mean(axis=1), 0.5 * np.abs(ends[:, 1] - ends[:, 0])], axis=1)
@@ -296,11 +293,11 @@ def _fit(
 
 def _halve(
     bad: NDArray[np.bool_],
-    weight: OscillationFloats,
-    loss: OscillationFloats,
-    spacing: OscillationFloats,
-    place: OscillationFloats,
-) -> tuple[OscillationFloats, OscillationFloats, OscillationFloats, OscillationFloats]:
+    weight: Floats,
+    loss: Floats,
+    spacing: Floats,
+    place: Floats,
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Cut panels in two, by the polynomials in x that they stand for, and sort them by place.
 
     A panel at place i becomes two in [i, i + 1), of which only the order matters.
@@ -317,7 +314,6 @@ def _halve(
     return np.maximum(out[0], 0.0), out[1], np.maximum(out[2], 0.0), places
 
 
-AtomicFloats = NDArray[np.float64]
 
 MOST_SUMS = 400_000  # composed atoms that are listed
 MOST_PANELS = 100_000  # panels that the linear part is integrated over
@@ -338,8 +334,8 @@ class Sums:
         dropped: tilted mass of the atoms left out.
     """
 
-    loss: AtomicFloats
-    log_weight: AtomicFloats
+    loss: Floats
+    log_weight: Floats
     noise: float
     dropped: float = 0.0
 
@@ -359,29 +355,56 @@ class Sums:
         return Sums(self.loss[kept], self.log_weight[kept], self.noise, self.dropped + lost)
 
 
-def power(loss: AtomicFloats, log_weight: AtomicFloats, count: int) -> Sums | None:
-    """All sums of `count` draws from a few atoms, the multinomial law; None if they are many."""
+def ways_to_draw(count: int, atoms: int) -> float:
+    """Return how many sums `count` draws from so many atoms have, no more than e^60."""
+    ways = gammaln(count + atoms) - gammaln(count + 1.0) - gammaln(float(max(atoms, 1)))
+    return math.exp(min(60.0, ways))
+
+
+def draws(loss: Floats, log_weight: Floats, count: int) -> tuple[Floats, Floats]:
+    """Return all sums of `count` draws from a few atoms and their log weights: the multinomial law.
+
+    Every way to share the draws among the atoms, or, where atoms outnumber the draws, every
+    non-decreasing choice of them.
+    """
     m = loss.size
-    ways = gammaln(count + m) - gammaln(count + 1.0) - gammaln(float(m))
-    if ways > math.log(MOST_SUMS):
-        return None
-    spend(10.0 * m * math.exp(ways))
+    if 0 < count < m:
+        last, run = np.arange(m), np.ones(m)
+        total, log_mass = loss.copy(), log_weight + gammaln(count + 1.0)
+        for _ in range(count - 1):
+            times = m - last  # an atom is followed by itself or a later one
+            start = np.cumsum(times) - times
+            chosen = np.arange(int(times.sum())) - np.repeat(start - last, times)
+            run = np.where(chosen == np.repeat(last, times), np.repeat(run, times) + 1.0, 1.0)
+            total = np.repeat(total, times) + loss[chosen]
+            log_mass = np.repeat(log_mass, times) + log_weight[chosen] - np.log(run)
+            last = chosen
+        return total, log_mass
     rest = np.full(1, float(count))
     total, log_mass = np.zeros(1), np.full(1, gammaln(count + 1.0))
     for i in range(m):
+        drawn = rest
         if i < m - 1:
             sizes = (rest + 1.0).astype(np.int64)
             drawn = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
             rest, total, log_mass = (np.repeat(v, sizes) for v in (rest, total, log_mass))
-        else:
-            drawn = rest
         total = total + drawn * loss[i]
         log_mass = log_mass + drawn * log_weight[i] - gammaln(drawn + 1.0)
         rest = rest - drawn
-    return Sums(total, log_mass, 16.0 * EPS * (2.0 + gammaln(count + 1.0))).without_negligible()
+    return total, log_mass
 
 
-def all_sums(steps: Sequence[Step], weights: Sequence[AtomicFloats], less: int = -1) -> Sums | None:
+def power(loss: Floats, log_weight: Floats, count: int) -> Sums | None:
+    """All sums of `count` draws from a few atoms; None if they are many."""
+    ways = ways_to_draw(count, loss.size)
+    if ways > MOST_SUMS:
+        return None
+    spend(10.0 * loss.size * ways)
+    noise = 16.0 * EPS * (2.0 + gammaln(count + 1.0))
+    return Sums(*draws(loss, log_weight, count), noise).without_negligible()
+
+
+def all_sums(steps: Sequence[Step], weights: Sequence[Floats], less: int = -1) -> Sums | None:
     """Sums of the atoms of all steps, with one draw `less` of one step; None if too many."""
     sums: Sums | None = Sums(np.zeros(1), np.zeros(1), 0.0)
     for i, (step, weight) in enumerate(zip(steps, weights, strict=True)):
@@ -466,7 +489,7 @@ class AtomicPart:
         once = sum(k * c / a for k, c, a in zip(law.counts, densities, self._atoms, strict=False))
         self.share = self._mass * (1.0 + once)
 
-    def _with_one_density(self, law: Law, weights: list[AtomicFloats]) -> list[Sums]:
+    def _with_one_density(self, law: Law, weights: list[Floats]) -> list[Sums]:
         """Sums of all draws but one, for every step that the one can be of; none if too many."""
         out, panels = [], 0
         for i in range(law.counts.size):

@@ -18,16 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.fft import log1mexp, log_add
-from mechc.errors import UnsupportedError
+from mechc.accountants.fft import distinct, log1mexp, log_add
+from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
 from mechc.loss.infinite_mass import composed, log_complement, rounded
-from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import U
 
 Floats = NDArray[np.float64]
 
 GENERATING = 3.0  # work for one node of K and its first two derivatives
+_LARGE = 500.0  # values of one step's K beyond which no further tilt is tried
 _REMEMBERED = 64  # tilts whose cumulants are kept
 _KINK = 5e-3  # relative error of a third absolute moment on panels that do not know the mean
 _STEPS_PER_SPREAD = 3.0  # lattice steps that a standard deviation must hold
@@ -64,13 +65,9 @@ class ComposedLoss:
 
     def __init__(self, steps: Sequence[Step]) -> None:
         """Merge equal steps and drop those that are never taken."""
-        merged: dict[int, tuple[PrivacyLoss, int]] = {}
-        for loss, count in steps:
-            if count > 0:
-                merged[id(loss)] = (loss, merged.get(id(loss), (loss, 0))[1] + int(count))
-        self._laws = [loss for loss, _ in merged.values()]
-        self.counts = np.array([count for _, count in merged.values()], dtype=np.float64)
-        self.count = sum(count for _, count in merged.values())
+        self._laws, counts = distinct(steps)
+        self.counts = np.array(counts, dtype=np.float64)
+        self.count = sum(counts)
         self.identical = len(self._laws) <= 1
         self.strip = (
             max((law.strip[0] for law in self._laws), default=-math.inf),
@@ -129,6 +126,26 @@ class ComposedLoss:
         bounds: Floats = np.full(len(table), math.inf)
         bounds[known] = table[known, 0] + table[known, 3]
         return bounds
+
+    def upper_table(self, tilts: Floats) -> tuple[Floats, Floats]:
+        """Return the tilts that are inside the strip and that the quadrature reaches, with K_j.
+
+        Returns:
+            Increasing tilts, shape (m,), and upper bounds on K_j, shape (m, distinct steps).
+        """
+        lo, hi = self.strip
+        inside = tilts[(tilts > lo * (1 - 1e-6)) & (tilts < hi * (1 - 1e-6))]
+        kept, rows = [], []
+        for t in inside[np.argsort(np.abs(inside))]:
+            try:
+                rows.append(self.at_most(float(t)))
+            except NumericError:  # no quadrature that far out: the tilts nearer to 0 have to do
+                break
+            kept.append(float(t))
+            if float(np.abs(rows[-1]).max()) > _LARGE:
+                break
+        order = np.argsort(kept)
+        return np.array(kept)[order], np.array(rows).reshape(len(kept), self.counts.size)[order]
 
     def _generating(self, t: float) -> Floats:
         """Rows [K_j, K_j', K_j'', rounding of K_j] at t."""
