@@ -151,8 +151,10 @@ def test_cumulants_are_derivatives_of_the_generating_function(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["uniform", "one_sided", "triangular", "huber", "approximate_dp", "raised_cosine"]
-)
+    "name",
+    ["uniform", "one_sided", "triangular", "huber", "approximate_dp",
+     pytest.param("raised_cosine", marks=pytest.mark.slow)],
+)  # fmt: skip
 def test_infinite_mass(name):
     calculus = derived(name)
     for case in calculus.cases:

@@ -272,6 +272,11 @@ def test_epochs_of_laplace_noise_lie_between():
     for direction in ("remove", "add"):
         bound, one = (each.delta(0.6, direction=direction) for each in (run, once))
         assert one.upper < bound.lower <= bound.upper < bound.lower * (1 + 1e-4)
+
+
+@pytest.mark.slow
+def test_epsilon_of_epochs_of_laplace_noise():
+    run = 3 * mechc.random_allocation(laplace, steps=12)(scale=1.0)
     answer = run.epsilon(1e-3)
     assert run.delta(answer.upper).upper <= 1e-3 <= run.delta(answer.lower * (1 - 1e-9)).upper
 

@@ -42,7 +42,7 @@ def test_subset_by_the_amplified_profile(epsilon):
     assert event.mechanism.claim["status"] == "proven"
 
 
-def test_subset_of_integer_noise_and_of_outcomes():
+def test_subset_of_integer_noise():
     rate, epsilon = 0.3, 0.05
     base = math.log1p(math.expm1(epsilon) / rate)
     n = np.arange(-400, 401)
@@ -52,6 +52,12 @@ def test_subset_of_integer_noise_and_of_outcomes():
         event = mechc.without_replacement(mechc.load("discrete_laplace"), rate)
         truth = rate * hockey_stick(moved, noise, base)
         contains(event(a=0.5, sensitivity=move).delta(epsilon), truth)
+
+
+@pytest.mark.slow
+def test_subset_of_outcomes():
+    rate, epsilon = 0.3, 0.05
+    base = math.log1p(math.expm1(epsilon) / rate)
     event = mechc.without_replacement(mechc.load("randomized_response"), rate)
     likely, other = math.exp(1.0) / (math.exp(1.0) + 3), 1 / (math.exp(1.0) + 3)
     truth = rate * hockey_stick([likely, other, other, other], [other, likely, other, other], base)

@@ -176,10 +176,12 @@ def questions(truth, seed):
     return [*np.random.default_rng(seed).uniform(-1.2, 1.2, 6), *near]
 
 
-SHAPES = [(0.6, 1.5), (0.8, 0.7), (1.3, 0.7), (1.3, 1.0), (3.0, 2.0)]
+SHAPES = [(0.6, 1.5), (1.3, 0.7)]
+MORE = ((0.8, 0.7), (1.3, 1.0), (3.0, 2.0))
+SLOW_SHAPES = [pytest.param(*ab, marks=pytest.mark.slow) for ab in MORE]
 
 
-@pytest.mark.parametrize(("a", "b"), SHAPES)
+@pytest.mark.parametrize(("a", "b"), [*SHAPES, *SLOW_SHAPES])
 @pytest.mark.parametrize(
     "name",
     [n if n == "exponential_weibull" else pytest.param(n, marks=pytest.mark.slow) for n in PAIRS],
