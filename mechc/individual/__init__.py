@@ -8,9 +8,9 @@ from mechc.individual.accountant import IndividualAccountant as IndividualAccoun
 from mechc.individual.approximate import ApproximateFilter as ApproximateFilter
 from mechc.individual.approximate import gdp_upper_bound as gdp_upper_bound
 from mechc.individual.filters import GDPFilter as GDPFilter
+from mechc.individual.filters import GDPOdometer as GDPOdometer
 from mechc.individual.filters import RenyiFilter as RenyiFilter
 from mechc.individual.filters import SharedGDPFilter as SharedGDPFilter
-from mechc.individual.odometer import GDPOdometer as GDPOdometer
 from mechc.individual.storage import StateError as StateError
 from mechc.individual.summary import Group as Group
 from mechc.individual.summary import summary as summary

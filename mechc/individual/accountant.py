@@ -26,13 +26,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechc.accountants.bound import Bound, Quantity
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.individual import contours
+from mechc.individual import plancherel, singly
 from mechc.individual.budget import PathLike, Update, as_floats, check_dense, number, rounded
-from mechc.individual.contours import Answers, Evaluator, Query
+from mechc.individual.contours import Answers, Asked, Evaluator, Query
 from mechc.individual.cost import Cost, estimate
 from mechc.individual.family import Family
 from mechc.individual.ledger import Journal, Ledger
-from mechc.individual.mesh import Meshes
 from mechc.individual.splines import Grid
 from mechc.individual.storage import TakesTurns, in_turn
 from mechc.individual.tilts import crowding
@@ -44,10 +43,10 @@ METHODS = ("contour", "plancherel", "renyi")
 BUCKETS = 160
 FINER = 4  # buckets of the refined grid, as a multiple of the first
 REFINED = 20_000  # people who are accounted for on it at most
-FEW = 200  # steps up to which small groups of people are left to the mesh
+FEW = 200  # steps up to which small groups of people are composed one by one
 LATER = 100  # people that a finer grid should serve then
 UNRESOLVED = 0.1  # share of delta lost on the contour beyond which no grid is fine enough
-MESHED = 10_000  # steps of all people together that are composed on a mesh
+MESHED = 10_000  # steps of all people together that are composed one by one
 FARTHEST = 64.0  # times the noise of full contributions, beyond which ratios count as this one
 _COARSE = 0.02  # width beyond which plain counts may do better than splines
 _KIND = "individual-ledger"
@@ -98,8 +97,8 @@ class IndividualAccountant(TakesTurns):
                 are wider than rtol are accounted for again on finer grids.
             tables: folder in which tables are kept for other processes; in memory they are
                 shared by all accountants of a mechanism as long as one of them lives.
-            mesh: steps of all people together that may be composed on a mesh for those who cannot
-                be answered otherwise; 0 for none.
+            mesh: steps of all people together that may be composed one person at a time (most often
+                on a mesh) for those who cannot be answered otherwise; 0 for none.
 
         Raises:
             DeclarationError: an argument is not acceptable.
@@ -371,12 +370,19 @@ class IndividualAccountant(TakesTurns):
         if method == "renyi":
             return self._renyi(query, who)
         if method == "plancherel":
-            losses = {d: self._losses(d) for d in self.family.directions}
-            return contours.answer(self._ledger.rows(who), losses, query)
+            knots, directions = self.grid.knots.tolist(), self.family.directions
+            losses = {d: [self.family.loss(v, d) for v in knots] for d in directions}
+            estimate = plancherel.estimates(self._ledger.rows(who), losses, query)
+            nan, detail = np.full(who.size, np.nan), {"directions": directions}
+            return Bound(nan, estimate, nan.copy(), "plancherel", "estimate", detail)
         sides = self._coarse(query, who)
         finest = self._refine(sides, query, who)
-        meshed = self._mesh(sides, query, who)
-        return self._bound(sides, query, {"buckets": finest, "meshed": meshed})
+        lower, upper = _hull(sides)
+        best = [np.where(np.isnan(a.estimate), a.upper, a.estimate) for a in sides.values()]
+        found = np.stack([lower, np.maximum.reduce(best), upper])
+        lost = np.maximum.reduce([a.numeric for a in sides.values()]) > UNRESOLVED
+        composed = self._compose(found, query, who, lost)
+        return self._bound(found, query, {"buckets": finest, "meshed": composed})
 
     def _coarse(self, query: Query, rows: Rows) -> dict[str, Answers]:
         """Answer from the ledger, for everybody the direction with the larger Chernoff bound first.
@@ -385,23 +391,25 @@ class IndividualAccountant(TakesTurns):
         People with the same row of the ledger have the same answer.
         """
         rows, place = self._ledger.distinct(rows)
-        sides, readings = {}, ("splines",) if self.grid.splines else ("worse", "better")
-        for d in self.family.directions:
-            sides[d] = self._evaluator(self.grid, d).first(self._ledger, query, rows, readings[0])[
-                0
-            ]
+        asked = [
+            Asked(self._ledger, query, rows, reading)
+            for reading in (("splines",) if self.grid.splines else ("worse", "better"))
+        ]
+        evaluators = {d: self._evaluator(self.grid, d) for d in self.family.directions}
+        firsts = {d: evaluator.first(asked[0]) for d, evaluator in evaluators.items()}
+        sides = {d: first[0] for d, first in firsts.items()}
         chernoff = np.stack([a.upper for a in sides.values()])
         done = np.zeros(chernoff.shape, np.bool_)
-        for first in (True, False):
+        for likely in (chernoff == chernoff.max(axis=0), np.ones(chernoff.shape, np.bool_)):
             for i, (d, answers) in enumerate(sides.items()):
-                likely = chernoff[i] == chernoff.max(axis=0) if first else np.True_
-                who = np.flatnonzero(likely & ~done[i] & (answers.upper > _hull(sides)[0]))
+                who = np.flatnonzero(likely[i] & ~done[i] & (answers.upper > _hull(sides)[0]))
                 if not who.size:
                     continue
                 done[i, who] = True
-                evaluator = self._evaluator(self.grid, d)
-                found = [evaluator.run(self._ledger, query, rows[who], r) for r in readings]
-                if len(found) == 2:
+                known = answers.at(who), firsts[d][1].some(who), firsts[d][2]
+                found = [evaluators[d].run(asked[0].some(who), known)]
+                for better in asked[1:]:
+                    found.append(evaluators[d].run(better.some(who)))
                     found[0].estimate = (found[0].estimate + found[1].estimate) / 2
                     found[0].lower = found[1].lower
                 answers.meet(who, found[0])
@@ -426,43 +434,51 @@ class IndividualAccountant(TakesTurns):
             used, ledger = True, Ledger(wide.size, grid)
             self._journal.replay(ledger, rows[wide], self.family.parameter)
             finer = self._evaluator(grid, direction)
-            side.meet(wide, finer.run(ledger, query, np.arange(wide.size), "splines"))
+            side.meet(wide, finer.run(Asked(ledger, query, np.arange(wide.size), "splines")))
         return grid.buckets if used else self.grid.buckets
 
     @property
     def _few(self) -> bool:
-        """Whether the mesh is a cheap way out for everybody."""
+        """Whether composing people one by one is cheap."""
         return self._journal.complete and self.steps <= FEW
 
     @property
     def _most(self) -> int:
-        """How many people are composed on a mesh at most."""
+        """How many people are composed one by one at most."""
         steps = len(self._journal) if self._journal.complete else self.grid.buckets
         return max(self._meshed // max(steps, 32), min(8, self._meshed))
 
-    def _mesh(self, sides: dict[str, Answers], query: Query, rows: Rows) -> int:
-        """Compose on a mesh for the widest of those who are not sharp; return how many."""
-        complete = self._journal.complete
-        if self.grid.splines and not complete:
+    def _compose(self, found: Floats, query: Query, rows: Rows, open_: NDArray[np.bool_]) -> int:
+        """Compose the widest of those who are not sharp one by one; return of how many people.
+
+        Args:
+            found: lower bound, estimate and upper bound of everybody; narrowed.
+            query: what is asked.
+            rows: indices of the people.
+            open_: for whom more nodes or buckets were no help.
+        """
+        exact, family = self._journal.complete, self.family
+        if self.grid.splines and not exact:
             return 0
-        most, people = self._most, 0
-        for direction in sides:
-            rtol = query.rtol if complete else max(_COARSE, query.rtol)
-            wide = _wide(sides, direction, query, rtol)
-            if not complete:  # the mesh does not take away what the buckets cost
-                wide = wide[sides[direction].numeric[wide] > UNRESOLVED]
-            lower, upper = _hull(sides)
-            width = _relative(upper - lower, upper, query)[wide]
-            wide = np.sort(wide[np.argsort(-width, kind="stable")[:most]])
-            if wide.size == 0:
-                continue
-            people += wide.size
-            other = next((d for d in sides if d != direction), direction)
-            mesh = Meshes(*(self._evaluator(self.grid, d) for d in (direction, other)))
-            recorded = self._journal.gather(rows[wide], self.family.untouched)
-            found = mesh.run(self._ledger, query, rows[wide], recorded if complete else None)
-            sides[direction].meet(wide, found)
-        return people
+        width = _relative(found[2] - found[0], found[2], query)
+        # without the steps as they were, what the buckets cost remains
+        wide = width > query.rtol if exact else open_ & (width > max(_COARSE, query.rtol))
+        who = np.flatnonzero(wide)
+        who = who[np.argsort(-width[who], kind="stable")[: self._most]]
+        values, counts = self._journal.gather(rows[who], family.untouched)
+        for i, person in enumerate(who.tolist()):
+            sides: tuple[singly.Counts, ...]
+            if exact:
+                sides = (singly.distinct(values[:, i], counts, family.untouched),)
+            else:
+                sides = singly.of_buckets(self.grid, self._ledger.totals[rows[person]])
+            answers = [singly.answer(family, steps, query) for steps in sides]
+            low, high = answers[-1][0], answers[0][2]
+            if high - low < found[2, person] - found[0, person]:
+                found[1, person] = (answers[0][1] + answers[-1][1]) / 2.0
+            found[0, person] = max(low, found[0, person])
+            found[2, person] = min(high, found[2, person])
+        return who.size
 
     def _evaluator(self, grid: Grid, direction: str) -> Evaluator:
         key, made = (grid, direction, self._tables and str(self._tables)), self.family.made
@@ -471,24 +487,20 @@ class IndividualAccountant(TakesTurns):
         found: Evaluator = made[key]
         return found
 
-    def _losses(self, direction: str) -> list[Any]:
-        return [self.family.loss(float(v), direction) for v in self.grid.knots]
-
     def _renyi(self, query: Query, rows: Rows) -> Bound:
         """Upper bounds (C.3) from the divergences alone."""
         reading = "splines" if self.grid.splines else "worse"
+        asked = Asked(self._ledger, query, rows, reading)
         sides = [
-            self._evaluator(self.grid, d).first(self._ledger, query, rows, reading)[0].upper
-            for d in self.family.directions
+            self._evaluator(self.grid, d).first(asked)[0].upper for d in self.family.directions
         ]
         upper = np.maximum.reduce(sides)
         nan = np.full(upper.shape, np.nan)
         detail = {"directions": self.family.directions, "order": self.family.checked}
         return Bound(nan, upper, upper, "renyi", "upper bound only", detail)
 
-    def _bound(self, sides: dict[str, Answers], query: Query, how: dict[str, Any]) -> Bound:
-        lower, upper = _hull(sides)
-        best = [np.where(np.isnan(a.estimate), a.upper, a.estimate) for a in sides.values()]
+    def _bound(self, found: Floats, query: Query, how: dict[str, Any]) -> Bound:
+        lower, estimate, upper = found
         width = _relative(upper - lower, upper, query)
         detail = {
             "directions": self.family.directions,
@@ -498,10 +510,10 @@ class IndividualAccountant(TakesTurns):
             "sharp": width <= query.rtol,
             **how,
         }
-        estimate = np.clip(np.maximum.reduce(best), lower, upper)
+        estimate = np.clip(np.where(np.isnan(estimate), upper, estimate), lower, upper)
         status = "proven"
         if how["meshed"]:
-            status += "; some people also on a mesh"
+            status += "; some people composed one by one"
         if wide := int((width > query.rtol).sum()):
             status += f"; wider than rtol for {wide} of {width.size} (relative_width)"
         return Bound(lower, estimate, upper, "contour", status, detail)

@@ -25,10 +25,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from numbers import Real
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,34 +94,6 @@ def make_budget(name: str, value: float, *, squared: bool) -> Budget:
     return Budget(float(value), scale, np.uint64(high), np.uint64(low), squared)
 
 
-def spent(totals: Words, budget: Budget) -> Floats:
-    """Return the budget used, sqrt(sum mu^2) or sum rho, rounded up.
-
-    Args:
-        totals: uint64[n, 2].
-        budget: the budget the totals belong to.
-    """
-    return _to_float(totals[:, 0], totals[:, 1], budget, 1.0 / _SHAVE)
-
-
-def remaining(totals: Words, budget: Budget) -> Floats:
-    """Return the largest next step that still fits, rounded down.
-
-    Args:
-        totals: uint64[n, 2].
-        budget: the budget the totals belong to.
-    """
-    low = budget.low - totals[:, 1]
-    borrow = (budget.low < totals[:, 1]).astype(np.uint64)
-    return _to_float(budget.high - totals[:, 0] - borrow, low, budget, _SHAVE)
-
-
-def _to_float(high: Words, low: Words, budget: Budget, nudge: float) -> Floats:
-    total = high.astype(np.float64) * _WORD + low.astype(np.float64)
-    units = np.sqrt(total) if budget.squared else total / _FRACTION
-    return np.asarray(np.minimum(units * nudge / budget.scale, budget.value))
-
-
 @compiled("int64(float64[::1])", nogil=True)
 def first_invalid(values: Floats) -> int:
     """Return the index of the first entry that is nan or negative, or -1."""
@@ -131,7 +104,7 @@ def first_invalid(values: Floats) -> int:
 
 
 @compiled("uint64(float64, float64, boolean)", nogil=True)
-def _units(value: float, scale: float, squared: bool) -> np.uint64:
+def _units(value, scale, squared):  # type: ignore[no-untyped-def]
     """Return the integer that stands for a step: rounded up when squared, rounded down if not."""
     if not squared:
         return np.uint64(np.int64(np.floor(value * scale)))
@@ -141,7 +114,7 @@ def _units(value: float, scale: float, squared: bool) -> np.uint64:
 
 
 @compiled("uint64(float64, float64, uint64, boolean)", nogil=True)
-def _low_word(value: float, scale: float, units: np.uint64, squared: bool) -> np.uint64:
+def _low_word(value, scale, units, squared):  # type: ignore[no-untyped-def]
     """Return the lower 64 bits of units^2, or of (units + fraction) 2^62 rounded up."""
     if squared:
         return units * units
@@ -151,7 +124,7 @@ def _low_word(value: float, scale: float, units: np.uint64, squared: bool) -> np
 
 
 @compiled("uint64(uint64, uint64, boolean)", nogil=True)
-def _high_word(units: np.uint64, low: np.uint64, squared: bool) -> np.uint64:
+def _high_word(units, low, squared):  # type: ignore[no-untyped-def]
     """Return the upper 64 bits that belong to `_low_word`."""
     if squared:
         a, b = units >> _U32, units & _LOW
@@ -163,16 +136,9 @@ def _high_word(units: np.uint64, low: np.uint64, squared: bool) -> np.uint64:
     "void(uint64[:,::1], float64[::1], float64, float64, uint64, uint64, boolean, boolean[::1])",
     nogil=True,
 )
-def charge(
-    totals: Words,
-    values: Floats,
-    budget: float,
-    scale: float,
-    cap_high: np.uint64,
-    cap_low: np.uint64,
-    squared: bool,
-    active: Mask,
-) -> None:
+def charge(  # type: ignore[no-untyped-def]
+    totals, values, budget, scale, cap_high, cap_low, squared, active
+):
     """Add step i to total i wherever the sum stays within the budget; say where it did."""
     for i in range(values.size):  # no early exits: this loop runs at memory speed
         value = min(values[i], budget)
@@ -191,15 +157,7 @@ def charge(
     "void(uint64[:,::1], float64[::1], float64, uint64, uint64, boolean[::1], float64[::1])",
     nogil=True,
 )
-def exhaust(
-    totals: Words,
-    mu: Floats,
-    scale: float,
-    cap_high: np.uint64,
-    cap_low: np.uint64,
-    keep: Mask,
-    factor: Floats,
-) -> None:
+def exhaust(totals, mu, scale, cap_high, cap_low, keep, factor):  # type: ignore[no-untyped-def]
     """Find factor[i] such that factor[i] mu[i] takes all that is left of budget i; charge that.
 
     Where `keep` is true the factor is one and nothing is charged. The factor is rounded down, the
@@ -266,18 +224,23 @@ class Account:
             self.totals[people] = rows
             return mask
         values = check_dense(name, update, self.people)
-        mask = mask_for(self.people, out)
-        for_rows(self.people, lambda s: self._charge(self.totals[s], as_floats(values[s]), mask[s]))
+        mask, totals = mask_for(self.people, out), self.totals
+        for_rows(self.people, lambda s: self._charge(totals[s], as_floats(values[s]), mask[s]))
         return mask
 
     def exhaust(self, name: str, update: ArrayLike, amplify: bool) -> Floats:
         """Scale a step for everyone it does not fit (or for everyone); see `GDPFilter.exhaust`."""
-        values = check_dense(name, update, self.people)
+        given, budget = check_dense(name, update, self.people), self.budget
         factor = np.empty(self.people)
-        for_rows(
-            self.people,
-            lambda s: self._exhaust(self.totals[s], as_floats(values[s]), amplify, factor[s]),
-        )
+
+        def scale(part: slice) -> None:
+            values, totals = as_floats(given[part]), self.totals[part]
+            keep = values == 0.0
+            if not amplify:
+                self._charge(totals, values, keep)
+            exhaust(totals, values, budget.scale, budget.high, budget.low, keep, factor[part])
+
+        for_rows(self.people, scale)
         return factor
 
     def save(self, path: PathLike, kind: str, meta: dict[str, Any]) -> None:
@@ -285,10 +248,13 @@ class Account:
         facts = {"people": self.people, "budget": self.budget.value, **meta}
         storage.write(path, kind, facts, {"totals": self.totals})
 
-    def restore(self, path: PathLike, kind: str) -> dict[str, Any]:
+    def restore(
+        self, path: PathLike, kind: str, facts: Mapping[str, Any] = MappingProxyType({})
+    ) -> dict[str, Any]:
         """Read totals back and return the metadata; unchanged if anything does not match."""
         with storage.Reader(path, kind) as reader:
-            for name, own in (("people", self.people), ("budget", self.budget.value)):
+            expected = {"people": self.people, "budget": self.budget.value, **facts}
+            for name, own in expected.items():
                 if reader.meta[name] != own:
                     raise storage.StateError(
                         f"state file {os.fspath(path)}: {name}={reader.meta[name]!r}, expected"
@@ -298,23 +264,25 @@ class Account:
             return reader.meta
 
     def spent(self, rows: slice = slice(None)) -> Floats:
-        """Return what each person has used, rounded up."""
-        return spent(self.totals[rows], self.budget)
+        """Return what each person has used, sqrt(sum mu^2) or sum rho, rounded up."""
+        totals = self.totals[rows]
+        return self._as_float(totals[:, 0], totals[:, 1], 1.0 / _SHAVE)
 
     def remaining(self, rows: slice = slice(None)) -> Floats:
         """Return the largest step that still fits each person, rounded down."""
-        return remaining(self.totals[rows], self.budget)
+        totals, budget = self.totals[rows], self.budget
+        low = budget.low - totals[:, 1]
+        borrow = (budget.low < totals[:, 1]).astype(np.uint64)
+        return self._as_float(budget.high - totals[:, 0] - borrow, low, _SHAVE)
+
+    def _as_float(self, high: Words, low: Words, nudge: float) -> Floats:
+        total, budget = high.astype(np.float64) * _WORD + low.astype(np.float64), self.budget
+        units = np.sqrt(total) if budget.squared else total / _FRACTION
+        return np.asarray(np.minimum(units * nudge / budget.scale, budget.value))
 
     def _charge(self, totals: Words, values: Floats, mask: Mask) -> None:
         b = self.budget
         charge(totals, values, b.value, b.scale, b.high, b.low, b.squared, mask)
-
-    def _exhaust(self, totals: Words, values: Floats, amplify: bool, factor: Floats) -> None:
-        b = self.budget
-        keep = values == 0.0
-        if not amplify:
-            self._charge(totals, values, keep)
-        exhaust(totals, values, b.scale, b.high, b.low, keep, factor)
 
 
 def check_people(people: int) -> int:
@@ -348,15 +316,12 @@ def allocate(
 
 def for_rows(count: int, work: Callable[[slice], None]) -> None:
     """Run `work` over slices of rows, in threads where that pays."""
-    slices: Iterator[slice] = (
-        slice(start, min(start + _ROWS, count)) for start in range(0, count, _ROWS)
-    )
     if count <= _ROWS:
         work(slice(0, count))
         return
+    parts = (slice(start, min(start + _ROWS, count)) for start in range(0, count, _ROWS))
     with ThreadPoolExecutor(THREADS) as pool:
-        for _ in pool.map(work, slices):
-            pass
+        list(pool.map(work, parts))
 
 
 def as_floats(values: NDArray[Any], up: bool = True) -> Floats:

@@ -11,32 +11,21 @@ of ledger rows with tables:
    tables between knots, in bands of nodes.
 
 Those whose sum is not sharp yet get one more round with more nodes.
-
-The paper's evaluation of individual deltas: discretised losses, FFT and the Plancherel theorem.
-
-Section D of Koskela, Tobaben and Honkela (2023): each bucket's loss is put on an equidistant grid
-of n points over [-L, L), its transform F_i is computed once, and for counts k_i
-
-    delta(epsilon) = (1/n) < F(w_epsilon), prod F_i^{k_i} >,  w_l = max(0, 1 - e^{epsilon - s_l}),
-
-so that no inverse transform is needed per person. It is here for comparison: the discretisation
-and the wrap-around at +-L carry no bound, and each person costs n complex powers.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.bound import Bound
 from mechc.accountants.contours import decay, gridding
 from mechc.accountants.contours.characteristic import Law, Tilted, log_phi
 from mechc.errors import NumericError
@@ -48,7 +37,7 @@ from mechc.individual.splines import Grid
 from mechc.individual.storage import Shelf, TakesTurns
 from mechc.individual.tilts import FORBIDDEN, Members, Tilts, per_column
 from mechc.kernel import closure
-from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.privacy_loss import Step
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -329,6 +318,21 @@ class Answers:
     numeric: Floats
     compression: Floats
 
+    @classmethod
+    def none(cls, people: int) -> Answers:
+        """Return what is known before anything is."""
+        nan, inf = (np.full((2, people), v) for v in (np.nan, np.inf))
+        return cls(np.zeros(people), nan[0], inf[0], inf[1], np.zeros(people))
+
+    def gains(self, allowed: Floats) -> NDArray[np.bool_]:
+        """Return who would gain from more nodes.
+
+        Args:
+            allowed: relative error of delta that is as good as the width asked for.
+        """
+        enough = np.maximum(0.3 * allowed, 0.5 * self.compression)
+        return ~(self.numeric <= enough) & ~(self.numeric > OPEN)
+
     def at(self, rows: Rows) -> Answers:
         """Return the answers at some places, which may be given more than once."""
         return Answers(*(getattr(self, field.name)[rows] for field in fields(self)))
@@ -364,7 +368,6 @@ class Choices:
         start: an epsilon to start from.
         level: log of the trapezoid sum, relative to its first term, that is expected.
         allowed: relative error of delta that is as good as the width asked for.
-        saddle: tilt with the best Chernoff bound.
     """
 
     at: Rows
@@ -373,12 +376,46 @@ class Choices:
     start: Floats
     level: Floats
     allowed: Floats
-    saddle: Rows
 
-    def take(self, who: Rows, other: Choices) -> None:
-        """Replace the choices of some people."""
-        for field in fields(self):
-            getattr(self, field.name)[who] = getattr(other, field.name)
+    def some(self, who: NDArray[Any]) -> Choices:
+        """Return the choices for some people."""
+        return Choices(*(getattr(self, field.name)[who] for field in fields(self)))
+
+
+class Asked(NamedTuple):
+    """What is asked about some people.
+
+    Attributes:
+        ledger: the column totals.
+        query: epsilon at a delta, or the other way round.
+        rows: indices of people.
+        reading: which table to read the ledger with, see `tilts`.
+    """
+
+    ledger: Ledger
+    query: Query
+    rows: Rows
+    reading: str
+
+    def some(self, who: NDArray[Any]) -> Asked:
+        """Return the question for some of the people."""
+        return self._replace(rows=self.rows[who])
+
+    def blocks(self) -> Iterator[tuple[slice, Floats]]:
+        """Yield rows of the ledger in parts of BLOCK people, with their places."""
+        for begin in range(0, self.rows.size, BLOCK):
+            part = slice(begin, min(begin + BLOCK, self.rows.size))
+            yield part, self.ledger.rows(self.rows[part])
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Buckets that hold all steps of these people, one of few pairs.
+
+        So different people find the same tables.
+        """
+        n, (first, last) = self.ledger.grid.buckets, self.ledger.span(self.rows)
+        part = max(n // SPANS, 1)
+        return first // part * part, min((last // part + 1) * part, n) if last < n else n
 
 
 class Evaluator(TakesTurns):
@@ -412,61 +449,42 @@ class Evaluator(TakesTurns):
                 self._known[span, reach] = Tilts(self.members, span, reach, self._shelf)
             return self._known[span, reach]
 
-    def span(self, ledger: Ledger, rows: Rows) -> tuple[int, int]:
-        """Return buckets that hold all steps of some people, one of few pairs.
-
-        So different people find the same tables.
-        """
-        n, (first, last) = self.grid.buckets, ledger.span(rows)
-        part = max(n // SPANS, 1)
-        return first // part * part, min((last // part + 1) * part, n) if last < n else n
-
-    def first(
-        self,
-        ledger: Ledger,
-        query: Query,
-        rows: Rows,
-        reading: str,
-        known: Floats | None = None,
-    ) -> tuple[Answers, Choices, Tilts]:
+    def first(self, asked: Asked, known: Floats | None = None) -> tuple[Answers, Choices, Tilts]:
         """Return Chernoff bounds, what they say about everybody's contour, and the tilts used.
 
         Args:
-            ledger: the column totals.
-            query: what is asked.
-            rows: indices of people.
-            reading: which table to read the ledger with, see `tilts`.
+            asked: the people and the question.
             known: estimates of the answers, nan where there is none.
         """
-        known = np.full(rows.size, np.nan) if known is None else known
-        found, span = np.empty((rows.size, 8)), self.span(ledger, rows)
-        asked = (query.log_delta, query.epsilon, query.rtol, math.log(SHARE * query.rtol))
+        query, size = asked.query, asked.rows.size
+        known = np.full(size, np.nan) if known is None else known
+        found, span = np.empty((size, 8)), asked.span
+        about = (query.log_delta, query.epsilon, query.rtol, math.log(SHARE * query.rtol))
         for reach in REACHES:
             tilts = self.tilts(span, reach)
-            table = tilts.together(reading, inversion.STRIDE)
-            for part in _blocks(rows.size):
-                product = ledger.rows(rows[part]) @ table
-                inversion.choose(product, tilts.t, *asked, known[part], found[part])
+            table = tilts.together(asked.reading, inversion.STRIDE)
+            for part, rows in asked.blocks():
+                inversion.choose(rows @ table, tilts.t, *about, known[part], found[part])
             best = found[found[:, 6] != -1.0, 7].max(initial=0.0)
             if tilts.complete or best + inversion.ABOVE < tilts.t.size:
                 break
         upper, start, period, nodes, level, allowed = np.ascontiguousarray(found[:, :6].T)
-        at, saddle = found[:, 6:].T.astype(np.int64)
+        at = found[:, 6].astype(np.int64)
         if query.inverse:
             upper[at == -1] = 0.0
             upper = np.where(upper < USELESS, np.maximum(upper, 0.0), np.inf)
-            floor = np.zeros(rows.size)
+            floor = np.zeros(size)
         else:
             upper[at == -1] = -np.inf
-            floor = np.full(rows.size, max(0.0, -math.expm1(query.epsilon)))
+            floor = np.full(size, max(0.0, -math.expm1(query.epsilon)))
             upper = np.maximum(np.exp(np.minimum(upper, 0.0)), floor)
         estimate = np.where(upper == floor, floor, np.nan)
         unknown = np.where(at != -1, np.inf, 0.0)
         answers = Answers(floor, estimate, upper, unknown, np.where(at == -2, np.inf, 0.0))
-        return answers, Choices(at, period, nodes, start, level, allowed, saddle), tilts
+        return answers, Choices(at, period, nodes, start, level, allowed), tilts
 
-    def run(self, ledger: Ledger, query: Query, rows: Rows, reading: str) -> Answers:
-        """Answer for the people in `rows`; arguments as for `first`.
+    def run(self, asked: Asked, chernoff: tuple[Answers, Choices, Tilts] | None = None) -> Answers:
+        """Answer for some people, of whom `first` may have been asked.
 
         A short sum of which nothing is proven says first where everybody's answer is: Chernoff's
         bound misses epsilon by a factor of two to five where few steps matter, and contour, period
@@ -476,150 +494,88 @@ class Evaluator(TakesTurns):
             if len(self._contours) > KEPT:
                 self._contours.clear()
                 self._tables.clear()
-        answers, first, tilts = self.first(ledger, query, rows, reading)
+        answers, first, tilts = chernoff or self.first(asked)
+        size, tell = asked.rows.size, asked.query.tell
         todo = np.flatnonzero(first.at >= 0)
-        guess = self._guess(ledger, query, rows, todo, tilts, first, reading)
-        done = rows.size - todo.size
+        guess = self._guess(asked.some(todo), first.some(todo), tilts)
+        done = size - todo.size
         for factor in ROUNDS:
-            _, again, tilts = self.first(ledger, query, rows[todo], reading, guess)
-            first.take(todo, again)
-            todo = todo[again.at >= 0]
-            for part, (i,) in _groups(first.at[todo]):
-                who = todo[part]
-                self._contour_for(
-                    ledger, query, rows, who, tilts, i, factor, first, answers, reading
-                )
+            _, again, tilts = self.first(asked.some(todo), guess)
+            open_ = again.at >= 0
+            todo, again = todo[open_], again.some(open_)
+            for part, (i,) in _groups(again.at):
+                who, choices = todo[part], again.some(part)
+                found = self._on_contour(asked.some(who), choices, tilts, i, factor)
+                answers.meet(who, found)
                 done += who.size
-                if query.tell is not None:
-                    query.tell(min(done, rows.size), rows.size)
-            todo = todo[self._open(answers, first, todo)]
+                if tell is not None:
+                    tell(min(done, size), size)
+            todo = todo[answers.at(todo).gains(again.allowed)]
             guess = answers.estimate[todo]
         return answers
 
-    def _guess(
-        self,
-        ledger: Ledger,
-        query: Query,
-        rows: Rows,
-        todo: Rows,
-        tilts: Tilts,
-        first: Choices,
-        reading: str,
-    ) -> Floats:
-        """Return an estimate of the answer of everybody in `todo`, nan where none was found."""
-        none, zero = np.full(rows.size, np.nan), np.zeros(rows.size)
-        found = Answers(none.copy(), none.copy(), none.copy(), zero + np.inf, zero.copy())
-        for part, (i,) in _groups(first.at[todo]):
-            who = todo[part]
-            h, step = _nodes_apart(first.period[who])
-            span, high = self.span(ledger, rows[who]), 2.0 ** math.ceil(math.log2(PILOT * h.max()))
-            contour = self._contour(tilts, i, high, span, reading, proven=False)
-            for members, (j,) in _groups(step):
-                table = self._table(contour, j, PILOT)
-                pilot = (table, PILOT, np.zeros(members.size), first, found, True)
-                self._solve(ledger, query, rows, who[members], *pilot)
-        return found.estimate[todo]
+    def _guess(self, asked: Asked, choices: Choices, tilts: Tilts) -> Floats:
+        """Return an estimate of everybody's answer, nan where none was found."""
+        found = Answers.none(asked.rows.size)
+        for who, (i,) in _groups(choices.at):
+            some, mine = asked.some(who), choices.some(who)
+            h, step = _nodes_apart(mine.period)
+            high = 2.0 ** math.ceil(math.log2(PILOT * h.max()))
+            contour = self._contour(some, tilts, i, high, proven=False)
+            for part, (j,) in _groups(step):
+                table, lost = self._table(contour, j, PILOT), np.zeros(part.size)
+                pilot = (some.some(part), mine.some(part), table, PILOT, lost)
+                found.meet(who[part], self._solve(*pilot, only=True))
+        return found.estimate
 
-    def _contour_for(
-        self,
-        ledger: Ledger,
-        query: Query,
-        rows: Rows,
-        who: Rows,
-        tilts: Tilts,
-        at: int,
-        factor: float,
-        first: Choices,
-        answers: Answers,
-        reading: str,
-    ) -> None:
+    def _on_contour(
+        self, asked: Asked, choices: Choices, tilts: Tilts, at: int, factor: float
+    ) -> Answers:
         """Answer for those who share a contour."""
-        h, step = _nodes_apart(first.period[who])
-        wanted = np.clip(first.nodes[who], LEAST, MOST) * h
+        h, step = _nodes_apart(choices.period)
+        wanted = np.clip(choices.nodes, LEAST, MOST) * h
         high = 2.0 ** math.ceil(math.log2(factor * float(np.quantile(wanted, 0.9))))
         high = min(high, 2.0 ** math.ceil(math.log2(MOST * float(h.max()))))
-        contour = self._contour(tilts, at, high, self.span(ledger, rows[who]), reading)
-        lost, shell = self._reach(ledger, rows[who], contour, h, first, who)
+        contour = self._contour(asked, tilts, at, high)
+        lost, shell = _reach(asked, choices, contour, h)
         count = np.ceil(contour.frequencies[shell] / h).astype(np.int64)
         count = np.clip(-(-count // LEAST) * LEAST, LEAST, MOST)
+        found = Answers.none(asked.rows.size)
         for members, (j,) in _groups(step):
             most = 1 << int(count[members].max() - 1).bit_length()
             table = self._table(contour, j, most)
             for some, (n,) in _groups(count[members]):
                 mine = members[some]
-                self._solve(ledger, query, rows, who[mine], table, n, lost[mine], first, answers)
-
-    def _reach(
-        self,
-        ledger: Ledger,
-        rows: Rows,
-        contour: Contour,
-        h: Floats,
-        first: Choices,
-        who: Rows,
-    ) -> tuple[Floats, Rows]:
-        """Return how much of the sum is lost beyond the nodes, and the shell where these end.
-
-        The sum over n > N of 2 |w_n| is at most 2 c (c+1) / h times the integral of sup |phi| / y^2
-        from Nh on.
-        """
-        c, y = contour.c, contour.frequencies
-        scale = 2.0 * c * (c + 1.0) / h
-        expected = first.allowed[who] * np.exp(np.minimum(first.level[who], 0.0))
-        lost, shell = np.empty(rows.size), np.empty(rows.size, np.int64)
-        between = np.append(1.0 / y[:1], np.diff(1.0 / y))
-        for part in _blocks(rows.size):
-            beyond = ledger.rows(rows[part]) @ contour.beyond
-            tail = scale[part, None] * np.cumsum(np.exp(np.minimum(beyond, 0.0)) * between, axis=1)
-            within = y <= MOST * h[part, None]
-            fits = within & (tail <= TAIL * expected[part, None])
-            last = SHELLS - 1 - fits[:, ::-1].argmax(axis=1)
-            place = np.where(fits.any(axis=1), last, within.argmax(axis=1))
-            mine = np.arange(place.size), place
-            shell[part], lost[part] = place, np.where(within[mine], tail[mine], np.inf)
-        return lost, shell
+                solved = self._solve(asked.some(mine), choices.some(mine), table, n, lost[mine])
+                found.meet(mine, solved)
+        return found
 
     def _solve(
         self,
-        ledger: Ledger,
-        query: Query,
-        rows: Rows,
-        who: Rows,
+        asked: Asked,
+        choices: Choices,
         table: ContourTable,
         count: int,
         lost: Floats,
-        first: Choices,
-        answers: Answers,
         only: bool = False,
-    ) -> None:
-        """Solve for some people with one table and keep what is sharper than before."""
+    ) -> Answers:
+        """Solve for some people with one table."""
+        query, out = asked.query, np.full((asked.rows.size, 5), np.nan)
         target = math.exp(query.log_delta) if query.inverse else query.epsilon
-        nodes, out = table.first(count), np.full((who.size, 5), np.nan)
-        for part in _blocks(who.size):
-            steps = ledger.rows(rows[who[part]])
+        nodes = table.first(count)
+        for part, rows in asked.blocks():
             inversion.solve(
-                steps @ nodes, steps @ table.beside, table.right, table.c, table.period,
-                table.growth, table.phase, table.bands, lost[part], first.start[who[part]], target,
+                rows @ nodes, rows @ table.beside, table.right, table.c, table.period,
+                table.growth, table.phase, table.bands, lost[part], choices.start[part], target,
                 query.inverse, only, out[part],
             )  # fmt: skip
-        answers.meet(who, Answers(*np.ascontiguousarray(out.T)))
-
-    def _open(self, answers: Answers, first: Choices, who: Rows) -> NDArray[np.bool_]:
-        """Who would gain from more nodes."""
-        numeric = answers.numeric[who]
-        enough = np.maximum(0.3 * first.allowed[who], 0.5 * answers.compression[who])
-        return ~(numeric <= enough) & ~(numeric > OPEN)
+        return Answers(*np.ascontiguousarray(out.T))
 
     def _contour(
-        self,
-        tilts: Tilts,
-        at: int,
-        frequency: float,
-        span: tuple[int, int],
-        reading: str,
-        proven: bool = True,
+        self, asked: Asked, tilts: Tilts, at: int, frequency: float, proven: bool = True
     ) -> Contour:
         """Tilt the members once for all periods that are needed on a contour."""
+        span, reading = asked.span, asked.reading
         key = (tilts.span, tilts.t.size, at, frequency, span, reading, proven)
         with self._turn:
             if key not in self._contours:
@@ -635,6 +591,29 @@ class Evaluator(TakesTurns):
             return self._tables[key]
 
 
+def _reach(asked: Asked, choices: Choices, contour: Contour, h: Floats) -> tuple[Floats, Rows]:
+    """Return how much of the sum is lost beyond the nodes, and the shell where these end.
+
+    The sum over n > N of 2 |w_n| is at most 2 c (c+1) / h times the integral of sup |phi| / y^2
+    from Nh on.
+    """
+    c, y, size = contour.c, contour.frequencies, asked.rows.size
+    scale = 2.0 * c * (c + 1.0) / h
+    expected = choices.allowed * np.exp(np.minimum(choices.level, 0.0))
+    lost, shell = np.empty(size), np.empty(size, np.int64)
+    between = np.append(1.0 / y[:1], np.diff(1.0 / y))
+    for part, rows in asked.blocks():
+        beyond = rows @ contour.beyond
+        tail = scale[part, None] * np.cumsum(np.exp(np.minimum(beyond, 0.0)) * between, axis=1)
+        within = y <= MOST * h[part, None]
+        fits = within & (tail <= TAIL * expected[part, None])
+        last = SHELLS - 1 - fits[:, ::-1].argmax(axis=1)
+        place = np.where(fits.any(axis=1), last, within.argmax(axis=1))
+        mine = np.arange(place.size), place
+        shell[part], lost[part] = place, np.where(within[mine], tail[mine], np.inf)
+    return lost, shell
+
+
 def _nodes_apart(period: Floats) -> tuple[Floats, Rows]:
     """Return the distance of nodes for periods rounded up to powers of PERIODS, and the power."""
     step = np.ceil(np.log(np.maximum(period, 1e-3)) / math.log(PERIODS)).astype(np.int64)
@@ -648,96 +627,3 @@ def _groups(keys: Rows) -> Iterator[tuple[Rows, tuple[int, ...]]]:
     for part in np.split(order, cuts):
         if part.size:
             yield part, (int(keys[part[0]]),)
-
-
-def _blocks(count: int) -> Iterator[slice]:
-    """Yield positions in parts of BLOCK."""
-    for begin in range(0, count, BLOCK):
-        yield slice(begin, min(begin + BLOCK, count))
-
-
-POINTS = 1 << 17
-BEYOND = 1e-3  # share of delta that may lie beyond the grid
-
-
-def answer(
-    counts: NDArray[Any], losses: Mapping[str, Sequence[PrivacyLoss]], query: Query
-) -> Bound:
-    """Estimate epsilon or delta of some people from their counts.
-
-    Args:
-        counts: steps per bucket, shape (people, buckets).
-        losses: the laws of the buckets, for each direction.
-        query: what is asked.
-    """
-    used = np.flatnonzero(counts.any(axis=0))
-    found = [
-        _direction([laws[int(i)] for i in used], counts[:, used], query) for laws in losses.values()
-    ]
-    estimate = np.maximum.reduce(found)
-    nan = np.full(estimate.shape, np.nan)
-    detail = {"directions": tuple(losses), "points": POINTS}
-    return Bound(nan, estimate, nan.copy(), "plancherel", "estimate", detail)
-
-
-def _direction(losses: Sequence[PrivacyLoss], counts: NDArray[Any], query: Query) -> Floats:
-    if not losses:
-        return np.zeros(counts.shape[0])
-    transforms, s = _transforms(losses, _half_length(losses, counts, query))
-    out = np.empty(counts.shape[0])
-    for person in range(counts.shape[0]):
-        phi = np.exp(counts[person] @ transforms)
-        out[person] = _solve(phi, s, query)
-    return out
-
-
-def _half_length(losses: Sequence[PrivacyLoss], counts: NDArray[Any], query: Query) -> float:
-    """A length that holds everybody's loss but for a share of delta, by Chernoff."""
-    log_small = math.log(BEYOND) + (query.log_delta if query.inverse else -30.0)
-    longest = 1.0
-    for sign in (1.0, -1.0):
-        best = np.full(counts.shape[0], np.inf)
-        for t in np.geomspace(0.5, 500.0, 24):
-            tilt = t if sign > 0 else -1.0 - t
-            k = np.array([loss.log_mgf(tilt) for loss in losses])
-            if k.max() < 500.0:
-                best = np.minimum(best, (counts @ k - log_small) / t)
-            else:
-                break
-        longest = max(longest, float(best.max()))
-    return 1.2 * longest
-
-
-def _transforms(
-    losses: Sequence[PrivacyLoss], half: float
-) -> tuple[NDArray[np.complex128], Floats]:
-    """Logs of the transforms of all losses, and the grid in the order of the transform."""
-    step = 2.0 * half / POINTS
-    s = -half + step * np.arange(POINTS)
-    edges = np.append(s - step / 2, s[-1] + step / 2)
-    rows = []
-    for loss in losses:
-        mass, _ = loss.cell_masses(edges)
-        transform = np.fft.rfft(np.fft.fftshift(mass))
-        rows.append(np.log(np.where(transform == 0, 1e-300, transform)))
-    return np.array(rows), np.fft.fftshift(s)
-
-
-def _solve(phi: NDArray[np.complex128], s: Floats, query: Query) -> float:
-    """Delta at epsilon, or epsilon at delta by bisection."""
-    weight = np.full(phi.size, 2.0)
-    weight[0] = weight[-1] = 1.0  # the half spectrum stands for the whole
-
-    def delta(epsilon: float) -> float:
-        w = np.maximum(0.0, -np.expm1(np.minimum(epsilon - s, 0.0)))
-        return float((weight * (np.conj(np.fft.rfft(w)) * phi).real).sum() / s.size)
-
-    if not query.inverse:
-        return delta(query.epsilon)
-    target, low, high = math.exp(query.log_delta), 0.0, float(s.max())
-    if delta(0.0) <= target:
-        return 0.0
-    while high - low > 1e-3 * query.rtol * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if delta(middle) > target else (low, middle)
-    return high

@@ -19,11 +19,21 @@ sum_j rho_j <= R almost surely makes the run (lambda, R)-RDP. The budget R is wh
 (Canonne, Kamath and Steinke 2020; equation C.3 of Koskela, Tobaben and Honkela 2023) turns into the
 target. Gaussian steps have rho = lambda mu^2 / 2; both the filter and the conversion lose
 against the GDP filter, whose budget is exact for them.
+
+Odometer: what has been released so far is how private (section C.5 of the 2023 paper). The budget
+is cut into increments. Steps are charged to a filter whose budget is the current increment; a
+step that does not fit closes the segment and opens the next one. At that moment the outputs of
+all closed segments may be released, and they are B_m-GDP with B_m^2 = Delta_1^2 + ... +
+Delta_m^2, although the number of steps in each segment was adaptive. It follows the worst case
+over people: the times at which a personal odometer released something would themselves depend on
+that person's data.
 """
 
 from __future__ import annotations
 
-from typing import Any, Self
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,15 +54,102 @@ from mechc.individual.budget import (
 from mechc.individual.gaussian import check_target, gdp_mu
 from mechc.individual.storage import TakesTurns, in_turn
 
-_KIND = "gdp-filter"
+_SHARED, _ODOMETER = "shared-gdp-filter", "gdp-odometer"  # kinds of state files
+_OUTWARD = 2.0**-48  # relative allowance for a handful of roundings
 
 
-class GDPFilter(TakesTurns):
-    """Individual GDP filter (algorithm 1): one budget a person, all of the same size.
+class _Filter(TakesTurns):
+    """One total a person against one budget.
 
     Attributes:
         steps: how many steps have been offered.
     """
+
+    _kind: ClassVar[str]
+    _account: Account
+    steps = 0
+
+    @property
+    def people(self) -> int:
+        """Population size."""
+        return self._account.people
+
+    @in_turn
+    def spent(self, rows: slice = slice(None)) -> Floats:
+        """Return what each person has used so far, rounded up.
+
+        Args:
+            rows: the people asked for.
+        """
+        return self._account.spent(rows)
+
+    @in_turn
+    def remaining(self, rows: slice = slice(None)) -> Floats:
+        """Return the largest step that still fits each person, rounded down.
+
+        Args:
+            rows: the people asked for.
+        """
+        return self._account.remaining(rows)
+
+    @in_turn
+    def save(self, path: PathLike) -> None:
+        """Write the state atomically.
+
+        Save after `step` and before the step's result is released: a run resumed from an older
+        state would forget what has been released since.
+
+        Args:
+            path: the file to create or replace.
+        """
+        self._account.save(path, self._kind, {"steps": self.steps, **self._facts()})
+
+    @classmethod
+    def load(cls, path: PathLike, *, storage: PathLike | None = None) -> Self:
+        """Return the filter that was saved.
+
+        Args:
+            path: a file written by `save`.
+            storage: as for the constructor.
+
+        Raises:
+            StateError: the file is not such a filter's, damaged, or of another version.
+        """
+        loaded = cls._opened(_storage.metadata(path, cls._kind), storage)
+        loaded.restore(path)
+        return loaded
+
+    @in_turn
+    def restore(self, path: PathLike) -> None:
+        """Replace this filter's state by a saved one of the same population and budget.
+
+        Args:
+            path: a file written by `save`.
+
+        Raises:
+            StateError: as for `load`, or another population or budget. The state is unchanged.
+        """
+        self.steps = self._account.restore(path, self._kind, self._facts())["steps"]
+
+    def _facts(self) -> dict[str, Any]:
+        """What else a saved state must have been written with."""
+        return {}
+
+    @classmethod
+    def _opened(cls, facts: dict[str, Any], storage: PathLike | None) -> Self:
+        """Return a new filter with the facts of a saved one."""
+        raise NotImplementedError
+
+    def _charge(self, name: str, step: Update, out: Mask | None) -> Mask:
+        mask = self._account.charge(name, step, out)
+        self.steps += 1
+        return mask
+
+
+class GDPFilter(_Filter):
+    """Individual GDP filter (algorithm 1): one budget a person, all of the same size."""
+
+    _kind = "gdp-filter"
 
     def __init__(
         self,
@@ -78,12 +175,6 @@ class GDPFilter(TakesTurns):
         """
         budget = make_budget("mu", gdp_budget(mu, epsilon, delta), squared=True)
         self._account = Account(people, budget, storage)
-        self.steps = 0
-
-    @property
-    def people(self) -> int:
-        """Population size."""
-        return self._account.people
 
     @property
     def mu(self) -> float:
@@ -107,9 +198,7 @@ class GDPFilter(TakesTurns):
             DeclarationError: a negative or nan value, a wrong shape, an index out of range or
                 given twice. Nothing has been charged then.
         """
-        mask = self._account.charge("mu", mu, out)
-        self.steps += 1
-        return mask
+        return self._charge("mu", mu, out)
 
     @in_turn
     def exhaust(self, mu: ArrayLike, *, amplify: bool = False) -> Floats:
@@ -131,63 +220,75 @@ class GDPFilter(TakesTurns):
         self.steps += 1
         return factor
 
-    @in_turn
-    def spent(self, rows: slice = slice(None)) -> Floats:
-        """Return each person's mu so far, sqrt(sum mu_j^2), rounded up.
+    @classmethod
+    def _opened(cls, facts: dict[str, Any], storage: PathLike | None) -> Self:
+        return cls(people=facts["people"], mu=facts["budget"], storage=storage)
+
+
+class RenyiFilter(_Filter):
+    """Individual Renyi filter of one order.
+
+    Attributes:
+        order: the order lambda.
+    """
+
+    _kind = "renyi-filter"
+
+    def __init__(
+        self,
+        *,
+        people: int,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        order: float | None = None,
+        budget: float | None = None,
+        storage: PathLike | None = None,
+    ) -> None:
+        """Open a filter with nothing spent.
 
         Args:
-            rows: the people asked for.
+            people: population size.
+            epsilon: target, together with
+            delta: in (0, 1); the budget then follows from the conversion.
+            order: lambda > 1; by default the one that admits most Gaussian steps.
+            budget: R itself, instead of a target; needs the order.
+            storage: path of a new file to map the state from.
+
+        Raises:
+            DeclarationError: arguments missing, contradictory or out of range.
         """
-        return self._account.spent(rows)
+        self.order, budget = _resolve(epsilon, delta, order, budget)
+        self._account = Account(people, make_budget("budget", budget, squared=False), storage)
+
+    @property
+    def budget(self) -> float:
+        """The budget R: the run is (order, R)-RDP for every person."""
+        return self._account.budget.value
 
     @in_turn
-    def remaining(self, rows: slice = slice(None)) -> Floats:
-        """Return the largest mu that still fits each person, rounded down.
+    def step(self, rho: Update, *, out: Mask | None = None) -> Mask:
+        """Offer a step and charge those it fits.
 
         Args:
-            rows: the people asked for.
+            rho: Renyi divergence of the step at `order` for each person, >= 0, in the worse of
+                the two directions: an array of shape (people,), or (indices, values).
+            out: optional boolean array that receives the mask.
+
+        Returns:
+            Who takes part.
+
+        Raises:
+            DeclarationError: as for `GDPFilter.step`.
         """
-        return self._account.remaining(rows)
+        return self._charge("rho", rho, out)
 
-    @in_turn
-    def save(self, path: PathLike) -> None:
-        """Write the state atomically.
-
-        Save after `step` and before the step's result is released: a run resumed from an older
-        state would forget what has been released since.
-
-        Args:
-            path: the file to create or replace.
-        """
-        self._account.save(path, _KIND, {"steps": self.steps})
+    def _facts(self) -> dict[str, Any]:
+        return {"order": self.order}
 
     @classmethod
-    def load(cls, path: PathLike, *, storage: PathLike | None = None) -> Self:
-        """Return the filter that was saved.
-
-        Args:
-            path: a file written by `save`.
-            storage: as for the constructor.
-
-        Raises:
-            StateError: the file is not a filter's, damaged, or of another version.
-        """
-        meta = _storage.metadata(path, _KIND)
-        loaded = cls(people=meta["people"], mu=meta["budget"], storage=storage)
-        loaded.restore(path)
-        return loaded
-
-    @in_turn
-    def restore(self, path: PathLike) -> None:
-        """Replace this filter's state by a saved one of the same population and budget.
-
-        Args:
-            path: a file written by `save`.
-
-        Raises:
-            StateError: as for `load`, or another population or budget. The state is unchanged.
-        """
-        self.steps = self._account.restore(path, _KIND)["steps"]
+    def _opened(cls, facts: dict[str, Any], storage: PathLike | None) -> Self:
+        people, order, budget = facts["people"], facts["order"], facts["budget"]
+        return cls(people=people, order=order, budget=budget, storage=storage)
 
 
 class SharedGDPFilter(TakesTurns):
@@ -247,7 +348,7 @@ class SharedGDPFilter(TakesTurns):
         Args:
             path: the file to create or replace.
         """
-        self.keep(path, _SHARED_KIND, {})
+        self.keep(path, _SHARED, {})
 
     @classmethod
     def load(cls, path: PathLike) -> Self:
@@ -259,8 +360,8 @@ class SharedGDPFilter(TakesTurns):
         Raises:
             StateError: the file is not such a filter's, damaged, or of another version.
         """
-        loaded = cls(mu=_storage.metadata(path, _SHARED_KIND)["budget"])
-        loaded.recall(path, _SHARED_KIND)
+        loaded = cls(mu=_storage.metadata(path, _SHARED)["budget"])
+        loaded.recall(path, _SHARED)
         return loaded
 
     def keep(self, path: PathLike, kind: str, facts: dict[str, Any]) -> None:
@@ -272,6 +373,120 @@ class SharedGDPFilter(TakesTurns):
         facts = self._account.restore(path, kind)
         self.stopped = bool(facts["stopped"])
         return facts
+
+
+class GDPOdometer(TakesTurns):
+    """GDP odometer with a fixed sequence of increments.
+
+    Attributes:
+        segment: number of closed segments, m.
+    """
+
+    def __init__(self, increments: float | Sequence[float]) -> None:
+        """Start at zero.
+
+        Args:
+            increments: Delta_1, Delta_2, ... as GDP parameters > 0; the last one repeats, and one
+                number stands for all.
+
+        Raises:
+            DeclarationError: no increment, or one out of range.
+        """
+        given = list(increments) if isinstance(increments, Iterable) else [increments]
+        if not given:
+            raise DeclarationError("increments is empty (expected at least one number > 0)")
+        filters = [SharedGDPFilter(mu=d) for d in given]
+        self._increments = [f.mu for f in filters]
+        self._squares = [0.0]
+        self._current = filters[0]
+
+    @property
+    def segment(self) -> int:
+        """Number of closed segments."""
+        return len(self._squares) - 1
+
+    @property
+    def increment(self) -> float:
+        """The increment of the open segment."""
+        return self._current.mu
+
+    @property
+    def released(self) -> float:
+        """GDP parameter of the outputs of all closed segments, rounded up."""
+        return _root(self._squares)
+
+    @property
+    def bound(self) -> float:
+        """GDP parameter of everything computed so far, the open segment included, rounded up."""
+        return _root([*self._squares, self.increment**2])
+
+    @in_turn
+    def step(self, mu: float) -> bool:
+        """Charge a step; return whether it closed the segment before it.
+
+        Args:
+            mu: a bound on the GDP parameter of the step for every person, given the past.
+
+        Returns:
+            True when the outputs before this step may be released as `released`-GDP. The step
+            itself belongs to the segment that is open afterwards.
+
+        Raises:
+            DeclarationError: mu is negative, nan, or larger than the next increment; the state is
+                unchanged.
+        """
+        if self._current.step(mu):
+            return False
+        following = SharedGDPFilter(mu=self._increment_of(self.segment + 1))
+        if not following.step(mu):
+            self._current.stopped = False
+            raise DeclarationError(
+                f"mu={mu!r} exceeds the increment {following.mu!r} of the next segment"
+            )
+        self._squares.append(self.increment**2)
+        self._current = following
+        return True
+
+    @property
+    def remaining(self) -> float:
+        """The largest mu that still fits the open segment, rounded down."""
+        return self._current.remaining
+
+    @in_turn
+    def save(self, path: PathLike) -> None:
+        """Write the state atomically; when to do so says `GDPFilter.save`.
+
+        Args:
+            path: the file to create or replace.
+        """
+        facts = {"increments": self._increments, "squares": self._squares}
+        self._current.keep(path, _ODOMETER, facts)
+
+    @classmethod
+    def load(cls, path: PathLike) -> Self:
+        """Return the odometer that was saved.
+
+        Args:
+            path: a file written by `save`.
+
+        Raises:
+            StateError: the file is not an odometer's, damaged, or of another version.
+        """
+        facts = _storage.metadata(path, _ODOMETER)
+        loaded = cls(facts["increments"])
+        loaded._squares = facts["squares"]
+        loaded._current = SharedGDPFilter(mu=loaded._increment_of(loaded.segment))
+        loaded._current.recall(path, _ODOMETER)
+        return loaded
+
+    def _increment_of(self, segment: int) -> float:
+        return self._increments[min(segment, len(self._increments) - 1)]
+
+
+def _root(squares: list[float]) -> float:
+    # fsum and sqrt round correctly, each square is off by half a unit: two units cover all three
+    root = math.sqrt(math.fsum(squares))
+    return math.nextafter(math.nextafter(root, math.inf), math.inf) if root else 0.0
 
 
 def gdp_budget(mu: float | None, epsilon: float | None, delta: float | None) -> float:
@@ -295,120 +510,6 @@ def gdp_budget(mu: float | None, epsilon: float | None, delta: float | None) -> 
     if epsilon is None or delta is None:
         raise DeclarationError(f"epsilon={epsilon!r}, delta={delta!r} (expected both)")
     return gdp_mu(number("epsilon", epsilon), number("delta", delta))
-
-
-_RENYI_KIND, _SHARED_KIND = "renyi-filter", "shared-gdp-filter"
-_OUTWARD = 2.0**-48  # relative allowance for a handful of roundings
-
-
-class RenyiFilter(TakesTurns):
-    """Individual Renyi filter of one order.
-
-    Attributes:
-        order: the order lambda.
-        steps: how many steps have been offered.
-    """
-
-    def __init__(
-        self,
-        *,
-        people: int,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        order: float | None = None,
-        budget: float | None = None,
-        storage: PathLike | None = None,
-    ) -> None:
-        """Open a filter with nothing spent.
-
-        Args:
-            people: population size.
-            epsilon: target, together with
-            delta: in (0, 1); the budget then follows from the conversion.
-            order: lambda > 1; by default the one that admits most Gaussian steps.
-            budget: R itself, instead of a target; needs the order.
-            storage: path of a new file to map the state from.
-
-        Raises:
-            DeclarationError: arguments missing, contradictory or out of range.
-        """
-        order, budget = _resolve(epsilon, delta, order, budget)
-        self.order = order
-        self._account = Account(people, make_budget("budget", budget, squared=False), storage)
-        self.steps = 0
-
-    @property
-    def people(self) -> int:
-        """Population size."""
-        return self._account.people
-
-    @property
-    def budget(self) -> float:
-        """The budget R: the run is (order, R)-RDP for every person."""
-        return self._account.budget.value
-
-    @in_turn
-    def step(self, rho: Update, *, out: Mask | None = None) -> Mask:
-        """Offer a step and charge those it fits.
-
-        Args:
-            rho: Renyi divergence of the step at `order` for each person, >= 0, in the worse of
-                the two directions: an array of shape (people,), or (indices, values).
-            out: optional boolean array that receives the mask.
-
-        Returns:
-            Who takes part.
-
-        Raises:
-            DeclarationError: as for `GDPFilter.step`.
-        """
-        mask = self._account.charge("rho", rho, out)
-        self.steps += 1
-        return mask
-
-    @in_turn
-    def spent(self, rows: slice = slice(None)) -> Floats:
-        """Return each person's Renyi divergence so far, rounded up.
-
-        Args:
-            rows: the people asked for.
-        """
-        return self._account.spent(rows)
-
-    def remaining(self, rows: slice = slice(None)) -> Floats:
-        """Return the largest rho that still fits each person, rounded down.
-
-        Args:
-            rows: a range of people, everybody by default.
-        """
-        return self._account.remaining(rows)
-
-    @in_turn
-    def save(self, path: PathLike) -> None:
-        """Write the state atomically, as `GDPFilter.save` does.
-
-        Args:
-            path: the file to create or replace.
-        """
-        self._account.save(path, _RENYI_KIND, {"order": self.order, "steps": self.steps})
-
-    @classmethod
-    def load(cls, path: PathLike, *, storage: PathLike | None = None) -> Self:
-        """Return the filter that was saved.
-
-        Args:
-            path: a file written by `save`.
-            storage: as for the constructor.
-
-        Raises:
-            StateError: the file is not a filter's, damaged, or of another version.
-        """
-        meta = _storage.metadata(path, _RENYI_KIND)
-        loaded = cls(
-            people=meta["people"], order=meta["order"], budget=meta["budget"], storage=storage
-        )
-        loaded.steps = loaded._account.restore(path, _RENYI_KIND)["steps"]
-        return loaded
 
 
 def gaussian_renyi(mu: ArrayLike, order: float) -> Floats:

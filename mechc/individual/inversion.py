@@ -25,12 +25,9 @@ LANES, AFRESH = 8, 256  # nodes that are summed side by side, and where rotation
 COARSE = 0.5  # share of the sum beyond which table errors leave nothing
 BELOW = 18  # tilts below the saddle tried as contour
 ABOVE = 14  # tilts above a contour tried for its right images
-
-
-@compiled("float64(float64)", nogil=True)
-def log_peak(s):  # type: ignore[no-untyped-def]
-    """Return log of max_x e^{-sx} (1 - e^{-x})_+ = s^s / (1+s)^(1+s), for s > 0."""
-    return s * math.log(s / (1.0 + s)) - math.log1p(s)
+CLOSE = 1e-6  # nats of delta by which Newton's last step may change the estimate: it squares that
+SHORT = 1e-3  # share of a step to a side that is added, so that it seldom falls short
+AT = 5  # place of the epsilon that bounds are of
 
 
 @compiled("float64(float64[::1], float64[::1], int64, float64, float64)", nogil=True)
@@ -70,10 +67,8 @@ def choose(rows, t, log_delta, epsilon, rtol, log_small, known, out):  # type: i
             too coarse, index of the tilt with the best upper bound], shape (people, 8).
     """
     strides = (rows.shape[1] - t.size) // 2
-    peak = np.empty(t.size)
     log_b = np.empty(t.size)
-    for i in range(t.size):
-        peak[i] = log_peak(t[i])
+    poles, peak = np.log(t) + np.log1p(t), t * np.log(t / (1.0 + t)) - np.log1p(t)
     for p in range(out.shape[0]):
         radius = rows[p, :strides]
         k = rows[p, strides : strides + t.size]
@@ -105,12 +100,12 @@ def choose(rows, t, log_delta, epsilon, rtol, log_small, known, out):  # type: i
             for m in range(bend.size):
                 c = t[m * STRIDE]
                 curve = bend[m] + 1.0 / (c * c) + 1.0 / ((c + 1.0) * (c + 1.0))
-                value = k[m * STRIDE] - math.log(c) - math.log1p(c) - log_delta
+                value = k[m * STRIDE] - poles[m * STRIDE] - log_delta
                 eps = min(eps, max((value - 0.5 * math.log(2.0 * math.pi * curve)) / c, 0.0))
         out[p, 1] = eps
         lowest = np.inf
         for i in range(t.size):
-            value = k[i] - t[i] * eps - math.log(t[i]) - math.log1p(t[i])
+            value = k[i] - t[i] * eps - poles[i]
             if value < lowest:
                 lowest = value
                 j = i
@@ -121,7 +116,7 @@ def choose(rows, t, log_delta, epsilon, rtol, log_small, known, out):  # type: i
         for i in range(min(j + 2, t.size - 2), max(j - BELOW, -1), -1):
             c = t[i]
             m = i // STRIDE
-            level = k[i] - c * eps - math.log(c) - math.log1p(c) - lowest
+            level = k[i] - c * eps - poles[i] - lowest
             if i % STRIDE or (level > CANCELLATION and out[p, 6] >= 0.0):
                 continue
             length = _period(log_b, t, i, eps, goal)
@@ -132,7 +127,7 @@ def choose(rows, t, log_delta, epsilon, rtol, log_small, known, out):  # type: i
                 cost = weighed
                 out[p, 2] = length
                 out[p, 3] = need
-                share = (goal - log_small) + c * eps - k[i] + math.log(c) + math.log1p(c)
+                share = (goal - log_small) + c * eps - k[i] + poles[i]
                 out[p, 4], out[p, 6] = share + math.log(length), i
                 error = radius[m] * math.exp(level)
         if error > COARSE:
@@ -247,10 +242,11 @@ def _share(error, total):  # type: ignore[no-untyped-def]
     nogil=True,
 )
 def _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out):  # type: ignore[no-untyped-def]
-    """Set out = [lower, estimate, upper, slope, numeric share] of delta(epsilon).
+    """Set out = [lower, estimate, upper, slope, numeric share] of delta(epsilon), and epsilon.
 
     The slope is that of the estimate.
     """
+    out[AT] = epsilon
     period = 2.0 * math.pi / h
     _series(wr, wi, h, epsilon, series)
     front = math.exp(min(k - c * epsilon, 700.0)) / (c * (c + 1.0) * period)
@@ -278,12 +274,14 @@ def _invert(  # type: ignore[no-untyped-def]
     """Solve bound(side)(epsilon) = delta on its safe side; nan where it cannot be done.
 
     side 2: an epsilon >= 0 whose upper bound is at most delta. side 0: one whose lower bound is
-    at least delta, or 0. side 1: the estimate.
+    at least delta, or 0. side 1: the estimate. `out` ends with the bounds at the last epsilon
+    looked at; those at the start are taken from there if that is the one.
     """
     epsilon = max(start, 0.0)
     low, high = -1.0, np.inf  # zero itself may be the answer
     for attempt in range(60):
-        _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out)
+        if epsilon != out[AT]:
+            _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out)
         value = out[side]
         fits = value <= delta if side == 2 else value >= delta
         if side != 1 and fits:
@@ -296,10 +294,10 @@ def _invert(  # type: ignore[no-untyped-def]
             high = epsilon
         if value > 0.0 and out[1] > 0.0 and out[3] < 0.0:
             move = math.log(delta / value) * out[1] / out[3]
-            if side == 1 and abs(move) <= 1e-13 * (1.0 + epsilon):
-                return epsilon
-            nudge = 1e-14 * (attempt + 1) * (1.0 + epsilon) * (side - 1)
-            epsilon = max(epsilon + move + nudge, 0.0)
+            if side == 1 and c * abs(move) <= CLOSE:
+                return max(epsilon + move, 0.0)
+            nudge = 1e-14 * (attempt + 1) * (1.0 + epsilon) + SHORT * abs(move)
+            epsilon = max(epsilon + move + nudge * (side - 1), 0.0)
         if not low < epsilon < high:  # Newton left the bracket, or had nothing to go by
             epsilon = max(0.5 * (low + high), 0.0) if high < np.inf else 2.0 * low + 0.1
     return epsilon if side == 1 else math.nan
@@ -335,10 +333,8 @@ def solve(  # type: ignore[no-untyped-def]
     h = 2.0 * math.pi / period
     n = nodes.shape[1] // 2
     vr, vi = np.empty(n + LANES), np.empty(n + LANES)
-    errors, series, values = np.empty(4), np.empty(2), np.empty(5)
-    peak, log_b = np.empty(s.size), np.empty(s.size)
-    for r in range(s.size):
-        peak[r] = log_peak(s[r])
+    errors, series, values = np.empty(4), np.empty(2), np.empty(AT + 1)
+    peak, log_b = s * np.log(s / (1.0 + s)) - np.log1p(s), np.empty(s.size)
     for p in range(out.shape[0]):
         more = beside[p, s.size :]
         if not more[more.size - 1] < 1e6 or not lost[p] < np.inf:  # some step has no table here
@@ -355,21 +351,18 @@ def solve(  # type: ignore[no-untyped-def]
         near = start[p] if inverse else target
         r = _sharpest(period, c, near, s, log_b)
         image = log_b[r]
+        values[AT] = np.nan
         if inverse:
-            found = start[p]
-            for side in (1, 0, 2):
-                if side != 1 and only:
-                    break
-                value = _invert(
-                    wr, wi, c, h, k, found, target, side, errors, s[r], image, series, values
-                )
-                out[p, side] = value
-                if side == 1:
-                    found = value if value >= 0.0 else start[p]
-                    out[p, 3] = values[4]
-                    out[p, 4] = _share(errors[0] + errors[1], series[0])
+            out[p, 1] = _invert(
+                wr, wi, c, h, k, near, target, 1, errors, s[r], image, series, values
+            )
         else:
             _bounds(wr, wi, c, h, k, target, errors, s[r], image, series, values)
             out[p, :3] = values[:3]
-            out[p, 3] = values[4]
-            out[p, 4] = _share(errors[0] + errors[1], series[0])
+        out[p, 3] = values[4]
+        out[p, 4] = _share(errors[0] + errors[1], series[0])
+        for side in (0, 2):
+            if inverse and not only:
+                out[p, side] = _invert(
+                    wr, wi, c, h, k, values[AT], target, side, errors, s[r], image, series, values
+                )

@@ -287,7 +287,7 @@ class Brackets:
             at most e^{sum of these} - 1. inf where the profiles turn out not to alternate.
         """
         log_m, error = log_m[self._members], error[self._members]
-        base = None if growth is None else self._gaps(log_m[:, :1], error[:, :1])
+        base = None if growth is None else self._gaps(np.expm1(log_m[:, :1]), error[:, :1])
         growth = np.ones(log_m.shape[1]) if growth is None else growth
         parts = []
         for begin in range(0, log_m.shape[1], _COLUMNS):
@@ -295,11 +295,11 @@ class Brackets:
             parts.append(self._part(log_m[:, s], error[:, s], growth[s], spline[:, s], base))
         return np.concatenate(parts, axis=1)
 
-    def _gaps(self, log_m: Values, error: Floats) -> tuple[Values, Floats]:
-        """Half the gap between the polynomials, and the error of it."""
-        off = np.exp(log_m.real) * (error + 4 * EPS)
+    def _gaps(self, excess: Values, error: Floats) -> tuple[Values, Floats]:
+        """Half the gap between the polynomials through M - 1, and the error of it."""
+        off = np.abs(excess + 1.0) * (error + 4 * EPS)
         noise = np.einsum("iw,iwm->im", np.abs(self._gap), off[self._window])
-        return np.einsum("iw,iwm->im", self._gap, np.expm1(log_m)[self._window]), noise
+        return np.einsum("iw,iwm->im", self._gap, excess[self._window]), noise
 
     def _part(
         self,
@@ -309,14 +309,15 @@ class Brackets:
         spline: Values,
         base: tuple[Values, Floats] | None,
     ) -> Floats:
-        gap, noise = self._gaps(log_m, error)
+        excess = np.expm1(log_m)
+        gap, noise = self._gaps(excess, error)
         real, slack = (gap, noise) if base is None else base
         allowed = growth * (np.maximum(real.real, 0.0) + slack)
         alternating = (np.abs(gap) <= 1.0001 * allowed + noise) & (real.real >= -slack)
 
         size = np.exp(log_m.real)
         noise = 4.0 * (size * (error + 4 * EPS))[self._window].max(axis=1)
-        mean = np.einsum("ikw,iwm->kim", self._taylor, np.expm1(log_m)[self._window])
+        mean = np.einsum("ikw,iwm->kim", self._taylor, excess[self._window])
         a = spline[self._bucket[:, None] + np.arange(4)]
         points = np.einsum("siw,iwm->sim", self._basis, a)
         apart = np.abs(np.expm1(points[:-1]) - _polynomial(mean, self._inside)).max(axis=0)

@@ -38,7 +38,7 @@ Values = NDArray[Any]
 TOO_FAR = 100.0  # nats of K per step beyond which a tilt is of no use to anyone
 FORBIDDEN = 1e15  # stands for K where it is too far, or diverges
 RATIO = 1.12  # between neighbouring tilts
-_TILTS = 0.05 * RATIO ** np.arange(168.0)  # up to 8e6
+TILTS = 0.05 * RATIO ** np.arange(168.0)  # up to 8e6
 _NEAR, _STRIDE = 20.0, 2.0  # tilts covered at first, and how much further every time
 STENCIL = 3  # knots outside a bucket that its spline depends on
 CROWDINGS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0)  # tried for geometric knots
@@ -76,15 +76,6 @@ class Members:
         if index not in self._losses:
             self._losses[index] = self._family.loss(self.values[index], self._direction)
         return self._losses[index].fork()
-
-    @property
-    def untouched(self) -> float:
-        """The parameter value that stands for "not touched"."""
-        return self._family.untouched
-
-    def at(self, value: float) -> PrivacyLoss:
-        """Return the law at any parameter value."""
-        return self._family.loss(value, self._direction)
 
     def row(self, index: int, reach: float) -> Floats:
         """Return K, its error and K'' of one member at useful tilts up to `reach` or further."""
@@ -250,12 +241,12 @@ class Tilts:
         found = shelf.take(("tilts", span, reach), partial(self._made, reach)) if shelf else None
         found = found or self._made(reach)
         self.t, self.k = found["t"], found["k"]
-        self.complete = self.t.size < (reach >= _TILTS).sum() or self.t.size == _TILTS.size
+        self.complete = self.t.size < (reach >= TILTS).sum() or self.t.size == TILTS.size
 
     def _made(self, reach: float) -> dict[str, Floats]:
         """Tabulate."""
         members, span = self.members, self.span
-        given = _TILTS[reach >= _TILTS]
+        given = TILTS[reach >= TILTS]
         useful = members.row(min(span[1] + 1, members.grid.buckets), reach).shape[1]
         t, needed = given[:useful], members.needed(span)
         k = np.full((needed.size, 3, t.size), np.nan)
@@ -316,7 +307,7 @@ class _Row:
 
     def __init__(self, loss: PrivacyLoss) -> None:
         self._loss = loss
-        self._t = _TILTS[loss.strip[1] * (1.0 - 1e-6) > _TILTS]
+        self._t = TILTS[loss.strip[1] * (1.0 - 1e-6) > TILTS]
         self.values = np.empty((3, 0))
 
     def up_to(self, reach: float) -> Floats:
@@ -337,9 +328,3 @@ class _Row:
             if useful < end - begin:
                 self._t = self._t[: begin + useful]
         return self.values
-
-
-def tilted_row(loss: PrivacyLoss, reach: float) -> float:
-    """Tabulate K of one law up to a tilt, and return the largest useful one."""
-    useful = _Row(loss.fork()).up_to(reach).shape[1]
-    return float(_TILTS[useful - 1]) if useful else 0.0

@@ -64,7 +64,8 @@ def test_members_between_the_tabulated_ones_are_within_the_radius(
             found = weights @ columns[bucket : bucket + 4]
             found[1:] += found[0]
             value = float(grid.values(np.array([position]))[0])
-            off = np.abs(np.exp(true_log_m(members.at(value), contour.c, h) - found) - 1.0)
+            true = true_log_m(made.loss(value, direction), contour.c, h)
+            off = np.abs(np.exp(true - found) - 1.0)
             assert (off <= np.expm1(weights @ radius[bucket : bucket + 4])).all()
             shares.append(radius[bucket][0] / abs(np.expm1(found[0].real)))
     assert np.median(shares) <= 0.01  # buckets are 20 % wide, K differs by 40 %

@@ -1,14 +1,13 @@
-"""People with few steps: compositions on a mesh against ball arithmetic, closed forms and peers."""
+"""People composed one by one: their steps against closed forms and peers."""
 
 import math
 
 import mpmath
 import numpy as np
-import pytest
 
 import mechc
 from mechc.individual import IndividualAccountant
-from mechc.individual.mesh import of_counts, of_steps
+from mechc.individual.singly import of_buckets
 from mechc.individual.splines import Grid
 
 SPAN = (0.5, 50.0)
@@ -66,26 +65,11 @@ def test_twenty_different_steps_are_sharp_without_decay_of_phi():
     assert (wide.upper <= 1.5 * bound.upper).all()
 
 
-@pytest.mark.parametrize("spacing, best", [("geometric", 50.0), ("linear", 50.0), ("linear", 0.1)])
-def test_rounding_encloses_every_step(spacing, best):
-    grid = Grid(0.5, best, 64, spacing, True)
-    rng = np.random.default_rng(2)
-    values = 0.5 + (best - 0.5) * rng.random(400)
-    values[:2] = 0.5, best
-    counts = rng.integers(1, 5, 400)
-    price = 10.0 ** rng.uniform(-6, 0, 64)
-    found = of_steps(grid, values, counts, price, 1e-2, most=50)
-    assert found.counts.sum() == counts.sum()
-    assert (found.worse == found.better).sum() <= 50
-    outward = math.copysign(1.0, best - 0.5)
-    for value in values:
-        below = outward * (value - found.worse) >= 0
-        above = np.isnan(found.better) | (outward * (found.better - value) >= 0)
-        assert (below & above).any()
-    rows = of_counts(grid, np.bincount([3, 3, 64], minlength=65))
-    assert rows.worse.tolist() == [grid.knots[3], grid.knots[64]]
-    assert rows.better[0] == grid.knots[4] and np.isnan(rows.better[1])
-    assert rows.counts.tolist() == [2, 1]
+def test_counts_are_rounded_to_both_ends_of_their_buckets():
+    grid = Grid(0.5, 50.0, 64, "geometric", False)
+    worse, better = of_buckets(grid, np.bincount([3, 3, 64], minlength=65))
+    assert worse == [(grid.knots[3], 2), (grid.knots[64], 1)]
+    assert better == [(grid.knots[4], 2)]
 
 
 def test_lower_bounds_hold_up_to_the_largest_loss():
@@ -111,4 +95,4 @@ def test_lower_bounds_hold_up_to_the_largest_loss():
     acc.step([10.0], count=2)
     bound = acc.epsilon(delta)
     assert bound.lower[0] <= float(epsilon) <= bound.upper[0] <= bound.lower[0] * (1 + 1e-4)
-    assert "mesh" in bound.status
+    assert "one by one" in bound.status

@@ -1,0 +1,96 @@
+"""People one at a time: the plain accountant of their steps, both directions together.
+
+A contour needs |phi| to decay along it. With few steps, or with many of which only a few weigh, it
+hardly does, and no number of nodes proves anything: these people are given to the accountants that
+answer for a composition (`accountants.auto`), which have other ways. The work for one person is
+limited, so that one hard case does not take what was meant for many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.composition.epsilon import epsilon
+from mechc.composition.evaluation import Evaluation
+from mechc.composition.inputs import from_log
+from mechc.errors import MechcError
+from mechc.individual.contours import Query
+from mechc.individual.family import Family
+from mechc.individual.splines import Grid
+from mechc.loss.allowance import MAX_WORK, limited
+from mechc.loss.privacy_loss import Step
+
+FIRST = 10.0  # width of delta asked for at first, as a multiple of that of the answer
+LEFT = 0.5  # share of the width it fell short by that is then aimed at
+
+Counts = Sequence[tuple[float, int]]  # parameters of steps, and how often each was taken
+
+
+def distinct(values: NDArray[np.float64], counts: NDArray[np.int64], untouched: float) -> Counts:
+    """Return the steps of a person, equal ones together, without those that did not touch them."""
+    touched = values != untouched
+    steps, place = np.unique(values[touched], return_inverse=True)
+    total = np.bincount(place, counts[touched], steps.size).astype(np.int64)
+    return list(zip(steps.tolist(), total.tolist(), strict=True))
+
+
+def of_buckets(grid: Grid, counts: NDArray[np.integer]) -> tuple[Counts, Counts]:
+    """Return a row of counts with every step at the worse, and at the better end of its bucket.
+
+    Steps beyond the last knot count as there, and are left out.
+    """
+    used, knots = np.flatnonzero(counts), grid.knots.tolist()
+    worse = [(knots[i], int(counts[i])) for i in used]
+    return worse, [(knots[i + 1], int(counts[i])) for i in used if i < grid.buckets]
+
+
+def answer(
+    family: Family, steps: Counts, query: Query, work: float = MAX_WORK
+) -> tuple[float, float, float]:
+    """Return lower bound, estimate and upper bound of one person; 0, nan, inf if there is none.
+
+    Args:
+        family: the mechanism along its parameter.
+        steps: those of the person.
+        query: what is asked.
+        work: units of `loss.allowance` for one try, of two at most.
+    """
+    if not steps:
+        nothing = 0.0 if query.inverse else max(0.0, -math.expm1(query.epsilon))
+        return nothing, nothing, nothing
+    rtol = FIRST * query.rtol
+    best = 0.0, math.nan, math.inf
+    for _ in range(2):
+        by_direction = {
+            d: tuple(Step(family.loss(v, d), n) for v, n in steps) for d in family.directions
+        }
+        try:
+            with limited(work, "auto"):
+                low, middle, high = _ask(by_direction, query, rtol)
+        except MechcError:
+            break
+        if high - low < best[2] - best[0]:
+            best = low, middle, high
+        width = (high - low) / max(high, 1e-300)
+        if not query.rtol < width < math.inf:
+            break
+        rtol *= LEFT * query.rtol / width
+    return best
+
+
+def _ask(
+    steps: Mapping[str, Sequence[Step]], query: Query, rtol: float
+) -> tuple[float, float, float]:
+    """Ask for the larger of the directions, delta to a relative width."""
+    evaluation = Evaluation(steps, "auto", rtol)
+    if query.inverse:
+        found = epsilon(evaluation, query.log_delta)
+    else:
+        found = from_log(evaluation.log_delta(query.epsilon))
+    low, high = float(found.lower), float(found.upper)
+    low, high = 0.0 if math.isnan(low) else low, math.inf if math.isnan(high) else high
+    return low, float(found.estimate), high
