@@ -17,8 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from mechc.accountants.allocation import Epoch, lattice, scheduled
+from mechc.accountants.allocation import Epoch, lattice
 from mechc.accountants.bound import Bound
+from mechc.accountants.contours.grids import Between
+from mechc.accountants.contours.likelihood import law_of_several
+from mechc.accountants.contours.put import Shares
 from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
 from mechc.composition import inputs
 from mechc.composition.evaluation import TOP_ERROR, Evaluation
@@ -103,10 +106,12 @@ def allocated(event: Event, steps: int, selected: int, epochs: int) -> Event | C
     """
     _check(event)
     least, longer = divmod(steps, selected)
-    shares = [(least, selected - longer), (least + 1, longer)]
     drawn = selected if selected < steps else 1
-    whole = (steps, drawn)
-    parts = [(_epoch(event, t, whole), count * epochs) for t, count in shares if count]
+    parts: list[tuple[Event, int]] = []
+    for length, count in ((least, selected - longer), (least + 1, longer)):
+        plain = (length == 1 and drawn == 1) or event.is_identity
+        one = event if plain else AllocatedEvent(((event, length),), (steps, drawn))
+        parts += [(one, count * epochs)] if count else []
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0]
     return compose(*parts)
@@ -147,54 +152,52 @@ def _of_schedule(events: list[Any], steps: int, selected: int, epochs: int) -> A
             f"{NAME}: selected={selected} with steps that are not alike: no theorem is known that "
             "cuts them into blocks (T11)"
         )
-    epoch = ScheduledEvent(parts)
+    epoch = AllocatedEvent(parts, (steps, 1))
     return epoch if epochs == 1 else epoch * epochs
-
-
-def _epoch(event: Event, steps: int, whole: tuple[int, int]) -> Event:
-    """One of `steps` selected, in a block of the whole epoch."""
-    if (steps == 1 and whole[1] == 1) or event.is_identity:
-        return event
-    return AllocatedEvent(event, steps, whole)
 
 
 class AllocatedEvent(NumericEvent):
     """One epoch of random allocation with one step selected.
 
     Attributes:
-        base, steps: one step, and t.
+        parts: the distinct steps, with counts.
+        base, steps: the first of them, and t.
         whole: t and k of the epoch of which this is a block, where k of t steps are drawn.
     """
 
-    __slots__ = ("base", "steps", "whole")
+    __slots__ = ("base", "parts", "steps", "whole")
 
-    def __init__(self, base: Event, steps: int, whole: tuple[int, int] | None = None) -> None:
-        """Hold the event and t; users call `random_allocation` instead."""
-        whole = whole or (steps, 1)
+    def __init__(self, parts: tuple[tuple[Event, int], ...], whole: tuple[int, int]) -> None:
+        """Hold the events and t; users call `random_allocation` instead."""
+        steps, base = sum(count for _, count in parts), parts[0][0]
+        several = len(parts) > 1
         known = base.claim
+        if several:
+            known = weakest([(str(event), event.claim) for event, _ in parts], Adjacency.ADD_REMOVE)
+        assumed = (
+            f"every record takes part in one of {steps} steps, drawn uniformly and "
+            "independently of the data and of all other records"
+        )
         claim = replace(
-            known,
-            theorem="T11",
-            adjacency=Adjacency.ADD_REMOVE,
-            assumptions=(*known.assumptions, _assumed(steps)),
-        )
-        text = f"{NAME} {base.key!r} {steps} {whole} {claim}"
+            known, theorem="T11", adjacency=Adjacency.ADD_REMOVE,
+            assumptions=(*known.assumptions, assumed),
+        )  # fmt: skip
+        text = f"{NAME} {[(event.key, count) for event, count in parts]!r} {whole} {claim}"
+        name = f"{NAME}([{', '.join(f'{n} * {event}' for event, n in parts)}])"
         table: Any = Table(
-            f"{NAME}({base}, steps={steps})",
-            f"numeric-{_digest(text)}",
-            False,
-            claim,
-            references=tuple(base.mechanism.references),
-        )
+            name if several else f"{NAME}({base}, steps={steps})",
+            _named(text), False, claim,
+            references=() if several else tuple(base.mechanism.references),
+        )  # fmt: skip
         Event.__init__(self, table, ())
-        self.base, self.steps, self.whole = base, steps, whole
+        self.parts, self.base, self.steps, self.whole = parts, base, steps, whole
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy the event and t."""
-        return type(self), (self.base, self.steps, self.whole)
+        """Pickle and copy the events and t."""
+        return type(self), (self.parts, self.whole)
 
     def __repr__(self) -> str:
-        """Show the event and t."""
+        """Show the events and t."""
         return self.mechanism.name
 
     @property
@@ -202,13 +205,16 @@ class AllocatedEvent(NumericEvent):
         """Why the law is only one that dominates the epoch; "" where it is the epoch's."""
         if self.whole[1] > 1:
             return BLOCKS
+        why = next((event.upper_only for event, _ in self.parts if event.upper_only), "")
+        if why or len(self.parts) > 1:
+            return why
         exact = all(e.exact is not None for e in _epochs(self.base, self.steps).values())
-        return self.base.upper_only or ("" if exact else UPPER)
+        return "" if exact else UPPER
 
     def beneath(self, count: int) -> list[tuple[Event, int]] | None:
         """Return epochs of which sums are told alone, or None where one step is only bounded."""
         t, k = self.whole
-        if self.base.upper_only:
+        if self.base.upper_only or len(self.parts) > 1:
             return None
         if self.steps > t // k:  # blocks of the other length stand for the epoch
             return []
@@ -218,14 +224,17 @@ class AllocatedEvent(NumericEvent):
         """Return the law of the loss of the epoch, or one on a grid that dominates it."""
         if self.steps == 1:
             return self.base.loss(direction)
-        laws = current().laws
-        key = (self.key, direction)
-        if key not in laws:
+        laws, key = current().laws, (self.key, direction)
+        if key in laws:
+            pass
+        elif len(self.parts) > 1:
+            laws[key] = _scheduled(self, direction).fork()
+        else:
             epochs = _epochs(self.base, self.steps)
             exact = epochs[direction].exact
             if exact is None or epochs["add"].exact is None:
-                laws[key] = epochs[direction].lattices[0]
-            elif direction == "add" and epochs["add"].mean is epochs["remove"].mean:
+                laws[key] = lattice(epochs[direction].ends[0], True)
+            elif direction == "add" and epochs["add"].ratio is epochs["remove"].ratio:
                 laws[key] = self.loss("remove").reversed()
             else:
                 laws[key] = exact.fork()
@@ -234,67 +243,27 @@ class AllocatedEvent(NumericEvent):
 
     def lone_evaluation(
         self, directions: Sequence[str], claims: tuple[str, ...]
-    ) -> AllocationEvaluation:
-        """Return what answers for this epoch alone."""
-        return AllocationEvaluation(self, directions, claims)
-
-
-class ScheduledEvent(NumericEvent):
-    """One epoch of random allocation with one step selected, of steps that are not alike."""
-
-    __slots__ = ("parts",)
-
-    def __init__(self, parts: tuple[tuple[Event, int], ...]) -> None:
-        """Hold the events with their counts; users call `random_allocation` instead."""
-        steps = sum(count for _, count in parts)
-        known = weakest([(str(event), event.claim) for event, _ in parts], Adjacency.ADD_REMOVE)
-        claim = replace(known, theorem="T11", assumptions=(*known.assumptions, _assumed(steps)))
-        text = f"{NAME} {[(event.key, count) for event, count in parts]!r} {claim}"
-        why = next((event.upper_only for event, _ in parts if event.upper_only), "")
-        name = f"{NAME}([{', '.join(f'{n} * {event}' for event, n in parts)}])"
-        table: Any = Table(name, f"numeric-{_digest(text)}", False, claim, upper_only=why)
-        Event.__init__(self, table, ())
-        self.parts = parts
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy the events."""
-        return type(self), (self.parts,)
-
-    def __repr__(self) -> str:
-        """Show the events."""
-        return self.mechanism.name
-
-    def loss(self, direction: str = "remove") -> PrivacyLoss:
-        """Return the law of the loss of the epoch."""
-        laws = current().laws
-        key = (self.key, direction)
-        if key not in laws:
-            laws[key] = _scheduled(self, direction).fork()
-        law: PrivacyLoss = laws[key]
-        return law
+    ) -> AllocationEvaluation | None:
+        """Return what answers for this epoch alone; None where steps are not alike."""
+        return AllocationEvaluation(self, directions, claims) if len(self.parts) == 1 else None
 
 
 @lru_cache(maxsize=64)
-def _scheduled(event: ScheduledEvent, direction: str) -> PrivacyLoss:
+def _scheduled(event: AllocatedEvent, direction: str) -> PrivacyLoss:
     """The law that every question begins with."""
-    parts = [(part.loss(direction).first(), count) for part, count in event.parts]
+    laws = [(part.loss(direction).first(), count) for part, count in event.parts]
+    adding = direction == "add"
     try:
-        return scheduled(parts, direction == "add")
+        found = law_of_several([Shares(w.reversed() if adding else w, n) for w, n in laws])
     except NumericError as why:
         raise UnsupportedError(
             f"{event}: steps that are not alike need losses with densities: {why}"
         ) from why
+    return found.reversed() if adding else found
 
 
-def _assumed(steps: int) -> str:
-    return (
-        f"every record takes part in one of {steps} steps, drawn uniformly and "
-        "independently of the data and of all other records"
-    )
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _named(text: str) -> str:
+    return f"numeric-{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 @lru_cache(maxsize=256)
@@ -311,12 +280,12 @@ def _epochs(base: Event, steps: int) -> dict[str, Epoch]:
 def _told(base: Event, steps: int, drawn: int) -> NumericEvent:
     """What is revealed at least by an epoch of which so many steps are drawn."""
     laws = {
-        d: lattice(epoch.between_of(drawn).below(epoch.adding), False)
+        d: lattice(Between(epoch.ratio.shares, drawn).below(epoch.adding), False)
         for d, epoch in _epochs(base, steps).items()
     }
     name = f"sums of points in {NAME}({base}, steps={steps}, selected={drawn})"
     claim = replace(base.claim, theorem="T9", adjacency=Adjacency.ADD_REMOVE)
-    table = Table(name, f"numeric-{_digest(f'told {base.key!r} {steps} {drawn}')}", False, claim)
+    table = Table(name, _named(f"told {base.key!r} {steps} {drawn}"), False, claim)
     return NumericEvent(table, laws["remove"], laws["add"])
 
 
@@ -333,18 +302,14 @@ class AllocationEvaluation(Evaluation):
             directions: "remove", "add" or both.
             claims: what the pair stands for.
         """
-        no_lower = BLOCKS if event.whole[1] > 1 else event.base.upper_only
-        self.claims, self.no_lower, self.beneath = claims, no_lower, None
-        self.directions = tuple(directions)
-        self.method = "put"
-        self.methods_used = set()
-        self._event = event
+        self.no_lower = BLOCKS if event.whole[1] > 1 else event.base.upper_only
+        self.claims, self.beneath, self.directions = claims, None, tuple(directions)
+        self.method, self.methods_used = "put", set()
+        self._event, self._accountants, self._mirrored = event, {}, False
         epochs = _epochs(event.base, event.steps)
         self._epochs = {d: epochs[d] for d in directions}
-        self._accountants = {}
         # where a search begins: one step, of which the epoch is at most as large
         self.steps = {d: (Step(event.base.loss(d), 1),) for d in directions}
-        self._mirrored = False
 
     def is_at_most(self, direction: str, epsilon: float, level: float) -> bool:
         """Return False: nothing is proven more cheaply than by the answer."""
@@ -358,31 +323,27 @@ class AllocationEvaluation(Evaluation):
     def inverted(
         self, direction: str, log_delta: float, near: float
     ) -> tuple[float, float, float] | None:
-        """Return None: epochs are searched."""
-        return None
+        """Return bounds on epsilon of a contour; they prove nothing here."""
+        return self._epochs[direction].epsilon(log_delta, near)
 
     def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
         """Return bounds on log delta(epsilon) in one direction."""
         epoch = self._epochs[direction]
-        about = {"direction": direction, "claims": self.claims}
         self.methods_used.add("put")
-        if math.isinf(epsilon):
-            mass, error = epoch.log_infinite if epsilon > 0 else (0.0, 0.0)
-            found = (mass - error, mass, mass + error) if error else (mass, mass, mass)
-        elif epsilon >= self.largest_loss_in(direction)[0]:
-            mass, error = epoch.log_infinite
-            found = (mass - error, mass, self._at_top(epoch, epsilon, direction, mass + error))
-        else:
-            found = epoch.log_delta(epsilon)
-        lower, estimate, upper = found
+        top, rounding = self.largest_loss_in(direction)
+        mass, error = epoch.log_infinite
+        if math.isinf(epsilon) and epsilon < 0:
+            lower = estimate = upper = 0.0
+        elif epsilon < top:
+            lower, estimate, upper = epoch.log_delta(epsilon)
+        else:  # next to the largest loss rounding decides
+            beyond = epsilon >= top + rounding
+            upper = mass + error if beyond else epoch.log_delta(epsilon)[2]
+            lower, estimate = (mass - error, mass) if error else (mass, mass)
+        about = {"direction": direction, "claims": self.claims}
         if self.no_lower:
             return Bound(math.nan, math.nan, upper, "put", self.no_lower, about)
         return Bound(lower, estimate, upper, "put", "proven", about)
-
-    def _at_top(self, epoch: Epoch, epsilon: float, direction: str, upper: float) -> float:
-        """Upper bound at and beyond the largest loss, next to which rounding decides."""
-        top, rounding = self.largest_loss_in(direction)
-        return upper if epsilon >= top + rounding else epoch.log_delta(epsilon)[2]
 
     def renyi(self, direction: str, order: float) -> Bound:
         """Return an upper bound on the Rényi divergence of one order; lower is nan."""
@@ -391,9 +352,8 @@ class AllocationEvaluation(Evaluation):
         step = Step(self._event.loss(direction), 1)
         found = RenyiAccountant((step,)).renyi_epsilon([order])
         about = {"direction": direction, "claims": self.claims}
-        return Bound(
-            math.nan, math.nan, float(np.ravel(found.upper)[0]), found.method, UPPER, about
-        )
+        upper = float(np.ravel(found.upper)[0])
+        return Bound(math.nan, math.nan, upper, found.method, UPPER, about)
 
     def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return the largest finite loss, that of one step, and its rounding."""
@@ -412,8 +372,7 @@ class Allocation(Mechanism):
     def __init__(self, base: Mechanism, steps: int, selected: int, epochs: int) -> None:
         """Hold the mechanism and the numbers; users call `random_allocation` instead."""
         self.base, self._numbers = base, (steps, selected, epochs)
-        self.bound = dict(base.bound)
-        self.transforms = ()
+        self.bound, self.transforms = dict(base.bound), ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the mechanism and the numbers."""
@@ -439,9 +398,10 @@ class Allocation(Mechanism):
     @cached_property
     def name(self) -> str:
         """Name for people."""
-        steps, selected, epochs = self._numbers
-        more = f", selected={selected}" * (selected > 1) + f", epochs={epochs}" * (epochs > 1)
-        return f"{NAME}({self.base.name}, steps={steps}{more})"
+        words = ("steps", "selected", "epochs")
+        numbers = zip(words, self._numbers, (0, 1, 1), strict=True)
+        shown = "".join(f", {word}={n}" for word, n, usual in numbers if n > usual)
+        return f"{NAME}({self.base.name}{shown})"
 
     @cached_property
     def parameters(self) -> tuple[ParameterInfo, ...]:

@@ -49,7 +49,7 @@ class Event(Queries):
     joint_evaluation: ClassVar[Callable[..., Evaluation] | None] = None
     """What answers for events without a pair (`mechc.composition.renyi_curves`)."""
 
-    lone_evaluation: ClassVar[Callable[..., Evaluation] | None] = None
+    lone_evaluation: ClassVar[Callable[..., Evaluation | None] | None] = None
     """What answers for one use alone, where its law is only a bound (`random_allocation`)."""
 
     def __init__(
@@ -383,7 +383,9 @@ class Composition(Queries):
             return answers
         lone = self.parts[0][0].lone_evaluation if self.count == 1 else None
         if lone is not None and name in ("auto", "direct"):
-            return lone(wanted, self.claims)
+            alone = lone(wanted, self.claims)
+            if alone is not None:
+                return alone
         steps = {d: self._steps_for(name, d) for d in wanted}
         no_lower = next((e.upper_only for e, _ in self.parts if e.upper_only), "")
         below = self._beneath() if no_lower else None

@@ -111,7 +111,7 @@ class Between:
             far = last.log_mgf - last.tilt * (found.first + found.share.size)
             far += math.log(grid.lowest + grid.step * last.mean / t)
         lost_q = _least(float(high[~known].sum()), 1.0 - float(low.sum()))
-        left = shares.mean() - float(low @ w[known])
+        left = shares.mean - float(low @ w[known])
         lost_p = _least(float(high @ np.where(known, 0.0, w)), left)
         # beyond the grid, where X > hi, Q has at most 1 / hi of what P has: the chosen X, or others
         others = grid.log_above + math.log(t / grid.points[-1])
@@ -123,7 +123,7 @@ class Between:
     def above(self, adding: bool = False) -> PrivacyLoss:
         """Return a law that dominates the epoch with one step drawn."""
         w, log_q, lost_q, lost_p = self._spread
-        infinite, zero = self.shares.log_infinite, -math.inf
+        infinite, zero = self.shares.law.log_infinite, -math.inf
         if w.min(initial=1.0) == 0.0:
             zero, w, log_q = float(log_q[w == 0.0][0]), w[w > 0.0], log_q[w > 0.0]
         loss = np.log(w)
@@ -139,7 +139,7 @@ class Between:
         q[0] += grid.zero
         under_p = sums([(p, k), (q, t - k)][: 1 if k == t else 2])
         apart = q[0] > 0.0 and p[0] == 0.0
-        gap = k * log_complement(self.shares.log_infinite)
+        gap = k * log_complement(self.shares.law.log_infinite)
         return sums([(q, t)]), under_p, t * math.log(q[0]) if apart else -math.inf, log1mexp(gap)
 
     def below(self, adding: bool = False) -> PrivacyLoss:
@@ -156,7 +156,8 @@ class Between:
         (log_q, off_q), (log_p, off_p) = laws
         known = (off_q < BAD) & (off_p < BAD)
         if min(only_q, only_p) > -math.inf or first == 0:  # all are 0, or nothing else tells
-            known[0] &= max(only_q, only_p) == -math.inf or self.shares.log_zero == -math.inf
+            zero = self.shares.law.log_minus_infinite
+            known[0] &= max(only_q, only_p) == -math.inf or zero == -math.inf
         if not known.any():  # nothing is told
             return self._law(np.zeros(1), np.zeros(1), -math.inf, False)
         log_p = log_p[known] + np.log1p(-off_p[known])
@@ -204,12 +205,11 @@ class _Grid(NamedTuple):
     def of(cls, shares: Shares, half: bool = False) -> _Grid:
         """Choose a grid, and cut the law at its points or half way between them."""
         law, t = shares.law, shares.steps
-        sign = -1.0 if shares.flipped else 1.0
-        ends = sorted(math.exp(min(sign * end, 700.0)) for end in law.support)
-        zero = math.exp(shares.log_zero)
+        ends = [math.exp(min(end, 700.0)) for end in law.support]
+        zero = math.exp(shares.law.log_minus_infinite)
         lo, hi = (0.0 if zero > 0.0 else ends[0]), ends[1]
         hi, log_above = _highest(shares, lo, hi, TOLD if half else TAIL)
-        if _has_atoms_alone(shares) and law.atom_loss.size + (zero > 0.0) <= 2:
+        if not shares.continuous and law.atom_loss.size + (zero > 0.0) <= 2:
             return cls._cut(shares, lo, hi, 1, half, log_above)
         rough = cls._cut(shares, lo, hi, ROUGH, True, log_above)
         rough.q[0] += zero
@@ -230,28 +230,18 @@ class _Grid(NamedTuple):
             x[0], x[-1] = x[0] * (1.0 - 1e-12), x[-1] * (1.0 + 1e-12)
         with np.errstate(divide="ignore"):
             edges = np.clip(np.log(x), -745.0, 745.0)
-        if shares.flipped:
-            q, p = shares.law.cell_masses(np.ascontiguousarray(-edges[::-1]))
-            q, p = q[::-1], p[::-1]
-        else:
-            p, q = shares.law.cell_masses(edges)
-        zero = math.exp(shares.log_zero)
-        return cls(lo, step, np.ascontiguousarray(q), np.ascontiguousarray(p), zero, log_above)
-
-
-def _has_atoms_alone(shares: Shares) -> bool:
-    source = shares.law.source
-    return source is None or not source.continuous
+        p, q = shares.law.cell_masses(edges)
+        zero = math.exp(shares.law.log_minus_infinite)
+        return cls(lo, step, q, p, zero, log_above)
 
 
 def listed(shares: Shares) -> PrivacyLoss | None:
     """Return the law of log W under P, sum by sum; None where there are too many."""
     law, t = shares.law, shares.steps
-    at = np.exp(-law.atom_loss if shares.flipped else law.atom_loss)
-    log_q = law.atom_log_mass - (0.0 if shares.flipped else law.atom_loss)
-    if shares.log_zero > -math.inf:
-        at, log_q = np.append(at, 0.0), np.append(log_q, shares.log_zero)
-    if not _has_atoms_alone(shares) or math.comb(t + at.size - 1, t) > LISTED:
+    at, log_q = np.exp(law.atom_loss), law.atom_log_mass - law.atom_loss
+    if law.log_minus_infinite > -math.inf:
+        at, log_q = np.append(at, 0.0), np.append(log_q, law.log_minus_infinite)
+    if shares.continuous or math.comb(t + at.size - 1, t) > LISTED:
         return None
     left, w, mass = np.array([t]), np.zeros(1), np.array([math.lgamma(t + 1.0)])
     for i, (x, own) in enumerate(zip(at.tolist(), log_q.tolist(), strict=True)):
@@ -267,7 +257,7 @@ def listed(shares: Shares) -> PrivacyLoss | None:
     order = np.argsort(loss, kind="stable")
     error = 2.0 * t * shares.error + 16.0 * U * (1.0 + math.lgamma(t + 2.0))
     return PrivacyLoss.from_log_atoms(
-        loss[order], (mass[~none] + loss)[order], shares.log_infinite,
+        loss[order], (mass[~none] + loss)[order], law.log_infinite,
         float(mass[none][0]) if none.any() else -math.inf,
         f"random allocation of {law.label}", loss_error=4.0 * shares.error + 8.0 * t * U,
         density_error=error,
@@ -277,14 +267,13 @@ def listed(shares: Shares) -> PrivacyLoss | None:
 def _highest(shares: Shares, lo: float, hi: float, log_tail: float) -> tuple[float, float]:
     """The last point of the grid, and the log of a bound on the mass under P beyond."""
     law = shares.law
-    tail = law.reversed() if shares.flipped else law
     if hi < 1e3:
         return hi, -math.inf
     best = math.log(hi)
     for tilt in np.geomspace(0.05, 50.0, 24):
-        if not tilt < tail.strip[1]:
+        if not tilt < law.strip[1]:
             break
-        best = min(best, (tail.log_mgf(float(tilt)) - log_tail) / float(tilt))
+        best = min(best, (law.log_mgf(float(tilt)) - log_tail) / float(tilt))
     if best > 300.0:
         raise NumericError(f"{law.label}: likelihood ratios up to exp({best:g}) fit on no grid")
     return max(math.exp(best), 2.0 * lo + 1.0), log_tail

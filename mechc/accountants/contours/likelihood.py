@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.contours.put import CAP, FADED, Contour, Shares, is_smooth
+from mechc.accountants.contours.put import CAP, LASTING, Contour, Shares
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
 from mechc.loss.privacy_loss import PrivacyLoss
@@ -70,25 +70,14 @@ class Small:
     def __init__(self, shares: Shares) -> None:
         """Choose real parts; contours are laid when they are asked for."""
         self.shares = shares
-        law, _ = shares.loss(0.0)
-        x, log_weight = law.nodes()
-        t, weight = float(shares.steps), np.exp(log_weight)
-        first = float(weight @ x)
-        sd = math.sqrt(max(t * (float(weight @ x**2) - first**2), 1e-300))
+        law = shares.rough
+        self.sd = sd = math.sqrt(max(float(law.roughly(0.0)[0, 2]), 1e-300))
         tilts = np.exp(np.arange(-6.0, 30.0, 0.05)) / sd
-        highest = 100.0 / max(-float(x.min()), 1e-300)
-        a = np.concatenate([-tilts[tilts < highest][::-1], [0.0], tilts])
-        spend(6.0 * a.size * x.size)
-        k, m, v = np.empty(a.size), np.empty(a.size), np.empty(a.size)
-        for i, each in enumerate(a.tolist()):
-            w = weight * np.exp(each * x)
-            total = max(float(w.sum()), 1e-300)
-            mean = float(w @ x) / total
-            k[i] = t * math.log(total)
-            m[i], v[i] = -t * mean, t * float(w @ (x - mean) ** 2) / total
-        m = np.minimum.accumulate(m)
-        self._a, self._k, self._mean = a, k, m
-        self.sd = sd
+        highest = 100.0 / max(-float(law.loss.min()), 1e-300)
+        self._a = a = np.concatenate([-tilts[tilts < highest][::-1], [0.0], tilts])
+        k, slope = law.sums(a).T[:2]
+        self._k, self._mean = k, np.minimum.accumulate(-slope)
+        m = self._mean
         # how much larger exp(K + aw) is at one real part than at the best
         middle = int(np.searchsorted(a, 0.0))
         served = k[:, None] + a[:, None] * m[None, :] - (k + a * m)[None, :] < REACH
@@ -142,7 +131,7 @@ class Small:
         for i in np.unique(place).tolist():
             rung, mine = self.rungs[i], place == i
             if rung.a not in self._contours:
-                self._contours[rung.a] = Contour(self.shares, rung.a, rung.period, FADED, MOST)
+                self._contours[rung.a] = Contour(self.shares, rung.a, rung.period, MOST)
             contour = self._contours[rung.a]
             size = np.exp(np.clip(part * contour.k + rung.a * w[mine], -700.0, 700.0))
             found, noise = contour.densities(w[mine], fewer)
@@ -172,7 +161,7 @@ def by_contours(shares: Shares) -> Likelihood:
     """
     cap, top = _cap(shares)
     small = Small(replace(shares, log_cap=cap))
-    q, p = small.shares.beyond
+    _, q, p = small.shares.panels
     t, sd = float(shares.steps), small.sd
     lo, hi = small.ends()
     chains: list[tuple[float, Values]] = []
@@ -219,11 +208,10 @@ def by_doubling(shares: Shares) -> Likelihood:
     Raises:
         NumericError: X has point masses, or a density that polynomials do not resolve.
     """
-    if max(shares.log_zero, shares.log_infinite) > -math.inf or shares.law.atom_loss.size:
-        raise NumericError(f"{shares.law.label}: X has point masses")
-    sign = -1.0 if shares.flipped else 1.0
-    panels = shares.panels[0]
-    log_x = np.clip(sign * panels.loss, -CAP, CAP)
+    law = shares.law
+    if max(law.log_minus_infinite, law.log_infinite) > -math.inf or law.atom_loss.size:
+        raise NumericError(f"{law.label}: X has point masses")
+    log_x = np.clip(shares.sign * shares.panels[0].loss, -CAP, CAP)
     lo, hi = float(log_x.min()), float(log_x.max())
     square = _trimmed(*fit(_loss_density(shares), np.linspace(lo, hi, 33), _least(0.0), NATS), 0.0)
     done: Term | None = None
@@ -323,11 +311,10 @@ def _mean_error(term: Term) -> float:
 
 def _loss_density(shares: Shares) -> Values:
     """Log density of log X under Q, and its error."""
-    sign = -1.0 if shares.flipped else 1.0
 
     def values(x: Floats) -> tuple[Floats, Floats]:
         with np.errstate(divide="ignore"):
-            found: Floats = np.log(shares.law.density(sign * x)) - (x if sign > 0.0 else 0.0)
+            found: Floats = np.log(shares.law.density(x)) - x
         return np.maximum(found, -740.0), np.full(x.size, ROUNDED)
 
     return values
@@ -343,20 +330,19 @@ def _edges(lo: float, hi: float, sd: float, middle: float) -> Floats:
 
 def _cap(shares: Shares) -> tuple[float, float]:
     """Log X beyond which so few are that they are large, at an end of a panel; and the top."""
-    law = shares.law
-    if law.source is None or not law.source.continuous or law.atom_loss.size:
+    if not shares.continuous or shares.law.atom_loss.size:
         return math.inf, math.inf
-    aligned, sign = shares.aligned
     panels = replace(shares, log_cap=1e300).panels[0]
-    log_x = sign * panels.loss
-    mass = np.exp(panels.spread()[0].reshape(log_x.shape) - (panels.loss if aligned else 0.0))
+    log_x, log_mass = shares.masses(panels)
+    mass = np.exp(log_mass)
     each, least, most = mass.sum(axis=1), log_x.min(axis=1), log_x.max(axis=1)
     order = np.argsort(-least)
     beyond = shares.steps * np.cumsum(each[order])
     count = int(np.searchsorted(beyond, RARE))
     if count == 0 or not beyond[count - 1] > 1e-60:
         return math.inf, math.inf
-    cap, top = float((sign * panels.losses_at_ends()[order[:count]]).min()), float(most.max())
+    cap = float((shares.sign * panels.losses_at_ends()[order[:count]]).min())
+    top = float(most.max())
     return (cap, top) if top > cap + NARROW else (math.inf, math.inf)
 
 
@@ -366,7 +352,7 @@ def law(shares: Shares) -> PrivacyLoss:
     Raises:
         NumericError: W has no density, or none that polynomials resolve.
     """
-    if not is_smooth(shares):
+    if shares.lasting > LASTING:
         raise NumericError(f"{shares.law.label}: the likelihood ratio has point masses")
     if shares.steps >= MANY:
         try:
@@ -416,6 +402,6 @@ def _checked(shares: Shares, found: Likelihood) -> PrivacyLoss:
             break
     else:
         raise NumericError(f"{label}: the density is not resolved, up to masses {cut}")
-    finite = shares.log_infinite, shares.log_zero * shares.steps
+    finite = shares.law.log_infinite, shares.law.log_minus_infinite * shares.steps
     error = float(errors[errors <= sharp].max(initial=0.0))
     return tabulated_loss(table, finite, (math.log(cut[1]), math.log(cut[0])), error, label)
