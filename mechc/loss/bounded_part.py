@@ -22,7 +22,7 @@ from mechc import protocol
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
 from mechc.loss.bound_kernel import KernelSource
-from mechc.loss.branches import above, between_modes, branches_of, extrema, root
+from mechc.loss.branches import Branch, above, between_modes, branches_of, extrema, inverse
 from mechc.loss.infinite_mass import LogMass, total
 from mechc.loss.quadrature import Quadrature, log_mass
 
@@ -55,7 +55,8 @@ def within(source: KernelSource, bound: float) -> KernelSource:
             end, (outer, limit) = float(row[side]), _outermost(source, row, side)
             if abs(limit) > bound:
                 part = _monotone_end(source, row, side, outer, limit)
-                cut = root(source, part, math.copysign(bound, limit))
+                goal = np.array([math.copysign(bound, limit)])
+                cut = float(inverse(source, Branch.whole(part), goal)[0])
                 if abs(cut - end) < (least := LEAST + CLOSE * abs(end)):
                     cut = end + math.copysign(least, row[1 - side] - end)
                     early.append((min(end, cut), max(end, cut)))
@@ -96,7 +97,7 @@ def _monotone_end(
 ) -> Floats:
     """The part of a branch, next to one of its ends, on which the loss runs off to infinity."""
     part = row.copy()
-    part[side] = outer
+    part[side], part[3 + side] = outer, limit
     if row[2] != protocol.UNSPLIT:
         return part
     try:
@@ -108,6 +109,7 @@ def _monotone_end(
     else:
         turns = extrema(source, *between_modes(source, row))
         part[1 - side] = (turns[-1] if side else turns[0]) if turns else row[1 - side]
+    part[4 - side] = math.nan
     part[2] = 1.0 if (limit > 0) == bool(side) else -1.0
     return part
 

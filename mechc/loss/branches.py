@@ -27,7 +27,7 @@ from mechc.loss.rule import NODES, ORDER, TOP, WEIGHTS, losses
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-HALVINGS, EXPONENTS = 200, 1100
+HALVINGS = 200
 SECTIONS, MOST_EXTREMA = 120, 1000
 SOLVED = 20.0  # losses that an inverse costs which has to be iterated
 SINGULAR = 16.0  # times the highest coefficients: error where panels cannot be halved
@@ -46,7 +46,7 @@ class Branch:
     """An interval of outputs on which the loss is strictly monotone.
 
     Attributes:
-        lo, hi: its ends, as far as mass reaches (finite).
+        lo, hi: its ends, or how far mass reaches.
         loss_lo, loss_hi: losses at the ends.
         inverse: index for the kernel's `loss_inverse_many`, or -1 for bisection.
     """
@@ -62,6 +62,16 @@ class Branch:
         """The loss grows with x."""
         return self.loss_hi > self.loss_lo
 
+    @classmethod
+    def whole(cls, row: Floats) -> Branch:
+        """A row of the kernel's table, up to its ends; a limit that is open counts as infinite."""
+        lo, hi, sign, *limits, index = row.tolist()
+        left, right = (
+            side * sign * math.inf if math.isnan(limit) else limit
+            for side, limit in zip((-1.0, 1.0), limits, strict=True)
+        )
+        return cls(lo, hi, left, right, int(index))
+
 
 def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.0) -> list[Branch]:
     """Return the monotone branches over the panels that carry mass for the tilts given."""
@@ -74,18 +84,15 @@ def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.
         if not mine.any():
             continue
         lo, hi = float(panels.lo[mine].min()), float(panels.hi[mine].max())
-        if row[2] == protocol.UNSPLIT:
-            x, loss = panels.x[mine].ravel(), panels.loss[mine].ravel()
-            ends = [lo, *extrema(source, x, loss), hi]
-        else:
-            ends = [lo, hi]
+        split = row[2] != protocol.UNSPLIT
+        turns = [] if split else _followed(source, index, panels)[3]
+        ends = [lo, *(turn for turn in turns if lo < turn < hi), hi]
         inner = losses_at(source, _inside(np.array(ends)))
         for i in range(len(ends) - 1):
             a = _limit(row[3], ends[i], row[0], inner[2 * i])
             b = _limit(row[4], ends[i + 1], row[1], inner[2 * i + 1])
             if a != b:
-                known = -1 if row[2] == protocol.UNSPLIT else int(row[5])
-                out.append(Branch(ends[i], ends[i + 1], a, b, known))
+                out.append(Branch(ends[i], ends[i + 1], a, b, int(row[5]) if split else -1))
     return out
 
 
@@ -176,54 +183,22 @@ def _round_trip(source: KernelSource, x: Floats, loss: Floats) -> NDArray[np.boo
     return near & np.isfinite(x)
 
 
-def root(source: KernelSource, row: Floats, loss: float) -> float:
-    """Solve L(x) = loss on a monotone branch (a row of `branches`), even with a bad inverse."""
-    return float(roots(source, row, np.array([loss]))[0])
-
-
-def roots(source: KernelSource, row: Floats, loss: Floats) -> Floats:
-    """Solve L(x) = loss for several losses, see `root`."""
-    x = np.empty(loss.size)
-    source.kernel.loss_inverse_many(int(row[5]), loss, source.theta, x)
-    good = (row[0] < x) & (x < row[1]) & _round_trip(source, x, loss)
-    for i in np.flatnonzero(~good):
-        x[i] = _searched(source, row, float(loss[i]))
-    return x
-
-
-def _searched(source: KernelSource, row: Floats, loss: float) -> float:
-    """Solve L(x) = loss on a monotone branch by steps outwards and halving."""
-    lo, hi, sign = float(row[0]), float(row[1]), float(row[2])
-
-    def beyond(at: float) -> bool:
-        value = float(source.kernel.loss(at, source.theta))
-        if not math.isfinite(value):
-            value = float(losses_at(source, np.array([at]))[0])
-        return sign * (value - loss) > 0
-
-    start = inside(lo, hi)
-    a = b = start
-    width = max(1.0, abs(start))
-    while math.isfinite(a) and a > lo and beyond(a):
-        b, a, width = a, max(lo, a - width), 2.0 * width
-    width = max(1.0, abs(start))
-    while math.isfinite(b) and b < hi and not beyond(b):
-        a, b, width = b, min(hi, b + width), 2.0 * width
-    for _ in range(EXPONENTS):  # next to 0 every halving is a power of two
-        middle = 0.5 * (a + b)
-        a, b = (a, middle) if beyond(middle) else (middle, b)
-        if b - a <= 4e-16 * max(abs(a), abs(b)):
-            break
-    return 0.5 * (a + b)
-
-
 def _bisect(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
-    """Solve L(x) = loss by false position (Illinois) between panel ends, halving now and then."""
-    edge = np.unique(np.concatenate([[branch.lo], source.panels.lo, [branch.hi]]))
-    edge = edge[(edge >= branch.lo) & (edge <= branch.hi)]
+    """Solve L(x) = loss by false position (Illinois), halving now and then.
+
+    Between the ends of panels, and beyond them between points in geometric distance.
+    """
+    ends, edge = np.array([branch.lo, branch.hi]), np.unique(source.panels.lo)
+    edge = edge[(branch.lo < edge) & (edge < branch.hi)]
+    edge = edge if edge.size else np.array([inside(branch.lo, branch.hi)])
+    edge = np.concatenate([edge, *_outwards(ends, edge), ends[np.isfinite(ends)]])
+    edge.sort()
     sign = 1.0 if branch.increasing else -1.0
     at = sign * losses_at(source, edge)
-    at[0], at[-1] = sign * branch.loss_lo, sign * branch.loss_hi
+    if edge[0] == branch.lo:
+        at[0] = sign * branch.loss_lo
+    if edge[-1] == branch.hi:
+        at[-1] = sign * branch.loss_hi
     edge, at = edge[~np.isnan(at)], np.maximum.accumulate(at[~np.isnan(at)])
     goal = sign * loss
     right = np.clip(np.searchsorted(at, goal), 1, edge.size - 1)
@@ -247,32 +222,26 @@ def _bisect(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
             break
         live, side, goal = live[far], now[far], goal[far]
         a, b, fa, fb = a[far], b[far], fa[far], fb[far]
-    return np.asarray(out, np.float64)
+    beyond = np.where(sign * loss >= at[-1], branch.hi, out)
+    return np.asarray(np.where(sign * loss <= at[0], branch.lo, beyond), np.float64)
 
 
 def above(source: KernelSource, epsilon: float, reverse: bool) -> Floats:
     """Intervals of x on which L > epsilon (reverse: -L > epsilon), shape (n, 2)."""
     threshold = -epsilon if reverse else epsilon
-    rows = []
-    table = _closed(source)
-    for row in table:
-        lo, hi = float(row[0]), float(row[1])
-        if row[2] == protocol.UNSPLIT:
+    rows: list[tuple[float, float]] = []
+    for index, row in enumerate(_closed(source)):
+        if row[2] == protocol.UNSPLIT or np.isnan(row[3:5]).any():
+            rows += _crossed(source, index, threshold, reverse)
             continue
-        left, right = float(row[3]), float(row[4])
-        if math.isnan(left) or math.isnan(right):
-            continue
-        increasing = row[2] == protocol.INCREASING
-        if max(left, right) <= threshold or min(left, right) >= threshold:
-            inside = (min(left, right) >= threshold) != reverse
-            if inside:
-                rows.append((lo, hi))
-            continue
-        cut = root(source, row, threshold)
-        rows.append((cut, hi) if increasing != reverse else (lo, cut))
-    unknown = (table[:, 2] == protocol.UNSPLIT) | np.isnan(table[:, 3:5]).any(axis=1)
-    for index in np.flatnonzero(unknown):
-        rows += _crossed(source, int(index), threshold, reverse)
+        branch = Branch.whole(row)
+        low, high = sorted((branch.loss_lo, branch.loss_hi))
+        if low < threshold < high:
+            cut = float(inverse(source, branch, np.array([threshold]))[0])
+            after = branch.increasing != reverse
+            rows.append((cut, branch.hi) if after else (branch.lo, cut))
+        elif (low >= threshold) != reverse:
+            rows.append((branch.lo, branch.hi))
     rows = [r for r in rows if r[1] > r[0]]
     return np.array(rows, np.float64).reshape(-1, 2)
 
@@ -280,45 +249,48 @@ def above(source: KernelSource, epsilon: float, reverse: bool) -> Floats:
 def _crossed(
     source: KernelSource, index: int, threshold: float, reverse: bool
 ) -> list[tuple[float, float]]:
-    """Where the loss is beyond a threshold on a branch that is not split, or has an open limit.
-
-    Panels end where mass is negligible for the tilts they cover, and a deep tail may lie outside:
-    the loss is followed up to the ends of the branch, at points in geometric distance.
-    """
-    row = source.rows[index]
-    panels = source.cover(-1.0, 0.0)
-    inner = np.unique(panels.x[panels.region == index])
-    if not inner.size:
-        inner = np.array([inside(*row[:2].tolist())])
-    lo, hi = _outwards(row, inner)
-    x = np.concatenate([lo, inner, hi])
-    known = np.isfinite(loss := losses_at(source, x))
-    x, loss, outer = x[known], loss[known], ((x < inner[0]) | (x > inner[-1]))[known]
-    noise = np.where(outer, _ulps_of_logs(source, x, loss), 0.0)
-    if row[2] == protocol.UNSPLIT:
-        turns = np.array(extrema(source, x, loss, noise))
-        place = np.searchsorted(x, turns)
-        loss = np.insert(loss, place, losses_at(source, turns))
-        x, noise = np.insert(x, place, turns), np.insert(noise, place, 0.0)
-    sign = -1.0 if reverse else 1.0
-    beyond = sign * (loss - threshold) > -noise
+    """Where the loss is beyond a threshold on a branch that is not split, or has an open limit."""
+    lo, hi, kind, *_, formula = source.rows[index].tolist()
+    x, loss, noise, _ = _followed(source, index, source.cover(-1.0, 0.0))
+    beyond = (-1.0 if reverse else 1.0) * (loss - threshold) > -noise
     # inclusive of what rounding may have put below: the payoff there is nothing
     first = np.flatnonzero(beyond & ~np.append(False, beyond[:-1]))
     last = np.flatnonzero(beyond & ~np.append(beyond[1:], False))
-    formula = -1 if row[2] == protocol.UNSPLIT else int(row[5])
 
     def cut(i: int, end: float) -> float:
         """The crossing between samples i and i + 1, or the end of the branch."""
         if not 0 <= i < x.size - 1:
             return end
-        (a, b), (loss_a, loss_b) = x[i : i + 2].tolist(), loss[i : i + 2].tolist()
-        part = Branch(a, b, loss_a, loss_b, formula)
+        part = Branch(*x[i : i + 2].tolist(), *loss[i : i + 2].tolist(),
+                      -1 if kind == protocol.UNSPLIT else int(formula))  # fmt: skip
         return float(inverse(source, part, np.array([threshold]))[0])
 
-    return [
-        (cut(a - 1, float(row[0])), cut(b, float(row[1])))
-        for a, b in zip(first.tolist(), last.tolist(), strict=True)
-    ]
+    ends = zip(first.tolist(), last.tolist(), strict=True)
+    return [(cut(a - 1, lo), cut(b, hi)) for a, b in ends]
+
+
+def _followed(
+    source: KernelSource, index: int, panels: Quadrature
+) -> tuple[Floats, Floats, Floats, list[float]]:
+    """Outputs of a branch up to its ends, losses there, their rounding, and where the loss turns.
+
+    Panels end where mass is negligible for the tilts they cover, and a deep tail may lie outside:
+    there the points are in geometric distance.
+    """
+    row = source.rows[index]
+    inner = np.unique(panels.x[panels.region == index])
+    inner = inner if inner.size else np.array([inside(*row[:2].tolist())])
+    lo, hi = _outwards(row, inner)
+    x = np.concatenate([lo, inner, hi])
+    known = np.isfinite(loss := losses_at(source, x))
+    x, loss, outer = x[known], loss[known], ((x < inner[0]) | (x > inner[-1]))[known]
+    noise = np.where(outer, _ulps_of_logs(source, x, loss), 0.0)
+    if row[2] != protocol.UNSPLIT:
+        return x, loss, noise, []
+    turns = extrema(source, x, loss, noise)
+    place = np.searchsorted(x, turns)
+    loss = np.insert(loss, place, losses_at(source, np.array(turns)))
+    return np.insert(x, place, turns), loss, np.insert(noise, place, 0.0), turns
 
 
 def _outwards(row: Floats, inner: Floats) -> tuple[Floats, Floats]:
@@ -327,7 +299,7 @@ def _outwards(row: Floats, inner: Floats) -> tuple[Floats, Floats]:
     for end, at, outward in ((row[0], inner[0], -1.0), (row[1], inner[-1], 1.0)):
         if math.isinf(end):
             with np.errstate(over="ignore"):
-                points = at + outward * max(float(np.ptp(inner)), abs(at), 1.0) * REACH
+                points = at + outward * (max(float(np.ptp(inner)), abs(at)) or 1.0) * REACH
             points = points[np.isfinite(points)]
         else:
             points = end - (end - at) / REACH[1:]
@@ -406,7 +378,7 @@ def _log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tu
         return -math.inf, 0.0
     share = np.exp(terms - top)
     total = float(np.sum(np.sort(share)))
-    # rounding of p, of L - eps, and the quadrature itself (coefficients below 1e-14 of the mass)
+    # rounding of p, of L - eps, and the quadrature itself
     seen = log_w > -math.inf
     plain = np.exp(np.minimum(log_w - top, 600.0))
     loss = np.clip(np.where(seen, loss, 0.0), -1e300, 1e300)  # exp(-inf) inf is nothing
@@ -415,18 +387,18 @@ def _log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tu
     known = share[seen] * (8.0 + np.abs(log_f[seen]))
     noise = EPS * float(known.sum() + 4.0 * shaky[seen].sum())
     noise += _misplaced(x, share) + _unresolved(lo, hi, share)
-    return top + math.log(total), noise / total + 1e-13 * float(plain.sum()) / total
+    return top + math.log(total), noise / total
 
 
 def _unresolved(lo: Floats, hi: Floats, share: Floats) -> float:
-    """What panels may hold that their nodes do not see: densities singular at an end of a branch.
+    """What panels may hold that their nodes do not see: the highest coefficients, which fall on.
 
-    No double lies close enough to such an end for panels to resolve it. For (1 - x)^(b - 1) the
-    highest coefficients exceed the error of the rule down to b = 0.1, times SINGULAR to b = 0.02.
+    They do not next to a pole, where no double lies close enough for panels to be cut further: for
+    (1 - x)^(b - 1) they exceed the error of the rule down to b = 0.1, times SINGULAR to b = 0.02.
     """
     last = hi - lo <= np.maximum(GRAIN * np.maximum(np.abs(lo), np.abs(hi)), LEAST)
-    values = (share.reshape(-1, WEIGHTS.size) / WEIGHTS)[last]
-    return SINGULAR * float(np.abs(values @ TOP.T).max(axis=1, initial=0.0).sum())
+    values = share.reshape(-1, WEIGHTS.size) / WEIGHTS
+    return float(np.abs(values @ TOP.T).max(axis=1) @ np.where(last, SINGULAR, 1.0))
 
 
 def _misplaced(x: Floats, share: Floats) -> float:

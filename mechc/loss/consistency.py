@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mechc import protocol
 from mechc.errors import VerificationError
 from mechc.loss.bound_kernel import KernelSource
-from mechc.loss.branches import roots
+from mechc.loss.branches import Branch, inverse
 from mechc.loss.moments import log_total
 
 Floats = NDArray[np.float64]
@@ -84,7 +84,7 @@ def _hold_inverses(
         level = 0.5 * (loss[at] + loss[after])
         moved = np.abs(loss[after] - loss[at]) > ROUNDING * (1.0 + np.abs(level))
         if moved.any():
-            found = roots(source, row, level[moved])
+            found = inverse(source, Branch.whole(row), level[moved])
             if not ((x[at[moved]] <= found) & (found <= x[after[moved]])).all():
                 raise _contradiction(source, f"a loss near {level[moved][0]!r} is found elsewhere")
 

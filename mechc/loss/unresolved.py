@@ -49,9 +49,7 @@ class End(NamedTuple):
     slope_p: float
 
 
-def ends_of(
-    kernel: Kernel, theta: Floats, rows: Floats, zero: bool = False
-) -> tuple[End, ...]:
+def ends_of(kernel: Kernel, theta: Floats, rows: Floats, zero: bool = False) -> tuple[End, ...]:
     """Return the ends of branches, rows of the kernel's table, where the loss is not bounded.
 
     With `zero` those at zero as well, where doubles go on down to the smallest one.
