@@ -305,9 +305,7 @@ def _law(
             "is no law of a privacy loss but an optimistic rounding of one, which bounds nothing "
             "from above (expected a pessimistic or exact one)"
         )
-    law = PrivacyLoss.from_atoms(
-        loss, mass, infinite_mass, max(0.0, 1.0 - under_q), label=name, symmetric=symmetric
-    )
+    law = PrivacyLoss.from_atoms(loss, mass, infinite_mass, max(0.0, 1.0 - under_q), label=name)
     if step is None:
         return law
     return replace(law, lattice=(float(law.atom_loss[0]), step))

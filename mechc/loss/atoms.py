@@ -1,33 +1,187 @@
-"""Atoms of a privacy loss: checks of those that a caller hands over, and their hockey stick.
+"""The numbers of one direction of a privacy loss (`Nodes`), and of point masses alone.
 
-Integers without end are listed until the ends of the list are nothing beside the whole mass, at the
-tilts asked for. Beside the mass of losses above a large epsilon they may be something still.
+Point masses are sorted, those of equal losses added up, and looked for on a lattice; here are
+checks of those that a caller hands over, their hockey stick, and how far their digits may be off.
 """
 
 from __future__ import annotations
 
 import math
+from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.errors import DeclarationError, NumericError
-from mechc.loss.bound_kernel import KernelSource
+from mechc.errors import DeclarationError
+from mechc.loss.allowance import spend
 from mechc.loss.moments import log_total
-from mechc.loss.nodes import LossesFrom, Nodes
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
-End = tuple[float, float, float]
 
+MERGED = 20.0  # work for a point mass that is sorted and looked for on a lattice
+LATTICE_ULP = 64.0  # how far, in ulp, computed losses may be off a lattice
 ROUNDING = 4e-16  # of a difference of losses, relative to both; of a table they are numbers that
 TABLED = 1e-15  # were computed before, which costs more
 LEAST = 8.0 * EPS  # of a sum of logs, however small it comes out
 MASS_TOLERANCE = 1e-9  # |sum of masses - 1| that is refused
 ROUNDED = 4e-15  # the same, taken as rounding of the masses
-WIDENINGS = 12  # of a list of integers
-FURTHER = 2.0  # factor from one tilt to the next
+
+
+class LossesFrom(Enum):
+    """Where the losses of point masses come from, which says how their digits are rounded."""
+
+    TABLE = "numbers computed before"
+    FORMULA = "the formula of a kernel"
+    LATTICE = "differences of two logs of masses, however small they are"
+
+
+class Nodes(NamedTuple):
+    """Nodes and atoms of one direction, ready to become fields of a PrivacyLoss."""
+
+    loss: Floats
+    log_weight: Floats
+    spacing: Floats
+    region: NDArray[np.int64]
+    atom_loss: Floats
+    atom_log_mass: Floats
+    support: tuple[float, float]
+    lattice: tuple[float, float] | None
+    tolerance: float
+    tilts: tuple[float, float]
+
+    @classmethod
+    def of_atoms(
+        cls,
+        loss: Floats,
+        log_mass: Floats,
+        tolerance: float = 0.0,
+        tilts: tuple[float, float] = (-math.inf, math.inf),
+    ) -> Nodes:
+        """Make a discrete law, masses known to a relative `tolerance`; equal losses are merged."""
+        spend(MERGED * loss.size)
+        loss, log_mass = merge(loss, log_mass)
+        support = (float(loss[0]), float(loss[-1])) if loss.size else (math.nan, math.nan)
+        none = np.empty(0)
+        return cls(
+            none,
+            none,
+            none,
+            np.empty(0, np.int64),
+            loss,
+            log_mass,
+            support,
+            find_lattice(loss),
+            tolerance,
+            tilts,
+        )
+
+    def reversed(self) -> Nodes:
+        """Swap the roles of P and Q."""
+        lattice = None if self.lattice is None else (-self.lattice[0], self.lattice[1])
+        return Nodes(
+            loss=-self.loss,
+            log_weight=self.log_weight - self.loss,
+            spacing=self.spacing,
+            region=self.region,
+            atom_loss=np.ascontiguousarray(-self.atom_loss[::-1]),
+            atom_log_mass=np.ascontiguousarray((self.atom_log_mass - self.atom_loss)[::-1]),
+            support=(-self.support[1], -self.support[0]),
+            lattice=lattice,
+            tolerance=self.tolerance,
+            tilts=(-1.0 - self.tilts[1], -1.0 - self.tilts[0]),
+        )
+
+
+def _log_sums(log_mass: Floats, starts: NDArray[np.int64]) -> Floats:
+    """Logs of the masses in the runs that begin at `starts`, none of them empty."""
+    top = np.maximum.reduceat(log_mass, starts)
+    unit = np.where(np.isfinite(top), top, 0.0)
+    shares = np.exp(log_mass - unit.repeat(np.diff(starts, append=log_mass.size)))
+    with np.errstate(divide="ignore"):  # a run without mass
+        sums: Floats = unit + np.log(np.add.reduceat(shares, starts))
+    return sums
+
+
+def spent(
+    log_p: Floats, log_q: Floats, tilts: Floats, left: bool, right: bool, log_reach: float
+) -> bool:
+    """Whether the tilted masses at the open ends, times the reach, are negligible at all tilts."""
+    with np.errstate(invalid="ignore"):  # where both vanish there is no loss
+        psi = log_p + tilts[:, None] * (log_p - log_q)
+    psi = np.where(np.isfinite(psi), psi, -np.inf)
+    ends = psi[:, [end for end, is_open in ((0, left), (-1, right)) if is_open]]
+    least = psi.max(axis=1) + 2.0 * LOG_NEGLIGIBLE
+    return bool((ends.max(axis=1, initial=-np.inf) + log_reach <= least).all())
+
+
+def merge(loss: Floats, log_mass: Floats) -> tuple[Floats, Floats]:
+    """Sort atoms by loss and add up the masses of equal losses."""
+    if (loss[1:] > loss[:-1]).all():
+        return loss, log_mass
+    order = np.argsort(loss, kind="stable")
+    loss, log_mass = loss[order], log_mass[order]
+    starts = np.flatnonzero(np.append(True, loss[1:] != loss[:-1]))
+    return loss[starts], _log_sums(log_mass, starts)
+
+
+def find_lattice(loss: Floats) -> tuple[float, float] | None:
+    """Return (offset, step) when all losses lie on a lattice up to rounding, else None.
+
+    Euclid's algorithm on the differences. A computed loss may be a few ulp off; how much that
+    moves an answer is part of the accountants' rounding allowance.
+    """
+    if loss.size == 0 or loss.size > 100_000:
+        return None
+    if loss.size == 1:
+        return float(loss[0]), max(1.0, abs(float(loss[0])))
+    noise = LATTICE_ULP * EPS * float(np.abs(loss).max())
+    gaps = np.diff(loss)
+    step = float(gaps.min())
+    off = np.abs(gaps - step * np.round(gaps / step))
+    fits = (off <= noise * np.maximum(1.0, gaps / step)) & (step > 1e3 * noise)
+    first = gaps.size if fits.all() else int(np.argmin(fits))
+    for gap in gaps[first:]:  # those before are multiples of the smallest
+        a, b = float(gap), step
+        for _ in range(64):
+            if b <= 1e3 * noise:
+                return None
+            a, b = b, abs(a - b * round(a / b))
+            if b <= noise * max(1.0, float(gap) / a):
+                break
+        step = a
+    index = np.round((loss - loss[0]) / step)
+    if index[-1] > 1e7:
+        return None
+    step = float((loss[-1] - loss[0]) / index[-1])
+    if np.abs(loss - loss[0] - step * index).max() > noise:
+        return None
+    return float(loss[0]), step
+
+
+def split_atoms(log_p: Floats, log_q: Floats, loss: Floats) -> tuple[Floats, Floats, float, float]:
+    """Sort point masses into finite losses and the masses at plus and minus infinity."""
+    p, q = log_p > -np.inf, log_q > -np.inf
+    both = p & q
+    with np.errstate(invalid="ignore"):  # a formula for the loss may overflow where logs do not
+        loss = np.where(np.isfinite(loss), loss, log_p - log_q)
+    return (
+        np.ascontiguousarray(loss[both]),
+        np.ascontiguousarray(log_p[both]),
+        log_total(log_p[p & ~q]),
+        log_total(log_q[q & ~p]),
+    )
+
+
+def mirrored(lo: float, hi: float) -> tuple[float, float]:
+    """Return the tilts -1 - hi and -1 - lo, rounded outward where the way back would miss any."""
+    low, high = -1.0 - hi, -1.0 - lo
+    return (
+        math.nextafter(low, -math.inf) if -1.0 - low < hi else low,
+        math.nextafter(high, math.inf) if -1.0 - high > lo else high,
+    )
 
 
 def log_hockey_stick(
@@ -115,49 +269,3 @@ def checked(
     defect = max(abs(total - 1.0) for total in totals.values())
     some = log_masses > -np.inf
     return Nodes.of_atoms(losses[some], log_masses[some], 2.0 * defect if defect > ROUNDED else 0.0)
-
-
-def above_epsilon(
-    source: KernelSource, epsilon: float, reverse: bool
-) -> tuple[Floats, Floats, float]:
-    """Return atoms and their log masses, and log of what others may add to delta(epsilon)."""
-    left_out = -math.inf
-    source = source.fork()  # what only one epsilon needs is a burden for others
-    for _ in range(WIDENINGS):
-        loss, log_mass, ends = source.listed()
-        if reverse:
-            loss, log_mass = -loss, log_mass - loss
-        up = loss > epsilon
-        found = log_total(log_mass[up] + np.log(-np.expm1(epsilon - loss[up])))
-        left_out = _left_out(source, ends, epsilon, reverse)
-        if left_out <= found + LOG_NEGLIGIBLE:
-            left_out = -math.inf
-            break
-        try:
-            source.nodes(*_further(source, reverse))
-        except NumericError:
-            break
-    return loss, log_mass, left_out
-
-
-def _further(source: KernelSource, reverse: bool) -> tuple[float, float]:
-    """The next tilts to list integers for, inside the strip of convergence."""
-    if reverse:
-        low = source.tilts[0]
-        return max(-1.0 - FURTHER * max(-1.0 - low, 0.5), 0.5 * (low + source.strip[0])), 0.0
-    high = source.tilts[1]
-    return -1.0, min(FURTHER * max(high, 0.5), 0.5 * (high + source.strip[1]))
-
-
-def _left_out(source: KernelSource, ends: list[End], epsilon: float, reverse: bool) -> float:
-    """Log of the mass left out where losses may exceed epsilon: the last, times their reach."""
-    density = source.kernel.log_q_many if reverse else source.kernel.log_p_many
-    rest = [-math.inf]
-    for x, limit, reach in ends:
-        at, mass, loss = np.array([x]), np.empty(1), np.empty(1)
-        density(at, source.theta, mass)
-        source.kernel.loss_many(at, source.theta, loss)
-        highest = max(-loss[0], -limit) if reverse else max(loss[0], limit)
-        if not highest <= epsilon:  # nan: not known
-            rest.append(float(mass[0]) + math.log(reach))
-    return max(rest)

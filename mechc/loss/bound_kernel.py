@@ -13,9 +13,10 @@ from mechc import protocol
 from mechc.errors import InternalError, NumericError
 from mechc.loss import quadrature, unresolved
 from mechc.loss.allowance import DENSITY, spend
+from mechc.loss.atoms import MASS_TOLERANCE, LossesFrom, Nodes, merge, spent, split_atoms
 from mechc.loss.infinite_mass import CERTAIN, FEW, LogMass, agreed, log_complement, rounded, total
 from mechc.loss.moments import log_total
-from mechc.loss.nodes import LossesFrom, Nodes, merge, spent, split_atoms
+from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import ORDER
 from mechc.protocol import Kernel, Measure
@@ -26,10 +27,10 @@ SMOOTH = (protocol.INCREASING, protocol.DECREASING, protocol.UNSPLIT)
 ONE_SIDED = (protocol.P_ONLY, protocol.Q_ONLY)
 DEFECT = 1e-14  # of a total mass that quadrature itself does not explain ...
 MISPLACED = 4.0  # ... beside so many times what rounding of the nodes may move
-MASS_TOLERANCE = 1e-9  # found against declared total mass; more means that mass was missed
 MAX_LATTICE = 4_000_000
 OPEN_ERROR = 1e-12  # of panels that are not next to an end where the loss is not bounded
 LEAST_REACH = 64.0  # integers looked at on either side
+WIDENINGS, FURTHER = 12, 2.0  # of a list of integers, and factor from one tilt to the next
 ELSEWHERE = 2.0**-10  # share by which parameters are moved to see what a formula is
 NEAR_ONE = -1.0  # log of the rest of the mass below which an atom is its complement
 MOST_LOST = 0.1  # relative error of a declared mass that is no mass any more
@@ -375,6 +376,49 @@ class KernelSource:
                 ends = (anchor - reach, left, reach), (anchor + reach, right, reach)
                 found += [end for end in ends if lo < end[0] < hi]
         return loss, log_mass, found
+
+    def atoms_above(self, epsilon: float, reverse: bool) -> tuple[Floats, Floats, float]:
+        """Return atoms, their log masses, and log of what integers not listed add to delta.
+
+        Lists end where masses are nothing beside the whole, at the tilts asked for. Beside the mass
+        of losses above a large epsilon they may be something still.
+        """
+        source = self.fork()  # what only one epsilon needs is a burden for others
+        left_out = -math.inf
+        for _ in range(WIDENINGS):
+            loss, log_mass, ends = source.listed()
+            if reverse:
+                loss, log_mass = -loss, log_mass - loss
+            up = loss > epsilon
+            found = log_total(log_mass[up] + np.log(-np.expm1(epsilon - loss[up])))
+            left_out = source._left_out(ends, epsilon, reverse)
+            if left_out <= found + LOG_NEGLIGIBLE:
+                return loss, log_mass, -math.inf
+            (low, high), strip = source.tilts, source.strip
+            try:  # the next tilts inside the strip of convergence
+                if reverse:
+                    next_ = max(-1.0 - FURTHER * max(-1.0 - low, 0.5), 0.5 * (low + strip[0]))
+                    source.nodes(next_, 0.0)
+                else:
+                    source.nodes(-1.0, min(FURTHER * max(high, 0.5), 0.5 * (high + strip[1])))
+            except NumericError:
+                break
+        return loss, log_mass, left_out
+
+    def _left_out(
+        self, ends: list[tuple[float, float, float]], epsilon: float, reverse: bool
+    ) -> float:
+        """Log of the mass left out where losses may exceed epsilon: the last, times their reach."""
+        density = self.kernel.log_q_many if reverse else self.kernel.log_p_many
+        rest = [-math.inf]
+        for x, limit, reach in ends:
+            at, mass, loss = np.array([x]), np.empty(1), np.empty(1)
+            density(at, self.theta, mass)
+            self.kernel.loss_many(at, self.theta, loss)
+            highest = max(-loss[0], -limit) if reverse else max(loss[0], limit)
+            if not highest <= epsilon:  # nan: not known
+                rest.append(float(mass[0]) + math.log(reach))
+        return max(rest)
 
     def _lattice_range(
         self, row: list[float], tilt_lo: float, tilt_hi: float, reach: float

@@ -25,7 +25,7 @@ from mechc.loss import branches
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.loss.rule import NODES, ORDER, WEIGHTS, losses
+from mechc.loss.rule import NODES, ORDER, WEIGHTS, halved, losses
 
 DEGREE = 16  # Chebyshev coefficients of one panel of the functions acted on
 ROOT_STEPS = 60
@@ -218,7 +218,6 @@ STEEPEST = 1e3  # ratio of largest to least density in a panel
 ACCEPTED = 5e-11  # relative error of a panel's density; where it is larger it counts as misplaced
 MAX_PANELS = 4_000
 LARGEST = 700.0  # log of a tilted density's largest value
-ROUNDS = 60
 
 # values at the Gauss nodes -> Chebyshev coefficients
 _TO_CHEBYSHEV = np.ascontiguousarray(np.linalg.inv(chebyshev.chebvander(NODES, ORDER - 1)))
@@ -375,10 +374,9 @@ def _resolve(
     tilt, log_mgf, floor = law
     sign = -1.0 if reverse else 1.0
     density = source.kernel.log_q_many if reverse else source.kernel.log_p_many
-    lo, hi = edges[:-1], edges[1:]
-    kept: list[tuple[Floats, ...]] = []
-    error = relative = 0.0
-    for _ in range(ROUNDS):
+    light = floor / MAX_PANELS
+
+    def look(lo: Floats, hi: Floats) -> tuple[tuple[Floats, ...], NDArray[np.bool_]]:
         half = 0.5 * (hi - lo)
         x = np.ascontiguousarray((0.5 * (lo + hi)[:, None] + half[:, None] * NODES).ravel())
         log_f, loss = np.empty(x.size), losses(source.kernel, source.theta, x)
@@ -390,37 +388,27 @@ def _resolve(
         if not log_weight.max() < LARGEST:
             raise NumericError(f"{source.label}: rounding is all of the law tilted by {tilt:g}")
         weight = np.exp(log_weight) * half[:, None]
-        mass = weight @ WEIGHTS
         c_loss, c_weight = loss @ _TO_CHEBYSHEV.T, weight @ _TO_CHEBYSHEV.T
-        heavy = mass > floor / MAX_PANELS
-        error += 0.0 if heavy.all() else float(mass[~heavy].sum())
-        least, most = weight.min(axis=1), weight.max(axis=1)
+        least, most, mass = weight.min(axis=1), weight.max(axis=1), weight @ WEIGHTS
         rough_w = np.abs(c_weight[:, -2:]).max(axis=1)
         rough_l = np.abs(c_loss[:, -2:]).max(axis=1) - 4e-16 * np.abs(loss).max(axis=1)
         size = np.abs(np.where(bad, 0.0, log_f).reshape(-1, ORDER)) + np.abs(tilt * loss)
         noise = 4e-16 * (4.0 + abs(log_mgf) + size.max(axis=1)) * most
         rough = np.maximum(rough_w, least * (1.0 + abs(tilt)) * rough_l)
-        tiny = hi - lo <= 1e-14 * np.maximum(np.abs(lo), np.abs(hi))
-        split = heavy & (rough > np.maximum(RESOLVED * least + noise, floor)) & ~tiny
-        split |= heavy & (most > STEEPEST * least) & (noise > floor) & ~tiny
-        done = heavy & ~split
-        rough += noise
-        good = rough <= ACCEPTED * least
-        relative = max(relative, float((rough[done & good] / least[done & good]).max(initial=0.0)))
-        error += float(rough[done & ~good].sum())
-        kept.append((lo[done], hi[done], c_loss[done], c_weight[done]))
-        if not split.any() or lo.size > MAX_PANELS:
-            break
-        middle = 0.5 * (lo + hi)[split]
-        lo, hi = np.concatenate([lo[split], middle]), np.concatenate([middle, hi[split]])
-    if split.any():
-        raise NumericError(f"{source.label}: the law tilted by {tilt:g} is too rough to tabulate")
-    first, last = np.concatenate([k[0] for k in kept]), np.concatenate([k[1] for k in kept])
+        split = rough > np.maximum(RESOLVED * least + noise, floor)
+        split |= (most > STEEPEST * least) & (noise > floor)
+        split &= (mass > light) & (hi - lo > 1e-14 * np.maximum(np.abs(lo), np.abs(hi)))
+        return (c_loss, c_weight, mass, rough + noise, least), split
+
+    refusal = f"{source.label}: the law tilted by {tilt:g} is too rough to tabulate"
+    lo, hi, c_loss, c_weight, mass, rough, least = halved(edges, look, MAX_PANELS, refusal)
+    heavy = mass > light
+    good = rough <= ACCEPTED * least
     return _Branch(
-        np.concatenate([k[2] for k in kept]),
-        np.concatenate([k[3] for k in kept]),
-        relative,
-        error,
-        float(first.min(initial=math.inf)),
-        float(last.max(initial=-math.inf)),
+        c_loss[heavy],
+        c_weight[heavy],
+        float((rough[heavy & good] / least[heavy & good]).max(initial=0.0)),
+        float(mass[~heavy].sum() + rough[heavy & ~good].sum()),
+        float(lo[heavy].min(initial=math.inf)),
+        float(hi[heavy].max(initial=-math.inf)),
     )

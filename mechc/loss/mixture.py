@@ -62,10 +62,7 @@ def tagged_loss(kernel: Kernel, tag: Kernel, theta: Floats) -> PrivacyLoss:
         masses.append(log_p + log_weight)
     loss, log_mass = np.concatenate(losses), np.concatenate(masses)
     dropped = MOST_OUTCOMES * math.exp(_LEAST)
-    law = PrivacyLoss.from_atoms(
-        loss, np.exp(log_mass), dropped, dropped, label=label, symmetric=bool(kernel.SYMMETRIC)
-    )
-    return law
+    return PrivacyLoss.from_atoms(loss, np.exp(log_mass), dropped, dropped, label=label)
 
 
 def _outcomes(

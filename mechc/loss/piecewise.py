@@ -16,8 +16,8 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
-from mechc.errors import NumericError
 from mechc.loss.chebyshev_tables import DEGREE
+from mechc.loss.rule import halved
 
 Floats = NDArray[np.float64]
 
@@ -29,7 +29,6 @@ _SIGNS = (-1.0) ** np.arange(DEGREE)
 _HALVES = [
     ANALYSIS @ chebyshev.chebvander(0.5 * POINTS + at, DEGREE - 1) for at in (-0.5, 0.5)
 ]  # coefficients -> coefficients on the lower and the upper half of the panel
-ROUNDS = 60
 MAX_PANELS = 240
 NARROWEST = 1e-14  # panel width, as a share of the largest edge
 GUARD = 3.0  # factor on estimated errors
@@ -110,32 +109,17 @@ def interpolate(sampler: Sampler, edges: Floats, relative: float, floor: float) 
     Raises:
         NumericError: too many panels or halvings.
     """
-    lo, hi = edges[:-1], edges[1:]
-    kept: list[tuple[Floats, ...]] = []
-    count = 0
-    for _ in range(ROUNDS):
+
+    def look(lo: Floats, hi: Floats) -> tuple[tuple[Floats, ...], NDArray[np.bool_]]:
         values = sampler.nodes(_points(lo, hi)).reshape(-1, DEGREE)
         ends = sampler.ends(np.concatenate([lo, hi]))
         c, error, least = judge(values, ends[: lo.size], ends[lo.size :])
         tiny = hi - lo <= NARROWEST * np.maximum(np.abs(lo), np.abs(hi))
-        split = (error > np.maximum(relative * least, floor)) & ~tiny
-        done = ~split
-        kept.append((lo[done], hi[done], c[done], error[done], least[done]))
-        count += int(done.sum())
-        if not split.any():
-            break
-        if count + 2 * int(split.sum()) > MAX_PANELS:
-            raise NumericError(
-                f"direct: the recursion over steps needs more than {MAX_PANELS} panels"
-            )
-        middle = 0.5 * (lo + hi)[split]
-        lo, hi = np.concatenate([lo[split], middle]), np.concatenate([middle, hi[split]])
-    else:
-        raise NumericError("direct: the recursion over steps did not settle")
-    lo, hi, c, error, least = (np.concatenate(column) for column in zip(*kept, strict=True))
-    order = np.argsort(lo)
-    edges = np.append(lo[order], hi[order[-1:]])
-    return assemble(edges, c[order], error[order], least[order], relative)
+        return (c, error, least), (error > np.maximum(relative * least, floor)) & ~tiny
+
+    refusal = f"direct: the recursion over steps needs more than {MAX_PANELS} panels"
+    lo, hi, c, error, least = halved(edges, look, MAX_PANELS, refusal)
+    return assemble(np.append(lo, hi[-1:]), c, error, least, relative)
 
 
 def assemble(

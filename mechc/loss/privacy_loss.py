@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss import atoms, bounded_part, branches, moments, unresolved
+from mechc.loss.atoms import LossesFrom, Nodes, mirrored
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.bounded_part import within
-from mechc.loss.consistency import require_consistent
 from mechc.loss.infinite_mass import log_complement
-from mechc.loss.nodes import LossesFrom, Nodes, mirrored
 from mechc.loss.rounding import EPS
 from mechc.protocol import Kernel, is_closed
 
@@ -59,11 +58,17 @@ class PrivacyLoss:
         tolerance: estimated quadrature error of E_P[exp(zL)] - E_P[1], as a share of
             E_P[exp(Re z L)], on the covered strip.
         lattice: (offset, step) when every loss is offset + step * integer, else None.
-        symmetric: the pair is its own reversal, K(z) = K(-1-z).
         label: words for messages.
         spacing: length on the loss axis that each node stands for, |L'(x)| times its weight in x:
             exp(log_weight) / spacing is the density of the loss on that branch, shape (n,).
         region: branch of each node; within a branch nodes are in the order of x, shape (n,).
+        mass_errors: errors of the logs of the masses at infinite and at minus infinite loss.
+        early: logs of the parts of these masses that may have a small loss, see `within`.
+        density_error: relative error of the densities, the same of p and q, and so that of delta of
+            one use.
+        loss_error: how far losses of point masses may be off, beyond the rounding of their digits.
+        source: the bound kernel, None for plain atoms; for the modules of this room.
+        is_reversed: this is the law of the reversed pair of its source.
     """
 
     loss: Floats
@@ -79,15 +84,15 @@ class PrivacyLoss:
     frequency: float
     tolerance: float
     lattice: tuple[float, float] | None
-    symmetric: bool
     label: str
     spacing: Floats = field(repr=False, default_factory=lambda: np.empty(0))
     region: NDArray[np.int64] = field(repr=False, default_factory=lambda: np.empty(0, np.int64))
-    _source: KernelSource | None = field(repr=False, default=None)
-    _reverse: bool = field(repr=False, default=False)
-    _loss_error: float = field(repr=False, default=0.0)
-    _density_error: float = field(repr=False, default=0.0)
-    _early: tuple[float, float] = field(repr=False, default=(-math.inf, -math.inf))
+    mass_errors: tuple[float, float] = (0.0, 0.0)
+    early: tuple[float, float] = (-math.inf, -math.inf)
+    density_error: float = 0.0
+    loss_error: float = 0.0
+    source: KernelSource | None = field(repr=False, default=None)
+    is_reversed: bool = False
     _memo: dict[Any, Any] = field(repr=False, default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -109,18 +114,8 @@ class PrivacyLoss:
             VerificationError: the branches of the kernel contradict its densities.
         """
         source = KernelSource(kernel, np.ascontiguousarray(theta, dtype=np.float64))
-        require_consistent(source)
-        return cls._from_source(source, reverse, -1.0, 0.0)
-
-    @classmethod
-    def from_source(cls, source: KernelSource, bound: float, reverse: bool) -> PrivacyLoss:
-        """As `within`, of a law that may be too extreme to be resolved itself."""
-        return cls._from_source(within(source, bound), reverse, -1.0, 0.0)
-
-    @classmethod
-    def of_source(cls, source: KernelSource) -> PrivacyLoss:
-        """Return the law of a kernel that is bound already."""
-        return cls._from_source(source, False, -1.0, 0.0)
+        branches.require_consistent(source)
+        return cls.of_source(source, reverse)
 
     @classmethod
     def from_atoms(
@@ -130,7 +125,6 @@ class PrivacyLoss:
         infinite_mass: float = 0.0,
         minus_infinite_mass: float = 0.0,
         label: str = "atoms",
-        symmetric: bool = False,
     ) -> PrivacyLoss:
         """Make a purely discrete privacy loss from finite losses and their masses under P.
 
@@ -140,7 +134,6 @@ class PrivacyLoss:
             infinite_mass: P(L = +inf).
             minus_infinite_mass: Q(p = 0).
             label: words for messages.
-            symmetric: the law is known to be its own reversal.
 
         Raises:
             DeclarationError: a loss is not finite, a mass is negative, or masses do not sum to
@@ -151,7 +144,7 @@ class PrivacyLoss:
             raise DeclarationError(f"masses={masses!r}: expected non-negative numbers with sum 1")
         with np.errstate(divide="ignore"):
             infinite = (float(np.log(infinite_mass)), float(np.log(minus_infinite_mass)))
-            return cls.from_log_atoms(loss, np.log(mass), *infinite, label, symmetric)
+            return cls.from_log_atoms(loss, np.log(mass), *infinite, label)
 
     @classmethod
     def from_log_atoms(
@@ -161,105 +154,67 @@ class PrivacyLoss:
         log_infinite: float,
         log_minus_infinite: float,
         label: str = "atoms",
-        symmetric: bool = False,
         loss_error: float = 0.0,
         density_error: float = 0.0,
         early: tuple[float, float] = (-math.inf, -math.inf),
         bound: bool = False,
     ) -> PrivacyLoss:
-        """As `from_atoms`, by the logs of all masses.
+        """As `from_atoms`, by the logs of all masses, with `loss_error`, `density_error`, `early`.
 
-        Losses are known to `loss_error`, masses to the relative `density_error`; `early` are logs
-        of the masses at infinite loss, under P and Q, that may have a small one. Of a
-        `bound` on a law the masses under Q need not sum to one.
+        Of a `bound` on a law the masses under Q need not sum to one.
         """
         nodes = atoms.checked(losses, log_masses, log_infinite, log_minus_infinite, bound)
-        infinite = (log_infinite, log_minus_infinite)
-        made = cls._of_atoms(nodes, infinite, symmetric, label, loss_error)
-        return replace(made, _density_error=density_error, _early=early)
-
-    @classmethod
-    def _of_atoms(
-        cls,
-        nodes: Nodes,
-        infinite: tuple[float, float],
-        symmetric: bool,
-        label: str,
-        loss_error: float,
-    ) -> PrivacyLoss:
         return cls(
             **nodes._asdict(),
-            log_infinite=infinite[0],
-            log_minus_infinite=infinite[1],
+            log_infinite=log_infinite,
+            log_minus_infinite=log_minus_infinite,
             strip=(-math.inf, math.inf),
             contour=0.0,
             frequency=math.inf,
-            symmetric=symmetric,
             label=label,
-            _loss_error=loss_error,
+            loss_error=loss_error,
+            density_error=density_error,
+            early=early,
         )
 
     @classmethod
-    def _from_source(
+    def of_source(
         cls,
         source: KernelSource,
-        reverse: bool,
-        lo: float,
-        hi: float,
+        reverse: bool = False,
+        lo: float = -1.0,
+        hi: float = 0.0,
         contour: float = 0.0,
-        freq: float = 0.0,
+        frequency: float = 0.0,
         floor: float = 0.0,
     ) -> PrivacyLoss:
+        """Return the law of a kernel that is bound already, with nodes as `covering` makes them."""
+        infinite, early, strip = source.infinite, source.early, source.strip
         if reverse:
-            nodes = source.nodes(*mirrored(lo, hi), -1.0 - contour, freq, floor).reversed()
-            strip = (-1.0 - source.strip[1], -1.0 - source.strip[0])
+            nodes = source.nodes(*mirrored(lo, hi), -1.0 - contour, frequency, floor).reversed()
+            infinite, early, strip = infinite[::-1], early[::-1], (-1.0 - strip[1], -1.0 - strip[0])
         else:
-            nodes = source.nodes(lo, hi, contour, freq, floor)
-            strip = source.strip
-        infinite = source.infinite[::-1] if reverse else source.infinite
+            nodes = source.nodes(lo, hi, contour, frequency, floor)
         return cls(
             **nodes._asdict(),
             log_infinite=infinite[0].log,
             log_minus_infinite=infinite[1].log,
             strip=strip,
             contour=contour,
-            frequency=freq if source.continuous else math.inf,
-            symmetric=source.symmetric,
+            frequency=frequency if source.continuous else math.inf,
             label=source.label + (" reversed" if reverse else ""),
-            _source=source,
-            _reverse=reverse,
+            mass_errors=(infinite[0].error, infinite[1].error),
+            early=(early[0].log + early[0].error, early[1].log + early[1].error),
+            density_error=source.density_error,
+            loss_error=source.loss_error,
+            source=source,
+            is_reversed=reverse,
         )
 
     @property
-    def source(self) -> KernelSource | None:
-        """What the law was made from, None for plain atoms; for the modules of this room."""
-        return self._source
-
-    @property
-    def mass_errors(self) -> tuple[float, float]:
-        """Errors of the logs of the masses at infinite and at minus infinite loss."""
-        if self._source is None:
-            return 0.0, 0.0
-        p, q = self._source.infinite
-        return (q.error, p.error) if self._reverse else (p.error, q.error)
-
-    @property
     def log_early(self) -> float:
-        """Log of the mass at infinite loss that may have a small one, see `loss.within`."""
-        if self._source is None:
-            return self._early[0]
-        mass = self._source.early[self._reverse]
-        return mass.log + mass.error
-
-    @property
-    def density_error(self) -> float:
-        """Relative error of the densities, the same of p and q, and so that of delta of one use."""
-        return self._density_error if self._source is None else self._source.density_error
-
-    @property
-    def loss_error(self) -> float:
-        """How far losses of point masses may be off, beyond the rounding of their own digits."""
-        return self._loss_error if self._source is None else self._source.loss_error
+        """Log of the mass at infinite loss that may have a small one."""
+        return self.early[0]
 
     @property
     def loss_rounding(self) -> float:
@@ -277,18 +232,13 @@ class PrivacyLoss:
 
     @property
     def _atoms_known(self) -> tuple[LossesFrom, float]:
-        return (LossesFrom.TABLE, 0.0) if self._source is None else self._source.atoms_known
+        return (LossesFrom.TABLE, 0.0) if self.source is None else self.source.atoms_known
 
     @property
     def apart(self) -> bool:
         """P and Q are so far apart that tilts between -1 and 0 are not resolved."""
-        source = self._source
+        source = self.source
         return source is not None and source.continuous and source.panels.apart
-
-    @property
-    def is_reversed(self) -> bool:
-        """This is the law of the reversed pair of its source."""
-        return self._reverse
 
     def covering(
         self,
@@ -315,7 +265,7 @@ class PrivacyLoss:
         wide = self.tilts[0] <= tilt_lo and tilt_hi <= self.tilts[1]
         waves = frequency <= 0 or math.isinf(self.frequency)
         waves = waves or (frequency <= self.frequency and contour == self.contour)
-        if self._source is None or (wide and waves):
+        if self.source is None or (wide and waves):
             return self
         for t in (tilt_lo, tilt_hi):
             if t not in (-1.0, 0.0) and not self.strip[0] < t < self.strip[1]:
@@ -325,8 +275,8 @@ class PrivacyLoss:
                     "finite there"
                 )
         tilt_lo, tilt_hi = min(tilt_lo, self.tilts[0]), max(tilt_hi, self.tilts[1])
-        return self._from_source(
-            self._source, self._reverse, tilt_lo, tilt_hi, contour, frequency, floor
+        return self.of_source(
+            self.source, self.is_reversed, tilt_lo, tilt_hi, contour, frequency, floor
         )
 
     @property
@@ -340,41 +290,41 @@ class PrivacyLoss:
         Raises:
             UnsupportedError: where the loss is that large is not known.
         """
-        if self._source is None or not self._source.continuous:
+        if self.source is None or not self.source.continuous:
             return self
-        return self.from_source(self._source, bound, self._reverse)
+        return self.of_source(within(self.source, bound), self.is_reversed)
 
     def settled(self, tilt_lo: float, tilt_hi: float) -> bool:
         """Whether nodes for these real tilts are known already, here or in the other direction."""
-        lo, hi = self.tilts if self._source is None else self._source.tilts
-        if self._reverse:
+        lo, hi = self.tilts if self.source is None else self.source.tilts
+        if self.is_reversed:
             lo, hi = -1.0 - hi, -1.0 - lo
         return lo <= tilt_lo and tilt_hi <= hi
 
     def fork(self) -> PrivacyLoss:
         """Return a copy whose nodes grow apart: what is asked of it leaves this law lean."""
-        source = None if self._source is None else self._source.fork()
-        return replace(self, _source=source, _memo={})
+        source = None if self.source is None else self.source.fork()
+        return replace(self, source=source, _memo={})
 
     def first(self) -> PrivacyLoss:
         """Return the law as it was before any tilt was asked for, of this or its reversal."""
-        source = self._source
-        return self if source is None else replace(self, _source=source.lean(), _memo={})
+        source = self.source
+        return self if source is None else replace(self, source=source.lean(), _memo={})
 
     @property
     def is_steep(self) -> bool:
         """Whether the loss grows without limit towards an output that is a number."""
-        return self._source is not None and self._source.continuous and self._source.is_steep
+        return self.source is not None and self.source.continuous and self.source.is_steep
 
     def lean(self, tilt_lo: float, tilt_hi: float) -> PrivacyLoss:
         """Return this law without the nodes that tilts far beyond these have asked for."""
-        source = self._source
+        source = self.source
         if source is None or not source.continuous:
             return self
-        lo, hi = (-1.0 - tilt_hi, -1.0 - tilt_lo) if self._reverse else (tilt_lo, tilt_hi)
+        lo, hi = (-1.0 - tilt_hi, -1.0 - tilt_lo) if self.is_reversed else (tilt_lo, tilt_hi)
         if source.tilts[0] >= FAR * lo and source.tilts[1] <= FAR * hi:
             return self
-        return self._from_source(source.lean(), self._reverse, tilt_lo, tilt_hi)
+        return self.of_source(source.lean(), self.is_reversed, tilt_lo, tilt_hi)
 
     def nodes(self) -> tuple[Floats, Floats]:
         """Return (loss, log_weight) of quadrature nodes and atoms together."""
@@ -398,7 +348,7 @@ class PrivacyLoss:
     @property
     def log_q_finite(self) -> float:
         """Log of Q(p > 0), which is K(-1); nan for plain atoms, whose masses only sum roughly."""
-        if self._source is None and not self.loss.size:
+        if self.source is None and not self.loss.size:
             return math.nan
         return log_complement(self.log_minus_infinite)
 
@@ -418,9 +368,9 @@ class PrivacyLoss:
 
     def unresolved(self, t: float) -> float:
         """Return the share of the mass at tilt t that no node resolves."""
-        if self._source is None or not self._source.ends:
+        if self.source is None or not self.source.ends:
             return 0.0
-        return self._source.unresolved(-1.0 - t if self._reverse else t)
+        return self.source.unresolved(-1.0 - t if self.is_reversed else t)
 
     def log_mgf(self, t: float) -> float:
         """Return K(t) = log E_P[exp(tL); L finite] for real t; raises what `generating` raises."""
@@ -428,10 +378,10 @@ class PrivacyLoss:
 
     def closed_cgf(self, t: float) -> float:
         """Return K(t) at a tilt inside the strip by the kernel's formula; nan without one."""
-        source = self._source
+        source = self.source
         if source is None or not is_closed(source.kernel, "cgf"):
             return math.nan
-        found = source.kernel.cgf(complex(-1.0 - t if self._reverse else t), source.theta)
+        found = source.kernel.cgf(complex(-1.0 - t if self.is_reversed else t), source.theta)
         return found.real if math.isfinite(found.real) else math.nan
 
     def cumulants(self, t: float, order: int) -> Floats:
@@ -454,18 +404,18 @@ class PrivacyLoss:
         relative accuracy.
         """
         value, error, beyond = -math.inf, 0.0, -math.inf
-        if self._source is not None and self._source.continuous:
-            value, error = branches.log_hockey_stick(self._source, epsilon, self._reverse)
-            error += self._source.defect
-            source = self._source
+        if self.source is not None and self.source.continuous:
+            value, error = branches.log_hockey_stick(self.source, epsilon, self.is_reversed)
+            error += self.source.defect
+            source = self.source
             ends = unresolved.ends_of(source.kernel, source.theta, source.rows, zero=True)
-            beyond = unresolved.log_lost(ends, self._reverse, epsilon)
+            beyond = unresolved.log_lost(ends, self.is_reversed, epsilon)
         loss, log_mass, left_out = self.atom_loss, self.atom_log_mass, -math.inf
-        if self._source is not None and self._source.listed()[2]:
-            loss, log_mass, left_out = atoms.above_epsilon(self._source, epsilon, self._reverse)
+        if self.source is not None and self.source.listed()[2]:
+            loss, log_mass, left_out = self.source.atoms_above(epsilon, self.is_reversed)
         kind, mass_error = self._atoms_known
         # of the reversed pair, masses are those of the pair divided by exp(loss)
-        mass_errors = mass_error + self._reverse * EPS * np.abs(loss)
+        mass_errors = mass_error + self.is_reversed * EPS * np.abs(loss)
         terms, noise = atoms.log_hockey_stick(loss, log_mass, epsilon, kind, mass_errors)
         noise = np.append(
             noise, [left_out, beyond, value + math.log(error) if error > 0 else -math.inf]
@@ -473,17 +423,17 @@ class PrivacyLoss:
         value = moments.log_total(np.concatenate([terms, [value, self.log_infinite]]))
         log_error = moments.log_total(noise)
         share = 1e-14 + EPS * abs(value) if value > -math.inf else 0.0
-        share += self.tolerance if self._source is None or not self._source.continuous else 0.0
+        share += self.tolerance if self.source is None or not self.source.continuous else 0.0
         left = -math.expm1(log_error - value) if log_error < value else 0.0
         lower = value + math.log(left) - share if left > 0.0 else -math.inf
         return lower, value, float(np.logaddexp(value, log_error)) + share
 
     def log_below(self, threshold: float) -> float:
         """Return an upper bound on log P(L <= threshold), found without tilts."""
-        if self._source is None:
+        if self.source is None:
             small = self.atom_loss <= threshold
             return min(0.0, float(np.logaddexp.reduce([-60.0, *self.atom_log_mass[small]])) + 1e-9)
-        return bounded_part.log_below(self._source, threshold, self._reverse)
+        return bounded_part.log_below(self.source, threshold, self.is_reversed)
 
     def cell_masses(self, edges: Floats) -> tuple[Floats, Floats]:
         """Return the masses of L in the cells (edges[i], edges[i+1]] under P and Q, finite part.
@@ -492,10 +442,10 @@ class PrivacyLoss:
             edges: increasing losses, shape (n + 1,).
         """
         p, q = atoms.cell_masses(self.atom_loss, self.atom_log_mass, edges)
-        if self._source is None or not self._source.continuous:
+        if self.source is None or not self.source.continuous:
             return p, q
-        lo, hi = (-1.0 - self.tilts[1], -1.0 - self.tilts[0]) if self._reverse else self.tilts
-        more_p, more_q = branches.cell_masses(self._source, edges, self._reverse, lo, hi)
+        lo, hi = (-1.0 - self.tilts[1], -1.0 - self.tilts[0]) if self.is_reversed else self.tilts
+        more_p, more_q = branches.cell_masses(self.source, edges, self.is_reversed, lo, hi)
         return p + more_p, q + more_q
 
     def density(self, loss: Floats) -> Floats:
@@ -504,21 +454,22 @@ class PrivacyLoss:
         Raises:
             UnsupportedError: the loss has atoms, so that it has no density.
         """
-        if self._source is None or self.atom_loss.size:
+        if self.source is None or self.atom_loss.size:
             raise UnsupportedError(f"{self.label}: the loss has atoms, it has no density")
-        return branches.density(self._source, loss, self._reverse)
+        return branches.density(self.source, loss, self.is_reversed)
 
     def reversed(self) -> PrivacyLoss:
         """Return the privacy loss of the reversed pair (I3: K_rev(z) = K(-1-z))."""
-        if self._source is not None:
+        if self.source is not None:
             lo, hi = -1.0 - self.tilts[1], -1.0 - self.tilts[0]
-            return self._from_source(self._source, not self._reverse, lo, hi)
+            return self.of_source(self.source, not self.is_reversed, lo, hi)
         nodes = Nodes(*(getattr(self, name) for name in Nodes._fields)).reversed()
         nodes = nodes._replace(tolerance=nodes.tolerance + atoms.rounding(*self.nodes()))
-        infinite = (self.log_minus_infinite, self.log_infinite)
-        label = self.label + " reversed"
-        made = self._of_atoms(nodes, infinite, self.symmetric, label, self._loss_error)
-        return replace(made, _density_error=self._density_error, _early=self._early[::-1])
+        return replace(
+            self, **nodes._asdict(), log_infinite=self.log_minus_infinite,
+            log_minus_infinite=self.log_infinite, label=self.label + " reversed",
+            early=self.early[::-1], mass_errors=self.mass_errors[::-1], _memo={},
+        )  # fmt: skip
 
 
 SMALL = 1e-10  # share of the mass at a tilt that may be unresolved where an answer is to be sharp

@@ -1,4 +1,4 @@
-"""The rule of one panel: 16 Gauss-Legendre nodes, their coefficients, the loss at outputs.
+"""The rule of one panel: 16 Gauss-Legendre nodes, their coefficients, halving; losses at outputs.
 
 The rule is exact up to degree 31. The Legendre coefficients that 16 values determine show whether
 a function is resolved: their decay from degrees 6-7 to 14-15 continues to degree 32, the first one
@@ -10,10 +10,13 @@ formula may be inf - inf where log p and log q are ordinary numbers; their diffe
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
+from mechc.errors import NumericError
 from mechc.loss.allowance import DENSITY, spend
 from mechc.protocol import Kernel
 
@@ -60,3 +63,45 @@ def losses(kernel: Kernel, theta: Floats, x: Floats) -> Floats:
         with np.errstate(invalid="ignore"):
             out[broken] = log_p - log_q
     return out
+
+
+ROUNDS = 60  # of halving
+
+
+def halved(
+    edges: Floats,
+    look: Callable[[Floats, Floats], tuple[tuple[Floats, ...], NDArray[np.bool_]]],
+    most: int,
+    refusal: str,
+) -> list[Floats]:
+    """Halve panels until they resolve a function.
+
+    Args:
+        edges: increasing ends of the first panels.
+        look: of lower and upper ends, what is known of each panel, and which are to be halved.
+        most: panels.
+        refusal: words for when there would be more.
+
+    Returns:
+        Lower ends, upper ends and what is known of all panels, in order.
+
+    Raises:
+        NumericError: too many panels or halvings.
+    """
+    lo, hi = edges[:-1], edges[1:]
+    kept: list[tuple[Floats, ...]] = []
+    count = 0
+    for _ in range(ROUNDS):
+        found, short = look(lo, hi)
+        kept.append(tuple(column[~short] for column in (lo, hi, *found)))
+        count += lo.size + int(short.sum())
+        if not short.any():
+            columns = [np.concatenate(parts) for parts in zip(*kept, strict=True)]
+            order = np.argsort(columns[0])
+            return [column[order] for column in columns]
+        if count > most:
+            break
+        count -= 2 * int(short.sum())
+        middle = 0.5 * (lo + hi)[short]
+        lo, hi = np.concatenate([lo[short], middle]), np.concatenate([middle, hi[short]])
+    raise NumericError(refusal)

@@ -21,7 +21,7 @@ from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.infinite_mass import LogMass
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.loss.rule import NODES, ORDER, WEIGHTS
+from mechc.loss.rule import NODES, ORDER, WEIGHTS, halved
 
 Floats = NDArray[np.float64]
 Values = Callable[[Floats], tuple[Floats, Floats]]
@@ -111,33 +111,21 @@ def fit(
     """
     if edges.size < 2:
         raise NumericError("there is no panel to tabulate a function on")
-    done: dict[tuple[float, float], tuple[Floats, float]] = {}
-    panels = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
     shortest = SHORTEST * (edges[-1] - edges[0])
-    while panels:
-        lo, hi = np.array(panels).T
+
+    def look(lo: Floats, hi: Floats) -> tuple[tuple[Floats, ...], NDArray[np.bool_]]:
         x = 0.5 * (lo + hi)[:, None] + 0.5 * (hi - lo)[:, None] * POINTS
-        value, error = values(x.ravel())
-        value, error = value.reshape(x.shape), error.reshape(x.shape)
-        found = value @ FIT.T
+        value, error = (side.reshape(x.shape) for side in values(x.ravel()))
+        found, noise = value @ FIT.T, error.max(axis=1)
         miss = np.abs(found[:, -3:]).sum(axis=1)
-        noise = error.max(axis=1)
         matters = (value - (floor(x) if callable(floor) else floor)).max(axis=1) > 0.0
         short = (miss > np.maximum(GOAL, NOISY * noise)) | (np.ptp(value, axis=1) > nats)
-        short &= matters & (hi - lo > shortest)
-        if len(done) + len(panels) > MOST:
-            raise NumericError("a function is not resolved by polynomials on panels")
-        panels = []
-        for i in range(lo.size):
-            if short[i]:
-                middle = 0.5 * (lo[i] + hi[i])
-                panels += [(lo[i], middle), (middle, hi[i])]
-            else:
-                done[lo[i], hi[i]] = found[i], max(miss[i], noise[i]) * matters[i]
-    order = sorted(done)
-    ends = np.array([order[0][0], *(hi for _, hi in order)])
-    coefficients, errors = zip(*(done[key] for key in order), strict=True)
-    return Table(ends, np.stack(coefficients)), np.array(errors)
+        return (found, np.maximum(miss, noise) * matters), short & matters & (hi - lo > shortest)
+
+    lo, hi, coefficients, errors = halved(
+        edges, look, MOST, "a function is not resolved by polynomials on panels"
+    )
+    return Table(np.append(lo, hi[-1:]), np.ascontiguousarray(coefficients)), errors
 
 
 class Table(NamedTuple):

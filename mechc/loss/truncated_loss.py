@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.loss.bound_kernel import KernelSource
-from mechc.loss.bounded_part import log_below
+from mechc.loss.bounded_part import log_below, within
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.rule import ORDER
@@ -248,7 +248,7 @@ class UnresolvedLoss:
         source = self._source
         if source is None or not source.continuous:
             raise self.why
-        return PrivacyLoss.from_source(source, bound, self._reverse)
+        return PrivacyLoss.of_source(within(source, bound), self._reverse)
 
     @cached_property
     def _source(self) -> KernelSource | None:

@@ -13,7 +13,7 @@ import mechc
 from mechc.declare import integer, mechanism, parameter, positive, real
 
 FAR = 1e40  # an epsilon beyond all finite losses
-COUNTS = 1, 1000
+COUNTS = 1, 2, 30, 1000
 WIDTH = 3e-14  # of log delta, for every nat of it
 RATE = 0.01
 
@@ -65,7 +65,13 @@ TAILS = {
         {"weight": 0.25, "narrow": 1.0, "wide": 2.0},
         *2 * [lambda x: (normal(x) + 3 * normal(x / 2)) / 4],
     ),
+    "exponentially_modified_gaussian": (
+        {"sigma": 1.0, "scale": 1.0},
+        lambda x: normal(x) + mpmath.exp(mpf(1) / 2 - x) * normal(1 - x),
+        lambda x: normal(x) - mpmath.exp(mpf(1) / 2 + x) * normal(1 + x),
+    ),
 }
+WINDOWS = (-2.5, 2.0), (-4.0, 9.0), (-20.0, 9.5), (-38.0, 37.0), (-70.0, 90.0)
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in TAILS if name != "gaussian"]
 
 
@@ -74,10 +80,44 @@ def test_truncated_noise(name):
     """The window hides P above `upper` and below `lower`; so it does Q."""
     values, above, below = TAILS[name]
     noise = mechc.load(name)
-    for lower, upper in ((-2.5, 2.0), (-4.0, 9.0), (-20.0, 9.5), (-38.0, 37.0), (-70.0, 90.0)):
+    for lower, upper in WINDOWS:
         event = mechc.truncate(noise, lower, upper)(**values)
         lo, hi = -mpf(lower), mpf(upper)
         holds(event, (above(hi - 1) + below(lo + 1), above(hi) + below(lo)))
+
+
+# pairs that are no noise: what P and Q have outside of (-lo, hi)
+PAIRS = {
+    "gaussian_scale": (
+        {"sp": 1.0, "sq": 1.5},
+        lambda lo, hi: normal(lo) + normal(hi),
+        lambda lo, hi: normal(2 * lo / 3) + normal(2 * hi / 3),
+    ),
+    "gdp": (
+        {"mu": 2.0},
+        lambda lo, hi: normal(lo + 2) + normal(hi - 2),
+        lambda lo, hi: normal(lo) + normal(hi),
+    ),
+    "balanced_gaussian": (
+        {"sigma": 1.0},
+        lambda lo, hi: sum(normal(x) for x in (lo - 1, lo + 1, hi - 1, hi + 1)) / 2,
+        lambda lo, hi: normal(lo) + normal(hi),
+    ),
+    "exponential_mechanism": (
+        {"epsilon": 2.0},
+        lambda lo, hi: 1 / (1 + mpmath.exp(hi - 2)) + 1 / (1 + mpmath.exp(lo + 2)),
+        lambda lo, hi: 1 / (1 + mpmath.exp(hi)) + 1 / (1 + mpmath.exp(lo)),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAIRS)
+def test_truncated_pairs(name):
+    values, of_p, of_q = PAIRS[name]
+    for lower, upper in WINDOWS:
+        event = mechc.truncate(mechc.load(name), lower, upper)(**values)
+        holds(event, (of_p(-mpf(lower), mpf(upper)), of_q(-mpf(lower), mpf(upper))))
 
 
 @pytest.mark.slow

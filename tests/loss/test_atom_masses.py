@@ -6,7 +6,7 @@ import pytest
 
 import mechc
 from mechc.loss import atoms
-from mechc.loss.nodes import LossesFrom
+from mechc.loss.atoms import LossesFrom
 from mechc.loss.privacy_loss import PrivacyLoss
 
 

@@ -8,8 +8,8 @@ import pytest
 
 import mechc
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.loss.atoms import find_lattice, merge
 from mechc.loss.infinite_mass import log_infinite
-from mechc.loss.nodes import find_lattice, merge
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 pairs = pytest.importorskip("pairs")

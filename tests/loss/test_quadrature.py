@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import mechc
-from mechc.loss.nodes import mirrored
+from mechc.loss.atoms import mirrored
 from mechc.loss.quadrature import mass_and_error
 
 

@@ -47,7 +47,6 @@ def law(loss, log_weight, support, *, atoms=((), ()), strip=(-math.inf, math.inf
         frequency=math.inf,
         tolerance=1e-15,
         lattice=None,
-        symmetric=False,
         label=label,
     )
 

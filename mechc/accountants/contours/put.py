@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 from mechc.accountants.contours.characteristic import Law, Tilted
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
+from mechc.loss.atoms import mirrored
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.jit import compiled
 from mechc.loss.moments import excess
-from mechc.loss.nodes import mirrored
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import ORDER
@@ -175,7 +175,7 @@ class Shares:
             atom_log_mass=atom_log_mass[kept], log_infinite=-math.inf,
             log_minus_infinite=-math.inf, support=(-math.inf, 0.0), strip=(0.0, math.inf),
             tilts=(0.0, math.inf), contour=0.0, frequency=reach, tolerance=self.error + missed,
-            lattice=None, symmetric=False, label=law.label, spacing=spacing, region=region,
+            lattice=None, label=law.label, spacing=spacing, region=region,
         )  # fmt: skip
         return made, missed
 
