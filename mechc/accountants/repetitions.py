@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants import bounded_losses, bounds, recursion
-from mechc.accountants.contours import inversion
+from mechc.accountants.contours import inversion, placement
 from mechc.accountants.contours.characteristic import Law
 from mechc.accountants.contours.columns import Columns, Saddle, targets
 from mechc.accountants.contours.decay import truncation
@@ -241,35 +241,30 @@ class Sweep(Columns):
         rows = self._law.roughly(*grid)
         few = replace(self._law, counts=n * self._law.counts)
         best, cost = (0.0, 0.0, 0.0), math.inf
-        for i, c in enumerate(grid[:BELOW]):
-            period = self._period(i, grid, rows, saddles)
+        periods = self._periods(grid, rows, saddles)
+        for c, period in zip(grid[:BELOW].tolist(), periods.tolist(), strict=True):
             if not math.isfinite(period):
                 continue
             frequency = few.fading(c, math.log(SHARE))
             if period * frequency < cost:
-                best, cost = (float(c), period, frequency), period * frequency
+                best, cost = (c, period, frequency), period * frequency
         if not math.isfinite(cost):
             return None
         return self._nodes(*best, grid, rows, saddles[0])
 
-    def _period(self, i: int, grid: Floats, rows: Floats, saddles: list[Saddle]) -> float:
-        """Period that grid[i] needs as a contour; infinite where terms would cancel."""
-        c, s = grid[i], grid[i + 1 :]
-        log_b = log_peak(s)
-        period = 1e-3 / (1.0 + c)
-        log_small = self._target + math.log(SHARE)
-        for saddle in saddles:
-            n, epsilon = saddle.repetitions, saddle.epsilon
-            exponent = n * rows[i, 0] - epsilon * c - math.log(c) - math.log1p(c)
-            if exponent - saddle.exponent > CANCELLATION:
-                return math.inf
-            image = n * rows[i + 1 :, 0] + log_b - epsilon * s - log_small
-            left = min(-log_small / c, (epsilon - log_small) / (c + 1.0))
-            if self._whole:  # images beyond all losses are known, however large they are
-                known = max(-(self._target + LEFT) / c, epsilon - n * self._lowest)
-                left = min(left, CLEAR * known)
-            period = max(period, left, float((image / (s - c)).min()))
-        return float(period)
+    def _periods(self, grid: Floats, rows: Floats, saddles: list[Saddle]) -> Floats:
+        """Periods that the first contours of the grid need; infinite where terms would cancel."""
+        n, _, epsilon, least = np.array(saddles).T[:, :, None]
+        c, log_small = grid[:BELOW], self._target + math.log(SHARE)
+        exponent = n * rows[:BELOW, 0] - epsilon * c - np.log(c * (1.0 + c))
+        known = np.full(exponent.shape, math.inf)
+        if self._whole:  # images beyond all losses are known, however large they are
+            known = CLEAR * np.maximum(-(self._target + LEFT) / c, epsilon - n * self._lowest)
+        small = np.full(len(saddles), log_small)
+        log_b = n * rows[:, 0] + log_peak(grid)
+        found = placement.periods(grid, BELOW, log_b, epsilon[:, 0], small, known)
+        worst: Floats = np.where(exponent - least > CANCELLATION, math.inf, found).max(axis=0)
+        return worst
 
     def _nodes(
         self,

@@ -164,7 +164,7 @@ def generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-
     "void(int64[::1], float64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,:,::1])",
     fastmath={"reassoc", "contract"},  # sums in any order: the loops are vectors
 )
-def _tilted_sums(offsets, loss, log_weight, tilts, work, out):  # type: ignore[no-untyped-def]
+def sum_tilted(offsets, loss, log_weight, tilts, work, out):  # type: ignore[no-untyped-def]
     """As `tilted_sums`, to `out`; `work` is room for two numbers a node."""
     for i in range(offsets.size - 1):
         a, n = offsets[i], offsets[i + 1] - offsets[i]
@@ -213,7 +213,7 @@ def tilted_sums(
         Shape (tilts, steps, 4).
     """
     out = np.empty((tilts.size, offsets.size - 1, 4))
-    _tilted_sums(offsets, loss, log_weight, tilts, np.empty((2, loss.size)), out)
+    sum_tilted(offsets, loss, log_weight, tilts, np.empty((2, loss.size)), out)
     return out
 
 

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from mechc.accountants.contours.saddle import tilt
 from mechc.loss.allowance import spend
 from mechc.loss.jit import compiled
-from mechc.loss.moments import LEAST, generating, tilted_sums
+from mechc.loss.moments import LEAST, generating, sum_tilted, tilted_sums
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rule import DERIVATIVE, ENDS, ORDER, TOP
 
@@ -310,6 +310,56 @@ def decay_integral(  # type: ignore[no-untyped-def]
     return total, beyond
 
 
+@compiled(
+    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
+    " float64[:,::1], float64[:,:,::1])",
+)
+def _slopes(offsets, counts, loss, log_weight, t, work, out):  # type: ignore[no-untyped-def]
+    """K' and K'' at one tilt."""
+    sum_tilted(offsets, loss, log_weight, t, work, out)
+    first, second = 0.0, 0.0
+    for i in range(counts.size):
+        first += counts[i] * out[0, i, 1]
+        second += counts[i] * out[0, i, 2]
+    return first, second
+
+
+@compiled(
+    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64)"
+)
+def _saddle(offsets, counts, loss, log_weight, epsilon, limit):  # type: ignore[no-untyped-def]
+    """Root of F'(t), F(t) = K(t) - eps t - log t - log(1 + t), or `limit`, and F'' there.
+
+    Newton's method in log t, inside a bracket; the first guess is that of a normal law.
+    """
+    work, out = np.empty((2, loss.size)), np.empty((1, counts.size, 4))
+    at = np.zeros(1)
+    mean, variance = _slopes(offsets, counts, loss, log_weight, at, work, out)
+    gap, variance = epsilon - mean, max(variance, 1e-300)
+    root = math.sqrt(gap * gap + 8.0 * variance)
+    guess = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
+    low, high, t, bend = 0.0, limit, limit, np.nan
+    for turn in range(TURNS):
+        at[0] = t
+        slope, bend = _slopes(offsets, counts, loss, log_weight, at, work, out)
+        slope -= epsilon + 1.0 / t + 1.0 / (t + 1.0)
+        bend += (1.0 / t) * (1.0 / t) + (1.0 + t) ** -2
+        if turn == 0:
+            if not slope > 0.0:
+                break
+            t = min(guess, 0.9 * limit)
+            continue
+        low, high = (t, high) if slope < 0.0 else (low, t)
+        step = -slope / (bend * t)
+        if abs(step) < CLOSE or high - low <= 1e-6 * high:
+            break
+        new = t * math.exp(min(1.5, max(-3.0, step)))
+        if not low < new < high:
+            new = math.sqrt(low * high) if low > 0.0 else 0.1 * high
+        t = new
+    return t, bend
+
+
 @dataclass(frozen=True, eq=False)
 class Law:
     """All steps of a composition in flat arrays, for the compiled loops.
@@ -382,38 +432,11 @@ class Law:
         rows: Floats = self.counts @ tilted_sums(self.offsets, self.loss, self.log_weight, tilts)
         return rows
 
-    def _slope(self, t: float, epsilon: float) -> tuple[float, float]:
-        """Return F'(t) and F''(t) for F(t) = K(t) - eps t - log t - log(1 + t)."""
-        _, first, second, _ = self.sums(np.array([t]))[0].tolist()
-        first -= epsilon + 1.0 / t + 1.0 / (t + 1.0)
-        return first, second + (1.0 / t) * (1.0 / t) + (1.0 + t) ** -2
-
     def saddle(self, epsilon: float, limit: float) -> tuple[float, float]:
-        """Return the saddle point of epsilon, or `limit` where that is less, and F'' there.
-
-        Newton's method in log t, inside a bracket; the first guess is that of a normal law.
-        """
-        spend(10.0 * self.loss.size)
-        _, mean, variance, _ = self.sums(np.zeros(1))[0].tolist()
-        slope, bend = self._slope(limit, epsilon)
-        if not slope > 0.0:
-            return limit, bend
-        gap, variance = epsilon - mean, max(variance, 1e-300)
-        root = math.sqrt(gap * gap + 8.0 * variance)
-        t = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
-        low, high = 0.0, limit
-        t = min(t, 0.9 * limit)
-        for _ in range(TURNS):
-            slope, bend = self._slope(t, epsilon)
-            low, high = (t, high) if slope < 0.0 else (low, t)
-            step = -slope / (bend * t)
-            if abs(step) < CLOSE or high - low <= 1e-6 * high:
-                break
-            new = t * math.exp(min(1.5, max(-3.0, step)))
-            if not low < new < high:
-                new = math.sqrt(low * high) if low > 0.0 else 0.1 * high
-            t = new
-        return t, bend
+        """Return the saddle point of epsilon, or `limit` where that is less, and F'' there."""
+        spend(30.0 * self.loss.size)
+        t, bend = _saddle(self.offsets, self.counts, self.loss, self.log_weight, epsilon, limit)
+        return float(t), float(bend)
 
     @np.errstate(all="ignore")
     def fading(self, t: float, log_share: float) -> float:

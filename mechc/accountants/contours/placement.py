@@ -49,6 +49,39 @@ class Placement(NamedTuple):
 
 
 @np.errstate(all="ignore")
+def periods(
+    tilts: Floats,
+    count: int,
+    log_b: Floats,
+    epsilons: Floats,
+    log_small: Floats,
+    known: Floats | float = math.inf,
+) -> Floats:
+    """Return the periods that contours at the first tilts need to keep images small.
+
+    Args:
+        tilts: increasing.
+        count: how many of them are looked at.
+        log_b: see `trapezoid.Contour`, shape (tilts,) or (rows, tilts).
+        epsilons: shape (rows,).
+        log_small: logs of what images may add, shape (rows,).
+        known: periods at which those on the left are known to be small, shape (rows, count).
+
+    Returns:
+        Shape (rows, count); -inf where no image on the right has a bound.
+    """
+    c = tilts[:count]
+    gap = tilts - c[:, None]
+    images = log_b - np.outer(epsilons, tilts) - log_small[:, None]
+    right = np.where(gap > 0.0, images[:, None] / gap, np.inf).min(axis=2)
+    epsilons, log_small = epsilons[:, None], log_small[:, None]
+    left = np.minimum(-log_small / c, (epsilons - log_small) / (c + 1.0))
+    left = np.minimum(left, known)
+    found: Floats = np.maximum(np.maximum(left, right), 1e-3 / (1.0 + c))
+    return found
+
+
+@np.errstate(all="ignore")
 def place(
     law: Law, epsilon: float, saddle: tuple[float, float], top: float, share: float, spread: bool
 ) -> Placement:
@@ -73,14 +106,13 @@ def place(
     log_b = rows[:, 0] + rows[:, 3] + log_peak(grid)
     least = float(exponent[BELOW - 1])
     log_small = least - 0.5 * math.log(2.0 * math.pi * bend) + math.log(share)
-    images = log_b - grid * epsilon - log_small
+    tried = min(BELOW, grid.size - 1)
+    needed = periods(grid, tried, log_b, np.array([epsilon]), np.array([log_small]))[0].tolist()
     chosen, best, faded, cost = BELOW - 1, 1.0, 1.0, math.inf
-    for i in range(min(BELOW, grid.size - 1) - 1, -1, -1):
-        c = float(grid[i])
+    for i in range(tried - 1, -1, -1):
+        c, period = float(grid[i]), needed[i]
         if exponent[i] - least > CANCELLATION:
             break
-        period = max(min(-log_small / c, (epsilon - log_small) / (c + 1.0)), 1e-3 / (1.0 + c))
-        period = max(period, float((images[i + 1 :] / (grid[i + 1 :] - c)).min()))
         if not period * FADED * faded < cost:
             continue
         if spread:
@@ -100,36 +132,6 @@ JOINT_LOWEST = 3.0  # log of the ratio of the middle to the lowest tilt
 JOINT_BELOW, JOINT_ABOVE = 12, 8  # tilts below the middle, and above it
 FEW = 64.0  # frequencies that are as cheap as any fewer
 TRIED = 6  # real parts that may be looked at
-
-
-class Shared(NamedTuple):
-    """A contour, its period, tilts with the log bound there, and how far to go out."""
-
-    c: float
-    period: float
-    grid: Floats
-    log_b: Floats
-    frequency: float
-
-
-class Table(NamedTuple):
-    """K at some tilts, and at each the epsilon whose saddle point it is.
-
-    Attributes:
-        tilts: increasing.
-        k: K there.
-        log_b: bound on it, for images (see `trapezoid.Contour`).
-        epsilons: K' - 1/t - 1/(t + 1).
-        exponent: K - eps t - log t - log(1 + t) at the epsilon of the same tilt.
-        log_size: log of what the integral there comes to.
-    """
-
-    tilts: Floats
-    k: Floats
-    log_b: Floats
-    epsilons: Floats
-    exponent: Floats
-    log_size: Floats
 
 
 def place_jointly(law: Law, saddle: float, highest: float) -> float | None:
@@ -153,12 +155,13 @@ def place_jointly(law: Law, saddle: float, highest: float) -> float | None:
 
 def choose(
     law: Law, wanted: float, epsilon: float, saddle: float, top: float, log_share: float
-) -> Shared | None:
+) -> Placement | None:
     """Return a contour for one epsilon, and for as many others as it can serve.
 
     It is at `wanted`, or at the tilt nearest to it where no more frequencies are needed than
     anything takes, or where the fewest are: next to a tilt from which on K explodes, images come
-    close, and a far mode keeps phi from fading.
+    close, and a far mode keeps phi from fading. The others are those whose saddle points are the
+    tilts that it is compared at, closer together just above those in question.
 
     Args:
         law: the composition, on nodes good for tilts up to `top`.
@@ -168,56 +171,30 @@ def choose(
         top: largest tilt to be used.
         log_share: log of the share of delta that images and truncation may cost.
     """
-    table = _tabulated(law, wanted, epsilon, saddle, top)
-    asked = int(np.searchsorted(table.tilts, saddle))
-    order = np.argsort(np.abs(np.log(table.tilts[:-1] / wanted)))
-    best: tuple[float, Shared] | None = None
-    tried = 0
-    for i in order:
-        cancelled = _cancelled(table, i)
-        if cancelled[asked] > SPARE or tried == TRIED:
-            continue
-        tried += 1
-        c = float(table.tilts[i])
-        period = _period(table, i, cancelled, log_share)
-        frequency = law.fading(c, log_share - SPARE)
-        nodes = frequency * period / (2.0 * math.pi)
-        if best is None or nodes < best[0]:
-            best = nodes, Shared(c, period, table.tilts, table.log_b, frequency)
-        if nodes <= FEW:
-            break
-    return None if best is None else best[1]
-
-
-def _tabulated(law: Law, wanted: float, epsilon: float, saddle: float, top: float) -> Table:
-    """The law around the tilts in question, closer together just above them."""
     middle = max(wanted, saddle)
     below = middle * np.exp(-JOINT_LOWEST * (1.0 - np.linspace(0.0, 1.0, JOINT_BELOW)))
     above = middle + max(top - middle, 0.0) * np.linspace(0.0, 1.0, JOINT_ABOVE + 1)[1:] ** 2
     tilts = np.unique(np.concatenate([below, above, [wanted, saddle]]))
     k, mean, variance, rounding = law.roughly(*tilts).T
+    asked, log_b = int(np.searchsorted(tilts, saddle)), k + rounding + log_peak(tilts)
     epsilons = mean - 1.0 / tilts - 1.0 / (tilts + 1.0)
-    epsilons[np.searchsorted(tilts, saddle)] = epsilon
-    exponent = k - epsilons * tilts - np.log(tilts * (1.0 + tilts))
+    epsilons[asked] = epsilon
+    exponents = k - np.outer(epsilons, tilts) - np.log(tilts * (1.0 + tilts))  # row, contour
+    least = np.diag(exponents)
     bend = variance + tilts**-2 + (1.0 + tilts) ** -2
-    log_size = exponent - 0.5 * np.log(2.0 * math.pi * bend)
-    return Table(tilts, k, k + rounding + log_peak(tilts), epsilons, exponent, log_size)
-
-
-def _cancelled(table: Table, i: int) -> Floats:
-    """Nats by which terms cancel on the contour at tilt i, for each of the epsilons."""
-    c = table.tilts[i]
-    there: Floats = table.k[i] - table.epsilons * c - math.log(c * (1.0 + c)) - table.exponent
-    return there
-
-
-def _period(table: Table, i: int, cancelled: Floats, log_share: float) -> float:
-    """Period that the contour at tilt i needs for all epsilons that it can serve."""
-    c = float(table.tilts[i])
-    served = (table.epsilons >= 0.0) & (cancelled <= SPARE)
-    log_small, asked = (table.log_size + log_share)[served], table.epsilons[served]
-    left = np.minimum(-log_small / c, (asked - log_small) / (c + 1.0))
-    grid = table.tilts[i + 1 :]
-    images = table.log_b[i + 1 :] - np.outer(asked, grid) - log_small[:, None]
-    right = (images / (grid - c)).min(axis=1)
-    return max(float(left.max()), float(right.max()), 1e-3 / (1.0 + c))
+    log_small = least - 0.5 * np.log(2.0 * math.pi * bend) + log_share
+    cancelled = exponents - least[:, None]  # nats by which terms cancel
+    served = (epsilons[:, None] >= 0.0) & (cancelled <= SPARE)
+    needed = periods(tilts, tilts.size - 1, log_b, epsilons, log_small)
+    needed = np.where(served[:, :-1], needed, 0.0).max(axis=0)
+    best, fewest = None, math.inf
+    order = np.argsort(np.abs(np.log(tilts[:-1] / wanted)))
+    for i in order[cancelled[asked, order] <= SPARE][:TRIED]:
+        c, period = float(tilts[i]), float(needed[i])
+        frequency = law.fading(c, log_share - SPARE)
+        nodes = frequency * period / (2.0 * math.pi)
+        if nodes < fewest:
+            best, fewest = Placement(c, period, frequency, tilts, log_b), nodes
+        if nodes <= FEW:
+            break
+    return best
