@@ -68,6 +68,15 @@ class ParameterInfo(NamedTuple):
     default: float | None
     typical: tuple[float, float]
 
+    @property
+    def usual(self) -> float:
+        """The default, else the middle of the typical range, geometric if that is positive."""
+        if self.default is not None:
+            return self.default
+        lo, hi = self.typical
+        middle = float(np.sqrt(lo * hi)) if lo > 0.0 else 0.5 * (lo + hi)
+        return float(round(middle)) if self.integer else middle
+
 
 class Kernel(Protocol):
     """The module object that `mechc.kernel.cache.load` returns."""

@@ -492,7 +492,8 @@ def check(
 
     Of a TOML file, with [[step]] tables, compare all methods with each other.
     """
-    from mechc.composition import agreement, run_file
+    from mechc.composition import run_file
+    from mechc.verify import agreement
 
     found: Any
     if run_file.is_json(run):

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from mechc.accountants.bound import Bound, plain
 from mechc.accountants.fft import log1mexp
+from mechc.composition.divergences import true_positive
 from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, asked, share
 from mechc.composition.mechanism import Mechanism
-from mechc.composition.tradeoff import true_positive
 from mechc.composition.training import dpsgd, solvable
 from mechc.errors import MEANT, DeclarationError, MechcError, UnsupportedError, suggestion
 from mechc.loss.allowance import MAX_WORK, limited

@@ -1,4 +1,14 @@
-"""Rényi divergences and Gaussian differential privacy of a composition.
+"""What follows from the profile: trade-off function, attacks, Rényi divergences, mu and rho.
+
+Trade-off: f(alpha) = sup over a > 0 of g(a), g(a) = 1 - delta(log a) - a alpha, the smallest false
+negative rate of any test of "record present" (H1) against "absent" (H0) at false positive rate
+alpha (Dong, Roth, Su 2022, Proposition 2.13; over all real epsilon, as pairs need not be
+symmetric). delta is convex in a = e^epsilon, so g is concave; g(0) = 0 and g(a) <= 1 - delta(inf) -
+a alpha. Every evaluated point gives a lower bound, and any two of them an upper bound beyond: the
+line through them. The upper side is the peak of the lowest of these lines, and the search goes on
+where that is (cutting planes without gradients): on a lattice, where g is piecewise linear, at a
+corner. True positives, errors and reconstruction follow; both directions are covered, so that it
+does not matter which hypothesis is which.
 
 Rényi: D_alpha(P || Q) = K(alpha - 1) / (alpha - 1) adds up over steps; alpha = 1 is K'(0), the
 Kullback-Leibler divergence; alpha = inf is the largest loss.
@@ -16,20 +26,21 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 from itertools import pairwise
 from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.classical.clt import log_gaussian_bounds
 from mechc.accountants.fft import log1mexp, log_add, log_subtract
-from mechc.composition.inputs import as_finite_epsilon
+from mechc.composition.inputs import as_finite_epsilon, from_log
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, spared
 from mechc.loss.rounding import EPS
@@ -38,6 +49,8 @@ if TYPE_CHECKING:
     from mechc.composition.evaluation import Evaluation
     from mechc.protocol import Run, Use
 
+
+Floats = NDArray[np.float64]
 
 CELLS = 32
 MAX_SPLITS = 400
@@ -52,6 +65,16 @@ LARGE = 1e12  # tilt beyond which no order is asked for
 NO_RHO = "no theorem bounds the divergences of all orders: losses are not bounded"
 NEARLY_ONE = -1e-14  # log delta from which on mu is not told by it
 NEAR_ONE = -1e-3  # the same where what is left of it is asked too
+# of the trade-off function
+TURNS = 100  # evaluations of one answer
+ULPS = 8.0 * EPS  # rounding of g, relative to its two terms, and of a line
+MEETING = 1e-10  # distance of the sides, as a share of f, at which the search stops
+WIDE = 1e-6  # distance of the sides, as a share of f, that is looked at again ...
+NUDGES = (1e-9, -1e-9, 1e-6, -1e-6, 1e-4, -1e-4)  # ... at these relative distances in epsilon
+DISTINCT = 1e-9  # relative distance in epsilon of two points
+LEAST_COST = 1e-303  # a alpha of points that lines are drawn through
+LEAST_RATE = 1e-300  # f is asked for at this rate instead of smaller ones
+FLAT = 16 * EPS  # rounding of 1 - f, with that of f
 
 
 def renyi(composition: Run, evaluation: Evaluation, order: float) -> Bound:
@@ -152,8 +175,8 @@ def _bounded_in(evaluation: Evaluation, direction: str, top: float) -> tuple[flo
         best = max(best, low)
         return min(high * (1.0 + tilt), top) * tilt
 
-    def cell(a: float, b: float) -> tuple[float, float, float]:
-        return -_chord_ratio(a, b, k(a) if a else 0.0, k(b)), a, b
+    def cell(a: float, b: float) -> float:
+        return _chord_ratio(a, b, k(a) if a else 0.0, k(b))
 
     end = 1.0
     k(end)
@@ -161,15 +184,46 @@ def _bounded_in(evaluation: Evaluation, direction: str, top: float) -> tuple[flo
         end *= 2.0
         k(end)
     ends = [0.0, *(end * 2.0**-i for i in range(80) if end * 2.0**-i > 1e-3)]
-    cells = [cell(a, b) for a, b in pairwise(sorted(ends))]
+    beyond = top / (1.0 + end)
+    high = _largest_cell(cell, sorted(ends), lambda: max(best, beyond), MOST_CELLS)
+    return best, max(high, beyond * (1.0 + 2 * EPS))
+
+
+def _largest_cell(
+    bound: Callable[[float, float], float], ends: Iterable[float], enough: Callable[[], float],
+    most: int,
+) -> float:  # fmt: skip
+    """The largest bound of cells, which are halved where it is until it is nearly `enough`."""
+    cells = [(-bound(a, b), a, b) for a, b in pairwise(ends)]
     heapq.heapify(cells)
-    for _ in range(MOST_CELLS):
+    for _ in range(most):
         high, a, b = cells[0]
-        if -high <= max(best, top / (1.0 + end)) * (1.0 + CLOSE) or b - a <= SMALLEST * (1.0 + b):
+        close = b - a <= SMALLEST * (1.0 + b)
+        if close or not math.isfinite(high) or -high <= enough() * (1.0 + CLOSE):
             break
-        heapq.heapreplace(cells, cell(a, 0.5 * (a + b)))
-        heapq.heappush(cells, cell(0.5 * (a + b), b))
-    return best, max(-cells[0][0], top / (1.0 + end) * (1.0 + 2 * EPS))
+        middle = 0.5 * (a + b)
+        heapq.heapreplace(cells, (-bound(a, middle), a, middle))
+        heapq.heappush(cells, (-bound(middle, b), middle, b))
+    return -cells[0][0]
+
+
+def _switch(
+    holds: Callable[[float], bool], close: float = 0.0, lo: float = 0.0, hi: float | None = None
+) -> tuple[float, float]:
+    """The last mu at which a statement holds and the first at which not, halved to a width.
+
+    Without an end `hi` mu is doubled from 1, up to a largest one beyond which it is infinite.
+    """
+    if hi is None:
+        hi = 1.0
+        while holds(hi):
+            lo, hi = hi, 2.0 * hi
+            if hi > LARGEST_MU:
+                return lo, math.inf
+    while hi - lo > close * hi and lo < 0.5 * (lo + hi) < hi < math.inf:
+        middle = 0.5 * (lo + hi)
+        lo, hi = (middle, hi) if holds(middle) else (lo, middle)
+    return lo, hi
 
 
 def _chord_ratio(a: float, b: float, k_a: float, k_b: float) -> float:
@@ -220,9 +274,8 @@ def _largest_mu(evaluation: Evaluation, epsilon_max: float) -> Bound:
             return mu
         return min(mu, _overlapping_mu(b, log_overlap()))
 
-    def cell(a: float, b: float) -> tuple[float, float, float]:
-        mu = cell_mu(a, b, log_delta("upper", a), log_delta("upper", b))
-        return -enough(a, b, mu), a, b
+    def cell(a: float, b: float) -> float:
+        return enough(a, b, cell_mu(a, b, log_delta("upper", a), log_delta("upper", b)))
 
     @cache
     def needed(side: str, at: float) -> float:
@@ -233,21 +286,13 @@ def _largest_mu(evaluation: Evaluation, epsilon_max: float) -> Bound:
         found = [needed(side, at) for at in list(bounds)]
         return max((mu for mu in found if not math.isnan(mu)), default=math.nan)
 
-    cells = [cell(a, b) for a, b in pairwise(epsilon_max * (i / CELLS) for i in range(CELLS + 1))]
-    heapq.heapify(cells)
-    for _ in range(MAX_SPLITS):
-        top, a, b = cells[0]
-        middle = 0.5 * (a + b)
-        if not math.isfinite(top) or b - a <= SMALLEST * (1 + b):
-            break
-        if -top <= largest("upper") * (1 + CLOSE):  # the bounds at the ends of cells need this much
-            break
-        heapq.heapreplace(cells, cell(a, middle))
-        heapq.heappush(cells, cell(middle, b))
+    ends = [epsilon_max * (i / CELLS) for i in range(CELLS + 1)]
+    # the bounds at the ends of cells need as much as this
+    upper = _largest_cell(cell, ends, lambda: largest("upper"), MAX_SPLITS)
     first, last = bounds[0.0], bounds[epsilon_max]
     beyond = math.exp(float(last.upper))
     detail = {"epsilon_range": (0.0 - epsilon_max, epsilon_max), "delta_beyond": beyond}
-    upper, lower, estimate = -cells[0][0], largest("lower"), largest("estimate")
+    lower, estimate = largest("lower"), largest("estimate")
     if upper < math.inf and estimate == math.inf:
         estimate = math.nan  # of a delta that doubles do not tell from one
     return Bound(lower, estimate, upper, first.method, first.status, detail)
@@ -274,15 +319,7 @@ def _overlapping_mu(epsilon: float, log_overlap: float) -> float:
         )
         return bool(rest > log_overlap - 1e-9 * (1.0 + abs(log_overlap)))
 
-    lo, hi = 0.0, 1.0
-    while above(hi):
-        lo, hi = hi, 2.0 * hi
-        if hi > LARGEST_MU:
-            return math.inf
-    while hi - lo > 0.1 * CLOSE * hi:
-        mid = 0.5 * (lo + hi)
-        lo, hi = (mid, hi) if above(mid) else (lo, mid)
-    return hi
+    return _switch(above, 0.1 * CLOSE)[1]
 
 
 def cell_mu(a: float, b: float, log_delta_a: float, log_delta_b: float) -> float:
@@ -316,10 +353,7 @@ def cell_mu(a: float, b: float, log_delta_a: float, log_delta_b: float) -> float
             value - slack, half + steepest + slack
         )
 
-    while hi - lo > 0.1 * CLOSE * hi and math.isfinite(hi):
-        mid = 0.5 * (lo + hi)
-        lo, hi = (lo, mid) if covers(mid) else (mid, hi)
-    return hi
+    return _switch(lambda mu: not covers(mu), 0.1 * CLOSE, lo, hi)[1]
 
 
 def gdp_mu(epsilon: float, log_delta: float, side: str) -> float:
@@ -337,14 +371,221 @@ def gdp_mu(epsilon: float, log_delta: float, side: str) -> float:
         low, high, _, _ = log_gaussian_bounds(mu, epsilon)
         return (high if side == "lower" else low) < log_delta
 
-    lo, hi = 0.0, 1.0
-    while below(hi):
-        lo, hi = hi, 2 * hi
-        if hi > LARGEST_MU:
-            return lo if side == "lower" else math.inf
-    for _ in range(1100):
-        mid = 0.5 * (lo + hi)
-        if not lo < mid < hi:
-            break
-        lo, hi = (mid, hi) if below(mid) else (lo, mid)
-    return lo if side == "lower" else hi
+    return _switch(below)[side != "lower"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """g at one epsilon: a alpha, its sides, what is thought best, and where they come from."""
+
+    epsilon: float
+    cost: float
+    lower: float
+    middle: float
+    upper: float
+    source: Bound | UnsupportedError
+
+
+def false_negative(evaluation: Evaluation, alpha: float) -> Bound:
+    """Return bounds on f(alpha), the smaller of the directions.
+
+    Args:
+        evaluation: the run by one method.
+        alpha: false positive rate in [0, 1].
+
+    Raises:
+        UnsupportedError: the method refuses where the maximum is.
+    """
+    answers = [_false_negative_in(evaluation, d, alpha) for d in evaluation.directions]
+    best = min(answers, key=lambda b: [v for v in (b.estimate, b.lower, 1.0) if v == v])
+    uppers = [float(b.upper) for b in answers if not math.isnan(float(b.upper))]
+    lower = float(np.min([b.lower for b in answers]))  # nan if one is
+    return replace(best, lower=lower, upper=min(uppers, default=math.nan))
+
+
+def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> Bound:
+    infinite = evaluation.log_delta_in(direction, math.inf)
+    best, most = (-math.expm1(float(side)) for side in (infinite.upper, infinite.lower))
+    if alpha in (0.0, 1.0):  # at 1 nothing is missed, at 0 all but the mass at infinity
+        sides = (best, -math.expm1(float(infinite.estimate)), most)
+        about = {"direction": direction}
+        lower, estimate, upper = (0.0 if alpha else side for side in sides)
+        return Bound(lower, estimate, upper, evaluation.method, infinite.status, about)
+    if alpha < LEAST_RATE:
+        return replace(_false_negative_in(evaluation, direction, LEAST_RATE), upper=most)
+    most = 1.0 if math.isnan(most) else most
+    points = [_point(evaluation, direction, alpha, 0.0)]
+
+    def search(sides: Callable[[Point], tuple[float, float]]) -> float:
+        """Add points where g may be largest, until its sides are close; return the upper one."""
+        for turn in range(TURNS):
+            points.sort(key=lambda p: p.epsilon)
+            best = max(range(len(points)), key=lambda i: sides(points[i])[0])
+            seen = [p for p in points if p.cost > LEAST_COST]
+            low, high = (np.array([0.0, *side]) for side in zip(*map(sides, seen), strict=True))
+            places = np.array([0.0, *(p.cost for p in seen)])
+            peak, where = _peak(places, low, high, (1.0 - alpha) / alpha, most)
+            noise = sides(points[best])[1] - sides(points[best])[0] + ULPS * points[best].cost
+            if len(points) == TURNS or not peak - low.max() > 2.0 * noise + MEETING * peak:
+                break
+            new = math.log(where) - math.log(alpha) if where > 0.0 else math.nan
+            if turn % 2 and 0 < best < len(points) - 1:
+                new = _vertex([(p.epsilon, sides(p)[0]) for p in points[best - 1 : best + 2]], new)
+            if not min(abs(p.epsilon - new) for p in points) > DISTINCT * max(1.0, abs(new)):
+                break
+            points.append(_point(evaluation, direction, alpha, new))
+        return min(max(peak, 0.0), 1.0 - alpha)
+
+    search(lambda p: (p.middle, p.middle))
+    upper = math.nan
+    if not any(math.isnan(p.upper) for p in points):
+        upper = search(lambda p: (p.lower, p.upper))
+        best = max(points, key=lambda p: p.upper).epsilon
+        for off in NUDGES:  # just at a corner delta may be known less well than beside it
+            if upper - max(p.lower for p in points) <= WIDE * upper:
+                break
+            points.append(_point(evaluation, direction, alpha, best + off * max(1.0, abs(best))))
+    top = max(points, key=lambda p: p.middle)
+    if isinstance(top.source, UnsupportedError):
+        raise top.source
+    lower, at = top.lower, top.epsilon
+    if not math.isnan(lower):  # at the epsilon that proves it
+        lower, at = max((p.lower, p.epsilon) for p in points if not math.isnan(p.lower))
+        lower = max(0.0, lower)
+    estimate = top.middle if not math.isnan(float(top.source.estimate)) else math.nan
+    estimate = max(estimate, lower if lower == lower else 0.0)
+    detail = {**top.source.detail, "epsilon": at, "evaluations": len(points)}
+    method, status = evaluation.method, top.source.status
+    return Bound(lower, min(estimate, upper), upper, method, status, detail)
+
+
+def _point(evaluation: Evaluation, direction: str, alpha: float, epsilon: float) -> Point:
+    """Evaluate g; where the method refuses, by what always holds, as it may answer elsewhere."""
+    half = math.exp(0.5 * epsilon)
+    cost = half * alpha * half  # neither factor overflows
+    source: Bound | UnsupportedError
+    try:
+        source = evaluation.log_delta_in(direction, epsilon)
+        # 1 - delta from log delta, which has all its digits where delta is nearly one
+        sides = source.upper, source.estimate, source.lower
+        low, middle, high = (-math.expm1(float(side)) for side in sides)
+        if math.isnan(middle) and math.isnan(low):
+            raise UnsupportedError(source.status)
+    except UnsupportedError as refusal:
+        source, low, middle, high = refusal, 0.0, 0.0, 1.0
+    noise = ULPS * ((1.0 if math.isnan(high) else high) + cost)
+    middle = low if math.isnan(middle) else middle
+    return Point(epsilon, cost, low - cost - noise, middle - cost, high - cost + noise, source)
+
+
+def _peak(a: Floats, low: Floats, high: Floats, first: float, most: float) -> tuple[float, float]:
+    """Return the largest value that a concave function with slopes >= -1 may have, and a place.
+
+    Args:
+        a: places, increasing from 0, shape (n,).
+        low: what the function is at least there; 0 at 0.
+        high: what it is at most there; 0 at 0.
+        first: the function is at most first * a ...
+        most: ... and at most most - a.
+    """
+    rise = np.subtract.outer(high, low) / (np.subtract.outer(a, a) + np.eye(a.size))  # k from j
+    before = np.tri(a.size, k=-1, dtype=bool)
+    left = np.where(before, rise, math.inf).min(axis=1)  # slopes beyond a, ...
+    right = np.where(before.T, rise, -math.inf).max(axis=1)  # ... and of lines that end there
+    left[0] = first
+    right = np.maximum(right, -1.0)
+    left, right = left + ULPS * np.abs(left), right - ULPS * np.abs(right)
+    top, high = most * (1.0 + ULPS), high + ULPS * np.abs(high)
+    ends = np.append(a[1:], max(a[-1], 2.0))
+    cells = np.arange(a.size)
+    sides = []
+    for x in (a, ends):
+        up = np.where(cells[:, None] >= cells, high + left * (x[:, None] - a), math.inf)
+        down = np.where(cells[:, None] < cells, high + right * (x[:, None] - a), math.inf)
+        down = np.column_stack([down, top - (1.0 - ULPS) * x])
+        sides.append((up, down))
+    (up_a, down_a), (up_b, down_b) = sides
+    found = np.full(a.size, math.inf)
+    where = a.copy()
+    for i in (up_a.argmin(axis=1), up_b.argmin(axis=1)):
+        for j in (down_a.argmin(axis=1), down_b.argmin(axis=1)):
+            ua, ub, da, db = up_a[cells, i], up_b[cells, i], down_a[cells, j], down_b[cells, j]
+            start, end = np.minimum(ua, da), np.minimum(ub, db)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                share = (da - ua) / ((da - ua) - (db - ub))
+            crossed = (share > 0.0) & (share < 1.0)
+            share = np.where(crossed, share, 0.0)
+            middle = np.where(crossed, ua + share * (ub - ua), -math.inf)
+            value = np.maximum(np.maximum(start, end), middle)
+            end_place = np.where(start > end, a, ends)
+            place = np.where(middle >= value, a + share * (ends - a), end_place)
+            better = value < found
+            found[better], where[better] = value[better], place[better]
+    cell = int(found.argmax())
+    return float(found[cell]), float(where[cell])
+
+
+def _vertex(points: list[tuple[float, float]], other: float) -> float:
+    """Where the parabola through three points peaks; `other` if that is not between them."""
+    (x0, y0), (x1, y1), (x2, y2) = points
+    first, second = (y1 - y0) / (x1 - x0), (y2 - y1) / (x2 - x1)
+    bend = (second - first) / (x2 - x0)
+    place = 0.5 * (x0 + x1 - first / bend) if bend < 0.0 else math.nan
+    return place if x0 < place < x2 else other
+
+
+def true_positive(evaluation: Evaluation, fpr: float) -> Bound:
+    """Return bounds on 1 - f(fpr), the largest power of a test at a false positive rate.
+
+    Power is also inf over epsilon of delta(epsilon) + e^epsilon fpr, so that any epsilon gives an
+    upper bound; that one has its digits where 1 - f has lost them.
+
+    Args:
+        evaluation: the run by one method.
+        fpr: false positive rate in [0, 1].
+    """
+    found = false_negative(evaluation, fpr)
+    lower, middle, upper = (1.0 - float(s) for s in (found.upper, found.estimate, found.lower))
+    lower, upper = lower - FLAT, upper + FLAT
+    at = math.inf if fpr == 0.0 else float(found.detail.get("epsilon", math.nan))
+    if not math.isnan(at) and not math.isnan(upper):
+        there = from_log(evaluation.log_delta(at))
+        cost = (
+            math.exp(min(at, 700.0) + math.log(fpr)) * (1.0 + 8 * EPS * (abs(at) + 700.0))
+            if fpr
+            else 0.0
+        )
+        if at <= 700.0 or fpr == 0.0:
+            upper = min(upper, (float(there.upper) + cost) * (1.0 + 2 * EPS))
+        if fpr == 0.0:
+            lower, middle = max(lower, float(there.lower)), float(there.estimate)
+    lower = max(lower, fpr)
+    upper = min(max(upper, fpr), 1.0) if upper == upper else upper
+    middle = min(max(middle, lower), upper) if upper == upper else middle
+    return Bound(lower, middle, upper, found.method, found.status, found.detail)
+
+
+def bayes_risk(evaluation: Evaluation, prior: float) -> Bound:
+    """Return bounds on the least probability of error where H1 has a prior probability.
+
+    The smallest prior FNR + (1 - prior) FPR over all tests is prior (1 - delta(epsilon)) at
+    epsilon = log((1 - prior) / prior), by the definition of delta as a supremum over tests.
+
+    Args:
+        evaluation: the run by one method.
+        prior: in [0, 1].
+    """
+    if prior in (0.0, 1.0):
+        return Bound(
+            0.0, 0.0, 0.0, "prior", "proven", {"epsilon": math.inf if prior == 0 else -math.inf}
+        )
+    epsilon = math.log1p(-prior) - math.log(prior)
+    found = evaluation.log_delta(epsilon)
+    # 1 - delta changes by at most the factor e^r when epsilon changes by r
+    pad = (abs(epsilon) + 16.0) * EPS
+    most = min(prior, 1.0 - prior)
+    sides = [-prior * math.expm1(float(s)) for s in (found.upper, found.estimate, found.lower)]
+    lower, middle, upper = sides[0] * (1.0 - pad), min(sides[1], most), sides[2] * (1.0 + pad)
+    upper = min(upper, most) if upper == upper else upper
+    detail = {**found.detail, "epsilon": epsilon}
+    return Bound(lower, middle, upper, found.method, found.status, detail)

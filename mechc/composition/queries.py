@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from mechc.composition.agreement import Report
     from mechc.composition.evaluation import Evaluation
     from mechc.protocol import Run
+    from mechc.verify.agreement import Report
     from mechc.verify.certified import Answers
 
 SETTING = {"method", "direction", "rtol"}  # words that are not for the accountant
@@ -144,7 +144,7 @@ class Queries(ABC):
         Returns:
             The number of comparisons and the contradictions, each with its reproduction.
         """
-        from mechc.composition.agreement import check
+        from mechc.verify.agreement import check
 
         return check(self.composition(), tuple(epsilons))
 
@@ -236,12 +236,13 @@ class Queries(ABC):
             CacheError: the file cannot be written.
         """
         from mechc.composition import run_record
+        from mechc.kernel.build import write_atomically
 
-        run = self.composition()
+        run, path = self.composition(), Path(path).expanduser()
         if append:
-            return run_record.add(Path(path).expanduser(), run_record.line(run))
+            return run_record.add(path, run_record.line(run))
         asked = run_record.questions(delta, epsilon)
-        return run_record.write(Path(path).expanduser(), run_record.line(run, asked))
+        return write_atomically(path, run_record.line(run, asked))
 
     def plot(
         self,
@@ -323,7 +324,7 @@ class Queries(ABC):
             DeclarationError: an argument is not acceptable.
             UnsupportedError: the method refuses where the answer is decided.
         """
-        from mechc.composition.tradeoff import false_negative
+        from mechc.composition.divergences import false_negative
 
         return self._ask(Quantity.FALSE_NEGATIVE_RATE, as_rate, alpha, false_negative, how)
 
@@ -339,7 +340,7 @@ class Queries(ABC):
             fpr: false positive rate in [0, 1], or an array.
             **how: see the class.
         """
-        from mechc.composition.tradeoff import true_positive
+        from mechc.composition.divergences import true_positive
 
         return self._ask(Quantity.TRUE_POSITIVE_RATE, _share("tpr", "fpr"), fpr, true_positive, how)
 
@@ -355,7 +356,7 @@ class Queries(ABC):
             baseline: probability of success without the output, in [0, 1], or an array.
             **how: see the class.
         """
-        from mechc.composition.tradeoff import true_positive
+        from mechc.composition.divergences import true_positive
 
         check = _share("reconstruction", "baseline")
         return self._ask(Quantity.RECONSTRUCTION, check, baseline, true_positive, how)
@@ -370,7 +371,7 @@ class Queries(ABC):
             prior: probability in [0, 1], before the output, that the record is present.
             **how: see the class.
         """
-        from mechc.composition.tradeoff import bayes_risk
+        from mechc.composition.divergences import bayes_risk
 
         return self._ask(Quantity.BAYES_RISK, _share("bayes_risk", "prior"), prior, bayes_risk, how)
 

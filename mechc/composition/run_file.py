@@ -19,7 +19,6 @@ from typing import Any
 from mechc.accountants.bound import Bound, plain
 from mechc.adjacency import Adjacency
 from mechc.composition import inputs
-from mechc.composition.agreement import EPSILONS
 from mechc.composition.events import Composition, Event, compose
 from mechc.composition.mechanism import Mechanism, available, load
 from mechc.composition.operations import under
@@ -28,6 +27,7 @@ from mechc.composition.run_record import ASKED, FORMAT, MARK, ask, versions
 from mechc.declare.catalog import MechanismFile
 from mechc.declare.transforms import of_words
 from mechc.errors import DeclarationError, MechcError
+from mechc.verify.agreement import EPSILONS
 
 MOST_BYTES = 1 << 28
 MOST_TRANSFORMS, LONGEST = 20, 100  # of one mechanism, and of a word of one

@@ -21,7 +21,6 @@ import numpy as np
 import mechc
 from mechc.accountants.bound import Bound, plain
 from mechc.errors import CacheError
-from mechc.kernel.build import write_atomically
 from mechc.protocol import PROTOCOL, Run
 
 FORMAT = 1
@@ -72,15 +71,6 @@ def versions() -> dict[str, Any]:
     """Return what the digits of an answer may depend on."""
     found = {"mechc": mechc.__version__, "protocol": PROTOCOL, "python": platform.python_version()}
     return {**found, **{name: version(name) for name in LIBRARIES}}
-
-
-def write(path: Path, text: str) -> Path:
-    """Replace a run file; the new one appears complete or not at all.
-
-    Raises:
-        CacheError: the file cannot be written.
-    """
-    return write_atomically(path, text)
 
 
 def add(path: Path, text: str) -> Path:

@@ -457,15 +457,9 @@ def _moved(mechanism: Mechanism) -> str:
 
 
 def _start(mechanism: Mechanism, values: Mapping[str, float]) -> dict[str, float]:
-    """What is given or bound, else defaults, else the geometric middles of typical ranges."""
-    start = {}
-    for info in mechanism.parameters:
-        lo, hi = info.typical
-        usual = math.sqrt(lo * hi) if lo > 0.0 else 0.5 * (lo + hi)
-        if info.default is not None or info.integer:
-            usual = round(usual) if info.default is None else info.default
-        start[info.name] = {**values, **mechanism.bound}.get(info.name, usual)
-    return start
+    """What is given or bound, else what is usual."""
+    given = {**values, **mechanism.bound}
+    return {info.name: given.get(info.name, info.usual) for info in mechanism.parameters}
 
 
 def _stretch(

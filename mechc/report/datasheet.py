@@ -46,7 +46,8 @@ def report(mechanism: Described, values: Mapping[str, float], certificate: str =
         raise DeclarationError(
             f"certificate={certificate!r} is not known (expected one of {', '.join(LEVELS)})"
         )
-    event = mechanism(**{**_typical(mechanism), **values})
+    usual = {p.name: p.usual for p in mechanism.parameters if p.name not in mechanism.bound}
+    event = mechanism(**{**usual, **values})
     template = (files("mechc.report") / "report.html").read_text("utf-8")
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     kernel = mechanism.kernel
@@ -83,18 +84,6 @@ def mathml(formula: Any) -> str:
     """Return a SymPy expression as presentation MathML."""
     body = sympy.mathml(formula, printer="presentation", mul_symbol="dot")
     return f'<math displaystyle="true">{body}</math>'
-
-
-def _typical(mechanism: Described) -> dict[str, float]:
-    """The default of each open parameter, else the geometric middle of its typical range."""
-    values = {}
-    for parameter in mechanism.parameters:
-        if parameter.name in mechanism.bound or parameter.default is not None:
-            continue
-        lo, hi = parameter.typical
-        middle = float(np.sqrt(lo * hi)) if lo > 0 else (lo + hi) / 2
-        values[parameter.name] = float(round(middle)) if parameter.integer else middle
-    return values
 
 
 def _domain(parameter: ParameterInfo) -> str:

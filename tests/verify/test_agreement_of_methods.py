@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 import mechc
 from mechc.cli import app
-from mechc.composition import agreement, run_file
+from mechc.composition import run_file
 from mechc.errors import DeclarationError
+from mechc.verify import agreement
 
 
 def test_methods_agree_on_a_run_of_two_mechanisms():
