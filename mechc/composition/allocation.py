@@ -40,6 +40,10 @@ UPPER = (
     "epochs of random allocation are composed by a table that dominates one"
 )
 
+UNCERTIFIED = (
+    "ball arithmetic sums losses of declared pairs, and the likelihood ratio of an epoch is a mean "
+    "of those of its steps, of which it has no law: there are no certified answers"
+)
 BLOCKS = (
     "upper bound only: an epoch in which a record takes part in several steps is bounded by epochs "
     "of fewer steps with one (T11)"
@@ -188,6 +192,7 @@ class AllocatedEvent(NumericEvent):
             name if several else f"{NAME}({base}, steps={steps})",
             _named(text), False, claim,
             references=() if several else tuple(base.mechanism.references),
+            uncertified=UNCERTIFIED,
         )  # fmt: skip
         Event.__init__(self, table, ())
         self.parts, self.base, self.steps, self.whole = parts, base, steps, whole

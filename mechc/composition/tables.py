@@ -65,6 +65,7 @@ class Table:
         claim: what the table bounds, and why.
         upper_only: why it bounds the mechanism from above alone; "" where it is exact.
         beneath: then, an event that one use reveals at least, where one is known.
+        uncertified: why there are no certified answers.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Table:
     beneath: Event | None = None
     bound: dict[str, float] = field(default_factory=dict)
     rates: tuple[str, ...] = ()
+    uncertified: str = "known by numbers alone; certified answers need a declaration"
 
     def record(self) -> dict[str, Any]:
         """Refuse: a run file holds no tables.
@@ -90,14 +92,12 @@ class Table:
 
     @property
     def declaration(self) -> Any:
-        """Refused: numbers have no declaration.
+        """Refused: there is none.
 
         Raises:
             UnsupportedError: always.
         """
-        raise UnsupportedError(
-            f"{self.name}: known by numbers alone; certified answers need a declaration"
-        )
+        raise UnsupportedError(f"{self.name}: {self.uncertified}")
 
 
 class NumericEvent(Event):

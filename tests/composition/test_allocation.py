@@ -369,6 +369,31 @@ def test_selected_steps_are_epochs_of_fewer_steps():
     assert bound.upper < more.delta(1.0).upper
 
 
+@pytest.mark.parametrize(
+    ("step", "steps", "epsilon"),
+    [
+        (gaussian(sigma=0.8), 40, 0.7), (gaussian(sigma=2.5), 900, -0.1),
+        (mechc.load("discrete_laplace")(a=1.0), 12, 0.2),
+    ],
+)  # fmt: skip
+def test_monotone(step, steps, epsilon):
+    """More steps reveal less of a record; more epochs and more steps drawn reveal more."""
+    def deltas(**numbers):
+        return both(mechc.random_allocation(step, **{"steps": steps, **numbers}), epsilon)
+
+    once = deltas()
+    for more, less in (
+        (once, deltas(steps=steps + 1)), (deltas(steps=steps - 1), once),
+        (deltas(epochs=2), once), (deltas(selected=2), once), (both(step, epsilon), once),
+    ):  # fmt: skip
+        assert all(a.upper >= b.lower for a, b in zip(more, less, strict=True))
+
+
+def test_certified_answers_are_refused_by_name():
+    with pytest.raises(UnsupportedError, match="mean"):
+        mechc.random_allocation(gaussian, steps=3)(sigma=1.0).delta(0.5, certified=True)
+
+
 def test_sampled_epoch():
     epoch = mechc.random_allocation(gaussian, steps=50)(sigma=1.0)
     half = mechc.poisson(epoch, 0.5)

@@ -48,7 +48,7 @@ BULK = -66.0  # log of a density that matters to convolutions
 LOWEST = -200.0  # log of a density that is looked at
 FURTHEST = 600.0  # log W
 ROUNDED = 5e-12  # relative error of a density, and of a convolution
-REACH = 4.0  # nats that a contour's terms may be larger than on the best one
+REACH = 2.0  # nats that a contour's terms may be larger than on the best one
 MORE, ROUNDS = 20, 120  # tilts kept for bounds on images; periods that are tried
 IMAGE = -64.0  # log of an image, as a share of Chernoff's bound
 NATS = 8.0  # by which a density may change on a panel whose nodes integrate it
@@ -79,20 +79,15 @@ class Small:
         self._k, self._mean = k, np.minimum.accumulate(-slope)
         m = self._mean
         # how much larger exp(K + aw) is at one real part than at the best
-        middle = int(np.searchsorted(a, 0.0))
         served = k[:, None] + a[:, None] * m[None, :] - (k + a * m)[None, :] < REACH
-        self.rungs = [self._rung(middle, served)]
         deep = np.flatnonzero(k + a * m > DEEPEST)
-        for end, towards in ((max(deep[0], MORE), -1), (min(deep[-1], a.size - 1 - MORE), 1)):
-            i = middle
-            while True:
-                edge = np.flatnonzero(served[i])[0 if towards < 0 else -1]
-                if towards * (end - edge) <= 0:
-                    break
-                able = np.flatnonzero(served[:, edge])
-                i = int(able[0] if towards < 0 else able[-1])
-                i = int(np.clip(i, MORE, a.size - 1 - MORE))
-                self.rungs.append(self._rung(i, served))
+        inner = MORE, a.size - 1 - MORE
+        edge, last = np.clip(deep[[0, -1]], *inner).tolist()
+        self.rungs: list[Rung] = []
+        while edge <= last:  # every rung as far on as it serves the last place of the one before
+            i = int(np.clip(np.flatnonzero(served[:, edge])[-1], *inner))
+            self.rungs.append(self._rung(i, served))
+            edge = max(edge, int(np.flatnonzero(served[i])[-1])) + 1
         self._contours: dict[float, Contour] = {}
 
     def chernoff(self, w: Floats) -> Floats:
@@ -165,7 +160,8 @@ def by_contours(shares: Shares) -> Likelihood:
     t, sd = float(shares.steps), small.sd
     lo, hi = small.ends()
     chains: list[tuple[float, Values]] = []
-    beyond = 0.0, 0.0
+    # where all t, or all but the one under P, are point masses there is no density
+    beyond = math.exp(shares.lasting), math.exp(shares.lasting * (1.0 - 1.0 / t))
     if q > 0.0:
         mu, errors = fit(_loss_density(shares), np.linspace(cap, top, 9), -700.0)
         at = mu.edges
@@ -185,7 +181,8 @@ def by_contours(shares: Shares) -> Likelihood:
                 edges = _edges(first + i * least, hi, sd, 1.0 + i * least)
             chains.append((math.exp(ways), density))
         rest = (t * q) ** most / math.factorial(most)
-        beyond = rest * t * q / (most + 1), rest * (p + t * q / (most + 1))
+        more = rest * t * q / (most + 1)
+        beyond = beyond[0] + more, beyond[1] + rest * p + more
 
     def whole(w: Floats) -> tuple[Floats, Floats]:
         value, error = small.densities(w, 0)

@@ -220,17 +220,17 @@ def _cgf(loss, weight, a, t, mean, beyond, share):  # type: ignore[no-untyped-de
     " float64[::1], float64, float64)"
 )
 def _sums(c, y, size, phase, wander, noise, mean, ulp):  # type: ignore[no-untyped-def]
-    """Rows: sum size cos(phase + y (mean + c)), its rounding, and that for mean + c as it is."""
-    out = np.zeros((c.size, 3))
+    """Rows: 1 + 2 sum size cos(phase + y (mean + c)), and its error."""
+    out = np.zeros((c.size, 2))
     for i in range(c.size):
         turn, far = mean + c[i], abs(mean) + abs(c[i])
-        total, off, near = 0.0, 0.0, 0.0
-        for n in range(y.size - 1, -1, -1):
+        total, off, partial = 0.0, 0.0, 0.0
+        for n in range(y.size - 1, -1, -1):  # every partial sum is rounded
             total += size[n] * math.cos(phase[n] + y[n] * turn)
-            own = size[n] * (12.0 + wander[n] + 2.0 * y[n] * abs(turn)) * ulp + noise[n]
-            off += own + size[n] * 2.0 * y[n] * far * ulp
-            near += own
-        out[i, 0], out[i, 1], out[i, 2] = total, off, near
+            off += size[n] * (12.0 + wander[n] + 2.0 * y[n] * (abs(turn) + far)) * ulp + noise[n]
+            partial += abs(total)
+        out[i, 0] = 1.0 + 2.0 * total
+        out[i, 1] = 2.0 * off + 4.0 * ulp * (2.0 + partial)
     return out
 
 
@@ -281,8 +281,6 @@ class Contour:
         self.plain = re, im
         self.size = np.exp(re) * np.abs(factor)
         self.phase = im + np.angle(factor)
-        # added up from the far end: every partial sum is rounded
-        self.summed = EPS * (8.0 + 4.0 * float(np.cumsum(self.size[::-1]).sum()))
         self.wander = np.abs(re) + 2.0 * np.abs(im)
         # one of t factors is off by the quadrature, by no more than E |exp(-sX/t) - 1|
         far = np.minimum(2.0 * t, np.abs(s))
@@ -312,15 +310,11 @@ class Contour:
         a, period = self.a, self.period
         spend(6.0 * c.size * self.y.size)
         found = _sums(c, self.y, self.size, self.phase, self.wander, self.noise, self.turn, EPS)
-        total = 1.0 + 2.0 * found[:, 0]
+        total, noise = found.T
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             log_s = self.k + a * c + math.log(1.0 / (a * a * period))
-            # the other way to see the rounding of mean + c: c is moved, and the put by no more
-            moved = 8.0 * EPS * (1.0 + abs(self.turn) + c) * np.exp(np.minimum(-log_s, 600.0))
-            noise = np.minimum(2.0 * found[:, 1], 2.0 * found[:, 2] + moved) + self.tail
-            noise += self.summed
             log_s += np.log(np.maximum(total, 1e-300))
-            share = noise / np.maximum(total, 1e-300) + self.k_error
+            share = (noise + self.tail) / np.maximum(total, 1e-300) + self.k_error
             share += EPS * (40.0 + 4.0 * abs(self.k) + 8.0 * a * c)
             less = -math.expm1(-a * period)
             image = np.exp(np.minimum(-a * period - log_s, 600.0)) / less
@@ -350,7 +344,7 @@ class Contour:
         size = np.exp(part * log_size)
         spend(6.0 * w.size * self.y.size)
         turn = part * self.turn
+        turn = part * self.turn
         found = _sums(w, self.y, size, part * phase, self.wander, self.off, turn, EPS)
-        noise = 2.0 * found[:, 1] + EPS * (8.0 + 4.0 * float(np.cumsum(size[::-1]).sum()))
-        noise += 2.0 * float(size[-1]) * size.size
-        return (1.0 + 2.0 * found[:, 0]) / self.period, (noise + self.k_error) / self.period
+        noise = found[:, 1] + 2.0 * float(size[-1]) * size.size + self.k_error
+        return found[:, 0] / self.period, noise / self.period
