@@ -74,15 +74,7 @@ return total"""
 BREAKPOINTS = """\
 def breakpoints(theta):
     \"\"\"Sorted distinct ends of the branches.\"\"\"
-    rows = branches(theta)
-    out = np.empty(2 * rows.shape[0])
-    n = 0
-    for i in range(rows.shape[0]):
-        for j in range(2):
-            if n == 0 or rows[i, j] > out[n - 1]:
-                out[n] = rows[i, j]
-                n += 1
-    return out[:n]"""
+    return np.unique(branches(theta)[:, :2])"""
 
 
 INVERSES = """\

@@ -3,16 +3,14 @@
 Saddle-point accountants ask a step for its cgf and derivatives, Edgeworth accountants for
 cumulants, FFT accountants for masses of cells, all of them for one step's delta. Each is a sum of
 positive terms over outputs, of p exp(t L), of q, or of p (1 - exp(epsilon - L)): nothing cancels,
-and tails keep their relative accuracy. A continuum of outputs is cut, from where the loss crosses
-the level that is asked, into panels on which the two highest of 16 Legendre coefficients are below
-1e-10 of the integrand: Gauss' rule is exact to degree 31 and errs by the square of that. Integers
-are summed outwards from the end of their branch, a finite set is listed.
+and tails keep their relative accuracy. Branches of a continuum are mapped to the line, their ends
+to infinity, and cut until the two highest Chebyshev coefficients of 25 points vanish; halving finds
+the levels of the loss as well. Integers are summed outwards from the end of their branch, a finite
+set is listed.
 
-Masses and deltas are good to some 1e-14 relative, K to that absolutely, cumulants to 1e-12 of
+Masses and deltas are good to some 1e-13 relative, K to that absolutely, cumulants to 1e-12 of
 tilted moments. At a pole next to an output that is not 0, doubles hide what lies within its last
-place; sums of more than four million integers are nan.
-
-The text calls `math`, `np.array`, `np.empty` and functions that every kernel has.
+place; sums of more than four million terms are nan.
 """
 
 from __future__ import annotations
@@ -30,264 +28,158 @@ class Part(NamedTuple):
 
 
 _WEIGHT = '''\
-float64(float64, float64[::1], float64[::1])
-def log_weight(x, ask, theta):
-    """Log of p exp(t loss) at x, of q if t is -1, where low < loss <= high: the weights that are
-    summed for ask = (t, power, low, high, payoff, size of losses whose powers are wanted)."""
-    t, low, high = ask[0], ask[2], ask[3]
-    value = log_q(x, theta) if t == -1.0 else log_p(x, theta)
-    if t * (t + 1.0) != 0.0 or low > -math.inf or high < math.inf:
-        ell = loss(x, theta)
-        value += t * ell if t * (t + 1.0) != 0.0 else 0.0
-        value = value if low < ell <= high or ell == low == -math.inf else -math.inf
+float64(float64, float64, float64, float64[::1])
+def weight(p, q, ell, ask):
+    """Log of what an output of log densities p, q and loss ell adds to a sum: p exp(t ell), or q if
+    t is -1, where low < ell <= high, for ask = (t, low, high, payoff, power, size); times
+    1 - exp(low - ell) if there is a payoff, times 1 + |ell / size|**power if there is a power."""
+    t, low, high, power = ask[0], ask[1], ask[2], ask[4]
+    if not (low < ell <= high or ell == low == -math.inf):
+        return -math.inf
+    value = p if t == 0.0 else (q if t == -1.0 else p + t * ell)
+    if ask[3] > 0.0:
+        value += math.log(-math.expm1(low - ell))
+    if power > 0.0:
+        value += math.log1p(math.pow(math.fabs(ell) / ask[5], power))
     return value if value < math.inf else -math.inf'''
 
-_ATOMS = '''\
-void(float64[:, ::1], float64[::1], int64, float64[:, ::1], float64[::1])
-def add_atoms(points, ask, n, rows, theta):
-    """Write loss and log weight of point masses from row n on."""
-    t, low, high = ask[0], ask[2], ask[3]
-    for i in range(points.shape[0]):
-        ell, value = {loss}, points[i, 2] if t == -1.0 else points[i, 1]
-        value += t * ell if t * (t + 1.0) != 0.0 else 0.0
-        inside = low < ell <= high or ell == low == -math.inf
-        if not inside or not value < math.inf or (ask[1] > 0.0 and math.isinf(ell)):
-            value = -math.inf
-        rows[n + i, 0], rows[n + i, 1] = ell, value'''
+_START = '''\
+float64[:, ::1](float64[::1], float64[::1])
+def nodes(ask, theta):
+    """Rows (loss, log weight) of outputs, see weight, that sum to what is asked."""
+    atom, rows = atoms(theta), np.empty((4096, 2))
+    n = atom.shape[0]
+    for i in range(n):
+        ell = {loss}
+        rows[i, 0], rows[i, 1] = ell, weight(atom[i, 1], atom[i, 2], ell, ask)
+'''
 
-_CONTINUUM = '''\
+_PLACES = '''\
 float64[:, ::1]()
 def rule():
-    """Gauss' 16 points on (-1, 1): places, weights, and weights of the two highest coefficients."""
-    out = np.empty((16, 4))
-    for i in range(16):
-        y = math.cos(math.pi * (i + 0.75) / 16.5)
-        for _ in range(4):
-            a, b, c = 0.0, 1.0, y
-            for k in range(2, 17):
-                a, b, c = b, c, ((2.0 * k - 1.0) * y * c - (k - 1.0) * b) / k
-            slope = 16.0 * (b - y * c) / (1.0 - y * y)
-            y -= c / slope
-        weight = 2.0 / ((1.0 - y * y) * slope * slope)
-        out[i, 0], out[i, 1], out[i, 2], out[i, 3] = y, weight, 15.5 * weight * b, 14.5 * weight * a
+    """Clenshaw and Curtis' 25 points on (-1, 1): places, weights, and weights of the two highest
+    Chebyshev coefficients."""
+    out = np.empty((25, 4))
+    for i in range(25):
+        share, angle = (0.5 if i % 24 == 0 else 1.0) / 12.0, math.pi * i / 24.0
+        out[i, 0], out[i, 1] = math.cos(angle), share * (1.0 - math.cos(24.0 * angle) / 575.0)
+        for j in range(1, 12):
+            out[i, 1] -= 2.0 * share * math.cos(2.0 * j * angle) / (4.0 * j * j - 1.0)
+        out[i, 2], out[i, 3] = share * math.cos(23.0 * angle), share * math.cos(24.0 * angle)
     return out
 
-float64(float64, float64, float64[::1], float64[:, ::1], float64[::1], float64[::1])
-def roughness(a, b, ask, gauss, logs, theta):
-    """Share of the two highest coefficients of the weight on (a, b), and of it times loss**power
-    or, for payoffs, exp(low - loss); inf if it jumps next to an end. logs of the weight are kept:
-    at the points, which go from b to a, then at a and b."""
-    top, rough = -math.inf, 0.0
-    for i in range(16):
-        x = 0.5 * (a + b) + 0.5 * (b - a) * gauss[i, 0]
-        logs[i] = log_weight(x, ask, theta)
-        top = max(top, logs[i])
-    for n in range(2 if ask[1] + ask[4] > 0.0 else 1):
-        first, second, most = 0.0, 0.0, n * max(ask[4], math.pow(ask[5], ask[1]))
-        for i in range(16):
-            term = math.exp(logs[i] - top) if logs[i] > -math.inf else 0.0
-            if n == 1 and term > 0.0:
-                x = 0.5 * (a + b) + 0.5 * (b - a) * gauss[i, 0]
-                ell = loss(x, theta)
-                term *= math.exp(ask[2] - ell) if ask[4] > 0.0 else math.pow(ell, ask[1])
-            first, second = first + term * gauss[i, 2], second + term * gauss[i, 3]
-            most = max(most, term)
-        rough = max(rough, (math.fabs(first) + math.fabs(second)) / most if most > 0.0 else 0.0)
-    jump = math.fabs(logs[16] - logs[15]) > 3.0 or math.fabs(logs[17] - logs[0]) > 3.0
-    return math.inf if jump else rough
+void(float64, float64, float64[::1], float64[::1], float64[:, ::1], float64[:, ::1], float64[::1])
+def sample(lo, hi, row, ask, points, out, theta):
+    """Write loss, log weight, and that at any loss, at 25 points between lo and hi of the line to
+    which a branch is mapped: by logits, by logs of distances from its only end, or by sinh."""
+    a, b, free = row[0], row[1], np.array([ask[0], -math.inf, math.inf, 0.0, ask[4], ask[5]])
+    for i in range(25):
+        u = 0.5 * (lo + hi) + 0.5 * (hi - lo) * points[i, 0]
+        far = math.exp(-math.fabs(u))
+        if b - a < math.inf:
+            x = a + (b - a) * far / (1.0 + far) if u < 0.0 else b - (b - a) * far / (1.0 + far)
+            slope = math.log(b - a) - math.fabs(u) - 2.0 * math.log1p(far)
+        elif a > -math.inf or b < math.inf:
+            x, slope = (a + math.exp(u) if a > -math.inf else b - math.exp(u)), u
+        else:
+            x, slope = math.sinh(u), math.log(math.cosh(u))
+        p, q, ell = log_p(x, theta), log_q(x, theta), loss(x, theta)
+        out[i, 0], out[i, 1] = ell, weight(p, q, ell, ask) + slope
+        out[i, 2] = max(weight(p, q, ell, free) + slope, -1e30)'''
 
-int64(float64, float64, float64[::1])
-def places(a, b, out):
-    """Write finite ends of (a, b) and points at doubling distance from them; return how many."""
-    whole, n = b - a < math.inf, 0
-    unit = b - a if whole else max(1.0, math.fabs(b if math.isinf(a) else a))
-    for i in range(804):  # from a, then from b
-        j = min(i, 803 - i)
-        step = unit * math.pow(2.0, j - (402.0 if whole else 101.0)) if j > 0 else 0.0
-        y = a + step if i < 402 else b - step
-        if math.fabs(y) < math.inf and (n == 0 or y > out[n - 1]):
-            out[n], n = y, n + 1
-    return n
-
-int64(float64, float64, float64[::1], float64[::1], float64[::1])
-def crossings(a, b, ask, out, theta):
-    """Write a, places in (a, b) where the loss crosses the levels asked, and b; return how many."""
-    x, n = np.empty(900), 1
-    m = places(a, b, x)
-    out[0] = a
-    for i in range(1, m - 1):  # to where the loss turns
-        lo, hi, rise = x[i - 1], x[i + 1], loss(x[i], theta) - loss(x[i - 1], theta)
-        for _ in range(60 if rise * (loss(x[i], theta) - loss(x[i + 1], theta)) > 0.0 else 0):
-            c, d = lo + 0.382 * (hi - lo), lo + 0.618 * (hi - lo)
-            if (loss(d, theta) - loss(c, theta)) * rise > 0.0:
-                lo = c
-            else:
-                hi = d
-            x[i] = d
-    for i in range(m - 1):
-        for k in range(2, 4):
-            lo, hi, above = x[i], x[i + 1], loss(x[i], theta) > ask[k]
-            if above != (loss(hi, theta) > ask[k]) and n < out.size - 1:
-                for _ in range(60):
-                    c = 0.5 * (lo + hi)
-                    if (loss(c, theta) > ask[k]) == above:
-                        lo = c
-                    else:
-                        hi = c
-                if hi > out[n - 1]:
-                    out[n], n = hi, n + 1
-                elif hi > a:  # both levels between two places
-                    out[n], out[n - 1], n = out[n - 1], hi, n + 1
-    out[n] = b
-    return n + 1
-
-int64(float64, float64, float64[::1], float64[:, ::1], int64, float64[:, ::1], float64[::1])
-def panels(a, b, ask, gauss, n, found, theta):
-    """Write panels of (a, b) that resolve the weight from row n on; return the next free row.
-    They are cut from intervals between modes and places at doubling distance from the ends."""
-    logs, x, v, todo = np.empty(18), np.empty(900), np.empty(900), np.empty((64, 4))
-    logs[16], logs[17] = math.nan, math.nan  # unknown
-    sharp = 1e-10 * max(1.0, math.fabs(ask[0]))
-    if b - a < math.inf and roughness(a, b, ask, gauss, logs, theta) < sharp:
-        if math.fabs(logs[0] - logs[15]) < 3.0:
-            found[n, 0], found[n, 1] = a, b
-            return n + 1
-    m = places(a, b, x)
-    for i in range(m):
-        v[i] = log_weight(x[i], ask, theta)
-    best = -math.inf
-    for i in range(m):
-        lo, hi, top = x[max(i - 1, 0)], x[min(i + 1, m - 1)], v[i]
-        width = hi - lo
-        if 0 < i < m - 1 and top > -math.inf and top >= max(v[i - 1], v[i + 1]):
-            for _ in range(60):
-                c, d = lo + 0.382 * (hi - lo), lo + 0.618 * (hi - lo)
-                top = log_weight(d, ask, theta)
-                if log_weight(c, ask, theta) < top:
-                    lo = c
-                else:
-                    hi = d
-            if top > v[i]:
-                x[i], v[i] = d, top
-        best = max(best, v[i] + math.log(width))
-    for i in range(m - 1):
-        todo[0, 0], todo[0, 1], todo[0, 2], todo[0, 3] = x[i], x[i + 1], v[i], v[i + 1]
-        k = 1
-        while k > 0 and n < found.shape[0]:
+_CONTINUUM = '''\
+    points, table, best = rule(), branches(theta), -math.inf  # what is surely there
+    out, todo = np.empty((25, 3)), np.empty((160, 2))
+    for i in range(table.shape[0]):
+        for j in range(32):
+            todo[j, 0], todo[j, 1] = 43.75 * (j - 16.0), 43.75 * (j - 15.0)
+        k, start, end, peak = 0, 0.0, 0.0, -math.inf
+        for j in range(48):  # the largest weight of 32 cells, then of smaller and smaller ones
+            lo, hi = (todo[j, 0], todo[j, 1]) if j < 32 else (start, end)
+            sample(lo, hi, table[i], ask, points, out, theta)
+            for m in range(25):
+                k = m if m == 0 or out[m, 1] > out[k, 1] else k
+            after, before, half = min(k + 1, 24), max(k - 1, 0), 0.5 * (hi - lo)
+            if out[k, 1] > peak or j >= 32:
+                peak, start = out[k, 1], 0.5 * (lo + hi) + half * points[after, 0]
+                end = 0.5 * (lo + hi) + half * points[before, 0]
+                for m in (before, after):
+                    width = math.fabs(points[k, 0] - points[m, 0]) * half
+                    best = max(best, out[m, 1] + math.log(width)) if width > 0.0 else best
+        k = 32
+        while k > 0 and n < 4194304:  # halves of cells, until they are smooth or matter little
             k -= 1
-            lo, hi, logs[16], logs[17] = todo[k, 0], todo[k, 1], todo[k, 2], todo[k, 3]
-            rough, y = roughness(lo, hi, ask, gauss, logs, theta), 0.5 * (lo + hi)
-            top = -math.inf
-            for j in range(18):
-                top = max(top, logs[j])
-            share = top + math.log(hi - lo) - best
-            if share > -45.0 - 5.0 * ask[1] - 15.0 * ask[4]:
-                fine = rough < sharp or math.log(rough) + share < -40.0  # beside: rounding
-                if fine or k > 61 or not lo < y < hi:
-                    found[n, 0], found[n, 1], n = lo, hi, n + 1
-                else:
-                    top, k = log_weight(y, ask, theta), k + 2
-                    todo[k - 1, 0], todo[k - 1, 1] = lo, y
-                    todo[k - 1, 2], todo[k - 1, 3] = logs[16], top
-                    todo[k - 2, 0], todo[k - 2, 1] = y, hi
-                    todo[k - 2, 2], todo[k - 2, 3] = top, logs[17]
-    return n
-
-float64[:, ::1](float64[::1], float64[::1])
-def nodes(ask, theta):
-    """Rows (loss, log weight) of the outputs, see log_weight; infinite losses if power is 0."""
-    gauss, table, points = rule(), branches(theta), atoms(theta)
-    found, cuts, n, low, high = np.empty((4096, 2)), np.empty(64), 0, ask[2], ask[3]
-    for i in range(table.shape[0]):
-        a, b, kind, left, right = table[i, 0], table[i, 1], table[i, 2], table[i, 3], table[i, 4]
-        inside = ask[1] == 0.0 or kind * kind < 2.0 or kind == 4.0
-        search = kind == 4.0
-        if kind * kind == 1.0 and math.fabs(left - right) > 0.0:
-            inside = low < max(left, right) and high > min(left, right)
-            for k in range(2):
-                ell = ask[2 + k]
-                if min(left, right) < ell < max(left, right):
-                    x = loss_inverse(int(table[i, 5]), ell, theta)
-                    gap = math.fabs(loss(x, theta) - ell)
-                    near = 1e-12 * math.fabs(ell) + 1e-15 * min(1.0, math.fabs(left - right))
-                    if a < x < b and gap <= near:
-                        a, b = (x, b) if (k == 0) == (kind > 0.0) else (a, x)
-                    else:  # the formula has lost its digits
-                        search = True
-        for part in range((2 if a == -math.inf and b == math.inf else 1) if inside else 0):
-            lo = 0.0 if part == 1 else a
-            hi = 0.0 if part == 0 and a == -math.inf and b == math.inf else b
-            cuts[0], cuts[1], m = lo, hi, 2
-            if search and (low > -math.inf or high < math.inf):
-                m = crossings(lo, hi, ask, cuts, theta)
-            for k in range(m - 1):
-                n = panels(cuts[k], cuts[k + 1], ask, gauss, n, found, theta)
-    rows = np.empty((16 * n + points.shape[0], 2))
-    for i in range(n):
-        mid, half = 0.5 * (found[i, 0] + found[i, 1]), 0.5 * (found[i, 1] - found[i, 0])
-        for k in range(16):
-            x = mid + half * gauss[k, 0]
-            rows[16 * i + k, 0] = loss(x, theta)
-            rows[16 * i + k, 1] = log_weight(x, ask, theta) + math.log(half * gauss[k, 1])
-    if n == found.shape[0]:
-        rows[0, 1] = math.nan
-    add_atoms(points, ask, 16 * n, rows, theta)
-    return rows'''
-
-_INTEGERS = '''\
-float64[:, ::1](float64[::1], float64[::1])
-def nodes(ask, theta):
-    """Rows (loss, log weight) of the outputs, see log_weight; infinite losses if power is 0."""
-    table, points = branches(theta), atoms(theta)
-    rows, n, part = np.empty((4096, 2)), 0, np.array([ask[0], 0.0, -math.inf, math.inf])
-    for i in range(table.shape[0]):
-        a, b, left, right = table[i, 0], table[i, 1], table[i, 3], table[i, 4]
-        start = a if a > -math.inf else (b if b < math.inf else 0.0)
-        below = left <= ask[2] and right <= ask[2] and ask[2] > -math.inf
-        away = table[i, 2] != 4.0 and (below or (left > ask[3] and right > ask[3]))
-        for side in range(0 if away else 2):
-            x, top, last, v = start - side, -1000.0, 0.0, 0.0
-            while a <= x <= b and n < 4194304 and not v <= min(last, top - 60.0 - 5.0 * ask[1]):
-                last, v, ell = v, log_weight(x, part, theta), loss(x, theta)
-                rows[n, 0], rows[n, 1] = ell, log_weight(x, ask, theta)
-                if rows[n, 1] > -math.inf and (ask[1] == 0.0 or math.fabs(ell) < math.inf):
-                    top, n = max(top, rows[n, 1]), n + 1
-                x += 1.0 - 2.0 * side
-                if n == rows.shape[0]:
-                    more = np.empty((2 * n, 2))
-                    for k in range(n):
-                        more[k, 0], more[k, 1] = rows[k, 0], rows[k, 1]
-                    rows = more
+            lo, hi, least, most = todo[k, 0], todo[k, 1], 0.0, 0.0
+            peak, top, bound = -math.inf, -math.inf, -math.inf
+            sample(lo, hi, table[i], ask, points, out, theta)
+            for m in range(25):
+                here, before, after = out[m, 2], out[max(m - 1, 0), 2], out[min(m + 1, 24), 2]
+                bound = max(bound, here + max(math.fabs(here - before), math.fabs(here - after)))
+                if out[m, 1] > -math.inf:
+                    peak, top = max(peak, out[m, 1]), max(top, here)
+                ell = out[m, 0]
+                least, most = (min(least, ell), max(most, ell)) if m > 0 else (ell, ell)
+            crossed = peak > -math.inf or (least <= ask[1] and most > ask[2])
+            share = bound + math.log(hi - lo) - best
+            if ask[3] > 0.0 and most > ask[1]:
+                share += math.log(-math.expm1(ask[1] - most))
+            if not crossed or share < -50.0:
+                continue
+            total, first, second = 0.0, 0.0, 0.0
+            for m in range(25):
+                term = math.exp(out[m, 1] - peak) if out[m, 1] > -math.inf else 0.0
+                total += term * points[m, 1]
+                first, second = first + term * points[m, 2], second + term * points[m, 3]
+            rough, noise = math.fabs(first) + math.fabs(second), 1e-12 + 4e-15 * math.fabs(peak)
+            if ask[3] > 0.0:  # payoffs are differences
+                noise += min(4e-15 * math.fabs(ask[1]) * math.exp(top - peak), 1e-5)
+            smooth = rough < noise or math.log(rough) + share < -37.0
+            mid, half = 0.5 * (lo + hi), 0.5 * (hi - lo)
+            if peak > -math.inf and smooth or half < 1e-15 * (1.0 + math.fabs(mid)):
+                best = max(best, peak + math.log(half * total))
+                if n + 25 > rows.shape[0]:
+                    rows = np.concatenate((rows, rows))
+                for m in range(25):
+                    rows[n + m, 0] = out[m, 0]
+                    rows[n + m, 1] = out[m, 1] + math.log(half * points[m, 1])
+                n += 25
+            else:
+                todo[k, 0], todo[k, 1], todo[k + 1, 0], todo[k + 1, 1], k = lo, mid, mid, hi, k + 2
     if n >= 4194304:
         rows[0, 1] = math.nan
-    more = np.empty((n + points.shape[0], 2))
-    for k in range(n):
-        more[k, 0], more[k, 1] = rows[k, 0], rows[k, 1]
-    add_atoms(points, ask, n, more, theta)
-    return more'''
+    return rows[:n]'''
 
-_LISTED = '''\
-float64[:, ::1](float64[::1], float64[::1])
-def nodes(ask, theta):
-    """Rows (loss, log weight) of the outputs, see log_weight; infinite losses if power is 0."""
-    points = atoms(theta)
-    rows = np.empty((points.shape[0], 2))
-    add_atoms(points, ask, 0, rows, theta)
-    return rows'''
+_INTEGERS = '''\
+    table, free = branches(theta), np.array([ask[0], -math.inf, math.inf, 0.0, 0.0, 1.0])
+    for i in range(table.shape[0]):
+        a, b = table[i, 0], table[i, 1]
+        start = a if a > -math.inf else (b if b < math.inf else 0.0)
+        for side in range(2):
+            x, top, last, here = start - side, -1000.0, 0.0, 0.0
+            while a <= x <= b and n < 4194304 and not here <= min(last, top - 60.0 - 5.0 * ask[4]):
+                p, q, ell = log_p(x, theta), log_q(x, theta), loss(x, theta)
+                last, here, value = here, weight(p, q, ell, free), weight(p, q, ell, ask)
+                x += 1.0 - 2.0 * side
+                if value > -math.inf:
+                    if n == rows.shape[0]:
+                        rows = np.concatenate((rows, rows))
+                    rows[n, 0], rows[n, 1], n, top = ell, value, n + 1, max(top, value)
+    if n >= 4194304:
+        rows[0, 1] = math.nan
+    return rows[:n]'''
 
 _SUMS = '''\
 float64(float64, float64, float64, float64, float64[::1])
 def log_mass(t, low, high, payoff, theta):
-    """Log of all weights with low < loss <= high, see log_weight; nan if that takes too many."""
-    rows, top, total = nodes(np.array([t, 0.0, low, high, payoff, 0.0]), theta), -math.inf, 0.0
+    """Log of all weights with low < loss <= high, see weight; nan if that takes too many."""
+    rows, top, total = nodes(np.array([t, low, high, payoff, 0.0, 1.0]), theta), -math.inf, 0.0
     for i in range(rows.shape[0]):
-        if payoff > 0.0 and rows[i, 1] > -math.inf:
-            rows[i, 1] += math.log(-math.expm1(low - rows[i, 0]))
-        top = top if rows[i, 1] <= top else rows[i, 1]
+        top = max(top, rows[i, 1])
+    if top == -math.inf:
+        return top
     for i in range(rows.shape[0]):
-        total += math.exp(rows[i, 1] - top) if rows[i, 1] > -math.inf else 0.0
-    value = top + math.log(total)
-    return -math.inf if top == -math.inf else (0.0 if value > 0.0 else value)
+        total += math.exp(rows[i, 1] - top)
+    return min(top + math.log(total), 0.0)
 
 float64(float64, float64[::1])
 def loss_cdf_p(ell, theta):
@@ -339,22 +231,22 @@ def cgf_derivatives(t, theta, out):
         for k in range(out.size):
             out[k] = math.nan
         return
-    ask = np.array([t, 1.0, -math.inf, math.inf, 0.0, math.inf])
+    ask = np.array([t, -math.inf, math.inf, 0.0, 1.0, math.inf])
     for _ in range(2):  # first for the size of the losses
         rows, top, total, mean, square = nodes(ask, theta), -math.inf, 0.0, 0.0, 0.0
         for i in range(rows.shape[0]):
-            top = top if rows[i, 1] <= top else rows[i, 1]
+            top = max(top, rows[i, 1])
         for i in range(rows.shape[0]):
-            term = math.exp(rows[i, 1] - top) if rows[i, 1] > -math.inf else 0.0
-            rows[i, 1], total = term, total + term
-            if term > 0.0:
-                mean, square = mean + term * rows[i, 0], square + term * rows[i, 0] * rows[i, 0]
-        ask[1], ask[5] = out.size - 1.0, math.sqrt(square / total)
+            ell = rows[i, 0] if rows[i, 1] > -math.inf else 0.0
+            term = math.exp(rows[i, 1] - top) / (1.0 + math.pow(math.fabs(ell) / ask[5], ask[4]))
+            ell = ell if term > 0.0 else 0.0
+            rows[i, 0], rows[i, 1], total = ell, term, total + term
+            mean, square = mean + term * ell, square + term * ell * ell
+        ask[4], ask[5] = out.size - 1.0, max(math.sqrt(square / total), 1e-300)
     for k in range(out.size):
         moments[k], ways = 0.0, k - 1.0
         for i in range(rows.shape[0]):
-            if rows[i, 1] > 0.0:
-                moments[k] += rows[i, 1] / total * math.pow(rows[i, 0] - mean / total, k)
+            moments[k] += rows[i, 1] / total * math.pow(rows[i, 0] - mean / total, k)
         out[k] = moments[k]
         for j in range(2, k - 1):  # ways: how many of k - 1 are with the first one in a block of j
             out[k] -= ways * out[j] * moments[k - j]
@@ -392,15 +284,11 @@ def edgeworth_terms(theta, out):
         out[law, 3, 5], out[law, 3, 7] = d / 720.0, b * b / 1152.0 + a * c / 720.0
         out[law, 3, 9], out[law, 3, 11] = a * a * b / 1728.0, a * a * a * a / 31104.0'''
 
+_ATOMS = "atom[i, 1] - atom[i, 2]"
 _NODES = {
-    Measure.DENSITY: _CONTINUUM,
-    Measure.LATTICE: _INTEGERS,
-    Measure.FINITE: _LISTED,
-}
-_ATOM_LOSS = {
-    Measure.DENSITY: "points[i, 1] - points[i, 2]",
-    Measure.LATTICE: "points[i, 1] - points[i, 2]",
-    Measure.FINITE: "loss(points[i, 0], theta)",
+    Measure.DENSITY: f"{_PLACES}\n\n{_START.format(loss=_ATOMS)}{_CONTINUUM}",
+    Measure.LATTICE: f"{_START.format(loss=_ATOMS)}{_INTEGERS}",
+    Measure.FINITE: f"{_START.format(loss='loss(atom[i, 0], theta)')}    return rows[:n]",
 }
 
 
@@ -410,7 +298,5 @@ def parts(measure: Measure) -> list[Part]:
     Args:
         measure: where the pair has its mass.
     """
-    weight = _WEIGHT if measure is not Measure.FINITE else ""
-    atoms = _ATOMS.format(loss=_ATOM_LOSS[measure])
-    texts = "\n\n".join(filter(None, (weight, atoms, _NODES[measure], _SUMS))).split("\n\n")
+    texts = "\n\n".join((_WEIGHT, _NODES[measure], _SUMS)).split("\n\n")
     return [Part(*text.split("\n", 1)) for text in texts]

@@ -23,19 +23,17 @@ TOLERANCE = 1e-10
 CODE = '''
 def self_check():
     """Return a list of (function, points, largest relative error) against CHECKS."""
-    worst = {{}}
+    errors = {{}}
     for theta, rows in CHECKS:
         for x, *values, inverse in rows:
             asked = [(name, x, value) for name, value in zip(("log_p", "log_q", "loss"), values)]
-            asked += [(f"loss_inverse_{{i}}", values[2], back) for i, back in inverse]
-            for name, argument, value in asked:
-                if value is None:
-                    continue
-                error = abs(globals()[name](argument, np.array(theta)) - value)
-                error /= max(abs(value), 1e-300)
-                points, largest = worst.get(name, (0, 0.0))
-                worst[name] = points + 1, max(largest, error if error == error else math.inf)
-    return [(name, points, error) for name, (points, error) in worst.items()]
+            asked += [(f"loss_inverse_{{i}}", values[2], y) for i, y in inverse]
+            for name, at, value in asked:
+                if value is not None:
+                    error = abs(globals()[name](at, np.array(theta)) - value)
+                    error /= max(abs(value), 1e-300)
+                    errors.setdefault(name, []).append(error if error == error else math.inf)
+    return [(name, len(found), max(found)) for name, found in errors.items()]
 
 
 if __name__ == "__main__":

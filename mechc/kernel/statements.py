@@ -68,14 +68,14 @@ def compiled(types, plain=False):
 
 SELF_CHECK = "self_check"
 BUILTINS = frozenset({"range", "max", "min", "float", "int", "complex", "abs"})
-NUMPY = frozenset({"array", "empty", "zeros"})
+NUMPY = frozenset({"array", "concatenate", "empty", "unique"})
 FIELDS = frozenset({"real", "imag", "size", "shape"})
 MATH = frozenset(name for name in vars(math) if not name.startswith("_"))
 TYPES = re.compile(r"(?:void|boolean|(?:float|int|complex)\d+|[\[\]():, 1])+")  # numba evaluates it
 ANNOTATIONS = frozenset({"float", "int", "complex"})
 ALLOWED = (
     ast.Assign, ast.AugAssign, ast.Expr, ast.Return, ast.If, ast.For, ast.While, ast.Break,
-    ast.BinOp,
+    ast.Continue, ast.BinOp,
     ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Call, ast.Name, ast.Attribute,
     ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.operator, ast.unaryop, ast.boolop,
     ast.cmpop, ast.expr_context,

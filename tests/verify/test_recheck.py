@@ -163,7 +163,7 @@ def test_shared_functions_that_were_changed_are_refused(certified, tmp_path):
     assert "complex_exp" in problems(tmp_path, faulty, forged(content, faulty))[0]
 
 
-@pytest.mark.parametrize("name", ["log_weight", "log_mass", "log_delta", "loss_sf_p"])
+@pytest.mark.parametrize("name", ["nodes", "log_mass", "log_delta", "loss_sf_p"])
 def test_a_law_of_another_text_is_refused(name, certified, tmp_path):
     _, text, content = certified("discrete_laplace")
     faulty = planted(text, name, "theta[0] > 35.0")
