@@ -8,7 +8,6 @@ from built_in import GOLDEN, source
 from mechc.kernel import cache
 from mechc.verify.recheck.kernel import OF_LAW
 
-
 WHOLE = "laplace.py"
 
 
