@@ -49,8 +49,8 @@ _NODES = tuple(
     getattr(ast, name)
     for name in words(
         "Assign AugAssign Return If For While Break Continue Expr BinOp UnaryOp BoolOp Compare",
-        "IfExp Call Name Attribute Subscript Slice Tuple List Constant operator unaryop boolop cmpop",
-        "expr_context arguments arg",
+        "IfExp Call Name Attribute Subscript Slice Tuple List Constant operator unaryop boolop",
+        "cmpop expr_context arguments arg",
     )
 )
 _NP = {name: getattr(np, name) for name in words("array concatenate empty unique")}
@@ -64,9 +64,7 @@ LAW = words("""
     edgeworth_terms
 """)
 """The law of one step, by functions that all kernels have in common, with what they call."""
-OF_LAW = (*LAW, *words("""
-    weight rule sample nodes log_mass
-"""))  # fmt: skip
+OF_LAW = (*LAW, *words("weight rule sample nodes log_mass"))
 SHARED = words("""
     01a3b291dd96 15d4db44d927 1761d84b7e34 1e63189f3a1c 20730431c611 223869f6b28a 22925868fc58
     230521ac7554 2416a73deaf4 2429e06cc541 2e1649acae48 2f51b9233560 305aa43cd221 318f5a18818c
