@@ -221,8 +221,7 @@ class Side(Columns):
 
     def _laid(self, choice: Choice) -> Contour:
         """The contour chosen, beside sums of atoms in closed form where these matter."""
-        masses = (self._log_mass, self.log_q, self._lowest)
-        where = (choice.c, choice.period, choice.grid, choice.log_b, masses)
+        where = (choice.c, choice.period, choice.grid, choice.log_b)
         atomic = self._atomic(choice.c) if choice.one_scale and not choice.spare else None
         if atomic is not None:
             return BesideAtoms(atomic, self._law, self._payoff, *where)

@@ -41,7 +41,6 @@ from mechc.accountants.contours.trapezoid import (
 )
 from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.infinite_mass import log_complement
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
 
@@ -281,11 +280,6 @@ class Sweep(Columns):
         nodes = FIRST + int(min(1.1 * frequency / h, MANY_NODES / 2))
         steps = tuple(Step(s.loss, n * s.count) for s in self._steps)
         log_b = n * (rows[:, 0] + rows[:, 3]) + log_peak(grid)
-        masses = (
-            sum(s.count * s.loss.log_finite for s in steps),
-            sum(s.count * s.loss.log_q_finite for s in steps),
-            sum(s.count * s.loss.support[0] for s in steps),
-        )
         contour: Contour | None = None
         between = self._recursion and self._steps[0].loss.atom_loss.size > 0  # `banded` goes far
         few = between or (self._recursion and n * self._steps[0].count <= FEW)
@@ -293,7 +287,7 @@ class Sweep(Columns):
         while nodes <= most:
             law = resolved(steps, c, 1.2 * h * nodes, 1e-18)
             if contour is None:
-                contour = Contour(law, payoff, c, period, grid, log_b, masses)
+                contour = Contour(law, payoff, c, period, grid, log_b)
                 tail = period / (math.pi * contour.weight(0.0))
                 if tail * math.exp(contour.tilted.lasting) > LARGE * self._widest * h * most:
                     return None  # atoms keep phi from fading within the nodes
@@ -387,12 +381,7 @@ class LatticeSweep(Sweep):
         period = payoff.period(period)
         steps = tuple(Step(s.loss, n * s.count) for s in self._steps)
         log_b = n * (rows[:, 0] + rows[:, 3]) + log_peak(grid)
-        masses = (
-            sum(s.count * s.loss.log_finite for s in steps),
-            sum(s.count * log_complement(s.loss.log_minus_infinite) for s in steps),
-            sum(s.count * s.loss.support[0] for s in steps),
-        )
-        contour = Contour(Law.of(steps), payoff, c, period, grid, log_b, masses)
+        contour = Contour(Law.of(steps), payoff, c, period, grid, log_b)
         if contour.most > LONGEST:
             return None
         d, b = inversion.lattice_weights(contour, int(contour.most))

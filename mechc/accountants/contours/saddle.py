@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import NumericError, UnsupportedError
@@ -22,14 +23,12 @@ from mechc.loss.jit import compiled
 
 Floats = NDArray[np.float64]
 
-_MAX_STEPS = 200
 _LARGEST = 1e15
 _SMALLEST = 1e-150  # 1/t^2 is still a double
 _SETTLED = 1e-13  # relative change of t at which Newton stops
-_UPWARD = 3.0  # largest factor of one step up: K' may grow exponentially beyond the root
+_UPWARD = math.log(3.0)  # of one step up: K' may grow exponentially beyond the root
 _CLOSE = 1.1  # ratio of a bracket whose upper end is a tilt that float64 cannot serve
 _UNUSABLE = 0.5  # rounding error of K at which a tilt no longer serves
-_BISECT_EVERY = 3  # so that a bracket of many decades shrinks whatever Newton does
 
 Target = Callable[[float], tuple[float, float]]
 
@@ -74,36 +73,32 @@ def solve(composed: ComposedLoss, target: Target, epsilon: float) -> Tilt:
     end = min(composed.strip[1], _LARGEST)
     if end <= 0.0:
         raise UnsupportedError("the privacy loss has no exponential moment: no tilt t > 0 exists")
-    low, high, usable = 0.0, math.inf, math.inf
-    t = _first_guess(composed, epsilon, end)
-    for count in range(_MAX_STEPS):
-        gap, slope = _gap(composed, target, t)
-        if gap == 0.0:
-            return Tilt(t, True)
-        low, high = (t, high) if gap < 0 else (low, t)
-        usable = min(usable, t) if gap == math.inf else usable
-        step = -gap / (t * slope) if slope > 0 and math.isfinite(gap) else -math.copysign(1.0, gap)
-        if abs(step) < _SETTLED or (high - low) <= 2e-16 * t:
-            return Tilt(t, True)
-        if t <= _SMALLEST or low >= end * (1 - 1e-9):
-            return Tilt(t, False)
-        if high == usable and high < _CLOSE * low:
-            return Tilt(low, False)
-        t = _next(t, step, low, high, end, count % _BISECT_EVERY == 2)
-    return Tilt(low if low > 0 else t, False)
-
-
-def _first_guess(composed: ComposedLoss, epsilon: float, end: float) -> float:
-    """Root for a quadratic K and target eps + 3/(2t), kept small where K' may explode."""
     _, mean, variance = map(float, composed.cumulants(0.0, 2))
-    excess = mean - epsilon
-    root = math.hypot(excess, math.sqrt(6.0 * max(variance, 0.0)))
-    if excess > 0:
-        guess = 3.0 / (excess + root)
-    else:
-        guess = (root - excess) / (2.0 * variance) if variance > 0 else math.inf
-    guess = min(max(guess, _SMALLEST), 2.0)
-    return guess if guess < end else 0.5 * end
+    root = math.hypot(mean - epsilon, math.sqrt(6.0 * max(variance, 0.0)))
+    # that of a quadratic K and the target eps + 3/(2t), kept small where K' may explode
+    t = min(max(3.0 / max(mean - epsilon + root, 1e-300), _SMALLEST), 2.0, 0.5 * end)
+    low, high, fall = 0.0, math.inf, 9.0
+    while not 0.0 < low < high < math.inf:
+        gap, slope = _gap(composed, target, t)
+        low, high = (t, high) if gap < 0.0 else (low, t)
+        if gap == 0.0 or (gap > 0.0 and t <= _SMALLEST) or low >= end * (1.0 - 1e-9):
+            return Tilt(t, gap == 0.0)
+        if gap > 0.0:  # as far as Newton says, within reason
+            newton = gap / (t * slope) if slope > 0.0 and gap < math.inf else fall
+            t, fall = max(t * math.exp(-min(max(1.1 * newton, 1e-6), fall)), _SMALLEST), 2.0 * fall
+        else:
+            newton = -gap / (t * slope) if slope > 0.0 else math.inf
+            t = min(t * math.exp(min(max(1.1 * newton, 1e-6), _UPWARD)), 0.5 * (t + end))
+    while _gap(composed, target, high)[0] == math.inf:  # a tilt that float64 cannot serve
+        middle = math.sqrt(low) * math.sqrt(high)
+        if high < _CLOSE * low:
+            return Tilt(low, False)
+        low, high = (middle, high) if _gap(composed, target, middle)[0] < 0.0 else (low, middle)
+    found = brentq(
+        lambda x: _gap(composed, target, math.exp(x))[0],
+        math.log(low), math.log(high), xtol=_SETTLED, full_output=True, disp=False,
+    )  # fmt: skip
+    return Tilt(math.exp(found[0]), True)
 
 
 def _gap(composed: ComposedLoss, target: Target, t: float) -> tuple[float, float]:
@@ -117,23 +112,6 @@ def _gap(composed: ComposedLoss, target: Target, t: float) -> tuple[float, float
     if not (math.isfinite(mean) and math.isfinite(variance) and usable):
         return math.inf, math.nan
     return float(mean) - value, float(variance) - derivative
-
-
-def _next(t: float, step: float, low: float, high: float, end: float, bisect: bool) -> float:
-    """Take a Newton step in log t inside the bracket (low, high) and the strip, or bisect.
-
-    A step down at most squares a small t: a few steps cover all magnitudes.
-    """
-    wide = 0.0 < 4.0 * low < high < math.inf
-    if bisect and wide:
-        return math.sqrt(low) * math.sqrt(high)
-    farthest = -max(9.0, abs(math.log(t)))
-    proposal = max(t * math.exp(min(max(step, farthest), math.log(_UPWARD))), _SMALLEST)
-    if low < proposal < min(high, end):
-        return proposal
-    if low == 0.0:
-        return max(t * math.exp(farthest), _SMALLEST)
-    return math.sqrt(low) * math.sqrt(high) if wide else 0.5 * (low + min(high, end))
 
 
 @compiled("float64(float64[::1], float64[::1])")

@@ -24,6 +24,7 @@ from mechc.accountants.contours.characteristic import Law, Tilted, turned_by
 from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
+from mechc.loss.infinite_mass import log_complement
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
@@ -219,7 +220,6 @@ class Contour:
         period: float,
         grid: Floats,
         log_b: Floats,
-        masses: tuple[float, float, float],
     ) -> None:
         """Fix the contour; nodes are evaluated on demand.
 
@@ -230,11 +230,13 @@ class Contour:
             period: T.
             grid: see the attributes.
             log_b: see the attributes.
-            masses: log M(0), log M(-1) and the smallest finite loss of the composition.
         """
         self.c, self.period, self.grid, self.log_b = c, period, grid, log_b
         self.payoff = payoff
-        self.log_mass, self.log_q, self.lowest = masses
+        steps = law.steps
+        self.log_mass = sum(s.count * s.loss.log_finite for s in steps)
+        self.log_q = sum(s.count * log_complement(s.loss.log_minus_infinite) for s in steps)
+        self.lowest = sum(s.count * s.loss.support[0] for s in steps)
         self.most = payoff.nodes(period)
         self.h = 2.0 * math.pi / period
         self.re, self.im = np.empty(0), np.empty(0)
