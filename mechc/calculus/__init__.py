@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sympy import Expr, Pow, S, Sum, Symbol, Tuple, besseli, erfc, loggamma
+from sympy import And, Basic, Expr, Gt, Pow, S, Sum, Symbol, Tuple, besseli, erfc, loggamma
 
 from mechc.calculus.cgf import cgf_of, cumulants_of
 from mechc.calculus.checks import Checker
@@ -38,7 +38,7 @@ from mechc.calculus.types import (
 )
 from mechc.protocol import Measure
 from mechc.symbolic.budget import Task, run
-from mechc.symbolic.facts import by_case
+from mechc.symbolic.facts import by_case, is_certain
 from mechc.symbolic.functions import spell_out
 
 if TYPE_CHECKING:
@@ -76,7 +76,10 @@ def derive_case(refined: Refined, pair: Pair) -> Derived:
     smooth = not integer and not atoms
     case = CalculusCase(
         condition=refined.condition,
-        regions=tuple(replace(r, inverse=invert(r, ELL, checker)) for r in regions),
+        regions=tuple(
+            replace(r, inverse=invert(r, ELL, _inside(r, refined.condition, pair) or checker))
+            for r in regions
+        ),
         atoms=atoms,
         infinite_mass=infinite_mass(regions, atoms, x, facts, integer),
         cgf=cgf,
@@ -91,6 +94,14 @@ def derive_case(refined: Refined, pair: Pair) -> Derived:
         cumulants=cumulants_of(cgf, Z),
         notes=(*tails.notes, *_notes(case, pair)),
     )
+
+
+def _inside(region: Region, condition: Basic, pair: Pair) -> Checker | None:
+    """A checker at parameters for which a region that may be empty is not; else None."""
+    if is_certain(region.lo, region.hi) or not region.kind.moves:
+        return None
+    there = And(condition, Gt(region.hi, region.lo))
+    return Checker.of(pair.variable, pair.parameters, there, pair.measure is Measure.LATTICE)
 
 
 def _checked(cgf: Entry, refined: Refined, tails: Tails, checker: Checker) -> Entry:
@@ -152,12 +163,13 @@ def _promising(region: Region) -> bool:
 def _with_solutions(
     derived: Derived, solutions: dict[Expr | None, list[Expr]], pair: Pair
 ) -> Derived:
-    checker = Checker.of(
-        pair.variable, pair.parameters, derived.case.condition, pair.measure is Measure.LATTICE
-    )
+    condition, integer = derived.case.condition, pair.measure is Measure.LATTICE
     regions = []
     for region in derived.case.regions:
         if _promising(region):
+            checker = _inside(region, condition, pair) or Checker.of(
+                pair.variable, pair.parameters, condition, integer
+            )
             found = [(solution, "solve") for solution in solutions[region.loss]]
             region = replace(region, inverse=best_inverse(found, region, ELL, checker))
         regions.append(region)

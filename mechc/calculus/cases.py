@@ -1,9 +1,9 @@
-"""A declaration by cases: for each order of the breakpoints, sorted pieces and atoms.
+"""A declaration by cases: sorted pieces, each a sum of terms, and atoms.
 
 Input: a declaration. Output: cases whose conditions on the parameters exclude each other and cover
-the domain; in each the cuts are in a known order (mechc.symbolic.breakpoints) and every density is
-a sum of terms (mechc.calculus.terms). A new case is opened only where a sign that is needed cannot
-be proved.
+the domain; in each the pieces are in order (mechc.symbolic.breakpoints) and every density is a sum
+of terms (mechc.calculus.terms). A new case is opened only where a formula depends on a sign that
+cannot be proved: the order of breakpoints does not, as pieces may be empty for some parameters.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Atom:
 
 @dataclass(frozen=True)
 class Case:
-    """One order of the breakpoints, for the parameters with `condition`."""
+    """Pieces and atoms for the parameters with `condition`."""
 
     condition: Boolean
     pieces: tuple[Piece, ...]
@@ -85,27 +85,33 @@ def by_cases(declaration: Declaration) -> tuple[Case, ...]:
         DeclarationError: a density is negative on a whole piece.
         UnsupportedError: a breakpoint that cannot be located.
     """
-    return tuple(case for _, case in explored(declaration))
+    return tuple(case for _, case in explored(declaration, ordered=False))
 
 
-def explored(declaration: Declaration) -> list[tuple[Facts, Case]]:
-    """`by_cases`, each case with the facts that hold in it."""
+def explored(declaration: Declaration, *, ordered: bool = True) -> list[tuple[Facts, Case]]:
+    """`by_cases`, each case with the facts that hold in it.
+
+    Args:
+        declaration: a pair, or noise beside itself.
+        ordered: whether the ends of all pieces are put in order, by more cases.
+    """
     try:
-        return _cases(declaration, facts_of(declaration.parameters))
+        return _cases(declaration, facts_of(declaration.parameters), ordered)
     except UnsupportedError as error:
         raise UnsupportedError(f"{declaration.name}: {error}") from None
 
 
-def _cases(declaration: Declaration, facts: Facts) -> list[tuple[Facts, Case]]:
+def _cases(declaration: Declaration, facts: Facts, ordered: bool) -> list[tuple[Facts, Case]]:
     """One case, or two where a sign depends on the parameters."""
     try:
-        pieces = tuple(_merged(_pieces(declaration, facts), declaration.measure is Measure.LATTICE))
+        pieces = tuple(_merged(_pieces(declaration, facts, ordered),
+                               declaration.measure is Measure.LATTICE))  # fmt: skip
         return [(facts, Case(facts.condition, pieces, tuple(_atoms(declaration, facts))))]
     except Undecided as undecided:
         if len(facts.known) >= MAX_SPLITS:
             raise UnsupportedError(
-                f"the order of the breakpoints depends on more than {MAX_SPLITS} signs, the last "
-                f"one that of {undecided.expr}"
+                f"the formulas depend on more than {MAX_SPLITS} signs, the last one that of "
+                f"{undecided.expr}"
             ) from None
         if not undecided.expr.free_symbols <= {p.symbol for p in declaration.parameters}:
             raise UnsupportedError(
@@ -115,11 +121,11 @@ def _cases(declaration: Declaration, facts: Facts) -> list[tuple[Facts, Case]]:
         return [
             case
             for sign in (1, -1)
-            for case in _cases(declaration, facts.assume(undecided.expr, sign))
+            for case in _cases(declaration, facts.assume(undecided.expr, sign), ordered)
         ]
 
 
-def _pieces(declaration: Declaration, facts: Facts) -> list[Piece]:
+def _pieces(declaration: Declaration, facts: Facts, ordered: bool) -> list[Piece]:
     """The pieces in order, those without mass left out."""
     if declaration.measure is Measure.FINITE:
         return []
@@ -128,7 +134,8 @@ def _pieces(declaration: Declaration, facts: Facts) -> list[Piece]:
     if lattice:
         lo, hi = ceiling(lo) - 1, floor(hi)
     pieces = []
-    for stretch in split((declaration.p, declaration.q), variable, lo, hi, facts):
+    exprs = (declaration.p, declaration.q)
+    for stretch in split(exprs, variable, lo, hi, facts, ordered=ordered):
         a, b = (stretch.lo + 1 if lattice else stretch.lo), stretch.hi
         here = facts.within(variable, a, b)
         p, q = (_terms(declaration, e, here, f"on {a} .. {b}") for e in stretch.exprs)

@@ -46,10 +46,10 @@ from sympy import (
     sqrt,
 )
 
-from mechc.calculus.integrals import geometric, mass
+from mechc.calculus.integrals import LONGEST, geometric, mass
 from mechc.calculus.loss import log_sum
 from mechc.calculus.types import Closed, Entry, Kind, Numeric, Region, Unavailable, joined
-from mechc.symbolic.facts import Facts, Undecided, sampled
+from mechc.symbolic.facts import Facts, Undecided, is_certain, sampled
 from mechc.symbolic.functions import sinhc
 from mechc.symbolic.rewrite import (
     affine_in,
@@ -60,7 +60,7 @@ from mechc.symbolic.rewrite import (
     rational_in,
     tidy,
 )
-from mechc.symbolic.signs import sign
+from mechc.symbolic.signs import decide, sign
 
 if TYPE_CHECKING:
     from mechc.calculus.cases import Atom
@@ -96,6 +96,8 @@ def cgf_of(
     moments = [m for m, _ in parts if m != 0]
     if not moments:
         return Closed(S.NegativeInfinity, "the loss is never finite")
+    if sum(moment.count_ops() for moment in moments) > LONGEST:
+        return Numeric(f"a sum of more than {LONGEST} operations; summed over quadrature nodes")
     return Closed(_log(moments, z, facts), how)
 
 
@@ -155,10 +157,10 @@ def _log_positive(part: Expr, z: Symbol, facts: Facts) -> Expr:
     if part.is_Pow and not part.exp.has(z):
         return part.exp * _log_positive(part.base, z, facts)
     try:
-        positive = sign(part.subs(z, 0), facts) * part
+        positive = decide(part.subs(z, 0), facts) * part
     except Undecided:
         return log(part)
-    return expand_log(log(positive))
+    return expand_log(log(positive or part))
 
 
 def _stretch(region: Region, x: Symbol, z: Symbol, facts: Facts, lattice: bool) -> tuple[Expr, str]:
@@ -182,7 +184,8 @@ def _exponential_loss(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Exp
     loss = region.loss
     if loss is None or not region.kind.moves:
         return None
-    if region.loss_lo is None or region.loss_hi is None:
+    ends = (region.loss_lo, region.loss_hi)
+    if None in ends or not (is_certain(region.lo, region.hi) or not {oo, -oo} & {*ends}):
         return None
     slope = diff(loss, x)
     log_p = log_sum(region.p, x)

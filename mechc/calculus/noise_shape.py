@@ -305,7 +305,7 @@ def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) 
     turning |= {f.args[0] for s in slopes for f in s.atoms(asinh, atan) if _can_cut(f.args[0], x)}
     marks = tuple(Abs(f) for f in sorted(turning, key=str)) or (x,)
     found: list[int] = []
-    for stretch in split(marks, x, piece.lo, piece.hi, facts):
+    for stretch in split(marks, x, piece.lo, piece.hi, facts, ordered=True):
         here = facts.within(x, stretch.lo, stretch.hi)
         signs = {weak_sign(s, here) for s in slopes}
         if signs <= {UP, FLAT} or signs <= {DOWN, FLAT}:

@@ -4,7 +4,7 @@
 
     cut where Abs, Max, Piecewise ... switch       mechc.symbolic.breakpoints
     write each smooth part as a sum of terms       mechc.calculus.terms
-    one case for each order of the cuts            mechc.calculus.cases
+    put pieces and cases together                  mechc.calculus.cases
     check masses, signs and supports               mechc.calculus.masses
     say what the pair stands for                   mechc.calculus.claims
 """
@@ -36,7 +36,7 @@ class Pair:
         variable: output variable.
         parameters: in the order in which kernels take them.
         measure: where it has its mass.
-        cases: one for each order of the breakpoints; exactly one condition is true.
+        cases: exactly one condition is true.
         claim: what the pair stands for, and whether that was proved.
         about: one sentence for people.
         refs: literature.

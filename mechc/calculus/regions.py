@@ -17,7 +17,15 @@ from sympy import And, Basic, Expr, Pow, S, Symbol, floor, log, nan, oo, zoo
 from mechc.calculus.loss import loss_of
 from mechc.calculus.types import Kind, Numeric, Region
 from mechc.symbolic.asymptotics import Expansion, Unknown, end_point, limit_of_exponentials
-from mechc.symbolic.facts import Facts, Undecided, alternatives, eliminations, facts_of
+from mechc.symbolic.facts import (
+    Facts,
+    Undecided,
+    alternatives,
+    candidates,
+    eliminations,
+    facts_of,
+    is_certain,
+)
 from mechc.symbolic.functions import BracketedRoot
 from mechc.symbolic.monotone import Part, monotone_parts
 from mechc.symbolic.signs import sign
@@ -109,10 +117,20 @@ def _limit(
         return loss
     if end.has(BracketedRoot):
         return None
+    lows, highs = candidates(part.lo, part.hi)
+    several = lows if from_right else highs
+    if not is_certain(part.lo, part.hi):
+        facts = facts.above(highs, lows)
     if not end.is_infinite:
         value = loss.subs(x, end)
-        if _is_regular(value, facts) or (inside and not value.has(oo, -oo, zoo, nan)):
+        values = [loss.subs(x, place) for place in several]
+        if all(_is_regular(v, facts) for v in values) or (
+            inside and not value.has(oo, -oo, zoo, nan)
+        ):
             return value
+    if len(several) > 1:
+        return None
+    (end,) = several  # where the part is not empty
     y, approach = end_point(x, end, from_right)
     try:
         return Expansion(y, facts).limit(loss.subs(x, approach))

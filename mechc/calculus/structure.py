@@ -40,7 +40,7 @@ from sympy import (
 from mechc.calculus.checks import Checker
 from mechc.calculus.types import Closed, Entry, Kind, Region, Unavailable, joined
 from mechc.symbolic.curvature import affine_parts
-from mechc.symbolic.facts import Facts, Undecided
+from mechc.symbolic.facts import Facts, Undecided, candidates
 from mechc.symbolic.rewrite import affine_in, polynomial_in, quotient, rational_in, tidy
 from mechc.symbolic.signs import sign
 
@@ -119,7 +119,8 @@ def _orientation(step: Expr, facts: Facts) -> Expr:
         return Piecewise((S.One, step > 0), (S.NegativeOne, true))
 
 
-Segment = tuple[Expr, Expr, tuple["Term", ...], tuple["Term", ...]]
+Ends = frozenset[Expr]  # the largest or the smallest of which is the end (`candidates`)
+Segment = tuple[Ends, Ends, tuple["Term", ...], tuple["Term", ...]]
 
 
 def is_symmetric(regions: Sequence[Region], atoms: Sequence[Atom], checker: Checker) -> bool:
@@ -133,21 +134,26 @@ def is_symmetric(regions: Sequence[Region], atoms: Sequence[Atom], checker: Chec
     x = checker.x
     if not _atoms_pair_off(atoms):
         return False
-    segments = [(r.lo, r.hi, r.p, r.q) for r in joined(regions)]
-    if not segments:
+    found = joined(regions)
+    if not found:
         return bool(atoms)
-    return any(_reflects(segments, c, checker) for c in _centres(segments, x))
+    segments: list[Segment] = []
+    for region in found:
+        lows, highs = candidates(region.lo, region.hi)
+        segments.append((frozenset(map(expand, lows)), frozenset(map(expand, highs)),
+                         region.p, region.q))  # fmt: skip
+    points = [end for r in found for end in (r.lo, r.hi) if not end.is_infinite]
+    return any(_reflects(segments, c, checker) for c in _centres(points, segments[0], x))
 
 
-def _centres(segments: list[Segment], x: Symbol) -> Iterator[Expr]:
+def _centres(points: list[Expr], segment: Segment, x: Symbol) -> Iterator[Expr]:
     """Candidates for c: from breakpoints, else from the centres of the two densities."""
-    points = [end for s in segments for end in s[:2] if not end.is_infinite]
     if points:
         yield expand(points[0] + points[-1])
         if x.is_integer:
             yield expand(points[0] + points[-1] - 1)
         return
-    _, _, p, q = segments[0]
+    _, _, p, q = segment
     seen = set()
     for left in _zeros(p[0].log_density, x):
         for right in _zeros(q[0].log_density, x):
@@ -168,32 +174,34 @@ def _zeros(expr: Expr, x: Symbol) -> list[Expr]:
 def _reflects(segments: list[Segment], c: Expr, checker: Checker) -> bool:
     """Whether x -> c - x maps the segments to themselves, with p and q exchanged."""
     mirrored = [(_mirror(hi, c), _mirror(lo, c), q, p) for lo, hi, p, q in reversed(segments)]
+    places = {(lo, hi): there for lo, hi, *there in mirrored}
+    if all(s[:2] in places for s in segments):  # not in order where some of them are empty
+        mirrored = [(s[0], s[1], *places[s[:2]]) for s in segments]
     last = len(segments) - 1
     for index, (here, there) in enumerate(zip(segments, mirrored, strict=True)):
         if not (_same(here[2], there[2], c, checker) and _same(here[3], there[3], c, checker)):
             return False
-        if (
-            here[1] != there[1]
-            and expand(here[1] - there[1]) != 0
-            and (
-                index == last or not _agree(segments, index, expand(there[1] - here[1]), checker.x)
-            )
+        if here[1] != there[1] and (
+            index == last or not _agree(segments, index, there[1], checker.x)
         ):
             return False
-    first = segments[0][0], mirrored[0][0]
-    return bool(first[0] == first[1] or expand(first[0] - first[1]) == 0)
+    return segments[0][0] == mirrored[0][0]
 
 
-def _mirror(end: Expr, c: Expr) -> Expr:
-    return -end if end.is_infinite else expand(c - end)
+def _mirror(ends: Ends, c: Expr) -> Ends:
+    return frozenset(-end if end.is_infinite else expand(c - end) for end in ends)
 
 
-def _agree(segments: list[Segment], index: int, overlap: Expr, x: Symbol) -> bool:
+def _agree(segments: list[Segment], index: int, other: Ends, x: Symbol) -> bool:
     """On a lattice the last point of a segment may as well belong to the next, if both agree."""
-    if not x.is_integer or overlap not in (S.One, S.NegativeOne):
-        return False
     left, right = segments[index], segments[index + 1]
-    point = left[1] if overlap == -1 else right[0]
+    if not x.is_integer or len(left[1]) + len(right[0]) + len(other) > 3:
+        return False
+    (end,), (start,), (there,) = left[1], right[0], other
+    overlap = expand(there - end)
+    if overlap not in (S.One, S.NegativeOne):
+        return False
+    point = end if overlap == -1 else start
     return all(
         len(one) == len(two) == 1
         and expand((one[0].log_density - two[0].log_density).subs(x, point)) == 0

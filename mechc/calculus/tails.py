@@ -22,7 +22,15 @@ from mechc.calculus.loss import log_sum
 from mechc.calculus.terms import Term
 from mechc.calculus.types import Kind, Region
 from mechc.symbolic.asymptotics import ONE, Expansion, Series, Unknown, end_point
-from mechc.symbolic.facts import Facts, Undecided, alternatives, by_case, eliminations
+from mechc.symbolic.facts import (
+    Facts,
+    Undecided,
+    alternatives,
+    by_case,
+    candidates,
+    eliminations,
+    is_certain,
+)
 from mechc.symbolic.functions import BracketedRoot
 from mechc.symbolic.monotone import is_smooth
 from mechc.symbolic.rewrite import tidy
@@ -64,13 +72,17 @@ def tails_of(regions: Sequence[Region], x: Symbol, facts: Facts, lattice: bool) 
             upper.append(S.Zero)
             notes.append(f"strip cut to [-1, 0]: the loss may be singular in {region.interval}")
             continue
+        lows, highs = candidates(region.lo, region.hi)
         for end, limit, from_right in (
-            (region.lo, region.loss_lo, True),
-            (region.hi, region.loss_hi, False),
+            *((low, region.loss_lo, True) for low in lows),
+            *((high, region.loss_hi, False) for high in highs),
         ):
+            here = facts
+            if not is_certain(region.lo, region.hi):  # where this is the outermost of its ends
+                here = facts.above([end], lows).above(highs, [end])
             if end.has(BracketedRoot) or (lattice and not end.is_infinite):
                 continue
-            found = _bounds_at_end(region, x, _End(end, limit, from_right), facts, _DEPTH)
+            found = _bounds_at_end(region, x, _End(end, limit, from_right), here, _DEPTH)
             lower.append(found.below)
             upper.append(found.above)
             sentences += found.sentences

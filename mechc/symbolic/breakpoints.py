@@ -2,20 +2,24 @@
 
 Input: expressions in the variable and an interval. Output: sorted intervals on each of which the
 expressions are smooth. A switch is a function u whose sign selects a formula; its zeros must be
-those of a linear or quadratic polynomial. The order of the cuts is proved from `Facts`; where it
-depends on the parameters `Undecided` is raised and the caller splits into cases.
+those of a linear or quadratic polynomial.
 
 An interval is held as two cuts (a, b): the reals between them, or on a lattice the integers
 a+1, ..., b. Zeros of u matter only on a lattice, where each switch says which side they belong to.
+A cut whose place among others depends on the parameters is moved into each interval that it may
+lie in (`clamped`): parts may be empty, and no order is ever enumerated. Inside a part it is known
+that it is not empty, which rules out most combinations of cuts.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise, product
 from typing import NamedTuple
 
 from sympy import (
     Abs,
     Add,
+    And,
     Basic,
     DiracDelta,
     Eq,
@@ -30,6 +34,7 @@ from sympy import (
     Min,
     Mod,
     Ne,
+    Or,
     Poly,
     PolynomialError,
     S,
@@ -52,8 +57,9 @@ from sympy import (
 from sympy.core.relational import Relational
 
 from mechc.errors import UnsupportedError
-from mechc.symbolic.facts import Facts, Undecided
-from mechc.symbolic.signs import decide
+from mechc.symbolic.facts import Facts, Undecided, candidates
+from mechc.symbolic.functions import clamped
+from mechc.symbolic.signs import decide, weak_sign
 
 SWITCHES = (Abs, sign, Max, Min, Heaviside, Relational)
 ROUGH = (floor, ceiling, frac, Mod, DiracDelta, KroneckerDelta, re, im, arg)
@@ -68,6 +74,57 @@ class Stretch(NamedTuple):
     exprs: tuple[Expr, ...]
 
 
+class _Cell(NamedTuple):
+    """An interval; the facts say that it is not empty, and lies between all of some cuts."""
+
+    lo: Expr
+    hi: Expr
+    facts: Facts
+
+    def parts(self, cuts: list[tuple[Expr, int]], first: int, ordered: bool) -> list[_Part]:
+        """The parts between increasing cuts, with the signs before and after each of them."""
+        lows, highs = candidates(self.lo, self.hi)
+        inner = [(self._placed(cut), cut, after) for cut, after in cuts]
+        found = []
+        for (lo, low, s), (hi, high, _) in pairwise(
+            [(self.lo, -oo, first), *inner, (self.hi, oo, 0)]
+        ):
+            pairs = list(product((*lows, low), (*highs, high)))
+            orders = [_order(*pair, self.facts) for pair in pairs]
+            if -1 in orders or 0 in orders:
+                continue
+            facts = self.facts
+            for (a, b), order in zip(pairs, orders, strict=True):
+                if order is None and ordered:
+                    raise Undecided(expand(b - a))
+                facts = facts if order else facts.assume(expand(b - a), 1)
+            found.append((_Cell(lo, hi, facts), s))
+        return found
+
+    def _placed(self, cut: Expr) -> Expr:
+        """A cut moved into the interval."""
+        lows, highs = candidates(self.lo, self.hi)
+        below = [_order(low, cut, self.facts) for low in lows]
+        above = [_order(cut, high, self.facts) for high in highs]
+        if -1 in below or 0 in below:
+            return self.lo
+        if -1 in above or 0 in above:
+            return self.hi
+        return clamped(cut, self.lo if None in below else -oo, self.hi if None in above else oo)
+
+
+_Part = tuple[_Cell, int]
+
+
+def _order(a: Expr, b: Expr, facts: Facts) -> int | None:
+    """The sign of b - a for two cuts, which may be infinite; None where it is not proved."""
+    if a == b:
+        return 0
+    if a.is_infinite or b.is_infinite:
+        return 1 if a == -oo or b == oo else -1
+    return weak_sign(expand(b - a), facts)
+
+
 class _Switch(NamedTuple):
     """u, and the side its zeros belong to: +1, -1, 0 for a side of their own, None for either."""
 
@@ -76,33 +133,62 @@ class _Switch(NamedTuple):
 
 
 def split(
-    exprs: tuple[Expr, ...], variable: Symbol, lo: Expr, hi: Expr, facts: Facts
+    exprs: tuple[Expr, ...],
+    variable: Symbol,
+    lo: Expr,
+    hi: Expr,
+    facts: Facts,
+    *,
+    ordered: bool = False,
 ) -> list[Stretch]:
     """Split the interval between the cuts `lo` and `hi` until `exprs` are smooth on every part.
 
+    Args:
+        exprs: what is to become smooth.
+        variable: the variable.
+        lo: first cut.
+        hi: last cut.
+        facts: the parameter domains and what the case assumes.
+        ordered: whether cuts in an unknown order are refused.
+
     Raises:
-        Undecided: a sign or an order depends on the parameters.
+        Undecided: a sign depends on the parameters, or the order of two cuts if it must not.
         UnsupportedError: a switch is neither linear nor quadratic in the variable.
     """
     done: list[Stretch] = []
-    waiting = [Stretch(lo, hi, exprs)]
+    waiting = [(_Cell(lo, hi, facts), tuple(map(_without_absolutes, exprs)))]
     while waiting:
-        stretch = waiting.pop()
-        node = _innermost(stretch.exprs)
+        cell, formulas = waiting.pop()
+        node = _innermost(formulas)
         if node is None:
-            _check_smooth(stretch.exprs, variable)
-            done.append(stretch)
+            _check_smooth(formulas, variable)
+            done.append(Stretch(cell.lo, cell.hi, formulas))
             continue
         if node.has(variable):
-            parts = _signs(_switch(node), variable, stretch.lo, stretch.hi, facts)
+            parts = _signs(_switch(node), variable, cell, ordered)
         else:
-            parts = [(stretch.lo, stretch.hi, _parameter_sign(node, facts))]
+            parts = [(cell, _parameter_sign(node, facts))]
         if len(done) + len(waiting) + len(parts) > LIMIT:
             raise UnsupportedError(f"more than {LIMIT} pieces; {node} switches too often")
-        for a, b, s in reversed(parts):
+        for part, s in reversed(parts):
             chosen = {node: _value(node, s)}
-            waiting.append(Stretch(a, b, tuple(e.xreplace(chosen) for e in stretch.exprs)))
+            waiting.append((part, tuple(e.xreplace(chosen) for e in formulas)))
     return done
+
+
+def _without_absolutes(expr: Expr) -> Expr:
+    """The expression with abs(u) < c as u < c and -u < c, which do not switch at u = 0."""
+    opened = {}
+    for relation in expr.atoms(Lt, Le, Gt, Ge):
+        kind = {Gt: Lt, Ge: Le}.get(relation.func, relation.func)
+        gap = (relation.lhs - relation.rhs) * (1 if kind is relation.func else -1)
+        sizes = gap.atoms(Abs)
+        size = sizes.pop() if len(sizes) == 1 else S.Zero
+        factor = expand(gap).coeff(size)
+        if factor.is_positive or factor.is_negative:
+            sides = (kind(gap.xreplace({size: s * size.args[0]}), 0) for s in (1, -1))
+            opened[relation] = And(*sides) if factor.is_positive else Or(*sides)
+    return expr.xreplace(opened)
 
 
 def _innermost(exprs: tuple[Expr, ...]) -> Basic | None:
@@ -112,7 +198,8 @@ def _innermost(exprs: tuple[Expr, ...]) -> Basic | None:
     inside = set().union(*(s.bound_symbols for s in sums))  # Abs(n) under a sum over n stays
     nodes = {n for n in nodes if not n.free_symbols & inside}
     inner = [n for n in nodes if not any(a.has(*SWITCHES) for a in n.args)]
-    return min(inner, key=lambda n: n.sort_key(), default=None)
+    # comparisons first: what is chosen may hold fewer switches
+    return min(inner, key=lambda n: (not isinstance(n, Relational), n.sort_key()), default=None)
 
 
 def _check_smooth(exprs: tuple[Expr, ...], variable: Symbol) -> None:
@@ -172,32 +259,15 @@ def _parameter_sign(node: Basic, facts: Facts) -> int:
 
 
 def _signs(
-    switch: _Switch, variable: Symbol, lo: Expr, hi: Expr, facts: Facts
-) -> list[tuple[Expr, Expr, int]]:
-    """The parts of (lo, hi) on which u keeps its sign, in order."""
+    switch: _Switch, variable: Symbol, cell: _Cell, ordered: bool
+) -> list[_Part]:
+    """The parts of a cell on which u keeps its sign, in order."""
     u = _without_exponentials(switch.u, variable)
     if not u.has(variable):
-        return [(lo, hi, decide(u, facts))]
+        return [(cell, decide(u, cell.facts))]
     zeros_matter = bool(variable.is_integer) and switch.zero is not None
-    first, roots = _roots(u, variable, facts, zeros_matter)
-    parts: list[tuple[Expr, Expr, int]] = []
-    here, s = lo, first
-    for cut, after in _cuts(switch, variable, first, roots):
-        if not _before(here, cut, facts):
-            s = after
-            continue
-        if not _before(cut, hi, facts):
-            break
-        parts.append((here, cut, s))
-        here, s = cut, after
-    return [*parts, (here, hi, s)]
-
-
-def _before(a: Expr, b: Expr, facts: Facts) -> bool:
-    """Whether the cut a comes before the cut b; equal cuts do not."""
-    if a == -oo or b == oo:
-        return bool(a != b)
-    return False if oo in (a, -b) else decide(expand(b - a), facts) > 0
+    first, roots = _roots(u, variable, cell.facts, zeros_matter)
+    return cell.parts(_cuts(switch, variable, first, roots), first, ordered)
 
 
 def _roots(u: Expr, variable: Symbol, facts: Facts, zeros_matter: bool) -> tuple[int, list[Expr]]:

@@ -8,7 +8,7 @@ what holds strictly inside holds weakly at the ends.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from sympy import (
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt
 
 from mechc.symbolic.evaluate import evaluate_array
+from mechc.symbolic.functions import clamped
 
 if TYPE_CHECKING:
     from mechc.symbolic.parameters import Parameter
@@ -62,13 +63,13 @@ class Facts:
         encoding: symbols to expressions in positive dummies (or real ones) that cover the domain.
         known: pairs (expression, sign) assumed in this case.
         variable: the variable, if it is encoded.
-        interval: where it runs.
+        interval: the ends that it lies beyond, and those that it lies before.
     """
 
     encoding: tuple[tuple[Symbol, Expr], ...] = ()
     known: tuple[tuple[Expr, int], ...] = ()
     variable: Symbol | None = None
-    interval: tuple[Expr, Expr] = (-oo, oo)
+    interval: tuple[tuple[Expr, ...], tuple[Expr, ...]] = ((-oo,), (oo,))
 
     def encode(self, expr: Expr) -> Expr:
         """The expression with every symbol replaced by its free encoding."""
@@ -97,6 +98,22 @@ class Facts:
     @lru_cache(maxsize=1024)  # noqa: B019  the same question twice gets the same symbols
     def within(self, x: Symbol, lo: Expr, hi: Expr) -> Facts:
         """Facts that also know lo < x < hi."""
+        lows, highs = candidates(S(lo), S(hi))
+        facts = self if is_certain(S(lo), S(hi)) else self.above(highs, lows)
+        return facts._between(x, lows, highs)
+
+    def above(self, larger: Iterable[Expr], smaller: Iterable[Expr]) -> Facts:
+        """Facts that also know that some expressions exceed others."""
+        facts = self
+        for gap in (expand(high - low) for low in smaller for high in larger if high != low):
+            if gap.is_finite is not False and not gap.is_positive:
+                facts = facts.assume(gap, 1)
+        return facts
+
+    def _between(self, x: Symbol, lows: tuple[Expr, ...], highs: tuple[Expr, ...]) -> Facts:
+        """Facts that also know that x lies between all of some ends and all of others."""
+        facts = self
+        lo, hi = lows[0], highs[0]
         step = Dummy("t", positive=True)
         if lo is -oo and hi is oo:
             value: Expr = Dummy("t", real=True)
@@ -106,7 +123,10 @@ class Facts:
             value = hi - step
         else:
             value = (lo + hi * step) / (1 + step)
-        return replace(self, encoding=((x, value), *self.encoding), variable=x, interval=(lo, hi))
+        beyond = (*(x - low for low in lows[1:]), *(high - x for high in highs[1:]))
+        return replace(facts, known=(*facts.known, *((gap, 1) for gap in beyond)),
+                       encoding=((x, value), *facts.encoding), variable=x,
+                       interval=(lows, highs))  # fmt: skip
 
     @property
     def condition(self) -> Basic:
@@ -125,11 +145,35 @@ class Facts:
 
     def stretched(self, x: Symbol, shift: Expr, forward: int) -> Facts:
         """Facts whose interval also holds x + shift for every x in it (forward: sign of shift)."""
-        lo, hi = self.interval
-        outside = replace(self, encoding=tuple(e for e in self.encoding if e[0] != x))
+        lows, highs = self.interval
+        outside = replace(self, encoding=tuple(e for e in self.encoding if e[0] != x),
+                          known=tuple(k for k in self.known if not k[0].has(x)))  # fmt: skip
         if forward < 0:
-            return outside.within(x, lo if lo is -oo else lo + shift, hi)
-        return outside.within(x, lo, hi if hi is oo else hi + shift)
+            return outside._between(x, tuple(low + shift for low in lows), highs)
+        return outside._between(x, lows, tuple(high + shift for high in highs))
+
+
+def candidates(lo: Expr, hi: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """The ends, the largest and the smallest of which bound an interval where it is not empty."""
+    return _overtaken(lo, 1), _overtaken(hi, -1)
+
+
+def is_certain(lo: Expr, hi: Expr) -> bool:
+    """Whether an interval is between two ends, and surely not empty."""
+    return not lo.has(clamped) and not hi.has(clamped)
+
+
+def _overtaken(end: Expr, side: int) -> tuple[Expr, ...]:
+    """An end, and those that it is clamped by on its own side."""
+    constant, rest = end.as_coeff_Add()
+    if not isinstance(rest, clamped):
+        return (end,)
+    cut, *limits = rest.args
+    limit = limits[0 if side > 0 else 1]
+    others = () if limit.is_infinite else _overtaken(limit, side)
+    beyond = [o for o in others if not (side * (cut - o)).is_nonnegative]
+    inside = any((side * (o - cut)).is_nonnegative for o in beyond)
+    return tuple(end + constant for end in (*(() if inside else (cut,)), *beyond))
 
 
 def facts_of(parameters: tuple[Parameter, ...], condition: Basic = S.true) -> Facts:

@@ -3,8 +3,8 @@
 They keep derived formulas exact where plain elementary functions would have a removable
 singularity (`sinhc`, `expm1c`), would lose the structure that a stable kernel needs (`log_mix`),
 would overflow (`log_besselk`) or cancel (`log_erf_gap`, `atan2`).
-`BracketedRoot` names a root that has no closed form. `mechc.symbolic.evaluate` gives each of them
-its mpmath value.
+`BracketedRoot` names a root that has no closed form, `clamped` an end that others may overtake.
+`mechc.symbolic.evaluate` gives each of them its mpmath value.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from sympy import (
     Dummy,
     Expr,
     Function,
+    Max,
+    Min,
     Rational,
     S,
     Sum,
@@ -173,6 +175,30 @@ class atan2(Function):  # type: ignore[misc]
 
     def _eval_is_extended_real(self) -> bool | None:
         return True if all(a.is_extended_real for a in self.args) else None
+
+
+class clamped(Function):  # type: ignore[misc]
+    """clamped(c, a, b) = max(a, min(c, b)) for a <= b: the end of an interval that may be empty."""
+
+    nargs = 3
+
+    @classmethod
+    def eval(cls, c: Expr, a: Expr, b: Expr) -> Expr | None:
+        """Fold numbers, and the whole line."""
+        if c.is_number and a.is_number and b.is_number:
+            return Max(a, Min(c, b))
+        return c if a is S.NegativeInfinity and b is S.Infinity else None
+
+    def _eval_is_extended_real(self) -> bool:
+        return True
+
+    def _eval_is_integer(self) -> bool:
+        return all(a.is_integer or a.is_infinite for a in self.args)
+
+    def _sympystr(self, printer: Any) -> str:
+        c, a, b = (printer.doprint(arg) for arg in self.args)
+        below = c if self.args[2] is S.Infinity else f"Min({c}, {b})"
+        return below if self.args[1] is S.NegativeInfinity else f"Max({a}, {below})"
 
 
 class shape(Function):  # type: ignore[misc]

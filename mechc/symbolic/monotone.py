@@ -57,7 +57,7 @@ from sympy import (
 
 from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
 from mechc.symbolic.curvature import curvature, shifted_pairs
-from mechc.symbolic.facts import Facts, Undecided
+from mechc.symbolic.facts import Facts, Undecided, is_certain
 from mechc.symbolic.functions import BracketedRoot, log_mix, spell_out
 from mechc.symbolic.rewrite import RationalForm, affine_in, factored, rational_in
 from mechc.symbolic.signs import sign
@@ -295,7 +295,10 @@ def monotone_parts(
         the parameters is open, that expression (the caller may split the case on it).
     """
     inside = facts.within(x, lo, hi)
+    certain = is_certain(lo, hi)
     if not is_smooth(loss, x, inside):
+        if not certain:
+            return [Part(lo, hi, None)], None
         pole = singular_point(loss, x, lo, hi, inside)
         if pole is None:
             return [Part(lo, hi, None)], None
@@ -311,7 +314,8 @@ def monotone_parts(
             continue
         if direction is not None:
             return [Part(lo, hi, direction)], None
-    for extrema in (at_roots, at_bracketed_root):
+    # in an interval that may be empty a root is not where it should be
+    for extrema in (at_roots, at_bracketed_root) if certain else ():
         try:
             parts = extrema(loss, x, lo, hi, inside)
         except Undecided as open_sign:

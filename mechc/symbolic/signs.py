@@ -60,7 +60,7 @@ from sympy import (
 )
 
 from mechc.symbolic.facts import Facts, Undecided, sampled
-from mechc.symbolic.functions import atan2, expm1c, log_mix, sinhc
+from mechc.symbolic.functions import atan2, clamped, expm1c, log_mix, sinhc
 from mechc.symbolic.rewrite import factored
 
 
@@ -89,6 +89,9 @@ def weak_sign(expr: Expr, facts: Facts) -> int | None:
     Returns:
         1 where it is never negative, -1 never positive, 0 zero; None where that is not proved.
     """
+    ends = expr.atoms(clamped)
+    if ends:
+        return _by_ends(expr, max(ends, key=lambda end: end.count_ops()), facts)
     if not expr.has(floor, ceiling):  # which jump: what holds inside tells nothing of the ends
         verdict = _verdict(expr, facts)
         if not isinstance(verdict, Undecided):
@@ -98,6 +101,21 @@ def weak_sign(expr: Expr, facts: Facts) -> int | None:
             return 1 if form.is_extended_nonnegative else -1
     found = _by_parts(expr, facts)
     return _by_case(expr, facts) if found is None and facts.known else found
+
+
+def _by_ends(expr: Expr, end: Expr, facts: Facts) -> int | None:
+    """An end that others may overtake is what it is clamped by, or itself."""
+    cut, lo, hi = end.args
+    assumed = ((cut, ((cut, lo), (hi, cut))), (lo, ((lo, cut),)), (hi, ((cut, hi),)))
+    signs = set()
+    for value, orders in assumed:
+        if not value.is_infinite:
+            here = facts
+            for larger, smaller in orders:
+                here = here.above([larger], [smaller])
+            signs.add(weak_sign(expr.xreplace({end: value}), here))
+    signs -= {0}
+    return 0 if not signs else signs.pop() if len(signs) == 1 else None
 
 
 def _by_parts(expr: Expr, facts: Facts) -> int | None:

@@ -1,6 +1,7 @@
 """Pieces and terms against the declaration itself, evaluated by mpmath."""
 
 import random
+from itertools import pairwise
 
 import mpmath
 import pytest
@@ -32,6 +33,7 @@ from mechc.calculus.pair import normalise
 from mechc.calculus.transform.sampling import poisson
 from mechc.declare import additive, count, integer, mechanism, positive, real
 from mechc.errors import DeclarationError, UnsupportedError
+from mechc.symbolic.evaluate import evaluate
 
 EVERYTHING = list(BY_NAME.values())
 SWITCHES = (Abs, Max, Min, sign, Piecewise, Heaviside)
@@ -134,11 +136,16 @@ def test_a_lattice_is_cut_into_integer_ranges_that_meet():
         assert left.hi + 1 == right.lo
 
 
-def test_order_that_depends_on_parameters_becomes_cases():
+@pytest.mark.parametrize(("halfwidth", "common"), [(2.0, (-1.0, 2.0)), (0.25, None)])
+def test_a_piece_is_empty_where_other_breakpoints_overtake_its_ends(halfwidth, common):
     pair = _built_in("uniform")
-    halfwidth, sensitivity = (p.symbol for p in pair.parameters)
-    conditions = {c.condition for c in pair.cases}
-    assert conditions == {2 * halfwidth - sensitivity > 0, 2 * halfwidth - sensitivity <= 0}
+    (case,) = pair.cases
+    values = dict(zip((p.symbol for p in pair.parameters), (halfwidth, 1.0), strict=True))
+    ends = [tuple(float(evaluate(end, values)) for end in (p.lo, p.hi)) for p in case.pieces]
+    assert all(left[1] == right[0] for left, right in pairwise(ends[:2]))
+    assert [p for p in ends if p[0] < p[1]] == (
+        [(-2.0, -1.0), common, (2.0, 3.0)] if common else [(-0.25, 0.25), (0.75, 1.25)]
+    )
 
 
 def test_equal_neighbours_are_merged():

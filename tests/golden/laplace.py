@@ -1,7 +1,7 @@
 """laplace: Laplace noise on a real query.
 
 Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
-Operations in the scalar functions: 114.
+Operations in the scalar functions: 112.
 Parameters: theta = (scale, sensitivity), in this order.
 
 on (-oo, 0), plateau:
@@ -34,7 +34,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "3e7976bb000e474d"
+DIGEST = "44d1f13b3737252e"
 PROTOCOL = 2
 NAME = "laplace"
 MEASURE = "density"
@@ -243,7 +243,7 @@ def cdf_p(x, theta):
     """Probability of (-inf, x] under P."""
     scale = theta[0]
     sensitivity = theta[1]
-    if sensitivity > x or x < 0.0:
+    if sensitivity > x:
         return 0.5 * math.exp(x / scale - sensitivity / scale)
     else:
         t0 = -0.5 * math.exp(sensitivity / scale - x / scale)
@@ -255,7 +255,7 @@ def sf_p(x, theta):
     """Probability of (x, inf) under P."""
     scale = theta[0]
     sensitivity = theta[1]
-    if sensitivity > x or x < 0.0:
+    if sensitivity > x:
         t0 = -0.5 * math.exp(x / scale - sensitivity / scale)
         return t0 + 1.0
     else:
@@ -676,4 +676,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 851a4f8163ac4af5d928a83ef710813fad9043ff747c4196b1e0af4434363180
+# sha256 of the text above: 5c89b7421c4b867a24d3ca03b593d0a0c32f76a96145e364ad8c85d6c1ebc0ae

@@ -25,6 +25,7 @@ from mechc.kernel.lower.forms import log_erfcx, log_ratio, power_difference, sca
 from mechc.symbolic.functions import (
     BracketedRoot,
     atan2,
+    clamped,
     expm1c,
     log_besselk,
     log_erf_gap,
@@ -159,8 +160,15 @@ class Freezer:
                 return self(
                     sympy.Piecewise((1, expr.args[0] > 0), (-1, expr.args[0] < 0), (0, True))
                 )
+            case clamped():
+                end, lo, hi = map(self, expr.args)
+                for op, limit in (("<=", hi), (">=", lo)):
+                    infinite = limit in (ir.INF, ir.MINUS_INF)
+                    end = end if infinite else self._extreme(op, [end, limit])
+                return end
             case sympy.Max() | sympy.Min():
-                return self._extreme(expr)
+                op = ">=" if isinstance(expr, sympy.Max) else "<="
+                return self._extreme(op, [self(arg) for arg in expr.args])
             case sympy.Piecewise():
                 return self._piecewise(expr)
             case BracketedRoot():
@@ -212,9 +220,8 @@ class Freezer:
             raise self._refuse(arg, "the order is neither an integer nor known to be >= 0")
         return ir.add(z, ir.call("log_besseli_scaled", order, z))
 
-    def _extreme(self, expr: Basic) -> ir.Expr:
-        op = ">=" if isinstance(expr, sympy.Max) else "<="
-        best, *others = (self(arg) for arg in expr.args)
+    def _extreme(self, op: str, values: list[ir.Expr]) -> ir.Expr:
+        best, *others = values
         for other in others:
             best = ir.Select(ir.Compare(op, best, other), best, other)
         return best

@@ -428,6 +428,8 @@ def _atan2(y: Ball, x: Ball, analytic: bool) -> Ball:
 _SWITCHES: dict[str, Callable[..., Ball]] = {
     "Abs": _abs, "sign": _sign, "Heaviside": _heaviside,
     "Max": _extreme("max"), "Min": _extreme("min"), "atan2": _atan2,
+    "clamped": lambda c, a, b, analytic: _extreme("max")(
+        a, _extreme("min")(c, b, analytic), analytic),
     "log_besselk": lambda n, z, analytic: _log(z.bessel_k(n), analytic),
     "log_erf_gap": lambda u, h, analytic: _log(_erf_gap(u, h), analytic),
 }  # fmt: skip
