@@ -29,6 +29,9 @@ DEFECT = 1e-14  # of a total mass that quadrature itself does not explain ...
 MISPLACED = 4.0  # ... beside so many times what rounding of the nodes may move
 MAX_LATTICE = 4_000_000
 OPEN_ERROR = 1e-12  # of panels that are not next to an end where the loss is not bounded
+# integers listed of a heavy tail, and log of the mass for which the loss of its rest is not known
+HEAVY = ((2**17, math.log(1e-5)), (2**12, math.log(1e-11)))
+MOST_DECADES = 690.0  # log of the largest output that a tail is added up to
 LEAST_REACH = 64.0  # integers looked at on either side
 WIDENINGS, FURTHER = 12, 2.0  # of a list of integers, and factor from one tilt to the next
 ELSEWHERE = 2.0**-10  # share by which parameters are moved to see what a formula is
@@ -60,6 +63,7 @@ class KernelSource:
         on_lattice = kernel.MEASURE == Measure.LATTICE
         self._lattice_rows = rows if on_lattice else rows[:0]
         self._most_points = MAX_LATTICE
+        self._tails: dict[tuple[float, float], Floats] = {}  # of branches listed in part
         reaches: tuple[float, ...] = ()
         smooth = [i for i, kind in enumerate(kinds) if kind in SMOOTH and not on_lattice]
         self.rows = np.ascontiguousarray(rows[smooth])
@@ -111,6 +115,12 @@ class KernelSource:
         self._find_ends()
         if checked:
             self._check_masses()
+        for tail in self._tails.values():
+            moved = [log_total(tail[:, i] + np.log(np.expm1(tail[:, 2]))) for i in (0, 1)]
+            self.early, self.infinite = (
+                (total([p, LogMass(moved[0])]), total([q, LogMass(moved[1])]))
+                for p, q in (self.early, self.infinite)
+            )
         self._first_panels = self._panels
 
     @cached_property
@@ -346,6 +356,10 @@ class KernelSource:
         self.kernel.log_p_many(x, self.theta, log_p)
         self.kernel.log_q_many(x, self.theta, log_q)
         self.kernel.loss_many(x, self.theta, loss)
+        if self._tails:
+            tails = np.concatenate(list(self._tails.values()))
+            log_p, log_q = np.append(log_p, tails[:, 0]), np.append(log_q, tails[:, 1])
+            loss = np.append(loss, tails[:, 0] - tails[:, 1])
         return split_atoms(log_p, log_q, loss)
 
     def _lattice_points(
@@ -371,7 +385,7 @@ class KernelSource:
         found = []
         for row, reach in zip(self._lattice_rows.tolist(), reaches, strict=True):
             lo, hi, _, left, right, _ = row
-            if not hi - lo <= MAX_LATTICE:
+            if not hi - lo <= MAX_LATTICE and (lo, hi) not in self._tails:
                 anchor = _anchor(lo, hi)
                 ends = (anchor - reach, left, reach), (anchor + reach, right, reach)
                 found += [end for end in ends if lo < end[0] < hi]
@@ -439,6 +453,9 @@ class KernelSource:
                 log_p = log_q = log_p if kind == protocol.P_ONLY else log_q
             if spent(log_p, log_q, tilts, x[0] > lo, x[-1] < hi, math.log(reach)):
                 return x, reach
+            allowed = next((log for size, log in HEAVY if x.size >= size), -math.inf)
+            if self._tail_is_known(row, float(x[0]), float(x[-1]), allowed):
+                return x, reach
             reach *= 4
         tried = self._most_points
         self._most_points = max(tried // 16, 2**16)  # searches for a tilt try many in vain
@@ -446,6 +463,44 @@ class KernelSource:
             f"{self.label}: more than {tried} lattice points carry mass for tilts "
             f"[{tilt_lo:g}, {tilt_hi:g}]"
         )
+
+    def _tail_is_known(self, row: list[float], first: float, last: float, allowed: float) -> bool:
+        """Keep the masses beyond a list on which the loss has all but reached its limits.
+
+        The loss is monotone out there, so it is within d = abs(L(end) - limit) of the log of the
+        ratio of the masses m_p, m_q beyond the end. One atom with that loss stands for the tail:
+        with q exp(loss) in place of p no delta changes by more than m_p (exp(d) - 1), whatever
+        follows; that is counted as mass at infinite loss.
+        """
+        lo, hi, kind, *limits, _ = row
+        if kind not in (protocol.INCREASING, protocol.DECREASING) or allowed == -math.inf:
+            return False
+        found = []
+        for end, outer, limit, side in ((first, lo, limits[0], -1.0), (last, hi, limits[1], 1.0)):
+            if end == outer:
+                continue
+            gap = abs(float(self.kernel.loss(end, self.theta)) - limit)
+            masses = [self._log_mass_beyond(end, side, law) for law in "pq"]
+            if not gap < 1.0 or not max(masses) + math.log(math.expm1(gap) + EPS) < allowed:
+                return False
+            found.append((*masses, gap))
+        self._tails[lo, hi] = np.array(found)
+        return True
+
+    def _log_mass_beyond(self, end: float, side: float, law: str) -> float:
+        """Log of the sum of p or q over integers beyond one, as an integral over log(abs(x)).
+
+        The sum over n > N of a function of the order of a power is its integral from N + 1/2 on, up
+        to a share of the order of 1/N^2.
+        """
+        nodes, weights = np.polynomial.legendre.leggauss(8)
+        start = math.log(abs(end) + 0.5)
+        t = start + np.arange(math.floor(MOST_DECADES - start))[:, None] + 0.5 * (1.0 + nodes)
+        x, logs = (side * np.exp(t)).ravel(), np.empty(t.size)
+        density = self.kernel.log_p_many if law == "p" else self.kernel.log_q_many
+        density(x, self.theta, logs)
+        logs += t.ravel() + np.log(np.tile(0.5 * weights, t.shape[0]))
+        return log_total(logs[np.isfinite(logs)])
 
     def _widen_lattice(self, lo: float, hi: float) -> None:
         loss, mass, (low, high), reaches = self._atoms
@@ -474,6 +529,8 @@ class KernelSource:
                 total += math.exp(log_total(self.atom_log_mass + shift * self.atom_loss))
                 # masses under Q carry the rounding of the losses
                 rounding = 1e-15 * abs(shift) * float(np.abs(self.atom_loss).max())
+            # what lies within some ulps of an end of unbounded loss is counted with those losses
+            rounding += math.exp(min(unresolved.log_lost(self.ends, name == "Q"), 0.0))
             if not abs(total - 1.0) <= MASS_TOLERANCE + rounding:
                 raise NumericError(
                     f"{self.label}: the mass of {name} found numerically is {total!r}, not 1; "

@@ -185,3 +185,11 @@ def test_zipf_masses():
     for k in (0.0, -3.0, 1e6):
         truth = -2.5 * np.log1p(abs(k)) - np.log(2 * special.zeta(2.5) - 1)
         assert kernel.log_q(k, np.array([1.5, 1.0])) == pytest.approx(truth, rel=1e-14)
+    # the loss exceeds epsilon at finitely many integers only, and the rest of the mass is far out
+    for exponent, epsilon in ((1.3, 0.3), (2.5, 0.1)):
+        k = np.arange(1.0, 1.0 / np.expm1(epsilon / exponent))
+        terms = k**-exponent - np.exp(epsilon) * (k + 1) ** -exponent
+        truth = terms.sum() / (2 * special.zeta(exponent) - 1)
+        found = mechc.load(zipf)(a=exponent - 1.0).delta(epsilon)
+        assert found.lower <= truth * (1 + 1e-12)
+        assert truth * (1 - 1e-12) <= found.upper < truth * (1 + 1e-5)
