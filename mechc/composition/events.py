@@ -93,7 +93,7 @@ class Event(Queries):
         """
         from mechc.composition.noise import Noise
 
-        return Noise(self)
+        return Noise(self.mechanism, self)
 
     @property
     def upper_only(self) -> str:

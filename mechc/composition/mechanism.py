@@ -246,13 +246,14 @@ class Mechanism:
 
     @property
     def noise(self) -> Noise:
-        """The noise it adds, all parameters bound or at their defaults (`Event.noise`).
+        """The noise it adds; its questions take the open parameters by name (`Event.noise`).
 
         Raises:
-            DeclarationError: a parameter is missing.
             UnsupportedError: the mechanism is not declared as additive noise.
         """
-        return self().noise
+        from mechc.composition.noise import Noise
+
+        return Noise(self)
 
     @property
     def references(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from mechc.errors import UnsupportedError
 from mechc.protocol import Measure
 
 if TYPE_CHECKING:
-    from mechc.protocol import Use
+    from mechc.protocol import Described, Use
 
 Floats = NDArray[np.float64]
 
@@ -57,84 +57,117 @@ class Moment:
 
 
 class Noise:
-    """The noise of one use of an additive mechanism.
+    """The noise of an additive mechanism.
+
+    Each question takes parameters by name beside its own arguments, in place of those of the use or
+    for those that a mechanism has open: `noise.variance(scale=3.0)`.
 
     Attributes:
-        event: the use.
+        mechanism: the mechanism.
         lattice: whether it lives on the integers.
     """
 
-    def __init__(self, event: Use) -> None:
-        """Keep the event.
+    def __init__(self, mechanism: Described, event: Use | None = None) -> None:
+        """Keep the mechanism, and one use of it if its parameters are bound.
 
         Raises:
             UnsupportedError: the mechanism is not declared as additive noise.
         """
         from mechc.declare.declaration import Shift
 
-        declared = event.mechanism.declaration
-        if not isinstance(declared.construction, Shift):
+        if not isinstance(mechanism.declaration.construction, Shift):
             raise UnsupportedError(
-                f"{event.mechanism.name} is not declared as noise added to a query (expected a "
+                f"{mechanism.name} is not declared as noise added to a query (expected a "
                 "mechanism made by mechc.declare.additive, not on a sample)"
             )
-        self.event, self.lattice = event, event.mechanism.kernel.MEASURE == Measure.LATTICE
+        self.mechanism, self._event = mechanism, event
+        self.lattice = mechanism.kernel.MEASURE == Measure.LATTICE
 
-    def density(self, x: Any) -> Floats:
+    def at(self, **values: float) -> Noise:
+        """Return the noise at values of some parameters, by name.
+
+        Raises:
+            DeclarationError: a parameter is unknown, missing or out of its domain.
+        """
+        if self._event is not None:
+            return Noise(self.mechanism, self._event.at(**values)) if values else self
+        return Noise(self.mechanism, self.mechanism(**values))
+
+    @cached_property
+    def event(self) -> Use:
+        """The use, at the defaults if none was given."""
+        found: Use = self.mechanism() if self._event is None else self._event
+        return found
+
+    def density(self, x: Any, **values: float) -> Floats:
         """Return the density (lattice: mass) of the noise.
 
         Args:
             x: points, any shape.
+            values: see the class.
         """
+        noise = self.at(**values)
         points = np.ravel(np.asarray(x, np.float64))
         out = np.empty_like(points)
-        self.event.mechanism.kernel.log_q_many(points, np.array(self.event.theta), out)
+        noise.event.mechanism.kernel.log_q_many(points, np.array(noise.event.theta), out)
         return np.exp(out).reshape(np.shape(x))
 
-    def mean(self) -> Moment:
+    def mean(self, **values: float) -> Moment:
         """Return the mean."""
-        return self._moment(1, 0.0)
+        noise = self.at(**values)
+        return noise._moment(1, 0.0)
 
-    def variance(self) -> Moment:
+    def variance(self, **values: float) -> Moment:
         """Return the variance about the mean."""
-        mean = self.mean().value
-        return Moment(math.inf, 0.0) if math.isinf(mean) else self._moment(2, mean)
+        noise = self.at(**values)
+        mean = noise.mean().value
+        return Moment(math.inf, 0.0) if math.isinf(mean) else noise._moment(2, mean)
 
-    def standard_deviation(self) -> Moment:
+    def standard_deviation(self, **values: float) -> Moment:
         """Return the root of the variance."""
-        found = self.variance()
+        noise = self.at(**values)
+        found = noise.variance()
         root = math.sqrt(found.value)
         error = found.error / (2.0 * root) if 0.0 < root < math.inf else 0.0
         return Moment(root, error, found.method)
 
-    def absolute_error(self) -> Moment:
+    def absolute_error(self, **values: float) -> Moment:
         """Return the mean distance from the median."""
-        median = self._median
-        return self._integral(lambda x, q: np.abs(x - median) * q, 1)
+        noise = self.at(**values)
+        median = noise._median
+        return noise._integral(lambda x, q: np.abs(x - median) * q, 1)
 
-    def entropy(self) -> Moment:
+    mean_absolute_error = absolute_error
+
+    def entropy(self, **values: float) -> Moment:
         """Return the (differential) entropy in nats."""
+        noise = self.at(**values)
+
         def surprise(x: Floats, q: Floats) -> Floats:
             return np.where(q > 0.0, -q * np.log(np.where(q > 0.0, q, 1.0)), 0.0)
 
-        return self._integral(surprise, 0)
+        return noise._integral(surprise, 0)
 
-    def quantile(self, probability: float) -> float:
+    def quantile(self, probability: float, **values: float) -> float:
         """Return the smallest x with P(noise <= x) >= probability.
 
         Args:
             probability: in (0, 1).
+            values: see the class.
         """
-        return self._solve(lambda x: self.mass(-math.inf, x), probability, False)
+        noise = self.at(**values)
+        return noise._solve(lambda x: noise.mass(-math.inf, x), probability, False)
 
-    def error_quantile(self, probability: float) -> float:
+    def error_quantile(self, probability: float, **values: float) -> float:
         """Return the smallest t with P(|noise - median| <= t) >= probability.
 
         Args:
             probability: in (0, 1).
+            values: see the class.
         """
-        median = self._median
-        return self._solve(lambda t: self.mass(median - t, median + t), probability, True)
+        noise = self.at(**values)
+        median = noise._median
+        return noise._solve(lambda t: noise.mass(median - t, median + t), probability, True)
 
     def mass(self, lo: float, hi: float) -> float:
         """Return P(lo <= noise <= hi)."""

@@ -407,7 +407,7 @@ class Setting:
         spread = {}
         for name in free:
             info = next(p for p in mechanism.parameters if p.name == name)
-            lo, hi = (Noise(whole(**{**start, name: v})).variance().value for v in info.typical)
+            lo, hi = (whole(**{**start, name: v}).noise.variance().value for v in info.typical)
             spread[name] = abs(math.log(hi / lo)) if 0.0 < lo < math.inf and hi > 0.0 else -1.0
         if not spread:
             raise UnsupportedError(f"{mechanism.name}: no parameter is left to solve for")
@@ -431,7 +431,7 @@ def _enter(mechanism: Mechanism, setting: Setting) -> Entrant:
     start = time.perf_counter()
     try:
         event, bound = setting.least_noise(mechanism)
-        noise = Noise(event)
+        noise = event.noise
         errors = {word: error(noise) for word, error in ERRORS.items()}
     except MechcError as why:
         return Entrant(mechanism.name, None, {}, None, time.perf_counter() - start, str(why))
@@ -474,7 +474,7 @@ def _stretch(
     if whole.kernel.MEASURE != Measure.DENSITY:
         return None
     free = [k for k in start if k != moved and k not in mechanism.bound]
-    here = Noise(whole(**start))
+    here = whole(**start).noise
     scale = max(abs(here.error_quantile(0.5)), 1e-9)
     x = PLACES * scale
     wanted = here.density(x)
@@ -494,7 +494,7 @@ def _agrees(
 ) -> bool:  # fmt: skip
     values = {name: value * c ** powers.get(name, 0) for name, value in start.items()}
     try:
-        found = c * Noise(whole(**values)).density(c * x)
+        found = c * whole(**values).noise.density(c * x)
     except MechcError:
         return False
     return bool(np.allclose(found, wanted, rtol=1e-9, atol=0.0))
@@ -510,7 +510,7 @@ def _error(minimise: str | Callable[[Event], float]) -> Callable[[Event], float]
             f"(expected variance, {', '.join(ERRORS)}, or a function of an event)"
         )
     power = 2 if minimise == "variance" else 1
-    return lambda event: ERRORS[word](Noise(event)) ** power
+    return lambda event: ERRORS[word](event.noise) ** power
 
 
 def _range(mechanism: Mechanism, name: str, ends: Any) -> tuple[float, float]:

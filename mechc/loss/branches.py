@@ -208,12 +208,12 @@ def _bisect(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
     goal = sign * loss
     right = np.clip(np.searchsorted(at, goal), 1, edge.size - 1)
     a, b, fa, fb = edge[right - 1], edge[right], at[right - 1] - goal, at[right] - goal
-    out = 0.5 * (a + b)
+    out = 0.5 * a + 0.5 * b
     live, side = np.arange(loss.size), np.zeros(loss.size)
     for turn in range(HALVINGS):
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             x = b - fb * ((b - a) / (fb - fa))
-            x = np.where((a < x) & (x < b) & (turn % HALVED > 0), x, 0.5 * (a + b))
+            x = np.where((a < x) & (x < b) & (turn % HALVED > 0), x, 0.5 * a + 0.5 * b)
         f = sign * losses_at(source, x) - goal
         now = np.sign(f)
         again = np.where(now == side, 0.5, 1.0)  # an end kept twice counts half

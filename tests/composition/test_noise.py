@@ -70,7 +70,9 @@ def test_moments_that_do_not_exist_are_infinite():
 
 def test_only_additive_noise_has_noise(gaussian):
     assert gaussian.bind(sigma=2.0).noise.variance().value == pytest.approx(4.0, rel=1e-12)
+    assert gaussian.noise.variance(sigma=2.0).value == pytest.approx(4.0, rel=1e-12)
+    assert gaussian(sigma=9.0).noise.quantile(0.93, sigma=2.0) == pytest.approx(2.951582)
     with pytest.raises(DeclarationError, match="missing parameter sigma"):
-        _ = gaussian.noise
+        gaussian.noise.variance()
     with pytest.raises(UnsupportedError, match="not declared as noise"):
         _ = mechc.load("randomized_response")(epsilon=1.0).noise
