@@ -258,12 +258,13 @@ def _further(declaration: Declaration, kernel: Any, known: list[Place]) -> list[
     """Places at which comparisons of the kernel are seen from their other side."""
     from mechc.verify import kernel_checks, switch_points
     from mechc.verify.balls.oracle import Oracle
+    from mechc.verify.recheck.kernel import Kernel
 
     def tilts(theta: tuple[float, ...]) -> list[complex]:
         return kernel_checks.tilts(_strip(kernel, theta), False)[:1]
 
     compared = [(place.oracle.theta, place.outputs) for place in known]
-    text = switch_points.Instrumented(_source(kernel))
+    text = Kernel(_source(kernel))
     reached = switch_points.further(text, declaration.parameters, compared, tilts)
     return [Place(Oracle(declaration, theta), xs, False, True) for theta, xs in reached]
 

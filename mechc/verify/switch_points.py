@@ -10,16 +10,14 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from mechc.kernel.run import IEEE
 from mechc.protocol import Measure
 from mechc.symbolic.parameters import Parameter
-from mechc.verify.recheck.kernel import OF_LAW
+from mechc.verify.recheck.kernel import OF_LAW, Kernel
 
 Outcome = tuple[int, bool]
 Theta = tuple[float, ...]
@@ -34,72 +32,29 @@ DISTANCES = tuple(2.0**k for k in range(-12, 21, 2))
 DEEPEST = -700.0  # log density below which a point says nothing
 
 
-class Instrumented:
-    """A kernel whose comparisons report what they found.
+def _compared(kernel: Kernel) -> dict[str, range]:
+    """Functions of the parameters that compare, with the numbers of their comparisons.
 
-    Attributes:
-        comparisons: how many there are.
-        comparing: names of the functions that have any.
-        functions: what the kernel defines.
+    Inverses that iterate take long in plain Python.
     """
-
-    def __init__(self, text: str) -> None:
-        """Rewrite and load the text of a kernel."""
-        self._found: set[Outcome] = set()
-        tree = ast.parse(text)
-        marks, self.comparing = _Marks(), set()
-        for node in tree.body:
-            if isinstance(node, ast.FunctionDef):
-                node.decorator_list = []
-                before = marks.count
-                if any(a.arg == "theta" for a in node.args.args) and not _is_left_out(node):
-                    marks.visit(node)
-                if marks.count > before:
-                    self.comparing.add(node.name)
-        tree.body = [n for n in tree.body if not isinstance(n, (ast.Import, ast.ImportFrom))]
-        self.comparisons = marks.count
-        self.functions: dict[str, Any] = {"math": IEEE, "np": np, "sys": sys, "_seen": self._seen}
-        exec(compile(ast.fix_missing_locations(tree), "kernel", "exec"), self.functions)
-
-    def _seen(self, number: int, outcome: Any) -> bool:
-        self._found.add((number, bool(outcome)))
-        return bool(outcome)
-
-    def outcomes(self, name: str, *arguments: Any) -> set[Outcome]:
-        """What the comparisons of a function find at these arguments."""
-        self._found = set()
-        try:
-            self.functions[name](*arguments)
-        except (ArithmeticError, ValueError, TypeError):
-            return set()
-        return self._found
+    found = {}
+    for name, marks in kernel.marks.items():
+        nodes = [n for n in ast.walk(kernel.functions[name]) if isinstance(n, (ast.Name, ast.arg))]
+        names = {n.id if isinstance(n, ast.Name) else n.arg for n in nodes}
+        left_out = name.endswith(LEFT_OUT) or name.startswith(LEFT_OUT) or "solve_loss" in names
+        if "theta" in names and not left_out:
+            found[name] = marks
+    return found
 
 
-class _Marks(ast.NodeTransformer):
-    """Wraps every comparison."""
-
-    count = 0
-
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        """`a < b` becomes `_seen(number, a < b)`."""
-        self.generic_visit(node)
-        self.count += 1
-        return ast.Call(ast.Name("_seen", ast.Load()), [ast.Constant(self.count), node], [])
-
-
-def _is_left_out(function: ast.FunctionDef) -> bool:
-    name = function.name
-    return name.endswith(LEFT_OUT) or name.startswith(LEFT_OUT) or _solves(function)
-
-
-def _solves(function: ast.FunctionDef) -> bool:
-    """Whether it is an inverse that iterates, which takes long in plain Python."""
-    names = (node.id for node in ast.walk(function) if isinstance(node, ast.Name))
-    return "solve_loss" in names
+def _outcomes(kernel: Kernel, name: str, *arguments: Any) -> set[Outcome]:
+    """What the comparisons of a function find at these arguments."""
+    kernel(name, *arguments)
+    return kernel.outcomes
 
 
 def further(
-    kernel: Instrumented, parameters: Sequence[Parameter],
+    kernel: Kernel, parameters: Sequence[Parameter],
     known: Sequence[tuple[Theta, Sequence[float]]], tilts: Tilts,
 ) -> list[tuple[Theta, list[float]]]:  # fmt: skip
     """Vectors, and outputs for each, that show comparisons from a side not seen yet.
@@ -110,45 +65,46 @@ def further(
         known: vectors and outputs that are compared anyway.
         tilts: where the generating function is compared at a vector.
     """
-    if not kernel.comparisons:
-        return []
-    found, seen = [], set()
+    compared = _compared(kernel)
+    wanted = {(n, side) for r in compared.values() for n in r for side in (True, False)}
+    found, seen = list[tuple[Theta, list[float]]](), set[Outcome]()
+    if not wanted:
+        return found
     with np.errstate(all="ignore"):
         for theta, xs in known:
-            seen |= set().union(*(outcomes for outcomes, _ in _looks(kernel, theta, xs, tilts)))
+            shown = _looks(kernel, compared, theta, xs, tilts)
+            seen |= set().union(*(outcomes for outcomes, _ in shown))
         for theta in _candidates(parameters, [theta for theta, _ in known[:2]]):
-            if len(seen) == 2 * kernel.comparisons:
+            if wanted <= seen:
                 break
-            where, before = [], len(seen)
-            for outcomes, x in _looks(kernel, theta, _spread(kernel, theta), tilts):
-                if not outcomes <= seen:
+            where, before = [], len(seen & wanted)
+            for outcomes, x in _looks(kernel, compared, theta, _spread(kernel, theta), tilts):
+                if not outcomes & wanted <= seen:
                     seen |= outcomes
                     where += [] if x is None else [x]
-            if len(seen) > before:
+            if len(seen & wanted) > before:
                 found.append((theta, sorted(set(where))))
     return found
 
 
 def _looks(
-    kernel: Instrumented, theta: Theta, xs: Sequence[float], tilts: Tilts
+    kernel: Kernel, comparing: Collection[str], theta: Theta, xs: Sequence[float], tilts: Tilts
 ) -> list[tuple[set[Outcome], float | None]]:
     """Outcomes of all functions at a vector, with the output where there is one."""
-    array, comparing = np.array(theta), kernel.comparing
     found: list[tuple[set[Outcome], float | None]] = [
-        (kernel.outcomes(name, array), None) for name in OF_THETA if name in comparing
+        (_outcomes(kernel, name, theta), None) for name in OF_THETA if name in comparing
     ]
     if "cgf" in comparing:
-        found += [(kernel.outcomes("cgf", z, array), None) for z in tilts(theta)]
+        found += [(_outcomes(kernel, "cgf", z, theta), None) for z in tilts(theta)]
     values = [name for name in OF_X if name in comparing]
     inverses = [name for name in comparing if name.startswith("loss_inverse_")]
-    for x in map(np.float64, xs if values or inverses else ()):
-        depth = max(float(kernel.functions[f"log_{law}"](x, array)) for law in "pq")
-        if not depth > DEEPEST:
+    for x in map(float, xs if values or inverses else ()):
+        if not max(float(kernel(f"log_{law}", x, theta)) for law in "pq") > DEEPEST:
             continue
-        found += [(kernel.outcomes(name, x, array), float(x)) for name in values]
-        level = np.float64(kernel.functions["loss"](x, array))
+        found += [(_outcomes(kernel, name, x, theta), x) for name in values]
+        level = float(kernel("loss", x, theta))
         if inverses and math.isfinite(level):
-            found += [(kernel.outcomes(name, level, array), float(x)) for name in inverses]
+            found += [(_outcomes(kernel, name, level, theta), x) for name in inverses]
     return found
 
 
@@ -167,13 +123,13 @@ def _candidates(parameters: Sequence[Parameter], bases: Sequence[Theta]) -> Iter
                         yield tuple(values)
 
 
-def _spread(kernel: Instrumented, theta: Theta) -> list[float]:
+def _spread(kernel: Kernel, theta: Theta) -> list[float]:
     """Outputs around the ends of branches."""
-    if kernel.functions["MEASURE"] == Measure.FINITE:
-        return [float(row[0]) for row in kernel.functions["atoms"](np.array(theta))]
-    ends = [float(e) for e in kernel.functions["breakpoints"](np.array(theta)) if math.isfinite(e)]
+    if kernel["MEASURE"] == Measure.FINITE:
+        return [float(row[0]) for row in kernel("atoms", theta)]
+    ends = [float(e) for e in kernel("breakpoints", theta) if math.isfinite(e)]
     unit = max(1.0, *(abs(a - b) for a, b in itertools.pairwise(ends))) if len(ends) > 1 else 1.0
     found = {e + side * d * unit for e in (ends or [0.0]) for d in DISTANCES for side in (1, -1)}
-    if kernel.functions["MEASURE"] == Measure.LATTICE:
+    if kernel["MEASURE"] == Measure.LATTICE:
         found = {float(round(x)) for x in found}
     return sorted(found)

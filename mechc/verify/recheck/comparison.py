@@ -22,7 +22,6 @@ MASS = 1e-9
 INTEGRAL = 1e-10  # relative error of what mpmath integrates here
 ROUNDING = 2.0**-50  # four roundings
 SAMPLES = 160  # places besides
-LAWS = 1  # vectors at which the law of one step is integrated
 VECTORS = 6  # vectors far from typical ones at which densities are integrated
 ENOUGH = 3  # problems, after which no more are looked for
 
@@ -39,7 +38,6 @@ def compared(kernel: Kernel, pair: Pair, content: dict[str, Any]) -> list[str]:
         found = itertools.chain(
             *(compare.place(*place) for place in places if place[0] not in SLOW),
             compare.whole(search.vectors[0]),
-            *(compare.law(vector) for vector in search.vectors[:LAWS]),
             *(compare.place(*place) for place in places if place[0] in SLOW),
         )
         return list(itertools.islice(found, ENOUGH))
@@ -316,69 +314,6 @@ class Comparison:
             a, b = (self._log_moment(-0.5 + s * away, vector) for s in (1, -1))
             if a is not None and b is not None and not abs(a - b) <= 1e-7 * max(1, abs(a)):
                 yield "K(z) and K(-1-z) differ where symmetry is stated"
-
-    def law(self, vector: Vector) -> Iterator[str]:
-        """One step's K, masses above and below a loss, delta, by the integrals of this checker."""
-        kernel, theta = self.kernel, vector.theta
-        lo, hi = kernel("strip", theta)
-        found: list[tuple[str, float, complex | None]] = []
-        for t in (t for t in (-0.4, 0.7) if lo < t < hi):
-            kernel("cgf_derivatives", t, theta, out := np.full(2, math.nan))
-            found.append((f"cgf_derivatives at {t}", float(out[0]), self._log_moment(t, vector)))
-        for level in self._levels(vector):
-            above, below = (
-                [self._beyond(law, level, side, vector) for law in "pq"] for side in (True, False)
-            )
-            for name, masses in (("sf", above), ("cdf", below)):
-                for law, truth in zip("pq", masses, strict=True):
-                    mass = kernel(f"loss_{name}_{law}", level, theta)
-                    found.append((f"loss_{name}_{law}({level})", float(np.log(mass)), truth))
-            p, q = above
-            if p is not None and q is not None and p.real > q.real + level + 1e-3:
-                gap = math.log(-math.expm1(q.real + level - p.real))
-                delta = kernel("log_delta", level, theta)
-                found.append((f"log_delta({level})", float(delta), p + gap))
-        for name, value, truth in found:
-            if truth is None or truth.real <= FARTHEST:
-                continue
-            if not abs(value - truth.real) <= 1e3 * INTEGRAL * (1 + abs(truth.real)):
-                yield f"{name}: the log is {value!r}, not {truth.real!r}, at {theta}"
-
-    def _levels(self, vector: Vector) -> list[float]:
-        """Losses between those of outputs, where every branch is monotone."""
-        if any(abs(row[2]) > 3 for row in vector.rows):
-            return []
-        rows = [self._along(row[0], row[1], vector) for row in vector.rows]
-        rows.append([(0.0, log_of(p), log_of(q)) for _, p, q in vector.at.points])
-        losses = sorted({float(p - q) for row in rows for _, p, q in row})
-        finite = [v for v in losses if math.isfinite(v)]
-        least = 1e-3 * max(map(abs, finite), default=0.0)  # inverses lose digits next to 0
-        steps = [(a + b) / 2 for a, b in itertools.pairwise(finite) if b - a > 1e-6 * abs(a)]
-        steps = [step for step in steps if abs(step) > least]
-        return steps[len(steps) // 3 :: max(1, len(steps) // 2)]
-
-    def _beyond(self, law: str, level: float, above: bool, vector: Vector) -> complex | None:
-        """Log of the mass of a law with losses above a level, or else below it."""
-        at, column = vector.at, "pq".index(law)
-        logs = [np.array([-math.inf])]
-        for row in at.points:
-            p, q = (float(log_of(m)) for m in row[1:])
-            if max(p, q) > -math.inf and (p - q > level) == above:
-                logs.append(np.array([(p, q)[column]]))
-        for lo, hi, kind, left, right, index in vector.rows:
-            ends = {2.0: (math.inf,) * 2, 3.0: (-math.inf,) * 2}.get(kind, (left, right))
-            if min(ends) < level < max(ends):
-                x = float(self.kernel("loss_inverse", int(index), level, vector.theta))
-                whole = at.pair.measure == "lattice"
-                parts = (lo, math.floor(x) if whole else x), (math.floor(x) + 1 if whole else x, hi)
-                lo, hi = parts[int((kind > 0) == above)]
-            elif (max(ends) > level) != above:
-                continue
-            log = vector.integrals.log(density_of(law), lo, hi)
-            if log is None:
-                return None
-            logs.append(np.array([log]))
-        return log_sum(np.concatenate(logs).astype(complex))
 
     def _strip(self, vector: Vector) -> Iterator[str]:
         """Moments exist inside the strip and, next to it, do not exist outside."""

@@ -90,7 +90,8 @@ class Kernel:
         digest: of all but the imports, as `DIGEST` should state it.
         fingerprints: digests of the functions, by name.
         constants: every number in the text of the functions.
-        comparing: names of functions with comparisons of their own.
+        functions: their text, by name.
+        marks: the numbers of the comparisons in each function that has any.
         outcomes: the comparisons that the last call made, each with its outcome.
         work: comparisons made so far.
     """
@@ -104,7 +105,7 @@ class Kernel:
         tree = ast.parse(text)
         self.about, self.digest = ast.get_docstring(tree, clean=False) or "", _digest(text)
         self._named: dict[str, Any] = {}
-        self._functions: dict[str, ast.FunctionDef] = {}
+        self.functions: dict[str, ast.FunctionDef] = {}
         frame: dict[str, str] = {}
         for node in tree.body:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -113,14 +114,14 @@ class Kernel:
             elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in FRAME:
                 frame[node.name] = sha256(ast.unparse(node))[:12]
             elif isinstance(node, ast.FunctionDef) and node.name != "self_check":
-                if node.name in self._functions or node.name in _BUILTINS:
+                if node.name in self.functions or node.name in _BUILTINS:
                     raise ValueError(f"{node.name} is defined twice")
-                self._functions[node.name] = _plain(node)
-        self.fingerprints = {name: _fingerprint(node) for name, node in self._functions.items()}
+                self.functions[node.name] = _plain(node)
+        self.fingerprints = {name: _fingerprint(node) for name, node in self.functions.items()}
         self.fingerprints |= frame
         marks = _Marks()
-        body: list[ast.stmt] = [marks.visited(node) for node in self._functions.values()]
-        self.constants, self.comparing = sorted(marks.constants), marks.comparing
+        body: list[ast.stmt] = [marks.visited(node) for node in self.functions.values()]
+        self.constants, self.marks = sorted(marks.constants), marks.found
         self.outcomes: set[tuple[int, bool]] = set()
         self.work, self._limit, self._known = 0, 0, dict[Any, Any]()
         self._space: dict[str, Any] = {
@@ -131,7 +132,7 @@ class Kernel:
         }  # fmt: skip
         module = ast.fix_missing_locations(ast.Module(body, []))
         exec(compile(module, "kernel", "exec"), self._space)
-        for name, node in self._functions.items():
+        for name, node in self.functions.items():
             if [a.arg for a in node.args.args] == ["theta"]:
                 self._space[name] = self._remembered(name, self._space[name])
 
@@ -141,7 +142,7 @@ class Kernel:
 
     def __contains__(self, name: str) -> bool:
         """Whether there is such a function."""
-        return name in self._functions
+        return name in self.functions
 
     def offers(self, name: str) -> bool:
         """Whether a closed form is stated."""
@@ -180,7 +181,7 @@ class Kernel:
         """What is unlike any kernel, seen without running it."""
         frame = [name for name in FRAME if self.fingerprints.get(name) not in SHARED]
         problems = [f"{name} is not the one that mechc ships" for name in frame]
-        for name, node in self._functions.items():
+        for name, node in self.functions.items():
             shared = name.startswith(("solve_", "series_", "breakpoints"))
             shared |= "theta" not in (a.arg for a in node.args.args) or name in OF_LAW
             if shared and self.fingerprints[name] not in SHARED:
@@ -257,14 +258,15 @@ class _Marks(ast.NodeTransformer):
     """Makes comparisons, loops and choices report their outcomes, and collects numbers."""
 
     def __init__(self) -> None:
-        self.count, self.constants, self.comparing, self.name = 0, set[float](), set[str](), ""
+        self.count, self.constants, self.found, self.name = 0, set[float](), dict[str, range](), ""
 
     def visited(self, node: ast.FunctionDef) -> ast.stmt:
         """A copy of a function that reports."""
         before, self.name = self.count, node.name
         copy = ast.parse(ast.unparse(ast.fix_missing_locations(node))).body[0]
         marked: ast.stmt = self.visit(copy)
-        self.comparing |= {node.name} if self.count > before else set()
+        if self.count > before:
+            self.found[node.name] = range(before + 1, self.count + 1)
         return marked
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:

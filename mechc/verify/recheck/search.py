@@ -143,7 +143,7 @@ class Search:
         if any(shown) or thorough:
             self.places.append(("theta", None, vector))
         xs = self._outputs(vector)
-        names = {*VALUES, *TAILS} if thorough else {*VALUES, *TAILS} & kernel.comparing
+        names = {*VALUES, *TAILS} if thorough else {*VALUES, *TAILS} & kernel.marks.keys()
         for x in xs:
             for name in sorted(name for name in names if name in kernel):
                 self._try(name, x, vector)
@@ -164,7 +164,7 @@ class Search:
             self.places += [(name, x, vector) for x in some for name in TAILS]
         if kernel.offers("cgf"):
             tilts = self._tilts(theta)
-            for z in tilts if thorough or "cgf" in kernel.comparing else ():
+            for z in tilts if thorough or "cgf" in kernel.marks else ():
                 self._try("cgf", z, vector)
             drawn = rng.sample(tilts, min(len(tilts), 6)) if thorough else ()
             self.places += [("cgf", z, vector) for z in drawn]
@@ -203,7 +203,7 @@ class Search:
 
     def _arrays(self, name: str, xs: list[float], vector: Vector) -> None:
         """Array functions answer as the scalar ones do; where not, the declaration decides."""
-        if self.kernel.comparing.isdisjoint((name, f"{name}_many")) and not vector.typical:
+        if self.kernel.marks.keys().isdisjoint((name, f"{name}_many")) and not vector.typical:
             return
         single = [self.kernel(name, x, vector.theta) for x in xs]
         several = self.kernel.many(f"{name}_many", xs, vector.theta)
