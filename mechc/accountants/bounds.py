@@ -9,11 +9,6 @@ hold at every t >= 0 of the strip, so an inexact minimiser costs sharpness, neve
     (46)  f_t(x) <= x_+ <= (x + a)^2 / (4a) with a^2 = m^2 + s^2, for the tilted mean eps + m and
           variance s^2: E~ f_t <= (m + sqrt(m^2 + s^2)) / 2. The paper's own constant is larger.
 
-Chernoff bounds for the composed loss and for its steps, with the exact generating function.
-
-In: a composed loss. Out: bounds on P(S > a), P(S < -a) and the smallest a that keeps them below a
-level. The minimum over tilts is taken over a fixed list: every tilt gives a valid bound.
-
 The bound that is left where P and Q are too far apart for any transform: delta is nearly one.
 
 For thresholds t_j with sum t_j = t, the event that every L_j exceeds t_j has, with independent
@@ -25,10 +20,8 @@ times that:
 Leaving steps out never raises delta, so any subset of the steps gives a bound; delta <= 1 is the
 other side. Needs no nodes, and holds for laws without any (`UnresolvedLoss`).
 
-What is left to say where no method answers, or the work for one is used up.
-
-Above: Chernoff's bound, at tilts that grow for as long as their nodes settle and it falls. Below:
-one event, see `apart`. Both hold whatever else went wrong.
+Where no method answers, or the work for one is used up: Chernoff's bound above, at tilts that grow
+for as long as their nodes settle and it falls, and one such event below.
 
 Losses with a tail that has no exponential moment: bounded by revealing what is far out.
 

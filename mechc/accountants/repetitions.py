@@ -2,22 +2,15 @@
 
 log M(z)^n = n log M(z): the nodes of one contour serve every count whose saddle point is near. The
 counts within a factor RATIO share one contour, one period and one proof of decay (|phi|^n falls
-with n). What is left for a count is compiled, see `powers`.
+with n). What is left for a count is compiled, see `contours.inversion`.
 
 The sides are certified as everywhere: at the upper epsilon the proven upper bound of log delta is
 at most the target, at the lower epsilon the proven lower bound exceeds it. Where that is not
 possible to a reasonable width, few repetitions of one step go through a recursion (`recursion`);
 else the answer is nan: ask another accountant.
 
-What a contour of `sweep` leaves out: the integral of sup |phi| / y^2 beyond its nodes, bounded.
-
-The proof of decay (`characteristic`) looks as far as its nodes resolve phi; where what lies beyond
-decides, it is repeated with nodes for three times that frequency.
-
-Epsilon after each of many numbers of repetitions of a run whose losses lie on one lattice.
-
-With the sum over one period of the integrand, which is complete: what is left of it is the sum of
-what is left out.
+On a lattice the sum over one period of the integrand is complete: what is left out of it is the sum
+of what is left out.
 """
 
 from __future__ import annotations
@@ -64,7 +57,6 @@ DEAR = 4_000_000  # node evaluations of a contour beyond which a recursion is ch
 LEFT, CLEAR = math.log(1e2), 1.05  # nats, log of delta, that known images may have; spare period
 BELOW = 8  # contours tried at and below the smallest saddle point
 TILTS = 32  # of the Chernoff bound
-TRIES = 4  # contours for a group, each placed with what the one before has found
 WIDER = 10.0  # times the width aimed at that an answer may be wide
 LARGE = 10.0  # sum in units of its first term that is seldom exceeded
 DOUBLINGS = 2  # of the nodes of a contour before a recursion is cheaper
@@ -90,7 +82,6 @@ class Sweep(Columns):
         self._recursion = recursion and len(self._steps) == 1
         self.methods: set[str] = set()  # what has answered
         self._near = 0.0  # tilt of the last saddle point, if any
-        self._bias = 0.0  # how far the saddle point approximation is off, from the counts above
         self._dear = False  # contours for fewer repetitions would cost more than a recursion
         self._whole = all(s.loss.log_finite == 0.0 == s.loss.log_q_finite for s in self._steps)
 
@@ -132,7 +123,7 @@ class Sweep(Columns):
             first = np.searchsorted(counts[left], most / widest)
             part, rest = left[first:], left[:first]
             try:
-                answers = self._placed(counts[part], known[part])
+                answers = self._group(counts[part], known[part])
             except (NumericError, UnsupportedError):
                 answers = None
             few = self._recursion and most <= FEW
@@ -144,26 +135,6 @@ class Sweep(Columns):
             self.methods.add("contour")
             out[:, part], left = answers, rest
         return left
-
-    def _placed(self, counts: Floats, known: Floats) -> Floats | None:
-        """Answer for counts that share a contour, which is placed again where it led astray."""
-        best: Floats | None = None
-        wide = np.zeros(counts.size, np.bool_)
-        for turn in range(TRIES):
-            answers = self._group(counts, known)
-            if answers is None:
-                break
-            if best is None:
-                best = answers
-            better = answers[2] - answers[0] < best[2] - best[0]
-            better |= np.isnan(best[2])
-            best[:, better] = answers[:, better]
-            wide = (self._near * (best[2] - best[0]) > WIDER * self._widest) & (best[0] > 0.0)
-            if not np.isnan(best).all() and (turn > 0 or not wide.any()):
-                break
-        if best is not None and self._recursion:
-            best[:, wide & (counts <= FEW)] = np.nan  # a recursion is to try
-        return best
 
     def _by_recursion(self, counts: Floats, few: NDArray[np.intp], out: Floats) -> None:
         """Answer for a few repetitions of one step, as far as the recursion goes."""
@@ -188,9 +159,8 @@ class Sweep(Columns):
         ends = [self._saddle(float(n)).t for n in (counts[0], counts[-1])]
         t = np.geomspace(0.3 * min(ends), max(ends), TILTS)
         k, _, _, rounding = self._law.roughly(*t).T
-        best = np.full(counts.size, math.inf)
-        for at, peak, size in zip(t, log_peak(t), k + rounding, strict=True):
-            best = np.fmin(best, counts * size - at * known + peak + 1e-12)
+        size = np.outer(k + rounding, counts) - np.outer(t, known) + log_peak(t)[:, None]
+        best = np.fmin.reduce(size + 1e-12, axis=0, initial=math.inf)
         below: NDArray[np.bool_] = best <= targets(self._steps, self._target, counts)[0]
         return below
 
@@ -201,26 +171,18 @@ class Sweep(Columns):
         chosen = self._contour(saddles)
         if chosen is None:
             return None
-        result, found = self._inverted(*chosen, counts, known, saddles[0].epsilon)
-        if result[1, 0] > 0.0:
-            misfit = self.misfit(self._target, counts[0], float(result[1, 0]), self._near)
-            self._bias = misfit if math.isfinite(misfit) else 0.0
-        elif np.isnan(result).all():  # the approximation led astray: by how much, the sum tells
-            self._bias += 0.5 * (self._target - found) if math.isfinite(found) else 0.0
-        return result
-
-    def _inverted(
-        self, contour: Contour, tail: float, counts: Floats, known: Floats, near: float
-    ) -> tuple[Floats, float]:
-        """Return the answers on one contour, and log H at `near` for the first count."""
-        levels = targets(self._steps, self._target, counts)
+        contour, tail = chosen
+        levels, near = targets(self._steps, self._target, counts), saddles[0].epsilon
         n, widest = float(counts[0]), self._sure
         result = inversion.epsilons(contour, n, counts, levels, near, tail, known, widest)
-        return result, inversion.log_delta(contour, near)
+        if self._recursion:
+            wide = (self._near * (result[2] - result[0]) > WIDER * self._widest) & (result[0] > 0.0)
+            result[:, wide & (counts <= FEW)] = np.nan  # a recursion is to try
+        return result
 
     def _saddle(self, n: float) -> Saddle:
         """Saddle point of the target for n repetitions, at an epsilon that is not negative."""
-        found = self.saddle_of_delta(self._target, n, self._near, self._bias)
+        found = self.saddle_of_delta(self._target, n, self._near)
         self._near, least = found.t, max(found.epsilon, 0.0)
         return found._replace(
             epsilon=least, exponent=found.exponent - (least - found.epsilon) * found.t

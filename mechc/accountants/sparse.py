@@ -15,33 +15,23 @@ the composition is a sum of positive measures, by the size of the largest loss t
 
 The first has a loss above a_0 > epsilon, to which the small ones add little: its share of delta is
 M'(0) - exp(epsilon) M'(-1) but for a bound by Chernoff. The brackets are inverted on contours of
-their own, see `Bracket`.
-The last is bounded by Chernoff; levels are added until it is negligible.
-
-Steps cut into small and large losses by a smooth partition, with real generating functions.
-
-In: steps on nodes for the tilts up to their saddle point, and two thresholds. Out: for every step
-the positive measures M_i = (1 - chi_i) P and C_i = (chi_i - chi_(i-1)) P of `jumps`, and log M' of
-the measures made of them at real tilts. Both have the panels of the step, cut where chi rises.
-
-One bracket of `Jumps`, M_(i-1)^k - M_i^k, inverted.
+their own. The last is bounded by Chernoff; levels are added until it is negligible.
 
 With M' any of these positive measures, Theorem A holds as for the law of a loss. The transform
 
     M'(z) = M_i(z)^k * sum over j >= 1 of binom(k, j) (C_i(z) / M_i(z))^j
 
-has no subtraction however rare large losses are: the sum is expm1(k log1p(C/M)). All
-its terms contain C_i, and M_i and C_i are positive measures, so that telescoping the product gives
+has no subtraction however rare large losses are: the sum is expm1(k log1p(C/M)). All its terms
+contain C_i, and M_i and C_i are positive measures, so that telescoping the product gives
 
     |M'(c + iy)| / M'(c) <= |C_i(c + iy)| / C_i(c),
 
 for different steps a convex combination of such shares. With a bound B on these from a frequency
 on, M' is at most the same sum with odds B C_i(c) / M_i(c), whose coefficients are positive: as a
 convex function of B that vanishes at 0, it leaves share(B) / B of that, which is little where many
-large losses are likely. C_i has a density that is smooth on the
-scale b_i - a_i: frequencies of that order are enough. What lies beyond them is bounded by the
-variation of its derivatives, see `Fading`; where kinks leave it none, by Cauchy-Schwarz and
-Parseval's identity, see `unseen`.
+large losses are likely. C_i has a density that is smooth on the scale b_i - a_i: frequencies of
+that order are enough. What lies beyond them is bounded by the variation of its derivatives, see
+`Fading`; where kinks leave it none, by Cauchy-Schwarz and Parseval's identity, see `unseen`.
 """
 
 from __future__ import annotations

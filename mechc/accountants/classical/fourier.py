@@ -27,7 +27,7 @@ from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import TiltedSum, distinct, log1mexp, log_add
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.discretise import Cells, GridLaw, dominated, dominating, mesh
-from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.privacy_loss import Step
 
 Floats = NDArray[np.float64]
 
@@ -78,7 +78,7 @@ class FourierAccountant:
                 )
         self._n, self._given = n, window
         self._composed = ComposedLoss(steps)
-        self._sums: _Sums | None = None
+        self._made = False
 
     def log_delta(self, epsilon: float) -> Bound:
         """Bound log delta(epsilon) in one direction, with I_n as the estimate, put in the bounds.
@@ -96,25 +96,15 @@ class FourierAccountant:
         settled = self._composed.settled(epsilon, "fourier")
         if settled is not None:
             return settled
-        if self._sums is None:
-            self._sums = _Sums(self._composed, self._laws, self._counts, self._n, self._given)
-        return self._sums.bound(epsilon)
+        if not self._made:
+            self._compose()
+        return self._bound(epsilon)
 
-
-class _Sums:
-    """Everything that does not depend on epsilon."""
-
-    def __init__(
-        self,
-        composed: ComposedLoss,
-        laws: Sequence[PrivacyLoss],
-        counts: Sequence[int],
-        n: int,
-        window: float | None,
-    ) -> None:
-        self._composed, self._laws, self._counts = composed, laws, counts
-        tails = Tails(composed, "fourier")
-        self.window = self._default_window(tails) if window is None else window
+    def _compose(self) -> None:
+        """Make everything that does not depend on epsilon."""
+        n, laws, counts = self._n, self._laws, self._counts
+        tails = Tails(self._composed, "fourier")
+        self.window = self._default_window(tails) if self._given is None else self._given
         self._beyond = sum(map(math.exp, tails.log_beyond(tails.distinct, self.window)))
         singles = [tails.log_beyond(j, self.window) for j in range(len(laws))]
         self._cut = sum(k * sum(map(math.exp, s)) for k, s in zip(counts, singles, strict=True))
@@ -128,6 +118,7 @@ class _Sums:
             self._down.add(dominated(cells, 0.0), k)
         self._up.close()
         self._down.close()
+        self._made = True
 
     def _default_window(self, tails: Tails) -> float:
         window = tails.window(tails.distinct, _LOG_TAIL)
@@ -146,7 +137,7 @@ class _Sums:
         )
         return TiltedSum.of(zip(laws, self._counts, strict=True), 0.0, n)
 
-    def bound(self, epsilon: float) -> Bound:
+    def _bound(self, epsilon: float) -> Bound:
         if not -self.window <= epsilon < self.window:
             raise UnsupportedError(
                 f"fourier: epsilon={epsilon:g} is outside the window of half width "

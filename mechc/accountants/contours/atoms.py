@@ -27,9 +27,7 @@ basis; its Fourier transform is a sum of spherical Bessel functions (Filon's rul
 for which a panel needs one sine and one cosine a frequency, however many waves it holds. The error
 is the integral of |density - polynomial|, the same at all frequencies.
 
-A contour on which sums of atoms do not have to decay: they are added in closed form.
-
-The nodes carry the remainder phi - A - B of `atomic` instead of phi; the trapezoid sum of A + B
+On `BesideAtoms` nodes carry the remainder phi - A - B instead of phi; the trapezoid sum of A + B
 over all frequencies takes the place of the frequencies that are not evaluated.
 """
 
@@ -128,7 +126,7 @@ def _log(z: Complexes) -> Complexes:
 
 @compiled("float64(float64, float64, float64, float64, float64)")
 def _payoff(x, c, period, further, share):  # type: ignore[no-untyped-def]
-    """The periodic payoff G at x (see `transform.periodic_payoff`)."""
+    """The periodic payoff G at x (see `fft.periodic_payoff`)."""
     x -= period * math.floor(x / period)
     return math.exp(-c * x) * (-math.expm1(-x) + further * math.exp(-x)) * share
 

@@ -14,12 +14,10 @@ the density on a branch as min(f, G) + (f - G)_+,
 
 for every level G, which also covers the |l - l*|^(-1/2) singularity at an extremum of the loss.
 
-log phi at equidistant frequencies, by a recurrence that is started afresh in time.
-
-Sums of waves over many nodes by the vector units of the processor, for proofs of decay.
-
-sin and cos by reduction to |r| <= pi/4 in three steps (Cody and Waite) and Taylor polynomials, good
-to a few units in the last place of the angle; the C library's leave the vector units idle.
+log phi at equidistant frequencies follows by a recurrence that is started afresh in time. Sums of
+waves for proofs of decay go through the vector units of the processor: sin and cos by
+reduction to |r| <= pi/4 in three steps (Cody and Waite) and Taylor polynomials, good to a few units
+in the last place of the angle; the C library's leave the vector units idle.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ what one of them has (I5). Nodes are extended to the tilts and frequencies that 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +26,6 @@ SEVERAL, MORE_ROOM = 16, 1.6  # with so many distinct steps: to extend them all 
 MIRRORED = 16.0  # tilts up to which both directions are covered at once
 FIRST_LIMIT, HIGHER = 64.0, 4.0  # below which a saddle point is sought, and factor to the next
 SLACK = 1.5 * EPS  # rounding of exp and log between delta and its logarithm
-FAR = 100.0  # times the tilt before that one may be
 LOOKS = 1000  # at most, at a saddle point on nodes that grow
 ABOVE = 5.0  # standard deviations above the saddle point to which tilts are wanted
 BOTTOM = -2e5  # log of what is not looked at more closely
@@ -60,9 +58,7 @@ class Columns:
         self._t_max = min(s.loss.strip[1] for s in steps) * (1.0 - 1e-4)
         self._t_min = max(s.loss.strip[0] for s in steps) * (1.0 - 1e-4)
 
-    def saddle_of_delta(
-        self, log_delta: float, n: float = 1.0, near: float = 0.0, bias: float = 0.0
-    ) -> Saddle:
+    def saddle_of_delta(self, log_delta: float, n: float = 1.0, near: float = 0.0) -> Saddle:
         """Tilt at which the leading saddle point approximation of log delta is the target.
 
         K(t) - t K'(t) + 1 - log(t (t + 1)) - log(2 pi F''(t)) / 2 at eps = K'(t) - 1/t - 1/(t+1).
@@ -71,19 +67,17 @@ class Columns:
             log_delta: the target.
             n: repetitions of all columns.
             near: a tilt to start from, 0 without one.
-            bias: what is to be taken from the approximation.
 
         Raises:
             NumericError: nodes do not settle.
         """
-        target = log_delta + bias
         if not near > 0.0:
             variance = float(self._law.roughly(0.0)[0, 2])
             near = math.sqrt(max(-2.0 * log_delta, 1.0) / max(n * variance, 1e-300))
             # rare large losses, which the nodes at hand show, need less than that
-            near = min(near, self._settled(target, n, min(near, 0.5 * self._t_max), False).t)
+            near = min(near, self._settled(log_delta, n, min(near, 0.5 * self._t_max), False).t)
             self.cover_around(near)
-        return self._settled(target, n, min(near, 0.5 * self._t_max), True)
+        return self._settled(log_delta, n, min(near, 0.5 * self._t_max), True)
 
     def _settled(self, target: float, n: float, t: float, cover: bool) -> Saddle:
         """Newton's method for it inside a bracket, on nodes that grow or as they are."""
@@ -104,13 +98,6 @@ class Columns:
                 new = math.sqrt(low * high) if low > 0.0 else high / 3.0
             t = new
         return Saddle(n, t, epsilon, exponent)
-
-    def misfit(self, log_delta: float, n: float, epsilon: float, near: float) -> float:
-        """By how much the approximation misses the target where log delta is on target."""
-        limit = min(FAR * near, self._t_max, *(s.loss.tilts[1] for s in self._steps))
-        t, f2 = replace(self._law, counts=n * self._law.counts).saddle(epsilon, limit)
-        exponent = n * float(self._law.roughly(t)[0, 0]) - epsilon * t - math.log(t) - math.log1p(t)
-        return exponent - 0.5 * math.log(2.0 * math.pi * f2) - log_delta
 
     @property
     def law(self) -> Law:

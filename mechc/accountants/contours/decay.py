@@ -1,26 +1,16 @@
-"""How fast the transform of a smooth density fades, by the variation of its derivatives.
+"""Bounds on what transforms have beyond their frequencies, or on a whole half line.
 
-In: a positive measure on the nodes of a band, tilted. Out: bounds on its transform phi as a share
-of its mass, see `characteristic.smoothness`; the density vanishes with chi at the ends of a band.
-
-What a transform has beyond its frequencies, by Parseval's identity.
-
-In: a positive measure with a density f, tilted, and its transform phi at y = h, 2h, ..., Nh. Out: a
-bound on
+Of a smooth density, by the variation of its derivatives (`characteristic.smoothness`): a positive
+measure on the nodes of a band, whose density vanishes with chi at the ends, and by Parseval's
+identity, which needs no derivatives and ends at the rounding of the difference,
 
     sum over n > N of |phi(nh)|^2 = (T integral of f_T^2 - 1) / 2 - sum over n <= N of |phi(nh)|^2,
 
-T = 2 pi / h, f_T the sum of the translates of f by T. It needs no derivatives of f, and ends at the
-rounding of the difference.
+T = 2 pi / h, f the density, f_T the sum of its translates by T.
 
-How far the tilted characteristic function of one step stays from one, on a whole half line.
-
-With g = 1 - |phi|^2 and D the difference of two independent tilted losses, g(y) = 2 E sin^2(yD/2),
-so sqrt g(y + d) >= sqrt g(y) - d spread by Minkowski's inequality: walking along y with steps that
-keep sqrt g above a level proves the level. Far out the total variation of the tilted density takes
-over, |phi(y)| <= (atoms) + TV(min(f, G)) / y + int (f - G)_+ for every level G. Both arguments are
-those of `accountants.characteristic`; there they bound a composition, here one step at a time,
-because every person composes the steps differently.
+Of one step, by the two arguments of `characteristic`, there for a composition: walking along y with
+steps that keep sqrt g, g = 1 - |phi|^2, above a level proves the level, and far out the total
+variation of the tilted density takes over. Every person composes the steps differently.
 """
 
 from __future__ import annotations

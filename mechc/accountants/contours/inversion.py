@@ -388,14 +388,6 @@ def epsilons(
     return out
 
 
-def log_delta(contour: Contour, epsilon: float) -> float:
-    """Return the estimate of log H on a contour."""
-    w, v, last = _terms(contour)
-    wave, facts = np.exp(contour.re + 1j * contour.im), _facts(contour, 1.0)
-    b = v * wave if v.size else v
-    return float(evaluate(1.0, epsilon, w * wave, b, last, facts, contour.images(1.0))[1])
-
-
 def _facts(contour: Contour, n: float) -> Floats:
     """Constants of the contour, those of the law and its lattice for one of n repetitions."""
     facts = contour.facts(n)
