@@ -18,7 +18,7 @@ from mechc.loss.infinite_mass import CERTAIN, FEW, LogMass, agreed, log_compleme
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.loss.rounding import EPS
-from mechc.loss.rule import ORDER
+from mechc.loss.rule import ORDER, losses_moved
 from mechc.protocol import Kernel, Measure
 
 Floats = NDArray[np.float64]
@@ -36,6 +36,7 @@ LEAST_REACH = 64.0  # integers looked at on either side
 WIDENINGS, FURTHER = 12, 2.0  # of a list of integers, and factor from one tilt to the next
 ELSEWHERE = 2.0**-10  # share by which parameters are moved to see what a formula is
 NEAR_ONE = -1.0  # log of the rest of the mass below which an atom is its complement
+PLAIN = 6.0  # ulps by which those of parameters move quotients of them
 MOST_LOST = 0.1  # relative error of a declared mass that is no mass any more
 NO_ATOMS = (np.empty(0), np.empty(0), -math.inf, -math.inf)
 
@@ -347,6 +348,9 @@ class KernelSource:
         value = float(self.kernel.loss(x, self.theta))
         mass = self.mass_on(lo, hi, "p")
         self.mass_error = max(self.mass_error, mass.error)
+        moved = float(losses_moved(self.kernel, self.theta, np.array([x]), np.array([value]))[0])
+        if moved > PLAIN * EPS * abs(value):
+            self.loss_error = max(self.loss_error, moved)
         return np.array([value]), np.array([mass.log]), -math.inf, -math.inf
 
     def _lattice_atoms(self, x: Floats) -> tuple[Floats, Floats, float, float]:

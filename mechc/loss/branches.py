@@ -23,7 +23,7 @@ from mechc.loss.bound_kernel import KernelSource, inside
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.rounding import EPS
-from mechc.loss.rule import NODES, ORDER, TOP, WEIGHTS, losses
+from mechc.loss.rule import NODES, ORDER, TOP, WEIGHTS, losses, losses_moved
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -371,7 +371,9 @@ def _log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tu
     log_f = np.empty(x.size)
     density = source.kernel.log_q_many if reverse else source.kernel.log_p_many
     density(x, source.theta, log_f)
-    loss = (-1.0 if reverse else 1.0) * losses_at(source, x)
+    loss = losses_at(source, x)
+    moved = losses_moved(source.kernel, source.theta, x, loss)
+    loss = -loss if reverse else loss
     with np.errstate(divide="ignore"):
         log_w = log_f + np.log((half[:, None] * WEIGHTS).ravel())
     gap = loss - epsilon
@@ -388,9 +390,9 @@ def _log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tu
     plain = np.exp(np.minimum(log_w - top, 600.0))
     loss = np.clip(np.where(seen, loss, 0.0), -1e300, 1e300)  # exp(-inf) inf is nothing
     gap = np.where(seen, np.maximum(gap, 0.0), 0.0)
-    shaky = plain * np.exp(-gap) * (np.abs(loss) + abs(epsilon))
+    shaky = plain * np.exp(-gap) * (4.0 * EPS * (np.abs(loss) + abs(epsilon)) + moved)
     known = share[seen] * (8.0 + np.abs(log_f[seen]))
-    noise = EPS * float(known.sum() + 4.0 * shaky[seen].sum())
+    noise = EPS * float(known.sum()) + float(shaky[seen].sum())
     noise += _misplaced(x, share) + _unresolved(lo, hi, share)
     return top + math.log(total), noise / total
 

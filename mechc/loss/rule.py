@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.loss.allowance import DENSITY, spend
+from mechc.loss.rounding import EPS
 from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
@@ -63,6 +64,25 @@ def losses(kernel: Kernel, theta: Floats, x: Floats) -> Floats:
         with np.errstate(invalid="ignore"):
             out[broken] = log_p - log_q
     return out
+
+
+ULPS = 2.0  # by which parameters are moved to see what their last digits, and roundings, change
+
+
+def losses_moved(kernel: Kernel, theta: Floats, x: Floats, loss: Floats) -> Floats:
+    """Return how far losses may be off: what ulps of any parameter change, and so roundings inside.
+
+    log(1 + q expm1(d / s)) has lost the digits of exp(d / s) where q is small, however short it is.
+    """
+    moved = np.zeros(x.size)
+    for i, (_, _, _, _, _, integer, *_) in enumerate(kernel.PARAMETERS[: theta.size]):
+        if not integer:
+            near = theta.copy()
+            near[i] *= 1.0 - ULPS * EPS
+            with np.errstate(invalid="ignore"):
+                change = np.abs(losses(kernel, near, x) - loss)
+            moved += np.where(np.isfinite(change), change, 0.0)
+    return moved
 
 
 ROUNDS = 60  # of halving

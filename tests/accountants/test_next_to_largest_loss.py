@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import truth
 from flint import arb
+from mpmath import mp, mpf
 
 import mechc
 
@@ -87,3 +88,23 @@ def test_a_density_that_rises_like_an_inverse_root_at_its_atom():
     for method in ("auto", "contour"):
         answer = event.log_delta(epsilon, method=method, direction="remove")
         assert answer.lower <= -3.01124322789942221 <= answer.upper
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-15, 1e-13, 1e-10, 1e-6])
+@pytest.mark.parametrize(
+    ("rate", "scale"),
+    [(6.138e-8, 0.0621), (2e-32, 0.014014), (7.9e-55, 0.008869), (4.5e-92, 0.005364), (0.1, 0.3)],
+)
+def test_samples_of_laplace_whose_losses_have_lost_digits(rate, scale, share):
+    """log(1 + rate expm1(1 / scale)) has the digits of the exponential."""
+    with mp.workdps(60):
+        q, d = mpf(rate), 1 / mpf(scale)
+        top = mp.log1p(q * mp.expm1(d))
+        epsilon = float(top * (1 - mpf(share)))
+        plain = mp.log((mp.exp(epsilon) - 1 + q) / q)  # the loss without sampling
+        u = (plain + d) / 2  # outputs above have more, in units of the scale
+        of_q, of_p = mp.exp(-u) / 2, 1 - mp.exp(u - d) / 2
+        truth = (1 - q) * of_q + q * of_p - mp.exp(epsilon) * of_q if plain < d else mpf(0)
+        event = mechc.poisson(mechc.load("laplace"), rate)(scale=scale)
+        bound = event.log_delta(epsilon, direction="remove")
+        assert bound.lower <= (mp.log(truth) if truth > 0 else -mp.inf) <= bound.upper
