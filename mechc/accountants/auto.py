@@ -96,7 +96,6 @@ FEW = 12  # steps that auto composes one by one ...
 DISTINCT = 7  # ... if no more of them are different, whose kinks multiply ...
 SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps are fewer than this
 STRICT = 0.1  # share of rtol up to which so few steps are not composed one by one as well
-CLOSE = 1e-2  # relative distance of epsilons that the same method is likely to settle
 MORE = 100  # the same where the contour's answer is too wide
 ROUGH = 1e-3  # width in log delta beyond which a lattice sum is not what it can be
 GRID_BYTES = 2**29  # for a grid that nobody has asked for: some ten seconds of work
@@ -168,8 +167,8 @@ STRATEGIES = (  # in order
 
 def strategies(steps: Sequence[Step]) -> list[Strategy]:
     """Return the strategies that apply to these steps, in order."""
-    facts, have = Facts.of(steps), {m.name for m in registry.methods()}
-    return [s for s in STRATEGIES if s.method in have and s.applies(facts)]
+    facts = Facts.of(steps)
+    return [s for s in STRATEGIES if s.applies(facts)]
 
 
 class Auto:
@@ -186,7 +185,6 @@ class Auto:
         self._built: dict[str, registry.Accountant] = {}
         self._lacks_moments = lacks_moments(steps)
         self._has_moments = all(step.loss.has_moments for step in steps)
-        self._last = "", math.nan
         self._revealed: dict[float, Auto] = {}
 
     def log_delta(self, epsilon: float) -> Bound:
@@ -281,7 +279,7 @@ class Auto:
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None
         refusals = []
-        for strategy in self._in_order(epsilon):
+        for strategy in list(self._queue):
             name = strategy.method
             if name == "pld" and self._smooth and best is not None and _width(best) <= rtol:
                 break  # narrow enough; only the recursion would have been narrower still
@@ -309,18 +307,10 @@ class Auto:
             if best is None or _rank(answer) < _rank(best):
                 best = answer
             if settled:
-                self._last = name, epsilon
                 return best
         if best is None:
             raise UnsupportedError("auto: no method can answer; " + "; ".join(refusals))
         return best
-
-    def _in_order(self, epsilon: float) -> list[Strategy]:
-        """The strategies, first the one that settled a question close by."""
-        name, place = self._last
-        if not abs(epsilon - place) <= CLOSE * abs(place):
-            return list(self._queue)
-        return sorted(self._queue, key=lambda strategy: strategy.method != name)
 
     def _remaining(self, epsilon: float) -> Bound:
         """Bound delta where no method does, or P and Q are nearly disjoint."""

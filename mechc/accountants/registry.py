@@ -178,14 +178,13 @@ METHODS = (
 )
 
 
+BY_NAME = {m.name: m for m in METHODS}
+NAMES = ("auto", *BY_NAME)
+
+
 def methods() -> tuple[Method, ...]:
     """Return the accountants with what they need, cost and prove."""
     return METHODS
-
-
-def names() -> tuple[str, ...]:
-    """Return the words that `method=` accepts."""
-    return ("auto", *(m.name for m in methods()))
 
 
 def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str, Any], ...]]:
@@ -202,13 +201,12 @@ def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str,
         DeclarationError: the name or an option is not known.
     """
     name, colon, value = str(method).partition(":")
-    if name not in names():
-        listed = ", ".join(names())
+    if name not in NAMES:
+        listed = ", ".join(NAMES)
         raise DeclarationError(
-            f"method={method!r} is not known{suggestion(name, names())} (expected one of {listed})"
+            f"method={method!r} is not known{suggestion(name, NAMES)} (expected one of {listed})"
         )
-    known = {m.name: m for m in methods()}
-    accepted = known[name].options if name != "auto" else ()
+    accepted = BY_NAME[name].options if name != "auto" else ()
     if colon:
         if not accepted:
             raise DeclarationError(f"method={method!r}: {name} takes no option")
@@ -221,7 +219,7 @@ def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str,
                 f"{key}={options[key]!r} is not known here{meant} (method={name!r} accepts the "
                 f"options: {listed})"
             )
-    defaults = signature(known[name].accountant()).parameters if options else {}
+    defaults = signature(BY_NAME[name].accountant()).parameters if options else {}
     for key, value in options.items():
         _check_kind(f"{name}: {key}", value, defaults[key].default)
     return name, tuple(sorted(options.items()))
@@ -257,5 +255,4 @@ def build(
     Raises:
         UnsupportedError: the method cannot do these steps.
     """
-    known = {m.name: m for m in METHODS}
-    return known[name].accountant()(steps, rtol=rtol, **dict(options))
+    return BY_NAME[name].accountant()(steps, rtol=rtol, **dict(options))
