@@ -46,7 +46,10 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n == "mixture of gaussians" else n for n in PAIRS],
+)
 def test_dp_accounting_agrees(name):
     event, pld = PAIRS[name]()
     for count, composed in ((1, pld), (7, pld.self_compose(7))):

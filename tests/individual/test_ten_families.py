@@ -74,7 +74,9 @@ def check(name, count, seed):
     return bound.detail["relative_width"]
 
 
-@pytest.mark.parametrize("name", ["gaussian", "sampled_gaussian_1e-2"])
+@pytest.mark.parametrize(
+    "name", ["gaussian", pytest.param("sampled_gaussian_1e-2", marks=pytest.mark.slow)]
+)
 def test_two_people_of_a_family(name):
     assert check(name, 2, 5).max() <= 1e-2
 

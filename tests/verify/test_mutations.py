@@ -54,7 +54,10 @@ def test_every_fault_is_found_in_any_mechanism(name, tmp_path):
     find_every_fault(name, tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["constant", "sign", "case", "branch"])
+@pytest.mark.parametrize(
+    "kind", ["sign", "branch", *(pytest.param(k, marks=pytest.mark.slow)
+                                 for k in ("constant", "case"))],
+)  # fmt: skip
 def test_faults_are_not_excused_as_changing_nothing(kind, tmp_path):
     """What is found in the Laplace kernel also differs from it in values."""
     mechanism = mechc.load("laplace")
