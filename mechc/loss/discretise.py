@@ -465,7 +465,8 @@ def one_sided(
     """
     order = np.argsort(loss, kind="stable")
     loss, p = loss[order], np.exp(log_p[order])
-    infinite = min(math.exp(log_infinite), 1.0)
+    log_infinite = min(log_infinite, 0.0)
+    infinite = math.exp(log_infinite)
     if upper:
         p = _without_lowest(p, math.fsum([*p.tolist(), infinite, -1.0]))
     else:  # for epsilon < 0 delta follows from that of the reversed pair, if Q has no more than one

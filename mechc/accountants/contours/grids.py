@@ -48,7 +48,9 @@ JUMP = 4.0  # the same, of means, beyond which tilts are closer
 DEPTH = -75.0  # log of a probability that matters
 MOST, BEYOND = 400, 3  # tilts; more of them for bounds at the ends
 LEAST = 0.02  # standard deviation, in steps of the grid, at an end
-TAIL, TOLD = math.log(1e-16), math.log(1e-10)  # log of the mass under P of X beyond the grid
+TAIL = math.log(1e-16)  # log of the mass under P of X beyond the grid
+TOLD = math.log(1e-6), math.log(1e-3)  # of X that are told by its last point
+ENOUGH = math.log(1e-3)  # of the mass that is not told, from where on the next is tried
 NOTHING = 1e-150  # tilted mass, and |phi| of the sum, that is none
 BAD = 0.1  # relative error of a mass that counts as unknown
 
@@ -88,6 +90,7 @@ class Between:
     def __init__(self, shares: Shares, drawn: int = 1) -> None:
         """Hold the law of one step, and in how many steps a record takes part."""
         self.shares, self.drawn = shares, drawn
+        self._tolds: list[tuple[Sums, Sums, float, float]] = []
         t = float(shares.steps)
         self._error = 2.0 * t * shares.error, 4.0 * shares.error + 8.0 * U
 
@@ -95,7 +98,7 @@ class Between:
     def _spread(self) -> tuple[Floats, Floats, float, float]:
         """Values of W, and bounds on logs of masses: under Q, and beyond the list under Q and P."""
         shares = self.shares
-        grid, t = _Grid.of(shares), float(shares.steps)
+        grid, t = _Grid.of(shares, TAIL), float(shares.steps)
         up = np.clip((grid.p - grid.points[:-1] * grid.q) / grid.step, 0.0, grid.q)
         mass = np.append(grid.q - up, 0.0)
         mass[1:] += up
@@ -131,10 +134,9 @@ class Between:
             return self._law(-loss[::-1], log_q[::-1], log_add(zero, lost_q), True)
         return self._law(loss, log_q + loss, log_add(infinite, lost_p), True)
 
-    @cached_property
-    def _told(self) -> tuple[Sums, Sums, float, float]:
+    def _told(self, log_tail: float) -> tuple[Sums, Sums, float, float]:
         """Sums of the points that are told under Q and P; logs of Q(p = 0) and P(q = 0)."""
-        grid, t = _Grid.of(self.shares, half=True), self.shares.steps
+        grid, t = _Grid.of(self.shares, log_tail, half=True), self.shares.steps
         q, p, k = grid.q.copy(), grid.p, self.drawn
         q[0] += grid.zero
         under_p = sums([(p, k), (q, t - k)][: 1 if k == t else 2])
@@ -144,7 +146,19 @@ class Between:
 
     def below(self, adding: bool = False) -> PrivacyLoss:
         """Return a law that the epoch dominates, of removing or of adding a record."""
-        under_q, under_p, only_q, only_p = self._told
+        found: list[PrivacyLoss] = []
+        for i, log_tail in enumerate(TOLD):
+            if i == len(self._tolds):
+                self._tolds.append(self._told(log_tail))
+            found.append(self._below(adding, *self._tolds[i]))
+            if found[-1].log_early < ENOUGH:
+                break
+        return min(found, key=lambda law: law.log_early)
+
+    def _below(
+        self, adding: bool, under_q: Sums, under_p: Sums, only_q: float, only_p: float
+    ) -> PrivacyLoss:
+        """The law of these sums, where both sides are known."""
         first = max(under_q.first, under_p.first)
         last = min(each.first + each.share.size for each in (under_q, under_p))
         laws = []
@@ -202,13 +216,13 @@ class _Grid(NamedTuple):
         return out
 
     @classmethod
-    def of(cls, shares: Shares, half: bool = False) -> _Grid:
+    def of(cls, shares: Shares, log_tail: float, half: bool = False) -> _Grid:
         """Choose a grid, and cut the law at its points or half way between them."""
         law, t = shares.law, shares.steps
         ends = [math.exp(min(end, 700.0)) for end in law.support]
         zero = math.exp(shares.law.log_minus_infinite)
         lo, hi = (0.0 if zero > 0.0 else ends[0]), ends[1]
-        hi, log_above = _highest(shares, lo, hi, TOLD if half else TAIL)
+        hi, log_above = _highest(shares, lo, hi, log_tail)
         if not shares.continuous and law.atom_loss.size + (zero > 0.0) <= 2:
             return cls._cut(shares, lo, hi, 1, half, log_above)
         rough = cls._cut(shares, lo, hi, ROUGH, True, log_above)
@@ -345,17 +359,14 @@ def sums(parts: Parts) -> Sums:
         if lo >= hi:
             continue
         start = max(round(rung.mean) - size // 2, 0) if top >= size else 0
-        if lo < start or hi > start + size:  # the rest is bounded by the tilt before
-            if rung.tilt <= 0.0:
-                raise NumericError("sums of a grid spread further than a period")
-            used, last = used[:i], lo - 1
-            log_mass, share = log_mass[: lo - first], share[: lo - first]
-            break
+        index = np.arange(lo, hi)
+        exponent = rung.log_mgf - rung.tilt * index
+        if lo < start or hi > start + size:  # Chernoff's bound alone
+            log_mass[lo - first : hi - first] = exponent
+            continue
         folded = _folded(ladder, rung, start, start + size, top)
         values, error = _tilted(parts, rung, size)
-        index = np.arange(lo, hi)
         value = values[index % size]
-        exponent = rung.log_mgf - rung.tilt * index
         with np.errstate(divide="ignore"):
             own = (error + folded) / np.maximum(value, 1e-300)
             log_mass[lo - first : hi - first] = np.log(np.maximum(value, error)) + exponent
