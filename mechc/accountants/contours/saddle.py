@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import NumericError, UnsupportedError
@@ -94,7 +94,7 @@ def solve(composed: ComposedLoss, target: Target, epsilon: float) -> Tilt:
         if high < _CLOSE * low:
             return Tilt(low, False)
         low, high = (middle, high) if _gap(composed, target, middle)[0] < 0.0 else (low, middle)
-    found = brentq(
+    found = scipy.optimize.brentq(
         lambda x: _gap(composed, target, math.exp(x))[0],
         math.log(low), math.log(high), xtol=_SETTLED, full_output=True, disp=False,
     )  # fmt: skip
