@@ -32,6 +32,7 @@ from mechc.individual.contours import Answers, Asked, Evaluator, Query
 from mechc.individual.cost import Cost, estimate
 from mechc.individual.family import Family
 from mechc.individual.ledger import Journal, Ledger
+from mechc.individual.progress import bar
 from mechc.individual.splines import Grid
 from mechc.individual.storage import TakesTurns, in_turn
 from mechc.individual.tilts import crowding
@@ -48,6 +49,7 @@ LATER = 100  # people that a finer grid should serve then
 UNRESOLVED = 0.1  # share of delta lost on the contour beyond which no grid is fine enough
 MESHED = 10_000  # steps of all people together that are composed one by one
 FARTHEST = 64.0  # times the noise of full contributions, beyond which ratios count as this one
+_LESS = 1.0 - 2.0**-50  # less noise than three roundings can feign
 _COARSE = 0.02  # width beyond which plain counts may do better than splines
 _KIND = "individual-ledger"
 
@@ -158,7 +160,7 @@ class IndividualAccountant(TakesTurns):
         from mechc.composition.mechanism import load
         from mechc.composition.operations import poisson
 
-        given = np.asarray(norms, np.float64)
+        given = as_floats(np.asarray(norms))
         given = given[:, None] if given.ndim == 1 else given
         steps = given.shape[1] if given.ndim == 2 else 0
         bad = given.ndim != 2 or not given.size or not (given >= 0.0).all()
@@ -166,21 +168,20 @@ class IndividualAccountant(TakesTurns):
             raise DeclarationError("norms: expected numbers >= 0 of shape (people, steps)")
         sizes = []
         for name, value in (("clip", clip), ("noise", noise)):
-            size = np.asarray(value, np.float64)
+            size = as_floats(np.asarray(value), up=False)
             if size.shape not in ((), (steps,)) or not ((size > 0.0) & (size < math.inf)).all():
                 raise DeclarationError(f"{name}={value!r} (expected numbers > 0, one or {steps})")
             sizes.append(np.broadcast_to(size, (steps,)))
         repeats = [1] * steps if counts is None else list(counts)
         if len(repeats) != steps:
             raise DeclarationError(f"counts={counts!r} (expected {steps} integers)")
-        with np.errstate(divide="ignore"):
-            share = np.minimum(given / sizes[0], 1.0)
-            ratio = np.nextafter(sizes[1] / share, 0.0)  # towards less noise
-        ratio[share == 0.0] = np.inf
+        worst = float(sizes[1].min()) * _LESS
+        with np.errstate(divide="ignore", over="ignore", under="ignore"):
+            ratio = sizes[1] * _LESS / np.minimum(given / sizes[0], 1.0)
+        ratio = np.where(given > 0.0, np.minimum(ratio, np.finfo(np.float64).max), np.inf)
         mechanism = load("gaussian")
         if sampling_rate is not None:
             mechanism = poisson(mechanism, sampling_rate=sampling_rate)
-        worst = float(np.nextafter(sizes[1].min(), 0.0))
         options.setdefault("span", (worst, FARTHEST * worst))
         made = cls(mechanism, parameter="sigma", people=given.shape[0], **options)
         for values, count in zip(ratio.T, repeats, strict=True):
@@ -237,7 +238,7 @@ class IndividualAccountant(TakesTurns):
         method: str = "contour",
         rows: ArrayLike | None = None,
         rtol: float | None = None,
-        progress: Callable[[int, int], object] | None = None,
+        progress: Callable[[int, int], object] | bool = False,
     ) -> Bound:
         """Return each person's epsilon at delta, the larger of both directions.
 
@@ -247,8 +248,8 @@ class IndividualAccountant(TakesTurns):
                 paper's FFT evaluation of the counts; an estimate).
             rows: indices of the people asked for; everybody by default.
             rtol: relative width to aim for; that of the accountant by default.
-            progress: called with how many people one direction has been answered for, and of how
-                many, whenever a group of them is done.
+            progress: True for a bar; or what is called with how many people one direction has
+                been answered for, and of how many, whenever a group of them is done.
 
         Returns:
             Arrays of bounds; `detail["relative_width"]` says how wide, and `detail["sharp"]` who is
@@ -260,9 +261,8 @@ class IndividualAccountant(TakesTurns):
         """
         if not 1e-250 <= number("delta", delta) < 1.0:
             raise DeclarationError(f"delta={delta!r} (expected 1e-250 <= delta < 1)")
-        query = Query(math.log(delta), math.nan, self._tolerance(rtol), progress)
-        found = self._answer(query, method, rows)
-        return found.stands_for(self.family.claim, Quantity.EPSILON)
+        query = Query(math.log(delta), math.nan, self._tolerance(rtol))
+        return self._answer(query, method, rows, progress, Quantity.EPSILON)
 
     @in_turn
     def delta(
@@ -272,21 +272,19 @@ class IndividualAccountant(TakesTurns):
         method: str = "contour",
         rows: ArrayLike | None = None,
         rtol: float | None = None,
-        progress: Callable[[int, int], object] | None = None,
+        progress: Callable[[int, int], object] | bool = False,
     ) -> Bound:
         """Return each person's delta at epsilon, the larger of both directions.
 
         Args:
             epsilon: finite, >= 0.
             method: as for `epsilon`.
-            rows: indices of the people asked for; everybody by default.
-            rtol: relative width to aim for; that of the accountant by default.
-            progress: called with how many people one direction has been answered for, and of how
-                many, whenever a group of them is done.
+            rows: as for `epsilon`.
+            rtol: as for `epsilon`.
+            progress: as for `epsilon`.
 
         Returns:
-            Arrays of bounds; `detail["relative_width"]` says how wide, and `detail["sharp"]` who is
-            within rtol.
+            As for `epsilon`.
 
         Raises:
             DeclarationError: an argument is not acceptable.
@@ -294,9 +292,8 @@ class IndividualAccountant(TakesTurns):
         """
         if not 0.0 <= number("epsilon", epsilon) < math.inf:
             raise DeclarationError(f"epsilon={epsilon!r} (expected a finite number >= 0)")
-        query = Query(math.nan, float(epsilon), self._tolerance(rtol), progress)
-        found = self._answer(query, method, rows)
-        return found.stands_for(self.family.claim, Quantity.DELTA)
+        query = Query(math.nan, float(epsilon), self._tolerance(rtol))
+        return self._answer(query, method, rows, progress, Quantity.DELTA)
 
     @in_turn
     def cost(self, rows: ArrayLike | None = None) -> Cost:
@@ -363,18 +360,41 @@ class IndividualAccountant(TakesTurns):
             "crowding": grid.crowding,
         }
 
-    def _answer(self, query: Query, method: str, rows: ArrayLike | None) -> Bound:
+    def _answer(
+        self,
+        query: Query,
+        method: str,
+        rows: ArrayLike | None,
+        progress: Callable[[int, int], object] | bool,
+        quantity: Quantity,
+    ) -> Bound:
         who = np.arange(self.people) if rows is None else self._check_rows(rows)
         if method not in METHODS:
             raise UnsupportedError(f"method={method!r} (expected one of {', '.join(METHODS)})")
         if method == "renyi":
-            return self._renyi(query, who)
-        if method == "plancherel":
-            knots, directions = self.grid.knots.tolist(), self.family.directions
-            losses = {d: [self.family.loss(v, d) for v in knots] for d in directions}
-            estimate = plancherel.estimates(self._ledger.rows(who), losses, query)
-            nan, detail = np.full(who.size, np.nan), {"directions": directions}
-            return Bound(nan, estimate, nan.copy(), "plancherel", "estimate", detail)
+            found = self._renyi(query, who)
+        elif method == "plancherel":
+            found = self._plancherel(query, who)
+        elif progress is True:
+            with bar("people", who.size) as tell:
+
+                def show(done: int, total: int) -> None:
+                    tell(completed=done, total=total)
+
+                found = self._by_contours(replace(query, tell=show), who)
+        else:
+            found = self._by_contours(replace(query, tell=progress or None), who)
+        return found.stands_for(self.family.claim, quantity)
+
+    def _plancherel(self, query: Query, rows: Rows) -> Bound:
+        """The paper's evaluation of the counts."""
+        knots, directions = self.grid.knots.tolist(), self.family.directions
+        losses = {d: [self.family.loss(v, d) for v in knots] for d in directions}
+        estimate = plancherel.estimates(self._ledger.rows(rows), losses, query)
+        nan, detail = np.full(rows.size, np.nan), {"directions": directions}
+        return Bound(nan, estimate, nan.copy(), "plancherel", "estimate", detail)
+
+    def _by_contours(self, query: Query, who: Rows) -> Bound:
         sides = self._coarse(query, who)
         finest = self._refine(sides, query, who)
         lower, upper = _hull(sides)
@@ -467,12 +487,13 @@ class IndividualAccountant(TakesTurns):
         who = who[np.argsort(-width[who], kind="stable")[: self._most]]
         values, counts = self._journal.gather(rows[who], family.untouched)
         for i, person in enumerate(who.tolist()):
-            sides: tuple[singly.Counts, ...]
             if exact:
-                sides = (singly.distinct(values[:, i], counts, family.untouched),)
+                sides = singly.of_steps(self.grid, values[:, i], counts, family.untouched)
             else:
                 sides = singly.of_buckets(self.grid, self._ledger.totals[rows[person]])
-            answers = [singly.answer(family, steps, query) for steps in sides]
+            answers = [singly.answer(family, sides[0], query)]
+            if sides[1] != sides[0]:
+                answers.append(singly.answer(family, sides[1], query))
             low, high = answers[-1][0], answers[0][2]
             if high - low < found[2, person] - found[0, person]:
                 found[1, person] = (answers[0][1] + answers[-1][1]) / 2.0

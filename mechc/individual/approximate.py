@@ -23,7 +23,7 @@ from scipy import special
 from mechc.accountants.bound import Bound, Quantity
 from mechc.errors import DeclarationError
 from mechc.individual.accountant import IndividualAccountant
-from mechc.individual.budget import Floats, Mask
+from mechc.individual.budget import Floats, Mask, check_dense
 from mechc.individual.filters import gaussian_order, renyi_budget
 from mechc.individual.gaussian import gdp_delta
 from mechc.individual.storage import TakesTurns, in_turn
@@ -155,7 +155,7 @@ class ApproximateFilter(TakesTurns):
         Raises:
             DeclarationError: as for `IndividualAccountant.step`; nothing is recorded then.
         """
-        given = np.asarray(values, np.float64)
+        given = check_dense(self.accountant.family.parameter, values, self.accountant.people)
         self.accountant.step(given)
         fits = np.zeros(given.size, np.bool_)
         try:
@@ -167,3 +167,11 @@ class ApproximateFilter(TakesTurns):
     def spent(self) -> Bound:
         """Return each person's mu so far, with its range and slack; see `gdp_upper_bound`."""
         return gdp_upper_bound(self.accountant, self.epsilon_max)
+
+    def remaining(self) -> Floats:
+        """Return what each person's mu may still add, sqrt(mu^2 - spent^2), rounded down.
+
+        It steers a run; whether a step fits is decided by `step` alone.
+        """
+        spent = np.minimum(np.asarray(self.spent().upper), self.mu)
+        return np.asarray(np.sqrt((self.mu - spent) * (self.mu + spent)) * (1.0 - 1e-15))

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from mechc.accountants.contours import decay, gridding
 from mechc.accountants.contours.characteristic import Law, Tilted, log_phi
+from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.individual import inversion
 from mechc.individual.budget import PathLike
@@ -463,8 +464,9 @@ class Evaluator(TakesTurns):
         for reach in REACHES:
             tilts = self.tilts(span, reach)
             table = tilts.together(asked.reading, inversion.STRIDE)
+            peaks = np.asarray(log_peak(tilts.t))
             for part, rows in asked.blocks():
-                inversion.choose(rows @ table, tilts.t, *about, known[part], found[part])
+                inversion.choose(rows @ table, tilts.t, peaks, *about, known[part], found[part])
             best = found[found[:, 6] != -1.0, 7].max(initial=0.0)
             if tilts.complete or best + inversion.ABOVE < tilts.t.size:
                 break
@@ -562,10 +564,10 @@ class Evaluator(TakesTurns):
         """Solve for some people with one table."""
         query, out = asked.query, np.full((asked.rows.size, 5), np.nan)
         target = math.exp(query.log_delta) if query.inverse else query.epsilon
-        nodes = table.first(count)
+        nodes, peaks = table.first(count), np.asarray(log_peak(table.right))
         for part, rows in asked.blocks():
             inversion.solve(
-                rows @ nodes, rows @ table.beside, table.right, table.c, table.period,
+                rows @ nodes, rows @ table.beside, table.right, peaks, table.c, table.period,
                 table.growth, table.phase, table.bands, lost[part], choices.start[part], target,
                 query.inverse, only, out[part],
             )  # fmt: skip

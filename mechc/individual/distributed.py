@@ -27,8 +27,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.individual.accountant import BUCKETS, IndividualAccountant
-from mechc.individual.budget import PathLike
+from mechc.individual.budget import PathLike, as_floats
 from mechc.individual.family import Family
+from mechc.individual.progress import bar
 from mechc.individual.results import PERSON, Results, library
 
 Floats = NDArray[np.float64]
@@ -61,6 +62,10 @@ class Question:
     rtol: float
     buckets: int
     journal: int
+
+    def doubles(self, steps: NDArray[Any]) -> Floats:
+        """Return steps as doubles, rounded towards more privacy loss where they are none."""
+        return as_floats(steps, self.family.worst > self.family.best)
 
     def answer(self, steps: NDArray[Any], tables: PathLike | None = None) -> Floats:
         """Return lower, estimate and upper of everybody in a chunk, shape (3, people).
@@ -268,16 +273,16 @@ def account(
         mechanism, steps, output, parameter=parameter, span=span, delta=delta, counts=counts,
         rtol=rtol, buckets=buckets, journal=journal, identifiers=identifiers,
     )  # fmt: skip
-    with _bar(run.results.chunks, progress) as advance:
+    with bar("chunks of people", run.results.chunks, progress) as tell:
         if executor is not None:
-            _execute(executor, run, advance)
+            _execute(executor, run, tell)
         elif workers == 0 and address is None:
             for i in range(run.results.chunks):
                 run.chunk(i)
-                advance(1)
+                tell(advance=1)
         else:
             with _client(address, workers) as client:
-                _submit(client, run, advance)
+                _submit(client, run, tell)
     return run.results
 
 
@@ -287,7 +292,7 @@ def _chunk(
     """Account for a chunk, or see that its steps are still the same."""
     if isinstance(given, tuple):
         names, given = given
-    steps = np.ascontiguousarray(given, np.float64)
+    steps = question.doubles(given)
     digest = hashlib.sha256(np.ascontiguousarray(steps, "<f8").tobytes())
     digest.update(repr(None if names is None else names.tolist()).encode())
     if results.is_done(index):
@@ -298,7 +303,7 @@ def _chunk(
     return index
 
 
-def _execute(executor: Executor, run: Run, advance: Any) -> None:
+def _execute(executor: Executor, run: Run, tell: Any) -> None:
     """Keep a few chunks in flight until all are done."""
     waiting, flying = iter(range(run.results.chunks)), set[Future[int]]()
     try:
@@ -312,13 +317,13 @@ def _execute(executor: Executor, run: Run, advance: Any) -> None:
             done, flying = wait(flying, return_when=FIRST_COMPLETED)
             for future in done:
                 future.result()
-                advance(1)
+                tell(advance=1)
     finally:
         for future in flying:
             future.cancel()
 
 
-def _submit(client: Any, run: Run, advance: Any) -> None:
+def _submit(client: Any, run: Run, tell: Any) -> None:
     """Keep a few chunks per worker in flight until all are done."""
     dask, cluster = _dask()
     results, todo = run.results, list(range(run.results.chunks))
@@ -333,7 +338,7 @@ def _submit(client: Any, run: Run, advance: Any) -> None:
         flying = cluster.as_completed(client.compute(first), raise_errors=False)
         for future in flying:
             if future.status == "finished":
-                advance(1)
+                tell(advance=1)
             elif not isinstance(future.exception(), cluster.KilledWorker):
                 raise future.exception()
             for i in itertools.islice(waiting, 1):
@@ -397,7 +402,7 @@ def _matrix(file: Path, steps: int, untouched: float) -> tuple[NDArray[Any], Flo
     out, seen = np.full((names.size, steps), untouched), place * steps + step.astype(np.int64)
     if np.unique(seen).size < seen.size:
         raise DeclarationError(f"{file}: a person has two values for the same step")
-    out.reshape(-1)[seen] = value
+    out.reshape(-1)[seen] = as_floats(value, untouched == 0.0)
     return names, out
 
 
@@ -437,14 +442,3 @@ def _dask() -> tuple[Any, Any]:
         return dask, importlib.import_module("distributed")
     except ImportError as error:
         raise UnsupportedError("dask is not installed (expected the extra mechc[dask])") from error
-
-
-@contextlib.contextmanager
-def _bar(total: int, shown: bool) -> Iterator[Any]:
-    """Show a progress bar; yields what advances it."""
-    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, disable=not shown) as bar:
-        task = bar.add_task("chunks of people", total=total)
-        yield lambda n: bar.advance(task, n)

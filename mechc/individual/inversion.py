@@ -42,11 +42,13 @@ def _period(log_b, t, i, epsilon, goal):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "void(float64[:,::1], float64[::1], float64, float64, float64, float64, float64[::1],"
-    " float64[:,::1])",
+    "void(float64[:,::1], float64[::1], float64[::1], float64, float64, float64, float64,"
+    " float64[::1], float64[:,::1])",
     nogil=True,
 )
-def choose(rows, t, log_delta, epsilon, rtol, log_small, known, out):  # type: ignore[no-untyped-def]
+def choose(  # type: ignore[no-untyped-def]
+    rows, t, peak, log_delta, epsilon, rtol, log_small, known, out
+):
     """Bound the answer by Chernoff and choose contour, period and number of nodes per person.
 
     Contours below the saddle need fewer nodes when few steps matter, and tables are more accurate
@@ -56,6 +58,7 @@ def choose(rows, t, log_delta, epsilon, rtol, log_small, known, out):  # type: i
         rows: for each person the errors of K(t) at every `STRIDE`-th tilt, upper bounds on K(t)
             at all tilts, and K''(t) at every `STRIDE`-th.
         t: the tilts.
+        peak: of the payoff there.
         log_delta: log of the delta asked about, or nan.
         epsilon: the epsilon asked about, or nan.
         rtol: relative tolerance.
@@ -68,7 +71,7 @@ def choose(rows, t, log_delta, epsilon, rtol, log_small, known, out):  # type: i
     """
     strides = (rows.shape[1] - t.size) // 2
     log_b = np.empty(t.size)
-    poles, peak = np.log(t) + np.log1p(t), t * np.log(t / (1.0 + t)) - np.log1p(t)
+    poles = np.log(t) + np.log1p(t)
     for p in range(out.shape[0]):
         radius = rows[p, :strides]
         k = rows[p, strides : strides + t.size]
@@ -304,13 +307,13 @@ def _invert(  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "void(float64[:,::1], float64[:,::1], float64[::1], float64, float64, float64[::1],"
-    " float64[::1], int64[::1], float64[::1], float64[::1], float64, boolean, boolean,"
-    " float64[:,::1])",
+    "void(float64[:,::1], float64[:,::1], float64[::1], float64[::1], float64, float64,"
+    " float64[::1], float64[::1], int64[::1], float64[::1], float64[::1], float64, boolean,"
+    " boolean, float64[:,::1])",
     nogil=True,
 )
 def solve(  # type: ignore[no-untyped-def]
-    nodes, beside, s, c, period, growth, phase, bands, lost, start, target, inverse, only, out
+    nodes, beside, s, peak, c, period, growth, phase, bands, lost, start, target, inverse, only, out
 ):
     """Bound epsilon or delta for a block of people.
 
@@ -318,6 +321,7 @@ def solve(  # type: ignore[no-untyped-def]
         nodes: log phi at N nodes, real and imaginary parts, shape (people, 2 N).
         beside: products of ledger rows with `ContourTable.beside`.
         s: tilts right of c.
+        peak: of the payoff there.
         c: real part of the contour.
         period: of the table.
         growth: of the table.
@@ -334,7 +338,7 @@ def solve(  # type: ignore[no-untyped-def]
     n = nodes.shape[1] // 2
     vr, vi = np.empty(n + LANES), np.empty(n + LANES)
     errors, series, values = np.empty(4), np.empty(2), np.empty(AT + 1)
-    peak, log_b = s * np.log(s / (1.0 + s)) - np.log1p(s), np.empty(s.size)
+    log_b = np.empty(s.size)
     for p in range(out.shape[0]):
         more = beside[p, s.size :]
         if not more[more.size - 1] < 1e6 or not lost[p] < np.inf:  # some step has no table here

@@ -9,7 +9,7 @@ limited, so that one hard case does not take what was meant for many.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +30,21 @@ LEFT = 0.5  # share of the width it fell short by that is then aimed at
 Counts = Sequence[tuple[float, int]]  # parameters of steps, and how often each was taken
 
 
-def distinct(values: NDArray[np.float64], counts: NDArray[np.int64], untouched: float) -> Counts:
-    """Return the steps of a person, equal ones together, without those that did not touch them."""
-    touched = values != untouched
-    steps, place = np.unique(values[touched], return_inverse=True)
-    total = np.bincount(place, counts[touched], steps.size).astype(np.int64)
-    return list(zip(steps.tolist(), total.tolist(), strict=True))
+def of_steps(
+    grid: Grid, values: NDArray[np.float64], counts: NDArray[np.int64], untouched: float
+) -> tuple[Counts, Counts]:
+    """Return a person's steps for an upper and for a lower bound, equal ones together.
+
+    Values beyond the last knot count as there, and are left out.
+    """
+    beyond = values > grid.best if grid.best > grid.worst else values < grid.best
+    inside = np.where(beyond, grid.best, values)
+    sides = []
+    for touched in (values != untouched, (values != untouched) & ~beyond):
+        steps, place = np.unique(inside[touched], return_inverse=True)
+        total = np.bincount(place, counts[touched], steps.size).astype(np.int64)
+        sides.append(list(zip(steps.tolist(), total.tolist(), strict=True)))
+    return sides[0], sides[1]
 
 
 def of_buckets(grid: Grid, counts: NDArray[np.integer]) -> tuple[Counts, Counts]:
@@ -65,12 +74,9 @@ def answer(
     rtol = FIRST * query.rtol
     best = 0.0, math.nan, math.inf
     for _ in range(2):
-        by_direction = {
-            d: tuple(Step(family.loss(v, d), n) for v, n in steps) for d in family.directions
-        }
         try:
             with limited(work, "auto"):
-                low, middle, high = _ask(by_direction, query, rtol)
+                low, middle, high = _ask(family, steps, query, rtol)
         except MechcError:
             break
         if high - low < best[2] - best[0]:
@@ -82,11 +88,10 @@ def answer(
     return best
 
 
-def _ask(
-    steps: Mapping[str, Sequence[Step]], query: Query, rtol: float
-) -> tuple[float, float, float]:
+def _ask(family: Family, steps: Counts, query: Query, rtol: float) -> tuple[float, float, float]:
     """Ask for the larger of the directions, delta to a relative width."""
-    evaluation = Evaluation(steps, "auto", rtol)
+    laws = {d: [Step(family.loss(v, d), n) for v, n in steps] for d in family.directions}
+    evaluation = Evaluation(laws, "auto", rtol)
     if query.inverse:
         found = epsilon(evaluation, query.log_delta)
     else:

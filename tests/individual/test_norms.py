@@ -63,3 +63,12 @@ def test_quantiles_enclose_those_of_any_values_between_the_bounds():
     for wrong in ({"labels": [1, 2]}, {"at": [1.5]}):
         with pytest.raises(DeclarationError, match=next(iter(wrong))):
             summary(bound, **wrong)
+
+
+def test_norms_are_rounded_to_the_side_of_more_loss():
+    """A third has no double; a norm that underflows beside the clipping norm is still there."""
+    wide = np.array([[np.longdouble(1) / 3], [1e-320]])
+    options = {"clip": [0.5], "noise": 3.0, "span": (1.0, 100.0)}
+    exact = IndividualAccountant.from_norms(wide, **options).epsilon(1e-6)
+    low = IndividualAccountant.from_norms(np.nextafter([[1 / 3], [0.0]], 1.0), **options)
+    assert (exact.upper <= low.epsilon(1e-6).upper).all() and exact.upper[1] > 0.0
