@@ -49,6 +49,7 @@ LATER = 100  # people that a finer grid should serve then
 UNRESOLVED = 0.1  # share of delta lost on the contour beyond which no grid is fine enough
 MESHED = 10_000  # steps of all people together that are composed one by one
 FARTHEST = 64.0  # times the noise of full contributions, beyond which ratios count as this one
+_ANY = np.finfo(np.float64).max  # an upper bound that says nothing
 _LESS = 1.0 - 2.0**-50  # less noise than three roundings can feign
 _COARSE = 0.02  # width beyond which plain counts may do better than splines
 _KIND = "individual-ledger"
@@ -313,7 +314,9 @@ class IndividualAccountant(TakesTurns):
             for e in self.family.made.values()
         )
         allowed = self._most if self._few or not self.grid.splines else 0
-        return estimate(self.family, self.grid, people, self._ledger.nbytes, allowed, known)
+        tables = not self._without_tables(people)
+        about = (self.grid, people, self._ledger.nbytes, allowed if tables else people)
+        return estimate(self.family, *about, known, tables)
 
     @in_turn
     def save(self, path: PathLike) -> None:
@@ -395,6 +398,13 @@ class IndividualAccountant(TakesTurns):
         return Bound(nan, estimate, nan.copy(), "plancherel", "estimate", detail)
 
     def _by_contours(self, query: Query, who: Rows) -> Bound:
+        if self._without_tables(who.size):
+            found = np.stack(
+                [np.zeros(who.size), np.full(who.size, np.nan), np.full(who.size, _ANY)]
+            )
+            composed = self._compose(found, query, who, np.ones(who.size, np.bool_))
+            if (found[2] < _ANY).all():
+                return self._bound(found, query, {"buckets": 0, "meshed": composed})
         sides = self._coarse(query, who)
         finest = self._refine(sides, query, who)
         lower, upper = _hull(sides)
@@ -457,6 +467,16 @@ class IndividualAccountant(TakesTurns):
             side.meet(wide, finer.run(Asked(ledger, query, np.arange(wide.size), "splines")))
         return grid.buckets if used else self.grid.buckets
 
+    def _without_tables(self, people: int) -> bool:
+        """Whether composing people one by one takes less than the members of tables for them.
+
+        Families that alternate to a low order need many.
+        """
+        if not (self._journal.complete and self.family.alternates[0] <= 2):
+            return False
+        members = self._evaluator(self.grid, self.family.directions[0]).members
+        return people * len(self._journal) <= min(self._meshed, members.positions.size)
+
     @property
     def _few(self) -> bool:
         """Whether composing people one by one is cheap."""
@@ -484,7 +504,8 @@ class IndividualAccountant(TakesTurns):
         # without the steps as they were, what the buckets cost remains
         wide = width > query.rtol if exact else open_ & (width > max(_COARSE, query.rtol))
         who = np.flatnonzero(wide)
-        who = who[np.argsort(-width[who], kind="stable")[: self._most]]
+        who = who[np.argsort(-width[who], kind="stable")]
+        who = who if self._without_tables(who.size) else who[: self._most]
         values, counts = self._journal.gather(rows[who], family.untouched)
         for i, person in enumerate(who.tolist()):
             if exact:

@@ -9,6 +9,7 @@ suffice, what it had taken by then stands for it, and the estimate says that it 
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -70,7 +71,15 @@ class Cost:
         )
 
 
-def estimate(family: Family, grid: Grid, people: int, ledger: int, alone: int, known: bool) -> Cost:
+def estimate(
+    family: Family,
+    grid: Grid,
+    people: int,
+    ledger: int,
+    alone: int,
+    known: bool,
+    contours: bool,
+) -> Cost:
     """Estimate the cost of one question.
 
     Args:
@@ -80,10 +89,20 @@ def estimate(family: Family, grid: Grid, people: int, ledger: int, alone: int, k
         ledger: bytes that the ledger takes.
         alone: how many people may be composed one by one.
         known: whether somebody has asked before, so that most tables are there.
+        contours: whether tables are made at all.
     """
+    probed = np.linspace(0, grid.buckets, PROBED).astype(int).tolist()
+    mesh, alone, late = 0.0, min(alone, people), False
+    if alone:
+        begin, steps = time.process_time(), [(float(grid.knots[i]), 1) for i in probed]
+        query = Query(math.log(DELTA), math.nan, 1e-4)
+        low, _, high = singly.answer(family, steps, query, 3.0 * WORK)
+        mesh, late = alone * (time.process_time() - begin), not high - low < 0.1 * high
+    memory = ledger + people * BYTES + (40 << 20)
+    if not contours:
+        return Cost(0.0, mesh, 0.0, memory, late)
     members = Members(family, grid, family.directions[0])
     count, spent, nodes, cut = members.positions.size, np.zeros(3), 0, False
-    probed = np.linspace(0, grid.buckets, PROBED).astype(int).tolist()
     _timed(members, 0)  # the first one waits for functions to be loaded
     for i in probed:
         parts, size, out = _timed(members, i)
@@ -94,14 +113,9 @@ def estimate(family: Family, grid: Grid, people: int, ledger: int, alone: int, k
     tables += TABLES * (transform + COLUMN * count * NODES)
     size = CONTOURS * 16 * count * nodes // PROBED + TABLES * 16 * grid.columns * 2 * NODES
     each = OVERHEAD * _product(grid.columns) * (1.0 + 0.3 * (len(family.directions) - 1))
-    mesh, alone = 0.0, min(alone, people)
-    if alone:
-        begin, steps = time.process_time(), [(float(grid.knots[i]), 1) for i in probed]
-        low, _, high = singly.answer(family, steps, Query(np.log(DELTA), np.nan, 1e-4), 3.0 * WORK)
-        mesh, cut = alone * (time.process_time() - begin), cut or not high - low < 0.1 * high
-    memory = ledger + readings * size + people * BYTES + (40 << 20)
     tables *= readings * (MISSING if known else 1.0)
-    return Cost(float(tables), readings * people * each, mesh, int(memory), cut)
+    memory += readings * size
+    return Cost(float(tables), readings * people * each, mesh, int(memory), cut or late)
 
 
 def _timed(members: Members, index: int) -> tuple[np.ndarray, int, bool]:

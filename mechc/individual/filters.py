@@ -348,7 +348,7 @@ class SharedGDPFilter(TakesTurns):
         Args:
             path: the file to create or replace.
         """
-        self.keep(path, _SHARED, {})
+        self._account.save(path, _SHARED, {"stopped": self.stopped})
 
     @classmethod
     def load(cls, path: PathLike) -> Self:
@@ -361,18 +361,8 @@ class SharedGDPFilter(TakesTurns):
             StateError: the file is not such a filter's, damaged, or of another version.
         """
         loaded = cls(mu=_storage.metadata(path, _SHARED)["budget"])
-        loaded.recall(path, _SHARED)
+        loaded.stopped = bool(loaded._account.restore(path, _SHARED)["stopped"])
         return loaded
-
-    def keep(self, path: PathLike, kind: str, facts: dict[str, Any]) -> None:
-        """Write the state as a file of some kind, with further facts."""
-        self._account.save(path, kind, {"stopped": self.stopped, **facts})
-
-    def recall(self, path: PathLike, kind: str) -> dict[str, Any]:
-        """Take over a state that `keep` wrote; return all facts."""
-        facts = self._account.restore(path, kind)
-        self.stopped = bool(facts["stopped"])
-        return facts
 
 
 class GDPOdometer(TakesTurns):
@@ -460,7 +450,7 @@ class GDPOdometer(TakesTurns):
             path: the file to create or replace.
         """
         facts = {"increments": self._increments, "squares": self._squares}
-        self._current.keep(path, _ODOMETER, facts)
+        self._current._account.save(path, _ODOMETER, facts)
 
     @classmethod
     def load(cls, path: PathLike) -> Self:
@@ -476,7 +466,7 @@ class GDPOdometer(TakesTurns):
         loaded = cls(facts["increments"])
         loaded._squares = facts["squares"]
         loaded._current = SharedGDPFilter(mu=loaded._increment_of(loaded.segment))
-        loaded._current.recall(path, _ODOMETER)
+        loaded._current._account.restore(path, _ODOMETER)
         return loaded
 
     def _increment_of(self, segment: int) -> float:

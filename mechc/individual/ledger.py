@@ -15,7 +15,7 @@ first grid is what there is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -42,6 +42,7 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 BUFFER, MOST = 1 << 27, 32  # bytes and steps of the buffer of dense steps
+PART = 1 << 12  # people whose rows are looked at together
 SLACK = 1e-12  # relative, beyond the worst knot: the rounding of a ratio
 
 
@@ -110,38 +111,6 @@ def record(  # type: ignore[no-untyped-def]
             totals[p, b + 1] += kind(counts[j] * (unit - units - 2 * first + last))
             totals[p, b + 2] += kind(counts[j] * (units + first - 2 * last))
             totals[p, b + 3] += kind(counts[j] * last)
-
-
-@compiled(nogil=True)  # for the integer types that occur
-def used_columns(totals, people):  # type: ignore[no-untyped-def]
-    """Return which columns some people have used."""
-    used = np.zeros(totals.shape[1], np.bool_)
-    for i in range(people.size):
-        for j in range(totals.shape[1]):
-            used[j] |= totals[people[i], j] > 0
-    return used
-
-
-@compiled(nogil=True)  # for the integer types that occur
-def hashed(totals, people, out):  # type: ignore[no-untyped-def]
-    """Fill in a number for every person that is the same for equal rows (FNV-1a, by columns)."""
-    prime = np.uint64(0x100000001B3)
-    for i in range(people.size):
-        h = np.uint64(0xCBF29CE484222325)
-        for j in range(totals.shape[1]):
-            h = (h ^ np.uint64(totals[people[i], j])) * prime
-            h ^= h >> np.uint64(29)
-        out[i] = h
-
-
-@compiled(nogil=True)  # for the integer types that occur
-def equal(totals, people, others):  # type: ignore[no-untyped-def]
-    """Return whether every person's row is that of another one."""
-    for i in range(people.size):
-        for j in range(totals.shape[1]):
-            if totals[people[i], j] != totals[others[i], j]:
-                return False
-    return True
 
 
 class Ledger:
@@ -247,11 +216,13 @@ class Ledger:
         Args:
             people: indices.
         """
-        totals, hashes = self.totals, np.empty(people.size, np.uint64)
-        hashed(totals, people, hashes)
-        _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
-        if first.size < people.size and equal(totals, people, people[first[place]]):
-            return people[first], place
+        weights = np.random.default_rng(0).integers(1, 1 << 63, self.grid.columns, np.uint64)
+        hashes = [part.astype(np.uint64) @ weights for part in self._parts(people)]
+        _, first, place = np.unique(np.concatenate(hashes), return_index=True, return_inverse=True)
+        if first.size < people.size:
+            pairs = zip(self._parts(people), self._parts(people[first[place]]), strict=True)
+            if all((own == other).all() for own, other in pairs):
+                return people[first], place
         return people, np.arange(people.size)
 
     def span(self, people: Rows) -> tuple[int, int]:
@@ -259,13 +230,20 @@ class Ledger:
 
         The number of buckets stands for values beyond the last knot, and for no steps at all.
         """
-        n, used = self.grid.buckets, used_columns(self.totals, people)
+        n = self.grid.buckets
+        used = np.zeros(self.grid.columns, np.bool_)
+        for part in self._parts(people):
+            used |= part.any(axis=0)
         found = np.flatnonzero(used)
         if not found.size:
             return n, n
-        beyond = bool(used[-1])
-        last = n if beyond else int(found[-1]) - (3 if self.grid.splines else 0)
+        last = n if used[-1] else int(found[-1]) - (3 if self.grid.splines else 0)
         return min(int(found[0]), n), last
+
+    def _parts(self, people: Rows) -> Iterator[NDArray[Any]]:
+        """Yield totals of some people, a part at a time."""
+        totals = self.totals
+        return (totals[people[i : i + PART]] for i in range(0, people.size, PART))
 
     def save(
         self,
