@@ -184,7 +184,7 @@ def test_deep_tails_of_few_steps(steps, epsilon):
 
     def calls(n, level):  # of n lognormal variables; below 0 the whole mean counts
         if n == 1:
-            up = (np.log(np.maximum(level, 1e-300)) - mean)
+            up = np.log(np.maximum(level, 1e-300)) - mean
             inside = norm.sf(up - 1.0) - level * norm.sf(up)
             return np.where(level > 0.0, inside, 1.0 - level)
         top = math.log(steps * c)  # where the level passes 0
@@ -302,10 +302,15 @@ def test_several_steps_of_one_bit_by_enumeration():
 def test_epochs_of_several_steps_by_enumeration(epsilon):
     """Two epochs, two of three steps; below epsilon 0 too, where the masses of Q decide."""
     p, q = [0.26, 0.615, 0.125], [0.465, 0.5349, 0.0001]
-    rows = np.array([
-        [math.prod((p if j != left else q)[i] for j, i in enumerate(chosen)) for left in range(3)]
-        for chosen in itertools.product(range(3), repeat=3)
-    ]).mean(axis=1)
+    rows = np.array(
+        [
+            [
+                math.prod((p if j != left else q)[i] for j, i in enumerate(chosen))
+                for left in range(3)
+            ]
+            for chosen in itertools.product(range(3), repeat=3)
+        ]
+    ).mean(axis=1)
     other = np.array([math.prod(q[i] for i in c) for c in itertools.product(range(3), repeat=3)])
     first, second = np.outer(rows, rows), np.outer(other, other)
     c = math.exp(epsilon)

@@ -15,6 +15,7 @@ TARGET = (1.0, 1e-6)
 
 def analytic_sigma(epsilon, delta):
     """Balle and Wang 2018, Theorem 8."""
+
     def excess(s):
         a, b = 0.5 / s - epsilon * s, -0.5 / s - epsilon * s
         return norm.cdf(a) - math.exp(epsilon) * norm.cdf(b) - delta

@@ -24,8 +24,7 @@ pytest.importorskip("distributed")
 pytest.importorskip("zarr")
 psutil = pytest.importorskip("psutil")
 
-from mechc.individual.distributed import Run, account  # noqa: E402
-from mechc.individual.results import Results  # noqa: E402
+from mechc.individual.distributed import Results, Run, account  # noqa: E402
 
 PEOPLE, CHUNK = 60, 12
 ASKED = {"parameter": "sigma", "span": (2.0, 50.0), "delta": 1e-6, "buckets": 8, "rtol": 1e-3}

@@ -103,9 +103,9 @@ REAL = {
         30,
     ),
     "debye_bessel": (
-        lambda n, z, side: log_besselk(n, z) + z - mp.log(mp.pi)
-        if side < 0
-        else mp.log(mp.besseli(n, z)) - z,
+        lambda n, z, side: (
+            log_besselk(n, z) + z - mp.log(mp.pi) if side < 0 else mp.log(mp.besseli(n, z)) - z
+        ),
         [
             (n, z, side)
             for n in (0.0, 1.0, 40.0, 900.0)

@@ -174,7 +174,7 @@ def test_one_step_is_certified_next_to_a_zero_or_a_pole(shape, direction):
     def gap(y):
         return sign * (y**shape - y - math.log(shape) - (shape - 1) * np.log(y)) - epsilon
 
-    kept = [np.exp(-np.append(0.0, places)), np.exp(-np.append(0.0, places) ** shape)]
+    kept = [np.exp(-np.append(0.0, places)), np.exp(-(np.append(0.0, places) ** shape))]
     p, q = (-np.diff(survival) for survival in kept[:: int(sign)])
     exact = math.fsum(np.maximum(p - math.exp(epsilon) * q, 0.0)[gap(places) > -1.0])
     assert found.lower <= exact + 1e-9 and exact - 1e-9 <= found.upper
