@@ -30,8 +30,7 @@ from mechc.accountants.contours.characteristic import BLOCK, Tilted
 from mechc.accountants.contours.columns import ABOVE, SEVERAL, Columns, targets
 from mechc.accountants.contours.decay import far_law, truncation
 from mechc.accountants.contours.placement import place
-from mechc.accountants.contours.smoothed_payoff import Blurred
-from mechc.accountants.contours.trapezoid import Answer, Contour, Lattice, Smooth
+from mechc.accountants.contours.trapezoid import Answer, Blurred, Contour, Lattice, Smooth
 from mechc.accountants.fft import log1mexp
 from mechc.accountants.sparse import Jumps, by_largest_losses
 from mechc.errors import NumericError, UnsupportedError
@@ -276,7 +275,7 @@ class Side(Columns):
             plain = self._wait(contour, epsilon, most, growth)
         if contour.blurred is None:
             return plain
-        smoothed: Answer | None = contour.blurred.answer(epsilon)
+        smoothed = contour.blurred.answer(epsilon)
         if smoothed is None or (plain is not None and plain.width <= smoothed.width):
             contour.blurred = None
             return plain

@@ -8,7 +8,7 @@ import truth
 from flint import arb
 
 from mechc.accountants.contour import ContourAccountant
-from mechc.accountants.contours.smoothed_payoff import Blur
+from mechc.accountants.contours.trapezoid import Blur
 from mechc.accountants.pld import PldAccountant
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 
