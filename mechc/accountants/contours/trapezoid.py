@@ -11,9 +11,9 @@ over one period, with T a multiple of eta, is the whole sum; W is then the latti
 are bounded by Chernoff, and m < 0 lie between max(0, M(0) - exp(eps - mT) M(-1)) and M(0).
 
 Where a characteristic function does not decay at all the payoff is smoothed. H(eps) is convex in
-e^eps. For a random U with E e^U = 1 therefore E H(eps + U) >= H(eps), an upper bound whose transform
-has the factor Phi(z) = E e^(-zU). With U = w X - b and X the mean of r uniforms, Phi falls like
-y^-r. The excess is E psi(S - eps) for the composed loss S, where
+e^eps. For a random U with E e^U = 1 therefore E H(eps + U) >= H(eps), an upper bound whose
+transform has the factor Phi(z) = E e^(-zU). With U = w X - b and X the mean of r uniforms, Phi
+falls like y^-r. The excess is E psi(S - eps) for the composed loss S, where
 
     psi(x) = E (e^(U - x) - 1)_+ for x > 0,    E (1 - e^(U - x))_+ for x < 0,
 
