@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import questions
 import truth
 from flint import arb
 from mpmath import mp, mpf
@@ -108,3 +109,19 @@ def test_samples_of_laplace_whose_losses_have_lost_digits(rate, scale, share):
         event = mechc.poisson(mechc.load("laplace"), rate)(scale=scale)
         bound = event.log_delta(epsilon, direction="remove")
         assert bound.lower <= (mp.log(truth) if truth > 0 else -mp.inf) <= bound.upper
+
+
+@pytest.mark.parametrize("ulps", [0, 1, 3])
+def test_one_step_at_a_loss_that_is_largest_in_the_interior(ulps):
+    """Exp(1) against Weibull(1/2): L = -x + sqrt(x) + log(x)/2 + log 2, largest at x = 1.
+
+    There L = log 2 - (x - 1)^2 (3/8) + ..., so delta(log 2 - h) is about e^-1 (4/3) h sqrt(8h/3).
+    """
+    run = questions.load("exp_weibull")(a=0.5)
+    top = math.log(2.0)
+    for _ in range(ulps):
+        top = math.nextafter(top, 0.0)
+    answer = run.log_delta(top, direction="remove")
+    gap = float(mp.log(2) - mpf(top))
+    exact = math.log(4 / 3 * gap * math.sqrt(8 * gap / 3)) - 1.0 if gap > 0.0 else -math.inf
+    assert answer.lower <= exact <= answer.upper <= -34.0
