@@ -9,7 +9,7 @@ masses, which every bound carries as the defect of the total mass. Certified ans
 
 from __future__ import annotations
 
-from sympy import Add, Expr, Rational, S, Sum, Symbol, cosh, exp, oo, pi, sinh
+from sympy import Add, Expr, Rational, S, Sum, Symbol, cosh, exp, oo, pi, sech, sinh
 
 from mechc.errors import DeclarationError
 from mechc.symbolic.breakpoints import split
@@ -37,7 +37,17 @@ def with_constants(
     Raises:
         DeclarationError: the order of the places where f switches depends on the parameters.
     """
-    return expr.replace(shape, lambda f: f / _total(f, variable, support, facts, where))
+
+    def scaled(f: Expr) -> Expr:
+        # exp(u) - 1 cancels for small u, and kernels have no sech
+        f = f.replace(sech, lambda u: 1 / cosh(u))
+        f = f.replace(
+            lambda e: isinstance(e, Add) and isinstance(e + 1, exp),
+            lambda e: 2 * exp((e + 1).args[0] / 2) * sinh((e + 1).args[0] / 2),
+        )
+        return f / _total(f, variable, support, facts, where)
+
+    return expr.replace(shape, scaled)
 
 
 def _total(f: Expr, variable: Symbol, support: tuple[Expr, Expr], facts: Facts, where: str) -> Expr:

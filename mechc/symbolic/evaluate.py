@@ -35,6 +35,9 @@ from sympy import (
     S,
     Sum,
     Symbol,
+    besseli,
+    exp,
+    log,
 )
 from sympy.core.numbers import Float, Integer, NumberSymbol, Rational
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
@@ -226,6 +229,14 @@ class _Evaluator:
 
 class _ArrayEvaluator(_Evaluator):
     """The same walk over NumPy arrays; parameters enter as Python floats."""
+
+    def value(self, expr: Expr) -> Any:
+        if isinstance(expr, log) and isinstance(expr.args[0], besseli):  # overflows far sooner
+            order, z = map(self.value, expr.args[0].args)
+            return np.log(special.ive(order, z)) + np.abs(z)
+        if isinstance(expr, Add) and isinstance(1 - expr, exp):
+            return -np.expm1(self.value((1 - expr).args[0]))
+        return super().value(expr)
 
     def constant(self, expr: Any) -> Any:
         return complex(expr) if expr is S.ImaginaryUnit else float(expr)

@@ -5,6 +5,7 @@ import pytest
 from scipy import integrate, special, stats
 from sympy import (
     Abs,
+    Piecewise,
     Rational,
     Sum,
     Symbol,
@@ -22,7 +23,7 @@ from sympy import (
 )  # fmt: skip
 
 import mechc
-from mechc.declare import additive, count, integer, positive, real
+from mechc.declare import additive, count, integer, positive, real, shape
 
 x, n, j = real("x"), integer("n"), Symbol("j", integer=True)
 a, b = positive("a", typical=(0.5, 3)), positive("b", typical=(0.5, 3))
@@ -79,6 +80,12 @@ CONTINUOUS = {
         lambda v: (np.abs(v) / 3) ** 1.2 * 1.5**3.4 * special.kv(1.2, 1.5 * np.abs(v))
         / (np.pi**0.5 * special.gamma(1.7)),
         True,
+    ),
+    "planck": (
+        continuous("planck", shape(Abs(x) / (exp(Abs(x) / a) - 1)), a),
+        {"a": 1.2},
+        lambda v: 3 / (1.2 * np.pi**2 * special.exprel(np.abs(v) / 1.2)),
+        False,
     ),
 }  # fmt: skip
 LATTICE = {
@@ -193,3 +200,19 @@ def test_zipf_masses():
         found = mechc.load(zipf)(a=exponent - 1.0).delta(epsilon)
         assert found.lower <= truth * (1 + 1e-12)
         assert truth * (1 - 1e-12) <= found.upper < truth * (1 + 1e-5)
+
+
+@pytest.mark.slow
+def test_breakpoints_in_every_order():
+    """A trapezoid against its shift: which breakpoint comes first depends on all three lengths."""
+    noise = mechc.load(continuous("trapezoid", Piecewise(
+        (1, Abs(x) < a), ((a + b - Abs(x)) / b, Abs(x) < a + b), (0, True)) / (2 * a + b), a, b,
+    ))  # fmt: skip
+    grid = np.linspace(-5.0, 5.0, 1_000_001)
+    for flat, ramp in ((2.0, 1.0), (0.7, 0.2), (0.2, 0.9), (0.3, 0.15), (0.1, 2.5)):
+        p, q = (np.clip((flat + ramp - np.abs(grid - move)) / ramp, 0, 1) for move in (1.0, 0.0))
+        p, q = p / (2 * flat + ramp), q / (2 * flat + ramp)
+        truth = integrate.trapezoid(np.maximum(p - np.exp(0.1) * q, 0.0), grid)
+        found = noise(a=flat, b=ramp).delta(0.1)
+        assert found.lower - 1e-9 <= truth <= found.upper + 1e-9
+        assert found.upper - found.lower <= 1e-9
