@@ -64,7 +64,10 @@ UNFINISHED = ".tmp."  # in names of files that numba is still writing, in some p
 
 def files(path: Path) -> list[Path]:
     """All finished files of the kernel at `path` besides its text, the seal included."""
-    made = {file for folder in _folders(path) for file in folder.glob(f"{path.stem}.*")}
+    begin, made = f"{path.stem}.", set()
+    for folder in _folders(path):
+        with contextlib.suppress(FileNotFoundError):
+            made |= {folder / name for name in os.listdir(folder) if name.startswith(begin)}
     return sorted(file for file in made if UNFINISHED not in file.name)
 
 
