@@ -26,6 +26,7 @@ class Shifted:
     """Noise with a log density and the loss of a shift by one, sampled with probability rate."""
 
     DIGEST, MEASURE, SYMMETRIC, CAPABILITIES = "hand", "density", False, {}
+    PARAMETERS = ()
 
     def __init__(self, name, log_noise, shift_loss, shift_inverse, rows, rate=1.0):
         self.NAME = name
