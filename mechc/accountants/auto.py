@@ -33,7 +33,7 @@ from mechc.accountants import bounds, registry
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import lacks_moments
 from mechc.errors import MechcError, NumericError, UnsupportedError
-from mechc.loss.allowance import OutOfWorkError
+from mechc.loss.allowance import OutOfWorkError, share
 from mechc.loss.truncated_loss import is_resolved
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ FEW = 12  # steps that auto composes one by one ...
 DISTINCT = 7  # ... if no more of them are different, whose kinks multiply ...
 SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps are fewer than this
 STRICT = 0.1  # share of rtol up to which so few steps are not composed one by one as well
+ANOTHER = 0.3  # share of the work left for a method that may be narrower than an answer at hand
+CLOSE = 1e-2  # relative distance of epsilons that the same method is likely to settle
 MORE = 100  # the same where the contour's answer is too wide
 ROUGH = 1e-3  # width in log delta beyond which a lattice sum is not what it can be
 GRID_BYTES = 2**29  # for a grid that nobody has asked for: some ten seconds of work
@@ -185,6 +187,7 @@ class Auto:
         self._built: dict[str, registry.Accountant] = {}
         self._lacks_moments = lacks_moments(steps)
         self._has_moments = all(step.loss.has_moments for step in steps)
+        self._last = "", math.nan  # within one question: the method that settled, and where
         self._revealed: dict[float, Auto] = {}
 
     def log_delta(self, epsilon: float) -> Bound:
@@ -279,17 +282,19 @@ class Auto:
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None
         refusals = []
-        for strategy in list(self._queue):
+        for strategy in self._in_order(epsilon):
             name = strategy.method
             if name == "pld" and self._smooth and best is not None and _width(best) <= rtol:
                 break  # narrow enough; only the recursion would have been narrower still
             try:
-                answer = self._accountant(name).log_delta(epsilon)
+                with share(1.0 if best is None else ANOTHER):
+                    answer = self._accountant(name).log_delta(epsilon)
             except OutOfWorkError as out:
                 if best is None:
                     raise
                 best.detail["max_work"] = str(out)
-                return best
+                self._queue.remove(strategy)  # what is left is for other epsilons of a search
+                continue
             except (UnsupportedError, NumericError, MemoryError) as error:
                 refusals.append(named(name, error))
                 # what it refuses are the steps, not this epsilon, or it costs too much here
@@ -307,10 +312,18 @@ class Auto:
             if best is None or _rank(answer) < _rank(best):
                 best = answer
             if settled:
+                self._last = name, epsilon
                 return best
         if best is None:
             raise UnsupportedError("auto: no method can answer; " + "; ".join(refusals))
         return best
+
+    def _in_order(self, epsilon: float) -> list[Strategy]:
+        """The strategies, first the one that settled a question close by."""
+        name, place = self._last
+        if not abs(epsilon - place) <= CLOSE * abs(place):
+            return list(self._queue)
+        return sorted(self._queue, key=lambda strategy: strategy.method != name)
 
     def _remaining(self, epsilon: float) -> Bound:
         """Bound delta where no method does, or P and Q are nearly disjoint."""

@@ -37,7 +37,7 @@ LISTED = 10.0  # work for one composed atom
 KEPT = 4  # recursions remembered for other epsilons
 CLOSEST = 2e-9  # distance from the largest loss, relative, below which delta is only bounded
 NEAR = 1e-7  # where that is the way out if the recursion fails
-FARTHEST = 1e-3  # relative step back from an epsilon above which no node lies
+FARTHEST = 1e-2  # relative step back from an epsilon above which no node lies
 LIMIT = "rounding of the losses"
 REUSED = 1e-2  # share of rtol up to which a remembered recursion answers, ...
 ALIKE = 1.2  # ... or times its own first error, where that is larger: another would be as wide
@@ -106,17 +106,23 @@ class DirectAccountant:
         return Bound(lower, estimate, upper, "direct", "proven", {})
 
     def _single(self, epsilon: float) -> tuple[float, float, float]:
-        """One step; within ulps of its largest loss bounded by the value below, as delta falls."""
+        """One step; where no node reaches epsilon, bounded by delta just below, as delta falls."""
         law = self._steps[0].loss.first()  # whatever was asked of it before
         logs = law.hockey_stick_log(epsilon)
         if logs[2] > -math.inf or epsilon >= law.support[1]:
             return logs
-        gap = 4.0 * EPS * (1.0 + abs(epsilon))
-        while gap < FARTHEST * (1.0 + abs(epsilon)):
+        ulp = 4.0 * EPS * (1.0 + abs(epsilon))
+        gap, least, upper = ulp, 0.0, -math.inf
+        while upper == -math.inf and gap < FARTHEST * (1.0 + abs(epsilon)):
+            least, gap = gap, 4.0 * gap
             upper = law.hockey_stick_log(epsilon - gap)[2]
-            if upper > -math.inf:
-                return -math.inf, upper, upper
-            gap *= 4.0
+        while upper > -math.inf and gap - least > ulp:
+            middle = 0.5 * (least + gap)
+            closer = law.hockey_stick_log(epsilon - middle)[2]
+            least, gap = (middle, gap) if closer == -math.inf else (least, middle)
+            upper = min(upper, closer) if closer > -math.inf else upper
+        if upper > -math.inf:
+            return -math.inf, upper, upper
         raise NumericError(f"direct: no node reaches losses above epsilon={epsilon!r}")
 
     def _recursive(self, epsilon: float) -> Bound:

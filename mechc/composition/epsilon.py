@@ -40,6 +40,7 @@ MAX_EVALUATIONS = 200
 LARGEST_EPSILON = 1e300
 MAX_STEPS = 60  # outward steps from a root to its certified side
 FAR = 1e-3  # nats beyond which a side gets a root search of its own
+KNOWN, HALVINGS = 5.0, 4  # nats: wider answers steer nowhere; how often a start is halved then
 NOTHING = 1e-18  # an epsilon that is none
 NARROW = 1e-10  # relative distance to it of a bracket that is narrow enough for an answer
 NEARER = 1e-3  # distance from the largest loss that is tried before, as a share of the start's
@@ -176,6 +177,10 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     if at_top is not None:
         return at_top
     found = _as_a_row(evaluation, direction, log_target, start, curve)
+    if found is None and evaluation.method == "auto":
+        start, guess = _towards_what_is_known(curve, start), start
+        if start != guess:
+            found = _as_a_row(evaluation, direction, log_target, start, curve)
     if found is not None:
         return found
     first = curve.at(start)
@@ -206,6 +211,19 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     why = next(filter(None, short), None)
     detail |= {"max_work": why} if why else {}
     return Bound(lower, estimate, upper, answer.method, answer.status, detail)
+
+
+def _towards_what_is_known(curve: Curve, start: float) -> float:
+    """Return an epsilon below, if delta is known there and not at `start`, far in its tail."""
+    at = start
+    for _ in range(HALVINGS):
+        bound = curve.at(at)
+        if not float(bound.upper) - float(bound.lower) > KNOWN:
+            return at
+        at *= 0.5
+        if at <= curve.low:
+            break
+    return start
 
 
 def _as_a_row(

@@ -22,6 +22,7 @@ from mechc.accountants.bounds import loss_errors, outward
 from mechc.accountants.contours.columns import Columns
 from mechc.accountants.fft import log1mexp, log_subtract
 from mechc.errors import MechcError, NumericError, UnsupportedError
+from mechc.loss.allowance import OutOfWorkError
 from mechc.loss.infinite_mass import composed, log_error
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
@@ -136,7 +137,7 @@ class Evaluation:
         columns = self._columns.setdefault(direction, Columns(steps))
         try:
             return columns.is_below(epsilon, level)
-        except NumericError:
+        except (NumericError, OutOfWorkError):  # then delta is bounded without more work
             return False
 
     def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:

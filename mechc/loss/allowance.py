@@ -100,6 +100,25 @@ def limited(max_work: float, method: str) -> Iterator[Allowance]:
 
 
 @contextmanager
+def share(part: float) -> Iterator[None]:
+    """Run the body with a part of what is left; what it does not use is left afterwards.
+
+    Raises:
+        OutOfWorkError: the part is used up.
+    """
+    allowance = _ALLOWANCE.get()
+    if allowance is None:
+        yield
+        return
+    kept = (1.0 - part) * max(allowance.left, 0.0)
+    allowance.left -= kept
+    try:
+        yield
+    finally:
+        allowance.left += kept
+
+
+@contextmanager
 def spared() -> Iterator[None]:
     """Run the body, which bounds what could not be computed, with what was kept for it, once.
 

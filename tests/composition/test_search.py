@@ -1,5 +1,6 @@
 """Epsilon from log delta: certified sides on made-up profiles with known inverses."""
 
+import functools
 import math
 from fractions import Fraction
 
@@ -123,3 +124,22 @@ def test_a_declared_delta_is_met_by_the_declared_epsilon():
     assert event.epsilon(1e-5).upper == pytest.approx(1.0, rel=1e-14)
     several = (10 * event).epsilon(-math.expm1(10 * math.log1p(-1e-5)))
     assert 9.9 < several.lower <= 10.0 and several.upper == math.inf
+
+
+def test_a_schedule_of_noise_at_a_small_rate_is_found_from_far_above():
+    """The normal start lies where contours prove nothing; upper side against a peer's mesh."""
+    common = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    sigmas = (5.67, 7.869, 2.997, 4.54, 4.9, 5.71, 16.568, 3.595, 11.561, 3.28)
+    counts = (30, 30, 10, 30, 30, 10, 10, 20, 10, 20)
+    sampled = mechc.poisson(mechc.load("gaussian"), sampling_rate=1e-3)
+    parts = [n * sampled(sigma=s) for s, n in zip(sigmas, counts, strict=True)]
+    found = mechc.compose(*parts).epsilon(1e-6)
+    meshes = (
+        common.from_gaussian_mechanism(s, sampling_prob=1e-3, value_discretization_interval=1e-5)
+        for s in sigmas
+    )
+    peers = [mesh.self_compose(n) for mesh, n in zip(meshes, counts, strict=True)]
+    total = functools.reduce(lambda a, b: a.compose(b), peers)
+    above = total.get_epsilon_for_delta(1e-6)
+    assert 0.999 * above < found.lower <= found.upper < above
+    assert found.upper - found.lower < 1e-9 * above
