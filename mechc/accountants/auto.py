@@ -96,6 +96,7 @@ FEW = 12  # steps that auto composes one by one ...
 DISTINCT = 7  # ... if no more of them are different, whose kinks multiply ...
 SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps are fewer than this
 STRICT = 0.1  # share of rtol up to which so few steps are not composed one by one as well
+GRIDDED = -50.0  # log delta below which a grid's upper side is of no use
 ANOTHER = 0.3  # share of the work left for a method that may be narrower than an answer at hand
 CLOSE = 1e-2  # relative distance of epsilons that the same method is likely to settle
 MORE = 100  # the same where the contour's answer is too wide
@@ -187,6 +188,7 @@ class Auto:
         self._built: dict[str, registry.Accountant] = {}
         self._lacks_moments = lacks_moments(steps)
         self._has_moments = all(step.loss.has_moments for step in steps)
+        self._steered = False
         self._last = "", math.nan  # within one question: the method that settled, and where
         self._revealed: dict[float, Auto] = {}
 
@@ -196,7 +198,11 @@ class Auto:
         Args:
             epsilon: any real number.
         """
-        return self._answer(epsilon, self._rtol)
+        answer = self._answer(epsilon, self._rtol)
+        if _width(answer) < math.inf or not float(answer.upper) > GRIDDED:
+            return answer
+        guide = self._guide(epsilon)
+        return answer if guide is None else _meet(guide, answer)
 
     def rough(self, epsilon: float) -> Bound:
         """Return the first answer, however wide: enough to steer a search.
@@ -206,14 +212,24 @@ class Auto:
         Args:
             epsilon: any real number.
         """
+        if self._steered:  # within one question
+            guide = self._guide(epsilon)
+            if guide is not None:
+                return guide
         answer = self._answer(epsilon, math.inf)
         if _width(answer) < math.inf:
             return answer
+        guide = self._guide(epsilon)
+        self._steered = guide is not None
+        return answer if guide is None else guide
+
+    def _guide(self, epsilon: float) -> Bound | None:
+        """The answer of a grid that is cheap, if it has two sides."""
         try:
             guide = self._accountant("prv").log_delta(epsilon)
         except (UnsupportedError, NumericError, MemoryError, OutOfWorkError):
-            return answer
-        return guide if _width(guide) < math.inf else answer
+            return None
+        return guide if _width(guide) < math.inf else None
 
     def _answer(self, epsilon: float, rtol: float) -> Bound:
         """Ask the methods; where none answers, or delta may be nearly one, bound it by an event."""
