@@ -40,6 +40,7 @@ MAX_EVALUATIONS = 200
 LARGEST_EPSILON = 1e300
 MAX_STEPS = 60  # outward steps from a root to its certified side
 FAR = 1e-3  # nats beyond which a side gets a root search of its own
+WIDE = 0.1  # nats of width up to which a share of it need not be resolved
 KNOWN, HALVINGS = 5.0, 4  # nats: wider answers steer nowhere; how often a start is halved then
 NOTHING = 1e-18  # an epsilon that is none
 NARROW = 1e-10  # relative distance to it of a bracket that is narrow enough for an answer
@@ -104,7 +105,7 @@ class Curve:
     def noise(self, epsilon: float) -> float:
         """Return how far log delta has to be from the target to matter: 2 % of its own width."""
         width = float(self.at(epsilon).upper) - float(self.at(epsilon).lower)
-        return max(2e-13, 4 * EPS * abs(self.target), 0.02 * width if width < FAR else 0.0)
+        return max(2e-13, 4 * EPS * abs(self.target), 0.02 * width if width < WIDE else 0.0)
 
 
 def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
