@@ -11,12 +11,16 @@ is returned, else the narrowest of those tried:
 5. `direct` again, for up to 100 steps, where the contour's proof is wider than asked for, or, for
    few steps, not far narrower;
 6. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps);
-7. where none of them answers, or delta may be nearly one, `accountants.remaining`: a lower bound
+7. `prv`, a cheap grid, for both sides where the answer so far has no lower one;
+8. where none of them answers, or delta may be nearly one, `accountants.bounds`: a lower bound
    from one event, Chernoff's upper bound, and the refusals in the details. It never raises; nor
    does it where the work allowed is used up: then the narrowest answer so far is returned, or this.
 
+A method asked beside an answer at hand takes at most a share of the work that is left, and is not
+asked again where that does not suffice: a search for epsilon has other places to look at.
+
 Steps whose loss has no exponential moments on a side, or cannot be resolved, are replaced by ones
-that have them before (`accountants.revealing`).
+that have them before (`bounds.revealed`).
 
 What a refused request is answered with: the method, the reason, and the methods that can.
 """
