@@ -111,6 +111,8 @@ class DirectAccountant:
         logs = law.hockey_stick_log(epsilon)
         if logs[2] > -math.inf or epsilon >= law.support[1]:
             return logs
+        if law.source is None or not law.source.continuous or law.atom_loss.size:
+            raise NumericError(f"direct: no atom listed has a loss above epsilon={epsilon!r}")
         ulp = 4.0 * EPS * (1.0 + abs(epsilon))
         gap, least, upper = ulp, 0.0, -math.inf
         while upper == -math.inf and gap < FARTHEST * (1.0 + abs(epsilon)):
