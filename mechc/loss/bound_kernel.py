@@ -383,14 +383,17 @@ class KernelSource:
     def listed(self) -> tuple[Floats, Floats, list[tuple[float, float, float]]]:
         """Return losses and log masses of the atoms, and where lists of integers stop that go on.
 
-        There the last integer, the limit of the loss further out, and the length of the list.
+        There the last integer, the limit of a monotone loss further out, else nan, and the length
+        of the list.
         """
         loss, log_mass, _, reaches = self._atoms
         found = []
         for row, reach in zip(self._lattice_rows.tolist(), reaches, strict=True):
-            lo, hi, _, left, right, _ = row
+            lo, hi, kind, left, right, _ = row
             if not hi - lo <= MAX_LATTICE and (lo, hi) not in self._tails:
                 anchor = _anchor(lo, hi)
+                if kind == protocol.UNSPLIT:  # nothing is known between the list and the limit
+                    left = right = math.nan
                 ends = (anchor - reach, left, reach), (anchor + reach, right, reach)
                 found += [end for end in ends if lo < end[0] < hi]
         return loss, log_mass, found
@@ -433,8 +436,8 @@ class KernelSource:
             at, mass, loss = np.array([x]), np.empty(1), np.empty(1)
             density(at, self.theta, mass)
             self.kernel.loss_many(at, self.theta, loss)
-            highest = max(-loss[0], -limit) if reverse else max(loss[0], limit)
-            if not highest <= epsilon:  # nan: not known
+            highest = -np.minimum(loss[0], limit) if reverse else np.maximum(loss[0], limit)
+            if not highest <= epsilon:  # nan, which Python's max would drop: not known
                 rest.append(float(mass[0]) + math.log(reach))
         return max(rest)
 

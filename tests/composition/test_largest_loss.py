@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+import questions
 import sympy
 from mpmath import mp, mpf
 
@@ -134,3 +135,17 @@ def test_a_largest_loss_that_is_taken_inside():
             exact = 2 * mp.quad(payoff, [ends[0], top, ends[1]])
             found = event.delta(epsilon, direction="remove")
             assert found.lower <= exact <= found.upper < 1e-6 * 10.0 ** (16 - digits), digits
+
+
+@pytest.mark.parametrize("ulps", [0, 2, 60, 2**30])
+def test_integers_beyond_the_list_count_where_the_loss_has_no_known_limit(ulps):
+    """Sampled negative binomials: the loss goes on to grow where masses are below e^-430."""
+    values = {"a": 1.1963820489217614, "b": 0.5369020599965204, "zero": 0.1930355225739586}
+    values |= {"other": 0.18264619263218762, "sampling_rate": 1.0820456403801502e-10}
+    mechanism = questions.load("negative_binomials", "poisson")
+    event = mechanism(**values)
+    epsilon = mechanism.kernel.loss(256.0, np.array(event.theta))
+    epsilon -= ulps * math.ulp(epsilon)
+    least, most = questions.by_hand("negative_binomials", values, "poisson").log_delta(epsilon, 1)
+    answer = event.log_delta(epsilon, direction="remove")
+    assert answer.lower <= most and least <= answer.upper < -400.0
