@@ -375,7 +375,7 @@ class KernelSource:
         """
         rows = self._lattice_rows.tolist()
         found = [
-            self._lattice_range(row, lo, hi, reach)
+            self._lattice_range(row, lo, hi, reach, first=not reaches)
             for row, reach in zip(rows, reaches or [LEAST_REACH] * len(rows), strict=True)
         ]
         return np.concatenate([x for x, _ in found]), tuple(reach for _, reach in found)
@@ -442,27 +442,47 @@ class KernelSource:
         return max(rest)
 
     def _lattice_range(
-        self, row: list[float], tilt_lo: float, tilt_hi: float, reach: float
+        self, row: list[float], tilt_lo: float, tilt_hi: float, reach: float, first: bool
     ) -> tuple[Floats, float]:
-        """Integers of one branch, extended from its finite end (or 0) until the tails are spent."""
+        """Integers of one branch, extended from its finite end (or 0) until the tails are spent.
+
+        Whether a tail is kept as an atom is decided at `first`, when masses are added up.
+        """
         lo, hi, kind = row[:3]
         if hi - lo <= MAX_LATTICE:
             return np.arange(lo, hi + 1), reach
         anchor = _anchor(lo, hi)
         tilts = np.array([tilt_lo, -1.0, 0.0, tilt_hi])
-        while reach <= self._most_points:
-            x = np.arange(max(lo, anchor - reach), min(hi, anchor + reach) + 1)
+
+        def logs(x: Floats) -> tuple[Floats, Floats]:
             spend(2.0 * DENSITY * x.size)
             log_p, log_q = np.empty(x.size), np.empty(x.size)
             self.kernel.log_p_many(x, self.theta, log_p)
             self.kernel.log_q_many(x, self.theta, log_q)
             if kind in ONE_SIDED:  # no tilts: the mass itself counts
                 log_p = log_q = log_p if kind == protocol.P_ONLY else log_q
-            if spent(log_p, log_q, tilts, x[0] > lo, x[-1] < hi, math.log(reach)):
+            return log_p, log_q
+
+        def ends(reach: float) -> tuple[float, float]:
+            return max(lo, anchor - reach), min(hi, anchor + reach)
+
+        while reach <= self._most_points:
+            x = np.arange(ends(reach)[0], ends(reach)[1] + 1)
+            log_p, log_q = logs(x)
+            known = not first and (lo, hi) in self._tails
+            if known or spent(log_p, log_q, tilts, x[0] > lo, x[-1] < hi, math.log(reach)):
                 return x, reach
-            allowed = next((log for size, log in HEAVY if x.size >= size), -math.inf)
-            if self._tail_is_known(row, float(x[0]), float(x[-1]), allowed):
-                return x, reach
+            if first and x.size >= HEAVY[-1][0]:
+                longest = reach * 4.0 ** math.floor(math.log(self._most_points / reach, 4.0))
+                a, b = ends(longest)
+                far_p, far_q = (
+                    np.insert(far, 1, near)
+                    for far, near in zip(logs(np.array([a, b])), (log_p, log_q), strict=True)
+                )
+                if not spent(far_p, far_q, tilts, a > lo, b < hi, math.log(longest)):
+                    allowed = next(log for size, log in HEAVY if x.size >= size)
+                    if self._tail_is_known(row, float(x[0]), float(x[-1]), allowed):
+                        return x, reach
             reach *= 4
         tried = self._most_points
         self._most_points = max(tried // 16, 2**16)  # searches for a tilt try many in vain
@@ -480,7 +500,7 @@ class KernelSource:
         follows; that is counted as mass at infinite loss.
         """
         lo, hi, kind, *limits, _ = row
-        if kind not in (protocol.INCREASING, protocol.DECREASING) or allowed == -math.inf:
+        if kind not in (protocol.INCREASING, protocol.DECREASING):
             return False
         found = []
         for end, outer, limit, side in ((first, lo, limits[0], -1.0), (last, hi, limits[1], 1.0)):

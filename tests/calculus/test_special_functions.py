@@ -1,5 +1,7 @@
 """Noise with Bessel, zeta and beta functions, finite sums and differences, against SciPy."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import integrate, special, stats
@@ -200,6 +202,23 @@ def test_zipf_masses():
         found = mechc.load(zipf)(a=exponent - 1.0).delta(epsilon)
         assert found.lower <= truth * (1 + 1e-12)
         assert truth * (1 - 1e-12) <= found.upper < truth * (1 + 1e-5)
+
+
+def test_light_tails_of_long_lists_are_listed():
+    """The discrete logistic law at scale 300 has 20 000 integers, and bounded losses."""
+    noise = exp(-Abs(n) / a + 1 / (2 * a)) * (1 - exp(-1 / a)) / (
+        1 + exp(-2 * Abs(n) / a) + exp(-Abs(n) / a) * (exp(1 / (2 * a)) + exp(-1 / (2 * a)))
+    )  # fmt: skip
+    event = mechc.load(lattice("discrete_logistic", noise, a))(a=300.0)
+    k = np.arange(-20_000.0, 20_001.0)
+    p, q = (
+        np.sinh(1 / 600) / (np.cosh((k - move) / 300) + np.cosh(1 / 600)) for move in (1.0, 0.0)
+    )
+    for epsilon in (0.0, 1 / 600, 0.003):
+        truth = math.fsum(np.maximum(p - math.exp(epsilon) * q, 0.0))
+        found = event.delta(epsilon)
+        assert found.lower <= truth * (1 + 1e-9) and truth * (1 - 1e-9) <= found.upper
+        assert found.upper - found.lower < 1e-9 * truth
 
 
 @pytest.mark.slow
