@@ -11,7 +11,8 @@ separately for each direction). Both answer the same queries.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -70,6 +71,11 @@ class Event(Queries):
         return (self.mechanism.key, self.theta)
 
     @property
+    def place(self) -> tuple[str, tuple[float, ...], str]:
+        """What events are sorted by, which differs where they differ."""
+        return (self.mechanism.name, self.theta, self.mechanism.key)
+
+    @property
     def claim(self) -> Claim:
         """What the pair stands for, the size of a group in digits."""
         claim = self.mechanism.claim
@@ -115,8 +121,9 @@ class Event(Queries):
     @property
     def is_identity(self) -> bool:
         """Whether nothing is revealed: a sampling rate of 0."""
-        rates = self.mechanism.rates
-        return bool(rates) and any(v == 0 for k, v in self.parameters.items() if k in rates)
+        if 0.0 not in self.theta:
+            return False
+        return any(self.parameters[name] == 0.0 for name in self.mechanism.rates)
 
     def at(self, **values: float) -> Event:
         """Return this event with other values of some parameters.
@@ -242,27 +249,44 @@ class Composition(Queries):
         adjacency: the neighbouring relation that all events are for.
     """
 
-    __slots__ = ("_used", "adjacency", "parts")
+    __slots__ = ("_claims", "_used", "adjacency", "parts")
+    parts: tuple[tuple[Event, int], ...]
+    adjacency: Adjacency
+    _claims: dict[tuple[int, str], tuple[str, Claim]]
 
-    def __init__(self, parts: Iterable[tuple[Event, int]] = ()) -> None:
+    def __init__(
+        self, parts: Iterable[tuple[Event, int]] = (), beside: Composition | None = None
+    ) -> None:
         """Merge equal events and drop those that happen zero times or reveal nothing.
 
         Args:
             parts: events with counts, already validated.
+            beside: a composition to add them to.
 
         Raises:
             DeclarationError: the merged count of an event exceeds the largest allowed count, or
                 events are for different neighbouring relations.
         """
-        merged: dict[tuple[str, tuple[float, ...]], tuple[Event, int]] = {}
-        for event, count in parts:
-            if count and not event.is_identity:
-                merged[event.key] = (event, merged.get(event.key, (event, 0))[1] + count)
-        for event, count in merged.values():
-            check_count(count, str(event))
-        order = sorted(merged, key=lambda key: (merged[key][0].mechanism.name, key[1], key[0]))
-        self.parts = tuple(merged[key] for key in order)
-        self.adjacency = joined(self._claims(), "composition")
+        merged = [] if beside is None else list(beside.parts)
+        claims = {} if beside is None else beside._claims.copy()
+        for event, count in sorted(parts, key=_place):
+            if not count or event.is_identity:
+                continue
+            at = bisect_left(merged, event.place, key=_place)
+            if at < len(merged) and merged[at][0].key == event.key:
+                count += merged[at][1]
+                merged[at] = event, count
+            else:
+                merged.insert(at, (event, count))
+            check_count(count, event)
+            claim = event.claim  # events of one mechanism may differ in the size of groups
+            claims[id(event.mechanism), claim.group] = event.mechanism.name, claim
+        self.parts = tuple(merged)
+        self._claims = claims
+        if beside is not None and len(claims) == len(beside._claims):
+            self.adjacency = beside.adjacency
+        else:
+            self.adjacency = joined(claims.values(), "composition")
         self._used: set[str] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -293,15 +317,10 @@ class Composition(Queries):
         """Names of the methods that have answered queries on this composition."""
         return frozenset(self._used)
 
-    def _claims(self) -> Collection[tuple[str, Claim]]:
-        """Names and claims of the mechanisms: events of one may differ in the size of groups."""
-        claims = ((event.mechanism, event.claim) for event, _ in self.parts)
-        return {(id(m), claim.group): (m.name, claim) for m, claim in claims}.values()
-
     @property
     def claim(self) -> Claim:
         """The weakest claim of the events, with what must be true for all of them."""
-        return weakest(self._claims(), self.adjacency)
+        return weakest(self._claims.values(), self.adjacency)
 
     @property
     def claims(self) -> tuple[str, ...]:
@@ -426,7 +445,8 @@ class Composition(Queries):
     def __add__(self, other: Any) -> Composition:
         """Compose with another event or composition (0 is the empty one, for sum())."""
         if isinstance(other, (Event, Composition)):
-            return Composition((*self.parts, *other.composition().parts))
+            fewer, more = sorted((self, other.composition()), key=len)
+            return Composition(fewer.parts, more)
         if isinstance(other, int) and other == 0:
             return self
         return NotImplemented
@@ -452,6 +472,11 @@ class Composition(Queries):
     def __repr__(self) -> str:
         """Show events with their counts."""
         return " + ".join(f"{count} * {event}" for event, count in self.parts) or "Composition()"
+
+
+def _place(part: tuple[Event, int]) -> tuple[str, tuple[float, ...], str]:
+    """What parts are sorted by."""
+    return part[0].place
 
 
 def compose(*parts: Any) -> Composition:

@@ -148,11 +148,11 @@ def as_count(count: Any) -> int:
         ) from None
     if isinstance(count, (bool, np.bool_)):
         raise DeclarationError(f"count={count!r} is not a number (expected 0 <= count <= 10**12)")
-    check_count(value, None)
+    check_count(value)
     return value
 
 
-def check_count(value: int, event: str | None) -> None:
+def check_count(value: int, event: object = None) -> None:
     """Refuse a count outside [0, MAX_COUNT]; `event` names it, if it is the sum of several."""
     if not 0 <= value <= MAX_COUNT:
         where = f"{event}: " if event else ""

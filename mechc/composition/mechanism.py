@@ -267,7 +267,7 @@ class Mechanism:
 
     upper_only = ""
 
-    @property
+    @cached_property
     def rates(self) -> tuple[str, ...]:
         """Names of the parameters that are sampling rates."""
         return steps.rates(self.transforms)
