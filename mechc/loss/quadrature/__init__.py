@@ -30,8 +30,7 @@ from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Far = tuple[list[int], Floats, Floats, Floats]
-Outer = list[tuple[int, list[float]]]  # branch and increasing edges of panels to be added
+Far = tuple[Floats, Integers, Floats, Floats, Floats]  # how far panels reach; see `panels.beyond`
 
 MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share of its total
 GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share of the sum
@@ -39,7 +38,6 @@ OVERLAP = 0.15  # least affinity of the tilted laws at neighbouring test tilts
 LONG, BETWEEN = 4.0, (0.35, 0.65, 0.85)  # new tilts so far out, and shares that are tried at once
 MOST_CUTS = 4.0  # of an interval between tilts at once
 TURN = 9.0  # radians of the wave that a panel may span before it is cut without further tests
-MOST_NARROW = 1e-3  # share of the mass that panels too narrow for doubles may carry
 REMEMBERED = 8  # single tilts known to be resolved
 ROUNDS = 400
 MAX_WORK = 2_000_000  # panels, summed over the rounds of one settling
@@ -91,8 +89,9 @@ class Quadrature:
         self.apart = False
         self.error = math.inf
         self._spread: tuple[Floats, Floats] | None = None
-        self._far: tuple[bytes, Far] | None = None
-        self._report = np.empty((0, 0, 2, 3))
+        none = np.empty(0)
+        reached = np.full((len(self._rows), 2), np.nan)
+        self._far: Far = reached, np.zeros(2 * len(edges) + 1, np.int64), none, none, none
 
     def __copy__(self) -> Quadrature:
         """Copy references, as `copy` does, but without its protocol, which costs more."""
@@ -183,112 +182,44 @@ class Quadrature:
         Returns the rounds left over and the affinity of the laws at neighbouring tilts: tilts in
         between are covered by their neighbours only if these overlap.
         """
-        count, work, judged = tilts.size, 0, 0
-        totals = np.empty((count, 2))
-        while rounds and work < MAX_WORK:
-            n = self.region.size
-            rounds, work = rounds - 1, work + n
-            now = (self.lo, self.hi, self.log_p, self.loss)
-            share, parts = np.empty(n), np.empty(n, np.int64)
-            spend(SUMMED * n * count)
-            if not judged:
-                unit = resolution.log_totals(*now, tilts)
-                self._report = np.empty((n, count, 2, 3))
-                self._report[:, 0, 0, 0] = -1.0
-            resolution.judge(*now, tilts, unit, self._report, totals)
-            judged = resolution.look(*now[:2], self._goal, self._report, totals, share, parts)
-            if not judged:
-                continue
-            self.log_totals = logs = unit + np.log(totals[:, 0])
-            outer = self._outer(share)
-            if judged == n and not outer:
-                spend(SEARCHED * ORDER * n * count)
-                outer = self._modes(tilts, logs)
-                x = self.x.ravel()
-                if not outer and resolution.summits(
-                    x, self.log_p, self.loss, self.region, tilts, logs, parts
-                ):
-                    # the rounding of x and of the loss looks like summits too, never resolved
-                    place = np.maximum(np.abs(self.lo), np.abs(self.hi))
-                    parts[self.hi - self.lo <= resolution.GRAIN * place] = 1
-                    judged = int(parts.sum())
-            if judged == n and not outer:
-                narrow, self.error, affinity = resolution.finish(*now, tilts, logs, self._report)
-                if narrow > MOST_NARROW:
-                    break
-                return rounds, affinity
-            spend(JUDGED * ORDER * count * self._lay(parts, outer))
-        raise NumericError(
-            f"{self._kernel.NAME}: quadrature did not settle with {self.region.size} panels at "
-            f"parameters {self._theta.tolist()}, tilts ({tilts[0]:g}, {tilts[-1]:g})"
-        )
-
-    def _outer(self, share: Floats) -> Outer:
-        """Where branches grow: at ends whose panel has a share that matters."""
-        outer: Outer = []
-        for r, i, j in panels.branches(self.region):
-            lo, hi = float(self.lo[i]), float(self.hi[j])
-            least, most = self._rows[r, :2].tolist()
-            at = float(share[i])
-            if at > resolution.NEGLIGIBLE and lo > least:
-                width, inner = float(self.hi[i]) - lo, float(share[min(i + 1, j)])
-                edges = resolution.outward(lo, -1.0, least, hi - lo, width, at, inner)
-                outer.append((r, edges[::-1]))
-            at = float(share[j])
-            if at > resolution.NEGLIGIBLE and hi < most:
-                width, inner = hi - float(self.lo[j]), float(share[max(j - 1, i)])
-                outer.append((r, resolution.outward(hi, 1.0, most, hi - lo, width, at, inner)))
-        return outer
-
-    def _modes(self, tilts: Floats, logs: Floats) -> Outer:
-        """Edges up to the farthest point beyond each end of a branch that has mass at some tilt."""
-        outer: Outer = []
-        if self._mass_of:
-            return outer
-        reached = panels.extent(self.region, self.lo, self.hi, len(self._rows))
-        key = reached.tobytes()
-        if self._far is None or self._far[0] != key:
-            self._far = key, panels.beyond(reached, self._rows, self._values)
-        offsets, x, log_size, loss = self._far[1]
-        share = np.maximum.reduce(log_size + tilts[:, None] * loss - logs[:, None])
-        found = share > resolution.LOG_NEGLIGIBLE
-        if not np.logical_or.reduce(found):
-            return outer
-        for k, edge in enumerate(reached.ravel().tolist()):
-            mine = np.flatnonzero(found[offsets[k] : offsets[k + 1]])
-            if mine.size:
-                end = float(x[min(offsets[k] + int(mine[-1]) + 1, offsets[k + 1] - 1)])
-                outer.append((k // 2, [edge, end] if k % 2 else [end, edge]))
-        return outer
-
-    def _lay(self, parts: Integers, outer: Outer) -> int:
-        """Cut and extend as told, in a copy of one's own; return how many panels are new.
-
-        Raises:
-            NumericError: a tail still matters at the end of all numbers, or there are too many.
-        """
+        count, work, unit = tilts.size, 0, np.full(tilts.size, np.nan)
+        new, x, values = np.empty(0, np.int64), np.empty(0), (np.empty(0), np.empty(0))
+        now = (self.region, self.lo, self.hi, self.log_p, self.loss)
+        report, ended = np.empty((self.region.size, count, 2, 3)), resolution.MORE
+        while ended in (resolution.MORE, resolution.UNSEEN) and rounds and work < MAX_WORK:
+            rounds, work = rounds - 1, work + now[0].size
+            spend(SUMMED * now[0].size * count)
+            ended, *panels_, new, x, reach, error, found = resolution.turn(
+                *now, report, new, *values, tilts, unit, self._goal, self._rows,
+                self._mass_of != "", *self._far,
+            )  # fmt: skip
+            now, report = panels_[:5], panels_[5]
+            if ended == resolution.UNSEEN:
+                spend(SEARCHED * ORDER * now[0].size * count)
+                self._far = reach, *panels.beyond(reach, self._rows, self._values)
+            if ended == resolution.MORE:
+                spend(JUDGED * ORDER * count * new.size)
+                values = self._values(x)
+        if now[0].size != self.region.size:
+            self._spread = None
+        self.region, self.lo, self.hi, self.log_p, self.loss = now
         at = f"at parameters {self._theta.tolist()}"
-        if any(math.isinf(e) for _, edges in outer for e in (edges[0], edges[-1])):
+        if ended == resolution.ENDLESS:
             raise NumericError(
                 f"{self._kernel.NAME}: the tail still matters at the end of all numbers; {at}"
             )
-        if parts.sum() > resolution.MAX_PANELS:
-            most = resolution.MAX_PANELS
+        if ended == resolution.CROWDED:
             raise NumericError(
-                f"{self._kernel.NAME}: the quadrature needs more than {most} panels {at}"
+                f"{self._kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
+                f"panels {at}"
             )
-        report, log_p, loss = self._report, self.log_p, self.loss
-        self.region, self.lo, self.hi, origin = panels.lay(
-            self.region, self.lo, self.hi, parts, outer
-        )
-        new = origin < 0
-        x = panels.nodes(self.lo[new], self.hi[new])
-        self._spread, self._report = None, report[origin]
-        self.log_p, self.loss = log_p[origin], loss[origin]
-        values = self._at(x.ravel())
-        self.log_p[new], self.loss[new] = values[0].reshape(x.shape), values[1].reshape(x.shape)
-        self._report[new] = -1.0
-        return len(x)
+        if ended != resolution.SETTLED:
+            raise NumericError(
+                f"{self._kernel.NAME}: quadrature did not settle with {self.region.size} panels "
+                f"{at}, tilts ({tilts[0]:g}, {tilts[-1]:g})"
+            )
+        self.log_totals, self.error = found[:count], error
+        return rounds, found[count:]
 
     def with_waves(self, contour: float, frequency: float, floor: float) -> Quadrature:
         """Return a copy that resolves exp(iyL), |y| <= frequency, in the law tilted at `contour`.
@@ -303,11 +234,27 @@ class Quadrature:
         )
 
     def cut(self, parts: Integers) -> Quadrature:
-        """Return a copy in which every panel is cut into so many."""
+        """Return a copy in which every panel is cut into so many.
+
+        Raises:
+            NumericError: these are too many.
+        """
         other = copy(self)
-        if parts.sum() > parts.size:
-            other._report = np.empty((parts.size, 0, 2, 3))
-            other._lay(parts, [])
+        if parts.sum() == parts.size:
+            return other
+        if parts.sum() > resolution.MAX_PANELS:
+            raise NumericError(
+                f"{self._kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
+                f"panels at parameters {self._theta.tolist()}"
+            )
+        nothing = np.empty((len(self._rows), 2, 1)), np.zeros((len(self._rows), 2), np.int64)
+        other.region, other.lo, other.hi, origin = resolution.lay(
+            self.region, self.lo, self.hi, parts, *nothing
+        )
+        new = origin < 0
+        x = panels.nodes(other.lo[new], other.hi[new])
+        other.log_p, other.loss, other._spread = self.log_p[origin], self.loss[origin], None
+        other.log_p[new], other.loss[new] = (v.reshape(x.shape) for v in self._at(x.ravel()))
         return other
 
     def losses_at_ends(self) -> Floats:

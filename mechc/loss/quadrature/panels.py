@@ -1,8 +1,7 @@
-"""Panels in order: the first ones, cutting them, adding some.
+"""Panels in order: the first ones, their nodes, and points beyond them.
 
 Panels stand sorted by branch and by place. All functions return new arrays, so that a copy of a
-quadrature is one of references. What panels lack is found in `resolution`; `lay` makes the new
-ones.
+quadrature is one of references. What panels lack is found in `resolution`.
 
 The first edges (`first_edges`) lie around the places and scales at which P and Q have their mass,
 found at points in geometric distance from the ends of a branch and by climbing to modes that lie
@@ -21,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
-from mechc.loss.jit import compiled
 from mechc.loss.quadrature.resolution import SILENT, log_totals
 from mechc.loss.rule import DERIVATIVE, NODES, WEIGHTS
 from mechc.protocol import Kernel
@@ -47,63 +45,10 @@ def spread(log_p: Floats, loss: Floats, half: Floats) -> tuple[Floats, Floats]:
     return (log_p + np.log(half[:, None] * WEIGHTS)).ravel(), spacing.ravel()
 
 
-@compiled(
-    "void(int64[::1], float64[::1], float64[::1], int64[::1], int64[::1], float64[::1],"
-    " float64[::1], int64[::1])"
-)
-def _cut(region, lo, hi, parts, branch, start, end, origin):  # type: ignore[no-untyped-def]
-    """Write branch, ends and former place of panels cut into so many parts each."""
-    k = 0
-    for i in range(region.size):
-        of = parts[i]
-        step = (hi[i] - lo[i]) / of
-        for m in range(of):
-            branch[k], origin[k] = region[i], i if of == 1 else -1
-            start[k] = lo[i] + m * step if m > 0 else lo[i]
-            end[k] = lo[i] + (m + 1) * step if m + 1 < of else hi[i]
-            k += 1
-
-
-def lay(
-    region: Integers, lo: Floats, hi: Floats, parts: Integers, outer: list[tuple[int, list[float]]]
-) -> tuple[Integers, Floats, Floats, Integers]:
-    """Cut panel i into parts[i] equal ones and add panels between increasing edges of branches.
-
-    Returns branch and ends of all panels, and the place that each had before, -1 for a new one.
-    """
-    count = int(parts.sum())
-    out = np.empty(count, np.int64), np.empty(count), np.empty(count), np.empty(count, np.int64)
-    _cut(region, lo, hi, parts, *out)
-    if not outer:
-        return out
-    branch = np.concatenate([out[0], *([r] * (len(edges) - 1) for r, edges in outer)])
-    start = np.concatenate([out[1], *(edges[:-1] for _, edges in outer)])
-    end = np.concatenate([out[2], *(edges[1:] for _, edges in outer)])
-    origin = np.append(out[3], [-1] * (start.size - count))
-    order = np.lexsort((start, branch))
-    return branch[order].astype(np.int64), start[order], end[order], origin[order].astype(np.int64)
-
-
-def branches(region: Integers) -> list[tuple[int, int, int]]:
-    """Each branch with the places of its first and its last panel."""
-    turns = (region[1:] != region[:-1]).nonzero()[0].tolist()
-    first, last = [0, *(k + 1 for k in turns)], [*turns, region.size - 1]
-    return list(zip(region[first].tolist(), first, last, strict=True))
-
-
-def extent(region: Integers, lo: Floats, hi: Floats, count: int) -> Floats:
-    """Return from where to where the panels of each branch reach; nan where there are none."""
-    out = np.empty((count, 2))
-    out[:] = np.nan
-    for r, i, j in branches(region):
-        out[r] = lo[i], hi[j]
-    return out
-
-
 @SILENT
 def beyond(
     reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Floats, Floats]]
-) -> tuple[list[int], Floats, Floats, Floats]:
+) -> tuple[Integers, Floats, Floats, Floats]:
     """Return points beyond both edges of every branch, as far as they may have mass.
 
     They lie at geometric distances: under sparse sampling exp(zL) outgrows p only far out, where
@@ -128,7 +73,8 @@ def beyond(
     log_p, loss = values(x)
     sound = np.isfinite(log_p) & np.isfinite(loss)
     log_size = np.where(sound, log_p + np.log(np.concatenate(gaps)), -np.inf)
-    return [0, *accumulate(p.size for p in points)], x, log_size, np.where(sound, loss, 0.0)
+    offsets = np.array([0, *accumulate(p.size for p in points)], np.int64)
+    return offsets, x, log_size, np.where(sound, loss, 0.0)
 
 
 @SILENT

@@ -2,9 +2,9 @@
 
 Accountants sum p exp(zL) and, because M(0) and M(-1) are known, its deviation from the chord
 between them, p (exp(zL) - 1 + z (exp(-L) - 1)). `judge` measures both on every panel at every
-tilt; `look` says which panels to cut and `outward` where to grow; where nothing is lacking,
-`summits` looks for modes that no node has seen, and `finish` judges what stays. Loops over nodes
-and tilts are compiled; a round is one call of each.
+tilt; `look` says which panels to cut and `_grow` where branches end too early; where nothing is
+lacking, `_far_modes` and `_summits` look for modes that no node has seen, and `_finish` judges what
+stays. A round of all that is one call of `turn`, compiled; between two of them the kernel is asked.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.loss.jit import compiled
-from mechc.loss.moments import LEAST, excess, tilted_sums
+from mechc.loss.moments import LEAST, excess, sum_tilted
 from mechc.loss.rounding import EPS, U
-from mechc.loss.rule import ORDER, PROBE, WEIGHTS
+from mechc.loss.rule import NODES, ORDER, PROBE, WEIGHTS
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -33,17 +33,24 @@ FINEST = 4e-16  # a panel is not halved below this share of its own place
 DRIFT = 1e13  # factor by which a total may leave its unit before the units are set anew
 MAX_PANELS = 60_000
 DOUBLINGS = 8  # of a branch at once, where a tail falls slowly
+MOST_NARROW = 1e-3  # share of the mass that panels too narrow for doubles may carry
+LOG_WEIGHTS = np.log(WEIGHTS)
 GRAIN = 1e-11  # width, as a share of its place, of a panel too narrow to hide a mode
 SILENT = np.errstate(all="ignore")  # densities may be zero, and scales far apart
 
 
-@SILENT
-def log_totals(lo: Floats, hi: Floats, log_p: Floats, loss: Floats, tilts: Floats) -> Floats:
+@compiled("float64[::1](float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[::1])")
+def log_totals(lo, hi, log_p, loss, tilts):  # type: ignore[no-untyped-def]
     """Log of the integral of p exp(z L) over all panels, for every tilt z."""
-    log_weight = log_p + np.log(0.5 * (hi - lo)[:, None] * WEIGHTS)
+    log_weight = np.empty(loss.size)
+    for i in range(lo.size):
+        log_half = math.log(0.5 * (hi[i] - lo[i]))
+        for j in range(ORDER):
+            log_weight[i * ORDER + j] = log_p[i, j] + (log_half + LOG_WEIGHTS[j])
+    out = np.empty((tilts.size, 1, 4))
     everywhere = np.array([0, loss.size])
-    found: Floats = tilted_sums(everywhere, loss.ravel(), log_weight.ravel(), tilts)[:, 0, 0].copy()
-    return found
+    sum_tilted(everywhere, loss.ravel(), log_weight, tilts, np.empty((2, loss.size)), out)
+    return out[:, 0, 0].copy()
 
 
 @compiled(
@@ -176,34 +183,93 @@ def look(lo, hi, goal, report, totals, share, parts):  # type: ignore[no-untyped
     return wanted
 
 
-def outward(
-    edge: float, sign: float, limit: float, reach: float, last: float, share: float, before: float
-) -> list[float]:
-    """Edges from the end of a branch outwards, to its limit at most, inf at the end of all numbers.
+@compiled(
+    "int64(float64, float64, float64, float64, float64, float64, float64, float64[::1])",
+)
+def _outward(edge, sign, limit, reach, last, share, before, edges):  # type: ignore[no-untyped-def]
+    """Write edges from the end of a branch outwards, to its limit at most; return how many.
 
     Panels are each as long as all before, as many as are needed if shares go on falling as from
-    `before` to `share`; `last` is the length of the outermost.
+    `before` to `share`; `last` is the length of the outermost. inf is the end of all numbers.
     """
-    most, edges, step = 1.0, [edge], reach
+    most, count, step = 1.0, 1, reach
+    edges[0] = edge
     if last > 0.4 * reach and share < before:  # laid so, and out in the tail
         most = math.log(NEGLIGIBLE / share) / math.log(share / before)
     for _ in range(max(1, math.ceil(min(most, DOUBLINGS)))):
         at = edge + sign * step
-        if math.isinf(limit) and math.isinf(at) and len(edges) > 1:
+        if math.isinf(limit) and math.isinf(at) and count > 1:
             break
         if not math.isinf(limit) and not step < abs(limit - edge):
-            edges.append(limit)
-            break
-        edges.append(at)
+            edges[count] = limit
+            return count + 1
+        edges[count] = at
+        count += 1
         step = 2.0 * step + reach
-    return edges
+    return count
+
+
+@compiled(
+    "boolean(int64[::1], float64[::1], float64[::1], float64[:,::1], float64[::1],"
+    " float64[:,:,::1], int64[:,::1])"
+)
+def _grow(region, lo, hi, rows, share, edges, sizes):  # type: ignore[no-untyped-def]
+    """Write edges outwards from ends of branches whose panel matters; whether there are any."""
+    grown, first = False, 0
+    for last in range(region.size):
+        r = region[last]
+        if last + 1 < region.size and region[last + 1] == r:
+            continue
+        reach = hi[last] - lo[first]
+        if share[first] > NEGLIGIBLE and lo[first] > rows[r, 0]:
+            width, inner = hi[first] - lo[first], share[min(first + 1, last)]
+            sizes[r, 0] = _outward(
+                lo[first], -1.0, rows[r, 0], reach, width, share[first], inner, edges[r, 0]
+            )
+            grown = True
+        if share[last] > NEGLIGIBLE and hi[last] < rows[r, 1]:
+            width, inner = hi[last] - lo[last], share[max(last - 1, first)]
+            sizes[r, 1] = _outward(
+                hi[last], 1.0, rows[r, 1], reach, width, share[last], inner, edges[r, 1]
+            )
+            grown = True
+        first = last + 1
+    return grown
+
+
+@compiled(
+    "boolean(float64[::1], float64[::1], float64[:,::1], int64[::1], float64[::1], float64[::1],"
+    " float64[::1], float64[:,:,::1], int64[:,::1])"
+)
+def _far_modes(tilts, logs, reached, offsets, x, log_size, loss, edges, sizes):  # type: ignore[no-untyped-def]
+    """Write edges up to the farthest point beyond each end of a branch that has mass at a tilt."""
+    found = False
+    for k in range(offsets.size - 1):
+        for m in range(offsets[k + 1] - 1, offsets[k] - 1, -1):
+            some = False
+            for a in range(tilts.size):
+                some |= log_size[m] + tilts[a] * loss[m] - logs[a] > LOG_NEGLIGIBLE
+            if some:
+                edge = edges[k // 2, k % 2]
+                edge[0], edge[1] = reached[k // 2, k % 2], x[min(m + 1, offsets[k + 1] - 1)]
+                sizes[k // 2, k % 2] = 2
+                found = True
+                break
+    return found
 
 
 @compiled(
     "int64(float64[::1], float64[:,::1], float64[:,::1], int64[::1], float64, float64, int64[::1])"
 )
-def _flag_summits(xs, log_p, loss, region, z, total, parts):  # type: ignore[no-untyped-def]
-    """Set what `summits` sets, at the tilt z; return whether there is anything."""
+def _summits(xs, log_p, loss, region, z, total, parts):  # type: ignore[no-untyped-def]
+    """Cut panels where slopes around a local maximum point to a higher summit that matters at z.
+
+    A narrow mode between two nodes shows as a local maximum whose neighbours' secants meet far
+    above it; for a log-concave mode they bound its height. A mode that ends at an edge of its panel
+    shows as a cliff: what the next panel has of it lies before that panel's first node.
+
+    Writes two to `parts` where a panel is to be halved; returns whether there is one.
+    """
     found = 0
     before, here, after, p0, p1, p2 = 0, 0, 0, 0.0, 0.0, 0.0
     for i in range(region.size):
@@ -231,79 +297,217 @@ def _flag_summits(xs, log_p, loss, region, z, total, parts):  # type: ignore[no-
     return found
 
 
-def summits(
-    x: Floats, log_p: Floats, loss: Floats, region: Integers, tilts: Floats, logs: Floats,
-    parts: Integers,
-) -> bool:  # fmt: skip
-    """Cut panels where the slopes around a local maximum point to a higher summit that matters.
-
-    A narrow mode between two nodes shows as a local maximum whose neighbours' secants meet far
-    above it; for a log-concave mode they bound its height. A mode that ends at an edge of its panel
-    shows as a cliff: what the next panel has of it lies before that panel's first node.
-
-    Args:
-        x: nodes of the panels in a row.
-        log_p: log density there, shape (panels, 16).
-        loss: the loss there.
-        region: the branch of each panel.
-        tilts: where the sums have to be good.
-        logs: the log totals there.
-        parts: all one, and two, afterwards, for a panel to be halved.
-
-    Returns:
-        Whether there is one.
-    """
-    found = 0
-    for z, total in zip(tilts.tolist(), logs.tolist(), strict=True):
-        found |= _flag_summits(x, log_p, loss, region, z, total, parts)
-    return bool(found)
-
-
-@SILENT
-def finish(
-    lo: Floats, hi: Floats, log_p: Floats, loss: Floats, tilts: Floats, logs: Floats, report: Floats
-) -> tuple[float, float, Floats]:
+@compiled(
+    "Tuple((float64, float64, float64[::1]))(float64[::1], float64[::1], float64[:,::1],"
+    " float64[:,::1], float64[::1], float64[::1], float64[:,:,:,::1])"
+)
+def _finish(lo, hi, log_p, loss, tilts, logs, report):  # type: ignore[no-untyped-def]
     """Judge panels that are to stay.
 
     Returns the largest share of panels whose nodes are hardly distinct doubles, the error of the
     sums as a share of the mass, misplaced nodes included, and the affinity of the laws at
     neighbouring tilts.
     """
-    totals = np.add.reduce(report)
-    share = report[:, :, 0, 0] / totals[:, 0, 0]
-    root = np.sqrt(share)
-    affinity: Floats = np.add.reduce(root[:, 1:] * root[:, :-1])
-    place, width = np.maximum(np.abs(lo), np.abs(hi)), hi - lo
-    error = float(np.maximum.reduce((totals[:, 1, 1] + totals[:, 1, 2]) / totals[:, 0, 0]))
-    fine, narrow = width <= 2.0 * FINE * place, 0.0
-    if np.logical_or.reduce(fine):
-        thin = width <= FINEST * place
-        narrow = float(share[thin].max(initial=0.0))
-        log_p, loss, by = log_p[fine], loss[fine], EPS * place[fine]
+    count = tilts.size
+    total, off = np.zeros(count), np.zeros(count)
+    affinity, worst, narrow, error = np.zeros(count - 1), 0.0, 0.0, 0.0
+    for i in range(lo.size):
+        for a in range(count):
+            total[a] += report[i, a, 0, 0]
+            off[a] += report[i, a, 1, 1] + report[i, a, 1, 2]
+    for i in range(lo.size):
+        for a in range(count - 1):
+            product = (report[i, a, 0, 0] / total[a]) * (report[i, a + 1, 0, 0] / total[a + 1])
+            affinity[a] += math.sqrt(product)
+    moved = np.zeros(count)
+    for i in range(lo.size):
+        place, width = max(abs(lo[i]), abs(hi[i])), hi[i] - lo[i]
+        if width > 2.0 * FINE * place:
+            continue
+        most_p, least_p = -math.inf, math.inf
+        most, least = -math.inf, math.inf
+        for j in range(ORDER):
+            most_p = max(most_p, log_p[i, j])
+            least_p = min(least_p, log_p[i, j] if log_p[i, j] > -math.inf else math.inf)
+            most, least = max(most, loss[i, j]), min(least, loss[i, j])
         # next to an end where q vanishes the loss changes by its own size from a double to the next
-        error += max(
-            float(
-                by
-                @ (
-                    _exp(log_p + z * loss - total)
-                    @ WEIGHTS
-                    * (_range(log_p) + abs(z) * _range(loss))
-                )
-            )
-            for z, total in zip(tilts.tolist(), logs.tolist(), strict=True)
-        )
-    return narrow, error, affinity
+        for a in range(count):
+            size = 0.0
+            for j in range(ORDER):
+                v = log_p[i, j] + tilts[a] * loss[i, j] - logs[a]
+                size += WEIGHTS[j] * math.exp(v) if v > LEAST else 0.0
+            by = max(most_p - least_p, 0.0) + abs(tilts[a]) * max(most - least, 0.0)
+            moved[a] += EPS * place * size * by
+            if width <= FINEST * place:
+                narrow = max(narrow, report[i, a, 0, 0] / total[a])
+    for a in range(count):
+        error, worst = max(error, off[a] / total[a]), max(worst, moved[a])
+    return narrow, error + worst, affinity
 
 
-def _exp(x: Floats) -> Floats:
-    """Return exp(x), zero far down where only the time of denormal numbers would be spent."""
-    out: Floats = np.exp(x, out=np.zeros_like(x), where=x > LEAST)
-    return out
+@compiled(
+    "Tuple((int64[::1], float64[::1], float64[::1], int64[::1]))(int64[::1], float64[::1],"
+    " float64[::1], int64[::1], float64[:,:,::1], int64[:,::1])"
+)
+def lay(region, lo, hi, parts, edges, sizes):  # type: ignore[no-untyped-def]
+    """Cut panel i into parts[i] equal ones and add panels beyond the ends of branches.
+
+    Args:
+        region: branch of each panel; they stand sorted by branch and by place.
+        lo: lower ends.
+        hi: upper ends.
+        parts: see above.
+        edges: outwards from the lower and the upper end of each branch.
+        sizes: how many of these there are, shape (branches, 2).
+
+    Returns:
+        Branch and ends of all panels, and the place that each had before, -1 for a new one.
+    """
+    count = parts.sum() + np.maximum(sizes - 1, 0).sum()
+    branch, origin = np.empty(count, np.int64), np.full(count, -1)
+    start, end = np.empty(count), np.empty(count)
+    k = 0
+    for i in range(region.size):
+        r = region[i]
+        if i == 0 or region[i - 1] != r:
+            for m in range(sizes[r, 0] - 1, 0, -1):
+                branch[k], start[k], end[k] = r, edges[r, 0, m], edges[r, 0, m - 1]
+                k += 1
+        of = parts[i]
+        step = (hi[i] - lo[i]) / of
+        for m in range(of):
+            branch[k], origin[k] = r, i if of == 1 else -1
+            start[k] = lo[i] + m * step if m > 0 else lo[i]
+            end[k] = lo[i] + (m + 1) * step if m + 1 < of else hi[i]
+            k += 1
+        if i + 1 == region.size or region[i + 1] != r:
+            for m in range(1, sizes[r, 1]):
+                branch[k], start[k], end[k] = r, edges[r, 1, m - 1], edges[r, 1, m]
+                k += 1
+    return branch, start, end, origin
 
 
-def _range(values: Floats) -> Floats:
-    """Largest minus smallest value of each row, of those above -inf."""
-    most = values.max(axis=1)
-    least = np.where(values > -np.inf, values, np.inf).min(axis=1)
-    out: Floats = np.maximum(most - least, 0.0)
-    return out
+# what `turn` ends with
+SETTLED, MORE, UNSEEN, ENDLESS, CROWDED, NARROW, LOST = range(7)
+
+
+@compiled(
+    "Tuple((int64, int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1],"
+    " float64[:,:,:,::1], int64[::1], float64[::1], float64[:,::1], float64, float64[::1]))("
+    "int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[:,:,:,::1],"
+    " int64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
+    " float64[:,::1], boolean, float64[:,::1], int64[::1], float64[::1], float64[::1],"
+    " float64[::1])"
+)
+def turn(  # type: ignore[no-untyped-def]
+    region, lo, hi, log_p, loss, report, new, new_log_p, new_loss, tilts, unit, goal, rows, alone,
+    reached, offsets, far_x, far_size, far_loss
+):  # fmt: skip
+    """One turn of the adaptation: judge the panels, and cut or extend what is short at some tilt.
+
+    Args:
+        region: branch of each panel; all that follow stand in that order.
+        lo: lower ends.
+        hi: upper ends.
+        log_p: log density at the nodes, shape (panels, 16).
+        loss: the loss there.
+        report: see `judge`, -1 for panels that it has not seen.
+        new: panels without values so far; they are written here.
+        new_log_p: log density at their nodes in a row, as the kernel has it.
+        new_loss: the loss there.
+        tilts: where sums have to be good.
+        unit: the log totals in whose units the report is, nan at first; written.
+        goal: see `look`.
+        rows: ends of the branches.
+        alone: the integrand is a density alone, and modes beyond the panels are not looked for.
+        reached: from where to where panels reached when points beyond them were looked at.
+        offsets: where those beyond each end begin.
+        far_x: these points.
+        far_size: see `panels.beyond`.
+        far_loss: the loss there.
+
+    Returns:
+        How it ended: the sums are SETTLED; MORE panels want values; what is beyond is UNSEEN; or
+        why there is no way on. Then the panels with their values and their report, which of them
+        want values, at which nodes; how far the panels reach; the error and the affinity of
+        `_finish`, and log totals in front.
+    """
+    n, none = region.size, np.empty(0)
+    for k in range(new.size):
+        for j in range(ORDER):
+            at, gain = new_log_p[k * ORDER + j], new_loss[k * ORDER + j]
+            sound = math.isfinite(at) and math.isfinite(gain)  # else the kernel has no answer
+            log_p[new[k], j], loss[new[k], j] = at if sound else -math.inf, gain if sound else 0.0
+    totals, share, parts = np.empty((tilts.size, 2)), np.empty(n), np.empty(n, np.int64)
+    judged = 0
+    for again in range(2):
+        if again or math.isnan(unit[0]):
+            unit[:] = log_totals(lo, hi, log_p, loss, tilts)
+            report[:, 0, 0, 0] = -1.0
+        judge(lo, hi, log_p, loss, tilts, unit, report, totals)
+        judged = look(lo, hi, goal, report, totals, share, parts)
+        if judged:
+            break
+    logs = unit + np.log(totals[:, 0])
+    edges = np.empty((rows.shape[0], 2, DOUBLINGS + 2))
+    sizes, reach = np.zeros((rows.shape[0], 2), np.int64), reached
+    ended, error, affinity = MORE if judged else LOST, 0.0, none
+    more = judged > n
+    if judged:
+        more |= _grow(region, lo, hi, rows, share, edges, sizes)
+    if ended == MORE and not more and not alone:
+        reach = np.full((rows.shape[0], 2), np.nan)  # of branches without panels
+        for i in range(n):
+            if i == 0 or region[i - 1] != region[i]:
+                reach[region[i], 0] = lo[i]
+            reach[region[i], 1] = hi[i]
+        for r in range(rows.shape[0]):
+            for side in range(2):
+                known = reach[r, side] == reached[r, side] or math.isnan(reach[r, side])
+                ended = ended if known else UNSEEN
+        if ended == MORE:
+            more = _far_modes(tilts, logs, reach, offsets, far_x, far_size, far_loss, edges, sizes)
+    if ended == MORE and not more:
+        x = np.empty(n * ORDER)
+        for i in range(n):
+            for j in range(ORDER):
+                x[i * ORDER + j] = 0.5 * (lo[i] + hi[i]) + 0.5 * (hi[i] - lo[i]) * NODES[j]
+        for a in range(tilts.size):
+            more |= _summits(x, log_p, loss, region, tilts[a], logs[a], parts) > 0
+        if more:  # the rounding of x and of the loss looks like summits too, never resolved
+            more = False
+            for i in range(n):
+                if hi[i] - lo[i] <= GRAIN * max(abs(lo[i]), abs(hi[i])):
+                    parts[i] = 1
+                more |= parts[i] > 1
+    if ended == MORE and not more:
+        narrow, error, affinity = _finish(lo, hi, log_p, loss, tilts, logs, report)
+        ended = NARROW if narrow > MOST_NARROW else SETTLED
+    for r in range(rows.shape[0]):
+        for side in range(2):
+            if sizes[r, side] > 0 and math.isinf(edges[r, side, sizes[r, side] - 1]):
+                ended = ENDLESS
+    if ended == MORE and parts.sum() > MAX_PANELS:
+        ended = CROWDED
+    if ended != MORE:
+        nothing = np.empty(0, np.int64)
+        return (
+            ended, region, lo, hi, log_p, loss, report, nothing, none, reach, error,
+            np.append(logs, affinity),
+        )  # fmt: skip
+    branch, start, end, origin = lay(region, lo, hi, parts, edges, sizes)
+    fresh, x = np.flatnonzero(origin < 0), np.empty(np.sum(origin < 0) * ORDER)
+    old_log_p, old_loss, old_report = log_p, loss, report
+    log_p, loss = np.empty((origin.size, ORDER)), np.empty((origin.size, ORDER))
+    report = np.empty((origin.size, tilts.size, 2, 3))
+    k = 0
+    for i in range(origin.size):
+        if origin[i] < 0:
+            report[i, 0, 0, 0] = -1.0
+            for j in range(ORDER):
+                x[k] = 0.5 * (start[i] + end[i]) + 0.5 * (end[i] - start[i]) * NODES[j]
+                k += 1
+        else:
+            log_p[i], loss[i] = old_log_p[origin[i]], old_loss[origin[i]]
+            report[i] = old_report[origin[i]]
+    return ended, branch, start, end, log_p, loss, report, fresh, x, reach, error, logs
