@@ -7,10 +7,12 @@ import pytest
 pytest.importorskip("flint")
 
 from flint import acb, arb, ctx
+from sympy import N, Rational, Symbol, expand, log
 
 import mechc
 from mechc.declare import additive, real
 from mechc.errors import MechcError
+from mechc.verify.balls.density import difference
 from mechc.verify.balls.expressions import constant
 from mechc.verify.balls.oracle import Oracle
 
@@ -113,7 +115,7 @@ def test_skellam_masses_against_poisson_differences():
 
 
 def test_undecided_switches_give_unions():
-    from sympy import Abs, Symbol
+    from sympy import Abs
 
     from mechc.verify.balls.expressions import function
 
@@ -127,7 +129,6 @@ def test_undecided_switches_give_unions():
 def test_ends_where_a_density_vanishes(z):
     """Parabolas on shifted intervals: moments against mpmath, whose rule clusters at the ends."""
     from mpmath import log, mp, quad
-    from sympy import Rational
 
     x = real("x")
     declared = additive(
@@ -168,3 +169,20 @@ def test_a_rough_question_asked_first_leaves_the_digits_of_a_fine_one(known):
             return str(found.mid().man_exp()), str(found.rad().man_exp())
 
     assert digits(rough=True) == digits(rough=False)
+
+
+def test_joined_logarithms_are_the_same_function():
+    x, nu = Symbol("x", real=True), Symbol("nu", positive=True)
+    one, other = -(nu + 1) / 2 * log(1 + (x - 3) ** 2 / nu), -(nu + 1) / 2 * log(1 + x**2 / nu)
+    joined = difference(one, other, x)
+    assert len(joined.atoms(log)) == 1
+    for place in (Rational(-70, 3), Rational(1, 7), Rational(5, 2), Rational(10**6)):
+        values = {x: place, nu: Rational(7, 3)}
+        gap = N((joined - (one - other)).subs(values), 30)
+        assert abs(gap) < 1e-25
+
+
+def test_other_logarithms_stay():
+    x = Symbol("x", real=True)
+    one, other = log(1 + 2 * x**2) - x, log(1 + x**2)
+    assert difference(one, other, x) == expand(one - other)

@@ -1,32 +1,28 @@
 """Proved interpolation in Chebyshev points, for many values at a time.
 
-A function analytic inside a Bernstein ellipse, bounded there by M, differs from its interpolant in
-N Chebyshev points by at most 4 M rho^(1-N)/(rho - 1) (Trefethen, Approximation Theory and
-Approximation Practice, Theorem 8.2). Interpolants are evaluated in floating point with matrices
-whose entries are rounded balls; a product of N terms loses at most (N + 6) u of the sum of sizes.
+What an interpolant errs is said in mechc.verify.balls.ellipse. It is evaluated in floating point
+with matrices whose entries are rounded balls; a product of N terms loses at most (N + 6) u of the
+sum of sizes.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from flint import acb, arb, arb_mat, ctx
+from flint import arb, arb_mat, ctx
 from numpy.typing import NDArray
 
 from mechc.loss.rounding import U
+from mechc.verify.balls import ellipse
 
 Floats = NDArray[np.float64]
 
 POINTS = 32
-STRETCH = 2.0  # half axis of the ellipse along the panel, in half panels
-RHO = STRETCH + math.sqrt(STRETCH * STRETCH - 1.0)
 CUTS = (8, 64, 256, 1024)  # equal cells that a panel may be cut into
 _BITS = 128
-_BOXES = (10, 3)  # balls that cover the upper half of the ellipse
 
 
 class Rule(NamedTuple):
@@ -43,31 +39,9 @@ def points(bits: int) -> tuple[Any, ...]:
         return tuple((arb.pi() * (2 * i + 1) / (2 * POINTS)).cos() for i in range(POINTS))
 
 
-@cache
-def cover(bits: int) -> tuple[Any, ...]:
-    """Balls that cover the upper half of the ellipse around [-1, 1]."""
-    columns, rows = _BOXES
-    with ctx.workprec(bits):
-        wide, high = arb(STRETCH) / columns, (arb(STRETCH) ** 2 - 1).sqrt() / (2 * rows)
-        return tuple(
-            acb(
-                arb((wide * (2 * i + 1 - columns)).mid(), (wide * 1.0001).upper()),
-                arb((high * (2 * j + 1)).mid(), (high * 1.0001).upper()),
-            )
-            for i in range(columns) for j in range(rows)
-            if _meets(float((wide * (2 * i + 1 - columns)).mid()), float(wide), j, float(high))
-        )  # fmt: skip
-
-
-def _meets(centre: float, half: float, row: int, high: float) -> bool:
-    """Whether a box has points in the ellipse; doubtful ones are kept."""
-    x, y = max(abs(centre) - half, 0.0) / STRETCH, 2 * row * high
-    return x**2 + (y / math.sqrt(STRETCH**2 - 1.0)) ** 2 <= 1.001
-
-
 def error_factor() -> Any:
     """What the bound on the ellipse is multiplied by."""
-    rho = arb(STRETCH) + (arb(STRETCH) ** 2 - 1).sqrt()
+    rho = ellipse.rho()
     return 4 * rho ** (1 - POINTS) / (rho - 1)
 
 

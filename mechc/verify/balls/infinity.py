@@ -249,31 +249,17 @@ def integral_factor(slope_: Order, start: Any) -> Any:
     return (m * t0.log()).exp() / _ball(gamma) / (rate - m / t0)
 
 
-def sum_factor(slope_: Order, start: Any) -> Any:
-    """T with sum over integers n >= R of exp(phi(n)) <= exp(phi(R)) T."""
-    return 1 + integral_factor(slope_, start)
-
-
-@dataclass(frozen=True)
-class TailTerm:
-    """factor * a_i^A * b_j^B; an index of None stands for exponent zero."""
-
-    factor: Any
-    i: int
-    j: int
-
-
-def tail_terms(n: int, m: int, big_a: Any, big_b: Any) -> list[list[TailTerm]]:
+def tail_terms(n: int, m: int, big_a: Any, big_b: Any) -> list[list[tuple[Any, int, int]]]:
     """Bounds on (sum of n terms)^A (sum of m terms)^B as sums of products of single terms.
 
     Convexity for exponents >= 1, subadditivity in [0, 1], any single term for exponents < 0.
 
     Returns:
-        Alternatives, each one a valid bound.
+        Alternatives, each a valid bound: (factor, i, j) for factor * a_i^A * b_j^B.
     """
     first, second = _split(n, big_a), _split(m, big_b)
     return [
-        [TailTerm(f * g, i, j) for i in rows for j in columns]
+        [(f * g, i, j) for i in rows for j in columns]
         for (f, rows), (g, columns) in product(first, second)
     ]
 

@@ -45,8 +45,10 @@ from mechc.calculus.cases import Piece
 from mechc.calculus.terms import Term
 from mechc.errors import NumericError, UnsupportedError
 from mechc.verify.balls import expressions
-from mechc.verify.balls.density import Law, difference
-from mechc.verify.balls.infinity import AtInfinity, Unknown, integral_factor, slope, tail_terms
+from mechc.verify.balls.boxes import Boxes, Open
+from mechc.verify.balls.density import difference
+from mechc.verify.balls.infinity import Unknown
+from mechc.verify.balls.part import WHOLE, Part
 from mechc.verify.balls.sums import exact
 
 HIGHEST = 6  # order of a zero
@@ -199,26 +201,15 @@ BULKS, STRETCHED = 16, 2**10  # from so many bulks on to so much further, log |x
 SAMPLED = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 23, 31, 42, 57, 77, 104, 140, 190, 256, 346)
 
 
-class PieceIntegral:
+class PieceIntegral(Part):
     """Integrals over lo < x < hi."""
 
     def __init__(self, piece: Piece, x: Symbol, values: Any) -> None:
-        """Bind the parameters.
-
-        Args:
-            piece: of the case that holds.
-            x: the variable.
-            values: exact balls for the parameters.
-        """
-        self.x, self.values = x, values
-        self.lo, self.hi = (expressions.constant(e, values) for e in (piece.lo, piece.hi))
-        self.p, self.q = Law(piece.p, x, values), Law(piece.q, x, values)
-        self.piece = piece
-        self.plain = self  # the piece in the declared variable
+        """Bind the parameters; see `Part`."""
+        super().__init__(piece, x, values)
         self._sizes: dict[Any, Any] = {}
         self._cuts: dict[Any, Any] = {}
         self._masses: dict[Any, Any] = {}
-        self._beyond: dict[Any, AtInfinity] = {}
         self._differences: dict[tuple[int, int], Callable[[Any, bool], Any]] = {}
 
     @cached_property
@@ -242,14 +233,9 @@ class PieceIntegral:
         """An output in the variable of integration."""
         return arb(x)
 
-    def infinite_mass(self, law: str) -> Any:
-        """Mass under one law where the other is zero."""
-        other = self.q if law == "p" else self.p
-        return self.mass(law, *_WHOLE) if other.is_zero else arb(0)
-
     def moment(self, z: Any) -> Any:
         """Int p^(1+z) q^(-z), zero unless both are positive."""
-        if self.p.is_zero or self.q.is_zero:
+        if not self.is_shared:
             return acb(0)
         if self.plateau is not None:
             return self.plateau_mass * (z * self.plateau).exp()
@@ -261,7 +247,7 @@ class PieceIntegral:
         Infinite ends are cut by their bounds; on what is left the exponents of all terms are
         enclosed, so that the integrand is bounded.
         """
-        if self.p.is_zero or self.q.is_zero:
+        if not self.is_shared:
             return True
         lo = self.lo if self.lo.is_finite() else self.cut_at(1 + z, -z, -1)[0]
         hi = self.hi if self.hi.is_finite() else self.cut_at(1 + z, -z, 1)[0]
@@ -287,7 +273,7 @@ class PieceIntegral:
     @cached_property
     def plateau_mass(self) -> Any:
         """Mass of the piece under P."""
-        return self.mass("p", *_WHOLE)
+        return self.mass("p", *WHOLE)
 
     def integral(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
         """int_lo^hi p^a q^b."""
@@ -468,7 +454,7 @@ class PieceIntegral:
             """The bound on what lies beyond place number k, None where it is not yet small."""
             nonlocal reason
             try:
-                bound = self._tail(a, b, side, places[k])
+                bound = self.tail(a, b, side, places[k])
             except Unknown as error:
                 reason = str(error)
                 return None
@@ -483,51 +469,6 @@ class PieceIntegral:
                 return side * places[nearest], bound_at(nearest)
         raise UnsupportedError(f"no bound on the tail of p^{a.str(5)} q^{b.str(5)}: {reason}")
 
-    def _tail(self, a: Any, b: Any, side: int, y: Any) -> Any:
-        """Bound on the integral of p^a q^b beyond side * y."""
-        n, m = (len(law.exprs) if e != 0 else 1 for e, law in ((a, self.p), (b, self.q)))
-        best, reason = None, "no bound"
-        for terms in tail_terms(n, m, a, b):
-            total = arb(0)
-            try:
-                for term in terms:
-                    rows = ((a, self.p, term.i), (b, self.q, term.j))
-                    parts = [row for row in rows if row[0] != 0]
-                    total += term.factor * self._term_tail(parts, side, y)
-            except Unknown as error:
-                reason = str(error)
-                continue
-            best = total.upper() if best is None else best.min(total.upper())
-        if best is None:
-            raise Unknown(reason)
-        return best
-
-    def _term_tail(self, parts: list[Any], side: int, y: Any) -> Any:
-        height, orders = arb(0), []
-        for exponent, law, i in parts:
-            height += exponent * law.term(i, side * y)
-            variable, derivative = self._slope(law, i, side)
-            # orders do not depend on the exponents: every moment meets the same places
-            key = variable, y.man_exp()
-            if key not in self._beyond:
-                self._beyond[key] = AtInfinity(variable, y)
-            order = self._beyond[key].order(derivative)
-            orders.append(type(order)(order.k, order.a, order.f * exponent))
-        return height.exp() * integral_factor(AtInfinity(variable, y).add(orders), y)
-
-    def _slope(self, law: Law, i: int, side: int) -> Any:
-        key = id(law), i, side
-        if key not in self._cuts:
-            variable, derivative = _slope(law.exprs[i], self.x, side)
-            self._cuts[key] = variable, derivative.xreplace(exact(self.values))
-        return self._cuts[key]
-
-
-@lru_cache(maxsize=64)
-def _slope(log_density: Expr, x: Symbol, side: int) -> tuple[Symbol, Expr]:
-    """One derivative for all parameter values."""
-    return slope(log_density, x, side)
-
 
 def _exactly(ball: Any) -> tuple[Any, ...]:
     """A ball as a key."""
@@ -536,20 +477,14 @@ def _exactly(ball: Any) -> tuple[Any, ...]:
 
 def _bounded(log: Callable[[Any, bool], Any], lo: Any, hi: Any) -> bool:
     """Whether a log density has a finite enclosure on every part of a bisection of (lo, hi)."""
-    open_parts, looked = [(lo, hi)], 0
-    while open_parts:
-        left, right = open_parts.pop()
-        looked += 1
-        if log(left.union(right), False).is_finite():
-            continue
-        if looked > LARGEST_BISECTION:
-            return False
-        middle = ((left + right) / 2).mid()
-        open_parts += [(left, middle), (middle, right)]
+    todo = Boxes([(lo, hi)], LARGEST_BISECTION)
+    try:
+        for left, right in todo:
+            if not log(left.union(right), False).is_finite():
+                todo.halve(left, right)
+    except Open:
+        return False
     return True
-
-
-_WHOLE = (float("-inf"), float("inf"))
 
 
 class LogarithmicIntegral(PieceIntegral):

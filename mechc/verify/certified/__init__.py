@@ -129,7 +129,7 @@ class Certified:
         """The part of delta at finite losses."""
         exact = arb(epsilon)
         if self.count == 1:
-            found = single_step.finite_part(self.laws[0].oracle, exact, arb(tilt), arb(size).exp())
+            found = single_step.finite_part(self.laws[0].oracle, exact, arb(size).exp())
             return found, {"route": "branches"}
         if self._is_above_all(epsilon):
             return arb(0), {"route": "largest loss"}
@@ -149,7 +149,7 @@ class Certified:
             most = arb(top + 0.999 * room / self.count)
             total += law.count * most
             try:
-                if not single_step.finite_part(law.oracle, most, arb(1), arb(1)).is_zero():
+                if not single_step.finite_part(law.oracle, most, arb(1)).is_zero():
                     return False
             except (NumericError, UnsupportedError):
                 return False

@@ -5,11 +5,11 @@ For 0 < c < t+ and a period T, with h = 2 pi/T and g(z) = exp(K(z) - eps z)/(z (
     (h/2 pi) sum_n g(c + inh) = sum_m e^(mTc) delta_f(eps + mT),
 
 delta_f being the part of delta at finite losses. Hence delta_f is the sum, minus the left images,
-which are M(0) rho/(1-rho) - e^eps M(-1) rho e^-T/(1 - rho e^-T) up to a small known remainder (rho
-= e^-Tc), minus right images, which are bounded by exp(K(s) - s eps) s^s/(1+s)^(1+s) w/(1-w) with w
-= e^-T(s-c) for any s in (c, t+). Nodes beyond a frequency Y are bounded through
-mechc.verify.certified.decay. All four errors, and every M(z), are balls; only the choice of c, T, Y
-and s is made in floating point, and it changes nothing but the width.
+which are M(0) rho/(1-rho) less at most e^eps M(-1) rho e^-T/(1 - rho e^-T) (rho = e^-Tc), minus
+right images, which are bounded by exp(K(s) - s eps) s^s/(1+s)^(1+s) w/(1-w) with w = e^-T(s-c) for
+any s in (c, t+). Nodes beyond a frequency Y are bounded through mechc.verify.certified.decay. All
+four errors, and every M(z), are balls; only the choice of c, T, Y and s is made in floating point,
+and it changes nothing but the width.
 """
 
 from __future__ import annotations
@@ -19,25 +19,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from flint import acb, arb, ctx
 
 from mechc.accountants.contours.composed import ComposedLoss
+from mechc.accountants.contours.placement import periods
 from mechc.accountants.contours.saddle import saddle_target, solve
+from mechc.accountants.fft import log_peak
 from mechc.errors import MechcError, NumericError
+from mechc.verify.balls.boxes import between
 from mechc.verify.balls.oracle import Oracle
 from mechc.verify.certified.decay import TAIL_NATS, Decay, decays
-from mechc.verify.certified.moments import Wheel
+from mechc.verify.certified.moments import moments
 
 MAX_NODES, AFFORDABLE, FEWEST = 20_000, 12_000, 500  # nodes; moments at all of them
 TRIES = 5
 TILTS = (2e-3, 4e3)  # between which contours lie
 CANCELLED = 5.0  # nats by which left images may exceed the answer
+BEARABLE = 7.0  # nats by which terms may
+VALLEY = (-3.0, -2.0, -1.0, -0.5, 0.25, 0.5, 1.0, 2.0)  # widths of the valley at which K is known
 SHARP = (100, 1000)  # nodes for which bounds on |M| leave flat losses out
 FAINT, WIDE = 0.05, 1e-12  # share of the promised size, and relative radius, that call for more
 MANY = 20  # distinct steps, beyond which one bound each, and for so many of them, is enough
 COARSE = 3  # stride in the tilts that are tried then
 RATIO = 1.04  # of neighbouring frequencies in the bound of the cut-off integral
-STEEP = 30.0  # largest slope of a bound on left images in its tilt
 RANGE = 800  # and how many of them
 
 
@@ -76,8 +81,8 @@ class Contour:
             self._rough[t] = value if math.isfinite(value) else math.inf
         return self._rough[t]
 
-    def saddle(self, epsilon: float) -> tuple[float, float, float]:
-        """(t, log of the size of delta there, width of the valley in log t)."""
+    def plan(self, epsilon: float, rtol: float) -> tuple[float, float, float, float]:
+        """(c, T, s, log of the size of delta): contour, period, tilt for the right images."""
         t = solve(self.guide, saddle_target(epsilon), epsilon).t
         t = min(max(t, TILTS[0]), TILTS[1], 0.999 * self.guide.strip[1])
         k, mean, variance = (float(v) for v in self.guide.cumulants(t, 2))
@@ -87,47 +92,24 @@ class Contour:
         curve = t * (mean - epsilon) + t * t * variance - t / (1.0 + t) ** 2
         steep = math.sqrt(max(curve, 1e-3))
         size = k - epsilon * t - math.log1p(t) - math.log(steep) - 0.5 * math.log(2.0 * math.pi)
-        return t, size, min(1.0 / steep, 1.0)
-
-    def plan(self, epsilon: float, rtol: float) -> tuple[float, float, float, float]:
-        """(c, T, s, log of the size of delta): contour, period, tilt for the right images."""
-        t, size, width = self.saddle(epsilon)
-        wanted = size + math.log(rtol)
-        shifts = [t * math.exp(-1.8 + 0.3 * i) for i in range(12)]
-        shifts += [t * math.exp(width * i) for i in (0.25, 0.5, 1.0, 2.0)]
-        stride = 1 if len(self.laws) <= MANY else COARSE  # K of many steps takes its time
-        tops = [
-            (s, self.rough(s) - s * epsilon + s * math.log(s) - (1 + s) * math.log1p(s))
-            for s in shifts[::stride]
-        ]
-        floor = self.rough(t) - t * epsilon - math.log(t) - math.log1p(t)
-        best, near = (math.inf, t, t, t), 1.0 + 0.05 * width
-        known = [c for c in self._decays if 0.17 * t <= c <= 1.02 * t]
-        wide = [t * math.exp(-0.35 * i) for i in range(6)]
-        wide += [t * math.exp(-width * i) for i in (0.5, 1.0, 2.0, 3.0)]
-        for c in [*known, *wide[::stride]]:
-            here = self.rough(c) - c * epsilon - math.log(c) - math.log1p(c)
-            if here > floor + 7.0 or (known and c not in known and math.isfinite(best[0])):
-                continue
-            right = min(((top - wanted + 3.0) / (s - c), s) for s, top in tops if s > near * c)
-            period = max(right[0], self._left_period(c, epsilon, size, wanted))
-            best = min(best, (period, c, period, right[1]))
-        if not math.isfinite(best[0]):
+        width = min(1.0 / steep, 1.0)
+        shifts = [*np.linspace(-1.8, 1.5, 12), *(width * np.array(VALLEY))]
+        # K of many steps takes its time
+        grid = t * np.exp(np.sort([*shifts[:: 1 if len(self.laws) <= MANY else COARSE], 0.0]))
+        if known := [c for c in self._decays if 0.17 * t <= c <= 1.02 * t]:
+            grid = np.union1d(grid, known)
+        rough = np.array([self.rough(v) for v in grid])
+        exponents = rough - epsilon * grid - np.log(grid * (1.0 + grid))
+        fits = exponents <= float(exponents[grid == t][0]) + BEARABLE
+        fits &= np.isin(grid, known) if known else grid <= t
+        log_b, wanted = rough + log_peak(grid), size + math.log(rtol) - 3.0
+        needed = periods(grid, grid.size, log_b, np.array([epsilon]), np.array([wanted]))[0]
+        needed = np.where(fits, np.maximum(needed, (-size - CANCELLED) / grid), math.inf)
+        i = int(np.argmin(needed))
+        if not math.isfinite(needed[i]):
             raise NumericError("no contour: the generating function is not finite where needed")
-        return best[1], best[2], best[3], size
-
-    def _left_period(self, c: float, epsilon: float, size: float, wanted: float) -> float:
-        """Shortest period whose left images are known, or smaller than the answer's accuracy.
-
-        They are subtracted in closed form, so that they may exceed the answer by a few nats; the
-        remainder falls like exp(K(-u) - T (c + u)).
-        """
-        tops = self._left_tops(epsilon)
-        if not tops:
-            return -(wanted - 3.0) / c
-        rests = [(top - wanted + 3.0) / (c + u) for u, top in tops]
-        known = (-size - CANCELLED) / c
-        return min(-(wanted - 3.0) / c, max(min(rests), known, 0.1))
+        images = np.where(grid > grid[i], log_b - grid * (epsilon + needed[i]), math.inf)
+        return float(grid[i]), float(needed[i]), float(grid[np.argmin(images)]), size
 
     # -- ball arithmetic ----------------------------------------------------------------------
 
@@ -170,14 +152,12 @@ class Contour:
         bits = max(int(24 - math.log2(rtol) + 2 * math.log2(1 + count)), 64)
         with ctx.workprec(bits):
             exact_c, exact_eps, h = arb(c), arb(epsilon), 2 * arb.pi() / arb(period)
-            wheels = self._wheels(exact_c, h, last, arb(rtol) / (64 * count))
-            total = self._terms(wheels, exact_c, exact_eps, h, last)
-            cut *= self._others(c, [wheel.largest.log() for wheel in wheels])
-            cut /= self._others(c, self._sizes(c))
+            total, sizes = self._sum(exact_c, exact_eps, h, last, arb(rtol) / (64 * count))
+            cut *= self._others(c, sizes) / self._others(c, self._sizes(c))
             left = self._left(exact_c, exact_eps, arb(period))
             right = self._right(exact_c, exact_eps, arb(period), arb(s))
             value = total - left
-            value = value + arb(0, cut.upper()) - right.upper() / 2 + arb(0, (right / 2).upper())
+            value += arb(0, cut.upper()) - between(right)
         detail = {
             "contour": c, "period": period, "nodes": last + 1, "bits": bits,
             "cut-off": float(cut.upper()), "right images": float(right.upper()),
@@ -208,62 +188,26 @@ class Contour:
         """Log M(c) of every step in floating point, as exact balls."""
         return [arb(float(k)) for k in self.guide.by_step(c, 2)[:, 0]]
 
-    def _wheels(self, c: Any, h: Any, last: int, tolerance: Any) -> list[Wheel]:
-        """The moments of every step, `tolerance` being relative to M(c)."""
-        rows = zip(self.laws, self._sizes(float(c)), strict=True)
-        return [Wheel(law.oracle, c, h, last, log.exp(), tolerance) for law, log in rows]
+    def _sum(self, c: Any, epsilon: Any, h: Any, last: int, tolerance: Any) -> tuple[Any, Any]:
+        """(h/2 pi) times the sum over |n| <= last, and log M(c) of every step.
 
-    def _terms(self, wheels: Sequence[Wheel], c: Any, epsilon: Any, h: Any, last: int) -> Any:
-        """(h/2 pi) times the sum over |n| <= last."""
-        total, front = arb(0), (-epsilon * c).exp()
-        rows = zip(*(wheel.moments(last) for wheel in wheels), strict=True)
-        for n, moments in enumerate(rows):
-            z = acb(c, n * h)
-            term = acb(0, -epsilon * n * h).exp() / (z * (z + 1))
-            for law, moment in zip(self.laws, moments, strict=True):
-                term *= moment**law.count
-            total += term.real if n == 0 else 2 * term.real
-        return total * front * h / (2 * arb.pi())
+        `tolerance` is of moments, relative to M(c).
+        """
+        zs = [acb(c, n * h) for n in range(last + 1)]
+        terms, sizes = [(-epsilon * z).exp() / (z * (z + 1)) for z in zs], []
+        for law, log in zip(self.laws, self._sizes(float(c)), strict=True):
+            found = moments(law.oracle, c, h, last, log.exp(), tolerance)
+            sizes.append(abs(found[0]).upper().log())
+            terms = [term * m**law.count for term, m in zip(terms, found, strict=True)]
+        total = terms[0].real + 2 * sum((term.real for term in terms[1:]), start=arb(0))
+        return total * h / (2 * arb.pi()), sizes
 
     def _left(self, c: Any, epsilon: Any, period: Any) -> Any:
         """The left images, their small remainder inside the ball."""
         rho, fall = (-period * c).exp(), (-period).exp()
-        known = self._finite("p") * rho / (1 - rho)
-        known -= epsilon.exp() * self._finite("q") * rho * fall / (1 - rho * fall)
-        rest, every = self._left_rest(c, epsilon, period), (rho / (1 - rho)).upper()
-        if not rest < every:  # delta is at most one everywhere
-            return every / 2 + arb(0, (every / 2).upper())
-        return known + rest / 2 + arb(0, (rest / 2).upper())
-
-    def _left_rest(self, c: Any, epsilon: Any, period: Any) -> Any:
-        """Bound on what the left images are besides their closed form, from the best tilt."""
-        guesses = [
-            (top - float(period) * (float(c) + u), u) for u, top in self._left_tops(float(epsilon))
-        ]
-        for _, u in sorted(guesses):
-            try:
-                moment = self.moment(arb(-u)) if u > 1.0 else self._finite("q")
-            except MechcError:
-                continue
-            bound = moment * (u * epsilon).exp()
-            if u > 1.0:
-                bound *= ((u - 1) * arb(u - 1).log() - u * arb(u).log()).exp()
-            each = (-period * (c + u)).exp()
-            bound = (bound * each / (1 - each)).upper()
-            if bound.is_finite():
-                return bound
-        return arb.pos_inf()
-
-    def _left_tops(self, epsilon: float) -> list[tuple[float, float]]:
-        """Tilts u, and rough logs of what exp(-u T) is multiplied by in their bounds."""
-        tops = [(1.0, self.rough(-1.0) + epsilon)]
-        for u in (2.0**i for i in range(1, 11)):
-            top = self.rough(-u) + u * epsilon
-            top += (u - 1.0) * math.log(u - 1.0) - u * math.log(u)
-            if not top < tops[-1][1] + STEEP * u:
-                break  # the period would have to be too long
-            tops.append((u, top))
-        return [row for row in tops if math.isfinite(row[1])]
+        most = self._finite("p") * rho / (1 - rho)
+        less = epsilon.exp() * self._finite("q") * rho * fall / (1 - rho * fall)
+        return most - between(less.min(most))
 
     def _finite(self, law: str) -> Any:
         """M(0) (law "p") or M(-1) (law "q"): what is not at infinity."""

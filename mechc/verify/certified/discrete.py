@@ -43,35 +43,17 @@ def atoms_of(oracle: Oracle, smallest: Any) -> Atoms | None:
     rows = [((p / q).log(), p) for _, p, q in oracle.atom_masses() if p > 0 and q > 0]
     missing = arb(0)
     for part in oracle.parts():
-        if part.p.is_zero or part.q.is_zero:
+        if not part.is_shared:
             continue
         if isinstance(part, LatticeSum):
-            more, left_out = _lattice(part, smallest)
-            rows += more
-            missing += left_out
+            logs, rest = part.points(arb(1), arb(0), lambda _: smallest, MAX_POINTS)
+            rows += [(log_p - log_q, log_p.exp()) for log_p, log_q in logs]
+            missing += rest.upper()
         elif part.plateau is not None:
             rows.append((part.plateau, part.plateau_mass))
         else:
             return None
     return Atoms(_merged(rows), missing)
-
-
-def _lattice(part: LatticeSum, smallest: Any) -> tuple[list[tuple[Any, Any]], Any]:
-    rows, missing = [], arb(0)
-    for side, start, stop in part.halves():
-        for m in range(start, start + MAX_POINTS):
-            if stop is not None and m > stop:
-                break
-            log_p, log_q = part.logs(side * m)
-            rows.append((log_p - log_q, log_p.exp()))
-            if stop is None and m > 0 and m % 16 == 0:
-                bound = part.tail(arb(1), arb(0), side, m)
-                if bound is not None and bound < smallest:
-                    missing += bound.upper()
-                    break
-        else:
-            raise UnsupportedError(f"more than {MAX_POINTS} points of the lattice matter")
-    return rows, missing
 
 
 def _merged(rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError
 from mechc.loss.rounding import U
 from mechc.protocol import Measure
-from mechc.verify.balls import chebyshev
+from mechc.verify.balls import chebyshev, ellipse
 from mechc.verify.balls.integral import PieceIntegral
 from mechc.verify.balls.lattice import LatticeSum
 from mechc.verify.balls.oracle import Oracle
@@ -130,7 +130,7 @@ def cells_of(oracle: Oracle, c: Any, widest: float, cap: float) -> Cells:
         found.add(atom)
     todo: list[_Panel] = []
     for number, part in enumerate(oracle.parts()):
-        if part.p.is_zero or part.q.is_zero:
+        if not part.is_shared:
             continue
         if isinstance(part, LatticeSum):
             _lattice(part, c, found)
@@ -209,8 +209,7 @@ def _atom_cells(oracle: Oracle) -> list[Block]:
     """Declared atoms, and pieces on which the loss is constant."""
     atoms = [_atom(p.log(), q.log()) for _, p, q in oracle.atom_masses() if p > 0 and q > 0]
     for part in oracle.parts():
-        flat = not (part.p.is_zero or part.q.is_zero or isinstance(part, LatticeSum))
-        if flat and part.plateau is not None:
+        if part.is_shared and part.plateau is not None:
             mass = part.plateau_mass.log()
             atoms.append(_atom(mass, mass - part.plateau))
     return atoms
@@ -246,18 +245,10 @@ def _atom(log_p: Any, log_q: Any) -> Block:
 
 def _lattice(part: LatticeSum, c: Any, found: _Found) -> None:
     """Every integer an atom, until the rest is negligible."""
-    for side, start, stop in part.halves():
-        for m in range(start, start + MAX_POINTS):
-            if stop is not None and m > stop:
-                break
-            found.add(_atom(*part.logs(side * m)))
-            if stop is None and m > 0 and m % 16 == 0:
-                bound = part.tail(1 + c, -c, side, m)
-                if bound is not None and bound < found.total * NEGLIGIBLE:
-                    found.left_out += bound.upper()
-                    break
-        else:
-            raise NumericError(f"more than {MAX_POINTS} points of the lattice matter")
+    rows, rest = part.points(1 + c, -c, lambda total: total * NEGLIGIBLE, MAX_POINTS)
+    for logs in rows:
+        found.add(_atom(*logs))
+    found.left_out += rest.upper()
 
 
 class _Cutter:
@@ -336,7 +327,7 @@ class _Cutter:
         """Errors of the interpolants of p, q and the loss, None where the ellipse is too large."""
         tops = [arb.neg_inf(), arb.neg_inf(), arb(0)]
         wide, middle = half.upper(), centre.mid()
-        for unit in chebyshev.cover(ctx.prec):
+        for unit in ellipse.cover(ctx.prec):
             box = unit * wide + middle
             log_p, loss = self.log_p(box, True) - base_p, self.loss(box, True) - base_l
             if not (log_p.is_finite() and loss.is_finite()):

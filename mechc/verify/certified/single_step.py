@@ -1,38 +1,32 @@
-"""Certified delta of one step: (p - e^eps q)_+ integrated over boxes where L - eps has a sign.
+"""Certified delta of one step: p - e^eps q integrated over boxes where L - eps is positive.
 
 Boxes where the sign is open are halved until the most they can contribute is negligible, and that
-becomes part of the error. Far out (p - e^eps q)_+ <= p^(1+t) q^(-t) e^(-t eps) for any t >= 0
-bounds what is left out.
+becomes part of the error, as does the mass under P of what lies far out or next to singular ends.
 """
 
 from __future__ import annotations
 
-import itertools
-from typing import Any, NamedTuple
+from typing import Any
 
 from flint import acb, arb, ctx
 
 from mechc.errors import NumericError
 from mechc.verify import shape_proofs
+from mechc.verify.balls.boxes import Box, Boxes, Open, between
 from mechc.verify.balls.integral import PieceIntegral
 from mechc.verify.balls.lattice import LatticeSum
 from mechc.verify.balls.oracle import Oracle
 
 MAX_BOXES = 20_000
-MAX_POINTS = 200_000
-INFINITE = arb.pos_inf()
 FARTHEST = 60  # doublings of the place from which on a tail is looked at as a whole
 
-Box = tuple[Any, Any]
 
-
-def finite_part(oracle: Oracle, epsilon: Any, tilt: Any, size: Any) -> Any:
+def finite_part(oracle: Oracle, epsilon: Any, size: Any) -> Any:
     """Ball around E_P[(1 - exp(eps - L))_+; L finite] of one step.
 
     Args:
         oracle: the pair.
         epsilon: exact ball.
-        tilt: exact ball >= 0 inside the strip; it bounds the tails.
         size: about the size of the answer.
     """
     tiny = size * arb(2) ** (16 - ctx.prec)
@@ -41,14 +35,15 @@ def finite_part(oracle: Oracle, epsilon: Any, tilt: Any, size: Any) -> Any:
         if p > 0 and q > 0:
             total += positive(p - epsilon.exp() * q)
     for part in oracle.parts():
-        if part.p.is_zero or part.q.is_zero:
+        if not part.is_shared:
             continue
         if isinstance(part, LatticeSum):
-            total += _points(part, epsilon, tilt, tiny)
+            rows, rest = part.points(arb(1), arb(0), lambda _: tiny)
+            total += sum((p.exp() * positive(1 - (epsilon - p + q).exp()) for p, q in rows), rest)
         elif part.plateau is not None:
             total += part.plateau_mass * positive(1 - (epsilon - part.plateau).exp())
         else:
-            total += _density(part, epsilon, tilt, tiny)
+            total += _density(part, epsilon, tiny)
     return total
 
 
@@ -57,146 +52,79 @@ def positive(value: Any) -> Any:
     return value.max(arb(0))
 
 
-def _density(part: PieceIntegral, epsilon: Any, tilt: Any, tiny: Any) -> Any:
+def _density(part: PieceIntegral, epsilon: Any, tiny: Any) -> Any:
+    """The same of one piece with densities."""
     log_p, loss = part.exponent(acb(1), acb(0)), part.exponent(acb(1), acb(-1))
-    tails = [
-        None if end.is_finite() else _tail(part, loss, epsilon, tilt, side)
-        for side, end in ((-1, part.lo), (1, part.hi))
-    ]
-    above, total, starts = [], arb(0), []
-    for side, end, tail in zip((1, -1), (part.lo, part.hi), tails, strict=True):
-        # next to a zero or a pole of p it is bounded as a whole: delta takes at most all of it
-        start, rest = part.beside(acb(1), acb(0), side, end) if tail is None else (tail.start, None)
-        starts.append(start)
-        total += arb(0) if rest is None else _between(rest.real)
-    lo, hi = starts
-    open_boxes = list(itertools.pairwise([lo, *([arb(0)] if lo < 0 and hi > 0 else []), hi]))
-    for tail in filter(None, tails):
-        above += tail.above
-        open_boxes += tail.open_boxes
-        total += _between(tail.left_out)
-    inner, left_out = _above(part, log_p, loss, epsilon, open_boxes, tiny)
-    total += left_out
-
-    def payoff(x: Any, analytic: bool) -> Any:
-        return log_p(x, analytic).exp() * -(epsilon - loss(x, analytic)).expm1()
-
-    for a, b in _merged(above + inner):
-        value = acb.integral(payoff, a, b, rel_tol=arb(2) ** (12 - ctx.prec), abs_tol=tiny)
-        if not value.is_finite():
-            raise NumericError(f"the integral from {a.str(5)} to {b.str(5)} did not settle")
-        total += value.real
+    total, ends, above, monotone = arb(0), [], list[Box](), []
+    for side, own in ((-1, part.lo), (1, part.hi)):
+        if own.is_finite():
+            place, rest = part.beside(acb(1), acb(0), -side, own)
+            total += between(rest.real)
+        else:
+            start, place, sign = _known_from(part, loss, epsilon, side)
+            monotone += [] if start is None else [(side, start)]
+            if sign >= 0:
+                cut, bound = part.cut_at(acb(1), acb(0), side)
+                total += between(bound)
+                if sign and side * (cut - place) > 0:
+                    above.append((place, cut) if side > 0 else (cut, place))
+            place = place if sign else cut
+        ends.append(place)
+    lo, hi = ends
+    todo = Boxes([(lo, arb(0)), (arb(0), hi)] if lo < 0 and hi > 0 else [(lo, hi)], MAX_BOXES)
+    try:
+        for a, b in todo:
+            if any(side * a >= y and side * b >= y for side, y in monotone):
+                first, last = (loss(acb(v), False).real - epsilon for v in (a, b))
+                gap = first.union(last)
+            else:
+                gap = _gap(part, loss, epsilon, a.union(b))
+            if gap > 0:
+                above.append((a, b))
+            elif not gap <= 0:
+                share = 1 - (-gap).exp()  # of p, at most all of it
+                most = (b - a) * log_p(a.union(b), False).real.exp()
+                most *= share if share.is_finite() else 1
+                if most.is_finite() and most.upper() < tiny:
+                    total += between(most)
+                else:
+                    todo.halve(a, b)
+    except Open as reason:
+        raise NumericError(
+            "certified: the outputs with a loss above epsilon are not told from the others (a "
+            f"density has a singular end, or the loss is flat there: {reason}); ask without "
+            "certified=True"
+        ) from reason
+    for a, b in _merged(above):
+        p, q = (part.integral(acb(w), acb(1 - w), a, b).real for w in (1, 0))
+        total += p - epsilon.exp() * q
     return total
 
 
-class _Tail(NamedTuple):
-    """What lies beyond `start`: boxes above eps, boxes to look at, a bound on what is left out."""
+def _known_from(part: PieceIntegral, loss: Any, epsilon: Any, side: int) -> tuple[Any, Any, int]:
+    """(distance, place, sign): from where L is proved to move one way, and L - eps to have a sign.
 
-    start: Any
-    above: list[Box]
-    open_boxes: list[Box]
-    left_out: Any
-
-
-def _tail(part: PieceIntegral, loss: Any, epsilon: Any, tilt: Any, side: int) -> _Tail:
-    """One infinite end.
-
-    From some place on L moves one way, or hardly at all: then its side of eps is known for good.
+    It has one where it moves away from zero, or hardly at all; the sign is 0 if that is not found.
     """
-    parts, x, y = shape_proofs.monotone_parts(part.piece), part.x, arb(1) / 4
-    start, outward = None, 0
-    for _ in range(FARTHEST if parts else 0):
-        y = 2 * y
-        place = side * y
-        if not (part.lo < place and place < part.hi):
-            continue
-        if not outward:
-            outward, start = _direction(parts, part, y, side), place
+    parts, start, outward = shape_proofs.monotone_parts(part.piece), None, 0
+    for y in (arb(2) ** k for k in range(1, FARTHEST, 3)):
+        place, beyond = side * y, (part.x, part.values, y, side)
         gap = loss(acb(place), False).real - epsilon
-        slack = INFINITE
-        if outward * gap <= 0:  # it may cross eps, or stop short of it
-            changes = [shape_proofs.change_beyond(f, x, part.values, y, side) for _, f in parts]
-            slack = max(changes, key=lambda c: float(c.upper()))
-        if gap + slack < 0 or (outward < 0 and gap < 0):
-            above, open_boxes = _crossing(loss, epsilon, start, place) if outward else ([], [])
-            return _Tail(start if outward else place, above, open_boxes, arb(0))
-        if gap - slack > 0 or (outward > 0 and gap > 0):
-            above, open_boxes = _crossing(loss, epsilon, start, place) if outward else ([], [])
-            cut, bound = part.cut_at(acb(1), acb(0), side)
-            if side * cut > y:
-                above.append(_box(place, cut))
-            return _Tail(start if outward else place, above, open_boxes, bound)
-    place, bound = part.cut_at(acb(1 + tilt), acb(-tilt), side)
-    return _Tail(place, [], [], bound * (-tilt * epsilon).exp())
-
-
-def _direction(parts: Any, part: PieceIntegral, y: Any, side: int) -> int:
-    """1 where L is proved to rise outward from side * y on, -1 where it falls, else 0."""
-    for outward in (1, -1):
-        if all(
-            shape_proofs.sign_beyond(f, part.x, part.values, y, side, sign * outward * side)
-            for sign, f in parts
-        ):
-            return outward
-    return 0
-
-
-def _crossing(loss: Any, epsilon: Any, near: Any, far: Any) -> tuple[list[Box], list[Box]]:
-    """Boxes above eps and boxes left open between two places where L is monotone."""
-    if near == far:
-        return [], []
-    gaps = [loss(acb(v), False).real - epsilon for v in (near, far)]
-    if all(g < 0 for g in gaps):
-        return [], []
-    if all(g > 0 for g in gaps):
-        return [_box(near, far)], []
-    if not all(g < 0 or g > 0 for g in gaps):
-        return [], [_box(near, far)]
-    rising, a, b = bool(gaps[1] > 0), near, far
-    for _ in range(ctx.prec):
-        middle = ((a + b) / 2).mid()
-        gap = loss(acb(middle), False).real - epsilon
-        if not (gap > 0 or gap < 0):
-            break
-        a, b = (a, middle) if bool(gap > 0) == rising else (middle, b)
-    return [_box(b, far) if rising else _box(near, a)], [_box(a, b)]
-
-
-def _box(a: Any, b: Any) -> Box:
-    return (a, b) if a < b else (b, a)
-
-
-def _above(
-    part: PieceIntegral, log_p: Any, loss: Any, epsilon: Any, todo: list[Box], tiny: Any
-) -> tuple[list[Box], Any]:
-    """Boxes on which L > eps, and a ball around what those contribute whose sign stays open."""
-    left_out = arb(0)
-    above: list[Box] = []
-    for _ in range(MAX_BOXES):
-        if not todo:
-            return above, left_out
-        a, b = todo.pop()
-        box = a.union(b)
-        gap = _gap(part, loss, epsilon, box)
-        if gap <= 0:
+        if not parts or not (part.lo < place and place < part.hi):
             continue
-        if gap > 0:
-            above.append((a, b))
+        if start is None:
+            ways = [
+                way for way in (1, -1)
+                if all(shape_proofs.sign_beyond(f, *beyond, way * s * side) for s, f in parts)
+            ]  # fmt: skip
+            start, outward = (y, ways[0]) if ways else (None, 0)
+        if gap.contains(0):
             continue
-        share = 1 - (-gap).exp()  # of p, at most all of it
-        most = (b - a) * log_p(box, False).real.exp() * (share if share.is_finite() else 1)
-        if most.is_finite() and most.upper() < tiny:
-            left_out += _between(most)
-            continue
-        middle = ((a + b) / 2).mid()
-        if not (a < middle and middle < b):
-            raise NumericError(f"the sign of L - eps stays open at {middle.str(10)}")
-        todo += [(a, middle), (middle, b)]
-    raise NumericError(
-        "certified: the outputs with a loss above epsilon are not told from the others in "
-        f"{MAX_BOXES} boxes (a density has a singular end, or the loss is flat there); ask without "
-        "certified=True"
-    )
+        sign = 1 if gap > 0 else -1
+        change = [shape_proofs.change_beyond(f, *beyond) for _, f in parts if outward != sign]
+        if all(c < abs(gap) for c in change):
+            return start, place, sign
+    return start, None, 0
 
 
 def _gap(part: PieceIntegral, loss: Any, epsilon: Any, box: Any) -> Any:
@@ -213,38 +141,12 @@ def _gap(part: PieceIntegral, loss: Any, epsilon: Any, box: Any) -> Any:
     return central if central.is_finite() and central.rad() < plain.rad() else plain
 
 
-def _between(bound: Any) -> Any:
-    """The ball [0, bound]."""
-    half = (bound.upper() / 2).upper()
-    return arb(half, half)
-
-
-def _merged(boxes: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+def _merged(boxes: list[Box]) -> list[Box]:
     """Neighbouring boxes as one."""
-    merged: list[tuple[Any, Any]] = []
+    merged: list[Box] = []
     for a, b in sorted(boxes, key=lambda box: float(box[0].mid())):
         if merged and merged[-1][1] == a:
             merged[-1] = (merged[-1][0], b)
         else:
             merged.append((a, b))
     return merged
-
-
-def _points(part: LatticeSum, epsilon: Any, tilt: Any, tiny: Any) -> Any:
-    """The sum over a lattice piece."""
-    total = arb(0)
-    for side, start, stop in part.halves():
-        for m in range(start, start + MAX_POINTS):
-            if stop is not None and m > stop:
-                break
-            log_p, log_q = part.logs(side * m)
-            gap = log_p - log_q - epsilon
-            total += log_p.exp() * positive(1 - (-gap).exp())
-            if stop is None and m > 0 and m % 16 == 0:
-                bound = part.tail(1 + tilt, -tilt, side, m)
-                if bound is not None and bound * (-tilt * epsilon).exp() < tiny:
-                    total += _between(bound * (-tilt * epsilon).exp())
-                    break
-        else:
-            raise NumericError(f"more than {MAX_POINTS} points of the lattice matter")
-    return total
