@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mechc.composition.operations import vector as vector
     from mechc.composition.operations import with_replacement as with_replacement
     from mechc.composition.operations import without_replacement as without_replacement
+    from mechc.composition.radial import radial as radial
     from mechc.composition.renyi_curves import rdp as rdp
     from mechc.composition.renyi_curves import zcdp as zcdp
     from mechc.composition.run_file import open as open
@@ -65,6 +66,7 @@ _HOME = {
     "poisson": "mechc.composition.operations",
     "post_process": "mechc.composition.tables",
     "product": "mechc.composition.operations",
+    "radial": "mechc.composition.radial",
     "random_allocation": "mechc.composition.allocation",
     "random_sensitivity": "mechc.composition.operations",
     "rdp": "mechc.composition.renyi_curves",
@@ -88,8 +90,8 @@ _MODULES = {
 __all__ = [
     "Adjacency", "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose",
     "dpsgd", "from_losses", "from_pmfs", "group", "load", "methods", "mixture",
-    "optimise", "poisson", "post_process", "product", "random_allocation", "random_sensitivity",
-    "rdp", "shift", "tournament", "truncate", "vector", "with_replacement",
+    "optimise", "poisson", "post_process", "product", "radial", "random_allocation",
+    "random_sensitivity", "rdp", "shift", "tournament", "truncate", "vector", "with_replacement",
     "without_replacement", "zcdp",
 ]  # fmt: skip
 

@@ -31,6 +31,9 @@ NOISY = 4.0  # times the error of values, below which nothing is resolved
 SHORTEST = 1e-6  # length of a panel, as a share of the whole
 MOST = 250  # panels
 STRETCH = 0.4  # of the distance to the other end, that one panel of a convolution may have
+# errors that answers are widened by, and masses that may be unresolved beside them
+SHARP = ((1e-11, 1e-300), (1e-10, 1e-300), (1e-9, 1e-200), (1e-8, 1e-100), (1e-7, 1e-40),
+         (1e-6, 1e-9))  # fmt: skip
 POINTS = np.cos(math.pi * (np.arange(ORDER) + 0.5) / ORDER)
 FIT = np.linalg.inv(chebyshev.chebvander(POINTS, ORDER - 1))
 
@@ -96,8 +99,9 @@ def convolve(w, share, edges, coefficients, density, mu_edges, mu):  # type: ign
 
 
 def fit(
-    values: Values, edges: Floats, floor: float | Callable[[Floats], Floats], nats: float = math.inf
-) -> tuple[Table, Floats]:
+    values: Values, edges: Floats, floor: float | Callable[[Floats], Floats],
+    nats: float = math.inf, shortest: float | None = None,
+) -> tuple[Table, Floats]:  # fmt: skip
     """Return a table of a function, and errors, on panels that are halved until it is resolved.
 
     Args:
@@ -105,13 +109,14 @@ def fit(
         edges: of the first panels.
         floor: below this, also as a function of the point, it need not be resolved.
         nats: by which it may change on a panel.
+        shortest: length of a panel that is not halved.
 
     Raises:
         NumericError: it takes too many panels, or there is none.
     """
     if edges.size < 2:
         raise NumericError("there is no panel to tabulate a function on")
-    shortest = SHORTEST * (edges[-1] - edges[0])
+    shortest = SHORTEST * (edges[-1] - edges[0]) if shortest is None else shortest
 
     def look(lo: Floats, hi: Floats) -> tuple[tuple[Floats, ...], NDArray[np.bool_]]:
         x = 0.5 * (lo + hi)[:, None] + 0.5 * (hi - lo)[:, None] * POINTS
@@ -157,6 +162,7 @@ class Tabulated:
         log_q: the log density of the loss x under Q; under P it is log_q + x.
         rate: of a Poisson sample on top: P is (1 - rate) Q + rate P.
         masses: logs of the masses that only P and only Q have.
+        top: where finite, x stands for the loss top tanh(x).
     """
 
     PROTOCOL, DIGEST, MEASURE, SYMMETRIC = protocol.PROTOCOL, "", "density", False
@@ -168,14 +174,15 @@ class Tabulated:
     ABOUT = ""
 
     def __init__(
-        self, log_q: Table, masses: tuple[float, float], name: str, rate: float = 1.0
-    ) -> None:
+        self, log_q: Table, masses: tuple[float, float], name: str, rate: float = 1.0,
+        top: float = math.inf,
+    ) -> None:  # fmt: skip
         """Hold the numbers."""
-        self.log_q, self.masses, self.NAME, self.rate = log_q, masses, name, rate
+        self.log_q, self.masses, self.NAME, self.rate, self.top = log_q, masses, name, rate, top
 
     def sampled(self, rate: float) -> Tabulated:
         """Return the pair on a Poisson sample."""
-        return Tabulated(self.log_q, self.masses, self.NAME, rate * self.rate)
+        return Tabulated(self.log_q, self.masses, self.NAME, rate * self.rate, self.top)
 
     def log_p_many(self, x: Floats, theta: Floats, out: Floats) -> None:
         """Write log p at x."""
@@ -188,16 +195,20 @@ class Tabulated:
 
     def loss_many(self, x: Floats, theta: Floats, out: Floats) -> None:
         """Write the losses at x."""
-        out[:] = x if self.rate == 1.0 else np.log1p(self.rate * np.expm1(x))
+        plain = x if self.top == math.inf else self.top * np.tanh(x)
+        out[:] = plain if self.rate == 1.0 else np.log1p(self.rate * np.expm1(plain))
 
     def loss(self, x: float, theta: Floats) -> float:
         """Return the loss at x."""
-        return x if self.rate == 1.0 else math.log1p(self.rate * math.expm1(x))
+        out = np.empty(1)
+        self.loss_many(np.array([x]), theta, out)
+        return float(out[0])
 
     def loss_inverse_many(self, branch: int, loss: Floats, theta: Floats, out: Floats) -> None:
         """Write where the loss has these values."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            out[:] = loss if self.rate == 1.0 else np.log1p(np.expm1(loss) / self.rate)
+            plain = loss if self.rate == 1.0 else np.log1p(np.expm1(loss) / self.rate)
+            out[:] = plain if self.top == math.inf else np.arctanh(plain / self.top)
 
     solve_loss = loss_inverse_many
 
@@ -230,8 +241,9 @@ class Tabulated:
 
 
 def tabulated_loss(
-    log_q: Table, masses: tuple[float, float], cut: tuple[float, float], error: float, label: str
-) -> PrivacyLoss:
+    log_q: Table, masses: tuple[float, float], cut: tuple[float, float], error: float, label: str,
+    top: float = math.inf,
+) -> PrivacyLoss:  # fmt: skip
     """Return the law of a loss by its density.
 
     Args:
@@ -241,9 +253,35 @@ def tabulated_loss(
             loss, and reveal everything.
         error: of log_q.
         label: words for messages.
+        top: as of `Tabulated`.
     """
     both = [float(np.logaddexp(*pair)) for pair in zip(masses, cut, strict=True)]
-    return _bound(Tabulated(log_q, (both[0], both[1]), label), cut, error)
+    return _bound(Tabulated(log_q, (both[0], both[1]), label, top=top), cut, error)
+
+
+def unresolved(table: Table, errors: Floats, top: float) -> tuple[float, float]:
+    """Return log of a mass that counts as revealing everything, and the error of all else.
+
+    What is not known to a small share may be told from the rest, and so may what is beyond the
+    ends. Of a law that is its own mirror image both P and Q have that much.
+
+    Args:
+        table: log density under Q of x, the loss being top tanh(x).
+        errors: of it on every panel.
+        top: see there.
+
+    Raises:
+        NumericError: too much is not resolved.
+    """
+    half = 0.5 * np.diff(table.edges)[:, None]
+    x = table.edges[:-1, None] + half * (1.0 + NODES)
+    mass = np.exp(table(x.ravel())).reshape(x.shape) * half @ WEIGHTS
+    beyond = float(np.exp(table(table.edges[:1]))[0])
+    for sharp, useful in SHARP:
+        cut = beyond + float(np.where(errors > sharp, np.minimum(errors, 1.0), 0.0) @ mass)
+        if cut < useful:
+            return max(math.log(max(cut, 1e-320)), -740.0), sharp
+    raise NumericError(f"the density of the loss is not resolved, up to a mass of {cut:.1e}")
 
 
 def sampled_loss(law: PrivacyLoss, rate: float) -> PrivacyLoss | None:

@@ -1,0 +1,230 @@
+"""Noise on vectors whose density depends on the Euclidean length alone, by the profile of a number.
+
+The density f of additive noise on the line, symmetric and falling, is taken as a profile: the noise
+on R^d has density proportional to f(|x|). Its level sets are balls, so that a move of length D, the
+l2 sensitivity, in any direction dominates all shorter ones (T2). The law of the loss follows from
+two distances (`mechc.loss.radial`), in any dimension.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.adjacency import Claim
+from mechc.composition import inputs
+from mechc.composition.events import Composition, Event, unsupported_on_composition
+from mechc.composition.mechanism import Mechanism, load
+from mechc.composition.tables import NumericEvent, Table
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.radial import radial_loss
+from mechc.protocol import Kernel, Measure, ParameterInfo
+
+Floats = NDArray[np.float64]
+
+NAME = "radial"
+MOST_DIMENSIONS = 10_000
+PROBES = np.geomspace(1e-6, 1e6, 25)  # radii at which a profile is seen to be symmetric
+UNCERTIFIED = "the law of the loss is found by quadrature: there are no certified answers"
+
+
+def radial(what: Any, dimension: int) -> Any:
+    """Return noise on vectors with density proportional to f(|x|_2), f that of noise on a number.
+
+    The sensitivity becomes that in the l2 norm. Radial Laplace noise is planar Laplace noise for
+    dimension 2, radial Gaussian noise is independent Gaussian noise, and radial Student-t noise
+    with nu and scale is the multivariate t with n = nu + 1 - dimension degrees of freedom and the
+    shape scale * sqrt(nu / n). Any density of a number can be declared as a profile, also one known
+    up to its constant (`mechc.declare.shape`). Sample events, not the mechanism:
+    `poisson(radial(...)(...), rate)`.
+
+    Args:
+        what: a mechanism with noise declared by `additive`, symmetric, falling strictly and nowhere
+            zero; or an event of one.
+        dimension: d, an integer from 1 to 10^4; 1 is the noise on a number itself.
+
+    Returns:
+        For a mechanism, what is called with its parameters to get the event; for an event, another.
+
+    Raises:
+        DeclarationError: the dimension is no such integer.
+        UnsupportedError: `what` is a composition, or no such noise.
+
+    Source: theorem T2; Andrés, Bordenabe, Chatzikokolakis, Palamidessi (2013) for planar Laplace.
+    """
+    d = inputs.size(NAME, "dimension", dimension)
+    if d > MOST_DIMENSIONS:
+        raise DeclarationError(
+            f"{NAME}: dimension={d} is too large (expected at most {MOST_DIMENSIONS})"
+        )
+    if isinstance(what, Composition):
+        raise unsupported_on_composition(NAME)
+    if isinstance(what, Event):
+        return what if d == 1 else RadialEvent(what, d)
+    return Radial(load(what), d)
+
+
+class RadialEvent(NumericEvent):
+    """One use of radial noise.
+
+    Attributes:
+        base: the use of the noise on a number whose density is the profile.
+        dimension: d >= 2.
+    """
+
+    __slots__ = ("base", "dimension")
+
+    def __init__(self, base: Event, dimension: int) -> None:
+        """Check the profile; users call `radial` instead."""
+        name = f"{NAME}({base}, dimension={dimension})"
+        distance = _distance(base, name)
+        claim = replace(
+            _claim(base.claim), assumptions=(f"the move has l2 norm at most {distance:g}",)
+        )
+        digest = hashlib.sha256(f"{NAME} {base.key!r} {dimension} {claim}".encode()).hexdigest()
+        references = tuple(base.mechanism.references)
+        table: Any = Table(name, f"numeric-{digest}", True, claim, references=references,
+                           uncertified=UNCERTIFIED)  # fmt: skip
+        Event.__init__(self, table, ())
+        self.base, self.dimension = base, dimension
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy the event and d."""
+        return type(self), (self.base, self.dimension)
+
+    def __repr__(self) -> str:
+        """Show the event and d."""
+        return str(self.mechanism.name)
+
+    def loss(self, direction: str = "remove") -> PrivacyLoss:
+        """Return the law of the loss, the same in both directions."""
+        laws, key = inputs.current().laws, (self.key, "remove")
+        if key not in laws:
+            kernel = cast(Hashable, self.base.mechanism.kernel)
+            distance = _distance(self.base, str(self))
+            law = _law(kernel, self.base.theta, self.dimension, distance, str(self))
+            laws[key] = law.fork()
+        found: PrivacyLoss = laws[key]
+        return found.reversed() if direction == "add" else found
+
+
+@lru_cache(maxsize=64)
+def _law(
+    kernel: Kernel, theta: tuple[float, ...], dimension: int, distance: float, name: str
+) -> PrivacyLoss:
+    """The law that every question begins with."""
+    return radial_loss(_profile(kernel, theta), dimension, distance, name)
+
+
+def _profile(kernel: Kernel, theta: tuple[float, ...]) -> Any:
+    """Log of the density of the noise on a number."""
+    numbers = np.array(theta, np.float64)
+
+    def log_density(radii: Floats) -> Floats:
+        out = np.empty(radii.size)
+        kernel.log_q_many(radii, numbers, out)
+        return out
+
+    return log_density
+
+
+def _distance(event: Event, name: str) -> float:
+    """How far the query moves.
+
+    Raises:
+        UnsupportedError: not symmetric additive noise with a density.
+    """
+    from mechc.declare.declaration import Shift
+
+    built = event.mechanism.declaration.construction
+    kernel = event.mechanism.kernel
+    if not isinstance(built, Shift) or kernel.MEASURE != Measure.DENSITY:
+        raise UnsupportedError(
+            f"{name}: needs noise with a density, declared with additive(), as a profile; sample "
+            "what is radial, not the profile"
+        )
+    log_density = _profile(kernel, event.theta)
+    with np.errstate(all="ignore"):
+        if not np.allclose(log_density(PROBES), log_density(-PROBES), rtol=1e-9, equal_nan=True):
+            raise UnsupportedError(f"{name}: the noise on a number is not symmetric about 0")
+    named = event.parameters
+    return float(built.sensitivity.subs({s: named[s.name] for s in built.sensitivity.free_symbols}))
+
+
+def _claim(claim: Claim) -> Claim:
+    """What T2 makes of the claim of unimodal noise on a number."""
+    known = claim.theorem == "T1"
+    return replace(
+        claim, theorem="T2", status=claim.status if known else "declared", assumptions=(),
+        conditions=("the density falls with the length of x, so that its level sets are balls",),
+    )  # fmt: skip
+
+
+class Radial(Mechanism):
+    """Radial noise whose parameters are still open."""
+
+    def __init__(self, base: Mechanism, dimension: int) -> None:
+        """Hold the noise on a number and d; users call `radial` instead."""
+        self.base, self.dimension = base, dimension
+        self.bound, self.transforms = dict(base.bound), ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the mechanism and d."""
+        return type(self), (self.base, self.dimension)
+
+    def __call__(self, **values: Any) -> Event:
+        """Bind all parameters; return an event.
+
+        Raises:
+            DeclarationError: a parameter is unknown, missing, bound already or out of its domain.
+            UnsupportedError: the noise is no profile, see `radial`.
+        """
+        event: Event = radial(self.base(**values), self.dimension)
+        return event
+
+    def bind(self, **values: Any) -> Radial:
+        """Return this with some parameters fixed and the others still open.
+
+        Args:
+            values: numbers by name, each in the domain of its parameter.
+        """
+        return Radial(self.base.bind(**values), self.dimension)
+
+    @cached_property
+    def name(self) -> str:
+        """Name for people."""
+        return f"{NAME}({self.base.name}, dimension={self.dimension})"
+
+    @cached_property
+    def parameters(self) -> tuple[ParameterInfo, ...]:
+        """The parameters of the profile, the sensitivity that in the l2 norm."""
+        return self.base.parameters
+
+    @cached_property
+    def claim(self) -> Claim:
+        """What the pair stands for: T2."""
+        return _claim(self.base.claim)
+
+    @property
+    def origin(self) -> Any:
+        """Refuse: there is no kernel.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            f"{self.name}: radial noise has no kernel of its own; call it with its parameters, and "
+            "sample or compose the event, or transform the profile"
+        )
+
+    @cached_property
+    def key(self) -> str:
+        """What identifies the mechanism."""
+        return f"{NAME} {self.dimension} {self.base.key}"

@@ -1,0 +1,333 @@
+"""The law of the loss of radial noise on R^d: density proportional to f(|x|), moved by D.
+
+Let a be the distance of the output to the centre of P and b that to the centre of Q, and
+phi = -log f. The loss is phi(b) - phi(a), and a and b are all that matters of d dimensions: with
+rho the distance from the axis through both centres (Heron's formula gives it), dx is
+S rho^(d-3) a b / D da db, S the area of the unit sphere of R^(d-1). So the density of the loss l is
+
+    g(l) = S / D * integral of rho^(d-3) a b f(a) / phi'(b) da,    phi(b) = phi(a) + l,
+
+over the a with |a - b| <= D <= a + b. In cos(theta), which the ends of that interval make of log a,
+the integrand is smooth for every whole d >= 2. Mirroring exchanges a and b: g(-l) = exp(-l) g(l).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from mechc.errors import NumericError, UnsupportedError
+from mechc.loss.moments import log_total
+from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.rounding import EPS
+from mechc.loss.tabulated import Table, fit, tabulated_loss, unresolved
+
+Floats = NDArray[np.float64]
+
+DEPTH = 745.0  # nats below its largest value, where a density is nothing
+FARTHEST = 32.0  # log of a in units of D, beyond which b - a has no digits
+GRID = 4000  # radii between which the profile is inverted at first
+STEPS = 7  # of Newton with the slopes of the grid, each of which gains two digits
+STENCIL = 0.01  # of log r: differences of order eight lose 1e-14 by it, rounding EPS phi / STENCIL
+WEIGHTS = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
+HALVINGS = 54
+SHARE = 50.0  # nats below the largest value of an integrand, beyond which it is left out
+ORDERS = (48, 96, 192, 384, 768)  # of the rule in theta
+SETTLED = 1e-12  # change from one order to the next
+LAST = (4.5, 5.5, 6.5, 7.5, 8.5)  # atanh(l / top) up to which g may have to be computed ...
+AGREED = 1e-7  # ... until its form at the end agrees with it
+PAIRS = 2.0**48
+FIRST = (0.0, *(2.0**i for i in range(-9, 0)), *(0.5 * i for i in range(2, 17)))  # of panels
+SHORTEST = 1e-13  # of a panel
+SLIVER = -34.0  # log of a mass that need not be resolved
+RANGE = 60.0  # nats by which radii reach below D
+
+
+class Profile:
+    """phi on radii, its slope and its inverse.
+
+    Attributes:
+        scale: log of the largest radius that matters.
+        top: log of one that is further by the distance.
+    """
+
+    def __init__(self, log_f: Callable[[Floats], Floats], dimension: int, distance: float) -> None:
+        """Find the range of radii that matters.
+
+        Raises:
+            UnsupportedError: f vanishes, or does not fall strictly.
+        """
+        self._log_f, self.dimension, self.distance = log_f, dimension, distance
+        centre = math.log(distance)
+        y = centre + np.arange(-RANGE, 345.0, 0.05)
+        with np.errstate(invalid="ignore"):
+            shell = dimension * y + log_f(np.exp(y))
+        peak = np.nanmax(shell)
+        seen = np.flatnonzero(shell > peak - DEPTH)
+        if not shell[-1] < peak - SHARE:
+            raise UnsupportedError("the density falls too slowly to have a finite mass")
+        if not np.isfinite(shell[: seen[-1] + 2]).all():
+            raise UnsupportedError("the density vanishes at some radius")
+        self.scale = float(y[seen[-1]])
+        self.top = math.log(math.exp(self.scale) + distance) + 10.0 * STENCIL
+        # exp(d y) f(exp(y)) over all y, by the trapezoid rule: smooth and small at both ends
+        self.log_volume = self._log_volume(float(y[seen[0]]))
+        self._y = np.linspace(math.log(0.5 * distance), self.top, GRID)
+        self._phi = self(self._y)
+        if not (np.diff(self._phi) > 0.0).all():
+            raise UnsupportedError("the density does not fall strictly with the radius")
+        self._slope = np.gradient(self._phi, self._y)
+
+    def _log_volume(self, low: float) -> float:
+        before = math.nan
+        for count in (4000, 8000, 16000, 32000, 64000):
+            y, step = np.linspace(low, self.top, count, retstep=True)
+            found = log_total(self.dimension * y - self(y)) + math.log(step)
+            if abs(found - before) < SETTLED:
+                return float(found)
+            before = found
+        raise NumericError("the mass of the radius is not resolved")
+
+    def __call__(self, y: Floats) -> Floats:
+        """Return phi at log radii, of any shape."""
+        out: Floats = -self._log_f(np.ascontiguousarray(np.exp(y).ravel())).reshape(y.shape)
+        return out
+
+    def slope(self, y: Floats) -> Floats:
+        """Return d phi / d log r."""
+        out = np.zeros(y.shape)
+        for k, weight in enumerate(WEIGHTS, start=1):
+            out += weight / STENCIL * (self(y + k * STENCIL) - self(y - k * STENCIL))
+        return out
+
+    def inverse(self, phi: Floats) -> Floats:
+        """Return log radii, at least half the distance, at which phi has these values."""
+        flat = phi.ravel()
+        y = np.interp(flat, self._phi, self._y)
+        for _ in range(STEPS):
+            y += (flat - self(y)) / np.interp(y, self._y, self._slope)
+            np.clip(y, self._y[0], self._y[-1], out=y)
+        return y.reshape(phi.shape)
+
+    def largest(self) -> float:
+        """Return the largest loss that matters, on the axis beyond the centre of P."""
+
+        def rise(y: Floats) -> Floats:
+            found: Floats = self(np.log(np.exp(y) + self.distance)) - self(y)
+            return found
+
+        y = np.linspace(math.log(self.distance) - RANGE, self.scale, GRID)
+        found = rise(y)  # far out its digits are lost
+        best = int(np.argmax(found > found.max() - 8.0 * EPS * np.abs(self(y)).max()))
+        ends = y[[max(best - 1, 0), min(best + 1, GRID - 1)]]
+        place = _least(lambda y: -rise(y), *(np.array([end]) for end in ends))
+        return float(max(rise(place)[0], found[best]))
+
+
+def _least(f: Callable[[Floats], Floats], lo: Floats, hi: Floats) -> Floats:
+    """Where a function with one minimum has it, by sections."""
+    for _ in range(HALVINGS):
+        left, right = lo + 0.45 * (hi - lo), lo + 0.55 * (hi - lo)
+        falls = f(left) > f(right)
+        lo, hi = np.where(falls, left, lo), np.where(falls, hi, right)
+    return 0.5 * (lo + hi)
+
+
+def _edge(inside: Callable[[Floats], NDArray[np.bool_]], out: Floats, within: Floats) -> Floats:
+    """The last place inside on the way from `within` to `out`, by halving."""
+    if inside(out).all():
+        return out
+    for _ in range(HALVINGS):
+        middle = 0.5 * (out + within)
+        good = inside(middle)
+        within, out = np.where(good, middle, within), np.where(good, out, middle)
+    return within
+
+
+class Density:
+    """g on positive losses."""
+
+    def __init__(self, profile: Profile) -> None:
+        """Hold the profile."""
+        self.profile = profile
+        d = profile.dimension
+        # the ratio of the areas of the unit spheres of R^(d-1) and R^d
+        self._log_areas = float(gammaln(0.5 * d) - gammaln(0.5 * (d - 1))) - 0.5 * math.log(math.pi)
+
+    def _other(self, y: Floats, loss: Floats) -> Floats:
+        """Log b at log a and losses."""
+        return self.profile.inverse(self.profile(y) + loss)
+
+    def _log_integrand(self, y: Floats, loss: Floats) -> tuple[Floats, Floats]:
+        """Log of rho^(d-3) (a b)^2 f(a) / (D b phi'(b)), what it is in log a, and its rounding."""
+        profile, w = self.profile, self._other(y, loss)
+        a, b, distance, power = np.exp(y), np.exp(w), profile.distance, profile.dimension - 3
+        phi, slope = profile(y), profile.slope(w)
+        more, less = a + b - distance, distance - (b - a)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            square = more * (a + b + distance) * less * (distance + b - a)
+            log_rho = 0.5 * np.log(square) - math.log(2.0 * distance)
+            out = power * log_rho + 2.0 * (y + w) - math.log(distance) - phi - np.log(slope)
+            # b is as good as phi
+            moved = EPS * b * (1.0 + np.abs(phi + loss) / slope)
+            rounding = 0.5 * abs(power) * moved * (1.0 / np.abs(more) + 1.0 / np.abs(less))
+        log_size: Floats = np.where((more > 0.0) & (less > 0.0), out, -np.inf)
+        digits: Floats = np.asarray(rounding)
+        return log_size, digits
+
+    def _interval(self, loss: Floats) -> tuple[Floats, Floats]:
+        """Ends of the interval of log a, without what is next to nothing there."""
+        profile = self.profile
+        distance, middle = profile.distance, math.log(0.5 * profile.distance)
+        first = np.full(loss.shape, math.log(distance) - RANGE)
+        last = np.full(loss.shape, min(profile.scale, math.log(distance) + FARTHEST))
+
+        def apart(y: Floats) -> Floats:
+            found: Floats = np.exp(self._other(y, loss)) - np.exp(y)
+            return found
+
+        lo = _edge(
+            lambda y: np.exp(self._other(y, loss)) + np.exp(y) >= distance, first,
+            np.full(loss.shape, middle + 4.0 * EPS),
+        )  # fmt: skip
+        grid = lo + (last - lo) * np.linspace(0.0, 1.0, 65)
+        best = np.argmin(apart(grid), axis=1)[:, None]
+        around = [np.take_along_axis(grid, np.clip(best + i, 0, 64), axis=1) for i in (-1, 0, 1)]
+        place = around[1]
+        if ((best > 0) & (best < 64)).any():
+            place = _least(apart, around[0], around[2])
+        ends = [_edge(lambda y: apart(y) <= distance, end, place) for end in (lo, last)]
+        for _ in range(4):
+            grid = ends[0] + (ends[1] - ends[0]) * np.linspace(0.0, 1.0, 65)
+            size = self._log_integrand(grid, loss)[0]
+            seen = size > size.max(axis=1, keepdims=True) - SHARE
+            low = np.maximum(np.argmax(seen, axis=1) - 1, 0)[:, None]
+            high = 64 - np.maximum(np.argmax(seen[:, ::-1], axis=1) - 1, 0)[:, None]
+            ends = [np.take_along_axis(grid, i, axis=1) for i in (low, high)]
+        return ends[0], ends[1]
+
+    def _rule(self, order: int) -> tuple[Floats, Floats]:
+        """Nodes and weights in theta: rho is an odd function of it, of which even powers repeat."""
+        if self.profile.dimension % 2 == 0:
+            theta: Floats = np.pi / order * (np.arange(order, dtype=np.float64) + 0.5)
+            return theta, np.full(order, np.pi / order, np.float64)
+        node, weight = np.polynomial.legendre.leggauss(order)
+        return 0.5 * np.pi * (1.0 + node), 0.5 * np.pi * weight
+
+    def __call__(self, losses: Floats) -> tuple[Floats, Floats]:
+        """Return log g at losses >= 0, and errors: changes from one rule to the next, rounding."""
+        loss = losses[:, None]
+        lo, hi = self._interval(loss)
+        found = np.full(losses.size, math.nan)
+        error = np.full(losses.size, math.inf)
+        todo = np.arange(losses.size)
+        for order in ORDERS:
+            theta, weight = self._rule(order)
+            half = 0.5 * (hi - lo)[todo]
+            y = lo[todo] + half * (1.0 - np.cos(theta))
+            terms, off = self._log_integrand(y, loss[todo])
+            terms += np.log(half * np.sin(theta) * weight)
+            most = terms.max(axis=1)
+            share = np.exp(terms - most[:, None])
+            new, noise = share.sum(axis=1), (share * np.minimum(off, 1.0)).sum(axis=1)
+            noise /= new
+            new = most + np.log(new)
+            change = np.abs(new - found[todo])
+            error[todo], found[todo] = change + noise, new
+            todo = todo[~(change < np.maximum(SETTLED, noise))]
+            if not todo.size:
+                break
+        error = np.where(np.isnan(error), math.inf, error)
+        rounding = 8.0 * EPS * (1.0 + np.abs(self.profile(hi[:, 0])))
+        out: Floats = found + self._log_areas - self.profile.log_volume
+        return out, np.asarray(error + rounding)
+
+
+def radial_loss(
+    log_f: Callable[[Floats], Floats], dimension: int, distance: float, label: str
+) -> PrivacyLoss:
+    """Return the law of the loss of radial noise, which is its own mirror image.
+
+    Args:
+        log_f: log of the density at a distance from the centre, up to a constant; falling.
+        dimension: d >= 2.
+        distance: by which P is moved.
+        label: words for messages.
+
+    Raises:
+        UnsupportedError: the density vanishes at some radius, or does not fall strictly.
+        NumericError: the density of the loss is not resolved.
+    """
+    try:
+        profile = Profile(log_f, dimension, distance)
+        top = profile.largest()
+        corner = float(-np.diff(profile(math.log(distance) - np.array([0.0, RANGE])))[0])
+        table, errors = _tabulated(Density(profile), top, corner)
+    except (NumericError, UnsupportedError) as why:
+        raise type(why)(f"{label}: {why}") from why
+    cut, sharp = unresolved(table, errors, top)
+    error = float(errors[errors <= sharp].max(initial=0.0))
+    return tabulated_loss(table, (-math.inf, -math.inf), (cut, cut), error, label, top)
+
+
+def _tabulated(density: Density, top: float, corner: float) -> tuple[Table, Floats]:
+    """Log density under Q of x = atanh(l / top), that is sqrt(g(l) g(-l)) exp(-l/2), and errors."""
+
+    def even(x: Floats) -> tuple[Floats, Floats]:
+        log_g, error = density(top * np.tanh(x))
+        return log_g - 0.5 * top * np.tanh(x) + _log_slope(top, x), error
+
+    form, last, end = _form(even)
+
+    def values(x: Floats) -> tuple[Floats, Floats]:
+        part, power = np.frexp(np.abs(x))  # but for a rounding they come in pairs
+        part = np.round(part * PAIRS) / PAIRS
+        size, back = np.unique(np.ldexp(part, power), return_inverse=True)
+        error = np.zeros(size.size)
+        value = _rows(size) @ form
+        near = size <= last
+        if near.any():
+            value[near], error[near] = even(size[near])
+        return value[back] - 0.5 * top * np.tanh(x), error[back]
+
+    def floor(x: Floats) -> Floats:
+        small = SLIVER - np.log(np.abs(x) + 1e-300)
+        return np.where(np.abs(x) < FIRST[1], small, -DEPTH) - 0.5 * top * np.tanh(x)
+
+    edges = [*FIRST, last, end]
+    if corner < top * (1.0 - 1e-6):
+        edges.append(math.atanh(corner / top))
+    some = np.unique([edge for edge in edges if edge <= end])
+    return fit(values, np.concatenate([-some[:0:-1], some]), floor, shortest=SHORTEST)
+
+
+def _rows(x: Floats) -> Floats:
+    """Terms of log g + log(dl/dx) towards the end, where it is k log(top - l) and a power series.
+
+    There log(top - l) is -2x but for a constant.
+    """
+    return np.stack([np.ones(x.size), x, np.exp(-2.0 * x), np.exp(-4.0 * x)], axis=1)
+
+
+def _form(even: Callable[[Floats], tuple[Floats, Floats]]) -> tuple[Floats, float, float]:
+    """Coefficients of these terms, from where on they stand for the function, and where to stop."""
+    for last in LAST:
+        x = last - np.array([1.5, 1.0, 0.5, 0.0, -1.0])
+        seen, _ = even(x)
+        form: Floats = np.linalg.solve(_rows(x[:4]), seen[:4]).astype(np.float64)
+        known = abs(float(_rows(x[4:])[0] @ form) - seen[4]) < AGREED and form[1] < 0.0
+        if known or seen[3] < 0.9 * -DEPTH:
+            break
+    level, slope = form[:2].tolist()
+    end = last + max(level + slope * last + DEPTH, 0.0) / -slope if known else last
+    return form, last, float(end)
+
+
+def _log_slope(top: float, x: Floats) -> Floats:
+    """Log of the derivative of top tanh(x), x >= 0."""
+    out: Floats = math.log(4.0 * top) - 2.0 * x - 2.0 * np.log1p(np.exp(-2.0 * x))
+    return out
