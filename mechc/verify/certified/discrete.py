@@ -92,7 +92,8 @@ def finite_part(laws: Sequence[Law], atoms: Sequence[Atoms], epsilon: Any, tilt:
     if sum(n * one.places[-1] for n, one in zip(counts, placed, strict=True)) > MAX_DEGREE:
         c = arb(tilt)
         whole = [_whole_numbers(one, c) for one in placed]
-        return mesh.composed_part(whole, counts, step.mid(), epsilon, c)
+        found = mesh.composed_part(whole, counts, step.mid(), epsilon, c)
+        return found + arb(0).union(missing)
     return _by_polynomials(placed, counts, epsilon) + arb(0).union(missing)
 
 
@@ -155,7 +156,7 @@ def _whole_numbers(one: Placed, c: Any) -> mesh.Law:
     return mesh.Law(
         mesh.Weights(0, one.first, lower), mesh.Weights(0, one.first, tested),
         mesh.Weights(0, arb(one.first, one.radius), upper),
-        scale, arb(0), one.atoms.missing, total.upper(),
+        scale, arb(0), total.upper(),
     )  # fmt: skip
 
 
