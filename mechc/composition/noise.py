@@ -1,7 +1,8 @@
 """The noise of an additive mechanism: moments, mean error, entropy and quantiles.
 
 In: one use of a mechanism declared by `additive`. Out: numbers with an estimate of their error, by
-quadrature of the compiled density over panels that are halved until they agree (sums on a lattice).
+quadrature of the compiled density over panels that are halved until they agree (sums on a lattice);
+or, with `certified=True`, with a proven one, in ball arithmetic from the declaration.
 Errors of an answer are counted from the median, a known constant that whoever releases it takes
 off: noise that is one-sided or skewed is not charged for its offset.
 """
@@ -10,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import UnsupportedError
+from mechc.loss.rounding import EPS
 from mechc.protocol import Measure
 
 if TYPE_CHECKING:
     from mechc.protocol import Described, Use
+    from mechc.verify.certified.noise import CertifiedNoise, Interval
 
 Floats = NDArray[np.float64]
 
@@ -29,38 +31,44 @@ AGREEMENT = 1e-12  # relative error that halved panels leave
 FAR = 1e150  # where the power of a tail is read off
 
 
-@dataclass(frozen=True)
-class Moment:
-    """A number about the noise.
+class Moment(float):
+    """A number about the noise, infinite where an integral diverges.
 
     Attributes:
-        value: the number, infinite where the integral diverges.
-        error: what it may be off by, an estimate.
-        method: "quadrature", or "symmetry" of a mean.
+        error: what it may be off by: an estimate, or with the method "certified" a theorem.
+        method: "quadrature", "symmetry" of a mean, or "certified".
     """
 
-    value: float
     error: float
-    method: str = "quadrature"
+    method: str
 
-    def __float__(self) -> float:
-        """Return the value."""
-        return self.value
+    def __new__(cls, value: float, error: float = 0.0, method: str = "quadrature") -> Moment:
+        """Combine them."""
+        made = super().__new__(cls, value)
+        made.error, made.method = error, method
+        return made
 
-    def __format__(self, spec: str) -> str:
-        """Format the value."""
-        return format(self.value, spec) if spec else str(self)
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        """Copy and pickle all of it."""
+        return float(self), self.error, self.method
+
+    @property
+    def value(self) -> float:
+        """The number alone."""
+        return float(self)
 
     def __str__(self) -> str:
         """One line: the value and how it was found."""
-        return f"{self.value:.10g} ({self.method}, +- {self.error:.1g})"
+        return f"{float(self):.10g} ({self.method}, +- {self.error:.1g})"
 
 
 class Noise:
     """The noise of an additive mechanism.
 
     Each question takes parameters by name beside its own arguments, in place of those of the use or
-    for those that a mechanism has open: `noise.variance(scale=3.0)`.
+    for those that a mechanism has open: `noise.variance(scale=3.0)`. With `certified=True` (needs
+    python-flint) the error is proven, and what is not is refused: a tail without a bound, as where
+    an integral diverges, and the entropy.
 
     Attributes:
         mechanism: the mechanism.
@@ -112,28 +120,32 @@ class Noise:
         noise.event.mechanism.kernel.log_q_many(points, np.array(noise.event.theta), out)
         return np.exp(out).reshape(np.shape(x))
 
-    def mean(self, **values: float) -> Moment:
+    def mean(self, *, certified: bool = False, **values: float) -> Moment:
         """Return the mean."""
         noise = self.at(**values)
-        return noise._moment(1, 0.0)
+        return _proven(noise._balls.mean(noise._about)) if certified else noise._moment(1, 0.0)
 
-    def variance(self, **values: float) -> Moment:
+    def variance(self, *, certified: bool = False, **values: float) -> Moment:
         """Return the variance about the mean."""
         noise = self.at(**values)
-        mean = noise.mean().value
-        return Moment(math.inf, 0.0) if math.isinf(mean) else noise._moment(2, mean)
+        if certified:
+            return _proven(noise._balls.variance(noise._about))
+        mean = noise.mean()
+        return Moment(math.inf) if math.isinf(mean) else noise._moment(2, float(mean))
 
-    def standard_deviation(self, **values: float) -> Moment:
+    def standard_deviation(self, *, certified: bool = False, **values: float) -> Moment:
         """Return the root of the variance."""
-        noise = self.at(**values)
-        found = noise.variance()
-        root = math.sqrt(found.value)
-        error = found.error / (2.0 * root) if 0.0 < root < math.inf else 0.0
+        found = self.variance(certified=certified, **values)
+        root = math.sqrt(found)
+        # sqrt(v) - sqrt(v - e) <= e / sqrt(v), and a rounding
+        error = found.error / root + EPS * root if 0.0 < root < math.inf else 0.0
         return Moment(root, error, found.method)
 
-    def absolute_error(self, **values: float) -> Moment:
+    def absolute_error(self, *, certified: bool = False, **values: float) -> Moment:
         """Return the mean distance from the median."""
         noise = self.at(**values)
+        if certified:
+            return _proven(noise._balls.absolute_error(noise._proven_median))
         median = noise._median
         return noise._integral(lambda x, q: np.abs(x - median) * q, 1)
 
@@ -148,26 +160,35 @@ class Noise:
 
         return noise._integral(surprise, 0)
 
-    def quantile(self, probability: float, **values: float) -> float:
+    def quantile(self, probability: float, *, certified: bool = False, **values: float) -> Moment:
         """Return the smallest x with P(noise <= x) >= probability.
 
         Args:
             probability: in (0, 1).
+            certified: see the class.
             values: see the class.
         """
         noise = self.at(**values)
-        return noise._solve(lambda x: noise.mass(-math.inf, x), probability, False)
+        found = noise._solve(lambda x: noise.mass(-math.inf, x), probability, False)
+        return _proven(noise._balls.quantile(probability, found)) if certified else found
 
-    def error_quantile(self, probability: float, **values: float) -> float:
+    def error_quantile(
+        self, probability: float, *, certified: bool = False, **values: float
+    ) -> Moment:
         """Return the smallest t with P(|noise - median| <= t) >= probability.
 
         Args:
             probability: in (0, 1).
+            certified: see the class.
             values: see the class.
         """
         noise = self.at(**values)
         median = noise._median
-        return noise._solve(lambda t: noise.mass(median - t, median + t), probability, True)
+        found = noise._solve(lambda t: noise.mass(median - t, median + t), probability, True)
+        if certified:
+            median_ball = noise._proven_median
+            return _proven(noise._balls.error_quantile(probability, found, median_ball))
+        return found
 
     def mass(self, lo: float, hi: float) -> float:
         """Return P(lo <= noise <= hi)."""
@@ -175,7 +196,29 @@ class Noise:
 
     @cached_property
     def _median(self) -> float:
-        return 0.0 if self._even else self.quantile(0.5)
+        return 0.0 if self._even else float(self.quantile(0.5))
+
+    @property
+    def _about(self) -> float:
+        """A number near the mean, or the median where there is no mean."""
+        mean = float(self._moment(1, 0.0))
+        return mean if math.isfinite(mean) else self._median
+
+    @cached_property
+    def _balls(self) -> CertifiedNoise:
+        """The noise in ball arithmetic."""
+        try:
+            from mechc.verify.certified.noise import CertifiedNoise
+        except ImportError as error:
+            raise UnsupportedError(
+                f"certified=True needs python-flint: pip install 'mechc[verify]' ({error})"
+            ) from error
+        theta, spread = self.event.theta, float(self.error_quantile(0.9))
+        return CertifiedNoise(self.event.mechanism.declaration, theta, spread)
+
+    @cached_property
+    def _proven_median(self) -> Interval:
+        return self._balls.quantile(0.5, self._median)
 
     @cached_property
     def _even(self) -> bool:
@@ -187,14 +230,14 @@ class Noise:
 
     def _moment(self, order: int, about: float) -> Moment:
         if order == 1 and self._even and self._power() > 2.0:
-            return Moment(0.0, 0.0, "symmetry")
+            return Moment(0.0, method="symmetry")
         return self._integral(lambda x, q: (x - about) ** order * q, order)
 
     def _power(self) -> float:
         """The heavier of the powers at which the tails fall; infinite for light ones."""
         powers = []
         for side in (1.0, -1.0):
-            near, far = self.density(side * np.array([FAR ** 0.1, FAR ** 0.15]))
+            near, far = self.density(side * np.array([FAR**0.1, FAR**0.15]))
             fall = math.log(near / far) / (0.05 * math.log(FAR)) if near > 0.0 < far else math.inf
             powers.append(fall)
         return min(powers)
@@ -202,7 +245,7 @@ class Noise:
     def _integral(self, f: Callable[[Floats, Floats], Floats], order: int) -> Moment:
         """The integral of f(x, density), infinite where the tails are too heavy for x^order."""
         if self._power() <= order + 1.0 + 1e-9:
-            return Moment(math.inf, 0.0)
+            return Moment(math.inf)
         value = self._sum(f, -math.inf, math.inf)
         whole = abs(self.mass(-math.inf, math.inf) - 1.0)
         return Moment(value, abs(value) * (AGREEMENT + whole))
@@ -211,6 +254,7 @@ class Noise:
         from mechc.symbolic.evaluate import integral, sum_over
 
         with np.errstate(all="ignore"):
+
             def g(x: Floats) -> Floats:
                 q = self.density(x)
                 return np.where(q > 0.0, f(x, q), 0.0)
@@ -225,7 +269,7 @@ class Noise:
         ends = kernel.breakpoints(theta)
         return sorted({0.0, *(float(x) for x in ends if math.isfinite(x))})
 
-    def _solve(self, mass: Callable[[float], float], probability: float, positive: bool) -> float:
+    def _solve(self, mass: Callable[[float], float], probability: float, positive: bool) -> Moment:
         from scipy.optimize import brentq
 
         if not 0.0 < probability < 1.0:
@@ -241,5 +285,13 @@ class Noise:
             while high - low > 1:
                 middle = (low + high) // 2
                 low, high = (low, middle) if mass(middle) >= probability else (middle, high)
-            return float(high)
-        return float(brentq(lambda x: mass(x) - probability, lo, hi, xtol=1e-300, rtol=1e-13))
+            return Moment(high)
+        found = brentq(lambda x: mass(x) - probability, lo, hi, xtol=1e-300, rtol=1e-13)
+        return Moment(found, AGREEMENT * max(abs(found), hi))
+
+
+def _proven(found: Interval) -> Moment:
+    """The middle of an interval, and what it may be off by."""
+    middle = 0.5 * (found.lower + found.upper)
+    error = max(found.upper - middle, middle - found.lower)
+    return Moment(middle, math.nextafter(error, math.inf) if error else 0.0, "certified")

@@ -270,7 +270,7 @@ def optimise(
     sampling: float | None = None,
     sensitivity: float = 1.0,
     parameters: Mapping[str, float] | None = None,
-    tolerance: float = 1e-5,
+    tolerance: float = 1e-3,
 ) -> Optimum:
     """Return the shape parameters that minimise an error of additive noise at a guarantee.
 

@@ -76,3 +76,53 @@ def test_only_additive_noise_has_noise(gaussian):
         gaussian.noise.variance()
     with pytest.raises(UnsupportedError, match="not declared as noise"):
         _ = mechc.load("randomized_response")(epsilon=1.0).noise
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "law"),
+    [
+        ("gumbel", {"scale": 3.1}, stats.gumbel_r(scale=3.1)),
+        ("student_t", {"nu": 3.3, "scale": 2.0}, stats.t(3.3, scale=2.0)),
+        ("subbotin", {"beta": 1.4, "scale": 9.0}, stats.gennorm(1.4, scale=9.0)),
+        ("exponential", {"scale": 5.9}, stats.expon(scale=5.9)),
+        ("discrete_laplace", {"a": 0.21}, stats.dlaplace(0.21)),
+    ],
+)
+def test_certified_errors_contain_what_scipy_says(name, values, law):
+    pytest.importorskip("flint")
+    noise = mechc.load(name)(**values).noise
+    close = 1e-12 * law.std()  # of SciPy's own digits
+    for found, known in (
+        (noise.mean(certified=True), law.mean()),
+        (noise.variance(certified=True), law.var()),
+        (noise.standard_deviation(certified=True), law.std()),
+        (noise.quantile(0.93, certified=True), law.ppf(0.93)),
+        (noise.quantile(1e-6, certified=True), law.ppf(1e-6)),
+    ):
+        assert found.method == "certified" and found.error <= 1e-12 * max(abs(known), law.std())
+        assert abs(float(found) - known) <= found.error + max(close, 1e-12 * abs(known))
+    t = noise.error_quantile(0.97, certified=True)
+    assert abs(t - noise.error_quantile(0.97)) <= t.error + close
+
+
+def test_certified_moments_of_closed_forms():
+    mpmath = pytest.importorskip("mpmath")
+    pytest.importorskip("flint")
+    with mpmath.workdps(30):
+        laplace = mechc.load("laplace")(scale=0.7).noise
+        found = laplace.variance(certified=True)
+        assert abs(mpmath.mpf(float(found)) - 2 * mpmath.mpf(0.7) ** 2) <= found.error
+        error = laplace.absolute_error(certified=True)
+        assert abs(mpmath.mpf(float(error)) - mpmath.mpf(0.7)) <= error.error
+        place = laplace.quantile(0.9, certified=True)
+        known = -mpmath.mpf(0.7) * mpmath.log(2 * (1 - mpmath.mpf(0.9)))
+        assert abs(mpmath.mpf(float(place)) - known) <= place.error < 1e-12
+
+
+def test_what_is_not_certified_is_refused():
+    pytest.importorskip("flint")
+    cauchy = mechc.load("cauchy")(scale=2.0).noise
+    with pytest.raises(UnsupportedError, match="tail"):
+        cauchy.variance(certified=True)
+    median = mechc.load("binomial")(trials=9, sensitivity=1).noise.quantile(0.5, certified=True)
+    assert abs(median - 4.0) <= median.error < 0.51  # P(noise <= 4) is 1/2: a tie
