@@ -12,14 +12,17 @@ where X has point masses, one above and one below (`contours.grids`), rounded to
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.contours import likelihood
 from mechc.accountants.contours.grids import Between, listed
-from mechc.accountants.contours.put import LASTING, Contour, Shares
+from mechc.accountants.contours.likelihood import RARE
+from mechc.accountants.contours.put import CAP, CLOSE, EDGE, LASTING, WIDTH, Shares, Term
 from mechc.accountants.fft import log_subtract
 from mechc.errors import NumericError
 from mechc.loss.discretise import rounded_down, rounded_up
@@ -28,18 +31,15 @@ from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 
-POINTS = 2**14  # of a lattice
+POINTS = 2**15  # of a lattice, more than what methods other than grids take cheaply
 TAIL = 1e-30  # mass beyond its ends
 WIDE = 1e-6  # nats between bounds, beyond which the density of W is found ...
 FINE, ROUGH = 1e-13, 1e-3  # ... unless this in units of max(1, e^epsilon), and so many nats
 DEEPEST = -160.0  # log of a delta that the density does not tell from what it leaves out
 NEAREST, FARTHEST = 1e-9, 60.0  # least range of a lattice; largest |log W| that contours see
-FEW = 8  # steps that let phi fade too slowly
-CLOSE = math.log(1.25)  # between logs of real parts
-LOWEST, HIGHEST = -160, 400  # logs of real parts, in units of that
-DEEP = 9.0  # standard deviations from where on they are closer
-IMAGES = 46.0  # nats by which the first image is smaller than the answer
-MOST_WORK = 1e9  # nodes times frequencies of a contour
+FEW = 1  # steps that let phi fade too slowly
+MANY, APART = 12, 1.4  # large X that are told apart; least of log U - log b
+NEGLIGIBLE = 28.0  # nats below the answer
 FLOOR = 1e-15  # mass beyond all panels
 GRID = np.geomspace(1e-4, 1.0, 80)  # shares of one step's epsilon among which one is sought
 TURNS, SETTLED = 12, 1e-12  # secant steps, and nats of delta that end them
@@ -57,7 +57,7 @@ class Ratio:
     def __init__(self, shares: Shares) -> None:
         """Hold the law; contours are laid when they are asked for."""
         self.shares = shares
-        self._contours: dict[float, Contour | None] = {}
+        self._by_top: dict[tuple[float, float], list[Term]] = {}
 
     @cached_property
     def known(self) -> bool:
@@ -82,41 +82,78 @@ class Ratio:
         """Standard deviation of W under Q."""
         return math.sqrt(max(float(self.shares.rough.roughly(0.0)[0, 2]), 1e-300))
 
-    def contour(self, c: float) -> Contour | None:
-        """Return the contour for E_Q[(c - W)_+], of a grid that depends on the depth."""
-        law, n = self.shares.rough, np.array([LOWEST, HIGHEST])
-        for _ in range(10):  # halving leaves neighbours
-            middle = int(n.sum()) // 2
-            n[int(_level(law.roughly(math.exp(CLOSE * middle)), middle) < c)] = middle
-        level = [_level(law.roughly(math.exp(CLOSE * m)), m) for m in n.tolist()]
-        share = math.log(level[0] / c) / math.log(level[0] / level[1]) if level[1] < c else 1.0
-        place = CLOSE * (float(n[0]) + min(max(share, 0.0), 1.0) * float(n[1] - n[0]))
-        bend = 2.0 + math.exp(2.0 * place) * float(law.roughly(math.exp(place))[0, 2])
-        spacing = CLOSE * 0.5 ** math.ceil(math.log2(max(math.sqrt(bend) / DEEP, 1.0)))
-        a = math.exp(round(place / spacing) * spacing)
-        if a not in self._contours:
-            around = a * np.exp(CLOSE * np.array([-1.0, 0.0, 1.0]))
-            k, slope = law.roughly(*around).T[:2]
-            near = 2.0 / around - slope
-            least = float(min(a * near + k[1] - math.log(a)))
-            period = max(1.02 * float(near.max()) + 2.0, (IMAGES + max(0.0, -least)) / a)
-            try:
-                self._contours[a] = Contour(self.shares, a, period, MOST_WORK)
-            except NumericError:
-                self._contours[a] = None
-        return self._contours[a]
+    @cached_property
+    def whole(self) -> Term:
+        """W itself."""
+        return Term(((self.shares, self.shares.steps),))
+
+    def put(self, c: Floats, at: float) -> Floats:
+        """Return rows (lower, estimate, upper) of logs of E_Q[(c - W)_+], by the contour of a c."""
+        rows, mean = self.whole.payoff(c, 1, at), self.shares.mean
+        with np.errstate(divide="ignore"):  # W >= 0, and E W is known
+            least = np.log(np.maximum(c - mean - 8.0 * EPS * (1.0 + c), 0.0))
+        rows[:, 2] = np.minimum(rows[:, 2], np.log(c) + 8.0 * EPS)
+        rows[:, 0] = np.minimum(np.maximum(rows[:, 0], least), rows[:, 2])
+        return rows
 
     def chernoff(self, c: float) -> float:
-        """Log of an upper bound: (c - w)_+ <= exp(a (c - w)) / (ae)."""
-        log_a = CLOSE * np.arange(LOWEST, HIGHEST)
-        k, t = self.shares.rough.roughly(*np.exp(log_a)).T[0], float(self.shares.steps)
+        """Log of an upper bound on a put."""
+        size, rows = self.whole.rows(1)
+        k, t = rows[:, 0], float(self.shares.steps)
         off = t * (2.0 * self.shares.error + FLOOR * np.exp(np.minimum(-k / t, 600.0)))
-        return float(np.min(k + off + np.exp(log_a) * c - log_a - 1.0)) + 1e-12
+        return float(np.min(k + off + size * c - np.log(size) - 1.0)) + 1e-12
 
+    def call(self, c: float) -> tuple[float, float, float]:
+        """Return (lower, estimate, upper) of E_Q[(W - c)_+], by its terms, all positive."""
+        shares, t, none = self.shares, self.shares.steps, math.exp(DEEPEST)
+        b = likelihood.cap(shares, RARE)[0]
+        if b == math.inf:
+            if not shares.law.support[1] < CAP:
+                return 0.0, math.nan, math.inf
+            return self._summed(c, self._terms(b, b, 0), 0.0, 0.0, none)
+        log_u = CLOSE * math.ceil((math.log(c * t) + EDGE * WIDTH) / CLOSE)
+        q, p = replace(shares, log_cap=log_u).above
+        some = -math.expm1(t * math.log1p(-q))
+        found = (p - shares.mean * q + (shares.mean - p) * some) / (1.0 - q) - c * some
+        error = (shares.error + 16.0 * EPS) * (p + (1.0 + c) * some)
+        b, most = min(b, log_u - APART), 0
+        q, p = replace(shares, log_cap=b).above
+        rest = t * q * shares.mean + p  # E[W; more than `most` are large]
+        while rest > max(none, 1e-13 * found) and most < min(MANY, t - 1):
+            most += 1
+            rest = (t * q) ** most / math.factorial(most) * (p + t * q / (most + 1))
+        return self._summed(c, self._terms(b, log_u, most), found, error, rest + none)
 
-def _level(row: Floats, n: float) -> float:
-    """The c that a real part serves best: the root of K' + c - 2 / a."""
-    return max(2.0 * math.exp(-CLOSE * n) - float(row[0, 1]), 1e-300)
+    def _summed(
+        self, c: float, terms: list[Term], found: float, error: float, rest: float
+    ) -> tuple[float, float, float]:
+        """Add terms to what is found already."""
+        lower, estimate, upper = max(found - error, 0.0), found, found + error + rest
+        bounds = [term.chernoff(c, -1) for term in terms]
+        order = sorted(range(len(terms)), key=lambda i: (terms[i].drawn > 1, -bounds[i]))
+        for i in order:
+            if lower > 0.0 and bounds[i] < math.log(lower) - NEGLIGIBLE:
+                upper += math.exp(bounds[i]) * 1.01
+                continue
+            row = np.exp(terms[i].payoff(np.array([c]), -1, c)[0])
+            lower, estimate, upper = lower + row[0], estimate + row[1], upper + row[2]
+        return float(lower), float(estimate), float(upper)
+
+    def _terms(self, b: float, log_u: float, most: int) -> list[Term]:
+        """By the number of large X, from b to U."""
+        if (b, log_u) not in self._by_top:
+            shares, t = self.shares, self.shares.steps
+            small, large = replace(shares, log_cap=b), replace(shares, log_floor=b, log_cap=log_u)
+            found = [Term(((small, t),))]
+            for m in range(1, most + 1):
+                ways = math.lgamma(t + 1.0) - math.lgamma(t - m + 1.0) - math.lgamma(m + 1.0)
+                parts = [large]
+                if m == 1:  # one by size, each with a saddle point where the answer is
+                    ends = np.linspace(b, log_u, math.ceil((log_u - b) / APART) + 1).tolist()
+                    parts = [replace(shares, log_floor=lo, log_cap=hi) for lo, hi in pairwise(ends)]
+                found += [Term(((small, t - m), (part, m)), ways) for part in parts]
+            self._by_top[b, log_u] = [term for term in found if term.log_mean > DEEPEST - 10.0]
+        return self._by_top[b, log_u]
 
 
 class Epoch:
@@ -156,12 +193,18 @@ class Epoch:
         infinite, error = self.log_infinite
         lower, estimate, upper = max(infinite - error, _log_positive(epsilon)), math.nan, 0.0
         if abs(epsilon) <= FARTHEST and self.ratio.known:
-            contour = self.ratio.contour(math.exp(-epsilon if self.adding else epsilon))
-            found = self._by_put(contour, np.array([epsilon]))[0]
+            found = self._by_put(epsilon, np.array([epsilon]))[0]
             lower, upper = max(lower, float(found[0])), min(upper, float(found[2]))
             estimate = float(found[1])
             if self.adding and not upper - lower < 0.1:
                 upper = min(upper, self.ratio.chernoff(math.exp(-epsilon)) + epsilon)
+            if not (self.adding or _narrow(lower, upper, epsilon)) and epsilon > 0.0:
+                infinite, error = self.log_infinite
+                call, off = self.ratio.call(math.exp(epsilon)), math.exp(infinite)
+                with np.errstate(divide="ignore"):
+                    found = np.log(np.array(call) + off) + error * np.array([-1.0, 0.0, 1.0])
+                lower, upper = max(lower, float(found[0])), min(upper, float(found[2]))
+                estimate = float(found[1])
         if not _narrow(lower, upper, epsilon):
             upper = min(upper, self.law.hockey_stick_log(epsilon)[2])  # Jensen's inequality
             if not self.adding:
@@ -178,17 +221,15 @@ class Epoch:
             estimate = upper if lower == -math.inf else 0.5 * (lower + upper)
         return min(lower, upper), estimate, upper
 
-    def _by_put(self, contour: Contour | None, epsilon: Floats) -> Floats:
-        """Rows (lower, estimate, upper) of log delta by one contour."""
-        if contour is None:
-            return np.tile([-math.inf, math.nan, 0.0], (epsilon.size, 1))
+    def _by_put(self, at: float, epsilon: Floats) -> Floats:
+        """Rows (lower, estimate, upper) of log delta by the contour for one epsilon."""
         if self.adding:
-            return contour.puts(np.exp(-epsilon)) + epsilon[:, None]
+            return self.ratio.put(np.exp(-epsilon), math.exp(-at)) + epsilon[:, None]
         c = np.exp(epsilon)
         off = 8.0 * EPS * (1.0 + c)
         with np.errstate(divide="ignore", invalid="ignore"):
             # P(q = 0) + E_Q[(W - c)_+] = 1 - c + E_Q[(c - W)_+]
-            value = np.exp(np.minimum(contour.puts(c), 700.0)) + (1.0 - c)[:, None]
+            value = np.exp(np.minimum(self.ratio.put(c, math.exp(at)), 700.0)) + (1.0 - c)[:, None]
             value[:, 0] -= off
             value[:, 2] += off
             out: Floats = np.log(np.maximum(value, 0.0))
@@ -211,9 +252,8 @@ class Epoch:
         (x, y), (fx, fy) = at[i].tolist(), (log_deltas[i] - log_delta).tolist()
         x, y, fy = y, x - (y - x) / (fy - fx) * fx, math.inf
         for _ in range(TURNS):
-            contour = self.ratio.contour(math.exp(-y if self.adding else y))
             around = y + np.array([0.0, 1e-4 * (abs(x - y) + 1e-3 * y)])
-            rows = self._by_put(contour, around)
+            rows = self._by_put(y, around)
             fy, slope = float(rows[0, 1]) - log_delta, float(rows[1, 1] - rows[0, 1])
             slope /= float(around[1] - around[0])
             if not (slope < 0.0 and math.isfinite(fy)):
@@ -231,7 +271,7 @@ class Epoch:
         """Epsilons and estimates of log delta there."""
         if not self.adding:
             at: Floats = near * GRID
-            return at, self._by_put(self.ratio.contour(1.0), at)[:, 1]
+            return at, self._by_put(0.0, at)[:, 1]
         # the leading saddle point approximation
         n = np.arange(-20.0, 60.0)
         a = np.exp(CLOSE * n) / self.ratio.spread

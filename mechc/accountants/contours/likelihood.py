@@ -126,7 +126,9 @@ class Small:
         for i in np.unique(place).tolist():
             rung, mine = self.rungs[i], place == i
             if rung.a not in self._contours:
-                self._contours[rung.a] = Contour(self.shares, rung.a, rung.period, MOST)
+                self._contours[rung.a] = Contour(
+                    ((self.shares, self.shares.steps),), rung.a, rung.period, MOST
+                )
             contour = self._contours[rung.a]
             size = np.exp(np.clip(part * contour.k + rung.a * w[mine], -700.0, 700.0))
             found, noise = contour.densities(w[mine], fewer)
@@ -154,22 +156,22 @@ def by_contours(shares: Shares) -> Likelihood:
     Raises:
         NumericError: phi fades too slowly, or images do not.
     """
-    cap, top = _cap(shares)
-    small = Small(replace(shares, log_cap=cap))
-    _, q, p = small.shares.panels
+    least, top = cap(shares, RARE)
+    small = Small(replace(shares, log_cap=least, width=0.0))
+    q, p = small.shares.above
     t, sd = float(shares.steps), small.sd
     lo, hi = small.ends()
     chains: list[tuple[float, Values]] = []
     # where all t, or all but the one under P, are point masses there is no density
     beyond = math.exp(shares.lasting), math.exp(shares.lasting * (1.0 - 1.0 / t))
     if q > 0.0:
-        mu, errors = fit(_loss_density(shares), np.linspace(cap, top, 9), -700.0)
+        mu, errors = fit(_loss_density(shares), np.linspace(least, top, 9), -700.0)
         at = mu.edges
         seen = np.flatnonzero(mu(at) + at > FARTHEST)
         last = float(at[min(seen[-1] + 1, at.size - 1)] if seen.size else at[-1]) - math.log(t)
         large = Term(mu.moved(-math.log(t)), errors)
         hi = max(hi, math.exp(min(last, FURTHEST)))
-        first, least = small.ends(SHALLOW)[0], math.exp(cap) / t
+        first, each = small.ends(SHALLOW)[0], math.exp(least) / t
         most = min(LARGE, shares.steps)
         for m in range(1, most + 1):
             ways = math.lgamma(t + 1.0) - math.lgamma(t - m + 1.0) - math.lgamma(m + 1.0)
@@ -178,7 +180,7 @@ def by_contours(shares: Shares) -> Likelihood:
             for i in range(1, m + 1):
                 others = Term(*fit(_logs(density), edges, DEEPEST, NATS))
                 density = partial(_convolved, others, large, 1.0)
-                edges = _edges(first + i * least, hi, sd, 1.0 + i * least)
+                edges = _edges(first + i * each, hi, sd, 1.0 + i * each)
             chains.append((math.exp(ways), density))
         rest = (t * q) ** most / math.factorial(most)
         more = rest * t * q / (most + 1)
@@ -208,7 +210,7 @@ def by_doubling(shares: Shares) -> Likelihood:
     law = shares.law
     if max(law.log_minus_infinite, law.log_infinite) > -math.inf or law.atom_loss.size:
         raise NumericError(f"{law.label}: X has point masses")
-    log_x = np.clip(shares.sign * shares.panels[0].loss, -CAP, CAP)
+    log_x = np.clip(shares.sign * shares.panels.loss, -CAP, CAP)
     lo, hi = float(log_x.min()), float(log_x.max())
     square = _trimmed(*fit(_loss_density(shares), np.linspace(lo, hi, 33), _least(0.0), NATS), 0.0)
     done: Term | None = None
@@ -325,22 +327,21 @@ def _edges(lo: float, hi: float, sd: float, middle: float) -> Floats:
     return edges
 
 
-def _cap(shares: Shares) -> tuple[float, float]:
-    """Log X beyond which so few are that they are large, at an end of a panel; and the top."""
+def cap(shares: Shares, rare: float) -> tuple[float, float]:
+    """Log X beyond which there are so few that they are large; and the top."""
     if not shares.continuous or shares.law.atom_loss.size:
         return math.inf, math.inf
-    panels = replace(shares, log_cap=1e300).panels[0]
+    panels = replace(shares, log_cap=CAP, width=0.0).panels
     log_x, log_mass = shares.masses(panels)
-    mass = np.exp(log_mass)
-    each, least, most = mass.sum(axis=1), log_x.min(axis=1), log_x.max(axis=1)
-    order = np.argsort(-least)
+    each = np.exp(log_mass).sum(axis=1)
+    order = np.argsort(-log_x.min(axis=1))
     beyond = shares.steps * np.cumsum(each[order])
-    count = int(np.searchsorted(beyond, RARE))
+    count = int(np.searchsorted(beyond, rare))
     if count == 0 or not beyond[count - 1] > 1e-60:
         return math.inf, math.inf
-    cap = float((shares.sign * panels.losses_at_ends()[order[:count]]).min())
-    top = float(most.max())
-    return (cap, top) if top > cap + NARROW else (math.inf, math.inf)
+    least = float((shares.sign * panels.losses_at_ends()[order[:count]]).min())
+    top = float(log_x.max())
+    return (least, top) if top > least + NARROW else (math.inf, math.inf)
 
 
 def law(shares: Shares) -> PrivacyLoss:

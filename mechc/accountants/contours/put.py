@@ -1,30 +1,41 @@
-"""The mean W of t independent copies of X = exp(L) under Q: E_Q[(c - W)_+] with proven bounds.
+"""The mean W of t independent copies of X = exp(L) under Q: puts and calls, with proven bounds.
 
 In random allocation a record takes part in one of t steps, and W is the likelihood ratio of the
-epoch (docs/theorems.md, T11). As X >= 0 its transform exists for every mechanism. With
-phi(s) = E_Q[exp(-sX/t)]^t, a > 0, period T > c and h = 2 pi / T,
+epoch (docs/theorems.md, T11). With phi(s) = E_Q[exp(-sX/t)]^t, period T and h = 2 pi / T,
 
-    (exp(ac) / T) sum_n phi(s_n) exp(i n h c) / s_n^2 = sum_(m >= 0) exp(-amT) E_Q[(c + mT - W)_+],
+    (exp(ac) / T) sum_n phi(s_n) exp(i n h c) / s_n^2 = sum_m exp(-amT) f(c + mT),    s_n = a + inh,
 
-s_n = a + inh (Poisson summation, as Theorem A in `trapezoid`). Images with m > 0 lie between
-c + mT - E W and c + mT, those with m < 0 vanish. The sum over n is that of `characteristic` for the
-loss -X/t under Q at the tilt a, and what is left out is bounded by its proof of decay.
+where f(c) = E_Q[(c - W)_+] for a > 0, and f(c) = E_Q[(W - c)_+] for a < 0 (Poisson summation, as
+Theorem A in `trapezoid`). The images m != 0 are positive. The sum over n is that of
+`characteristic` for the loss -X/t under Q at the tilt a, and what is left out is bounded by its
+proof of decay.
+
+A put exists for every mechanism, as X >= 0; X > tc contribute nothing to it, and are left out. A
+call needs exponential moments. Split the law of X into parts: small ones up to about b, large ones
+up to about U, and those beyond tc, where the call is in the money whatever the others are. Then
+
+    E (W - c)_+ = sum_m C(t, m) E[(W - c)_+; m large, t - m small] + E[W - c; some X beyond],
+
+all terms positive: the last is elementary, the others have transforms psi^m phi^(t-m), and lines of
+their own through their own saddle points, so that the sum has relative accuracy to any depth. Parts
+end little by little, by a share between 0 and 1 of every X, so that their transforms fade.
 
 Atoms do not let phi fade, and few steps let it fade slowly: for them there is `grids`.
-Two bounds hold always: f(c) <= E (c - X)_+ (Jensen), and E (W - c)_+ >= E (X - tc)_+.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import erfc
 
-from mechc.accountants.contours.characteristic import Law, Tilted
+from mechc.accountants.contours.characteristic import FEW, Law, Tilted
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
 from mechc.loss.atoms import mirrored
@@ -38,17 +49,28 @@ from mechc.loss.rule import ORDER
 Floats = NDArray[np.float64]
 
 TURN = 9.0  # radians that the wave may turn in a panel of nodes
-UNCUT = 1e-22  # mass of a panel in which it may turn further ...
+UNCUT = 1e-22  # tilted mass of a panel in which it may turn further ...
 LOOSE = 0.01  # ... over t, in the proof of decay: a g of 80 / t is seen through it
 MOST_PARTS, MOST_NODES = 400, 400_000
 ROUNDS = 6  # of cutting into eight before
 MOST_FREQUENCIES = 200_000
-FADED = -40.0  # log of |phi| at the last frequency
+FADED = -40.0  # log of |phi| at the last frequency, by an estimate ...
+DONE = -36.0  # ... and of what it makes of a term
 QUADRATURE = 1e-14  # relative error of masses, beside that which the law states
 CAP = 300.0  # largest log X that is told from larger ones
-FURTHER = 1e4  # times the last frequency that is resolved for the proof of decay
+FURTHER, FAR = 8.0, 1e4  # times the last frequency that is resolved to prove decay of few steps
 LASTING = -45.0  # log of the mass of atoms of the epoch that keeps phi from fading
-FINER = 8  # parts of a panel where some are left out
+WIDTH, EDGE = 0.05, 6.0  # of ends of a part of X, in log X; and in units of that what is beyond
+FINER, PART = 8, 3.0  # parts of a panel there; and what in these units is short
+
+
+def _below(log_x: Floats, end: float, width: float) -> Floats:
+    """A smooth step from 1 to 0 around an end, 1 and 0 within 2e-17 beyond its edges."""
+    if not width or end == math.inf:
+        return np.where(log_x <= end, 1.0, 0.0)
+    z = np.clip((log_x - end) / width, -2.0 * EDGE, 2.0 * EDGE)
+    step = np.where(z < -EDGE, 1.0, 0.5 * erfc(z))
+    return np.where(z > EDGE, 0.0, step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +80,16 @@ class Shares:
     Attributes:
         law: the law of the loss of removing a record.
         steps: t.
-        log_cap: log X beyond which panels are left out: the law of the others has less mass.
+        log_floor, log_cap: X outside of this range are left out, little by little so that the law
+            of the others, which has less mass, has a smooth density.
+        width: of these ends, in log X; 0 where they are ends of parts of panels.
     """
 
     law: PrivacyLoss
     steps: int
+    log_floor: float = -math.inf
     log_cap: float = math.inf
+    width: float = WIDTH
 
     @property
     def error(self) -> float:
@@ -105,21 +131,52 @@ class Shares:
         log_mass = panels.spread()[0].reshape(panels.loss.shape)
         return self.sign * panels.loss, log_mass - (0.0 if self.law.is_reversed else panels.loss)
 
+    def taken(self, log_x: Floats) -> Floats:
+        """The share of X that belongs to this part, by its logarithm."""
+        return _below(log_x, self.log_cap, self.width) * _below(-log_x, -self.log_floor, self.width)
+
     @cached_property
-    def panels(self) -> tuple[Any, float, float]:
-        """The panels of the part with a density, and masses under Q and P of those left out."""
+    def panels(self) -> Any:
+        """The panels of this part of what has a density."""
+        found = self._all_panels
+        if found is None:
+            return None
+        return found.among(self.taken(self.sign * found.loss).max(axis=1) > 0.0)
+
+    @cached_property
+    def _all_panels(self) -> Any:
+        """The panels of all that has a density, short at the ends of this part."""
         source = self.law.source
         if source is None or not source.continuous:
-            return None, 0.0, 0.0
+            return None
         panels = source.cover(*self._tilts(1.0 if self.square else 0.0))
-        if self.log_cap == math.inf:
-            return panels, 0.0, 0.0
-        panels = panels.cut(np.full(panels.lo.size, FINER))
-        log_x, log_mass = self.masses(panels)
-        kept = log_x.max(axis=1) <= self.log_cap
-        log_x, mass = log_x[~kept], np.exp(log_mass[~kept])
-        under_p = float((mass * np.exp(np.minimum(log_x, CAP))).sum())
-        return panels.among(kept), float(mass.sum()), under_p
+        ends = [end for end in (self.log_floor, self.log_cap) if math.isfinite(end)]
+        w = self.width
+        if not w:
+            return panels.cut(np.full(panels.lo.size, FINER))
+        for _ in range(ROUNDS if ends else 0):
+            lo, hi = self.sign * panels.loss[:, 0], self.sign * panels.loss[:, -1]
+            lo, hi = np.minimum(lo, hi), np.maximum(lo, hi)
+            near = np.zeros(lo.size, bool)
+            for end in ends:
+                near |= (lo - w < end + EDGE * w) & (end - EDGE * w < hi + w)
+            near &= hi - lo > PART * w
+            if not near.any():
+                break
+            panels = panels.cut(np.where(near, FINER, 1))
+        return panels
+
+    @cached_property
+    def above(self) -> tuple[float, float]:
+        """Masses under Q and P of what is left out above."""
+        law = self.law
+        log_x, log_q = law.atom_loss, law.atom_log_mass - law.atom_loss
+        if self.continuous:
+            found = self.masses(self._all_panels)
+            log_x, log_q = (np.append(a, b) for a, b in zip((log_x, log_q), found, strict=True))
+        mass = np.exp(log_q) * _below(-log_x, -self.log_cap, self.width)
+        some = mass > 0.0
+        return float(mass.sum()), float(mass[some] @ np.exp(np.minimum(log_x[some], CAP)))
 
     @cached_property
     def mean(self) -> float:
@@ -129,28 +186,36 @@ class Shares:
     @cached_property
     def rough(self) -> Law:
         """The law of -W under Q, on nodes that resolve no frequency."""
-        return Law.of((Step(self.loss(0.0)[0], self.steps),))
+        return Law.of((Step(self.plain, self.steps),))
+
+    @cached_property
+    def plain(self) -> PrivacyLoss:
+        """The law of -X/t under Q, on nodes that resolve no frequency."""
+        return self.loss(0.0)[0]
 
     @property
     def lasting(self) -> float:
         """Log of the mass of atoms of the epoch under Q."""
-        mass = float(np.exp(self.rough.steps[0].loss.atom_log_mass).sum())
+        mass = float(np.exp(self.plain.atom_log_mass).sum())
         return self.steps * math.log(min(mass, 1.0)) if mass > 0.0 else -math.inf
 
-    def loss(self, reach: float, uncut: float = UNCUT) -> tuple[PrivacyLoss, float]:
+    @np.errstate(divide="ignore")
+    def loss(self, reach: float, a: float = 0.0, uncut: float = UNCUT) -> tuple[PrivacyLoss, float]:
         """Return the law of -X/t under Q, resolved up to a frequency, and the mass that is not.
 
-        Panels of less mass than `uncut` need not be resolved.
+        Panels with less mass than `uncut`, tilted at `a`, need not be resolved.
         """
         law, t = self.law, float(self.steps)
         log_x, log_weight, spacing = np.empty(0), np.empty(0), np.empty(0)
         region, missed = np.empty(0, np.int64), 0.0
         if self.continuous:
-            panels = self.panels[0]
+            panels = self.panels
             for _ in range(ROUNDS):
                 log_x, log_mass = self.masses(panels)
                 x = np.exp(np.minimum(log_x, CAP)) / t
-                mass = np.exp(log_mass).sum(axis=1)
+                tilted = log_mass + np.log(self.taken(log_x)) - a * x
+                tilted = np.exp(tilted - max(tilted.max(initial=-math.inf), -700.0))
+                mass = tilted.sum(axis=1) / max(float(tilted.sum()), 1e-300)
                 wanted = np.ptp(x, axis=1) * reach / TURN
                 coarse = (mass >= uncut) & (wanted > MOST_PARTS)
                 if not coarse.any():
@@ -163,16 +228,18 @@ class Shares:
                 raise NumericError(f"{law.label}: too many nodes for the frequency {reach:g}")
             panels = panels.cut(parts)
             log_x, log_weight = (each.ravel() for each in self.masses(panels))
+            log_weight = log_weight + np.log(self.taken(log_x))
             log_x = np.minimum(log_x, CAP)
             spacing = panels.spread()[1] * np.exp(log_x) / t
             region = panels.region.repeat(ORDER)
-        kept = np.append(law.atom_loss <= self.log_cap, law.log_minus_infinite > -math.inf)
-        atoms = np.append(-np.exp(np.minimum(law.atom_loss, CAP)) / t, 0.0)
-        atom_log_mass = np.append(law.atom_log_mass - law.atom_loss, law.log_minus_infinite)
-        kept &= atom_log_mass > -math.inf
+        at = np.append(law.atom_loss, -math.inf)
+        log_mass = np.append(law.atom_log_mass - law.atom_loss, law.log_minus_infinite)
+        log_mass = log_mass + np.log(self.taken(at))
+        kept = log_mass > -math.inf
         made = PrivacyLoss(
-            loss=-np.exp(log_x) / t, log_weight=log_weight, atom_loss=atoms[kept],
-            atom_log_mass=atom_log_mass[kept], log_infinite=-math.inf,
+            loss=-np.exp(log_x) / t, log_weight=log_weight,
+            atom_loss=-np.exp(np.minimum(at[kept], CAP)) / t,
+            atom_log_mass=log_mass[kept], log_infinite=-math.inf,
             log_minus_infinite=-math.inf, support=(-math.inf, 0.0), strip=(0.0, math.inf),
             tilts=(0.0, math.inf), contour=0.0, frequency=reach, tolerance=self.error + missed,
             lattice=None, label=law.label, spacing=spacing, region=region,
@@ -183,15 +250,15 @@ class Shares:
 @compiled(
     "UniTuple(float64, 4)(float64[::1], float64[::1], float64, float64, float64, float64, float64)"
 )
-def _cgf(loss, weight, a, t, mean, beyond, share):  # type: ignore[no-untyped-def]
-    """Log phi(a) and its error by the deviation from 1; the same by that from 1 - a mean / t.
+def _cgf(loss, weight, a, n, mean, beyond, share):  # type: ignore[no-untyped-def]
+    """Log phi(a)^n and its error by the deviation from 1; the same by that from 1 - a mean.
 
     `beyond` is the mass that the nodes do not have, `share` the relative error of weights.
     """
     first, second, whole, noise, less, bends, moved = -beyond, -beyond, 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(loss.size):
         u = a * loss[j]
-        size = 16.0 - 4.0 * math.log(max(weight[j], 1e-300))
+        size = 16.0 - 4.0 * math.log(max(weight[j], 1e-300)) + 2.0 * abs(u)
         term = weight[j] * math.expm1(u)
         bend = weight[j] * excess(u) if u > -1.0 else term - weight[j] * u
         own = weight[j] * math.exp(u)
@@ -202,14 +269,14 @@ def _cgf(loss, weight, a, t, mean, beyond, share):  # type: ignore[no-untyped-de
         less += abs(bend) * (size + 32.0)
         bends += abs(bend)
         moved += abs(term)
-    second -= a * mean / t
+    second -= a * mean
     whole = max(whole, 1e-300)
     near = first < -0.5
     return (
-        t * math.log(whole) if near else t * math.log1p(first),
-        t / whole * (EPS * (noise + (8.0 * whole if near else 0.0)) + share * min(moved, whole)),
-        t * math.log1p(max(second, -1.0 + 1e-16)),
-        t / whole * (EPS * (less + 4.0 * a * mean / t) + share * bends)
+        n * math.log(whole) if near else n * math.log1p(first),
+        n / whole * (EPS * (noise + (8.0 * whole if near else 0.0)) + share * min(moved, whole)),
+        n * math.log1p(max(second, -1.0 + 1e-16)),
+        n / whole * (EPS * (less + 4.0 * abs(a) * mean) + share * bends)
         if second > -0.9
         else np.inf,
     )
@@ -234,79 +301,126 @@ def _sums(c, y, size, phase, wander, noise, mean, ulp):  # type: ignore[no-untyp
     return out
 
 
+Factors = Sequence[tuple[Shares, int]]
+
+
+def together(factors: Factors) -> Law:
+    """The law of -W under Q, or of a part of it, on nodes that resolve no frequency."""
+    return Law.of([Step(shares.plain, count) for shares, count in factors])
+
+
 class Contour:
     """One contour: the frequencies of phi, for all c that it serves.
 
     Attributes:
         a, period: real part and T.
+        k, k_error: log of the transform at a, and its error.
     """
 
-    def __init__(self, shares: Shares, a: float, period: float, most: float) -> None:
+    def __init__(self, factors: Factors, a: float, period: float, most: float) -> None:
         """Evaluate phi out to where it has faded, if that is not more than so much work.
+
+        Args:
+            factors: X, of a range, and how many of them there are.
+            a: not 0.
+            period: T.
+            most: nodes times frequencies.
 
         Raises:
             NumericError: it is.
         """
-        t = float(shares.steps)
-        self.a, self.period, self.steps = a, period, t
-        self.mean = shares.mean
+        self.a, self.period, rough = a, period, together(factors)
+        self.steps = float(factors[0][1])
         h = 2.0 * math.pi / period
         # far out a few large ones decide, and the others fade as they do in the middle
-        frequency = max(shares.rough.fading(each, FADED) for each in {a, max(a, 0.0)})
+        frequency = max(rough.fading(each, FADED) for each in {a, max(a, 0.0)})
         count = min(math.ceil(frequency / h) + 2, MOST_FREQUENCIES)
-        last = h * (count + 0.5)
-        resolved, missed = shares.loss(last)
-        law = Law.of((Step(resolved, shares.steps),))
-        if law.loss.size * count > most:
-            raise NumericError(f"{resolved.label}: phi fades too slowly at {a:g}")
-        tilted = Tilted(law, a)
-        self._proof = shares, tilted, last, h
-        weight = np.exp(law.log_weight)
-        spend(4.0 * weight.size)
-        share = shares.error
-        _, without, beyond = shares.panels
-        mean = self.mean - beyond
-        square, drift = math.inf, mean + t * float(weight @ law.loss)
-        if shares.square and abs(drift) < 1e-9:  # the mean is known: second order is left
-            square = 0.5 * t * float(weight @ law.loss**2)
-        drift = drift if square < math.inf else 0.0
-        plain, first, centred, second = _cgf(law.loss, weight, a, t, mean, without, share)
-        second = second if square < math.inf else math.inf
-        self.k = plain if first <= second else centred
-        self.k_error = min(first, second) + EPS * 4.0 * abs(self.k) + 2.0 * t * missed
-        re, im = tilted.log_phi(h, 1, count + 1)
-        self.y = h * np.arange(1.0, count + 1.0)
-        s = np.asarray(a + 1j * self.y, np.complex128)
+        self._h, self._factors = h, factors
+        while True:
+            last = h * (count + 0.5)
+            found = [(shares.loss(last, a), shares, n) for shares, n in factors]
+            work = sum(resolved.loss.size for (resolved, _), _, _ in found) * count
+            if work > most:
+                label = factors[0][0].law.label
+                raise NumericError(f"{label}: phi fades too slowly at {a:g}")
+            tilted = [Tilted(Law.of((Step(resolved, n),)), a) for (resolved, _), _, n in found]
+            logs = [each.log_phi(h, 1, count + 1) for each in tilted]
+            re, im = np.sum(logs, axis=0)
+            if re[-1] - 2.0 * math.log(last / abs(a)) < DONE or 4.0 * work > most:
+                break
+            count *= 2
+        self._last = last
+        self.y = y = h * np.arange(1.0, count + 1.0)
+        s = np.asarray(a + 1j * y, np.complex128)
+        self.k, self.k_error, self.turn = 0.0, 0.0, 0.0
+        moved, rest = np.zeros(count), np.zeros(count)
+        for each, log_phi, ((resolved, missed), shares, n) in zip(tilted, logs, found, strict=True):
+            rest += (1.0 - 1.0 / n) * log_phi[0]
+            self.turn += float(each.mean[0]) * n
+            moved += self._add(shares, resolved, missed, n, s) + each.lost
+        steps = [Step(resolved, n) for (resolved, _), _, n in found]
+        self._near = Law.of(steps)
         factor = (a / s) ** 2
         self.plain = re, im
         self.size = np.exp(re) * np.abs(factor)
         self.phase = im + np.angle(factor)
         self.wander = np.abs(re) + 2.0 * np.abs(im)
-        # one of t factors is off by the quadrature, by no more than E |exp(-sX/t) - 1|
-        far = np.minimum(2.0 * t, np.abs(s))
-        moved = 2.0 * share * np.minimum(far, np.abs(s) ** 2 * square) + 4.0 * t * missed
-        moved += tilted.lost
-        rest = np.exp((1.0 - 1.0 / t) * re)
-        self.off = rest * moved * math.exp(min(-self.k / t, 50.0))
+        self.off = np.exp(rest) * moved
         self.noise = np.abs(factor) * self.off
-        self.turn = float(tilted.mean[0]) * t - drift
+
+    def _add(self, shares: Shares, resolved: PrivacyLoss, missed: float, n: int, s: Any) -> Floats:
+        """Add to K what X of this kind contribute; return how far they may move phi."""
+        a, share, (loss, log_weight) = self.a, shares.error, resolved.nodes()
+        weight = np.exp(log_weight)
+        spend(4.0 * weight.size)
+        known = shares.log_floor == -math.inf  # the masses that are left
+        without, beyond = shares.above if known else (math.inf, 0.0)
+        mean = (shares.mean - beyond) / shares.steps
+        drift, square = mean + float(weight @ loss), math.inf
+        if known and shares.square and shares.steps * abs(drift) < 1e-9:
+            square = 1.0  # the mean is known: second order is left
+        else:
+            drift = 0.0
+        plain, first, centred, second = _cgf(loss, weight, a, float(n), mean, without, share)
+        second = second if square < math.inf else math.inf
+        k = plain if first <= second else centred
+        self.k += k
+        self.k_error += min(first, second) + EPS * 4.0 * abs(k) + 2.0 * n * missed
+        self.turn -= drift * n
+        # one of n factors is off by the quadrature, by no more than E |exp(-sX/t) - 1|
+        boosted = weight * np.exp(np.minimum(np.maximum(a * loss, 0.0) - k / n, 300.0))
+        size = np.abs(s)
+        each = np.minimum(2.0 * float(boosted.sum()), size * -float(boosted @ loss))
+        if square < math.inf:
+            each = np.minimum(each, size**2 * 0.5 * float(boosted @ loss**2))
+        moved: Floats = 2.0 * n * (share * each + 2.0 * missed)
+        return moved
 
     @cached_property
     def tail(self) -> float:
         """Bound on what is left out of the sum."""
-        shares, tilted, last, h = self._proof
-        reach = min(max(2.0 * last, tilted.levelled(FADED)), FURTHER * last)
+        last, a, near = self._last, self.a, Tilted(self._near, self.a)
+        few = self.steps <= FEW
+        # of many factors those of small X are enough: the others are at most 1
+        used = self._factors if few else self._factors[:1]
+        reach = min(max(2.0 * last, near.levelled(FADED)), (FURTHER if few else FAR) * last)
         try:
-            further, missed = shares.loss(reach, LOOSE / shares.steps)
-            proof = Tilted(Law.of((Step(further, shares.steps),)), self.a)
-            proof.slack += 8.0 * missed * math.expm1(min(max(-self.k / self.steps, 0.0), 50.0))
+            found = [shares.loss(reach, a, LOOSE / self.steps) for shares, _ in used]
+            steps = [Step(f[0], n) for f, (_, n) in zip(found, used, strict=True)]
+            proof = Tilted(Law.of(steps), a)
+            proof.slack += 8.0 * np.array([missed for _, missed in found])
         except NumericError:  # then total variation has to do
-            reach, proof = last, tilted
-        decay, _ = proof.decay(last - 0.5 * h, reach, math.inf, FADED)
-        return float(decay) * self.period * self.a * self.a / math.pi
+            reach, proof = last, near
+        decay, _ = proof.decay(last - 0.5 * self._h, reach, math.inf, FADED)
+        return float(decay) * self.period * a * a / math.pi
 
-    def puts(self, c: Floats) -> Floats:
-        """Return rows (lower, estimate, upper) of the logs of g(c)."""
+    def payoffs(self, c: Floats, log_image: Floats) -> Floats:
+        """Return rows (lower, estimate, upper) of the logs of f(c).
+
+        Args:
+            c: at least 0.
+            log_image: log of a bound on the sum of all images, for every c.
+        """
         a, period = self.a, self.period
         spend(6.0 * c.size * self.y.size)
         found = _sums(c, self.y, self.size, self.phase, self.wander, self.noise, self.turn, EPS)
@@ -315,23 +429,15 @@ class Contour:
             log_s = self.k + a * c + math.log(1.0 / (a * a * period))
             log_s += np.log(np.maximum(total, 1e-300))
             share = (noise + self.tail) / np.maximum(total, 1e-300) + self.k_error
-            share += EPS * (40.0 + 4.0 * abs(self.k) + 8.0 * a * c)
-            less = -math.expm1(-a * period)
-            image = np.exp(np.minimum(-a * period - log_s, 600.0)) / less
-            known, unknown = (c - self.mean + period / less) * image, self.mean * image
+            share += EPS * (40.0 + 4.0 * abs(self.k) + 8.0 * abs(a) * c)
+            image = np.exp(np.minimum(log_image - log_s, 600.0))
             rows = np.stack([
-                np.log(np.maximum(1.0 - share - known * (1.0 + 16.0 * EPS) - unknown, 0.0)),
-                np.log(np.maximum(1.0 - known, 0.0)),
-                np.log(np.maximum(1.0 + share - known * (1.0 - 16.0 * EPS), 0.0)),
+                np.log(np.maximum(1.0 - share - image, 0.0)), np.zeros(c.size), np.log1p(share)
             ])  # fmt: skip
             rows += log_s
             bad = ~(total > 0.0) | ~np.isfinite(log_s) | np.isnan(rows).any(axis=0)
-            bad |= ~(share < 1e6) | (c >= period)
+            bad |= ~(share < 1e6)
             rows[0, bad], rows[1, bad], rows[2, bad] = -math.inf, math.nan, math.inf
-            # W >= 0, and E W is known
-            least = np.log(np.maximum(c - self.mean - 8.0 * EPS * (1.0 + c), 0.0))
-        rows[2] = np.minimum(rows[2], np.log(c) + 8.0 * EPS)
-        rows[0] = np.minimum(np.maximum(rows[0], least), rows[2])
         return np.ascontiguousarray(rows.T)
 
     def densities(self, w: Floats, fewer: int = 0) -> tuple[Floats, Floats]:
@@ -344,7 +450,132 @@ class Contour:
         size = np.exp(part * log_size)
         spend(6.0 * w.size * self.y.size)
         turn = part * self.turn
-        turn = part * self.turn
         found = _sums(w, self.y, size, part * phase, self.wander, self.off, turn, EPS)
         noise = found[:, 1] + 2.0 * float(size[-1]) * size.size + self.k_error
         return found[:, 0] / self.period, noise / self.period
+
+
+CLOSE = math.log(1.25)  # between logs of real parts, of periods, and of the largest U
+LEAST, GREATEST = -8.0, 60.0  # logs of real parts, in units of the inverse standard deviation
+DEEP = 9.0  # standard deviations from where on they are closer
+SHORT = 5.0  # times c, or 1, that a period need not be shorter than
+LOSS = {1: 0.5, -1: 6.0}  # nats that rounding may grow for it
+IMAGES = 46.0  # nats by which images are smaller than the answer
+MOST_PERIODS = 60
+MOST_WORK = 5e7  # nodes times frequencies of a contour
+
+
+class Term:
+    """Puts and calls on W where so many X are of these kinds, and the contours that they take."""
+
+    def __init__(self, factors: Factors, log_ways: float = 0.0) -> None:
+        """Hold the factors of the transform, and the log of how often they occur."""
+        self.factors, self.log_ways, self.rough = factors, log_ways, together(factors)
+        self.drawn = sum(count for _, count in factors[1:])
+        self._rows: dict[int, tuple[Floats, Floats]] = {}
+        self._contours: dict[tuple[float, float, float], Contour | None] = {}
+
+    def rows(self, sign: int) -> tuple[Floats, Floats]:
+        """Return |a|, increasing, and rows K, K', K'' there."""
+        if sign not in self._rows:
+            if sign > 0:
+                spread = math.sqrt(max(float(self.rough.roughly(0.0)[0, 2]), 1e-300))
+                size = np.exp(np.arange(LEAST, GREATEST, CLOSE)) / spread
+            else:
+                size = CAP / max(-float(self.rough.loss.min()), 1e-300)
+                size = size * np.exp(np.arange(LEAST - GREATEST / 2.0, 0.0, CLOSE))
+            spend(1.5 * self.rough.loss.size * size.size)
+            self._rows[sign] = size, self.rough.sums(sign * size)[:, :3]
+        return self._rows[sign]
+
+    @property
+    def log_mean(self) -> float:
+        """Log of E[W; so many X of these kinds], nearly."""
+        if not all(shares.plain.nodes()[0].size for shares, _ in self.factors):
+            return -math.inf
+        k, slope = (float(each) for each in self.rough.roughly(0.0)[0, :2])
+        return self.log_ways + k + math.log(max(-slope, 1e-300)) if k > -math.inf else k
+
+    def chernoff(self, c: float, sign: int) -> float:
+        """Log, nearly, of an upper bound: (c - w)_+ <= exp(a (c - w)) / (ae), and likewise."""
+        size, rows = self.rows(sign)
+        return float(np.min(rows[:, 0] + sign * size * c - np.log(size))) - 1.0 + self.log_ways
+
+    def payoff(self, c: Floats, sign: int, at: float) -> Floats:
+        """Return rows (lower, estimate, upper) of logs of puts, or of calls for a sign of -1.
+
+        Args:
+            c: where.
+            sign: 1 or -1.
+            at: c whose saddle point is used for all.
+        """
+        none = np.tile([-math.inf, math.nan, math.inf], (c.size, 1))
+        size, rows = self.rows(sign)
+        level = 2.0 / size - sign * rows[:, 1]  # of which c is the best one served
+        if sign > 0:
+            log_a = float(
+                np.interp(-math.log(at), -np.log(np.maximum(level, 1e-300)), np.log(size))
+            )
+        else:
+            level = -2.0 / size - rows[:, 1]
+            log_a = float(np.interp(at, np.maximum.accumulate(level), np.log(size)))
+        # a larger one has a shorter period; it costs little while exp(K + ac) / a^2 is nearly least
+        cost = rows[:, 0] + sign * size * at - 2.0 * np.log(size)
+        best = float(np.interp(log_a, np.log(size), cost))
+        wanted = math.log((IMAGES + max(0.0, -best)) / (SHORT * max(at, 1.0)))
+        dear = (cost > best + LOSS[sign]) & (np.log(size) > log_a)
+        wanted = min(wanted, float(np.log(size[dear.argmax() - 1])) if dear.any() else math.inf)
+        log_a = max(log_a, wanted)
+        a = math.exp(log_a)
+        bend = 2.0 + a * a * float(self.rough.roughly(sign * a)[0, 2])
+        spacing = CLOSE * 0.5 ** math.ceil(math.log2(max(math.sqrt(bend) / DEEP, 1.0)))
+        a = math.exp(round(log_a / spacing) * spacing)
+        period, log_image = self._images(a, sign, c, at)
+        if period == math.inf:
+            return none
+        most = _coarse(1.25 * max(at, float(c.max()), 0.8)) if sign > 0 else math.inf
+        key = sign * a, period, most
+        if key not in self._contours:
+            used = self.factors
+            if sign > 0:  # larger X contribute nothing
+                cap = math.log(most) + EDGE * WIDTH
+                used = [(replace(s, log_cap=cap + math.log(s.steps)), n) for s, n in used]
+            try:
+                self._contours[key] = Contour(used, sign * a, period, MOST_WORK)
+            except NumericError:
+                self._contours[key] = None
+        found = self._contours[key]
+        return none if found is None else found.payoffs(c, log_image) + self.log_ways
+
+    def _images(self, a: float, sign: int, c: Floats, at: float) -> tuple[float, Floats]:
+        """A period for a place, and logs of bounds on images elsewhere."""
+        k = float(self.rough.roughly(sign * a)[0, 0])
+        depth = k + sign * a * at - 2.0 * math.log(a)  # of the answer, nearly
+        if sign > 0:
+            period = (IMAGES + max(0.0, -depth)) / a
+            period = _coarse(max(period, 1.3 * float(c.max()) + 2.0))
+            less = -math.expm1(-a * period)
+            image: Floats = np.log(c + period) - a * period - 2.0 * math.log(less)
+            return period, np.where(1.1 * c < period, image, math.inf)
+        size, rows = self.rows(-1)
+        mass, slope = self.rough.roughly(0.0)[0, :2].tolist()
+        mass = math.exp(mass)
+        further = size > a
+        size, high = size[further], rows[further, 0] - np.log(size[further]) - 1.0
+        least = depth - IMAGES
+        period = _coarse(max(-least, 1.0) / a)
+        for _ in range(MOST_PERIODS if size.size else 0):
+            less = -math.expm1(-a * period)
+            left = math.log(mass * (period - slope)) - a * period - 2.0 * math.log(less)
+            off = (size - a) * period
+            right = high - size * at - off - np.log(-np.expm1(-off))
+            best = int(np.argmin(right))
+            if np.logaddexp(left, right[best]) < least:
+                return period, np.logaddexp(left, right[best] + size[best] * (at - c))
+            period *= math.exp(CLOSE)
+        return math.inf, c
+
+
+def _coarse(period: float) -> float:
+    """The next period of a grid, so that contours are shared."""
+    return math.exp(CLOSE * math.ceil(math.log(period) / CLOSE))
