@@ -113,7 +113,7 @@ class Kernel(Protocol):
     strip: Callable[[Floats], Floats]  # (t_minus, t_plus)
     lattice: Callable[[Floats], Floats]  # (offset, step) of the loss; (nan, nan) when it is none
     cgf: Callable[[complex, Floats], complex]  # only if CAPABILITIES["cgf"] starts with "closed"
-    # the law of the loss, see mechc.kernel.families; infinite losses count, but in cumulants
+    # the law of the loss, see mechc.kernel.law; infinite losses count, but in cumulants
     loss_cdf_p: Callable[[float, Floats], float]  # P(L <= ell); loss_sf_p above; _q under Q
     loss_masses: Callable[[Floats, Floats, Floats], None]  # edges, theta, out (2, edges + 1)
     delta: Callable[[float, Floats], float]

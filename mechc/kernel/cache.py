@@ -50,12 +50,12 @@ from threading import RLock
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 import platformdirs
 
 from mechc.errors import CacheError, VerificationError
 from mechc.kernel import closure
-from mechc.kernel.selfcheck import require_agreement
-from mechc.kernel.statements import refusal
+from mechc.kernel.statements import TOLERANCE, refusal
 from mechc.protocol import PROTOCOL, Kernel
 
 SEAL = "seal"  # suffix of the file with the digest
@@ -327,7 +327,7 @@ def _store(home: Path, key: str, name: str, source: str) -> Kernel:
     path = _written(home, name, source)
     try:
         kernel = _load(path, source)
-        require_agreement(kernel)
+        _require_agreement(kernel)
     except (CacheError, VerificationError):
         path.unlink(missing_ok=True)
         forget(path)
@@ -335,6 +335,44 @@ def _store(home: Path, key: str, name: str, source: str) -> Kernel:
     # the index last: a request never points at a kernel that did not load
     _write(home / "requests" / key, f"{path.name}\n")
     return kernel
+
+
+def _require_agreement(kernel: Kernel) -> None:
+    """Hold the machine code of a kernel against the reference values in its own text.
+
+    Asked are the array forms, which queries use: functions of one output compile when needed.
+    Small values count as one: a loss may be 1e-17 where log p is 3. An inverse may also have the
+    loss that it was asked for: where the loss is flat, x has few digits.
+
+    Raises:
+        VerificationError: a function differs from the declaration.
+    """
+    for theta, rows in getattr(kernel, "CHECKS", ()):
+        at, asked = np.array(theta), dict[tuple[str, int], list[tuple[float, float]]]()
+        for x, p, q, ell, branch, back in rows:
+            values = {"log_p": (x, p), "log_q": (x, q), "loss": (x, ell)}
+            found = {(name, -1): pair for name, pair in values.items()}
+            for key, pair in (found | {("loss_inverse", branch): (ell, back)}).items():
+                if pair[1] is not None:
+                    asked.setdefault(key, []).append(pair)
+        for (name, branch), pairs in asked.items():
+            arguments, expected = np.array(pairs).T.copy()
+            answers, loss = np.empty(len(pairs)), np.full(len(pairs), np.nan)
+            if branch >= 0:
+                kernel.loss_inverse_many(branch, arguments, at, answers)
+                kernel.loss_many(answers, at, loss)
+            else:
+                getattr(kernel, f"{name}_many")(arguments, at, answers)
+            agree = [
+                np.abs(value - truth) <= TOLERANCE * np.maximum(1.0, np.abs(truth))
+                for value, truth in ((answers, expected), (loss, arguments))
+            ]
+            for i in np.flatnonzero(~(agree[0] | agree[1])):
+                raise VerificationError(
+                    f"{kernel.NAME}: {name}({arguments[i]!r}) at parameters {theta} is "
+                    f"{answers[i]!r} in the kernel and {expected[i]!r} in the declaration; the "
+                    "kernel was discarded"
+                )
 
 
 def _write(path: Path, text: str) -> None:

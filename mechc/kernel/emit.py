@@ -1,19 +1,10 @@
 """KernelIR module in, the text of one Python module out.
 
 The text holds only the statements of `statements`, in the form that `protocol` describes: header,
-constants, prelude, kernels, self-check, seal. Equal modules give equal text; `DIGEST` is a digest
-of all of it, versions included.
-
-The functions of an emitted kernel as text, one IR function or table at a time.
-
-Input: a module in printable form. Output: decorated function texts in an order in which every
-callee stands before its callers. Shared subexpressions are named here, and array functions get
-what does not depend on x in front of their loop.
-
-KernelIR for people: every function of a module with its cases and expressions.
-
-Input: a module in printable form. Output: text that shows what the passes made of each formula,
-before subexpressions are shared and before there is Python around it.
+constants, prelude, kernels, one step's law, self-check, seal. Every callee stands before its
+callers; shared subexpressions have names, and array functions have what does not depend on x in
+front of their loop. Equal modules give equal text; `DIGEST` is a digest of all of it, versions
+included.
 """
 
 from __future__ import annotations
@@ -23,19 +14,19 @@ import json
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
+from itertools import groupby
 
 from mechc.errors import InternalError
 from mechc.kernel import ir
 from mechc.kernel.cache import MARK, seal
-from mechc.kernel.families import parts
-from mechc.kernel.ir import Function, Inverse, Module, Root, Row, Series, Table
+from mechc.kernel.ir import Check, Function, Inverse, Module, Root, Series, Table
+from mechc.kernel.law import law_text
 from mechc.kernel.passes.sharing import hoist, share, share_all
 from mechc.kernel.prelude import closure
 from mechc.kernel.printer import Printer, indent, literal
 from mechc.kernel.root_finder import SIGNATURE as SOLVER
 from mechc.kernel.root_finder import solver_text
-from mechc.kernel.selfcheck import self_check_text
-from mechc.kernel.statements import DECORATOR, IMPORTS, commentary, refusal
+from mechc.kernel.statements import DECORATOR, IMPORTS, SELF_CHECK, commentary, refusal
 from mechc.protocol import PROTOCOL, Measure
 
 WIDTH = 96
@@ -44,7 +35,6 @@ COMPLEX = "complex128(complex128, float64[::1])"
 CONSTANT = "float64(float64[::1])"
 BETWEEN = "float64(float64, float64, float64[::1])"
 ARRAY = "void(float64[::1], float64[::1], float64[::1])"
-SELECTED = "float64(int64, float64, float64[::1])"
 SELECTED_ARRAY = "void(int64, float64[::1], float64[::1], float64[::1])"
 TABLE = "float64[:, ::1](float64[::1])"
 VECTOR = "float64[::1](float64[::1])"
@@ -76,12 +66,6 @@ def breakpoints(theta):
     \"\"\"Sorted distinct ends of the branches.\"\"\"
     return np.unique(branches(theta)[:, :2])"""
 
-
-INVERSES = """\
-def loss_inverse_many(branch, ells, theta, out):
-    \"\"\"Write loss_inverse of each element to out.\"\"\"
-    for i in range(ells.size):
-        out[i] = loss_inverse(branch, ells[i], theta)"""
 
 ADD_BRANCH = """\
 def add_branch(out, n, lo, hi, kind, left, right, index):
@@ -123,14 +107,13 @@ class Writer:
         yield from self._inverses()
         below = "<=" if self.module.measure is Measure.LATTICE else "<"
         for table in self.module.tables:
-            if table.name == "branches":
+            if self._skips(table):
                 yield jitted(ADD_BRANCH_TYPE, ADD_BRANCH.format(below=below), plain=True)
-            yield self._vector(table) if table.columns == 0 else self._table(table)
+            yield self._table(table)
             if table.name == "branches":
                 yield jitted(VECTOR, BREAKPOINTS, plain=True)
         if self.module.tables:  # those of a whole kernel
-            for part in parts(self.module.measure):
-                yield jitted(*part)
+            yield law_text(self.module.measure)
 
     def _define(
         self, signature: str, head: str, doc: str, lines: Iterable[str], *, plain: bool = False
@@ -150,9 +133,11 @@ class Writer:
             for node in ir.walk(expr)
             if isinstance(node, ir.Param)
         }
-        return [
-            f"{name} = theta[{i}]" for i, name in enumerate(self.module.names) if name in leaves
-        ]
+        places = {name: f"theta[{i}]" for i, name in enumerate(self.module.names) if name in leaves}
+        line = f"{', '.join(places)} = {', '.join(places.values())}"
+        if len(line) < WIDTH - 4:
+            return [line] * bool(places)
+        return [f"{name} = {place}" for name, place in places.items()]
 
     def _scalar(self, function: Function) -> str:
         body = share(function.body)
@@ -190,7 +175,7 @@ class Writer:
             yield jitted(SOLVER, solver_text("solve_loss", "loss"))
         for inverse in self.module.inverses:
             yield self._inverse(inverse)
-        yield from self._choice()
+        yield self._inverse_many()
 
     def _inverse(self, inverse: Inverse) -> str:
         head = f"loss_inverse_{inverse.index}(ell, theta)"
@@ -210,18 +195,17 @@ class Writer:
             lines += self.printer.block(share(block), f"{name} = {{}}")
         return lines
 
-    def _choice(self) -> Iterator[str]:
-        """The inverse on any branch, of one loss and of many."""
-        lines = []
+    def _inverse_many(self) -> str:
+        """The inverse on any branch."""
+        lines = ["for i in range(ells.size):", "    out[i] = math.nan"]
         for inverse in self.module.inverses:
             lines += [
-                f"if branch == {inverse.index}:",
-                f"    return loss_inverse_{inverse.index}(ell, theta)",
+                f"    if branch == {inverse.index}:",
+                f"        out[i] = loss_inverse_{inverse.index}(ells[i], theta)",
             ]
-        head = "loss_inverse(branch, ell, theta)"
-        doc = "The output of a branch that has a loss; nan on branches without an inverse."
-        yield self._define(SELECTED, head, doc, [*lines, "return math.nan"])
-        yield jitted(SELECTED_ARRAY, INVERSES)
+        head = "loss_inverse_many(branch, ells, theta, out)"
+        doc = "Write the outputs of a branch that have these losses to out; nan without an inverse."
+        return self._define(SELECTED_ARRAY, head, doc, lines)
 
     def _root(self, helper: Root) -> Iterator[str]:
         suffix = helper.name.removeprefix("root_")
@@ -250,42 +234,40 @@ class Writer:
         yield self._define(CONSTANT, f"{helper.name}(theta)", helper.doc, lines)
 
     def _table(self, table: Table) -> str:
-        arms = []
+        """A function that returns rows; branches that are empty at some parameters are skipped."""
+        head, skipping, arms = f"{table.name}(theta)", self._skips(table), []
         for guard, rows in table.cases:
             lets, values = share_all(tuple(v for row in rows for v in row.values))
             lines = [f"{local.name} = {self.printer(value)}" for local, value in lets]
-            lines.append(f"out = np.empty(({len(rows)}, {table.columns}))")
-            if table.name == "branches" and rows:
-                lines.append("n = 0")
-            for i, row in enumerate(rows):
-                printed = [self.printer(v) for v in values[i * table.columns :][: table.columns]]
-                lines += self._row(table, i, row, printed)
-            lines.append("return out[:n]" if table.name == "branches" and rows else "return out")
-            arms.append((guard, lines))
-        blocks = [_block(v) for guard, rows in table.cases for row in rows for v in row.values]
+            printed = [self.printer(value) for value in values]
+            end = "return out[:n]" if skipping else "return out"
+            if table.columns == 0:
+                end = f"return np.array([{', '.join(printed)}])"
+            elif rows and (skipping or len(rows) > 1):
+                lines.append(f"out = np.empty(({len(rows)}, {table.columns}))")
+                lines += ["n = 0"] * skipping
+            else:
+                end = f"return np.empty((0, {table.columns}))"
+            for i, row in enumerate(rows if table.columns else ()):
+                here = ", ".join(printed[i * table.columns :][: table.columns])
+                where = ", ".join(f"out[{i}, {j}]" for j in range(table.columns))
+                lines += textwrap.wrap(commentary(row.doc), WIDTH - 12, initial_indent="# ",
+                                       subsequent_indent="#   ")  # fmt: skip
+                if skipping:
+                    lines.append(f"n = add_branch(out, n, {here})")
+                elif len(rows) > 1:
+                    lines.append(f"{where} = {here}")
+                else:
+                    end = f"return np.array([[{here}]])"
+            arms.append((guard, [*lines, end]))
+        blocks = [_block(v) for _, rows in table.cases for row in rows for v in row.values]
         blocks += [_block(guard) for guard, _ in table.cases if guard is not None]
-        params, head = self._unpack(*blocks), f"{table.name}(theta)"
-        lines = [*params, *self.printer.chain(arms)]
-        return self._define(TABLE, head, table.doc, lines, plain=True)
+        lines = [*self._unpack(*blocks), *self.printer.chain(arms)]
+        return self._define(TABLE if table.columns else VECTOR, head, table.doc, lines, plain=True)
 
-    def _row(self, table: Table, i: int, row: Row, values: list[str]) -> list[str]:
-        """Lines that fill one row; a branch that is empty at these parameters is skipped."""
-        comment = textwrap.wrap(
-            commentary(row.doc), WIDTH - 12, initial_indent="# ", subsequent_indent="#   "
-        )
-        if table.name != "branches":
-            return [*comment, *(f"out[{i}, {j}] = {v}" for j, v in enumerate(values))]
-        return [*comment, f"n = add_branch(out, n, {', '.join(values)})"]
-
-    def _vector(self, table: Table) -> str:
-        ((_, (row,)),) = table.cases
-        lets, values = share_all(row.values)
-        lines = [f"{local.name} = {self.printer(value)}" for local, value in lets]
-        lines.append(f"return np.array([{', '.join(self.printer(v) for v in values)}])")
-        params = self._unpack(*map(_block, row.values))
-        return self._define(
-            VECTOR, f"{table.name}(theta)", table.doc, [*params, *lines], plain=True
-        )
+    def _skips(self, table: Table) -> bool:
+        """Whether a row of a table may be empty; a branch beside which there is none never is."""
+        return table.name == "branches" and any(len(rows) > 1 for _, rows in table.cases)
 
 
 def _block(expr: ir.Expr) -> ir.Block:
@@ -307,7 +289,7 @@ def emit(module: Module) -> str:
     writer = Writer(module)
     kernels = list(writer.kernels())
     prelude = [jitted(p.signature, p.source, plain=True) for p in closure(writer.used())]
-    parts = [DECORATOR, *prelude, *kernels, self_check_text(module.checks)]
+    parts = [DECORATOR, *prelude, *kernels, _checks(module.checks) + "\n\n\n" + SELF_CHECK]
     body = "\n\n\n".join(parts)
     header, constants = _header(module), _constants(module)
     digest = _digest(header, constants, body)
@@ -398,44 +380,21 @@ def _parameters(module: Module) -> str:
 
 def _plain(value: object) -> str:
     if isinstance(value, tuple):
-        return f"({', '.join(map(_plain, value))})"
+        return f"({', '.join(map(_plain, value))}{',' * (len(value) == 1)})"
     return literal(value)[0] if isinstance(value, float) else _pretty(value)
 
 
-def outline(module: Module) -> str:
-    """Write a module as an indented list of definitions.
-
-    Args:
-        module: from `lower`.
-
-    Returns:
-        Text, one expression a line.
-    """
-    return "\n".join(_lines(module))
-
-
-def _lines(module: Module) -> Iterator[str]:
-    printer = Printer()
-    for helper in module.helpers:
-        body = helper.residual if isinstance(helper, Root) else helper.term
-        yield from _definition(f"{helper.name}: {helper.doc}", body, printer)
-    for function in module.functions:
-        yield from _definition(f"{function.name}({function.variable})", function.body, printer)
-    for inverse in module.inverses:
-        name = f"loss_inverse_{inverse.index}(ell)"
-        if inverse.body is None:
-            yield f"{name}: bracketed"
-        else:
-            yield from _definition(name, inverse.body, printer)
-    for table in module.tables:
-        yield table.name
-        arms = [
-            (guard, [", ".join(map(printer, row.values)) for row in rows] or ["none"])
-            for guard, rows in table.cases
-        ]
-        yield from indent(list(printer.chain(arms)))
+def _checks(checks: Sequence[Check]) -> str:
+    """The reference values, those of one parameter vector next to each other."""
+    lines = []
+    for theta, rows in groupby(checks, key=lambda check: check.theta):
+        lines += [f"    ({_plain(theta)}, (", *map(_check, rows), "    )),"]
+    return "\n".join([
+        "# theta; x, log_p, log_q, loss, index of an inverse and the x that has this loss;",
+        "# computed from the declaration to 50 digits, None where infinite or unknown",
+        *(["CHECKS = (", *lines, ")"] if lines else ["CHECKS = ()"]),
+    ])  # fmt: skip
 
 
-def _definition(head: str, body: ir.Block, printer: Printer) -> Iterator[str]:
-    yield head
-    yield from indent(list(printer.block(body, "{}")))
+def _check(check: Check) -> str:
+    return f"        {_plain((check.x, *check.values, *(check.inverse or (None, None))))},"

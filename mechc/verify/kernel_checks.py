@@ -321,7 +321,7 @@ def _beyond(run: Any, oracle: Oracle, law: str, level: float, above: bool) -> An
         ends = infinite.get(int(kind), (left, right))
         least = lo - 0.5 if oracle.measure is Measure.LATTICE else lo  # the mass of (lo, hi]
         if min(ends) < level < max(ends):
-            x = float(run("loss_inverse", int(index), level, list(oracle.theta)))
+            x = float(run(f"loss_inverse_{int(index)}", level, list(oracle.theta)))
             least, hi = (x, hi) if (kind > 0) == above else (least, x)
         elif (max(ends) > level) != above:
             least = hi

@@ -127,7 +127,7 @@ def test_a_text_that_does_not_load_leaves_no_index_entry():
 @pytest.mark.parametrize(("reference", "agrees"), [(7.0, True), (7.0 + 1e-8, False)])
 def test_a_kernel_that_computes_other_values_than_declared_is_not_kept(reference, agrees, home):
     """Reference values come from the declaration, to 50 digits."""
-    text = TEXT % 1.0 + f"CHECKS = (((3.0,), ((2.0, None, None, {reference!r}, ()),)),)\n"
+    text = TEXT % 1.0 + f"CHECKS = (((3.0,), ((2.0, None, None, {reference!r}, None, None),)),)\n"
     if agrees:
         assert loss(cache.store(KEY, "small", seal(text))) == 7.0
         return

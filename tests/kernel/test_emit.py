@@ -71,7 +71,7 @@ def test_self_check_notices_a_wrong_constant(tmp_path):
     path = tmp_path / "kernel.py"
     text = source("approximate_dp")
     # x, log_p, log_q and a finite loss
-    wrong = re.sub(r"(\(1\.0, \S+, \S+, )[\d.]+, \(\)", r"\g<1>0.125, ()", text, count=1)
+    wrong = re.sub(r"(\(1\.0, \S+, \S+, )[\d.]+, None", r"\g<1>0.125, None", text, count=1)
     assert wrong != text
     path.write_text(wrong, encoding="utf-8")
     run = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
@@ -82,8 +82,8 @@ def test_self_check_notices_a_wrong_constant(tmp_path):
 def test_self_check_has_five_points_a_function():
     (checks,) = re.findall(r"^CHECKS = (.*?^\))$", source("laplace"), flags=re.M | re.S)
     rows = [row for _, rows in ast.literal_eval(checks) for row in rows]
-    assert all(len([row for row in rows if row[i] is not None]) >= 10 for i in (1, 2, 3))
-    assert len([row for row in rows if row[4] and row[4][0][0] == 1]) >= 10
+    assert all(len([row for row in rows if row[i] is not None]) >= 5 for i in (1, 2, 3))
+    assert len([row for row in rows if row[4] == 1]) >= 5
 
 
 @pytest.mark.parametrize("name", GOLDENS)
@@ -185,18 +185,3 @@ def test_only_math_functions_that_numba_has():
 )
 def test_parameter_names_never_clash(names, expected):
     assert identifiers(names) == expected
-
-
-def test_the_outline_shows_every_function_of_the_module():
-    from built_in import declaration
-
-    from mechc.calculus import derive
-    from mechc.calculus.pair import normalise
-    from mechc.kernel.emit import outline
-    from mechc.kernel.lower import lower
-
-    module = lower(derive(normalise(declaration("student_t"))))
-    text = outline(module)
-    for name in ("log_p(x)", "loss(x)", "loss_inverse_1(ell)", "branches", "strip"):
-        assert f"\n{name}" in f"\n{text}"
-    assert "0.5 * (nu + 1.0) * log_ratio(" in text

@@ -61,7 +61,7 @@ def module(text):
     `theta` is any sequence. The precision is that of `mpmath.mp` at the time of the call.
     """
     numba, numpy = ModuleType("numba"), ModuleType("numpy")
-    numpy.array, numpy.empty = list, Rows
+    numpy.array, numpy.empty, numpy.errstate = list, Rows, lambda **_: lambda function: function
     namespace = {"__name__": "kernel", "complex": mpc, "float": mpf}
     body = text.replace("import math\n", "").replace("import numba\n", "")
     body = body.replace("import numpy as np\n", "").replace("@compiled(", "@_as_it_is(")

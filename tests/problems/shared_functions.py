@@ -7,8 +7,8 @@ import textwrap
 
 from mechc.kernel import ir
 from mechc.kernel.emit import ADD_BRANCH, ADD_BRANCH_TYPE, BREAKPOINTS, VECTOR, Writer, jitted
-from mechc.kernel.families import parts
 from mechc.kernel.ir import Module, Series
+from mechc.kernel.law import law_text
 from mechc.kernel.prelude import PRIMITIVES, closure
 from mechc.kernel.root_finder import SIGNATURE, solver_text
 from mechc.kernel.statements import DECORATOR
@@ -28,7 +28,7 @@ def texts():
     yield from (jitted(p.signature, p.source) for p in closure(PRIMITIVES))
     yield from (jitted(ADD_BRANCH_TYPE, ADD_BRANCH.format(below=below)) for below in ("<", "<="))
     yield from (jitted(VECTOR, BREAKPOINTS), *summing)
-    yield from (jitted(*part) for measure in Measure for part in parts(measure))
+    yield from map(law_text, Measure)
     yield jitted(SIGNATURE, solver_text("solve_loss", "loss"))
     yield jitted(SIGNATURE, solver_text("solve_0", "residual_0"))
     yield DECORATOR

@@ -4,14 +4,14 @@ Input: a stable expression with n-ary products and `Pow`. Output: no constant in
 integer `Pow`, no negative exponent, rational constants whose denominator is not a power of two as
 a division (x/3.0 rounds once, x*0.333 twice).
 
-Polynomials in a variable by Horner's rule.
-
-Input and output: one stable expression, before powers are multiplied out. A sum is rewritten when
-every term is free of the variable times a power of it and two different positive powers occur.
+Before that, factors that all terms of a sum share are taken out of it, so that what nearly cancels
+is subtracted before anything is rounded; and polynomials in a variable are nested by Horner's rule,
+where every term is free of the variable times a power of it, and two positive powers occur.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -57,6 +57,8 @@ def _at_node(expr: Expr) -> Expr:
             return _product(args)
         case Number(exact) if exact < 0:
             return Neg(_quotient(-exact, []))
+        case Constant(_, value) if -math.inf < value < 0.0:
+            return Neg(_positive(expr))
         case Number(exact):
             return _quotient(exact, [])
         case _:
@@ -149,13 +151,64 @@ HIGHEST = 16
 
 
 def horner(expr: Expr) -> Expr:
-    """Nest every polynomial in a variable inside `expr`."""
+    """Take common factors out of sums inside `expr`, and nest polynomials in a variable."""
     return transform(expr, _horner_at)
+
+
+def _positive(constant: Constant) -> Constant:
+    """A negative constant without its sign."""
+    return Constant(constant.label.removeprefix("-"), -constant.value)
+
+
+def _shared_factors(terms: Sequence[Expr]) -> tuple[list[Expr], list[Expr]]:
+    """The powers that all terms have as factors, and the terms without them."""
+    products = [_powers(term) for term in terms]
+    shared = {}
+    for base, (exponent, *others) in (
+        (base, [product.get(base, Fraction(0)) for product in products]) for base in products[0]
+    ):
+        sign = 1 if exponent > 0 else -1
+        common = min(sign * e for e in (exponent, *others))
+        if common > 0:
+            shared[base] = sign * common
+    rest = []
+    for term, product in zip(terms, products, strict=True):
+        left = {base: exponent - shared.get(base, 0) for base, exponent in product.items()}
+        coefficient = math.prod(f.exact for f in _factors(term) if isinstance(f, Number))
+        signs = sum(isinstance(f, Constant) and -math.inf < f.value < 0.0 for f in _factors(term))
+        powers = (_raised(base, exponent) for base, exponent in left.items() if exponent)
+        rest.append(mul(Number(coefficient * (-1) ** signs), *powers))
+    return [_raised(base, exponent) for base, exponent in shared.items()], rest
+
+
+def _factors(term: Expr) -> tuple[Expr, ...]:
+    return term.args if isinstance(term, Mul) else (term,)
+
+
+def _powers(term: Expr) -> dict[Expr, Fraction]:
+    """The factors of a product by their bases, rational numbers and signs aside."""
+    found: dict[Expr, Fraction] = {}
+    for factor in _factors(term):
+        base, exponent = factor, Fraction(1)
+        if isinstance(factor, Pow) and isinstance(factor.exponent, Number):
+            base, exponent = factor.base, factor.exponent.exact
+        elif isinstance(factor, Constant) and -math.inf < factor.value < 0.0:
+            base = _positive(factor)
+        if not isinstance(base, Number):
+            found[base] = found.get(base, Fraction(0)) + exponent
+    return found
+
+
+def _raised(base: Expr, exponent: Fraction) -> Expr:
+    return base if exponent == 1 else Pow(base, Number(exponent))
 
 
 def _horner_at(expr: Expr) -> Expr:
     if not isinstance(expr, Add):
         return expr
+    shared, terms = _shared_factors(expr.args)
+    if shared:
+        return mul(*shared, _horner_at(add(*terms)))
     for variable in dict.fromkeys(node for node in walk(expr) if isinstance(node, Var)):
         coefficients = _coefficients(expr.args, variable)
         if coefficients is not None:
