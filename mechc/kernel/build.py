@@ -126,12 +126,9 @@ def kernel(origin: Origin, transforms: Transforms, progress: Progress | None = N
         transforms: transformations to apply, innermost first.
         progress: called with the name of each stage of a compilation.
     """
-    name = key(origin, transforms)
-    with _one_at_a_time:
-        if name not in _loaded:
-            found = find(origin, transforms)
-            _loaded[name] = found or _compile(origin, transforms, progress)[0]
-        return _loaded[name]
+    if isinstance(origin, LoadedKernel):
+        return _untransformed(origin, transforms)
+    return _known(key(origin, transforms), lambda: _compile(origin, transforms, progress)[0])
 
 
 def reverse_kernel(origin: Origin, transforms: Transforms, forward: Kernel) -> Kernel | None:
@@ -139,10 +136,7 @@ def reverse_kernel(origin: Origin, transforms: Transforms, forward: Kernel) -> K
     if isinstance(origin, LoadedKernel):
         return None
     name = key(origin, (*transforms, Other.REVERSE))
-    with _one_at_a_time:
-        if name not in _loaded:
-            _loaded[name] = cache.lookup(name) or _compile(origin, transforms, None)[1]
-        found = _loaded[name]
+    found = _known(name, lambda: _compile(origin, transforms, None)[1])
     return None if found.DIGEST == forward.DIGEST else found
 
 
@@ -151,9 +145,14 @@ def tag_kernel(origin: Origin, transforms: Transforms, forward: Kernel) -> Kerne
     if TAG not in forward.CAPABILITIES or isinstance(origin, LoadedKernel):
         return None
     name = key(origin, (*transforms, Other.INDEX))
+    return _known(name, lambda: _compile_tag(origin, transforms))
+
+
+def _known(name: str, make: Callable[[], Kernel]) -> Kernel:
+    """The kernel of a request key: of this process, else of the cache, else made."""
     with _one_at_a_time:
         if name not in _loaded:
-            _loaded[name] = cache.lookup(name) or _compile_tag(origin, transforms)
+            _loaded[name] = cache.lookup(name) or make()
         return _loaded[name]
 
 

@@ -5,11 +5,8 @@ Invariants: nodes are immutable and compare by structure; every `Add` and `Mul` 
 arguments; rational constants are exact until they are printed; nothing here knows SymPy.
 Expressions have one type, float64, except inside `cgf`, where `Var("z")` and all that depends on
 it is complex128; conditions (`Compare`, `Logic`) occur only as the first argument of `Select` and
-as guards of a `Chain`.
-
-The parts of an emitted kernel before they are text: functions, tables, helpers, checks.
-
-`lower` fills a `Module`, `emit` writes it. Blocks inside are in printable form (see `passes`).
+as guards of a `Chain`. A `Module` holds all parts of a kernel; its blocks are in printable form
+(see `passes`).
 """
 
 from __future__ import annotations
@@ -221,44 +218,33 @@ def call(name: str, *args: Expr) -> Call:
     return Call(name, args)
 
 
+_OPERANDS: dict[type, tuple[str, ...]] = {
+    Neg: ("arg",), IntPow: ("base",), Div: ("top", "bottom"), Pow: ("base", "exponent"),
+    Compare: ("left", "right"), Select: ("condition", "then", "other"),
+}  # fmt: skip
+"""The fields that hold the operands of a node, where they are not one tuple."""
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The operands of a node, in evaluation order."""
-    match expr:
-        case Add(args) | Mul(args) | Call(_, args) | Logic(_, args):
-            return args
-        case Neg(arg) | IntPow(arg, _):
-            return (arg,)
-        case Div(left, right) | Pow(left, right) | Compare(_, left, right):
-            return (left, right)
-        case Select(condition, then, other):
-            return (condition, then, other)
-        case _:
-            return ()
+    if isinstance(expr, (Add, Mul, Call, Logic)):
+        return expr.args
+    return tuple(getattr(expr, name) for name in _OPERANDS.get(type(expr), ()))
 
 
 def rebuild(expr: Expr, args: tuple[Expr, ...]) -> Expr:
     """The same node with other operands."""
     match expr:
-        case Add():
-            return Add(args)
-        case Mul():
-            return Mul(args)
-        case Call(name, _):
-            return Call(name, args)
-        case Logic(op, _):
-            return Logic(op, args)
-        case Neg():
-            return Neg(args[0])
+        case Add() | Mul():
+            return type(expr)(args)
+        case Call(head) | Logic(head):
+            return type(expr)(head, args)
+        case Compare(op):
+            return Compare(op, *args)
         case IntPow(_, exponent):
             return IntPow(args[0], exponent)
-        case Div():
-            return Div(args[0], args[1])
-        case Pow():
-            return Pow(args[0], args[1])
-        case Compare(op, _, _):
-            return Compare(op, args[0], args[1])
-        case Select():
-            return Select(args[0], args[1], args[2])
+        case Neg() | Div() | Pow() | Select():
+            return type(expr)(*args)
         case _:
             return expr
 
