@@ -347,7 +347,7 @@ def _proved(
         check.note(f"sign of L' {verdict.words}")
 
 
-def unimodality(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> None:
+def unimodality(oracle: Oracle, xs: Sequence[float], check: Check) -> None:
     """The noise of a shifted pair rises and then falls: proved, or compared at outputs."""
     noise = shape_proofs.noise_of(oracle.declaration)
     if noise is None:

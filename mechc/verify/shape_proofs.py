@@ -14,8 +14,9 @@ be singular inside.
 
 Shifts by less than the sensitivity are dominated only if the noise rises and then falls (T1 in
 mechc.calculus.claims). The compiler proves that for all parameters at once; here it is proved again
-(`violation`), for one vector and by other means: the sign of the derivative on boxes, concavity
-around the mode, orders at infinity for the tails. On a lattice neighbours are compared one by one.
+(`unimodal_verdict`), for one vector and by other means: the sign of the derivative on boxes,
+concavity around the mode, orders at infinity for the tails. On a lattice neighbours are compared
+one by one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from enum import Enum, IntEnum
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 from flint import arb, ctx
@@ -46,12 +47,13 @@ from sympy import (
     together,
 )
 
-from mechc.calculus.cases import Case, Piece, by_cases, log_sum
+from mechc.calculus.cases import Piece, by_cases, log_sum
 from mechc.calculus.terms import Term
 from mechc.declare.declaration import Declaration, Derived, Poisson, Shift
 from mechc.errors import UnsupportedError
 from mechc.protocol import Measure
 from mechc.verify.balls import expressions, integral
+from mechc.verify.balls.boxes import Box, Boxes, Open
 from mechc.verify.balls.infinity import AtInfinity, Unknown, slope, with_log_erfc
 from mechc.verify.balls.sums import exact, rational
 
@@ -60,46 +62,37 @@ LARGEST_ROOT = 64
 BITS = 96
 
 
-class Found(Enum):
-    """What bisection finds of a sign on an interval."""
-
-    PROVED = "it is the one wanted"
-    OPPOSITE = "it is the opposite on a part"
-    OPEN = "some boxes stay undecided"
-
-
-def sign_on(derivative: Expr, x: Symbol, values: Any, lo: Any, hi: Any, wanted: int) -> Found:
-    """Prove that an expression has one sign on an interval with finite ends.
+def sign_on(f: Expr, x: Symbol, values: Any, lo: Any, hi: Any, wanted: int) -> int:
+    """1 where f is proved to have the sign wanted on an interval, -1: the other somewhere, 0: open.
 
     Args:
-        derivative: in `x` and the symbols of `values`.
+        f: in `x` and the symbols of `values`.
         x: the variable.
         values: exact balls for the parameters.
-        lo: left end, an exact ball.
+        lo: left end, a finite exact ball.
         hi: right end.
         wanted: 1 or -1.
     """
     with ctx.workprec(BITS):
-        f = expressions.function(derivative, x, values)
-        todo, boxes = [(lo, hi)], 0
-        while todo:
-            a, b = todo.pop()
-            boxes += 1
-            value = f(a.union(b), False) * wanted
-            if value > 0:
-                continue
-            if value < 0:
-                return Found.OPPOSITE
-            middle = ((a + b) / 2).mid()
-            if boxes > MAX_BOXES or not (a < middle and middle < b):
-                return Found.OPEN
-            todo += [(a, middle), (middle, b)]
-    return Found.PROVED
+        value_on, todo = expressions.function(f, x, values), Boxes([(lo, hi)], MAX_BOXES)
+        try:
+            for a, b in todo:
+                value = value_on(a.union(b), False) * wanted
+                if value < 0:
+                    return -1
+                if not value > 0:
+                    todo.halve(a, b)
+        except Open:
+            return 0
+    return 1
 
 
-def is_signed(derivative: Expr, x: Symbol, values: Any, lo: Any, hi: Any, wanted: int) -> bool:
-    """Whether `sign_on` proves the sign."""
-    return sign_on(derivative, x, values, lo, hi, wanted) is Found.PROVED
+def rises(f: Expr, x: Symbol, values: Any, lo: Any, hi: Any, wanted: int) -> int:
+    """The same for df/dx, also written as one fraction, multiplied out."""
+    turned = wanted
+    for part in _quotient(diff(f.xreplace(exact(values)), x)):
+        turned *= next((s for s in (1, -1) if sign_on(part, x, values, lo, hi, s) > 0), 0)
+    return turned or sign_on(diff(f, x), x, values, lo, hi, wanted)
 
 
 def sign_beyond(expr: Expr, x: Symbol, values: Any, start: Any, side: int, wanted: int) -> bool:
@@ -161,18 +154,6 @@ def _quotient(derivative: Expr) -> tuple[Expr, ...]:
     return tuple(expand(part) for part in (numerator, denominator))
 
 
-def sign_as_quotient(expr: Expr, x: Symbol, values: Any, lo: Any, hi: Any, wanted: int) -> bool:
-    """`is_signed` for d(expr)/dx written as one fraction, multiplied out."""
-    parts = _quotient(diff(expr.xreplace(exact(values)), x))
-    turned = 1
-    for part in parts:
-        sign = next((s for s in (1, -1) if is_signed(part, x, values, lo, hi, s)), None)
-        if sign is None:
-            return False
-        turned *= sign
-    return turned == wanted
-
-
 def monotone_parts(piece: Piece) -> list[tuple[int, Expr]]:
     """Functions whose derivatives decide the sign of dL/dx: all of one sign suffices.
 
@@ -202,10 +183,6 @@ NONNEGATIVE: Signs = frozenset({0, 1})
 ALWAYS_POSITIVE = ("cosh", "sech", "erfc", "erfc_rate", "erfc_bend")
 ODD = ("sinh", "tanh", "asinh", "atan", "erf")  # with the sign of their argument
 SMOOTH = ("sin", "cos", "log_erfc")
-
-
-class Open(Exception):
-    """No rule applies, or a singularity cannot be ruled out."""
 
 
 def of_derivative(f: Expr, x: Symbol, values: Any, lo: Any, hi: Any) -> int | None:
@@ -435,13 +412,10 @@ def _by_boxes(
         return Verdict.SAMPLED
     inner = ((arb(near[0]) - form.reach).lower(), arb(near[-1]))
     for sign, part in form.parts:
-        if sign_as_quotient(part, x, values, *inner, sign * wanted):
-            continue
-        found = sign_on(diff(part, x), x, values, *inner, sign * wanted)
-        alone = len(form.parts) == 1 and form.reach.is_zero()
-        if alone and found is Found.OPPOSITE:
+        found = rises(part, x, values, *inner, sign * wanted)
+        if found < 0 and len(form.parts) == 1 and form.reach.is_zero():
             return Verdict.OPPOSITE
-        if found is not Found.PROVED:
+        if found <= 0:
             return Verdict.SAMPLED
     for side, end, edge, last in (
         (-1, inner[0], ends[0], points[0]), (1, inner[1], ends[1], points[-1])
@@ -450,34 +424,23 @@ def _by_boxes(
             if math.isinf(edge):
                 beyond = side * end > 0 and sign_beyond(
                     part, x, values, abs(end), side, sign * wanted)  # fmt: skip
-            else:
-                beyond = _turns_at(part, x, values, arb(last), end, -side * sign * wanted)
+            else:  # where the derivative may vanish but for rounding, it keeps its sign towards it
+                left, right = (arb(last), end) if arb(last) < end else (end, arb(last))
+                bend = diff(part, x, 2)
+                beyond = left == right or (
+                    sign_on(bend, x, values, left, right, -side * sign * wanted) > 0)  # fmt: skip
             if not beyond:
                 return Verdict.PROVED_INSIDE
     return Verdict.PROVED
-
-
-def _turns_at(part: Expr, x: Symbol, values: Any, end: Any, inner: Any, wanted: int) -> bool:
-    """Whether a derivative keeps its sign towards an end, where it may vanish but for rounding."""
-    if end == inner:
-        return True
-    left, right = (end, inner) if end < inner else (inner, end)
-    return is_signed(diff(part, x, 2), x, values, left, right, wanted)
 
 
 def _decided(functions: list[Expr], x: Symbol, values: Any, points: Sequence[float]) -> list[float]:
     """The points between the outermost ones at which the sign of every derivative is decided."""
     with ctx.workprec(BITS):
         slopes = [expressions.function(diff(f, x), x, values) for f in functions]
-        signed = [v for v in points if all(_signed(s(arb(v), False)) for s in slopes)]
+        signed = [v for v in points if all(_sign(s(arb(v), False)) for s in slopes)]
     return [v for v in points if signed and signed[0] <= v <= signed[-1]]
 
-
-def _signed(value: Any) -> bool:
-    return bool(value > 0) or bool(value < 0)
-
-
-Box = tuple[Any, Any]
 
 UP, DOWN, FLAT = 1, -1, 0
 DOUBLINGS = 40
@@ -485,10 +448,6 @@ NARROWINGS = 60  # of the box around a mode
 BISECTIONS = 80
 MARGIN = 2.0**-40  # share of a piece next to an end where the derivative has no sign
 MAX_POINTS = 4000
-
-
-class UnimodalOpen(Exception):
-    """A direction could not be proved, with the reason."""
 
 
 class _Span(NamedTuple):
@@ -512,32 +471,36 @@ def noise_of(declaration: Declaration) -> Declaration | None:
     return replace(declaration, p=built.noise, q=built.noise, construction=None)
 
 
-def violation(noise: Declaration, values: dict[Symbol, Any]) -> str | None:
-    """What contradicts unimodality, None if it is proved.
+def unimodal_verdict(
+    noise: Declaration, values: dict[Symbol, Any]
+) -> tuple[str | None, str | None]:
+    """(what contradicts unimodality, why it is not proved): both None where it is proved.
 
     Args:
         noise: with the density `p`.
         values: exact balls for the parameters.
-
-    Raises:
-        Open: neither proved nor refuted.
     """
     with ctx.workprec(BITS):
-        rising, at_most = True, "the density rises again after it fell"
-        for direction in _directions(noise, values):
-            if direction == UP and not rising:
-                return at_most
-            rising = rising and direction != DOWN
-    return None
+        rising = True
+        try:
+            for direction in _directions(noise, values):
+                if direction == UP and not rising:
+                    return "the density rises again after it fell", None
+                rising = rising and direction != DOWN
+        except (Open, UnsupportedError) as reason:
+            return None, str(reason)
+    return None, None
 
 
 def _directions(noise: Declaration, values: dict[Symbol, Any]) -> Iterator[int]:
     """Directions of the density from left to right, jumps included."""
-    case = _holding(noise, values)
+    holding = [c for c in by_cases(noise) if expressions.holds(c.condition, values)]
+    if not holding:
+        raise Open("no case is certain")
     x, lattice = Dummy("x", real=True), noise.measure is Measure.LATTICE
     end: Any = None
     last: Any = None
-    for piece in case.pieces:
+    for piece in holding[0].pieces:
         f = log_sum(piece.p)
         lo, hi = (expressions.constant(e, values) for e in (piece.lo, piece.hi))
         if f is None or (hi < lo if lattice else hi <= lo):
@@ -558,13 +521,6 @@ def _directions(noise: Declaration, values: dict[Symbol, Any]) -> Iterator[int]:
         end, last = hi, here
 
 
-def _holding(noise: Declaration, values: dict[Symbol, Any]) -> Case:
-    for case in by_cases(noise):
-        if expressions.holds(case.condition, values):
-            return case
-    raise UnimodalOpen("no case is certain")
-
-
 def _sign(change: Any) -> int:
     """Direction of a jump; a continuous density has none."""
     return UP if change > 0 else DOWN if change < 0 else FLAT
@@ -575,13 +531,13 @@ def _steps(span: _Span, lo: Any, hi: Any) -> Iterator[int]:
     (first, before), (last, after) = _ends(span, lo, hi)
     start, stop = (int(float(e.mid())) for e in (first, last))
     if stop - start > MAX_POINTS:
-        raise UnimodalOpen(f"more than {MAX_POINTS} points")
+        raise Open(f"more than {MAX_POINTS} points")
     here = expressions.function(span.f, span.x, span.values)
     yield from before
     logs = [here(arb(n), False) for n in range(start, stop + 1)]
     for a, b in itertools.pairwise(logs):
         if not (a.is_finite() and b.is_finite()):
-            raise UnimodalOpen("a mass has no enclosure")
+            raise Open("a mass has no enclosure")
         yield _sign(b - a)
     yield from after
 
@@ -616,7 +572,7 @@ def _ends(span: _Span, lo: Any, hi: Any) -> Any:
                 found.append((side * y, [rises]))
                 break
         else:
-            raise UnimodalOpen(f"no direction towards {side * float('inf')}")
+            raise Open(f"no direction towards {side * float('inf')}")
     return found
 
 
@@ -644,7 +600,7 @@ def _inside(span: _Span, a: Any, b: Any) -> list[int]:
     inner = ((a + (b - a) * MARGIN).mid(), (b - (b - a) * MARGIN).mid())
     turns = [_sign(slope(end, False)) for end in inner]
     if FLAT in turns:
-        raise UnimodalOpen("the derivative has no sign next to an end")
+        raise Open("the derivative has no sign next to an end")
     if turns[0] == turns[1]:
         _prove(span, (a, b), inner, turns[0])
         return [turns[0]]
@@ -661,7 +617,7 @@ def _inside(span: _Span, a: Any, b: Any) -> list[int]:
             break
         reach = reach * 3 / 4
     else:
-        raise UnimodalOpen("no concave neighbourhood of the mode")
+        raise Open("no concave neighbourhood of the mode")
     top = (left - reach).mid(), (right + reach).mid()
     _prove(span, (a, top[0]), (inner[0], top[0]), UP)
     _prove(span, (top[1], b), (top[1], inner[1]), DOWN)
@@ -671,12 +627,10 @@ def _inside(span: _Span, a: Any, b: Any) -> list[int]:
 def _prove(span: _Span, whole: Box, inner: Box, wanted: int) -> None:
     """The sign of the derivative up to the ends: by boxes, as one fraction, next to zeros."""
     f, x, values = span.f, span.x, span.values
-    if is_signed(diff(f, x), x, values, whole[0], whole[1], wanted):
+    if rises(f, x, values, *whole, wanted) > 0:
         return
-    if sign_as_quotient(f, x, values, whole[0], whole[1], wanted):
-        return
-    if not is_signed(diff(f, x), x, values, inner[0], inner[1], wanted):
-        raise UnimodalOpen(f"the sign of the derivative stays open between {inner[0].str(6)} and "
+    if not sign_on(diff(f, x), x, values, *inner, wanted) > 0:
+        raise Open(f"the sign of the derivative stays open between {inner[0].str(6)} and "
                    f"{inner[1].str(6)}")  # fmt: skip
     for end, side, gap in (
         (span.lo, 1, (whole[0], inner[0])), (span.hi, -1, (whole[1], inner[1]))
@@ -685,14 +639,4 @@ def _prove(span: _Span, whole: Box, inner: Box, wanted: int) -> None:
             continue
         box = gap[0].union(gap[1])
         if integral.rises_from(span.terms, x, end, values, box, side) != side * wanted:
-            raise UnimodalOpen("next to an end the derivative has no sign")
-
-
-def unimodal_verdict(
-    noise: Declaration, values: dict[Symbol, Any]
-) -> tuple[str | None, str | None]:
-    """(violation, why it is not proved): both None where unimodality is proved."""
-    try:
-        return violation(noise, values), None
-    except (UnimodalOpen, UnsupportedError) as reason:
-        return None, str(reason)
+            raise Open("next to an end the derivative has no sign")

@@ -19,7 +19,7 @@ from flint import ctx
 
 import mechc
 from mechc.kernel.run import IEEE
-from mechc.verify import certificate, kernel_checks
+from mechc.verify import checks, kernel_checks
 from mechc.verify.recheck.kernel import OF_LAW
 from mechc.verify.result import Check
 
@@ -192,10 +192,10 @@ class Detector:
         self.original = mechanism.kernel
         self.tolerance = kernel_checks.tolerance(mechanism.declaration, Check("", ""))
         self.plain = run(mechanism.source, folder / "original.py")
-        runner = certificate.Runner()
-        _, found = certificate.places(mechanism.declaration, self.original, self.full, runner)
+        runner = checks.Runner()
+        _, found = checks.places(mechanism.declaration, self.original, self.full, runner)
         self.places = [place._replace(oracle=remembering(place.oracle)) for place in found]
-        certificate.compare(self.original, self.places, self.full, runner)
+        checks.compare(self.original, self.places, self.full, runner)
         assert all(check.ok for check in runner.checks.values()), mechanism.name
 
     def finds(self, kernel):
@@ -203,7 +203,7 @@ class Detector:
         runner = Planted(self.OF_THE_DECLARATION)
         with np.errstate(all="ignore"):
             try:
-                certificate.compare(kernel, self.places, self.full, runner)
+                checks.compare(kernel, self.places, self.full, runner)
             except FoundError:
                 return True
             except (ArithmeticError, ValueError, IndexError, NameError):
@@ -225,8 +225,8 @@ class Detector:
     @cached_property
     def many_places(self):
         """Those of the full level."""
-        runner = certificate.Runner()
-        return certificate.places(self.mechanism.declaration, self.original, True, runner)[1]
+        runner = checks.Runner()
+        return checks.places(self.mechanism.declaration, self.original, True, runner)[1]
 
     def _public(self, function):
         """The function itself; all that a kernel offers, for one that only others call."""
@@ -236,7 +236,7 @@ class Detector:
         return [f.name for f in functions(tree) if not f.name.startswith(HELPERS)]
 
 
-class Planted(certificate.Runner):
+class Planted(checks.Runner):
     """Runs the checks on a faulty kernel until one fails."""
 
     def __init__(self, left_out):

@@ -32,9 +32,7 @@ def laplace(tmp_path_factory):
     return kernel, written, certificate
 
 
-@pytest.mark.parametrize(
-    "name", ["approximate_dp", "staircase", "skellam", "uniform", "exponential"]
-)
+@pytest.mark.parametrize("name", ["staircase", "skellam"])
 def test_quick_verification_passes(name):
     passes(mechc.load(name).verify())
 
@@ -79,8 +77,9 @@ def test_independent_checker_agrees(laplace, capsys):
 def test_independent_checker_reads_sums_nested_pairs_and_switches(name, tmp_path):
     mechanism = mechc.load(name)
     kernel = mechanism.emit(tmp_path / "kernel.py")
-    written = tmp_path / "certificate.json"
-    written.write_text(mechanism.verify().to_json())
+    written, certificate = tmp_path / "certificate.json", mechanism.verify()
+    passes(certificate)
+    written.write_text(certificate.to_json())
     assert recheck(kernel, written) == []
 
 

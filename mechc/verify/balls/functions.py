@@ -15,6 +15,7 @@ functions of many orders at one argument are computed by blocks.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -152,10 +153,8 @@ class Compiler:
         if expr.is_Number or expr.is_NumberSymbol:
             value = number(expr)
             return lambda x, analytic: value
-        if isinstance(expr, Add):
-            return self._add(expr)
-        if isinstance(expr, Mul):
-            return self._mul(expr)
+        if isinstance(expr, (Add, Mul)):
+            return self._fold(expr, operator.add if isinstance(expr, Add) else operator.mul)
         if isinstance(expr, Pow):
             return self._power(expr)
         if isinstance(expr, Piecewise):
@@ -165,31 +164,19 @@ class Compiler:
             return lambda x, analytic: value
         return self._apply(expr)
 
-    def _add(self, expr: Add) -> Function:
+    def _fold(self, expr: Add | Mul, join: Callable[[Ball, Ball], Ball]) -> Function:
+        """A sum or a product, what does not depend on the variable joined last."""
         fixed, (first, *rest) = self._split(expr)
         if fixed is not None and not rest:
-            return lambda x, analytic: first(x, analytic) + fixed
+            return lambda x, analytic: join(first(x, analytic), fixed)
 
-        def add(x: Ball, analytic: bool) -> Ball:
+        def fold(x: Ball, analytic: bool) -> Ball:
             total = first(x, analytic)
             for part in rest:
-                total = total + part(x, analytic)
-            return total if fixed is None else total + fixed
+                total = join(total, part(x, analytic))
+            return total if fixed is None else join(total, fixed)
 
-        return add
-
-    def _mul(self, expr: Mul) -> Function:
-        fixed, (first, *rest) = self._split(expr)
-        if fixed is not None and not rest:
-            return lambda x, analytic: first(x, analytic) * fixed
-
-        def mul(x: Ball, analytic: bool) -> Ball:
-            total = first(x, analytic)
-            for part in rest:
-                total = total * part(x, analytic)
-            return total if fixed is None else total * fixed
-
-        return mul
+        return fold
 
     def _split(self, expr: Add | Mul) -> tuple[Any, list[Function]]:
         """What does not depend on the variable as one ball (None: nothing), and the other parts."""

@@ -23,6 +23,7 @@ from sympy.polys.polyfuncs import horner
 from mechc.calculus.cases import Piece
 from mechc.errors import MechcError
 from mechc.verify.balls import expressions
+from mechc.verify.balls.boxes import Boxes, Open
 from mechc.verify.balls.integral import PieceIntegral
 from mechc.verify.balls.oracle import Oracle
 from mechc.verify.balls.sums import exact
@@ -317,13 +318,12 @@ def _variation(value: Any, slope: Any, lo: Any, hi: Any, boxes: Iterator[int]) -
     """The integral of |G'| for G = `value` > 0 or < 0, `slope` being (log |G|)', on balls.
 
     Raises:
-        _Open: `slope` has no finite enclosure, or too many boxes are needed.
+        Open: `slope` has no finite enclosure, or too many boxes are needed.
     """
-    total, todo = arb(0), [(lo, hi)]
-    for _ in itertools.islice(boxes, BOXES):
-        if not todo:
-            return total
-        a, b = todo.pop()
+    total, todo = arb(0), Boxes([(lo, hi)], BOXES)
+    for a, b in todo:
+        if next(boxes, None) is None:
+            raise Open("the boxes of all stretches are used up")
         rate = slope(acb(a.union(b)))
         if rate > 0 or rate < 0:
             total += abs(value(b) - value(a))
@@ -331,29 +331,14 @@ def _variation(value: Any, slope: Any, lo: Any, hi: Any, boxes: Iterator[int]) -
         change = (abs(rate) * (b - a)).upper()
         if change < FLAT:
             total += change * change.exp() * abs(value(a))
-            continue
-        middle = _between(a, b)
-        if not a < middle < b:
-            break
-        todo += [(a, middle), (middle, b)]
-    raise _Open
-
-
-def _between(a: Any, b: Any) -> Any:
-    """A place between two: their geometric mean where they are far apart."""
-    if a * b > 0 and not 0.5 < a / b < 2:
-        root = (a * b).sqrt().mid()
-        return root if a > 0 else -root
-    return ((a + b) / 2).mid()
+        else:
+            todo.halve(a, b)
+    return total
 
 
 def _weight(part: PieceIntegral, c: Any) -> Any:
     exponent = part.exponent(acb(1 + c), acb(-c))
     return lambda x, analytic: exponent(x, analytic).exp()
-
-
-class _Open(MechcError):
-    """A bound did not close."""
 
 
 def _regular(part: PieceIntegral, c: Any, f: Functions, lo: Any, hi: Any) -> tuple[Any, Any, Any]:
@@ -368,7 +353,7 @@ def _regular(part: PieceIntegral, c: Any, f: Functions, lo: Any, hi: Any) -> tup
 
     total = abs(value(lo)) + abs(value(hi)) + _variation(value, slope, lo, hi, f.boxes)
     if not total.is_finite():
-        raise _Open
+        raise Open("the density has no finite enclosure at an end")
     return part.integral(acb(1 + c), acb(-c), lo, hi).real, arb(0), total
 
 
@@ -382,5 +367,5 @@ def _critical(part: PieceIntegral, c: Any, f: Functions, lo: Any, hi: Any) -> tu
     curved = abs(f.second(lo.union(hi), False)).lower()
     root = 8 * (value(hi) + variation) / curved.sqrt()
     if not root.is_finite() or not curved > 0:
-        raise _Open
+        raise Open("the bend of the loss is not told from zero")
     return part.integral(acb(1 + c), acb(-c), lo, hi).real, root, arb(0)
