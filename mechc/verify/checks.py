@@ -1,0 +1,174 @@
+"""Which checks a kernel has to pass, at which parameter vectors and outputs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mechc.declare.declaration import Declaration
+from mechc.errors import MechcError
+from mechc.kernel import build
+from mechc.protocol import Measure, is_closed
+from mechc.verify import identities, kernel_checks, shape_proofs, switch_points
+from mechc.verify.balls.oracle import Oracle
+from mechc.verify.kernel_checks import CDF, CGF, LAW, VALUES
+from mechc.verify.recheck.kernel import Kernel
+from mechc.verify.result import Check
+
+REFUSABLE = ("cgf", "cdf", "loss_inverse")  # where callers of a kernel take nan for a refusal
+SHARES = (0.27, 0.45, 0.61, 0.78)  # of the outputs, at which distribution functions are compared
+MORE_SHARES = (0.02, 0.12, 0.35, 0.9, 0.97)
+
+Row = tuple[str, str, float, Callable[[Check], None]]  # name, kind, tolerance, what to run
+
+
+class Runner:
+    """Collects checks by name over all parameter vectors."""
+
+    def __init__(self) -> None:
+        """Start without checks."""
+        self.checks: dict[str, Check] = {}
+        self.nan_allowed = False
+
+    def __call__(
+        self, name: str, kind: str, tolerance: float, run: Callable[[Check], None]
+    ) -> None:
+        """Run one check at one vector; an error is a failure, not a crash."""
+        check = self.checks.setdefault(name, Check(name, kind, tolerance))
+        check.nan_allowed = self.nan_allowed and name in REFUSABLE
+        try:
+            run(check)
+        except Exception as error:  # of mechc's own, or of a kernel that was edited
+            check.fail(f"{type(error).__name__}: {error}")
+
+
+class Place(NamedTuple):
+    """One parameter vector and the outputs at which a kernel is compared with its declaration.
+
+    Attributes:
+        oracle: the declaration at the vector.
+        outputs: where densities and losses are compared.
+        thorough: with every check of the level.
+        of_values: far from what is typical: values are compared, identities are left out.
+    """
+
+    oracle: Oracle
+    outputs: list[float]
+    thorough: bool
+    of_values: bool = False
+
+
+def places(
+    declaration: Declaration, kernel: Any, full: bool, runner: Runner
+) -> tuple[list[tuple[float, ...]], list[Place]]:
+    """Parameter vectors, and the oracle and the outputs for each of them that has any.
+
+    Further ones are those at which comparisons of the kernel are seen from their other side.
+    """
+    rng, found = np.random.default_rng(20240229), []
+    vectors = kernel_checks.vectors(declaration, 5 if full else 2, corners=full)
+    for number, theta in enumerate(vectors):
+        try:
+            oracle = Oracle(declaration, theta)
+            ends = kernel.breakpoints(np.array(theta))
+            xs = kernel_checks.outputs(oracle, ends, rng, 40 if full else 12)
+        except MechcError as error:
+            runner("grid", "proof", 0.0, lambda check, e=error: check.fail(str(e)))  # type: ignore[misc]
+            continue
+        found.append(Place(oracle, xs, full or number == 0))
+    further = switch_points.further(
+        Kernel(build.source(kernel)), declaration.parameters,
+        [(place.oracle.theta, place.outputs) for place in found],
+        lambda theta: kernel_checks.tilts(_strip(kernel, theta), False)[:1],
+    )  # fmt: skip
+    found += [Place(Oracle(declaration, theta), xs, False, True) for theta, xs in further]
+    return vectors + [theta for theta, _ in further], found
+
+
+def compare(kernel: Any, where: Iterable[Place], full: bool, runner: Runner) -> None:
+    """Run every check of a kernel that looks at its functions."""
+    for place in where:
+        runner.nan_allowed = place.of_values
+        for row in itertools.chain(_functions(kernel, place, full), _facts(kernel, place, full)):
+            runner(*row)
+
+
+def law(kernel: Any, text: str, where: Iterable[Place], full: bool, runner: Runner) -> None:
+    """What the text says of one step's law, which no query asks, at the first vector or all."""
+    run, runner.nan_allowed = Kernel(text), False
+    for place in where:
+        if place.thorough and not place.of_values:
+            levels = _levels(kernel, place.oracle, place.outputs, 4 if full else 2)
+            check = partial(kernel_checks.law_of_a_step, run, place.oracle, levels)
+            runner("law", "agreement", LAW, check)
+
+
+def _functions(kernel: Any, place: Place, full: bool) -> Iterator[Row]:
+    """Functions against their enclosures."""
+    oracle, xs, thorough = place.oracle, place.outputs, place.thorough
+    if xs:
+        for name in ("log_p", "log_q", "loss"):
+            yield name, "values", VALUES, partial(kernel_checks.values, kernel, oracle, xs, name)
+        run = partial(kernel_checks.inverses, kernel, oracle, xs)
+        yield "loss_inverse", "values", VALUES, run
+    if is_closed(kernel, "cgf"):
+        zs = kernel_checks.tilts(_strip(kernel, oracle.theta), full)
+        zs = zs[:1] if place.of_values else zs if thorough else zs[::2]
+        yield "cgf", "values", CGF, partial(kernel_checks.generating_function, kernel, oracle, zs)
+    if xs and oracle.measure is not Measure.FINITE and is_closed(kernel, "cdf"):
+        shares = (*SHARES, *(MORE_SHARES if full else ())) if thorough else (0.66,)
+        some = [xs[int(s * len(xs))] for s in shares]
+        some += [x for x in (xs[0], xs[-1]) if oracle.log_density("p", x) == -math.inf]
+        # between branches distribution functions change
+        rows = np.asarray(kernel.branches(np.array(oracle.theta)))
+        inside = [[x for x in xs if lo < x < hi] for lo, hi, *_ in rows]
+        some += [points[len(points) // 2] for points in inside if points]
+        yield "cdf", "values", CDF, partial(kernel_checks.distributions, kernel, oracle, some)
+
+
+def _facts(kernel: Any, place: Place, full: bool) -> Iterator[Row]:
+    """What a kernel states, and identities."""
+    oracle, xs = place.oracle, place.outputs
+    yield "infinite_mass", "values", VALUES, partial(identities.one_sided, kernel, oracle)
+    yield "atoms", "values", VALUES, partial(identities.atoms, kernel, oracle)
+    yield "atom_errors", "identity", 0.0, partial(identities.atom_errors, kernel, oracle)
+    if place.of_values:
+        return
+    width = identities.WIDTH
+    yield "masses", "identity", width, partial(identities.masses, oracle, place.thorough)
+    run = partial(identities.lattice, kernel, oracle, xs)
+    yield "lattice", "identity", identities.LATTICE, run
+    yield "strip", "identity", 0.0, partial(identities.strip, kernel, oracle)
+    if place.thorough:
+        zs = [complex(0.375, 1.25), complex(-0.75, 0.25)][: 2 if full else 1]
+        yield "reversal", "identity", 0.0, partial(identities.reversal, oracle, kernel, zs)
+    if oracle.measure is not Measure.FINITE:
+        yield "pieces", "identity", 0.0, partial(identities.pieces, oracle, xs)
+        yield "coverage", "identity", width, partial(identities.coverage, kernel, oracle)
+        if shape_proofs.noise_of(oracle.declaration) is not None:
+            yield "unimodal", "proof", 0.0, partial(identities.unimodality, oracle, xs)
+        yield "branches", "proof", 0.0, partial(identities.branches, kernel, oracle, xs)
+
+
+def _strip(kernel: Any, theta: tuple[float, ...]) -> tuple[float, float]:
+    lo, hi = kernel.strip(np.array(theta))
+    return float(lo), float(hi)
+
+
+def _levels(kernel: Any, oracle: Oracle, xs: list[float], count: int) -> list[float]:
+    """Some losses between those of outputs and of atoms; inverses lose digits next to 0."""
+    theta = np.array(oracle.theta)
+    out = np.empty(len(xs))
+    kernel.loss_many(np.array(xs), theta, out)
+    points = np.asarray(kernel.atoms(theta)).reshape(-1, 3)
+    with np.errstate(invalid="ignore"):  # an outcome without mass under either law
+        found = np.unique(np.append(out, points[:, 1] - points[:, 2]))
+    found = found[np.isfinite(found)]
+    steps = 0.5 * (found[1:] + found[:-1])[np.diff(found) > 1e-6 * np.abs(found[1:])]
+    steps = steps[np.abs(steps) > 1e-3 * np.abs(steps).max(initial=0.0)]
+    return [float(v) for v in steps[:: max(1, steps.size // count)][:count]]
