@@ -8,9 +8,11 @@ is returned, else the narrowest of those tried:
    no atoms), or only atoms and few enough to list;
 3. `pld`, if a loss is a table of very many atoms off any lattice;
 4. `contour`: exact up to quadrature, with a cost that does not depend on the counts;
-5. `direct` again, for up to 100 steps, where the contour's proof is wider than asked for, or, for
-   few steps, not far narrower;
-6. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps);
+5. `direct` again, for up to 100 steps of up to 8 kinds, where the contour's proof is wider than
+   asked for, or, for few steps, not far narrower;
+6. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps), or
+   large losses are too rare for a contour beside many distinct steps (noise schedules at small
+   sampling rates): these are convolved on a mesh, in a few hundredths of the work allowed;
 7. `prv`, a cheap grid, for both sides where the answer so far has no lower one;
 8. where none of them answers, or delta may be nearly one, `accountants.bounds`: a lower bound
    from one event, Chernoff's upper bound, and the refusals in the details. It never raises; nor
@@ -36,6 +38,9 @@ import numpy as np
 from mechc.accountants import bounds, registry
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import lacks_moments
+from mechc.accountants.convolution import Nodes
+from mechc.accountants.fft import distinct
+from mechc.accountants.sparse import STEPS
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, share
 from mechc.loss.truncated_loss import is_resolved
@@ -119,6 +124,7 @@ class Facts(NamedTuple):
         few: so few steps that they may be composed one by one.
         smooth: more than a handful, and no loss has atoms.
         listed: all composed losses can be listed.
+        many: more distinct steps than are taken apart by size, without atoms.
     """
 
     total: int
@@ -127,6 +133,7 @@ class Facts(NamedTuple):
     few: bool
     smooth: bool
     listed: bool
+    many: bool
 
     @classmethod
     def of(cls, steps: Sequence[Step]) -> Facts:
@@ -134,14 +141,16 @@ class Facts(NamedTuple):
         from mechc.accountants.direct import enumerable
 
         total = sum(step.count for step in steps)
+        plain = all(s.loss.atom_loss.size == 0 for s in steps)
         tables = max((s.loss.atom_loss.size for s in steps), default=0) > MANY
         return cls(
             total=total,
             lattices=all(s.loss.lattice for s in steps),
             tables=tables,
             few=total <= FEW and len(steps) <= DISTINCT and not tables,
-            smooth=total >= SMOOTH and all(s.loss.atom_loss.size == 0 for s in steps),
+            smooth=total >= SMOOTH and plain,
             listed=enumerable(steps),
+            many=plain and len(steps) > STEPS,
         )
 
 
@@ -166,7 +175,7 @@ STRATEGIES = (  # in order
     Strategy(
         "direct",
         WIDE,
-        lambda f: (f.smooth or not f.few) and f.total <= MORE and not f.tables,
+        lambda f: (f.smooth or not f.few) and f.total <= MORE and not (f.tables or f.many),
     ),
     Strategy("pld", WIDE, lambda f: not f.tables),
 )
@@ -289,15 +298,21 @@ class Auto:
         Returns:
             None where that method does not invert, or steps lack moments.
         """
-        if not self._queue or self._lacks_moments or not self._has_moments:
+        if self._lacks_moments or not self._has_moments:
             return None
-        try:
-            accountant = self._accountant(self._queue[0].method)
-            if not isinstance(accountant, registry.Inverts):
+        if self._smooth and len(self._steps) > STEPS:  # where large losses are rare this is close
+            near = Nodes(*distinct(self._steps)).epsilon(log_delta)
+        for strategy in self._queue[:1] if self._few else self._queue:
+            try:
+                accountant = self._accountant(strategy.method)
+                found = isinstance(accountant, registry.Inverts) and accountant.epsilon(
+                    log_delta, near
+                )
+            except (UnsupportedError, NumericError, OutOfWorkError, MemoryError):
                 return None
-            return accountant.epsilon(log_delta, near)
-        except (UnsupportedError, NumericError, OutOfWorkError, MemoryError):
-            return None
+            if found:
+                return found
+        return None
 
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None

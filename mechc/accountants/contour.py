@@ -32,7 +32,7 @@ from mechc.accountants.contours.decay import far_law, truncation
 from mechc.accountants.contours.placement import place
 from mechc.accountants.contours.trapezoid import Answer, Blurred, Contour, Lattice, Smooth
 from mechc.accountants.fft import log1mexp
-from mechc.accountants.sparse import Jumps, by_largest_losses
+from mechc.accountants.sparse import STEPS, Jumps, by_largest_losses
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, log_complement, log_infinite, with_infinite
 from mechc.loss.privacy_loss import Step, sharp_tilt
@@ -168,6 +168,8 @@ class Side(Columns):
     def _fresh(self, epsilon: float) -> Answer:
         """H(epsilon) on a contour of its own, or by the largest losses where that is crowded."""
         choice = self._choose(epsilon)
+        if choice.nodes > CROWDED and len(self._steps) > STEPS:
+            return self._chernoff(epsilon, f"{choice.nodes:.2g} frequencies of many distinct steps")
         contour = None if choice.nodes > CROWDED else self._laid(choice)
         most, growth = (QUICK, GROWTH) if choice.nodes > FEW_NODES else (math.inf, math.inf)
         answer = None if contour is None else self._run(contour, epsilon, most, growth)

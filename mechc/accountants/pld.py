@@ -3,8 +3,8 @@
 Every step's loss is put on one mesh twice, by a dominating and by a dominated law (`loss.grid`),
 both are composed by a tilted transform (`fft`), and what the finite period aliases is
 bounded and subtracted. The discretisation adds k h^2 t(t+1)/12 to the logarithm of the
-upper value and takes k h^2 t(t+1)/24 from the lower one, t being the saddle point: that is what
-the mesh is chosen by. Where all losses are lattices, there is no discretisation.
+upper value and takes about k h^2 t(t+1)/15 from the lower one (1/24 where pools are as wide as the
+mesh, 1/6 where twice), t being the saddle point: that is what the mesh is chosen by. Where all losses are lattices, there is no discretisation.
 
 The mesh is a common step and an offset for every law (`align`). Atoms on mesh points cost nothing;
 an atom a share x of the step above its point costs the lower bound x * step, the only error of
@@ -36,7 +36,9 @@ from numpy.typing import NDArray
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours import saddle
 from mechc.accountants.contours.composed import ComposedLoss
+from mechc.accountants.convolution import Composition, Nodes
 from mechc.accountants.fft import TiltedSum, distinct, log1mexp, log_add, log_peak, log_subtract
+from mechc.accountants.sparse import STEPS
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss import discretise
 from mechc.loss.privacy_loss import PrivacyLoss, Step
@@ -53,6 +55,8 @@ _LATTICE_SHARE = 1e-14  # the same where the mesh costs nothing
 _KEPT = 4  # compositions remembered for other epsilons
 _LEAP = 20.0  # nats by which a guess of delta falls at most, from one composition to the next
 _GUESSES = 6  # windows tried, each for a better guess of delta
+_ABOVE, _BELOW = 1.0 / 12.0, 1.0 / 15.0  # errors of the laws, per step and h^2 t (t + 1)
+_DEEPEST = -250.0  # log of a delta that masses above the smallest doubles tell
 _COARSE = 1.0  # largest predicted log(upper / lower) worth computing
 _PARTS = 33  # finest common step tried, as a part of the smallest lattice step
 _SAME = 1e-12  # relative difference at which two lattice steps are the same
@@ -96,7 +100,9 @@ class PldAccountant:
         self._rtol, self._max_bytes, self._grid = rtol, max_bytes, grid
         self._laws, self._counts = distinct(steps)
         self._composed = ComposedLoss(steps)
-        self._kept: list[_Pair] = []
+        self._kept: list[_Pair | Composition] = []
+        smooth = not any(law.lattice or law.atom_loss.size for law in self._laws)
+        self._convolves = smooth and grid is None and len(self._laws) > STEPS
 
     def log_delta(self, epsilon: float) -> Bound:
         """Bound log delta(epsilon) in one direction.
@@ -116,15 +122,41 @@ class PldAccountant:
         if settled is not None:
             return settled
         for pair in self._kept:
-            found = pair.bound(epsilon)
-            if found.width <= max(self._rtol, 1.2 * pair.width):
-                return found
+            if pair.serves(epsilon, self._rtol):
+                return pair.bound(epsilon)
         pair = self._compose(epsilon)
         self._kept = [pair, *self._kept[: _KEPT - 1]]
         return pair.bound(epsilon)
 
-    def _compose(self, epsilon: float) -> _Pair:
+    def epsilon(self, log_delta: float, near: float) -> tuple[float, float, float] | None:
+        """Return bounds and estimate of epsilon where delta is the target.
+
+        Args:
+            log_delta: natural log of delta.
+            near: an epsilon close by; not used, as nodes show where large losses meet delta.
+
+        Returns:
+            None where laws are not convolved as they are.
+        """
+        if not self._convolves or log_delta < _DEEPEST:
+            return None
+        at = Nodes(self._laws, self._counts).epsilon(log_delta)
+        for _ in range(_GUESSES):
+            pair = self._convolved(at)
+            self._kept = [pair, *self._kept[: _KEPT - 1]]
+            lower, estimate, upper = pair.inverse(log_delta)
+            if pair.serves(upper, self._rtol):
+                break
+            at = max(lower, 0.1 * at) if upper > 2.0 * lower else upper
+        return lower, estimate, upper
+
+    def _convolved(self, epsilon: float) -> Composition:
+        return Composition(self._composed, self._laws, self._counts, epsilon)
+
+    def _compose(self, epsilon: float) -> _Pair | Composition:
         """Compose at a window whose guess of delta holds: it sets what images may cost."""
+        if self._convolves and epsilon > 0.0:
+            return self._convolved(epsilon)
         step = self._lattice_step()
         share = _SHARE * min(self._rtol, 1e-3) if step is None else _LATTICE_SHARE
         log_delta = 0.0
@@ -168,7 +200,7 @@ class PldAccountant:
 
     def _curvature(self, window: Window) -> float:
         """Leading coefficient of log(upper / lower) in the squared step, CtD and pools together."""
-        return self._composed.count * window.saddle * (window.saddle + 1.0) / 8.0
+        return self._composed.count * window.saddle * (window.saddle + 1.0) * (_ABOVE + _BELOW)
 
     def _discretised(self, window: Window, reaches: Sequence[Reach], size: int) -> _Pair:
         largest = [law.support[1] for law in self._laws]
@@ -267,10 +299,14 @@ class _Pair:
         log_infinite = max(log1mexp(self._upper.log_finite), self._composed.log_infinite)
         top = min(log_add(log_infinite + 16 * U, upper), outer.upper)
         bottom = max(self._composed.with_infinite(lower) - 16 * U, outer.lower)
-        share = 0.5 if self._exact else 1.0 / 3.0
+        share = 0.5 if self._exact else _BELOW / (_ABOVE + _BELOW)
         middle = share * above + (1 - share) * below if below > -math.inf else above
         estimate = min(max(self._composed.with_infinite(middle), bottom), top)
         return Bound(bottom, estimate, top, "pld", "proven", self._detail())
+
+    def serves(self, epsilon: float, rtol: float) -> bool:
+        """Whether the answer at an epsilon is narrow, or as narrow as at the window's."""
+        return float(self.bound(epsilon).width) <= max(rtol, 1.2 * self.width)
 
     def _detail(self) -> dict[str, Any]:
         return {

@@ -16,19 +16,6 @@ replaced, one step at a time and for any other steps, by
 
 Masses of cells come with the quadrature's relative error; each law says in `slack` how far its
 labels have to be moved to the safe side, per step, and the accountant does that once for the sum.
-
-Pools of outputs whose merged losses are mesh points: the lower grid law, compiled.
-
-In: the masses of the half cells below and at-or-above every mesh point s, and their gaps P - e^s Q,
-which say how far beyond s a half cell's loss is. Out: the masses that the mesh points end up with.
-All moves are post-processing of the output: half cells are merged, and a share of a pool is sent
-at random to a neighbour. With `own` the mass that stays in a pool, `before` and `after` what it
-takes from the pools around it per mass of its own,
-
-    own_i + before_(i+1) own_(i+1) + after_(i-1) own_(i-1) = mass_i :
-
-a tridiagonal system, solved by elimination; a pool whose equation is not met to `noise` counts as
-one that cannot give what is asked.
 """
 
 from __future__ import annotations
@@ -47,113 +34,58 @@ from mechc.loss.unresolved import displacement, log_lost
 
 Floats = NDArray[np.float64]
 
-_ROUNDS = 40
-
-
-@compiled()
-def _pool(below, above, below_gap, above_gap, handed, step, mass, gap):  # type: ignore[no-untyped-def]
-    """Masses and mean gaps of the pools when the `handed` lower halves go one point down.
-
-    The first of the n + 1 pools is the point below the mesh. Seen from there a half cell's gap is
-    P - e^(s-h) Q = P (1 - e^-h) + e^-h (P - e^s Q).
-    """
-    n = below.size
-    rise, shrink = -math.expm1(-step), math.exp(-step)
-    for i in range(n + 1):
-        m = 0.0
-        g = 0.0
-        if i > 0:
-            m, g = above[i - 1], above_gap[i - 1]
-            if not handed[i - 1]:
-                m += below[i - 1]
-                g += below_gap[i - 1]
-        if i < n and handed[i]:
-            m += below[i]
-            g += below[i] * rise + shrink * below_gap[i]
-        mass[i] = m
-        gap[i] = g / m if m > 0.0 else 0.0
-
-
-@compiled()
-def _share(gap, handed, rounded, step, noise, before, after):  # type: ignore[no-untyped-def]
-    """Mass that each pool wants from the pool before or after it, per mass of its own."""
-    n = gap.size - 1
-    up, down = math.expm1(step), -math.expm1(-step)
-    for i in range(n + 1):
-        before[i] = 0.0
-        after[i] = 0.0
-        # the merged output of a neighbour, seen from this pool's point: 1 - e^(+-h) (1 - gap)
-        if gap[i] > noise and i > 0 and not rounded[i]:
-            neighbour = gap[i - 1] if abs(gap[i - 1]) > noise else 0.0
-            before[i] = gap[i] / max(up - (1.0 + up) * neighbour, noise)
-        elif gap[i] < -noise and i < n and not (i > 0 and handed[i - 1]):
-            neighbour = gap[i + 1] if abs(gap[i + 1]) > noise else 0.0
-            after[i] = -gap[i] / max(down + (1.0 - down) * neighbour, noise)
-
-
-@compiled()
-def _keep(mass, before, after, noise, own, pivot, bad):  # type: ignore[no-untyped-def]
-    """Solve for `own`, mark the pools that cannot give what is asked; returns how many."""
-    n = mass.size
-    pivot[0] = 1.0
-    own[0] = mass[0]
-    for i in range(1, n):
-        share = after[i - 1] / pivot[i - 1]
-        pivot[i] = 1.0 - share * before[i]
-        own[i] = mass[i] - share * own[i - 1]
-    own[n - 1] /= pivot[n - 1]
-    for i in range(n - 2, -1, -1):
-        own[i] = (own[i] - before[i + 1] * own[i + 1]) / pivot[i]
-    count = 0
-    for i in range(n):
-        total = own[i]
-        total += before[i + 1] * own[i + 1] if i + 1 < n else 0.0
-        total += after[i - 1] * own[i - 1] if i > 0 else 0.0
-        bad[i] = not (own[i] >= 0.0 and abs(total - mass[i]) <= noise * mass[i])
-        count += bad[i]
-    return count
-
 
 @compiled(
-    "float64[::1](float64[::1], float64[::1], float64[::1], float64[::1], float64, float64)",
+    "float64[::1](float64[::1], float64[::1], float64[::1], float64, float64, int64, int64, "
+    "float64)",
 )
-def balance(below, above, below_gap, above_gap, step, noise):  # type: ignore[no-untyped-def]
-    """Move mass between neighbouring pools until every pool's merged loss is its mesh point.
+def pool(p, q, loss, offset, step, first, count, noise):  # type: ignore[no-untyped-def]
+    """Merge outputs, from the largest loss down, into pools whose losses are mesh points.
 
-    Where a pool cannot give what is asked, an asker that is beyond its point is rounded down
-    instead, and one that is short hands its lower half down, after which it is beyond.
+    A pool is at the mesh point below its first output, and is closed by the share of an output that
+    brings its loss there; the rest of that output begins the next one. Losses beyond the highest
+    point, and what the last pool has too much, are rounded down.
 
     Args:
-        below: masses under P of the half cells below every point, shape (n,).
-        above: the same at or above it.
-        below_gap: gaps of the half cells below.
-        above_gap: gaps of those above.
-        step: the mesh.
-        noise: relative error of the masses.
+        p: masses under P, positive, shape (n,).
+        q: masses under Q, likewise.
+        loss: log(p / q), increasing but for rounding.
+        offset: of the mesh.
+        step: of the mesh.
+        first: index of its first point.
+        count: of its points.
+        noise: error of a loss that is as good as none.
 
     Returns:
-        The masses of n + 1 points; the first is the one below the mesh.
+        The masses of the mesh points under P, shape (count,).
     """
-    n = below.size
-    mass, gap = np.empty(n + 1), np.empty(n + 1)
-    before, after = np.empty(n + 1), np.empty(n + 1)
-    own, pivot = np.empty(n + 1), np.empty(n + 1)
-    bad = np.zeros(n + 1, np.bool_)
-    handed, rounded = np.zeros(n, np.bool_), np.zeros(n + 1, np.bool_)
-    handed[n - 1] = True  # there is nothing above it to ask
-    for _ in range(_ROUNDS):
-        _pool(below, above, below_gap, above_gap, handed, step, mass, gap)
-        _share(gap, handed, rounded, step, noise, before, after)
-        if _keep(mass, before, after, noise, own, pivot, bad) == 0:
-            return own * (1.0 + before + after)
-        for i in range(n + 1):
-            if bad[i] and i < n and before[i + 1] > 0.0:
-                rounded[i + 1] = True
-            if bad[i] and i > 1 and after[i - 1] > 0.0:
-                handed[i - 2] = True
-    handed[:] = True
-    _pool(below, above, below_gap, above_gap, handed, step, mass, gap)
-    return mass
+    out = np.zeros(count)
+    at, ratio = count - 1, math.exp(offset + step * (first + count - 1))
+    highest = offset + step * (first + count - 0.5)
+    mass = gap = lost = 0.0  # `lost` are the digits of the gap that its sum has dropped
+    for i in range(p.size - 1, -1, -1):
+        left = 1.0
+        while left > 0.0:
+            if mass == 0.0:
+                at = min(math.floor((loss[i] + noise - offset) / step) - first, count - 1)
+                if at < 0:
+                    return out
+                ratio, gap, lost = math.exp(offset + step * (first + at)), 0.0, 0.0
+            more = left * (p[i] - ratio * q[i])
+            if loss[i] > highest or (mass == 0.0 and more <= 0.0):  # too far out, or on its point
+                out[at] += left * p[i]
+                left = 0.0
+            elif gap + more > 0.0:
+                total = gap + (more + lost)
+                lost, gap = (more + lost) - (total - gap), total
+                mass, left = mass + left * p[i], 0.0
+            else:
+                share = left * min(max(gap / -more, 0.0), 1.0)
+                out[at] += mass + share * p[i]
+                mass, left = 0.0, left - share
+    if mass > 0.0:
+        out[at] += mass
+    return out
 
 
 MOST_CELLS = 1e7  # of one law that is rounded up
@@ -162,6 +94,7 @@ TAIL = 1e-15  # mass under P beyond the grid of `rounded_up`, by default
 _TINY = 1e-290  # masses below are treated as lost to underflow
 _NEGLIGIBLE = -60.0  # log of a share of the largest tilted mass
 _LEAST = 1e-300  # smallest mass of a grid law
+GIVES = 0.5  # of the mass of a cell, that balances a pool above whatever that lacks
 _MOVED = 1e-7  # relative error of a cell's mass, by rounding of its outputs, that is too much
 
 
@@ -221,6 +154,7 @@ class Cells:
             (n, 2). Atoms that are on a point up to rounding belong at-or-above it: the cuts are
             `nudge` below the points.
         nudge: that distance.
+        whole: the first and the last half cell hold all that is beyond.
     """
 
     loss: PrivacyLoss
@@ -231,10 +165,22 @@ class Cells:
     p: Floats
     q: Floats
     nudge: float
+    whole: bool = False
 
     @classmethod
-    def cut(cls, loss: PrivacyLoss, offset: float, step: float, first: int, count: int) -> Cells:
-        """Integrate the half cells of `count` mesh points from index `first` on."""
+    def cut(
+        cls,
+        loss: PrivacyLoss,
+        offset: float,
+        step: float,
+        first: int,
+        count: int,
+        whole: bool = False,
+    ) -> Cells:
+        """Integrate the half cells of `count` mesh points from index `first` on.
+
+        With `whole` the first and the last of them hold all that is beyond.
+        """
         points = mesh(offset, step, first, count)
         nudge = min(2 * _label_error(points), 0.25 * step)
         edges = np.empty(2 * count + 1)
@@ -242,16 +188,21 @@ class Cells:
         edges[1::2] = points - nudge
         edges[2:-1:2] = 0.5 * (points[1:] + points[:-1])
         edges[-1] = points[-1] + 0.5 * step
+        if whole:
+            edges[[0, -1]] = -math.inf, math.inf
         p, q = loss.cell_masses(edges)
         if not (np.isfinite(p).all() and np.isfinite(q).all()):
             raise NumericError(
                 f"{loss.label}: a density has a pole whose mass doubles cannot put into cells"
             )
-        return cls(loss, offset, step, first, points, p.reshape(-1, 2), q.reshape(-1, 2), nudge)
+        halves = p.reshape(-1, 2), q.reshape(-1, 2)
+        return cls(loss, offset, step, first, points, *halves, nudge, whole)
 
 
 def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
     """Connect the dots: split every cell's mass between the cell's two ends, keeping P and Q.
+
+    Of whole cells the last half cell, all losses above the last point, is left out.
 
     Doroshenko et al. 2022, Algorithm 1, per cell: of the masses (mP, mQ) of (s, s+h] the part
     (mP - e^s mQ) / (1 - e^-h) goes up and the rest down. r = exp(-L) keeps its mean in every cell
@@ -268,6 +219,8 @@ def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
         A law on one point more whose delta is nowhere below the true one.
     """
     p, q = (m[:, 1] + np.append(m[1:, 0], 0.0) for m in (cells.p, cells.q))
+    if cells.whole:
+        p[-1] = q[-1] = 0.0
     lo, hi = cells.loss.support
     live = (cells.points + cells.step >= lo) & (cells.points - cells.nudge <= hi)
     p = np.where((p < _TINY) & live, p + _TINY, p)
@@ -290,34 +243,63 @@ def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
     )
 
 
-def dominated(cells: Cells, tilt: float) -> GridLaw:
-    """Pool the losses around every mesh point, then move a little mass between pools.
+def dominated(cells: Cells, tilt: float, free: bool = False) -> GridLaw:
+    """Merge half cells into pools whose losses are mesh points, which is post-processing.
 
-    All outputs with a loss within step/2 of the mesh point s are merged: one output with masses
-    (mP, mQ) and loss log(mP/mQ), a step * O(step) away from s. To the point where that is short of
-    s, a little of the next pool is added (an output that is sent to the pool at random), where it
-    is beyond s, a little of the pool before, so that the merged loss is s exactly; what cannot be
-    balanced is rounded down. Every move is post-processing of the output or makes the loss smaller.
+    What is left at the lower end has a larger loss than its point, and is rounded down.
 
     Args:
         cells: the cut loss; what lies outside the cells is dropped.
         tilt: half cells whose mass, tilted by exp(tilt * loss), is negligible are dropped too.
+        free: lay the mesh of the law anew, so that little is left at the lower end.
 
     Returns:
         A law on one point more, below the mesh, whose delta is nowhere above the true one.
+
+    Raises:
+        NumericError: the cells are too wide.
     """
-    label = _label_error(cells.points)
-    mass, noise = _pooled(cells, tilt)
+    if cells.step > WIDEST:
+        raise NumericError(f"pld: cells of width {cells.step:g} are too wide for doubles")
+    with np.errstate(divide="ignore"):
+        tilted = np.log(cells.p) + tilt * cells.points[:, None]
+    moved = _displaced(cells.loss, cells.points + 0.5 * cells.step)
+    kept = (cells.p >= _TINY) & (cells.q >= _TINY) & (tilted >= tilted.max() + _NEGLIGIBLE)
+    kept &= (moved <= _MOVED)[:, None]
+    kept[-1, 1] &= not cells.whole
+    p, q = cells.p[kept], cells.q[kept]
+    noise = float(_noise(cells.loss, np.array([p.min(initial=1.0)])).max())
+    noise += float(moved.max(where=moved <= _MOVED, initial=0.0))
+    offset = cells.offset
+    if free and p.size > 1:
+        p, q = _lowest_merged(p, q, cells.step)
+        offset = math.log(p[0] / q[0])
+    mass = pool(
+        p, q, np.log(p / q), offset, cells.step, cells.first - 1, cells.points.size + 1, noise
+    )
     mass[mass < _LEAST] = 0.0
     return GridLaw(
-        offset=cells.offset,
+        offset=offset,
         step=cells.step,
         first=cells.first - 1,
         mass=mass,
         log_infinite=cells.loss.log_infinite,
-        slack=2 * noise + 4 * label,
+        slack=3 * noise + 4 * _label_error(cells.points),
         inflation=noise,
     )
+
+
+def _lowest_merged(p: Floats, q: Floats, step: float) -> tuple[Floats, Floats]:
+    """Half cells, the lowest of them merged into one that has mass to give to the pool above.
+
+    With that one on the mesh, and all others a step above, nothing is left at the lower end.
+    """
+    below, below_q = np.cumsum(p), np.cumsum(q)
+    apart = np.log(p[1:] / q[1:]) - np.log(below / below_q)[:-1] >= step
+    next_two = np.append(below[2:], below[-1]) - below[:-1]
+    enough = np.flatnonzero(apart & (below[:-1] >= GIVES * next_two))
+    m = int(enough[0]) + 1 if enough.size else 1
+    return np.append(below[m - 1], p[m:]), np.append(below_q[m - 1], q[m:])
 
 
 def exact(loss: PrivacyLoss, step: float | None = None) -> GridLaw:
@@ -365,29 +347,6 @@ def _displaced(loss: PrivacyLoss, losses: Floats) -> Floats:
 def _label_error(points: Floats) -> float:
     """Distance of computed mesh points from the ideal mesh offset + step * integer."""
     return 4.0 * U * max(abs(float(points[0])), abs(float(points[-1])))
-
-
-def _pooled(cells: Cells, tilt: float) -> tuple[Floats, float]:
-    """Masses of the pools, without what is negligible under the tilt, and their relative error.
-
-    Raises:
-        NumericError: the cells are too wide.
-    """
-    if cells.step > WIDEST:
-        raise NumericError(f"pld: cells of width {cells.step:g} are too wide for doubles")
-    with np.errstate(divide="ignore"):
-        tilted = np.log(cells.p) + tilt * cells.points[:, None]
-    kept = (cells.p >= _TINY) & (cells.q >= _TINY) & (tilted >= tilted.max() + _NEGLIGIBLE)
-    moved = _displaced(cells.loss, cells.points + 0.5 * cells.step)
-    kept &= (moved <= _MOVED)[:, None]
-    p, q = np.where(kept, cells.p, 0.0), np.where(kept, cells.q, 0.0)
-    with np.errstate(over="ignore", invalid="ignore"):  # inf * 0 where nothing is kept
-        gap = np.where(kept, p - np.exp(cells.points)[:, None] * q, 0.0)
-    noise = float(_noise(cells.loss, np.array([p.min(where=kept, initial=1.0)])).max())
-    noise += float(moved.max(where=moved <= _MOVED, initial=0.0))
-    below, above = np.ascontiguousarray(p.T)
-    below_gap, above_gap = np.ascontiguousarray(gap.T)
-    return balance(below, above, below_gap, above_gap, cells.step, noise), noise
 
 
 def rounded_up(loss: PrivacyLoss, step: float, tail: float = TAIL) -> PrivacyLoss:

@@ -159,7 +159,7 @@ def test_heterogeneous_corpus_value():
 
 @pytest.mark.parametrize("grid", [2**13, 2**14, 2**15])
 def test_width_follows_the_bias_law(grid):
-    """log(upper/lower) = k h^2 t(t+1)/8, at delta = 3.7e-134."""
+    """log(upper/lower) = k h^2 t(t+1) (1/12 + 1/15), at delta = 3.7e-134."""
     bound = PldAccountant([Step(bound_law(gaussian, 20.0), 1000)], grid=grid).log_delta(40.0)
     check(bound, truth("G3"), 0.5)
     assert bound.width == pytest.approx(bound.detail["predicted_width"], rel=0.05)
