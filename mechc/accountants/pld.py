@@ -2,9 +2,11 @@
 
 Every step's loss is put on one mesh twice, by a dominating and by a dominated law (`loss.grid`),
 both are composed by a tilted transform (`fft`), and what the finite period aliases is
-bounded and subtracted. The discretisation adds k h^2 t(t+1)/12 to the logarithm of the
-upper value and takes about k h^2 t(t+1)/15 from the lower one (1/24 where pools are as wide as the
-mesh, 1/6 where twice), t being the saddle point: that is what the mesh is chosen by. Where all losses are lattices, there is no discretisation.
+bounded and subtracted. The discretisation adds k h^2 t(t+1)/12 to the logarithm of the upper
+value and takes about k h^2 t(t+1)/15 from the lower one (1/24 where pools are as wide as the mesh,
+1/6 where twice), t being the saddle point: that is what the mesh is chosen by. Where all losses are
+lattices, there is no discretisation. Many distinct steps are composed without a transform, see
+`convolution`.
 
 The mesh is a common step and an offset for every law (`align`). Atoms on mesh points cost nothing;
 an atom a share x of the step above its point costs the lower bound x * step, the only error of
