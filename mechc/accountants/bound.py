@@ -31,6 +31,7 @@ class Quantity(Enum):
     BOUND = ("bound", Side.UPPER)
     EPSILON = ("epsilon", Side.UPPER)
     DELTA = ("delta", Side.UPPER)
+    ADVANTAGE = ("advantage", Side.UPPER)
     LOG_DELTA = ("log delta", Side.UPPER)
     RENYI = ("Rényi divergence", Side.UPPER)
     MU = ("mu", Side.UPPER)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 from typer.core import TyperGroup
 
@@ -69,7 +69,18 @@ err = Console(stderr=True)
 EXIT_CODES = """Exit codes: 0 answered; 1 a check failed or something could not be computed, read or
 written; 2 bad input; 130 interrupted."""
 UsageError: Any = typer.BadParameter.__base__  # of the click that typer brings
-PARAMETERS = tuple(word.replace("_", "-") for word in (*MEANT, *MEANT.values(), "sampling-rate"))
+
+
+def _meant(word: str, ctx: Any) -> str:
+    """What was meant by an option that there is not: another one, or a parameter."""
+    from mechc.composition import training
+
+    options = {option.name for option in ctx.command.params}
+    for meant in ({"steps": "count"}, MEANT, training.MEANT):
+        if meant.get(word, "").partition(",")[0] in options:
+            return f"; did you mean --{meant[word].replace('_', '-')}?"
+    is_parameter = word in MEANT or word in MEANT.values()
+    return "; a parameter of a mechanism is given by --set NAME=VALUE" if is_parameter else ""
 
 
 class _Group(TyperGroup):
@@ -82,8 +93,8 @@ class _Group(TyperGroup):
         except UsageError as error:
             words = str(error.format_message()).rstrip(".")
             option = re.search(r"No such option:? '?--([\w-]+)", words)
-            if option and option[1] in PARAMETERS:
-                words += "; a parameter of a mechanism is given by --set NAME=VALUE"
+            if option and (hint := _meant(option[1].replace("-", "_"), error.ctx)):
+                words = words.partition(" (Possible")[0] + hint
             at = error.ctx if error.ctx is not None and error.ctx.parent is not None else None
             about = f"mechc {at.info_name}" if at else "mechc"
             _fail(ctx, f"{about}: {words}; see {about} --help", 2)
@@ -604,7 +615,7 @@ def _print(ctx: typer.Context, record: dict[str, Any], shown: Callable[[], Any])
         _print_json(ctx, record)
         return
     words = shown()
-    if isinstance(words, Table):
+    if isinstance(words, (Table, Group)):
         out.print(words, highlight=False)
     else:
         out.print(str(words), markup=False, highlight=False, soft_wrap=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Group
 from rich.table import Table
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.registry import methods
 from mechc.errors import MechcError
-from mechc.report.tables import number, stands_for
+from mechc.report.tables import number, under
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,7 +103,7 @@ def figure(found: dict[str, tuple[Bound | str, float]], what: str, title: str, p
     plot.bars(rows, sides, path, title=title, xlabel=what, joined=True)
 
 
-def table(found: dict[str, tuple[Bound | str, float]], what: str, claim: Claim | None) -> Table:
+def table(found: dict[str, tuple[Bound | str, float]], what: str, claim: Claim | None) -> Group:
     """Return `answers` for a terminal: lower, estimate, upper, time.
 
     Args:
@@ -122,5 +123,4 @@ def table(found: dict[str, tuple[Bound | str, float]], what: str, claim: Claim |
                 number(answer.upper, "upper"),
             )
             shown.add_row(name, *sides, time_text, answer.status)
-    shown.caption = stands_for(claim)
-    return shown
+    return under(shown, claim)

@@ -192,15 +192,16 @@ def _target(
                 "power fpr (expected 0 < fpr < tpr)"
             )
         return Power(run, math.log(high / low), math.log(high), *how, fpr=low)
+    kind = Profile
     if advantage is not None:
-        epsilon, delta = 0.0, share("calibrate", "advantage", advantage)
+        kind, epsilon, delta = Advantage, 0.0, share("calibrate", "advantage", advantage)
     log_target, at = as_delta(delta), as_epsilon(epsilon)
     if log_target < log1mexp(at):
         raise UnsupportedError(
             f"calibrate: no mechanism meets epsilon={at:g} and delta={math.exp(log_target):g}, as "
             "delta(epsilon) >= 1 - exp(epsilon)"
         )
-    return Profile(run, at, log_target, *how)
+    return kind(run, at, log_target, *how)
 
 
 @dataclass
@@ -293,6 +294,16 @@ class Profile:
         """Refuse a parameter in which delta is proved not to be monotone where it was evaluated."""
         if words := self.turn(parameter, good, bad):
             raise UnsupportedError(f"{name}: {words}")
+
+
+class Advantage(Profile):
+    """The same at epsilon 0, where delta is the advantage of a membership test."""
+
+    def answer(self, value: float) -> Bound:
+        """Return the bounds on the advantage at a value."""
+        return self.at(value).advantage(
+            method=self.method, direction=self.direction, max_work=self.max_work
+        )
 
 
 @dataclass

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -307,7 +308,7 @@ class Queries(ABC):
         This is the total variation distance, the largest true positive rate minus false positive
         rate. Keyword arguments as for `delta`.
         """
-        return self.delta(0.0, **how)
+        return replace(self.delta(0.0, **how), quantity=Quantity.ADVANTAGE)
 
     def tradeoff(self, alpha: Any = None, **how: Any) -> Bound:
         """Return bounds on the smallest false negative rate at false positive rate alpha.

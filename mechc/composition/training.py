@@ -168,7 +168,10 @@ def solvable(name: str, words: Mapping[str, Any]) -> ParameterInfo:
         if info.name == name:
             return info
     listed = ", ".join(info.name for info in known)
-    raise DeclarationError(f"dpsgd: solve_for={name!r} cannot be solved for (expected {listed})")
+    hint = f"; did you mean {MEANT[name]}?" if name in MEANT else ""
+    raise DeclarationError(
+        f"dpsgd: solve_for={name!r} cannot be solved for{hint} (expected {listed})"
+    )
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
 from typing import Any
 
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from mechc.accountants.bound import Bound
 from mechc.adjacency import Claim
@@ -56,21 +58,19 @@ def bound(answer: Bound) -> Table:
     return table
 
 
-def stands_for(claim: Claim | None) -> str:
-    """Return what stands below a table of answers: the relation and the weakest claim."""
-    if claim is None:
-        return ""
-    return f"{claim.adjacency.words}; {claim}"
+def under(table: Table, claim: Claim | None) -> Group:
+    """Return a table of answers and, below it, what they stand for: the weakest claim."""
+    about = f"{claim.about}: " if claim is not None and claim.about else ""
+    return Group(table, Text("" if claim is None else f"\n{about}{claim.heading}"))
 
 
-def curve(counts: Sequence[int], answer: Bound) -> Table:
+def curve(counts: Sequence[int], answer: Bound) -> Group:
     """Return epsilon after each count."""
     table = Table("steps", "lower", "estimate", "upper", box=None)
     sides = zip(counts, answer.lower, answer.estimate, answer.upper, strict=True)  # type: ignore[arg-type]
     for count, lower, estimate, upper in sides:
         table.add_row(str(count), number(lower, "lower"), number(estimate), number(upper, "upper"))
-    table.caption = stands_for(answer.claim)
-    return table
+    return under(table, answer.claim)
 
 
 def method_rows() -> list[dict[str, str]]:
