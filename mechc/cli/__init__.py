@@ -162,7 +162,7 @@ def list_mechanisms(
 
         compiling_all(mechc.available(), err)
     found = catalogue.rows()
-    _print(ctx, {"mechanisms": [vars(row) for row in found]}, lambda: catalogue.table(found))
+    _print(ctx, {"mechanisms": found}, lambda: catalogue.table(found))
 
 
 @command("methods")

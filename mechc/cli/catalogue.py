@@ -7,7 +7,6 @@ with its first line alone, unless compiling it is asked for.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from rich.table import Table
 
@@ -17,92 +16,58 @@ from mechc.declare import catalog
 from mechc.errors import MechcError
 from mechc.protocol import TAG, Kernel, Measure
 
-HEADINGS = (
-    "mechanism", "parameters", "adjacency", "claim", "CGF", "atoms", "lattice", "infinite",
-    "about",
-)  # fmt: skip
+HEADINGS = {
+    "name": "mechanism", "parameters": "parameters", "adjacency": "adjacency", "claim": "claim",
+    "cgf": "CGF", "atoms": "atoms", "lattice": "lattice", "infinite": "infinite", "about": "about",
+}  # fmt: skip
+"""What is known about a mechanism, and the words above it in tables: its name and parameters, the
+relation and the status of its claim, whether the generating function is closed or integrated,
+whether the loss has point masses, lies on one lattice, or is infinite for some outputs; and the
+first line of its file."""
+Row = dict[str, str]
 
 
-@dataclass(frozen=True)
-class Row:
-    """One mechanism.
-
-    Attributes:
-        name: what `mechc.load` takes.
-        parameters: names, in order.
-        adjacency: neighbouring relation of its claim.
-        claim: "proven T1", "declared", ...
-        cgf: whether the generating function is closed or integrated.
-        atoms: whether the loss has point masses.
-        lattice: whether all losses lie on one lattice.
-        infinite: whether some outputs occur under one law alone.
-        about: first line of its file.
-    """
-
-    name: str
-    parameters: str
-    adjacency: str
-    claim: str
-    cgf: str
-    atoms: str
-    lattice: str
-    infinite: str
-    about: str
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The attributes in the order of HEADINGS."""
-        return tuple(vars(self).values())
-
-
-def rows(compile_missing: bool = False) -> tuple[Row, ...]:
-    """Return one row for each mechanism that can be named.
+def rows(compile_missing: bool = False) -> list[Row]:
+    """Return what is known about each mechanism that can be named, empty where it is not.
 
     Args:
         compile_missing: compile those that have no kernel yet, which takes seconds for each.
     """
-    return tuple(row(name, compile_missing) for name in catalog.available())
+    return [_row(name, compile_missing) for name in catalog.available()]
 
 
-def row(name: str, compile_missing: bool = False) -> Row:
-    """Return the row of one mechanism; what is not known is left empty."""
-    about = _first_line(name)
+def _row(name: str, compile_missing: bool) -> Row:
+    known = {**dict.fromkeys(HEADINGS, ""), "name": name, "about": _first_line(name)}
     try:
         mechanism = load(name)
         if compile_missing or mechanism.is_compiled:
-            return _of_kernel(name, mechanism, about)
+            return {**known, **_of_kernel(mechanism)}
     except MechcError as error:
-        about = f"cannot be used: {error}"
-    return Row(name, "", "", "", "", "", "", "", about)
+        known["about"] = f"cannot be used: {error}"
+    return known
 
 
-def table(found: tuple[Row, ...]) -> Table:
-    """Return rows for a terminal."""
+def table(found: list[Row]) -> Table:
+    """Return rows for a terminal, without columns that are empty."""
     made = Table(box=None, pad_edge=False, expand=True)
-    shown = [
-        (h, i)
-        for i, h in enumerate(HEADINGS)
-        if h != "parameters" and any(each.cells[i] for each in found)
-    ]
-    for heading, i in shown[:-1]:
-        width = max(len(heading), *(len(each.cells[i]) for each in found))
-        made.add_column(heading, no_wrap=True, min_width=width)
-    made.add_column(HEADINGS[-1], no_wrap=True, ratio=1)
-    for each in found:
-        made.add_row(*(each.cells[i] for _, i in shown))
-    if not all(each.claim for each in found):
+    shown = [w for w in HEADINGS if w != "parameters" and any(row[w] for row in found)]
+    for word in shown:
+        width = max(len(HEADINGS[word]), *(len(row[word]) for row in found))
+        last = word == "about"
+        made.add_column(HEADINGS[word], no_wrap=True, min_width=None if last else width,
+                        ratio=1 if last else None)  # fmt: skip
+    for row in found:
+        made.add_row(*(row[word] for word in shown))
+    if not all(row["claim"] for row in found):
         made.caption = "empty: not compiled yet (mechc list --compile), or it cannot be"
     return made
 
 
 def markdown() -> str:
     """Return the rows as a table of the documentation, every mechanism compiled."""
-    lines = [HEADINGS, ("---",) * len(HEADINGS), *(_with_code(r) for r in rows(True))]
+    lines = [list(HEADINGS.values()), ["---"] * len(HEADINGS)]
+    lines += [[f"`{row['name']}`", *list(row.values())[1:]] for row in rows(True)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _with_code(found: Row) -> tuple[str, ...]:
-    return (f"`{found.name}`", *found.cells[1:])
 
 
 def claim_word(claim: Claim) -> str:
@@ -111,20 +76,20 @@ def claim_word(claim: Claim) -> str:
     return f"{claim.status} {claim.theorem}" if proven else claim.status
 
 
-def _of_kernel(name: str, mechanism: Mechanism, about: str) -> Row:
-    kernel = mechanism.kernel
-    claim, can = mechanism.claim, kernel.CAPABILITIES
-    return Row(
-        name,
-        ", ".join(p.name for p in mechanism.parameters),
-        claim.adjacency,
-        claim_word(claim),
-        can["cgf"].partition(":")[0],
-        "yes" if _has_atoms(kernel) else "no",
-        "yes" if can["lattice"].startswith("closed") and TAG not in can else "no",
-        "yes" if _is_one_sided(kernel) else "no",
-        about,
-    )
+def _of_kernel(mechanism: Mechanism) -> Row:
+    kernel, claim = mechanism.kernel, mechanism.claim
+    can = kernel.CAPABILITIES
+    on_lattice = can["lattice"].startswith("closed") and TAG not in can
+    words = ("no", "yes")
+    return {
+        "parameters": ", ".join(p.name for p in mechanism.parameters),
+        "adjacency": claim.adjacency,
+        "claim": claim_word(claim),
+        "cgf": can["cgf"].partition(":")[0],
+        "atoms": words[_has_atoms(kernel)],
+        "lattice": words[on_lattice],
+        "infinite": words[_is_one_sided(kernel)],
+    }
 
 
 def _has_atoms(kernel: Kernel) -> bool:

@@ -493,7 +493,7 @@ def _room(
 def _height(axes: Axes, line: Any, places: Floats) -> Floats:
     """Heights of a line at places along the axes, in shares of the axes; nan beside it."""
     points = axes.transAxes.inverted().transform(
-        axes.transData.transform(np.column_stack([line.get_xdata(), line.get_ydata()]))
+        line.get_transform().transform(np.column_stack([line.get_xdata(), line.get_ydata()]))
     )
     points = points[np.isfinite(points).all(axis=1)]
     if not len(points):

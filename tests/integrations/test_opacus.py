@@ -55,6 +55,7 @@ def test_registered_by_name(registry):
 
 def test_without_opacus_nothing_is_registered(monkeypatch):
     monkeypatch.setitem(sys.modules, "opacus", None)
+    monkeypatch.setitem(sys.modules, "opacus.accountants", None)
     assert ours.register() is False
     assert importlib.import_module("mechc.integrations.opacus").MechcAccountant().history == []
 
@@ -162,6 +163,7 @@ def test_nothing_and_everything():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of torch and Opacus about themselves
 def test_a_training_loop():
     torch = pytest.importorskip("torch")
     opacus = pytest.importorskip("opacus")
