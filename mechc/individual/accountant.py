@@ -17,8 +17,10 @@ Individual epsilons depend on the data of the person they belong to and must not
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,10 +34,10 @@ from mechc.individual.contours import Answers, Asked, Evaluator, Query
 from mechc.individual.cost import Cost, estimate
 from mechc.individual.family import Family
 from mechc.individual.ledger import Journal, Ledger
-from mechc.individual.progress import bar
 from mechc.individual.splines import Grid
 from mechc.individual.storage import TakesTurns, in_turn
 from mechc.individual.tilts import crowding
+from mechc.loss.allowance import MAX_WORK
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -43,7 +45,7 @@ Rows = NDArray[np.int64]
 METHODS = ("contour", "plancherel", "renyi")
 BUCKETS = 160
 FINER = 4  # buckets of the refined grid, as a multiple of the first
-REFINED = 20_000  # people who are accounted for on it at most
+REFINED, REPLAYED = 20_000, 1 << 25  # people accounted for on it, and their steps, at most
 FEW = 200  # steps up to which small groups of people are composed one by one
 LATER = 100  # people that a finer grid should serve then
 UNRESOLVED = 0.1  # share of delta lost on the contour beyond which no grid is fine enough
@@ -53,6 +55,16 @@ _ANY = np.finfo(np.float64).max  # an upper bound that says nothing
 _LESS = 1.0 - 2.0**-50  # less noise than three roundings can feign
 _COARSE = 0.02  # width beyond which plain counts may do better than splines
 _KIND = "individual-ledger"
+
+
+@contextmanager
+def bar(label: str, total: int, shown: bool = True) -> Iterator[Callable[..., Any]]:
+    """Show a bar while the body runs; yield what updates it, by `advance=` or `completed=`."""
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, disable=not shown) as progress:
+        yield partial(progress.update, progress.add_task(label, total=total))
 
 
 class IndividualAccountant(TakesTurns):
@@ -107,6 +119,9 @@ class IndividualAccountant(TakesTurns):
             DeclarationError: an argument is not acceptable.
             UnsupportedError: the family is not ordered, so that no side of a grid is safe.
         """
+        for name, size in (("journal", journal), ("mesh", mesh)):
+            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
+                raise DeclarationError(f"{name}={size!r} (expected an integer >= 0)")
         self.rtol = self._tolerance(rtol)
         family = mechanism
         if not isinstance(mechanism, Family):
@@ -119,14 +134,9 @@ class IndividualAccountant(TakesTurns):
             if crowding not in family.made:
                 family.made[crowding] = crowding(family)
             self.grid = replace(self.grid, crowding=family.made[crowding])
-        if isinstance(journal, bool) or not isinstance(journal, int | np.integer) or journal < 0:
-            raise DeclarationError(f"journal={journal!r} (expected a number of bytes >= 0)")
         self._ledger = Ledger(people, self.grid, storage)
-        self._journal = Journal(self.people, journal if splines else 0)
-        self._tables = tables
-        if isinstance(mesh, bool) or not isinstance(mesh, int | np.integer) or mesh < 0:
-            raise DeclarationError(f"mesh={mesh!r} (expected a number of steps >= 0)")
-        self._meshed = int(mesh)
+        self._journal = Journal(self.people, int(journal) if splines else 0, family.untouched)
+        self._tables, self._meshed = tables, int(mesh)
 
     @classmethod
     def from_norms(
@@ -229,7 +239,7 @@ class IndividualAccountant(TakesTurns):
         rows, family = self._check_rows(people), self.family
         given = as_floats(check_dense(family.parameter, values, self.people), self._up)
         self._ledger.take_back(rows, given[rows])
-        self._journal.take_back(rows, family.untouched)
+        self._journal.take_back(rows)
 
     @in_turn
     def epsilon(
@@ -313,7 +323,8 @@ class IndividualAccountant(TakesTurns):
             isinstance(e, Evaluator) and e.grid == self.grid and e.asked
             for e in self.family.made.values()
         )
-        allowed = self._most if self._few or not self.grid.splines else 0
+        few = self._journal.complete and self.steps <= FEW
+        allowed = self._most if few or not self.grid.splines else 0
         tables = not self._without_tables(people)
         about = (self.grid, people, self._ledger.nbytes, allowed if tables else people)
         return estimate(self.family, *about, known, tables)
@@ -372,21 +383,19 @@ class IndividualAccountant(TakesTurns):
         quantity: Quantity,
     ) -> Bound:
         who = np.arange(self.people) if rows is None else self._check_rows(rows)
-        if method not in METHODS:
-            raise UnsupportedError(f"method={method!r} (expected one of {', '.join(METHODS)})")
-        if method == "renyi":
+        if method == "contour" and progress is True:
+            with bar("people", who.size) as tell:
+                query = replace(query, tell=lambda done, _: tell(completed=done))
+                found = self._by_contours(query, who)
+        elif method == "contour":
+            told = None if isinstance(progress, bool) else progress
+            found = self._by_contours(replace(query, tell=told), who)
+        elif method == "renyi":
             found = self._renyi(query, who)
         elif method == "plancherel":
             found = self._plancherel(query, who)
-        elif progress is True:
-            with bar("people", who.size) as tell:
-
-                def show(done: int, total: int) -> None:
-                    tell(completed=done, total=total)
-
-                found = self._by_contours(replace(query, tell=show), who)
         else:
-            found = self._by_contours(replace(query, tell=progress or None), who)
+            raise UnsupportedError(f"method={method!r} (expected one of {', '.join(METHODS)})")
         return found.stands_for(self.family.claim, quantity)
 
     def _plancherel(self, query: Query, rows: Rows) -> Bound:
@@ -398,10 +407,9 @@ class IndividualAccountant(TakesTurns):
         return Bound(nan, estimate, nan.copy(), "plancherel", "estimate", detail)
 
     def _by_contours(self, query: Query, who: Rows) -> Bound:
+        nothing = np.zeros(who.size)
+        found = np.stack([nothing, np.full(who.size, np.nan), np.full(who.size, _ANY)])
         if self._without_tables(who.size):
-            found = np.stack(
-                [np.zeros(who.size), np.full(who.size, np.nan), np.full(who.size, _ANY)]
-            )
             composed = self._compose(found, query, who, np.ones(who.size, np.bool_))
             if (found[2] < _ANY).all():
                 return self._bound(found, query, {"buckets": 0, "meshed": composed})
@@ -447,24 +455,24 @@ class IndividualAccountant(TakesTurns):
 
     def _refine(self, sides: dict[str, Answers], query: Query, rows: Rows) -> int:
         """Replay the journal into finer grids for those who are not sharp; return the finest."""
-        if not self._journal.complete:
-            return self.grid.buckets
-        used, grid = False, replace(self.grid, buckets=self.grid.buckets * FINER)
+        grid, used = replace(self.grid, buckets=self.grid.buckets * FINER), False
         for direction in sorted(sides, key=lambda d: -float(sides[d].upper.max())):
-            side = sides[direction]
-            wide = _wide(sides, direction, query, query.rtol)
-            numeric = side.numeric[wide]
+            if not self._journal.complete:
+                break
+            side, (lower, upper) = sides[direction], _hull(sides)
+            wide = _relative(side.upper - lower, upper, query) > query.rtol
             # a finer grid is no help to others
-            wide = wide[(side.compression[wide] > numeric) & (numeric < UNRESOLVED)]
-            if wide.size == 0 or (wide.size < LATER and self._few):
+            wide &= (side.compression > side.numeric) & (side.numeric < UNRESOLVED)
+            who = np.flatnonzero(wide)
+            if who.size == 0 or (who.size < LATER and self.steps <= FEW):
                 continue
-            if wide.size > REFINED:
-                worst = np.argsort(-side.compression[wide], kind="stable")[:REFINED]
-                wide = np.sort(wide[worst])
-            used, ledger = True, Ledger(wide.size, grid)
-            self._journal.replay(ledger, rows[wide], self.family.parameter)
+            most = min(REFINED, REPLAYED // len(self._journal))
+            who = np.sort(who[np.argsort(-side.compression[who], kind="stable")[:most]])
+            used, ledger = True, Ledger(who.size, grid)
+            for values, count in zip(*self._journal.gather(rows[who]), strict=True):
+                ledger.add(self.family.parameter, values, int(count))
             finer = self._evaluator(grid, direction)
-            side.meet(wide, finer.run(Asked(ledger, query, np.arange(wide.size), "splines")))
+            side.meet(who, finer.run(Asked(ledger, query, np.arange(who.size), "splines")))
         return grid.buckets if used else self.grid.buckets
 
     def _without_tables(self, people: int) -> bool:
@@ -478,11 +486,6 @@ class IndividualAccountant(TakesTurns):
         return people * len(self._journal) <= min(self._meshed, members.positions.size)
 
     @property
-    def _few(self) -> bool:
-        """Whether composing people one by one is cheap."""
-        return self._journal.complete and self.steps <= FEW
-
-    @property
     def _most(self) -> int:
         """How many people are composed one by one at most."""
         steps = len(self._journal) if self._journal.complete else self.grid.buckets
@@ -491,11 +494,8 @@ class IndividualAccountant(TakesTurns):
     def _compose(self, found: Floats, query: Query, rows: Rows, open_: NDArray[np.bool_]) -> int:
         """Compose the widest of those who are not sharp one by one; return of how many people.
 
-        Args:
-            found: lower bound, estimate and upper bound of everybody; narrowed.
-            query: what is asked.
-            rows: indices of the people.
-            open_: for whom more nodes or buckets were no help.
+        `found` has lower bound, estimate and upper bound of everybody, which are narrowed; `open_`
+        says for whom more nodes or buckets were no help.
         """
         exact, family = self._journal.complete, self.family
         if self.grid.splines and not exact:
@@ -506,21 +506,27 @@ class IndividualAccountant(TakesTurns):
         who = np.flatnonzero(wide)
         who = who[np.argsort(-width[who], kind="stable")]
         who = who if self._without_tables(who.size) else who[: self._most]
-        values, counts = self._journal.gather(rows[who], family.untouched)
+        values, counts = self._journal.gather(rows[who])
+        left, done = singly.WORK, 0
         for i, person in enumerate(who.tolist()):
             if exact:
                 sides = singly.of_steps(self.grid, values[:, i], counts, family.untouched)
             else:
                 sides = singly.of_buckets(self.grid, self._ledger.totals[rows[person]])
-            answers = [singly.answer(family, sides[0], query)]
-            if sides[1] != sides[0]:
-                answers.append(singly.answer(family, sides[1], query))
+            answers = []
+            for steps in sides if sides[1] != sides[0] else sides[:1]:
+                answer, spent = singly.answer(family, steps, query, min(left, MAX_WORK))
+                answers.append(answer)
+                left -= spent
             low, high = answers[-1][0], answers[0][2]
             if high - low < found[2, person] - found[0, person]:
                 found[1, person] = (answers[0][1] + answers[-1][1]) / 2.0
             found[0, person] = max(low, found[0, person])
             found[2, person] = min(high, found[2, person])
-        return who.size
+            done += 1
+            if left <= 0.0:
+                break
+        return done
 
     def _evaluator(self, grid: Grid, direction: str) -> Evaluator:
         key, made = (grid, direction, self._tables and str(self._tables)), self.family.made
@@ -574,12 +580,6 @@ def _hull(sides: dict[str, Answers]) -> tuple[Floats, Floats]:
     """Bounds on the larger of the directions."""
     lower = np.maximum.reduce([a.lower for a in sides.values()])
     return lower, np.maximum.reduce([a.upper for a in sides.values()])
-
-
-def _wide(sides: dict[str, Answers], direction: str, query: Query, rtol: float) -> Rows:
-    """Who has a larger width than rtol because of this direction."""
-    lower, upper = _hull(sides)
-    return np.flatnonzero(_relative(sides[direction].upper - lower, upper, query) > rtol)
 
 
 def _relative(gap: Floats, upper: Floats, query: Query) -> Floats:

@@ -14,8 +14,6 @@ up costs little: by Minkowski sqrt(total) exceeds 2^s sqrt(sum mu^2) by at most 
 
 Plain sums (Renyi divergences) use the same words: rho 2^s is rounded up to a multiple of 2^-62.
 
-One exact running total per person, in memory or memory-mapped: the state behind every filter.
-
 What comes in is checked as a whole before anything is charged, so a refused call leaves the state
 as it was. A step is applied in pieces of rows; large populations use a few threads, and because
 the totals are integers the result does not depend on how the work was divided.
@@ -25,18 +23,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from numbers import Real
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechc.errors import DeclarationError
-from mechc.individual import storage
 from mechc.loss.jit import compiled
 
 Words = NDArray[np.uint64]
@@ -47,7 +43,7 @@ _BITS = 62
 _FRACTION, _WORD = 2.0**_BITS, 2.0**64
 # outside this range the power of two that scales the budget would leave float64
 _SMALLEST, _LARGEST = 1e-150, 1e150
-_SHAVE = 1.0 - 2.0**-50  # 8 ulp: covers the roundings on the way back to float64
+SHAVE = 1.0 - 2.0**-50  # 8 ulp: covers the roundings on the way back to float64
 _HUGE = 1.7e308  # a factor stays finite
 
 _U32 = np.uint64(32)
@@ -73,16 +69,7 @@ class Budget(NamedTuple):
 
 
 def make_budget(name: str, value: float, *, squared: bool) -> Budget:
-    """Return the exact integer form of a budget.
-
-    Args:
-        name: argument name, for the error message.
-        value: the budget, in [1e-150, 1e150].
-        squared: True when steps add up in squares (mu), False when they add up (Renyi).
-
-    Raises:
-        DeclarationError: the budget is outside the range.
-    """
+    """Return the exact integer form of a budget, refused by its name outside [1e-150, 1e150]."""
     if not _SMALLEST <= value <= _LARGEST:
         raise DeclarationError(
             f"{name}={value!r} cannot be a budget (expected a number in [1e-150, 1e150])"
@@ -92,6 +79,13 @@ def make_budget(name: str, value: float, *, squared: bool) -> Budget:
     total = units * units if squared else units << _BITS
     high, low = divmod(total, 1 << 64)
     return Budget(float(value), scale, np.uint64(high), np.uint64(low), squared)
+
+
+def as_sums(budget: Budget, high: Words, low: Words, nudge: float) -> Floats:
+    """Return totals as sqrt(sum mu^2), or sum rho, times `nudge` and at most the budget."""
+    total = high.astype(np.float64) * _WORD + low.astype(np.float64)
+    units = np.sqrt(total) if budget.squared else total / _FRACTION
+    return np.asarray(np.minimum(units * nudge / budget.scale, budget.value))
 
 
 @compiled("int64(float64[::1])", nogil=True)
@@ -167,7 +161,7 @@ def exhaust(totals, mu, scale, cap_high, cap_low, keep, factor):  # type: ignore
         low = cap_low - totals[i, 1]
         high = cap_high - totals[i, 0] - np.uint64(cap_low < totals[i, 1])
         room = np.sqrt(np.float64(high) * _WORD + np.float64(low))
-        factor[i] = 1.0 if keep[i] else min(room / (mu[i] * scale) * _SHAVE, _HUGE)
+        factor[i] = 1.0 if keep[i] else min(room / (mu[i] * scale) * SHAVE, _HUGE)
         if factor[i] > 0.0 and not keep[i]:
             totals[i, 0] = cap_high
             totals[i, 1] = cap_low
@@ -179,110 +173,6 @@ Update = ArrayLike | tuple[ArrayLike, ArrayLike]
 
 _ROWS = 1 << 18  # rows handled at a time: 6 MB of state, input and mask
 THREADS = min(4, os.cpu_count() or 1)
-
-
-class Account:
-    """Totals of all people against one budget.
-
-    Attributes:
-        people: population size.
-        budget: what each total is compared with.
-        totals: uint64[people, 2], see `fixed`.
-    """
-
-    def __init__(self, people: int, budget: Budget, storage: PathLike | None = None) -> None:
-        """Open an account with nothing spent.
-
-        Args:
-            people: population size, >= 1.
-            budget: the budget of every person.
-            storage: path of a new file to map the totals from; in memory without it.
-
-        Raises:
-            DeclarationError: people is not a positive integer, or the file exists.
-        """
-        self.people = check_people(people)
-        self.budget = budget
-        self.totals = allocate((self.people, 2), np.dtype(np.uint64), storage)
-
-    def charge(self, name: str, update: Update, out: Mask | None = None) -> Mask:
-        """Charge a step to everyone it fits; return who that is.
-
-        Args:
-            name: what the values are called, for error messages.
-            update: values >= 0 (inf never fits), dense or (indices, values).
-            out: optional array for the mask.
-
-        Raises:
-            DeclarationError: shape, dtype, index or value not acceptable; nothing is charged.
-        """
-        if isinstance(update, tuple):
-            people, values = check_sparse(name, update, self.people)
-            rows = self.totals[people]
-            mask = mask_for(people.size, out)
-            self._charge(rows, values, mask)
-            self.totals[people] = rows
-            return mask
-        values = check_dense(name, update, self.people)
-        mask, totals = mask_for(self.people, out), self.totals
-        for_rows(self.people, lambda s: self._charge(totals[s], as_floats(values[s]), mask[s]))
-        return mask
-
-    def exhaust(self, name: str, update: ArrayLike, amplify: bool) -> Floats:
-        """Scale a step for everyone it does not fit (or for everyone); see `GDPFilter.exhaust`."""
-        given, budget = check_dense(name, update, self.people), self.budget
-        factor = np.empty(self.people)
-
-        def scale(part: slice) -> None:
-            values, totals = as_floats(given[part]), self.totals[part]
-            keep = values == 0.0
-            if not amplify:
-                self._charge(totals, values, keep)
-            exhaust(totals, values, budget.scale, budget.high, budget.low, keep, factor[part])
-
-        for_rows(self.people, scale)
-        return factor
-
-    def save(self, path: PathLike, kind: str, meta: dict[str, Any]) -> None:
-        """Write the totals, the population, the budget and `meta` atomically."""
-        facts = {"people": self.people, "budget": self.budget.value, **meta}
-        storage.write(path, kind, facts, {"totals": self.totals})
-
-    def restore(
-        self, path: PathLike, kind: str, facts: Mapping[str, Any] = MappingProxyType({})
-    ) -> dict[str, Any]:
-        """Read totals back and return the metadata; unchanged if anything does not match."""
-        with storage.Reader(path, kind) as reader:
-            expected = {"people": self.people, "budget": self.budget.value, **facts}
-            for name, own in expected.items():
-                if reader.meta[name] != own:
-                    raise storage.StateError(
-                        f"state file {os.fspath(path)}: {name}={reader.meta[name]!r}, expected"
-                        f" {name}={own!r}"
-                    )
-            reader.copy_into("totals", self.totals)
-            return reader.meta
-
-    def spent(self, rows: slice = slice(None)) -> Floats:
-        """Return what each person has used, sqrt(sum mu^2) or sum rho, rounded up."""
-        totals = self.totals[rows]
-        return self._as_float(totals[:, 0], totals[:, 1], 1.0 / _SHAVE)
-
-    def remaining(self, rows: slice = slice(None)) -> Floats:
-        """Return the largest step that still fits each person, rounded down."""
-        totals, budget = self.totals[rows], self.budget
-        low = budget.low - totals[:, 1]
-        borrow = (budget.low < totals[:, 1]).astype(np.uint64)
-        return self._as_float(budget.high - totals[:, 0] - borrow, low, _SHAVE)
-
-    def _as_float(self, high: Words, low: Words, nudge: float) -> Floats:
-        total, budget = high.astype(np.float64) * _WORD + low.astype(np.float64), self.budget
-        units = np.sqrt(total) if budget.squared else total / _FRACTION
-        return np.asarray(np.minimum(units * nudge / budget.scale, budget.value))
-
-    def _charge(self, totals: Words, values: Floats, mask: Mask) -> None:
-        b = self.budget
-        charge(totals, values, b.value, b.scale, b.high, b.low, b.squared, mask)
 
 
 def check_people(people: int) -> int:

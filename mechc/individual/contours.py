@@ -10,7 +10,8 @@ of ledger rows with tables:
    Newton's method epsilon with both its ends (`inversion`). Along with it come the errors of the
    tables between knots, in bands of nodes.
 
-Those whose sum is not sharp yet get one more round with more nodes.
+Those whose sum is not sharp yet get one more round with more nodes, unless they are so few that
+they are cheaper alone.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ SHARE, TAIL = 0.02, 0.1  # of the tolerance asked for, that images and truncatio
 REACHES = (240.0, 4000.0, 1e7)  # tilts looked at, the fewest that are enough for everybody
 PILOT = 128  # nodes of the sum that says where everybody's answer is, before anything is proven
 ROUNDS = (4.0, 8.0)  # frequencies resolved, as multiples of a guess by K''
+AGAIN = 0.01  # share of the people for whom tables of the second round are made
 LEAST, MOST = 16, 2048  # nodes
 BAND = 1.08  # ratio of the nodes at which bands of errors begin
 SPANS = 20  # parts of the grid at whose ends tables begin and end
@@ -514,6 +516,8 @@ class Evaluator(TakesTurns):
                     tell(min(done, size), size)
             todo = todo[answers.at(todo).gains(again.allowed)]
             guess = answers.estimate[todo]
+            if todo.size < AGAIN * size:
+                break
         return answers
 
     def _guess(self, asked: Asked, choices: Choices, tilts: Tilts) -> Floats:

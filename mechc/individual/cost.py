@@ -97,7 +97,7 @@ def estimate(
     for place in (0.25, 0.75) if alone else ():  # the first one waits for functions to be loaded
         values = grid.values(np.minimum(probed, grid.buckets - 1) + place)
         begin, steps = time.process_time(), [(value, 1) for value in values.tolist()]
-        low, _, high = singly.answer(family, steps, query, 3.0 * WORK)
+        (low, _, high), _ = singly.answer(family, steps, query, 3.0 * WORK)
         mesh, late = alone * (time.process_time() - begin), not high - low < 0.1 * high
     memory = ledger + people * BYTES + (40 << 20)
     if not contours:

@@ -3,11 +3,9 @@
 Every chunk is accounted for from its own steps. Tables are named by all that they depend on, kept
 in the folder of the run and found there by whoever needs them next, so that numbers do not depend
 on which worker a chunk met, on what that worker did before, or on how often it had to start again.
-Workers write their results themselves (`Results`); through the scheduler go only indices. Who runs
-the chunks is exchangeable: Dask, any `concurrent.futures.Executor`, or a scheduler of batch jobs
-that calls `chunk` with a number.
-
-Results of a population on disk: columns in chunks of people, written once each, safely.
+Workers read their steps and write their results themselves; who runs the chunks is exchangeable:
+processes of this machine, Dask, any `concurrent.futures.Executor`, or a scheduler of batch jobs
+that calls `Run.chunk` with a number.
 
 A run may lose workers or its own process at any moment. Next to the results `NAME` stands a
 directory `NAME.progress` with what the run is about (`run.json`) and, for every chunk that is
@@ -18,42 +16,46 @@ again, and other steps than those of the chunk are refused. Tables that chunks s
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib
 import itertools
 import json
+import multiprocessing
 import os
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
+from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Thread
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.individual.accountant import BUCKETS, IndividualAccountant
+from mechc.individual.accountant import IndividualAccountant, bar
 from mechc.individual.budget import PathLike, as_floats
 from mechc.individual.family import Family
-from mechc.individual.progress import bar
 from mechc.individual.storage import StateError
 
 Floats = NDArray[np.float64]
 
 COLUMNS = ("lower", "estimate", "upper")
-PERSON = "person"  # column of identifiers
-FORMATS = (".zarr", ".parquet")
+ROWS = PERSON, STEP, VALUE = "person", "step", "value"  # columns of rows
 CHUNK = 250_000  # people, for arrays that are not chunked yet
 NEEDED = {"mechanism", "steps", "output", "parameter", "span", "delta"}  # words of a file, and
 OPTIONAL = {"sampling_rate", "bound", "counts", "rtol", "buckets", "journal"}  # further ones
-AHEAD = 8  # chunks that an executor is given at a time
-ROWS = (PERSON, "step", "value")  # columns of rows
-ATTEMPTS = 5  # how often chunks are submitted that a lost worker took with it
-_FAILURES = 20  # workers a chunk may lose before the scheduler of a local cluster gives it up
+AHEAD = 64  # chunks that an executor is given at a time
+ATTEMPTS = 20  # how often chunks are submitted that a lost worker took with it
 
 _LAST: list[Family] = []  # whose tables in memory the next chunk will want
 
@@ -93,9 +95,8 @@ class Results:
             UnsupportedError: the library for the format is not installed.
         """
         made = cls(os.fspath(Path(path).absolute()), people, chunk, pieces)
-        formats = FORMATS[1:] if pieces else FORMATS
-        if Path(path).suffix not in formats:
-            words = " or ".join(f"*{suffix}" for suffix in formats)
+        if Path(path).suffix not in ((".parquet",) if pieces else (".zarr", ".parquet")):
+            words = "*.parquet" if pieces else "*.zarr or *.parquet"
             raise DeclarationError(f"output={os.fspath(path)!r} (expected {words})")
         size = {"pieces": pieces} if pieces else {"people": people, "chunk": chunk}
         facts = json.loads(json.dumps({**size, **about}))
@@ -112,7 +113,15 @@ class Results:
         if Path(path).exists():
             raise StateError(f"{path} exists and is not a run that could be continued")
         made._progress.mkdir(parents=True, exist_ok=True)
-        made._allocate()
+        if made._is_zarr:
+            group = library("zarr").create_group(made.path)
+            for name in COLUMNS:
+                group.create_array(
+                    name, shape=(people,), chunks=(chunk,), dtype="f8", fill_value=np.nan
+                )
+        else:
+            library("pyarrow")
+            Path(path).mkdir()
         _write_atomically(run, json.dumps(facts, indent=1))
         return made
 
@@ -141,22 +150,22 @@ class Results:
             given: digest of the steps.
             names: identifiers of the people, shape (rows,), for Parquet.
         """
-        if self.path.endswith(".zarr"):
+        if self._is_zarr:
             group = library("zarr").open_group(self.path, mode="r+")
             for name, values in zip(COLUMNS, columns, strict=True):
                 group[name][self.rows(index)] = values
         else:
-            arrow, parquet = library("pyarrow"), library("pyarrow.parquet")
             person = {} if names is None else {PERSON: names}
-            table = arrow.table({**person, **dict(zip(COLUMNS, columns, strict=True))})
-            temporary = self._part(index).with_suffix(f".{os.getpid()}.temporary")
-            parquet.write_table(table, temporary)
-            os.replace(temporary, self._part(index))
+            arrays = {**person, **dict(zip(COLUMNS, columns, strict=True))}
+            part = self._part(index)
+            temporary = part.with_suffix(f".{os.getpid()}.temporary")
+            library("pyarrow.parquet").write_table(library("pyarrow").table(arrays), temporary)
+            os.replace(temporary, part)
         _write_atomically(self._note(index), f"{_digest(columns)} {given}")
 
     def read(self, index: int) -> Floats:
         """Return a chunk, shape (3, rows of the chunk)."""
-        if self.path.endswith(".zarr"):
+        if self._is_zarr:
             group = library("zarr").open_group(self.path, mode="r")
             return np.stack([np.asarray(group[name][self.rows(index)]) for name in COLUMNS])
         table = library("pyarrow.parquet").read_table(self._part(index), columns=list(COLUMNS))
@@ -164,34 +173,30 @@ class Results:
 
     def is_done(self, index: int) -> bool:
         """Return whether a chunk is complete and undamaged."""
-        note = self._note(index)
-        if not note.exists():
-            return False
         try:
-            return _digest(self.read(index)) == note.read_text("ascii").split(" ")[0]
+            return _digest(self.read(index)) == self._digests(index)[0]
         except Exception:  # whatever a damaged chunk makes its library raise, the answer is no
             return False
 
     def check(self, index: int, given: str) -> None:
-        """Refuse to continue a complete chunk with other steps.
-
-        Args:
-            index: number of the chunk.
-            given: digest of the steps.
-
-        Raises:
-            StateError: they are not those that its numbers came from.
-        """
-        known = self._note(index).read_text("ascii").split(" ")[1]
-        if known != given:
+        """Refuse to continue a complete chunk with other steps, by their digest."""
+        if self._digests(index)[1] != given:
             raise StateError(
                 f"{self.path}: the steps of chunk {index} are not those it was computed from"
                 " (continue with the same steps, or choose a new output)"
             )
 
     @property
+    def _is_zarr(self) -> bool:
+        return self.path.endswith(".zarr")
+
+    @property
     def _progress(self) -> Path:
         return Path(self.path + ".progress")
+
+    def _digests(self, index: int) -> list[str]:
+        """Digests of the numbers of a complete chunk, and of its steps."""
+        return self._note(index).read_text("ascii").split(" ")
 
     def _note(self, index: int) -> Path:
         return self._progress / f"{index:06d}"
@@ -199,20 +204,11 @@ class Results:
     def _part(self, index: int) -> Path:
         return Path(self.path) / f"part-{index:06d}.parquet"
 
-    def _allocate(self) -> None:
-        if self.path.endswith(".parquet"):
-            library("pyarrow")
-            Path(self.path).mkdir()
-            return
-        group = library("zarr").create_group(self.path)
-        for name in COLUMNS:
-            group.create_array(
-                name, shape=(self.people,), chunks=(self.chunk,), dtype="f8", fill_value=np.nan
-            )
 
-
-def _digest(columns: Floats) -> str:
-    return hashlib.sha256(np.ascontiguousarray(columns, "<f8").tobytes()).hexdigest()
+def _digest(numbers: Floats, names: object = "") -> str:
+    found = hashlib.sha256(np.ascontiguousarray(numbers, "<f8").tobytes())
+    found.update(str(names).encode())
+    return found.hexdigest()
 
 
 def _write_atomically(path: Path, text: str) -> None:
@@ -236,34 +232,59 @@ def library(name: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Question:
-    """What every chunk is asked.
+class Chunk:
+    """What a worker needs to know of a chunk of people, and of what everybody is asked.
 
     Attributes:
+        index: its number.
+        results: where answers go.
         family: the mechanism along its parameter.
         counts: how often each step is repeated.
         delta: the delta of the epsilons.
-        rtol, buckets, journal: as for `IndividualAccountant`.
+        options: rtol, buckets and journal of `IndividualAccountant`, as far as they were given.
+        source: steps of shape (people, steps), a Dask object that is computed to them, (path of a
+            Zarr array, rows), or the path of a Parquet file of rows.
+        names: identifiers of the people, None where there are none or where the rows have them.
     """
 
+    index: int
+    results: Results
     family: Family
     counts: tuple[int, ...]
     delta: float
-    rtol: float
-    buckets: int
-    journal: int
+    options: dict[str, Any]
+    source: Any
+    names: NDArray[Any] | None
 
-    def doubles(self, steps: NDArray[Any]) -> Floats:
-        """Return steps as doubles, rounded towards more privacy loss where they are none."""
-        return as_floats(steps, self.family.worst > self.family.best)
+    def run(self) -> int:
+        """Account for the chunk, or see that its steps are still the same; return its number.
 
-    def answer(self, steps: NDArray[Any], tables: PathLike | None = None) -> Floats:
-        """Return lower, estimate and upper of everybody in a chunk, shape (3, people).
-
-        Args:
-            steps: parameter of each step, shape (people, steps).
-            tables: folder of the tables that chunks share.
+        Raises:
+            DeclarationError: a value among the steps is not acceptable.
+            StateError: the chunk was computed from other steps.
         """
+        names, given = self._read()
+        steps = as_floats(given, self.family.worst > self.family.best)
+        digest = _digest(steps, None if names is None else names.tolist())
+        if self.results.is_done(self.index):
+            self.results.check(self.index, digest)
+        else:
+            self.results.write(self.index, self._answer(steps), digest, names)
+        return self.index
+
+    def _read(self) -> tuple[NDArray[Any] | None, NDArray[Any]]:
+        """Return identifiers and steps."""
+        if isinstance(self.source, Path):
+            return _matrix(self.source, len(self.counts), self.family.untouched)
+        if isinstance(self.source, tuple):
+            path, rows = self.source
+            return self.names, np.asarray(library("zarr").open_array(path, mode="r")[rows])
+        if isinstance(self.source, np.ndarray):
+            return self.names, self.source
+        return self.names, np.asarray(self.source.compute(scheduler="synchronous"))
+
+    def _answer(self, steps: Floats) -> Floats:
+        """Return lower, estimate and upper of everybody, shape (3, people)."""
         family = self.family.here()
         _LAST[:] = [family]
         accountant = IndividualAccountant(
@@ -271,30 +292,13 @@ class Question:
             parameter=family.parameter,
             people=steps.shape[0],
             span=family.span,
-            rtol=self.rtol,
-            buckets=self.buckets,
-            journal=self.journal,
-            tables=tables,
+            tables=self.results.tables,
+            **self.options,
         )
         for values, count in zip(steps.T, self.counts, strict=True):
             accountant.step(np.ascontiguousarray(values), count=count)
         bound = accountant.epsilon(self.delta)
         return np.stack([bound.lower, bound.estimate, bound.upper])
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """What must match when a run is continued."""
-        family = self.family
-        return {
-            "mechanism": family.identity,
-            "parameter": family.parameter,
-            "span": list(family.span),
-            "counts": list(self.counts),
-            "delta": self.delta,
-            "rtol": self.rtol,
-            "buckets": self.buckets,
-            "journal": self.journal,
-        }
 
 
 @dataclass(frozen=True)
@@ -302,17 +306,12 @@ class Run:
     """A population cut into chunks, and what everybody in it is asked.
 
     Attributes:
-        question: asked of every chunk.
-        pieces: delayed arrays of steps, or delayed (identifiers, steps), one a chunk.
+        pieces: the chunks.
         results: where answers go.
-        names: identifiers of the people, shape (people,), None where there are none or where they
-            come with the steps.
     """
 
-    question: Question
-    pieces: Sequence[Any]
+    pieces: Sequence[Chunk]
     results: Results
-    names: NDArray[Any] | None
 
     @classmethod
     def open(
@@ -325,31 +324,36 @@ class Run:
         span: tuple[float, float],
         delta: float,
         counts: Sequence[int] | None = None,
-        rtol: float = 1e-4,
-        buckets: int = BUCKETS,
-        journal: int = 1 << 28,
         identifiers: ArrayLike | None = None,
+        **options: Any,
     ) -> Self:
         """Begin a run, or continue that of the same arguments; see `account` for them."""
+        if unknown := options.keys() - OPTIONAL:
+            raise DeclarationError(f"unknown {sorted(unknown)} (expected rtol, buckets, journal)")
         if not 1e-250 <= delta < 1.0:
             raise DeclarationError(f"delta={delta!r} (expected 1e-250 <= delta < 1)")
         family = mechanism
         if not isinstance(mechanism, Family):
             family = Family.of(mechanism, parameter, span)
         rows = isinstance(steps, str | os.PathLike) and Path(steps).suffix == ".parquet"
-        pieces, people, chunk, columns = _files(steps, family) if rows else _blocks(steps)
+        sources, people, chunk, columns = _files(steps) if rows else _blocks(steps)
         repeats = (1,) * columns if counts is None else tuple(int(c) for c in counts)
         if len(repeats) != columns or min(repeats, default=1) < 1:
             raise DeclarationError(f"counts={counts!r} (expected {columns} integers >= 1)")
         names = None if identifiers is None else np.asarray(identifiers)
         if names is not None and (rows or names.shape != (people,)):
             raise DeclarationError(f"identifiers: expected shape ({people},), with an array")
-        question = Question(family, repeats, float(delta), float(rtol), int(buckets), int(journal))
-        number = len(pieces) if rows else 0
-        results = Results.open(output, people, chunk, question.about, number)
-        if names is not None and not results.path.endswith(".parquet"):
+        if names is not None and Path(output).suffix != ".parquet":
             raise DeclarationError("identifiers: expected output=*.parquet")
-        return cls(question, pieces, results, names)
+        about = {
+            "mechanism": family.identity, "parameter": family.parameter, "span": family.span,
+            "counts": repeats, "delta": float(delta), **options,
+        }  # fmt: skip
+        results = Results.open(output, people, chunk, about, len(sources) if rows else 0)
+        own = [None if names is None else names[results.rows(i)] for i in range(len(sources))]
+        first = Chunk(0, results, family, repeats, float(delta), options, None, None)
+        parts = enumerate(zip(sources, own, strict=True))
+        return cls([replace(first, index=i, source=s, names=n) for i, (s, n) in parts], results)
 
     @classmethod
     def read(cls, path: PathLike) -> Self:
@@ -383,10 +387,6 @@ class Run:
             mechanism = poisson(mechanism, sampling_rate=rate)
         return cls.open(mechanism, words.pop("steps"), words.pop("output"), **words)
 
-    def of(self, index: int) -> NDArray[Any] | None:
-        """Return the identifiers of a chunk."""
-        return None if self.names is None else self.names[self.results.rows(index)]
-
     def chunk(self, index: int) -> None:
         """Account for one chunk here; nothing is computed if that has been done.
 
@@ -399,8 +399,7 @@ class Run:
         """
         if not 0 <= index < self.results.chunks:
             raise DeclarationError(f"index={index!r} (expected 0 to {self.results.chunks - 1})")
-        given = self.pieces[index].compute(scheduler="synchronous")
-        _chunk(given, index, self.question, self.results, self.of(index))
+        self.pieces[index].run()
 
 
 def account(
@@ -408,18 +407,11 @@ def account(
     steps: Any,
     output: PathLike,
     *,
-    parameter: str,
-    span: tuple[float, float],
-    delta: float,
-    counts: Sequence[int] | None = None,
-    rtol: float = 1e-4,
-    buckets: int = BUCKETS,
-    journal: int = 1 << 28,
-    identifiers: ArrayLike | None = None,
     executor: Executor | None = None,
     address: str | None = None,
     workers: int | None = None,
     progress: bool = True,
+    **asked: Any,
 ) -> Results:
     """Write everybody's epsilon at delta to a Zarr group or to Parquet files.
 
@@ -435,19 +427,15 @@ def account(
             0, in which each person is in one file and files do not overlap: a file is a chunk.
             inf (0 for a parameter that grows with the privacy loss), or no row, means not touched.
         output: path that ends in ".zarr" or ".parquet", on a file system all workers see.
-        parameter: the free parameter.
-        span: its range, as for `IndividualAccountant`.
-        delta: in [1e-250, 1).
-        counts: how often each step is repeated, shape (steps,); once by default.
-        rtol: relative width to aim for.
-        buckets: number of buckets of the grid.
-        journal: bytes of steps a chunk may keep for refinement.
-        identifiers: what people are called in the column `person` of Parquet output, shape
-            (people,); those of the rows are carried over by themselves.
-        executor: who runs the chunks, instead of Dask.
-        address: of an existing scheduler; a local cluster of processes by default.
-        workers: processes of the local cluster, one a core by default; 0 for none at all.
+        executor: who runs the chunks, instead of processes of this machine.
+        address: of a Dask scheduler whose workers run them.
+        workers: processes of this machine, one a core by default; 0 for none but this one.
         progress: show a progress bar.
+        **asked: parameter (the free one), span (its range) and delta (in [1e-250, 1)), which are
+            needed; counts (how often each step is repeated, shape (steps,); once by default),
+            identifiers (what people are called in the column `person` of Parquet output, shape
+            (people,); those of rows are carried over by themselves), and rtol, buckets and journal
+            as for `IndividualAccountant`.
 
     Returns:
         The results.
@@ -459,49 +447,33 @@ def account(
         NumericError: workers were lost too often; what is complete stays, and a further call
             continues.
     """
-    run = Run.open(
-        mechanism, steps, output, parameter=parameter, span=span, delta=delta, counts=counts,
-        rtol=rtol, buckets=buckets, journal=journal, identifiers=identifiers,
-    )  # fmt: skip
+    run = Run.open(mechanism, steps, output, **asked)
+    lost: tuple[type[BaseException], ...] = (BrokenExecutor,)
     with bar("chunks of people", run.results.chunks, progress) as tell:
-        if executor is not None:
-            _execute(executor, run, tell)
-        elif workers == 0 and address is None:
-            for i in range(run.results.chunks):
-                run.chunk(i)
+        if executor is None and address is None and workers == 0:
+            for piece in run.pieces:
+                piece.run()
                 tell(advance=1)
+        elif executor is not None:
+            _execute(executor, run.pieces, tell)
+        elif address is not None:
+            distributed = library("distributed")
+            with distributed.Client(address) as client:
+                pool = client.get_executor(pure=False)
+                _retry(lambda: pool, run.pieces, tell, (*lost, distributed.KilledWorker))
         else:
-            with _client(address, workers) as client:
-                _submit(client, run, tell)
+            spawn = multiprocessing.get_context("spawn")
+            _retry(lambda: ProcessPoolExecutor(workers, spawn, _follow), run.pieces, tell, lost)
     return run.results
 
 
-def _chunk(
-    given: Any, index: int, question: Question, results: Results, names: NDArray[Any] | None
-) -> int:
-    """Account for a chunk, or see that its steps are still the same."""
-    if isinstance(given, tuple):
-        names, given = given
-    steps = question.doubles(given)
-    digest = hashlib.sha256(np.ascontiguousarray(steps, "<f8").tobytes())
-    digest.update(repr(None if names is None else names.tolist()).encode())
-    if results.is_done(index):
-        results.check(index, digest.hexdigest())
-    else:
-        numbers = question.answer(steps, results.tables)
-        results.write(index, numbers, digest.hexdigest(), names)
-    return index
-
-
-def _execute(executor: Executor, run: Run, tell: Any) -> None:
-    """Keep a few chunks in flight until all are done."""
-    waiting, flying = iter(range(run.results.chunks)), set[Future[int]]()
+def _execute(executor: Executor, pieces: Sequence[Chunk], tell: Any) -> None:
+    """Keep some chunks in flight until all are done."""
+    waiting, flying = iter(pieces), set[Future[int]]()
     try:
         while True:
-            for i in itertools.islice(waiting, AHEAD - len(flying)):
-                given = run.pieces[i].compute(scheduler="synchronous")
-                work = (given, i, run.question, run.results, run.of(i))
-                flying.add(executor.submit(_chunk, *work))
+            for piece in itertools.islice(waiting, AHEAD - len(flying)):
+                flying.add(executor.submit(piece.run))
             if not flying:
                 return
             done, flying = wait(flying, return_when=FIRST_COMPLETED)
@@ -513,54 +485,60 @@ def _execute(executor: Executor, run: Run, tell: Any) -> None:
             future.cancel()
 
 
-def _submit(client: Any, run: Run, tell: Any) -> None:
-    """Keep a few chunks per worker in flight until all are done."""
-    dask, cluster = _dask()
-    results, todo = run.results, list(range(run.results.chunks))
-
-    def task(i: int) -> Any:
-        return dask.delayed(_chunk)(run.pieces[i], i, run.question, results, run.of(i))
-
+def _retry(
+    pool: Callable[[], Executor],
+    pieces: Sequence[Chunk],
+    tell: Any,
+    lost: tuple[type[BaseException], ...],
+) -> None:
+    """Submit chunks again that a lost worker took with it."""
     for _ in range(ATTEMPTS):
-        waiting = iter(todo)
-        ahead = 2 * max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
-        first = [task(i) for i in itertools.islice(waiting, ahead)]
-        flying = cluster.as_completed(client.compute(first), raise_errors=False)
-        for future in flying:
-            if future.status == "finished":
-                tell(advance=1)
-            elif not isinstance(future.exception(), cluster.KilledWorker):
-                raise future.exception()
-            for i in itertools.islice(waiting, 1):
-                flying.add(client.compute(task(i)))
-        todo = [i for i in todo if not results.is_done(i)]
-        if not todo:
-            return
-    raise NumericError(f"workers were lost while computing chunks {todo[:5]}; call again")
+        try:
+            with pool() as executor:
+                return _execute(executor, pieces, tell)
+        except lost:
+            pieces = [piece for piece in pieces if not piece.results.is_done(piece.index)]
+    todo = [piece.index for piece in pieces[:5]]
+    raise NumericError(f"workers were lost while computing chunks {todo}; call again")
+
+
+def _follow() -> None:
+    """Let a worker process end when the one that started it has."""
+
+    def ended() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=ended, daemon=True).start()
 
 
 def _blocks(steps: Any) -> tuple[Sequence[Any], int, int, int]:
-    """Return equal chunks of people as delayed arrays, people, people a chunk, and steps."""
-    da = _dask()[0].array
-    if isinstance(steps, str | os.PathLike):
-        if not Path(steps).exists():
-            raise DeclarationError(f"steps={str(steps)!r} (expected an array that is there)")
-        steps = da.from_zarr(os.fspath(steps))
-    array = steps if isinstance(steps, da.Array) else np.asarray(steps)
+    """Return sources of equal chunks of people, people, people a chunk, and steps."""
+    path = os.fspath(steps) if isinstance(steps, str | os.PathLike) else None
+    if path is not None:
+        if not Path(path).exists():
+            raise DeclarationError(f"steps={path!r} (expected an array that is there)")
+        steps = library("zarr").open_array(path, mode="r")
+    array: Any = steps if hasattr(steps, "chunks") else np.asarray(steps)
     if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "fiu":
         raise DeclarationError(
             f"steps has shape {array.shape} and dtype {array.dtype} (expected real numbers of"
             " shape (people, steps))"
         )
-    if not isinstance(array, da.Array):
-        array = da.from_array(array, (CHUNK, -1))
-    array = array.rechunk({0: max(array.chunks[0]), 1: -1})
-    return array.to_delayed().ravel(), array.shape[0], array.chunks[0][0], array.shape[1]
+    people, count = array.shape
+    if hasattr(array, "to_delayed"):
+        array = array.rechunk({0: max(array.chunks[0]), 1: -1})
+        return array.to_delayed().ravel(), people, array.chunks[0][0], count
+    chunk = min(CHUNK if path is None else int(array.chunks[0]), people)
+    parts = [slice(i, min(i + chunk, people)) for i in range(0, people, chunk)]
+    return [array[p] if path is None else (path, p) for p in parts], people, chunk, count
 
 
-def _files(path: PathLike, family: Family) -> tuple[Sequence[Any], int, int, int]:
-    """Return files of rows as delayed (identifiers, steps), two zeros, and the number of steps."""
-    parquet, files = library("pyarrow.parquet"), sorted(Path(path).glob("*.parquet"))
+def _files(path: PathLike) -> tuple[Sequence[Any], int, int, int]:
+    """Return files of rows, two zeros, and the number of steps."""
+    parquet, files = library("pyarrow.parquet"), sorted(Path(path).absolute().glob("*.parquet"))
     ends, last = [], -1
     for file in files:
         about = parquet.ParquetFile(file).metadata
@@ -580,8 +558,7 @@ def _files(path: PathLike, family: Family) -> tuple[Sequence[Any], int, int, int
     for (_, high, one), (low, _, other) in itertools.pairwise(sorted(ends)):
         if not high < low:
             raise DeclarationError(f"{one} and {other} may hold the same person (person={low!r})")
-    delayed = _dask()[0].delayed(_matrix)
-    return [delayed(f, last + 1, family.untouched) for f in files], 0, 0, last + 1
+    return files, 0, 0, last + 1
 
 
 def _matrix(file: Path, steps: int, untouched: float) -> tuple[NDArray[Any], Floats]:
@@ -594,41 +571,3 @@ def _matrix(file: Path, steps: int, untouched: float) -> tuple[NDArray[Any], Flo
         raise DeclarationError(f"{file}: a person has two values for the same step")
     out.reshape(-1)[seen] = as_floats(value, untouched == 0.0)
     return names, out
-
-
-@contextlib.contextmanager
-def _client(address: str | None, workers: int | None) -> Iterator[Any]:
-    """Connect to a scheduler, or to a new local cluster that lives as long as the run."""
-    dask, distributed = _dask()
-    if address is not None:
-        with distributed.Client(address) as client:
-            yield client
-        return
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": _FAILURES}),
-        _local_cluster(distributed, workers) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
-
-
-def _local_cluster(distributed: Any, workers: int | None) -> Any:
-    """Start worker processes; tries again if one is lost while they start."""
-    for _ in range(ATTEMPTS):
-        try:
-            return distributed.LocalCluster(
-                n_workers=workers, threads_per_worker=1, dashboard_address=None
-            )
-        except RuntimeError as error:
-            failure = error
-    raise NumericError(f"no local cluster could be started ({failure}); call again") from failure
-
-
-def _dask() -> tuple[Any, Any]:
-    """Import Dask when it is needed."""
-    try:
-        dask = importlib.import_module("dask")
-        importlib.import_module("dask.array")
-        return dask, importlib.import_module("distributed")
-    except ImportError as error:
-        raise UnsupportedError("dask is not installed (expected the extra mechc[dask])") from error

@@ -40,39 +40,49 @@ from numpy.typing import ArrayLike
 from scipy import optimize
 
 from mechc.errors import DeclarationError
-from mechc.individual import storage as _storage
 from mechc.individual.budget import (
-    Account,
+    SHAVE,
+    Budget,
     Floats,
     Mask,
     PathLike,
     Update,
+    Words,
+    allocate,
     as_floats,
+    as_sums,
+    charge,
+    check_dense,
+    check_people,
+    check_sparse,
+    exhaust,
+    for_rows,
     make_budget,
+    mask_for,
     number,
 )
 from mechc.individual.gaussian import check_target, gdp_mu
-from mechc.individual.storage import TakesTurns, in_turn
+from mechc.individual.storage import Reader, TakesTurns, in_turn, write
 
 _SHARED, _ODOMETER = "shared-gdp-filter", "gdp-odometer"  # kinds of state files
 _OUTWARD = 2.0**-48  # relative allowance for a handful of roundings
 
 
 class _Filter(TakesTurns):
-    """One total a person against one budget.
+    """One exact total a person against one budget, in memory or memory-mapped.
 
     Attributes:
+        people: population size.
         steps: how many steps have been offered.
+        totals: what everybody has used, uint64[people, 2], see `budget`.
     """
 
     _kind: ClassVar[str]
-    _account: Account
-    steps = 0
 
-    @property
-    def people(self) -> int:
-        """Population size."""
-        return self._account.people
+    def _open(self, people: int, budget: Budget, file: PathLike | None = None) -> None:
+        """Begin with nothing spent."""
+        self.people, self.steps, self._budget = check_people(people), 0, budget
+        self.totals = allocate((self.people, 2), np.dtype(np.uint64), file)
 
     @in_turn
     def spent(self, rows: slice = slice(None)) -> Floats:
@@ -81,7 +91,8 @@ class _Filter(TakesTurns):
         Args:
             rows: the people asked for.
         """
-        return self._account.spent(rows)
+        totals = self.totals[rows]
+        return as_sums(self._budget, totals[:, 0], totals[:, 1], 1.0 / SHAVE)
 
     @in_turn
     def remaining(self, rows: slice = slice(None)) -> Floats:
@@ -90,7 +101,10 @@ class _Filter(TakesTurns):
         Args:
             rows: the people asked for.
         """
-        return self._account.remaining(rows)
+        totals, budget = self.totals[rows], self._budget
+        borrow = (budget.low < totals[:, 1]).astype(np.uint64)
+        left = budget.high - totals[:, 0] - borrow, budget.low - totals[:, 1]
+        return as_sums(budget, *left, SHAVE)
 
     @in_turn
     def save(self, path: PathLike) -> None:
@@ -102,7 +116,7 @@ class _Filter(TakesTurns):
         Args:
             path: the file to create or replace.
         """
-        self._account.save(path, self._kind, {"steps": self.steps, **self._facts()})
+        self._write(path, self._kind, {"steps": self.steps, **self._facts()})
 
     @classmethod
     def load(cls, path: PathLike, *, storage: PathLike | None = None) -> Self:
@@ -115,7 +129,8 @@ class _Filter(TakesTurns):
         Raises:
             StateError: the file is not such a filter's, damaged, or of another version.
         """
-        loaded = cls._opened(_storage.metadata(path, cls._kind), storage)
+        with Reader(path, cls._kind) as reader:
+            loaded = cls._opened(reader.meta, storage)
         loaded.restore(path)
         return loaded
 
@@ -129,7 +144,7 @@ class _Filter(TakesTurns):
         Raises:
             StateError: as for `load`, or another population or budget. The state is unchanged.
         """
-        self.steps = self._account.restore(path, self._kind, self._facts())["steps"]
+        self.steps = self._read(path, self._kind, self._facts())["steps"]
 
     def _facts(self) -> dict[str, Any]:
         """What else a saved state must have been written with."""
@@ -140,10 +155,34 @@ class _Filter(TakesTurns):
         """Return a new filter with the facts of a saved one."""
         raise NotImplementedError
 
+    def _write(self, path: PathLike, kind: str, facts: dict[str, Any]) -> None:
+        """Write totals, population, budget and further facts."""
+        facts = {"people": self.people, "budget": self._budget.value, **facts}
+        write(path, kind, facts, {"totals": self.totals})
+
+    def _read(self, path: PathLike, kind: str, facts: dict[str, Any]) -> dict[str, Any]:
+        """Read totals back and return the facts; unchanged if those do not match."""
+        with Reader(path, kind) as reader:
+            reader.expect({"people": self.people, "budget": self._budget.value, **facts})
+            reader.copy_into("totals", self.totals)
+            return reader.meta
+
     def _charge(self, name: str, step: Update, out: Mask | None) -> Mask:
-        mask = self._account.charge(name, step, out)
+        """Charge a step to everyone it fits; return who that is."""
+        if isinstance(step, tuple):
+            people, values = check_sparse(name, step, self.people)
+            rows, mask = self.totals[people], mask_for(people.size, out)
+            self._add(rows, values, mask)
+            self.totals[people] = rows
+        else:
+            given, mask = check_dense(name, step, self.people), mask_for(self.people, out)
+            for_rows(self.people, lambda s: self._add(self.totals[s], as_floats(given[s]), mask[s]))
         self.steps += 1
         return mask
+
+    def _add(self, totals: Words, values: Floats, mask: Mask) -> None:
+        b = self._budget
+        charge(totals, values, b.value, b.scale, b.high, b.low, b.squared, mask)
 
 
 class GDPFilter(_Filter):
@@ -174,12 +213,12 @@ class GDPFilter(_Filter):
             DeclarationError: no budget, two budgets, or one out of range.
         """
         budget = make_budget("mu", gdp_budget(mu, epsilon, delta), squared=True)
-        self._account = Account(people, budget, storage)
+        self._open(people, budget, storage)
 
     @property
     def mu(self) -> float:
         """The budget: the run is mu-GDP for every person, whatever is chosen adaptively."""
-        return self._account.budget.value
+        return self._budget.value
 
     @in_turn
     def step(self, mu: Update, *, out: Mask | None = None) -> Mask:
@@ -216,7 +255,17 @@ class GDPFilter(_Filter):
         Raises:
             DeclarationError: as for `step`.
         """
-        factor = self._account.exhaust("mu", mu, amplify)
+        given, budget = check_dense("mu", mu, self.people), self._budget
+        factor = np.empty(self.people)
+
+        def scale(part: slice) -> None:
+            values, totals = as_floats(given[part]), self.totals[part]
+            keep = values == 0.0
+            if not amplify:
+                self._add(totals, values, keep)
+            exhaust(totals, values, budget.scale, budget.high, budget.low, keep, factor[part])
+
+        for_rows(self.people, scale)
         self.steps += 1
         return factor
 
@@ -257,13 +306,21 @@ class RenyiFilter(_Filter):
         Raises:
             DeclarationError: arguments missing, contradictory or out of range.
         """
-        self.order, budget = _resolve(epsilon, delta, order, budget)
-        self._account = Account(people, make_budget("budget", budget, squared=False), storage)
+        if budget is not None:
+            if epsilon is not None or delta is not None or order is None:
+                raise DeclarationError("a budget needs an order and excludes epsilon and delta")
+        elif epsilon is None or delta is None:
+            raise DeclarationError(f"epsilon={epsilon!r}, delta={delta!r} (expected both)")
+        else:
+            order = gaussian_order(epsilon, delta) if order is None else order
+            budget = renyi_budget(epsilon, delta, order)
+        self.order = order
+        self._open(people, make_budget("budget", budget, squared=False), storage)
 
     @property
     def budget(self) -> float:
         """The budget R: the run is (order, R)-RDP for every person."""
-        return self._account.budget.value
+        return self._budget.value
 
     @in_turn
     def step(self, rho: Update, *, out: Mask | None = None) -> Mask:
@@ -308,19 +365,23 @@ class SharedGDPFilter(TakesTurns):
             epsilon: together with
             delta: as for `GDPFilter`.
         """
-        budget = make_budget("mu", gdp_budget(mu, epsilon, delta), squared=True)
-        self._account = Account(1, budget)
+        self._one = GDPFilter(people=1, mu=mu, epsilon=epsilon, delta=delta)
         self.stopped = False
 
     @property
     def mu(self) -> float:
         """The budget."""
-        return self._account.budget.value
+        return self._one.mu
 
     @property
     def spent(self) -> float:
         """The mu used so far, rounded up."""
-        return float(self._account.spent()[0])
+        return float(self._one.spent()[0])
+
+    @property
+    def remaining(self) -> float:
+        """The largest mu that still fits, rounded down; 0 once the filter has stopped."""
+        return 0.0 if self.stopped else float(self._one.remaining()[0])
 
     @in_turn
     def step(self, mu: float) -> bool:
@@ -333,13 +394,8 @@ class SharedGDPFilter(TakesTurns):
             DeclarationError: mu is negative or nan.
         """
         if not self.stopped:
-            self.stopped = not self._account.charge("mu", [mu])[0]
+            self.stopped = not self._one.step([mu])[0]
         return not self.stopped
-
-    @property
-    def remaining(self) -> float:
-        """The largest mu that still fits, rounded down; 0 once the filter has stopped."""
-        return 0.0 if self.stopped else float(self._account.remaining()[0])
 
     @in_turn
     def save(self, path: PathLike) -> None:
@@ -348,7 +404,7 @@ class SharedGDPFilter(TakesTurns):
         Args:
             path: the file to create or replace.
         """
-        self._account.save(path, _SHARED, {"stopped": self.stopped})
+        self._one._write(path, _SHARED, {"stopped": self.stopped})
 
     @classmethod
     def load(cls, path: PathLike) -> Self:
@@ -360,17 +416,14 @@ class SharedGDPFilter(TakesTurns):
         Raises:
             StateError: the file is not such a filter's, damaged, or of another version.
         """
-        loaded = cls(mu=_storage.metadata(path, _SHARED)["budget"])
-        loaded.stopped = bool(loaded._account.restore(path, _SHARED)["stopped"])
+        with Reader(path, _SHARED) as reader:
+            loaded = cls(mu=reader.meta["budget"])
+        loaded.stopped = bool(loaded._one._read(path, _SHARED, {})["stopped"])
         return loaded
 
 
 class GDPOdometer(TakesTurns):
-    """GDP odometer with a fixed sequence of increments.
-
-    Attributes:
-        segment: number of closed segments, m.
-    """
+    """GDP odometer with a fixed sequence of increments."""
 
     def __init__(self, increments: float | Sequence[float]) -> None:
         """Start at zero.
@@ -385,14 +438,13 @@ class GDPOdometer(TakesTurns):
         given = list(increments) if isinstance(increments, Iterable) else [increments]
         if not given:
             raise DeclarationError("increments is empty (expected at least one number > 0)")
-        filters = [SharedGDPFilter(mu=d) for d in given]
-        self._increments = [f.mu for f in filters]
+        self._increments = [GDPFilter(people=1, mu=d).mu for d in given]
         self._squares = [0.0]
-        self._current = filters[0]
+        self._current = self._opened()
 
     @property
     def segment(self) -> int:
-        """Number of closed segments."""
+        """Number of closed segments, m."""
         return len(self._squares) - 1
 
     @property
@@ -410,6 +462,11 @@ class GDPOdometer(TakesTurns):
         """GDP parameter of everything computed so far, the open segment included, rounded up."""
         return _root([*self._squares, self.increment**2])
 
+    @property
+    def remaining(self) -> float:
+        """The largest mu that still fits the open segment, rounded down."""
+        return float(self._current.remaining()[0])
+
     @in_turn
     def step(self, mu: float) -> bool:
         """Charge a step; return whether it closed the segment before it.
@@ -425,22 +482,16 @@ class GDPOdometer(TakesTurns):
             DeclarationError: mu is negative, nan, or larger than the next increment; the state is
                 unchanged.
         """
-        if self._current.step(mu):
+        if self._current.step([mu])[0]:
             return False
-        following = SharedGDPFilter(mu=self._increment_of(self.segment + 1))
-        if not following.step(mu):
-            self._current.stopped = False
+        following = self._opened(1)
+        if not following.step([mu])[0]:
             raise DeclarationError(
                 f"mu={mu!r} exceeds the increment {following.mu!r} of the next segment"
             )
         self._squares.append(self.increment**2)
         self._current = following
         return True
-
-    @property
-    def remaining(self) -> float:
-        """The largest mu that still fits the open segment, rounded down."""
-        return self._current.remaining
 
     @in_turn
     def save(self, path: PathLike) -> None:
@@ -450,7 +501,7 @@ class GDPOdometer(TakesTurns):
             path: the file to create or replace.
         """
         facts = {"increments": self._increments, "squares": self._squares}
-        self._current._account.save(path, _ODOMETER, facts)
+        self._current._write(path, _ODOMETER, facts)
 
     @classmethod
     def load(cls, path: PathLike) -> Self:
@@ -462,15 +513,17 @@ class GDPOdometer(TakesTurns):
         Raises:
             StateError: the file is not an odometer's, damaged, or of another version.
         """
-        facts = _storage.metadata(path, _ODOMETER)
-        loaded = cls(facts["increments"])
-        loaded._squares = facts["squares"]
-        loaded._current = SharedGDPFilter(mu=loaded._increment_of(loaded.segment))
-        loaded._current._account.restore(path, _ODOMETER)
+        with Reader(path, _ODOMETER) as reader:
+            loaded, loaded_squares = cls(reader.meta["increments"]), reader.meta["squares"]
+        loaded._squares = loaded_squares
+        loaded._current = loaded._opened()
+        loaded._current._read(path, _ODOMETER, {})
         return loaded
 
-    def _increment_of(self, segment: int) -> float:
-        return self._increments[min(segment, len(self._increments) - 1)]
+    def _opened(self, later: int = 0) -> GDPFilter:
+        """Return a filter of the open segment, or of a later one, with nothing spent."""
+        mu = self._increments[min(self.segment + later, len(self._increments) - 1)]
+        return GDPFilter(people=1, mu=mu)
 
 
 def _root(squares: list[float]) -> float:
@@ -548,17 +601,3 @@ def gaussian_order(epsilon: float, delta: float) -> float:
     best = int(np.argmin([loss(x) for x in grid]))
     around = (grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)])
     return float(1 + np.exp(optimize.minimize_scalar(loss, bounds=around, method="bounded").x))
-
-
-def _resolve(
-    epsilon: float | None, delta: float | None, order: float | None, budget: float | None
-) -> tuple[float, float]:
-    """Return (order, R) from one of the two ways to say what is allowed."""
-    if budget is not None:
-        if epsilon is not None or delta is not None or order is None:
-            raise DeclarationError("a budget needs an order and excludes epsilon and delta")
-        return order, budget
-    if epsilon is None or delta is None:
-        raise DeclarationError(f"epsilon={epsilon!r}, delta={delta!r} (expected both)")
-    order = gaussian_order(epsilon, delta) if order is None else order
-    return order, renyi_budget(epsilon, delta, order)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -61,18 +60,10 @@ def beyond_worst(values, worst, up, untouched):  # type: ignore[no-untyped-def]
 def record(  # type: ignore[no-untyped-def]
     values, counts, knots, linear, crowding, length, untouched, unit, totals
 ):
-    """Add steps to the totals of some people.
+    """Add steps (parameters of shape (steps, people)) to totals of shape (people, columns).
 
-    Args:
-        values: parameters, shape (steps, people).
-        counts: how often each step is taken, shape (steps,); -1 takes it back.
-        knots: worst first, shape (buckets + 1,).
-        linear: whether positions are linear in the parameter.
-        crowding: of the grid.
-        length: of the grid.
-        untouched: the value that stands for "not touched".
-        unit: of spline weights; 1 for counts.
-        totals: unsigned integers, shape (people, columns).
+    Step j is taken counts[j] times; -1 takes it back. Knots, whether positions are linear in the
+    parameter, crowding, length and unit are those of the grid.
     """
     buckets = knots.size - 1
     worst, best = knots[0], knots[buckets]
@@ -122,28 +113,18 @@ class Ledger:
         steps: number of steps, repetitions included.
     """
 
-    def __init__(self, people: int, grid: Grid, storage: PathLike | None = None) -> None:
-        """Start with nobody touched.
-
-        Args:
-            people: population size.
-            grid: the grid.
-            storage: path of a new directory to map the totals from; in memory without it.
-        """
+    def __init__(self, people: int, grid: Grid, folder: PathLike | None = None) -> None:
+        """Start with nobody touched, in memory or mapped from a new folder."""
         self.people, self.grid, self.steps = check_people(people), grid, 0
-        self._mapped = storage is not None
+        self._mapped, file = folder is not None, None
         kind = "uint64" if self._mapped else "uint32" if grid.splines else "uint16"
-        file = None
-        if storage is not None:
-            if Path(storage).exists():
-                raise DeclarationError(
-                    f"storage={str(storage)!r} exists (expected a new directory)"
-                )
-            Path(storage).mkdir(parents=True)
-            file = Path(storage) / "totals"
+        if folder is not None:
+            if Path(folder).exists():
+                raise DeclarationError(f"storage={str(folder)!r} exists (expected a new directory)")
+            Path(folder).mkdir(parents=True)
+            file = Path(folder) / "totals"
         self._totals: NDArray[Any]
         self._totals = allocate((self.people, grid.columns), np.dtype(kind), file)
-        self._knots = grid.knots
         self._untouched = 0.0 if grid.worst > grid.best else math.inf
         most = max(min(BUFFER // (8 * self.people), MOST), 1)
         self._buffer, self._counts = np.empty((most, 0)), np.zeros(most, np.int64)
@@ -152,7 +133,10 @@ class Ledger:
     @property
     def totals(self) -> NDArray[Any]:
         """Unsigned integers in units of 1 / `grid.unit` steps, shape (people, columns)."""
-        self._flush()
+        if self._waiting:
+            steps, counts = self._buffer[: self._waiting], self._counts[: self._waiting]
+            for_rows(self.people, lambda s: self._record(steps[:, s], counts, self._totals[s]))
+            self._waiting = 0
         return self._totals
 
     @property
@@ -161,61 +145,49 @@ class Ledger:
         return (0 if self._mapped else self._totals.nbytes) + self._buffer.nbytes
 
     def add(self, name: str, update: Update, count: int) -> None:
-        """Record a step, taken `count` times.
-
-        Args:
-            name: parameter name, for error messages.
-            update: parameter values, dense or (indices, values).
-            count: repetitions, >= 1.
+        """Record a step, dense or (indices, values), taken `count` times.
 
         Raises:
-            DeclarationError: a value is worse than the worst knot, or the update is malformed;
-                nothing has been recorded then.
+            DeclarationError: a value is worse than the worst knot, or the update or its count
+                (named in the message) is malformed; nothing has been recorded then.
         """
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
             raise DeclarationError(f"count={count!r} (expected an integer >= 1)")
+        count, people = int(count), None
         if isinstance(update, tuple):
             people, values = check_sparse(name, update, self.people)
-            self._check(name, values)
-            self._widen(int(count))
-            self._record_some(people, values, int(count))
         else:
-            dense = as_floats(check_dense(name, update, self.people))
-            self._check(name, dense)
-            self._widen(int(count))
+            values = as_floats(check_dense(name, update, self.people))
+        worst = self.grid.worst
+        bad = beyond_worst(values, worst, worst > self.grid.best, self._untouched)
+        if bad >= 0:
+            raise DeclarationError(
+                f"{name}={values[bad]:g} is outside the span on the side of more privacy loss"
+                f" (the worst value accounted for is {worst:g})"
+            )
+        self._widen(count)
+        if people is not None:
+            self._record_some(people, values, count)
+        else:
             if not self._buffer.size:
                 self._buffer = np.empty((self._counts.size, self.people))
-            self._buffer[self._waiting], self._counts[self._waiting] = dense, int(count)
+            self._buffer[self._waiting], self._counts[self._waiting] = values, count
             self._waiting += 1
             if self._waiting == self._counts.size:
-                self._flush()
-        self.steps += int(count)
+                _ = self.totals
+        self.steps += count
 
     def take_back(self, people: Rows, values: Floats) -> None:
-        """Undo a step that was recorded once for some people.
-
-        Args:
-            people: distinct indices.
-            values: what was recorded for them.
-        """
-        self._flush()
+        """Undo a step that was recorded once for some distinct people."""
         self._record_some(people, values, -1)
 
     def rows(self, people: Rows) -> Floats:
-        """Return some people's column totals in units of steps, shape (people, columns).
-
-        Args:
-            people: indices.
-        """
+        """Return some people's column totals in units of steps, shape (people, columns)."""
         found: Floats = self.totals[people] * (1.0 / self.grid.unit)
         return found
 
     def distinct(self, people: Rows) -> tuple[Rows, Rows]:
-        """Return people whose rows differ, and for everybody the place of the one with their row.
-
-        Args:
-            people: indices.
-        """
+        """Return people whose rows differ, and for everybody the place of the one like them."""
         weights = np.random.default_rng(0).integers(1, 1 << 63, self.grid.columns, np.uint64)
         hashes = [part.astype(np.uint64) @ weights for part in self._parts(people)]
         _, first, place = np.unique(np.concatenate(hashes), return_index=True, return_inverse=True)
@@ -250,31 +222,16 @@ class Ledger:
         path: PathLike,
         kind: str,
         meta: dict[str, Any],
-        beside: Mapping[str, NDArray[Any]] = MappingProxyType({}),
+        beside: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
-        """Write the ledger atomically, with facts that must match when it is read back.
-
-        Args:
-            path: the file to create or replace.
-            kind: see `state.write`.
-            meta: the facts.
-            beside: further arrays to keep in the same file.
-        """
+        """Write the ledger atomically, with facts that must match, and arrays beside it."""
         facts = {"people": self.people, "steps": self.steps, **meta}
-        storage.write(path, kind, facts, {"totals": self.totals, **beside})
+        storage.write(path, kind, facts, {"totals": self.totals, **(beside or {})})
 
     def restore(self, path: PathLike, kind: str, meta: dict[str, Any]) -> dict[str, NDArray[Any]]:
-        """Read a ledger back; unchanged if population, grid or `meta` do not match.
-
-        Returns:
-            The arrays that were saved beside it.
-        """
+        """Read a ledger back and return what was saved beside it; unchanged if facts differ."""
         with storage.Reader(path, kind) as reader:
-            for name, own in {"people": self.people, **meta}.items():
-                if reader.meta.get(name) != own:
-                    raise storage.StateError(
-                        f"state file {path}: {name}={reader.meta.get(name)!r}, expected {own!r}"
-                    )
+            reader.expect({"people": self.people, **meta})
             read = {name: reader.array(name) for name in reader.names[1:]}
             new = np.empty(self._totals.shape, reader.dtype("totals"))
             found = self._totals if self._mapped else new
@@ -283,33 +240,15 @@ class Ledger:
             self.steps = int(reader.meta["steps"])
         return read
 
-    def _check(self, name: str, values: Floats) -> None:
-        """Refuse values on the side of more privacy loss."""
-        worst = self.grid.worst
-        bad = beyond_worst(values, worst, worst > self.grid.best, self._untouched)
-        if bad >= 0:
-            raise DeclarationError(
-                f"{name}={values[bad]:g} is outside the span on the side of more privacy loss"
-                f" (the worst value accounted for is {worst:g})"
-            )
-
-    def _flush(self) -> None:
-        """Record the steps in the buffer."""
-        if self._waiting:
-            steps, counts = self._buffer[: self._waiting], self._counts[: self._waiting]
-            for_rows(self.people, lambda s: self._record(steps[:, s], counts, self._totals[s]))
-            self._waiting = 0
-
     def _record_some(self, people: Rows, values: Floats, count: int) -> None:
-        rows = self._totals[people]
+        rows = self.totals[people]
         self._record(values[None], np.array([count]), rows)
         self._totals[people] = rows
 
     def _record(self, steps: Floats, counts: Rows, totals: NDArray[Any]) -> None:
-        grid = self.grid
-        linear, length = grid.spacing == "linear", float(grid.length)
+        grid, linear = self.grid, self.grid.spacing == "linear"
         record(
-            steps, counts, self._knots, linear, grid.crowding, length, self._untouched,
+            steps, counts, grid.knots, linear, grid.crowding, float(grid.length), self._untouched,
             grid.unit, totals,
         )  # fmt: skip
 
@@ -324,34 +263,25 @@ class Ledger:
 
 
 class Journal:
-    """Recorded steps.
+    """Recorded steps, as long as they take at most `limit` bytes.
 
     Attributes:
         complete: whether every step is still there.
+        untouched: the value that stands for "not touched".
     """
 
-    def __init__(self, people: int, limit: int) -> None:
-        """Start empty.
-
-        Args:
-            people: population size.
-            limit: bytes the journal may take before it gives up.
-        """
+    def __init__(self, people: int, limit: int, untouched: float) -> None:
+        """Start empty."""
         self._people, self._limit, self._left = people, limit, limit
         self._steps: list[tuple[Rows | None, NDArray[Any], int]] = []
-        self.complete = limit > 0
+        self.complete, self.untouched = limit > 0, untouched
 
     def __len__(self) -> int:
         """Number of recorded steps, without their repetitions."""
         return len(self._steps)
 
     def add(self, update: Update, count: int) -> None:
-        """Record a step that a ledger has accepted.
-
-        Args:
-            update: parameter values, dense or (indices, values).
-            count: repetitions.
-        """
+        """Add a step that a ledger has accepted."""
         if not self.complete:
             return
         where = None
@@ -361,17 +291,12 @@ class Journal:
         self._left -= values.nbytes + (0 if where is None else where.nbytes)
         self._steps.append((where, values, count))
         if self._left < 0:
-            self.close()
+            self._steps, self.complete = [], False
 
-    def take_back(self, people: Rows, untouched: float) -> None:
-        """Undo the last step for some people; it must have been a dense one.
-
-        Args:
-            people: indices.
-            untouched: the value that stands for "not touched".
-        """
+    def take_back(self, people: Rows) -> None:
+        """Undo the last step for some people; it must have been a dense one."""
         if self.complete:
-            self._steps[-1][1][people] = untouched
+            self._steps[-1][1][people] = self.untouched
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the steps as arrays for a state file; none once it has given up."""
@@ -387,30 +312,21 @@ class Journal:
 
     def read(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Continue from what `arrays` returned; gives up if that was nothing, or too much."""
-        self.close()
-        if "journal" not in arrays or self._limit == 0:
+        self._steps, self._left = [], self._limit
+        self.complete = self._limit > 0 and "journal" in arrays
+        if not self.complete:
             return
-        self._left, self.complete = self._limit, True
         people, values = arrays["journal_people"], arrays["journal_values"]
         for count, size, sparse in arrays["journal"].tolist():
             part, values = values[:size], values[size:]
             where, people = (people[:size], people[size:]) if sparse else (None, people)
             self.add(part if where is None else (where, part), count)
 
-    def close(self) -> None:
-        """Give up: free the memory and say so from now on."""
-        self._steps, self.complete = [], False
-
-    def gather(self, rows: Rows, untouched: float) -> tuple[Floats, Rows]:
-        """Return all steps of some people: parameters, shape (steps, len(rows)), and counts.
-
-        Args:
-            rows: which people.
-            untouched: the value that stands for "not touched".
-        """
+    def gather(self, rows: Rows) -> tuple[Floats, Rows]:
+        """Return all steps of some people: parameters, shape (steps, len(rows)), and counts."""
         position = np.full(self._people, -1)
         position[rows] = np.arange(rows.size)
-        out = np.full((len(self._steps), rows.size), untouched)
+        out = np.full((len(self._steps), rows.size), self.untouched)
         for line, (where, values, _) in zip(out, self._steps, strict=True):
             if where is None:
                 line[:] = values[rows]
@@ -418,20 +334,3 @@ class Journal:
                 keep = position[where] >= 0
                 line[position[where[keep]]] = values[keep]
         return out, np.array([count for _, _, count in self._steps], np.int64)
-
-    def replay(self, ledger: Ledger, rows: Rows, name: str) -> None:
-        """Record all steps of some people in another ledger.
-
-        Args:
-            ledger: an empty ledger for len(rows) people.
-            rows: which people, in the order of the ledger.
-            name: as for `Ledger.add`.
-        """
-        position = np.full(self._people, -1)
-        position[rows] = np.arange(rows.size)
-        for where, values, count in self._steps:
-            if where is None:
-                ledger.add(name, values[rows], count)
-            else:
-                keep = position[where] >= 0
-                ledger.add(name, (position[where[keep]], values[keep]), count)

@@ -3,7 +3,7 @@
 A contour needs |phi| to decay along it. With few steps, or with many of which only a few weigh, it
 hardly does, and no number of nodes proves anything: these people are given to the accountants that
 answer for a composition (`accountants.auto`), which have other ways. The work for one person is
-limited, so that one hard case does not take what was meant for many.
+limited, so that one hard case does not take what was meant for many, and so is that for all.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from mechc.errors import MechcError
 from mechc.individual.contours import Query
 from mechc.individual.family import Family
 from mechc.individual.splines import Grid
-from mechc.loss.allowance import MAX_WORK, limited
+from mechc.loss.allowance import limited
 from mechc.loss.privacy_loss import Step
 
 FIRST = 10.0  # width of delta asked for at first, as a multiple of that of the answer
 LEFT = 0.5  # share of the width it fell short by that is then aimed at
+WORK = 4e9  # units of `loss.allowance` for everybody who is composed in one question: .7 minutes
+LAW = 3e5  # of them for the law of a distinct step, which is not counted otherwise
 
 Counts = Sequence[tuple[float, int]]  # parameters of steps, and how often each was taken
 
@@ -58,25 +60,24 @@ def of_buckets(grid: Grid, counts: NDArray[np.integer]) -> tuple[Counts, Counts]
 
 
 def answer(
-    family: Family, steps: Counts, query: Query, work: float = MAX_WORK
-) -> tuple[float, float, float]:
-    """Return lower bound, estimate and upper bound of one person; 0, nan, inf if there is none.
+    family: Family, steps: Counts, query: Query, work: float
+) -> tuple[tuple[float, float, float], float]:
+    """Return lower bound, estimate and upper bound of one person (0, nan, inf if there is none).
 
-    Args:
-        family: the mechanism along its parameter.
-        steps: those of the person.
-        query: what is asked.
-        work: units of `loss.allowance` for one try, of two at most.
+    With them comes the work it took, in units of `loss.allowance`, of which it may take `work`.
     """
     if not steps:
         nothing = 0.0 if query.inverse else max(0.0, -math.expm1(query.epsilon))
-        return nothing, nothing, nothing
-    rtol = FIRST * query.rtol
+        return (nothing, nothing, nothing), 0.0
+    rtol, spent = FIRST * query.rtol, LAW * len(steps)
     best = 0.0, math.nan, math.inf
     for _ in range(2):
         try:
-            with limited(work, "auto"):
-                low, middle, high = _ask(family, steps, query, rtol)
+            with limited(max(work - spent, LAW), "auto") as allowance:
+                try:
+                    low, middle, high = _ask(family, steps, query, rtol)
+                finally:
+                    spent += allowance.max_work - allowance.left
         except MechcError:
             break
         if high - low < best[2] - best[0]:
@@ -85,7 +86,7 @@ def answer(
         if not query.rtol < width < math.inf:
             break
         rtol *= LEFT * query.rtol / width
-    return best
+    return best, spent
 
 
 def _ask(family: Family, steps: Counts, query: Query, rtol: float) -> tuple[float, float, float]:

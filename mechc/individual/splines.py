@@ -126,14 +126,9 @@ class Grid:
         return np.asarray(ratio ** (power if self.best > self.worst else -power))
 
     def stretch(self, position: Floats, power: int) -> Floats:
-        """Bound the derivatives of `coordinate` between neighbouring positions.
+        """Bound the derivatives of `coordinate` between m + 1 increasing positions.
 
-        Args:
-            position: increasing, shape (m + 1,).
-            power: of the coordinate.
-
-        Returns:
-            Largest first to fourth derivative if every interval has length 2, shape (4, m).
+        Returns the largest first to fourth one if every interval has length 2, shape (4, m).
         """
         half, x = np.diff(position) / 2.0, self.coordinate(position, power)
         if self.spacing == "geometric":  # d/du = r s d/dr, s = 1 / (1 + crowding r)
@@ -160,28 +155,18 @@ class Grid:
 
 
 def spline_coefficients(knots: Floats) -> Floats:
-    """Return spline coefficients of tables known at the knots, without solving a system.
+    """Return spline coefficients (n + 3) of tables known at n + 1 knots, without solving a system.
 
     a = f - d2 f / 6 + d4 f / 36 with central differences: exact for cubics, and local, so that a
-    steep table spoils only its neighbourhood. Two knots beyond each end are extrapolated.
-
-    Args:
-        knots: shape (n + 1, ...), real or complex.
-
-    Returns:
-        Shape (n + 3, ...).
+    steep table spoils only its neighbourhood. Three knots beyond each end are extrapolated.
     """
-    f = knots
-    before = [4 * f[0] - 6 * f[1] + 4 * f[2] - f[3]]
-    before.insert(0, 4 * before[0] - 6 * f[0] + 4 * f[1] - f[2])
-    before.insert(0, 4 * before[0] - 6 * before[1] + 4 * f[0] - f[1])
-    after = [4 * f[-1] - 6 * f[-2] + 4 * f[-3] - f[-4]]
-    after.append(4 * after[0] - 6 * f[-1] + 4 * f[-2] - f[-3])
-    after.append(4 * after[1] - 6 * after[0] + 4 * f[-1] - f[-2])
-    wide = np.concatenate([np.stack(before), f, np.stack(after)])
-    second = wide[2:] - 2 * wide[1:-1] + wide[:-2]
-    fourth = second[2:] - 2 * second[1:-1] + second[:-2]
-    return np.asarray(wide[2:-2] - second[1:-1] / 6 + fourth / 36)
+    wide = list(knots)
+    for _ in range(3):
+        wide.insert(0, 4 * wide[0] - 6 * wide[1] + 4 * wide[2] - wide[3])
+        wide.append(4 * wide[-1] - 6 * wide[-2] + 4 * wide[-3] - wide[-4])
+    second = np.diff(np.stack(wide), n=2, axis=0)
+    fourth = np.diff(second, n=2, axis=0)
+    return np.asarray(np.stack(wide[2:-2]) - second[1:-1] / 6 + fourth / 36)
 
 
 def basis(f: Floats) -> Floats:
@@ -197,17 +182,14 @@ POWERS = (1, 2, 4)  # of the parameter, tried as coordinates
 _PLACES = np.array([-1.0, -0.5, 0.5, 1.0])  # on an interval, the extrema of a Chebyshev polynomial
 _LEBESGUE = 1.67  # of these points
 _QUARTIC = 0.0105  # max |(tau^2 - 1) (tau^2 - 1/4)| / 24 on [-1, 1]
-_PARTS = 24  # of a bucket at most
+PARTS = 4  # of a bucket at most
 _COLUMNS = 128  # columns handled at a time
 
 
 def reached(x: Floats, low: Floats, high: Floats) -> int:
     """Return the order to which profiles alternate, as far as these values tell.
 
-    Args:
-        x: coordinates of neighbouring members, increasing.
-        low: lower bounds on their profiles, shape (members, epsilons); their order is known.
-        high: upper bounds on the same.
+    Of neighbouring members with coordinates x, increasing, and bounds (members, epsilons).
     """
     difference, error = (low + high) / 2, (high - low) / 2 + 4 * EPS * (high + 1e-300)
     for k in range(1, HIGHEST + 1):
@@ -222,17 +204,13 @@ def reached(x: Floats, low: Floats, high: Floats) -> int:
 def subdivision(grid: Grid, order: int, power: int, share: float) -> Floats:
     """Return the positions of a family's members between the knots that its brackets need.
 
-    Planned for K that decreases with the square of the parameter.
-
-    Args:
-        grid: the grid.
-        order: to which the family alternates.
-        power: of the coordinate.
-        share: error, relative to K, that is aimed for.
+    Planned for K that decreases with the square of the parameter, and for an error of a share of K;
+    no more than `PARTS` in a bucket, so that families that alternate to a low order get wider
+    bounds instead of thousands of members.
     """
     width = np.abs(np.diff(np.log(grid.knots)))
     factor = math.prod((2.0 + power * j) / (j + 1.0) for j in range(order))
-    parts = np.clip(np.ceil(width * (factor / share) ** (1.0 / order)), 2, _PARTS).astype(int)
+    parts = np.clip(np.ceil(width * (factor / share) ** (1.0 / order)), 2, PARTS).astype(int)
     inner = [i + np.arange(1, n) / n for i, n in enumerate(parts.tolist())]
     near = 0.5 / parts[[0, -1]]  # brackets are one-sided at the ends
     return np.concatenate([*inner, [near[0], grid.buckets - near[1]]])
@@ -244,15 +222,7 @@ class Brackets:
     def __init__(
         self, grid: Grid, positions: Floats, known: tuple[int, int], order: int, power: int
     ) -> None:
-        """Prepare the linear maps from members to brackets.
-
-        Args:
-            grid: the grid.
-            positions: of the members, knots first.
-            known: the first and the last knot between which members are known.
-            order: to which the family alternates.
-            power: of the coordinate.
-        """
+        """Prepare the linear maps from members, at positions, knots first, to brackets."""
         first, last = known
         self._order = order
         self._members = np.flatnonzero((positions >= first) & (positions <= last))
@@ -263,7 +233,7 @@ class Brackets:
         self._window = begin[:, None] + np.arange(order + 1)
         middle, self._half = (x[1:] + x[:-1]) / 2, (x[1:] - x[:-1]) / 2
         y = (x[self._window] - middle[:, None]) / self._half[:, None]
-        self._taylor, self._gap = _mean(y), _half_gap(y, begin)
+        self._taylor, self._gap = _mean(y), _half_gap(y)
         self._bucket = np.minimum(at[:-1].astype(np.int64), last - 1) - first
         self._starts = np.searchsorted(self._bucket, np.arange(last - first))
         inside = (at[1:] + at[:-1]) / 2 + np.diff(at) / 2 * np.append(_PLACES, 0.0)[:, None]
@@ -362,7 +332,7 @@ def _mean(y: Floats) -> Floats:
     return out
 
 
-def _half_gap(y: Floats, begin: NDArray[np.int64]) -> Floats:
+def _half_gap(y: Floats) -> Floats:
     """Map values at the points y to half the largest gap between both polynomials on [-1, 1].
 
     The gap at y is (-1)^n times the divided difference, the distance of the outer points, and the

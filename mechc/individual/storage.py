@@ -33,7 +33,6 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
 from threading import RLock
-from types import TracebackType
 from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
@@ -73,13 +72,8 @@ def write(
         OSError: writing failed, as on a full disk; what was there before is still there.
     """
     target = Path(path)
-    header = json.dumps(
-        {
-            "kind": kind,
-            "meta": dict(meta),
-            "arrays": [[n, a.dtype.newbyteorder("<").str, a.shape] for n, a in arrays.items()],
-        }
-    ).encode()
+    described = [[n, a.dtype.newbyteorder("<").str, a.shape] for n, a in arrays.items()]
+    header = json.dumps({"kind": kind, "meta": dict(meta), "arrays": described}).encode()
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
@@ -100,25 +94,13 @@ def write(
 
 
 def _pieces(header: bytes, arrays: Mapping[str, NDArray[Any]]) -> Iterator[bytes]:
-    yield _PREFIX.pack(_MAGIC, VERSION, len(header))
-    yield header
+    yield _PREFIX.pack(_MAGIC, VERSION, len(header)) + header
     for array in arrays.values():
         flat = array.reshape(-1)
         count = max(1, _PIECE // array.dtype.itemsize)
         for start in range(0, flat.size, count):
             part = flat[start : start + count]
             yield part.astype(part.dtype.newbyteorder("<"), copy=False).tobytes()
-
-
-def metadata(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
-    """Return the metadata of a state file, verified as `Reader` does.
-
-    Args:
-        path: the file.
-        kind: the kind it must have been written as.
-    """
-    with Reader(path, kind) as reader:
-        return reader.meta
 
 
 class Reader:
@@ -130,10 +112,6 @@ class Reader:
 
     def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
         """Open a state file and verify it.
-
-        Args:
-            path: the file.
-            kind: the kind it must have been written as.
 
         Raises:
             StateError: no file that can be read, not a state file, another version or kind,
@@ -155,14 +133,15 @@ class Reader:
         """Return the reader."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the file."""
         self._file.close()
+
+    def expect(self, facts: Mapping[str, Any]) -> None:
+        """Raise StateError unless the file was written with these facts."""
+        for name, own in facts.items():
+            if self.meta.get(name) != own:
+                raise self._error(f"{name}={self.meta.get(name)!r}, expected {own!r}")
 
     @property
     def names(self) -> list[str]:
@@ -180,15 +159,10 @@ class Reader:
         return np.dtype(self._offsets[name][1]).newbyteorder("=")
 
     def copy_into(self, name: str, out: NDArray[Any]) -> None:
-        """Fill `out` with a stored array, piece by piece.
-
-        Args:
-            name: the array's name.
-            out: array of the same shape, possibly memory-mapped, of the stored dtype or one that
-                holds all its values.
+        """Fill an array, possibly memory-mapped, with a stored one, piece by piece.
 
         Raises:
-            StateError: the stored array has another shape, or a dtype that does not fit.
+            StateError: the stored array has another shape, or values that `out` cannot hold.
         """
         offset, dtype, shape = self._offsets[name]
         stored = np.dtype(dtype)
@@ -214,17 +188,6 @@ class Reader:
         header = self._file.read(length)
         if len(header) < length:
             raise self._error("truncated within its header")
-        self._check_digest()
-        described = json.loads(header)
-        if described["kind"] != kind:
-            raise self._error(f"holds a {described['kind']}, expected a {kind}")
-        offset = _PREFIX.size + length
-        for name, dtype, shape in described["arrays"]:
-            self._offsets[name] = (offset, dtype, tuple(shape))
-            offset += np.dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64))
-        return dict(described["meta"])
-
-    def _check_digest(self) -> None:
         left = os.fstat(self._file.fileno()).st_size - _DIGEST_BYTES
         self._file.seek(0)
         digest = hashlib.sha256()
@@ -234,6 +197,14 @@ class Reader:
             left -= len(piece)
         if self._file.read(_DIGEST_BYTES) != digest.digest():
             raise self._error("truncated or corrupted (its SHA-256 does not match its content)")
+        described = json.loads(header)
+        if described["kind"] != kind:
+            raise self._error(f"holds a {described['kind']}, expected a {kind}")
+        offset = _PREFIX.size + length
+        for name, dtype, shape in described["arrays"]:
+            self._offsets[name] = (offset, dtype, tuple(shape))
+            offset += np.dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64))
+        return dict(described["meta"])
 
 
 class Shelf:
@@ -244,15 +215,7 @@ class Shelf:
     """
 
     def __init__(self, folder: str | os.PathLike[str], *about: str) -> None:
-        """Remember the folder, which is made if needed, and what everything on the shelf is about.
-
-        Args:
-            folder: where the files are.
-            about: words that every key begins with.
-
-        Raises:
-            StateError: the folder cannot be made.
-        """
+        """Remember the folder, which is made if needed, and words that every key begins with."""
         self._folder, self._about = Path(folder), about
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -260,12 +223,7 @@ class Shelf:
             raise StateError(f"tables={str(folder)!r}: {error.strerror}") from error
 
     def take(self, key: Hashable, make: Callable[[], Arrays]) -> Arrays:
-        """Return the arrays of a key, made and written first if they are not there.
-
-        Args:
-            key: tuples of numbers and words; all that the arrays depend on.
-            make: returns them.
-        """
+        """Return the arrays of a key, all that they depend on; made if they are not there."""
         name = hashlib.sha256(repr((*self._about, key)).encode()).hexdigest()
         path = self._folder / name
         with contextlib.suppress(StateError), Reader(path, "table") as reader:
@@ -299,11 +257,7 @@ _Object = TypeVar("_Object", bound=TakesTurns)
 def in_turn(
     method: Callable[Concatenate[_Object, _Arguments], _Result],
 ) -> Callable[Concatenate[_Object, _Arguments], _Result]:
-    """Let a method wait until no other thread is in one of the object's methods.
-
-    Args:
-        method: of a class that `TakesTurns`.
-    """
+    """Let a method wait until no other thread is in one of the object's methods."""
 
     @wraps(method)
     def waiting(self: _Object, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:

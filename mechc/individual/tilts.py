@@ -39,7 +39,8 @@ TOO_FAR = 100.0  # nats of K per step beyond which a tilt is of no use to anyone
 FORBIDDEN = 1e15  # stands for K where it is too far, or diverges
 RATIO = 1.12  # between neighbouring tilts
 TILTS = 0.05 * RATIO ** np.arange(168.0)  # up to 8e6
-_NEAR, _STRIDE = 20.0, 2.0  # tilts covered at first, and how much further every time
+_NEAR, _STRIDE = 20.0, 4.0  # tilts covered at first, and how much further every time ...
+_LEAST = 1.5  # ... until that is too far, down to this
 STENCIL = 3  # knots outside a bucket that its spline depends on
 CROWDINGS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0)  # tried for geometric knots
 _DENSE, _COARSE = 128, 32  # buckets of the members that are measured, and of the grids compared
@@ -96,7 +97,7 @@ class Members:
         span: tuple[int, int],
         growth: Floats | None = None,
     ) -> tuple[Values, Floats]:
-        """Turn rows for members into rows for columns of the ledger.
+        """Turn rows for members into rows for columns of the ledger, and their errors.
 
         Args:
             reading: "splines", "worse" or "better".
@@ -107,8 +108,7 @@ class Members:
             growth: |z (z+1)| / (c (c+1)) of the nodes, shape (m,); None for real tilts.
 
         Returns:
-            (coefficients, radius), shape (columns, m) each; nan in both for the columns of buckets
-            next to a member that is too far.
+            Both of shape (columns, m); nan for buckets next to a member that is too far.
         """
         n = self.grid.buckets
         out = self.coefficients(reading, table)
@@ -127,19 +127,17 @@ class Members:
                     log_m[:, 1:] += log_m[:, :1]
                     a[:, 1:] += a[:, :1]
                 buckets = np.full((n, table.shape[1]), -np.inf)
-                brackets = self._bracketed((first, last))
+                if (first, last) not in self._brackets:
+                    made = Brackets(self.grid, self.positions, (first, last), *self._alternates)
+                    self._brackets[first, last] = made
+                brackets = self._brackets[first, last]
                 buckets[first:last] = brackets.radius(log_m, radius, growth, a)
                 errors[: n + 3] = per_column(buckets, span)
         errors[np.isnan(out.real)] = np.nan
         return out, errors
 
     def coefficients(self, reading: str, table: Values) -> Values:
-        """Turn rows for members into rows for columns of the ledger, without their errors.
-
-        Args:
-            reading: as for `columns`.
-            table: as for `columns`.
-        """
+        """Turn rows for members into rows for columns of the ledger, without their errors."""
         n = self.grid.buckets
         if reading == "worse":
             return table[: n + 1].copy()
@@ -153,11 +151,6 @@ class Members:
             out[first : last + 3] = spline_coefficients(table[first : last + 1])
         out[n + 3] = table[n]
         return out
-
-    def _bracketed(self, known: tuple[int, int]) -> Brackets:
-        if known not in self._brackets:
-            self._brackets[known] = Brackets(self.grid, self.positions, known, *self._alternates)
-        return self._brackets[known]
 
 
 def crowding(family: Family) -> float:
@@ -277,9 +270,7 @@ class Tilts:
     def together(self, reading: str, stride: int) -> Floats:
         """Return columns next to each other: errors, K(t) plus its error, K''(t).
 
-        Args:
-            reading: as for `columns`.
-            stride: errors and K'' are returned for every so many tilts.
+        Errors and K'' are returned for every so many tilts.
         """
         k, error, bend = self.columns(reading)
         return np.concatenate([error[:, ::stride], k, bend[:, ::stride]], axis=1)
@@ -302,7 +293,7 @@ class _Row:
     """K, its error and K'' of one member at its useful tilts, as far as somebody asked.
 
     Useful are the tilts within the strip before K(t) exceeds `TOO_FAR`. The law is widened in
-    strides until they are covered, or the quadrature gives up.
+    strides until they are covered; a stride for which the quadrature gives up is halved.
     """
 
     def __init__(self, loss: PrivacyLoss) -> None:
@@ -312,14 +303,19 @@ class _Row:
 
     def up_to(self, reach: float) -> Floats:
         """Return shape (3, useful tilts), at least those up to `reach`."""
+        stride = _STRIDE
         while (begin := self.values.shape[1]) < self._t.size and self._t[begin] <= reach:
-            far = max(_STRIDE * float(self._t[begin]), _NEAR)
-            end = int(np.searchsorted(self._t, far, side="right"))
+            far = max(stride * float(self._t[begin]), _NEAR)
+            end = max(int(np.searchsorted(self._t, far, side="right")), begin + 1)
             try:
-                loss = self._loss = self._loss.covering(-1.0, float(self._t[end - 1]))
+                loss = self._loss.covering(-1.0, float(self._t[end - 1]))
             except NumericError:
-                self._t = self._t[:begin]
-                break
+                if stride > _LEAST and begin:
+                    stride = math.sqrt(stride)
+                else:
+                    self._t = self._t[:begin]
+                continue
+            self._loss, stride = loss, _STRIDE
             masses = (loss.log_finite, loss.log_q_finite)
             part = _generating(*loss.nodes(), *masses, self._t[begin:end])
             part[1] += loss.tolerance

@@ -20,7 +20,7 @@ def test_round_trip(saved, tmp_path):
     f, path = saved
     g = GDPFilter.load(path, storage=tmp_path / "mapped")
     assert g.steps == f.steps and g.mu == f.mu
-    assert np.array_equal(g._account.totals, f._account.totals)
+    assert np.array_equal(g.totals, f.totals)
     mu = np.full(1000, 0.7)
     assert np.array_equal(f.step(mu), g.step(mu))
 
@@ -68,10 +68,10 @@ def test_another_population_or_budget_leaves_the_state_alone(saved, arguments):
     _, path = saved
     f = GDPFilter(**arguments)
     f.step(np.full(f.people, 0.5))
-    before = f._account.totals.copy()
+    before = f.totals.copy()
     with pytest.raises(StateError, match="expected"):
         f.restore(path)
-    assert np.array_equal(f._account.totals, before) and f.steps == 1
+    assert np.array_equal(f.totals, before) and f.steps == 1
 
 
 def test_a_failed_write_keeps_the_old_file(saved, monkeypatch):
@@ -101,12 +101,12 @@ def test_large_arrays_go_through_in_pieces(tmp_path, monkeypatch):
 
 def test_a_file_that_is_not_there_is_a_state_error(saved, tmp_path):
     f, _ = saved
-    before = f._account.totals.copy()
+    before = f.totals.copy()
     for missing in (tmp_path / "nothing", tmp_path):
         with pytest.raises(StateError, match="cannot be read"):
             GDPFilter.load(missing)
         with pytest.raises(StateError, match="cannot be read"):
             f.restore(missing)
-    assert np.array_equal(f._account.totals, before)
+    assert np.array_equal(f.totals, before)
     with pytest.raises(StateError, match="cannot be written"):
         f.save(tmp_path / "no" / "such" / "folder")
