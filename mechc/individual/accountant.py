@@ -34,7 +34,7 @@ from mechc.individual.contours import Answers, Asked, Evaluator, Query
 from mechc.individual.cost import Cost, estimate
 from mechc.individual.family import Family
 from mechc.individual.ledger import Journal, Ledger
-from mechc.individual.splines import Grid
+from mechc.individual.splines import SHARE, Grid, subdivision
 from mechc.individual.storage import TakesTurns, in_turn
 from mechc.individual.tilts import crowding
 from mechc.loss.allowance import MAX_WORK
@@ -44,7 +44,8 @@ Rows = NDArray[np.int64]
 
 METHODS = ("contour", "plancherel", "renyi")
 BUCKETS = 160
-FINER = 4  # buckets of the refined grid, as a multiple of the first
+FINER = (2, 4)  # buckets of the refined grid, as multiples of the first ...
+MEMBERS = 1600  # ... that need no more members
 REFINED, REPLAYED = 20_000, 1 << 25  # people accounted for on it, and their steps, at most
 FEW = 200  # steps up to which small groups of people are composed one by one
 LATER = 100  # people that a finer grid should serve then
@@ -455,9 +456,10 @@ class IndividualAccountant(TakesTurns):
 
     def _refine(self, sides: dict[str, Answers], query: Query, rows: Rows) -> int:
         """Replay the journal into finer grids for those who are not sharp; return the finest."""
-        grid, used = replace(self.grid, buckets=self.grid.buckets * FINER), False
+        ratios, used = [r for r in FINER if self._members(r) <= MEMBERS], False
+        grid = replace(self.grid, buckets=self.grid.buckets * max(ratios, default=1))
         for direction in sorted(sides, key=lambda d: -float(sides[d].upper.max())):
-            if not self._journal.complete:
+            if not (self._journal.complete and ratios):
                 break
             side, (lower, upper) = sides[direction], _hull(sides)
             wide = _relative(side.upper - lower, upper, query) > query.rtol
@@ -475,6 +477,11 @@ class IndividualAccountant(TakesTurns):
             side.meet(who, finer.run(Asked(ledger, query, np.arange(who.size), "splines")))
         return grid.buckets if used else self.grid.buckets
 
+    def _members(self, ratio: int = 1) -> int:
+        """Number of members that tables of a grid so many times as fine need."""
+        grid = replace(self.grid, buckets=self.grid.buckets * ratio)
+        return grid.buckets + 1 + subdivision(grid, *self.family.alternates, SHARE).size
+
     def _without_tables(self, people: int) -> bool:
         """Whether composing people one by one takes less than the members of tables for them.
 
@@ -482,8 +489,7 @@ class IndividualAccountant(TakesTurns):
         """
         if not (self._journal.complete and self.family.alternates[0] <= 2):
             return False
-        members = self._evaluator(self.grid, self.family.directions[0]).members
-        return people * len(self._journal) <= min(self._meshed, members.positions.size)
+        return people * len(self._journal) <= min(self._meshed, self._members())
 
     @property
     def _most(self) -> int:

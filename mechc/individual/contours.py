@@ -54,7 +54,7 @@ SHARE, TAIL = 0.02, 0.1  # of the tolerance asked for, that images and truncatio
 REACHES = (240.0, 4000.0, 1e7)  # tilts looked at, the fewest that are enough for everybody
 PILOT = 128  # nodes of the sum that says where everybody's answer is, before anything is proven
 ROUNDS = (4.0, 8.0)  # frequencies resolved, as multiples of a guess by K''
-AGAIN = 0.01  # share of the people for whom tables of the second round are made
+AGAIN = 8  # people who are worth the tables of a second round: they cost as much one by one
 LEAST, MOST = 16, 2048  # nodes
 BAND = 1.08  # ratio of the nodes at which bands of errors begin
 SPANS = 20  # parts of the grid at whose ends tables begin and end
@@ -516,7 +516,7 @@ class Evaluator(TakesTurns):
                     tell(min(done, size), size)
             todo = todo[answers.at(todo).gains(again.allowed)]
             guess = answers.estimate[todo]
-            if todo.size < AGAIN * size:
+            if todo.size < AGAIN:
                 break
         return answers
 

@@ -183,6 +183,7 @@ _PLACES = np.array([-1.0, -0.5, 0.5, 1.0])  # on an interval, the extrema of a C
 _LEBESGUE = 1.67  # of these points
 _QUARTIC = 0.0105  # max |(tau^2 - 1) (tau^2 - 1/4)| / 24 on [-1, 1]
 PARTS = 4  # of a bucket at most
+SHARE = 5e-7  # of K that may be lost between knots, where the family allows it
 _COLUMNS = 128  # columns handled at a time
 
 

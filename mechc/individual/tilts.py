@@ -26,7 +26,14 @@ from scipy.interpolate import CubicSpline
 
 from mechc.errors import NumericError
 from mechc.individual.family import Family
-from mechc.individual.splines import Brackets, Grid, basis, spline_coefficients, subdivision
+from mechc.individual.splines import (
+    SHARE,
+    Brackets,
+    Grid,
+    basis,
+    spline_coefficients,
+    subdivision,
+)
 from mechc.individual.storage import Shelf
 from mechc.loss import moments
 from mechc.loss.jit import compiled
@@ -46,7 +53,6 @@ CROWDINGS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0)  # tried for geometric knots
 _DENSE, _COARSE = 128, 32  # buckets of the members that are measured, and of the grids compared
 _PROBED = 0.5 * 2.0 ** np.arange(9.0)  # tilts at which they are
 _HEAVY = 10.0  # K of one step beyond which errors do not matter
-_ERROR = 5e-7  # of K between knots, where the family allows it
 
 
 class Members:
@@ -62,7 +68,7 @@ class Members:
         """Bind the family to the grid's parameter values."""
         self.grid, self._direction, self._family = grid, direction, family
         self._alternates = family.alternates
-        between = subdivision(grid, *family.alternates, _ERROR) if grid.splines else np.empty(0)
+        between = subdivision(grid, *family.alternates, SHARE) if grid.splines else np.empty(0)
         self.positions = np.concatenate([np.arange(grid.buckets + 1.0), between])
         self.values = grid.values(self.positions)
         self._brackets: dict[tuple[int, int], Brackets] = {}
