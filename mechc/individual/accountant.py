@@ -30,7 +30,7 @@ from mechc.accountants.bound import Bound, Quantity
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.individual import plancherel, singly
 from mechc.individual.budget import PathLike, Update, as_floats, check_dense, number, rounded
-from mechc.individual.contours import Answers, Asked, Evaluator, Query
+from mechc.individual.contours import RARE, Answers, Asked, Evaluator, Query
 from mechc.individual.cost import Cost, estimate
 from mechc.individual.family import Family
 from mechc.individual.ledger import Journal, Ledger
@@ -466,7 +466,8 @@ class IndividualAccountant(TakesTurns):
             # a finer grid is no help to others
             wide &= (side.compression > side.numeric) & (side.numeric < UNRESOLVED)
             who = np.flatnonzero(wide)
-            if who.size == 0 or (who.size < LATER and self.steps <= FEW):
+            few = LATER if self.steps <= FEW else 1
+            if who.size < few or who.size <= wide.size // RARE:
                 continue
             most = min(REFINED, REPLAYED // len(self._journal))
             who = np.sort(who[np.argsort(-side.compression[who], kind="stable")[:most]])
@@ -510,6 +511,8 @@ class IndividualAccountant(TakesTurns):
         # without the steps as they were, what the buckets cost remains
         wide = width > query.rtol if exact else open_ & (width > max(_COARSE, query.rtol))
         who = np.flatnonzero(wide)
+        if who.size <= wide.size // RARE:
+            return 0
         who = who[np.argsort(-width[who], kind="stable")]
         who = who if self._without_tables(who.size) else who[: self._most]
         values, counts = self._journal.gather(rows[who])
