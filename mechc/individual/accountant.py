@@ -30,7 +30,7 @@ from mechc.accountants.bound import Bound, Quantity
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.individual import plancherel, singly
 from mechc.individual.budget import PathLike, Update, as_floats, check_dense, number, rounded
-from mechc.individual.contours import RARE, Answers, Asked, Evaluator, Query
+from mechc.individual.contours import Answers, Asked, Evaluator, Query, rare
 from mechc.individual.cost import Cost, estimate
 from mechc.individual.family import Family
 from mechc.individual.ledger import Journal, Ledger
@@ -44,8 +44,9 @@ Rows = NDArray[np.int64]
 
 METHODS = ("contour", "plancherel", "renyi")
 BUCKETS = 160
-FINER = (2, 4)  # buckets of the refined grid, as multiples of the first ...
-MEMBERS = 1600  # ... that need no more members
+FINER = (2, 4)  # buckets of the refined grid, as multiples of the first
+ROOM = 3.0  # times the width that it has to take away
+MEMBERS = 1600  # that it may need
 REFINED, REPLAYED = 20_000, 1 << 25  # people accounted for on it, and their steps, at most
 FEW = 200  # steps up to which small groups of people are composed one by one
 LATER = 100  # people that a finer grid should serve then
@@ -455,28 +456,34 @@ class IndividualAccountant(TakesTurns):
         return {d: answers.at(place) for d, answers in sides.items()}
 
     def _refine(self, sides: dict[str, Answers], query: Query, rows: Rows) -> int:
-        """Replay the journal into finer grids for those who are not sharp; return the finest."""
-        ratios, used = [r for r in FINER if self._members(r) <= MEMBERS], False
-        grid = replace(self.grid, buckets=self.grid.buckets * max(ratios, default=1))
+        """Replay the journal into finer grids for those who are not sharp; return the finest.
+
+        Only for enough people, and where a grid that is fine enough needs no more than `MEMBERS`.
+        """
+        finest = self.grid.buckets
         for direction in sorted(sides, key=lambda d: -float(sides[d].upper.max())):
-            if not (self._journal.complete and ratios):
+            if not self._journal.complete:
                 break
             side, (lower, upper) = sides[direction], _hull(sides)
-            wide = _relative(side.upper - lower, upper, query) > query.rtol
+            width = _relative(side.upper - lower, upper, query)
             # a finer grid is no help to others
-            wide &= (side.compression > side.numeric) & (side.numeric < UNRESOLVED)
-            who = np.flatnonzero(wide)
-            few = LATER if self.steps <= FEW else 1
-            if who.size < few or who.size <= wide.size // RARE:
+            wide = (side.compression > side.numeric) & (side.numeric < UNRESOLVED)
+            who = np.flatnonzero(wide & (width > query.rtol))
+            if who.size < (LATER if self.steps <= FEW else 1) or who.size <= rare(wide.size):
+                continue
+            need = (ROOM * np.median(width[who]) / query.rtol) ** (1.0 / self.family.alternates[0])
+            finer = [r for r in FINER if r >= need and self._members(r) <= MEMBERS]
+            if not finer:
                 continue
             most = min(REFINED, REPLAYED // len(self._journal))
             who = np.sort(who[np.argsort(-side.compression[who], kind="stable")[:most]])
-            used, ledger = True, Ledger(who.size, grid)
+            grid = replace(self.grid, buckets=self.grid.buckets * finer[0])
+            finest, ledger = max(finest, grid.buckets), Ledger(who.size, grid)
             for values, count in zip(*self._journal.gather(rows[who]), strict=True):
                 ledger.add(self.family.parameter, values, int(count))
-            finer = self._evaluator(grid, direction)
-            side.meet(who, finer.run(Asked(ledger, query, np.arange(who.size), "splines")))
-        return grid.buckets if used else self.grid.buckets
+            again = self._evaluator(grid, direction)
+            side.meet(who, again.run(Asked(ledger, query, np.arange(who.size), "splines")))
+        return finest
 
     def _members(self, ratio: int = 1) -> int:
         """Number of members that tables of a grid so many times as fine need."""
@@ -511,10 +518,11 @@ class IndividualAccountant(TakesTurns):
         # without the steps as they were, what the buckets cost remains
         wide = width > query.rtol if exact else open_ & (width > max(_COARSE, query.rtol))
         who = np.flatnonzero(wide)
-        if who.size <= wide.size // RARE:
+        if who.size <= rare(wide.size):
             return 0
         who = who[np.argsort(-width[who], kind="stable")]
-        who = who if self._without_tables(who.size) else who[: self._most]
+        if who.size > self._most and not self._without_tables(who.size):
+            who = who[width[who] > _COARSE][: self._most]  # who have no answer to speak of
         values, counts = self._journal.gather(rows[who])
         left, done = singly.WORK, 0
         for i, person in enumerate(who.tolist()):

@@ -10,8 +10,8 @@ of ledger rows with tables:
    Newton's method epsilon with both its ends (`inversion`). Along with it come the errors of the
    tables between knots, in bands of nodes.
 
-Those whose sum is not sharp yet get one more round with more nodes, unless they are one in `RARE`
-or fewer: tables for them would cost as much as everybody's, and they can be asked about alone.
+Those whose sum is not sharp yet get one more round with more nodes, unless they are `rare`: tables
+for them would cost as much as everybody's, and they can be asked about alone.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ SHELLS, SHELL = 20, math.sqrt(2.0)  # frequencies beyond which phi is bounded, a
 GRIDDED = 1 << 15  # nodes times frequencies from which phi is found by gridding
 FLOOR = 1e-20  # share of a tilted law that need not resolve frequencies
 USELESS = 1e6  # an epsilon that says that no tilt was of use
-SHARE, TAIL = 0.02, 0.2  # of the tolerance asked for, that images and truncation may take
+SHARE, TAIL = 0.02, 0.1  # of the tolerance asked for, that images and truncation may take
 REACHES = (240.0, 4000.0, 1e7)  # tilts looked at, the fewest that are enough for everybody
 PILOT = 128  # nodes of the sum that says where everybody's answer is, before anything is proven
 ROUNDS = (4.0, 8.0)  # frequencies resolved, as multiples of a guess by K''
-RARE = 2000  # people among whom one may stay wider than asked for
+RARE, ALL = 100, 1000  # one person in so many may stay wider than asked for, beyond so many people
 LEAST, MOST = 16, 2048  # nodes
 BAND = 1.08  # ratio of the nodes at which bands of errors begin
 SPANS = 20  # parts of the grid at whose ends tables begin and end
@@ -62,6 +62,11 @@ PERIODS = 1.5  # periods are rounded up to powers of this
 BLOCK = 1 << 10  # people handled at a time
 OPEN = 1e3  # share of delta lost beyond which more nodes are not tried
 KEPT = 64  # contours beyond which a further question starts afresh
+
+
+def rare(people: int) -> int:
+    """Return how many of so many people may stay wider than asked for."""
+    return max(people - ALL, 0) // RARE
 
 
 @functools.cache
@@ -516,7 +521,7 @@ class Evaluator(TakesTurns):
                     tell(min(done, size), size)
             todo = todo[answers.at(todo).gains(again.allowed)]
             guess = answers.estimate[todo]
-            if todo.size <= size // RARE:
+            if todo.size <= rare(size):
                 break
         return answers
 
