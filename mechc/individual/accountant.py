@@ -329,7 +329,8 @@ class IndividualAccountant(TakesTurns):
         allowed = self._most if few or not self.grid.splines else 0
         tables = not self._without_tables(people)
         about = (self.grid, people, self._ledger.nbytes, allowed if tables else people)
-        return estimate(self.family, *about, known, tables)
+        steps = len(self._journal) if self._journal.complete else self.steps
+        return estimate(self.family, *about, steps, known, tables)
 
     @in_turn
     def save(self, path: PathLike) -> None:

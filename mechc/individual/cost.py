@@ -34,7 +34,8 @@ OVERHEAD = 4.0  # seconds a person over those of the products alone
 COLUMN = 5e-8  # seconds for each member and node of a table, to bound its errors
 PROBED = 6  # members that are timed
 WORK = 3e7  # units of `loss.allowance` that one of them may take, some .3 seconds
-DELTA = 1e-6  # at which a composition of them is timed
+DELTA, STEPS = 1e-6, 64  # of a composition of so many members at most that is timed
+LONGEST = 2e-8 * singly.WORK  # seconds that all compositions take: a unit is some 10 ns
 BYTES = 250  # of a person, besides the ledger: answers and choices in both directions
 
 
@@ -77,6 +78,7 @@ def estimate(
     people: int,
     ledger: int,
     alone: int,
+    steps: int,
     known: bool,
     contours: bool,
 ) -> Cost:
@@ -88,17 +90,19 @@ def estimate(
         people: how many are asked for.
         ledger: bytes that the ledger takes.
         alone: how many people may be composed one by one.
+        steps: how many different ones they have, at most.
         known: whether somebody has asked before, so that most tables are there.
         contours: whether tables are made at all.
     """
     probed = np.linspace(0, grid.buckets, PROBED).astype(int).tolist()
-    mesh, alone, late = 0.0, min(alone, people), False
+    mesh, alone, late, few = 0.0, min(alone, people), False, min(max(steps, 1), STEPS)
     query = Query(math.log(DELTA), math.nan, 1e-4)
     for place in (0.25, 0.75) if alone else ():  # the first one waits for functions to be loaded
-        values = grid.values(np.minimum(probed, grid.buckets - 1) + place)
-        begin, steps = time.process_time(), [(value, 1) for value in values.tolist()]
-        (low, _, high), _ = singly.answer(family, steps, query, 3.0 * WORK)
-        mesh, late = alone * (time.process_time() - begin), not high - low < 0.1 * high
+        values = grid.values((np.arange(few) + place) * grid.buckets / few)
+        begin = time.process_time()
+        (low, _, high), _ = singly.answer(family, [(v, 1) for v in values], query, 3.0 * WORK)
+        each = (time.process_time() - begin) * max(steps, 1) / few
+        mesh, late = min(alone * each, LONGEST), not high - low < 0.1 * high
     memory = ledger + people * BYTES + (40 << 20)
     if not contours:
         return Cost(0.0, mesh, 0.0, memory, late)
@@ -113,10 +117,10 @@ def estimate(
     tables = len(family.directions) * tilts + CONTOURS * contour
     tables += TABLES * (transform + COLUMN * count * NODES)
     size = CONTOURS * 16 * count * nodes // PROBED + TABLES * 16 * grid.columns * 2 * NODES
-    each = OVERHEAD * _product(grid.columns) * (1.0 + 0.3 * (len(family.directions) - 1))
+    person = OVERHEAD * _product(grid.columns) * (1.0 + 0.3 * (len(family.directions) - 1))
     tables *= readings * (MISSING if known else 1.0)
     memory += readings * size
-    return Cost(float(tables), readings * people * each, mesh, int(memory), cut or late)
+    return Cost(float(tables), readings * people * person, mesh, int(memory), cut or late)
 
 
 def _timed(members: Members, index: int) -> tuple[np.ndarray, int, bool]:

@@ -258,49 +258,52 @@ class Brackets:
             at most e^{sum of these} - 1. inf where the profiles turn out not to alternate.
         """
         log_m, error = log_m[self._members], error[self._members]
-        base = None if growth is None else self._gaps(np.expm1(log_m[:, :1]), error[:, :1])
+        first = None if growth is None else self._gaps(*self._windows(log_m[:, :1], error[:, :1]))
         growth = np.ones(log_m.shape[1]) if growth is None else growth
         parts = []
         for begin in range(0, log_m.shape[1], _COLUMNS):
             s = slice(begin, begin + _COLUMNS)
-            parts.append(self._part(log_m[:, s], error[:, s], growth[s], spline[:, s], base))
+            windows = self._windows(log_m[:, s], error[:, s])
+            parts.append(self._part(*windows, growth[s], spline[:, s], first))
         return np.concatenate(parts, axis=1)
 
-    def _gaps(self, excess: Values, error: Floats) -> tuple[Values, Floats]:
-        """Half the gap between the polynomials through M - 1, and the error of it."""
-        off = np.abs(excess + 1.0) * (error + 4 * EPS)
-        noise = np.einsum("iw,iwm->im", np.abs(self._gap), off[self._window])
-        return np.einsum("iw,iwm->im", self._gap, excess[self._window]), noise
+    def _windows(self, log_m: Values, error: Floats) -> tuple[Values, Floats]:
+        """M - 1 at the points of every polynomial, and errors, shape (intervals, n + 1, m)."""
+        off = np.exp(log_m.real) * (error + 4 * EPS)
+        return np.expm1(log_m)[self._window], off[self._window]
+
+    def _gaps(self, excess: Values, off: Floats) -> tuple[Values, Floats]:
+        """Half the gap between the polynomials, and the error of it, (intervals, m)."""
+        scale = self._gap[:, None]
+        return (scale @ excess)[:, 0], (np.abs(scale) @ off)[:, 0]
 
     def _part(
         self,
-        log_m: Values,
-        error: Floats,
+        excess: Values,
+        off: Floats,
         growth: Floats,
         spline: Values,
-        base: tuple[Values, Floats] | None,
+        first: tuple[Values, Floats] | None,
     ) -> Floats:
-        excess = np.expm1(log_m)
-        gap, noise = self._gaps(excess, error)
-        real, slack = (gap, noise) if base is None else base
-        allowed = growth * (np.maximum(real.real, 0.0) + slack)
-        alternating = (np.abs(gap) <= 1.0001 * allowed + noise) & (real.real >= -slack)
+        """`radius` of some columns; `first` has the gaps at c itself."""
+        gap, slack = self._gaps(excess, off)
+        real, unsure = (gap, slack) if first is None else first
+        allowed = growth * (np.maximum(real.real, 0.0) + unsure)
+        alternating = (np.abs(gap) <= 1.0001 * allowed + slack) & (real.real >= -unsure)
 
-        size = np.exp(log_m.real)
-        noise = 4.0 * (size * (error + 4 * EPS))[self._window].max(axis=1)
-        mean = np.einsum("ikw,iwm->kim", self._taylor, excess[self._window])
+        mean = np.moveaxis(self._taylor @ excess, 1, 0)
         a = spline[self._bucket[:, None] + np.arange(4)]
-        points = np.einsum("siw,iwm->sim", self._basis, a)
+        points = np.moveaxis(np.moveaxis(self._basis, 0, 1) @ a, 1, 0)
         apart = np.abs(np.expm1(points[:-1]) - _polynomial(mean, self._inside)).max(axis=0)
         middle = points[-1].real
 
         one, two, three = (np.abs(np.diff(a, n=k, axis=1)).max(axis=1) for k in (1, 2, 3))
         slope, bend, third = one * self._width, two * self._width**2, three * self._width**3
-        high = np.exp(middle + slope)
         remainder = self._fourth_derivative(np.abs(mean))
         turned = slope**4 + 6.0 * slope**2 * bend + 3.0 * bend**2 + 4.0 * slope * third
-        off = _LEBESGUE * apart + _QUARTIC * (remainder + high * turned) + allowed + noise
-        found = np.log1p(off * np.exp(slope - middle))
+        remainder += np.exp(middle + slope) * turned
+        found = _LEBESGUE * apart + _QUARTIC * remainder + allowed + 4.0 * off.max(axis=1)
+        found = np.log1p(found * np.exp(slope - middle))
         # places are rounded to units; what is then rounded of two weights leaves the first moment
         found += (0.501 * one + 2.0 * two) / ONE
         found[~alternating] = np.where(np.isnan(found[~alternating]), np.nan, np.inf)
