@@ -37,11 +37,11 @@ WIDE = 1e-6  # nats between bounds, beyond which the density of W is found ...
 FINE, ROUGH = 1e-13, 1e-3  # ... unless this in units of max(1, e^epsilon), and so many nats
 DEEPEST = -160.0  # log of a delta that the density does not tell from what it leaves out
 NEAREST, FARTHEST = 1e-9, 60.0  # least range of a lattice; largest |log W| that contours see
-FEW = 1  # steps that let phi fade too slowly
 MANY, APART = 12, 1.4  # large X that are told apart; least of log U - log b
 NEGLIGIBLE = 28.0  # nats below the answer
 FLOOR = 1e-15  # mass beyond all panels
 GRID = np.geomspace(1e-4, 1.0, 80)  # shares of one step's epsilon among which one is sought
+MODERATE = 0.2, 0.7, 2.0  # largest epsilons of first looks in that direction
 TURNS, SETTLED = 12, 1e-12  # secant steps, and nats of delta that end them
 ROOM = 2.0  # times the width of delta that an epsilon is moved to be certified
 
@@ -62,7 +62,7 @@ class Ratio:
     @cached_property
     def known(self) -> bool:
         """Whether phi fades, so that there are contours."""
-        return self.shares.steps > FEW and self.shares.lasting <= LASTING
+        return self.shares.lasting <= LASTING
 
     @cached_property
     def exact(self) -> PrivacyLoss | None:
@@ -259,19 +259,24 @@ class Epoch:
             if not (slope < 0.0 and math.isfinite(fy)):
                 return None
             x, y = y, y - fy / slope
-            if abs(fy) < SETTLED or not 0.0 < y < FARTHEST:
+            noise = float(rows[0, 2] - rows[0, 0])
+            if abs(fy) < max(SETTLED, noise) or not 0.0 < y < FARTHEST:
                 break
-        if not (abs(fy) < 1e-6 and y > 0.0 and _narrow(rows[0, 0], rows[0, 2], y)):
+        if not (abs(fy) < max(1e-6, noise) and y > 0.0 and _narrow(rows[0, 0], rows[0, 2], y)):
             return None
-        below, above = (ROOM * abs(float(rows[0, s] - rows[0, 1]) / slope) for s in (0, 2))
+        below = above = ROOM * noise / -slope
         extra = 1e-12 / -slope + 4.0 * EPS * y
         return max(y - below - extra, 0.0), y, y + above + extra
 
     def _sketched(self, near: float) -> tuple[Floats, Floats]:
         """Epsilons and estimates of log delta there."""
         if not self.adding:
-            at: Floats = near * GRID
-            return at, self._by_put(0.0, at)[:, 1]
+            parts = []
+            for lo, hi in pairwise((0.0, *MODERATE)):  # as far as one contour sees
+                at = min(near, hi) * GRID
+                at = at[at > lo]
+                parts += [(at, self._by_put(0.5 * (lo + hi), at)[:, 1])] if at.size else []
+            return np.concatenate([a for a, _ in parts]), np.concatenate([b for _, b in parts])
         # the leading saddle point approximation
         n = np.arange(-20.0, 60.0)
         a = np.exp(CLOSE * n) / self.ratio.spread
@@ -282,9 +287,16 @@ class Epoch:
 
     @cached_property
     def ends(self) -> tuple[PrivacyLoss, PrivacyLoss]:
-        """Laws of the loss above and below the epoch."""
+        """Laws of the loss above and below the epoch: at worst of one step, and of nothing."""
         between = self.ratio.between
-        return between.above(self.adding), between.below(self.adding)
+        nothing = PrivacyLoss.from_log_atoms(np.zeros(1), np.zeros(1), -math.inf, -math.inf, "none")
+        laws: list[PrivacyLoss] = []
+        for find, other in ((between.above, self.law), (between.below, nothing)):
+            try:
+                laws.append(find(self.adding))
+            except NumericError:  # heavy tails fit on no grid
+                laws.append(other)
+        return laws[0], laws[1]
 
 
 def _narrow(lower: float, upper: float, epsilon: float) -> bool:
@@ -300,6 +312,8 @@ def lattice(law: PrivacyLoss, upper: bool) -> PrivacyLoss:
         law: of a loss.
         upper: delta is to be no smaller.
     """
+    if law.source is not None:  # of one step, which is above without rounding
+        return law
     lo, hi = law.support
     step = max(hi - lo, NEAREST) / POINTS
     return (rounded_up if upper else rounded_down)(law, step, TAIL)

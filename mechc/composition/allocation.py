@@ -223,7 +223,10 @@ class AllocatedEvent(NumericEvent):
             return None
         if self.steps > t // k:  # blocks of the other length stand for the epoch
             return []
-        return [(_told(self.base, t, k), count // (k - t % k))]
+        try:
+            return [(_told(self.base, t, k), count // (k - t % k))]
+        except NumericError:  # no grid is long enough
+            return None
 
     def loss(self, direction: str = "remove") -> PrivacyLoss:
         """Return the law of the loss of the epoch, or one on a grid that dominates it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -28,7 +29,7 @@ Values = Callable[[Floats], tuple[Floats, Floats]]
 
 GOAL = 1e-11  # of what is left out of a panel
 NOISY = 4.0  # times the error of values, below which nothing is resolved
-SHORTEST = 1e-6  # length of a panel, as a share of the whole
+SHORTEST, LONGER = 1e-6, 1e-3  # length of a panel, as a share of the whole; if these are too many
 MOST = 250  # panels
 STRETCH = 0.4  # of the distance to the other end, that one panel of a convolution may have
 # errors that answers are widened by, and masses that may be unresolved beside them
@@ -116,9 +117,11 @@ def fit(
     """
     if edges.size < 2:
         raise NumericError("there is no panel to tabulate a function on")
-    shortest = SHORTEST * (edges[-1] - edges[0]) if shortest is None else shortest
+    whole = float(np.ptp(edges))
 
-    def look(lo: Floats, hi: Floats) -> tuple[tuple[Floats, ...], NDArray[np.bool_]]:
+    def look(
+        shortest: float, lo: Floats, hi: Floats
+    ) -> tuple[tuple[Floats, ...], NDArray[np.bool_]]:
         x = 0.5 * (lo + hi)[:, None] + 0.5 * (hi - lo)[:, None] * POINTS
         value, error = (side.reshape(x.shape) for side in values(x.ravel()))
         found, noise = value @ FIT.T, error.max(axis=1)
@@ -127,9 +130,16 @@ def fit(
         short = (miss > np.maximum(GOAL, NOISY * noise)) | (np.ptp(value, axis=1) > nats)
         return (found, np.maximum(miss, noise) * matters), short & matters & (hi - lo > shortest)
 
-    lo, hi, coefficients, errors = halved(
-        edges, look, MOST, "a function is not resolved by polynomials on panels"
-    )
+    refusal = "a function is not resolved by polynomials on panels"
+    try:
+        least = SHORTEST * whole if shortest is None else shortest
+        found = halved(edges, partial(look, least), MOST, refusal)
+    except NumericError:
+        if shortest is not None:
+            raise
+        # noise where little depends on it: its size is in the errors
+        found = halved(edges, partial(look, LONGER * whole), MOST, refusal)
+    lo, hi, coefficients, errors = found
     return Table(np.append(lo, hi[-1:]), np.ascontiguousarray(coefficients)), errors
 
 

@@ -41,6 +41,7 @@ Parts = Sequence[tuple[Floats, int]]
 
 LISTED = 20_000  # sums of point masses that are listed one by one
 SIZE = 2**16  # points of a period
+MOST_SUMS = 2**23  # points between the lowest and the highest sum that matter
 FINEST, ROUGH = 2**15, 2**11  # points of one X, and of a first look
 PERIOD, JUMPS = 18.0, 4.0  # standard deviations in a period, and largest X beside
 APART = 2.0  # the same between tilts
@@ -342,6 +343,9 @@ def sums(parts: Parts) -> Sums:
 
     Args:
         parts: masses of the points 0, 1, .. of one term, and how many there are.
+
+    Raises:
+        NumericError: it has too many points.
     """
     ladder, fewer, more = _ladder(parts)
     used = ladder[fewer : len(ladder) - more]
@@ -349,6 +353,8 @@ def sums(parts: Parts) -> Sums:
     means = np.array([rung.mean for rung in used])
     first = 0 if used[0].sd < 1.0 else max(0, math.floor(means[0]))
     last = top if used[-1].sd < 1.0 else min(top, math.ceil(means[-1]))
+    if last - first > MOST_SUMS:
+        raise NumericError(f"sums of points on a grid range over {last - first} of them")
     cuts = np.concatenate([[first], np.ceil(0.5 * (means[1:] + means[:-1])), [last + 1]])
     cuts = np.clip(cuts, first, last + 1).astype(np.int64)
     log_mass, share = np.full(last + 1 - first, -np.inf), np.full(last + 1 - first, 2.0)
