@@ -43,6 +43,7 @@ from mechc.accountants.fft import TiltedSum, distinct, log1mexp, log_add, log_pe
 from mechc.accountants.sparse import STEPS
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss import discretise
+from mechc.loss.allowance import MAX_WORK, allowed
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import U
 
@@ -58,6 +59,8 @@ _KEPT = 4  # compositions remembered for other epsilons
 _LEAP = 20.0  # nats by which a guess of delta falls at most, from one composition to the next
 _GUESSES = 6  # windows tried, each for a better guess of delta
 _ABOVE, _BELOW = 1.0 / 12.0, 1.0 / 15.0  # errors of the laws, per step and h^2 t (t + 1)
+_LOOK = 0.05  # width of a first look
+_PART, _POINT = 0.2, 100.0  # of the work allowed, for one mesh, and of a mesh point of one law
 _DEEPEST = -250.0  # log of a delta that masses above the smallest doubles tell
 _COARSE = 1.0  # largest predicted log(upper / lower) worth computing
 _PARTS = 33  # finest common step tried, as a part of the smallest lattice step
@@ -104,7 +107,8 @@ class PldAccountant:
         self._composed = ComposedLoss(steps)
         self._kept: list[_Pair | Composition] = []
         smooth = not any(law.lattice or law.atom_loss.size for law in self._laws)
-        self._convolves = smooth and grid is None and len(self._laws) > STEPS
+        self._smooth = smooth and grid is None
+        self._convolves = self._smooth and len(self._laws) > STEPS
 
     def log_delta(self, epsilon: float) -> Bound:
         """Bound log delta(epsilon) in one direction.
@@ -138,11 +142,13 @@ class PldAccountant:
             near: an epsilon close by; not used, as nodes show where large losses meet delta.
 
         Returns:
-            None where laws are not convolved as they are.
+            None where laws are not convolved as they are but under a tilt.
         """
-        if not self._convolves or log_delta < _DEEPEST:
+        if not self._smooth or log_delta < _DEEPEST:
             return None
         at = Nodes(self._laws, self._counts).epsilon(log_delta)
+        if not at > 0.0 or not (self._convolves or not self._is_fit(at)):
+            return None
         for _ in range(_GUESSES):
             pair = self._convolved(at)
             self._kept = [pair, *self._kept[: _KEPT - 1]]
@@ -157,7 +163,7 @@ class PldAccountant:
 
     def _compose(self, epsilon: float) -> _Pair | Composition:
         """Compose at a window whose guess of delta holds: it sets what images may cost."""
-        if self._convolves and epsilon > 0.0:
+        if self._smooth and epsilon > 0.0 and (self._convolves or not self._is_fit(epsilon)):
             return self._convolved(epsilon)
         step = self._lattice_step()
         share = _SHARE * min(self._rtol, 1e-3) if step is None else _LATTICE_SHARE
@@ -169,6 +175,23 @@ class PldAccountant:
                 break
             log_delta = max(pair.log_delta - 0.5, window.log_delta - _LEAP)
         return pair
+
+    def _is_fit(self, epsilon: float) -> bool:
+        """Whether finer meshes are narrower, or rounding under a tilt sets the width.
+
+        No tilt makes epsilon likely where it takes one rare large loss beside many small ones.
+        """
+        window = choose(self._composed, epsilon, _SHARE * min(self._rtol, 1e-3))
+        reaches = reach(self._composed, self._laws, window)
+        size = max(_LEAST, window.period * math.sqrt(self._curvature(window) / _LOOK))
+        size = 1 << math.ceil(math.log2(min(size, 0.25 * self._largest())))
+        try:
+            coarse, fine = (
+                self._discretised(window, reaches, each).width for each in (size, 4 * size)
+            )
+        except UnsupportedError:
+            return False
+        return fine <= max(_LOOK, 0.5 * coarse)
 
     def _on_mesh(self, window: Window) -> _Pair:
         """Refine the mesh until the width is what was asked for or does not come from the mesh."""
@@ -185,7 +208,8 @@ class PldAccountant:
             size = min(size, self._largest())
 
     def _largest(self) -> int:
-        room = int(self._max_bytes // _BYTES)
+        work = _PART * min(allowed(), 100.0 * MAX_WORK) / (_POINT * len(self._laws))
+        room = int(min(self._max_bytes // _BYTES, max(work, _LEAST)))
         return min(_USUAL, 1 << max(room.bit_length() - 1, 1))
 
     def _size(self, window: Window) -> int:
