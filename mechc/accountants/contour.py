@@ -173,21 +173,18 @@ class Side(Columns):
         contour = None if choice.nodes > CROWDED else self._laid(choice)
         most, growth = (QUICK, GROWTH) if choice.nodes > FEW_NODES else (math.inf, math.inf)
         answer = None if contour is None else self._run(contour, epsilon, most, growth)
-        limit: dict[str, str] = {}
         if not (answer and answer.width <= self._rtol) and not choice.one_scale:
-            jumps, rare, limit = by_largest_losses(self._steps, epsilon, self._rtol)
-            if jumps is not None and rare is not None:
+            found = by_largest_losses(self._steps, epsilon, self._rtol)
+            if found is not None:
+                jumps, rare = found
                 if contour is not None and rare.width > ELSEWHERE * self._rtol:
                     answer = self._run(contour, epsilon, most)
                 if answer is None or answer.width > rare.width:
                     self._contours = [Known(jumps, rare.width), *self._contours[:3]]
                     return rare
-            # few steps, then: those have a recursion
-            limit = limit if choice.nodes > FEW_NODES else {}
         contour = contour or self._laid(choice)
         answer = answer or self._run(contour, epsilon)
         answer = answer or self._chernoff(epsilon, "the trapezoid sum is not positive")
-        answer.detail.update(limit)
         self._contours = [Known(contour.blurred or contour, answer.width), *self._contours[:3]]
         return answer
 

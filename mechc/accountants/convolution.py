@@ -265,8 +265,8 @@ class Nodes:
         mass = np.concatenate([k * np.exp(each[1]) for k, each in zip(counts, nodes, strict=True)])
         order = np.argsort(-loss)
         self.loss, mass = loss[order], mass[order]
-        with np.errstate(over="ignore"):
-            kinds = mass, mass * np.exp(-self.loss), mass * self.loss, mass * self.loss**2
+        under_q = mass * np.exp(np.minimum(-self.loss, 700.0))
+        kinds = mass, under_q, mass * self.loss, mass * self.loss**2
         self._sums = [np.append(0.0, np.cumsum(kind)) for kind in kinds]
 
     def log_single(self, epsilon: float) -> float:

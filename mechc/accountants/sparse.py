@@ -31,7 +31,7 @@ on, M' is at most the same sum with odds B C_i(c) / M_i(c), whose coefficients a
 convex function of B that vanishes at 0, it leaves share(B) / B of that, which is little where many
 large losses are likely. C_i has a density that is smooth on the scale b_i - a_i: frequencies of
 that order are enough. What lies beyond them is bounded by the variation of its derivatives, see
-`Fading`; where kinks leave it none, by Cauchy-Schwarz and Parseval's identity, see `unseen`.
+`Fading`; where kinks leave it none, the brackets fail, and a mesh has to do.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from mechc.accountants.contours.characteristic import FREQUENCY
-from mechc.accountants.contours.decay import Fading, covering_period, unseen
+from mechc.accountants.contours.decay import Fading
 from mechc.accountants.contours.large_losses import Measure, Wave, log_odds, transforms
 from mechc.accountants.contours.trapezoid import (
     FACTS,
@@ -290,7 +290,6 @@ IMAGES = 5.0  # nats by which they stay below what may be neglected
 CANCELLATION = math.log(50.0)
 BELOW = 6.0  # nats that a bracket may be smaller than its saddle point says
 CLOSE, EXTENSIONS = 1e-9, 6  # truncation wanted of a bracket, and enlargements to get there
-KINKED, BANDWIDTH = 4e-7, 80.0  # the same, and frequency times b - a to begin with, by Parseval
 LEAST_SUM = 0.03  # share of its first value that the sum is thought to be
 ROUNDED = 1.0 + 1e-9  # lest rounding leaves a period just short of the least sum
 MASSES = 1e-9  # relative error of masses, which left images are made of
@@ -345,7 +344,8 @@ class Bracket:
         self._fading = [Fading(part.large, self.c) for part in split.parts if part.any_large]
         small, large = zip(*(part.log_totals(self.c) for part in split.parts), strict=True)
         self._ratios = np.subtract(large, small)[:, None]
-        self._lay_out()
+        self._close = LEAST_SUM * CLOSE
+        self.nodes = self._enough()
         for _ in range(EXTENSIONS):
             work = sum(self.nodes * part.size + PRICE for part in split.parts)
             if self.nodes > MAX_NODES or self.work + work > MOST:
@@ -354,38 +354,16 @@ class Bracket:
             spend(FREQUENCY * work)
             self._evaluate()
             excess = self._excess(epsilon, wanted)
-            if not excess > 1.0 or (self._lost > WIDE and not self._kinked):
+            if not excess > 1.0 or self._lost > WIDE:
                 break  # near enough, or no digits are left
-            self._extend(excess)
-        return True
-
-    def _lay_out(self) -> None:
-        """Choose how far to go: by derivatives of the density, where it has them."""
-        self._close = LEAST_SUM * CLOSE
-        self._kinked = not self._truncation(self._h * NODES[-1:])[0] < self._close
-        if not self._kinked:
+            self._close *= min(0.5 / excess, 0.1)
             self.nodes = self._enough()
-            return
-        large = [part.large for part in self._split.parts if part.any_large]
-        self.period = max([self.period, *(covering_period(m, self.c) for m in large)])
-        self._h = 2.0 * math.pi / self.period
-        a, b = self._split.parts[0].below
-        self.nodes = math.ceil(BANDWIDTH / (b - a) / self._h)
+        return True
 
     def _excess(self, epsilon: float, wanted: float) -> float:
         """Return what lies beyond the frequencies in units of what may."""
         found = self.log_value(epsilon)[1]
-        close = KINKED if self._kinked else CLOSE
-        return self._beyond / max(close, math.exp(min(0.0, wanted - found)))
-
-    def _extend(self, excess: float) -> None:
-        """Decide on more frequencies."""
-        if self._kinked:
-            more = min(1.1 * min(excess, 1e9) ** (2.0 / 3.0), 3.0)
-            self.nodes = math.ceil(max(more, 1.3) * self.nodes)
-        else:
-            self._close *= min(0.5 / excess, 0.1)
-            self.nodes = self._enough()
+        return self._beyond / max(CLOSE, math.exp(min(0.0, wanted - found)))
 
     def _enough(self) -> int:
         """Return frequencies beyond which the transform adds little to its first value."""
@@ -436,12 +414,9 @@ class Bracket:
         log_m, ratios = np.zeros(n, np.complex128), np.empty((counts.size, n), np.complex128)
         at, ratios_at = 0.0, np.empty((counts.size, 1))
         self._error, self._known = 4.0 * EPS, None
-        self._tail = 0.0
         for i, part in enumerate(self._split.parts):
             measures = part.resolved(c, h * n)
             small, large = (Wave(m, c, h, n) for m in measures)
-            if self._kinked:
-                self._tail = max(self._tail, unseen(measures[1], large, c, self.period))
             ratios_at[i] = large.log_total - small.log_total
             ratios[i] = large.log_phi - small.log_phi + ratios_at[i]
             log_m += part.count * small.log_phi
@@ -473,7 +448,7 @@ class Bracket:
         counts = float(self._split.counts.sum())
         turns = 32.0 + 4.0 * y * (self.period + abs(epsilon))
         noise = EPS * float((np.abs(factor) * (turns + 8.0 * counts * np.abs(self._value))).sum())
-        self._beyond = 2.0 * self._unevaluated() / total
+        self._beyond = 2.0 * float(self._truncation(self._y[-1:])[0]) / total
         self._lost = 2.0 * noise / total
         error = self._error + self._beyond + self._lost
         log_q, log_mass = map(float, self._masses)
@@ -487,17 +462,6 @@ class Bracket:
         lower, middle, upper = conclude(1.0, epsilon, log_s, 1.0, 1.0, error, facts, rows)[:3]
         upper = min(upper, bound)
         return (lower if upper > -math.inf else -math.inf), min(middle, upper), upper
-
-    def _unevaluated(self) -> float:
-        """Bound what lies beyond the frequencies as a share of the first value."""
-        beyond = float(self._truncation(self._y[-1:])[0])
-        if not self._kinked:
-            return beyond
-        # by Cauchy-Schwarz, with the sum of y^-4
-        count, weight = float(self._y.size), 1.0 / (self.c * (self.c + 1.0))
-        square = self._tail / (3.0 * self._h**4 * count**3)
-        damping = float(self._damping(self._y[-1:])[0])
-        return min(beyond, damping * math.sqrt(square) / weight)
 
     def good(self, epsilon: float, wanted: float) -> bool:
         """Whether the interval is narrow, as a share or beside exp(wanted)."""
@@ -676,24 +640,18 @@ class Jumps:
 
 def by_largest_losses(
     steps: Sequence[Step], epsilon: float, rtol: float
-) -> tuple[Jumps | None, Answer | None, dict[str, str]]:
-    """Return brackets with their answer, or why no method can be narrow.
-
-    Neither is there where the steps are not of this kind. Where brackets fail, no grid and no
-    recursion resolves the scales either.
-    """
+) -> tuple[Jumps, Answer] | None:
+    """Return brackets with their answer; None where steps are not of this kind, or it is wide."""
     try:
         jumps = Jumps(steps, epsilon, rtol)
-    except UnsupportedError:
-        return None, None, {}
-    except NumericError as error:
-        return None, None, {"limit": str(error)}
+    except (UnsupportedError, NumericError):
+        return None
     answer = jumps.answer(epsilon)
     if not answer.width <= ROUGH:
-        return None, None, {"limit": LIMIT}
+        return None
     if answer.width > rtol:
         answer.detail["limit"] = LIMIT
-    return jumps, answer, {}
+    return jumps, answer
 
 
 def small_losses(steps: Sequence[Step], epsilon: float) -> tuple[float, float]:
