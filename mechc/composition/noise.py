@@ -61,6 +61,8 @@ class Moment(float):
         """One line: the value and how it was found."""
         return f"{float(self):.10g} ({self.method}, +- {self.error:.1g})"
 
+    __repr__ = __str__
+
 
 class Noise:
     """The noise of an additive mechanism.

@@ -12,6 +12,7 @@ the parameter that moves the variance most is solved for.
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
 import math
@@ -252,6 +253,14 @@ class Optimum:
         """One line: the values, the error, the release."""
         shown = ", ".join(f"{name}={value:.6g}" for name, value in self.values.items())
         return f"{shown}: error {self.error:.6g} with {self.event}, {self.bound}"
+
+    def _repr_html_(self) -> str:
+        """Show the line in notebooks."""
+        return html.escape(str(self))
+
+    def to_json(self) -> str:
+        """Return `record()` as JSON."""
+        return json.dumps(plain(self.record()))
 
     def record(self) -> dict[str, Any]:
         """Return it in plain numbers and words."""

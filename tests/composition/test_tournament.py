@@ -78,6 +78,8 @@ def test_the_best_truncation_is_that_of_the_literature():
     assert known.delta(1.0).upper == pytest.approx(1e-6, rel=1e-6)
     assert found.error <= known.noise.variance().value * (1 + 1e-4)
     assert found.bound.upper <= 1e-6
+    assert json.loads(found.to_json())["scale"] == found.values["scale"]
+    assert "truncated_laplace(" in found._repr_html_()
 
 
 def test_between_laplace_and_gaussian(laplace, gaussian):
