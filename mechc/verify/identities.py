@@ -133,28 +133,38 @@ def atoms(kernel: Any, oracle: Oracle, check: Check) -> None:
     """Atoms of the kernel are those declared, each mass of each law."""
     rows = np.asarray(kernel.atoms(np.array(oracle.theta)))
     rows = rows[(rows[:, 1:] > -np.inf).any(axis=1)]
-    vanishing = [float(x.mid()) for x, p, q in oracle.atoms if _vanishes(p) and _vanishes(q)]
-    cancelled = np.isin(rows[:, 0], vanishing)
-    for row in rows[cancelled]:
-        _cancelled(oracle, row, check)
-    rows = rows[~cancelled]
-    with ctx.workprec(160):
-        declared = [
-            (float(x.mid()), *(arb.neg_inf() if _vanishes(m) else m.log() for m in (p, q)))
-            for x, p, q in oracle.atoms
-            if not (_vanishes(p) and _vanishes(q))
-        ]
-    if len(rows) != len(declared):
-        check.fail(f"{len(rows)} atoms, {len(declared)} declared, at {oracle.theta}")
+    empty = {float(x.mid()) for x, *masses in oracle.atoms if all(map(_vanishes, masses))}
+    places = sorted(x for row in oracle.atoms if (x := float(row[0].mid())) not in empty)
+    left = sorted((list(map(float, row)) for row in rows), key=lambda row: row[0])
+    full = [row for row in left if row[0] not in empty]
+    if len(full) != len(places):
+        check.fail(f"{len(full)} atoms, {len(places)} declared, at {oracle.theta}")
         return
-    ordered: list[Any] = sorted(declared, key=_first)
-    for row, (x, *logs) in zip(rows[np.argsort(rows[:, 0])], ordered, strict=True):
-        place = abs(float(row[0]) - x) / max(abs(x), 1.0)
-        check.record(place, atom=x, theta=oracle.theta, found=float(row[0]))
-        for column, law, truth in ((1, "p", logs[0]), (2, "q", logs[1])):
-            error = _atom_error(oracle, float(row[column]), truth, x, law, check.tolerance)
-            check.record(error, atom=x, law=law, theta=oracle.theta, found=float(row[column]),
+    nothing = [(row, row[0]) for row in left if row[0] in empty]
+    for (place, *logs), x in (*zip(full, places, strict=True), *nothing):
+        error = abs(place - x) / max(abs(x), 1.0)
+        check.record(error, atom=x, theta=oracle.theta, found=place)
+        for column, found in enumerate(logs, start=1):
+            truth, error = _atom_error(oracle, found, x, column, check.tolerance, x in empty)
+            check.record(error, atom=x, law=" pq"[column], theta=oracle.theta, found=found,
                          enclosure=text(truth))  # fmt: skip
+
+
+def _atom_error(
+    oracle: Oracle, found: float, x: float, column: int, enough: float, is_empty: bool
+) -> tuple[Any, float]:
+    """The log mass and its error; what cancels to zero is no more than rounding makes of it."""
+
+    def mass(one: Oracle) -> Any:
+        return next(row for row in one.atoms if float(row[0].mid()) == x)[column]
+
+    with ctx.workprec(ATOM_BITS):
+        if is_empty:
+            sensitivity, rest = oracle.integral_sensitivity(mass, STEP), math.exp(found)
+            return arb.neg_inf(), rest / sensitivity if sensitivity else math.inf if rest else 0.0
+        truth = arb.neg_inf() if _vanishes(mass(oracle)) else mass(oracle).log()
+        change = partial(oracle.integral_sensitivity, lambda one: mass(one).log(), STEP)
+        return truth, point_error(found, truth, enough, change)
 
 
 def atom_errors(kernel: Any, oracle: Oracle, check: Check) -> None:
@@ -180,40 +190,9 @@ def atom_errors(kernel: Any, oracle: Oracle, check: Check) -> None:
                     check.fail(f"{what}, and {loss:g} roundings do not explain it, {oracle.theta}")
 
 
-def _cancelled(oracle: Oracle, row: Any, check: Check) -> None:
-    """A mass that cancels to zero is nothing but what rounding of the parameters does to it."""
-    for column, log_mass in ((1, float(row[1])), (2, float(row[2]))):
-        with ctx.workprec(ATOM_BITS):
-            mass_at = partial(_mass_at, float(row[0]), column)
-            sensitivity = oracle.integral_sensitivity(mass_at, STEP)
-        mass = math.exp(log_mass)
-        error = mass / sensitivity if sensitivity else math.inf if mass else 0.0
-        check.record(error, atom=float(row[0]), theta=oracle.theta, found=log_mass, enclosure="0")
-
-
-def _mass_at(x: float, column: int, oracle: Oracle) -> Any:
-    return next(row for row in oracle.atoms if float(row[0].mid()) == x)[column]
-
-
 def _vanishes(mass: Any) -> bool:
     """Zero, or what is left of it after terms cancelled at the border between two cases."""
     return bool(mass.contains(0) and mass.upper() < NOTHING)
-
-
-def _first(row: Any) -> float:
-    return float(row[0])
-
-
-def _atom_error(
-    oracle: Oracle, found: float, truth: Any, x: float, law: str, enough: float
-) -> float:
-    def log_mass(one: Oracle) -> Any:
-        return _mass_at(x, 1 if law == "p" else 2, one).log()
-
-    with ctx.workprec(ATOM_BITS):
-        return point_error(
-            found, truth, enough, lambda: oracle.integral_sensitivity(log_mass, STEP)
-        )
 
 
 def branches(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> None:
@@ -234,7 +213,6 @@ def branches(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> 
         elif kind in (INCREASING, DECREASING, PLATEAU):
             _ordered(oracle, losses, (lo, hi, kind, left, right), check)
             _limits(oracle, losses, (lo, hi, kind, left, right), check)
-            _last_points(oracle, losses, (lo, hi, kind, left, right), check)
             if kind != PLATEAU and oracle.measure is Measure.DENSITY:
                 _proved(oracle, lo, hi, int(kind), inside, margin, check)
         elif kind != UNSPLIT:
@@ -299,19 +277,11 @@ def _limits(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
                        f"theta {oracle.theta}")  # fmt: skip
 
 
-def _last_points(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
-    """On a lattice the limits at finite ends are the losses there."""
-    lo, hi, _, left, right = row
-    exact = tolerance(oracle.declaration, check)
-    for x, value in losses if oracle.measure is Measure.LATTICE else ():
-        limit = left if x == lo else right if x == hi else math.nan
-        room = exact * max(abs(value), arb(oracle.sensitivity(Oracle.raw_loss, x)))
-        if abs(value - limit) > room:
-            check.fail(f"limit {limit!r} at {x}, but the loss is {text(value)}, {oracle.theta}")
-
-
 def _ordered(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
-    """Values lie between the limits and in the order that the kind of the branch says."""
+    """Values lie between the limits and in the order that the kind of the branch says.
+
+    On a lattice the limits at finite ends are the losses there.
+    """
     lo, hi, kind, left, right = row
     lowest, highest = min(left, right), max(left, right)
     exact, last = tolerance(oracle.declaration, check), None
@@ -323,6 +293,9 @@ def _ordered(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
         if value < lowest - room or value > highest + room:
             check.fail(f"loss {text(value)} at {x} is outside [{lowest}, {highest}] of the branch "
                        f"({lo}, {hi}), theta {oracle.theta}")  # fmt: skip
+        limit = left if x == lo else right if x == hi else math.nan
+        if oracle.measure is Measure.LATTICE and abs(value - limit) > room:
+            check.fail(f"limit {limit!r} at {x}, but the loss is {text(value)}, {oracle.theta}")
         if last is not None and kind * (value - last) < -room:
             check.fail(f"not monotone near {x} on ({lo}, {hi}), theta {oracle.theta}")
         last = value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -298,16 +298,28 @@ def law_of_a_step(run: Any, oracle: Oracle, levels: Sequence[float], check: Chec
                 check.record(error, function="cgf_derivatives", t=t, theta=oracle.theta,
                              found=float(out[0]), enclosure=text(truth))  # fmt: skip
         for level in levels if all(abs(row[2]) <= Q_ONLY for row in rows) else ():
-            masses = {
-                f"loss_{'sf' if above else 'cdf'}_{law}": _beyond(run, oracle, law, level, above)
-                for law in "pq" for above in (True, False)
-            }  # fmt: skip
-            masses["delta"] = masses["loss_sf_p"] - arb(level).exp() * masses["loss_sf_q"]
-            for name, truth in masses.items():
+            truths = _law_in_balls(run, oracle, level)
+            near = cache(partial(_law_in_balls, run, oracle, level * (1.0 + COARSE_STEP)))
+            for name, truth in truths.items():
+
+                def change(name: str = name, truth: Any = truth, near: Any = near) -> float:
+                    """Next to an extremum of the loss the last digit of a level counts."""
+                    return float(abs(near()[name] - truth).mid()) / COARSE_STEP
+
                 found = float(run(name, float(level), theta))
-                error = point_error(found, truth, check.tolerance, lambda: 0.0, LEAST_MASS)
+                error = point_error(found, truth, check.tolerance, change, LEAST_MASS)
                 check.record(error, function=name, loss=level, theta=oracle.theta, found=found,
                              enclosure=text(truth))  # fmt: skip
+
+
+def _law_in_balls(run: Any, oracle: Oracle, level: float) -> dict[str, Any]:
+    """Masses above and below a loss, and delta there."""
+    masses = {
+        f"loss_{'sf' if above else 'cdf'}_{law}": _beyond(run, oracle, law, level, above)
+        for law in "pq" for above in (True, False)
+    }  # fmt: skip
+    masses["delta"] = masses["loss_sf_p"] - arb(level).exp() * masses["loss_sf_q"]
+    return masses
 
 
 def _beyond(run: Any, oracle: Oracle, law: str, level: float, above: bool) -> Any:
