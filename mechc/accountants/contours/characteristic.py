@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from mechc.accountants.contours.saddle import tilt
 from mechc.loss.allowance import spend
 from mechc.loss.jit import compiled
-from mechc.loss.moments import LEAST, generating, sum_tilted, tilted_sums
+from mechc.loss.moments import exponentials, generating, sum_tilted, tilted_sums
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rule import DERIVATIVE, ENDS, ORDER, TOP
 
@@ -358,6 +358,46 @@ def _saddle(offsets, counts, loss, log_weight, epsilon, limit):  # type: ignore[
     return t, bend
 
 
+@compiled("float64(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64)")
+def _fading(offsets, counts, loss, log_weight, t, near):  # type: ignore[no-untyped-def]
+    """Frequency at which the log of the share of `Law.fading` comes down to -near."""
+    n, variance = loss.size, 0.0
+    w, squares = np.empty(n), np.empty((2, n))  # halves of squared distances to mean and mode
+    for i in range(counts.size):
+        a, b = offsets[i], offsets[i + 1]
+        total, mean, second, top, mode = 0.0, 0.0, 0.0, -math.inf, 0.0
+        for j in range(a, b):
+            w[j] = log_weight[j] + t * loss[j]
+            if w[j] > top:
+                top, mode = w[j], loss[j]
+        for j in range(a, b):
+            w[j] -= top
+        exponentials(w[a:b], w[a:b])
+        for j in range(a, b):
+            total += w[j]
+            mean += w[j] * loss[j]
+        mean /= total
+        for j in range(a, b):
+            w[j] /= total
+            squares[0, j] = 0.5 * (loss[j] - mean) ** 2
+            squares[1, j] = 0.5 * (loss[j] - mode) ** 2
+            second += w[j] * squares[0, j]
+        variance += 2.0 * counts[i] * second
+    y = math.sqrt(2.0 * near / max(variance, 1e-300))
+    for _ in range(12):
+        faded = 0.0
+        for i in range(counts.size):
+            lost, other = 0.0, 0.0
+            for j in range(offsets[i], offsets[i + 1]):
+                lost += w[j] * min(y * y * squares[0, j], 1.0)
+                other += w[j] * min(y * y * squares[1, j], 1.0)
+            faded -= counts[i] * math.log(max(1.0 - min(lost, other), 0.02))
+        if faded > near:
+            break
+        y *= min(4.0, max(1.1, math.sqrt(near / max(faded, 1e-300))))
+    return y
+
+
 @dataclass(frozen=True, eq=False)
 class Law:
     """All steps of a composition in flat arrays, for the compiled loops.
@@ -436,7 +476,6 @@ class Law:
         t, bend = _saddle(self.offsets, self.counts, self.loss, self.log_weight, epsilon, limit)
         return float(t), float(bend)
 
-    @np.errstate(all="ignore")
     def fading(self, t: float, log_share: float) -> float:
         """Estimate the frequency at which log |phi|, tilted at t, comes down to `log_share`.
 
@@ -446,23 +485,9 @@ class Law:
         steps the decay is continued like a normal law's.
         """
         spend(10.0 * self.loss.size)
-        rows = tilted_sums(self.offsets, self.loss, self.log_weight, np.array([t]))[0]
-        sizes = np.diff(self.offsets)
-        log_w = np.minimum(self.log_weight + t * self.loss - rows[:, 0].repeat(sizes), 0.0)
-        modes = [self.loss[a + log_w[a:b].argmax()] for a, b in pairwise(self.offsets.tolist())]
-        centres = np.stack([rows[:, 1], modes]).repeat(sizes, axis=1)
-        distances = math.sqrt(0.5) * np.abs(self.loss - centres)
-        w = np.exp(np.maximum(log_w, LEAST))
         near = min(-log_share, HALF * float(self.counts.sum()))
-        y = math.sqrt(2.0 * near / max(float(self.counts @ rows[:, 2]), 1e-300))
-        for _ in range(12):
-            shares = w * np.minimum(y * distances, 1.0) ** 2
-            lost = np.add.reduceat(shares, self.offsets[:-1], axis=1).min(axis=0)
-            total = -float(self.counts @ np.log(np.maximum(1.0 - lost, 0.02)))
-            if total > near:
-                break
-            y *= min(4.0, max(1.1, math.sqrt(near / max(total, 1e-300))))
-        return y * math.sqrt(-log_share / near)
+        found = _fading(self.offsets, self.counts, self.loss, self.log_weight, float(t), near)
+        return float(found) * math.sqrt(-log_share / near)
 
 
 class Tilted:
@@ -487,7 +512,7 @@ class Tilted:
         weights, rows, self.offsets, self.centred, self.weight = tilt(
             law.offsets, law.loss, law.log_weight, float(c), float(floor)
         )
-        self.mean, self.spread, rest = np.ascontiguousarray(rows.T)
+        self.mean, self.spread, rest = rows
         self.weights = [weights[a:b] for a, b in pairwise(law.offsets.tolist())]
         self.lost = 2.0 * float(law.counts @ rest)
         tolerance = np.array([s.loss.tolerance for s in law.steps])
@@ -595,28 +620,37 @@ def smoothness(loss: Floats, weight: Floats, spacing: Floats, branch: NDArray[np
     return found
 
 
-@np.errstate(all="ignore")
+@compiled("float64[:,::1](float64[::1], float64[::1], int64[::1])")
+def _variation(weight, spacing, branch):  # type: ignore[no-untyped-def]
+    """See `variation`."""
+    table, per = np.zeros((LEVELS, 2)), weight.size // max(branch.size, 1)
+    mass, squares = 0.0, 0.0
+    for j in range(weight.size):
+        mass += weight[j]
+        squares += weight[j] * (weight[j] / spacing[j]) if spacing[j] > 0.0 else 0.0
+    level = 0.25 * squares / max(mass, 1e-300)
+    for g in range(LEVELS):
+        total, excess, before = 0.0, 0.0, 0.0
+        for j in range(weight.size):
+            w = weight[j]
+            # no more than the level; the most where there is mass on no length
+            f = min(w / spacing[j], level) if spacing[j] > 0.0 else level if w > 0.0 else 0.0
+            if j % per == 0 and j > 0 and branch[j // per] != branch[j // per - 1]:
+                total += before  # down to zero at the end of a branch, up from it at the next
+                before = 0.0
+            total += abs(f - before)
+            excess += max(0.0, w - level * spacing[j])
+            before = f
+        table[g, 0], table[g, 1] = SAMPLED * (total + before), SAMPLED * excess
+        level *= STRIDE
+    return table
+
+
 def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Floats:
     """Bound the transform of a density: every row (v, e) says |C(y)| <= v / y + e.
 
     Takes the tilted weights of the nodes, their lengths on the loss axis, and the branch of every
     node, or of every panel of nodes.
     """
-    table = np.zeros((LEVELS, 2))
-    if not weight.size:
-        return table
-    w, spacing = weight.ravel(), spacing.ravel()
-    branch = np.repeat(branch, w.size // branch.size)
-    spaced = spacing > 0.0
-    density = np.where(w > 0.0, np.inf, 0.0)
-    np.divide(w, spacing, out=density, where=spaced)
-    typical = 0.25 * float((w * density)[spaced].sum()) / max(float(w.sum()), 1e-300)
-    levels = typical * STRIDE ** np.arange(LEVELS)[:, None]
-    # down to zero at the end of a branch, up from it at the next
-    turns = np.append(True, branch[1:] != branch[:-1]).cumsum()
-    padded = np.zeros(w.size + turns[-1] + 1)
-    padded[np.arange(w.size) + turns] = density
-    f = np.minimum(padded, levels)
-    table[:, 0] = SAMPLED * np.abs(f[:, 1:] - f[:, :-1]).sum(axis=1)
-    table[:, 1] = SAMPLED * np.maximum(0.0, w - levels * spacing).sum(axis=1)
+    table: Floats = _variation(weight.ravel(), spacing.ravel(), branch)
     return table

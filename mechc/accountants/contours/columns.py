@@ -23,11 +23,11 @@ Floats = NDArray[np.float64]
 
 ROOM = 1.2  # factor by which more tilts are covered than asked for: the next one is near
 SEVERAL, MORE_ROOM = 16, 1.6  # with so many distinct steps: to extend them all costs more
-MIRRORED = 16.0  # tilts up to which both directions are covered at once
+MIRRORED = 64.0  # tilts up to which both directions are covered at once
 FIRST_LIMIT, HIGHER = 64.0, 4.0  # below which a saddle point is sought, and factor to the next
 SLACK = 1.5 * EPS  # rounding of exp and log between delta and its logarithm
 LOOKS = 1000  # at most, at a saddle point on nodes that grow
-ABOVE = 5.0  # standard deviations above the saddle point to which tilts are wanted
+ABOVE = 3.0  # standard deviations above the saddle point to which tilts are wanted
 BOTTOM = -2e5  # log of what is not looked at more closely
 NEWTON, NEAR = 40, 0.02  # steps to the saddle point of a delta, and nats at which they end
 INSIDE = np.linspace(0.1, 0.9, 9)  # tilts between P and Q

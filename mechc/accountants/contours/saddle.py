@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.jit import compiled
+from mechc.loss.moments import LEAST, exponentials
 
 Floats = NDArray[np.float64]
 
@@ -127,29 +128,46 @@ def _inner(a, b):  # type: ignore[no-untyped-def]
     return total
 
 
-@np.errstate(all="ignore")
-def tilt(
-    offsets: NDArray[np.int64], loss: Floats, log_weight: Floats, c: float, floor: float
-) -> tuple[Floats, Floats, NDArray[np.int64], Floats, Floats]:
+@compiled(
+    "Tuple((float64[::1], float64[:,::1], int64[::1], float64[::1], float64[::1]))("
+    "int64[::1], float64[::1], float64[::1], float64, float64)"
+)
+def tilt(offsets, loss, log_weight, c, floor):  # type: ignore[no-untyped-def]
     """Tilt the nodes of every step at c, normalise and centre them.
 
     Nodes stay out of the second half of the answer while they carry at most `floor` of a step.
 
-    Returns the weights of all nodes; rows [mean, standard deviation, weight left out] of the
+    Returns the weights of all nodes; rows means, standard deviations, weights left out of the
     steps; and offsets, centred losses and weights of the nodes that stay.
     """
-    weights, centred, stay = log_weight + c * loss, np.empty(loss.size), np.empty(loss.size, bool)
-    rows = np.empty((offsets.size - 1, 3))
-    for row, a, b in zip(rows, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-        w, d = weights[a:b], centred[a:b]
-        w -= w.max(initial=-np.inf)
-        np.exp(w, out=w)
-        w /= _inner(w, np.ones(b - a))
-        first = _inner(w, loss[a:b])
-        d[:] = loss[a:b] - first
+    steps = offsets.size - 1
+    weights, one = log_weight + c * loss, np.ones(loss.size)
+    kept, weight, centred = np.zeros(steps + 1, np.int64), np.empty(loss.size), np.empty(loss.size)
+    rows, place = np.zeros((3, steps)), 0
+    for i in range(steps):
+        a, b = offsets[i], offsets[i + 1]
+        w, x = weights[a:b], loss[a:b]
+        top = -math.inf
+        for j in range(b - a):
+            top = max(top, w[j])
+        for j in range(b - a):
+            w[j] -= top
+        far = w < LEAST
+        exponentials(w, w)
+        w[far] = 0.0
+        w /= _inner(w, one[a:b])
+        first = _inner(w, x)
+        d = x - first
         second = _inner(w, d)  # what rounding has left of the mean
-        d -= second
-        stay[a:b] = w > floor / max(b - a, 1)
-        row[:] = first + second, math.sqrt(float((w * d * d).sum())), w[~stay[a:b]].sum()
-    kept = np.append(0, stay.cumsum())[offsets]
-    return weights, rows, kept, centred[stay], weights[stay]
+        square = 0.0
+        for j in range(b - a):
+            d[j] -= second
+            square += w[j] * d[j] * d[j]
+            if w[j] > floor / (b - a):
+                weight[place], centred[place] = w[j], d[j]
+                place += 1
+            else:
+                rows[2, i] += w[j]
+        rows[0, i], rows[1, i] = first + second, math.sqrt(square)
+        kept[i + 1] = place
+    return weights, rows, kept, centred[:place].copy(), weight[:place].copy()
