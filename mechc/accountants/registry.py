@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from inspect import signature
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -70,8 +71,14 @@ class Method:
 
     def accountant(self) -> Accounts:
         """Import and return the class."""
-        found: Accounts = resolve_name(f"mechc.accountants.{self.place}")
-        return found
+        return _imported(self.place)
+
+
+@cache
+def _imported(place: str) -> Accounts:
+    """The class at a place of this folder."""
+    found: Accounts = resolve_name(f"mechc.accountants.{place}")
+    return found
 
 
 METHODS = (

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -23,7 +23,8 @@ from mechc.accountants.contours.columns import Columns
 from mechc.accountants.fft import log1mexp, log_subtract
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError
-from mechc.loss.infinite_mass import composed, log_error
+from mechc.loss.infinite_mass import LogMass, composed, log_error
+from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
 from mechc.loss.truncated_loss import is_resolved
@@ -35,6 +36,33 @@ CERTAIN = 1e-9  # nats that a bound is moved for its rounding
 OWN_NODES = 64.0  # Renyi order above which nodes are made from those of its octave
 FREE = 1e-12  # share of delta that rounding may add before it is looked at more closely
 RESOLVED = 1e5  # roundings from the largest loss where answers have digits of their own
+
+
+class Known(NamedTuple):
+    """What is known of the steps of one direction before any accountant is asked.
+
+    Attributes:
+        infinite, opposite: masses at infinite loss, and of the reversed pairs.
+        early: log of the mass at infinite loss that may have a small one.
+        density: error of densities, and so of log delta.
+        loss_error, digits: how far errors of losses of point masses, and their digits, move one.
+    """
+
+    infinite: LogMass
+    opposite: LogMass
+    early: float
+    density: float
+    loss_error: float
+    digits: float
+
+    @classmethod
+    def of(cls, steps: Sequence[Step]) -> Known:
+        """Look at the steps."""
+        known = [s for s in steps if is_resolved(s.loss) and s.count]
+        early = [math.log(s.count) + s.loss.log_early for s in known]
+        density = math.fsum(s.count * s.loss.density_error for s in known)
+        masses = composed(steps), composed(steps, reverse=True)
+        return cls(*masses, log_total(np.array(early)), density, *loss_errors(steps))
 
 
 class Evaluation:
@@ -75,42 +103,48 @@ class Evaluation:
         self.method = method
         self.methods_used: set[str] = set()
         self.steps = {d: tuple(s) for d, s in steps.items()}
-        self._infinite = {d: composed(s) for d, s in self.steps.items()}
-        self._opposite = {d: composed(s, reverse=True) for d, s in self.steps.items()}
-        self._loss_errors = {d: loss_errors(s) for d, s in self.steps.items()}
-        self._mirrored = _mirrored(*self.steps.values()) and not any(
-            (
-                *(errors[0] for errors in self._loss_errors.values()),
-                *(any(s.loss.mass_errors) for side in self.steps.values() for s in side),
-            )
-        )
-        self._early = {d: _early(s) for d, s in self.steps.items()}
+        self._rtol, self._options = rtol, options
         self._single = all(sum(step.count for step in s) == 1 for s in self.steps.values())
+        self._known: dict[str, Known] = {}
         self._columns: dict[str, Columns] = {}
         self._octaves: dict[str, list[tuple[Step, ...] | MechcError]] = {}
-        self._accountants = {d: self._build(s, rtol, options) for d, s in self.steps.items() if s}
+        self._accountants: dict[str, registry.Accountant] = {}
+        if method != "auto":  # which refuses nothing
+            for direction in self.steps:
+                self._accountant(direction)
 
-    def _build(
-        self, steps: tuple[Step, ...], rtol: float, options: tuple[tuple[str, Any], ...]
-    ) -> registry.Accountant:
-        if self.method == "auto":
-            return Auto(steps, rtol)
-        try:
-            return registry.build(self.method, steps, rtol, options)
-        except (UnsupportedError, NumericError) as error:
-            raise explained(self.method, steps, error) from error
+    def _accountant(self, direction: str) -> registry.Accountant | None:
+        """The accountant of one direction, None where there are no steps."""
+        steps = self.steps[direction]
+        if direction not in self._accountants and steps:
+            try:
+                self._accountants[direction] = (
+                    Auto(steps, self._rtol)
+                    if self.method == "auto"
+                    else registry.build(self.method, steps, self._rtol, self._options)
+                )
+            except (UnsupportedError, NumericError) as error:
+                raise explained(self.method, steps, error) from error
+        return self._accountants.get(direction)
+
+    def _about_masses(self, direction: str) -> Known:
+        """What is known of one direction before any accountant is asked."""
+        if direction not in self._known:
+            self._known[direction] = Known.of(self.steps[direction])
+        return self._known[direction]
 
     def log_infinite_range(self) -> tuple[float, float]:
         """Return bounds on the log mass at infinity, equal where it is a declared number.
 
         It is the limit of log delta for large epsilon.
         """
-        masses = self._infinite.items()
-        upper = max(m.log + m.error for _, m in masses)
+        known = [self._about_masses(direction) for direction in self.steps]
+        upper = max(k.infinite.log + k.infinite.error for k in known)
         if self.no_lower:
             below = self.beneath
             return -math.inf if below is None else below.log_infinite_range()[0], upper
-        return max(log_subtract(m.log - m.error, self._early[d][0]) for d, m in masses), upper
+        least = max(log_subtract(k.infinite.log - k.infinite.error, k.early) for k in known)
+        return least, upper
 
     def log_delta(self, epsilon: float) -> Bound:
         """Return bounds on log delta(epsilon), the worse of the directions."""
@@ -125,14 +159,15 @@ class Evaluation:
 
         A direction that is proven smaller does not have to be known.
         """
-        infinite, steps = self._infinite[direction], self.steps[direction]
+        steps, known = self.steps[direction], self._about_masses(direction)
+        infinite = known.infinite
         if not infinite.log + infinite.error < level:
             return False
         epsilon -= self._loss_shift(direction, epsilon)
         if not epsilon > 0.0 or not all(s.loss.has_moments for s in steps):
             return False
         level = log_subtract(
-            level - CERTAIN - self._early[direction][1], infinite.log + infinite.error
+            level - CERTAIN - known.density, infinite.log + infinite.error
         )
         columns = self._columns.setdefault(direction, Columns(steps))
         try:
@@ -178,13 +213,12 @@ class Evaluation:
 
     def _log_delta_of_pair(self, direction: str, epsilon: float, rough: bool) -> Bound:
         """Bounds on log delta(epsilon) of the composed pairs."""
-        infinite = self._infinite[direction]
+        infinite, opposite, early, density, _, _ = self._about_masses(direction)
         floor = max(log_positive_part(epsilon), infinite.log)
-        error = log_error(infinite, self._opposite[direction], epsilon)
-        early, density = self._early[direction]
+        error = log_error(infinite, opposite, epsilon)
         least = log_subtract(infinite.log - infinite.error, early)
         proven = max(log_positive_part(epsilon) * (1.0 + 2.0 * EPS), least)
-        if direction not in self._accountants:
+        if not self.steps[direction]:
             return Bound(floor, floor, floor, "identity", "proven", self._about(direction))
         if proven > -EPS:
             return Bound(proven, floor, 0.0, "limit", "proven", self._about(direction))
@@ -207,7 +241,8 @@ class Evaluation:
             raise explained(self.method, self.steps[direction], why) from why
         except MemoryError as full:
             raise NumericError(f"{self.method}: more memory than there is: {full}") from full
-        answer = outward(outward(answer, error), rounding)
+        if error > -math.inf or rounding > -math.inf:
+            answer = outward(outward(answer, error), rounding)
         if early > -math.inf or density > 0.0:
             lower, upper = float(answer.lower), float(answer.upper) + density
             lower = lower if math.isnan(lower) else log_subtract(lower, early) - density
@@ -229,7 +264,8 @@ class Evaluation:
 
     def _ask(self, direction: str, epsilon: float, rough: bool) -> Bound:
         """The accountant's answer; the first method's of "auto" alone, if that is enough."""
-        accountant = self._accountants[direction]
+        accountant = self._accountant(direction)
+        assert accountant is not None
         if rough and isinstance(accountant, Auto):
             return accountant.rough(epsilon)
         return accountant.log_delta(epsilon)
@@ -244,15 +280,15 @@ class Evaluation:
             log_delta: natural log of delta.
             near: an epsilon close by.
         """
-        accountant = self._accountants.get(direction)
+        accountant = self._accountant(direction)
         if not isinstance(accountant, registry.Inverts) or self._loss_shift(direction, near):
             return None
         return accountant.epsilon(log_delta, near)
 
     def _loss_shift(self, direction: str, epsilon: float, digits: bool = True) -> float:
         """How far composed losses, less epsilon, may be off where steps have point masses."""
-        error, rounding = self._loss_errors[direction]
-        r = error + digits * rounding
+        known = self._about_masses(direction)
+        r = known.loss_error + digits * known.digits
         return r + EPS * abs(epsilon) if r > 0.0 else 0.0
 
     def _beside_rounded_losses(
@@ -307,7 +343,7 @@ class Evaluation:
         lower, estimate, upper = (
             float(np.atleast_1d(side)[0]) for side in (bound.lower, bound.estimate, bound.upper)
         )
-        if self._early[direction] != (-math.inf, 0.0):
+        if self._about_masses(direction)[2:4] != (-math.inf, 0.0):
             lower, estimate = math.nan, math.nan  # what may stand at any loss decides high orders
         found = Bound(lower, estimate, upper, bound.method, bound.status, self._about(direction))
         return self.of_mechanisms(found, lambda e: e.renyi(direction, order))
@@ -366,29 +402,6 @@ def _covering(steps: tuple[Step, ...], tilt: float) -> tuple[Step, ...] | MechcE
         return tuple(s._replace(loss=s.loss.covering(-1.0, tilt)) for s in _forked(steps))
     except (UnsupportedError, NumericError) as refusal:
         return refusal
-
-
-def _early(steps: Sequence[Step]) -> tuple[float, float]:
-    """Log of the mass at infinite loss that may have a small one, and the error of densities."""
-    known = [s for s in steps if is_resolved(s.loss) and s.count]
-    masses = [math.log(s.count) + s.loss.log_early for s in known]
-    return (
-        float(np.logaddexp.reduce(masses)) if masses else -math.inf,
-        math.fsum(s.count * s.loss.density_error for s in known),
-    )
-
-
-def _mirrored(*sides: Sequence[Step]) -> bool:
-    """Whether two directions are the same steps with P and Q exchanged."""
-    return len(sides) == 2 and all(
-        is_resolved(a.loss)
-        and is_resolved(b.loss)
-        and a.loss.source is not None
-        and a.loss.source is b.loss.source
-        and a.loss.is_reversed != b.loss.is_reversed
-        and a.count == b.count
-        for a, b in zip(*sides, strict=True)
-    )
 
 
 def _largest_loss(steps: Sequence[Step]) -> tuple[float, float]:

@@ -122,14 +122,15 @@ def log_revealed(log_rate: Floats) -> Floats:
 
 def composed(steps: Sequence[Repeated], reverse: bool = False) -> LogMass:
     """Return the mass at infinity of a composition, or that of the reversed pair."""
-    laws = [(s.loss, s.count) for s in steps if s.count]
-    masses = [
-        LogMass(law.log_minus_infinite if reverse else law.log_infinite, law.mass_errors[reverse])
-        for law, _ in laws
-    ]
-    if len(laws) == 1 and laws[0][1] == 1:
-        return masses[0]  # exact: a declared delta stays the same double
-    rate = log_rate((m.log, count) for m, (_, count) in zip(masses, laws, strict=True))
+    masses, counts = [], []
+    for step in steps:
+        log = step.loss.log_minus_infinite if reverse else step.loss.log_infinite
+        if step.count and log > -math.inf:
+            masses.append(LogMass(log, step.loss.mass_errors[reverse]))
+            counts.append(step.count)
+    if not masses or sum(s.count for s in steps) == 1:
+        return masses[0] if masses else LogMass()  # exact: a declared delta stays the same double
+    rate = log_rate((m.log, count) for m, count in zip(masses, counts, strict=True))
     log_mass = float(log_revealed(np.array(rate)))
     return LogMass(log_mass, total(masses).error + rounded(log_mass).error)
 
@@ -139,6 +140,8 @@ def log_error(infinite: LogMass, opposite: LogMass, epsilon: float) -> float:
 
     Below epsilon = 0 delta is taken from the reversed pair, and so is its mass, `opposite`.
     """
+    if infinite.error == 0.0 and (epsilon >= 0 or opposite.error == 0.0):
+        return -math.inf
     moved = [(infinite, 0.0), (opposite, epsilon)] if epsilon < 0 else [(infinite, 0.0)]
     return log_total(
         np.array([m.log + e + math.log(math.expm1(m.error)) for m, e in moved if m.error > 0.0])
