@@ -103,7 +103,8 @@ class Bound:
         rest = self.status.removeprefix(word)
         declared = word and claim.status != "proven"
         status = f"{word} for the declared pair{rest}" if declared else self.status
-        return replace(self, status=status, quantity=quantity, claim=claim)
+        sides = self.lower, self.estimate, self.upper
+        return Bound(*sides, self.method, status, self.detail, quantity, claim)
 
     def under(self, adjacency: Adjacency) -> Bound:
         """Return an answer that is right for any relation as the one for a given relation."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from mechc.accountants import bounds
 from mechc.accountants.bound import Bound
-from mechc.accountants.contours import inversion, placement
+from mechc.accountants.contours import inversion
 from mechc.accountants.contours.atoms import AtomicPart, BesideAtoms, Oscillation, matters
 from mechc.accountants.contours.characteristic import BLOCK, Tilted
 from mechc.accountants.contours.columns import ABOVE, SEVERAL, Columns, targets
@@ -52,7 +52,7 @@ class Choice(NamedTuple):
     """A contour that is not evaluated yet.
 
     Attributes:
-        c, period, grid, log_b, spare: see Contour.
+        c, period, grid, log_b: see Contour.
         top: largest tilt that is wanted.
         reach: frequency up to which the law should be resolved.
         one_scale: large losses have no contours of their own, see `jumps`.
@@ -65,7 +65,6 @@ class Choice(NamedTuple):
     top: float
     reach: float
     one_scale: bool
-    spare: float = 0.0
 
     @property
     def nodes(self) -> float:
@@ -77,7 +76,6 @@ SHARE = 1e-13  # images and truncation may cost this share of delta
 PLENTY = 1e-6  # share of rtol below which no further node is worth its cost
 KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
 ELSEWHERE = 1e-2  # the same for brackets made for another epsilon, or beside a contour
-SHARED = 0.5  # the same where one contour is to serve many epsilons
 ALIKE = 1.2  # times its first width that an answer may be wide
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
 WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
@@ -139,7 +137,6 @@ class Side(Columns):
         for known, width in self._contours:
             again = known.answer(epsilon)
             share = KEPT if type(known) is Contour else ELSEWHERE if type(known) is Jumps else 1.0
-            share = SHARED if isinstance(known, Contour) and known.spare else share
             alike = ALIKE * width  # another contour would be as wide ...
             if not isinstance(known, BesideAtoms):  # ... and is cheap but beside sums of atoms
                 alike = min(alike, self._rtol)
@@ -195,10 +192,6 @@ class Side(Columns):
         if sharp < t0:
             f2 = float(self._law.roughly(sharp)[0][2]) + sharp**-2 + (1.0 + sharp) ** -2
             t0 = sharp
-        if len(self._steps) >= SEVERAL and not self._has_sums and math.isinf(self._payoff.edge):
-            many = self._for_many(epsilon, t0)
-            if many is not None:
-                return many
         top = min(t0 + ABOVE / math.sqrt(f2), self._t_max)
         self._cover(top)
         # sums of atoms never fade: their contour is chosen as if they did, by the spread
@@ -220,40 +213,16 @@ class Side(Columns):
     def _laid(self, choice: Choice) -> Contour:
         """The contour chosen, beside sums of atoms in closed form where these matter."""
         where = (choice.c, choice.period, choice.grid, choice.log_b)
-        atomic = self._atomic(choice.c) if choice.one_scale and not choice.spare else None
+        atomic = self._atomic(choice.c) if choice.one_scale else None
         if atomic is not None:
             return BesideAtoms(atomic, self._law, self._payoff, *where)
         self._cover(choice.top, choice.c, choice.reach)
-        contour = Contour(self._law, self._payoff, *where)
-        contour.spare = choice.spare
-        return contour
+        return Contour(self._law, self._payoff, *where)
 
     @property
     def _has_sums(self) -> bool:
         """Sums of atoms may matter, which no contour serves without a part of their own."""
         return math.isinf(self._payoff.edge) and all(s.loss.atom_loss.size for s in self._steps)
-
-    def _for_many(self, epsilon: float, saddle: float) -> Choice | None:
-        """Contour for as many epsilons as can share one, `epsilon` among them."""
-        c = placement.place_jointly(self._law, saddle, min(2.0 * saddle, self._t_max))
-        if c is None:
-            return None
-        top = min(max(2.2 * c, saddle), self._t_max)
-        known = min(s.loss.tilts[1] for s in self._steps)
-        try:
-            if known < max(1.5 * c, saddle):
-                self._cover(top)
-        except NumericError:
-            return None
-        top = min(top, max(known, min(s.loss.tilts[1] for s in self._steps)))
-        found = placement.choose(self._law, c, epsilon, saddle, top, math.log(SHARE))
-        if found is None:
-            return None
-        reach = self._reach(found.frequency, found.period)
-        if reach * found.period > 2.0 * math.pi * CROWDED:
-            return None  # small and large losses may have to be taken apart
-        where = (found.c, found.period, found.grid, found.log_b)
-        return Choice(*where, top, reach, True, placement.SPARE)
 
     def _run(
         self, contour: Contour, epsilon: float, most: float = math.inf, growth: float = math.inf
@@ -302,12 +271,11 @@ class Side(Columns):
                 if answer is not None and answer.width <= self._rtol:
                     return None  # it is there for whoever asks
             values, _ = contour.terms(epsilon)
-            least = math.exp(-contour.spare)  # the least that the terms may leave of themselves
             enough = max(SHARE, PLENTY * self._rtol)
-            quiet = float(np.abs(values[-32:]).max()) < 0.1 * enough * least
+            quiet = float(np.abs(values[-32:]).max()) < 0.1 * enough
             wanted = 4.0 * enough if contour.work < EASY else 1e-3 * self._rtol
             if (quiet and not only_atoms) or contour.work > EASY:
-                total = max(1.0 + 2.0 * float(values.sum()), 1e-3) if contour.spare == 0 else least
+                total = max(1.0 + 2.0 * float(values.sum()), 1e-3)
                 factor = self._payoff.size(contour.c) * contour.period
                 factor /= math.pi * total * contour.weight(epsilon)
                 crowd = CROWD * len(self._steps)

@@ -95,6 +95,12 @@ class PrivacyLoss:
     is_reversed: bool = False
     _memo: dict[Any, Any] = field(repr=False, default_factory=dict)
 
+    def _with(self, source: KernelSource) -> PrivacyLoss:
+        """Return this law with another source; `replace` takes longer, and laws are made often."""
+        other = object.__new__(PrivacyLoss)
+        vars(other).update(vars(self), source=source, _memo={})
+        return other
+
     def __getstate__(self) -> dict[str, Any]:
         """Pickle and copy the law; what was computed of it is computed again."""
         return {**vars(self), "_memo": {}}
@@ -303,13 +309,11 @@ class PrivacyLoss:
 
     def fork(self) -> PrivacyLoss:
         """Return a copy whose nodes grow apart: what is asked of it leaves this law lean."""
-        source = None if self.source is None else self.source.fork()
-        return replace(self, source=source, _memo={})
+        return self if self.source is None else self._with(self.source.fork())
 
     def first(self) -> PrivacyLoss:
         """Return the law as it was before any tilt was asked for, of this or its reversal."""
-        source = self.source
-        return self if source is None else replace(self, source=source.lean(), _memo={})
+        return self if self.source is None else self._with(self.source.lean())
 
     @property
     def is_steep(self) -> bool:

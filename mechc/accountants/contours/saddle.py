@@ -95,9 +95,13 @@ def solve(composed: ComposedLoss, target: Target, epsilon: float) -> Tilt:
         if high < _CLOSE * low:
             return Tilt(low, False)
         low, high = (middle, high) if _gap(composed, target, middle)[0] < 0.0 else (low, middle)
+    ends = math.log(low), math.log(high)
+    at = [_gap(composed, target, math.exp(x))[0] for x in ends]
+    if not at[0] < 0.0 < at[1] < math.inf:  # what float64 serves depends on tilts asked before
+        return Tilt(low, at[0] == 0.0)
     found = scipy.optimize.brentq(
-        lambda x: _gap(composed, target, math.exp(x))[0],
-        math.log(low), math.log(high), xtol=_SETTLED, full_output=True, disp=False,
+        lambda x: _gap(composed, target, math.exp(x))[0], *ends,
+        xtol=_SETTLED, full_output=True, disp=False,
     )  # fmt: skip
     return Tilt(math.exp(found[0]), True)
 

@@ -222,10 +222,7 @@ class Contour:
         grid, log_b: real s > 0 and K(s) + s log s - (1+s) log(1+s); minus s eps they bound the
             hockey-stick divergence at eps (docs/numerics.md, section 4).
         decay: bound on the integral of sup |phi| / y^2 beyond the last node.
-        spare: nats by which the terms may cancel for other epsilons that are to be served.
     """
-
-    spare = 0.0
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.loss.jit import compiled
-from mechc.loss.moments import LEAST, excess, sum_tilted
+from mechc.loss.moments import LEAST, excess, exponentials, sum_tilted
 from mechc.loss.rounding import EPS, U
 from mechc.loss.rule import NODES, ORDER, PROBE, WEIGHTS
 
@@ -68,7 +68,7 @@ def judge(lo, hi, log_p, loss, tilts, log_total, out, totals):  # type: ignore[n
     and the loss by that share of their change over the panel. The first number, summed over the
     panels, goes to `totals`.
     """
-    p, back, top = np.empty(ORDER), np.empty(ORDER), np.empty(ORDER)
+    p, back, top, plain = np.empty(ORDER), np.empty(ORDER), np.empty(ORDER), np.empty(ORDER)
     for i in range(lo.size):
         if out[i, 0, 0, 0] >= 0.0:
             continue
@@ -100,22 +100,25 @@ def judge(lo, hi, log_p, loss, tilts, log_total, out, totals):  # type: ignore[n
             if not peak + math.log(half) - total > NOTHING:
                 continue
             unit = math.exp(-total)
+            for j in range(ORDER):
+                top[j] -= total
+            exponentials(top, plain)
             for b in range(2):
                 chord = b == 1 and not apart
                 noise, size, turned, before = 0.0, 0.0, 0.0, 0.0
                 c0 = c1 = c2 = c3 = 0.0
                 for j in range(ORDER):
                     turn = z * loss[i, j]
-                    f = math.exp(top[j] - total) if top[j] - total > LEAST else 0.0
+                    f = plain[j] if top[j] > LEAST else 0.0
                     lost = f
                     if chord:
-                        plain = p[j] * unit
+                        at = p[j] * unit
                         if abs(turn) < 0.5:
-                            f = plain * excess(turn)
+                            f = at * excess(turn)
                             lost = 0.0
                         else:
-                            f -= plain * (1.0 + turn)
-                            lost += plain * (1.0 + abs(turn))
+                            f -= at * (1.0 + turn)
+                            lost += at * (1.0 + abs(turn))
                         f += z * (back[j] * unit)
                         if z == 0.0 or z == -1.0:
                             f = 0.0  # known masses, nothing to resolve
