@@ -20,6 +20,7 @@ from mechc import protocol
 from mechc.errors import NumericError, VerificationError
 from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.bound_kernel import KernelSource, inside
+from mechc.loss.jit import compiled
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.rounding import EPS
@@ -579,27 +580,40 @@ def _interval_masses(
     return masses
 
 
-def _first_contradiction(
-    rows: Floats, region: NDArray[np.int64], x: Floats, loss: Floats, log_p: Floats, log_q: Floats
-) -> tuple[str, float] | None:
-    """The first contradiction of each kind at nodes sorted by branch and place, if there is one."""
-    counts = (np.maximum(log_p, log_q) > DEEPEST) & np.isfinite(loss)
-    region = region[counts]
-    x, loss, log_p, log_q = (values[counts] for values in (x, loss, log_p, log_q))
-    slack = CONSISTENT * (1.0 + np.abs(log_p) + np.abs(log_q))
-    wrong = np.isfinite(slack) & ~(np.abs(log_p - log_q - loss) <= slack)
-    if wrong.any():
-        return "the loss is not log p - log q", float(x[wrong.argmax()])
-    kind, left, right = rows[region, 2:5].T
-    monotone = np.abs(kind) == 1.0
-    turns = kind[1:] * np.diff(loss) < -(slack[1:] + slack[:-1])
-    turns &= monotone[1:] & (region[1:] == region[:-1])
-    if turns.any():
-        return "the loss does not move in the direction of its branch", float(x[turns.argmax() + 1])
-    passes = monotone & ((kind * (left - loss) > slack) | (kind * (loss - right) > slack))
-    if passes.any():
-        return "the loss passes the limits of its branch", float(x[passes.argmax()])
-    return None
+CONTRADICTIONS = (
+    "the loss is not log p - log q",
+    "the loss does not move in the direction of its branch",
+    "the loss passes the limits of its branch",
+)
+
+
+@compiled(
+    "Tuple((int64, float64))(float64[:,::1], int64[::1], float64[::1], float64[:,::1],"
+    " float64[:,::1], float64[::1])"
+)
+def _first_contradiction(rows, region, x, loss, log_p, log_q):  # type: ignore[no-untyped-def]
+    """Place in CONTRADICTIONS, 0 for none, and where, at nodes sorted by branch and place."""
+    passed, before, before_slack, at = math.nan, math.nan, 0.0, -1
+    turned = math.nan
+    for i in range(region.size):
+        kind, left, right = rows[region[i], 2], rows[region[i], 3], rows[region[i], 4]
+        for j in range(loss.shape[1]):
+            k = i * loss.shape[1] + j
+            p, q, here = log_p[i, j], log_q[k], loss[i, j]
+            if not max(p, q) > DEEPEST or not math.isfinite(here):
+                continue
+            slack = CONSISTENT * (1.0 + abs(p) + abs(q))
+            if math.isfinite(slack) and not abs(p - q - here) <= slack:
+                return 1, x[k]
+            if abs(kind) == 1.0:
+                falls = at == region[i] and kind * (here - before) < -(slack + before_slack)
+                turned = x[k] if falls and math.isnan(turned) else turned
+                beyond = kind * (left - here) > slack or kind * (here - right) > slack
+                passed = x[k] if beyond and math.isnan(passed) else passed
+            before, before_slack, at = here, slack, region[i]
+    if not math.isnan(turned):
+        return 2, turned
+    return (0, passed) if math.isnan(passed) else (3, passed)
 
 
 def require_consistent(source: KernelSource) -> None:
@@ -621,12 +635,12 @@ def require_consistent(source: KernelSource) -> None:
     x = np.ascontiguousarray(panels.x.ravel())
     log_q = np.empty(x.size)
     source.kernel.log_q_many(x, theta, log_q)
-    region, loss = panels.region.repeat(panels.loss.shape[1]), panels.loss.ravel()
-    with np.errstate(invalid="ignore"):
-        found = _first_contradiction(source.rows, region, x, loss, panels.log_p.ravel(), log_q)
-    if found is not None:
-        raise _contradiction(source, f"{found[0]} at {found[1]!r}")
-    _hold_inverses(source, region, x, loss)
+    found, at = _first_contradiction(
+        source.rows, panels.region, x, panels.loss, panels.log_p, log_q
+    )
+    if found:
+        raise _contradiction(source, f"{CONTRADICTIONS[found - 1]} at {at!r}")
+    _hold_inverses(source, panels.region.repeat(ORDER), x, panels.loss.ravel())
     _hold_symmetry(source)
 
 

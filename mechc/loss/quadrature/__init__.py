@@ -113,7 +113,7 @@ class Quadrature:
     def spread(self) -> tuple[Floats, Floats]:
         """Return log weights and lengths on the loss axis of all nodes; not to be written to."""
         if self._spread is None:
-            self._spread = panels.spread(self.log_p, self.loss, self.half)
+            self._spread = panels.spread(self.lo, self.hi, self.log_p, self.loss)
         return self._spread
 
     def log_masses(self) -> tuple[float, float]:

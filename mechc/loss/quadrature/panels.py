@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
-from mechc.loss.quadrature.resolution import SILENT, log_totals
-from mechc.loss.rule import DERIVATIVE, NODES, WEIGHTS
+from mechc.loss.jit import compiled
+from mechc.loss.quadrature.resolution import LOG_WEIGHTS, SILENT, log_totals
+from mechc.loss.rule import DERIVATIVE, NODES, ORDER, WEIGHTS
 from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
@@ -37,12 +38,19 @@ def nodes(lo: Floats, hi: Floats) -> Floats:
     return x
 
 
-@SILENT
-def spread(log_p: Floats, loss: Floats, half: Floats) -> tuple[Floats, Floats]:
+@compiled("UniTuple(float64[::1], 2)(float64[::1], float64[::1], float64[:,::1], float64[:,::1])")
+def spread(lo, hi, log_p, loss):  # type: ignore[no-untyped-def]
     """Log weights of all nodes, and the length on the loss axis that each stands for."""
-    spacing = np.abs(loss @ DERIVATIVE.T) * WEIGHTS
-    # the width of a panel can be below the smallest double
-    return (log_p + np.log(half[:, None] * WEIGHTS)).ravel(), spacing.ravel()
+    log_weight, spacing = np.empty(loss.size), np.empty(loss.size)
+    for i in range(lo.size):
+        log_half = math.log(0.5 * (hi[i] - lo[i]))  # may be below the smallest double
+        for j in range(ORDER):
+            slope = 0.0
+            for k in range(ORDER):
+                slope += DERIVATIVE[j, k] * loss[i, k]
+            log_weight[i * ORDER + j] = log_p[i, j] + (log_half + LOG_WEIGHTS[j])
+            spacing[i * ORDER + j] = abs(slope) * WEIGHTS[j]
+    return log_weight, spacing
 
 
 @SILENT
@@ -77,10 +85,11 @@ def beyond(
     return offsets, x, log_size, np.where(sound, loss, 0.0)
 
 
-@SILENT
-def waved(
-    lo: Floats, hi: Floats, log_p: Floats, loss: Floats, contour: float, turns: float, floor: float
-) -> Integers:
+@compiled(
+    "int64[::1](float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64, float64,"
+    " float64)"
+)
+def waved(lo, hi, log_p, loss, contour, turns, floor):  # type: ignore[no-untyped-def]
     """Return into how many parts panels have to be cut so that exp(iyL) turns little in each.
 
     Args:
@@ -92,11 +101,17 @@ def waved(
         turns: parts per unit of loss.
         floor: share of the tilted mass below which a panel need not be cut.
     """
-    total = log_totals(lo, hi, log_p, loss, np.array([contour]))
-    mass = 0.5 * (hi - lo) * (np.exp(np.minimum(log_p + contour * loss - total, 300.0)) @ WEIGHTS)
-    wanted = (loss.max(axis=1) - loss.min(axis=1)) * turns
-    parts = np.where((wanted > 1.0) & (mass > floor), np.ceil(np.minimum(wanted, 1e6)), 1.0)
-    return parts.astype(np.int64)
+    total = log_totals(lo, hi, log_p, loss, np.array([contour]))[0]
+    parts = np.ones(lo.size, np.int64)
+    for i in range(lo.size):
+        wanted = (loss[i].max() - loss[i].min()) * turns
+        if wanted > 1.0:
+            mass = 0.0
+            for j in range(ORDER):
+                at = min(log_p[i, j] + contour * loss[i, j] - total, 300.0)
+                mass += 0.5 * (hi[i] - lo[i]) * math.exp(at) * WEIGHTS[j]
+            parts[i] = math.ceil(min(wanted, 1e6)) if mass > floor else 1
+    return parts
 
 
 OFFSETS = 10.0 ** np.linspace(-8, 12, 41)
