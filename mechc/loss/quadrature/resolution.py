@@ -35,6 +35,7 @@ MAX_PANELS = 60_000
 DOUBLINGS = 8  # of a branch at once, where a tail falls slowly
 MOST_NARROW = 1e-3  # share of the mass that panels too narrow for doubles may carry
 LOG_WEIGHTS = np.log(WEIGHTS)
+FAR_SHORT = 1e7  # times its goal that the error of a panel may be, beyond which halves were short too
 GRAIN = 1e-11  # width, as a share of its place, of a panel too narrow to hide a mode
 SILENT = np.errstate(all="ignore")  # densities may be zero, and scales far apart
 
@@ -156,7 +157,7 @@ def judge(lo, hi, log_p, loss, tilts, log_total, out, totals):  # type: ignore[n
 def look(lo, hi, goal, report, totals, share, parts):  # type: ignore[no-untyped-def]
     """Say of each panel what share of the sums it has, and into how many parts it is to be cut.
 
-    A panel is halved if its error at some tilt exceeds the goal.
+    A panel is cut if its error at some tilt exceeds the goal.
 
     Args:
         lo: lower ends of the panels.
@@ -181,7 +182,7 @@ def look(lo, hi, goal, report, totals, share, parts):  # type: ignore[no-untyped
             for b in range(2):
                 short = max(short, report[i, a, b, 1] / (goal[b] * totals[a, b] + 1e-300))
         thin = hi[i] - lo[i] <= FINEST * max(abs(lo[i]), abs(hi[i]))
-        parts[i] = 2 if short > 1.0 and not thin else 1
+        parts[i] = (4 if short > FAR_SHORT else 2) if short > 1.0 and not thin else 1
         wanted += parts[i]
     return wanted
 
