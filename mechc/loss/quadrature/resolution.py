@@ -35,7 +35,7 @@ MAX_PANELS = 60_000
 DOUBLINGS = 8  # of a branch at once, where a tail falls slowly
 MOST_NARROW = 1e-3  # share of the mass that panels too narrow for doubles may carry
 LOG_WEIGHTS = np.log(WEIGHTS)
-FAR_SHORT = 1e7  # times its goal that the error of a panel may be, beyond which halves were short too
+FAR_SHORT = 1e7  # errors of a panel, in goals, beyond which its halves would be short too
 GRAIN = 1e-11  # width, as a share of its place, of a panel too narrow to hide a mode
 SILENT = np.errstate(all="ignore")  # densities may be zero, and scales far apart
 
