@@ -68,13 +68,12 @@ def test_gaussian_against_its_closed_form(gaussian, sigma, count, epsilon):
     assert bound.upper - bound.lower < 1e-6 * max(1.0, abs(exact))
 
 
-def test_one_contour_serves_many_epsilons(gaussian):
+def test_many_epsilons_of_many_steps(gaussian):
     sigmas = np.linspace(8.0, 16.0, 24)
     run = mechc.compose(*[(gaussian(sigma=float(s)), 2) for s in sigmas])
     mu = math.sqrt(float((2.0 / sigmas**2).sum()))
     epsilons = mu * mu / 2.0 + mu * np.linspace(0.2, 7.5, 12)
     bound = run.log_delta(epsilons, method="contour")
-    assert len({answer["contour"] for answer in bound.detail["each"]}) == 1
     assert (bound.upper - bound.lower < 1e-7).all()
     for low, high, epsilon in zip(bound.lower, bound.upper, epsilons, strict=True):
         assert low <= truth.gaussian(mu, float(epsilon)) <= high
