@@ -199,8 +199,13 @@ class Auto:
         self._single = sum(step.count for step in steps) == 1
         self._few = sum(step.count for step in steps) <= FEW and len(steps) <= DISTINCT
         self._built: dict[str, registry.Accountant] = {}
-        self._lacks_moments = lacks_moments(steps)
-        self._has_moments = all(step.loss.has_moments for step in steps)
+        # where moments are lacking about steps that reveal more; one step as it is first: its
+        # branches need none
+        self._ways = [self._first, self._by_revealing]
+        if lacks_moments(steps):
+            self._ways = self._ways[::-1] if self._resolved else self._ways[1:]
+        elif all(step.loss.has_moments for step in steps):
+            self._ways = self._ways[:1]
         self._steered = False
         self._last = "", math.nan  # within one question: the method that settled, and where
         self._revealed: dict[float, Auto] = {}
@@ -246,14 +251,19 @@ class Auto:
 
     def _answer(self, epsilon: float, rtol: float) -> Bound:
         """Ask the methods; where none answers, or delta may be nearly one, bound it by an event."""
-        try:
-            answer = self._settled(epsilon, rtol)
-        except (UnsupportedError, NumericError) as error:
+        refused = ""
+        for way in self._ways:
+            try:
+                answer = way(epsilon, rtol)
+                break
+            except (UnsupportedError, NumericError) as error:
+                refused = str(error)
+            except OutOfWorkError as out:
+                return bounds.at_hand(self._steps, epsilon, str(out))
+        else:
             bound = self._remaining(epsilon)
-            bound.detail["refusals"] = str(error)
+            bound.detail["refusals"] = refused
             return bound
-        except OutOfWorkError as out:
-            return bounds.at_hand(self._steps, epsilon, str(out))
         loose = float(answer.lower) < APART or not self._resolved
         if loose and float(answer.upper) >= APART:
             bound = self._remaining(epsilon)
@@ -261,23 +271,6 @@ class Auto:
             better |= float(bound.upper) < float(answer.upper)
             return _meet(bound, answer) if better else answer
         return answer
-
-    def _settled(self, epsilon: float, rtol: float) -> Bound:
-        """Ask about the steps, or, where moments are lacking, about steps that reveal more.
-
-        One step comes as it is first: its branches need no moments.
-        """
-        ask = [self._first, self._by_revealing]
-        if self._lacks_moments:
-            ask = ask[::-1] if self._resolved else ask[1:]
-        elif self._has_moments:
-            ask = ask[:1]
-        for method in ask[:-1]:
-            try:
-                return method(epsilon, rtol)
-            except (UnsupportedError, NumericError):
-                continue
-        return ask[-1](epsilon, rtol)
 
     def _by_revealing(self, epsilon: float, rtol: float) -> Bound:
         """Ask about steps whose losses far out are infinite."""
@@ -298,7 +291,7 @@ class Auto:
         Returns:
             None where that method does not invert, or steps lack moments.
         """
-        if self._lacks_moments or not self._has_moments:
+        if self._ways != [self._first]:
             return None
         if self._smooth and len(self._steps) > STEPS:  # where large losses are rare this is close
             near = Nodes(*distinct(self._steps)).epsilon(log_delta)

@@ -1,6 +1,6 @@
 """What users give, checked once: epsilons, deltas, orders, rates, counts, parameter values.
 
-A query is asked at a number or at an array of numbers (`Points`) and answers in the same shape;
+A query is asked at a number or at an array of numbers (`checked`) and answers in the same shape;
 named values become the parameter vector of a kernel (`bind`). Compiled code behind this checks
 nothing.
 """
@@ -13,14 +13,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError, suggestion
-from mechc.loss.allowance import MAX_WORK, limited
 from mechc.loss.rounding import EPS
 from mechc.protocol import ParameterInfo
 
@@ -311,54 +310,19 @@ def domain(info: ParameterInfo) -> str:
     return f"{kind}{left}{info.name}{right}"
 
 
-class Points(NamedTuple):
-    """Checked arguments of a query: their values and, for an array, its shape."""
-
-    values: tuple[float, ...]
-    shape: tuple[int, ...] | None
-
-    def ask(
-        self,
-        query: Callable[[float], Bound],
-        rising: bool = False,
-        max_work: float = MAX_WORK,
-        method: str = "auto",
-    ) -> Bound:
-        """Apply a scalar query to each value; a number gives scalars, an array gives arrays.
-
-        From the largest epsilon down, because a contour serves the epsilons below its own better
-        than those above: falling values, or `rising` where epsilon falls with the value.
-
-        Args:
-            query: what is asked of each value.
-            rising: see above.
-            max_work: work that each value may take, see `loss.work`.
-            method: the accountant that is asked.
-        """
-        allowed = as_work(max_work)
-
-        def answer(value: float) -> Bound:
-            with limited(allowed, method):
-                return query(value)
-
-        if self.shape is None:
-            return answer(self.values[0])
-        order = sorted(set(self.values), reverse=not rising)
-        answers = {value: answer(value) for value in order}
-        return collect([answers[value] for value in self.values], self.shape)
-
-
-def checked(check: Callable[[Any], float], values: Any) -> Points:
-    """Check a number, or every element of an array, before anything is computed."""
+def checked(
+    check: Callable[[Any], float], values: Any
+) -> tuple[tuple[float, ...], tuple[int, ...] | None]:
+    """Check a number, or every element of an array; return them, and the shape of an array."""
     if isinstance(values, (int, float)):
-        return Points((check(values),), None)
+        return (check(values),), None
     try:
         array = np.asarray(values)
     except ValueError as error:
         raise DeclarationError(f"{values!r} is not an array of numbers: {error}") from error
     if array.ndim == 0:
-        return Points((check(values),), None)
-    return Points(tuple(check(value) for value in array.ravel()), array.shape)
+        return (check(values),), None
+    return tuple(check(value) for value in array.ravel()), array.shape
 
 
 def collect(answers: list[Bound], shape: tuple[int, ...]) -> Bound:

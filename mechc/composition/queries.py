@@ -28,6 +28,7 @@ from mechc.composition.inputs import (
     as_work,
     asked,
     checked,
+    collect,
     from_log,
     share,
 )
@@ -175,23 +176,30 @@ class Queries(ABC):
             values: a point, or an array of them.
             question: what is asked of an evaluation.
             how: see the class.
-            rising: see `Points.ask`.
+            rising: epsilon falls with the points: they are asked from the smallest up, others
+                from the largest down, since a contour serves the epsilons below its own better.
             certified: what is asked of ball arithmetic, where that is known.
         """
         work = how.pop("max_work", MAX_WORK)
         balls = as_flag("certified", certified is not None and how.pop("certified", False))
         settled = self._how(how)
-        points = checked(check, values)
-        run = self.composition()
+        points, shape = checked(check, values)
+        run, allowed = self.composition(), inf if balls else as_work(work)
         evaluation = partial(run.evaluation, **settled)
+        answers = self._certified(settled) if balls else None
+
+        def answer(at: float) -> Bound:
+            with limited(allowed, str(settled["method"])):
+                if answers is not None and certified is not None:
+                    return certified(answers, evaluation, at)
+                return question(evaluation(), at)
+
         with asked():
-            if balls and certified is not None:
-                answers = self._certified(settled)
-                found = points.ask(lambda at: certified(answers, evaluation, at), max_work=inf)
+            if shape is None:
+                found = answer(points[0])
             else:
-                found = points.ask(
-                    lambda at: question(evaluation(), at), rising, work, str(settled["method"])
-                )
+                known = {at: answer(at) for at in sorted(set(points), reverse=not rising)}
+                found = collect([known[at] for at in points], shape)
         return found.stands_for(run.claim, quantity)
 
     def _certified(self, how: dict[str, Any]) -> Answers:
