@@ -203,6 +203,29 @@ def test_deep_tails_of_few_steps(steps, epsilon):
     assert bound.upper - bound.lower < 1e-6 * value
 
 
+def test_the_density_of_w_next_to_a_sum_with_34_digits():
+    """One epoch by contours and by its density: E (c - W)_+ on two lines, in mpmath."""
+    truth, epsilon = 0.0167858821207665215, 0.16978264722519862
+    law = gaussian(sigma=0.6857951406504622).loss("remove")
+    epoch = Epoch(law, "remove", 250)
+    for lower, _, upper in (epoch.log_delta(epsilon), epoch.exact.hockey_stick_log(epsilon)):
+        error = epoch.exact.density_error
+        assert math.exp(lower - error) <= truth <= math.exp(upper + error)
+        assert upper - lower < 1e-10
+
+
+@pytest.mark.parametrize(
+    ("sigma", "steps", "epsilon"), [(1.01, 1000, 1.0), (1.04, 20, 2.0), (1.3, 5, 2.0)]
+)
+def test_calls_by_terms_agree_with_the_density(sigma, steps, epsilon):
+    epoch = Epoch(gaussian(sigma=sigma).loss("remove"), "remove", steps)
+    lower, _, upper = epoch.log_delta(epsilon)
+    least, _, most = epoch.exact.hockey_stick_log(epsilon)
+    error = epoch.exact.density_error
+    assert lower <= most + error and least - error <= upper
+    assert upper - lower < 2e-6
+
+
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_the_density_of_w_lies_between_laws_on_a_grid(direction):
     """Two ways to the same: convolutions of densities, and transforms of laws on two grids."""
