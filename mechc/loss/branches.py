@@ -353,6 +353,30 @@ def log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tup
     return value, max(error, math.exp(max(most - value, 0.0)) * (1.0 + its_error) - 1.0)
 
 
+def support_error(source: KernelSource) -> float:
+    """How far rounding, and ulps of the parameters, may have moved an end of the finite losses."""
+    error = 0.0
+    for side, loss in enumerate(source.support):
+        if not math.isfinite(loss):
+            continue
+        error = max(error, LOG_ULPS * EPS * (1.0 + abs(loss)))
+        if source.atom_loss.size and source.atom_loss[-side] == loss:
+            continue
+        for index, k in np.argwhere(source.rows[:, 3:5] == loss):
+            ends = source.rows[index, :2]
+            inner = source.panels.x[source.panels.region == index]
+            if math.isfinite(ends[k]):
+                x = np.nextafter(ends[[k]], ends[[1 - k]])
+            elif inner.size:  # as far out as panels go
+                x = np.array([inner.max() if k else inner.min()])
+            else:
+                continue
+            at = losses_at(source, x)
+            moved = losses_moved(source.kernel, source.theta, x, at)
+            error = max(error, float((_ulps_of_logs(source, x, at) + moved)[0]))
+    return error
+
+
 def _rounding_of_losses(source: KernelSource, epsilon: float, reverse: bool) -> float:
     """What doubles may move losses by where they are next to epsilon: ulps of the logs there."""
     size = LOG_ULPS * EPS * (1.0 + abs(epsilon))
@@ -381,8 +405,12 @@ def _log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tu
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         payoff = np.where(gap > 0, -np.expm1(-gap), 0.0)
         terms = log_w + np.log(payoff)
+    pole = terms == np.inf  # what lies there `unresolved` counts
+    terms[pole] = log_w[pole] = -np.inf
     top = float(terms.max())
-    if not math.isfinite(top):
+    if top != top:
+        raise NumericError(f"{source.label}: the density is not a number above loss {epsilon!r}")
+    if top == -math.inf:
         return -math.inf, 0.0
     share = np.exp(terms - top)
     total = float(np.sum(np.sort(share)))

@@ -32,8 +32,6 @@ ROOT_STEPS = 60
 ROOT_TOLERANCE = 1e-10  # in xi; g is continuous at the cuts, so they need few digits
 NEWTON_LAST = 1e-5  # a step of Newton's method so short leaves no error that counts
 
-_ANY_ORDER = {"reassoc", "contract"}
-
 
 @compiled("UniTuple(float64, 2)(float64[::1], float64)")
 def _value(c, x):  # type: ignore[no-untyped-def]
@@ -92,9 +90,9 @@ def _add(row, lo, hi, v, mass):  # type: ignore[no-untyped-def]
         t0, t1 = t1, 2.0 * y * t1 - t0
 
 
-# below, 16 nodes at a time: loops over them are the inner ones, for the vector units; sums over
-# them may be taken in any order; five degrees at a time stay in registers
-@compiled("void(float64[::1], float64[::1], float64, float64, float64[:,::1])", fastmath=_ANY_ORDER)
+# below, 16 nodes at a time: loops over them are the inner ones, for the vector units; five degrees
+# at a time stay in registers
+@compiled("void(float64[::1], float64[::1], float64, float64, float64[:,::1])")
 def _sample(loss, weight, middle, half, work):  # type: ignore[no-untyped-def]
     """Write loss and weight at the Gauss nodes of [middle - half, middle + half] to rows 0, 1."""
     value, mass, xi, t0, t1 = work[0], work[1], work[2], work[3], work[4]
@@ -118,7 +116,7 @@ def _sample(loss, weight, middle, half, work):  # type: ignore[no-untyped-def]
         mass[j] *= half * WEIGHTS[j]
 
 
-@compiled("void(float64[::1], float64, float64, float64, b1, float64[:,::1])", fastmath=_ANY_ORDER)
+@compiled("void(float64[::1], float64, float64, float64, b1, float64[:,::1])")
 def _add_all(row, lo, hi, u, payoff, work):  # type: ignore[no-untyped-def]
     """Add to a panel's coefficients the masses of row 1 of `work` at u - L, the L in row 0."""
     value, mass, y, t0, t1 = work[0], work[1], work[2], work[3], work[4]

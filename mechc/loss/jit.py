@@ -80,6 +80,8 @@ def compiled(
 
     Args:
         signatures: one or several, in numba's notation; None for the types of its calls.
-        options: further ones of `numba.njit`, as `nogil` or `fastmath`.
+        options: further ones of `numba.njit`, as `nogil`. Not `fastmath` with sums in any order: a
+            function has a copy in the machine code of each that calls it, and which of them runs
+            depends on what was loaded before, so that the same question would get other digits.
     """
     return lambda py_func: Compiled(py_func, signatures, options)

@@ -25,7 +25,7 @@ _LN2_HIGH = 6.93147180369123816490e-01  # its last 21 bits are zero: multiples o
 _LN2_LOW = 1.90821492927058770002e-10
 
 
-@compiled("void(float64[::1], float64[::1])", fastmath={"contract"})
+@compiled("void(float64[::1], float64[::1])", fastmath={"contract"})  # one way to contract it
 def exponentials(x, out):  # type: ignore[no-untyped-def]
     """Write exp(x), x <= 700, to `out`."""
     bits = out.view(np.int64)
@@ -162,7 +162,6 @@ def generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-
 
 @compiled(
     "void(int64[::1], float64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,:,::1])",
-    fastmath={"reassoc", "contract"},  # sums in any order: the loops are vectors
 )
 def sum_tilted(offsets, loss, log_weight, tilts, work, out):  # type: ignore[no-untyped-def]
     """As `tilted_sums`, to `out`; `work` is room for two numbers a node."""

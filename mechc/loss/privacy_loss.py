@@ -455,6 +455,11 @@ class PrivacyLoss:
         more_p, more_q = branches.cell_masses(self.source, edges, self.is_reversed, lo, hi)
         return p + more_p, q + more_q
 
+    @property
+    def support_error(self) -> float:
+        """How far rounding may have moved an end of `support`; nothing for a table of losses."""
+        return 0.0 if self.source is None else branches.support_error(self.source)
+
     def density(self, loss: Floats) -> Floats:
         """Return the density of the loss under P at `loss` (I7).
 

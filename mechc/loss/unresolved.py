@@ -5,14 +5,16 @@ limit (a density that falls to zero inside the other's support), what lies withi
 node can be there: outputs at a distance s from e are off by the share ulp(e) / s of that distance.
 Next to an end at zero doubles go on, and nothing is lost.
 
-Between two distances that are still resolved log p and L are taken to be linear in log s, as they
-are where the densities are powers of s far in; s = u is an ulp. The outputs within an ulp hold
+`LOST` ulps from e a distance s is known to a sixteenth, and so are p and L there. Further in p and
+L steepen, in log s, where one power takes over from another (p a mixture, sampled say): log p and
+L are convex there. The outputs within that distance s hold at most
 
-    u p(u) exp(t L(u)) / (1 + slope)
+    s p(s) exp(t L(s)) / (1 + slope further in)
 
 of the mass at tilt t. As a share of the whole it grows with |t|, for t > 0 where L rises to
 infinity, for t < -1 where it falls. It is an error of M(t), and where it exceeds `SHARE` the strip
-of tilts ends.
+of tilts ends. That it falls with epsilon, as powers do, is said only of losses whose slope has
+settled; and of a limit that is not known, all of it counts.
 """
 
 from __future__ import annotations
@@ -29,24 +31,43 @@ from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
 
-FAR, NEAR = 2.0**-20, 2.0**-28  # distances, as shares of the branch, that give the slopes
-LEAST = 2.0**14  # ulps of the nearer of them at least
-SHARE = 1e-2  # of the mass at a tilt that may lie within an ulp
-WEIGHT = math.log(16.0)  # 1 / (1 + slope), and errors of nodes some ulps away
+SHARE = 1e-2  # of the mass at a tilt that may lie too close to an end
+WEIGHT = math.log(16.0)  # 1 / (1 + slope further in): powers of densities down to 1/16 - 1
 KEPT = 0.05  # share of the strip that is kept, however little of it is resolved
 MOVED = 8.0  # times ulp(e) / s: relative error of masses at distance s ...
-POWER = 0.9  # share of the power of a density that is counted further in than an ulp
 LOST = 2.0 * MOVED  # ... and ulps from e within which outputs are revealed
+POWER = 0.9  # share of the power of a density that is counted further in
+APART, LOOKS = 16.0, 4  # distances that give the slopes: LOST ulps, and so many times further out
+TINY = (2.0**-1000, 2.0**-600, 2.0**-300, 2.0**-100)  # the first of them from an end at zero
+ALIKE, FLAT = 0.02, 0.01  # slopes that differ by less, relative to the loss's, have settled ...
+LEVEL = 1e-12  # ... and one below this is that of a loss with a limit, where none is declared
 
 
 class End(NamedTuple):
-    """Logs of an ulp and of the density of P there, the loss there, and slopes in log s of both."""
+    """How p and L run into an end: at the least distance that is resolved, and from there.
 
-    log_ulp: float
+    Logs of that distance and of the density of P there, the loss, the slopes of both in the log of
+    the distance, whether these have settled, and the limit of the loss: inf, -inf, or nan where none
+    is declared and the loss is level.
+    """
+
+    log_width: float
     log_p: float
     loss: float
     slope: float
     slope_p: float
+    settled: bool
+    limit: float
+
+    @property
+    def lost(self) -> tuple[float, float]:
+        """Log of the mass, times `WEIGHT`, and the loss of what sums over nodes do not have.
+
+        Of powers that is what lies within an ulp: nodes nearer than LOST are right on average.
+        """
+        nearer = math.log(LOST) if self.settled else 0.0
+        mass = self.log_width + self.log_p - (1.0 + self.slope_p) * nearer
+        return mass + WEIGHT, self.loss - self.slope * nearer
 
 
 def ends_of(kernel: Kernel, theta: Floats, rows: Floats, zero: bool = False) -> tuple[End, ...]:
@@ -54,37 +75,50 @@ def ends_of(kernel: Kernel, theta: Floats, rows: Floats, zero: bool = False) -> 
 
     With `zero` those at zero as well, where doubles go on down to the smallest one.
     """
-    found = []
+    found, everywhere = [], rows[:, :2].ravel().tolist()
     for row in rows:
         for side in (0, 1):
-            end, other, limit = float(row[side]), float(row[1 - side]), float(row[3 + side])
-            if math.isfinite(end) and (zero or end != 0.0) and not math.isfinite(limit):
-                found.append(_look(kernel, theta, end, other))
-    return tuple(end for end in found if end is not None)
+            at, other, limit = float(row[side]), float(row[1 - side]), float(row[3 + side])
+            if math.isfinite(at) and (zero or at != 0.0) and not math.isfinite(limit):
+                end = _look(kernel, theta, at, other, limit)
+                # a level loss goes on into the next branch
+                if end and not (math.isnan(end.limit) and everywhere.count(at) > 1):
+                    found.append(end)
+    return tuple(found)
 
 
-def _look(kernel: Kernel, theta: Floats, end: float, other: float) -> End | None:
+def _look(kernel: Kernel, theta: Floats, end: float, other: float, limit: float) -> End | None:
+    """What is seen next to an end; None where p or L is not finite, or no double is."""
     width = abs(other - end) if math.isfinite(other) else abs(end) or 1.0
-    ulp = EPS * abs(end) or math.ulp(0.0)
-    near = max(NEAR * width, LEAST * ulp)
-    far = max(FAR * width, LEAST * near / 256.0)
-    if not far < 0.5 * width:
-        return None
-    x = end + math.copysign(1.0, other - end) * np.array([near, far])
-    log_p, loss = np.empty(2), losses(kernel, theta, x)
-    kernel.log_p_many(x, theta, log_p)
-    if not (np.isfinite(log_p).all() and np.isfinite(loss).all()):
-        return None
-    along, down = math.log(far / near), math.log(ulp / near)
-    slope_p, slope = float(np.diff(log_p)[0]) / along, float(np.diff(loss)[0]) / along
-    if abs(slope) < 1e-6:
-        return None
-    at_p, at_loss = float(log_p[0]) + slope_p * down, float(loss[0]) + slope * down
-    return End(math.log(ulp), at_p, at_loss, slope, slope_p)
+    for least in [LOST * EPS * abs(end)] if end else TINY:
+        distance = least * APART ** np.arange(LOOKS)
+        distance = np.ascontiguousarray(distance[distance < 0.5 * width])
+        if not distance.size:
+            continue
+        x = end + math.copysign(1.0, other - end) * distance
+        log_p, loss = np.empty(x.size), losses(kernel, theta, x)
+        kernel.log_p_many(x, theta, log_p)
+        if not (np.isfinite(log_p).all() and np.isfinite(loss).all()):
+            continue
+        slope_p, slope = np.diff(np.stack([log_p, loss])) / math.log(APART)
+        at = float(slope[0]) if slope.size else 0.0
+        if math.isnan(limit) and abs(at) >= LEVEL:
+            limit = math.copysign(math.inf, -at)
+        change = max(float(np.ptp(slope)), float(np.ptp(slope_p))) if slope.size else math.inf
+        return End(
+            math.log(least),
+            float(log_p[0]),
+            float(loss[0]),
+            at,
+            float(slope_p[0]) if slope.size else 0.0,
+            change <= ALIKE * abs(at) and abs(at) >= FLAT,
+            limit,
+        )
+    return None
 
 
 def log_share(ends: tuple[End, ...], t: float, log_masses: tuple[float, float]) -> float:
-    """Return log of the share of the mass at tilt t that lies within an ulp of an end.
+    """Return log of the share of the mass at tilt t that lies too close to an end.
 
     Args:
         ends: see `ends_of`.
@@ -92,24 +126,25 @@ def log_share(ends: tuple[End, ...], t: float, log_masses: tuple[float, float]) 
         log_masses: log of the finite masses of P and Q.
     """
     whole = log_masses[0] if t > -0.5 else log_masses[1]
-    shares = [e.log_ulp + e.log_p + t * e.loss + WEIGHT - whole for e in ends if _grows(e, t)]
+    shares = [e.lost[0] + t * e.lost[1] - whole for e in ends if _grows(e, t)]
     return min(max(shares, default=-math.inf), 0.0)
 
 
 def resolved_strip(
     ends: tuple[End, ...], strip: tuple[float, float], log_masses: tuple[float, float]
 ) -> tuple[float, float]:
-    """Return the tilts of a strip at which what lies within an ulp of the ends is below SHARE."""
+    """Return the tilts of a strip at which what lies too close to the ends is below SHARE."""
     lo, hi = strip
     least, most = lo, hi
     for e in ends:
+        log_mass, loss = e.lost
         for t, whole in zip((0.0, -1.0), log_masses, strict=True):
-            if _grows(e, t):
-                room = math.log(SHARE) + whole - WEIGHT - e.log_ulp - e.log_p - t * e.loss
+            if _grows(e, t) and loss * e.limit > 0.0:  # else it is still far from its limit
+                room = math.log(SHARE) + whole - log_mass - t * loss
                 if t == 0.0:
-                    most = min(most, max(room / e.loss, KEPT * hi))
+                    most = min(most, max(room / loss, KEPT * hi))
                 else:
-                    least = max(least, min(-1.0 + room / e.loss, -1.0 + KEPT * (lo + 1.0)))
+                    least = max(least, min(-1.0 + room / loss, -1.0 + KEPT * (lo + 1.0)))
     return least, most
 
 
@@ -117,9 +152,11 @@ def displacement(ends: tuple[End, ...], loss: Floats) -> Floats:
     """Return the relative error of masses of cells at losses next to the ends."""
     error = np.zeros(loss.size)
     for e in ends:
-        beyond = (loss - e.loss) / e.slope  # log of the distance in ulps
+        if e.slope == 0.0 or math.isnan(e.limit):
+            continue
+        beyond = (loss - e.loss) / e.slope  # log of the distance in LOST ulps
         beyond = np.where(loss * e.loss > 0.0, beyond, math.inf)
-        error = np.maximum(error, MOVED * np.exp(np.minimum(-beyond, 0.0)))
+        error = np.maximum(error, MOVED / LOST * np.exp(np.minimum(-beyond, math.log(LOST))))
     return np.minimum(error, 1.0)
 
 
@@ -129,20 +166,25 @@ def log_lost(ends: tuple[End, ...], reverse: bool, epsilon: float = -math.inf) -
     Args:
         ends: see `ends_of`.
         reverse: of Q, whose losses are negated.
-        epsilon: any number; only what lies further in than LOST ulps falls with it, as powers do.
+        epsilon: any number; only what lies further in than LOST ulps falls with it, as powers do,
+            and only where these are seen.
     """
     lost = -math.inf
     for e in ends:
-        if (e.loss > 0.0) != reverse:
+        if math.isnan(e.limit) or (e.limit > 0.0) != reverse:
             log_density, power = e.log_p, 1.0 + e.slope_p
             if reverse:
                 log_density, power = e.log_p - e.loss, power - e.slope
-            deeper = (epsilon - abs(e.loss)) / abs(e.slope) - math.log(LOST)
-            further_in = POWER * max(power, 0.0) * max(deeper, 0.0)
-            lost = max(lost, e.log_ulp + log_density - further_in)
-    return lost + math.log(len(ends) * LOST) if ends else lost
+            here = e.log_width + log_density
+            if e.settled and power > LEVEL:
+                deeper = max((epsilon - abs(e.loss)) / abs(e.slope), 0.0)
+                here -= math.log(power) + POWER * power * deeper
+            else:
+                here += WEIGHT
+            lost = max(lost, here)
+    return lost + math.log(len(ends)) if ends else lost
 
 
 def _grows(end: End, t: float) -> bool:
     """Whether more tilting on this side of [-1, 0] puts more mass at the end."""
-    return end.loss > 0.0 if t > -0.5 else end.loss < 0.0
+    return end.limit == (math.inf if t > -0.5 else -math.inf)

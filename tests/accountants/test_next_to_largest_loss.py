@@ -125,3 +125,24 @@ def test_one_step_at_a_loss_that_is_largest_in_the_interior(ulps):
     gap = float(mp.log(2) - mpf(top))
     exact = math.log(4 / 3 * gap * math.sqrt(8 * gap / 3)) - 1.0 if gap > 0.0 else -math.inf
     assert answer.lower <= exact <= answer.upper <= -34.0
+
+
+@pytest.mark.parametrize(
+    ("family", "values"),
+    [
+        ("gamma_rates", {"a": 5.670943510299053, "b": 4.9111692450882884, "s": 0.7774699974012538,
+                         "t": 0.5954612519300627, "sampling_rate": 0.9999969389030351}),
+        ("betas", {"a": 7.012518781970312, "b": 6.742293742360992, "c": 1.992361254799076,
+                   "s": 0.6515723338051483, "sampling_rate": 2.28006376015924e-10}),
+    ],
+)  # fmt: skip
+def test_the_largest_loss_is_not_known_better_than_the_logs_it_comes_from(family, values):
+    """Ulps below it, where the computed largest loss may lie: against ball arithmetic."""
+    run = questions.load(family, "poisson")(**values)
+    reference = questions.by_hand(family, values, "poisson")
+    top = questions.largest_loss(reference)
+    for ulps in (-9, -4, -2, -1, 0, 1):
+        epsilon = questions.next_to(top, ulps)
+        answer = run.log_delta(epsilon, direction="remove")
+        least, most = reference.one_step_in_balls(epsilon)
+        assert answer.lower <= most + 1e-9 and least - 1e-9 <= answer.upper

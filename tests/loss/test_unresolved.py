@@ -91,3 +91,22 @@ def test_one_step_counts_what_no_double_comes_close_to(epsilon):
     assert answer.lower <= exact + 1e-3
     if epsilon < 45.0:
         assert answer.upper - answer.lower < 1e-3
+
+
+@pytest.mark.parametrize("rate", [1e-2, 1e-4, 1e-9, 1e-14])
+def test_a_sampled_pole_whose_power_is_seen_beyond_doubles_only(rate):
+    """p = (1 - r) q + r b s^(b - 1), q = c s^(c - 1) at s = 1 - x: {L > eps} is s < s*."""
+    b, c = 0.66, 1.4
+    text = {"p": "b*(1-x)**(b-1)", "q": "c*(1-x)**(c-1)", "support": ("0", "1")}
+    pair = declaration_from_text("pole", **text, parameters=["b > 0", "c > 0"])
+    event = mechc.poisson(mechc.load(pair))(b=b, c=c, sampling_rate=rate)
+    for epsilon in (0.01, 1.0, 2.97, 5.0, 12.0, 30.0):
+        with mpmath.workdps(60):
+            r = mpmath.mpf(rate)
+            crossing = (r * b / c / (mpmath.exp(epsilon) - 1 + r)) ** (1 / (mpmath.mpf(c) - b))
+            truth = r * crossing**b + (1 - r - mpmath.exp(epsilon)) * crossing**c
+            truth = float(mpmath.log(truth))
+        answer = event.log_delta(epsilon, direction="remove")
+        assert answer.lower <= truth + 1e-12 * abs(truth) and truth <= answer.upper + 1e-12
+        if crossing > 1e-9:
+            assert answer.upper - answer.lower < 0.01

@@ -361,6 +361,8 @@ class Reference:
         keep = np.isfinite(loss)
         loss, p = loss[keep], p[keep]
         r = 64 * ULP * (count * (np.abs(loss) + np.abs(p)).max(initial=0.0) + abs(epsilon))
+        if not r > 0.0:
+            raise Undecided("masses so near one that their logs vanish")
         power, square, n = (np.zeros(1), np.zeros(1)), (loss, p), count
         while n:
             if n & 1:

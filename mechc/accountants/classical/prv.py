@@ -26,7 +26,7 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import Tails
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import TiltedSum, distinct
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.discretise import GridLaw, mesh
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import U
@@ -82,6 +82,7 @@ class PrvAccountant:
 
         Raises:
             UnsupportedError: the mesh needs more than max_bytes, or no window can be proven.
+            NumericError: the mesh sees no mass.
         """
         settled = self._composed.settled(epsilon, "prv")
         if settled is not None:
@@ -154,6 +155,8 @@ class PrvAccountant:
         loss, window = self._laws[index], self._window
         step = 2 * window / size
         mass, _ = loss.cell_masses(mesh(-0.5 * step, step, -size // 2, size + 2))
+        if not mass.sum() > 0.0:
+            raise NumericError(f"prv: no mass of {loss.label} lies on a mesh of step {step:g}")
         mass = mass / mass.sum()
         points = mesh(0.0, step, -size // 2, size + 1)
         mean = float(self._composed.by_step(0.0, 1)[index, 1])

@@ -69,7 +69,6 @@ def _turn(theta, n, out):  # type: ignore[no-untyped-def]
 
 @compiled(
     "void(float64[::1], int64, float64[:,::1], float64[:,::1])",
-    fastmath={"reassoc", "contract"},
     inline="always",
 )
 def _further(theta, n, now, step):  # type: ignore[no-untyped-def]
@@ -84,7 +83,6 @@ def _further(theta, n, now, step):  # type: ignore[no-untyped-def]
 @compiled(
     "void(int64[::1], float64[::1], float64[::1], float64[::1], float64, int64, int64,"
     " float64[::1], float64[::1])",
-    fastmath={"reassoc", "contract"},  # sums in any order: the loops over nodes are vectors
 )
 def log_phi(offsets, counts, centred, weight, h, begin, end, re, im):  # type: ignore[no-untyped-def]
     """Log of the composed tilted characteristic function at y = n h, begin <= n < end.
@@ -165,7 +163,6 @@ _LOW = 2.0222662487959506e-21
 
 @compiled(
     "UniTuple(float64, 2)(float64[::1], float64[::1], float64)",
-    fastmath={"reassoc", "contract"},  # sums in any order
 )
 def turned(centred, weight, y):  # type: ignore[no-untyped-def]
     """Return sum w (1 - cos(y d)) and sum w sin(y d); the first has no cancellation."""
