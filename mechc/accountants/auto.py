@@ -121,7 +121,7 @@ class Facts(NamedTuple):
         total: steps, repetitions included.
         lattices: all losses lie on lattices.
         tables: a loss is a table of very many atoms.
-        few: so few steps that they may be composed one by one.
+        few: one step, or so few that they may be composed one by one.
         smooth: more than a handful, and no loss has atoms.
         listed: all composed losses can be listed.
         many: more distinct steps than are taken apart by size, without atoms.
@@ -147,7 +147,7 @@ class Facts(NamedTuple):
             total=total,
             lattices=all(s.loss.lattice for s in steps),
             tables=tables,
-            few=total <= FEW and len(steps) <= DISTINCT and not tables,
+            few=total == 1 or (total <= FEW and len(steps) <= DISTINCT and not tables),
             smooth=total >= SMOOTH and plain,
             listed=enumerable(steps),
             many=plain and len(steps) > STEPS,

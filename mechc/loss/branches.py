@@ -603,6 +603,7 @@ def _interval_masses(
             f = np.empty(x.size)
             for mass, density in zip(masses, densities, strict=True):
                 density(x, source.theta, f)
+                f[f == np.inf] = -np.inf  # at a pole itself, which `unresolved` counts
                 np.exp(f, out=f)
                 mass[some] = (f.reshape(-1, order) @ weights) * half[some]
     return masses

@@ -30,7 +30,7 @@ from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import U
-from mechc.loss.unresolved import displacement, log_lost
+from mechc.loss.unresolved import displacement
 
 Floats = NDArray[np.float64]
 
@@ -333,8 +333,7 @@ def _noise(loss: PrivacyLoss, mass: Floats) -> Floats:
 
 def _log_revealed(loss: PrivacyLoss, log_above: float) -> float:
     """Log of the mass at infinity, with that beyond the grid and what is too close to an end."""
-    lost = -math.inf if loss.source is None else log_lost(loss.source.ends, loss.is_reversed)
-    return float(np.logaddexp.reduce([loss.log_infinite, log_above, lost]))
+    return float(np.logaddexp.reduce([loss.log_infinite, log_above, loss.log_lost]))
 
 
 def _displaced(loss: PrivacyLoss, losses: Floats) -> Floats:

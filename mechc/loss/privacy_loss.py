@@ -460,6 +460,13 @@ class PrivacyLoss:
         """How far rounding may have moved an end of `support`; nothing for a table of losses."""
         return 0.0 if self.source is None else branches.support_error(self.source)
 
+    @property
+    def log_lost(self) -> float:
+        """Log of the mass next to ends of the outputs that no cell has, see `unresolved`."""
+        if self.source is None:
+            return -math.inf
+        return unresolved.log_lost(self.source.ends, self.is_reversed)
+
     def density(self, loss: Floats) -> Floats:
         """Return the density of the loss under P at `loss` (I7).
 

@@ -47,8 +47,8 @@ class End(NamedTuple):
     """How p and L run into an end: at the least distance that is resolved, and from there.
 
     Logs of that distance and of the density of P there, the loss, the slopes of both in the log of
-    the distance, whether these have settled, and the limit of the loss: inf, -inf, or nan where none
-    is declared and the loss is level.
+    the distance, whether these have settled, and the limit of the loss: inf, -inf, or nan where it
+    is level and none is declared.
     """
 
     log_width: float

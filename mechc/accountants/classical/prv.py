@@ -81,7 +81,8 @@ class PrvAccountant:
             A bound with status "proven"; lower is -inf where delta_error exceeds the value.
 
         Raises:
-            UnsupportedError: the mesh needs more than max_bytes, or no window can be proven.
+            UnsupportedError: the mesh needs more than max_bytes, no window can be proven, or too
+                much lies next to an end of the outputs, where doubles are too sparse.
             NumericError: the mesh sees no mass.
         """
         settled = self._composed.settled(epsilon, "prv")
@@ -155,6 +156,8 @@ class PrvAccountant:
         loss, window = self._laws[index], self._window
         step = 2 * window / size
         mass, _ = loss.cell_masses(mesh(-0.5 * step, step, -size // 2, size + 2))
+        if not loss.log_lost <= math.log(self._delta_error / (6.0 * self._composed.count)):
+            raise UnsupportedError(f"prv: doubles do not resolve the ends of {loss.label}")
         if not mass.sum() > 0.0:
             raise NumericError(f"prv: no mass of {loss.label} lies on a mesh of step {step:g}")
         mass = mass / mass.sum()
