@@ -91,11 +91,11 @@ def _look(kernel: Kernel, theta: Floats, end: float, other: float, limit: float)
     """What is seen next to an end; None where p or L is not finite, or no double is."""
     width = abs(other - end) if math.isfinite(other) else abs(end) or 1.0
     for least in [LOST * EPS * abs(end)] if end else TINY:
-        distance = least * APART ** np.arange(LOOKS)
-        distance = np.ascontiguousarray(distance[distance < 0.5 * width])
+        distance: Floats = least * np.power(APART, np.arange(LOOKS, dtype=np.float64))
+        distance = np.ascontiguousarray(distance[distance < 0.5 * width], np.float64)
         if not distance.size:
             continue
-        x = end + math.copysign(1.0, other - end) * distance
+        x: Floats = end + math.copysign(1.0, other - end) * distance
         log_p, loss = np.empty(x.size), losses(kernel, theta, x)
         kernel.log_p_many(x, theta, log_p)
         if not (np.isfinite(log_p).all() and np.isfinite(loss).all()):
