@@ -333,11 +333,7 @@ class Answers:
         return cls(np.zeros(people), nan[0], inf[0], inf[1], np.zeros(people))
 
     def gains(self, allowed: Floats) -> NDArray[np.bool_]:
-        """Return who would gain from more nodes.
-
-        Args:
-            allowed: relative error of delta that is as good as the width asked for.
-        """
+        """Return who would gain from more nodes, given the relative error of delta allowed."""
         enough = np.maximum(0.3 * allowed, 0.5 * self.compression)
         return ~(self.numeric <= enough) & ~(self.numeric > OPEN)
 
@@ -346,12 +342,7 @@ class Answers:
         return Answers(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def meet(self, rows: Rows, other: Answers) -> None:
-        """Keep what other answers for some of the people add.
-
-        Args:
-            rows: the people the other answers are for.
-            other: valid for the same question.
-        """
+        """Keep what other answers to the same question, for some of the people, add."""
         with np.errstate(invalid="ignore"):
             better = other.numeric + other.compression < self.numeric[rows] + self.compression[rows]
         self.lower[rows] = np.fmax(self.lower[rows], other.lower)
@@ -434,8 +425,7 @@ class Evaluator(TakesTurns):
     ) -> None:
         """Remember what to tabulate; tables are made when someone needs them.
 
-        What is kept for further questions is named by all that it depends on, so that an answer
-        does not depend on the questions before it.
+        They are named by all that they depend on: an answer does not depend on those before it.
         """
         self.grid, self.members = grid, Members(family, grid, direction)
         self._shelf = None
@@ -460,9 +450,7 @@ class Evaluator(TakesTurns):
     def first(self, asked: Asked, known: Floats | None = None) -> tuple[Answers, Choices, Tilts]:
         """Return Chernoff bounds, what they say about everybody's contour, and the tilts used.
 
-        Args:
-            asked: the people and the question.
-            known: estimates of the answers, nan where there is none.
+        With estimates of the answers, nan where there is none, contours fit them.
         """
         query, size = asked.query, asked.rows.size
         known = np.full(size, np.nan) if known is None else known
@@ -512,7 +500,7 @@ class Evaluator(TakesTurns):
             _, again, tilts = self.first(asked.some(todo), guess)
             open_ = again.at >= 0
             todo, again = todo[open_], again.some(open_)
-            for part, (i,) in _groups(again.at):
+            for part, i in _groups(again.at):
                 who, choices = todo[part], again.some(part)
                 found = self._on_contour(asked.some(who), choices, tilts, i, factor)
                 answers.meet(who, found)
@@ -528,12 +516,12 @@ class Evaluator(TakesTurns):
     def _guess(self, asked: Asked, choices: Choices, tilts: Tilts) -> Floats:
         """Return an estimate of everybody's answer, nan where none was found."""
         found = Answers.none(asked.rows.size)
-        for who, (i,) in _groups(choices.at):
+        for who, i in _groups(choices.at):
             some, mine = asked.some(who), choices.some(who)
             h, step = _nodes_apart(mine.period)
             high = 2.0 ** math.ceil(math.log2(PILOT * h.max()))
             contour = self._contour(some, tilts, i, high, proven=False)
-            for part, (j,) in _groups(step):
+            for part, j in _groups(step):
                 table, lost = self._table(contour, j, PILOT), np.zeros(part.size)
                 pilot = (some.some(part), mine.some(part), table, PILOT, lost)
                 found.meet(who[part], self._solve(*pilot, only=True))
@@ -552,10 +540,10 @@ class Evaluator(TakesTurns):
         count = np.ceil(contour.frequencies[shell] / h).astype(np.int64)
         count = np.clip(-(-count // LEAST) * LEAST, LEAST, MOST)
         found = Answers.none(asked.rows.size)
-        for members, (j,) in _groups(step):
+        for members, j in _groups(step):
             most = 1 << int(count[members].max() - 1).bit_length()
             table = self._table(contour, j, most)
-            for some, (n,) in _groups(count[members]):
+            for some, n in _groups(count[members]):
                 mine = members[some]
                 solved = self._solve(asked.some(mine), choices.some(mine), table, n, lost[mine])
                 found.meet(mine, solved)
@@ -631,10 +619,9 @@ def _nodes_apart(period: Floats) -> tuple[Floats, Rows]:
     return 2.0 * math.pi / np.float64(PERIODS) ** step, step
 
 
-def _groups(keys: Rows) -> Iterator[tuple[Rows, tuple[int, ...]]]:
-    """Yield the positions that share each key."""
+def _groups(keys: Rows) -> Iterator[tuple[Rows, int]]:
+    """Yield the positions that share each key, and the key."""
     order = np.argsort(keys, kind="stable")
     cuts = np.flatnonzero(np.diff(keys[order])) + 1
-    for part in np.split(order, cuts):
-        if part.size:
-            yield part, (int(keys[part[0]]),)
+    for part in np.split(order, cuts) if keys.size else ():
+        yield part, int(keys[part[0]])

@@ -163,12 +163,7 @@ class Family:
         return order, -power
 
     def loss(self, value: float, direction: str) -> PrivacyLoss:
-        """Return the privacy loss of one member.
-
-        Args:
-            value: parameter value.
-            direction: "remove" or "add".
-        """
+        """Return the privacy loss of one member, in the direction "remove" or "add"."""
         return self._law(float(value), direction)
 
     def _profile(self, value: float, epsilons: list[float] | Floats) -> Floats:
