@@ -293,9 +293,10 @@ class Auto:
         """
         if self._ways != [self._first]:
             return None
+        asked = self._queue[:1]
         if self._smooth and len(self._steps) > STEPS:  # where large losses are rare this is close
-            near = Nodes(*distinct(self._steps)).epsilon(log_delta)
-        for strategy in self._queue[:1] if self._few else self._queue:
+            near, asked = Nodes(*distinct(self._steps)).epsilon(log_delta), self._queue
+        for strategy in asked:
             try:
                 accountant = self._accountant(strategy.method)
                 found = isinstance(accountant, registry.Inverts) and accountant.epsilon(
