@@ -13,8 +13,7 @@ is returned, else the narrowest of those tried:
 6. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps), or
    large losses are too rare for a contour beside many distinct steps (noise schedules at small
    sampling rates): these are convolved on a mesh, in a few hundredths of the work allowed;
-7. `prv`, a cheap grid, for both sides where the answer so far has no lower one;
-8. where none of them answers, or delta may be nearly one, `accountants.bounds`: a lower bound
+7. where none of them answers, or delta may be nearly one, `accountants.bounds`: a lower bound
    from one event, Chernoff's upper bound, and the refusals in the details. It never raises; nor
    does it where the work allowed is used up: then the narrowest answer so far is returned, or this.
 
@@ -105,7 +104,7 @@ FEW = 12  # steps that auto composes one by one ...
 DISTINCT = 7  # ... if no more of them are different, whose kinks multiply ...
 SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps are fewer than this
 STRICT = 0.1  # share of rtol up to which so few steps are not composed one by one as well
-GRIDDED = -50.0  # log delta below which a grid's upper side is of no use
+WIDEST = 1e300  # width in log delta of an answer with two sides
 ANOTHER = 0.3  # share of the work left for a method that may be narrower than an answer at hand
 CLOSE = 1e-2  # relative distance of epsilons that the same method is likely to settle
 MORE = 100  # the same where the contour's answer is too wide
@@ -206,7 +205,6 @@ class Auto:
             self._ways = self._ways[::-1] if self._resolved else self._ways[1:]
         elif all(step.loss.has_moments for step in steps):
             self._ways = self._ways[:1]
-        self._steered = False
         self._last = "", math.nan  # within one question: the method that settled, and where
         self._revealed: dict[float, Auto] = {}
 
@@ -216,38 +214,15 @@ class Auto:
         Args:
             epsilon: any real number.
         """
-        answer = self._answer(epsilon, self._rtol)
-        if _width(answer) < math.inf or not float(answer.upper) > GRIDDED:
-            return answer
-        guide = self._guide(epsilon)
-        return answer if guide is None else _meet(guide, answer)
+        return self._answer(epsilon, self._rtol)
 
     def rough(self, epsilon: float) -> Bound:
-        """Return the first answer, however wide: enough to steer a search.
-
-        One without a lower side steers nowhere: a grid that is cheap takes its place.
+        """Return the first answer with two sides, however wide: enough to steer a search.
 
         Args:
             epsilon: any real number.
         """
-        if self._steered:  # within one question
-            guide = self._guide(epsilon)
-            if guide is not None:
-                return guide
-        answer = self._answer(epsilon, math.inf)
-        if _width(answer) < math.inf:
-            return answer
-        guide = self._guide(epsilon)
-        self._steered = guide is not None
-        return answer if guide is None else guide
-
-    def _guide(self, epsilon: float) -> Bound | None:
-        """The answer of a grid that is cheap, if it has two sides."""
-        try:
-            guide = self._accountant("prv").log_delta(epsilon)
-        except (UnsupportedError, NumericError, MemoryError, OutOfWorkError):
-            return None
-        return guide if _width(guide) < math.inf else None
+        return self._answer(epsilon, WIDEST)
 
     def _answer(self, epsilon: float, rtol: float) -> Bound:
         """Ask the methods; where none answers, or delta may be nearly one, bound it by an event."""
