@@ -165,6 +165,10 @@ class Described(Protocol):
         """The compiled kernel."""
 
     @property
+    def law_kernel(self) -> Kernel:
+        """The kernel that laws are made of."""
+
+    @property
     def reverse_kernel(self) -> Kernel | None:
         """The kernel of the "add" direction if it was declared separately."""
 

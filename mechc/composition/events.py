@@ -176,7 +176,8 @@ class Event(Queries):
         reverse_kernel = self.mechanism.reverse_kernel if direction == "add" else None
         if reverse_kernel is not None:
             return _privacy_loss(cast(Hashable, reverse_kernel), self.theta, False)
-        return _privacy_loss(cast(Hashable, self.mechanism.kernel), self.theta, direction == "add")
+        kernel = cast(Hashable, self.mechanism.law_kernel)
+        return _privacy_loss(kernel, self.theta, direction == "add")
 
     def _far_values(self) -> str:
         """Words about parameters outside their typical ranges, for messages."""
@@ -199,7 +200,7 @@ class Event(Queries):
             if whole is not None:
                 return whole.loss_or_stand_in(direction)
             reverse_kernel = self.mechanism.reverse_kernel if direction == "add" else None
-            kernel: Kernel | None = reverse_kernel or self.mechanism.kernel
+            kernel: Kernel | None = reverse_kernel or self.mechanism.law_kernel
             if self.mechanism.tag_kernel is not None:
                 kernel = None  # it has the index as one parameter more
             reverse = direction == "add" and reverse_kernel is None

@@ -11,18 +11,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from mechc.adjacency import NO_CLAIM, Adjacency, Claim
 from mechc.composition import inputs
 from mechc.composition.events import Event
 from mechc.declare import transforms as steps
 from mechc.declare.catalog import MechanismFile
-from mechc.declare.transforms import OfLength, Sample, Transform
+from mechc.declare.transforms import OfLength, Sample, Transform, Truncate
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.kernel import build
+from mechc.loss.window import ENDS, Window, fits
 from mechc.protocol import TAG, Kernel, ParameterInfo
 
 if TYPE_CHECKING:
@@ -72,9 +76,33 @@ class Mechanism:
         return self.compile()
 
     @property
+    def _base(self) -> Mechanism | None:
+        """The mechanism before a window, where that is the last transformation (`truncate`)."""
+        last = self.transforms[-1] if self.transforms else None
+        return Mechanism(self.origin, self.transforms[:-1]) if isinstance(last, Truncate) else None
+
+    @cached_property
+    def _behind(self) -> Mechanism | None:
+        """The same where laws are made of its kernel, cut at the window: nothing is compiled."""
+        base = self._base
+        if base is None or base.tag_kernel is not None or base.reverse_kernel is not None:
+            return None
+        usual = np.array([p.usual for p in base.parameters])
+        plain = fits(base.kernel, usual) and not {p.name for p in base.parameters} & {*ENDS}
+        return base if plain else None
+
+    @cached_property
+    def law_kernel(self) -> Kernel:
+        """The kernel that laws are made of: of what is behind a window, that of the base."""
+        return cast(Kernel, Window(self._behind.kernel)) if self._behind else self.kernel
+
+    @property
     def is_compiled(self) -> bool:
         """Whether the kernel exists, so that nothing has to be derived."""
-        return "kernel" in vars(self) or build.find(self.origin, self.transforms) is not None
+        if "kernel" in vars(self) or build.find(self.origin, self.transforms) is not None:
+            return True
+        base = self._base
+        return base is not None and base.is_compiled and self._behind is not None
 
     def compile(self, progress: build.Progress | None = None) -> Kernel:
         """Return the kernel, reporting each stage of a compilation to `progress`.
@@ -89,11 +117,15 @@ class Mechanism:
     @cached_property
     def reverse_kernel(self) -> Kernel | None:
         """The kernel of the "add" direction if it was declared separately, else None."""
+        if self._behind is not None:
+            return None
         return build.reverse_kernel(self.origin, self.transforms, self.kernel)
 
     @cached_property
     def tag_kernel(self) -> Kernel | None:
         """The kernel of the law of an index that the output tells, None if there is none."""
+        if self._behind is not None:
+            return None
         return build.tag_kernel(self.origin, self.transforms, self.kernel)
 
     @property
@@ -203,6 +235,8 @@ class Mechanism:
     @cached_property
     def parameters(self) -> tuple[ParameterInfo, ...]:
         """The parameters in kernel order, with domains and defaults."""
+        if self._behind is not None:
+            return (*self._behind.parameters, *ENDS.values())
         known = self.kernel.PARAMETERS[: -1 if TAG in self.kernel.CAPABILITIES else None]
         return tuple(ParameterInfo(*p) for p in known)
 
@@ -233,6 +267,11 @@ class Mechanism:
     @cached_property
     def claim(self) -> Claim:
         """What the pair dominates and why: status, theorem, adjacency, conditions, assumptions."""
+        if self._behind is not None:
+            base = self._behind.claim
+            said = f"the base pair dominates ({base.status}, {base.theorem or 'by assertion'})"
+            checked = (said, *base.conditions, "post-processing gives the pair back")
+            return replace(base, theorem="T9", conditions=checked)
         record = self.kernel.CLAIM
         try:
             return Claim(**record) if record else NO_CLAIM
@@ -258,11 +297,13 @@ class Mechanism:
     @property
     def references(self) -> tuple[str, ...]:
         """Keys of the literature that the mechanism names."""
-        return tuple(self.kernel.REFS)
+        return self._behind.references if self._behind else tuple(self.kernel.REFS)
 
     @cached_property
     def symmetric(self) -> bool:
         """Whether the add direction is the mirror image of remove, proved when compiling."""
+        if self._behind is not None:
+            return False
         return bool(self.kernel.SYMMETRIC) and self.reverse_kernel is None
 
     upper_only = ""
