@@ -75,11 +75,12 @@ class Stretch(NamedTuple):
 
 
 class _Cell(NamedTuple):
-    """An interval; the facts say that it is not empty, and lies between all of some cuts."""
+    """An interval; the facts say that it is not empty, and `always` what holds if it is."""
 
     lo: Expr
     hi: Expr
     facts: Facts
+    always: Facts
 
     def parts(self, cuts: list[tuple[Expr, int]], first: int, ordered: bool) -> list[_Part]:
         """The parts between increasing cuts, with the signs before and after each of them."""
@@ -98,7 +99,7 @@ class _Cell(NamedTuple):
                 if order is None and ordered:
                     raise Undecided(expand(b - a))
                 facts = facts if order else facts.assume(expand(b - a), 1)
-            found.append((_Cell(lo, hi, facts), s))
+            found.append((_Cell(lo, hi, facts, self.always), s))
         return found
 
     def _placed(self, cut: Expr) -> Expr:
@@ -110,7 +111,12 @@ class _Cell(NamedTuple):
             return self.lo
         if -1 in above or 0 in above:
             return self.hi
-        return clamped(cut, self.lo if None in below else -oo, self.hi if None in above else oo)
+        if self.facts != self.always:  # parts of an empty cell have to be empty too
+            below = [_order(low, cut, self.always) for low in lows]
+            above = [_order(cut, high, self.always) for high in highs]
+        return clamped(
+            cut, -oo if set(below) == {1} else self.lo, oo if set(above) == {1} else self.hi
+        )
 
 
 _Part = tuple[_Cell, int]
@@ -156,7 +162,7 @@ def split(
         UnsupportedError: a switch is neither linear nor quadratic in the variable.
     """
     done: list[Stretch] = []
-    waiting = [(_Cell(lo, hi, facts), tuple(map(_without_absolutes, exprs)))]
+    waiting = [(_Cell(lo, hi, facts, facts), tuple(map(_without_absolutes, exprs)))]
     while waiting:
         cell, formulas = waiting.pop()
         node = _innermost(formulas)
@@ -258,9 +264,7 @@ def _parameter_sign(node: Basic, facts: Facts) -> int:
     raise Undecided(switch.u if switch.zero == -1 else -switch.u)
 
 
-def _signs(
-    switch: _Switch, variable: Symbol, cell: _Cell, ordered: bool
-) -> list[_Part]:
+def _signs(switch: _Switch, variable: Symbol, cell: _Cell, ordered: bool) -> list[_Part]:
     """The parts of a cell on which u keeps its sign, in order."""
     u = _without_exponentials(switch.u, variable)
     if not u.has(variable):

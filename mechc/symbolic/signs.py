@@ -8,17 +8,19 @@ Rules, in order: SymPy's own assumptions; factoring; encoding of every domain by
 symbols, after which a sum whose monomials all have one sign has that sign (q in (0, 1) becomes
 1/(1+r); a fact a > b becomes a = b + r); exp(u) = 1 + w for u > 0; differences of equal powers
 A^c - B^c, which have the sign of c (A - B); negative discriminants; 1 + cos(u) for abs(u) < pi;
-a + b f(u) for bounded f, which lies between its values at the ends of the range of f.
+a + b f(u) for bounded f, which lies between its values at the ends of the range of f. Where signs
+are assumed, what is linear is decided first: a sum of facts, domains and a constant, or open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +32,7 @@ from sympy import (
     Poly,
     PolynomialError,
     Pow,
+    Rational,
     S,
     Sum,
     asinh,
@@ -92,6 +95,8 @@ def weak_sign(expr: Expr, facts: Facts) -> int | None:
     ends = expr.atoms(clamped)
     if ends:
         return _by_ends(expr, max(ends, key=lambda end: end.count_ops()), facts)
+    if facts.known and (decided := _by_combination(expr, facts)) is not None:
+        return decided.sign
     if not expr.has(floor, ceiling):  # which jump: what holds inside tells nothing of the ends
         verdict = _verdict(expr, facts)
         if not isinstance(verdict, Undecided):
@@ -116,6 +121,90 @@ def _by_ends(expr: Expr, end: Expr, facts: Facts) -> int | None:
             signs.add(weak_sign(expr.xreplace({end: value}), here))
     signs -= {0}
     return 0 if not signs else signs.pop() if len(signs) == 1 else None
+
+
+class _Found(NamedTuple):
+    """A weak sign, None where both occur."""
+
+    sign: int | None
+
+
+@lru_cache(maxsize=8192)
+def _by_combination(expr: Expr, facts: Facts) -> _Found | None:
+    """The sign of what is linear where linear facts hold, which is decided; None for others.
+
+    By Farkas' lemma it is never negative if it is a sum of facts, domains and a constant, none with
+    a negative factor. Where both signs would follow, the facts contradict each other.
+    """
+    target = _linear(expr)
+    if target is None or any(s.is_integer for s in target if s != 1):
+        return None
+    gaps = [(_linear(fact * side), side) for fact, side in facts.known]
+    gaps += [(_linear(gap), 1) for symbol, value in facts.encoding for gap in _ends(symbol, value)]
+    plain = [gap for gap, side in gaps if gap is not None and side]
+    symbols = set(target).union(*plain) | {S.One}
+    plain += [{S.One: S.One}, *({s: S.One if s.is_positive else -S.One} for s in symbols
+              if s.is_positive or (s.is_negative and s != 1))]  # fmt: skip
+    rows = sorted(symbols, key=str)
+    *columns, aim = (
+        [Fraction(int(c.p), int(c.q)) for c in (gap.get(r, S.Zero) for r in rows)]
+        for gap in (*plain, target)
+    )
+    signs = {side for side in (1, -1) if _is_combination(columns, [side * c for c in aim])}
+    whole = any(s.is_integer for s in symbols - {S.One})
+    if not signs and (whole or any(gap is None or not side for gap, side in gaps)):
+        return None  # what is not linear, jumps or vanishes may tell more
+    return _Found(None if not signs else sum(signs))
+
+
+def _linear(expr: Expr) -> dict[Expr, Rational] | None:
+    """Rational coefficients of symbols and of one, None for what is not linear."""
+    found: dict[Expr, Rational] = expand(expr).as_coefficients_dict()
+    known = all((s == 1 or s.is_Symbol) and c.is_Rational for s, c in found.items())
+    return found if known else None
+
+
+@lru_cache(maxsize=4096)
+def _ends(symbol: Expr, value: Expr) -> tuple[Expr, ...]:
+    """What is positive by the encoding of a symbol: it lies between the values at both ends."""
+    free = [s for s in value.free_symbols if isinstance(s, Dummy) and s.is_positive]
+    if len(free) != 1:
+        return () if isinstance(value, Dummy) else (S.NaN,)
+    top, bottom = (Poly(part, free[0]) for part in fraction(together(value)))
+    first = top.nth(0) / bottom.nth(0)
+    if top.degree() > bottom.degree():
+        rises = top.LC() / bottom.LC()
+        side = 1 if rises.is_positive else -1 if rises.is_negative else 0
+        return (side * (symbol - first),) if side else (S.NaN,)
+    last = top.nth(bottom.degree()) / bottom.LC()
+    rises = expand(last - first)
+    side = 1 if rises.is_positive else -1 if rises.is_negative else 0
+    return (side * (symbol - first), side * (last - symbol)) if side else (S.NaN,)
+
+
+def _is_combination(columns: list[list[Fraction]], aim: list[Fraction]) -> bool:
+    """Whether a vector is a sum of others with factors >= 0: the first phase of the simplex method.
+
+    Bland's rule keeps it from running in circles, fractions from rounding.
+    """
+    side = [-1 if value < 0 else 1 for value in aim]
+    table = [[s * column[i] for column in columns] + [s * aim[i]] for i, s in enumerate(side)]
+    basis = [len(columns) + i for i in range(len(aim))]  # artificial ones, which never come back
+    while True:
+        costs = [sum((row[j] for row, b in zip(table, basis, strict=True) if b >= len(columns)),
+                     Fraction(0)) for j in range(len(columns) + 1)]  # fmt: skip
+        if costs[-1] == 0:
+            return True
+        enter = next((j for j, cost in enumerate(costs[:-1]) if cost > 0), None)
+        if enter is None:
+            return False
+        ratios = [(row[-1] / row[enter], basis[i], i) for i, row in enumerate(table)
+                  if row[enter] > 0]  # fmt: skip
+        _, _, leave = min(ratios)
+        pivot = [value / table[leave][enter] for value in table[leave]]
+        table = [[v - row[enter] * u for v, u in zip(row, pivot, strict=True)] for row in table]
+        table[leave] = pivot
+        basis[leave] = enter
 
 
 def _by_parts(expr: Expr, facts: Facts) -> int | None:

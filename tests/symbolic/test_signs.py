@@ -7,7 +7,7 @@ from sympy import Symbol, cos, exp, log, oo, pi, sqrt, symbols
 
 from mechc.symbolic.facts import Facts, Undecided, eliminations, facts_of
 from mechc.symbolic.parameters import positive, rate
-from mechc.symbolic.signs import sign
+from mechc.symbolic.signs import sign, weak_sign
 
 a, b, s = symbols("a b s", positive=True)
 x = Symbol("x", real=True)
@@ -45,6 +45,16 @@ def test_sign(expr, facts, expected):
             sign(expr, facts)
     else:
         assert sign(expr, facts) == expected
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [(a - s, 1), (s - a - 3, -1), (2 * a - 3 * s + b, 1), (a - 2 * b, None), (x, None)],
+)
+def test_linear_facts_are_added_up(expr, expected):
+    """From a > b > s, whatever else is open."""
+    facts = Facts().assume(a - b, 1).assume(b - s, 1)
+    assert weak_sign(expr, facts) == expected
 
 
 @pytest.mark.parametrize("expr", [a - b, x, a**2 - b, exp(a) - 2, 1 + cos(x), Q - a])
