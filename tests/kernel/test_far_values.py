@@ -86,3 +86,42 @@ def test_exponential_beside_faint_gaussian_noise(sigma: float, direction: str) -
     # without the Gaussian part delta is 1 - 1/e or 0; it moves losses by sigma at most, about
     assert abs(answer.upper - (0.0 if direction == "remove" else -math.expm1(-1.0))) < 1.1 * sigma
     assert answer.upper - answer.lower < 1e-11
+
+
+def huber(x: mp.mpf, scale: float, bend: float) -> mp.mpf:
+    y = abs(x) / scale
+    return -y * y / 2 if y < bend else bend * (mp.mpf(bend) / 2 - y)
+
+
+NOISE = {  # log densities up to constants, and parameters without the sensitivity
+    "gumbel": (lambda x, b: -x / b - mpmath.exp(-x / b), (1.7,)),
+    "huber": (huber, (2.3, 1.2)),
+    "subbotin": (lambda x, beta, b: -((abs(x) / b) ** beta), (1.6, 2.3)),
+    "student_t": (lambda x, nu, b: -(nu + 1) / 2 * mpmath.log1p((x / b) ** 2 / nu), (3.7, 1.4)),
+}
+
+
+@pytest.mark.parametrize("name", NOISE)
+def test_losses_keep_four_units_everywhere(name: str) -> None:
+    """Through the whole range, and beside the zero of the loss, where its terms cancel.
+
+    Gumbel's zero is no ratio of the parameters: there a rounding of the shift in scales counts.
+    """
+    log_density, parameters = NOISE[name]
+    theta = np.array([*parameters, 0.7])
+    kernel, rng = mechc.load(name).kernel, np.random.default_rng(3)
+    with mp.workdps(60):
+        exact = [mp.mpf(float(v)) for v in theta]
+
+        def loss(x: mp.mpf) -> mp.mpf:
+            return log_density(x - exact[-1], *exact[:-1]) - log_density(x, *exact[:-1])
+
+        zero = float(mpmath.findroot(loss, (0.1, 0.6), solver="anderson"))
+        offsets = [side * 10.0**-e for e in range(12) for side in (1, -1)]
+        xs = np.array([*rng.uniform(-6.0, 9.0, 50), *(zero + d for d in offsets), 40.0, 1e4])
+        found = np.empty(xs.size)
+        kernel.loss_many(xs, theta, found)
+        for x, value in zip(xs, found, strict=True):
+            truth = loss(mp.mpf(float(x)))
+            size = abs(truth) + (theta[1] / theta[0] if name == "gumbel" else 0.0)
+            assert abs(value - truth) <= 4 * 2.0**-52 * size, x

@@ -8,7 +8,7 @@ one with fewer operations where errors are alike. Deterministic: equal input, eq
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,7 +61,7 @@ LARGE = 300.0
 """Losses next to an end at zero above which quotients of powers may overflow."""
 
 Measure = Callable[[float], float]
-Measured = tuple[int, int, ir.Expr, float]
+Measured = tuple[int, int, int, ir.Expr, float]
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ class Chooser:
     def loss(self, expr: Expr) -> ir.Expr:
         """The best form of a loss formula, over all regions where it holds."""
         if expr not in self._chosen:
-            trials = self._loss_trials(expr)
+            trials, near = self._loss_trials(expr), self._trials_near_zero(expr)
             forms = candidates(expr, self.context.calculus.pair.variable)
-            measured = self._measured(forms, self._place_of(expr), "x", trials)
+            measured = self._measured(forms, self._place_of(expr), "x", trials, near)
             if all(grade >= LOST for grade, *_ in measured):
                 plain = self._difference(expr)
-                last = self._graded(plain, finish_expression(plain), "x", trials)
+                last = self._graded(plain, finish_expression(plain), "x", trials, near)
                 if last[0] < min(grade for grade, *_ in measured):
                     measured.append(last)
             self._chosen[expr] = _first(measured)[0]
@@ -205,6 +205,18 @@ class Chooser:
                                 trials.append(Trial(self._arguments(sample, x), _is_near(value)))
         return trials
 
+    def _trials_near_zero(self, expr: Expr) -> list[Trial]:
+        """Next to a zero of a loss, where its terms may cancel."""
+        trials = []
+        with mp.workdps(DIGITS):
+            for case in self.context.calculus.cases:
+                for region in case.regions:
+                    for sample in self.samples(case) if region.loss == expr else ():
+                        for x in sample.points_near_zero(region):
+                            value = sample.loss(region, x)
+                            trials.append(Trial(self._arguments(sample, x), _relative(value)))
+        return trials
+
     def _inverse_trials(self, region: Region, case: CalculusCase) -> list[Trial]:
         trials = []
         with mp.workdps(DIGITS):
@@ -251,34 +263,38 @@ class Chooser:
         return _first(self._measured(forms, place, variable, trials))
 
     def _measured(
-        self, forms: list[Expr], place: Freezer, variable: str | None, trials: list[Trial]
-    ) -> list[Measured]:
-        """Error class, number of operations, frozen form and error of each candidate."""
+        self, forms: list[Expr], place: Freezer, variable: str | None, trials: list[Trial],
+        near: Sequence[Trial] = (),
+    ) -> list[Measured]:  # fmt: skip
+        """What `_graded` says of each candidate."""
         found: list[Measured] = []
         for form in forms:
             frozen = place(form)
             printable = finish_expression(frozen)
             if any(isinstance(node, ir.Helper) for node in ir.walk(printable)):
-                return [(0, 0, frozen, 0.0)]
-            found.append(self._graded(frozen, printable, variable, trials))
+                return [(0, 0, 0, frozen, 0.0)]
+            found.append(self._graded(frozen, printable, variable, trials, near))
         return found
 
     def _graded(
-        self, frozen: ir.Expr, printable: ir.Expr, variable: str | None, trials: list[Trial]
-    ) -> Measured:
-        """Error class, number of operations, frozen form and error of one candidate."""
+        self, frozen: ir.Expr, printable: ir.Expr, variable: str | None, trials: list[Trial],
+        near: Sequence[Trial] = (),
+    ) -> Measured:  # fmt: skip
+        """Error class, that near a zero, number of operations, frozen form and error."""
         names = list(self.context.names)
         if variable is not None:
             names.insert(0, variable)
-        error = _largest(printable, names, trials)
-        grade = math.ceil(math.log2(max(error, GOOD) / GOOD)) if error < math.inf else 10**6
-        operations = ir.count_operations(ir.Block((), printable))
-        return grade, operations, frozen, error
+        errors = [_largest(printable, names, group) for group in (trials, near)]
+        far, close = (
+            math.ceil(math.log2(max(error, GOOD) / GOOD)) if error < math.inf else 10**6
+            for error in errors
+        )  # fmt: skip
+        return far, close, ir.count_operations(ir.Block((), printable)), frozen, errors[0]
 
 
 def _first(measured: list[Measured]) -> tuple[ir.Expr, float]:
-    """The form with the smallest (error class, number of operations), and its error."""
-    _, _, best, error = min(measured, key=lambda entry: entry[:2])
+    """The form with the smallest error classes, then with the fewest operations, and its error."""
+    *_, best, error = min(measured, key=lambda entry: entry[:3])
     return best, error
 
 
@@ -289,7 +305,7 @@ def _accurate(form: ir.Expr, error: float) -> ir.Expr:
     return form
 
 
-def _largest(printable: ir.Expr, names: list[str], trials: list[Trial]) -> float:
+def _largest(printable: ir.Expr, names: list[str], trials: Sequence[Trial]) -> float:
     """The largest error of a candidate; nan counts as infinite."""
     function = runnable(printable, names)
     worst = 0.0

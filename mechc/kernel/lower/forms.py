@@ -7,7 +7,7 @@ symbolically, as an argument of its own:
 
     log(n) - log(d)   log_ratio(n, d, n - d)
     a**k - b**k       power_difference(a, b, a - b, k)
-    polynomials       factored
+    polynomials       factored, squares completed
 
 Sums of exponentials inside a logarithm are first scaled by their largest term, which depends on x:
 that is a `Piecewise` with one form on either side of the point where two exponents cross.
@@ -31,6 +31,7 @@ from sympy import (
     Mul,
     Or,
     Piecewise,
+    Poly,
     Pow,
     S,
     Symbol,
@@ -91,7 +92,15 @@ def candidates(expr: Expr, variable: Symbol) -> list[Expr]:
         rewritten = _Rewriter(variable, fold).rewrite(expr)
         if rewritten not in forms:
             forms.append(rewritten)
-    return list(dict.fromkeys([*forms, scaled_tails(expr, variable)]))
+    return list(dict.fromkeys([*forms, scaled_tails(expr, variable), completed(expr, variable)]))
+
+
+def completed(expr: Expr, variable: Symbol) -> Expr:
+    """A polynomial of degree two with its square completed: only two terms may cancel."""
+    if not expr.is_polynomial(variable) or Poly(expr, variable).degree() != 2:
+        return expr
+    a, b, c = map(factored, Poly(expr, variable).all_coeffs())
+    return a * (variable + factored(b / (2 * a))) ** 2 + factored(c - b**2 / (4 * a))
 
 
 def scaled_tails(expr: Expr, variable: Symbol) -> Expr:

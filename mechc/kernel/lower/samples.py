@@ -16,7 +16,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import mpmath
@@ -46,6 +46,7 @@ LARGE = 1100.0
 """A value of a parameter whose exponential is no double."""
 
 REMOTE = (31.0, 1.1e3, 1e5)
+NEAR = (-1.1e-3, -1.3e-9, 1.7e-9, 1.9e-3)
 FRACTIONS = tuple(math.sqrt(v) for v in (0.00013, 0.013, 0.11, 0.37, 0.71, 0.97))
 
 Values = Mapping[Symbol, Any]
@@ -130,6 +131,22 @@ class Sample:
             with mp.workdps(ROUGH):
                 self._points[region] = list(self._inside(region))
         return self._points[region]
+
+    def points_near_zero(self, region: Region) -> list[Any]:
+        """Doubles beside a zero of the loss, a thousandth and a billionth of a step away."""
+        found: list[Any] = []
+        if self.calculus.pair.measure is not Measure.DENSITY:
+            return found
+        with mp.workdps(ROUGH):
+            points = sorted(self.points(region))
+            losses = [self.loss(region, x) for x in points]
+            for lo, hi, left, right in zip(points, points[1:], losses, losses[1:], strict=False):
+                if left * right < 0:
+                    zero = mpmath.findroot(
+                        partial(self.loss, region), (lo, hi), solver="anderson", verify=False
+                    )
+                    found += [mpf(float(zero + s * (hi - lo))) for s in NEAR]
+        return found
 
     def remote_points(self, region: Region) -> Iterator[Any]:
         """Doubles far beyond the points, towards the infinite ends of a region."""
