@@ -139,9 +139,13 @@ class Writer:
             return [line] * bool(places)
         return [f"{name} = {place}" for name, place in places.items()]
 
+    def _returned(self, block: ir.Block) -> list[str]:
+        """Lines that return the value of a block."""
+        body = share(block)
+        return [*self._unpack(body), *self.printer.block(body, "return {}")]
+
     def _scalar(self, function: Function) -> str:
-        body = share(function.body)
-        lines = [*self._unpack(body), *self.printer.block(body, "return {}")]
+        lines = self._returned(function.body)
         head = f"{function.name}({function.variable}, theta)".replace("(, ", "(")
         if not function.variable:
             return self._define(CONSTANT, head, function.doc, lines, plain=True)
@@ -180,8 +184,7 @@ class Writer:
     def _inverse(self, inverse: Inverse) -> str:
         head = f"loss_inverse_{inverse.index}(ell, theta)"
         if inverse.body is not None:
-            body = share(inverse.body)
-            lines = [*self._unpack(body), *self.printer.block(body, "return {}")]
+            lines = self._returned(inverse.body)
         else:
             lines = self._bracket(inverse.lo, inverse.hi)
             lines.append(
@@ -210,8 +213,7 @@ class Writer:
     def _root(self, helper: Root) -> Iterator[str]:
         suffix = helper.name.removeprefix("root_")
         residual, solver = f"residual_{suffix}", f"solve_{suffix}"
-        body = share(helper.residual)
-        lines = [*self._unpack(body), *self.printer.block(body, "return {}")]
+        lines = self._returned(helper.residual)
         yield self._define(SCALAR, f"{residual}(x, theta)", f"Zero at {helper.name}.", lines)
         yield jitted(SOLVER, solver_text(solver, residual))
         lines = self._bracket(helper.lo, helper.hi)
@@ -219,8 +221,7 @@ class Writer:
         yield self._define(CONSTANT, f"{helper.name}(theta)", helper.doc, lines)
 
     def _series(self, helper: Series) -> Iterator[str]:
-        body = share(helper.term)
-        lines = [*self._unpack(body), *self.printer.block(body, "return {}")]
+        lines = self._returned(helper.term)
         series = helper.name.replace("sum_", "series_")
         term = f"term_of_{series}"
         yield self._define(SCALAR, f"{term}(n, theta)", f"One term of {helper.name}.", lines)

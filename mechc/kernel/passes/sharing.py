@@ -29,6 +29,7 @@ from mechc.kernel.ir import (
     depends_on,
     map_block,
     rebuild,
+    transform,
     walk,
 )
 
@@ -40,19 +41,32 @@ LARGE = 11
 Lets = tuple[tuple[Local, Expr], ...]
 
 
-def share(block: Block, prefix: str = "t") -> Block:
-    """Name every operation that occurs twice within one guard.
+def share(block: Block, prefix: str = "t", lifted: int = 0) -> Block:
+    """Name every operation that occurs twice within one guard, and large ones of all arms.
 
     Args:
         block: a block in printable form.
         prefix: of the names of the temporaries.
+        lifted: how many operations of all arms have names already.
 
     Returns:
         The block with assignments for the shared operations.
     """
     if isinstance(block.tail, Chain):
-        arms = tuple((guard, share(arm, prefix)) for guard, arm in block.tail.arms)
-        return Block(block.lets, Chain(arms))
+        several = len(block.tail.arms) > 1
+        common = sorted(_everywhere(block), key=_size, reverse=True) if several else []
+        names: dict[Expr, Local] = {}
+        for value in common:
+            if not any(value in walk(larger) for larger in names):
+                names[value] = Local(f"c{lifted + len(names)}")
+        renamed = map_block(block, lambda expr: transform(expr, lambda node: names.get(node, node)))
+        assert isinstance(renamed.tail, Chain)
+        arms = tuple(
+            (guard, share(arm, prefix, lifted + len(names))) for guard, arm in renamed.tail.arms
+        )
+        inner, values = share_all(tuple(names), "s")
+        lets = zip(names.values(), values, strict=True)
+        return Block((*block.lets, *inner, *lets), Chain(arms))
     sharer = _Sharer((*(value for _, value in block.lets), block.tail), prefix)
     named = []
     for name, value in block.lets:
@@ -61,6 +75,20 @@ def share(block: Block, prefix: str = "t") -> Block:
         sharer.names[value] = name
     tail = sharer.rewrite(block.tail)
     return Block((*named, *sharer.take()), tail)
+
+
+def _everywhere(block: Block) -> set[Expr]:
+    """Large operations that are certainly evaluated in every arm of a block."""
+    if isinstance(block.tail, Chain):
+        first, *others = (_everywhere(arm) for _, arm in block.tail.arms)
+        return first.intersection(*others)
+    certain: set[Expr] = set()
+    _count(block.tail, Counter(), certain)
+    return {expr for expr in certain if _size(expr) > LARGE and not isinstance(expr, Neg)}
+
+
+def _size(expr: Expr) -> int:
+    return sum(1 for _ in walk(expr))
 
 
 def share_all(values: tuple[Expr, ...], prefix: str = "t") -> tuple[Lets, tuple[Expr, ...]]:
@@ -112,7 +140,7 @@ class _Sharer:
     def _part(self, expr: Expr) -> Expr:
         """A part of an expression, or the name it deserves."""
         renewed = self.rewrite(expr)
-        large = expr in self._certain and sum(1 for _ in walk(renewed)) > LARGE
+        large = expr in self._certain and _size(renewed) > LARGE
         if isinstance(renewed, Local) or not (large or expr in self._wanted):
             return renewed
         local = Local(f"{self.prefix}{self._count}")
@@ -151,7 +179,7 @@ def hoist(block: Block, variable: str) -> tuple[Lets, Block]:
     found = _Hoister(variable, ())
     map_block(block, found.rewrite)
     # smaller ones first, so that larger ones can use their names
-    ordered = sorted(found.names, key=lambda value: sum(1 for _ in walk(value)))
+    ordered = sorted(found.names, key=_size)
     hoister = _Hoister(variable, ordered)
     body = map_block(block, hoister.rewrite)
     sharer = _Sharer(tuple(ordered), "s", tuple(ordered))
