@@ -16,16 +16,10 @@ alone. One that belongs to somebody else, or that others can write to, is not us
 chooses what is run. Nor is one that cannot be written to or is full. A temporary directory takes
 its place for this process, with one `CacheWarning`.
 
-The machine code that numba keeps for a kernel, and its seal.
-
-A kernel's text carries its own seal; what was compiled from it lies in other files, which a disk or
-a hand may damage too, and machine code that was changed answers wrongly or crashes. So their digest
-is kept in the cache, wherever numba puts them, file by file, and code whose digest is another one,
-or missing, is compiled again.
-
-The seal of a kernel text: its last line holds a digest of everything above it.
-
-A kernel file that was edited, truncated or only half written does not pass `intact`.
+The last line of a kernel text is its seal, a digest of everything above it. Machine code lies in
+other files, and if it was changed it answers wrongly or crashes: so the digest of each of these
+files is kept in the cache, wherever numba puts them, and code whose digest is another one, or
+missing, is compiled again.
 """
 
 from __future__ import annotations
@@ -201,7 +195,7 @@ def lookup(key: str) -> Kernel | None:
             if not re.fullmatch(r"[\w.-]+\.py", name):
                 continue
             text = path.read_text(encoding="utf-8")
-            if sealed(text) and path.stem.endswith(f"-{_cache_digest(text)}"):
+            if sealed(text) and path.stem.endswith(f"-{_digest(text)[:16]}"):
                 return _load(path, text)
     return None
 
@@ -253,13 +247,13 @@ def load(path: str | os.PathLike[str]) -> Kernel:
 def _anywhere(name: str, write: Callable[[Path], Kernel]) -> Kernel:
     """What `write` makes of the directory in use, or of a temporary one if there it cannot."""
     try:
-        return write(_home())
+        return write(directory())
     except CacheError:
         raise
     except OSError as error:
         _fall_back(f"cannot be written ({error.strerror or error})")
     try:
-        return write(_home())
+        return write(directory())
     except CacheError:
         raise
     except OSError as error:
@@ -269,17 +263,12 @@ def _anywhere(name: str, write: Callable[[Path], Kernel]) -> Kernel:
 def entries() -> list[CacheEntry]:
     """The kernels in the cache, sorted by name."""
     found = []
-    for path in sorted((_home() / "kernels").glob("*.py")):
+    for path in sorted((directory() / "kernels").glob("*.py")):
         name, _, digest = path.stem.rpartition("-")
         with contextlib.suppress(OSError):
             size = sum(file.stat().st_size for file in (path, *files(path)))
             found.append(CacheEntry(name, digest, path, size))
     return found
-
-
-def size() -> int:
-    """Bytes that the cache takes, machine code included."""
-    return sum(entry.size for entry in entries())
 
 
 def clear() -> int:
@@ -295,25 +284,16 @@ def clear() -> int:
     try:
         for part in ("requests", "kernels"):
             with contextlib.suppress(FileNotFoundError):
-                shutil.rmtree(_home() / part)
+                shutil.rmtree(directory() / part)
     except OSError as error:
         raise CacheError(f"cannot clear the cache: {error}") from error
     return count
 
 
-def directory() -> Path:
-    """The directory in use."""
-    return _home()
-
-
-def _cache_digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 def _written(home: Path, name: str, source: str) -> Path:
     """The file of a kernel text in a cache, written unless it is there."""
     label = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:80] or "kernel"
-    path = home / "kernels" / f"{label}-{_cache_digest(source)}.py"
+    path = home / "kernels" / f"{label}-{_digest(source)[:16]}.py"
     try:
         present = path.read_text(encoding="utf-8") == source
     except (OSError, UnicodeDecodeError):
@@ -475,7 +455,8 @@ def _homes() -> list[Path]:
     return [*_fallback]
 
 
-def _home() -> Path:
+def directory() -> Path:
+    """The directory in use."""
     return _homes()[0]
 
 

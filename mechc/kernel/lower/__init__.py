@@ -1,14 +1,12 @@
 """Calculus in, KernelIR module out: the last room that knows SymPy.
 
     freeze       one SymPy expression to IR, a whitelist
-    exact        other forms of a formula, equal in exact arithmetic
-    choice       the form that keeps the most digits, by measurement
+    forms        other forms of a formula, equal in exact arithmetic
+    choose       the form that keeps the most digits, by measurement
     chains       pieces and regions to if / elif / else over x
-    functions    densities, loss, inverses, cgf, distribution functions
+    functions    densities, loss, inverses, cgf, distribution functions; formulas in words
     tables       branches, atoms, strip, lattice, mass at infinity
-    readable     formulas and branches in words
-    samples      the declared formulas as numbers
-    reference    numbers for the self-check
+    samples      the declared formulas as numbers, and those of the self-check
 
 Invariant: every entry of the calculus reappears either as a function of the module or as a
 sentence in its `capabilities`; an entry that has no kernel form fails the build if accounting

@@ -1,6 +1,6 @@
 """Functions of x, of the loss and of z: densities, loss, inverses, cgf, distribution functions.
 
-The declaration and the branches in words, for the header of an emitted kernel.
+The declaration and the branches in words stand here too, for the header of an emitted kernel.
 """
 
 from __future__ import annotations

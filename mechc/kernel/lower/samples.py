@@ -2,12 +2,9 @@
 
 Input: a calculus. Output: values to 50 digits straight from the terms of the pair. Parameter
 vectors and points are doubles and count as exact, so that they can be handed to compiled code.
-
-Reference values for the self-check of an emitted kernel, from the declared formulas.
-
-Input: a calculus. Output: numbers to 50 digits from the terms of the pair, at points that cover
-every region and its tails, for two irrational parameter vectors. Nothing here uses the derived
-loss, the derived inverse or the passes: the self-check compares independent roads.
+Those for the self-check of an emitted kernel cover every region and its tails, at two irrational
+parameter vectors. Nothing here uses the derived loss, the derived inverse or the passes: the
+self-check compares independent roads.
 """
 
 from __future__ import annotations

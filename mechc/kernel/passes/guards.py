@@ -2,12 +2,9 @@
 
 Input: a printable block. Output: the same block with every `Select` that is certainly evaluated
 turned into a `Chain`, so that each arm is read, shared and printed on its own. A choice between two
-leaves stays a conditional expression, and so does one after the first `MAX_ARMS`.
-
-Functions of the complex variable get their complex names.
-
-Input: a printable expression of `cgf`. Output: the same, with every call that depends on the
-complex variable turned into its `complex_` primitive; calls on parameters alone stay real.
+leaves stays a conditional expression, and so does one after the first `MAX_ARMS`. And in `cgf`
+every call that depends on the complex variable becomes its `complex_` primitive; calls on
+parameters alone stay real.
 """
 
 from __future__ import annotations
