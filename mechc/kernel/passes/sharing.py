@@ -58,13 +58,13 @@ def share(block: Block, prefix: str = "t", lifted: int = 0) -> Block:
         names: dict[Expr, Local] = {}
         for value in common:
             if not any(value in walk(larger) for larger in names):
-                names[value] = Local(f"c{lifted + len(names)}")
+                names[value] = Local(f"u{lifted + len(names)}")
         renamed = map_block(block, lambda expr: transform(expr, lambda node: names.get(node, node)))
         assert isinstance(renamed.tail, Chain)
         arms = tuple(
             (guard, share(arm, prefix, lifted + len(names))) for guard, arm in renamed.tail.arms
         )
-        inner, values = share_all(tuple(names), "s")
+        inner, values = share_all(tuple(names), "v")
         lets = zip(names.values(), values, strict=True)
         return Block((*block.lets, *inner, *lets), Chain(arms))
     sharer = _Sharer((*(value for _, value in block.lets), block.tail), prefix)
