@@ -38,6 +38,7 @@ FINE, ROUGH = 1e-13, 1e-3  # ... unless this in units of max(1, e^epsilon), and 
 DEEPEST = -160.0  # log of a delta that the density does not tell from what it leaves out
 NEAREST, FARTHEST = 1e-9, 60.0  # least range of a lattice; largest |log W| that contours see
 MANY, APART = 12, 1.4  # large X that are told apart; least of log U - log b
+CALLED = 2e-10  # relative error of a sum of terms: 2e-11 was measured against 30 digits
 NEGLIGIBLE = 28.0  # nats below the answer
 FLOOR = 1e-15  # mass beyond all panels
 GRID = np.geomspace(1e-4, 1.0, 80)  # shares of one step's epsilon among which one is sought
@@ -137,7 +138,7 @@ class Ratio:
                 continue
             row = np.exp(terms[i].payoff(np.array([c]), -1, c)[0])
             lower, estimate, upper = lower + row[0], estimate + row[1], upper + row[2]
-        return float(lower), float(estimate), float(upper)
+        return float(lower) * (1.0 - CALLED), float(estimate), float(upper) * (1.0 + CALLED)
 
     def _terms(self, b: float, log_u: float, most: int) -> list[Term]:
         """By the number of large X, from b to U."""
