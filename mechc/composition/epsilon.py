@@ -47,8 +47,8 @@ NARROW = 1e-10  # relative distance to it of a bracket that is narrow enough for
 NEARER = 1e-3  # distance from the largest loss that is tried before, as a share of the start's
 NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is as good as that
 CLOSE = 0.9  # start of a search, as a share of the largest loss, from which on that is looked at
-LARGE = 100.0  # the same where losses have no end ...
-BELOW = (1.0 - 1e-9, 0.9, 0.5, 0.1, 0.01)  # ... and shares of it that are tried for a lower side
+LARGE = 100.0  # the same where losses have no end
+HALVED, NEAR = 60, 1e-5  # halvings of a step towards a lower side, the last relative to that
 FIRST = (1.0, -1.0)  # where to start, and the slope there, when nothing is known
 
 
@@ -156,14 +156,16 @@ def _next_to_infinite_mass(evaluation: Evaluation, log_target: float) -> Bound:
     """
     curve = Curve(evaluation.log_delta, log_target)
     top = evaluation.largest_loss()[0]
-    lower = 0.0
-    for share in BELOW:
+    lower, step = 0.0, min(top, LARGE)
+    for _ in range(HALVED):  # down to where delta is proven to exceed the target, and up again
         try:
-            if curve.excess("lower", min(top, LARGE) * share) > 0:
-                lower = min(top, LARGE) * share
-                break
+            if curve.excess("lower", lower + step) > 0:
+                lower += step
         except (UnsupportedError, NumericError):  # a method may refuse so far out
-            continue
+            pass
+        step *= 0.5
+        if lower > 0.0 and step < NEAR * lower:
+            break
     why = {"reason": "delta is the mass at infinite loss, as far as that is known"}
     return Bound(lower, top, math.inf, evaluation.method, "proven", why)
 

@@ -393,6 +393,7 @@ class Composition(Queries):
         self, name: str, direction: str, rtol: float, settled: tuple[tuple[str, Any], ...]
     ) -> Evaluation:
         from mechc.composition.evaluation import Evaluation
+        from mechc.loss.discretise import shortened
 
         wanted = self.directions(direction)
         curves: list[Any] = [(e, n) for e, n in self.parts if e.joint_evaluation]
@@ -410,6 +411,13 @@ class Composition(Queries):
         no_lower = next((e.upper_only for e, _ in self.parts if e.upper_only), "")
         below = self._beneath() if no_lower else None
         lower = None if below is None else below._evaluate(name, direction, rtol, settled)
+        if name == "auto" and self.count > 1 and not no_lower:
+            sides = {d: shortened(s) for d, s in steps.items()}
+            if any(sides.values()):
+                no_lower = "long lists of losses were rounded up to a grid"
+                least = {d: side[1] if side else steps[d] for d, side in sides.items()}
+                steps = {d: side[0] if side else steps[d] for d, side in sides.items()}
+                lower = Evaluation(least, name, rtol, settled, self.claims)
         return Evaluation(steps, name, rtol, settled, self.claims, no_lower, lower)
 
     def _beneath(self) -> Composition | None:

@@ -27,7 +27,7 @@ SMOOTH = (protocol.INCREASING, protocol.DECREASING, protocol.UNSPLIT)
 ONE_SIDED = (protocol.P_ONLY, protocol.Q_ONLY)
 DEFECT = 1e-14  # of a total mass that quadrature itself does not explain ...
 MISPLACED = 4.0  # ... beside so many times what rounding of the nodes may move
-MAX_LATTICE = 4_000_000
+MAX_LATTICE = 2**22
 OPEN_ERROR = 1e-12  # of panels that are not next to an end where the loss is not bounded
 # integers listed of a heavy tail, and log of the mass for which the loss of its rest is not known
 HEAVY = ((2**17, math.log(1e-5)), (2**12, math.log(1e-11)))
@@ -500,7 +500,7 @@ class KernelSource:
         follows; that is counted as mass at infinite loss.
         """
         lo, hi, kind, *limits, _ = row
-        if kind not in (protocol.INCREASING, protocol.DECREASING):
+        if kind not in (protocol.INCREASING, protocol.DECREASING, protocol.PLATEAU):
             return False
         found = []
         for end, outer, limit, side in ((first, lo, limits[0], -1.0), (last, hi, limits[1], 1.0)):

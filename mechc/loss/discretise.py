@@ -21,6 +21,7 @@ labels have to be moved to the safe side, per step, and the accountant does that
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.jit import compiled
-from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import U
 from mechc.loss.unresolved import displacement
 
@@ -90,6 +91,8 @@ def pool(p, q, loss, offset, step, first, count, noise):  # type: ignore[no-unty
 
 MOST_CELLS = 1e7  # of one law that is rounded up
 WIDEST = 300.0  # cell whose exponential is far from the largest double
+LONG, GRID = 200_000, 2**13  # atoms of a long list, and points of the grid that it is put on ...
+FAR = 1e-100  # ... but for this mass
 TAIL = 1e-15  # mass under P beyond the grid of `rounded_up`, by default
 _TINY = 1e-290  # masses below are treated as lost to underflow
 _NEGLIGIBLE = -60.0  # log of a share of the largest tilted mass
@@ -348,6 +351,29 @@ def _label_error(points: Floats) -> float:
     return 4.0 * U * max(abs(float(points[0])), abs(float(points[-1])))
 
 
+def shortened(steps: Sequence[Step]) -> tuple[tuple[Step, ...], tuple[Step, ...]] | None:
+    """Replace long lists of losses by laws on a common grid: from above, and from below.
+
+    Returns:
+        None where no step has a long list that is not on a grid already, or a list's tails are no
+        numbers.
+    """
+    long = [
+        s.loss for s in steps
+        if s.loss.source is not None and s.loss.atom_loss.size > LONG and s.loss.lattice is None
+    ]  # fmt: skip
+    if not long or any(law.loss.size for law in long):
+        return None
+    step = max(high - low for low, high in (_ends(law, FAR) for law in long)) / GRID
+    if not 0.0 < step < math.inf:
+        return None
+    sides = []
+    for rounded in (rounded_up, rounded_down):
+        laws = {id(law): rounded(law, step, FAR) for law in long}
+        sides.append(tuple(Step(laws.get(id(s.loss), s.loss), s.count) for s in steps))
+    return sides[0], sides[1]
+
+
 def rounded_up(loss: PrivacyLoss, step: float, tail: float = TAIL) -> PrivacyLoss:
     """Return a discrete law on multiples of `step` that dominates `loss`, connecting the dots.
 
@@ -458,6 +484,10 @@ def _without_lowest(mass: Floats, excess: float) -> Floats:
 
 def _ends(loss: PrivacyLoss, tail: float) -> tuple[float, float]:
     """Points beyond which P has mass below `tail`, by Chernoff's bound or the ends of the loss."""
+    if not loss.loss.size:  # sorted atoms, which need no bound
+        mass = np.exp(loss.atom_log_mass)
+        below, above = np.cumsum(mass) < tail, np.cumsum(mass[::-1]) < tail
+        return float(loss.atom_loss[below.sum()]), float(loss.atom_loss[::-1][above.sum()])
     ends = []
     for side, limit in ((-1.0, loss.support[0]), (1.0, loss.support[1])):
         best = limit if math.isfinite(limit) else side * math.inf

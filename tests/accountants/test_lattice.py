@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 import mechc
@@ -87,3 +88,34 @@ def test_mixed_lattices_against_the_list_of_all_atoms():
                 mass = ways * a**i * (1 - a) ** (6 - i) * b**j * (1 - b) ** (4 - j)
                 total += mass * (1 - (arb(0.7) - loss).exp())
     assert bound.lower <= float(total.log()) <= bound.upper
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_one_step_of_noise_on_half_a_million_integers(epsilon):
+    """Discrete Gaussian and Laplace noise of scale 10^4 against plain sums over the integers."""
+    scale = 1e4
+    n = np.arange(-400_000, 400_001)
+    for name, log_f, values in (
+        ("discrete_gaussian", -((n / scale) ** 2) / 2.0, {"sigma": scale}),
+        ("discrete_laplace", -np.abs(n) / scale, {"a": 1.0 / scale}),
+    ):
+        q = np.exp(log_f) / math.fsum(np.exp(log_f))
+        p = np.roll(q, int(scale))
+        truth = math.fsum(np.maximum(p - math.exp(epsilon) * q, 0.0)[int(scale) :])
+        answer = mechc.load(name)(**values, sensitivity=scale).delta(epsilon, direction="remove")
+        assert answer.lower <= truth * (1 + 1e-11) + 1e-17
+        assert truth * (1 - 1e-11) - 1e-17 <= answer.upper
+        assert answer.upper - answer.lower <= 1e-9 * truth + 1e-30
+
+
+@pytest.mark.parametrize("rate", [None, 0.01])
+def test_long_lists_of_losses_compose_on_a_grid(rate):
+    """At scale 10^4 the integers change epsilon in the eighth digit; plain Gaussian noise has it."""
+    noises = mechc.load("discrete_gaussian"), mechc.load("gaussian")
+    if rate:
+        noises = tuple(mechc.poisson(noise, sampling_rate=rate) for noise in noises)
+    long = 100 * noises[0](sigma=1e4, sensitivity=1e4)
+    plain = (100 * noises[1](sigma=1.0)).epsilon(1e-6)
+    answer = long.epsilon(1e-6)
+    assert answer.lower <= plain.upper * (1 + 1e-7) and plain.lower <= answer.upper * (1 + 1e-7)
+    assert answer.upper - answer.lower < 0.06
