@@ -5,8 +5,8 @@ both are composed by a tilted transform (`fft`), and what the finite period alia
 bounded and subtracted. The discretisation adds k h^2 t(t+1)/12 to the logarithm of the upper
 value and takes about k h^2 t(t+1)/15 from the lower one (1/24 where pools are as wide as the mesh,
 1/6 where twice), t being the saddle point: that is what the mesh is chosen by. Where all losses are
-lattices, there is no discretisation. Many distinct steps are composed without a transform, see
-`convolution`.
+lattices, there is no discretisation. Where rare large losses meet many small ones no tilt
+helps, and steps are composed without a transform, see `convolution`.
 
 The mesh is a common step and an offset for every law (`align`). Atoms on mesh points cost nothing;
 an atom a share x of the step above its point costs the lower bound x * step, the only error of
@@ -59,6 +59,8 @@ _KEPT = 4  # compositions remembered for other epsilons
 _LEAP = 20.0  # nats by which a guess of delta falls at most, from one composition to the next
 _GUESSES = 6  # windows tried, each for a better guess of delta
 _ABOVE, _BELOW = 1.0 / 12.0, 1.0 / 15.0  # errors of the laws, per step and h^2 t (t + 1)
+_NARROW = 0.99  # lower side of epsilon over the upper one that meshes under a tilt need not beat
+_HOPELESS = 1.0  # width in log delta from which on finer meshes are a long way off
 _LOOK = 0.05  # width of a first look
 _PART, _POINT = 0.2, 100.0  # of the work allowed, for one mesh, and of a mesh point of one law
 _DEEPEST = -250.0  # log of a delta that masses above the smallest doubles tell
@@ -108,7 +110,6 @@ class PldAccountant:
         self._kept: list[_Pair | Composition] = []
         smooth = not any(law.lattice or law.atom_loss.size for law in self._laws)
         self._smooth = smooth and grid is None
-        self._convolves = self._smooth and len(self._laws) > STEPS
 
     def log_delta(self, epsilon: float) -> Bound:
         """Bound log delta(epsilon) in one direction.
@@ -147,7 +148,10 @@ class PldAccountant:
         if not self._smooth or log_delta < _DEEPEST:
             return None
         at = Nodes(self._laws, self._counts).epsilon(log_delta)
-        if not at > 0.0 or not (self._convolves or not self._is_fit(at)):
+        if not at > 0.0:
+            return None
+        fit = self._is_fit(at)
+        if fit and len(self._laws) <= STEPS:
             return None
         for _ in range(_GUESSES):
             pair = self._convolved(at)
@@ -156,14 +160,14 @@ class PldAccountant:
             if pair.serves(upper, self._rtol):
                 break
             at = max(lower, 0.1 * at) if upper > 2.0 * lower else upper
-        return lower, estimate, upper
+        return None if fit and lower < _NARROW * upper else (lower, estimate, upper)
 
     def _convolved(self, epsilon: float) -> Composition:
         return Composition(self._composed, self._laws, self._counts, epsilon)
 
     def _compose(self, epsilon: float) -> _Pair | Composition:
         """Compose at a window whose guess of delta holds: it sets what images may cost."""
-        if self._smooth and epsilon > 0.0 and (self._convolves or not self._is_fit(epsilon)):
+        if self._smooth and epsilon > 0.0 and not self._is_fit(epsilon):
             return self._convolved(epsilon)
         step = self._lattice_step()
         share = _SHARE * min(self._rtol, 1e-3) if step is None else _LATTICE_SHARE
@@ -181,9 +185,14 @@ class PldAccountant:
 
         No tilt makes epsilon likely where it takes one rare large loss beside many small ones.
         """
-        window = choose(self._composed, epsilon, _SHARE * min(self._rtol, 1e-3))
+        try:
+            window = choose(self._composed, epsilon, _SHARE * min(self._rtol, 1e-3))
+        except UnsupportedError:  # far from where the place was guessed it may do
+            return True
         reaches = reach(self._composed, self._laws, window)
         size = max(_LEAST, window.period * math.sqrt(self._curvature(window) / _LOOK))
+        if size * _BYTES > self._max_bytes:  # which is what a refusal then says
+            return True
         size = 1 << math.ceil(math.log2(min(size, 0.25 * self._largest())))
         try:
             coarse, fine = (
@@ -191,7 +200,7 @@ class PldAccountant:
             )
         except UnsupportedError:
             return False
-        return fine <= max(_LOOK, 0.5 * coarse)
+        return fine <= _LOOK or fine <= min(0.5 * coarse, _HOPELESS)
 
     def _on_mesh(self, window: Window) -> _Pair:
         """Refine the mesh until the width is what was asked for or does not come from the mesh."""

@@ -20,6 +20,7 @@ class Pieces:
         losses = [x for lo, hi, _, _ in pieces for x in (lo, hi)] + [x for x, _ in atoms]
         self.support = (min(losses), max(losses))
         self.tolerance, self.log_infinite, self.source = 0.0, -math.inf, None
+        self.log_lost = -math.inf
 
     @staticmethod
     def integral(lo, hi, a, b):
@@ -178,6 +179,7 @@ def test_gaussian_deep_in_the_tail():
         return mass[0] - next_mass[0], mass[1] - next_mass[1]
 
     law = SimpleNamespace(
+        log_lost=-math.inf,
         cell_masses=cell_masses,
         tolerance=1e-12,
         log_infinite=-math.inf,
