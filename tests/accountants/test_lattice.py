@@ -110,7 +110,7 @@ def test_one_step_of_noise_on_half_a_million_integers(epsilon):
 
 @pytest.mark.parametrize("rate", [None, 0.01])
 def test_long_lists_of_losses_compose_on_a_grid(rate):
-    """At scale 10^4 integers change epsilon in the eighth digit only; plain Gaussian noise has it."""
+    """At scale 10^4 integers change the eighth digit of what Gaussian noise has."""
     noises = mechc.load("discrete_gaussian"), mechc.load("gaussian")
     if rate:
         noises = tuple(mechc.poisson(noise, sampling_rate=rate) for noise in noises)
