@@ -394,6 +394,7 @@ class Composition(Queries):
     ) -> Evaluation:
         from mechc.composition.evaluation import Evaluation
         from mechc.loss.discretise import shortened
+        from mechc.loss.truncated_loss import is_resolved
 
         wanted = self.directions(direction)
         curves: list[Any] = [(e, n) for e, n in self.parts if e.joint_evaluation]
@@ -412,7 +413,10 @@ class Composition(Queries):
         below = self._beneath() if no_lower else None
         lower = None if below is None else below._evaluate(name, direction, rtol, settled)
         if name == "auto" and self.count > 1 and not no_lower:
-            sides = {d: shortened(s) for d, s in steps.items()}
+            sides = {
+                d: shortened(s) if all(is_resolved(step.loss) for step in s) else None
+                for d, s in steps.items()
+            }
             if any(sides.values()):
                 no_lower = "long lists of losses were rounded up to a grid"
                 least = {d: side[1] if side else steps[d] for d, side in sides.items()}
