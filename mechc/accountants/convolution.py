@@ -272,7 +272,7 @@ class Nodes:
     def log_single(self, epsilon: float) -> float:
         """Log of the share of delta of one loss above epsilon."""
         at = int(np.searchsorted(-self.loss, -epsilon))
-        single = self._sums[0][at] - math.exp(epsilon) * self._sums[1][at]
+        single = self._sums[0][at] - math.exp(min(epsilon, 700.0)) * self._sums[1][at]
         return math.log(single) if single > 0.0 else -math.inf
 
     def reach(self, epsilon: float) -> float:

@@ -211,10 +211,12 @@ class _Side:
         From below by the mass of that loss alone.
         """
         wide, rounding = min(wide, self._top), 4 * EPS * self._scale
+        rounding += sum(s.count * s.loss.support_error for s in self._steps)
         if wide not in self._chords:
             self._chords[wide] = self._answer(self._top - wide)
         (_, _, upper), detail = self._chords[wide]
-        upper += min(math.log(math.expm1(-gap - rounding) / math.expm1(-wide)), 0.0)
+        near = max(gap, 0.0) + rounding
+        upper += min(math.log(math.expm1(-near) / math.expm1(-wide)), 0.0)
         log_mass, error = log_all_largest(self._steps)
         lower = log_mass - error + log1mexp(-max(gap - rounding, 0.0))
         return (min(lower, upper), upper, upper), {**detail, "limit": LIMIT}

@@ -59,6 +59,7 @@ _KEPT = 4  # compositions remembered for other epsilons
 _LEAP = 20.0  # nats by which a guess of delta falls at most, from one composition to the next
 _GUESSES = 6  # windows tried, each for a better guess of delta
 _ABOVE, _BELOW = 1.0 / 12.0, 1.0 / 15.0  # errors of the laws, per step and h^2 t (t + 1)
+_LARGEST = 60.0  # epsilon up to which steps are convolved without a tilt: no overflow
 _NARROW = 0.99  # lower side of epsilon over the upper one that meshes under a tilt need not beat
 _HOPELESS = 1.0  # width in log delta from which on finer meshes are a long way off
 _LOOK = 0.05  # width of a first look
@@ -148,7 +149,7 @@ class PldAccountant:
         if not self._smooth or log_delta < _DEEPEST:
             return None
         at = Nodes(self._laws, self._counts).epsilon(log_delta)
-        if not at > 0.0:
+        if not 0.0 < at < _LARGEST:
             return None
         fit = self._is_fit(at)
         if fit and len(self._laws) <= STEPS:
@@ -159,7 +160,7 @@ class PldAccountant:
             lower, estimate, upper = pair.inverse(log_delta)
             if pair.serves(upper, self._rtol):
                 break
-            at = max(lower, 0.1 * at) if upper > 2.0 * lower else upper
+            at = min(max(lower, 0.1 * at) if upper > 2.0 * lower else upper, _LARGEST)
         return None if fit and lower < _NARROW * upper else (lower, estimate, upper)
 
     def _convolved(self, epsilon: float) -> Composition:
@@ -167,7 +168,7 @@ class PldAccountant:
 
     def _compose(self, epsilon: float) -> _Pair | Composition:
         """Compose at a window whose guess of delta holds: it sets what images may cost."""
-        if self._smooth and epsilon > 0.0 and not self._is_fit(epsilon):
+        if self._smooth and 0.0 < epsilon < _LARGEST and not self._is_fit(epsilon):
             return self._convolved(epsilon)
         step = self._lattice_step()
         share = _SHARE * min(self._rtol, 1e-3) if step is None else _LATTICE_SHARE
