@@ -27,11 +27,10 @@ from mechc.composition import inputs
 from mechc.composition.evaluation import TOP_ERROR, Evaluation
 from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
 from mechc.composition.inputs import current
-from mechc.composition.mechanism import Mechanism, load
+from mechc.composition.mechanism import WithoutKernel, load
 from mechc.composition.tables import NumericEvent, Table
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
-from mechc.protocol import ParameterInfo
 
 MOST_STEPS, USUAL = 10_000_000, 1000
 NAME = "random_allocation"
@@ -374,17 +373,11 @@ class AllocationEvaluation(Evaluation):
         return max(top, 0.0), TOP_ERROR * abs(top) + law.loss_error
 
 
-class Allocation(Mechanism):
+class Allocation(WithoutKernel):
     """Random allocation of a mechanism whose parameters are still open."""
 
-    def __init__(self, base: Mechanism, steps: int, selected: int, epochs: int) -> None:
-        """Hold the mechanism and the numbers; users call `random_allocation` instead."""
-        self.base, self._numbers = base, (steps, selected, epochs)
-        self.bound, self.transforms = dict(base.bound), ()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the mechanism and the numbers."""
-        return type(self), (self.base, *self._numbers)
+    what = "an epoch"
+    inside = "mechanism inside"
 
     def __call__(self, **values: Any) -> Any:
         """Bind all parameters; return an event, or a composition of several.
@@ -393,47 +386,17 @@ class Allocation(Mechanism):
             DeclarationError: a parameter is unknown, missing, bound already or out of its domain.
             UnsupportedError: the mechanism cannot be allocated, see `random_allocation`.
         """
-        return allocated(self.base(**values), *self._numbers)
-
-    def bind(self, **values: Any) -> Allocation:
-        """Return this with some parameters fixed and the others still open.
-
-        Args:
-            values: numbers by name, each in the domain of its parameter.
-        """
-        return Allocation(self.base.bind(**values), *self._numbers)
+        return allocated(self.base(**values), *self.numbers)
 
     @cached_property
     def name(self) -> str:
         """Name for people."""
         words = ("steps", "selected", "epochs")
-        numbers = zip(words, self._numbers, (0, 1, 1), strict=True)
+        numbers = zip(words, self.numbers, (0, 1, 1), strict=True)
         shown = "".join(f", {word}={n}" for word, n, usual in numbers if n > usual)
         return f"{NAME}({self.base.name}{shown})"
-
-    @cached_property
-    def parameters(self) -> tuple[ParameterInfo, ...]:
-        """The parameters of the mechanism."""
-        return self.base.parameters
 
     @cached_property
     def claim(self) -> Claim:
         """What the pair of one step stands for, now under add/remove and by T11."""
         return replace(self.base.claim, theorem="T11", adjacency=Adjacency.ADD_REMOVE)
-
-    @property
-    def origin(self) -> Any:
-        """Refuse: there is no kernel of an epoch.
-
-        Raises:
-            UnsupportedError: always.
-        """
-        raise UnsupportedError(
-            f"{self.name}: an epoch has no kernel of its own; call it with its parameters, and "
-            "sample or compose the event, or transform the mechanism inside"
-        )
-
-    @cached_property
-    def key(self) -> str:
-        """What identifies the mechanism."""
-        return f"{NAME} {self._numbers} {self.base.key}"

@@ -66,13 +66,8 @@ class Event(Queries):
         self._single: Composition | None = None
 
     @property
-    def key(self) -> tuple[str, tuple[float, ...]]:
-        """What makes two events the same: the kernel and the parameters."""
-        return (self.mechanism.key, self.theta)
-
-    @property
-    def place(self) -> tuple[str, tuple[float, ...], str]:
-        """What events are sorted by, which differs where they differ."""
+    def key(self) -> tuple[str, tuple[float, ...], str]:
+        """What makes two events the same, and sorts them: name, parameters and kernel."""
         return (self.mechanism.name, self.theta, self.mechanism.key)
 
     @property
@@ -253,7 +248,7 @@ class Composition(Queries):
     __slots__ = ("_claims", "_used", "adjacency", "parts")
     parts: tuple[tuple[Event, int], ...]
     adjacency: Adjacency
-    _claims: dict[tuple[int, str], tuple[str, Claim]]
+    _claims: dict[tuple[str, Claim], None]
 
     def __init__(
         self, parts: Iterable[tuple[Event, int]] = (), beside: Composition | None = None
@@ -270,24 +265,23 @@ class Composition(Queries):
         """
         merged = [] if beside is None else list(beside.parts)
         claims = {} if beside is None else beside._claims.copy()
-        for event, count in sorted(parts, key=_place):
+        for event, count in sorted(parts, key=_key):
             if not count or event.is_identity:
                 continue
-            at = bisect_left(merged, event.place, key=_place)
+            at = bisect_left(merged, event.key, key=_key)
             if at < len(merged) and merged[at][0].key == event.key:
                 count += merged[at][1]
                 merged[at] = event, count
             else:
                 merged.insert(at, (event, count))
             check_count(count, event)
-            claim = event.claim  # events of one mechanism may differ in the size of groups
-            claims[id(event.mechanism), claim.group] = event.mechanism.name, claim
+            claims[event.mechanism.name, event.claim] = None
         self.parts = tuple(merged)
         self._claims = claims
         if beside is not None and len(claims) == len(beside._claims):
             self.adjacency = beside.adjacency
         else:
-            self.adjacency = joined(claims.values(), "composition")
+            self.adjacency = joined(claims, "composition")
         self._used: set[str] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -321,7 +315,7 @@ class Composition(Queries):
     @property
     def claim(self) -> Claim:
         """The weakest claim of the events, with what must be true for all of them."""
-        return weakest(self._claims.values(), self.adjacency)
+        return weakest(self._claims, self.adjacency)
 
     @property
     def claims(self) -> tuple[str, ...]:
@@ -487,9 +481,9 @@ class Composition(Queries):
         return " + ".join(f"{count} * {event}" for event, count in self.parts) or "Composition()"
 
 
-def _place(part: tuple[Event, int]) -> tuple[str, tuple[float, ...], str]:
+def _key(part: tuple[Event, int]) -> tuple[str, tuple[float, ...], str]:
     """What parts are sorted by."""
-    return part[0].place
+    return part[0].key
 
 
 def compose(*parts: Any) -> Composition:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
@@ -405,6 +405,60 @@ class Mechanism:
     def _repr_html_(self) -> str:
         """Show the explanation in notebooks."""
         return self.explain()._repr_html_()
+
+
+class WithoutKernel(Mechanism):
+    """A mechanism made of another one and of numbers, whose laws no kernel of its own gives.
+
+    Attributes:
+        base: the mechanism that it is made of, whose parameters are those still open.
+        numbers: what else its public function takes.
+    """
+
+    what: ClassVar[str]
+    """What has no kernel, for messages."""
+
+    inside: ClassVar[str]
+    """What to transform instead, for messages."""
+
+    def __init__(self, base: Mechanism, *numbers: int) -> None:
+        """Hold the mechanism and the numbers; users call a function instead."""
+        self.base, self.numbers = base, numbers
+        self.bound, self.transforms = dict(base.bound), ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the mechanism and the numbers."""
+        return type(self), (self.base, *self.numbers)
+
+    def bind(self, **values: Any) -> Mechanism:
+        """Return this with some parameters fixed and the others still open.
+
+        Args:
+            values: numbers by name, each in the domain of its parameter.
+        """
+        return type(self)(self.base.bind(**values), *self.numbers)
+
+    @cached_property
+    def parameters(self) -> tuple[ParameterInfo, ...]:
+        """The parameters of the mechanism inside."""
+        return self.base.parameters
+
+    @property
+    def origin(self) -> Any:
+        """Refuse: there is no kernel.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            f"{self.name}: {self.what} has no kernel of its own; call it with its parameters, and "
+            f"sample or compose the event, or transform the {self.inside}"
+        )
+
+    @cached_property
+    def key(self) -> str:
+        """What identifies the mechanism."""
+        return f"{type(self).__name__} {self.numbers} {self.base.key}"
 
 
 def load(what: Any) -> Mechanism:

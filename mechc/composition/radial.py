@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from mechc.adjacency import Claim
 from mechc.composition import inputs
 from mechc.composition.events import Composition, Event, unsupported_on_composition
-from mechc.composition.mechanism import Mechanism, load
+from mechc.composition.mechanism import WithoutKernel, load
 from mechc.composition.tables import NumericEvent, Table
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.radial import radial_loss
-from mechc.protocol import Kernel, Measure, ParameterInfo
+from mechc.protocol import Kernel, Measure
 
 Floats = NDArray[np.float64]
 
@@ -167,17 +167,11 @@ def _claim(claim: Claim) -> Claim:
     )  # fmt: skip
 
 
-class Radial(Mechanism):
-    """Radial noise whose parameters are still open."""
+class Radial(WithoutKernel):
+    """Radial noise whose parameters are still open; the sensitivity is that in the l2 norm."""
 
-    def __init__(self, base: Mechanism, dimension: int) -> None:
-        """Hold the noise on a number and d; users call `radial` instead."""
-        self.base, self.dimension = base, dimension
-        self.bound, self.transforms = dict(base.bound), ()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the mechanism and d."""
-        return type(self), (self.base, self.dimension)
+    what = "radial noise"
+    inside = "profile"
 
     def __call__(self, **values: Any) -> Event:
         """Bind all parameters; return an event.
@@ -186,45 +180,15 @@ class Radial(Mechanism):
             DeclarationError: a parameter is unknown, missing, bound already or out of its domain.
             UnsupportedError: the noise is no profile, see `radial`.
         """
-        event: Event = radial(self.base(**values), self.dimension)
+        event: Event = radial(self.base(**values), *self.numbers)
         return event
-
-    def bind(self, **values: Any) -> Radial:
-        """Return this with some parameters fixed and the others still open.
-
-        Args:
-            values: numbers by name, each in the domain of its parameter.
-        """
-        return Radial(self.base.bind(**values), self.dimension)
 
     @cached_property
     def name(self) -> str:
         """Name for people."""
-        return f"{NAME}({self.base.name}, dimension={self.dimension})"
-
-    @cached_property
-    def parameters(self) -> tuple[ParameterInfo, ...]:
-        """The parameters of the profile, the sensitivity that in the l2 norm."""
-        return self.base.parameters
+        return f"{NAME}({self.base.name}, dimension={self.numbers[0]})"
 
     @cached_property
     def claim(self) -> Claim:
         """What the pair stands for: T2."""
         return _claim(self.base.claim)
-
-    @property
-    def origin(self) -> Any:
-        """Refuse: there is no kernel.
-
-        Raises:
-            UnsupportedError: always.
-        """
-        raise UnsupportedError(
-            f"{self.name}: radial noise has no kernel of its own; call it with its parameters, and "
-            "sample or compose the event, or transform the profile"
-        )
-
-    @cached_property
-    def key(self) -> str:
-        """What identifies the mechanism."""
-        return f"{NAME} {self.dimension} {self.base.key}"
