@@ -23,7 +23,7 @@ from mechc.accountants.contours import likelihood
 from mechc.accountants.contours.grids import Between, listed
 from mechc.accountants.contours.likelihood import RARE
 from mechc.accountants.contours.put import CAP, CLOSE, EDGE, LASTING, WIDTH, Shares, Term
-from mechc.accountants.fft import log_subtract
+from mechc.accountants.fft import log_add, log_subtract
 from mechc.errors import NumericError
 from mechc.loss.discretise import rounded_down, rounded_up
 from mechc.loss.privacy_loss import PrivacyLoss
@@ -58,7 +58,7 @@ class Ratio:
     def __init__(self, shares: Shares) -> None:
         """Hold the law; contours are laid when they are asked for."""
         self.shares = shares
-        self._by_top: dict[tuple[float, float], list[Term]] = {}
+        self._by_top: dict[tuple[float, float, int], list[Term]] = {}
 
     @cached_property
     def known(self) -> bool:
@@ -90,7 +90,7 @@ class Ratio:
 
     def put(self, c: Floats, at: float) -> Floats:
         """Return rows (lower, estimate, upper) of logs of E_Q[(c - W)_+], by the contour of a c."""
-        rows, mean = self.whole.payoff(c, 1, at), self.shares.mean
+        rows, mean = self.whole.payoff(c, 1, at), sum(self.shares.mean)
         with np.errstate(divide="ignore"):  # W >= 0, and E W is known
             least = np.log(np.maximum(c - mean - 8.0 * EPS * (1.0 + c), 0.0))
         rows[:, 2] = np.minimum(rows[:, 2], np.log(c) + 8.0 * EPS)
@@ -107,6 +107,7 @@ class Ratio:
     def call(self, c: float) -> tuple[float, float, float]:
         """Return (lower, estimate, upper) of E_Q[(W - c)_+], by its terms, all positive."""
         shares, t, none = self.shares, self.shares.steps, math.exp(DEEPEST)
+        mean, off = shares.mean
         b = likelihood.cap(shares, RARE)[0]
         if b == math.inf:
             if not shares.law.support[1] < CAP:
@@ -115,14 +116,16 @@ class Ratio:
         log_u = CLOSE * math.ceil((math.log(c * t) + EDGE * WIDTH) / CLOSE)
         q, p = replace(shares, log_cap=log_u).above
         some = -math.expm1(t * math.log1p(-q))
-        found = (p - shares.mean * q + (shares.mean - p) * some) / (1.0 - q) - c * some
-        error = (shares.error + 16.0 * EPS) * (p + (1.0 + c) * some)
+        # E[W; some] = mean - (mean - p) (1 - q)^(t-1), with q at most 1 / (ct)
+        found = (p - mean * q + (mean - p) * some) / (1.0 - q) - c * some
+        error = (shares.error + 16.0 * EPS) * (p + (2.0 + c) * some) + 2.0 * off * some
         b, most = min(b, log_u - APART), 0
         q, p = replace(shares, log_cap=b).above
-        rest = t * q * shares.mean + p  # E[W; more than `most` are large]
+        rest = t * q * (mean + off) + p  # E[W; more than `most` are large]
         while rest > max(none, 1e-13 * found) and most < min(MANY, t - 1):
             most += 1
             rest = (t * q) ** most / math.factorial(most) * (p + t * q / (most + 1))
+        rest *= math.exp((most + 1.0) * shares.error)
         return self._summed(c, self._terms(b, log_u, most), found, error, rest + none)
 
     def _summed(
@@ -142,7 +145,8 @@ class Ratio:
 
     def _terms(self, b: float, log_u: float, most: int) -> list[Term]:
         """By the number of large X, from b to U."""
-        if (b, log_u) not in self._by_top:
+        key = b, log_u, most
+        if key not in self._by_top:
             shares, t = self.shares, self.shares.steps
             small, large = replace(shares, log_cap=b), replace(shares, log_floor=b, log_cap=log_u)
             found = [Term(((small, t),))]
@@ -153,8 +157,8 @@ class Ratio:
                     ends = np.linspace(b, log_u, math.ceil((log_u - b) / APART) + 1).tolist()
                     parts = [replace(shares, log_floor=lo, log_cap=hi) for lo, hi in pairwise(ends)]
                 found += [Term(((small, t - m), (part, m)), ways) for part in parts]
-            self._by_top[b, log_u] = [term for term in found if term.log_mean > DEEPEST - 10.0]
-        return self._by_top[b, log_u]
+            self._by_top[key] = [term for term in found if term.log_mean > DEEPEST - 10.0]
+        return self._by_top[key]
 
 
 class Epoch:
@@ -185,14 +189,15 @@ class Epoch:
 
     @property
     def log_infinite(self) -> tuple[float, float]:
-        """Log of the mass at infinity of the epoch, and its error."""
-        count = self.steps if self.adding else 1  # adding: all X are 0
-        return self.law.log_infinite * count, self.law.mass_errors[0] * count
+        """Bounds on the log of the mass at infinity of the epoch."""
+        law, count = self.law, self.steps if self.adding else 1  # adding: all X are 0
+        least = log_subtract(law.log_infinite - law.mass_errors[0], law.log_early)
+        return least * count, (law.log_infinite + law.mass_errors[0]) * count
 
     def log_delta(self, epsilon: float) -> tuple[float, float, float]:
         """Return (lower, estimate, upper) of log delta(epsilon), for any finite epsilon."""
-        infinite, error = self.log_infinite
-        lower, estimate, upper = max(infinite - error, _log_positive(epsilon)), math.nan, 0.0
+        infinite = self.log_infinite
+        lower, estimate, upper = max(infinite[0], _log_positive(epsilon)), math.nan, 0.0
         if abs(epsilon) <= FARTHEST and self.ratio.known:
             found = self._by_put(epsilon, np.array([epsilon]))[0]
             lower, upper = max(lower, float(found[0])), min(upper, float(found[2]))
@@ -200,17 +205,17 @@ class Epoch:
             if self.adding and not upper - lower < 0.1:
                 upper = min(upper, self.ratio.chernoff(math.exp(-epsilon)) + epsilon)
             if not (self.adding or _narrow(lower, upper, epsilon)) and epsilon > 0.0:
-                infinite, error = self.log_infinite
-                call, off = self.ratio.call(math.exp(epsilon)), math.exp(infinite)
+                call = np.array(self.ratio.call(math.exp(epsilon)))
                 with np.errstate(divide="ignore"):
-                    found = np.log(np.array(call) + off) + error * np.array([-1.0, 0.0, 1.0])
+                    found = np.log(call + np.exp(np.array(infinite)[[0, 1, 1]]))
                 lower, upper = max(lower, float(found[0])), min(upper, float(found[2]))
                 estimate = float(found[1])
         if not _narrow(lower, upper, epsilon):
-            upper = min(upper, self.law.hockey_stick_log(epsilon)[2])  # Jensen's inequality
+            off = self.law.density_error
+            upper = min(upper, self.law.hockey_stick_log(epsilon)[2] + off)  # Jensen's inequality
             if not self.adding:
                 one = self.law.hockey_stick_log(epsilon + math.log(self.steps))
-                lower = max(lower, one[0])
+                lower = max(lower, one[0] - off)
         if not _narrow(lower, upper, epsilon) and upper > DEEPEST:
             laws = self.ends if self.exact is None else (self.exact, self.exact)
             found = [law.hockey_stick_log(epsilon + o * law.loss_error)
@@ -218,6 +223,10 @@ class Epoch:
             least = log_subtract(found[1][0], laws[1].log_early) - laws[1].density_error
             lower, upper = max(lower, least), min(upper, found[0][2] + laws[0].density_error)
             estimate = float(found[0][1] if self.exact is not None else 0.5 * (lower + upper))
+        # what may have small losses counts as telling everything, under P and of every X under Q
+        p, q = self.ratio.shares.law.early
+        p += math.log(2.0) + (epsilon if self.adding else 0.0)
+        lower = log_subtract(lower, log_add(p, q + math.log(self.steps)))
         if not lower <= estimate <= upper:
             estimate = upper if lower == -math.inf else 0.5 * (lower + upper)
         return min(lower, upper), estimate, upper
@@ -289,12 +298,11 @@ class Epoch:
     @cached_property
     def ends(self) -> tuple[PrivacyLoss, PrivacyLoss]:
         """Laws of the loss above and below the epoch: at worst of one step, and of nothing."""
-        between = self.ratio.between
         nothing = PrivacyLoss.from_log_atoms(np.zeros(1), np.zeros(1), -math.inf, -math.inf, "none")
         laws: list[PrivacyLoss] = []
-        for find, other in ((between.above, self.law), (between.below, nothing)):
+        for find, other in ((Between.above, self.law), (Between.below, nothing)):
             try:
-                laws.append(find(self.adding))
+                laws.append(find(self.ratio.between, self.adding))
             except NumericError:  # heavy tails fit on no grid
                 laws.append(other)
         return laws[0], laws[1]

@@ -286,6 +286,8 @@ def _epochs(base: Event, steps: int) -> dict[str, Epoch]:
 @lru_cache(maxsize=64)
 def _told(base: Event, steps: int, drawn: int) -> NumericEvent:
     """What is revealed at least by an epoch of which so many steps are drawn."""
+    if any(base.loss(d).log_early > -math.inf for d in ("remove", "add")):
+        raise NumericError(f"{base}: a tail is known by its masses alone")
     laws = {
         d: lattice(Between(epoch.ratio.shares, drawn).below(epoch.adding), False)
         for d, epoch in _epochs(base, steps).items()
@@ -325,7 +327,7 @@ class AllocationEvaluation(Evaluation):
     def log_infinite_range(self) -> tuple[float, float]:
         """Return bounds on the log mass at infinity."""
         masses = [epoch.log_infinite for epoch in self._epochs.values()]
-        return max(m - e for m, e in masses), max(m + e for m, e in masses)
+        return max(low for low, _ in masses), max(high for _, high in masses)
 
     def inverted(
         self, direction: str, log_delta: float, near: float
@@ -338,15 +340,15 @@ class AllocationEvaluation(Evaluation):
         epoch = self._epochs[direction]
         self.methods_used.add("put")
         top, rounding = self.largest_loss_in(direction)
-        mass, error = epoch.log_infinite
+        least, most = epoch.log_infinite
         if math.isinf(epsilon) and epsilon < 0:
             lower = estimate = upper = 0.0
         elif epsilon < top:
             lower, estimate, upper = epoch.log_delta(epsilon)
         else:  # next to the largest loss rounding decides
             beyond = epsilon >= top + rounding
-            upper = mass + error if beyond else epoch.log_delta(epsilon)[2]
-            lower, estimate = (mass - error, mass) if error else (mass, mass)
+            upper = most if beyond else epoch.log_delta(epsilon)[2]
+            lower = estimate = least
         about = {"direction": direction, "claims": self.claims}
         if self.no_lower:
             return Bound(math.nan, math.nan, upper, "put", self.no_lower, about)

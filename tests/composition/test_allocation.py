@@ -3,6 +3,7 @@
 import itertools
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from scipy.stats import norm
 
 import mechc
 from mechc.accountants.allocation import Epoch
+from mechc.accountants.contours.put import Contour, Shares
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
 
 gaussian = mechc.load("gaussian")
@@ -517,3 +519,37 @@ def test_what_cannot_be_allocated(what):
     with pytest.raises(UnsupportedError) as caught:
         what()
     assert isinstance(caught.value, MechcError)
+
+
+@pytest.mark.parametrize("log_cap", [220.0, 290.0, 330.0])
+def test_masses_of_the_largest_ratios(log_cap):
+    q, p = Shares(gaussian(sigma=0.05).loss(), 10, log_cap=log_cap).above
+    assert p == pytest.approx(norm.sf(log_cap, 200.0, 20.0), rel=2e-3)  # its end is smooth
+    assert q <= math.exp(-log_cap + 1.0) * p
+
+
+def test_errors_of_a_transform_widen_both_sides():
+    contour = Contour(((Shares(gaussian(sigma=1.0).loss(), 50), 50),), 3.0, 12.0, 1e7)
+    c, image = np.array([0.9, 1.1]), np.full(2, -40.0)
+    lower, estimate, upper = contour.payoffs(c, image).T
+    contour.k_error += 2.0
+    wider = contour.payoffs(c, image).T
+    assert (wider[0] <= lower - 1.999).all() and (wider[2] >= upper + 1.999).all()
+    assert (wider[1] == estimate).all()
+
+
+def test_errors_of_masses_at_infinity_are_in_the_mean():
+    law = mechc.truncate(gaussian, -1.0, 1.0)(sigma=1.0).loss()
+    mean, off = Shares(replace(law, mass_errors=(0.01, 0.0)), 20).mean
+    assert mean == pytest.approx(1.0 - math.exp(law.log_infinite), rel=1e-12)
+    assert off >= math.exp(law.log_infinite) * 0.01
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_masses_that_may_have_small_losses_are_in_no_lower_bound(direction):
+    law = gaussian(sigma=1.0).loss()
+    law = law if direction == "remove" else law.reversed()
+    early = math.log(1e-3), math.log(1e-5)
+    known, part = Epoch(law, direction, 20), Epoch(replace(law, early=early), direction, 20)
+    value, lower = known.log_delta(0.1)[1], part.log_delta(0.1)[0]
+    assert math.exp(lower) <= math.exp(value) - 1e-3

@@ -115,7 +115,7 @@ class Between:
             far = last.log_mgf - last.tilt * (found.first + found.share.size)
             far += math.log(grid.lowest + grid.step * last.mean / t)
         lost_q = _least(float(high[~known].sum()), 1.0 - float(low.sum()))
-        left = shares.mean - float(low @ w[known])
+        left = sum(shares.mean) - float(low @ w[known])
         lost_p = _least(float(high @ np.where(known, 0.0, w)), left)
         # beyond the grid, where X > hi, Q has at most 1 / hi of what P has: the chosen X, or others
         others = grid.log_above + math.log(t / grid.points[-1])
@@ -256,7 +256,8 @@ def listed(shares: Shares) -> PrivacyLoss | None:
     at, log_q = np.exp(law.atom_loss), law.atom_log_mass - law.atom_loss
     if law.log_minus_infinite > -math.inf:
         at, log_q = np.append(at, 0.0), np.append(log_q, law.log_minus_infinite)
-    if shares.continuous or math.comb(t + at.size - 1, t) > LISTED:
+    several = shares.continuous or law.log_early > -math.inf
+    if several or math.comb(t + at.size - 1, t) > LISTED:
         return None
     left, w, mass = np.array([t]), np.zeros(1), np.array([math.lgamma(t + 1.0)])
     for i, (x, own) in enumerate(zip(at.tolist(), log_q.tolist(), strict=True)):

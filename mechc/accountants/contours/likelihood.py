@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.contours.put import CAP, LASTING, Contour, Shares
+from mechc.accountants.contours.put import CAP, EDGE, LASTING, WIDTH, Contour, Shares
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
 from mechc.loss.privacy_loss import PrivacyLoss
@@ -148,7 +148,7 @@ class Likelihood(NamedTuple):
 
     table: Table
     errors: Floats
-    beyond: tuple[float, float] = (0.0, 0.0)
+    beyond: Floats
 
 
 def by_contours(shares: Shares) -> Likelihood:
@@ -164,7 +164,8 @@ def by_contours(shares: Shares) -> Likelihood:
     lo, hi = small.ends()
     chains: list[tuple[float, Values]] = []
     # where all t, or all but the one under P, are point masses there is no density
-    beyond = math.exp(shares.lasting), math.exp(shares.lasting * (1.0 - 1.0 / t))
+    atoms = shares.lasting * np.array([1.0, 1.0 - 1.0 / t])
+    beyond = np.exp(atoms) + _unseen(shares)
     if q > 0.0:
         mu, errors = fit(_loss_density(shares), np.linspace(least, top, 9), -700.0)
         at = mu.edges
@@ -185,7 +186,7 @@ def by_contours(shares: Shares) -> Likelihood:
             chains.append((math.exp(ways), density))
         rest = (t * q) ** most / math.factorial(most)
         more = rest * t * q / (most + 1)
-        beyond = beyond[0] + more, beyond[1] + rest * p + more
+        beyond += [more, rest * p + more]
 
     def whole(w: Floats) -> tuple[Floats, Floats]:
         value, error = small.densities(w, 0)
@@ -225,7 +226,15 @@ def by_doubling(shares: Shares) -> Likelihood:
         count *= 2
         square = _together(square, square, count)
     assert done is not None
-    return Likelihood(done.table.moved(-math.log(shares.steps)), done.errors)
+    table = done.table.moved(-math.log(shares.steps))
+    return Likelihood(table, done.errors, _unseen(shares))
+
+
+def _unseen(shares: Shares) -> Floats:
+    """Masses under Q and P of an X beyond the cap, or of which only its mean is known."""
+    q, p = replace(shares, log_cap=CAP - EDGE * WIDTH).above
+    q, p = (own + math.exp(log) for own, log in zip((q, p), shares.law.early[::-1], strict=True))
+    return np.array([0.0, p]) + shares.steps * q
 
 
 def _least(place: float) -> Callable[[Floats], Floats]:
@@ -368,15 +377,17 @@ def law_of_several(parts: Sequence[Shares]) -> PrivacyLoss:
         NumericError: some X has point masses, or a density that polynomials do not resolve.
     """
     found: Term | None = None
-    count = 0
+    count, beyond = 0, np.zeros(2)
     for shares in parts:
         one = by_doubling(shares)
+        beyond = beyond + one.beyond
         count += shares.steps
         term = Term(one.table.moved(math.log(shares.steps)), one.errors)
         found = term if found is None else _together(found, term, count)
     assert found is not None
     whole = replace(parts[0], steps=count)
-    return _checked(whole, Likelihood(found.table.moved(-math.log(count)), found.errors))
+    table = found.table.moved(-math.log(count))
+    return _checked(whole, Likelihood(table, found.errors, beyond))
 
 
 def _checked(shares: Shares, found: Likelihood) -> PrivacyLoss:

@@ -96,7 +96,7 @@ class Shares:
         """Relative error of masses, that of moving X included."""
         law = self.law
         ends = law.unresolved(0.0) + law.unresolved(-1.0)
-        return QUADRATURE + law.tolerance + law.loss_error + ends
+        return QUADRATURE + law.tolerance + law.density_error + law.loss_error + ends
 
     @property
     def continuous(self) -> bool:
@@ -174,14 +174,15 @@ class Shares:
         if self.continuous:
             found = self.masses(self._all_panels)
             log_x, log_q = (np.append(a, b) for a, b in zip((log_x, log_q), found, strict=True))
-        mass = np.exp(log_q) * _below(-log_x, -self.log_cap, self.width)
-        some = mass > 0.0
-        return float(mass.sum()), float(mass[some] @ np.exp(np.minimum(log_x[some], CAP)))
+        share = _below(-log_x, -self.log_cap, self.width)
+        return float(np.exp(log_q) @ share), float(np.exp(log_q + log_x) @ share)
 
     @cached_property
-    def mean(self) -> float:
-        """E_Q W = 1 - P(q = 0)."""
-        return math.exp(log_complement(self.law.log_infinite))
+    def mean(self) -> tuple[float, float]:
+        """E_Q W = 1 - P(q = 0), and its error."""
+        law, log_infinite = self.law, self.law.log_infinite
+        off = math.exp(log_infinite) * math.expm1(law.mass_errors[0]) + math.exp(law.log_early)
+        return math.exp(log_complement(log_infinite)), off
 
     @cached_property
     def rough(self) -> Law:
@@ -248,12 +249,14 @@ class Shares:
 
 
 @compiled(
-    "UniTuple(float64, 4)(float64[::1], float64[::1], float64, float64, float64, float64, float64)"
+    "UniTuple(float64, 4)(float64[::1], float64[::1], float64, float64, float64, float64, float64,"
+    " float64)"
 )
-def _cgf(loss, weight, a, n, mean, beyond, share):  # type: ignore[no-untyped-def]
+def _cgf(loss, weight, a, n, mean, off, beyond, share):  # type: ignore[no-untyped-def]
     """Log phi(a)^n and its error by the deviation from 1; the same by that from 1 - a mean.
 
-    `beyond` is the mass that the nodes do not have, `share` the relative error of weights.
+    `off` is the error of the mean, `beyond` the mass that the nodes do not have, `share` the
+    relative error of weights and of that.
     """
     first, second, whole, noise, less, bends, moved = -beyond, -beyond, 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(loss.size):
@@ -272,13 +275,17 @@ def _cgf(loss, weight, a, n, mean, beyond, share):  # type: ignore[no-untyped-de
     second -= a * mean
     whole = max(whole, 1e-300)
     near = first < -0.5
+    one = EPS * noise + (
+        (8.0 * EPS + share) * whole if near else share * (min(moved, whole) + beyond)
+    )
+    two = np.inf
+    if second > -0.9:
+        two = EPS * (less + 4.0 * abs(a) * mean) + abs(a) * off + share * (bends + beyond)
     return (
         n * math.log(whole) if near else n * math.log1p(first),
-        n / whole * (EPS * (noise + (8.0 * whole if near else 0.0)) + share * min(moved, whole)),
+        -n * math.log1p(-one / whole) if one < whole else np.inf,
         n * math.log1p(max(second, -1.0 + 1e-16)),
-        n / whole * (EPS * (less + 4.0 * abs(a) * mean) + share * bends)
-        if second > -0.9
-        else np.inf,
+        -n * math.log1p(-two / whole) if two < whole else np.inf,
     )
 
 
@@ -375,24 +382,27 @@ class Contour:
         spend(4.0 * weight.size)
         known = shares.log_floor == -math.inf  # the masses that are left
         without, beyond = shares.above if known else (math.inf, 0.0)
-        mean = (shares.mean - beyond) / shares.steps
+        mean, off = ((each + by) / shares.steps for each, by in
+                     zip(shares.mean, (-beyond, share * beyond), strict=True))  # fmt: skip
         drift, square = mean + float(weight @ loss), math.inf
         if known and shares.square and shares.steps * abs(drift) < 1e-9:
             square = 1.0  # the mean is known: second order is left
         else:
             drift = 0.0
-        plain, first, centred, second = _cgf(loss, weight, a, float(n), mean, without, share)
+        plain, first, centred, second = _cgf(loss, weight, a, float(n), mean, off, without, share)
         second = second if square < math.inf else math.inf
         k = plain if first <= second else centred
         self.k += k
         self.k_error += min(first, second) + EPS * 4.0 * abs(k) + 2.0 * n * missed
         self.turn -= drift * n
         # one of n factors is off by the quadrature, by no more than E |exp(-sX/t) - 1|
-        boosted = weight * np.exp(np.minimum(np.maximum(a * loss, 0.0) - k / n, 300.0))
-        size = np.abs(s)
+        boost = np.exp(np.minimum(np.maximum(a * loss, 0.0) - k / n, 300.0))
+        boosted, size = weight * boost, np.abs(s)
         each = np.minimum(2.0 * float(boosted.sum()), size * -float(boosted @ loss))
         if square < math.inf:
-            each = np.minimum(each, size**2 * 0.5 * float(boosted @ loss**2))
+            bent = size**2 * 0.5 * float(boosted @ loss**2) + size * off / share
+            each = np.minimum(each, bent)
+        each += without * math.exp(min(-k / n, 300.0)) if known else 0.0
         moved: Floats = 2.0 * n * (share * each + 2.0 * missed)
         return moved
 
@@ -428,15 +438,17 @@ class Contour:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             log_s = self.k + a * c + math.log(1.0 / (a * a * period))
             log_s += np.log(np.maximum(total, 1e-300))
-            share = (noise + self.tail) / np.maximum(total, 1e-300) + self.k_error
-            share += EPS * (40.0 + 4.0 * abs(self.k) + 8.0 * abs(a) * c)
-            image = np.exp(np.minimum(log_image - log_s, 600.0))
+            share = (noise + self.tail) / np.maximum(total, 1e-300)
+            off = self.k_error + EPS * (40.0 + 4.0 * abs(self.k) + 8.0 * abs(a) * c)
+            image = np.exp(np.minimum(log_image - log_s + off, 600.0))
             rows = np.stack([
-                np.log(np.maximum(1.0 - share - image, 0.0)), np.zeros(c.size), np.log1p(share)
+                np.log(np.maximum(1.0 - share - image, 0.0)) - off,
+                np.zeros(c.size),
+                np.log1p(share) + off,
             ])  # fmt: skip
             rows += log_s
             bad = ~(total > 0.0) | ~np.isfinite(log_s) | np.isnan(rows).any(axis=0)
-            bad |= ~(share < 1e6)
+            bad |= ~(share + off < 1e6)
             rows[0, bad], rows[1, bad], rows[2, bad] = -math.inf, math.nan, math.inf
         return np.ascontiguousarray(rows.T)
 
