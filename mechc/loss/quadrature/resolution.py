@@ -73,7 +73,9 @@ def judge(lo, hi, log_p, loss, tilts, log_total, out, totals):  # type: ignore[n
     for i in range(lo.size):
         if out[i, 0, 0, 0] >= 0.0:
             continue
-        out[i] = 0.0
+        for a in range(tilts.size):
+            for b in range(2):
+                out[i, a, b, 0] = out[i, a, b, 1] = out[i, a, b, 2] = 0.0
         half, place = 0.5 * (hi[i] - lo[i]), max(abs(lo[i]), abs(hi[i]))
         # how far the rounding of nodes moves log p and the loss
         highest = deepest = shallowest = -math.inf
@@ -367,8 +369,12 @@ def lay(region, lo, hi, parts, edges, sizes):  # type: ignore[no-untyped-def]
     Returns:
         Branch and ends of all panels, and the place that each had before, -1 for a new one.
     """
-    count = parts.sum() + np.maximum(sizes - 1, 0).sum()
-    branch, origin = np.empty(count, np.int64), np.full(count, -1)
+    count = 0
+    for i in range(region.size):
+        count += parts[i]
+    for r in range(sizes.shape[0]):
+        count += max(sizes[r, 0] - 1, 0) + max(sizes[r, 1] - 1, 0)
+    branch, origin = np.empty(count, np.int64), np.empty(count, np.int64)
     start, end = np.empty(count), np.empty(count)
     k = 0
     for i in range(region.size):
@@ -376,6 +382,7 @@ def lay(region, lo, hi, parts, edges, sizes):  # type: ignore[no-untyped-def]
         if i == 0 or region[i - 1] != r:
             for m in range(sizes[r, 0] - 1, 0, -1):
                 branch[k], start[k], end[k] = r, edges[r, 0, m], edges[r, 0, m - 1]
+                origin[k] = -1
                 k += 1
         of = parts[i]
         step = (hi[i] - lo[i]) / of
@@ -387,6 +394,7 @@ def lay(region, lo, hi, parts, edges, sizes):  # type: ignore[no-untyped-def]
         if i + 1 == region.size or region[i + 1] != r:
             for m in range(1, sizes[r, 1]):
                 branch[k], start[k], end[k] = r, edges[r, 1, m - 1], edges[r, 1, m]
+                origin[k] = -1
                 k += 1
     return branch, start, end, origin
 
@@ -446,13 +454,18 @@ def turn(  # type: ignore[no-untyped-def]
     judged = 0
     for again in range(2):
         if again or math.isnan(unit[0]):
-            unit[:] = log_totals(lo, hi, log_p, loss, tilts)
-            report[:, 0, 0, 0] = -1.0
+            fresh_unit = log_totals(lo, hi, log_p, loss, tilts)
+            for a in range(tilts.size):
+                unit[a] = fresh_unit[a]
+            for i in range(n):
+                report[i, 0, 0, 0] = -1.0
         judge(lo, hi, log_p, loss, tilts, unit, report, totals)
         judged = look(lo, hi, goal, report, totals, share, parts)
         if judged:
             break
-    logs = unit + np.log(totals[:, 0])
+    logs = np.empty(tilts.size)
+    for a in range(tilts.size):
+        logs[a] = unit[a] + math.log(totals[a, 0])
     edges = np.empty((rows.shape[0], 2, DOUBLINGS + 2))
     sizes, reach = np.zeros((rows.shape[0], 2), np.int64), reached
     ended, error, affinity = MORE if judged else LOST, 0.0, none
@@ -491,16 +504,20 @@ def turn(  # type: ignore[no-untyped-def]
         for side in range(2):
             if sizes[r, side] > 0 and math.isinf(edges[r, side, sizes[r, side] - 1]):
                 ended = ENDLESS
-    if ended == MORE and parts.sum() > MAX_PANELS:
+    panels, kept = 0, 0
+    for i in range(n):
+        panels += parts[i]
+        kept += parts[i] == 1
+    if ended == MORE and panels > MAX_PANELS:
         ended = CROWDED
     if ended != MORE:
-        nothing = np.empty(0, np.int64)
-        return (
-            ended, region, lo, hi, log_p, loss, report, nothing, none, reach, error,
-            np.append(logs, affinity),
-        )  # fmt: skip
+        nothing, found = np.empty(0, np.int64), np.empty(logs.size + affinity.size)
+        for a in range(found.size):
+            found[a] = logs[a] if a < logs.size else affinity[a - logs.size]
+        return ended, region, lo, hi, log_p, loss, report, nothing, none, reach, error, found
     branch, start, end, origin = lay(region, lo, hi, parts, edges, sizes)
-    fresh, x = np.flatnonzero(origin < 0), np.empty(np.sum(origin < 0) * ORDER)
+    fresh = np.empty(origin.size - kept, np.int64)
+    x = np.empty(fresh.size * ORDER)
     old_log_p, old_loss, old_report = log_p, loss, report
     log_p, loss = np.empty((origin.size, ORDER)), np.empty((origin.size, ORDER))
     report = np.empty((origin.size, tilts.size, 2, 3))
@@ -508,10 +525,15 @@ def turn(  # type: ignore[no-untyped-def]
     for i in range(origin.size):
         if origin[i] < 0:
             report[i, 0, 0, 0] = -1.0
+            fresh[k] = i
             for j in range(ORDER):
-                x[k] = 0.5 * (start[i] + end[i]) + 0.5 * (end[i] - start[i]) * NODES[j]
-                k += 1
-        else:
-            log_p[i], loss[i] = old_log_p[origin[i]], old_loss[origin[i]]
-            report[i] = old_report[origin[i]]
+                x[k * ORDER + j] = 0.5 * (start[i] + end[i]) + 0.5 * (end[i] - start[i]) * NODES[j]
+            k += 1
+            continue
+        for j in range(ORDER):
+            log_p[i, j], loss[i, j] = old_log_p[origin[i], j], old_loss[origin[i], j]
+        for a in range(tilts.size):
+            for b in range(2):
+                for m in range(3):
+                    report[i, a, b, m] = old_report[origin[i], a, b, m]
     return ended, branch, start, end, log_p, loss, report, fresh, x, reach, error, logs
