@@ -31,14 +31,15 @@ def accountant(family, people, **options):
 
 
 def gaussian_epsilon(mu, delta):
-    """Epsilon of mu-GDP in 40 digits, by bisection."""
+    """Epsilon of mu-GDP in 40 digits, where log delta is what it is to be."""
     with mpmath.workdps(40):
-        m, low, high = mpmath.mpf(mu), mpmath.mpf(0), mpmath.mpf(mu * mu / 2 + 8 * mu)
-        for _ in range(90):
-            e = (low + high) / 2
+        m = mpmath.mpf(mu)
+
+        def excess(e):
             above = mpmath.ncdf(-e / m + m / 2) - mpmath.exp(e) * mpmath.ncdf(-e / m - m / 2)
-            low, high = (e, high) if above > delta else (low, e)
-        return float(high)
+            return mpmath.log(above / delta)
+
+        return float(mpmath.findroot(excess, m * m / 2 + 4 * m))
 
 
 def test_gaussian_steps_add_up_to_a_gaussian(gaussian):

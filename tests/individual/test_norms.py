@@ -24,7 +24,9 @@ def test_clipped_norms_are_gaussian_steps_of_their_ratio():
 
 
 def test_sampled_norms_are_those_of_the_plain_accountant():
-    acc = IndividualAccountant.from_norms([0.4, 1.0], 0.8, 2.0, sampling_rate=0.01, counts=[500])
+    acc = IndividualAccountant.from_norms(
+        [0.4, 1.0], 0.8, 2.0, sampling_rate=0.01, counts=[500], span=(0.5, 50.0)
+    )
     bound = acc.epsilon(1e-6)
     mechanism = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.01)
     for person, sigma in enumerate((4.0, 2.0)):
@@ -68,7 +70,7 @@ def test_quantiles_enclose_those_of_any_values_between_the_bounds():
 def test_norms_are_rounded_to_the_side_of_more_loss():
     """A third has no double; a norm that underflows beside the clipping norm is still there."""
     wide = np.array([[np.longdouble(1) / 3], [1e-320]])
-    options = {"clip": [0.5], "noise": 3.0, "span": (1.0, 100.0)}
+    options = {"clip": [0.5], "noise": 3.0, "span": (2.0, 50.0)}
     exact = IndividualAccountant.from_norms(wide, **options).epsilon(1e-6)
     low = IndividualAccountant.from_norms(np.nextafter([[1 / 3], [0.0]], 1.0), **options)
     assert (exact.upper <= low.epsilon(1e-6).upper).all() and exact.upper[1] > 0.0

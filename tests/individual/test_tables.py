@@ -78,7 +78,7 @@ def test_families_are_told_apart_by_all_that_laws_depend_on():
     one, same = (Family.of(gaussian, "sigma", SPAN) for _ in range(2))
     assert one is same
     others = [
-        Family.of(gaussian, "sigma", (2.0, 60.0)),
+        Family.of(gaussian, "sigma", (2.0, 200.0)),
         Family.of(mechc.poisson(gaussian, sampling_rate=0.1), "sigma", SPAN),
         Family.of(mechc.poisson(gaussian, sampling_rate=0.2), "sigma", SPAN),
     ]
