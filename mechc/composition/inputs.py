@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from sys import float_info
 from typing import Any
 
 import numpy as np
@@ -25,19 +26,25 @@ from mechc.protocol import ParameterInfo
 
 MAX_COUNT = 10**12
 LEAST_RTOL = 1e-30
+LEAST = math.ulp(0.0)  # positive double
 
 NO_NUMBERS = (bool, np.bool_, str, bytes, np.complexfloating, np.datetime64, np.timedelta64)
 
 
-def _number(name: str, value: Any, accepted: str) -> float:
-    if value is None or isinstance(value, NO_NUMBERS):
-        raise DeclarationError(f"{name}={value!r} is not a number (expected {accepted})")
+def _number(
+    name: str, value: Any, accepted: str, lo: float = -math.inf, hi: float = math.inf
+) -> float:
+    """A number in [lo, hi] as a float; nan and what is not a number are refused."""
     try:
+        if value is None or isinstance(value, NO_NUMBERS):
+            raise TypeError
         number = float(value)
+        if math.isnan(number):
+            raise ValueError
     except (TypeError, ValueError, OverflowError):
         raise DeclarationError(f"{name}={value!r} is not a number (expected {accepted})") from None
-    if math.isnan(number):
-        raise DeclarationError(f"{name}=nan is not a number (expected {accepted})")
+    if not lo <= number <= hi:
+        raise DeclarationError(f"{name}={number:g} is out of range (expected {accepted})")
     return number
 
 
@@ -50,10 +57,7 @@ def as_flag(name: str, value: Any) -> bool:
 
 def as_rtol(value: Any) -> float:
     """Return a relative tolerance; below `LEAST_RTOL` nothing becomes any sharper."""
-    number = _number("rtol", value, "0 < rtol < 1")
-    if not 0.0 < number < 1.0:
-        raise DeclarationError(f"rtol={number:g} is not a tolerance (expected 0 < rtol < 1)")
-    return max(number, LEAST_RTOL)
+    return max(_number("rtol", value, "0 < rtol < 1", LEAST, 1.0 - EPS), LEAST_RTOL)
 
 
 def as_array(name: str, values: Any) -> NDArray[np.float64]:
@@ -68,64 +72,45 @@ def as_array(name: str, values: Any) -> NDArray[np.float64]:
 
 
 def as_epsilon(value: Any) -> float:
-    """Return epsilon as a float; nan and what is not a number are refused."""
+    """Return epsilon as a float, infinite ones included."""
     return _number("epsilon", value, "any real number")
 
 
 def as_finite_epsilon(name: str, value: Any) -> float:
     """Return an epsilon as a float, finite and >= 0."""
     accepted = "a finite number >= 0; where a mass sits at infinite loss give one"
-    number = _number(name, value, accepted)
-    if not 0.0 <= number < math.inf:
-        raise DeclarationError(f"{name}={number:g} is out of range (expected {accepted})")
-    return number
-
-
-def _in_range(name: str, value: Any, accepted: str, lo: float, hi: float) -> float:
-    number = _number(name, value, accepted)
-    if not lo <= number <= hi:
-        raise DeclarationError(f"{name}={number:g} is out of range (expected {accepted})")
-    return number
+    return _number(name, value, accepted, 0.0, float_info.max)
 
 
 def as_rate(value: Any) -> float:
     """Return a false positive rate in [0, 1]."""
-    return _in_range("alpha", value, "0 <= alpha <= 1", 0.0, 1.0)
+    return _number("alpha", value, "0 <= alpha <= 1", 0.0, 1.0)
 
 
 def as_log_delta(value: Any) -> float:
     """Return a log delta <= 0."""
-    return _in_range("log_delta", value, "log_delta <= 0", -math.inf, 0.0)
+    return _number("log_delta", value, "log_delta <= 0", hi=0.0)
 
 
 def as_delta(value: Any) -> float:
     """Return log delta for a delta in [0, 1]."""
-    number = _in_range("delta", value, "0 <= delta <= 1", 0.0, 1.0)
+    number = _number("delta", value, "0 <= delta <= 1", 0.0, 1.0)
     return math.log(number) if number else -math.inf
 
 
 def as_positive_delta(value: Any) -> float:
     """Return log delta for a delta in (0, 1]."""
-    number = as_delta(value)
-    if number == -math.inf:
-        raise DeclarationError("delta=0 is out of range (expected 0 < delta <= 1)")
-    return number
+    return math.log(_number("delta", value, "0 < delta <= 1", LEAST, 1.0))
 
 
 def as_work(value: Any) -> float:
     """Return the work a query may take, > 0; inf for any."""
-    number = _number("max_work", value, "max_work > 0")
-    if not number > 0:
-        raise DeclarationError(f"max_work={number:g} is not positive (expected max_work > 0)")
-    return number
+    return _number("max_work", value, "max_work > 0", LEAST)
 
 
 def as_order(value: Any) -> float:
     """Return the order of a Rényi divergence, > 0."""
-    number = _number("orders", value, "orders > 0")
-    if not number > 0:
-        raise DeclarationError(f"orders={number:g} is not positive (expected orders > 0)")
-    return number
+    return _number("orders", value, "orders > 0", LEAST)
 
 
 def as_count(count: Any) -> int:
@@ -139,14 +124,13 @@ def as_count(count: Any) -> int:
     """
     if isinstance(count, (float, np.floating)) and float(count).is_integer():
         count = int(count)
+    value: int | None
     try:
         value = operator.index(count)
     except TypeError:
-        raise DeclarationError(
-            f"count={count!r} is not an integer (expected 0 <= count <= 10**12)"
-        ) from None
-    if isinstance(count, (bool, np.bool_)):
-        raise DeclarationError(f"count={count!r} is not a number (expected 0 <= count <= 10**12)")
+        value = None
+    if value is None or isinstance(count, (bool, np.bool_)):
+        raise DeclarationError(f"count={count!r} is not an integer (expected 0 <= count <= 10**12)")
     check_count(value)
     return value
 
@@ -250,12 +234,10 @@ def check(mechanism: str, info: ParameterInfo, value: Any) -> float:
     Raises:
         DeclarationError: it is not a finite number of the domain.
     """
-    number = math.nan
-    if not isinstance(value, (bool, np.bool_, str, bytes)):
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
+    try:
+        number = math.nan if isinstance(value, (bool, np.bool_, str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
     problem = _problem(info, number)
     if problem:
         shown = value if isinstance(value, str) or not math.isfinite(number) else f"{number:g}"
@@ -299,15 +281,12 @@ def _problem(info: ParameterInfo, number: float) -> str:
 def domain(info: ParameterInfo) -> str:
     """Return the domain of a parameter in words, such as "scale > 0"."""
     kind = "integer " if info.integer else ""
-    left = f"{info.lo:g} {'<' if info.lo_open else '<='} "
-    right = f" {'<' if info.hi_open else '<='} {info.hi:g}"
     if info.lo == -math.inf and info.hi == math.inf:
         return f"a finite {kind or 'number '}{info.name}"
     if info.hi == math.inf:
         return f"{kind}{info.name} {'>' if info.lo_open else '>='} {info.lo:g}"
-    if info.lo == -math.inf:
-        return f"{kind}{info.name}{right}"
-    return f"{kind}{left}{info.name}{right}"
+    left = "" if info.lo == -math.inf else f"{info.lo:g} {'<' if info.lo_open else '<='} "
+    return f"{kind}{left}{info.name} {'<' if info.hi_open else '<='} {info.hi:g}"
 
 
 def checked(
@@ -327,45 +306,26 @@ def checked(
 
 def collect(answers: list[Bound], shape: tuple[int, ...]) -> Bound:
     """Stack scalar bounds into one bound of arrays; the details stand under "each"."""
-    sides = np.array([(a.lower, a.estimate, a.upper) for a in answers], dtype=np.float64).reshape(
-        -1, 3
-    )
-    names = sorted({a.method for a in answers})
-    unproven = [a.status for a in answers if a.status != "proven"]
-    return Bound(
-        sides[:, 0].reshape(shape),
-        sides[:, 1].reshape(shape),
-        sides[:, 2].reshape(shape),
-        "+".join(names),
-        unproven[0] if unproven else "proven",
-        {"each": tuple(a.detail for a in answers)},
-    )
+    sides = np.array([(a.lower, a.estimate, a.upper) for a in answers], np.float64)
+    lower, estimate, upper = sides.reshape(-1, 3).T.reshape(3, *shape)
+    method = "+".join(sorted({a.method for a in answers}))
+    status = next((a.status for a in answers if a.status != "proven"), "proven")
+    return Bound(lower, estimate, upper, method, status, {"each": tuple(a.detail for a in answers)})
 
 
 def from_log(bound: Bound) -> Bound:
     """Turn bounds on log delta into bounds on delta, rounding outward."""
-    lower, upper = float(bound.lower), float(bound.upper)
-    return Bound(
-        lower if math.isnan(lower) else _exp_down(lower),
-        math.exp(float(bound.estimate)),
-        upper if math.isnan(upper) else _exp_up(upper),
-        bound.method,
-        bound.status,
-        bound.detail,
-    )
 
+    def pad(log: float) -> float:
+        return 0.0 if log in (0.0, -math.inf) else (abs(log) + 2.0) * EPS
 
-def _exp_down(log_value: float) -> float:
-    if log_value == 0.0 or log_value == -math.inf:
-        return math.exp(log_value)
-    return math.exp(log_value) * max(0.0, 1.0 - (abs(log_value) + 2.0) * EPS)
-
-
-def _exp_up(log_value: float) -> float:
-    if log_value == 0.0 or log_value == -math.inf:
-        return math.exp(log_value)
-    value = math.exp(log_value) * (1.0 + (abs(log_value) + 2.0) * EPS)
-    return min(max(value, math.ulp(0.0)), 1.0)
+    below, above = float(bound.lower), float(bound.upper)
+    lower = math.exp(below) * max(0.0, 1.0 - pad(below))
+    upper = math.exp(above) * (1.0 + pad(above))
+    if above > -math.inf:
+        upper = min(max(upper, LEAST), 1.0)
+    estimate = math.exp(float(bound.estimate))
+    return Bound(lower, estimate, upper, bound.method, bound.status, bound.detail)
 
 
 class Question:
