@@ -330,11 +330,10 @@ def curve(
     numbers = counts_of(counts)
     question(method, delta=delta)
     writable(plot)
-    bound = _under(what.run().epsilon_curve(delta, numbers, method=method), what.adjacency)
+    run = what.run()
+    bound = _under(run.epsilon_curve(delta, numbers, method=method), what.adjacency)
     if plot is not None:
-        from mechc.report.plot import epsilon_figure
-
-        epsilon_figure({"epsilon": (numbers, bound)}, plot, delta)
+        run.plot(plot, kind="steps", delta=delta, counts=numbers, method=method)
     _print(ctx, {"count": numbers, **bound.record()}, lambda: tables.curve(numbers, bound))
 
 

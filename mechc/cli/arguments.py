@@ -216,9 +216,9 @@ class Training:
     ] = "poisson"
     adjacency: Adjacency = None
     clip_norm: Annotated[float, typer.Option(help="Largest norm of one gradient.")] = 1.0
-    batch_cap: Annotated[
-        int | None, typer.Option(help="Largest batch of --sampler truncated.")
-    ] = None
+    batch_cap: Annotated[int | None, typer.Option(help="Largest batch of --sampler truncated.")] = (
+        None
+    )
 
 
 @dataclass

@@ -14,7 +14,7 @@ from mechc.adjacency import Claim
 from mechc.composition.mechanism import Mechanism, load
 from mechc.declare import catalog
 from mechc.errors import MechcError
-from mechc.protocol import TAG, Kernel, Measure
+from mechc.protocol import TAG, Measure
 
 HEADINGS = {
     "name": "mechanism", "parameters": "parameters", "adjacency": "adjacency", "claim": "claim",
@@ -33,18 +33,17 @@ def rows(compile_missing: bool = False) -> list[Row]:
     Args:
         compile_missing: compile those that have no kernel yet, which takes seconds for each.
     """
-    return [_row(name, compile_missing) for name in catalog.available()]
-
-
-def _row(name: str, compile_missing: bool) -> Row:
-    known = {**dict.fromkeys(HEADINGS, ""), "name": name, "about": _first_line(name)}
-    try:
-        mechanism = load(name)
-        if compile_missing or mechanism.is_compiled:
-            return {**known, **_of_kernel(mechanism)}
-    except MechcError as error:
-        known["about"] = f"cannot be used: {error}"
-    return known
+    found = []
+    for name in catalog.available():
+        known = {**dict.fromkeys(HEADINGS, ""), "name": name, "about": _first_line(name)}
+        try:
+            mechanism = load(name)
+            if compile_missing or mechanism.is_compiled:
+                known |= _of_kernel(mechanism)
+        except MechcError as error:
+            known["about"] = f"cannot be used: {error}"
+        found.append(known)
+    return found
 
 
 def table(found: list[Row]) -> Table:
@@ -78,29 +77,21 @@ def claim_word(claim: Claim) -> str:
 
 def _of_kernel(mechanism: Mechanism) -> Row:
     kernel, claim = mechanism.kernel, mechanism.claim
-    can = kernel.CAPABILITIES
-    on_lattice = can["lattice"].startswith("closed") and TAG not in can
+    can, branches = kernel.CAPABILITIES, kernel.BRANCHES
+    infinite = any(words.startswith(("p_only", "q_only")) for words in branches)
+    if kernel.MEASURE == Measure.FINITE:
+        infinite = can["infinite_mass"] != "closed: no such region"
+    plateau = any(words.startswith("plateau") for words in branches)
     words = ("no", "yes")
     return {
         "parameters": ", ".join(p.name for p in mechanism.parameters),
         "adjacency": claim.adjacency,
         "claim": claim_word(claim),
         "cgf": can["cgf"].partition(":")[0],
-        "atoms": words[_has_atoms(kernel)],
-        "lattice": words[on_lattice],
-        "infinite": words[_is_one_sided(kernel)],
+        "atoms": words[kernel.MEASURE != Measure.DENSITY or plateau],
+        "lattice": words[can["lattice"].startswith("closed") and TAG not in can],
+        "infinite": words[infinite],
     }
-
-
-def _has_atoms(kernel: Kernel) -> bool:
-    plateau = any(words.startswith("plateau") for words in kernel.BRANCHES)
-    return kernel.MEASURE in ("lattice", "finite") or plateau
-
-
-def _is_one_sided(kernel: Kernel) -> bool:
-    if kernel.MEASURE == Measure.FINITE:
-        return kernel.CAPABILITIES["infinite_mass"] != "closed: no such region"
-    return any(words.startswith(("p_only", "q_only")) for words in kernel.BRANCHES)
 
 
 def _first_line(name: str) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Question = tuple[str, dict[str, Any]]  # a word for `method=`, and options besides
 
+SIDES = ("lower", "estimate", "upper")
 VARIANTS: dict[str, tuple[Question, ...]] = {
     "saddlepoint": tuple(
         (f"saddlepoint:{v}", {}) for v in ("msd0", "msd1", "msd2", "clt", "moments", "edgeworth")
@@ -35,42 +36,10 @@ VARIANTS: dict[str, tuple[Question, ...]] = {
 }
 
 
-def questions() -> list[Question]:
-    """Return every method, with its variants."""
-    asked: list[Question] = [("auto", {})]
-    for method in methods():
-        asked += VARIANTS.get(method.name, ((method.name, {}),))
-    return asked
+Answers = dict[str, tuple[Bound | str, float]]
 
 
-def label(method: str, options: dict[str, Any]) -> str:
-    """Return a row's name, such as "edgeworth interval=True"."""
-    return " ".join([method, *(f"{key}={value}" for key, value in options.items())])
-
-
-def ask(
-    run: Composition,
-    method: str,
-    options: dict[str, Any],
-    epsilon: float | None,
-    delta: float | None,
-) -> tuple[Bound | str, float]:
-    """Return one method's answer, or its refusal in words, and the seconds it took."""
-    start = time.perf_counter()
-    answer: Bound | str
-    try:
-        if epsilon is not None:
-            answer = run.delta(epsilon, method=method, **options)
-        else:
-            answer = run.epsilon(delta, method=method, **options)
-    except MechcError as error:
-        answer = str(error)
-    return answer, time.perf_counter() - start
-
-
-def answers(
-    run: Composition, *, epsilon: float | None, delta: float | None
-) -> dict[str, tuple[Bound | str, float]]:
+def answers(run: Composition, *, epsilon: float | None, delta: float | None) -> Answers:
     """Return all methods' answers, or refusals in words, with the seconds they took, by label.
 
     Args:
@@ -78,10 +47,24 @@ def answers(
         epsilon: ask for delta at this epsilon, or
         delta: ask for epsilon at this delta.
     """
-    return {label(*question): ask(run, *question, epsilon, delta) for question in questions()}
+    asked: list[Question] = [("auto", {})]
+    for known in methods():
+        asked += VARIANTS.get(known.name, ((known.name, {}),))
+    found: Answers = {}
+    for method, options in asked:
+        start = time.perf_counter()
+        answer: Bound | str
+        try:
+            ask, at = (run.epsilon, delta) if epsilon is None else (run.delta, epsilon)
+            answer = ask(at, method=method, **options)
+        except MechcError as error:
+            answer = str(error)
+        label = " ".join([method, *(f"{key}={value}" for key, value in options.items())])
+        found[label] = answer, time.perf_counter() - start
+    return found
 
 
-def record(found: dict[str, tuple[Bound | str, float]]) -> list[dict[str, Any]]:
+def record(found: Answers) -> list[dict[str, Any]]:
     """Return `answers` in plain numbers and words."""
     return [
         {"label": name, "seconds": seconds,
@@ -90,20 +73,19 @@ def record(found: dict[str, tuple[Bound | str, float]]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def figure(found: dict[str, tuple[Bound | str, float]], what: str, title: str, path: Path) -> None:
+def figure(found: Answers, what: str, title: str, path: Path) -> None:
     """Draw the intervals of `answers`, one a line; an estimate without bounds is its mark alone."""
     from mechc.report import plot
 
     rows = {
-        name: [float(answer.lower), float(answer.estimate), float(answer.upper)]
+        name: [float(getattr(answer, side)) for side in SIDES]
         for name, (answer, _) in found.items()
         if not isinstance(answer, str)
     }
-    sides = ("lower", "estimate", "upper")
-    plot.bars(rows, sides, path, title=title, xlabel=what, joined=True)
+    plot.bars(rows, SIDES, path, title=title, xlabel=what, joined=True)
 
 
-def table(found: dict[str, tuple[Bound | str, float]], what: str, claim: Claim | None) -> Group:
+def table(found: Answers, what: str, claim: Claim | None) -> Group:
     """Return `answers` for a terminal: lower, estimate, upper, time.
 
     Args:
@@ -117,10 +99,6 @@ def table(found: dict[str, tuple[Bound | str, float]], what: str, claim: Claim |
         if isinstance(answer, str):
             shown.add_row(name, "-", "-", "-", time_text, answer, style="dim")
         else:
-            sides = (
-                number(answer.lower, "lower"),
-                number(answer.estimate),
-                number(answer.upper, "upper"),
-            )
+            sides = (number(getattr(answer, side), side) for side in SIDES)
             shown.add_row(name, *sides, time_text, answer.status)
     return under(shown, claim)

@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mechc.accountants.bound import Bound, plain
@@ -133,7 +134,9 @@ def calibrate(
         )
     if not isinstance(solve_for, str):
         raise DeclarationError(f"solve_for={solve_for!r} (expected the name of a parameter)")
-    others = _others(parameters, fixed)
+    if not isinstance(parameters, (Mapping, type(None))):
+        raise DeclarationError(f"parameters={parameters!r} (expected names with their values)")
+    others = {**(parameters or {}), **fixed}
     known = mechanism.parameters if isinstance(mechanism, Mechanism) else ()
     for word in MEANT.keys() & fixed.keys() - {p.name for p in known}:
         if not training:
@@ -152,7 +155,8 @@ def calibrate(
             made = mechanism(**{**others, solve_for: value}) * count
         return made if beside is None else made + beside
 
-    profile = _target(run, epsilon, delta, advantage, tpr, fpr, (method, direction, max_work))
+    how = {"method": method, "direction": direction, "max_work": as_work(max_work)}
+    profile = _target(run, epsilon, delta, advantage, tpr, fpr, how)
     if isinstance(mechanism, Mechanism):
         name, info = mechanism.name, _parameter(mechanism, solve_for)
         info = _counts(profile, mechanism(**others)) if info is None else info
@@ -166,15 +170,16 @@ def calibrate(
         ends = _straddle(profile, info, name)
         found = _between(profile, *ends) if info.integer else math.nan
         value = found if info.integer else _settle(profile.excess, profile.excess, *ends)
-    profile.refuse_turns(name, solve_for, *ends)
+    if words := profile.turn(solve_for, *ends):
+        raise UnsupportedError(f"{name}: {words}")
     value = int(value) if info.integer else value
-    bound = profile.answer(value)
+    bound = profile.ask(profile.at(value))
     return Calibration(value, bound, int(value) if counting else count, solve_for)
 
 
 def _target(
     run: Callable[[float], Composition], epsilon: float | None, delta: float | None,
-    advantage: float | None, tpr: float | None, fpr: float | None, how: tuple[str, str, float],
+    advantage: float | None, tpr: float | None, fpr: float | None, how: dict[str, Any],
 ) -> Profile:  # fmt: skip
     """What is to be met: one of the three kinds of targets, checked."""
     kinds = ((epsilon, delta), (advantage,), (tpr, fpr))
@@ -183,7 +188,6 @@ def _target(
         raise DeclarationError(
             "calibrate: give one target, epsilon= with delta=, or advantage=, or tpr= with fpr="
         )
-    as_work(how[-1])
     if tpr is not None or fpr is not None:
         low, high = share("calibrate", "fpr", fpr), share("calibrate", "tpr", tpr)
         if not 0.0 < low < high:
@@ -191,29 +195,38 @@ def _target(
                 f"calibrate: no mechanism meets tpr={high:g} at fpr={low:g}, as guessing has the "
                 "power fpr (expected 0 < fpr < tpr)"
             )
-        return Power(run, math.log(high / low), math.log(high), *how, fpr=low)
-    kind = Profile
+        ask = partial(Composition.tpr, fpr=low, **how)
+        return Power(run, ask, how, math.log(high / low), math.log(high), low)
     if advantage is not None:
-        kind, epsilon, delta = Advantage, 0.0, share("calibrate", "advantage", advantage)
+        epsilon, delta = 0.0, share("calibrate", "advantage", advantage)
     log_target, at = as_delta(delta), as_epsilon(epsilon)
     if log_target < log1mexp(at):
         raise UnsupportedError(
             f"calibrate: no mechanism meets epsilon={at:g} and delta={math.exp(log_target):g}, as "
             "delta(epsilon) >= 1 - exp(epsilon)"
         )
-    return kind(run, at, log_target, *how)
+    if advantage is not None:
+        return Profile(run, partial(Composition.advantage, **how), how, at, log_target)
+    return Profile(run, partial(Composition.delta, epsilon=at, **how), how, at, log_target)
 
 
 @dataclass
 class Profile:
-    """Bounds on log delta as a function of the parameter, less the target; remembered."""
+    """Bounds on log delta as a function of the parameter, less the target; remembered.
+
+    Attributes:
+        run: the composition at a value.
+        ask: what users ask of it.
+        how: the words of their question.
+        epsilon: where delta is asked.
+        log_target: log of the largest value allowed.
+    """
 
     run: Callable[[float], Composition]
+    ask: Callable[[Composition], Bound]
+    how: dict[str, Any]
     epsilon: float
     log_target: float
-    method: str
-    direction: str
-    max_work: float = MAX_WORK
 
     def __post_init__(self) -> None:
         """Know nothing yet."""
@@ -225,10 +238,29 @@ class Profile:
     def excess(self, value: float) -> float:
         """Return the proven upper bound of log delta minus the target: at most 0 is good."""
         if value not in self._known:
-            with asked(), limited(self.max_work, self.method):
-                evaluation = self.at(value).evaluation(self.method, self.direction)
-                self._known[value] = self._bounds(evaluation)
+            self._known[value] = self._asked(value, self._bounds)
         return self._known[value][1]
+
+    def steer(self, value: float) -> float:
+        """Return the same for one direction alone: a guide, not a proof."""
+        if value in self._known or not self._lead:
+            return self.excess(value)
+        if value not in self._steered:
+            self._steered[value] = self._asked(value, self._leading)[1]
+        return self._steered[value]
+
+    def _leading(self, evaluation: Evaluation) -> tuple[float, float]:
+        if self._lead not in evaluation.directions:
+            return self._bounds(evaluation)
+        return self._in_direction(evaluation, self._lead)
+
+    def _asked(
+        self, value: float, question: Callable[[Evaluation], tuple[float, float]]
+    ) -> tuple[float, float]:
+        """Ask an evaluation at a value."""
+        with asked(), limited(self.how["max_work"], self.how["method"]):
+            run = self.at(value)
+            return question(run.evaluation(self.how["method"], self.how["direction"]))
 
     def _bounds(self, evaluation: Evaluation) -> tuple[float, float]:
         """By the first method of "auto" alone: a wide upper bound steers as well."""
@@ -249,32 +281,16 @@ class Profile:
 
     def _checked(self, bound: Bound) -> float:
         if math.isnan(float(bound.upper)):
-            raise UnsupportedError(f"calibrate: method {self.method!r} proves no upper bound")
+            raise UnsupportedError(
+                f"calibrate: method {self.how['method']!r} proves no upper bound"
+            )
         return float(bound.upper)
-
-    def steer(self, value: float) -> float:
-        """Return the same for one direction alone: a guide, not a proof."""
-        if value in self._known or not self._lead:
-            return self.excess(value)
-        if value not in self._steered:
-            with asked(), limited(self.max_work, self.method):
-                evaluation = self.at(value).evaluation(self.method, self.direction)
-                if self._lead not in evaluation.directions:
-                    return self.excess(value)
-                self._steered[value] = self._in_direction(evaluation, self._lead)[1]
-        return self._steered[value]
 
     def at(self, value: float) -> Composition:
         """Return the composition at a value, the last one kept with what it knows."""
         if self._last is None or self._last[0] != value:
             self._last = value, self.run(value)
         return self._last[1]
-
-    def answer(self, value: float) -> Bound:
-        """Return the bounds on delta at a value, as users ask for them."""
-        return self.at(value).delta(
-            self.epsilon, method=self.method, direction=self.direction, max_work=self.max_work
-        )
 
     def turn(self, parameter: str, good: float, bad: float) -> str:
         """Say where delta is proved to fall on the way from a good value to a bad one, if it is."""
@@ -290,25 +306,10 @@ class Profile:
                 highest, where = lower, value
         return ""
 
-    def refuse_turns(self, name: str, parameter: str, good: float, bad: float) -> None:
-        """Refuse a parameter in which delta is proved not to be monotone where it was evaluated."""
-        if words := self.turn(parameter, good, bad):
-            raise UnsupportedError(f"{name}: {words}")
-
-
-class Advantage(Profile):
-    """The same at epsilon 0, where delta is the advantage of a membership test."""
-
-    def answer(self, value: float) -> Bound:
-        """Return the bounds on the advantage at a value."""
-        return self.at(value).advantage(
-            method=self.method, direction=self.direction, max_work=self.max_work
-        )
-
 
 @dataclass
 class Power(Profile):
-    """Bounds on the log of the true positive rate at a false positive rate, less the target."""
+    """The same of the log of the true positive rate at a false positive rate."""
 
     fpr: float = 0.0
 
@@ -316,19 +317,6 @@ class Power(Profile):
         bound = true_positive(evaluation, self.fpr)
         over = math.log(self._checked(bound)) - self.log_target + 8 * EPS
         return math.log(max(float(bound.lower), self.fpr)) - self.log_target, over
-
-    def answer(self, value: float) -> Bound:
-        """Return the bounds on the true positive rate at a value."""
-        return self.at(value).tpr(
-            self.fpr, method=self.method, direction=self.direction, max_work=self.max_work
-        )
-
-
-def _others(parameters: Any, fixed: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that are given."""
-    if not isinstance(parameters, (Mapping, type(None))):
-        raise DeclarationError(f"parameters={parameters!r} (expected names with their values)")
-    return {**(parameters or {}), **fixed}
 
 
 def _parameter(mechanism: Mechanism, name: str) -> ParameterInfo | None:

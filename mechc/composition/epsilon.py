@@ -201,7 +201,7 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
         near, slope = root(curve, main, near if math.isfinite(near) else start, slope)
     upper, lower = math.inf, 0.0
     if math.isfinite(near):
-        upper, lower = _upper_side(curve, near, slope), _lower_side(curve, near, slope)
+        upper, lower = (_certified(curve, side, near, slope) for side in ("upper", "lower"))
     if math.isinf(upper):  # no bound comes down to the target any more: the last one that did
         upper = min(curve.least_proven(), rough.least_proven())
     if lower == 0.0:
@@ -336,39 +336,28 @@ def _next(lo: float, hi: float, x: float, excess: float, slope: float, stalled: 
     return guess if lo < guess < hi and not stalled else 0.5 * (lo + hi)
 
 
-def _upper_side(curve: Curve, near: float, slope: float) -> float:
-    """Return an epsilon at which the proven upper bound is at most the target (nan: no proof)."""
-    excess = curve.excess("upper", near)
+def _certified(curve: Curve, side: str, near: float, slope: float) -> float:
+    """Return an epsilon at which one proven side of log delta is beyond the target (nan: no proof).
+
+    The upper bound at most the target, to the right of `near` (inf if it is nowhere); or the lower
+    bound above the target, to the left of it (0 if it is nowhere).
+    """
+    outward = 1.0 if side == "upper" else -1.0
+    excess = outward * curve.excess(side, near)
     if math.isnan(excess):
         return math.nan
     if excess > FAR:
-        near, slope = root(curve, "upper", near, slope)
+        near, slope = root(curve, side, near, slope)
     step = 0.0
     for _ in range(MAX_STEPS):
-        at = min(near + step, curve.high)
-        excess = curve.excess("upper", at)
-        if excess <= 0:
+        at = min(near + outward * step, curve.high)
+        if at <= 0.0 and side == "lower":
+            return 0.0
+        excess = outward * curve.excess(side, at)
+        if excess < 0.0 or (excess == 0.0 and side == "upper"):
             return at
         step = max(4 * step, 1.02 * excess / -slope + 4 * EPS * near)
-    return math.inf
-
-
-def _lower_side(curve: Curve, near: float, slope: float) -> float:
-    """Return an epsilon >= 0 at which the proven lower bound exceeds the target (nan: no proof)."""
-    excess = curve.excess("lower", near)
-    if math.isnan(excess):
-        return math.nan
-    if excess < -FAR:
-        near, slope = root(curve, "lower", near, slope)
-    step = 0.0
-    for _ in range(MAX_STEPS):
-        if step >= near:
-            return 0.0
-        excess = curve.excess("lower", near - step)
-        if excess > 0:
-            return near - step
-        step = max(4 * step, 1.02 * excess / slope + 4 * EPS * near)
-    return 0.0
+    return math.inf if side == "upper" else 0.0
 
 
 def saddle_start(steps: Sequence[Step], log_target: float) -> tuple[float, float]:

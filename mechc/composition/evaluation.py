@@ -166,9 +166,7 @@ class Evaluation:
         epsilon -= self._loss_shift(direction, epsilon)
         if not epsilon > 0.0 or not all(s.loss.has_moments for s in steps):
             return False
-        level = log_subtract(
-            level - CERTAIN - known.density, infinite.log + infinite.error
-        )
+        level = log_subtract(level - CERTAIN - known.density, infinite.log + infinite.error)
         columns = self._columns.setdefault(direction, Columns(steps))
         try:
             return columns.is_below(epsilon, level)
@@ -214,10 +212,10 @@ class Evaluation:
     def _log_delta_of_pair(self, direction: str, epsilon: float, rough: bool) -> Bound:
         """Bounds on log delta(epsilon) of the composed pairs."""
         infinite, opposite, early, density, _, _ = self._about_masses(direction)
-        floor = max(log_positive_part(epsilon), infinite.log)
+        floor = max(log1mexp(epsilon), infinite.log)
         error = log_error(infinite, opposite, epsilon)
         least = log_subtract(infinite.log - infinite.error, early)
-        proven = max(log_positive_part(epsilon) * (1.0 + 2.0 * EPS), least)
+        proven = max(log1mexp(epsilon) * (1.0 + 2.0 * EPS), least)
         if not self.steps[direction]:
             return Bound(floor, floor, floor, "identity", "proven", self._about(direction))
         if proven > -EPS:
@@ -370,7 +368,7 @@ class Evaluation:
             if isinstance(found, NumericError) and order > top and open_:
                 raise found
             if isinstance(found, MechcError):  # of the whole octave, or outside the strip
-                return _forked(below)
+                return tuple(s._replace(loss=s.loss.fork()) for s in below)
             below = found
         return below
 
@@ -383,7 +381,16 @@ class Evaluation:
 
     def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return the same in one direction."""
-        return _largest_loss(self.steps[direction])
+        steps = [step for step in self.steps[direction] if step.count]
+        tops = [step.count * step.loss.support[1] for step in steps]
+        total = math.fsum(tops) if all(map(math.isfinite, tops)) else math.inf
+        if not 0.0 < total < math.inf:
+            return max(total, 0.0), 0.0
+        if sum(step.count for step in steps) == 1 and _is_parameter(total, steps[0]):
+            return total, 0.0
+        # losses of tables and lattices are differences of two logs of masses
+        logs = sum(step.count * step.loss.top_rounding for step in steps if is_resolved(step.loss))
+        return total, TOP_ERROR * math.fsum(map(abs, tops)) + logs + loss_errors(steps)[0]
 
 
 def log_positive_part(epsilon: float) -> float:
@@ -391,30 +398,12 @@ def log_positive_part(epsilon: float) -> float:
     return log1mexp(epsilon)
 
 
-def _forked(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Steps whose nodes grow apart from those of these."""
-    return tuple(s._replace(loss=s.loss.fork()) for s in steps)
-
-
 def _covering(steps: tuple[Step, ...], tilt: float) -> tuple[Step, ...] | MechcError:
     """Steps on more nodes, for tilts up to this one, or why there are none."""
     try:
-        return tuple(s._replace(loss=s.loss.covering(-1.0, tilt)) for s in _forked(steps))
+        return tuple(s._replace(loss=s.loss.fork().covering(-1.0, tilt)) for s in steps)
     except (UnsupportedError, NumericError) as refusal:
         return refusal
-
-
-def _largest_loss(steps: Sequence[Step]) -> tuple[float, float]:
-    if not all(math.isfinite(step.loss.support[1]) for step in steps if step.count):
-        return math.inf, 0.0
-    tops = [step.count * step.loss.support[1] for step in steps if step.count]
-    total = math.fsum(tops)
-    if len(steps) == 1 and steps[0].count == 1 and _is_parameter(total, steps[0]):
-        return (total, 0.0) if total > 0 else (0.0, 0.0)
-    # losses of tables and lattices are differences of two logs of masses
-    logs = sum(step.count * step.loss.top_rounding for step in steps if is_resolved(step.loss))
-    rounding = TOP_ERROR * math.fsum(map(abs, tops)) + logs + loss_errors(steps)[0]
-    return (total, rounding) if total > 0 else (0.0, 0.0)
 
 
 def _is_parameter(loss: float, step: Step) -> bool:

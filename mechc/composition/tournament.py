@@ -354,9 +354,7 @@ class Setting:
     sensitivity: float
 
     @classmethod
-    def of(
-        cls, owner: str, target: Any, count: Any, sampling: Any, sensitivity: Any
-    ) -> Setting:
+    def of(cls, owner: str, target: Any, count: Any, sampling: Any, sensitivity: Any) -> Setting:
         """Check the words.
 
         Raises:
@@ -471,9 +469,7 @@ def _start(mechanism: Mechanism, values: Mapping[str, float]) -> dict[str, float
     return {info.name: given.get(info.name, info.usual) for info in mechanism.parameters}
 
 
-def _stretch(
-    mechanism: Mechanism, start: Mapping[str, float], moved: str
-) -> dict[str, int] | None:
+def _stretch(mechanism: Mechanism, start: Mapping[str, float], moved: str) -> dict[str, int] | None:
     """Powers of a stretch of the outputs that open parameters scale with, None without any.
 
     Density q is a scale family in them if c q(c x) at the stretched parameters is q(x), here seen
@@ -490,9 +486,7 @@ def _stretch(
     candidates = itertools.product(POWERS, repeat=len(free))
     for tried in sorted(candidates, key=lambda p: sum(map(abs, p))):
         powers = dict(zip(free, tried, strict=True))
-        if any(tried) and all(
-            _agrees(whole, start, powers, x, wanted, c) for c in (1.375, 0.8125)
-        ):
+        if any(tried) and all(_agrees(whole, start, powers, x, wanted, c) for c in (1.375, 0.8125)):
             return {**powers, moved: 0}
     return None
 

@@ -11,7 +11,6 @@ import os
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -104,44 +103,6 @@ def run(
         save(figure, path)
     drawn: Figure = figure
     return drawn
-
-
-def epsilon_figure(
-    curves: Mapping[str, tuple[Sequence[int], Bound]],
-    path: Path,
-    delta: float,
-    points: Mapping[str, tuple[int, float]] | None = None,
-    title: str = "",
-) -> Path:
-    """Draw several curves of epsilon against the number of steps and write them to a file.
-
-    Args:
-        curves: for each label the counts and the bounds at these counts.
-        path: file to write; the suffix decides the format.
-        delta: the delta of all curves, for the axis.
-        points: single published values, (steps, epsilon), by label.
-        title: title of the figure.
-
-    Returns:
-        The path written.
-
-    Raises:
-        UnsupportedError: matplotlib is not installed, or the file cannot be written.
-    """
-    figure, axes = blank()
-    for index, (label, (counts, bound)) in enumerate(curves.items()):
-        draw(axes, counts, bound, label=label, index=index)
-    for label, (steps, value) in (points or {}).items():
-        axes.plot([steps], [value], "ko", markersize=5)
-        axes.annotate(
-            label, (steps, value), (-8, 0), textcoords="offset points", ha="right", va="center"
-        )
-    axes.set(xlabel="steps", ylabel=_epsilon_at(delta))
-    axes.set_xlim(left=0)
-    axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
-    _finish(axes, title)
-    save(figure, path)
-    return path
 
 
 def bars(
@@ -283,9 +244,7 @@ def _steps(
     axes.set(ylabel=_epsilon_at(look.delta))
 
 
-def _loss(
-    axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int
-) -> None:
+def _loss(axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int) -> None:
     """The law of the privacy loss: shares of cells.
 
     exp(-e) P(L > e) has the integral exp(-a) delta(a) - exp(-b) delta(b) over (a, b).

@@ -2,7 +2,6 @@
 
 from decimal import Decimal
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +11,6 @@ from mechc.accountants.bound import Bound
 from mechc.cli import comparison
 from mechc.errors import UnsupportedError
 from mechc.report import stages
-from mechc.report.plot import epsilon_figure
 from mechc.report.tables import number
 
 
@@ -81,18 +79,19 @@ def test_outline_of_nested_data():
     assert lines[0] == "Bound" and "  upper: 0.3" in lines
 
 
-def test_comparison_shows_refusals(laplace):
-    answer, seconds = comparison.ask(laplace(scale=1.0).composition(), "lattice", {}, 0.5, None)
+def test_comparison_asks_every_method_and_shows_refusals(laplace):
+    found = comparison.answers(laplace(scale=1.0).composition(), epsilon=0.5, delta=None)
+    answer, seconds = found["lattice"]
     assert isinstance(answer, str) and "lattice" in answer
     assert seconds > 0
+    assert {m.name for m in mechc.methods()} <= {label.split()[0].split(":")[0] for label in found}
+    assert {"edgeworth interval=True", "edgeworth interval=True error=moments"} <= found.keys()
 
 
-def test_comparison_asks_every_method_and_both_edgeworth_intervals(laplace):
-    rows = [comparison.label(*question) for question in comparison.questions()]
-    assert {m.name for m in mechc.methods()} <= {row.split()[0].split(":")[0] for row in rows}
+def test_both_edgeworth_intervals(laplace):
     run = 2000 * laplace(scale=40.0)
     published, sharper = (
-        comparison.ask(run, "edgeworth", {"interval": True, "error": error}, 2.0, None)[0]
+        run.delta(2.0, method="edgeworth", interval=True, error=error)
         for error in ("moments", "best")
     )
     truth = run.delta(2.0)
@@ -100,16 +99,13 @@ def test_comparison_asks_every_method_and_both_edgeworth_intervals(laplace):
     assert truth.upper < sharper.upper < published.upper
 
 
-def test_figure(tmp_path):
-    sides = np.array([0.1, 0.2, 0.3])
-    bound = Bound(sides, sides + 0.01, sides + 0.02, "made up", "proven")
-    nothing = np.full(3, np.nan)
-    guess = Bound(nothing, sides, nothing, "guess", "estimate")
-    curves = {"proven": ([1, 2, 3], bound), "guess": ([1, 2, 3], guess)}
-    path = epsilon_figure(curves, tmp_path / "figure.png", 1e-5, {"published": (3, 0.4)})
+def test_figure(tmp_path, laplace):
+    asked = {"kind": "steps", "counts": [1, 2, 3], "methods": ("auto", "clt")}
+    path = tmp_path / "figure.png"
+    laplace(scale=9.0).plot(path, **asked)
     assert path.read_bytes()[:4] == b"\x89PNG"
     with pytest.raises(UnsupportedError, match="cannot write the figure"):
-        epsilon_figure(curves, tmp_path / "missing" / "figure.png", 1e-5)
+        laplace(scale=9.0).plot(tmp_path / "missing" / "figure.png", **asked)
 
 
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "student_t"])
