@@ -173,7 +173,7 @@ class Bound:
             f"{self.quantity.words} ({', '.join(filter(None, words))}{more})"
         )
         behind = [] if self.claim is None else [str(self.claim)]
-        behind += [f"{key}: {value}" for key, value in self.detail.items() if key != "claims"]
+        behind += [f"{key}: {value}" for key, value in self.detail.items()]
         table = as_table(shown, ("lower", "estimate", "upper"))
         return f"<b>{html.escape(line)}</b>{table}{folded('what stands behind it', behind)}"
 
@@ -183,8 +183,7 @@ class Bound:
         words = {"quantity": self.quantity.words, "safe": self.quantity.safe.value,
                  "method": self.method, "status": self.status, "adjacency": self.adjacency,
                  "claim": None if self.claim is None else self.claim.record()}  # fmt: skip
-        detail = {k: v for k, v in self.detail.items() if k != "claims"}  # `claim` says it
-        made: dict[str, Any] = plain({**sides, **words, "detail": detail})
+        made: dict[str, Any] = plain({**sides, **words, "detail": self.detail})
         return made
 
     def to_json(self) -> str:

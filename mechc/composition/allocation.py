@@ -248,11 +248,9 @@ class AllocatedEvent(NumericEvent):
         law: PrivacyLoss = laws[key]
         return law
 
-    def lone_evaluation(
-        self, directions: Sequence[str], claims: tuple[str, ...]
-    ) -> AllocationEvaluation | None:
+    def lone_evaluation(self, directions: Sequence[str]) -> AllocationEvaluation | None:
         """Return what answers for this epoch alone; None where steps are not alike."""
-        return AllocationEvaluation(self, directions, claims) if len(self.parts) == 1 else None
+        return AllocationEvaluation(self, directions) if len(self.parts) == 1 else None
 
 
 @lru_cache(maxsize=64)
@@ -301,18 +299,15 @@ def _told(base: Event, steps: int, drawn: int) -> NumericEvent:
 class AllocationEvaluation(Evaluation):
     """One epoch, by the exact profile: bounds on both sides."""
 
-    def __init__(
-        self, event: AllocatedEvent, directions: Sequence[str], claims: tuple[str, ...]
-    ) -> None:
+    def __init__(self, event: AllocatedEvent, directions: Sequence[str]) -> None:
         """Take the laws of one step.
 
         Args:
             event: the epoch.
             directions: "remove", "add" or both.
-            claims: what the pair stands for.
         """
         self.no_lower = BLOCKS if event.whole[1] > 1 else event.base.upper_only
-        self.claims, self.beneath, self.directions = claims, None, tuple(directions)
+        self.beneath, self.directions = None, tuple(directions)
         self.method, self.methods_used = "put", set()
         self._event, self._accountants, self._mirrored = event, {}, False
         epochs = _epochs(event.base, event.steps)
@@ -349,7 +344,7 @@ class AllocationEvaluation(Evaluation):
             beyond = epsilon >= top + rounding
             upper = most if beyond else epoch.log_delta(epsilon)[2]
             lower = estimate = least
-        about = {"direction": direction, "claims": self.claims}
+        about = {"direction": direction}
         if self.no_lower:
             return Bound(math.nan, math.nan, upper, "put", self.no_lower, about)
         return Bound(lower, estimate, upper, "put", "proven", about)
@@ -360,7 +355,7 @@ class AllocationEvaluation(Evaluation):
 
         step = Step(self._event.loss(direction), 1)
         found = RenyiAccountant((step,)).renyi_epsilon([order])
-        about = {"direction": direction, "claims": self.claims}
+        about = {"direction": direction}
         upper = float(np.ravel(found.upper)[0])
         return Bound(math.nan, math.nan, upper, found.method, UPPER, about)
 

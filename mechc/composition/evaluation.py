@@ -80,7 +80,6 @@ class Evaluation:
         method: str,
         rtol: float,
         options: tuple[tuple[str, Any], ...] = (),
-        claims: tuple[str, ...] = (),
         no_lower: str = "",
         beneath: Evaluation | None = None,
     ) -> None:
@@ -91,14 +90,13 @@ class Evaluation:
             method: a resolved method name.
             rtol: relative width of delta that "auto" aims at.
             options: options of the accountant.
-            claims: what the pairs stand for, for the details of every answer.
             no_lower: why lower bounds for these steps are none for the mechanism, if so.
             beneath: what is revealed at least then, if that is known: its lower bounds hold.
 
         Raises:
             UnsupportedError: the method cannot do these steps.
         """
-        self.claims, self.no_lower, self.beneath = claims, no_lower, beneath
+        self.no_lower, self.beneath = no_lower, beneath
         self.directions = tuple(steps)
         self.method = method
         self.methods_used: set[str] = set()
@@ -217,14 +215,14 @@ class Evaluation:
         least = log_subtract(infinite.log - infinite.error, early)
         proven = max(log1mexp(epsilon) * (1.0 + 2.0 * EPS), least)
         if not self.steps[direction]:
-            return Bound(floor, floor, floor, "identity", "proven", self._about(direction))
+            return Bound(floor, floor, floor, "identity", "proven", {"direction": direction})
         if proven > -EPS:
-            return Bound(proven, floor, 0.0, "limit", "proven", self._about(direction))
+            return Bound(proven, floor, 0.0, "limit", "proven", {"direction": direction})
         if math.isinf(epsilon):
             value = floor if epsilon > 0 else 0.0
             if not all(is_resolved(step.loss) for step in self.steps[direction]):
-                return Bound(value, 0.0, 0.0, "limit", "proven", self._about(direction))
-            limit = Bound(value, value, value, "limit", "proven", self._about(direction))
+                return Bound(value, 0.0, 0.0, "limit", "proven", {"direction": direction})
+            limit = Bound(value, value, value, "limit", "proven", {"direction": direction})
             limit = replace(limit, lower=proven) if early > -math.inf and epsilon > 0 else limit
             return outward(limit, error) if epsilon > 0 else limit
         if epsilon > FARTHEST:  # delta falls; what is squared on the way stays a double
@@ -250,7 +248,7 @@ class Evaluation:
         if answer.status == "proven":  # a side that is no number proves nothing
             lower = -math.inf if math.isnan(lower) else lower
             upper = 0.0 if math.isnan(upper) else upper
-        answer.detail.update(self._about(direction))
+        answer.detail["direction"] = direction
         return Bound(
             lower if math.isnan(lower) else min(max(lower, proven), 0.0),
             estimate if math.isnan(estimate) else min(max(estimate, floor), 0.0),
@@ -329,9 +327,6 @@ class Evaluation:
                 found = min(found, least - log1mexp(rounding - below))
         return math.log(2.0 * rounding) + found
 
-    def _about(self, direction: str) -> dict[str, Any]:
-        return {"direction": direction, "claims": self.claims}
-
     def renyi(self, direction: str, order: float) -> Bound:
         """Return bounds on the Rényi divergence of one order in one direction."""
         from mechc.accountants.classical.renyi import RenyiAccountant
@@ -343,7 +338,7 @@ class Evaluation:
         )
         if self._about_masses(direction)[2:4] != (-math.inf, 0.0):
             lower, estimate = math.nan, math.nan  # what may stand at any loss decides high orders
-        found = Bound(lower, estimate, upper, bound.method, bound.status, self._about(direction))
+        found = Bound(lower, estimate, upper, bound.method, bound.status, {"direction": direction})
         return self.of_mechanisms(found, lambda e: e.renyi(direction, order))
 
     def _on_nodes_for(self, direction: str, order: float) -> tuple[Step, ...]:

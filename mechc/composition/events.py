@@ -395,11 +395,11 @@ class Composition(Queries):
         if curves:
             others = Composition((e, n) for e, n in self.parts if not e.joint_evaluation)
             steps = {d: others.steps(d) for d in wanted}
-            answers: Evaluation = curves[0][0].joint_evaluation(curves, steps, name, self.claims)
+            answers: Evaluation = curves[0][0].joint_evaluation(curves, steps, name)
             return answers
         lone = self.parts[0][0].lone_evaluation if self.count == 1 else None
         if lone is not None and name in ("auto", "direct"):
-            alone = lone(wanted, self.claims)
+            alone = lone(wanted)
             if alone is not None:
                 return alone
         steps = {d: self._steps_for(name, d) for d in wanted}
@@ -415,8 +415,8 @@ class Composition(Queries):
                 no_lower = "long lists of losses were rounded up to a grid"
                 least = {d: side[1] if side else steps[d] for d, side in sides.items()}
                 steps = {d: side[0] if side else steps[d] for d, side in sides.items()}
-                lower = Evaluation(least, name, rtol, settled, self.claims)
-        return Evaluation(steps, name, rtol, settled, self.claims, no_lower, lower)
+                lower = Evaluation(least, name, rtol, settled)
+        return Evaluation(steps, name, rtol, settled, no_lower, lower)
 
     def _beneath(self) -> Composition | None:
         """What is revealed at least, where events are known by bounds."""

@@ -44,7 +44,8 @@ def _number(
     except (TypeError, ValueError, OverflowError):
         raise DeclarationError(f"{name}={value!r} is not a number (expected {accepted})") from None
     if not lo <= number <= hi:
-        raise DeclarationError(f"{name}={number:g} is out of range (expected {accepted})")
+        problem = "is not positive" if lo == LEAST and number <= 0.0 else "is out of range"
+        raise DeclarationError(f"{name}={number:g} {problem} (expected {accepted})")
     return number
 
 

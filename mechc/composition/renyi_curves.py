@@ -70,10 +70,9 @@ class CurveEvent(Event):
         curves: Sequence[tuple[CurveEvent, int]],
         steps: dict[str, Sequence[Step]],
         method: str,
-        claims: tuple[str, ...],
     ) -> CurveEvaluation:
         """Return what answers for these curves composed with steps whose pair is known."""
-        return CurveEvaluation(curves, steps, method, claims)
+        return CurveEvaluation(curves, steps, method)
 
     def loss(self, direction: str = "remove") -> PrivacyLoss:
         """Refuse: there is no law of the loss.
@@ -172,7 +171,6 @@ class CurveEvaluation(Evaluation):
         curves: Sequence[tuple[CurveEvent, int]],
         steps: dict[str, Sequence[Step]],
         method: str,
-        claims: tuple[str, ...],
     ) -> None:
         """Combine curves with the steps whose pair is known.
 
@@ -183,7 +181,7 @@ class CurveEvaluation(Evaluation):
             raise UnsupportedError(
                 f"{method}: {STATUS}; of the methods only renyi (and auto) can use it"
             )
-        super().__init__(steps, "renyi", 1e-6, claims=claims)
+        super().__init__(steps, "renyi", 1e-6)
         self._curves = tuple(curves)
 
     def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
@@ -210,7 +208,7 @@ class CurveEvaluation(Evaluation):
         best = min(float(found.fun), exponent(hi), 0.0)
         upper = min(float(np.logaddexp(best, log_infinite(steps))), 0.0)
         order = 1.0 + math.exp(float(found.x))
-        detail = {"direction": direction, "order": order, "claims": self.claims}
+        detail = {"direction": direction, "order": order}
         return Bound(math.nan, math.nan, upper, "renyi", STATUS, detail)
 
     def renyi(self, direction: str, order: float) -> Bound:

@@ -88,10 +88,11 @@ def test_answers_carry_their_claims():
     run = 2 * mechc.poisson(mechc.load("laplace"), 0.1)(scale=1.0) + mechc.load("pure_dp")(
         epsilon=1
     )
+    first, second = sorted(run.claims)
+    assert "proven by T6" in first and "unimodal" in first and "assumed" in first
+    assert "dominating, declared" in second
     for answer in (run.delta(0.5), run.epsilon(1e-3), run.delta(math.inf)):
-        first, second = sorted(answer.detail["claims"])
-        assert "proven by T6" in first and "unimodal" in first and "assumed" in first
-        assert "dominating, declared" in second
+        assert answer.claim == run.claim and answer.claim.status == "declared"
 
 
 def test_settings_of_one_mechanism_share_a_claim():

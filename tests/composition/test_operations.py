@@ -170,7 +170,7 @@ def test_random_moves_beside_noise_that_is_not_log_concave():
     claim = event.mechanism.claim
     assert (claim["status"], claim["theorem"]) == ("declared", None)
     assert "by exactly sensitivities_i" in claim["assumptions"][0]
-    assert "by exactly" in event.delta(0.2).detail["claims"][0]
+    assert "by exactly" in event.delta(0.2).claim.assumptions[0]
 
 
 def test_shorter_random_moves_may_reveal_more_of_heavy_tails():
