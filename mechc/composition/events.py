@@ -344,22 +344,20 @@ class Composition(Queries):
 
         return tuple(Step(event.loss(direction), count) for event, count in self.parts)
 
-    def steps_so_far(self, direction: str) -> tuple[Step, ...]:
-        """As `steps`, with stand-ins for the losses that cannot be resolved."""
+    def _steps_for(self, method: str, direction: str) -> tuple[Step, ...]:
+        """The steps, for "auto" with stand-ins for the losses that cannot be resolved."""
+        from mechc.accountants.auto import explained
         from mechc.loss.privacy_loss import Step
 
-        return tuple(Step(event.loss_or_stand_in(direction), n) for event, n in self.parts)
-
-    def _steps_for(self, method: str, direction: str) -> tuple[Step, ...]:
-        """The steps as the method wants them: "auto" takes stand-ins, the others refuse them."""
-        from mechc.accountants.auto import explained
+        def so_far() -> tuple[Step, ...]:
+            return tuple(Step(event.loss_or_stand_in(direction), n) for event, n in self.parts)
 
         if method == "auto":
-            return self.steps_so_far(direction)
+            return so_far()
         try:
             return self.steps(direction)
         except NumericError as why:
-            raise explained(method, self.steps_so_far(direction), why) from why
+            raise explained(method, so_far(), why) from why
 
     def evaluation(
         self, method: str = "auto", direction: str = "both", rtol: float = 1e-6, **options: Any
@@ -513,8 +511,7 @@ def compose(*parts: Any) -> Composition:
 
 def _privacy_loss(kernel: Hashable, theta: tuple[float, ...], reverse: bool) -> PrivacyLoss:
     """The law for the question at hand, grown from the one that all questions begin with."""
-    laws = current().laws
-    key = (kernel, theta, reverse)
+    laws, key = current().laws, (kernel, theta, reverse)
     if key not in laws:
         if reverse:
             laws[key] = _privacy_loss(kernel, theta, False).reversed()
@@ -535,8 +532,7 @@ def _first_loss(kernel: Hashable, theta: tuple[float, ...]) -> PrivacyLoss:
 
 def _tagged_loss(kernel: Hashable, tag: Hashable, theta: tuple[float, ...]) -> PrivacyLoss:
     """As `_privacy_loss`, of a pair whose output also tells an index."""
-    laws = current().laws
-    key = (kernel, tag, theta)
+    laws, key = current().laws, (kernel, tag, theta)
     if key not in laws:
         laws[key] = _first_tagged_loss(kernel, tag, theta).fork()
     law: PrivacyLoss = laws[key]

@@ -58,11 +58,18 @@ def poisson(
         hint = suggestion(word, ("sampling_rate", "adjacency"))
         raise DeclarationError(f"poisson: {word}={unknown[word]!r} is not known{hint}")
     adjacency = Adjacency.of(adjacency, sampling=True)
-    _check_event_rate("poisson", what, sampling_rate)
-    if isinstance(what, NumericEvent) and adjacency is Adjacency.ADD_REMOVE:
-        return cast(Source, _sampled_table(what, sampling_rate))
+    rate = _checked_rate("poisson", what, sampling_rate)
+    if isinstance(what, NumericEvent) and rate is not None and adjacency is Adjacency.ADD_REMOVE:
+        if what.claim.group:
+            refuse_groups("poisson", str(what))
+        if what.adjacency is Adjacency.REPLACE:
+            raise UnsupportedError(
+                f"poisson({what}): the table is for replacing a record, and Poisson sampling under "
+                "add/remove (T6) needs one for adding and removing one"
+            )
+        return cast(Source, sampled(what, rate))
     base, values = _opened("poisson", what)
-    return _closed(what, _sampled(base, sampling_rate, adjacency), values)
+    return _closed(what, _sampled(base, rate, adjacency), values)
 
 
 def without_replacement(what: Source, sampling_rate: float | None = None) -> Source:
@@ -84,9 +91,8 @@ def without_replacement(what: Source, sampling_rate: float | None = None) -> Sou
         UnsupportedError: `what` is a composition, or for groups. When it is compiled also: no pair
             that dominates replacement in both orders.
     """
-    _check_event_rate("without_replacement", what, sampling_rate)
+    rate = _checked_rate("without_replacement", what, sampling_rate)
     base, values = _opened("without_replacement", what)
-    rate = _checked_rate("without_replacement", sampling_rate)
     return _closed(what, base.transformed(steps.WithoutReplacement(), rate), values)
 
 
@@ -314,8 +320,8 @@ def _closed(what: Source, made: Mechanism, values: Mapping[str, float]) -> Sourc
     return made(**values) if isinstance(what, Event) else made
 
 
-def _sampled(base: Mechanism, sampling_rate: float | None, adjacency: Adjacency) -> Mechanism:
-    rate = _checked_rate("poisson", sampling_rate)
+def _sampled(base: Mechanism, rate: float | None, adjacency: Adjacency) -> Mechanism:
+    """On a sample; a sample of a sample is one at the product of the rates."""
     step = steps.Poisson(adjacency)
     if any(isinstance(earlier, steps.Poisson) for earlier in base.transforms):
         again, name = base.transforms[-1] == step, step.added(base.transforms[:-1])
@@ -344,24 +350,10 @@ def _rises(moves: Sequence[float]) -> dict[str, float]:
     return found
 
 
-def _check_event_rate(name: str, what: Any, sampling_rate: float | None) -> None:
-    if isinstance(what, Event) and sampling_rate is None:
+def _checked_rate(name: str, what: Any, value: Any) -> float | None:
+    """A sampling rate, which an event needs and a mechanism may leave open."""
+    if isinstance(what, Event) and value is None:
         raise DeclarationError(f"{name}: sampling_rate is needed to sample an event")
-
-
-def _sampled_table(what: NumericEvent, sampling_rate: float | None) -> NumericEvent:
-    rate = _checked_rate("poisson", sampling_rate)
-    if what.claim.group:
-        refuse_groups("poisson", str(what))
-    if what.adjacency is Adjacency.REPLACE:
-        raise UnsupportedError(
-            f"poisson({what}): the table is for replacing a record, and Poisson sampling under "
-            "add/remove (T6) needs one for adding and removing one"
-        )
-    return sampled(what, 1.0 if rate is None else rate)
-
-
-def _checked_rate(name: str, value: Any) -> float | None:
     return None if value is None else inputs.share(name, steps.Sample.adds, value)
 
 

@@ -179,14 +179,6 @@ def _integer(event: Any, name: str, value: Any, least: int = 0) -> int:
     return value
 
 
-def _nothing(event: Any, relation: NeighboringRelation) -> Found:
-    return Composition()
-
-
-def _everything(event: Any, relation: NeighboringRelation) -> Found:
-    return _revealing()
-
-
 def _composed(event: Any, relation: NeighboringRelation) -> Found:
     return compose(*(from_event(part, relation) for part in event.events))
 
@@ -230,10 +222,6 @@ def _told(event: Any) -> float:
     raise RefusedError(event, "a sample is taken for one noise, or for several Gaussian ones")
 
 
-def _is_noise(event: Any) -> bool:
-    return isinstance(event, (dp.LaplaceDpEvent, dp.DiscreteLaplaceDpEvent))
-
-
 def _unsampled(event: Any, relation: NeighboringRelation) -> Found:
     return _noise(event, DISTANCE[relation]) or _revealing()
 
@@ -241,7 +229,9 @@ def _unsampled(event: Any, relation: NeighboringRelation) -> Found:
 def _poisson(event: Any, relation: NeighboringRelation) -> Found:
     """T6; for replacement the pair with both moves, which is declared and is for Gaussian noise."""
     rate, inner = _rate(event), event.event
-    if isinstance(inner, dp.MixtureOfGaussiansDpEvent) or _is_noise(inner):
+    if isinstance(
+        inner, (dp.MixtureOfGaussiansDpEvent, dp.LaplaceDpEvent, dp.DiscreteLaplaceDpEvent)
+    ):
         _only(event, relation, ADD_REMOVE, SPECIAL)
     if isinstance(inner, dp.MixtureOfGaussiansDpEvent):
         moved = _moves(inner, relation)
@@ -266,26 +256,27 @@ def _blamed(event: Any, inner: Any, distance: int) -> Event | None:
         raise RefusedError(event, str(refused)) from refused
 
 
-def _subset(event: Any, relation: NeighboringRelation) -> Found:
-    """T7, whose distance is that of replacement."""
+def _batch(
+    event: Any, relation: NeighboringRelation, drawn: Callable[[Event, int, int], Event]
+) -> Found:
+    """A batch of a fixed size, by its noise, the number of records and that size."""
     _only(event, relation, REPLACE)
     base = _blamed(event, event.event, DISTANCE[REPLACE])
     records = _integer(event, "source_dataset_size", event.source_dataset_size, 1)
     taken = _integer(event, "sample_size", event.sample_size)
     if not taken:
         return Composition()
-    return _revealing() if base is None else without_replacement(base, taken / records)
+    return _revealing() if base is None else drawn(base, records, taken)
+
+
+def _subset(event: Any, relation: NeighboringRelation) -> Found:
+    """T7, whose distance is that of replacement."""
+    return _batch(event, relation, lambda base, n, k: without_replacement(base, k / n))
 
 
 def _drawn(event: Any, relation: NeighboringRelation) -> Found:
     """T7 and T9, for whatever the other records are."""
-    _only(event, relation, REPLACE)
-    base = _blamed(event, event.event, DISTANCE[REPLACE])
-    records = _integer(event, "source_dataset_size", event.source_dataset_size, 1)
-    draws = _integer(event, "sample_size", event.sample_size)
-    if not draws:
-        return Composition()
-    return _revealing() if base is None else _drawn_of(base, records, draws)
+    return _batch(event, relation, _drawn_of)
 
 
 @lru_cache(maxsize=128)
@@ -360,8 +351,8 @@ def _tree(event: Any, relation: NeighboringRelation) -> Found:
 
 
 KINDS: Mapping[type, Callable[[Any, NeighboringRelation], Found]] = MappingProxyType({
-    dp.NoOpDpEvent: _nothing,
-    dp.NonPrivateDpEvent: _everything,
+    dp.NoOpDpEvent: lambda event, relation: Composition(),
+    dp.NonPrivateDpEvent: lambda event, relation: _revealing(),
     dp.ComposedDpEvent: _composed,
     dp.SelfComposedDpEvent: _repeated,
     dp.GaussianDpEvent: _unsampled,
