@@ -18,6 +18,7 @@ from mechc.adjacency import Adjacency, Claim
 
 MOST_ROWS = 50  # of the table of a notebook
 
+
 class Side(Enum):
     """The side of an interval that never under-reports what an attacker can do."""
 
@@ -169,8 +170,10 @@ class Bound:
         shown = [tuple(map(repr, row)) for row in values[:MOST_ROWS]]
         more = "" if len(values) <= MOST_ROWS else f"; the first {MOST_ROWS} of {len(values)}"
         words = [self.status, self.adjacency.words if self.adjacency else "", self.method]
-        line = str(self) if not np.ndim(self.safe) else (
-            f"{self.quantity.words} ({', '.join(filter(None, words))}{more})"
+        line = (
+            str(self)
+            if not np.ndim(self.safe)
+            else (f"{self.quantity.words} ({', '.join(filter(None, words))}{more})")
         )
         behind = [] if self.claim is None else [str(self.claim)]
         behind += [f"{key}: {value}" for key, value in self.detail.items()]

@@ -92,7 +92,6 @@ def log_mills(x: float) -> float:
     return math.log(special.erfcx(x / math.sqrt(2.0))) + 0.5 * math.log(0.5 * math.pi)
 
 
-
 TRANSFORM = 10.0  # work for one point of a transform, of a power, or of a payoff
 
 

@@ -3,7 +3,7 @@
     refine the cases, find monotone regions          regions, loss
     invert the loss on each region                   inverse
     strip of finite moments, behaviour at the ends   tails
-    cumulant generating function and cumulants       cgf, integrals
+    cumulant generating function                     cgf, integrals
     mass at infinity, distribution functions         integrals
     lattice, symmetry                                structure
 
@@ -13,16 +13,15 @@ here (`checks`). Signs, monotone parts and asymptotics are those of `mechc.symbo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sympy import And, Basic, Expr, Gt, Pow, S, Sum, Symbol, Tuple, besseli, erfc, loggamma
+from sympy import And, Basic, Expr, Gt, S, Symbol, Tuple
 
-from mechc.calculus.cgf import cgf_of, cumulants_of
+from mechc.calculus.cgf import cgf_of
 from mechc.calculus.checks import Checker
 from mechc.calculus.integrals import distribution, infinite_mass
-from mechc.calculus.inverse import best_inverse, invert
+from mechc.calculus.inverse import invert
 from mechc.calculus.regions import Refined, refine
 from mechc.calculus.structure import is_symmetric, lattice_of
 from mechc.calculus.tails import Tails, tails_of
@@ -34,12 +33,9 @@ from mechc.calculus.types import (
     Kind,
     Numeric,
     Region,
-    Unavailable,
 )
 from mechc.protocol import Measure
-from mechc.symbolic.budget import Task, run
 from mechc.symbolic.facts import by_case, is_certain
-from mechc.symbolic.functions import spell_out
 
 if TYPE_CHECKING:
     from mechc.calculus.pair import Pair
@@ -57,7 +53,6 @@ class Derived:
     tails: Tails
     lattice: Entry
     symmetric: bool
-    cumulants: Entry
     notes: tuple[str, ...]
 
 
@@ -91,7 +86,6 @@ def derive_case(refined: Refined, pair: Pair) -> Derived:
         tails=tails,
         lattice=lattice_of(regions, atoms, x, facts, integer),
         symmetric=is_symmetric(regions, atoms, checker),
-        cumulants=cumulants_of(cgf, Z),
         notes=(*tails.notes, *_notes(case, pair)),
     )
 
@@ -122,98 +116,39 @@ def _notes(case: CalculusCase, pair: Pair) -> list[str]:
     ]
 
 
-def joined(cases: list[Derived], entry: Callable[[Derived], Entry]) -> Entry:
-    """One entry for all cases: closed only if it is closed in every case."""
-    rows, how = [], ""
-    for derived in cases:
-        condition, value = derived.case.condition, entry(derived)
-        if not isinstance(value, Closed):
-            return value
-        how = how or value.how
-        rows.append([(condition, component) for component in value.expr])
-    columns = [by_case(list(column)) for column in zip(*rows, strict=True)]
-    return Closed(Tuple(*columns), how)
-
-
-def solve_in_child(cases: list[Derived], pair: Pair, seconds: float) -> list[Derived]:
-    """Let SymPy try the inverses that the rules did not find, all in one child process.
-
-    Args:
-        cases: with rule-based inverses.
-        pair: for its variable and parameters.
-        seconds: wall clock.
-    """
-    x = pair.variable
-    losses = list(dict.fromkeys(r.loss for d in cases for r in d.case.regions if _promising(r)))
-    tasks = [Task(spell_out(loss) - ELL, x) for loss in losses]
-    answers = run(tasks, seconds)
-    solutions = {loss: answers.get(index, []) for index, loss in enumerate(losses)}
-    return [_with_solutions(derived, solutions, pair) for derived in cases] if losses else cases
-
-
-def _promising(region: Region) -> bool:
-    """Monotone, without a closed inverse, and made of functions that `solve` knows."""
-    if not region.kind.moves or isinstance(region.inverse, Closed):
-        return False
-    hopeless = region.loss.atoms(erfc, loggamma, besseli, Sum)  # type: ignore[union-attr]
-    powers = region.loss.atoms(Pow)  # type: ignore[union-attr]
-    return not hopeless and all(p.exp.is_number or not p.base.free_symbols for p in powers)
-
-
-def _with_solutions(
-    derived: Derived, solutions: dict[Expr | None, list[Expr]], pair: Pair
-) -> Derived:
-    condition, integer = derived.case.condition, pair.measure is Measure.LATTICE
-    regions = []
-    for region in derived.case.regions:
-        if _promising(region):
-            checker = _inside(region, condition, pair) or Checker.of(
-                pair.variable, pair.parameters, condition, integer
-            )
-            found = [(solution, "solve") for solution in solutions[region.loss]]
-            region = replace(region, inverse=best_inverse(found, region, ELL, checker))
-        regions.append(region)
-    return replace(derived, case=replace(derived.case, regions=tuple(regions)))
-
-
-__all__ = [
-    "Calculus",
-    "CalculusCase",
-    "Closed",
-    "Entry",
-    "Numeric",
-    "Region",
-    "Unavailable",
-    "derive",
-]
-
-
-def derive(pair: Pair, *, budget: float = 2.0) -> Calculus:
+def derive(pair: Pair) -> Calculus:
     """Derive everything that accounting needs from an ordered pair.
 
     Args:
         pair: the normalised pair.
-        budget: seconds of wall clock for SymPy's solvers, in a child process.
 
     Returns:
         The calculus; what has no closed form is marked as such, never left out.
     """
     cases = [derive_case(refined, pair) for refined in refine(pair)]
-    cases = solve_in_child(cases, pair, budget)
     return Calculus(
         pair=pair,
         ell=ELL,
         z=Z,
         cases=tuple(derived.case for derived in cases),
         strip=(_by_case(cases, 0), _by_case(cases, 1)),
-        lattice=joined(cases, lambda derived: derived.lattice),
+        lattice=_lattice(cases),
         symmetric=all(derived.symmetric for derived in cases),
-        cumulants=joined(cases, lambda derived: derived.cumulants),
         tails=tuple(dict.fromkeys(s for derived in cases for s in derived.tails.sentences)),
         notes=tuple(dict.fromkeys(n for derived in cases for n in derived.notes)),
-        reverse=derive(pair.reverse, budget=budget) if pair.reverse is not None else None,
     )
 
 
 def _by_case(cases: list[Derived], side: int) -> Expr:
     return by_case([(derived.case.condition, derived.tails.strip[side]) for derived in cases])
+
+
+def _lattice(cases: list[Derived]) -> Entry:
+    """The lattice, which is closed only if it is in every case."""
+    closed = [d.lattice for d in cases if isinstance(d.lattice, Closed)]
+    if len(closed) < len(cases):
+        return next(d.lattice for d in cases if not isinstance(d.lattice, Closed))
+    rows = zip(*(entry.expr for entry in closed), strict=True)
+    conditions = [derived.case.condition for derived in cases]
+    columns = (by_case(list(zip(conditions, row, strict=True))) for row in rows)
+    return Closed(Tuple(*columns), closed[0].how)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy import Add, Expr, ceiling, exp, floor, log, nan, oo
+from sympy import Expr, ceiling, floor, log, nan, oo
 from sympy.logic.boolalg import Boolean
 
-from mechc.calculus.terms import Negative, Term, terms
+from mechc.calculus.terms import Negative, Term, terms, total
 from mechc.declare.declaration import Declaration
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.protocol import Measure
@@ -40,16 +40,6 @@ class Piece:
     p: tuple[Term, ...]
     q: tuple[Term, ...]
 
-    @property
-    def log_p(self) -> Expr | None:
-        """Log density of P, None where it is zero."""
-        return log_sum(self.p)
-
-    @property
-    def log_q(self) -> Expr | None:
-        """Log density of Q, None where it is zero."""
-        return log_sum(self.q)
-
 
 @dataclass(frozen=True)
 class Atom:
@@ -75,7 +65,7 @@ def log_sum(parts: tuple[Term, ...]) -> Expr | None:
         return None
     if len(parts) == 1:
         return log(parts[0].weight) + parts[0].log_density
-    return log(Add(*(t.weight * exp(t.log_density) for t in parts)))
+    return log(total(parts))
 
 
 def by_cases(declaration: Declaration) -> tuple[Case, ...]:

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sympy import (
     Add,
-    Dummy,
     Expr,
     Mul,
     S,
@@ -48,8 +47,9 @@ from sympy import (
 
 from mechc.calculus.integrals import LONGEST, geometric, mass
 from mechc.calculus.loss import log_sum
+from mechc.calculus.terms import total
 from mechc.calculus.types import Closed, Entry, Kind, Numeric, Region, Unavailable, joined
-from mechc.symbolic.facts import Facts, Undecided, is_certain, sampled
+from mechc.symbolic.facts import Facts, is_certain, sampled
 from mechc.symbolic.functions import sinhc
 from mechc.symbolic.rewrite import (
     affine_in,
@@ -60,7 +60,7 @@ from mechc.symbolic.rewrite import (
     rational_in,
     tidy,
 )
-from mechc.symbolic.signs import decide, sign
+from mechc.symbolic.signs import proved, weak_sign
 
 if TYPE_CHECKING:
     from mechc.calculus.cases import Atom
@@ -140,11 +140,10 @@ def _anchored(part: Expr, z: Symbol, facts: Facts) -> tuple[Expr, Expr]:
     if power.has(z) or slope.has(z):
         return S.One, _log_positive(part, z, facts)
     end = factor(start - slope)
-    try:
-        grows = sign(start, facts) * sign(slope, facts) >= 0
-    except Undecided:
+    signs = proved(start, facts), proved(slope, facts)
+    if None in signs:
         return S.One, _log_positive(part, z, facts)
-    if grows:
+    if signs[0] == signs[1] or 0 in signs:
         return end**power, power * log(1 + (z + 1) * cancel(slope / end))
     return factor(start) ** power, power * log(1 + z * cancel(slope / start))
 
@@ -156,11 +155,8 @@ def _log_positive(part: Expr, z: Symbol, facts: Facts) -> Expr:
     """
     if part.is_Pow and not part.exp.has(z):
         return part.exp * _log_positive(part.base, z, facts)
-    try:
-        positive = decide(part.subs(z, 0), facts) * part
-    except Undecided:
-        return log(part)
-    return expand_log(log(positive or part))
+    side = weak_sign(part.subs(z, 0), facts)
+    return log(part) if side is None else expand_log(log(side * part or part))
 
 
 def _stretch(region: Region, x: Symbol, z: Symbol, facts: Facts, lattice: bool) -> tuple[Expr, str]:
@@ -255,10 +251,7 @@ def _gaussian_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr
         if found is None:
             return None
         coefficients.append((*found, S.Zero, S.Zero)[:3])
-    try:
-        if sign(coefficients[0][2], facts) >= 0:
-            return None
-    except Undecided:
+    if proved(coefficients[0][2], facts) != -1:
         return None
     c, b, a = ((1 + z) * m - z * n for m, n in zip(*coefficients, strict=True))
     spread = cancel(a / coefficients[0][2])  # 1 at z = 0
@@ -280,16 +273,16 @@ def _geometric_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Exp
         return None
     slope = expand((1 + z) * first[0] - z * second[0])
     intercept = expand((1 + z) * first[1] - z * second[1])
-    total = geometric(slope, intercept, region.lo, region.hi, facts, z)
-    if total is None:
+    series = geometric(slope, intercept, region.lo, region.hi, facts, z)
+    if series is None:
         return None
     ratio = quotient(p.weight, q.weight)
-    return p.weight * (S.One if ratio == 1 else exp(z * log(ratio))) * total
+    return p.weight * (S.One if ratio == 1 else exp(z * log(ratio))) * series
 
 
 def atom_moment(atom: Atom, z: Symbol) -> tuple[Expr, str]:
     """p*exp(z*log(p/q)) of an atom with both masses positive."""
-    p, q = (Add(*(t.weight * exp(t.log_density) for t in side)) for side in (atom.p, atom.q))
+    p, q = total(atom.p), total(atom.q)
     return p * exp(z * expand_log(log(quotient(p, q)))), "finite sum"
 
 
@@ -338,41 +331,14 @@ ORDER = 4
 
 
 def cumulants_of(cgf: Entry, z: Symbol) -> Entry:
-    """kappa_1, ..., kappa_4 of one case.
-
-    Args:
-        cgf: entry for log M(z).
-        z: its argument.
-    """
+    """kappa_1, ..., kappa_4 of one case, from its log M(z)."""
     if cgf == Closed(S.NegativeInfinity, "the loss is never finite"):
         return Unavailable("the loss is never finite")
     if not isinstance(cgf, Closed):
         return Unavailable("no closed generating function; the numeric side differentiates its own")
-    short, constants = _abbreviated(cgf.expr, z)
-    is_log = isinstance(short, log)
-    values = _from_moments(short.args[0], z) if is_log else _derivatives(short, z)
-    values = [value.xreplace(constants) for value in values]
+    is_log = isinstance(cgf.expr, log)
+    values = _from_moments(cgf.expr.args[0], z) if is_log else _derivatives(cgf.expr, z)
     return Closed(Tuple(*values), "derivatives of the generating function at 0")
-
-
-def _abbreviated(expr: Expr, z: Symbol) -> tuple[Expr, dict[Expr, Expr]]:
-    """Stand-ins for what is free of z, so that differentiation does not carry it along."""
-    constants: dict[Expr, Expr] = {}
-
-    def shorten(node: Expr) -> Expr:
-        if not node.has(z):
-            if node.is_Number:
-                return node
-            stand_in = Dummy("c")
-            constants[stand_in] = node
-            return stand_in
-        if isinstance(node, (Add, Mul)):
-            constant, rest = node.as_independent(z, as_Add=isinstance(node, Add))
-            parts = [shorten(a) for a in node.func.make_args(rest)]
-            return node.func(shorten(constant), *parts)
-        return node if node == z else node.func(*(shorten(a) for a in node.args))
-
-    return shorten(expr), constants
 
 
 def _derivatives(expr: Expr, z: Symbol) -> list[Expr]:

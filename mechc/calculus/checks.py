@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import mpmath
 import numpy as np
 from numpy.typing import NDArray
-from sympy import Add, Basic, Expr, Symbol, exp
+from sympy import Basic, Expr, Symbol
 
+from mechc.calculus.terms import Term, total
 from mechc.calculus.types import Region
 from mechc.symbolic.evaluate import Values, evaluate, evaluate_array, typical_values
 from mechc.symbolic.facts import eliminations
 
 if TYPE_CHECKING:
     from mechc.calculus.cases import Atom
-    from mechc.calculus.terms import Term
     from mechc.symbolic.parameters import Parameter
 
 
@@ -183,17 +183,17 @@ def log_moment(
         The principal logarithm; the imaginary part is meaningful modulo 2 pi.
     """
     floats = {symbol: float(v) for symbol, v in vector.items()}
-    total = 0j
+    moment = 0j
     for region in regions:
         if region.loss is not None:
             lo, hi = (float(evaluate(end, vector)) for end in (region.lo, region.hi))
-            total += _integral(region, x, floats, lo, hi, z, integer)
+            moment += _integral(region, x, floats, lo, hi, z, integer)
     for atom in atoms:
         if atom.p and atom.q:
-            p, q = (float(evaluate_array(_density(side), floats)) for side in (atom.p, atom.q))
-            total += p ** (1 + z) * q ** (-z) if p and q else 0
+            p, q = (float(evaluate_array(total(side), floats)) for side in (atom.p, atom.q))
+            moment += p ** (1 + z) * q ** (-z) if p and q else 0
     with np.errstate(all="ignore"):
-        return complex(np.log(total))
+        return complex(np.log(moment))
 
 
 def _integral(
@@ -219,10 +219,6 @@ def _log_terms(terms: Sequence[Term], at: Mapping[Symbol, Any]) -> NDArray[np.fl
             np.log(evaluate_array(t.weight, at)) + evaluate_array(t.log_density, at) for t in terms
         ]
         return np.asarray(np.logaddexp.reduce(np.broadcast_arrays(*parts), axis=0))
-
-
-def _density(terms: Sequence[Term]) -> Expr:
-    return Add(*(t.weight * exp(t.log_density) for t in terms))
 
 
 def _double_exponential(lo: float, hi: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

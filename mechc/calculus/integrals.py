@@ -44,10 +44,10 @@ from sympy import pi as PI
 
 from mechc.calculus.types import Closed, Entry, Kind, Numeric, Region, Unavailable
 from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
-from mechc.symbolic.facts import Facts, Undecided
+from mechc.symbolic.facts import Facts
 from mechc.symbolic.functions import expm1c
 from mechc.symbolic.rewrite import affine_in, polynomial_in, rational_in, tidy
-from mechc.symbolic.signs import sign
+from mechc.symbolic.signs import proved
 
 if TYPE_CHECKING:
     from mechc.calculus.cases import Atom
@@ -108,14 +108,11 @@ def geometric(
     if not lo.is_infinite and not hi.is_infinite:
         count = hi - lo + 1
         return count * exp(expand(k * lo + m)) * expm1c(expand(k * count)) / expm1c(k)
-    try:
-        trend = sign(k if z is None else k.subs(z, 0), facts)
-        if hi is oo and lo is not -oo and trend < 0:
-            return exp(expand(k * lo + m)) / (1 - exp(k))
-        if lo is -oo and hi is not oo and trend > 0:
-            return exp(expand(k * hi + m)) / (1 - exp(-k))
-    except Undecided:
-        pass
+    trend = proved(k if z is None else k.subs(z, 0), facts)
+    if hi is oo and lo is not -oo and trend == -1:
+        return exp(expand(k * lo + m)) / (1 - exp(k))
+    if lo is -oo and hi is not oo and trend == 1:
+        return exp(expand(k * hi + m)) / (1 - exp(-k))
     return None
 
 
@@ -161,13 +158,10 @@ def exponential_segment(
     if not lo.is_infinite and not hi.is_infinite:
         width = hi - lo
         return width * exp(expand(slope * lo + intercept)) * expm1c(expand(slope * width))
-    try:
-        if lo is -oo and hi is not oo and sign(slope, facts) > 0:
-            return exp(expand(slope * hi + intercept)) / slope
-        if hi is oo and lo is not -oo and sign(slope, facts) < 0:
-            return exp(expand(slope * lo + intercept)) / (-slope)
-    except Undecided:
-        pass
+    if lo is -oo and hi is not oo and proved(slope, facts) == 1:
+        return exp(expand(slope * hi + intercept)) / slope
+    if hi is oo and lo is not -oo and proved(slope, facts) == -1:
+        return exp(expand(slope * lo + intercept)) / (-slope)
     return None
 
 
@@ -221,10 +215,7 @@ def _gaussian(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
     if coefficients is None or len(coefficients) < 3:
         return None
     c, b, a = coefficients
-    try:
-        if sign(a, facts) >= 0:
-            return None
-    except Undecided:
+    if proved(a, facts) != -1:
         return None
     root = powdenest(sqrt(-a), force=True)
     peak = exp(expand(c - b**2 / (4 * a)))
@@ -239,11 +230,8 @@ def _own_derivative(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
         ratio = tidy(exponent - part, x) - _log_abs(diff(part, x), x)
         ratio = expand(ratio)
         if not ratio.has(x):
-            slope = diff(part, x)
-            try:
-                return sign(slope, facts.within(x, -oo, oo)) * exp(ratio + part)
-            except Undecided:
-                return None
+            side = proved(diff(part, x), facts.within(x, -oo, oo))
+            return None if side is None else side * exp(ratio + part)
     return None
 
 
@@ -314,11 +302,8 @@ def _lorentzian(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
     if poly.degree() != 2 or numerator.has(x) or any(c.has(x) for c in poly.all_coeffs()):
         return None
     a, b, c = poly.all_coeffs()
-    try:
-        gap = factor(4 * a * c - b**2)
-        if sign(gap, facts) <= 0:
-            return None
-    except Undecided:
+    gap = factor(4 * a * c - b**2)
+    if proved(gap, facts) != 1:
         return None
     root = powdenest(sqrt(gap), force=True)
     return 2 * numerator / root * atan(expand((2 * a * x + b) / root))
@@ -353,13 +338,11 @@ def infinite_mass(
             if part is None:
                 return Numeric(f"no closed mass on {region.interval}; integrated when bound")
             parts.append(part)
-    parts += [t.weight * exp(t.log_density) for a in atoms if not a.q for t in a.p]
+    parts += [term.whole for atom in atoms if not atom.q for term in atom.p]
     return Closed(Tuple(*parts), "closed masses" if parts else "no such region")
 
 
-def _stretches(
-    regions: Sequence[Region], side: str
-) -> list[tuple[Expr, Expr, tuple[Term, ...]]]:
+def _stretches(regions: Sequence[Region], side: str) -> list[tuple[Expr, Expr, tuple[Term, ...]]]:
     """The ends and the terms of one law, neighbours with one formula as one."""
     found: list[tuple[Expr, Expr, tuple[Term, ...]]] = []
     for region in regions:

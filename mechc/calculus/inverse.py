@@ -4,14 +4,14 @@ Input: regions without inverses. Output: the same regions with x as a function o
 `Closed` where a formula was found and verified, `Numeric` (bracketing on the monotone region, which
 always works) otherwise. Strategies in order: unwinding where the variable occurs once; a polynomial
 of degree at most two in the variable or in one exponential of it, after outer increasing functions
-have been peeled off and logarithms merged; SymPy's `solve` in a child process under a wall clock.
-A candidate counts only if L(inverse(l)) = l and inverse(L(x)) = x at random typical parameters and
-points of that very region, which also picks the right one of several roots.
+have been peeled off and logarithms merged. A candidate counts only if L(inverse(l)) = l and
+inverse(L(x)) = x at random typical parameters and points of that very region, which also picks the
+right one of several roots.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from sympy import (
     Add,
@@ -246,20 +246,6 @@ def invert(region: Region, ell: Symbol, checker: Checker) -> Entry:
         found = list(candidates(region.loss, checker.x, ell))
     except Unsolved as reason:
         return Numeric(f"no closed form by rules ({reason}); bracketed on the monotone region")
-    return best_inverse(found, region, ell, checker)
-
-
-def best_inverse(
-    found: Sequence[tuple[Expr, str]], region: Region, ell: Symbol, checker: Checker
-) -> Entry:
-    """The verified candidate that is accurate in double precision; the first of several.
-
-    Args:
-        found: formulas in `ell` and where they come from.
-        region: monotone, with its loss.
-        ell: the symbol of the loss.
-        checker: where a formula has to hold.
-    """
     tried = []
     for order, (formula, how) in enumerate(found):
         error = checker.inverse_error(region.loss, formula, region.lo, region.hi, ell)

@@ -8,20 +8,15 @@ produces (Zhu, Dong, Wang 2022, Theorem 11: L_remove = log(1 - q + q e^l)).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sympy import Add, Expr, S, Symbol, cancel, exp, expand_log, log
 
-from mechc.symbolic.facts import Facts, Undecided
+from mechc.calculus.terms import Term, total
+from mechc.symbolic.facts import Facts
 from mechc.symbolic.functions import log_mix
 from mechc.symbolic.rewrite import quotient, tidy
-from mechc.symbolic.signs import sign
+from mechc.symbolic.signs import exceeds_zero
 
-if TYPE_CHECKING:
-    from mechc.calculus.terms import Term
-
-
-Terms = tuple["Term", ...]
+Terms = tuple[Term, ...]
 
 
 def log_sum(terms: Terms, x: Symbol) -> Expr:
@@ -33,7 +28,7 @@ def log_sum(terms: Terms, x: Symbol) -> Expr:
     """
     if len(terms) == 1:
         return tidy(_log(terms[0].weight) + terms[0].log_density, x)
-    return log(Add(*(t.weight * exp(t.log_density) for t in terms)))
+    return log(total(terms))
 
 
 def loss_of(p: Terms, q: Terms, x: Symbol, facts: Facts) -> Expr:
@@ -92,16 +87,9 @@ def _as_mixture(p: _Pairs, q: _Pairs, x: Symbol, facts: Facts) -> Expr | None:
     if not rest:
         return log(ratio)
     weight = cancel(1 - ratio)
-    if not _is_weight(weight, facts):
+    if not exceeds_zero(weight, facts):
         return None
     return log_mix(weight, _loss([(cancel(w / weight), a) for w, a in rest], q, x, facts))
-
-
-def _is_weight(weight: Expr, facts: Facts) -> bool:
-    try:
-        return sign(weight, facts) > 0
-    except Undecided:
-        return False
 
 
 def _shared_part(p: _Pairs, q: _Pairs, x: Symbol, facts: Facts) -> Expr | None:
@@ -120,7 +108,7 @@ def _shared_part(p: _Pairs, q: _Pairs, x: Symbol, facts: Facts) -> Expr | None:
     for rest in (rest_p, rest_q):
         mass = Add(*(w for w, _ in rest))
         weight = cancel(mass / (mass + Add(*(w for w, _ in common))))
-        if not _is_weight(weight, facts):
+        if not exceeds_zero(weight, facts):
             return None
         base = [(cancel(w / (1 - weight)), a) for w, a in common]
         inner = _loss([(cancel(w / weight), a) for w, a in rest], base, x, facts)

@@ -17,7 +17,6 @@ continuous inside its piece, by its structure. What is not proved counts as fals
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -29,7 +28,6 @@ from sympy import (
     Expr,
     Mul,
     Pow,
-    S,
     Symbol,
     asinh,
     atan,
@@ -50,7 +48,6 @@ from sympy import (
     loggamma,
     nan,
     oo,
-    pi,
     sin,
     sinh,
     tanh,
@@ -59,7 +56,9 @@ from sympy import (
 from sympy import together as over_one
 
 from mechc.calculus.cases import MAX_SPLITS, Case, Piece, by_cases, explored, log_sum
-from mechc.calculus.terms import Term
+from mechc.calculus.checks import Checker
+from mechc.calculus.structure import reflections
+from mechc.calculus.terms import Term, total
 from mechc.declare.declaration import Declaration
 from mechc.errors import UnsupportedError
 from mechc.protocol import Measure
@@ -93,55 +92,20 @@ def is_continuous(expr: Expr, x: Symbol, here: Facts) -> bool:
             return False
         whole = expr.exp.is_integer and expr.exp.is_nonnegative
         root = not expr.exp.has(x) and expr.exp.is_positive and weak_sign(expr.base, here) == 1
-        return bool(whole or root or is_positive(expr.base, here))
+        return bool(whole or root or exceeds_zero(expr.base, here))
     if isinstance(expr, ON_POSITIVE_NUMBERS):
-        return is_continuous(expr.args[0], x, here) and is_positive(expr.args[0], here)
+        return is_continuous(expr.args[0], x, here) and exceeds_zero(expr.args[0], here)
     if isinstance(expr, binomial):
-        return all(is_continuous(part, x, here) for part in expr.args) and is_positive(
+        return all(is_continuous(part, x, here) for part in expr.args) and exceeds_zero(
             expr.args[0] + 1, here
         )
     if isinstance(expr, (besseli, besselk, log_besselk)) and not expr.args[0].has(x):
-        return is_continuous(expr.args[1], x, here) and is_positive(expr.args[1], here)
+        return is_continuous(expr.args[1], x, here) and exceeds_zero(expr.args[1], here)
     if isinstance(expr, log_erf_gap):
         return is_continuous(expr.args[0], x, here) and not expr.args[1].has(x)
     if isinstance(expr, atan2):
         return all(is_continuous(part, x, here) for part in expr.args)
     return False
-
-
-def is_positive(expr: Expr, here: Facts) -> bool:
-    """Whether `expr` was proved to exceed zero everywhere, not merely never to fall below.
-
-    A positive multiple of 1 + cos(u) does where abs(u) < pi, and cos(u) where abs(u) < pi/2.
-    """
-    if isinstance(expr, (Mul, Add)):
-        if all(is_positive(part, here) for part in expr.args):
-            return True
-        if isinstance(expr, Add) and _is_bell(expr, here):
-            return True
-    if isinstance(expr, Pow) and is_positive(expr.base, here):
-        return True
-    if isinstance(expr, binomial):
-        top, count = expr.args
-        return exceeds_zero(count + 1, here) and exceeds_zero(top - count + 1, here)
-    if isinstance(expr, cos):
-        return _within(expr.args[0], pi / 2, here)
-    return isinstance(expr, (exp, erfc, cosh, besselk)) or exceeds_zero(expr, here)
-
-
-def _is_bell(expr: Add, here: Facts) -> bool:
-    """Whether this is a + b cos(u) with 0 <= b <= a and abs(u) < pi."""
-    waves = [part for part in expr.args if part.has(cos)]
-    if len(waves) != 1:
-        return False
-    height, wave = waves[0].as_independent(cos, as_Add=False)
-    level = expr - waves[0]
-    fits = weak_sign(height, here) == 1 and weak_sign(level - height, here) in (0, 1)
-    return fits and isinstance(wave, cos) and _within(wave.args[0], pi, here)
-
-
-def _within(angle: Expr, limit: Expr, here: Facts) -> bool:
-    return exceeds_zero(limit - angle, here) and exceeds_zero(limit + angle, here)
 
 
 UP, DOWN, FLAT = 1, -1, 0
@@ -274,7 +238,7 @@ def _jump(
     end, before = last
     if end + (1 if variable.is_integer else 0) != lo:
         raise _Unknown
-    change = _at(terms, x, lo) - _at(before, x, end)
+    change = total(terms).subs(x, lo) - total(before).subs(x, end)
     if len(terms) == len(before) == 1 and terms[0].weight == before[0].weight:
         change = terms[0].log_density.subs(x, lo) - before[0].log_density.subs(x, end)
         if change.has(log) and weak_sign(expand(change), facts) is None:
@@ -283,10 +247,6 @@ def _jump(
     if not change.is_finite and (change.has(oo, zoo, nan) or change.atoms(log_besselk)):
         return PEAK  # a pole: up or down, so there may be nothing but a fall after it
     return _known(weak_sign(expand(change), facts))
-
-
-def _at(terms: tuple[Term, ...], x: Symbol, place: Expr) -> Expr:
-    return Add(*(t.weight * exp(t.log_density.subs(x, place)) for t in terms))
 
 
 def _known(sign: int | None) -> int:
@@ -322,9 +282,7 @@ def is_concave(log_density: Expr, slope: Expr, x: Symbol, here: Facts) -> bool:
     if weak_sign(factored(over_one(diff(slope, x))), here) in (DOWN, FLAT):
         return True
     return all(
-        _is_log_normal_tail(part, x, here)
-        or weak_sign(diff(part, x, 2), here) in (DOWN, FLAT)
-        or _bends_down(part, x, here)
+        weak_sign(diff(part, x, 2), here) in (DOWN, FLAT) or _bends_down(part, x, here)
         for part in Add.make_args(log_density)
     )
 
@@ -335,23 +293,6 @@ def _bends_down(part: Expr, x: Symbol, here: Facts) -> bool:
         return curvature(part, x, here) in (DOWN, FLAT)
     except Undecided:
         return False
-
-
-def _is_log_normal_tail(part: Expr, x: Symbol, here: Facts) -> bool:
-    """Whether this is a multiple of log erfc(a x + b), concave as the log of a normal integral."""
-    factors, function = part.as_independent(x, as_Add=False)
-    if isinstance(function, log_erf_gap) and weak_sign(factors, here) in (0, 1):
-        u, h = function.args
-        return _can_cut(u, x) and u.as_poly(x).degree() == 1 and not h.has(x)
-    if not isinstance(function, log) or weak_sign(factors, here) not in (0, 1):
-        return False
-    constant, rest = function.args[0].as_coeff_Add()
-    coefficient, tail = rest.as_coeff_Mul()
-    # 2 - erfc(u) is erfc(-u)
-    if constant not in (0, -2 * coefficient) or not isinstance(tail, erfc):
-        return False
-    poly = tail.args[0].as_poly(x)
-    return poly is not None and poly.degree() == 1
 
 
 def _can_cut(part: Expr, x: Symbol) -> bool:
@@ -436,48 +377,11 @@ def centre_of(noise: Declaration) -> Expr | None:
     Args:
         noise: as for `shape_of`.
     """
-    x = noise.variable
-    for centre in _possible_centres(noise):
-        mirrored = replace(noise, q=noise.p.subs(x, 2 * centre - x))
-        try:
-            pieces = [piece for case in by_cases(mirrored) for piece in case.pieces]
-        except UnsupportedError:
-            continue
-        if all(_same(piece, x, centre) for piece in pieces):
-            return centre
-    return None
-
-
-def _possible_centres(noise: Declaration) -> list[Expr]:
-    """Zero, the turning points of the exponents, and the middle of a bounded support."""
-    cases = [case.pieces for case in by_cases(noise) if case.pieces]
-    logs = [t.log_density for pieces in cases for p in pieces for t in p.p]
-    middles = [(pieces[0].lo + pieces[-1].hi) / 2 for pieces in cases]
-    found = [S.Zero, *evaluate.centres(logs, [], noise.variable), *middles]
-    return [c for c in dict.fromkeys(found) if c.is_finite]
-
-
-def _same(piece: Piece, x: Symbol, centre: Expr) -> bool:
-    """Whether P and Q have the same terms on the piece."""
-    if len(piece.p) != len(piece.q):
-        return False
-    places = [p for p in (centre, piece.lo, piece.hi) if p not in (oo, -oo)]
-    rest = list(piece.q)
-    for term in piece.p:
-        partner = next((t for t in rest if t.weight == term.weight and _is_zero(
-            term.log_density - t.log_density, x, places)), None)  # fmt: skip
-        if partner is None:
-            return False
-        rest.remove(partner)
-    return True
-
-
-def _is_zero(difference: Expr, x: Symbol, places: list[Expr]) -> bool:
-    """Proof that an analytic expression vanishes: everywhere by expansion, or by its derivative."""
-    if expand(difference) == 0:
-        return True
-    numerator = fraction(over_one(expand(diff(difference, x))))[0]
-    return expand(numerator) == 0 and any(expand(difference.subs(x, p)) == 0 for p in places)
+    exact = Checker(noise.variable, ())  # without places: nothing by numbers
+    pieces = [case.pieces for case in by_cases(noise)]
+    sums = [list(reflections(parts, exact)) for parts in pieces if parts]
+    shared = (twice for twice in sums[0] if all(twice in others for others in sums)) if sums else ()
+    return next((twice / 2 for twice in shared if twice.is_finite), None)
 
 
 def _refutation(noise: Declaration, case: Case) -> str | None:

@@ -16,15 +16,12 @@ from dataclasses import dataclass
 from sympy import Symbol
 
 from mechc.adjacency import Claim
-from mechc.calculus.cases import Atom, Case, Piece, by_cases, log_sum
+from mechc.calculus.cases import Case, by_cases
 from mechc.calculus.claims import claim_of
 from mechc.calculus.masses import check_masses
-from mechc.calculus.terms import Term
 from mechc.declare.declaration import Declaration
 from mechc.protocol import Measure
 from mechc.symbolic.parameters import Parameter
-
-__all__ = ["Atom", "Case", "Pair", "Piece", "Term", "log_sum", "normalise"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,6 @@ class Pair:
         about: one sentence for people.
         refs: literature.
         notes: what was checked, and how.
-        reverse: the pair of the "add" direction when it is not the reversed pair.
     """
 
     name: str
@@ -53,7 +49,6 @@ class Pair:
     about: str
     refs: tuple[str, ...]
     notes: tuple[str, ...]
-    reverse: Pair | None = None
 
 
 def normalise(declaration: Declaration) -> Pair:
@@ -81,5 +76,4 @@ def normalise(declaration: Declaration) -> Pair:
         about=declaration.about,
         refs=declaration.refs,
         notes=notes,
-        reverse=normalise(declaration.reverse) if declaration.reverse else None,
     )

@@ -19,7 +19,6 @@ from mechc.calculus.types import Kind, Numeric, Region
 from mechc.symbolic.asymptotics import Expansion, Unknown, end_point, limit_of_exponentials
 from mechc.symbolic.facts import (
     Facts,
-    Undecided,
     alternatives,
     candidates,
     eliminations,
@@ -28,12 +27,11 @@ from mechc.symbolic.facts import (
 )
 from mechc.symbolic.functions import BracketedRoot
 from mechc.symbolic.monotone import Part, monotone_parts
-from mechc.symbolic.signs import sign
+from mechc.symbolic.signs import proved
 
 if TYPE_CHECKING:
     from mechc.calculus.cases import Atom, Case, Piece
     from mechc.calculus.pair import Pair
-    from mechc.calculus.terms import Term
 
 
 _DIRECTION: dict[int | None, Kind] = {
@@ -150,12 +148,8 @@ def _is_regular(value: Expr, facts: Facts) -> bool:
     """Whether a substituted value is finite: no logarithm or negative power of zero in it."""
     if value.has(oo, -oo, zoo, nan):
         return False
-    try:
-        logs = all(sign(node.args[0], facts) > 0 for node in value.atoms(log))
-        powers = all(node.base != 0 or sign(node.exp, facts) > 0 for node in value.atoms(Pow))
-    except Undecided:
-        return False
-    return logs and powers
+    logs = all(proved(node.args[0], facts) == 1 for node in value.atoms(log))
+    return logs and all(n.base != 0 or proved(n.exp, facts) == 1 for n in value.atoms(Pow))
 
 
 _DEPTH = 3  # of refinements of one case; deeper, pieces stay unsplit
@@ -213,14 +207,5 @@ def _under(case: Case, relation: Basic) -> Case:
 
 
 def _substitute(piece: Piece, symbol: Symbol, value: Expr) -> Piece:
-    def terms(side: tuple[Term, ...]) -> tuple[Term, ...]:
-        return tuple(
-            type(t)(t.weight.subs(symbol, value), t.log_density.subs(symbol, value)) for t in side
-        )
-
-    return type(piece)(
-        lo=S(piece.lo).subs(symbol, value),
-        hi=S(piece.hi).subs(symbol, value),
-        p=terms(piece.p),
-        q=terms(piece.q),
-    )
+    p, q = (tuple(t.subs(symbol, value) for t in side) for side in (piece.p, piece.q))
+    return type(piece)(S(piece.lo).subs(symbol, value), S(piece.hi).subs(symbol, value), p, q)

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sympy import (
-    Add,
     Expr,
     Piecewise,
     Pow,
@@ -28,7 +27,6 @@ from sympy import (
     Tuple,
     cancel,
     diff,
-    exp,
     expand,
     expand_log,
     ilcm,
@@ -38,15 +36,15 @@ from sympy import (
 )
 
 from mechc.calculus.checks import Checker
+from mechc.calculus.terms import Term, total
 from mechc.calculus.types import Closed, Entry, Kind, Region, Unavailable, joined
 from mechc.symbolic.curvature import affine_parts
-from mechc.symbolic.facts import Facts, Undecided, candidates
+from mechc.symbolic.facts import Facts, candidates
 from mechc.symbolic.rewrite import affine_in, polynomial_in, quotient, rational_in, tidy
-from mechc.symbolic.signs import sign
+from mechc.symbolic.signs import proved
 
 if TYPE_CHECKING:
-    from mechc.calculus.cases import Atom
-    from mechc.calculus.terms import Term
+    from mechc.calculus.cases import Atom, Piece
 
 
 def lattice_of(
@@ -81,8 +79,7 @@ def lattice_of(
 
 def atom_loss(atom: Atom) -> Expr:
     """Loss of an atom with mass under both."""
-    p, q = (Add(*(t.weight * exp(t.log_density) for t in side)) for side in (atom.p, atom.q))
-    return expand(expand_log(log(quotient(p, q)), force=True))
+    return expand(expand_log(log(quotient(total(atom.p), total(atom.q))), force=True))
 
 
 def _lattice(losses: list[Expr], slopes: list[Expr], facts: Facts) -> Entry:
@@ -113,14 +110,12 @@ def _common_step(unit: Expr, gaps: Sequence[Expr]) -> Expr | None:
 
 def _orientation(step: Expr, facts: Facts) -> Expr:
     """The sign that makes a step positive."""
-    try:
-        return S(sign(step, facts))
-    except Undecided:
-        return Piecewise((S.One, step > 0), (S.NegativeOne, true))
+    side = proved(step, facts)
+    return Piecewise((S.One, step > 0), (S.NegativeOne, true)) if side is None else S(side)
 
 
 Ends = frozenset[Expr]  # the largest or the smallest of which is the end (`candidates`)
-Segment = tuple[Ends, Ends, tuple["Term", ...], tuple["Term", ...]]
+Segment = tuple[Ends, Ends, tuple[Term, ...], tuple[Term, ...]]
 
 
 def is_symmetric(regions: Sequence[Region], atoms: Sequence[Atom], checker: Checker) -> bool:
@@ -131,19 +126,23 @@ def is_symmetric(regions: Sequence[Region], atoms: Sequence[Atom], checker: Chec
         atoms: declared atoms.
         checker: knows the variable, and where constants are compared.
     """
-    x = checker.x
     if not _atoms_pair_off(atoms):
         return False
     found = joined(regions)
-    if not found:
-        return bool(atoms)
+    return bool(atoms) if not found else next(reflections(found, checker), None) is not None
+
+
+def reflections(parts: Sequence[Piece | Region], checker: Checker) -> Iterator[Expr]:
+    """Every c, suggested by ends and centres, with which x -> c - x exchanges P and Q."""
     segments: list[Segment] = []
-    for region in found:
-        lows, highs = candidates(region.lo, region.hi)
+    for part in parts:
+        lows, highs = candidates(part.lo, part.hi)
         segments.append((frozenset(map(expand, lows)), frozenset(map(expand, highs)),
-                         region.p, region.q))  # fmt: skip
-    points = [end for r in found for end in (r.lo, r.hi) if not end.is_infinite]
-    return any(_reflects(segments, c, checker) for c in _centres(points, segments[0], x))
+                         part.p, part.q))  # fmt: skip
+    points = [end for part in parts for end in (part.lo, part.hi) if not end.is_infinite]
+    for c in dict.fromkeys(_centres(points, segments[0], checker.x)):
+        if _reflects(segments, c, checker):
+            yield c
 
 
 def _centres(points: list[Expr], segment: Segment, x: Symbol) -> Iterator[Expr]:
@@ -154,13 +153,10 @@ def _centres(points: list[Expr], segment: Segment, x: Symbol) -> Iterator[Expr]:
             yield expand(points[0] + points[-1] - 1)
         return
     _, _, p, q = segment
-    seen = set()
     for left in _zeros(p[0].log_density, x):
-        for right in _zeros(q[0].log_density, x):
-            centre = expand(left + right)
-            if centre not in seen:
-                seen.add(centre)
-                yield centre
+        for term in q:
+            for right in _zeros(term.log_density, x):
+                yield expand(left + right)
 
 
 def _zeros(expr: Expr, x: Symbol) -> list[Expr]:
@@ -243,7 +239,7 @@ def _expanded_bases(expr: Expr) -> Expr:
 
 
 def _atoms_pair_off(atoms: Sequence[Atom]) -> bool:
-    masses = [(_mass(a.p), _mass(a.q)) for a in atoms]
+    masses = [(total(a.p), total(a.q)) for a in atoms]
     waiting = list(masses)
     for p, q in masses:
         twin = next((m for m in waiting if cancel(m[0] - q) == 0 and cancel(m[1] - p) == 0), None)
@@ -251,7 +247,3 @@ def _atoms_pair_off(atoms: Sequence[Atom]) -> bool:
             return False
         waiting.remove(twin)
     return True
-
-
-def _mass(terms: tuple[Term, ...]) -> Expr:
-    return Add(*(t.weight * exp(t.log_density) for t in terms))

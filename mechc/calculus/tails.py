@@ -24,7 +24,6 @@ from mechc.calculus.types import Kind, Region
 from mechc.symbolic.asymptotics import ONE, Expansion, Series, Unknown, end_point
 from mechc.symbolic.facts import (
     Facts,
-    Undecided,
     alternatives,
     by_case,
     candidates,
@@ -34,7 +33,7 @@ from mechc.symbolic.facts import (
 from mechc.symbolic.functions import BracketedRoot
 from mechc.symbolic.monotone import is_smooth
 from mechc.symbolic.rewrite import tidy
-from mechc.symbolic.signs import sign
+from mechc.symbolic.signs import proved
 
 _DEPTH = 2  # open signs that one end is taken apart by
 
@@ -135,7 +134,7 @@ def _by_sign(
     for condition, assumed in alternatives(question):
         here, there, also = region, end, facts.assume(question, assumed)
         for symbol, value in eliminations(condition).items():
-            here = _with(here, symbol, value)
+            here = here.subs(symbol, value)
             there = replace(end, place=end.place.subs(symbol, value), limit=None)
         cases.append((condition, _bounds_at_end(here, x, there, also, depth - 1)))
     return _Bounds(
@@ -144,15 +143,6 @@ def _by_sign(
         tuple(f"if {condition}: {s}" for condition, found in cases for s in found.sentences),
         tuple(f"if {condition}: {n}" for condition, found in cases for n in found.notes),
     )
-
-
-def _with(region: Region, symbol: Symbol, value: Expr) -> Region:
-    """The region with a parameter replaced."""
-    p, q = (
-        tuple(Term(t.weight.subs(symbol, value), t.log_density.subs(symbol, value)) for t in side)
-        for side in (region.p, region.q)
-    )
-    return replace(region, p=p, q=q, loss=region.loss.subs(symbol, value))  # type: ignore[union-attr]
 
 
 def _undominated(bounds: list[Expr], side: int, facts: Facts) -> list[Expr]:
@@ -167,10 +157,7 @@ def _undominated(bounds: list[Expr], side: int, facts: Facts) -> list[Expr]:
 def _beats(one: Expr, other: Expr, side: int, facts: Facts) -> bool:
     if one.is_infinite or other.is_infinite:
         return bool(one == side * oo or other == -side * oo)
-    try:
-        return sign(one - other, facts) in (0, side)
-    except Undecided:
-        return False
+    return proved(one - other, facts) in (0, side)
 
 
 def _is_smooth(region: Region, x: Symbol, facts: Facts) -> bool:

@@ -10,6 +10,7 @@ A sum is split into terms only when every summand is proved not negative; a diff
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sympy import (
@@ -54,6 +55,20 @@ class Term:
 
     weight: Expr
     log_density: Expr
+
+    @property
+    def whole(self) -> Expr:
+        """The density or mass itself."""
+        return self.weight * exp(self.log_density)
+
+    def subs(self, symbol: Symbol, value: Expr) -> Term:
+        """The term with a symbol replaced."""
+        return Term(self.weight.subs(symbol, value), self.log_density.subs(symbol, value))
+
+
+def total(parts: Iterable[Term]) -> Expr:
+    """The sum of terms."""
+    return Add(*(part.whole for part in parts))
 
 
 class Negative(Exception):

@@ -113,6 +113,12 @@ class Region:
         """The interval as it is written in messages."""
         return f"({self.lo}, {self.hi})"
 
+    def subs(self, symbol: Symbol, value: Expr) -> Region:
+        """The region with the formulas at a value of a parameter, its ends as they were."""
+        p, q = (tuple(t.subs(symbol, value) for t in side) for side in (self.p, self.q))
+        loss = None if self.loss is None else self.loss.subs(symbol, value)
+        return replace(self, p=p, q=q, loss=loss)
+
 
 def joined(regions: Sequence[Region]) -> list[Region]:
     """The regions in order, neighbours with one formula as one."""
@@ -162,10 +168,8 @@ class Calculus:
         strip: (t_minus, t_plus): E_P[exp(zL); L finite] is finite between them.
         lattice: Closed(Tuple(offset, step)) when every loss is offset + step * integer.
         symmetric: K(z) = K(-1 - z) is proved.
-        cumulants: Closed(Tuple(kappa_1, ..., kappa_4)) of the finite part under P.
         tails: sentences about the decay of p, q and the loss at the ends.
         notes: what was decided how, and what was used instead of a decision.
-        reverse: calculus of the separately declared pair of the other direction.
     """
 
     pair: Pair
@@ -175,7 +179,5 @@ class Calculus:
     strip: tuple[Expr, Expr]
     lattice: Entry
     symmetric: bool
-    cumulants: Entry
     tails: tuple[str, ...]
     notes: tuple[str, ...]
-    reverse: Calculus | None = None

@@ -41,7 +41,6 @@ class Other(Enum):
     INDEX = "law of the index"
 
 
-
 @dataclass(frozen=True)
 class LoadedKernel:
     """An origin that is a kernel module already: nothing to compile, nothing to transform."""

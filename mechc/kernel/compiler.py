@@ -23,15 +23,13 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
-STAGES = ("normalise", "derive", "lower", "emit")
-
 
 def compile_declaration(declaration: Declaration, *, progress: Progress | None = None) -> str:
     """Compile a declaration.
 
     Args:
         declaration: one ordered pair (its separately declared reverse is compiled on its own).
-        progress: called with each of `STAGES` as it begins.
+        progress: called with the name of each stage as it begins.
 
     Returns:
         The source text of the kernel module.

@@ -152,7 +152,7 @@ Expr = (
     | Call | Compare | Logic | Select
 )  # fmt: skip
 
-ZERO, ONE, TWO = Number(Fraction(0)), Number(Fraction(1)), Number(Fraction(2))
+ZERO, ONE = Number(Fraction(0)), Number(Fraction(1))
 INF, NAN = Constant("oo", math.inf), Constant("nan", math.nan)
 MINUS_INF = Constant("-oo", -math.inf)
 

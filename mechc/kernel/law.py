@@ -38,7 +38,7 @@ def nodes(t, edges, theta):
     found = [weighed(t, {loss}, atom[:, 1], atom[:, 2], edges)]
 '''
 
-_CONTINUUM = '''\
+_CONTINUUM = """\
     angle, order = np.arange(25.0) * math.pi / 24.0, np.arange(1.0, 12.0)
     point, share = np.cos(angle), np.where(np.abs(angle - math.pi / 2.0) > 1.5, 1.0, 2.0) / 24.0
     rule = np.cos(2.0 * angle[:, None] * order) @ (2.0 / (4.0 * order * order - 1.0))
@@ -72,9 +72,9 @@ _CONTINUUM = '''\
             lo, width = lo[kept & ~fine], 0.5 * width[kept & ~fine]
             lo, width = np.concatenate((lo, lo + width[:, 0])), np.concatenate((width, width))
             full = lo.size > 160000
-'''
+"""
 
-_INTEGERS = '''\
+_INTEGERS = """\
     for a, b in branches(theta)[:, :2]:
         start = a if a > -math.inf else (b if b < math.inf else 0.0)
         for side in (1.0, -1.0):
@@ -86,12 +86,12 @@ _INTEGERS = '''\
                 falls = value[-1] <= min(value[0], np.min(best) - 60.0)
                 x = x[-1] + side * np.arange(1.0, 2.0 * x.size + 1.0)
                 full = x.size > 4194304
-'''
+"""
 
-_END = '''\
+_END = """\
     if full:
         found.append((best, best + math.nan, np.arange(best.size)))
-    return [np.concatenate(part) for part in zip(*found)]'''
+    return [np.concatenate(part) for part in zip(*found)]"""
 
 _SUMS = '''\
 @np.errstate(all="ignore")
@@ -190,11 +190,11 @@ def edgeworth_terms(theta, out):
         out[law, 3, [5, 7]] = d / 720.0, b * b / 1152.0 + a * c / 720.0
         out[law, 3, [9, 11]] = a * a * b / 1728.0, a**4 / 31104.0'''
 
-_HALVED = '''Branches are mapped
+_HALVED = """Branches are mapped
     to the line, cut and halved until the two highest Chebyshev coefficients of 25 points vanish:
-    masses are good to some 1e-13.'''
-_SUMMED = '''Integers are
-    asked outwards from the end of their branch, until what comes is e^-60 of every cell.'''
+    masses are good to some 1e-13."""
+_SUMMED = """Integers are
+    asked outwards from the end of their branch, until what comes is e^-60 of every cell."""
 _BETWEEN = "atom[:, 1] - atom[:, 2]"
 _LISTED = "outputs(t, atom[:, 0], theta, edges)[0]"
 _NODES = {

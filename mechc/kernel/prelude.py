@@ -404,13 +404,6 @@ def complex_sinh(z: complex) -> complex:
 
 
 @primitive("complex128(complex128)")
-def complex_cosh(z: complex) -> complex:
-    """Return cosh(z)."""
-    x, y = z.real, z.imag
-    return complex(math.cosh(x) * math.cos(y), math.sinh(x) * math.sin(y))
-
-
-@primitive("complex128(complex128)")
 def complex_sinhc(z: complex) -> complex:
     """Return sinh(z)/z, with 1 at z = 0."""
     return complex_sinh(z) / z if z.real != 0.0 or z.imag != 0.0 else complex(1.0, 0.0)
@@ -463,22 +456,3 @@ def complex_log_mix_rest(r: complex, d: complex) -> complex:
     if math.fabs(u.real) + math.fabs(u.imag) < 0.5:
         return complex_log1p(u)
     return complex_log(r + (1.0 - r) * complex_exp(d))
-
-
-@primitive("complex128(complex128)")
-def complex_log_cosh(z: complex) -> complex:
-    """Return log(cosh(z)) without overflow."""
-    if z.real < 0.0:
-        z = -z
-    if z.real < 1.0:
-        s = complex_sinh(0.5 * z)
-        return complex_log1p(2.0 * s * s)
-    return z - 0.6931471805599453 + complex_log1p(complex_exp(-2.0 * z))
-
-
-@primitive("complex128(complex128)")
-def complex_log_sinh(z: complex) -> complex:
-    """Return log(sinh(z)) for Re z >= 0, without overflow."""
-    if z.real < 2.0:
-        return complex_log(complex_sinh(z))
-    return z - 0.6931471805599453 + complex_log1p(-complex_exp(-2.0 * z))

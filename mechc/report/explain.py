@@ -18,9 +18,9 @@ import sympy
 from rich.text import Text
 
 from mechc.calculus import derive
-from mechc.calculus.cases import Atom
+from mechc.calculus.cases import Atom, log_sum
+from mechc.calculus.cgf import cumulants_of
 from mechc.calculus.pair import Pair, normalise
-from mechc.calculus.terms import Term
 from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Kind, Numeric, Region
 from mechc.protocol import Measure
 
@@ -127,8 +127,9 @@ def explain(declaration: Declaration, *, whole: bool = False) -> Explanation:
     """
     calculus = derive(normalise(declaration))
     sections = list(_sections(calculus, declaration, whole))
-    if calculus.reverse is not None:
-        for section in _sections(calculus.reverse, declaration.reverse, whole):
+    if declaration.reverse is not None:
+        reverse = derive(normalise(declaration.reverse))
+        for section in _sections(reverse, declaration.reverse, whole):
             sections.append(Section(f"add direction: {section.heading}", section.lines))
     if not whole:
         sections = [
@@ -228,22 +229,14 @@ def _loss(calculus: Calculus, case: CalculusCase) -> Iterator[Line]:
     for region in case.regions:
         ends = _interval(calculus, region)
         yield Line("region", f"{region.kind.replace('_', ' ')} on {ends}")
-        yield Line("  log p", formula=_log_sum(region.p))
-        yield Line("  log q", formula=_log_sum(region.q))
+        for label, terms in (("  log p", region.p), ("  log q", region.q)):
+            yield Line(label, formula=log_sum(terms) if terms else sympy.Symbol("-oo"))
         if region.loss is not None:
             yield Line("  loss", _range(region), region.loss)
             if region.kind not in (Kind.PLATEAU, Kind.UNSPLIT):
                 yield _entry("  inverse", region.inverse)
     for atom in case.atoms:
         yield Line("atom", _atom(atom))
-
-
-def _log_sum(terms: tuple[Term, ...]) -> Any:
-    if not terms:
-        return sympy.Symbol("-oo")
-    if len(terms) == 1:
-        return sympy.log(terms[0].weight) + terms[0].log_density
-    return sympy.log(sympy.Add(*(t.weight * sympy.exp(t.log_density) for t in terms)))
 
 
 def _range(region: Region) -> str:
@@ -265,12 +258,13 @@ def _transforms(calculus: Calculus, case: CalculusCase, whole: bool) -> Iterator
     lo, hi = (sympy.sstr(end) for end in calculus.strip)
     yield Line("finite for z in", f"({lo}, {hi})")
     yield _entry("lattice", calculus.lattice)
+    cumulants = cumulants_of(case.cgf, calculus.z)
     if whole:
-        yield _entry("cumulants", calculus.cumulants)
+        yield _entry("cumulants", cumulants)
         yield _entry("cdf under P", case.cdf_p)
         yield _entry("cdf under Q", case.cdf_q)
-    elif isinstance(calculus.cumulants, Closed):
-        first = dict(zip(("mean", "variance"), calculus.cumulants.expr, strict=False))
+    elif isinstance(cumulants, Closed):
+        first = dict(zip(("mean", "variance"), cumulants.expr, strict=False))
         if max(len(str(value)) for value in first.values()) < SHORT:
             yield from (Line(f"{name} of L", formula=value) for name, value in first.items())
         else:

@@ -62,7 +62,13 @@ from sympy import (
 )
 
 from mechc.symbolic.facts import Facts, Undecided
-from mechc.symbolic.functions import atan2, log_besselk, log_erf_gap, log_mix
+from mechc.symbolic.functions import (
+    argument_of_erfc,
+    atan2,
+    log_besselk,
+    log_erf_gap,
+    log_mix,
+)
 from mechc.symbolic.signs import sign
 
 TERMS = 3  # terms kept of an infinite expansion, relative to its leading term
@@ -357,17 +363,15 @@ class Expansion(Algebra):
             return self.series(argument.args[0])
         if isinstance(argument, Pow) and not argument.exp.has(self.y):
             return self.scale(self._log_of(argument.base), argument.exp)
-        if isinstance(argument, erfc):
-            return self._log_erfc(self.series(argument.args[0]))
         if isinstance(argument, gamma):
             return self._log_gamma(argument.args[0])
         if isinstance(argument, besseli):
             return self._log_bessel(*argument.args)
         if isinstance(argument, _HYPERBOLIC):
             return self._log_of(argument.rewrite(exp))
-        flipped = _flipped(argument)
-        if flipped is not None:
-            return self._log_erfc(self.series(flipped))
+        tail = argument_of_erfc(argument)
+        if tail is not None:
+            return self._log_erfc(self.series(tail))
         if isinstance(argument, Add) and argument.has(exp):
             try:
                 return self._log_sum([self._log_of(a) for a in argument.args])
@@ -477,12 +481,6 @@ class Expansion(Algebra):
             derivatives.append(diff(derivatives[-1], u))
         small = self.add(inner, self.collect([(-end, ONE)]))
         return self.compose(small, lambda k: derivatives[k].subs(u, end) / factorial(k))
-
-
-def _flipped(argument: Expr) -> Expr | None:
-    """The u of erfc(u) = 2 - erfc(-u), as SymPy writes it when -u leads with a plus sign."""
-    constant, rest = argument.as_coeff_Add()
-    return -(-rest).args[0] if constant == 2 and isinstance(-rest, erfc) else None
 
 
 def end_point(x: Symbol, end: Expr, from_right: bool) -> tuple[Symbol, Expr]:

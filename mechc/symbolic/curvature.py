@@ -20,14 +20,13 @@ from sympy import (
     cosh,
     count_ops,
     diff,
-    erfc,
     exp,
     log,
     loggamma,
 )
 
 from mechc.symbolic.facts import Facts, Undecided
-from mechc.symbolic.functions import log_besselk, log_erf_gap
+from mechc.symbolic.functions import argument_of_erfc, log_besselk, log_erf_gap
 from mechc.symbolic.rewrite import affine_in, rational_in
 from mechc.symbolic.signs import sign
 
@@ -88,7 +87,8 @@ def _of_log(argument: Expr, x: Symbol, facts: Facts) -> int | None:
     if isinstance(argument, besseli) and x.is_integer and argument.args[0].is_integer:
         # differences of Poisson variables have log-concave masses exp(-c)*I_n(c)
         return -1 if argument.args[1].is_positive and not argument.args[1].has(x) else None
-    if isinstance(argument, erfc) and affine_in(argument.args[0], x) is not None:
+    tail = argument_of_erfc(argument)
+    if tail is not None and affine_in(tail, x) is not None:
         return -1
     if isinstance(argument, cosh) and affine_in(argument.args[0], x) is not None:
         return 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import prod
 from typing import Any
 
@@ -409,7 +409,6 @@ Floats = NDArray[np.float64]
 Function = Callable[[Floats], Floats]
 Theta = tuple[float, ...]
 
-_GOLDEN = (math.sqrt(5) - 1) / 2
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _SPARE = 6.0  # decimal digits that may cancel before mpmath takes over
 _BLOCK = 1 << 14
@@ -434,17 +433,8 @@ def typical_vectors(parameters: tuple[Parameter, ...], how_many: int) -> Iterato
     Yields:
         Values in the order of `parameters`. Ranges above zero are covered in logarithms.
     """
-    for k in range(1, how_many + 1):
-        yield tuple(
-            _typical_theta(p, (k * _GOLDEN ** (1 + 0.37 * i) + 0.5 * i) % 1.0)
-            for i, p in enumerate(parameters)
-        )
-
-
-def _typical_theta(parameter: Parameter, u: float) -> float:
-    lo, hi = parameter.typical
-    value = lo * (hi / lo) ** u if lo > 0 else lo + u * (hi - lo)
-    return float(round(value)) if parameter.integer else value
+    for vector in islice(typical_values(parameters), how_many):
+        yield tuple(map(float, vector.values()))
 
 
 class Evaluator:

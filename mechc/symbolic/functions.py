@@ -24,6 +24,7 @@ from sympy import (
     besselk,
     cosh,
     erf,
+    erfc,
     exp,
     log,
     pi,
@@ -238,6 +239,14 @@ class BracketedRoot(Expr):  # type: ignore[misc]
         """Symbols of the equation and the bracket, without the bound one."""
         expr, x, lo, hi = self.args
         return set((expr.free_symbols - {x}) | lo.free_symbols | hi.free_symbols)
+
+
+def argument_of_erfc(expr: Expr) -> Expr | None:
+    """The u of erfc(u), which SymPy writes 2 - erfc(-u) when -u leads with a plus sign."""
+    if isinstance(expr, erfc):
+        return expr.args[0]
+    constant, rest = expr.as_coeff_Add()
+    return -(-rest).args[0] if constant == 2 and isinstance(-rest, erfc) else None
 
 
 def spell_out(expr: Expr) -> Expr:

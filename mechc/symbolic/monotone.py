@@ -60,7 +60,7 @@ from mechc.symbolic.curvature import curvature, shifted_pairs
 from mechc.symbolic.facts import Facts, Undecided, is_certain
 from mechc.symbolic.functions import BracketedRoot, log_mix, spell_out
 from mechc.symbolic.rewrite import RationalForm, affine_in, factored, rational_in
-from mechc.symbolic.signs import sign
+from mechc.symbolic.signs import proved, sign
 
 INCREASING = (log, exp, sinh, tanh, asinh, atan, erf)
 
@@ -75,10 +75,7 @@ _SINGULAR: dict[type, Callable[[Expr], Expr]] = {
 
 def is_smooth(loss: Expr, x: Symbol, facts: Facts) -> bool:
     """Whether the loss has no pole and no branch point inside the interval, by proof."""
-    try:
-        return all(sign(base, facts) != 0 for base in _delicate(loss, x))
-    except Undecided:
-        return False
+    return all(proved(base, facts) in (1, -1) for base in _delicate(loss, x))
 
 
 def _delicate(loss: Expr, x: Symbol) -> list[Expr]:
@@ -100,7 +97,7 @@ def singular_point(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> E
             sign(base, facts)
         except Undecided as question:
             factors = [a for a in Mul.make_args(factored(question.expr)) if a.has(x)]
-            bases = [a.as_base_exp()[0] for a in factors if _is_open(a, facts)]
+            bases = [a.as_base_exp()[0] for a in factors if proved(a, facts) is None]
             affine = affine_in(bases[0], x) if len(bases) == 1 else None
             if affine is None or not _inside(-affine[1] / affine[0], lo, hi, facts):
                 return None
@@ -108,20 +105,9 @@ def singular_point(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> E
     return None
 
 
-def _is_open(expr: Expr, facts: Facts) -> bool:
-    try:
-        sign(expr, facts)
-    except Undecided:
-        return True
-    return False
-
-
 def _inside(point: Expr, lo: Expr, hi: Expr, facts: Facts) -> bool:
-    try:
-        above = lo.is_infinite or sign(point - lo, facts) > 0
-        return above and (hi.is_infinite or sign(hi - point, facts) > 0)
-    except Undecided:
-        return False
+    above = lo.is_infinite or proved(point - lo, facts) == 1
+    return above and (hi.is_infinite or proved(hi - point, facts) == 1)
 
 
 def core(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr]:

@@ -15,10 +15,8 @@ are assumed, what is linear is decided first: a sum of facts, domains and a cons
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from itertools import combinations
 from math import prod
 from typing import Any, NamedTuple
 
@@ -40,7 +38,6 @@ from sympy import (
     besseli,
     besselk,
     binomial,
-    cancel,
     ceiling,
     cos,
     erf,
@@ -86,6 +83,12 @@ def sign(expr: Expr, facts: Facts) -> int:
     return verdict
 
 
+def proved(expr: Expr, facts: Facts) -> int | None:
+    """As `sign`, None where it is open."""
+    verdict = _verdict(expr, facts)
+    return None if isinstance(verdict, Undecided) else verdict
+
+
 def weak_sign(expr: Expr, facts: Facts) -> int | None:
     """Sign of an expression that may vanish at ends, where an interval or a weight becomes empty.
 
@@ -98,14 +101,13 @@ def weak_sign(expr: Expr, facts: Facts) -> int | None:
     if facts.known and (decided := _by_combination(expr, facts)) is not None:
         return decided.sign
     if not expr.has(floor, ceiling):  # which jump: what holds inside tells nothing of the ends
-        verdict = _verdict(expr, facts)
-        if not isinstance(verdict, Undecided):
+        verdict = proved(expr, facts)
+        if verdict is not None:
             return verdict
     for form in (expr, facts.whole(expr)):
         if form.is_extended_nonnegative or form.is_extended_nonpositive:
             return 1 if form.is_extended_nonnegative else -1
-    found = _by_parts(expr, facts)
-    return _by_case(expr, facts) if found is None and facts.known else found
+    return _by_parts(expr, facts)
 
 
 def _by_ends(expr: Expr, end: Expr, facts: Facts) -> int | None:
@@ -222,23 +224,10 @@ def _by_parts(expr: Expr, facts: Facts) -> int | None:
     return max(known, key=abs) if min(known) >= 0 or max(known) <= 0 else None
 
 
-def _by_case(expr: Expr, facts: Facts) -> int | None:
-    """A multiple of a fact, or what is beyond one, or beyond the sum of two."""
-    plain = replace(facts, known=())
-    known = [e * s for e, s in facts.known if s]
-    for fact in known:
-        found = weak_sign(cancel(expr / fact), plain)
-        if found is not None:
-            return found
-    for chosen in (Add(*c) for n in (1, 2) for c in combinations(known, n)):
-        for side in (1, -1):
-            if weak_sign(side * expr - chosen, plain) in (0, 1):
-                return side
-    return None
-
-
 def exceeds_zero(expr: Expr, facts: Facts) -> bool:
-    """Whether an expression was proved to be positive, zero excluded."""
+    """Whether an expression, or all of its parts, was proved positive, zero excluded."""
+    if isinstance(expr, (Add, Mul)) and all(exceeds_zero(part, facts) for part in expr.args):
+        return True
     return _verdict(expr, facts) == 1
 
 
@@ -272,6 +261,7 @@ _POSITIVE_WHERE: dict[type, Callable[..., tuple[Expr, ...]]] = {
     besselk: lambda order, z: (z,),
     zeta: lambda s, a=S.One: (s - 1, a),
     atan2: lambda y, x: (y,),
+    binomial: lambda n, k: (k + 1, n - k + 1),
 }
 
 
@@ -325,10 +315,7 @@ def _of_plain_product(term: Expr, facts: Facts) -> int | None:
             continue
         found = _of_plain_terms(base, facts)
         if base.is_Number or base.is_Symbol:
-            try:
-                found = sign(base, facts)
-            except Undecided:
-                return None
+            found = proved(base, facts)
         if not found or (found < 0 and not power.is_Integer):
             return None
         total *= found if power.is_odd or found > 0 else 1
@@ -536,11 +523,8 @@ def _by_discriminant(expr: Expr, facts: Facts) -> int | None:
         discriminant = b**2 - 4 * a * c
         if _signs_seen(discriminant, facts)[0].any():
             continue
-        try:
-            if sign(discriminant, facts) < 0:
-                return sign(a, facts)
-        except Undecided:
-            continue
+        if proved(discriminant, facts) == -1 and (leading := proved(a, facts)) is not None:
+            return leading
     return None
 
 

@@ -409,6 +409,7 @@ def test_selected_steps_are_epochs_of_fewer_steps():
 )  # fmt: skip
 def test_monotone(step, steps, epsilon):
     """More steps reveal less of a record; more epochs and more steps drawn reveal more."""
+
     def deltas(**numbers):
         return both(mechc.random_allocation(step, **{"steps": steps, **numbers}), epsilon)
 

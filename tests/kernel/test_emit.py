@@ -137,7 +137,7 @@ def test_every_node_is_emitted(monkeypatch, tmp_path):
     expr = ir.Add((
         ir.Mul((ir.Number(Fraction(3, 4)), x)), ir.Div(x, a), ir.Helper("root_0"),
         ir.Helper("series_1"), ir.Constant("pi", 3.141592653589793),
-        ir.Select(condition, ir.call("pow", a, ir.TWO), ir.ONE),
+        ir.Select(condition, ir.call("pow", a, ir.number(2)), ir.ONE),
     ))  # fmt: skip
     text = emit(tiny(expr, helpers=(root, series)))
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path))

@@ -63,10 +63,6 @@ def text(expr):
         (ir.add(half(ir.ONE), ir.negate(half(ir.call("erf", X)))), "0.5 * math.erfc(x)"),
         (ir.add(ir.ONE, ir.negate(half(ir.call("erfc", X)))), "0.5 * math.erfc(-x)"),
         (
-            ir.add(ir.call("cosh", X), ir.number(-1)),
-            "2.0 * (math.sinh(0.5 * x) * math.sinh(0.5 * x))",
-        ),
-        (
             ir.add(ir.ONE, ir.call("cos", X)),
             "2.0 * (math.cos(0.5 * x) * math.cos(0.5 * x))",
         ),
@@ -92,7 +88,7 @@ def test_stable_and_printable_forms(expr, expected):
     ("terms", "expected"),
     [
         (((3, S), (1, Y), (0, ir.ONE)), "x * (x * x * s + y) + 1.0"),
-        (((2, ir.TWO), (1, S), (0, Y)), "x * (2.0 * x + s) + y"),
+        (((2, ir.number(2)), (1, S), (0, Y)), "x * (2.0 * x + s) + y"),
         (((2, S), (1, Y)), "x * (x * s + y)"),
         (((2, S), (0, Y)), "x * x * s + y"),
         (((1, S), (0, Y)), "x * s + y"),
@@ -213,7 +209,7 @@ def test_hoisting_names_a_part_before_the_whole():
 
 def test_names_of_loops_and_of_what_all_arms_share_differ():
     """A large part of both arms gets a name in front of them, beside those in front of the loop."""
-    square = ir.Pow(ir.add(X, ir.mul(ir.number(-1), S)), ir.TWO)
+    square = ir.Pow(ir.add(X, ir.mul(ir.number(-1), S)), ir.number(2))
     large = ir.add(ir.mul(square, ir.Pow(S, ir.number(-2))), log(S), ir.call("exp", square))
     first, second = (ir.Block((), ir.mul(ir.call(name, X), large)) for name in ("sinh", "cosh"))
     chain = ir.Chain(((ir.Compare("<", X, S), first), (None, second)))

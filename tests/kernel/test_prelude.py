@@ -255,12 +255,9 @@ COMPLEX = {
     "complex_log1p": lambda z: mp.log(1 + z),
     "complex_expm1": lambda z: mp.exp(z) - 1,
     "complex_sinh": mp.sinh,
-    "complex_cosh": mp.cosh,
     "complex_sinhc": lambda z: mp.sinh(z) / z,
     "complex_expm1c": lambda z: (mp.exp(z) - 1) / z,
     "complex_softplus": lambda z: mp.log(1 + mp.exp(z)),
-    "complex_log_cosh": lambda z: mp.log(mp.cosh(z)),
-    "complex_log_sinh": lambda z: mp.log(mp.sinh(z)),
     "complex_log1mexp": lambda z: mp.log(1 - mp.exp(z)),
 }
 
@@ -273,8 +270,6 @@ def test_complex_functions_normwise(name, compiled):
     angles = rng.uniform(-math.pi, math.pi, 400)
     with mp.workdps(80):
         for z in sizes * np.exp(1j * angles):
-            if name == "complex_log_sinh" and z.real < 0:
-                z = -z
             if name == "complex_log1mexp" and z.real > 0:
                 z = -z
             value = COMPLEX[name](mpmath.mpc(z))

@@ -246,9 +246,7 @@ class Oscillation:
         mine = slice(self._atoms[step], self._atoms[step + 1])
         return self._arrays[4][mine], self._arrays[5][mine]
 
-    def remainders(
-        self, order: int, h: float, begin: int, end: int
-    ) -> tuple[Complexes, Floats]:
+    def remainders(self, order: int, h: float, begin: int, end: int) -> tuple[Complexes, Floats]:
         """Return phi without its terms that have fewer than `order` densities, 0, 1 or 2.
 
         Returns:
@@ -269,9 +267,7 @@ class Oscillation:
         return terms[0] - np.sum(terms[1:], axis=0), size
 
 
-def _fit(
-    weight: Floats, loss: Floats, spacing: Floats
-) -> tuple[Floats, Floats, Floats]:
+def _fit(weight: Floats, loss: Floats, spacing: Floats) -> tuple[Floats, Floats, Floats]:
     """Return (middle, half length), coefficients and integral error of every panel."""
     ends = loss @ _AT_ENDS
     place = np.stack([ends.mean(axis=1), 0.5 * np.abs(ends[:, 1] - ends[:, 0])], axis=1)
@@ -310,7 +306,6 @@ def _halve(
         out.append(np.concatenate([values[~bad], *halves])[order])
     places = np.concatenate([place[~bad], place[bad], (place + 0.5 * width)[bad]])[order]
     return np.maximum(out[0], 0.0), out[1], np.maximum(out[2], 0.0), places
-
 
 
 MOST_SUMS = 400_000  # composed atoms that are listed

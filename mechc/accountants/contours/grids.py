@@ -179,9 +179,7 @@ class Between:
         loss = log_p - log_q[known] - np.log1p(off_q[known])
         return self._law(loss, log_p, only_p, False)
 
-    def _law(
-        self, loss: Floats, log_p: Floats, log_infinite: float, upper: bool
-    ) -> PrivacyLoss:
+    def _law(self, loss: Floats, log_p: Floats, log_infinite: float, upper: bool) -> PrivacyLoss:
         """The law with these masses, which are bounds from one side, and so may not sum to one."""
         label = f"random allocation of {self.shares.law.label}"
         return one_sided(loss, log_p, log_infinite, label, upper, *self._error)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from sympy import Add, Expr, cancel, exp, expand_log, log, oo, simplify
+from sympy import Expr, cancel, expand_log, log, oo, simplify
 
 from mechc.calculus.cases import Case
-from mechc.calculus.terms import Term
+from mechc.calculus.terms import Term, total
 from mechc.calculus.types import CalculusCase, Kind
 from mechc.kernel import ir
 from mechc.kernel.lower.choose import Chooser
@@ -90,8 +90,7 @@ def log_mass(terms: tuple[Term, ...], case: CalculusCase, chooser: Chooser) -> i
     """Log of the mass of an atom; -inf for none."""
     if not terms:
         return ir.MINUS_INF
-    mass = Add(*(term.weight * exp(term.log_density) for term in terms))
-    return chooser.point_mass(expand_log(log(mass)), case, chooser.context.constant)
+    return chooser.point_mass(expand_log(log(total(terms))), case, chooser.context.constant)
 
 
 def mass_chain(case: CalculusCase, side: Literal["p", "q"], chooser: Chooser) -> ir.Block:
@@ -108,8 +107,7 @@ def _point_losses(case: CalculusCase, chooser: Chooser) -> Iterator[tuple[Expr, 
         if not atom.p or not atom.q:
             yield atom.x, ir.INF if atom.p else ir.MINUS_INF
             continue
-        p, q = (Add(*(t.weight * exp(t.log_density) for t in side)) for side in (atom.p, atom.q))
-        loss = expand_log(log(cancel(p / q)))
+        loss = expand_log(log(cancel(total(atom.p) / total(atom.q))))
         yield atom.x, chooser.point_mass(loss, case, chooser.context.constant)
 
 

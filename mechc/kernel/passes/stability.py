@@ -131,17 +131,6 @@ def _constant(term: Expr) -> float:
     return math.log(arg[0].exact) if arg and isinstance(arg[0], Number) else math.nan
 
 
-def log_of_difference(expr: Expr) -> Expr | None:
-    """log(exp(a) - exp(b)) and log(exp(a) - 1), which overflow where their log does not."""
-    if (arg := _arguments(expr, "log")) is None:
-        return None
-    if (difference := _arguments(arg[0], "exp_difference")) is not None:
-        return call("log_exp_difference", *difference)
-    if (exponent := _arguments(arg[0], "expm1")) is not None:
-        return call("log_exp_difference", exponent[0], ZERO, exponent[0])
-    return None
-
-
 def log_of_sum(expr: Expr) -> Expr | None:
     """Log of a sum that contains exponentials, or 1."""
     if not ((arg := _arguments(expr, "log")) and isinstance(arg[0], Add)):
@@ -312,20 +301,6 @@ def difference_of_squares(expr: Expr) -> Expr | None:
     return None
 
 
-def hyperbolic_difference(expr: Expr) -> Expr | None:
-    """C cosh(a) - c = 2 c sinh(a/2)^2."""
-    if not isinstance(expr, Add):
-        return None
-    for i, term in enumerate(expr.args):
-        found = _factor_out(term, "cosh")
-        others = expr.args[:i] + expr.args[i + 1 :]
-        if found is not None and (opposite := negate(found[0])) in others:
-            half = call("sinh", mul(Number(Fraction(1, 2)), found[1]))
-            rest = [t for t in others if t != opposite]
-            return add(mul(number(2), found[0], Pow(half, number(2))), *rest)
-    return None
-
-
 def cosine_sum(expr: Expr) -> Expr | None:
     """C + c cos(a) = 2 c cos(a/2)^2, which keeps its digits where both vanish together."""
     if not isinstance(expr, Add):
@@ -364,14 +339,12 @@ RULES: tuple[Rule, ...] = (
     log_of_product,
     log_of_function,
     log_of_probability,
-    log_of_difference,
     log_of_sum,
     log1p_of_expm1,
     log_of_mixture,
     exponential_difference,
     error_function_complement,
     difference_of_squares,
-    hyperbolic_difference,
     cosine_sum,
     gamma_difference,
 )
