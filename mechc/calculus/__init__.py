@@ -57,12 +57,7 @@ class Derived:
 
 
 def derive_case(refined: Refined, pair: Pair) -> Derived:
-    """Derive one case by rules alone.
-
-    Args:
-        refined: condition, facts, regions.
-        pair: for its variable, parameters and measure.
-    """
+    """Derive one case by rules alone."""
     x, facts, integer = pair.variable, refined.facts, pair.measure is Measure.LATTICE
     regions, atoms = refined.regions, refined.atoms
     checker = Checker.of(x, pair.parameters, refined.condition, integer)
@@ -118,9 +113,6 @@ def _notes(case: CalculusCase, pair: Pair) -> list[str]:
 
 def derive(pair: Pair) -> Calculus:
     """Derive everything that accounting needs from an ordered pair.
-
-    Args:
-        pair: the normalised pair.
 
     Returns:
         The calculus; what has no closed form is marked as such, never left out.

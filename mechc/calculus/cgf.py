@@ -77,16 +77,7 @@ def cgf_of(
     regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, z: Symbol, facts: Facts,
     lattice: bool,
 ) -> Entry:  # fmt: skip
-    """Closed log M(z), not yet verified.
-
-    Args:
-        regions: of one case.
-        atoms: declared atoms.
-        x: the variable.
-        z: the complex argument.
-        facts: what holds in the case.
-        lattice: sums over integers instead of integrals.
-    """
+    """Closed log M(z), not yet verified."""
     try:
         parts = [_stretch(r, x, z, facts, lattice) for r in joined(regions) if r.loss is not None]
     except NoRule as reason:

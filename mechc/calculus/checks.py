@@ -171,14 +171,6 @@ def log_moment(
 ) -> complex:  # fmt: skip
     """Log E_P[exp(zL); L finite] by double exponential quadrature or direct sums.
 
-    Args:
-        regions: of one case.
-        atoms: declared atoms.
-        x: the variable.
-        vector: parameter values.
-        z: where.
-        integer: sum over integers.
-
     Returns:
         The principal logarithm; the imaginary part is meaningful modulo 2 pi.
     """

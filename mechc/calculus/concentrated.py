@@ -28,9 +28,6 @@ SAME_PAIR = (Shuffled, Vector, WithoutReplacement)
 def rho(declaration: Declaration) -> Expr | None:
     """Return an upper bound on sup over alpha > 1 of D_alpha / alpha, both directions.
 
-    Args:
-        declaration: a pair, of a mechanism or of one on a sample.
-
     Returns:
         An expression in the parameters, or None where no theorem here applies.
     """
@@ -56,12 +53,7 @@ def rho(declaration: Declaration) -> Expr | None:
 
 
 def rho_at(declaration: Declaration, values: Mapping[str, float]) -> float:
-    """Return the value of `rho`, rounded up; nan where no theorem applies.
-
-    Args:
-        declaration: the pair.
-        values: its parameters by name.
-    """
+    """Return the value of `rho`, rounded up; nan where no theorem applies."""
     found = rho(declaration)
     if found is None:
         return math.nan

@@ -63,14 +63,6 @@ def mass(
 ) -> Expr | None:
     """Integral of a density over (lo, hi), or sum of a mass function over the integers lo..hi.
 
-    Args:
-        terms: the density is their sum.
-        x: the variable.
-        lo: left end, -oo allowed.
-        hi: right end, oo allowed.
-        facts: parameter domains and case.
-        lattice: sum instead of integrate.
-
     Returns:
         Closed form in the parameters, None when no rule finds one.
     """
@@ -322,15 +314,7 @@ _RULES = (
 def infinite_mass(
     regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, facts: Facts, lattice: bool
 ) -> Entry:
-    """P(q = 0) in closed form, as a tuple of masses that add up to it.
-
-    Args:
-        regions: of one case.
-        atoms: declared atoms.
-        x: the variable.
-        facts: what holds in the case.
-        lattice: sums over integers.
-    """
+    """P(q = 0) in closed form, as a tuple of masses that add up to it."""
     parts: list[Expr] = []
     for region in regions:
         for term in region.p if region.kind is Kind.P_ONLY else ():
@@ -357,15 +341,7 @@ def _stretches(regions: Sequence[Region], side: str) -> list[tuple[Expr, Expr, t
 def distribution(
     regions: Sequence[Region], side: str, x: Symbol, facts: Facts, smooth: bool
 ) -> Entry:
-    """Distribution function of the output under P (side "p") or Q ("q").
-
-    Args:
-        regions: of one case.
-        side: "p" or "q".
-        x: the variable.
-        facts: what holds in the case.
-        smooth: whether there is a density and no atom.
-    """
+    """Distribution function of the output under P (side "p") or Q ("q")."""
     if not smooth:
         return Unavailable("only derived for densities without atoms")
     arms: list[tuple[Expr, object]] = []

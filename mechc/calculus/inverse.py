@@ -72,16 +72,7 @@ class Unsolved(Exception):
 
 
 def candidates(loss: Expr, x: Symbol, target: Expr) -> Iterator[tuple[Expr, str]]:
-    """Solutions x of loss(x) = target that the rules find, unverified, best form first.
-
-    Args:
-        loss: expression in x.
-        x: the variable.
-        target: expression for the value, free of x.
-
-    Yields:
-        Solution and the strategy that gave it.
-    """
+    """Solutions x of loss(x) = target by rules, unverified, best form first, and the strategies."""
     inner, value = _peel(loss, x, target)
     if inner == x:
         yield value, "unwinding"
@@ -230,11 +221,6 @@ def _log_terms(inner: Expr, x: Symbol) -> list[tuple[Expr, Expr]] | None:
 
 def invert(region: Region, ell: Symbol, checker: Checker) -> Entry:
     """Inverse of the loss on a region by the rules.
-
-    Args:
-        region: monotone, with its loss.
-        ell: the symbol of the loss.
-        checker: where a formula has to hold.
 
     Returns:
         `Closed` with the verified formula that is the most accurate in double precision, or

@@ -20,29 +20,14 @@ Terms = tuple[Term, ...]
 
 
 def log_sum(terms: Terms, x: Symbol) -> Expr:
-    """log(sum of weight*exp(log_density)) as it stands, constants split off a single term.
-
-    Args:
-        terms: at least one.
-        x: the variable.
-    """
+    """log(sum of weight*exp(log_density)) as it stands, constants split off a single term."""
     if len(terms) == 1:
         return tidy(_log(terms[0].weight) + terms[0].log_density, x)
     return log(total(terms))
 
 
 def loss_of(p: Terms, q: Terms, x: Symbol, facts: Facts) -> Expr:
-    """Privacy loss log(p/q) where both are positive.
-
-    Args:
-        p: terms of the density of P.
-        q: terms of the density of Q.
-        x: the variable.
-        facts: used to prove that mixture weights are below one.
-
-    Returns:
-        An expression in x.
-    """
+    """Privacy loss log(p/q) where both are positive."""
     pairs_p = [(t.weight, t.log_density) for t in p]
     pairs_q = [(t.weight, t.log_density) for t in q]
     return _loss(pairs_p, pairs_q, x, facts)

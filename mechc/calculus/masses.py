@@ -40,10 +40,6 @@ SIDES = (_Side("P", lambda part: part.p), _Side("Q", lambda part: part.q))  # ty
 def check_masses(declaration: Declaration, cases: tuple[Case, ...]) -> tuple[str, ...]:
     """Check every case.
 
-    Args:
-        declaration: for its name, and its densities in messages.
-        cases: its pieces.
-
     Returns:
         Notes for `Pair.notes`.
 

@@ -76,13 +76,7 @@ ON_POSITIVE_NUMBERS = (log, gamma, loggamma)
 
 
 def is_continuous(expr: Expr, x: Symbol, here: Facts) -> bool:
-    """Whether `expr` has no jump and no pole in x on the interval, ends excluded.
-
-    Args:
-        expr: real expression.
-        x: the variable, whose interval is among the facts.
-        here: the facts.
-    """
+    """Whether `expr` has no jump and no pole in x on the interval, ends excluded."""
     if not expr.has(x) or expr == x:
         return True
     if isinstance(expr, ENTIRE):
@@ -124,9 +118,6 @@ class Shape(NamedTuple):
 
 def shape_of(noise: Declaration) -> Shape:
     """The shape of the density `noise.p`.
-
-    Args:
-        noise: a declaration whose `p` and `q` are both the noise.
 
     Returns:
         `unimodal` is True only when proved and False only when samples refute it; `symmetric` is
@@ -301,11 +292,7 @@ def _can_cut(part: Expr, x: Symbol) -> bool:
 
 
 def is_log_concave(noise: Declaration) -> bool:
-    """Whether log p was proved concave on the support, which was proved to be an interval.
-
-    Args:
-        noise: a declaration whose `p` and `q` are both the noise.
-    """
+    """Whether log p was proved concave on the support, which was proved to be an interval."""
     try:
         cases = explored(noise)
         return all(_concave(case.pieces, noise.variable, facts) for facts, case in cases)
@@ -372,11 +359,7 @@ def _flat(expr: Expr) -> Expr:
 
 
 def centre_of(noise: Declaration) -> Expr | None:
-    """The c with p(x) = p(2c - x), proved; None where there is none or no proof.
-
-    Args:
-        noise: as for `shape_of`.
-    """
+    """The c with p(x) = p(2c - x), proved; None where there is none or no proof."""
     exact = Checker(noise.variable, ())  # without places: nothing by numbers
     pieces = [case.pieces for case in by_cases(noise)]
     sums = [list(reflections(parts, exact)) for parts in pieces if parts]

@@ -54,12 +54,6 @@ class Pair:
 def normalise(declaration: Declaration) -> Pair:
     """Take a declaration apart and check it.
 
-    Args:
-        declaration: what a mechanism file declares.
-
-    Returns:
-        The pair by pieces, with what was proved, checked and assumed.
-
     Raises:
         DeclarationError: a mass that is not one, a negative density, disjoint supports.
         UnsupportedError: a breakpoint that cannot be located.

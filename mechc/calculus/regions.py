@@ -55,15 +55,6 @@ class Split(Exception):
 def regions_of(piece: Piece, x: Symbol, facts: Facts, may_split: bool) -> list[Region]:
     """Regions of one piece.
 
-    Args:
-        piece: p and q as sums of terms, not both empty.
-        x: the variable.
-        facts: what holds in this case.
-        may_split: whether an open sign of a parameter expression may ask for a finer case.
-
-    Returns:
-        The regions in order, inverses pending.
-
     Raises:
         Split: see `may_split`.
     """

@@ -50,15 +50,7 @@ if TYPE_CHECKING:
 def lattice_of(
     regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, facts: Facts, integer: bool
 ) -> Entry:
-    """The lattice of the losses of one case.
-
-    Args:
-        regions: of the case.
-        atoms: declared atoms.
-        x: the variable.
-        facts: what holds in the case.
-        integer: whether the output is an integer.
-    """
+    """The lattice of the losses of one case."""
     losses: list[Expr] = [atom_loss(a) for a in atoms if a.p and a.q]
     slopes: list[Expr] = []
     for region in regions:
@@ -119,13 +111,7 @@ Segment = tuple[Ends, Ends, tuple[Term, ...], tuple[Term, ...]]
 
 
 def is_symmetric(regions: Sequence[Region], atoms: Sequence[Atom], checker: Checker) -> bool:
-    """Whether P and Q exchange under a reflection.
-
-    Args:
-        regions: of one case.
-        atoms: declared atoms.
-        checker: knows the variable, and where constants are compared.
-    """
+    """Whether P and Q exchange under a reflection."""
     if not _atoms_pair_off(atoms):
         return False
     found = joined(regions)

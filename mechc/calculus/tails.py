@@ -50,12 +50,6 @@ class Tails:
 def tails_of(regions: Sequence[Region], x: Symbol, facts: Facts, lattice: bool) -> Tails:
     """Strip of convergence of E_P[exp(zL); L finite].
 
-    Args:
-        regions: of one case.
-        x: the variable.
-        facts: what holds in the case.
-        lattice: sums over integers instead of integrals.
-
     Returns:
         The strip, never wider than proved, with the behaviour at every end that matters.
     """

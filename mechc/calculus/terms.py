@@ -78,11 +78,6 @@ class Negative(Exception):
 def terms(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Term, ...]:
     """Take a density on one piece apart.
 
-    Args:
-        expr: density or mass, smooth in `variable` on the piece.
-        variable: output variable.
-        facts: signs that hold on the piece.
-
     Returns:
         The terms, those of equal shape merged; empty when the density is zero.
 

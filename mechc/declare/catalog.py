@@ -40,9 +40,6 @@ class MechanismFile(NamedTuple):
 def find(name_or_path: str | os.PathLike[str]) -> MechanismFile:
     """The file that declares a mechanism.
 
-    Args:
-        name_or_path: a name such as "laplace", or the path of a .py file.
-
     Raises:
         DeclarationError: no such file or name; the message lists the names there are.
     """

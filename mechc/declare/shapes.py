@@ -27,13 +27,6 @@ def with_constants(
 ) -> Expr:
     """Replace every `shape(f)` in an expression by f over its integral, or sum, on the support.
 
-    Args:
-        expr: a density, as declared.
-        variable: the output variable.
-        support: its ends.
-        facts: parameter domains.
-        where: for messages, e.g. "my_noise: noise".
-
     Raises:
         DeclarationError: the order of the places where f switches depends on the parameters.
     """

@@ -71,9 +71,6 @@ Origin = Any  # catalog.MechanismFile | declare.Declaration | LoadedKernel
 def origin(what: Any) -> Origin:
     """Return where a mechanism comes from.
 
-    Args:
-        what: a name, a path, a Declaration, or a loaded kernel module.
-
     Raises:
         DeclarationError: it is none of these, or there is no such mechanism.
     """
@@ -118,13 +115,7 @@ def find(origin: Origin, transforms: Transforms) -> Kernel | None:
 
 
 def kernel(origin: Origin, transforms: Transforms, progress: Progress | None = None) -> Kernel:
-    """Return the kernel of the remove direction, compiled if need be.
-
-    Args:
-        origin: where the mechanism comes from.
-        transforms: transformations to apply, innermost first.
-        progress: called with the name of each stage of a compilation.
-    """
+    """Return the kernel of the remove direction, compiled if need be."""
     if isinstance(origin, LoadedKernel):
         return _untransformed(origin, transforms)
     return _known(key(origin, transforms), lambda: _compile(origin, transforms, progress)[0])

@@ -126,11 +126,7 @@ MARK = "# sha256 of the text above: "
 
 
 def seal(text: str) -> str:
-    """The text with its seal.
-
-    Args:
-        text: a module text that ends in a newline.
-    """
+    """The text, which ends in a newline, with its seal."""
     return f"{text}{MARK}{_digest(text)}\n"
 
 
@@ -183,11 +179,7 @@ def request_key(origin: str, transforms: Iterable[object] = ()) -> str:
 
 
 def lookup(key: str) -> Kernel | None:
-    """The kernel that was stored for a request, or None if there is none that is intact.
-
-    Args:
-        key: from `request_key`.
-    """
+    """The kernel that was stored for a request, or None if there is none that is intact."""
     for home in _homes():
         with contextlib.suppress(OSError, UnicodeDecodeError):
             name = (home / "requests" / key).read_text(encoding="utf-8").strip()
@@ -203,14 +195,6 @@ def lookup(key: str) -> Kernel | None:
 def store(key: str, name: str, source: str) -> Kernel:
     """Write a kernel text, load it, and remember it as the answer to a request.
 
-    Args:
-        key: from `request_key`.
-        name: of the mechanism.
-        source: sealed text from `emit`.
-
-    Returns:
-        The loaded kernel.
-
     Raises:
         CacheError: the text is not sealed or does not load (then nothing of it is kept), or not
             even a temporary directory can be written.
@@ -225,9 +209,6 @@ def load(path: str | os.PathLike[str]) -> Kernel:
     """Load a kernel file from anywhere: from a copy, for machine code beside it is not trusted.
 
     It holds only statements of a kernel; whether they compute what they should is not looked at.
-
-    Args:
-        path: of an emitted module.
 
     Raises:
         CacheError: there is no such file, or it is not a kernel of this protocol.

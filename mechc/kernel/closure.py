@@ -19,10 +19,6 @@ IMPORT = re.compile(
 def closure(package: Path, entry: str) -> dict[str, Path]:
     """The modules of a package that one of them imports, itself included.
 
-    Args:
-        package: folder of the package.
-        entry: full name of the module to begin with.
-
     Returns:
         Files by full name. The package's own `__init__`, which every import runs, is left out: it
         only says what the package offers.

@@ -278,9 +278,6 @@ def _block(expr: ir.Expr) -> ir.Block:
 def emit(module: Module) -> str:
     """Write a kernel module.
 
-    Args:
-        module: in printable form.
-
     Returns:
         The source text. Running it as a script checks it against its reference values.
 
@@ -302,11 +299,7 @@ def emit(module: Module) -> str:
 
 
 def digest_of(text: str) -> str:
-    """Return what `DIGEST` of an emitted text has to be.
-
-    Args:
-        text: of a module, sealed.
-    """
+    """Return what `DIGEST` of a sealed text has to be."""
     header, _, rest = text.rpartition(MARK)[0].partition(f"\n\n{IMPORTS}\n\nDIGEST = ")
     constants, _, body = rest.partition("\n")[2].partition("\n\n\n")
     return _digest(header, constants, body.removesuffix("\n"))

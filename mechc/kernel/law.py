@@ -205,9 +205,5 @@ _NODES = {
 
 
 def law_text(measure: Measure) -> str:
-    """The functions of one step's law, callees first.
-
-    Args:
-        measure: where the pair has its mass.
-    """
+    """The functions of one step's law, callees first."""
     return "\n\n\n".join((_OUTPUTS, _NODES[measure] + _END, _SUMS))

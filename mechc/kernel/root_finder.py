@@ -58,13 +58,5 @@ def {name}(level, lo, hi, rising, theta):
 
 
 def solver_text(name: str, function: str) -> str:
-    """The text of `name`, which solves `function(x, theta) = level` between two ends.
-
-    Args:
-        name: of the solver in the emitted module.
-        function: a scalar function (x, theta) of the module, monotone between the ends.
-
-    Returns:
-        Source text, without decorator.
-    """
+    """The text of `name`, which solves `function(x, theta) = level` where it is monotone."""
     return TEMPLATE.format(name=name, function=function)

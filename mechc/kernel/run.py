@@ -55,15 +55,7 @@ def _prelude() -> dict[str, Any]:
 
 
 def runnable(expr: Expr, names: Sequence[str]) -> Callable[..., float]:
-    """A printable expression as a function of its free names, in double precision.
-
-    Args:
-        expr: in printable form, without helpers.
-        names: of variables and parameters, in the order of the arguments.
-
-    Returns:
-        A function of doubles that never raises.
-    """
+    """A printable expression as a function of doubles, named in order, that never raises."""
     text = f"lambda {', '.join(names)}: {Printer()(expr)}"
     function = eval(text, _prelude())
 

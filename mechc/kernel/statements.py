@@ -111,14 +111,7 @@ ALLOWED = (
 
 
 def refusal(text: str) -> str | None:
-    """Why a text is no kernel that may be run.
-
-    Args:
-        text: of a module.
-
-    Returns:
-        One line, or None where every statement is one of those a kernel has.
-    """
+    """Why a text is no kernel that may be run; None where it is one."""
     try:
         tree, lines = ast.parse(text), text.split("\n")
         if "\r" in text:

@@ -274,14 +274,7 @@ class Expansion(Algebra):
     """Expansions of expressions along one symbol y -> +oo under given facts."""
 
     def series(self, expr: Expr) -> Series:
-        """Expand an expression in y.
-
-        Args:
-            expr: expression in y and parameters.
-
-        Raises:
-            Unknown: outside the class of functions handled.
-        """
+        """Expand an expression in y; `Unknown` outside the class of functions handled."""
         if not expr.has(self.y):
             return self.collect([(expr, ONE)])
         if expr == self.y:
@@ -484,16 +477,7 @@ class Expansion(Algebra):
 
 
 def end_point(x: Symbol, end: Expr, from_right: bool) -> tuple[Symbol, Expr]:
-    """Parametrise the approach to an end of an interval.
-
-    Args:
-        x: the variable.
-        end: the end; +-oo allowed.
-        from_right: whether a finite end is approached from its right side.
-
-    Returns:
-        The symbol y, to be sent to +oo, and x as a function of it.
-    """
+    """The symbol y, to be sent to +oo, and x as a function of it that approaches an end."""
     y = Dummy("y", positive=True, integer=bool(x.is_integer) or None)
     if end is oo:
         return y, y
@@ -503,16 +487,7 @@ def end_point(x: Symbol, end: Expr, from_right: bool) -> tuple[Symbol, Expr]:
 
 
 def limit_of_exponentials(loss: Expr, x: Symbol, end: Expr) -> Expr | None:
-    """Limit at -oo or oo of log(sum of w exp(a x + b)), a >= 0, also inside `log_mix`.
-
-    Args:
-        loss: expression in x.
-        x: the variable.
-        end: -oo or oo.
-
-    Returns:
-        An expression in parameters, or None where the loss is of another kind.
-    """
+    """Limit at -oo or oo of log(sum of w exp(a x + b)), a >= 0, also in `log_mix`; else None."""
     if not end.is_infinite:
         return None
     if isinstance(loss, log_mix):

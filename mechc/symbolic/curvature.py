@@ -34,11 +34,6 @@ from mechc.symbolic.signs import sign
 def curvature(expr: Expr, x: Symbol, facts: Facts) -> int | None:
     """Curvature of an expression in x.
 
-    Args:
-        expr: twice differentiable on the interval of the facts.
-        x: the variable.
-        facts: parameter domains and the interval of x.
-
     Raises:
         Undecided: the curvature is the sign of an expression in the parameters, which is open.
     """
@@ -124,15 +119,7 @@ def _by_second_derivative(expr: Expr, x: Symbol, facts: Facts) -> int | None:
 
 
 def shifted_pairs(expr: Expr, x: Symbol) -> tuple[list[tuple[Expr, Expr, Expr]], Expr]:
-    """Find c*h(x + shift) - c*h(x) among the terms of a sum.
-
-    Args:
-        expr: a sum.
-        x: the variable.
-
-    Returns:
-        Triples (c, h, shift), and the sum of the terms that found no partner.
-    """
+    """Triples (c, h, shift) of c*h(x + shift) - c*h(x) in a sum, and the terms without partner."""
     waiting = [term.as_independent(x, as_Add=False) for term in Add.make_args(expr)]
     pairs, alone = [], S.Zero
     while waiting:

@@ -21,13 +21,7 @@ from mechc.symbolic.signs import exceeds_zero
 
 
 def without_differences(expr: Expr, x: Symbol, facts: Facts) -> Expr:
-    """The expression with differences of increasing functions of x replaced, where that is proved.
-
-    Args:
-        expr: a density, smooth on the interval of the facts.
-        x: the variable.
-        facts: what holds there.
-    """
+    """A density with differences of increasing functions of x replaced, where that is proved."""
     if isinstance(expr, Mul):
         return Mul(*(without_differences(part, x, facts) for part in expr.args))
     if not isinstance(expr, Add) or not expr.has(x):

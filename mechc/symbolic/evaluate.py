@@ -123,12 +123,7 @@ def evaluate(expr: Expr, values: Values) -> Any:
 
 
 def holds(condition: Basic, values: Values) -> bool:
-    """Truth of a Boolean condition in parameters.
-
-    Args:
-        condition: relations joined by And, Or, Not; or a Boolean constant.
-        values: numbers for every free symbol.
-    """
+    """Truth of a Boolean condition in parameters."""
     if isinstance(condition, (BooleanAtom, bool)):
         return bool(condition)
     if isinstance(condition, Relational):
@@ -145,12 +140,7 @@ def holds(condition: Basic, values: Values) -> bool:
 
 
 def evaluate_array(expr: Expr, values: Mapping[Symbol, Any]) -> NDArray[Any]:
-    """Value of an expression in double precision, elementwise.
-
-    Args:
-        expr: as in `evaluate`, without sums and roots.
-        values: numbers or NumPy arrays (real or complex) for every free symbol.
-    """
+    """As `evaluate`, in double precision and elementwise; without sums over arrays."""
     with np.errstate(all="ignore"):
         return np.asarray(_ArrayEvaluator(values).value(expr))
 
@@ -327,16 +317,7 @@ def _constant(expr: Any) -> Any:
 
 
 def bisect(f: Callable[[Any], Any], lo: Any, hi: Any) -> Any:
-    """Where `f` turns from negative to positive in the open interval (lo, hi), by bisection.
-
-    Args:
-        f: continuous, one sign change; never called at the ends.
-        lo: left end, may be -inf.
-        hi: right end, may be +inf.
-
-    Returns:
-        The root to the working precision.
-    """
+    """Where `f` turns from negative to positive in the open interval (lo, hi), by bisection."""
     for _ in range(4 * mp.prec + 200):
         middle = _between(lo, hi)
         if middle in (lo, hi):
@@ -424,15 +405,7 @@ _DOUBT = 0.01
 
 
 def typical_vectors(parameters: tuple[Parameter, ...], how_many: int) -> Iterator[Theta]:
-    """Parameter values spread over the typical ranges, irrational where they may be.
-
-    Args:
-        parameters: what to choose values for.
-        how_many: number of vectors.
-
-    Yields:
-        Values in the order of `parameters`. Ranges above zero are covered in logarithms.
-    """
+    """So many of the `typical_values`, as floats in the order of the parameters."""
     for vector in islice(typical_values(parameters), how_many):
         yield tuple(map(float, vector.values()))
 

@@ -177,12 +177,7 @@ def _overtaken(end: Expr, side: int) -> tuple[Expr, ...]:
 
 
 def facts_of(parameters: tuple[Parameter, ...], condition: Basic = S.true) -> Facts:
-    """Facts of the parameter domains and of a case condition.
-
-    Args:
-        parameters: their domains are encoded.
-        condition: conjunction of relations; other Booleans are ignored (less can be proved).
-    """
+    """Facts of the domains and of a conjunction of relations; other Booleans are ignored."""
     facts = Facts(tuple((p.symbol, _domain(p)) for p in parameters if _domain(p) != p.symbol))
     parts = condition.args if isinstance(condition, And) else (condition,)
     for part in parts:
@@ -281,10 +276,6 @@ def _isolated(difference: Expr) -> Callable[[Symbol], tuple[Symbol, Expr] | None
 
 def sampled(expr: Expr, facts: Facts) -> NDArray[np.float64]:
     """Values of an expression at points spread over the encoded domain.
-
-    Args:
-        expr: real expression.
-        facts: the domain.
 
     Returns:
         Shape (parameter vectors, places of the variable); nan where nothing is known.

@@ -250,14 +250,7 @@ def argument_of_erfc(expr: Expr) -> Expr | None:
 
 
 def spell_out(expr: Expr) -> Expr:
-    """Replace `log_mix`, `sinhc` and `expm1c` by their definitions.
-
-    Args:
-        expr: any expression.
-
-    Returns:
-        The same function in elementary terms (with removable singularities, if it had them).
-    """
+    """Replace `log_mix`, `sinhc` and `expm1c` by their definitions."""
     return expr.replace(
         lambda node: isinstance(node, (log_mix, sinhc, expm1c)), lambda node: node.spelled_out()
     )

@@ -269,13 +269,6 @@ def monotone_parts(
 ) -> tuple[list[Part], Expr | None]:
     """Cut (lo, hi) into parts on which the loss is monotone.
 
-    Args:
-        loss: expression in x, smooth inside the interval.
-        x: the variable.
-        lo: left end, -oo allowed.
-        hi: right end, oo allowed.
-        facts: parameter domains and what the case assumes.
-
     Returns:
         The parts in order, and, if they are unsplit only because the sign of an expression in
         the parameters is open, that expression (the caller may split the case on it).

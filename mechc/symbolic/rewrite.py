@@ -64,15 +64,7 @@ _TRIGONOMETRIC = (sin, cos, tan, sec, csc)
 
 
 def tidy(expr: Expr, x: Symbol) -> Expr:
-    """Expand polynomials in x, keep other functions of x whole, merge opposite logarithms.
-
-    Args:
-        expr: a log density, or a difference of two.
-        x: the variable.
-
-    Returns:
-        An equal expression (under the assumptions of its symbols).
-    """
+    """Expand polynomials in x, keep other functions of x whole, merge opposite logarithms."""
     expr = expr.replace(lambda node: isinstance(node, log), lambda node: _split_log(node, x))
     expr = expr.replace(lambda node: isinstance(node, log), _log_of_factorials)
     opaque: dict[Expr, Dummy] = {}
@@ -221,15 +213,7 @@ class RationalForm:
 
 
 def rational_in(expr: Expr, x: Symbol) -> RationalForm | None:
-    """Write an expression as a rational function of x and one generator.
-
-    Args:
-        expr: expression; the words `log_mix`, ... are spelled out first.
-        x: the variable.
-
-    Returns:
-        The rational form, or None when another function of x remains or rates are incommensurable.
-    """
+    """A rational function of x and one generator; None for other functions and several rates."""
     expr = spell_out(expr)
     expr = expr.replace(lambda n: isinstance(n, _HYPERBOLIC), lambda n: n.rewrite(exp))
     found = _generator_exp(expr, x) if expr.atoms(exp) else None

@@ -42,10 +42,6 @@ RULES: dict[type[Transform], Callable[..., Declaration]] = {
 def apply(declaration: Declaration, step: Transform) -> Declaration:
     """Return what a transformation makes of a declaration, whose neighbours have to be right.
 
-    Args:
-        declaration: what is to be transformed.
-        step: the transformation.
-
     Raises:
         UnsupportedError: the message names the theorem and the pair that it would need.
     """

@@ -29,10 +29,6 @@ def poisson(
     the other direction (Zhu, Dong, Wang 2022, Theorem 11). Under replacement it becomes
     ((1-r) p_0 + r p_D, (1-r) p_0 + r p_-D) for noise p shifted by the sensitivity D.
 
-    Args:
-        declaration: the mechanism to run on the sample.
-        adjacency: relation between neighbouring data sets.
-
     Returns:
         A declaration with one parameter more, `sampling_rate` in [0, 1].
 
@@ -223,13 +219,6 @@ def shuffled(declaration: Declaration, adjacency: Adjacency | str) -> Declaratio
 
     Given the batches, one of them alone differs between neighbours, and its release is dominated by
     the pair; telling the batches reveals more, not less (T9). Nothing is won by the order.
-
-    Args:
-        declaration: the release of one batch.
-        adjacency: relation between neighbouring data sets.
-
-    Returns:
-        The same pair, for the relation.
 
     Raises:
         DeclarationError: an unknown adjacency.

@@ -39,9 +39,6 @@ def shift(declaration: Declaration) -> Declaration:
 
     Replacing a record moves a query up to twice as far as adding or removing one.
 
-    Args:
-        declaration: additive noise.
-
     Returns:
         A declaration with one parameter more, `factor` > 0.
 
@@ -64,10 +61,6 @@ def group(declaration: Declaration, size: int | None = None) -> Declaration:
     Additive noise of sensitivity D moves by group_size * D (T1 applies to that distance). On a
     Poisson sample of rate r, k of m records are kept with binomial probabilities, so that
     P = sum_k Bin(m, r)(k) noise(x - k D) against Q = noise(x).
-
-    Args:
-        declaration: additive noise, or additive noise on a Poisson sample (add/remove).
-        size: for a Poisson sample, the number m of records.
 
     Returns:
         A declaration with the parameter `group_size`, or for this group size.
@@ -142,10 +135,6 @@ def random_sensitivity(declaration: Declaration, length: int) -> Declaration:
     The sensitivities are parametrised by what each adds to the one before, so that their order is
     known and the pair has one case, not one for each of the length! orders.
 
-    Args:
-        declaration: additive noise.
-        length: number of sensitivities.
-
     Returns:
         A declaration with the parameters `sensitivities_1`, `sensitivities_2_above_1`, ... >= 0 and
         the list `weights` (summing to one) in place of the sensitivity.
@@ -190,10 +179,6 @@ def with_replacement(declaration: Declaration, length: int) -> Declaration:
     Honkela 2020, section 6.3). What `weights` leave to 1 is the probability `lost` of more
     occurrences than are listed, which counts as revealing everything.
 
-    Args:
-        declaration: additive noise.
-        length: number of weights.
-
     Returns:
         A declaration with the list `weights` and the parameter `lost` more.
 
@@ -237,10 +222,6 @@ NORMS = ("l1", "l2")
 
 def vector(declaration: Declaration, norm: str) -> Declaration:
     """The pair of one coordinate, claimed for a vector query of bounded norm.
-
-    Args:
-        declaration: additive noise; every coordinate gets its own.
-        norm: in which the sensitivity bounds the move, "l1" or "l2".
 
     Returns:
         The same pair with the claim that T3 licenses for the norm.
@@ -298,9 +279,6 @@ def truncate(declaration: Declaration) -> Declaration:
     The mass of P outside is laid above `upper`, that of Q below `lower`, where the other law has
     none: folding the two back gives the original pair, so that this one dominates it (T9). Losses
     that are unbounded in the tails alone become bounded beside a small mass at infinity.
-
-    Args:
-        declaration: densities on the line without point masses.
 
     Returns:
         A declaration with the parameters `lower` < 0 < `upper` more.

@@ -42,9 +42,6 @@ __all__ = ["lower"]
 def lower(calculus: Calculus) -> Module:
     """Lower a calculus to a kernel module.
 
-    Args:
-        calculus: of one ordered pair.
-
     Returns:
         The module in printable form, with reference values for its self-check.
 

@@ -53,14 +53,7 @@ class Context:
         return self.constant.helpers
 
     def by_case(self, cases: Sequence[tuple[Basic, ir.Block]]) -> ir.Block:
-        """Choose between frozen blocks by parameter case, and run the passes.
-
-        Args:
-            cases: condition and block of each case; together they cover the domain.
-
-        Returns:
-            The block in printable form; equal neighbours are merged.
-        """
+        """Choose between frozen blocks by parameter case, and run the passes."""
         return finish(ir.Block((), ir.Chain(self.guarded(cases))))
 
     def guarded(

@@ -78,15 +78,7 @@ class power_difference(Function):  # type: ignore[misc]
 
 
 def candidates(expr: Expr, variable: Symbol) -> list[Expr]:
-    """Forms of one function, without repetitions.
-
-    Args:
-        expr: real on the region it belongs to.
-        variable: the variable of the region.
-
-    Returns:
-        The given form first.
-    """
+    """Forms of one real function, the given one first, without repetitions."""
     forms = [expr]
     for fold in (False, True):
         rewritten = _Rewriter(variable, fold).rewrite(expr)
@@ -121,11 +113,7 @@ def scaled_tails(expr: Expr, variable: Symbol) -> Expr:
 
 
 def quotients(expr: Expr) -> list[Expr]:
-    """Forms of a probability: as it is, quotients divided by exponentials, complements of atan.
-
-    Args:
-        expr: a sum of quotients of sums of exponentials, or anything else.
-    """
+    """Forms of a probability: as it is, quotients divided by exponentials, complements of atan."""
     top, bottom = (exponentials(part) for part in fraction(together(expr)))
     scaled = [total(shifted(top, -e)) / total(shifted(bottom, -e)) for e in bottom]
     spelled = total(exponentials(spell_out(expr)))

@@ -96,12 +96,6 @@ class Freezer:
     def __call__(self, expr: Basic) -> ir.Expr:
         """Freeze an expression.
 
-        Args:
-            expr: a real SymPy expression or condition.
-
-        Returns:
-            The IR of the same function.
-
         Raises:
             LoweringError: for a node that has no kernel form.
         """

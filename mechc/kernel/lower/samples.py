@@ -263,10 +263,6 @@ VECTORS = 2
 def checks(calculus: Calculus, inverse_of: dict[int, int]) -> tuple[Check, ...]:
     """Reference values for log_p, log_q, loss and the inverses.
 
-    Args:
-        calculus: of one ordered pair.
-        inverse_of: which inverse each monotone region has.
-
     Returns:
         At least five points a function where the mechanism has that many; infinite values are
         left out.

@@ -18,14 +18,7 @@ __all__ = ["finish", "finish_expression", "hoist", "share", "share_all"]
 
 
 def finish(block: Block) -> Block:
-    """Make a frozen block accurate and printable.
-
-    Args:
-        block: guards and expressions as `lower` made them, without assignments.
-
-    Returns:
-        The block in printable form, ready for `share` or `hoist`.
-    """
+    """Make a frozen block, without assignments, accurate and printable."""
     return lift(map_block(block, finish_expression))
 
 

@@ -66,13 +66,6 @@ def _replaced(expr: Expr, old: Expr, new: Expr) -> Expr:
 def complexify(expr: Expr, variable: str) -> Expr:
     """Name the complex functions.
 
-    Args:
-        expr: an expression in printable form.
-        variable: the name of the complex variable.
-
-    Returns:
-        The expression with complex calls.
-
     Raises:
         LoweringError: when a function or comparison has no complex form.
     """

@@ -48,9 +48,6 @@ def share(block: Block, prefix: str = "t", lifted: int = 0) -> Block:
         block: a block in printable form.
         prefix: of the names of the temporaries.
         lifted: how many operations of all arms have names already.
-
-    Returns:
-        The block with assignments for the shared operations.
     """
     if isinstance(block.tail, Chain):
         several = len(block.tail.arms) > 1
@@ -92,15 +89,7 @@ def _size(expr: Expr) -> int:
 
 
 def share_all(values: tuple[Expr, ...], prefix: str = "t") -> tuple[Lets, tuple[Expr, ...]]:
-    """Name what is shared among several values that are all evaluated.
-
-    Args:
-        values: expressions in printable form.
-        prefix: of the names of the temporaries.
-
-    Returns:
-        The assignments, and the values in terms of them.
-    """
+    """Assignments for what is shared among values that are all evaluated, and the values then."""
     sharer = _Sharer(values, prefix)
     rewritten = tuple(sharer.rewrite(value) for value in values)
     return tuple(sharer.take()), rewritten
@@ -167,15 +156,7 @@ def _count(expr: Expr, uses: Counter[Expr], certain: set[Expr], sure: bool = Tru
 
 
 def hoist(block: Block, variable: str) -> tuple[Lets, Block]:
-    """Take what depends on parameters alone out of a loop over `variable`.
-
-    Args:
-        block: the body of the loop, in printable form and without assignments.
-        variable: the loop variable.
-
-    Returns:
-        Assignments to run before the loop, and the body.
-    """
+    """Assignments of what depends on parameters alone, to run before a loop, and its body."""
     found = _Hoister(variable, ())
     map_block(block, found.rewrite)
     # smaller ones first, so that larger ones can use their names
