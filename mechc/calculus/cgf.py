@@ -249,11 +249,8 @@ def _gaussian_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr
     weight = p.weight * sqrt(pi / -coefficients[0][2])
     exponent = factor(expand(c - b**2 / (4 * a)))
     ratio = z * log(quotient(p.weight, q.weight))
-    return _positive_constant(weight) * exp(exponent) * exp(ratio) * factor(spread) ** (-S.Half)
-
-
-def _positive_constant(expr: Expr) -> Expr:
-    return expr.powsimp(force=True).cancel()
+    weight = weight.powsimp(force=True).cancel()
+    return weight * exp(exponent) * exp(ratio) * factor(spread) ** (-S.Half)
 
 
 def _geometric_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:

@@ -177,15 +177,11 @@ def _roots(coefficients: list[Expr]) -> Iterator[Expr]:
         yield -sqrt(factor(-c / a))
         return
     half = b / 2
-    root = sqrt(_shortest(half**2 - a * c))
+    radicand = half**2 - a * c
+    root = sqrt(min((radicand, factor(radicand), expand(radicand)), key=count_ops))
     for side in (1, -1):
         yield (-half + side * root) / a
         yield c / (-half - side * root)
-
-
-def _shortest(expr: Expr) -> Expr:
-    """A radicand as it came, factored or expanded, whichever is shortest."""
-    return min((expr, factor(expr), expand(expr)), key=count_ops)
 
 
 def _equations(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, Expr]]:

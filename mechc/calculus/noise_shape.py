@@ -237,13 +237,10 @@ def _jump(
             change = factored(over_one(exp(change) - 1))
     if not change.is_finite and (change.has(oo, zoo, nan) or change.atoms(log_besselk)):
         return PEAK  # a pole: up or down, so there may be nothing but a fall after it
-    return _known(weak_sign(expand(change), facts))
-
-
-def _known(sign: int | None) -> int:
-    if sign is None:
+    found = weak_sign(expand(change), facts)
+    if found is None:
         raise _Unknown
-    return sign
+    return found
 
 
 def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) -> list[int]:
@@ -307,12 +304,10 @@ def is_gaussian(noise: Declaration) -> bool:
     except UnsupportedError:
         return False
     pieces = [piece for _, case in cases for piece in case.pieces]
-    return bool(pieces) and all(_is_normal(piece, noise.variable) for piece in pieces)
-
-
-def _is_normal(piece: Piece, x: Symbol) -> bool:
-    poly = piece.p[0].log_density.as_poly(x) if len(piece.p) == 1 else None
-    return (piece.lo, piece.hi) == (-oo, oo) and poly is not None and poly.degree() == 2
+    whole = [p for p in pieces if (p.lo, p.hi) == (-oo, oo) and len(p.p) == 1]
+    exponents = [p.p[0].log_density.as_poly(noise.variable) for p in whole]
+    normal = [e for e in exponents if e is not None and e.degree() == 2]
+    return len(normal) == len(pieces) > 0
 
 
 def _concave(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> bool:

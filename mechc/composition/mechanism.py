@@ -21,6 +21,7 @@ import numpy as np
 from mechc.adjacency import NO_CLAIM, Adjacency, Claim
 from mechc.composition import inputs
 from mechc.composition.events import Event
+from mechc.declare import catalog
 from mechc.declare import transforms as steps
 from mechc.declare.catalog import MechanismFile
 from mechc.declare.transforms import OfLength, Sample, Transform, Truncate
@@ -476,4 +477,4 @@ def load(what: Any) -> Mechanism:
 
 def available() -> tuple[str, ...]:
     """Return the names of the mechanisms that `load` finds."""
-    return build.available()
+    return catalog.available()

@@ -90,11 +90,6 @@ _loaded: dict[str, Kernel] = {}  # kernels of this process by request key
 _one_at_a_time = RLock()  # threads that want the same kernel wait for the first to compile it
 
 
-def available() -> tuple[str, ...]:
-    """Return the names of the mechanisms that can be loaded."""
-    return catalog.available()
-
-
 def key(origin: Origin, transforms: tuple[object, ...]) -> str:
     """Return what identifies the kernel of an origin after its transformations."""
     if isinstance(origin, LoadedKernel):

@@ -50,6 +50,7 @@ from sympy import (
     expand,
     expand_log,
     factor,
+    factorial,
     gamma,
     log,
     loggamma,
@@ -136,8 +137,23 @@ class Series:
         return self.terms[0]
 
 
-class Algebra:
-    """Sums, products and powers of series along one symbol under given facts."""
+def orders(a: Series) -> tuple[Order, ...]:
+    """Orders that together bound a series."""
+    return (*(order for _, order in a.terms[:1]), *a.errors)
+
+
+def _normal(coefficient: Expr) -> Expr:
+    """Coefficient in a form in which zero is visible."""
+    if coefficient.is_Number or coefficient.is_Symbol:
+        return coefficient
+    return factor(expand(expand_log(coefficient)))
+
+
+_HYPERBOLIC = (sinh, cosh, tanh, coth, sech, csch)
+
+
+class Expansion:
+    """Expansions along one symbol y -> +oo under given facts: their algebra, then functions."""
 
     def __init__(self, y: Symbol, facts: Facts) -> None:
         """Series in `y`, orders compared by `facts`."""
@@ -242,36 +258,8 @@ class Algebra:
         coefficient, order = a.lead
         if not exponent.is_Integer and self.sign(coefficient) < 0:
             raise Unknown("power of a negative quantity")
-        rest = self.compose(self.relative(a), lambda k: _binomial(exponent, k))
+        rest = self.compose(self.relative(a), lambda k: binomial(exponent, k).expand(func=True))
         return self.scale(rest, coefficient**exponent, order**exponent)
-
-
-def orders(a: Series) -> tuple[Order, ...]:
-    """Orders that together bound a series."""
-    return (*(order for _, order in a.terms[:1]), *a.errors)
-
-
-def factorial(k: int) -> Expr:
-    """Factorial of k as an exact number."""
-    return S(reduce(lambda a, b: a * b, range(1, k + 1), 1))
-
-
-def _binomial(exponent: Expr, k: int) -> Expr:
-    return binomial(exponent, k).expand(func=True)
-
-
-def _normal(coefficient: Expr) -> Expr:
-    """Coefficient in a form in which zero is visible."""
-    if coefficient.is_Number or coefficient.is_Symbol:
-        return coefficient
-    return factor(expand(expand_log(coefficient)))
-
-
-_HYPERBOLIC = (sinh, cosh, tanh, coth, sech, csch)
-
-
-class Expansion(Algebra):
-    """Expansions of expressions along one symbol y -> +oo under given facts."""
 
     def series(self, expr: Expr) -> Series:
         """Expand an expression in y; `Unknown` outside the class of functions handled."""

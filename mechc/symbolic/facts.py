@@ -8,7 +8,7 @@ what holds strictly inside holds weakly at the ends.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -238,11 +238,12 @@ def eliminations(condition: Basic) -> dict[Symbol, Expr]:
     for part in condition.args if isinstance(condition, And) else (condition,):
         if isinstance(part, Eq):
             difference = expand((part.lhs - part.rhs).subs(found))
-            solution = next(
-                filter(None, map(_isolated(difference), sorted(difference.free_symbols, key=str))),
-                None,
-            )
-            found |= dict([solution]) if solution else {}
+            for symbol in sorted(difference.free_symbols, key=str):
+                slope = difference.coeff(symbol)
+                rest = expand(difference - slope * symbol)
+                if slope.is_nonzero and not slope.has(symbol) and not rest.has(symbol):
+                    found[symbol] = expand(-rest / slope)
+                    break
     return found
 
 
@@ -259,19 +260,6 @@ def by_case(values: Sequence[tuple[Basic, Expr]]) -> Expr:
     if len({value for _, value in values}) == 1:
         return values[0][1]
     return Piecewise(*((value, condition) for condition, value in values))
-
-
-def _isolated(difference: Expr) -> Callable[[Symbol], tuple[Symbol, Expr] | None]:
-    """Solver of difference = 0 for a symbol that occurs linearly with a slope that is not zero."""
-
-    def solve(symbol: Symbol) -> tuple[Symbol, Expr] | None:
-        slope = difference.coeff(symbol)
-        rest = expand(difference - slope * symbol)
-        if slope.has(symbol) or rest.has(symbol) or not slope.is_nonzero:
-            return None
-        return symbol, expand(-rest / slope)
-
-    return solve
 
 
 def sampled(expr: Expr, facts: Facts) -> NDArray[np.float64]:

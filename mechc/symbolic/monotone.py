@@ -135,10 +135,16 @@ def derivative(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr, Rational
     return orientation, slope, rational
 
 
-Cut = tuple[Expr, Expr, int]  # lo, hi, direction
+@dataclass(frozen=True)
+class Part:
+    """An interval on which the loss is monotone: direction +1, -1, 0, or None if undecided."""
+
+    lo: Expr
+    hi: Expr
+    direction: int | None
 
 
-def at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Cut]:
+def at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
     """Cut at the roots of a numerator of degree one or two in x or in the generator."""
     orientation, _, rational = derivative(loss, x, facts)
     if rational is None:
@@ -169,7 +175,7 @@ def at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Cu
     ends = [lo, *map(rational.place, cuts), hi]
     parts, direction = [], rest * last
     for left, right in reversed(list(pairwise(ends))):
-        parts.append((left, right, direction))
+        parts.append(Part(left, right, direction))
         direction = -direction
     return parts[::-1]
 
@@ -199,7 +205,7 @@ def _real_roots(
         b, a = poly.all_coeffs()[::-1]
         return ([factor(-b / a)], last) if first * last < 0 else None
     c, b, a = poly.all_coeffs()[::-1]
-    root = sqrt(_discriminant(a, b, c))
+    root = sqrt(factor(b**2 - 4 * a * c))
     opens = sign(a, facts)
     smaller, larger = ((-b - opens * root) / (2 * a), (-b + opens * root) / (2 * a))
     if first * last < 0:
@@ -214,10 +220,6 @@ def _real_roots(
     return ([smaller, larger], last) if inside else None
 
 
-def _discriminant(a: Expr, b: Expr, c: Expr) -> Expr:
-    return factor(b**2 - 4 * a * c)
-
-
 def _sign_at(poly: Poly, end: Expr, facts: Facts) -> int:
     if end is oo:
         return sign(poly.LC(), facts)
@@ -226,7 +228,7 @@ def _sign_at(poly: Poly, end: Expr, facts: Facts) -> int:
     return sign(factor(poly.eval(end)), facts)
 
 
-def at_bracketed_root(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Cut]:
+def at_bracketed_root(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
     """A convex or concave loss has at most one extremum: its slope at the ends tells."""
     orientation, inner = core(loss, x, facts)
     bend = curvature(inner, x, facts)
@@ -239,12 +241,9 @@ def at_bracketed_root(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -
     except Unknown:
         return []
     if first == last:
-        return [(lo, hi, orientation * first)]
+        return [Part(lo, hi, orientation * first)]
     root = BracketedRoot(last * slope, x, lo, hi)
-    return [
-        (lo, root, orientation * first),
-        (root, hi, orientation * last),
-    ]
+    return [Part(lo, root, orientation * first), Part(root, hi, orientation * last)]
 
 
 def _slope_sign(slope: Expr, x: Symbol, end: Expr, from_right: bool, facts: Facts) -> int:
@@ -253,15 +252,6 @@ def _slope_sign(slope: Expr, x: Symbol, end: Expr, from_right: bool, facts: Fact
     expansion = Expansion(y, facts)
     lead, _ = expansion.series(slope.subs(x, approach)).lead
     return sign(lead, facts)
-
-
-@dataclass(frozen=True)
-class Part:
-    """An interval on which the loss is monotone: direction +1, -1, 0, or None if undecided."""
-
-    lo: Expr
-    hi: Expr
-    direction: int | None
 
 
 def monotone_parts(
@@ -301,15 +291,10 @@ def monotone_parts(
             questions.append(open_sign.expr)
             continue
         if parts:
-            return [Part(*part) for part in parts], None
-    open_question = next((e for e in questions if not _varies(e, x, inside)), None)
-    return [Part(lo, hi, None)], open_question
-
-
-def _varies(expr: Expr, x: Symbol, facts: Facts) -> bool:
-    """Whether an expression holds the variable, as such or encoded."""
-    free = expr.free_symbols
-    return x in free or any(s.is_Dummy for s in free)
+            return parts, None
+    # without the variable, as such or encoded
+    still = (e for e in questions if not any(s == x or s.is_Dummy for s in e.free_symbols))
+    return [Part(lo, hi, None)], next(still, None)
 
 
 def _by_structure(loss: Expr, x: Symbol, facts: Facts) -> int | None:

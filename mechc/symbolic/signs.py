@@ -18,7 +18,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -406,21 +406,13 @@ def _signs_seen(expr: Expr, facts: Facts) -> tuple[NDArray[np.bool_], NDArray[np
 
 def _by_fact(expr: Expr, facts: Facts) -> int | None:
     for known, value in facts.known:
-        if _alone(expr, known):
+        # a symbol of open sign in one of the two only would stand in their ratio
+        if known == 0 or not all(s.is_positive for s in expr.free_symbols ^ known.free_symbols):
             continue
-        ratio = factored(expr / known) if known != 0 else S.NaN
-        if not ratio.free_symbols - _positive_symbols(ratio) and _assumed(ratio):
-            return value * (_assumed(ratio) or 0)
+        ratio = factored(expr / known)
+        if all(s.is_positive for s in ratio.free_symbols) and (found := _assumed(ratio)):
+            return value * found
     return None
-
-
-def _alone(expr: Expr, known: Expr) -> bool:
-    """Whether a symbol of open sign is in one of two expressions only, hence in their ratio."""
-    return any(not s.is_positive for s in expr.free_symbols ^ known.free_symbols)
-
-
-def _positive_symbols(expr: Expr) -> set[Any]:
-    return {s for s in expr.free_symbols if s.is_positive}
 
 
 def _by_monotone_function(expr: Expr, facts: Facts) -> int | None:

@@ -90,7 +90,7 @@ def log_mass(terms: tuple[Term, ...], case: CalculusCase, chooser: Chooser) -> i
     """Log of the mass of an atom; -inf for none."""
     if not terms:
         return ir.MINUS_INF
-    return chooser.point_mass(expand_log(log(total(terms))), case, chooser.context.constant)
+    return chooser.constant(expand_log(log(total(terms))), case, chooser.context.constant, far=True)
 
 
 def mass_chain(case: CalculusCase, side: Literal["p", "q"], chooser: Chooser) -> ir.Block:
@@ -108,7 +108,7 @@ def _point_losses(case: CalculusCase, chooser: Chooser) -> Iterator[tuple[Expr, 
             yield atom.x, ir.INF if atom.p else ir.MINUS_INF
             continue
         loss = expand_log(log(cancel(total(atom.p) / total(atom.q))))
-        yield atom.x, chooser.point_mass(loss, case, chooser.context.constant)
+        yield atom.x, chooser.constant(loss, case, chooser.context.constant, far=True)
 
 
 def _at_points(

@@ -107,28 +107,20 @@ class Chooser:
         form, error = self._best(forms, place, "ell", trials)
         return form if error <= INVERTIBLE else None
 
-    def constant(self, expr: Expr, case: CalculusCase, place: Freezer) -> ir.Expr:
-        """The best form of an expression in parameters."""
+    def constant(
+        self, expr: Expr, case: CalculusCase, place: Freezer, far: bool = False
+    ) -> ir.Expr:
+        """The best form of an expression in parameters, if asked at large parameters too."""
         if not expr.free_symbols:
             return place(expr)
-        trials = []
+        trials, samples = [], self.samples(case)
         with mp.workdps(DIGITS):
-            for sample in self.samples(case):
+            if far and not expr.has(Sum):
+                samples = samples + far_out(self.context.calculus, case)
+            for sample in samples:
                 value = sample.value(expr)
                 if not mpmath.isnan(value):  # the end of a region that is empty here
                     trials.append(Trial(self._arguments(sample), _relative(value)))
-        forms = candidates(expr, self.context.calculus.pair.variable)
-        return self._best(forms, place, None, trials)[0]
-
-    def point_mass(self, expr: Expr, case: CalculusCase, place: Freezer) -> ir.Expr:
-        """The best form of the log of a mass, at large parameters too."""
-        trials = []
-        samples = self.samples(case)
-        with mp.workdps(DIGITS):
-            if not expr.has(Sum):
-                samples = samples + far_out(self.context.calculus, case)
-            for sample in samples:
-                trials.append(Trial(self._arguments(sample), _relative(sample.value(expr))))
         forms = candidates(expr, self.context.calculus.pair.variable)
         return self._best(forms, place, None, trials)[0]
 

@@ -207,7 +207,7 @@ def branch_words(calculus: Calculus) -> tuple[str, ...]:
     """One phrase for each branch, e.g. "increasing on (0, sensitivity)"."""
     brackets = "{} .. {}" if calculus.pair.measure is Measure.LATTICE else "({}, {})"
     return tuple(
-        f"{region.kind} on {brackets.format(*_ends(region))}"
+        f"{region.kind} on {brackets.format(region.lo, region.hi)}"
         for case in calculus.cases
         for region in case.regions
     )
@@ -253,10 +253,6 @@ def _case(case: CalculusCase, names: Mapping[str, str]) -> Iterator[str]:
 def _shown(expr: Expr) -> str:
     text = str(expr)
     return text if len(text) <= READABLE else "(see its function)"
-
-
-def _ends(interval: Region) -> tuple[str, str]:
-    return str(interval.lo), str(interval.hi)
 
 
 def _sum(terms: tuple[Term, ...], names: Mapping[str, str]) -> str:

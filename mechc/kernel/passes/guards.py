@@ -30,20 +30,16 @@ from mechc.kernel.prelude import PRIMITIVES
 MAX_ARMS = 4
 
 
-def lift(block: Block) -> Block:
+def lift(block: Block, arms: int = MAX_ARMS) -> Block:
     """Lift choices out of the values of a block."""
-    return _lift(block, MAX_ARMS)
-
-
-def _lift(block: Block, arms: int) -> Block:
     if isinstance(block.tail, Chain):
-        lifted = tuple((guard, _lift(arm, arms)) for guard, arm in block.tail.arms)
+        lifted = tuple((guard, lift(arm, arms)) for guard, arm in block.tail.arms)
         return Block(block.lets, Chain(lifted))
     found = next(_choices(block.tail), None)
     if found is None or arms < 2:
         return block
     then, other = (
-        _lift(Block((), _replaced(block.tail, found, arm)), arms // 2)
+        lift(Block((), _replaced(block.tail, found, arm)), arms // 2)
         for arm in (found.then, found.other)
     )
     return Block(block.lets, Chain(((found.condition, then), (None, other))))
