@@ -38,7 +38,7 @@ from mechc.protocol import Measure
 from mechc.symbolic.facts import by_case, is_certain
 
 if TYPE_CHECKING:
-    from mechc.calculus.pair import Pair
+    from mechc.calculus.cases import Pair
 
 
 ELL = Symbol("ell", real=True)

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy import Expr, ceiling, floor, log, nan, oo
+from sympy import Expr, Symbol, ceiling, floor, log, nan, oo
 from sympy.logic.boolalg import Boolean
 
+from mechc.adjacency import Claim
 from mechc.calculus.terms import Negative, Term, terms, total
 from mechc.declare.declaration import Declaration
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.protocol import Measure
 from mechc.symbolic.breakpoints import split
 from mechc.symbolic.facts import Facts, Undecided, facts_of
+from mechc.symbolic.parameters import Parameter
 
 MAX_SPLITS = 6
 
@@ -57,6 +59,33 @@ class Case:
     condition: Boolean
     pieces: tuple[Piece, ...]
     atoms: tuple[Atom, ...]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A normalised pair.
+
+    Attributes:
+        name: name of the mechanism.
+        variable: output variable.
+        parameters: in the order in which kernels take them.
+        measure: where it has its mass.
+        cases: exactly one condition is true.
+        claim: what the pair stands for, and whether that was proved.
+        about: one sentence for people.
+        refs: literature.
+        notes: what was checked, and how.
+    """
+
+    name: str
+    variable: Symbol
+    parameters: tuple[Parameter, ...]
+    measure: Measure
+    cases: tuple[Case, ...]
+    claim: Claim | None
+    about: str
+    refs: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def log_sum(parts: tuple[Term, ...]) -> Expr | None:

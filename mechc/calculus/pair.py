@@ -11,44 +11,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sympy import Symbol
-
-from mechc.adjacency import Claim
-from mechc.calculus.cases import Case, by_cases
+from mechc.calculus.cases import Pair, by_cases
 from mechc.calculus.claims import claim_of
 from mechc.calculus.masses import check_masses
 from mechc.declare.declaration import Declaration
-from mechc.protocol import Measure
-from mechc.symbolic.parameters import Parameter
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A normalised pair.
-
-    Attributes:
-        name: name of the mechanism.
-        variable: output variable.
-        parameters: in the order in which kernels take them.
-        measure: where it has its mass.
-        cases: exactly one condition is true.
-        claim: what the pair stands for, and whether that was proved.
-        about: one sentence for people.
-        refs: literature.
-        notes: what was checked, and how.
-    """
-
-    name: str
-    variable: Symbol
-    parameters: tuple[Parameter, ...]
-    measure: Measure
-    cases: tuple[Case, ...]
-    claim: Claim | None
-    about: str
-    refs: tuple[str, ...]
-    notes: tuple[str, ...]
 
 
 def normalise(declaration: Declaration) -> Pair:

@@ -30,8 +30,7 @@ from mechc.symbolic.monotone import Part, monotone_parts
 from mechc.symbolic.signs import proved
 
 if TYPE_CHECKING:
-    from mechc.calculus.cases import Atom, Case, Piece
-    from mechc.calculus.pair import Pair
+    from mechc.calculus.cases import Atom, Case, Pair, Piece
 
 
 _DIRECTION: dict[int | None, Kind] = {

@@ -17,8 +17,7 @@ from sympy import Basic, Expr, Symbol
 from mechc import protocol
 
 if TYPE_CHECKING:
-    from mechc.calculus.cases import Atom
-    from mechc.calculus.pair import Pair
+    from mechc.calculus.cases import Atom, Pair
     from mechc.calculus.terms import Term
 
 

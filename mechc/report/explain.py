@@ -18,9 +18,9 @@ import sympy
 from rich.text import Text
 
 from mechc.calculus import derive
-from mechc.calculus.cases import Atom, log_sum
+from mechc.calculus.cases import Atom, Pair, log_sum
 from mechc.calculus.cgf import cumulants_of
-from mechc.calculus.pair import Pair, normalise
+from mechc.calculus.pair import normalise
 from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Kind, Numeric, Region
 from mechc.protocol import Measure
 

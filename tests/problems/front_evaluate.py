@@ -6,8 +6,8 @@ from functools import cache
 import mpmath
 from sympy import Dummy, Sum, lambdify
 
-from mechc.calculus.cases import Case
-from mechc.calculus.pair import Pair, normalise
+from mechc.calculus.cases import Case, Pair
+from mechc.calculus.pair import normalise
 from mechc.declare import Declaration
 
 normalised = cache(normalise)
