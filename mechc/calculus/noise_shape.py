@@ -28,6 +28,7 @@ from sympy import (
     Expr,
     Mul,
     Pow,
+    S,
     Symbol,
     asinh,
     atan,
@@ -105,7 +106,7 @@ def is_continuous(expr: Expr, x: Symbol, here: Facts) -> bool:
 UP, DOWN, FLAT = 1, -1, 0
 # up and then down, or one of them: what a concave log density does
 PEAK = 2
-VECTORS = 4
+VECTORS = 16  # at which two maxima are looked for
 
 
 class Shape(NamedTuple):
@@ -355,7 +356,10 @@ def _flat(expr: Expr) -> Expr:
 
 def centre_of(noise: Declaration) -> Expr | None:
     """The c with p(x) = p(2c - x), proved; None where there is none or no proof."""
-    exact = Checker(noise.variable, ())  # without places: nothing by numbers
+    x = noise.variable
+    if noise.p.subs(x, -x) == noise.p:
+        return S.Zero
+    exact = Checker(x, ())  # without places: nothing by numbers
     pieces = [case.pieces for case in by_cases(noise)]
     sums = [list(reflections(parts, exact)) for parts in pieces if parts]
     shared = (twice for twice in sums[0] if all(twice in others for others in sums)) if sums else ()
