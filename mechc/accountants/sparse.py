@@ -41,13 +41,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 from scipy.special import betainc
 
 from mechc.accountants.contours.characteristic import FREQUENCY
+from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.decay import Fading
 from mechc.accountants.contours.large_losses import Measure, Wave, log_odds, transforms
+from mechc.accountants.contours.saddle import mean_target, solve
 from mechc.accountants.contours.trapezoid import (
     FACTS,
     LOG_M,
@@ -68,14 +69,10 @@ from mechc.loss.rounding import EPS
 from mechc.loss.truncated_loss import Band, Edges, LogDensity
 
 Floats = NDArray[np.float64]
-Rows = tuple[Floats, Floats, Floats]
 
 SMOOTH = 12  # chi is the regularised incomplete beta function of this order, twice
-TILTS, FINER = 24, 12  # real tilts known on all scales, and near a saddle point
-REFINEMENTS, APART = 4, 30.0  # of tilts, and nats between them that are refined again
+TILTS, LEAST = 40, 1e-3  # real tilts, and the smallest of them as a share of the largest
 SLACK = 1e-6  # nats added to bounds
-LEAST = 0.004  # the smallest of them, as a share of the largest
-LOWER = 0.03  # the same for those that are added below where a saddle point lies there
 FLOOR = 1e-17  # tilted share of a panel that need not resolve waves
 LARGEST = 1e6  # tilt
 RAREST = -600.0  # log of a share that doubles hold with room
@@ -169,12 +166,6 @@ class Part:
         large = band.resolved(contour, frequency, floor)
         return without(small, self.below), within(large, self.below, self.above)
 
-    def log_totals(self, tilt: float) -> tuple[float, float]:
-        """Return logs of M_i and C_i at one tilt."""
-        both = (m.log_totals(np.array([tilt]))[0][0] for m in (self.small, self.large))
-        small, large = map(float, both)
-        return small, large
-
     def log_bounds(self, tilts: Floats) -> tuple[Floats, Floats]:
         """Return logs of bounds on M_i and C_i tilted, with what may lie beyond the panels."""
         both = []
@@ -207,75 +198,39 @@ class Split:
         tilts: increasing, positive.
     """
 
-    def __init__(self, parts: Sequence[Part], top: float) -> None:
-        """Evaluate at -1, 0 and tilts up to `top`."""
+    def __init__(self, parts: Sequence[Part], top: float, epsilon: float) -> None:
+        """Evaluate at tilts up to `top`, and again with more of them around the saddle point."""
         self.parts = parts
-        self._rows = self._evaluate(
-            np.concatenate([[-1.0, 0.0], top * np.geomspace(LEAST, 1.0, TILTS)])
-        )
+        self.counts = np.array([float(part.count) for part in parts])
+        self._evaluate(top * np.geomspace(LEAST, 1.0, TILTS))
+        at = int(self._phase(epsilon).argmin())
+        more = np.linspace(*self.tilts[[max(at - 1, 0), min(at + 1, TILTS - 1)]], TILTS)
+        self._evaluate(np.union1d(self.tilts, more))
 
-    @property
-    def tilts(self) -> Floats:
-        """Positive tilts at which everything is known."""
-        return self._rows[0][2:]
+    def _evaluate(self, tilts: Floats) -> None:
+        """Bound sums of k log M_i, and what has a large loss, at -1, 0 and the tilts."""
+        self.tilts = tilts
+        bounds = [part.log_bounds(np.append([-1.0, 0.0], tilts)) for part in self.parts]
+        small, large = (np.array(each) for each in zip(*bounds, strict=True))
+        with np.errstate(invalid="ignore"):
+            self._log_small: Floats = self.counts @ small
+            self._log_large: Floats = self._log_small + log_odds(self.counts, large - small)
 
-    def _evaluate(self, tilts: Floats) -> Rows:
-        """Tilts, sum of k log M_i, and log(C_i / M_i) of every step."""
-        log_m, ratios = np.zeros(tilts.size), np.empty((len(self.parts), tilts.size))
-        for i, part in enumerate(self.parts):
-            small, large = part.log_bounds(tilts)
-            log_m += part.count * small
-            ratios[i] = large - small
-        return tilts, log_m, ratios
-
-    def refine(self, epsilon: float) -> None:
-        """Add tilts around the saddle point, until they are close in nats."""
-        for _ in range(REFINEMENTS):
-            phase, tilts = self._phase(True, epsilon), self.tilts
-            at = int(phase.argmin())
-            low, high = max(at - 2, 0), min(at + 1, tilts.size - 1)
-            if at == 0:  # the saddle point lies below
-                more = tilts[0] * np.geomspace(LOWER, 1.0, FINER + 1)[:-1]
-            else:
-                more = np.linspace(tilts[low], tilts[high], FINER + 2)[1:-1]
-            new = self._evaluate(more)
-            a, b, c = (np.concatenate(p, axis=-1) for p in zip(self._rows, new, strict=True))
-            _, first = np.unique(a, return_index=True)
-            self._rows = a[first], b[first], c[:, first]
-            if at > 0 and not max(phase[low], phase[high]) > phase[at] + APART:
-                break
+    def _phase(self, epsilon: float) -> Floats:
+        """Log M'(t) - t epsilon - log t - log(1 + t) of what has a large loss."""
+        t = self.tilts
+        phase: Floats = self._log_large[2:] - epsilon * t - np.log(t * (1.0 + t))
+        return np.where(np.isnan(phase), np.inf, phase)
 
     def log_transforms(self, large: bool) -> Floats:
         """Return log M' at -1, 0 and the tilts, of what has a large loss or of what has none."""
-        _, log_m, ratios = self._rows
-        if not large:
-            return log_m
-        with np.errstate(invalid="ignore"):
-            found: Floats = log_m + log_odds(self.counts, ratios)
-        if np.isnan(found).any():
+        if large and np.isnan(self._log_large).any():
             raise NumericError("contour: at some tilts large losses alone have mass")
-        return found
-
-    @property
-    def counts(self) -> Floats:
-        """Repetitions of the steps."""
-        return np.array([float(part.count) for part in self.parts])
-
-    def _phase(self, large: bool, epsilon: float) -> Floats:
-        tilts = self.tilts
-        return self.log_transforms(large)[2:] - epsilon * tilts - np.log(tilts) - np.log1p(tilts)
+        return self._log_large if large else self._log_small
 
     def least(self, epsilon: float) -> float:
         """Return the least log M'(t) - t epsilon - log t - log(1 + t)."""
-        return float(self._phase(True, epsilon).min())
-
-    def settled(self, epsilon: float) -> bool:
-        """Whether the tilts reach beyond the saddle points."""
-        for large in (False, True):
-            phase = self._phase(large, epsilon)
-            if np.isfinite(phase).any() and int(phase.argmin()) >= TILTS - 1:
-                return False
-        return True
+        return float(self._phase(epsilon).min())
 
     def log_bound(self, large: bool, epsilon: float) -> float:
         """Return Chernoff's bound on the log of a measure's share of delta."""
@@ -329,7 +284,6 @@ class Bracket:
             UnsupportedError: the large losses have no density that is known.
         """
         split = self._split
-        split.refine(epsilon)
         log_m = split.log_transforms(True)
         self._masses, self._tilts = log_m[:2], split.tilts
         self._log_b = log_m[2:] + log_peak(self._tilts) + SLACK
@@ -342,8 +296,12 @@ class Bracket:
                 raise UnsupportedError("contour: the large losses have no single density")
         self._h = 2.0 * math.pi / self.period
         self._fading = [Fading(part.large, self.c) for part in split.parts if part.any_large]
-        small, large = zip(*(part.log_totals(self.c) for part in split.parts), strict=True)
-        self._ratios = np.subtract(large, small)[:, None]
+        at_c = [
+            measure.log_totals(np.array([self.c]))[0]
+            for part in split.parts
+            for measure in (part.small, part.large)
+        ]
+        self._ratios = np.subtract(at_c[1::2], at_c[::2])
         self._close = LEAST_SUM * CLOSE
         self.nodes = self._enough()
         for _ in range(EXTENSIONS):
@@ -474,21 +432,19 @@ class Bracket:
 REACH = 9.0  # standard deviations that small losses are taken to reach
 LEFT = 60.0  # tilts that show how few compositions with a far loss sum to less than epsilon
 RAREST_DENSITY = -30_000.0  # log density of a loss that is rarer than any answer
-SAG, TIGHTER = 4.0, 0.35  # nats by which a tilted density may sag inside a level, and less
-WIDEST, NARROWER, CUTS = math.log(8.0), 0.7, 13  # log of the ratio of losses of a level
+SAG, TIGHTER = 2.0, 0.35  # nats by which a tilted density may sag inside a level, and less
+WIDTHS = 2.0 * 0.7 ** np.arange(13.0)  # logs of the ratio of losses of a level
 BEYOND, AFTER = 0.2, 0.4  # a_0 in widths of a level above epsilon, and b_0 above a_0
 BEFORE = 0.5  # b_1 below epsilon
 LEVELS, FAILURES, STEPS = 20, 4, 8  # levels, of which that may fail, and distinct steps
 SPENT = 2.0  # nats by which a bracket may be wider than what is neglected
 NATS = 12.0  # nats beyond the rarity of a loss that its tilts should make up for
-TRIES, LARGER = 3, 2.5  # enlargements of the range of tilts
 HOPELESS = 300.0  # nats of the rest beyond what may be neglected at which levels end
 WORK = 60_000_000  # node evaluations for all brackets together
 REST = 0.002  # share of rtol that everything that is only bounded may cost
 ROUGH = 1e-3  # width that is still better than what one contour would give
 LIMIT = "rounding of the density of large losses"
 PARTITION = 1e-10  # relative error of masses cut by chi
-NEAR_SADDLE = 1e-4  # relative distance from a saddle point
 NOTHING = (-math.inf, -math.inf, -math.inf)
 
 
@@ -518,9 +474,13 @@ class Jumps:
         gap = epsilon - mean
         if not (math.isfinite(self._lowest) and gap > 0.0):
             raise UnsupportedError("contour: small losses reach epsilon, or are not bounded below")
-        self._densities = [LogDensity(step.loss) for step in steps]
         certain = epsilon - max(self._lowest, mean - REACH * spread)
-        edges, scale = self._highest(gap, certain, max(s.loss.support[1] for s in steps)), gap
+        self._densities = [LogDensity(step.loss) for step in steps]
+        width = self._width(gap, SAG)
+        above, scale = max(certain, gap * math.exp(BEYOND * width)), gap
+        edges = above, above * math.exp(AFTER * width)
+        if above >= max(s.loss.support[1] for s in steps):
+            edges = NOWHERE
         if self._log_density(np.array([gap]))[0] < RAREST_DENSITY:  # only many losses reach epsilon
             edges, scale = NOWHERE, typical(steps, epsilon)
         self._far: _Far | None = None
@@ -538,14 +498,14 @@ class Jumps:
             self._far = _Far.of(steps, bands, edges, left)
         failures, sag = 0, SAG
         for turn in range(LEVELS):
-            width = self._band_width(scale, sag)
+            width = self._width(scale, sag)
             below = (scale * math.exp(-width), scale * math.exp(-BEFORE * width))
-            split = self._split(list(zip(steps, bands, strict=True)), epsilon, edges, below)
+            split = self._split(list(zip(steps, bands, strict=True)), edges, below, epsilon)
             if not self._invert(split, epsilon, rtol):
                 failures, sag = failures + 1, TIGHTER * sag
                 if failures == FAILURES:
                     break
-                if self._band_width(scale, sag) == width:
+                if self._width(scale, sag) == width:
                     scale = below[0]  # lower thresholds leave less to the small losses
                 continue
             rest, wanted = split.log_bound(False, epsilon), self._wanted(epsilon, rtol)
@@ -562,40 +522,27 @@ class Jumps:
         out: Floats = np.max([density(losses) for density in self._densities], axis=0)
         return out
 
-    def _highest(self, gap: float, certain: float, most: float) -> Edges:
-        """The threshold above which a single loss is enough."""
-        width = self._band_width(gap)
-        above = max(certain, gap * math.exp(BEYOND * width))
-        if above >= most:
-            return NOWHERE
-        return above, above * math.exp(AFTER * width)
-
-    def _band_width(self, gap: float, sag: float = SAG) -> float:
+    def _width(self, gap: float, sag: float) -> float:
         """Return the log of the ratio of losses that one level may span.
 
         Where a log density is convex its tilted values sag inside a level: deeper, the wider.
         """
-        widths = WIDEST * NARROWER ** np.arange(CUTS)
-        losses = gap * np.exp(np.multiply.outer([1.0, 0.5, 0.0], -widths))
+        losses = gap * np.exp(np.multiply.outer([1.0, 0.5, 0.0], -WIDTHS))
         low, middle, high = self._log_density(losses)
         share = (losses[1] - losses[0]) / (losses[2] - losses[0])
         with np.errstate(invalid="ignore"):
             sags = (1.0 - share) * low + share * high - middle > sag
-        return float(widths[min(int(np.argmin(sags)), CUTS - 1)])
+        return float(WIDTHS[min(int(np.argmin(sags)), WIDTHS.size - 1)])
 
     def _split(
-        self, laid: Sequence[tuple[Step, Band]], epsilon: float, above: Edges, below: Edges
+        self, laid: Sequence[tuple[Step, Band]], above: Edges, below: Edges, epsilon: float
     ) -> Split:
         """Cut all steps, with tilts that reach beyond the saddle points of all measures."""
         parts = [Part.of(step, band, above, below) for step, band in laid]
-        rarity = float(self._log_density(np.array([below[1]]))[0])
-        top = 1.5 * (NATS + max(0.0, -rarity)) / below[1] if rarity > -math.inf else NATS / below[1]
-        for _ in range(TRIES):
-            split = Split(parts, top)
-            if split.settled(epsilon):
-                break
-            top *= LARGER
-        return split
+        none = np.zeros(1)
+        rarity = max(float(part.large.log_totals(none)[0][0]) for part in parts)
+        nats = 1.5 * (NATS - rarity) if rarity > -math.inf else NATS
+        return Split(parts, nats / below[1], epsilon)
 
     def _wanted(self, epsilon: float, rtol: float) -> float:
         """Log of what may be neglected, -inf while nothing is known."""
@@ -667,30 +614,14 @@ def small_losses(steps: Sequence[Step], epsilon: float) -> tuple[float, float]:
 
 
 def typical(steps: Sequence[Step], epsilon: float) -> float:
-    """Return the loss above which half of epsilon comes from, where that is the likely sum.
-
-    Raises:
-        UnsupportedError: no tilt makes it likely.
-    """
-    laws = [(step.count, *step.loss.nodes()) for step in steps]
-
-    def shares(t: float) -> list[Floats]:
-        """What losses contribute to the mean sum, tilted by t."""
-        logs = [log_weight + t * loss for _, loss, log_weight in laws]
-        masses = [np.exp(log - log.max()) for log in logs]
-        return [k * loss * w / w.sum() for (k, loss, _), w in zip(laws, masses, strict=True)]
-
-    def excess(t: float) -> float:
-        return sum(float(share.sum()) for share in shares(t)) - epsilon
-
-    top = min(step.loss.tilts[1] for step in steps)
-    if not excess(0.0) < 0.0 < excess(top):
-        raise UnsupportedError("contour: no tilt makes epsilon likely")
-    t = scipy.optimize.brentq(excess, 0.0, top, rtol=NEAR_SADDLE, full_output=True, disp=False)[0]
-    loss, share = np.concatenate([law[1] for law in laws]), np.concatenate(shares(t))
-    order = np.argsort(-loss)
-    above = np.cumsum(share[order])  # of small losses many cancel
-    return float(loss[order][np.argmax(above >= 0.5 * epsilon)])
+    """Return the mean of losses, each as often as its size, where epsilon is the likely sum."""
+    t = solve(ComposedLoss(steps), mean_target(epsilon), epsilon).t
+    total = squares = 0.0
+    for law, count in steps:
+        loss, log_weight = law.nodes()
+        weight = count * np.exp(log_weight + t * loss - law.generating(t)[0])
+        total, squares = total + float(weight @ loss), squares + float(weight @ loss**2)
+    return squares / total
 
 
 @dataclass(frozen=True)
