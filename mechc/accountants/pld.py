@@ -387,38 +387,24 @@ def align(
     Returns:
         The cheapest of a few thousand candidates.
     """
-    heavy = [_heaviest(loss, weight) for loss, weight in atoms]
-    gap = _main_gap(heavy)
+    heavy = []
+    best, gap = 0.0, 0.0  # distance of the two heaviest atoms, where the second matters most
+    for loss, weight in atoms:
+        order = np.argsort(-weight, kind="stable")[:_HEAVIEST]
+        heavy.append((loss[order], weight[order]))
+        if order.size > 1 and weight[order[1]] > best:
+            best, gap = float(weight[order[1]]), abs(float(loss[order[0]] - loss[order[1]]))
+    least, most = (int(gap / (factor * smallest)) for factor in (_STRETCH, 1.0))
     steps = [smallest]
-    if gap >= smallest:
-        top, least = int(gap / smallest), max(1, int(gap / (_STRETCH * smallest)))
-        counts = np.unique(np.linspace(least, top, min(_TRIED, top - least + 1)).astype(np.int64))
-        steps = [gap / float(count) for count in counts[::-1]]
-    costs = [_cost(heavy, largest, step, curvature) for step in steps]
-    return min(costs, key=lambda cost: cost[0])[1]
+    if most:
+        counts = np.linspace(max(least, 1), most, min(_TRIED, most - least + 1)).astype(np.int64)
+        steps = [gap / count for count in np.unique(counts)[::-1].tolist()]
+    meshes = (_laid(heavy, largest, step) for step in steps)
+    return min(meshes, key=lambda mesh: curvature * mesh.step**2 + mesh.miss)
 
 
-def _heaviest(loss: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """The atoms that matter, the heaviest first."""
-    order = np.argsort(-weight, kind="stable")[:_HEAVIEST]
-    return loss[order], weight[order]
-
-
-def _main_gap(heavy: Sequence[tuple[Floats, Floats]]) -> float:
-    """Distance of the two heaviest atoms of the law where the second matters most."""
-    best, gap = 0.0, 0.0
-    for loss, weight in heavy:
-        if loss.size > 1 and weight[1] > best:
-            best, gap = float(weight[1]), abs(float(loss[0] - loss[1]))
-    return gap
-
-
-def _cost(
-    heavy: Sequence[tuple[Floats, Floats]],
-    largest: Sequence[float],
-    step: float,
-    curvature: float,
-) -> tuple[float, Mesh]:
+def _laid(heavy: Sequence[tuple[Floats, Floats]], largest: Sequence[float], step: float) -> Mesh:
+    """Put the lowest of what the atoms of a law lie above their points on a point."""
     offsets, miss = [], 0.0
     for (loss, weight), top in zip(heavy, largest, strict=True):
         if loss.size == 0:
@@ -430,7 +416,7 @@ def _cost(
         lowest = float(above.min())
         offsets.append(float(loss[0]) + step * lowest)
         miss += step * float(weight @ (above - lowest))
-    return curvature * step * step + miss, Mesh(step, offsets, miss)
+    return Mesh(step, offsets, miss)
 
 
 _EXCESS = 2.0  # nats by which Chernoff's bound on delta is usually too high, the saddle's at most
