@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
-from mechc.loss.chebyshev_tables import DEGREE, Tabulated, tabulate
+from mechc.loss.chebyshev_tables import DEGREE, Tabulated, series, tabulate
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
@@ -81,15 +81,6 @@ def run(
     return out
 
 
-@compiled("float64(float64[::1], float64)")
-def _value(c, x):  # type: ignore[no-untyped-def]
-    """Chebyshev series at x (Clenshaw)."""
-    a, b = 0.0, 0.0
-    for j in range(c.size - 1, 0, -1):
-        a, b = 2.0 * x * a - b + c[j], a
-    return x * a - b + c[0]
-
-
 @compiled("float64(float64[:,::1], int64, float64)")
 def _root(cells, hint, target):  # type: ignore[no-untyped-def]
     """Return where the decreasing function falls to the target, in cells; nan outside."""
@@ -101,15 +92,15 @@ def _root(cells, hint, target):  # type: ignore[no-untyped-def]
     while i > 0 and cells[i - 1].sum() <= target:
         i -= 1
     low, high = -1.0, 1.0
-    if _value(cells[i], low) <= target:
+    if series(cells[i], low)[0] <= target:
         return float(i) if i > 0 else np.nan
-    f_low, f_high = _value(cells[i], low) - target, cells[i].sum() - target
+    f_low, f_high = series(cells[i], low)[0] - target, cells[i].sum() - target
     kept = 0
     for _ in range(TURNS):
         x = high - f_high * (high - low) / (f_high - f_low)  # regula falsi, Illinois variant
         if not low < x < high:
             x = 0.5 * (low + high)
-        f = _value(cells[i], x) - target
+        f = series(cells[i], x)[0] - target
         if f > 0.0:
             low, f_low = x, f
             f_high = 0.5 * f_high if kept == 1 else f_high
@@ -192,7 +183,7 @@ def _answer(cells, n, start, near, relative, facts, tilts, floors, target, out):
     above, error = facts[SPARE] * target[0], SLACK * relative + ROOT
     if epsilon <= 0.0 and 0.0 < -start < width * cells.shape[0]:
         place = int(-start / width)
-        at_zero = _value(cells[place], 2.0 * (-start / width - place) - 1.0)
+        at_zero = series(cells[place], 2.0 * (-start / width - place) - 1.0)[0]
         if at_zero * (1.0 + error) + 2.0 * _floor(tilts, floors, 0.0) + above <= target[0]:
             out[:] = 0.0
             return True

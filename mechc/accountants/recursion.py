@@ -24,7 +24,7 @@ each a piecewise polynomial with a bound on its error, so that
 
     log H_n(epsilon) = n K(t) - t epsilon + log g_n(epsilon)
 
-is inverted by Newton steps of a microsecond. The tilt is that of the largest number; where it
+is inverted by compiled bisection. The tilt is that of the largest number; where it
 leaves too little of g_n for fewer repetitions, they get a recursion of their own.
 """
 
@@ -33,6 +33,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,10 +45,10 @@ from mechc.accountants.fft import log_peak, log_peak_at
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss import piecewise
 from mechc.loss.allowance import spend
-from mechc.loss.chebyshev_tables import DEGREE, Tabulated, tabulate
+from mechc.loss.chebyshev_tables import DEGREE, Tabulated, series, tabulate
 from mechc.loss.jit import compiled
 from mechc.loss.moments import log_sum
-from mechc.loss.piecewise import Piecewise, Sampler
+from mechc.loss.piecewise import Piecewise
 from mechc.loss.privacy_loss import PrivacyLoss, Step, sharp_tilt
 from mechc.loss.rounding import EPS
 
@@ -158,19 +160,8 @@ class Plan:
         lo = np.minimum(lo, hi - 1e-9 / tilt)
         return cls(lo, hi, tilt, tilts, done, tops_done, tops_rest)
 
-    def left_out(self, target: float) -> float:
-        """Bound on what all levels together leave out at another epsilon."""
-        below, above = self._beyond()
-        below[self.lo <= target - self.tops_rest] = -np.inf
-        return float(np.exp(np.minimum([below, above], 0.0)).sum())
-
-    def left_out_anywhere(self, levels: int) -> float:
-        """Bound on what the first levels together leave out at any epsilon."""
-        below, above = self._beyond()
-        return float(np.exp(np.minimum([below, above], 0.0))[:, :levels].sum())
-
-    def _beyond(self) -> tuple[Floats, Floats]:
-        """Logs of bounds on what every g_j is below and above its interval."""
+    def left_out(self, target: float | None = None, levels: int | None = None) -> float:
+        """Bound on what the first levels together leave out, at any epsilon or at one."""
         peaks = log_peak(self.tilts)
         move = self.tilts - self.tilt
         ends = np.stack([self.lo, self.hi])[:, :, None]
@@ -178,7 +169,9 @@ class Plan:
         below = log_value[0][:, move <= 0].min(axis=1)
         above = log_value[1][:, move >= 0].min(axis=1)
         above[self.hi >= self.tops] = -np.inf
-        return below, above
+        if target is not None:
+            below[self.lo <= target - self.tops_rest] = -np.inf
+        return float(np.exp(np.minimum([below, above], 0.0))[:, :levels].sum())
 
     def edges(self, level: int, kinks: Floats) -> Floats:
         """Return first panels of a level: equal ones, with the kinks as edges."""
@@ -234,7 +227,7 @@ class Recursion:
             known = log_delta - self.log_mgf + self.tilt * epsilon + LOOSER
             log_value = min(known, log_peak_at(self.tilt))  # a mean of what is below that
         before = math.inf
-        self._purse = _Purse(MOST)
+        self._left = MOST
         for _ in range(PASSES):
             self._run(epsilon - self.shift, math.exp(log_value))
             value = self.value(epsilon)[0]
@@ -286,14 +279,10 @@ class Recursion:
         (step,) = self._steps
         function, _, relative, floor = self._levels[count]
         share = count / step.count
-        return Level(
-            function,
-            shift=step.anchor * count,
-            tilt=self.tilt,
-            log_mgf=share * self.log_mgf,
-            relative=relative + share * self.log_error + 1e-14,
-            floor=floor + self._plan.left_out_anywhere(count),
-        )
+        relative += share * self.log_error + 1e-14
+        floor += self._plan.left_out(levels=count)
+        facts = [step.anchor * count, self.tilt, share * self.log_mgf, relative, floor]
+        return Level(function.edges, function.coefficients, np.array(facts))
 
     def _run(self, target: float, size: float) -> None:
         """Represent g_1, ..., g_{k-1} with floors in units of `size`, the guess of g_k."""
@@ -308,12 +297,11 @@ class Recursion:
         relative = max(1e-13, min(self._goal / count, 0.1 * self._goal), 10.0 * self._rounding)
         self._function, self._payoff = _payoff(self.tilt, plan.lo[0], relative), True
         self._relative, self._floor = self._function.relative, 0.0
-        purse = self._purse
         self._levels: list[tuple[Piecewise, bool, float, float]] = []
         level, kinks = 0, np.zeros(1)
         for step in self._steps:
             table = step.table(self.tilt, floor / most)
-            matrix: _Square | None = None
+            matrix: tuple[Floats, Floats] | None = None
             kinks_before = kinks
             for turn in range(step.count):
                 level += 1
@@ -331,135 +319,87 @@ class Recursion:
                     settled = turn == 1 and step.count >= SHARED  # panels for all that follow
                     at = _repeated(kinks_before, table.kinks, step.count) if settled else kinks
                     edges = plan.edges(level, at)
-                    sampler = _sampler(table, self._function, self._payoff, purse)
-                    found = piecewise.interpolate(sampler, edges, relative, floor)
+                    act = partial(self._values, table, self._function, self._payoff)
+                    found = piecewise.interpolate(act, edges, relative, floor)
                 self._function, self._payoff = found, False
                 self._relative += found.relative
                 self._floor += found.error
 
     def _repeat(
-        self, table: Tabulated, matrix: _Square | None, turns: int, relative: float, floor: float
-    ) -> tuple[_Square | None, Piecewise | None]:
+        self,
+        table: Tabulated,
+        matrix: tuple[Floats, Floats] | None,
+        turns: int,
+        relative: float,
+        floor: float,
+    ) -> tuple[tuple[Floats, Floats] | None, Piecewise | None]:
         """Return one level more of a repeated step, on panels halved until they resolve it.
 
-        `turns` is how often the step is repeated.
-        The function moves on from level to level: neighbours of rough panels are halved with them.
+        The matrix, to nodes and to ends of panels, serves all levels on the same panels; `turns` is
+        how often the step is repeated. The function moves on from level to level: neighbours of
+        rough panels are halved with them.
         """
         for _ in range(HALVINGS):
-            if matrix is None:
-                matrix = _Square(table, self._function.edges, self._purse, turns)
-            found, rough = matrix.apply(self._function, relative, floor)
+            edges, c = self._function.edges, self._function.coefficients.ravel()
+            matrix = matrix or self._matrix(table, edges, turns)
+            spend(PRODUCT * matrix[0].size)
+            values, ends = (matrix[0] @ c).reshape(-1, DEGREE), matrix[1] @ c
+            c, error, least = piecewise.judge(values, ends[:-1], ends[1:])
+            rough: NDArray[np.bool_] = error > np.maximum(4.0 * relative * least, 4.0 * floor)
             if not rough.any():
-                return matrix, found
+                return matrix, piecewise.assemble(edges, c, error, least, 4.0 * relative)
             rough[1:] |= rough[:-1]
             rough[:-1] |= rough[1:]
-            if self._function.edges.size + rough.sum() > piecewise.MAX_PANELS:
+            if edges.size + rough.sum() > piecewise.MAX_PANELS:
                 break
-            self._function = piecewise.halve(self._function, rough)
-            matrix.halve(rough, self._function.edges)
+            self._function, matrix = piecewise.halve(self._function, rough), None
         return None, None
 
+    def _matrix(self, table: Tabulated, edges: Floats, turns: int) -> tuple[Floats, Floats]:
+        """What a step does on one set of panels: values at their nodes, and again at their ends."""
+        points = piecewise.points(edges)
+        if float(points.size) ** 2 * turns > PRODUCTS:
+            raise NumericError(f"direct: {turns} products with a matrix are too many")
+        self._pay(table, points.size + edges.size)
+        return table.act(points, edges), table.act(edges, edges, 2)
 
-@dataclass(frozen=True, eq=False)
-class Level:
-    """H(epsilon) of some repetitions: exp(log_mgf - tilt epsilon) times a piecewise polynomial.
-
-    Attributes:
-        function: g, of epsilon - shift.
-        shift, tilt, log_mgf: see above.
-        relative: bound on the relative error of g.
-        floor: bound on its error besides.
-    """
-
-    function: Piecewise
-    shift: float
-    tilt: float
-    log_mgf: float
-    relative: float
-    floor: float
-
-
-class _Square:
-    """A repeated step on one set of panels."""
-
-    def __init__(self, table: Tabulated, edges: Floats, purse: _Purse, turns: int) -> None:
-        self._table, self._purse, self._turns = table, purse, turns
-        self._nodes = np.empty((0, 0))
-        self.halve(np.ones(0, np.bool_), edges)
-
-    def halve(self, chosen: NDArray[np.bool_], edges: Floats) -> None:
-        """Go over to the panels `edges`: those of before, of which the chosen ones are cut in two.
-
-        Only what the new panels are the source or the target of is integrated.
-        """
-        new = np.repeat(chosen, 1 + chosen) if chosen.size else np.ones(edges.size - 1, np.bool_)
-        self._purse.pay(self._table, (DEGREE + 1) * (int(new.sum()) + 1))
-        points, fresh = piecewise.points(edges), np.repeat(new, DEGREE)
-        if float(points.size) ** 2 * self._turns > PRODUCTS:
-            raise NumericError(f"direct: {self._turns} products with a matrix are too many")
-        nodes = np.empty((points.size, points.size))
-        nodes[fresh] = self._table.act(points[fresh], edges)
-        kept = list(zip(_runs(~new), _runs(~chosen), strict=True))
-        for (a, b), (a0, b0) in kept:
-            for (c, d), (c0, d0) in kept:
-                nodes[a:b, c:d] = self._nodes[a0:b0, c0:d0]
-        if kept:
-            for first, last in _runs(new):
-                edged = edges[first // DEGREE : last // DEGREE + 1]
-                nodes[~fresh, first:last] = self._table.act(points[~fresh], edged)
-        self._edges, self._nodes = edges, nodes
-        self._ends = self._table.act(edges, edges, 2)
-
-    def apply(
-        self, function: Piecewise, relative: float, floor: float
-    ) -> tuple[Piecewise, NDArray[np.bool_]]:
-        """Return the image of a function on these panels, and which of them do not resolve it."""
+    def _values(
+        self, table: Tabulated, function: Piecewise, payoff: bool, u: Floats, parts: int
+    ) -> Floats:
+        """The next function at some places."""
+        self._pay(table, u.size)
         c = function.coefficients.ravel()
-        spend(PRODUCT * self._nodes.size)
-        values, ends = (self._nodes @ c).reshape(-1, DEGREE), self._ends @ c
-        c, error, least = piecewise.judge(values, ends[:-1], ends[1:])
-        rough: NDArray[np.bool_] = error > np.maximum(4.0 * relative * least, 4.0 * floor)
-        return piecewise.assemble(self._edges, c, error, least, 4.0 * relative), rough
+        return np.asarray(table.act(u, function.edges, parts, payoff) @ c)
 
-
-def _runs(chosen: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """First node of each run of chosen panels, and the one after its last."""
-    ends = DEGREE * np.flatnonzero(np.diff(chosen, prepend=False, append=False))
-    return list(zip(ends[::2].tolist(), ends[1::2].tolist(), strict=True))
-
-
-class _Purse:
-    """What a recursion may still cost: places times panels of a step that act on them."""
-
-    def __init__(self, left: int) -> None:
-        self._left = left
-
-    def pay(self, table: Tabulated, places: int) -> None:
+    def _pay(self, table: Tabulated, places: int) -> None:
+        """Refuse what places times panels of a step would make cost more than a second."""
         spend(PLACE * places * max(table.loss.shape[0], 1))
         self._left -= places * max(table.loss.shape[0], 1)
         if self._left < 0:
             raise NumericError("direct: the recursion over steps has too many scales")
 
 
-def _sampler(table: Tabulated, function: Piecewise, payoff: bool, purse: _Purse) -> Sampler:
-    c, edges = function.coefficients.ravel(), function.edges
+class Level(NamedTuple):
+    """H(epsilon) of some repetitions: exp(log_mgf - tilt epsilon) times a piecewise polynomial.
 
-    def values(u: Floats, parts: int) -> Floats:
-        purse.pay(table, u.size)
-        return np.asarray(table.act(u, edges, parts, payoff) @ c)
+    Attributes:
+        edges, coefficients: g, of epsilon - shift.
+        facts: shift, tilt, log_mgf, and bounds on the relative error of g and on that besides.
+    """
 
-    return Sampler(lambda u: values(u, 1), lambda u: values(u, 2))
+    edges: Floats
+    coefficients: Floats
+    facts: Floats
 
 
 def _payoff(tilt: float, lo: float, relative: float) -> Piecewise:
     """exp(tilt v) (1 - exp(v)) / -v on (lo, 0)."""
 
-    def value(v: Floats) -> Floats:
+    def value(v: Floats, parts: int) -> Floats:
         ratio = np.expm1(v) / np.where(v == 0.0, 1.0, v)
         return np.asarray(np.exp(tilt * v) * np.where(v == 0.0, 1.0, ratio))
 
-    edges = np.linspace(lo, 0.0, FIRST_PANELS + 1)
-    return piecewise.interpolate(Sampler(value, value), edges, relative, 0.0)
+    return piecewise.interpolate(value, np.linspace(lo, 0.0, FIRST_PANELS + 1), relative, 0.0)
 
 
 def _sums(a: Floats, b: Floats) -> Floats:
@@ -484,8 +424,7 @@ LONGEST, DENSE = 1200, 0.1  # ... and where this share of the numbers beyond is 
 RECURSIONS = 4
 LEVEL_GOAL = 0.1  # relative error of delta aimed at, in units of the largest that is accepted,
 CLOSER = 0.1  # ... and what is tried where that does not do
-TURNS = 60
-CLOSE = 1e-13  # change of log delta at which Newton stops
+TURNS = 64  # of a bisection
 
 
 def epsilons(step: Step, counts: Floats, targets: Floats, near: float, widest: float) -> Floats:
@@ -516,11 +455,10 @@ def epsilons(step: Step, counts: Floats, targets: Floats, near: float, widest: f
         answered = 0
         for i in left[::-1].tolist():
             level = recursion.level(int(counts[i]) * step.count)
-            found = _invert(level, targets[:, i].copy(), near, widest)
-            if found is None:
+            out[:, i] = _search(*level, targets[:, i].copy(), widest)
+            if np.isnan(out[:, i]).any():
                 break
-            out[:, i] = found
-            near, answered = found[1], answered + 1
+            near, answered = float(out[1, i]), answered + 1
         left = left[: left.size - answered]
         if not answered:
             if goal < LEVEL_GOAL * widest:
@@ -536,97 +474,54 @@ def _longest(step: Step, numbers: Floats) -> float:
     return float(far[-1]) if dense and not step.loss.atom_loss.size else LONG  # kinks add up
 
 
-def _invert(
-    level: Level, targets: Floats, near: float, widest: float
-) -> tuple[float, float, float] | None:
-    """Bounds on where H falls to the targets; None where the error is too large."""
-    edges, coefficients = level.function.edges, level.function.coefficients
-    facts = np.array([level.shift, level.tilt, level.log_mgf, level.relative, level.floor])
-    found: Floats = _search(edges, coefficients, facts, targets, max(near, 0.0), widest)
-    lower, middle, upper = found.tolist()
-    return None if math.isnan(upper) else (lower, middle, upper)
-
-
-@compiled("UniTuple(float64, 4)(float64[::1], float64[:,::1], float64[::1], float64)")
+@compiled("UniTuple(float64, 3)(float64[::1], float64[:,::1], float64[::1], float64)")
 def _log_value(edges, coefficients, facts, epsilon):  # type: ignore[no-untyped-def]
-    """Return lower bound, estimate and upper bound of log H, and the slope of the estimate."""
+    """Return lower bound, estimate and upper bound of log H."""
     shift, tilt, log_mgf, relative, floor = facts
     u = epsilon - shift
-    if not edges[0] <= u < edges[-1]:
-        return -np.inf, -np.inf, np.inf, np.nan
-    m = np.searchsorted(edges, u, side="right") - 1
-    scale = 2.0 / (edges[m + 1] - edges[m])
-    x = min(1.0, max(-1.0, (u - edges[m]) * scale - 1.0))
-    c = coefficients[m]
-    value, slope = 0.0, 0.0
-    t0, t1, d0, d1 = 1.0, x, 0.0, 1.0
-    value = c[0]
-    for n in range(1, c.size):
-        value += c[n] * t1
-        slope += c[n] * d1
-        t0, t1, d0, d1 = t1, 2.0 * x * t1 - t0, d1, 2.0 * t1 + 2.0 * x * d1 - d0
-    if not value > 0.0:
-        return -np.inf, -np.inf, np.inf, np.nan
+    m = min(max(np.searchsorted(edges, u, side="right") - 1, 0), edges.size - 2)
+    x = 2.0 * (u - edges[m]) / (edges[m + 1] - edges[m]) - 1.0
+    value = series(coefficients[m], min(1.0, max(-1.0, x)))[0]
     exponent = log_mgf - tilt * epsilon
+    if not value > 0.0:
+        return -np.inf, -np.inf, exponent + math.log(2.0 * floor) if floor > 0.0 else np.inf
     rounding = 2.0 * EPS * (abs(log_mgf) + abs(tilt * epsilon) + tilt * abs(shift))
     error = relative + floor / value + rounding
     middle = math.log(value) + exponent
     low = middle + math.log1p(-error) if error < 1.0 else -np.inf
-    return low, middle, middle + math.log1p(error), slope * scale / value - tilt
+    return low, middle, middle + math.log1p(error)
 
 
-@compiled(
-    "float64[::1](float64[::1], float64[:,::1], float64[::1], float64[::1], float64, float64)",
-)
-def _search(edges, coefficients, facts, targets, start, widest):  # type: ignore[no-untyped-def]
-    """Return [lower, estimate, upper] of epsilon: Newton steps in a bracket, then outward.
+@compiled("float64[::1](float64[::1], float64[:,::1], float64[::1], float64[::1], float64)")
+def _search(edges, coefficients, facts, targets, widest):  # type: ignore[no-untyped-def]
+    """Return [lower, estimate, upper] of epsilon: where each side of H falls to its target.
 
     nan where the error is larger than `widest`, and where the function does not reach the target.
     """
     out = np.full(3, np.nan)
-    low, high = max(0.0, edges[0] + facts[0]), edges[-1] + facts[0]
-    if not high > low:
+    least, most = max(0.0, edges[0] + facts[0]), edges[-1] + facts[0]
+    if not most > least:
         return out
-    lower, middle, upper, slope = _log_value(edges, coefficients, facts, low)
-    if upper <= targets[0] and low == 0.0:
+    if least == 0.0 and _log_value(edges, coefficients, facts, 0.0)[2] <= targets[0]:
         out[:] = 0.0
         return out
-    if not middle > targets[0]:
-        return out
-    epsilon = start if low < start < high else 0.5 * (low + high)
-    for _ in range(TURNS):
-        lower, middle, upper, slope = _log_value(edges, coefficients, facts, epsilon)
-        if middle > targets[0]:
-            low = epsilon
-        else:
-            high = epsilon
-        step = (targets[0] - middle) / slope
-        new = epsilon + step
-        if abs(slope * step) <= CLOSE:
-            break
-        epsilon = new if low < new < high else 0.5 * (low + high)
-    if not (slope < 0.0 and upper - lower <= widest and abs(middle - targets[0]) <= widest):
-        return out
-    width = max(upper - lower, CLOSE)
-    for side in range(2):
-        sign = 1.0 if side == 0 else -1.0
-        step = (width + abs(targets[0] - targets[1]) + abs(middle - targets[0])) / -slope
-        step += 4.0 * EPS * epsilon
+    for side in range(3):
+        low, high = least, most
         for _ in range(TURNS):
-            at = epsilon + sign * step
-            if at <= 0.0:
-                out[0] = 0.0
-                break
-            lower, _, upper, _ = _log_value(edges, coefficients, facts, at)
-            if side == 0 and upper <= targets[0]:
-                out[2] = at
-                break
-            if side == 1 and lower > targets[1]:
-                out[0] = at
-                break
-            step *= 2.0
-    if math.isnan(out[0]) or math.isnan(out[2]):
+            at = 0.5 * (low + high)
+            sides = _log_value(edges, coefficients, facts, at)
+            log_value, target = sides[1], targets[0]
+            if side == 0:
+                log_value, target = sides[0], targets[1]
+            elif side == 2:
+                log_value = sides[2]
+            if log_value > target:
+                low = at
+            else:
+                high = at
+        out[side] = low if side == 0 else high
+    sides = _log_value(edges, coefficients, facts, out[1])
+    known = (out[0] > least or least == 0.0) and out[2] < most
+    if not (known and sides[2] - sides[0] <= widest and abs(sides[1] - targets[0]) <= widest):
         out[:] = np.nan
-        return out
-    out[1] = epsilon
     return out

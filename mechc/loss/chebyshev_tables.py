@@ -34,7 +34,7 @@ NEWTON_LAST = 1e-5  # a step of Newton's method so short leaves no error that co
 
 
 @compiled("UniTuple(float64, 2)(float64[::1], float64)")
-def _value(c, x):  # type: ignore[no-untyped-def]
+def series(c, x):  # type: ignore[no-untyped-def]
     """Sum of c_n T_n(x) and its derivative, by Clenshaw's recurrence."""
     b1, b2, d1, d2 = 0.0, 0.0, 0.0, 0.0
     for n in range(c.size - 1, 0, -1):
@@ -62,7 +62,7 @@ def _solve(c, at_nodes, target, low, high, f_low, f_high):  # type: ignore[no-un
             low, f_low = NODES[j], f
     x = low - f_low * (high - low) / (f_high - f_low)
     for _ in range(ROOT_STEPS):
-        f, slope = _value(c, x)
+        f, slope = series(c, x)
         f -= target
         if (f > 0.0) == (f_high > 0.0):
             high = x

@@ -53,14 +53,6 @@ class Piecewise:
     error: float
 
 
-class Sampler:
-    """What `interpolate` samples: values at nodes, and again, by other means, at panel ends."""
-
-    def __init__(self, nodes: Callable[[Floats], Floats], ends: Callable[[Floats], Floats]) -> None:
-        """Keep both functions of an array of points."""
-        self.nodes, self.ends = nodes, ends
-
-
 def halve(function: Piecewise, chosen: NDArray[np.bool_]) -> Piecewise:
     """Return the same function on panels of which the chosen ones are cut in two."""
     edges, c = function.edges, function.coefficients
@@ -97,11 +89,13 @@ def judge(values: Floats, at_lo: Floats, at_hi: Floats) -> tuple[Floats, Floats,
     return c, error, least
 
 
-def interpolate(sampler: Sampler, edges: Floats, relative: float, floor: float) -> Piecewise:
+def interpolate(
+    function: Callable[[Floats, int], Floats], edges: Floats, relative: float, floor: float
+) -> Piecewise:
     """Represent a function to a relative error, or an absolute one where that is less.
 
     Args:
-        sampler: the function.
+        function: its values, by so many parts of a rule: one at nodes, two at ends of panels.
         edges: first panels; a kink has to be an edge.
         relative: largest error wanted as a share of the value.
         floor: largest error wanted where the value is small.
@@ -111,8 +105,8 @@ def interpolate(sampler: Sampler, edges: Floats, relative: float, floor: float) 
     """
 
     def look(lo: Floats, hi: Floats) -> tuple[tuple[Floats, ...], NDArray[np.bool_]]:
-        values = sampler.nodes(_points(lo, hi)).reshape(-1, DEGREE)
-        ends = sampler.ends(np.concatenate([lo, hi]))
+        values = function(_points(lo, hi), 1).reshape(-1, DEGREE)
+        ends = function(np.concatenate([lo, hi]), 2)
         c, error, least = judge(values, ends[: lo.size], ends[lo.size :])
         tiny = hi - lo <= NARROWEST * np.maximum(np.abs(lo), np.abs(hi))
         return (c, error, least), (error > np.maximum(relative * least, floor)) & ~tiny
