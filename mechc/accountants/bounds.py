@@ -41,7 +41,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.composed import ComposedLoss
@@ -109,8 +108,6 @@ def _finish(composed: ComposedLoss, log_bound: float, error: float) -> float:
     total = log_add(composed.log_infinite, upper)
     return min(0.0, total + 8 * U * (1.0 + abs(total))) if math.isfinite(total) else 0.0
 
-
-Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-9  # added to every log of a bound: error of K, quadrature included
 

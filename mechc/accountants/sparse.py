@@ -238,14 +238,11 @@ class Split:
         return float((at_tilts - epsilon * self.tilts).min())
 
 
-Complexes = NDArray[np.complex128]
-
 SHARE = 1e-10  # images may cost this share of a bracket
 IMAGES = 5.0  # nats by which they stay below what may be neglected
 CANCELLATION = math.log(50.0)
 BELOW = 6.0  # nats that a bracket may be smaller than its saddle point says
-CLOSE, EXTENSIONS = 1e-9, 6  # truncation wanted of a bracket, and enlargements to get there
-LEAST_SUM = 0.03  # share of its first value that the sum is thought to be
+CLOSE = 3e-11  # truncation wanted of the first value of the sum
 ROUNDED = 1.0 + 1e-9  # lest rounding leaves a period just short of the least sum
 MASSES = 1e-9  # relative error of masses, which left images are made of
 WIDE = 1e-3  # width of a bracket beyond which other ones are tried
@@ -302,32 +299,15 @@ class Bracket:
             for measure in (part.small, part.large)
         ]
         self._ratios = np.subtract(at_c[1::2], at_c[::2])
-        self._close = LEAST_SUM * CLOSE
-        self.nodes = self._enough()
-        for _ in range(EXTENSIONS):
-            work = sum(self.nodes * part.size + PRICE for part in split.parts)
-            if self.nodes > MAX_NODES or self.work + work > MOST:
-                return self.work > 0
-            self.work += work
-            spend(FREQUENCY * work)
-            self._evaluate()
-            excess = self._excess(epsilon, wanted)
-            if not excess > 1.0 or self._lost > WIDE:
-                break  # near enough, or no digits are left
-            self._close *= min(0.5 / excess, 0.1)
-            self.nodes = self._enough()
+        enough = np.flatnonzero(self._truncation(self._h * NODES) < CLOSE)
+        self.nodes = int(NODES[enough[0] if enough.size else -1])
+        work = sum(self.nodes * part.size + PRICE for part in split.parts)
+        if self.nodes > MAX_NODES or work > MOST:
+            return False
+        self.work = work
+        spend(FREQUENCY * work)
+        self._evaluate()
         return True
-
-    def _excess(self, epsilon: float, wanted: float) -> float:
-        """Return what lies beyond the frequencies in units of what may."""
-        found = self.log_value(epsilon)[1]
-        return self._beyond / max(CLOSE, math.exp(min(0.0, wanted - found)))
-
-    def _enough(self) -> int:
-        """Return frequencies beyond which the transform adds little to its first value."""
-        beyond = self._truncation(self._h * NODES)
-        enough = np.flatnonzero(beyond < self._close)
-        return int(NODES[enough[0] if enough.size else -1])
 
     def _truncation(self, frequency: Floats) -> Floats:
         """Bound what lies beyond frequencies, as shares of the first value of the sum."""
@@ -371,7 +351,7 @@ class Bracket:
         counts = self._split.counts
         log_m, ratios = np.zeros(n, np.complex128), np.empty((counts.size, n), np.complex128)
         at, ratios_at = 0.0, np.empty((counts.size, 1))
-        self._error, self._known = 4.0 * EPS, None
+        self._error = 4.0 * EPS
         for i, part in enumerate(self._split.parts):
             measures = part.resolved(c, h * n)
             small, large = (Wave(m, c, h, n) for m in measures)
@@ -399,16 +379,13 @@ class Bracket:
         terms = (factor * self._value * np.exp(-1j * epsilon * y)).real
         total = 1.0 + 2.0 * float(terms[::-1].sum())
         bound = float((self._log_b - self._tilts * epsilon).min())
-        self._beyond = self._lost = math.inf
         if not total > 0.0:
             return -math.inf, bound, bound
         log_s = self._log_at - c * epsilon + math.log(weight * total / self.period)
         counts = float(self._split.counts.sum())
         turns = 32.0 + 4.0 * y * (self.period + abs(epsilon))
         noise = EPS * float((np.abs(factor) * (turns + 8.0 * counts * np.abs(self._value))).sum())
-        self._beyond = 2.0 * float(self._truncation(self._y[-1:])[0]) / total
-        self._lost = 2.0 * noise / total
-        error = self._error + self._beyond + self._lost
+        error = self._error + 2.0 * (float(self._truncation(self._y[-1:])[0]) + noise) / total
         log_q, log_mass = map(float, self._masses)
         images = math.exp(min(50.0, log_mass - c * self.period - log_s))  # but for a factor, left
         error += MASSES * images / -math.expm1(-c * self.period)

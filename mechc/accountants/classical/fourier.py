@@ -18,9 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import Tails
 from mechc.accountants.contours.composed import ComposedLoss
@@ -28,8 +25,6 @@ from mechc.accountants.fft import TiltedSum, distinct, log1mexp, log_add
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.discretise import Cells, GridLaw, dominated, dominating, mesh
 from mechc.loss.privacy_loss import Step
-
-Floats = NDArray[np.float64]
 
 _BYTES = 200  # of memory per mesh point, at the peak
 _LOG_TAIL = math.log(1e-16)  # tail of the composed loss that the default window leaves out

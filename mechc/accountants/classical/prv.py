@@ -20,7 +20,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import Tails
@@ -30,8 +29,6 @@ from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.discretise import GridLaw, mesh
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import U
-
-Floats = NDArray[np.float64]
 
 _BYTES = 120  # of memory per mesh point, at the peak
 
