@@ -550,15 +550,12 @@ def true_positive(evaluation: Evaluation, fpr: float) -> Bound:
     at = math.inf if fpr == 0.0 else float(found.detail.get("epsilon", math.nan))
     if not math.isnan(at) and not math.isnan(upper):
         there = from_log(evaluation.log_delta(at))
-        cost = (
-            math.exp(min(at, 700.0) + math.log(fpr)) * (1.0 + 8 * EPS * (abs(at) + 700.0))
-            if fpr
-            else 0.0
-        )
-        if at <= 700.0 or fpr == 0.0:
-            upper = min(upper, (float(there.upper) + cost) * (1.0 + 2 * EPS))
         if fpr == 0.0:
             lower, middle = max(lower, float(there.lower)), float(there.estimate)
+            upper = min(upper, float(there.upper) * (1.0 + 2 * EPS))
+        elif at <= 700.0:
+            cost = math.exp(at + math.log(fpr)) * (1.0 + 8 * EPS * (abs(at) + 700.0))
+            upper = min(upper, (float(there.upper) + cost) * (1.0 + 2 * EPS))
     lower = max(lower, fpr)
     upper = min(max(upper, fpr), 1.0) if upper == upper else upper
     middle = min(max(middle, lower), upper) if upper == upper else middle

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from mechc.verify.certified import Answers
 
 SETTING = {"method", "direction", "rtol"}  # words that are not for the accountant
+CERTIFIED = {Quantity.DELTA, Quantity.LOG_DELTA, Quantity.EPSILON}  # in ball arithmetic too
 
 
 class Queries(ABC):
@@ -84,9 +85,8 @@ class Queries(ABC):
             UnsupportedError: the method cannot do this composition.
         """
         return self._ask(
-            Quantity.LOG_DELTA, as_epsilon, epsilon, lambda found, e: found.log_delta(e), how,
-            certified=lambda answers, _, e: answers.log_delta(e),
-        )  # fmt: skip
+            Quantity.LOG_DELTA, as_epsilon, epsilon, lambda found, e: found.log_delta(e), how
+        )
 
     def delta(self, epsilon: Any = None, **how: Any) -> Bound:
         """Return bounds on delta, the hockey-stick divergence E_P[(1 - exp(epsilon - L))_+].
@@ -95,9 +95,8 @@ class Queries(ABC):
         the upper side the smallest positive double.
         """
         return self._ask(
-            Quantity.DELTA, as_epsilon, epsilon, lambda found, e: from_log(found.log_delta(e)), how,
-            certified=lambda answers, _, e: answers.delta(e),
-        )  # fmt: skip
+            Quantity.DELTA, as_epsilon, epsilon, lambda found, e: from_log(found.log_delta(e)), how
+        )
 
     def epsilon(self, delta: Any = None, *, log_delta: Any = None, **how: Any) -> Bound:
         """Return bounds on the smallest epsilon >= 0 with delta(epsilon) <= delta.
@@ -117,18 +116,13 @@ class Queries(ABC):
             UnsupportedError: the method cannot do this composition.
             NumericError: the search does not settle.
         """
-        from mechc.composition import epsilon
-
-        def certified(answers: Answers, evaluation: Callable[[], Evaluation], at: float) -> Bound:
-            return answers.epsilon(at, float(epsilon.epsilon(evaluation(), at).estimate))
+        from mechc.composition.epsilon import epsilon
 
         target = delta if log_delta is None else log_delta
         check = as_delta if log_delta is None else as_log_delta
         if (delta is None) == (log_delta is None):
             check = _no_target
-        return self._ask(
-            Quantity.EPSILON, check, target, epsilon.epsilon, how, rising=True, certified=certified
-        )
+        return self._ask(Quantity.EPSILON, check, target, epsilon, how)
 
     def _repr_html_(self) -> str:
         """Show in notebooks what happens how often, for which neighbours, and by which theorem."""
@@ -165,8 +159,6 @@ class Queries(ABC):
         values: Any,
         question: Callable[[Evaluation, float], Bound],
         how: dict[str, Any],
-        rising: bool = False,
-        certified: Callable[[Answers, Callable[[], Evaluation], float], Bound] | None = None,
     ) -> Bound:
         """Ask one evaluation about all points, each with so much work, the evaluation's included.
 
@@ -176,12 +168,9 @@ class Queries(ABC):
             values: a point, or an array of them.
             question: what is asked of an evaluation.
             how: see the class.
-            rising: epsilon falls with the points: they are asked from the smallest up, others
-                from the largest down, since a contour serves the epsilons below its own better.
-            certified: what is asked of ball arithmetic, where that is known.
         """
         work = how.pop("max_work", MAX_WORK)
-        balls = as_flag("certified", certified is not None and how.pop("certified", False))
+        balls = as_flag("certified", quantity in CERTIFIED and how.pop("certified", False))
         settled = self._how(how)
         points, shape = checked(check, values)
         run, allowed = self.composition(), inf if balls else as_work(work)
@@ -190,15 +179,19 @@ class Queries(ABC):
 
         def answer(at: float) -> Bound:
             with limited(allowed, str(settled["method"])):
-                if answers is not None and certified is not None:
-                    return certified(answers, evaluation, at)
-                return question(evaluation(), at)
+                if answers is None:
+                    return question(evaluation(), at)
+                if quantity is Quantity.EPSILON:
+                    return answers.epsilon(at, float(question(evaluation(), at).estimate))
+                return answers.delta(at) if quantity is Quantity.DELTA else answers.log_delta(at)
 
         with asked():
             if shape is None:
                 found = answer(points[0])
             else:
-                known = {at: answer(at) for at in sorted(set(points), reverse=not rising)}
+                # from the largest epsilon down: a contour serves those below its own better
+                falls = quantity is Quantity.EPSILON  # with the points
+                known = {at: answer(at) for at in sorted(set(points), reverse=not falls)}
                 found = collect([known[at] for at in points], shape)
         return found.stands_for(run.claim, quantity)
 
@@ -351,7 +344,8 @@ class Queries(ABC):
         """
         from mechc.composition.divergences import true_positive
 
-        return self._ask(Quantity.TRUE_POSITIVE_RATE, _share("tpr", "fpr"), fpr, true_positive, how)
+        check = partial(share, "tpr", "fpr")
+        return self._ask(Quantity.TRUE_POSITIVE_RATE, check, fpr, true_positive, how)
 
     def reconstruction(self, baseline: Any = None, **how: Any) -> Bound:
         """Return bounds on the probability with which a record can be reconstructed.
@@ -367,7 +361,7 @@ class Queries(ABC):
         """
         from mechc.composition.divergences import true_positive
 
-        check = _share("reconstruction", "baseline")
+        check = partial(share, "reconstruction", "baseline")
         return self._ask(Quantity.RECONSTRUCTION, check, baseline, true_positive, how)
 
     def bayes_risk(self, prior: Any = 0.5, **how: Any) -> Bound:
@@ -382,7 +376,8 @@ class Queries(ABC):
         """
         from mechc.composition.divergences import bayes_risk
 
-        return self._ask(Quantity.BAYES_RISK, _share("bayes_risk", "prior"), prior, bayes_risk, how)
+        check = partial(share, "bayes_risk", "prior")
+        return self._ask(Quantity.BAYES_RISK, check, prior, bayes_risk, how)
 
     def zcdp(self, *, direction: str = "both", max_work: float = MAX_WORK) -> Bound:
         """Return bounds on the smallest rho such that the run is rho-zCDP.
@@ -473,8 +468,3 @@ class Queries(ABC):
 
 def _no_target(value: Any) -> float:
     raise DeclarationError("epsilon: give exactly one of delta= and log_delta=")
-
-
-def _share(owner: str, word: str) -> Callable[[Any], float]:
-    """The check of a probability, by its name."""
-    return partial(share, owner, word)

@@ -52,7 +52,7 @@ def open(path: Any, *, allow_files: bool = False) -> Composition:  # the word of
         DeclarationError: the file cannot be read as a run, or names a mechanism file.
     """
     path = Path(path).expanduser()
-    if _is_toml(path):
+    if not is_json(path):
         return read(path, allow_files=allow_files)[0]
     with _as_run_file(path, "lines as run.save writes them"):
         return compose(*(run for run, _ in _records(path, allow_files)))
@@ -175,14 +175,11 @@ def _as_run_file(path: Path, expected: str) -> Iterator[None]:
 
 def is_json(path: Any) -> bool:
     """Return whether a file is a run file in JSON rather than TOML."""
-    return not _is_toml(Path(path).expanduser())
-
-
-def _is_toml(path: Path) -> bool:
+    path = Path(path).expanduser()
     if path.suffix == ".toml":
-        return True
+        return False
     with _as_run_file(path, "a run file"):
-        return path.read_bytes().lstrip()[:1] != b"{"
+        return bool(path.read_bytes().lstrip()[:1] == b"{")
 
 
 def _records(path: Path, allow_files: bool) -> Iterator[tuple[Composition, dict[str, Any]]]:

@@ -67,7 +67,8 @@ def from_dp_accounting(
     if adjacency is None:
         relation = vars(pld).get("adjacency", Adjacency.ANY)
     else:
-        relation = RELATIONS.get(_name_of(adjacency), adjacency)
+        named = adjacency.name if isinstance(adjacency, Enum) else ""
+        relation = RELATIONS.get(named, adjacency)
     step = float(remove._discretization)
     same = remove is add
     tables = [_arrays(pmf) for pmf in ([remove] if same else [remove, add])]
@@ -121,11 +122,6 @@ def to_dp_accounting(event: Event, *, discretization: float = 1e-4) -> Any:
     )  # fmt: skip
     made.adjacency = event.adjacency
     return made
-
-
-def _name_of(relation: Any) -> str:
-    """The name of a member of an enumeration; "" of anything else."""
-    return relation.name if isinstance(relation, Enum) else ""
 
 
 class _Masses(NamedTuple):

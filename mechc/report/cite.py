@@ -64,14 +64,10 @@ def lines(keys: Iterable[str]) -> list[str]:
 def _line(entry: str) -> str:
     fields = dict(re.findall(r"^\s*(\w+)\s*=\s*\{(.*)\},$", entry, re.MULTILINE))
     fields = {name: re.sub(r"[{}]", "", value).replace("--", "–") for name, value in fields.items()}
-    authors = [name.partition(",")[0] for name in _people(fields).split(" and ")]
+    authors = [
+        name.partition(",")[0] for name in (fields.get("author") or fields["editor"]).split(" and ")
+    ]
     people = f"{authors[0]} et al." if len(authors) > 3 else ", ".join(authors)
-    where = next(
-        (fields[name] for name in ("journal", "booktitle", "publisher", "note") if name in fields),
-        "",
-    )
+    places = ("journal", "booktitle", "publisher", "note")
+    where = next((fields[name] for name in places if name in fields), "")
     return f"{people}: {fields['title']}. {where}, {fields['year']}."
-
-
-def _people(fields: dict[str, str]) -> str:
-    return fields.get("author") or fields["editor"]

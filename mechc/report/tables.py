@@ -31,10 +31,8 @@ def number(value: Any, side: str = "estimate", digits: int = 10) -> str:
         return f"{value:g}"
     rounding = {"lower": ROUND_FLOOR, "upper": ROUND_CEILING}.get(side, ROUND_HALF_EVEN)
     rounded = Context(prec=digits, rounding=rounding).create_decimal_from_float(value)
-    text = (
-        f"{rounded:.{digits}g}" if -5 < rounded.adjusted() < digits else f"{rounded.normalize():e}"
-    )
-    return text
+    short = -5 < rounded.adjusted() < digits
+    return f"{rounded:.{digits}g}" if short else f"{rounded.normalize():e}"
 
 
 def bound(answer: Bound) -> Table:
