@@ -265,10 +265,16 @@ def _sampled(law: PrivacyLoss, r: float, adding: bool) -> PrivacyLoss:
         losses = np.append(mixed, log_rest)
         masses = np.append(log_p - loss + mixed, log_rest + law.log_minus_infinite)
         infinite = (log_r + law.log_infinite, -math.inf)
+    # what may have small losses is a part of the mixture as well
+    q, p = law.early if adding else law.early[::-1]
+    both = float(np.logaddexp(log_r + p, log_rest + q))
     made = PrivacyLoss.from_log_atoms(
-        losses, masses, *infinite, loss_error=error, density_error=law.density_error, bound=True
-    )
-    return replace(made, tolerance=law.tolerance + made.tolerance + rounding(loss, log_p))
+        losses, masses, *infinite, loss_error=error, bound=True,
+        density_error=law.density_error + max(law.mass_errors),
+        early=(q, both) if adding else (both, q),
+    )  # fmt: skip
+    return replace(made, tolerance=law.tolerance + made.tolerance + rounding(loss, log_p),
+                   mass_errors=law.mass_errors)  # fmt: skip
 
 
 def _log_ratio(p: Floats, q: Floats) -> Floats:
@@ -419,6 +425,7 @@ def _mixed(
     ends = [[math.log(revealing) if revealing else -math.inf] for _ in range(2)]
     early = [-math.inf]
     error = tolerance = density = 0.0
+    mass_errors = np.zeros(2)
     for event, weight in used:
         law, log_weight = event.loss(direction), math.log(weight)
         if law.loss.size:
@@ -426,17 +433,20 @@ def _mixed(
             law = rounded(law, step, max(TAIL, min(MOST_CUT, TAIL / weight)))
         losses.append(law.atom_loss)
         masses.append(log_weight + law.atom_log_mass)
-        for end, mass in zip(ends, (law.log_infinite, law.log_minus_infinite), strict=True):
-            end.append(log_weight + mass)
-        early.append(log_weight + law.log_early)
-        error, tolerance = max(error, law.loss_error), max(tolerance, law.tolerance)
-        density = max(density, law.density_error)
+        ends[0].append(log_weight + float(np.logaddexp(law.log_infinite, law.log_unlisted)))
+        ends[1].append(log_weight + law.log_minus_infinite)
+        early.append(log_weight + float(np.logaddexp(law.log_early, law.log_unlisted)))
+        error = max(error, law.loss_error + law.loss_rounding)
+        tolerance = max(tolerance, law.tolerance)
+        density = max(density, law.density_error + law.atom_error)
+        mass_errors = np.maximum(mass_errors, law.mass_errors)
     infinite, minus = (float(np.logaddexp.reduce(end)) for end in ends)
     made = PrivacyLoss.from_log_atoms(
         np.concatenate(losses), np.concatenate(masses), infinite, minus, name, loss_error=error,
         density_error=density, early=(float(np.logaddexp.reduce(early)), -math.inf), bound=True,
     )  # fmt: skip
-    return replace(made, tolerance=max(tolerance, made.tolerance))
+    off = float(mass_errors[0]), float(mass_errors[1])
+    return replace(made, tolerance=max(tolerance, made.tolerance), mass_errors=off)
 
 
 def _claim_of_mixture(used: Sequence[tuple[Event, float]], wanted: Adjacency | str | None) -> Claim:

@@ -387,6 +387,19 @@ class KernelSource:
         of the list.
         """
         loss, log_mass, _, reaches = self._atoms
+        return loss, log_mass, self._stops(reaches)
+
+    def log_unlisted(self, tilts: tuple[float, float], reverse: bool) -> float:
+        """Return log of the mass of P, or Q, that lists made for these tilts do not hold."""
+        if not self._lattice_rows.size:
+            return -math.inf
+        reaches = self._atoms[3]
+        if not np.allclose(tilts, self.tilts, rtol=1e-14, atol=0.0):  # they have grown since
+            reaches = self._lattice_points(*tilts)[1]
+        return self._left_out(self._stops(reaches), -math.inf, reverse)
+
+    def _stops(self, reaches: tuple[float, ...]) -> list[tuple[float, float, float]]:
+        """Where lists that reach so far stop, see `listed`."""
         found = []
         for row, reach in zip(self._lattice_rows.tolist(), reaches, strict=True):
             lo, hi, kind, left, right, _ = row
@@ -396,7 +409,7 @@ class KernelSource:
                     left = right = math.nan
                 ends = (anchor - reach, left, reach), (anchor + reach, right, reach)
                 found += [end for end in ends if lo < end[0] < hi]
-        return loss, log_mass, found
+        return found
 
     def atoms_above(self, epsilon: float, reverse: bool) -> tuple[Floats, Floats, float]:
         """Return atoms, their log masses, and log of what integers not listed add to delta.

@@ -227,13 +227,15 @@ def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
     lo, hi = cells.loss.support
     live = (cells.points + cells.step >= lo) & (cells.points - cells.nudge <= hi)
     p = np.where((p < _TINY) & live, p + _TINY, p)
-    noise = _noise(cells.loss, p) + _displaced(cells.loss, cells.points + cells.step)
+    # of outputs that are displaced, both laws have more or less in a cell
+    noise = _noise(cells.loss, p) + 2.0 * displaced(cells.loss, cells.points + cells.step)
     with np.errstate(over="ignore", invalid="ignore"):  # only where q is tiny, and not used
         up = (p - np.exp(cells.points - cells.nudge) * q + noise * p) / -math.expm1(-cells.step)
     up = np.where(q < _TINY, p, np.clip(up, 0.0, p))
     mass = np.append(p - up, 0.0)
     mass[1:] += up + noise * p
-    mass[0] += cells.p[0, 0] + math.exp(tails[0])
+    mass[0] += cells.p[0, 0] * (1.0 + float(_noise(cells.loss, cells.p[:1, 0])[0]))
+    mass[0] += math.exp(tails[0])
     mass[(mass > 0) & (mass < _LEAST)] = _LEAST
     return GridLaw(
         offset=cells.offset,
@@ -266,7 +268,7 @@ def dominated(cells: Cells, tilt: float, free: bool = False) -> GridLaw:
         raise NumericError(f"pld: cells of width {cells.step:g} are too wide for doubles")
     with np.errstate(divide="ignore"):
         tilted = np.log(cells.p) + tilt * cells.points[:, None]
-    moved = _displaced(cells.loss, cells.points + 0.5 * cells.step)
+    moved = displaced(cells.loss, cells.points + 0.5 * cells.step)
     kept = (cells.p >= _TINY) & (cells.q >= _TINY) & (tilted >= tilted.max() + _NEGLIGIBLE)
     kept &= (moved <= _MOVED)[:, None]
     kept[-1, 1] &= not cells.whole
@@ -276,7 +278,8 @@ def dominated(cells: Cells, tilt: float, free: bool = False) -> GridLaw:
     offset = cells.offset
     if free and p.size > 1:
         p, q = _lowest_merged(p, q, cells.step)
-        offset = math.log(p[0] / q[0])
+        lowest = math.log(p[0] / q[0])
+        offset = lowest - cells.step * math.floor((lowest - offset) / cells.step)
     mass = pool(
         p, q, np.log(p / q), offset, cells.step, cells.first - 1, cells.points.size + 1, noise
     )
@@ -330,16 +333,17 @@ def exact(loss: PrivacyLoss, step: float | None = None) -> GridLaw:
 def _noise(loss: PrivacyLoss, mass: Floats) -> Floats:
     """Relative error allowed to cell masses: the quadrature's own, and that of exp(log p)."""
     size = np.abs(np.log(np.maximum(mass, _LEAST)))
-    noise: Floats = 2.0 * loss.tolerance + U * (16.0 + 4.0 * size)
+    noise: Floats = 2.0 * (loss.tolerance + loss.atom_error) + U * (16.0 + 4.0 * size)
     return noise
 
 
 def _log_revealed(loss: PrivacyLoss, log_above: float) -> float:
-    """Log of the mass at infinity, with that beyond the grid and what is too close to an end."""
-    return float(np.logaddexp.reduce([loss.log_infinite, log_above, loss.log_lost]))
+    """Log of the mass at infinity, with that beyond the grid and what no cell has."""
+    parts = loss.log_infinite, log_above, loss.log_lost, loss.log_unlisted
+    return float(np.logaddexp.reduce(parts))
 
 
-def _displaced(loss: PrivacyLoss, losses: Floats) -> Floats:
+def displaced(loss: PrivacyLoss, losses: Floats) -> Floats:
     """Relative error of cell masses at these losses from outputs too close to an end to resolve."""
     if loss.source is None:
         return np.zeros(losses.size)
@@ -388,7 +392,7 @@ def rounded_up(loss: PrivacyLoss, step: float, tail: float = TAIL) -> PrivacyLos
     mass = law.mass.copy()
     # not to the lowest point, where so little under P may be a lot under Q
     mass[min(max(-first, 0), mass.size - 1)] += tail
-    return _lattice(loss, law, mass, law.log_infinite, True)
+    return _lattice(loss, law, mass, law.log_infinite + loss.mass_errors[0], True)
 
 
 def rounded_down(loss: PrivacyLoss, step: float, tail: float = TAIL) -> PrivacyLoss:
@@ -398,8 +402,9 @@ def rounded_down(loss: PrivacyLoss, step: float, tail: float = TAIL) -> PrivacyL
         UnsupportedError: a tail without an exponential bound.
     """
     law = dominated(_on_multiples(loss, step, tail)[1], 0.0)
-    early = math.exp(min(loss.log_early - max(loss.log_infinite, -1e9), 0.0))
-    known = loss.log_infinite + math.log1p(-early) if early < 1.0 else -math.inf
+    known = loss.log_infinite - loss.mass_errors[0]
+    early = math.exp(min(loss.log_early - max(known, -1e9), 0.0))
+    known = known + math.log1p(-early) if early < 1.0 else -math.inf
     return _lattice(loss, law, law.mass, known, False)
 
 
@@ -423,7 +428,7 @@ def _lattice(
     made = one_sided(
         law.points()[kept], np.log(mass[kept]), log_infinite,
         f"{loss.label} rounded {'up' if upper else 'down'}", upper,
-        loss.density_error + law.inflation, loss.loss_error + law.slack,
+        loss.density_error + law.inflation, loss.loss_error + loss.loss_rounding + law.slack,
     )  # fmt: skip
     return replace(made, lattice=(float(made.atom_loss[0]), law.step))
 

@@ -240,6 +240,11 @@ class PrivacyLoss:
         return float(atoms.loss_rounding(self.atom_loss[-1:], self.atom_log_mass[-1:], kind)[0])
 
     @property
+    def atom_error(self) -> float:
+        """Relative error of the masses of atoms, beside `tolerance` and `density_error`."""
+        return self._atoms_known[1] if self.atom_loss.size else 0.0
+
+    @property
     def _atoms_known(self) -> tuple[LossesFrom, float]:
         return (LossesFrom.TABLE, 0.0) if self.source is None else self.source.atoms_known
 
@@ -466,6 +471,14 @@ class PrivacyLoss:
         if self.source is None:
             return -math.inf
         return unresolved.log_lost(self.source.ends, self.is_reversed)
+
+    @property
+    def log_unlisted(self) -> float:
+        """Log of the mass of the integers that the atoms do not have."""
+        if self.source is None:
+            return -math.inf
+        tilts = mirrored(*self.tilts) if self.is_reversed else self.tilts
+        return self.source.log_unlisted(tilts, self.is_reversed)
 
     def density(self, loss: Floats) -> Floats:
         """Return the density of the loss under P at `loss` (I7).

@@ -1,6 +1,7 @@
 """Events given by numbers, against sums done by hand and against dp_accounting's own answers."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from scipy.stats import laplace, norm
 
 import mechc
+from mechc.composition.tables import NumericEvent
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.integrations.dp_accounting import from_dp_accounting, to_dp_accounting
 
@@ -350,3 +352,19 @@ def test_a_cell_that_has_nearly_all_mass(epsilon, edge, width):
             if truth > -1000:
                 assert found.estimate == pytest.approx(float(truth), abs=1e-9)
                 assert found.upper - truth <= width
+
+
+def test_mixtures_and_samples_state_the_errors_of_their_parts():
+    part = mechc.load("discrete_gaussian")(sigma=3.0)
+    mixed = mechc.mixture([part], [1.0]).loss()
+    assert mixed.loss_error >= part.loss().loss_rounding
+    assert mixed.log_infinite >= part.loss().log_unlisted and mixed.log_early > -math.inf
+    table = mechc.from_pmfs(P, np.array([0.2, 0.3, 0.4, 0.1]))
+    laws = [replace(table.loss(d), mass_errors=(0.01, 0.02)[::s], early=(-5.0, -7.0)[::s])
+            for d, s in (("remove", 1), ("add", -1))]  # fmt: skip
+    event = NumericEvent(table.mechanism, *laws)
+    assert mechc.mixture([event], [1.0]).loss().mass_errors == (0.01, 0.02)
+    remove, add = (mechc.poisson(event, 0.25).loss(d) for d in ("remove", "add"))
+    both = math.log(0.25 * math.exp(-5.0) + 0.75 * math.exp(-7.0))
+    assert remove.early == pytest.approx((both, -7.0)) == add.early[::-1]
+    assert remove.density_error >= 0.02 <= add.density_error

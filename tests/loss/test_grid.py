@@ -2,12 +2,15 @@
 
 import itertools
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import special
 
+import mechc
 from mechc.loss import discretise
 from mechc.loss.privacy_loss import PrivacyLoss
 
@@ -20,7 +23,8 @@ class Pieces:
         losses = [x for lo, hi, _, _ in pieces for x in (lo, hi)] + [x for x, _ in atoms]
         self.support = (min(losses), max(losses))
         self.tolerance, self.log_infinite, self.source = 0.0, -math.inf, None
-        self.log_lost = -math.inf
+        self.log_lost = self.log_unlisted = -math.inf
+        self.atom_error = 0.0
 
     @staticmethod
     def integral(lo, hi, a, b):
@@ -180,6 +184,8 @@ def test_gaussian_deep_in_the_tail():
 
     law = SimpleNamespace(
         log_lost=-math.inf,
+        log_unlisted=-math.inf,
+        atom_error=0.0,
         cell_masses=cell_masses,
         tolerance=1e-12,
         log_infinite=-math.inf,
@@ -194,3 +200,35 @@ def test_gaussian_deep_in_the_tail():
     )
     assert delta_of(lower, eps) < exact < delta_of(upper, eps)
     assert delta_of(upper, eps) / delta_of(lower, eps) < 1.02
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.013, -3.0])
+def test_a_mesh_that_is_laid_anew_reaches_as_far(offset):
+    law, step = laplace_pieces(2.0), 0.05
+    first = math.floor((-2.0 - offset) / step) - 1
+    cells = discretise.Cells.cut(law, offset, step, first, 83, whole=True)
+    lower = discretise.dominated(cells, 0.0, free=True)
+    assert abs(lower.points()[-1] - 2.0) < 2.0 * step
+    for eps in (-1.0, 0.3, 1.2):
+        assert 0.97 * law.delta(eps) < delta_of(lower, eps) <= law.delta(eps)
+
+
+def test_masses_at_infinity_are_rounded_with_their_error():
+    only_q = 1.0 - 0.3 * math.exp(0.5) - 0.6 * math.exp(-0.7)
+    law = PrivacyLoss.from_atoms([-0.5, 0.7], [0.3, 0.6], 0.1, only_q)
+    law = replace(law, mass_errors=(0.01, 0.0))
+    up, down = discretise.rounded_up(law, 0.01), discretise.rounded_down(law, 0.01)
+    assert up.log_infinite >= math.log(0.1) + 0.01
+    assert math.exp(down.log_infinite) - math.exp(down.log_early) <= 0.1 * math.exp(-0.01) + 1e-14
+
+
+def test_integers_that_no_list_holds_are_counted():
+    law = mechc.load("discrete_gaussian")(sigma=3.0).loss()
+    ends = 0.5 + 9.0 * np.abs(law.atom_loss).max()  # L = (2x - 1) / 18
+    with mpmath.workdps(80):
+        rest = sum(mpmath.exp(-(mpmath.mpf(k) ** 2) / 18) for k in range(int(ends), int(ends) + 99))
+        whole = mpmath.sqrt(18 * mpmath.pi)
+        assert mpmath.mpf(law.log_unlisted) >= mpmath.log(rest / whole)
+    up = discretise.rounded_up(law, 0.01)
+    assert up.log_infinite >= law.log_unlisted and up.loss_error >= law.loss_rounding
+    assert law.covering(-1.0, 30.0).log_unlisted < law.log_unlisted - 50.0

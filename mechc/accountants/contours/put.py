@@ -96,7 +96,8 @@ class Shares:
         """Relative error of masses, that of moving X included."""
         law = self.law
         ends = law.unresolved(0.0) + law.unresolved(-1.0)
-        return QUADRATURE + law.tolerance + law.density_error + law.loss_error + ends
+        masses = law.tolerance + law.density_error + law.atom_error
+        return QUADRATURE + masses + law.loss_error + ends
 
     @property
     def continuous(self) -> bool:
