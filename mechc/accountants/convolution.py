@@ -105,7 +105,7 @@ class Sum:
             np.convolve(self.mass, other.mass),
             self.far_p * (r + other.far_p) + p * other.far_p,
             self.far_q * (s + other.far_q) + q * other.far_q,
-            min(self.floor + other.lowest, self.lowest + other.floor),
+            min(self.floor + min(other.floor, other.lowest), self.lowest + other.floor),
             self.infinite + other.infinite, self.relative + other.relative + few * U,
             self.slack + other.slack + 4.0 * U * (abs(self.offset) + abs(other.offset)),
         )  # fmt: skip
@@ -211,14 +211,16 @@ class Composition:
         cells = discretise.Cells.cut(law, offset, step, first, count, whole=True)
         below = discretise.dominated(cells, 0.0, free=True)
         above = discretise.dominating(cells, (-math.inf, -math.inf))
-        noise, p, q = below.inflation, float(cells.p[-1, 1]), float(cells.q[-1, 1])
+        p, q = float(cells.p[-1, 1]), float(cells.q[-1, 1])
+        noise = below.inflation + float(discretise.displaced(law, cells.points[-1:])[0])
+        known = max(1.0 - noise, 0.0)
         revealed = math.exp(above.log_infinite)
         infinite = max(revealed - math.exp(law.log_infinite), 0.0) + 4.0 * U * revealed
         floor = float(cells.points[-1]) - cells.nudge
         return (
-            _sum(above, np.maximum(above.mass, LEAST), (p * (1.0 + noise), q * (1.0 - noise)),
+            _sum(above, np.maximum(above.mass, LEAST), (p * (1.0 + noise), q * known),
                  floor, infinite),
-            _sum(below, below.mass, (p * (1.0 - noise), q * (1.0 + noise)), floor, 0.0),
+            _sum(below, below.mass, (p * known, q * (1.0 + noise)), floor, 0.0),
         )  # fmt: skip
 
     def bound(self, epsilon: float) -> Bound:

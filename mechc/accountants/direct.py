@@ -211,6 +211,8 @@ class _Side:
         From below by the mass of that loss alone.
         """
         wide, rounding = min(wide, self._top), 4 * EPS * self._scale
+        if not wide > 0.0:
+            raise NumericError(f"direct: no epsilon is below the largest loss {self._top!r}")
         rounding += sum(s.count * s.loss.support_error for s in self._steps)
         if wide not in self._chords:
             self._chords[wide] = self._answer(self._top - wide)

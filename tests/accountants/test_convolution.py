@@ -9,8 +9,9 @@ from test_pld import gaussian_truth
 
 import mechc
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.convolution import Composition
+from mechc.accountants.convolution import Composition, Sum
 from mechc.accountants.fft import distinct
+from mechc.loss.privacy_loss import Step
 
 GAUSSIAN = mechc.load("gaussian")
 
@@ -83,3 +84,19 @@ def test_bounds_hold_far_from_where_the_mesh_is_for(rate):
         bound, other = made.bound(epsilon), run.log_delta(epsilon, direction="remove")
         assert bound.lower <= other.upper and other.lower <= bound.upper
     assert math.isfinite(made.bound(2.0).upper)
+
+
+def test_far_sums_are_above_their_floor_whatever_is_added():
+    """All pairs of two laws, the far part of one of which begins below its mesh."""
+    one = Sum(0.0, 1.0, 4, np.array([0.6]), 0.4, 0.4 * math.exp(3.0), -3.0, 0.0, 0.0, 0.0)
+    other = Sum(0.0, 1.0, 2, np.array([0.7]), 0.3, 0.3 * math.exp(-5.0), 5.0, 0.0, 0.0, 0.0)
+    least = min(-3.0 + 2.0, -3.0 + 5.0, 4.0 + 5.0)
+    assert (one * other).floor <= least and (other * one).floor <= least
+
+
+def test_ends_of_very_many_steps_are_as_uncertain_as_all_of_them():
+    """An ulp of 1 a step is far more than a thousandth of their sum here."""
+    count = 10**13
+    composed = ComposedLoss([Step(mechc.load("laplace")(scale=1e13).loss(), count)])
+    assert composed.settled(1.005, "any") is None and composed.settled(1.1, "any") is not None
+    assert composed.settled(-1.005, "any") is None

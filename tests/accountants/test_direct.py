@@ -6,6 +6,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+import sympy
 from scipy import stats
 
 import mechc
@@ -147,3 +148,18 @@ def test_integers_are_listed_as_far_as_one_epsilon_needs(sigma, epsilon):
         truth = mpmath.log(mpmath.fsum(max(gain, 0) for gain in gains) / total)
     assert mpmath.mpf(found.lower) <= truth <= mpmath.mpf(found.upper)
     assert found.upper - found.lower < 1e-9 * abs(found.upper)
+
+
+def test_a_largest_loss_of_zero_at_zero():
+    """No epsilon in which the finite part has mass lies on the side that is asked."""
+    x = mechc.declare.real("x")
+    pair = mechc.declare.mechanism(
+        "zero", variable=x, p=sympy.Piecewise(((1 + 2 * x) / 6, (x > 0) & (x < 2)), (0, True)),
+        q=sympy.Piecewise((sympy.Rational(3, 2) - x, (x > 0) & (x < 1)), (0, True)),
+    )  # fmt: skip
+    run = 2 * mechc.load(pair)()
+    with pytest.raises(UnsupportedError, match="largest loss"):
+        run.log_delta(0.0, method="direct", direction="remove")
+    truth = 1.0 - (1.0 / 3.0) ** 2
+    bound = run.delta(0.0, direction="remove")
+    assert bound.lower <= truth <= bound.upper < truth + 1e-9

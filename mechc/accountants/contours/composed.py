@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +29,6 @@ from mechc.loss.rounding import U
 Floats = NDArray[np.float64]
 
 GENERATING = 3.0  # work for one node of K and its first two derivatives
-NEXT_TO = 1e-3  # of the range of losses, within which rounding of its ends is looked at
 _LARGE = 500.0  # values of one step's K beyond which no further tilt is tried
 _REMEMBERED = 64  # tilts whose cumulants are kept
 _KINK = 5e-3  # relative error of a third absolute moment on panels that do not know the mean
@@ -91,14 +91,12 @@ class ComposedLoss:
         hi = math.fsum(k * law.support[1] for k, law in zip(self.counts, self._laws, strict=True))
         return lo - 8 * U * abs(lo), hi + 8 * U * abs(hi)
 
-    def _support_error(self, epsilon: float, end: float) -> float:
-        """How far an end of the support may be off, where epsilon is close enough for it to matter.
+    @cached_property
+    def _support_error(self) -> float:
+        """How far an end of the support may be off, beside the rounding of the sum.
 
-        Beside the rounding of the sum, which `support` has: what that of parameters and logs of
-        densities moves each step's.
+        By what the rounding of parameters and of logs of densities moves each step's.
         """
-        if not abs(epsilon - end) <= NEXT_TO * (1.0 + abs(end)):
-            return 0.0
         errors = [law.support_error for law in self._laws]
         return math.fsum(k * error for k, error in zip(self.counts, errors, strict=True))
 
@@ -306,9 +304,10 @@ class ComposedLoss:
         mass = self._infinite
         if self.log_finite == -math.inf or epsilon == -math.inf:
             return Interval(0.0, 0.0)
-        if epsilon >= self.support[1] + self._support_error(epsilon, self.support[1]):
+        low, high = self.support
+        if epsilon >= high and epsilon >= high + self._support_error:
             return Interval(mass.log - mass.error, min(mass.log + mass.error, 0.0))
-        if epsilon <= self.support[0] - self._support_error(epsilon, self.support[0]):
+        if epsilon <= low and epsilon <= low - self._support_error:
             x, slack = self._complement(epsilon)
             return Interval(log1mexp(x + slack), log1mexp(min(0.0, x - slack)))
         outer = self.outer(epsilon)
@@ -323,7 +322,7 @@ class ComposedLoss:
         x, slack = self._complement(epsilon)
         mass = self._infinite
         gap = epsilon - self.support[1] - 4 * U * abs(epsilon)
-        gap -= self._support_error(epsilon, self.support[1])
+        gap -= self._support_error if gap > -math.inf else 0.0
         upper = log_add(min(mass.log + mass.error, 0.0), self.log_finite + log1mexp(gap)) + 16 * U
         return Interval(max(mass.log - mass.error, log1mexp(x + slack)), min(0.0, upper))
 
