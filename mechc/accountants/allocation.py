@@ -214,7 +214,8 @@ class Epoch:
             off = self.law.density_error
             upper = min(upper, self.law.hockey_stick_log(epsilon)[2] + off)  # Jensen's inequality
             if not self.adding:
-                one = self.law.hockey_stick_log(epsilon + math.log(self.steps))
+                further = epsilon + math.log(self.steps)
+                one = self.law.hockey_stick_log(further + 4.0 * EPS * (1.0 + abs(further)))
                 lower = max(lower, one[0] - off)
         if not _narrow(lower, upper, epsilon) and upper > DEEPEST:
             laws = self.ends if self.exact is None else (self.exact, self.exact)

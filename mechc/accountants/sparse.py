@@ -61,6 +61,7 @@ from mechc.accountants.contours.trapezoid import (
     conclude,
     images_beyond,
 )
+from mechc.accountants.convolution import Nodes
 from mechc.accountants.fft import log_add, log_peak, log_subtract
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
@@ -447,7 +448,8 @@ class Jumps:
         if len(steps) > STEPS or any(s.loss.source is None for s in steps):
             raise UnsupportedError("contour: too many distinct steps to cut, or tables")
         self._lowest = sum(s.count * s.loss.support[0] for s in steps)
-        mean, spread = small_losses(steps, epsilon)
+        laws, counts = zip(*steps, strict=True)
+        mean, spread = Nodes(laws, counts).small(0.5 * epsilon)  # which do not reach it alone
         gap = epsilon - mean
         if not (math.isfinite(self._lowest) and gap > 0.0):
             raise UnsupportedError("contour: small losses reach epsilon, or are not bounded below")
@@ -576,18 +578,6 @@ def by_largest_losses(
     if answer.width > rtol:
         answer.detail["limit"] = LIMIT
     return jumps, answer
-
-
-def small_losses(steps: Sequence[Step], epsilon: float) -> tuple[float, float]:
-    """Return mean and standard deviation of the sum of losses too small to reach epsilon alone."""
-    mean = variance = 0.0
-    for step in steps:
-        loss, log_weight = step.loss.nodes()
-        small = loss <= 0.5 * epsilon
-        weight, loss = np.exp(log_weight[small]), loss[small]
-        mean += step.count * float(weight @ loss)
-        variance += step.count * float(weight @ loss**2)
-    return mean, math.sqrt(variance)
 
 
 def typical(steps: Sequence[Step], epsilon: float) -> float:

@@ -24,7 +24,7 @@ from mechc.accountants.contours.likelihood import law_of_several
 from mechc.accountants.contours.put import Shares
 from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
 from mechc.composition import inputs
-from mechc.composition.evaluation import TOP_ERROR, Evaluation
+from mechc.composition.evaluation import Evaluation
 from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
 from mechc.composition.inputs import current
 from mechc.composition.mechanism import WithoutKernel, load
@@ -361,13 +361,9 @@ class AllocationEvaluation(Evaluation):
 
     def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return the largest finite loss, that of one step, and its rounding."""
-        law = self._epochs[direction].law
-        top = law.support[1]
-        if direction == "add" and law.log_infinite > -math.inf:  # some X is 0, others are not
-            top = math.inf
-        if not math.isfinite(top):
-            return math.inf, 0.0
-        return max(top, 0.0), TOP_ERROR * abs(top) + law.loss_error
+        if direction == "add" and self._epochs[direction].law.log_infinite > -math.inf:
+            return math.inf, 0.0  # some X is 0, others are not
+        return super().largest_loss_in(direction)
 
 
 class Allocation(WithoutKernel):

@@ -35,7 +35,7 @@ from mechc.composition.inputs import as_array
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError
 from mechc.loss.discretise import TAIL, rounded_down, rounded_up
-from mechc.loss.infinite_mass import log_complement
+from mechc.loss.infinite_mass import FEW, log_complement
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
@@ -333,7 +333,10 @@ def digest(kind: str, claim: Claim, *laws: PrivacyLoss) -> str:
     """Return a name that tables share only if numbers and claims are the same."""
     found = hashlib.sha256(f"{kind} {claim}".encode())
     for law in laws:
-        for array in (law.atom_loss, law.atom_log_mass, np.array([law.log_infinite])):
+        errors = law.tolerance, law.density_error, law.loss_error, *law.mass_errors, *law.early
+        ends = law.log_infinite, law.log_minus_infinite, *(law.lattice or (math.nan, math.nan))
+        nodes = law.loss, law.log_weight, law.atom_loss, law.atom_log_mass
+        for array in (*nodes, np.array([*ends, *errors])):
             found.update(np.ascontiguousarray(array).tobytes())
     return f"numeric-{found.hexdigest()}"
 
@@ -520,7 +523,8 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
         PrivacyLoss.from_log_atoms(loss, log_p[both], tells, told, name, loss_error=error),
         PrivacyLoss.from_log_atoms(-loss, log_q[both], told, tells, name, loss_error=error),
     ]
-    laws = [replace(law, tolerance=max(law.tolerance, error)) for law in laws]
+    laws = [replace(law, tolerance=max(law.tolerance, error), mass_errors=(error, error))
+            for law in laws]  # fmt: skip
     return NumericEvent(Table(name, digest("post_process", claim, laws[0]), False, claim), *laws)
 
 
@@ -532,7 +536,7 @@ def _cells(kernel: Kernel, theta: Floats, cuts: Floats, side: str) -> tuple[Floa
     column = 1 if side == "p" else 2
     atoms = np.asarray(kernel.atoms(theta), np.float64).reshape(-1, 3)
     parts = [(np.searchsorted(cuts, atoms[:, 0]), atoms[:, column])]
-    error = 0.0
+    error = FEW * EPS * float(kernel.atom_errors(theta).max()) if atoms.size else 0.0
     for lo, hi in np.asarray(kernel.branches(theta), np.float64).reshape(-1, 6)[:, :2]:
         if kernel.MEASURE == Measure.LATTICE:
             parts.append(_integers(kernel, theta, cuts, (lo, hi), side))

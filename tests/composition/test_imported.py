@@ -368,3 +368,15 @@ def test_mixtures_and_samples_state_the_errors_of_their_parts():
     both = math.log(0.25 * math.exp(-5.0) + 0.75 * math.exp(-7.0))
     assert remove.early == pytest.approx((both, -7.0)) == add.early[::-1]
     assert remove.density_error >= 0.02 <= add.density_error
+
+
+def test_names_of_tables_differ_where_anything_of_their_laws_does():
+    likely = 1.0 / (1.0 + math.exp(-0.5))
+    one, finer = (
+        mechc.from_losses([n, -n], [likely, 1.0 - likely], step=0.5 / n, symmetric=True)
+        for n in (1, 2)
+    )
+    assert one.key != finer.key
+    epoch = mechc.random_allocation(mechc.load("gaussian"), steps=3)
+    keys = {mechc.poisson(epoch(sigma=s), 0.5).key for s in (1.0, 1.0 + 1e-9, 1.5)}
+    assert len(keys) == 3
