@@ -205,7 +205,8 @@ class Split:
         self.counts = np.array([float(part.count) for part in parts])
         self._evaluate(top * np.geomspace(LEAST, 1.0, TILTS))
         at = int(self._phase(epsilon).argmin())
-        more = np.linspace(*self.tilts[[max(at - 1, 0), min(at + 1, TILTS - 1)]], TILTS)
+        low, high = self.tilts[max(at - 1, 0)], self.tilts[min(at + 1, TILTS - 1)]
+        more = np.linspace(low, high, TILTS)
         self._evaluate(np.union1d(self.tilts, more))
 
     def _evaluate(self, tilts: Floats) -> None:
