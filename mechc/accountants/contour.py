@@ -25,16 +25,16 @@ from numpy.typing import NDArray
 from mechc.accountants import bounds
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours import inversion
-from mechc.accountants.contours.atoms import AtomicPart, BesideAtoms, Oscillation, matters
+from mechc.accountants.contours.atoms import LEAST_SHARE, AtomicPart, BesideAtoms, Oscillation
 from mechc.accountants.contours.characteristic import BLOCK, Tilted
 from mechc.accountants.contours.columns import ABOVE, SEVERAL, Columns, targets
 from mechc.accountants.contours.decay import far_law, truncation
-from mechc.accountants.contours.placement import place
+from mechc.accountants.contours.placement import Placement, place
 from mechc.accountants.contours.trapezoid import Answer, Blurred, Contour, Lattice, Smooth
 from mechc.accountants.fft import log1mexp
 from mechc.accountants.sparse import STEPS, Jumps, by_largest_losses
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.infinite_mass import composed, log_complement, log_infinite, with_infinite
+from mechc.loss.infinite_mass import log_complement, log_infinite, with_infinite
 from mechc.loss.privacy_loss import Step, sharp_tilt
 from mechc.loss.rounding import EPS
 
@@ -48,30 +48,8 @@ class Known(NamedTuple):
     width: float
 
 
-class Choice(NamedTuple):
-    """A contour that is not evaluated yet.
-
-    Attributes:
-        c, period, grid, log_b: see Contour.
-        top: largest tilt that is wanted.
-        reach: frequency up to which the law should be resolved.
-        one_scale: large losses have no contours of their own, see `jumps`.
-    """
-
-    c: float
-    period: float
-    grid: Floats
-    log_b: Floats
-    top: float
-    reach: float
-    one_scale: bool
-
-    @property
-    def nodes(self) -> float:
-        """Frequencies that are expected to be needed, 0 where there is no other way."""
-        return 0.0 if self.one_scale else self.reach * self.period / (2.0 * math.pi)
-
-
+LEFT_OUT, LONGEST = 1e-7, 16384  # of delta by truncation, and nodes, of a contour for many rows
+LASTING = math.log(1e-10)  # of the mass of atoms, which no frequency of many rows' contours loses
 SHARE = 1e-13  # images and truncation may cost this share of delta
 PLENTY = 1e-6  # share of rtol below which no further node is worth its cost
 KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
@@ -109,7 +87,6 @@ class Side(Columns):
         self._contours: list[Known] = []
         self._log_mass = sum(s.count * s.loss.log_finite for s in steps)
         self.log_q = sum(s.count * log_complement(s.loss.log_minus_infinite) for s in steps)
-        self._opposite = composed(steps, reverse=True)
 
     def finite(self, epsilon: float) -> Answer:
         """H(epsilon) = E_P[(1 - exp(epsilon - L))_+; L finite]."""
@@ -157,20 +134,24 @@ class Side(Columns):
         if answer is None or type(contour) is not Contour or not answer.width <= self._rtol:
             return None
         row = np.ones(1)
-        tail = contour.decay * contour.period / (math.pi * contour.weight(0.0))
         level = targets(self._steps, log_delta, row)
-        found = inversion.epsilons(contour, 1.0, row, level, near, tail, np.nan * row)[:, 0]
+        found = inversion.epsilons(contour, 1.0, row, level, near, np.nan * row)[:, 0]
         return None if np.isnan(found).any() else found
 
     def _fresh(self, epsilon: float) -> Answer:
         """H(epsilon) on a contour of its own, or by the largest losses where that is crowded."""
-        choice = self._choose(epsilon)
-        if choice.nodes > CROWDED and len(self._steps) > STEPS:
-            return self._chernoff(epsilon, f"{choice.nodes:.2g} frequencies of many distinct steps")
-        contour = None if choice.nodes > CROWDED else self._laid(choice)
-        most, growth = (QUICK, GROWTH) if choice.nodes > FEW_NODES else (math.inf, math.inf)
+        where = self._choose(epsilon)
+        one_scale = math.isfinite(self._payoff.edge) or (
+            self._has_sums and Tilted(self._law, where.c).lasting > LEAST_SHARE
+        )
+        # frequencies that are expected to be needed, none where there is no other way
+        nodes = 0.0 if one_scale else self._reach(where) * where.period / (2.0 * math.pi)
+        if nodes > CROWDED and len(self._steps) > STEPS:
+            return self._chernoff(epsilon, f"{nodes:.2g} frequencies of many distinct steps")
+        contour = None if nodes > CROWDED else self._laid(where, one_scale)
+        most, growth = (QUICK, GROWTH) if nodes > FEW_NODES else (math.inf, math.inf)
         answer = None if contour is None else self._run(contour, epsilon, most, growth)
-        if not (answer and answer.width <= self._rtol) and not choice.one_scale:
+        if not (answer and answer.width <= self._rtol) and not one_scale:
             found = by_largest_losses(self._steps, epsilon, self._rtol)
             if found is not None:
                 jumps, rare = found
@@ -179,13 +160,13 @@ class Side(Columns):
                 if answer is None or answer.width > rare.width:
                     self._contours = [Known(jumps, rare.width), *self._contours[:3]]
                     return rare
-        contour = contour or self._laid(choice)
+        contour = contour or self._laid(where, one_scale)
         answer = answer or self._run(contour, epsilon)
         answer = answer or self._chernoff(epsilon, "the trapezoid sum is not positive")
         self._contours = [Known(contour.blurred or contour, answer.width), *self._contours[:3]]
         return answer
 
-    def _choose(self, epsilon: float) -> Choice:
+    def _choose(self, epsilon: float) -> Placement:
         """Contour and period that need the fewest nodes (docs/numerics.md, section 4)."""
         t0, f2 = self.saddle(epsilon)
         sharp = sharp_tilt((s.loss for s in self._steps), t0)
@@ -195,29 +176,33 @@ class Side(Columns):
         top = min(t0 + ABOVE / math.sqrt(f2), self._t_max)
         self._cover(top)
         # sums of atoms never fade: their contour is chosen as if they did, by the spread
-        spread = self._has_sums and matters(self._law, Tilted(self._law, t0))
-        c, period, frequency, grid, log_b = place(self._law, epsilon, (t0, f2), top, SHARE, spread)
-        period = self._payoff.period(period)
-        one_scale = math.isfinite(self._payoff.edge) or (
-            self._has_sums and matters(self._law, Tilted(self._law, c))
-        )
-        reach = self._reach(frequency, period)
-        return Choice(c, period, grid, log_b, top, reach, one_scale)
+        spread = self._has_sums and Tilted(self._law, t0).lasting > LEAST_SHARE
+        return place(self._law, np.array([[1.0], [t0], [epsilon]]), top, SHARE, spread)
 
-    def _reach(self, frequency: float, period: float) -> float:
+    def on(self, where: Placement, epsilon: float, most: float, growth: float) -> Contour | None:
+        """A contour with its nodes, None where it takes more; see `_wait`."""
+        contour = self._laid(where, False)
+        lasting = math.isinf(contour.most) and contour.tilted.lasting > LASTING
+        if lasting or not contour.weight(epsilon) > 0.0:
+            return None
+        most = min(most, LONGEST * contour.cost)
+        enough = self._wait(contour, epsilon, most, growth, blurs=False)
+        factor = contour.factor(epsilon, contour.terms(epsilon)[0])
+        return contour if enough and factor * contour.decay < LEFT_OUT else None
+
+    def _reach(self, where: Placement) -> float:
         """Last of as many frequencies as are likely to be needed, in whole blocks."""
-        h = 2.0 * math.pi / period
+        h = 2.0 * math.pi / self._payoff.period(where.period)
         beyond = BEYOND if len(self._steps) < SEVERAL else BEYOND_SEVERAL
-        return h * max(FIRST, BLOCK * math.ceil(min(beyond * frequency / h, 1e15) / BLOCK))
+        return h * max(FIRST, BLOCK * math.ceil(min(beyond * where.frequency / h, 1e15) / BLOCK))
 
-    def _laid(self, choice: Choice) -> Contour:
+    def _laid(self, where: Placement, one_scale: bool) -> Contour:
         """The contour chosen, beside sums of atoms in closed form where these matter."""
-        where = (choice.c, choice.period, choice.grid, choice.log_b)
-        atomic = self._atomic(choice.c) if choice.one_scale else None
+        atomic = self._atomic(where.c) if one_scale else None
         if atomic is not None:
-            return BesideAtoms(atomic, self._law, self._payoff, *where)
-        self._cover(choice.top, choice.c, choice.reach)
-        return Contour(self._law, self._payoff, *where)
+            return BesideAtoms(atomic, self._law, self._payoff, where)
+        self._cover(float(where.grid[-1]), where.c, self._reach(where))
+        return Contour(self._law, self._payoff, where)
 
     @property
     def _has_sums(self) -> bool:
@@ -240,7 +225,8 @@ class Side(Columns):
             if contour.atomic.order == 0 and not (plain and plain.width <= self._rtol):
                 self._blurred(contour, epsilon)
         else:
-            plain = self._wait(contour, epsilon, most, growth)
+            enough = self._wait(contour, epsilon, most, growth)
+            plain = contour.answer(epsilon) if enough else None
         if contour.blurred is None:
             return plain
         smoothed = contour.blurred.answer(epsilon)
@@ -249,35 +235,40 @@ class Side(Columns):
             return plain
         return smoothed
 
-    def _wait(self, contour: Contour, epsilon: float, most: float, growth: float) -> Answer | None:
-        """Add nodes until the truncation is proven small, or a work limit is reached."""
-        first, heavy = self._first_nodes(contour), matters(self._law, contour.tilted)
-        nodes = first
+    def _wait(
+        self, contour: Contour, epsilon: float, most: float, growth: float, blurs: bool = True
+    ) -> bool:
+        """Add nodes until the truncation is proven small, or a work limit is reached.
+
+        False where that takes more, or where a smoothed payoff has answered.
+        """
+        # about the nodes that the law was resolved for, where they are cheap
+        wanted = min(contour.expected, WORK / contour.cost, PATIENCE)
+        first = nodes = max(FIRST, BLOCK * math.floor(wanted / BLOCK + ROUNDED))
+        heavy = contour.tilted.lasting > LEAST_SHARE
         while True:
             if not self._resolve(contour, nodes):
-                return contour.answer(epsilon)
+                return True
             if nodes * contour.cost > most or nodes > growth * first:
-                return None
+                return False
             if nodes * contour.cost > 2.0 * WORK and contour.nodes:
-                return contour.answer(epsilon)
+                return True
             contour.extend(nodes)
             if contour.complete:
-                return contour.answer(epsilon)
+                return True
             only_atoms = math.isinf(contour.reach)  # nothing proves that phi fades for good
             loud = only_atoms or (heavy and float(contour.re[-32:].max()) > LOUD)
             endless = math.isinf(contour.most)  # one period of a lattice is exact without a blur
-            if nodes >= PATIENCE and loud and endless and contour.blurred is None:
+            if blurs and nodes >= PATIENCE and loud and endless and contour.blurred is None:
                 answer = self._blurred(contour, epsilon)
                 if answer is not None and answer.width <= self._rtol:
-                    return None  # it is there for whoever asks
+                    return False  # it is there for whoever asks
             values, _ = contour.terms(epsilon)
             enough = max(SHARE, PLENTY * self._rtol)
             quiet = float(np.abs(values[-32:]).max()) < 0.1 * enough
             wanted = 4.0 * enough if contour.work < EASY else 1e-3 * self._rtol
             if (quiet and not only_atoms) or contour.work > EASY:
-                total = max(1.0 + 2.0 * float(values.sum()), 1e-3)
-                factor = self._payoff.size(contour.c) * contour.period
-                factor /= math.pi * total * contour.weight(epsilon)
+                factor = contour.factor(epsilon, values)
                 crowd = CROWD * len(self._steps)
                 large = contour.work > WORK or contour.tilted.weight.size > crowd
                 start, share = contour.h * nodes, wanted / factor
@@ -285,15 +276,10 @@ class Side(Columns):
                     edge = self._payoff.edge
                     contour.decay = truncation(self._steps, contour, edge, start, share)
                 if factor * contour.decay < wanted or large:
-                    return contour.answer(epsilon)
+                    return True
             more = max(FIRST, nodes // 2) if not quiet and nodes < 1024 else nodes
             nodes += more
             nodes = max(nodes, PATIENCE) if only_atoms else nodes
-
-    def _first_nodes(self, contour: Contour) -> int:
-        """Nodes to begin with: about those that the law was resolved for, where they are cheap."""
-        wanted = min(contour.expected, WORK / contour.cost, PATIENCE)
-        return max(FIRST, BLOCK * math.floor(wanted / BLOCK + ROUNDED))
 
     def _resolve(self, contour: Contour, nodes: int) -> bool:
         """Make the law good for so many frequencies; False where no quadrature resolves them."""
@@ -334,11 +320,9 @@ class Side(Columns):
 
     def _atomic(self, c: float) -> AtomicPart | None:
         """The sums of atoms, and the law for high frequencies on as few panels as do."""
-        if not self._has_sums:
-            return None
         tilted = Tilted(self._law, c)
         spread = float(tilted.spread.max())
-        if not matters(self._law, tilted) or not spread > 0.0:
+        if not self._has_sums or not tilted.lasting > LEAST_SHARE or not spread > 0.0:
             return None
         floor = 1e-18 / float(self._law.counts.sum())
         atoms = sum(s.loss.atom_loss.size for s in self._law.steps)
@@ -398,7 +382,7 @@ class ContourAccountant:
         else:
             if self._backward is None:
                 reverse = tuple(Step(s.loss.reversed(), s.count) for s in self._steps)
-                self._backward = Side(reverse, self._payoff.reversed(), self._rtol)
+                self._backward = Side(reverse, self._payoff.times(-1), self._rtol)
             a = self._backward.finite(-epsilon)
             base, shift = log1mexp(epsilon + self._forward.log_q), epsilon
         sides = (shift + v for v in (a.lower, a.estimate, a.upper))

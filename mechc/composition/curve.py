@@ -1,7 +1,7 @@
 """Epsilon after each of many numbers of repetitions of one run.
 
 Counts are answered together by contours that serve many, and by a recursion that passes through all
-small ones (`accountants.sweep`, `accountants.lattice_sweep`); the others, and a handful of counts,
+small ones (`accountants.repetitions`); the others, and a handful of counts,
 one by one as `epsilon` does. Where these are too many for that, counts lie between their
 neighbours: epsilon does not fall with the repetitions, of which fewer are a part of more.
 """
@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.contour import common_lattice
-from mechc.accountants.repetitions import LatticeSweep, Sweep
+from mechc.accountants.contours.trapezoid import Smooth
+from mechc.accountants.repetitions import Sweep
 from mechc.composition import epsilon
 from mechc.composition.inputs import MAX_COUNT, as_count, collect
 from mechc.errors import DeclarationError
@@ -189,10 +190,8 @@ def _together(
     known = np.full(left.size, math.nan)
     methods: set[str] = set()
     for some, lattice in zip(steps.values(), lattices, strict=True):
-        if lattice is None:
-            sweep = Sweep(some, log_delta, rtol, recursion=method == "auto")
-        else:
-            sweep = LatticeSweep(some, lattice, log_delta, rtol)
+        payoff = lattice or Smooth()
+        sweep = Sweep(some, payoff, log_delta, rtol, recursion=method == "auto")
         found = sweep.epsilons(counts[left].astype(np.float64), known)
         methods |= sweep.methods
         out[:, left] = np.maximum(out[:, left], found)  # nan wins

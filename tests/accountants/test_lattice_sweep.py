@@ -7,7 +7,7 @@ import pytest
 
 import mechc
 from mechc.accountants.contour import common_lattice
-from mechc.accountants.repetitions import LatticeSweep
+from mechc.accountants.repetitions import Sweep
 
 
 def binomial_log_delta(n, a, epsilon):
@@ -71,7 +71,7 @@ def test_several_steps_of_one_lattice_are_repeated_together():
 def test_an_epsilon_that_is_known_to_do_is_returned():
     steps = mechc.load("discrete_laplace")(a=0.1).composition().steps("remove")
     counts = np.array([100.0, 150.0, 200.0])
-    sweep = LatticeSweep(steps, common_lattice(steps), -11.0, 1e-6)
+    sweep = Sweep(steps, common_lattice(steps), -11.0, 1e-6)
     middle = sweep.epsilons(counts, np.full(3, np.nan))[1]
     lower, _, upper = sweep.epsilons(counts, middle + np.array([0.2, -0.2, 1e-3]))
     assert upper == pytest.approx(middle + np.array([0.2, 0.0, 1e-3]), rel=1e-10)

@@ -7,6 +7,7 @@ import pytest
 import truth
 
 import mechc
+from mechc.accountants.contours.trapezoid import Smooth
 from mechc.accountants.repetitions import Sweep
 
 
@@ -15,7 +16,7 @@ def test_gaussian_repetitions_bracket_the_closed_form(log_delta):
     law = mechc.load("gaussian")(sigma=12.0)
     counts = np.concatenate([np.arange(1, 60), [61, 64, 100, 101, 102, 999, 10**5, 10**8]])
     steps = law.composition().steps("remove")
-    lower, estimate, upper = Sweep(steps, log_delta, 1e-6).epsilons(
+    lower, estimate, upper = Sweep(steps, Smooth(), log_delta, 1e-6).epsilons(
         counts.astype(float), np.full(counts.size, np.nan)
     )
     assert np.isfinite(upper[8:]).all()
@@ -45,9 +46,9 @@ def test_curve_agrees_with_single_answers(name, parameters):
 def test_an_epsilon_that_is_known_to_do_is_returned_and_one_that_does_not_is_replaced():
     steps = mechc.load("gaussian")(sigma=12.0).composition().steps("remove")
     counts = np.array([100.0, 150.0, 200.0])
-    root = Sweep(steps, -11.0, 1e-6).epsilons(counts, np.full(3, np.nan))[1]
+    root = Sweep(steps, Smooth(), -11.0, 1e-6).epsilons(counts, np.full(3, np.nan))[1]
     shift = np.array([0.2, -0.2, 1e-3])
-    lower, _, upper = Sweep(steps, -11.0, 1e-6).epsilons(counts, root + shift)
+    lower, _, upper = Sweep(steps, Smooth(), -11.0, 1e-6).epsilons(counts, root + shift)
     assert upper == pytest.approx(root + np.maximum(shift, 0.0), rel=1e-10)
     assert (lower[0], lower[2]) == (0.0, 0.0) and lower[1] == pytest.approx(root[1], rel=1e-10)
 
@@ -74,7 +75,7 @@ def test_counts_where_the_saddle_point_leads_astray():
     """At sampling rate 1e-4 its delta is 24 nats too large; each count would go alone."""
     event = mechc.poisson(mechc.load("gaussian"))(sampling_rate=1e-4, sigma=1.0)
     counts = [4000.0, 7000.0, 10_000.0]
-    sweep = Sweep(mechc.compose((event, 1)).steps("remove"), math.log(1e-8), 1e-6)
+    sweep = Sweep(mechc.compose((event, 1)).steps("remove"), Smooth(), math.log(1e-8), 1e-6)
     lower, _, upper = sweep.epsilons(np.array(counts), np.full(3, np.nan))
     one = (10_000 * event).epsilon(1e-8, direction="remove")
     assert one.lower <= upper[2] and lower[2] <= one.upper

@@ -310,7 +310,7 @@ def _halve(
 
 MOST_SUMS = 400_000  # composed atoms that are listed
 MOST_PANELS = 100_000  # panels that the linear part is integrated over
-LEAST_SHARE = 1e-22  # composed atoms of less tilted mass than this are left to the contour
+LEAST_SHARE = math.log(1e-22)  # of the tilted mass of composed atoms left to the contour
 NEGLIGIBLE = 1e-22  # tilted mass of a composed atom, as a share of the heaviest one's
 FINE = 1.1  # ratio of the cells in which the remainder's bound is integrated
 FAR = 600  # such cells
@@ -528,17 +528,6 @@ class AtomicPart:
         return self._mass * float(found)
 
 
-def matters(law: Law, tilted: Tilted) -> bool:
-    """Whether sums of atoms carry so much of the tilted mass that they need a part of their own."""
-    total = 0.0
-    for step, weight in zip(law.steps, tilted.weights, strict=True):
-        atoms = float(weight[step.loss.loss.size :].sum())
-        if not atoms > 0.0:
-            return False
-        total += step.count * math.log(atoms)
-    return total > math.log(LEAST_SHARE)
-
-
 CHEAP = 2_000_000  # node evaluations that are spent for more than rtol asks for
 WORK = 300_000_000  # node evaluations before a wide bound is returned instead
 NEGLECTED, ENOUGH = 1e-3, 0.2  # truncation, in rtol, that is worth CHEAP work, and any work
@@ -606,9 +595,7 @@ class BesideAtoms(Contour):
         nodes = START
         for _ in range(ROUNDS):
             self.extend(nodes)
-            total = self.first(epsilon)[0] + 2.0 * float(self.terms(epsilon)[0].sum())
-            factor = self.payoff.size(self.c) * self.period
-            factor /= math.pi * max(total, 1e-3) * self.weight(epsilon) * rtol
+            factor = self.factor(epsilon, self.terms(epsilon)[0]) / rtol
             affordable = CHEAP / self.cost
             share = factor * self.decay
             if share <= NEGLECTED or (share <= ENOUGH and affordable < 2.0 * nodes):

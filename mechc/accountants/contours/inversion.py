@@ -34,11 +34,9 @@ from mechc.accountants.contours.trapezoid import (
     TAIL,
     UNRESOLVED,
     C,
-    Complexes,
     Contour,
     Floats,
     Lattice,
-    Smooth,
     conclude,
     moved,
 )
@@ -361,7 +359,6 @@ def epsilons(
     counts: Floats,
     targets: Floats,
     near: float,
-    tail: float,
     known: Floats,
     widest: float = np.inf,
 ) -> Floats:
@@ -373,46 +370,27 @@ def epsilons(
         counts: those of the rows, at least n, increasing.
         targets: logs to stay under, and to exceed, shape (2, rows).
         near: an epsilon near that of the first row.
-        tail: bound on the frequencies left out, in units of the first term.
         known: see `invert`.
         widest: see `invert`.
 
     Returns:
         Shape (3, rows), nan where the contour does not serve.
     """
-    facts, out = _facts(contour, n), np.full((3, counts.size), np.nan)
-    facts[TAIL] = tail
-    re, im, (w, v, last) = contour.re / n, contour.im / n, _terms(contour)
-    images = contour.images(n)
-    invert(counts, targets, near, re, im, w, v, last, facts, images, known, widest, out)
-    return out
-
-
-def _facts(contour: Contour, n: float) -> Floats:
-    """Constants of the contour, those of the law and its lattice for one of n repetitions."""
-    facts = contour.facts(n)
-    if isinstance(contour.payoff, Lattice):
-        facts[OFFSET], facts[STEP] = contour.payoff.offset / n, contour.payoff.step
-    return facts
-
-
-def _terms(contour: Contour) -> tuple[Complexes, Complexes, Floats]:
-    """Weights of the sums at the nodes of a contour, and what is known before they are taken."""
+    facts, out = contour.facts(n), np.full((3, counts.size), np.nan)
     last = np.array([math.nan, *(0.0,) * FIRST_B])
+    z = np.asarray(contour.c + 1j * contour.h * np.arange(contour.nodes + 1.0), np.complex128)
+    left_out = contour.decay * contour.payoff.size(contour.c) * contour.period / math.pi
     if isinstance(contour.payoff, Lattice):
-        d, b = lattice_weights(contour, contour.nodes)
-        last[FIRST], last[FIRST_B] = d[0].real, b[0].real
-        return d[1:].copy(), b[1:].copy(), last
-    z = contour.c + 1j * contour.h * np.arange(1.0, contour.re.size + 1.0)
-    weight = Smooth().transform(np.asarray(z, np.complex128), 0.0) / contour.weight(0.0)
-    return np.asarray(weight, np.complex128), np.empty(0, np.complex128), last
-
-
-def lattice_weights(contour: Contour, last: int) -> tuple[Complexes, Complexes]:
-    """Weights of D and B at the nodes 0, 1, ..., last of a contour for a lattice."""
-    assert isinstance(contour.payoff, Lattice)
-    step = contour.payoff.step
-    z = contour.c + 1j * contour.h * np.arange(0.0, last + 1.0)
-    b = -1.0 / np.expm1(-step * (z + 1.0))
-    d = -1.0 / np.expm1(-step * z) - b
-    return np.asarray(d, np.complex128), np.asarray(b, np.complex128)
+        step = contour.payoff.step
+        facts[OFFSET], facts[STEP] = contour.payoff.offset / n, step
+        v = np.asarray(-1.0 / np.expm1(-step * (z + 1.0)), np.complex128)
+        w = np.asarray(-1.0 / np.expm1(-step * z), np.complex128) - v
+        last[FIRST], last[FIRST_B] = w[0].real, v[0].real
+        facts[TAIL], v = 2.0 * left_out / step, v[1:]  # of D and B, each of which `size` bounds
+    else:
+        start = contour.weight(0.0)
+        w, v = contour.payoff.transform(z, 0.0) / start, np.empty(0, np.complex128)
+        facts[TAIL] = left_out / start
+    re, im, images = contour.re / n, contour.im / n, contour.images(n)
+    invert(counts, targets, near, re, im, w[1:], v, last, facts, images, known, widest, out)
+    return out

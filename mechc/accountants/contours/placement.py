@@ -1,8 +1,8 @@
 """Where to lay a contour: the real part and the period that need the fewest frequencies.
 
-The period has to keep the images small that lie left and right of the answer, the frequencies to
-reach the place where phi has faded; both depend on the real part, which may be the saddle point or
-somewhat below it (docs/numerics.md, section 4).
+The period has to keep the images small that lie left and right of the answers, the frequencies to
+reach the place where phi has faded; both depend on the real part, which may be the lowest saddle
+point or somewhat below it (docs/numerics.md, section 4).
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import Law
 from mechc.accountants.fft import log_peak
+from mechc.errors import NumericError
 from mechc.loss.allowance import spend
 
 Floats = NDArray[np.float64]
 
-CANCELLATION = math.log(1e2)  # nats by which the contour may miss the saddle point
+# nats by which the contour may miss the saddle point of its one row, or those of several
+CANCELLATION, SHARED = math.log(1e2), math.log(1e3)
 BELOW, ABOVE = 11, 7  # real parts tried at and below the saddle point, and tilts tried above it
 FADED = 0.7  # times the frequency of one real part, below which no other one is thought to fade
 LOWEST = 3.0  # log of the ratio of the saddle point to the lowest of them
+LEFT, CLEAR = math.log(1e2), 1.05  # nats, log of delta, that known images may have; spare period
 
 
 class Placement(NamedTuple):
@@ -31,7 +34,8 @@ class Placement(NamedTuple):
     Attributes:
         c, period: of the contour.
         frequency: where phi is thought to have faded.
-        grid, log_b: see `trapezoid.Contour`.
+        grid, log_b: real s > 0 and K(s) + s log s - (1+s) log(1+s); minus s eps they bound the
+            hockey-stick divergence at eps (docs/numerics.md, section 4).
     """
 
     c: float
@@ -55,7 +59,7 @@ def periods(
     Args:
         tilts: increasing.
         count: how many of them are looked at.
-        log_b: see `trapezoid.Contour`, shape (tilts,) or (rows, tilts).
+        log_b: see `Placement`, shape (tilts,) or (rows, tilts).
         epsilons: shape (rows,).
         log_small: logs of what images may add, shape (rows,).
         known: periods at which those on the left are known to be small, shape (rows, count).
@@ -76,42 +80,58 @@ def periods(
 
 @np.errstate(all="ignore")
 def place(
-    law: Law, epsilon: float, saddle: tuple[float, float], top: float, share: float, spread: bool
+    law: Law,
+    rows: Floats,
+    top: float,
+    share: float,
+    spread: bool = False,
+    lowest: float = -math.inf,
 ) -> Placement:
-    """Choose a contour for one epsilon.
+    """Choose a contour for one row or several.
 
     Args:
-        law: the composition, on nodes good for tilts up to `top`.
-        epsilon: the query.
-        saddle: root t of F'(t) = 0, F(t) = K(t) - eps t - log t - log(1 + t), and F''(t).
+        law: the composition of the first row, on nodes good for tilts up to `top`.
+        rows: repetitions of the law, roots t of F'(t) = 0 and epsilons, shape (3, rows);
+            F(t) = K(t) - eps t - log t - log(1 + t).
         top: largest tilt to be used in bounds.
         share: of delta that images and truncation may cost.
         spread: judge how soon phi fades by the variance alone, where atoms keep it from fading.
+        lowest: the least loss of the law, beyond which all images on the left are known; -inf where
+            that is not to be made use of.
+
+    Raises:
+        NumericError: no period keeps the images small.
     """
     spend(40.0 * law.loss.size)
-    t, bend = saddle
+    n, t, epsilon = rows[:, :, None]
+    first = float(t.min())
     # closer together near the saddle point, above which K may explode
-    grid = t * np.exp(-LOWEST * (1.0 - np.arange(BELOW) / (BELOW - 1.0)) ** 2)
-    if top > t:
-        grid = np.append(grid, t + (top - t) * np.arange(1.0, ABOVE + 1.0) / ABOVE)
-    rows = law.sums(grid)
-    exponent = rows[:, 0] - epsilon * grid - np.log(grid) - np.log1p(grid)
-    log_b = rows[:, 0] + rows[:, 3] + log_peak(grid)
-    least = float(exponent[BELOW - 1])
-    log_small = least - 0.5 * math.log(2.0 * math.pi * bend) + math.log(share)
+    grid = first * np.exp(-LOWEST * (1.0 - np.arange(BELOW) / (BELOW - 1.0)) ** 2)
+    if top > first:
+        grid = np.append(grid, first + (top - first) * np.arange(1.0, ABOVE + 1.0) / ABOVE)
+    tilts = np.append(grid, t)
+    sums = law.sums(tilts)
+    exponent = n * sums[:, 0] - epsilon * tilts - np.log(tilts) - np.log1p(tilts)
+    least, bend = np.diag(exponent[:, grid.size :])[:, None], n * sums[grid.size :, 2:3]
+    log_delta = least - 0.5 * np.log(2.0 * math.pi * (bend + t**-2 + (1.0 + t) ** -2))
+    log_b = sums[: grid.size, 0] + sums[: grid.size, 3]
     tried = min(BELOW, grid.size - 1)
-    needed = periods(grid, tried, log_b, np.array([epsilon]), np.array([log_small]))[0].tolist()
-    chosen, best, faded, cost = BELOW - 1, 1.0, 1.0, math.inf
+    c = grid[:tried]
+    known = CLEAR * np.maximum(-(log_delta + LEFT) / c, epsilon - n * lowest)
+    small = (log_delta + math.log(share))[:, 0]
+    found = periods(grid, tried, n * log_b + log_peak(grid), epsilon[:, 0], small, known)
+    missed = exponent[:, :tried] - least > (CANCELLATION if len(n) == 1 else SHARED)
+    needed = np.where(missed, math.inf, found).max(axis=0).tolist()
+    chosen, best, faded, cost = 0, 0.0, 1.0, math.inf
     for i in range(tried - 1, -1, -1):
-        c, period = float(grid[i]), needed[i]
-        if exponent[i] - least > CANCELLATION:
-            break
-        if not period * FADED * faded < cost:
+        if not needed[i] * FADED * faded < cost:
             continue
         if spread:
-            frequency = 1.0 / math.sqrt(max(float(rows[i, 2]), 1e-300))
+            frequency = 1.0 / math.sqrt(max(float(sums[i, 2]), 1e-300))
         else:
-            frequency = law.fading(c, math.log(share))
-        if period * frequency < cost:
-            chosen, best, faded, cost = i, period, frequency, period * frequency
-    return Placement(float(grid[chosen]), best, faded, grid, log_b)
+            frequency = law.fading(float(c[i]), math.log(share))
+        if needed[i] * frequency < cost:
+            chosen, best, faded, cost = i, needed[i], frequency, needed[i] * frequency
+    if not best > 0.0:
+        raise NumericError("no period of the trapezoid rule keeps its images small")
+    return Placement(float(c[chosen]), best, faded, grid, log_b + log_peak(grid))

@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import Law, Tilted, turned_by
+from mechc.accountants.contours.placement import Placement
 from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
@@ -83,8 +84,8 @@ class Smooth:
         """Return 1: |z (z + 1)| >= y^2."""
         return 1.0
 
-    def reversed(self) -> Smooth:
-        """Return the transform for the reversed pair."""
+    def times(self, n: int) -> Smooth:
+        """Return the transform for n repetitions, or, n = -1, for the reversed pair."""
         return self
 
     def period(self, wanted: float) -> float:
@@ -130,9 +131,9 @@ class Lattice:
 
         return part(c) + part(c + 1.0)
 
-    def reversed(self) -> Lattice:
-        """Return the transform for the reversed pair, whose losses are negated."""
-        return Lattice(-self.offset, self.step)
+    def times(self, n: int) -> Lattice:
+        """Return the transform for n repetitions, or, n = -1, for the reversed pair."""
+        return Lattice(n * self.offset, self.step)
 
     def period(self, wanted: float) -> float:
         """An odd multiple of the step, so that no node falls on the edge of the period."""
@@ -219,44 +220,31 @@ class Contour:
 
     Attributes:
         c, period: real part of the contour and T; the nodes are c + 2 pi i n / T.
-        grid, log_b: real s > 0 and K(s) + s log s - (1+s) log(1+s); minus s eps they bound the
-            hockey-stick divergence at eps (docs/numerics.md, section 4).
         decay: bound on the integral of sup |phi| / y^2 beyond the last node.
     """
 
-    def __init__(
-        self,
-        law: Law,
-        payoff: Smooth | Lattice,
-        c: float,
-        period: float,
-        grid: Floats,
-        log_b: Floats,
-    ) -> None:
+    def __init__(self, law: Law, payoff: Smooth | Lattice, where: Placement) -> None:
         """Fix the contour; nodes are evaluated on demand.
 
         Args:
             law: the composition, resolved as far as the first nodes need.
             payoff: transform of the payoff.
-            c: real part.
-            period: T.
-            grid: see the attributes.
-            log_b: see the attributes.
+            where: real part, period, and bounds on images.
         """
-        self.c, self.period, self.grid, self.log_b = c, period, grid, log_b
+        self.c, self.period = where.c, payoff.period(where.period)
         self.payoff = payoff
         steps = law.steps
         self.log_mass = sum(s.count * s.loss.log_finite for s in steps)
         self.log_q = sum(s.count * log_complement(s.loss.log_minus_infinite) for s in steps)
         self.lowest = sum(s.count * s.loss.support[0] for s in steps)
-        self.most = payoff.nodes(period)
-        self.h = 2.0 * math.pi / period
+        self.most = payoff.nodes(self.period)
+        self.h = 2.0 * math.pi / self.period
         self.re, self.im = np.empty(0), np.empty(0)
         self._weight = math.nan, math.nan
         self.decay = math.inf
         self.blurred: Blurred | None = None  # a smoothed payoff, where its answers are narrower
-        later = grid > c
-        self._images = images_beyond(c, period, grid[later], log_b[later])
+        later = where.grid > where.c
+        self._images = images_beyond(self.c, self.period, where.grid[later], where.log_b[later])
         self.resolve(law)
 
     def resolve(self, law: Law) -> None:
@@ -336,6 +324,14 @@ class Contour:
     def first(self, epsilon: float) -> tuple[float, float]:
         """Return what to add the terms twice to, as a share of g(c), and its error: the term 0."""
         return 1.0, 0.0
+
+    def factor(self, epsilon: float, values: Floats) -> float:
+        """Return what a truncation costs for its decay, as a share of a sum of these terms.
+
+        Of one that is far too small for its first term, less.
+        """
+        total = max(self.first(epsilon)[0] + 2.0 * float(values.sum()), 1e-3)
+        return self.payoff.size(self.c) * self.period / (math.pi * total * self.weight(epsilon))
 
     def answer(self, epsilon: float) -> Answer | None:
         """Evaluate Theorem A with the nodes at hand; None where the sum is not positive."""
