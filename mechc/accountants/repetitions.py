@@ -152,14 +152,13 @@ class Sweep(Columns):
     def _group(self, counts: Floats, known: Floats) -> Floats | None:
         """Answer for counts that share a contour; None where there is none."""
         ends = sorted({counts[0], counts[counts.size // 2], counts[-1]})
-        saddles = [self._saddle(float(n)) for n in ends]
-        n, near = int(counts[0]), saddles[0].epsilon
-        top = max(s.t for s in saddles)
+        rows = np.array([self._saddle(float(n)) for n in ends]).T
+        n, near, top = int(counts[0]), float(rows[2, 0]), float(rows[1].max())
         bend = n * float(self._law.roughly(top)[0, 2]) + top**-2
         top = min(top + TOP / math.sqrt(bend), self._t_max)
         self._cover(top)
         steps = tuple(Step(s.loss, n * s.count) for s in self._steps)
-        rows = np.array([(s.repetitions / n, s.t, s.epsilon) for s in saddles]).T
+        rows[0] /= n
         # images beyond all losses are known, however large they are
         lowest = n * self._lowest if self._whole else -math.inf
         side = Side(steps, self._payoff.times(n), COARSER * 10.0 * self._widest)
@@ -183,10 +182,8 @@ class Sweep(Columns):
     def _saddle(self, n: float) -> Saddle:
         """Saddle point of the target for n repetitions, at an epsilon that is not negative."""
         found = self.saddle_of_delta(self._target, n, self._near)
-        self._near, least = found.t, max(found.epsilon, 0.0)
-        return found._replace(
-            epsilon=least, exponent=found.exponent - (least - found.epsilon) * found.t
-        )
+        self._near = found.t
+        return found._replace(epsilon=max(found.epsilon, 0.0))
 
     def _in_the_last_step(self, counts: Floats) -> Floats:
         """Answers where only the largest loss exceeds epsilon: P(L = top) (1 - exp(epsilon - top)).

@@ -37,12 +37,11 @@ BELOW_HIGHEST = np.geomspace(1e-2, 1.0, 24)  # its tilts, as shares of the large
 
 
 class Saddle(NamedTuple):
-    """The saddle point of one row: repetitions, tilt, epsilon, and log F at the tilt."""
+    """The saddle point of one row: repetitions, tilt and epsilon."""
 
     repetitions: float
     t: float
     epsilon: float
-    exponent: float
 
 
 class Columns:
@@ -97,7 +96,7 @@ class Columns:
             if not low < new < high:  # K' jumps to losses far out, or the step was nan
                 new = math.sqrt(low * high) if low > 0.0 else high / 3.0
             t = new
-        return Saddle(n, t, epsilon, exponent)
+        return Saddle(n, t, epsilon)
 
     @property
     def law(self) -> Law:

@@ -25,8 +25,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
+from mechc.accountants.contours.atoms import draws
 from mechc.accountants.contours.put import Shares
 from mechc.accountants.fft import log1mexp, log_add, transform_error
 from mechc.errors import NumericError
@@ -257,14 +257,7 @@ def listed(shares: Shares) -> PrivacyLoss | None:
     several = shares.continuous or law.log_early > -math.inf
     if several or math.comb(t + at.size - 1, t) > LISTED:
         return None
-    left, w, mass = np.array([t]), np.zeros(1), np.array([math.lgamma(t + 1.0)])
-    for i, (x, own) in enumerate(zip(at.tolist(), log_q.tolist(), strict=True)):
-        many = left + 1
-        used = left
-        if i < at.size - 1:
-            used = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
-            left, w, mass = (np.repeat(each, many) for each in (left, w, mass))
-        w, mass, left = w + used * (x / t), mass + used * own - gammaln(used + 1.0), left - used
+    w, mass = draws(at / t, log_q, t)
     spend(60.0 * w.size)
     none = w == 0.0
     loss = np.log(w[~none])

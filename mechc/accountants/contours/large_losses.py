@@ -133,7 +133,6 @@ class Wave:
     Attributes:
         log_total: log of its mass tilted at c.
         log_phi: log of the transform at y = h, 2h, ..., as a share of that mass.
-        weight: tilted shares of the nodes.
         error: of the transform, as a share: rounding, quadrature, nodes left out.
     """
 
@@ -143,11 +142,10 @@ class Wave:
         totals, errors = measure.log_totals(np.array([c]))
         self.log_total, self.error = float(totals[0]), float(errors[0])
         self.log_phi: Complexes = np.zeros(nodes, np.complex128)
-        self.weight: Floats = np.empty(0)
         if self.log_total == -math.inf:
             return
         offsets = np.array([0, loss.size], np.int64)
-        self.weight, rows, offsets, centred, weight = tilt(offsets, loss, log_weight, c, DROPPED)
+        _, rows, offsets, centred, weight = tilt(offsets, loss, log_weight, c, DROPPED)
         self.error += 2.0 * float(rows[2, 0])
         re, im = np.empty(nodes), np.empty(nodes)
         log_phi(offsets, np.ones(1), centred, weight, h, 1, nodes + 1, re, im)

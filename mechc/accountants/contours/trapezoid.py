@@ -183,36 +183,33 @@ def _shaky(law: PrivacyLoss) -> Floats:
     return off + 2.0 if law.source is None else off
 
 
-def moved_by_rounding(law: Law, c: float) -> float:
-    """Bound how far rounding of losses on a lattice can move K(c).
+def rounded(law: Law, c: float, payoff: Smooth | Lattice) -> tuple[float, float, float]:
+    """Bound what rounding of losses on a lattice does at tilt c.
 
     Such a loss is a difference of logs of masses, off by their rounding however small it is
     itself; moving a loss by d moves K(c) by c d.
+
+    Returns:
+        How far K(c) moves; and how far composed losses lie from that of the payoff, if it has one,
+        in the tilted mean and at most.
     """
-    moved = 0.0
-    for step in law.steps:
-        if step.loss.lattice is not None:
-            loss, log_mass = step.loss.atom_loss, step.loss.atom_log_mass
-            weight = np.exp(log_mass + c * loss - np.logaddexp.reduce(log_mass + c * loss))
-            shift = EPS * float(weight @ _shaky(step.loss))
-            moved += step.count * c * shift
-    return moved
-
-
-def strayed(law: Law, c: float, payoff: Lattice) -> tuple[float, float]:
-    """Bound how far composed losses lie from their lattice: in the tilted mean, and at most."""
-    mean = most = 4.0 * EPS * abs(payoff.offset)
-    for part in law.steps:
-        if part.loss.lattice is not None:
-            loss, log_mass = part.loss.atom_loss, part.loss.atom_log_mass
-            weight = np.exp(log_mass + c * loss - np.logaddexp.reduce(log_mass + c * loss))
-            place = (loss - part.loss.lattice[0]) / payoff.step
-            apart = np.abs(place - np.rint(place)) * payoff.step
-            apart += EPS * _shaky(part.loss)
-            apart += 4.0 * EPS * (np.abs(loss) + abs(part.loss.lattice[0]))
-            mean += part.count * float(weight @ apart)
-            most += part.count * float(apart.max())
-    return mean, most
+    common = payoff if isinstance(payoff, Lattice) else None
+    moved, mean = 0.0, 4.0 * EPS * abs(common.offset) if common else 0.0
+    most = mean
+    for loss, count in law.steps:
+        if loss.lattice is None:
+            continue
+        log_weight = loss.atom_log_mass + c * loss.atom_loss
+        weight = np.exp(log_weight - np.logaddexp.reduce(log_weight))
+        shaky = EPS * _shaky(loss)
+        moved += count * c * float(weight @ shaky)
+        step = common.step if common else loss.lattice[1]
+        place = (loss.atom_loss - loss.lattice[0]) / step
+        apart = np.abs(place - np.rint(place)) * step + shaky
+        apart += 4.0 * EPS * (np.abs(loss.atom_loss) + abs(loss.lattice[0]))
+        mean += count * float(weight @ apart)
+        most += count * float(apart.max())
+    return moved, mean, most
 
 
 class Contour:
@@ -253,12 +250,9 @@ class Contour:
         self.tilted = Tilted(law, self.c)
         self.reach = min(s.loss.frequency for s in law.steps)
         self.tolerance = sum(s.count * s.loss.tolerance for s in law.steps)
-        self.tolerance += self.tilted.lost + 1e-15
-        self.tolerance += moved_by_rounding(law, self.c)
+        moved, *self.strayed = rounded(law, self.c, self.payoff)
+        self.tolerance += self.tilted.lost + 1e-15 + moved
         self.unresolved = law.unresolved(self.c)
-        self.strayed = (0.0, 0.0)
-        if isinstance(self.payoff, Lattice):
-            self.strayed = strayed(law, self.c, self.payoff)
 
     @property
     def work(self) -> int:
