@@ -50,17 +50,14 @@ from mechc.loss.allowance import spend
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
-from mechc.loss.rule import NODES, ORDER, WEIGHTS
+from mechc.loss.rule import ENDS, NODES, ORDER, WEIGHTS, halved
 
 STABLE = 8.0  # smallest phase of half a panel at which the recurrence goes upward
 GOOD = 1e-13  # error of a panel that needs no halving
 HALVINGS = 12
 APART = 1e-6  # distance of two nodes, in half panels, below which they are one to a polynomial
 SAFETY = 8.0  # on the size of the coefficients that are cut off, judged by the last two
-_DEGREES = np.arange(ORDER)
-_ANALYSIS = (legendre.legvander(NODES, ORDER - 1) * WEIGHTS[:, None]).T * (_DEGREES + 0.5)[:, None]
-_HALVES = [legendre.legvander(0.5 * NODES + at, ORDER - 1) @ _ANALYSIS for at in (-0.5, 0.5)]
-_AT_ENDS = np.stack([_ANALYSIS.T @ (-1.0) ** _DEGREES, _ANALYSIS.sum(axis=0)], axis=1)
+_ANALYSIS = legendre.legvander(NODES, ORDER - 1) * WEIGHTS[:, None] * (np.arange(ORDER) + 0.5)
 
 
 @compiled("UniTuple(float64, 2)(float64[::1], float64)")
@@ -205,22 +202,14 @@ class Oscillation:
         weights = Tilted(law, tilted.c).weights
         for step, w, mean in zip(law.steps, weights, tilted.mean, strict=True):
             n = step.loss.loss.size
-            shape = (-1, ORDER)
             fields = (w[:n], step.loss.loss - mean, step.loss.spacing)
-            weight, centred, spacing = (v.reshape(shape) for v in fields)
+            weight, centred, spacing = (v.reshape(-1, ORDER) for v in fields)
             seen = weight.sum(axis=1) > floor / max(weight.shape[0], 1)
             self.error += step.count * float(weight[~seen].sum())
-            place = np.flatnonzero(seen).astype(np.float64)  # in the order of x, for their branches
-            panels = (weight[seen], centred[seen], spacing[seen], place)
-            for _ in range(HALVINGS):
-                error = _fit(*panels[:3])[2]
-                if not (error > GOOD).any():
-                    break
-                panels = _halve(error > GOOD, *panels)
-            weight, centred, spacing, place = panels
-            branch = step.loss.region[::ORDER][place.astype(np.int64)]
-            self.tables.append(variation(weight, spacing, branch))
-            place, coefficient, error = _fit(weight, centred, spacing)
+            branch = step.loss.region[::ORDER][seen]
+            start, panels = _panels(weight[seen], centred[seen], spacing[seen])
+            weight, centred, spacing, place, coefficient, error = panels
+            self.tables.append(variation(weight, spacing, branch[start]))
             self.error += step.count * float(error.sum())
             atoms = (step.loss.atom_loss - mean, w[n:])
             parts.append((place, coefficient, centred, weight, *atoms))
@@ -269,7 +258,7 @@ class Oscillation:
 
 def _fit(weight: Floats, loss: Floats, spacing: Floats) -> tuple[Floats, Floats, Floats]:
     """Return (middle, half length), coefficients and integral error of every panel."""
-    ends = loss @ _AT_ENDS
+    ends = loss @ ENDS.T
     place = np.stack([ends.mean(axis=1), 0.5 * np.abs(ends[:, 1] - ends[:, 0])], axis=1)
     with np.errstate(all="ignore"):
         u = (loss - place[:, :1]) / place[:, 1:]
@@ -285,28 +274,27 @@ def _fit(weight: Floats, loss: Floats, spacing: Floats) -> tuple[Floats, Floats,
     return place, coefficient, error
 
 
-def _halve(
-    bad: NDArray[np.bool_],
-    weight: Floats,
-    loss: Floats,
-    spacing: Floats,
-    place: Floats,
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Cut panels in two, by the polynomials in x that they stand for, and sort them by place.
+def _panels(*fields: Floats) -> tuple[NDArray[np.int64], list[Floats]]:
+    """Halve panels by the polynomials in x that they stand for, until they are some in the loss.
 
-    A panel at place i becomes two in [i, i + 1), of which only the order matters.
+    Takes weights, losses and lengths; returns the panel that each is a part of, and these with what
+    `_fit` returns.
     """
-    width = np.diff(np.append(place, math.floor(place[-1]) + 1.0))
-    width = np.minimum(width, np.floor(place) + 1.0 - place)
-    order = np.argsort(np.concatenate([place[~bad], place[bad], (place + 0.5 * width)[bad]]))
-    out = []
-    for values, scale in ((weight, WEIGHTS), (loss, np.ones(ORDER)), (spacing, WEIGHTS)):
-        share = 0.5 if scale is WEIGHTS else 1.0
-        halves = [(values[bad] / scale) @ half.T * (share * scale) for half in _HALVES]
-        out.append(np.concatenate([values[~bad], *halves])[order])
-    places = np.concatenate([place[~bad], place[bad], (place + 0.5 * width)[bad]])[order]
-    return np.maximum(out[0], 0.0), out[1], np.maximum(out[2], 0.0), places
+    scales = (WEIGHTS, np.ones(ORDER), WEIGHTS)
+    series = np.stack([v / scale @ _ANALYSIS for v, scale in zip(fields, scales, strict=True)])
 
+    def look(lo: Floats, hi: Floats) -> tuple[tuple[Floats, ...], NDArray[np.bool_]]:
+        panel, length = lo.astype(np.int64), (hi - lo)[:, None]
+        x = 2.0 * (lo - panel)[:, None] - 1.0 + length * (1.0 + NODES)
+        values = np.einsum("pjn,kpn->kpj", legendre.legvander(x, ORDER - 1), series[:, panel])
+        weight, spacing = np.maximum(values[::2] * (length * WEIGHTS), 0.0)
+        place, coefficient, error = _fit(weight, values[1], spacing)
+        short = (error > GOOD) & (hi - lo > 0.5**HALVINGS)
+        return (weight, values[1], spacing, place, coefficient, error), short
+
+    edges = np.arange(fields[0].shape[0] + 1.0)
+    lo, _, *found = halved(edges, look, MOST_PANELS, "sums of atoms: a density has too many panels")
+    return lo.astype(np.int64), found
 
 MOST_SUMS = 400_000  # composed atoms that are listed
 MOST_PANELS = 100_000  # panels that the linear part is integrated over
