@@ -186,9 +186,14 @@ class Side(Columns):
         if lasting or not contour.weight(epsilon) > 0.0:
             return None
         most = min(most, LONGEST * contour.cost)
-        enough = self._wait(contour, epsilon, most, growth, blurs=False)
+        self._wait(contour, epsilon, most, growth, blurs=False)
+        if not contour.nodes:
+            return None
         factor = contour.factor(epsilon, contour.terms(epsilon)[0])
-        return contour if enough and factor * contour.decay < LEFT_OUT else None
+        if not factor * contour.decay < LEFT_OUT:
+            last, edge = contour.h * contour.nodes, self._payoff.edge
+            contour.decay = truncation(self._steps, contour, edge, last, LEFT_OUT / factor)
+        return contour if factor * contour.decay < LEFT_OUT else None
 
     def _reach(self, where: Placement) -> float:
         """Last of as many frequencies as are likely to be needed, in whole blocks."""
@@ -285,7 +290,7 @@ class Side(Columns):
         """Make the law good for so many frequencies; False where no quadrature resolves them."""
         if contour.h * min(nodes, contour.most) > contour.reach:
             try:
-                self._cover(0.0, contour.c, 1.5 * contour.h * nodes)
+                self._cover(0.0, contour.c, 1.1 * contour.h * nodes)
             except NumericError:
                 return False
             contour.resolve(self._law)

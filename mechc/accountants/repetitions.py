@@ -35,7 +35,7 @@ RATIO, FEW_RATIO = 3.0, 1.5  # largest over smallest count of a group, and where
 SHARE, COARSER = 1e-11, 100.0  # what images may cost of delta, and what a contour may of rtol
 TOP = 5.0  # standard deviations above the largest saddle point up to which images are bounded
 FEW = 40  # steps for which a recursion may be cheaper
-DEAR = 4e6  # node evaluations of a contour beyond which a recursion is cheaper
+DEAR = 6e6  # node evaluations of a contour beyond which a recursion is cheaper
 GROWTH = 4.0  # times the nodes that were expected, beyond which a recursion is cheaper
 TILTS = 32  # of the Chernoff bound
 WIDER = 10.0  # times the width aimed at that an answer may be wide
@@ -164,7 +164,7 @@ class Sweep(Columns):
         side = Side(steps, self._payoff.times(n), COARSER * 10.0 * self._widest)
         where = place(side.law, rows, top, SHARE, lowest=lowest)
         # `bounded_losses` goes far where there are atoms
-        few = n * steps[0].count <= FEW or steps[0].loss.atom_loss.size > 0
+        few = steps[0].count <= FEW or steps[0].loss.atom_loss.size > 0
         few = few and self._recursion
         most, growth = (DEAR, GROWTH) if few else (math.inf, math.inf)
         contour = side.on(where, near, most, growth)

@@ -62,7 +62,7 @@ def test_many_steps_agree_with_one_contour(epsilon):
     """Where one contour still does, its choice of tilt, period and proof are other ones."""
     step = Step(law(0.01, 1.0), 100)
     side = Side((step,), Smooth(), 1e-6)
-    plain = side._run(side._laid(side._choose(epsilon)), epsilon)
+    plain = side._run(side._laid(side._choose(epsilon), False), epsilon)
     answer = jumps([step], epsilon).answer(epsilon)
     assert plain.width < 1e-9
     assert answer.lower <= plain.upper
