@@ -32,7 +32,7 @@ from mechc.loss.rounding import EPS
 Floats = NDArray[np.float64]
 
 RATIO, FEW_RATIO = 3.0, 1.5  # largest over smallest count of a group, and where that fails
-SHARE, COARSER = 1e-11, 100.0  # what images may cost of delta, and what a contour may of rtol
+SHARE, COARSER = 1e-11, 10.0  # what images may cost of delta, and what a contour may of rtol
 TOP = 5.0  # standard deviations above the largest saddle point up to which images are bounded
 FEW = 40  # steps for which a recursion may be cheaper
 DEAR = 6e6  # node evaluations of a contour beyond which a recursion is cheaper
