@@ -48,7 +48,7 @@ class Known(NamedTuple):
     width: float
 
 
-LEFT_OUT, LONGEST = 1e-7, 16384  # of delta by truncation, and nodes, of a contour for many rows
+LEFT_OUT, LONGEST = 1e-8, 16384  # of delta by truncation, and nodes, of a contour for many rows
 LASTING = math.log(1e-10)  # of the mass of atoms, which no frequency of many rows' contours loses
 SHARE = 1e-13  # images and truncation may cost this share of delta
 PLENTY = 1e-6  # share of rtol below which no further node is worth its cost
