@@ -49,7 +49,7 @@ class Known(NamedTuple):
 
 
 LEFT_OUT, LONGEST = 1e-8, 16384  # of delta by truncation, and nodes, of a contour for many rows
-LASTING = math.log(1e-10)  # of the mass of atoms, which no frequency of many rows' contours loses
+LASTING = 1e-6  # times the first term of its sum that atoms alone keep beyond these nodes
 SHARE = 1e-13  # images and truncation may cost this share of delta
 PLENTY = 1e-6  # share of rtol below which no further node is worth its cost
 KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
@@ -182,8 +182,10 @@ class Side(Columns):
     def on(self, where: Placement, epsilon: float, most: float, growth: float) -> Contour | None:
         """A contour with its nodes, None where it takes more; see `_wait`."""
         contour = self._laid(where, False)
-        lasting = math.isinf(contour.most) and contour.tilted.lasting > LASTING
-        if lasting or not contour.weight(epsilon) > 0.0:
+        if not contour.weight(epsilon) > 0.0:
+            return None
+        least = math.exp(contour.tilted.lasting) / (contour.h * LONGEST)  # that decay is left
+        if math.isinf(contour.most) and least * contour.factor(epsilon, np.empty(0)) > LASTING:
             return None
         most = min(most, LONGEST * contour.cost)
         self._wait(contour, epsilon, most, growth, blurs=False)
