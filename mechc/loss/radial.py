@@ -39,7 +39,8 @@ SHARE = 50.0  # nats below the largest value of an integrand, beyond which it is
 ORDERS = (48, 96, 192, 384, 768)  # of the rule in theta
 SETTLED = 1e-12  # change from one order to the next
 LAST = (4.5, 5.5, 6.5, 7.5, 8.5)  # atanh(l / top) up to which g may have to be computed ...
-AGREED = 1e-7  # ... until its form at the end agrees with it
+FURTHER = (0.5, 1.0, 1.5)  # in the same units, where its form at the end is held against it ...
+AGREED = 1e-7  # ... until they agree; by how much is an error of all that the form stands for
 PAIRS = 2.0**48
 FIRST = (0.0, *(2.0**i for i in range(-9, 0)), *(0.5 * i for i in range(2, 17)))  # of panels
 SHORTEST = 1e-13  # of a panel
@@ -281,7 +282,7 @@ def _tabulated(density: Density, top: float, corner: float) -> tuple[Table, Floa
         log_g, error = density(top * np.tanh(x))
         return log_g - 0.5 * top * np.tanh(x) + _log_slope(top, x), error
 
-    form, last, end = _form(even)
+    form, last, end, gap = _form(even)
 
     def values(x: Floats) -> tuple[Floats, Floats]:
         part, power = np.frexp(np.abs(x))  # but for a rounding they come in pairs
@@ -302,7 +303,9 @@ def _tabulated(density: Density, top: float, corner: float) -> tuple[Table, Floa
     if corner < top * (1.0 - 1e-6):
         edges.append(math.atanh(corner / top))
     some = np.unique([edge for edge in edges if edge <= end])
-    return fit(values, np.concatenate([-some[:0:-1], some]), floor, shortest=SHORTEST)
+    table, errors = fit(values, np.concatenate([-some[:0:-1], some]), floor, shortest=SHORTEST)
+    far = np.maximum(np.abs(table.edges[:-1]), np.abs(table.edges[1:])) > last
+    return table, np.where(far, errors + gap, errors)
 
 
 def _rows(x: Floats) -> Floats:
@@ -313,18 +316,21 @@ def _rows(x: Floats) -> Floats:
     return np.stack([np.ones(x.size), x, np.exp(-2.0 * x), np.exp(-4.0 * x)], axis=1)
 
 
-def _form(even: Callable[[Floats], tuple[Floats, Floats]]) -> tuple[Floats, float, float]:
-    """Coefficients of these terms, from where on they stand for the function, and where to stop."""
+def _form(
+    even: Callable[[Floats], tuple[Floats, Floats]],
+) -> tuple[Floats, float, float, float]:
+    """Coefficients of these terms, where they stand for the function, to what end, and error."""
     for last in LAST:
-        x = last - np.array([1.5, 1.0, 0.5, 0.0, -1.0])
-        seen, _ = even(x)
+        x = last + np.array([-1.5, -1.0, -0.5, 0.0, *FURTHER])
+        seen, noise = even(x)
         form: Floats = np.linalg.solve(_rows(x[:4]), seen[:4]).astype(np.float64)
-        known = abs(float(_rows(x[4:])[0] @ form) - seen[4]) < AGREED and form[1] < 0.0
+        gap = float(np.abs(_rows(x[4:]) @ form - seen[4:]).max() + noise.max())
+        known = gap < AGREED and form[1] < 0.0
         if known or seen[3] < 0.9 * -DEPTH:
             break
     level, slope = form[:2].tolist()
     end = last + max(level + slope * last + DEPTH, 0.0) / -slope if known else last
-    return form, last, float(end)
+    return form, last, float(end), gap
 
 
 def _log_slope(top: float, x: Floats) -> Floats:

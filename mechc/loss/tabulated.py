@@ -273,7 +273,8 @@ def unresolved(table: Table, errors: Floats, top: float) -> tuple[float, float]:
     """Return log of a mass that counts as revealing everything, and the error of all else.
 
     What is not known to a small share may be told from the rest, and so may what is beyond the
-    ends. Of a law that is its own mirror image both P and Q have that much.
+    ends, where the density falls as it does at the first of them, or faster. Of a law that is its
+    own mirror image both P and Q have that much.
 
     Args:
         table: log density under Q of x, the loss being top tanh(x).
@@ -286,7 +287,12 @@ def unresolved(table: Table, errors: Floats, top: float) -> tuple[float, float]:
     half = 0.5 * np.diff(table.edges)[:, None]
     x = table.edges[:-1, None] + half * (1.0 + NODES)
     mass = np.exp(table(x.ravel())).reshape(x.shape) * half @ WEIGHTS
-    beyond = float(np.exp(table(table.edges[:1]))[0])
+    first = float(table.edges[1] - table.edges[0])
+    lowest, further = table(table.edges[0] + np.array([0.0, first])).tolist()
+    slope = (further - lowest) / first
+    if not slope > 0.0:
+        raise NumericError("the density of the loss does not fall at its end")
+    beyond = math.exp(lowest) * (1.0 + math.exp(-top)) / min(slope, 1.0)  # at both ends
     for sharp, useful in SHARP:
         cut = beyond + float(np.where(errors > sharp, np.minimum(errors, 1.0), 0.0) @ mass)
         if cut < useful:
