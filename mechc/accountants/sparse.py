@@ -589,7 +589,7 @@ def typical(steps: Sequence[Step], epsilon: float) -> float:
         loss, log_weight = law.nodes()
         weight = count * np.exp(log_weight + t * loss - law.generating(t)[0])
         total, squares = total + float(weight @ loss), squares + float(weight @ loss**2)
-    return squares / total
+    return squares / total if total else math.sqrt(squares) or 1.0  # only a scale
 
 
 @dataclass(frozen=True)

@@ -536,7 +536,7 @@ def _cells(kernel: Kernel, theta: Floats, cuts: Floats, side: str) -> tuple[Floa
     column = 1 if side == "p" else 2
     atoms = np.asarray(kernel.atoms(theta), np.float64).reshape(-1, 3)
     parts = [(np.searchsorted(cuts, atoms[:, 0]), atoms[:, column])]
-    error = FEW * EPS * float(kernel.atom_errors(theta).max()) if atoms.size else 0.0
+    error = FEW * EPS * float(kernel.atom_errors(theta).max(initial=0.0)) if atoms.size else 0.0
     for lo, hi in np.asarray(kernel.branches(theta), np.float64).reshape(-1, 6)[:, :2]:
         if kernel.MEASURE == Measure.LATTICE:
             parts.append(_integers(kernel, theta, cuts, (lo, hi), side))

@@ -117,8 +117,31 @@ def quotients(expr: Expr) -> list[Expr]:
     top, bottom = (exponentials(part) for part in fraction(together(expr)))
     scaled = [total(shifted(top, -e)) / total(shifted(bottom, -e)) for e in bottom]
     spelled = total(exponentials(spell_out(expr)))
-    forms = [expr, spelled, *scaled, *_complements(expr)]
+    forms = [expr, spelled, *scaled, *_termwise(expr), *_complements(expr)]
     return list(dict.fromkeys(forms))
+
+
+def _termwise(expr: Expr) -> list[Expr]:
+    """Quotients of sums one by one: c e/(e + f) as c/(1 + f/e), and as c - c/(1 + e/f).
+
+    The exponential above is divided out, so that no quotient is inf/inf.
+    """
+    plain, complement = [], []
+    for term in Add.make_args(expand(expr)):
+        top, bottom = (exponentials(part) for part in fraction(together(spell_out(term))))
+        if len(top) != 1:
+            return []
+        ((exponent, coefficient),) = top.items()
+        scaled = shifted(bottom, -exponent)
+        plain.append(coefficient / total(scaled))
+        other = scaled.pop(S.Zero, None)
+        if other is None or len(scaled) != 1:
+            complement.append(plain[-1])
+            continue
+        share = coefficient / other
+        ((below, weight),) = scaled.items()
+        complement += [share, -share / (1 + other / weight * exp(-below))]
+    return [Add(*plain), Add(*complement)]
 
 
 def _complements(expr: Expr) -> list[Expr]:
