@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -404,10 +404,23 @@ _CLOSE, _STEEP = 1e-13, 0.1
 _DOUBT = 0.01
 
 
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
 def typical_vectors(parameters: tuple[Parameter, ...], how_many: int) -> Iterator[Theta]:
-    """So many of the `typical_values`, as floats in the order of the parameters."""
-    for vector in islice(typical_values(parameters), how_many):
-        yield tuple(map(float, vector.values()))
+    """Parameter values spread over the typical ranges, those above zero in logarithms."""
+    for k in range(1, how_many + 1):
+        yield tuple(
+            _typical_theta(p, (k * _GOLDEN ** (1 + 0.37 * i) + 0.5 * i) % 1.0)
+            for i, p in enumerate(parameters)
+        )
+
+
+def _typical_theta(parameter: Parameter, u: float) -> float:
+    """The value at a share of the typical range."""
+    lo, hi = parameter.typical
+    value = lo * (hi / lo) ** u if lo > 0 else lo + u * (hi - lo)
+    return float(round(value)) if parameter.integer else value
 
 
 class Evaluator:
