@@ -234,6 +234,10 @@ class Use(Asked, Protocol):
     theta: tuple[float, ...]
 
     @property
+    def allocated(self) -> tuple[tuple[Use, int], ...]:
+        """Distinct steps with counts, where a record takes part in one of them."""
+
+    @property
     def parameters(self) -> dict[str, float]:
         """Parameter values by name."""
 

@@ -38,11 +38,6 @@ UPPER = (
     "upper bound only: the likelihood ratio has point masses or no density that is resolved, and "
     "epochs of random allocation are composed by a table that dominates one"
 )
-
-UNCERTIFIED = (
-    "ball arithmetic sums losses of declared pairs, and the likelihood ratio of an epoch is a mean "
-    "of those of its steps, of which it has no law: there are no certified answers"
-)
 BLOCKS = (
     "upper bound only: an epoch in which a record takes part in several steps is bounded by epochs "
     "of fewer steps with one (T11)"
@@ -163,12 +158,12 @@ class AllocatedEvent(NumericEvent):
     """One epoch of random allocation with one step selected.
 
     Attributes:
-        parts: the distinct steps, with counts.
+        allocated: the distinct steps, with counts.
         base, steps: the first of them, and t.
         whole: t and k of the epoch of which this is a block, where k of t steps are drawn.
     """
 
-    __slots__ = ("base", "parts", "steps", "whole")
+    __slots__ = ("allocated", "base", "steps", "whole")
 
     def __init__(self, parts: tuple[tuple[Event, int], ...], whole: tuple[int, int]) -> None:
         """Hold the events and t; users call `random_allocation` instead."""
@@ -191,14 +186,13 @@ class AllocatedEvent(NumericEvent):
             name if several else f"{NAME}({base}, steps={steps})",
             _named(text), False, claim,
             references=() if several else tuple(base.mechanism.references),
-            uncertified=UNCERTIFIED,
         )  # fmt: skip
         Event.__init__(self, table, ())
-        self.parts, self.base, self.steps, self.whole = parts, base, steps, whole
+        self.allocated, self.base, self.steps, self.whole = parts, base, steps, whole
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy the events and t."""
-        return type(self), (self.parts, self.whole)
+        return type(self), (self.allocated, self.whole)
 
     def __repr__(self) -> str:
         """Show the events and t."""
@@ -209,8 +203,8 @@ class AllocatedEvent(NumericEvent):
         """Why the law is only one that dominates the epoch; "" where it is the epoch's."""
         if self.whole[1] > 1:
             return BLOCKS
-        why = next((event.upper_only for event, _ in self.parts if event.upper_only), "")
-        if why or len(self.parts) > 1:
+        why = next((event.upper_only for event, _ in self.allocated if event.upper_only), "")
+        if why or len(self.allocated) > 1:
             return why
         exact = all(e.exact is not None for e in _epochs(self.base, self.steps).values())
         return "" if exact else UPPER
@@ -218,7 +212,7 @@ class AllocatedEvent(NumericEvent):
     def beneath(self, count: int) -> list[tuple[Event, int]] | None:
         """Return epochs of which sums are told alone, or None where one step is only bounded."""
         t, k = self.whole
-        if self.base.upper_only or len(self.parts) > 1:
+        if self.base.upper_only or len(self.allocated) > 1:
             return None
         if self.steps > t // k:  # blocks of the other length stand for the epoch
             return []
@@ -234,7 +228,7 @@ class AllocatedEvent(NumericEvent):
         laws, key = current().laws, (self.key, direction)
         if key in laws:
             pass
-        elif len(self.parts) > 1:
+        elif len(self.allocated) > 1:
             laws[key] = _scheduled(self, direction).fork()
         else:
             epochs = _epochs(self.base, self.steps)
@@ -250,13 +244,13 @@ class AllocatedEvent(NumericEvent):
 
     def lone_evaluation(self, directions: Sequence[str]) -> AllocationEvaluation | None:
         """Return what answers for this epoch alone; None where steps are not alike."""
-        return AllocationEvaluation(self, directions) if len(self.parts) == 1 else None
+        return AllocationEvaluation(self, directions) if len(self.allocated) == 1 else None
 
 
 @lru_cache(maxsize=64)
 def _scheduled(event: AllocatedEvent, direction: str) -> PrivacyLoss:
     """The law that every question begins with."""
-    laws = [(part.loss(direction).first(), count) for part, count in event.parts]
+    laws = [(part.loss(direction).first(), count) for part, count in event.allocated]
     adding = direction == "add"
     try:
         found = law_of_several([Shares(w.reversed() if adding else w, n) for w, n in laws])

@@ -421,11 +421,6 @@ def test_monotone(step, steps, epsilon):
         assert all(a.upper >= b.lower for a, b in zip(more, less, strict=True))
 
 
-def test_certified_answers_are_refused_by_name():
-    with pytest.raises(UnsupportedError, match="mean"):
-        mechc.random_allocation(gaussian, steps=3)(sigma=1.0).delta(0.5, certified=True)
-
-
 def test_sampled_epoch():
     epoch = mechc.random_allocation(gaussian, steps=50)(sigma=1.0)
     half = mechc.poisson(epoch, 0.5)

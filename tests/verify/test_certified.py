@@ -2,12 +2,16 @@
 
 import math
 
+import numpy as np
 import pytest
+from scipy.stats import norm
 
 import mechc
 from mechc.errors import UnsupportedError
 
-pytest.importorskip("flint")
+flint = pytest.importorskip("flint")
+ball = pytest.importorskip("mechc.verify.balls.oracle")
+certified_epoch = pytest.importorskip("mechc.verify.certified.epoch")
 truth = pytest.importorskip("truth")
 pytestmark = pytest.mark.oracle
 
@@ -149,3 +153,86 @@ def test_a_closed_mass_at_infinity_is_rounded(scale, epsilon):
     assert bound.lower <= exact.lower <= exact.upper <= bound.upper
     law = run.steps("remove")[0].loss
     assert 1e-16 < law.mass_errors[0] < 1e-11  # of the log of the mass
+
+
+def epoch(name, steps, **values):
+    return mechc.random_allocation(mechc.load(name), steps=steps)(**values)
+
+
+@pytest.mark.parametrize(
+    ("run", "direction", "epsilon", "value", "digits"),
+    [
+        # sums on two lines with 34 digits; to the digits on which two contours agree
+        (epoch("gaussian", 250, sigma=0.6857951406504622), "remove", 0.16978264722519862,
+         0.0167858821207665215, 1e-17),
+        (epoch("gaussian", 100, sigma=1.0), "add", 1.0, 1.05033157110e-19, 1e-30),
+        (epoch("laplace", 200, scale=0.5), "add", 0.3, 1.62660494042e-03, 1e-14),
+    ],
+)  # fmt: skip
+def test_epochs_of_random_allocation(run, direction, epsilon, value, digits):
+    bound = run.delta(epsilon, certified=True, direction=direction)
+    assert bound.status == "certified" and width(bound) < 1e-12
+    assert bound.lower - digits <= value <= bound.upper + digits
+    known = run.delta(epsilon, direction=direction)
+    assert known.lower <= bound.lower and bound.upper <= known.upper
+
+
+def test_an_epoch_of_three_steps_by_quadrature(monkeypatch):
+    """E_Q[(3c - X_1 - X_2 - X_3)_+] of Gaussian noise, over two normal variables."""
+    epsilon, c = 0.5, math.exp(-0.5)
+    node, weight = np.polynomial.legendre.leggauss(120)
+
+    def below(total):  # nodes and weights of X < total
+        half = 0.5 * (np.log(total) + 0.5 + 10.0)[..., None]
+        z = half * (node + 1.0) - 10.0
+        return np.exp(z - 0.5), half * weight * norm.pdf(z)
+
+    first, mass = below(np.array(3.0 * c))
+    second, inner = below(3.0 * c - first)
+    rest = 3.0 * c - first[:, None] - second
+    end = np.log(rest) + 0.5
+    put = mass @ (inner * (rest * norm.cdf(end) - norm.cdf(end - 1.0))).sum(axis=1) / 3.0
+    monkeypatch.setattr("mechc.verify.certified.epoch.RTOLS", (1e-3,))
+    bound = epoch("gaussian", 3, sigma=1.0).delta(epsilon, certified=True, direction="add")
+    assert width(bound) < 1e-4
+    assert bound.lower - 1e-10 <= put / c <= bound.upper + 1e-10
+
+
+def test_epsilon_of_an_epoch():
+    run = epoch("gaussian", 300, sigma=1.0)
+    bound = run.epsilon(1e-6, certified=True)
+    assert width(bound) < 1e-9
+    for direction in ("remove", "add"):
+        assert run.delta(bound.upper, certified=True, direction=direction).upper <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [("gaussian", {"sigma": 0.8}), ("laplace", {"scale": 1.0})]
+)
+def test_bounds_on_the_transform_of_a_likelihood_ratio(name, values):
+    """Of E_Q exp(-(a + iu) X) at frequencies of all sizes, by quadrature in doubles."""
+    event = mechc.load(name)(**values)
+    oracle = ball.Oracle(event.mechanism.declaration, event.theta)
+    a = flint.arb(0.25)
+    fading = certified_epoch.Fading(oracle, a)
+    loss, log_mass = event.loss().covering(-1.0, 0.0).nodes()
+    mass, x = np.exp(log_mass - loss), np.exp(loss)
+    for u in (1e-3, 0.1, 0.7, 2.9, 8.0, 31.0):
+        true = abs(np.exp(-(0.25 + 1j * u) * x) @ mass)
+        assert true <= float(fading.bound(flint.arb(u))) * (1.0 + 1e-9)
+    for u in (1e-3, 0.1):  # and nearly reached where many steps decide
+        bound = float(fading.bound(flint.arb(u)))
+        true = abs(np.exp(-(0.25 + 1j * u) * x) @ mass)
+        assert float(fading.whole) - bound > 0.6 * (float(fading.whole) - true)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        2 * epoch("gaussian", 20, sigma=1.0), epoch("discrete_laplace", 20, a=1.0),
+        mechc.random_allocation(mechc.load("gaussian"), steps=9, selected=2)(sigma=1.0),
+    ],
+)  # fmt: skip
+def test_epochs_that_are_not_certified(run):
+    with pytest.raises(UnsupportedError, match="certified: "):
+        run.delta(0.5, certified=True)

@@ -18,10 +18,10 @@ from mechc.accountants.bound import Bound, worse
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import saddle_target, solve
 from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError
-from mechc.protocol import Measure, Run, Use
-from mechc.verify.balls.oracle import Oracle, reversed_pair
+from mechc.protocol import Measure, Run
 from mechc.verify.certified import discrete, mesh, single_step
 from mechc.verify.certified.contour import Contour, Law
+from mechc.verify.certified.epoch import Allocated
 
 RTOL = 1e-16
 WIDER = (1e-13, 1e-10, 1e-8)  # where the sharper aim needs more nodes than are affordable
@@ -42,7 +42,7 @@ class Certified:
     def __init__(self, composition: Run, direction: str, rtol: float) -> None:
         """Bind declarations and parameters."""
         self.direction, self.rtol = direction, rtol
-        self.laws = [Law(_oracle(event, direction), count) for event, count in composition.parts]
+        self.laws = [Law.of(event, direction, count) for event, count in composition.parts]
         self.guide: ComposedLoss | None = None  # without one, guesses are rougher
         self.tops = [math.inf for _ in self.laws]
         try:
@@ -215,15 +215,6 @@ class Certified:
         return self._line
 
 
-def _oracle(event: Use, direction: str) -> Oracle:
-    declaration = event.mechanism.declaration
-    if direction == "add":
-        declaration = declaration.reverse or reversed_pair(declaration)
-    if declaration.tag is not None:
-        raise UnsupportedError(f"certified: {event.mechanism.name} has an index in its output")
-    return Oracle(declaration, event.theta)
-
-
 class Answers:
     """Certified answers of one composition, the worse of the directions asked for."""
 
@@ -236,7 +227,7 @@ class Answers:
         wanted = ("remove", "add") if direction == "both" else (direction,)
         if direction == "both" and composition.symmetric:
             wanted = ("remove",)
-        self.directions = [Certified(composition, d, rtol) for d in wanted]
+        self.directions = [_answering(composition, d, rtol) for d in wanted]
 
     def delta(self, epsilon: float) -> Bound:
         """Bounds on delta."""
@@ -288,6 +279,19 @@ class Answers:
             further = OVERSHOOT * missing / slope
             step = max(8.0 * step, step + further if math.isfinite(further) else 0.0)
         raise NumericError(f"certified: no epsilon with log delta={target} near {guess}")
+
+
+def _answering(composition: Run, direction: str, rtol: float) -> Certified | Allocated:
+    """What answers in one direction."""
+    parts = composition.parts
+    if not any(event.allocated for event, _ in parts):
+        return Certified(composition, direction, rtol)
+    if composition.count > 1:
+        raise UnsupportedError(
+            "certified: an epoch of random allocation is answered alone, once, with one step of it "
+            "selected; ask without certified=True"
+        )
+    return Allocated(parts[0][0], direction)
 
 
 def _bound(ball: Any, detail: dict[str, Any]) -> Bound:

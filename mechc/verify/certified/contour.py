@@ -26,10 +26,12 @@ from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.placement import periods
 from mechc.accountants.contours.saddle import saddle_target, solve
 from mechc.accountants.fft import log_peak
-from mechc.errors import MechcError, NumericError
+from mechc.errors import MechcError, NumericError, UnsupportedError
+from mechc.protocol import Use
 from mechc.verify.balls.boxes import between
-from mechc.verify.balls.oracle import Oracle
+from mechc.verify.balls.oracle import Oracle, reversed_pair
 from mechc.verify.certified.decay import TAIL_NATS, Decay, decays
+from mechc.verify.certified.integrand import Powers
 from mechc.verify.certified.moments import moments
 
 MAX_NODES, AFFORDABLE, FEWEST = 20_000, 12_000, 500  # nodes; moments at all of them
@@ -52,6 +54,21 @@ class Law:
 
     oracle: Oracle
     count: int
+
+    @classmethod
+    def of(cls, event: Use, direction: str, count: int) -> Law:
+        """So many uses of a mechanism.
+
+        Raises:
+            UnsupportedError: its output has an index beside.
+        """
+        declaration = event.mechanism.declaration
+        if direction == "add":
+            declaration = declaration.reverse or reversed_pair(declaration)
+        if declaration.tag is not None:
+            name = event.mechanism.name
+            raise UnsupportedError(f"certified: {name} has an index in its output")
+        return cls(Oracle(declaration, event.theta), count)
 
 
 class Contour:
@@ -196,7 +213,7 @@ class Contour:
         zs = [acb(c, n * h) for n in range(last + 1)]
         terms, sizes = [(-epsilon * z).exp() / (z * (z + 1)) for z in zs], []
         for law, log in zip(self.laws, self._sizes(float(c)), strict=True):
-            found = moments(law.oracle, c, h, last, log.exp(), tolerance)
+            found = moments(law.oracle, Powers(c), h, last, log.exp(), tolerance)
             sizes.append(abs(found[0]).upper().log())
             terms = [term * m**law.count for term, m in zip(terms, found, strict=True)]
         total = terms[0].real + 2 * sum((term.real for term in terms[1:]), start=arb(0))
@@ -240,7 +257,7 @@ class Contour:
             nats = TAIL_NATS if len(self.laws) <= MANY else TAIL_NATS[:1]
             some = frequencies if len(self.laws) <= MANY else []
             self._decays[key] = {
-                n: decays(self.laws[n].oracle, c, some, nats) for n in self._widest(key)
+                n: decays(self.laws[n].oracle, Powers(c), some, nats) for n in self._widest(key)
             }
         tables = self._decays[key]
         front = (-c * epsilon).exp() / arb.pi() * self._others(key, self._sizes(key))

@@ -27,6 +27,7 @@ from mechc.verify.balls.boxes import Boxes, Open
 from mechc.verify.balls.integral import PieceIntegral
 from mechc.verify.balls.oracle import Oracle
 from mechc.verify.balls.sums import exact
+from mechc.verify.certified.integrand import Powers, Slopes
 
 BITS = 64
 TAIL_NATS = (18.0, 8.0, 35.0, 3.5, 1.5)  # how far below its maximum the tilted density is cut
@@ -52,29 +53,32 @@ class Decay(NamedTuple):
 
 
 def decays(
-    oracle: Oracle, c: Any, frequencies: Sequence[float], nats: Sequence[float] = TAIL_NATS
+    oracle: Oracle,
+    integrand: Powers,
+    frequencies: Sequence[float],
+    nats: Sequence[float] = TAIL_NATS,
 ) -> list[Decay]:
     """Valid bounds for one step; which is sharpest depends on y and on the count.
 
     Args:
         oracle: a pair with densities.
-        c: real part of the contour, an exact ball.
+        integrand: weight and phase; `Powers(c)` for M.
         frequencies: y at which losses that hardly vary are told from the rest.
         nats: how far below its maximum the tilted density is cut otherwise.
     """
     found = []
     boxes = iter(range(ALL_BOXES))
     with ctx.workprec(BITS):
-        total = oracle.moment(acb(c)).real
+        total = integrand.most(oracle)
         pieces = [
-            (piece, part, _windows(part, _profile(part, c), frequencies, nats))
+            (piece, part, _windows(part, _profile(part, integrand.c), frequencies, nats))
             for piece, part in zip(oracle.case.pieces, _bound(oracle), strict=True)
             if part is not None
         ]
         for i in range(len(nats) + len(frequencies)):
             regular, root, slope = arb(0), arb(0), arb(0)
             for piece, part, windows in pieces:
-                mass, b, v = _piece(piece, part, oracle, c, windows[i], boxes)
+                mass, b, v = _piece(piece, part, oracle, integrand, windows[i], boxes)
                 regular, root, slope = regular + mass, root + b, slope + v
             rest = (total - regular).upper()
             found.append(Decay(rest.max(arb(0)), root.upper(), slope.upper()))
@@ -94,7 +98,7 @@ def _piece(
     piece: Piece,
     part: PieceIntegral,
     oracle: Oracle,
-    c: Any,
+    integrand: Powers,
     window: tuple[float, float] | None,
     boxes: Iterator[int],
 ) -> tuple[Any, Any, Any]:
@@ -104,20 +108,26 @@ def _piece(
         return mass, root, slope
     ends = [window[0], *([0.0] if window[0] < 0.0 < window[1] else []), window[1]]
     for left, right in itertools.pairwise(ends):
-        functions = _functions(piece, oracle, c, (left + right) / 2, boxes)
-        for lo, hi, critical in _stretches(functions.first, functions.second, left, right):
-            for got in _covered(part, c, functions, (lo, hi), critical, HALVINGS):
+        of_loss = _functions(piece, oracle, integrand.c, (left + right) / 2, boxes)
+        slopes = integrand.slopes(part, of_loss)
+        for lo, hi, critical in _stretches(of_loss.first, slopes.second, left, right):
+            for got in _covered(part, integrand, slopes, (lo, hi), critical, HALVINGS):
                 mass, root, slope = mass + got[0], root + got[1], slope + got[2]
     return mass.lower(), root, slope
 
 
 def _covered(
-    part: PieceIntegral, c: Any, functions: Functions, stretch: Any, critical: bool, halvings: int
+    part: PieceIntegral,
+    integrand: Powers,
+    slopes: Slopes,
+    stretch: Any,
+    critical: bool,
+    halvings: int,
 ) -> list[tuple[Any, Any, Any]]:
     """(mass, root, slope) of a stretch, or of its halves; what stays open is left to the rest."""
     lo, hi = stretch
     try:
-        return [(_critical if critical else _regular)(part, c, functions, lo, hi)]
+        return [(_critical if critical else _regular)(part, integrand, slopes, lo, hi)]
     except MechcError:
         if critical or not halvings:
             return []
@@ -125,21 +135,11 @@ def _covered(
     return [
         got
         for half in ((lo, middle), (middle, hi))
-        for got in _covered(part, c, functions, half, critical, halvings - 1)
+        for got in _covered(part, integrand, slopes, half, critical, halvings - 1)
     ]
 
 
-class Functions(NamedTuple):
-    """L', L'', (log w)' and (log |w/L'|)' as functions on balls, and the boxes that are left."""
-
-    first: Any
-    second: Any
-    tilted: Any
-    ratio: Any
-    boxes: Iterator[int]
-
-
-def _functions(piece: Piece, oracle: Oracle, c: Any, at: float, boxes: Iterator[int]) -> Functions:
+def _functions(piece: Piece, oracle: Oracle, c: Any, at: float, boxes: Iterator[int]) -> Slopes:
     """The derivatives, written so that little cancels around x = `at`."""
     x, values = oracle.declaration.variable, oracle.values
     base = _largest([t.weight * exp(t.log_density) for t in piece.q], x, values, at)
@@ -157,8 +157,8 @@ def _functions(piece: Piece, oracle: Oracle, c: Any, at: float, boxes: Iterator[
         return dw(u, analytic) - d2(u, analytic) / d1(u, analytic)
 
     if forms[3].is_rational_function(x):
-        return Functions(d1, d2, dw, expressions.function(reduced[3], x, known), boxes)
-    return Functions(d1, d2, dw, ratio, boxes)
+        return Slopes(d1, d2, dw, expressions.function(reduced[3], x, known), boxes)
+    return Slopes(d1, d2, dw, ratio, boxes)
 
 
 def _one_fraction(expr: Expr, x: Symbol, values: Any) -> Expr:
@@ -336,13 +336,15 @@ def _variation(value: Any, slope: Any, lo: Any, hi: Any, boxes: Iterator[int]) -
     return total
 
 
-def _weight(part: PieceIntegral, c: Any) -> Any:
-    exponent = part.exponent(acb(1 + c), acb(-c))
+def _weight(part: PieceIntegral, integrand: Powers) -> Any:
+    exponent = integrand.log_weight(part)
     return lambda x, analytic: exponent(x, analytic).exp()
 
 
-def _regular(part: PieceIntegral, c: Any, f: Functions, lo: Any, hi: Any) -> tuple[Any, Any, Any]:
-    weight = _weight(part, c)
+def _regular(
+    part: PieceIntegral, integrand: Powers, f: Slopes, lo: Any, hi: Any
+) -> tuple[Any, Any, Any]:
+    c, weight = integrand.c, _weight(part, integrand)
 
     def value(x: Any) -> Any:
         return weight(acb(x), False).real / f.first(x, False)
@@ -357,8 +359,10 @@ def _regular(part: PieceIntegral, c: Any, f: Functions, lo: Any, hi: Any) -> tup
     return part.integral(acb(1 + c), acb(-c), lo, hi).real, arb(0), total
 
 
-def _critical(part: PieceIntegral, c: Any, f: Functions, lo: Any, hi: Any) -> tuple[Any, Any, Any]:
-    weight = _weight(part, c)
+def _critical(
+    part: PieceIntegral, integrand: Powers, f: Slopes, lo: Any, hi: Any
+) -> tuple[Any, Any, Any]:
+    c, weight = integrand.c, _weight(part, integrand)
 
     def value(x: Any) -> Any:
         return weight(acb(x), False).real

@@ -1,11 +1,11 @@
 """M(c + inh) at many equidistant heights, by one set of Gauss nodes for all of them.
 
 On a panel the integrand w(x) e^(iyL(x)), w = p^(1+c) q^(-c), is analytic inside a Bernstein
-ellipse; if |w| <= m and |Im L| <= b there, Gauss-Legendre quadrature errs by no more than
-mechc.verify.balls.ellipse says of m e^(yb). Both are proved once, by balls that cover the ellipse;
-panels are halved until the bound is small for every |y| wanted. What cannot be covered (an end
-where the density is not analytic) is halved until its mass is negligible and becomes part of the
-error. The far tails are bounded as everywhere in this room.
+ellipse, and so are others (`integrand`); if |w| <= m and |Im L| <= b there, Gauss-Legendre
+quadrature errs by no more than mechc.verify.balls.ellipse says of m e^(yb). Both are proved once,
+by balls that cover the ellipse; panels are halved until the bound is small for every |y| wanted.
+What cannot be covered (an end where the density is not analytic) is halved until its mass is
+negligible and becomes part of the error. The far tails are bounded as everywhere in this room.
 
 With n = a + b m, the sums of w_j e^(inhL_j) over nodes j are a product of two matrices of balls.
 """
@@ -22,6 +22,7 @@ from mechc.verify.balls import ellipse
 from mechc.verify.balls.boxes import Boxes
 from mechc.verify.balls.integral import PieceIntegral
 from mechc.verify.balls.oracle import Oracle
+from mechc.verify.certified.integrand import Powers
 
 ROOM = 16.0  # nats that the integrand may gain on the ellipse
 RULES = 4  # of whose multiples the numbers of points are
@@ -29,12 +30,14 @@ MAX_PANELS = 20_000
 AT_ONCE = 1000  # nodes in one product, for memory
 
 
-def moments(oracle: Oracle, c: Any, h: Any, last: int, size: Any, tolerance: Any) -> list[Any]:
+def moments(
+    oracle: Oracle, integrand: Powers, h: Any, last: int, size: Any, tolerance: Any
+) -> list[Any]:
     """Balls around M(c + inh) of one step for n = 0, ..., last.
 
     Args:
         oracle: a pair with densities, and atoms if need be.
-        c: real part, an exact ball.
+        integrand: weight and phase; `Powers(c)` for M.
         h: step of the heights.
         last: index of the largest height.
         size: M(c), nearly.
@@ -43,18 +46,14 @@ def moments(oracle: Oracle, c: Any, h: Any, last: int, size: Any, tolerance: Any
     Raises:
         NumericError: too many panels.
     """
-    rows = [
-        (((1 + c) * p.log() - c * q.log()).exp(), (p / q).log())
-        for _, p, q in oracle.atom_masses() if p > 0 and q > 0
-    ]  # fmt: skip
+    rows = [row for _, p, q in oracle.atom_masses() if (row := integrand.at(p, q)) is not None]
     error, top = arb(0), (last * h).upper()
     for part in oracle.parts():
-        if part.p.is_zero or part.q.is_zero:
-            continue
-        if part.plateau is not None:
-            rows.append((part.plateau_mass * (c * part.plateau).exp(), part.plateau))
+        if part.plateau is not None or not part.is_shared:
+            rows += [row] if (row := integrand.constant(part)) is not None else []
         else:
-            found, missed = _nodes(part, c, top, tolerance, (size * tolerance / 400).lower())
+            share = (size * tolerance / 400).lower()
+            found, missed = _nodes(part, integrand, top, tolerance, share)
             rows += found
             error += missed
     step = math.isqrt(last) + 1
@@ -68,15 +67,15 @@ def moments(oracle: Oracle, c: Any, h: Any, last: int, size: Any, tolerance: Any
     return [value + room for value in table.entries()[: last + 1]]
 
 
-def _nodes(part: PieceIntegral, c: Any, top: Any, tolerance: Any, share: Any) -> Any:
-    """(weight, loss) at the nodes of panels whose errors are below `share` each, and all errors."""
-    a, b, error, ends = acb(1 + c), acb(-c), arb(0), []
+def _nodes(part: PieceIntegral, integrand: Powers, top: Any, tolerance: Any, share: Any) -> Any:
+    """(weight, phase) at nodes of panels whose errors are below `share` each, and all errors."""
+    a, b, error, ends = acb(1 + integrand.c), acb(-integrand.c), arb(0), []
     for side, end in ((-1, part.lo), (1, part.hi)):
         place, bound = (end, arb(0)) if end.is_finite() else part.cut_at(a, b, side)
         ends.append(place)
         error += bound
     lo, hi = ends
-    exponent, loss = part.exponent(a, b), part.exponent(acb(1), acb(-1))
+    exponent, loss = integrand.log_weight(part), integrand.phase(part)
     most = _points(10.0 + ROOM - float(tolerance.log().mid()))
     rows, middle = [], arb(0) if lo < 0 and hi > 0 else (lo + hi) / 2
     todo = Boxes([(lo, middle), (middle, hi)], MAX_PANELS, "panels")

@@ -1,0 +1,213 @@
+"""Certified delta of one epoch of random allocation, by the transform of a put (T11).
+
+With phi(s) = prod_j E_Q[exp(-s X_j / t)]^n_j over the distinct steps j, period T > c, h = 2 pi / T,
+and r = exp(-aT),
+
+    (exp(ac) / T) sum_n phi(a + inh) e^(inhc) / (a + inh)^2 = sum_(m >= 0) r^m E_Q[(c + mT - W)_+],
+
+of which m >= 1 lie between sum r^m (c + mT) and as much less r / (1 - r). Nodes beyond a frequency
+y come to at most exp(ac) |phi| / (pi y), with the largest |phi| there. Far out that follows from
+`decay`, in the middle from values at points and |phi'| <= E X, and near zero, with f = phi / phi(a)
+of one step, from 1 - |f(2u)|^2 <= 4 (1 - |f(u)|^2), as 1 - cos 2v <= 4 (1 - cos v). Doubles choose
+a, T and y alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from flint import acb, arb, ctx
+
+from mechc.errors import NumericError, UnsupportedError
+from mechc.protocol import Measure, Use
+from mechc.verify.balls.oracle import Oracle, reversed_pair
+from mechc.verify.certified.contour import Law
+from mechc.verify.certified.decay import decays
+from mechc.verify.certified.integrand import Ratios
+from mechc.verify.certified.moments import moments
+
+RTOLS = (1e-12, 1e-9, 1e-7, 1e-5, 1e-3)  # of delta, aimed at: the first that few nodes reach
+TILTS = np.exp(np.arange(-4.0, 4.0, 0.1))  # real parts, over the standard deviation of W
+MOST = 5000  # nodes
+ROOM = 4.0  # nats between the aim and each error
+FREQUENCIES, HIGHEST = 1.1, 200  # ratio of those at which a bound is tried, and how many
+FADED, BELOW, POINTS = 0.8, 32.0, 1024  # |f| from where on `decay` serves, and points before that
+SMALLEST = -3000.0  # log of a delta that is aimed at
+
+
+class Allocated:
+    """Certified delta of one epoch in one direction."""
+
+    def __init__(self, event: Use, direction: str) -> None:
+        """Bind the declarations of the steps.
+
+        Args:
+            event: the epoch; `allocated` are its distinct steps with counts.
+            direction: "remove" or "add".
+
+        Raises:
+            UnsupportedError: some step has no density, or an index beside its output.
+        """
+        self.direction, self._event = direction, event
+        self.t = sum(count for _, count in event.allocated)
+        self._steps: list[Law] = []
+        self._nodes = []
+        for step, count in event.allocated:
+            law = Law.of(step, direction, count)
+            if direction == "add":  # P and Q as in the other one
+                oracle = Oracle(reversed_pair(law.oracle.declaration), step.theta)
+                law = Law(oracle, count)
+            if law.oracle.measure is not Measure.DENSITY:
+                raise UnsupportedError(
+                    f"certified: {step.mechanism.name} has no density, and E exp(-sX) does not "
+                    "fade; ask without certified=True"
+                )
+            self._steps.append(law)
+            rough = step.loss("remove").covering(-1.0, 0.0)
+            loss, log_weight = rough.nodes()
+            x = np.append(np.exp(np.minimum(loss, 300.0)), 0.0) / self.t
+            log_q = np.append(log_weight - loss, rough.log_minus_infinite)
+            self._nodes.append((x, np.exp(log_q), count))
+        self._faded: dict[float, list[Fading]] = {}
+
+    def size(self, epsilon: float) -> float:
+        """About log delta, in floating point."""
+        known = self._event.log_delta(epsilon, direction=self.direction).estimate
+        return max(float(known), SMALLEST)
+
+    def slope(self, epsilon: float) -> float:
+        """How fast log delta falls with epsilon, in floating point."""
+        further = epsilon + 1e-3 * max(epsilon, 1e-3)
+        return max((self.size(epsilon) - self.size(further)) / (further - epsilon), 1e-3)
+
+    def delta(self, epsilon: float, enough: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Return a ball that contains the exact value at epsilon, and how it was found.
+
+        Args:
+            epsilon: any finite number.
+            enough: not used: nothing is proven more cheaply.
+        """
+        adding = self.direction == "add"
+        size = self.size(epsilon) - (epsilon if adding else 0.0)
+        for rtol in RTOLS:
+            wanted = size + math.log(rtol)
+            a, period, last, top = self._plan(math.exp(-epsilon if adding else epsilon), wanted)
+            if last * period < math.tau * MOST:
+                break
+        with ctx.workprec(int(60 + (top - wanted) / math.log(2.0) + 2.0 * math.log2(self.t))):
+            exact = arb(epsilon)
+            c = (-exact if adding else exact).exp()
+            put, nodes, cut = self._put(c, arb(a), arb(period), last, wanted, top)
+            value = exact.exp() * put if adding else 1 - c + put
+            low = value.lower().max((1 - exact.exp()).lower()).max(arb(0))
+            detail = {"contour": a, "period": period, "nodes": nodes, "cut-off": float(cut)}
+            ball = low.union(value.upper().min(arb(1)))
+            return ball, {"route": "put", **detail, "direction": self.direction}
+
+    def _log_phi(self, s: Any) -> Any:
+        """Log phi in floating point."""
+        return sum(n * np.log(np.exp(-np.multiply.outer(s, x)) @ w) for x, w, n in self._nodes)
+
+    def _plan(self, c: float, wanted: float) -> tuple[float, float, float, float]:
+        """Real part, period, last frequency and log of exp(ac) phi(a)."""
+        mean, square = (sum(n * (x**k @ w) for x, w, n in self._nodes) for k in (1, 2))
+        sd = math.sqrt(square - sum(n * (x @ w) ** 2 for x, w, n in self._nodes))
+        a = TILTS / sd
+        top = self._log_phi(a) + a * c
+        period = np.maximum((ROOM + math.log(c + mean + 9.0 * sd) - wanted) / a, 1.01 * c)
+        # as if tilted laws were normal near 0, and had jumps far out; variances by differences
+        bent = (self._log_phi(1.01 * a) + self._log_phi(0.99 * a) - 2.0 * (top - a * c)) / 1e-4
+        nats = np.maximum(top - wanted + ROOM, 1.0)
+        far = math.sqrt(self.t) * np.expm1(np.minimum(nats / self.t, 300.0))
+        y = a * np.maximum(np.sqrt(2.0 * nats), far) / np.sqrt(np.maximum(bent, 1e-300))
+        best = int(np.nanargmin(np.where(bent > 0.0, y * period, math.nan)))
+        return float(a[best]), float(period[best]), float(y[best]), float(top[best])
+
+    def _put(
+        self, c: Any, a: Any, period: Any, last: float, wanted: float, top: float
+    ) -> tuple[Any, int, Any]:
+        """E_Q[(c - W)_+], the number of nodes, and what is beyond them."""
+        h, front, aim = 2 * arb.pi() / period, (a * c).exp(), arb(wanted - ROOM).exp()
+        faded = self._fading(a)
+        for _ in range(HIGHEST):
+            count = min(math.ceil(last / float(h)), MOST)
+            y, cut = count * h, front / (arb.pi() * count * h)
+            for fading, law in zip(faded, self._steps, strict=True):
+                cut *= fading.bound(y / self.t) ** law.count
+            if cut < aim or count == MOST:
+                break
+            last *= FREQUENCIES
+        terms = [(acb(0, n * h * c)).exp() / acb(a, n * h) ** 2 for n in range(count + 1)]
+        tolerance = arb(wanted - top - ROOM).exp() / self.t
+        share = Ratios(a / self.t)
+        for law, fading in zip(self._steps, faded, strict=True):
+            found = moments(law.oracle, share, h / self.t, count, fading.whole, tolerance)
+            terms = [term * m**law.count for term, m in zip(terms, found, strict=True)]
+        total = (terms[0].real + 2 * sum((z.real for z in terms[1:]), start=arb(0))) / period
+        r = (-a * period).exp()
+        images = c * r / (1 - r) + period * r / (1 - r) ** 2
+        less = (r / (1 - r)).upper()
+        value = front * total - images + arb(0, cut.upper()) + arb(less / 2, less / 2)
+        return value, count + 1, cut.upper()
+
+    def _fading(self, a: Any) -> list[Fading]:
+        """How every step's transform fades at a real part."""
+        key = float(a)
+        if key not in self._faded:
+            with ctx.workprec(64):
+                self._faded[key] = [Fading(law.oracle, a / self.t) for law in self._steps]
+        return self._faded[key]
+
+
+class Fading:
+    """Bounds on |E_Q exp(-(a + iu) X)| for all frequencies beyond one.
+
+    Attributes:
+        whole: E_Q exp(-aX).
+    """
+
+    def __init__(self, oracle: Oracle, a: Any) -> None:
+        """Prove them from where the transform has faded.
+
+        Args:
+            oracle: of one step.
+            a: real part, an exact ball.
+        """
+        integrand = Ratios(a)
+        self._rows = decays(oracle, integrand, [])
+        self.whole = abs(moments(oracle, integrand, arb(1), 0, arb(1), arb(1e-12))[0])
+        self._from = arb(1)
+        while self._far(self._from) > FADED * self.whole:
+            self._from *= 2
+            if self._from > 1e12:
+                raise NumericError("certified: E exp(-sX) is not proved to fade")
+        while self._far(self._from / 2) < FADED * self.whole:
+            self._from /= 2
+        self._step = self._from / POINTS
+        found = moments(oracle, integrand, self._step, POINTS, self.whole, arb(1e-9))
+        # |phi'| is at most E X, and a point is half a step away
+        largest = self._far(self._from)
+        self._largest: list[Any] = [largest]
+        for value in reversed(found):
+            largest = largest.max((abs(value) + self._step / 2).upper())
+            self._largest.append(largest)
+        self._largest.reverse()
+
+    def _far(self, u: Any) -> Any:
+        best = self._rows[0].at(u)
+        for row in self._rows[1:]:
+            best = best.min(row.at(u))
+        return best.upper()
+
+    def bound(self, u: Any) -> Any:
+        """The largest value at any frequency from u on."""
+        far = self._far(u).min(self.whole)
+        if not u < self._from:
+            return far
+        turns = max(0, math.ceil(math.log2(float(self._from / (BELOW * u)))))
+        at = max(math.floor(float(u * 2**turns / self._step)) - 1, 0)
+        f = (self._largest[min(at, POINTS + 1)] / self.whole).upper().min(arb(1))
+        near = self.whole * (1 - (1 - f**2) / arb(4) ** turns).sqrt()
+        return near.min(far).upper()
