@@ -326,7 +326,8 @@ def exact(loss: PrivacyLoss, step: float | None = None) -> GridLaw:
         mass=mass,
         log_infinite=loss.log_infinite,
         slack=off + 2 * U * float(np.abs(loss.atom_loss).max()),
-        inflation=loss.tolerance + loss.atom_error
+        inflation=loss.tolerance
+        + loss.atom_error
         + U * (8.0 + 2.0 * float(np.abs(loss.atom_log_mass).max())),
     )
 

@@ -296,6 +296,7 @@ def _panels(*fields: Floats) -> tuple[NDArray[np.int64], list[Floats]]:
     lo, _, *found = halved(edges, look, MOST_PANELS, "sums of atoms: a density has too many panels")
     return lo.astype(np.int64), found
 
+
 MOST_SUMS = 400_000  # composed atoms that are listed
 MOST_PANELS = 100_000  # panels that the linear part is integrated over
 LEAST_SHARE = math.log(1e-22)  # of the tilted mass of composed atoms left to the contour
