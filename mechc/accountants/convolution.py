@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.composed import ComposedLoss
@@ -296,7 +296,9 @@ class Nodes:
             at = 0.5 * (lo + hi)
             mean, spread = self.small(at)
             z = (at - mean) / max(spread, 1e-300)
-            normal = spread * (math.exp(-0.5 * min(z * z, 1400.0)) / 2.5 - z * ndtr(-z))
+            normal = spread * (
+                math.exp(-0.5 * min(z * z, 1400.0)) / 2.5 - z * scipy.special.ndtr(-z)
+            )
             known = max(self.log_single(at), math.log(normal) if normal > 0.0 else -math.inf)
             lo, hi = (at, hi) if known > log_delta else (lo, at)
             if hi - lo <= 1e-3 * hi:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import log_all_largest
@@ -250,7 +249,8 @@ def _enumerate(steps: Sequence[Step]) -> tuple[Floats, Floats, Floats]:
     for s in steps:
         spend(LISTED * loss.size * ways_to_draw(s.count, s.loss.atom_loss.size))
         total, log_p = draws(s.loss.atom_loss, s.loss.atom_log_mass, s.count)
-        off = 8.0 * EPS * (2.0 + 2.0 * gammaln(s.count + 1.0) - log_p) + s.count * s.loss.tolerance
+        rounding = 8.0 * EPS * (2.0 + 2.0 * math.lgamma(s.count + 1.0) - log_p)
+        off = rounding + s.count * s.loss.tolerance
         loss = (loss[:, None] + total).ravel()
         log_mass = (log_mass[:, None] + log_p).ravel()
         noise = (noise[:, None] + off).ravel()

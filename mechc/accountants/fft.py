@@ -27,7 +27,6 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
@@ -88,8 +87,8 @@ def log_peak(t: Floats | float) -> Floats:
 def log_mills(x: float) -> float:
     """Return log q(x) with q(x) = sqrt(2 pi) exp(x^2/2) (1 - Phi(x)), the normal Mills ratio."""
     if x < _ERFCX_OVERFLOWS:
-        return float(special.log_ndtr(-x)) + 0.5 * x * x + HALF_LOG_TWO_PI
-    return math.log(special.erfcx(x / math.sqrt(2.0))) + 0.5 * math.log(0.5 * math.pi)
+        return float(scipy.special.log_ndtr(-x)) + 0.5 * x * x + HALF_LOG_TWO_PI
+    return math.log(scipy.special.erfcx(x / math.sqrt(2.0))) + 0.5 * math.log(0.5 * math.pi)
 
 
 TRANSFORM = 10.0  # work for one point of a transform, of a power, or of a payoff

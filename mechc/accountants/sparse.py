@@ -41,8 +41,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import betainc
 
 from mechc.accountants.contours.characteristic import FREQUENCY
 from mechc.accountants.contours.composed import ComposedLoss
@@ -89,7 +89,7 @@ def partition(loss: Floats, edges: Edges) -> Floats:
     out = np.where(loss >= b, 1.0, 0.0)
     rising = (loss > a) & (loss < b)
     if rising.any():
-        out[rising] = betainc(SMOOTH, SMOOTH, (loss[rising] - a) / (b - a))
+        out[rising] = scipy.special.betainc(SMOOTH, SMOOTH, (loss[rising] - a) / (b - a))
     return out
 
 

@@ -34,8 +34,8 @@ from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.classical.clt import log_gaussian_bounds
@@ -315,7 +315,8 @@ def _overlapping_mu(epsilon: float, log_overlap: float) -> float:
 
     def above(mu: float) -> bool:
         rest = np.logaddexp(
-            log_ndtr(epsilon / mu - 0.5 * mu), epsilon + log_ndtr(-epsilon / mu - 0.5 * mu)
+            scipy.special.log_ndtr(epsilon / mu - 0.5 * mu),
+            epsilon + scipy.special.log_ndtr(-epsilon / mu - 0.5 * mu),
         )
         return bool(rest > log_overlap - 1e-9 * (1.0 + abs(log_overlap)))
 

@@ -17,8 +17,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.moments import log_total
@@ -157,7 +157,9 @@ class Density:
         self.profile = profile
         d = profile.dimension
         # the ratio of the areas of the unit spheres of R^(d-1) and R^d
-        self._log_areas = float(gammaln(0.5 * d) - gammaln(0.5 * (d - 1))) - 0.5 * math.log(math.pi)
+        self._log_areas = float(
+            scipy.special.gammaln(0.5 * d) - scipy.special.gammaln(0.5 * (d - 1))
+        ) - 0.5 * math.log(math.pi)
 
     def _other(self, y: Floats, loss: Floats) -> Floats:
         """Log b at log a and losses."""

@@ -41,7 +41,6 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from mechc.accountants.contours.characteristic import Law, Tilted, variation
 from mechc.accountants.contours.trapezoid import Complexes, Contour, Floats
@@ -339,7 +338,7 @@ class Sums:
 
 def ways_to_draw(count: int, atoms: int) -> float:
     """Return how many sums `count` draws from so many atoms have, no more than e^60."""
-    ways = gammaln(count + atoms) - gammaln(count + 1.0) - gammaln(float(max(atoms, 1)))
+    ways = math.lgamma(count + atoms) - math.lgamma(count + 1.0) - math.lgamma(max(atoms, 1))
     return math.exp(min(60.0, ways))
 
 
@@ -352,7 +351,7 @@ def draws(loss: Floats, log_weight: Floats, count: int) -> tuple[Floats, Floats]
     m = loss.size
     if 0 < count < m:
         last, run = np.arange(m), np.ones(m)
-        total, log_mass = loss.copy(), log_weight + gammaln(count + 1.0)
+        total, log_mass = loss.copy(), log_weight + math.lgamma(count + 1.0)
         for _ in range(count - 1):
             times = m - last  # an atom is followed by itself or a later one
             start = np.cumsum(times) - times
@@ -363,7 +362,7 @@ def draws(loss: Floats, log_weight: Floats, count: int) -> tuple[Floats, Floats]
             last = chosen
         return total, log_mass
     rest = np.full(1, float(count))
-    total, log_mass = np.zeros(1), np.full(1, gammaln(count + 1.0))
+    total, log_mass = np.zeros(1), np.full(1, math.lgamma(count + 1.0))
     for i in range(m):
         drawn = rest
         if i < m - 1:
@@ -371,9 +370,15 @@ def draws(loss: Floats, log_weight: Floats, count: int) -> tuple[Floats, Floats]
             drawn = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
             rest, total, log_mass = (np.repeat(v, sizes) for v in (rest, total, log_mass))
         total = total + drawn * loss[i]
-        log_mass = log_mass + drawn * log_weight[i] - gammaln(drawn + 1.0)
+        log_mass = log_mass + drawn * log_weight[i] - _log_factorials(drawn)
         rest = rest - drawn
     return total, log_mass
+
+
+def _log_factorials(numbers: Floats) -> Floats:
+    """Logs of factorials, each number once: importing SciPy's takes longer than most answers."""
+    distinct, place = np.unique(numbers, return_inverse=True)
+    return np.array([math.lgamma(n + 1.0) for n in distinct])[place]
 
 
 def power(loss: Floats, log_weight: Floats, count: int) -> Sums | None:
@@ -382,7 +387,7 @@ def power(loss: Floats, log_weight: Floats, count: int) -> Sums | None:
     if ways > MOST_SUMS:
         return None
     spend(10.0 * loss.size * ways)
-    noise = 16.0 * EPS * (2.0 + gammaln(count + 1.0))
+    noise = 16.0 * EPS * (2.0 + math.lgamma(count + 1.0))
     return Sums(*draws(loss, log_weight, count), noise).without_negligible()
 
 

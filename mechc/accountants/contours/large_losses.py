@@ -11,8 +11,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import log1p
 
 from mechc.accountants.contours.characteristic import log_phi
 from mechc.accountants.contours.saddle import tilt
@@ -50,7 +50,7 @@ def transforms(
     if log_unit < FIRST_ORDER:
         return np.asarray(counts @ np.exp(log_ratio + log_one), np.complex128)
     outweighed = log_ratio.real > 0.0
-    log_sum = log1p(np.exp(np.where(outweighed, -log_ratio, log_ratio)))
+    log_sum = scipy.special.log1p(np.exp(np.where(outweighed, -log_ratio, log_ratio)))
     log_sum = np.maximum(log_sum.real, LEAST) + 1j * log_sum.imag  # one and -1 may cancel
     total = counts @ (np.where(outweighed, log_ratio, 0.0) + log_sum)
     large = total.real > 1.0

@@ -32,8 +32,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import erfc
 
 from mechc.accountants.contours.characteristic import FEW, Law, Tilted
 from mechc.errors import NumericError
@@ -69,7 +69,7 @@ def _below(log_x: Floats, end: float, width: float) -> Floats:
     if not width or end == math.inf:
         return np.where(log_x <= end, 1.0, 0.0)
     z = np.clip((log_x - end) / width, -2.0 * EDGE, 2.0 * EDGE)
-    step = np.where(z < -EDGE, 1.0, 0.5 * erfc(z))
+    step = np.where(z < -EDGE, 1.0, 0.5 * scipy.special.erfc(z))
     return np.where(z > EDGE, 0.0, step)
 
 
