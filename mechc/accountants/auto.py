@@ -100,6 +100,7 @@ APART = -1e-2  # log delta of two laws that are nearly disjoint
 MANY = 20_000  # atoms of one loss that only a grid takes cheaply
 SMALLEST = -745.2  # log of the smallest double: below it only the contour is tried
 FAR_BELOW = -1e5  # the same for few steps
+FAR = 1e5  # epsilon beyond which the contour is asked first: its bound is soon there
 FEW = 12  # steps that auto composes one by one ...
 DISTINCT = 7  # ... if no more of them are different, whose kinks multiply ...
 SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps are fewer than this
@@ -323,9 +324,11 @@ class Auto:
         return best
 
     def _in_order(self, epsilon: float) -> list[Strategy]:
-        """The strategies, first the one that settled a question close by."""
+        """The strategies, first the one that settled a question close by; far out the contour."""
         name, place = self._last
-        if not abs(epsilon - place) <= CLOSE * abs(place):
+        if epsilon > FAR and not self._single:
+            name = "contour"
+        elif not abs(epsilon - place) <= CLOSE * abs(place):
             return list(self._queue)
         return sorted(self._queue, key=lambda strategy: strategy.method != name)
 

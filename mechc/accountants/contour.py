@@ -70,6 +70,7 @@ GROWTH = 3.0  # times the nodes expected, likewise
 PATIENCE, LOUD = 2048, math.log(1e-4)  # nodes after which no |phi| above this is waited out
 NARROW = 0.3  # width of a smoothed answer, in rtol, that is narrow enough
 FIT, FITS = 1e-4, 4  # error of phi wanted of polynomials, in rtol, and refinements to get there
+DEEPEST, FAR = -1e6, 1e5  # log of finite parts that nobody reads, looked for beyond this epsilon
 NOTHING = math.log(1e-14)  # share of the mass that need not be told from none
 ROUNDED = 1e-9  # blocks that rounding may add to a division
 CROWD = 100_000  # nodes of a step's tilted law beyond which no higher frequency is asked for
@@ -108,6 +109,21 @@ class Side(Columns):
             return self._fresh(epsilon)
         except NumericError as error:
             return self._chernoff(epsilon, str(error))
+
+    def negligible(self, epsilon: float, log_infinite: float) -> Answer | None:
+        """A bound on H(epsilon) where it is nothing, or nothing beside the mass at infinite loss.
+
+        None where Chernoff's bound does not prove it.
+        """
+        level = max(log_infinite + NOTHING, DEEPEST)
+        try:
+            if not ((level > DEEPEST or epsilon > FAR) and self.is_below(epsilon, level)):
+                return None
+        except (NumericError, UnsupportedError):
+            return None
+        bound = min(self.chernoff(epsilon), self._log_mass)
+        why = {"reason": f"finite losses add less than exp({level:.6g})"}
+        return Answer(-math.inf, -math.inf, bound, why)
 
     def _at_hand(self, epsilon: float) -> tuple[Contour | Blurred | Jumps, Answer] | None:
         """A contour that has answered before and answers here as well, with its answer."""
@@ -180,7 +196,7 @@ class Side(Columns):
         return place(self._law, np.array([[1.0], [t0], [epsilon]]), top, SHARE, spread)
 
     def on(self, where: Placement, epsilon: float, most: float, growth: float) -> Contour | None:
-        """A contour with its nodes, None where it takes more; see `_wait`."""
+        """A contour with as many nodes as `_wait` allows, None where these leave too much out."""
         contour = self._laid(where, False)
         if not contour.weight(epsilon) > 0.0:
             return None
@@ -338,9 +354,9 @@ class Side(Columns):
         for _ in range(FITS):
             try:
                 law = far_law(c, frequency, 0.0, steps)
+                fitted = Oscillation(law, tilted, floor)
             except NumericError:
                 return None
-            fitted = Oscillation(law, tilted, floor)
             if fitted.error < FIT * self._rtol:
                 part = AtomicPart(law, tilted, fitted)
                 return part if part.order or self._law.loss.size > atoms else None
@@ -385,7 +401,7 @@ class ContourAccountant:
         """
         base, shift = self._log_infinite, 0.0
         if epsilon >= 0:
-            a = self._forward.finite(epsilon)
+            a = self._forward.negligible(epsilon, base) or self._forward.finite(epsilon)
         else:
             if self._backward is None:
                 reverse = tuple(Step(s.loss.reversed(), s.count) for s in self._steps)

@@ -483,7 +483,9 @@ def _log_value(edges, coefficients, facts, epsilon):  # type: ignore[no-untyped-
     x = 2.0 * (u - edges[m]) / (edges[m + 1] - edges[m]) - 1.0
     value = series(coefficients[m], min(1.0, max(-1.0, x)))[0]
     exponent = log_mgf - tilt * epsilon
-    if not value > 0.0:
+    if not value >= -np.inf:
+        return -np.inf, np.nan, np.inf
+    if value <= 0.0:
         return -np.inf, -np.inf, exponent + math.log(2.0 * floor) if floor > 0.0 else np.inf
     rounding = 2.0 * EPS * (abs(log_mgf) + abs(tilt * epsilon) + tilt * abs(shift))
     error = relative + floor / value + rounding
@@ -515,10 +517,10 @@ def _search(edges, coefficients, facts, targets, widest):  # type: ignore[no-unt
                 log_value, target = sides[0], targets[1]
             elif side == 2:
                 log_value = sides[2]
-            if log_value > target:
-                low = at
-            else:
+            if log_value <= target:
                 high = at
+            else:
+                low = at
         out[side] = low if side == 0 else high
     sides = _log_value(edges, coefficients, facts, out[1])
     known = (out[0] > least or least == 0.0) and out[2] < most

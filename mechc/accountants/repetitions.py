@@ -63,7 +63,8 @@ class Sweep(Columns):
     ) -> None:
         """Keep the steps; nothing is computed before the first question."""
         super().__init__(tuple(s for s in steps if s.count > 0))
-        self._payoff, self._target, self._widest = payoff, log_delta, 0.1 * rtol
+        self._payoff, self._target, self._rtol = payoff, log_delta, rtol
+        self._widest = 0.1 * rtol
         self._recursion = recursion and len(self._steps) == 1 and isinstance(payoff, Smooth)
         self.methods: set[str] = set()  # what has answered
         self._near = 0.0  # tilt of the last saddle point, if any
@@ -161,7 +162,7 @@ class Sweep(Columns):
         rows[0] /= n
         # images beyond all losses are known, however large they are
         lowest = n * self._lowest if self._whole else -math.inf
-        side = Side(steps, self._payoff.times(n), COARSER * 10.0 * self._widest)
+        side = Side(steps, self._payoff.times(n), COARSER * self._rtol)
         where = place(side.law, rows, top, SHARE, lowest=lowest)
         # `bounded_losses` goes far where there are atoms
         few = steps[0].count <= FEW or steps[0].loss.atom_loss.size > 0

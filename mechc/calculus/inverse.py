@@ -2,11 +2,11 @@
 
 Input: regions without inverses. Output: the same regions with x as a function of the loss symbol,
 `Closed` where a formula was found and verified, `Numeric` (bracketing on the monotone region, which
-always works) otherwise. Strategies in order: unwinding where the variable occurs once; a polynomial
-of degree at most two in the variable or in one exponential of it, after outer increasing functions
-have been peeled off and logarithms merged. A candidate counts only if L(inverse(l)) = l and
-inverse(L(x)) = x at random typical parameters and points of that very region, which also picks the
-right one of several roots.
+always works) otherwise. Formulas come from unwinding where the variable occurs once, or from a
+polynomial of degree at most two in the variable or in one exponential of it, after outer increasing
+functions have been peeled off and logarithms merged. A candidate counts only if L(inverse(l)) = l
+and inverse(L(x)) = x at random typical parameters and points of that very region, which also picks
+the right one of several roots.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Check that P and Q are laws: nowhere negative, total mass one, not on disjoint sets.
 
-Input: a declaration by cases. Output: notes on what was checked. They are
-checked in double precision at parameter vectors spread over the typical ranges, with at least one
-vector in every case that they reach.
+Input: a declaration by cases. Output: notes on what was checked, in double precision, at parameter
+vectors spread over the typical ranges, with at least one vector in every case that they reach.
 """
 
 from __future__ import annotations

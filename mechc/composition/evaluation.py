@@ -388,11 +388,6 @@ class Evaluation:
         return total, TOP_ERROR * math.fsum(map(abs, tops)) + logs + loss_errors(steps)[0]
 
 
-def log_positive_part(epsilon: float) -> float:
-    """Return log max(0, 1 - e^epsilon), the profile of two equal distributions."""
-    return log1mexp(epsilon)
-
-
 def _covering(steps: tuple[Step, ...], tilt: float) -> tuple[Step, ...] | MechcError:
     """Steps on more nodes, for tilts up to this one, or why there are none."""
     try:

@@ -173,8 +173,8 @@ def from_losses(
         raise DeclarationError(f"{name}: symmetric={symmetric!r} (expected True or False)")
     if add is not None and not (isinstance(add, (tuple, list)) and len(add) == 3):
         raise DeclarationError(f"{name}: add={add!r} (expected losses, masses and infinite_mass)")
-    first = _law(name, losses, masses, infinite_mass, step, symmetric)
-    second = _law(f"{name} (add)", *add, step, symmetric) if add is not None else None
+    first = _law(name, losses, masses, infinite_mass, step)
+    second = _law(f"{name} (add)", *add, step) if add is not None else None
     if symmetric:
         second = first
     key = digest("losses", claim, *(law for law in (first, second) if law is not None))
@@ -288,7 +288,7 @@ def _log_ratio(p: Floats, q: Floats) -> Floats:
 
 
 def _law(
-    name: str, losses: Any, masses: Any, infinite_mass: float, step: float | None, symmetric: bool
+    name: str, losses: Any, masses: Any, infinite_mass: float, step: float | None
 ) -> PrivacyLoss:
     loss, mass = as_array(f"{name}: losses", losses), _masses(name, "masses", masses)
     if loss.shape != mass.shape or not np.isfinite(loss).all():

@@ -155,7 +155,6 @@ def displacement(ends: tuple[End, ...], loss: Floats) -> Floats:
         if e.slope == 0.0 or math.isnan(e.limit):
             continue
         beyond = (loss - e.loss) / e.slope  # log of the distance in LOST ulps
-        beyond = np.where(loss * e.loss > 0.0, beyond, math.inf)
         error = np.maximum(error, MOVED / LOST * np.exp(np.minimum(-beyond, math.log(LOST))))
     return np.minimum(error, 1.0)
 

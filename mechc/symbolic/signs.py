@@ -261,7 +261,7 @@ _POSITIVE_WHERE: dict[type, Callable[..., tuple[Expr, ...]]] = {
     besselk: lambda order, z: (z,),
     zeta: lambda s, a=S.One: (s - 1, a),
     atan2: lambda y, x: (y,),
-    binomial: lambda n, k: (k + 1, n - k + 1),
+    binomial: lambda n, k: (n + 1, k + 1, n - k + 1),
 }
 
 

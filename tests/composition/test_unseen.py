@@ -213,7 +213,7 @@ def test_two_steps_with_uneven_tails(noise, support, values, lowest, formula):
         truth = two_steps(a, b, weight, 0.4)
         bound = (2 * event).delta(0.4, direction=direction)
         assert bound.lower - 2e-5 <= truth <= bound.upper + 2e-5
-        assert bound.upper - bound.lower <= 2e-6  # by a grid where the recursion gives up
+        assert bound.upper - bound.lower <= 5e-6  # by a grid where the recursion gives up
 
 
 def test_lattice_without_an_end():

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sympy import Symbol, cos, exp, log, oo, pi, sqrt, symbols
+from sympy import Rational, Symbol, binomial, cos, exp, log, oo, pi, sqrt, symbols
 
 from mechc.symbolic.facts import Facts, Undecided, eliminations, facts_of
 from mechc.symbolic.parameters import positive, rate
@@ -37,6 +37,9 @@ DOMAINS = facts_of((q,))
         (1 + cos(pi * x / a), Facts().within(x, -a, a), 1),
         (1 - cos(pi * b / a), Facts().assume(2 * a - b, 1), 1),
         (sqrt(a**2 + b**2) - a, Facts(), None),
+        # negative at a = 1/100: the gamma function of the first argument plus one is
+        (binomial(a - Rational(8, 5), a / 2 - Rational(4, 5)), Facts(), None),
+        (binomial(a + b, a), Facts(), 1),
     ],
 )
 def test_sign(expr, facts, expected):

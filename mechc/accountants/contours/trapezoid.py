@@ -190,8 +190,8 @@ def rounded(law: Law, c: float, payoff: Smooth | Lattice) -> tuple[float, float,
     itself; moving a loss by d moves K(c) by c d.
 
     Returns:
-        How far K(c) moves; and how far composed losses lie from that of the payoff, if it has one,
-        in the tilted mean and at most.
+        How far K(c) moves; and how far composed losses lie from the lattice of the payoff, in the
+        tilted mean and at most, 0 where it has none.
     """
     common = payoff if isinstance(payoff, Lattice) else None
     moved, mean = 0.0, 4.0 * EPS * abs(common.offset) if common else 0.0
@@ -203,9 +203,10 @@ def rounded(law: Law, c: float, payoff: Smooth | Lattice) -> tuple[float, float,
         weight = np.exp(log_weight - np.logaddexp.reduce(log_weight))
         shaky = EPS * _shaky(loss)
         moved += count * c * float(weight @ shaky)
-        step = common.step if common else loss.lattice[1]
-        place = (loss.atom_loss - loss.lattice[0]) / step
-        apart = np.abs(place - np.rint(place)) * step + shaky
+        if common is None:
+            continue
+        place = (loss.atom_loss - loss.lattice[0]) / common.step
+        apart = np.abs(place - np.rint(place)) * common.step + shaky
         apart += 4.0 * EPS * (np.abs(loss.atom_loss) + abs(loss.lattice[0]))
         mean += count * float(weight @ apart)
         most += count * float(apart.max())
@@ -368,9 +369,12 @@ class Contour:
         return Answer(lower, estimate, upper, detail)
 
     def facts(self, n: float = 1.0) -> Floats:
-        """Constants of the contour in their places, those of the law for one of n repetitions."""
+        """Constants of the contour in their places, those of the law for one of n repetitions.
+
+        TAIL, what is left out, is for whoever has chosen the nodes.
+        """
         facts = np.zeros(FACTS)
-        facts[C], facts[PERIOD], facts[TAIL] = self.c, self.period, self.decay
+        facts[C], facts[PERIOD] = self.c, self.period
         facts[MEAN], facts[LOG_M], facts[LOWEST] = self.mean / n, self.k / n, self.lowest / n
         facts[UNRESOLVED] = self.unresolved / n
         facts[NOISE_M] = (self.rounding + self.tolerance) / n

@@ -84,6 +84,8 @@ class LatticeSum(Part):
             halves = [(-1, -hi, None)]
         rows, rest, total = [], arb(0), arb(0)
         for side, start, stop in halves:
+            if stop is not None and stop - start >= most:
+                raise NumericError(f"more than {most} points of the lattice")
             for m in range(start, start + most if stop is None else stop + 1):
                 rows.append(self.logs(side * m))
                 total += (weight := _power(a, b, rows[-1]))
@@ -96,7 +98,7 @@ class LatticeSum(Part):
                         rest += between(bound)
                         break
             else:
-                if stop is None or stop - start >= most:
+                if stop is None:
                     raise NumericError(f"more than {most} points of the lattice matter")
         return rows, rest
 

@@ -6,6 +6,7 @@ Beyond a place R the slope of log p^a q^b is enclosed for all y >= R at once
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -28,7 +29,7 @@ from mechc.verify.balls.sums import exact
 WHOLE = (float("-inf"), float("inf"))
 
 
-class Part:
+class Part(ABC):
     """P and Q between `lo` and `hi`."""
 
     def __init__(self, piece: Piece, x: Symbol, values: Any) -> None:
@@ -56,9 +57,9 @@ class Part:
         """The loss where it is proved to be constant on the piece, else None."""
         return None
 
+    @abstractmethod
     def mass(self, law: str, lo: float, hi: float) -> Any:
         """Mass of (lo, hi] on this piece under P (law "p") or Q."""
-        raise NotImplementedError
 
     def infinite_mass(self, law: str) -> Any:
         """Mass under one law where the other is zero."""

@@ -245,6 +245,8 @@ class Contour:
             s = ((s * c).sqrt()).mid()  # a weaker bound, from an integral that settles
         else:
             raise NumericError(f"no bound on M({s.str(5)})")
+        if not s > c:
+            raise NumericError(f"no bound on M right of the contour at {c.str(5)}")
         w = (-period * (s - c)).exp()
         exponent = -s * epsilon + s * s.log() - (1 + s) * (1 + s).log()
         return moment * exponent.exp() * w / (1 - w)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from flint import arb, arb_poly, ctx
 
-from mechc.errors import UnsupportedError
+from mechc.errors import NumericError, UnsupportedError
 from mechc.verify.balls.lattice import LatticeSum
 from mechc.verify.balls.oracle import Oracle
 from mechc.verify.certified import mesh
@@ -46,7 +46,10 @@ def atoms_of(oracle: Oracle, smallest: Any) -> Atoms | None:
         if not part.is_shared:
             continue
         if isinstance(part, LatticeSum):
-            logs, rest = part.points(arb(1), arb(0), lambda _: smallest, MAX_POINTS)
+            try:
+                logs, rest = part.points(arb(1), arb(0), lambda _: smallest, MAX_POINTS)
+            except NumericError as e:
+                raise UnsupportedError(f"{e}; atoms are listed up to {MAX_POINTS}") from e
             rows += [(log_p - log_q, log_p.exp()) for log_p, log_q in logs]
             missing += rest.upper()
         elif part.plateau is not None:

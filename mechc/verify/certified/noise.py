@@ -88,8 +88,17 @@ class CertifiedNoise:
         """Return bounds on the smallest t with P(|noise - median| <= t) >= probability."""
         low, high = median
         return self._around(
-            guess, probability, lambda t: (low - t, high + t), lambda t: (high - t, low + t)
+            guess,
+            probability,
+            lambda t: self._rounded(low - t, high + t, math.inf),
+            lambda t: self._rounded(high - t, low + t, -math.inf),
         )
+
+    def _rounded(self, lo: float, hi: float, outward: float) -> tuple[float, float]:
+        """Ends of an interval that were rounded, an ulp outwards (inf) or inwards (-inf)."""
+        if self._lattice:  # sums of integers are exact
+            return lo, hi
+        return math.nextafter(lo, -outward), math.nextafter(hi, outward)
 
     def _around(self, guess: float, probability: float, wide: Closed, narrow: Closed) -> Interval:
         """The place at which closed intervals that grow have the probability."""
