@@ -122,8 +122,8 @@ class Side(Columns):
         except (NumericError, UnsupportedError):
             return None
         bound = min(self.chernoff(epsilon), self._log_mass)
-        why = {"reason": f"finite losses add less than exp({level:.6g})"}
-        return Answer(-math.inf, -math.inf, bound, why)
+        reason = f"finite losses add less than exp({level:.6g})"
+        return Answer(-math.inf, -math.inf, bound, {"reason": reason})
 
     def _at_hand(self, epsilon: float) -> tuple[Contour | Blurred | Jumps, Answer] | None:
         """A contour that has answered before and answers here as well, with its answer."""
