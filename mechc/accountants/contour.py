@@ -156,7 +156,7 @@ class Side(Columns):
 
     def _fresh(self, epsilon: float) -> Answer:
         """H(epsilon) on a contour of its own, or by the largest losses where that is crowded."""
-        where = self._choose(epsilon)
+        where = self.choose(epsilon)
         one_scale = math.isfinite(self._payoff.edge) or (
             self._has_sums and Tilted(self._law, where.c).lasting > LEAST_SHARE
         )
@@ -164,25 +164,25 @@ class Side(Columns):
         nodes = 0.0 if one_scale else self._reach(where) * where.period / (2.0 * math.pi)
         if nodes > CROWDED and len(self._steps) > STEPS:
             return self._chernoff(epsilon, f"{nodes:.2g} frequencies of many distinct steps")
-        contour = None if nodes > CROWDED else self._laid(where, one_scale)
+        contour = None if nodes > CROWDED else self.laid(where, one_scale)
         most, growth = (QUICK, GROWTH) if nodes > FEW_NODES else (math.inf, math.inf)
-        answer = None if contour is None else self._run(contour, epsilon, most, growth)
+        answer = None if contour is None else self.run(contour, epsilon, most, growth)
         if not (answer and answer.width <= self._rtol) and not one_scale:
             found = by_largest_losses(self._steps, epsilon, self._rtol)
             if found is not None:
                 jumps, rare = found
                 if contour is not None and rare.width > ELSEWHERE * self._rtol:
-                    answer = self._run(contour, epsilon, most)
+                    answer = self.run(contour, epsilon, most)
                 if answer is None or answer.width > rare.width:
                     self._contours = [Known(jumps, rare.width), *self._contours[:3]]
                     return rare
-        contour = contour or self._laid(where, one_scale)
-        answer = answer or self._run(contour, epsilon)
+        contour = contour or self.laid(where, one_scale)
+        answer = answer or self.run(contour, epsilon)
         answer = answer or self._chernoff(epsilon, "the trapezoid sum is not positive")
         self._contours = [Known(contour.blurred or contour, answer.width), *self._contours[:3]]
         return answer
 
-    def _choose(self, epsilon: float) -> Placement:
+    def choose(self, epsilon: float) -> Placement:
         """Contour and period that need the fewest nodes (docs/numerics.md, section 4)."""
         t0, f2 = self.saddle(epsilon)
         sharp = sharp_tilt((s.loss for s in self._steps), t0)
@@ -197,7 +197,7 @@ class Side(Columns):
 
     def on(self, where: Placement, epsilon: float, most: float, growth: float) -> Contour | None:
         """A contour with as many nodes as `_wait` allows, None where these leave too much out."""
-        contour = self._laid(where, False)
+        contour = self.laid(where, False)
         if not contour.weight(epsilon) > 0.0:
             return None
         least = math.exp(contour.tilted.lasting) / (contour.h * LONGEST)  # that decay is left
@@ -219,7 +219,7 @@ class Side(Columns):
         beyond = BEYOND if len(self._steps) < SEVERAL else BEYOND_SEVERAL
         return h * max(FIRST, BLOCK * math.ceil(min(beyond * where.frequency / h, 1e15) / BLOCK))
 
-    def _laid(self, where: Placement, one_scale: bool) -> Contour:
+    def laid(self, where: Placement, one_scale: bool) -> Contour:
         """The contour chosen, beside sums of atoms in closed form where these matter."""
         atomic = self._atomic(where.c) if one_scale else None
         if atomic is not None:
@@ -232,7 +232,7 @@ class Side(Columns):
         """Sums of atoms may matter, which no contour serves without a part of their own."""
         return math.isinf(self._payoff.edge) and all(s.loss.atom_loss.size for s in self._steps)
 
-    def _run(
+    def run(
         self, contour: Contour, epsilon: float, most: float = math.inf, growth: float = math.inf
     ) -> Answer | None:
         """Add nodes as this law needs them, and return the narrowest answer that they give.

@@ -167,7 +167,7 @@ def calibrate(
     if ends is not None:
         value = _settle(profile.steer, profile.excess, *ends)
     if ends is None or profile.excess(value) > 0:
-        ends = _straddle(profile, info, name)
+        ends = straddle(profile, info, name)
         found = _between(profile, *ends) if info.integer else math.nan
         value = found if info.integer else _settle(profile.excess, profile.excess, *ends)
     if words := profile.turn(solve_for, *ends):
@@ -220,6 +220,7 @@ class Profile:
         how: the words of their question.
         epsilon: where delta is asked.
         log_target: log of the largest value allowed.
+        known: bounds by value, as they were found.
     """
 
     run: Callable[[float], Composition]
@@ -230,20 +231,20 @@ class Profile:
 
     def __post_init__(self) -> None:
         """Know nothing yet."""
-        self._known: dict[float, tuple[float, float]] = {}
+        self.known: dict[float, tuple[float, float]] = {}
         self._steered: dict[float, float] = {}
         self._last: tuple[float, Composition] | None = None
         self._lead = ""  # the direction that was the worse one where both were evaluated
 
     def excess(self, value: float) -> float:
         """Return the proven upper bound of log delta minus the target: at most 0 is good."""
-        if value not in self._known:
-            self._known[value] = self._asked(value, self._bounds)
-        return self._known[value][1]
+        if value not in self.known:
+            self.known[value] = self._asked(value, self._bounds)
+        return self.known[value][1]
 
     def steer(self, value: float) -> float:
         """Return the same for one direction alone: a guide, not a proof."""
-        if value in self._known or not self._lead:
+        if value in self.known or not self._lead:
             return self.excess(value)
         if value not in self._steered:
             self._steered[value] = self._asked(value, self._leading)[1]
@@ -295,8 +296,8 @@ class Profile:
     def turn(self, parameter: str, good: float, bad: float) -> str:
         """Say where delta is proved to fall on the way from a good value to a bad one, if it is."""
         highest, where = -math.inf, good
-        for value in sorted(self._known, reverse=good > bad):
-            lower, upper = self._known[value]
+        for value in sorted(self.known, reverse=good > bad):
+            lower, upper = self.known[value]
             if highest > upper + SURE:
                 return (
                     f"delta is not monotone in {parameter}: larger at {where:g} than at "
@@ -365,7 +366,7 @@ def _between(profile: Profile, good: float, bad: float) -> float:
     return good
 
 
-def _straddle(profile: Profile, info: ParameterInfo, name: str) -> tuple[float, float]:
+def straddle(profile: Profile, info: ParameterInfo, name: str) -> tuple[float, float]:
     """Return (good, bad): values that do and do not meet the target, grown from `typical`."""
     lo, hi = info.typical
     at_lo, at_hi = profile.excess(lo), profile.excess(hi)

@@ -66,7 +66,7 @@ def epsilon_curve(
         except OutOfWorkError:
             table, methods = np.full((3, distinct.size), math.nan), set()
     alone = np.flatnonzero(np.isnan(table).any(axis=0))
-    found = _one_by_one(
+    found = one_by_one(
         distinct[alone],
         max_work,
         method,
@@ -77,7 +77,7 @@ def epsilon_curve(
     for i, answer in zip(answered, singles, strict=True):
         table[:, i] = answer.lower, answer.estimate, answer.upper
     between = np.setdiff1d(alone, answered)
-    _between(distinct, table, alone, between)
+    bound_between(distinct, table, alone, between)
     summary = collect(singles, (len(singles),))
     methods |= set(summary.method.split("+"))
     lower, estimate, upper = table[:, place]
@@ -95,13 +95,13 @@ def epsilon_curve(
     )
 
 
-def _one_by_one(
+def one_by_one(
     counts: NDArray[np.int64], max_work: float, method: str, ask: Callable[[int], Bound]
 ) -> dict[int, Bound]:
     """Answer for each count, by its place; if that is too much work, for a selection of them."""
     found: dict[int, Bound] = {}
     left = ALONE * max_work
-    for i in _spread(counts):
+    for i in spread_out(counts):
         if left < 0.0 and len(found) > 1 and not any(math.isnan(b.upper) for b in found.values()):
             break
         with limited(max_work, method) as allowance:
@@ -110,7 +110,7 @@ def _one_by_one(
     return found
 
 
-def _spread(counts: NDArray[np.int64]) -> Iterator[int]:
+def spread_out(counts: NDArray[np.int64]) -> Iterator[int]:
     """Places of all counts: the ends, then always where the ratio of neighbours is largest."""
     last = counts.size - 1
     gaps = [(0.0, 0, last)] if last > 0 else []
@@ -126,7 +126,7 @@ def _spread(counts: NDArray[np.int64]) -> Iterator[int]:
             heappush(gaps, (-float(counts[high]) / max(float(counts[low]), 0.5), low, high))
 
 
-def _between(
+def bound_between(
     counts: NDArray[np.int64], table: Floats, alone: NDArray[np.intp], left: NDArray[np.intp]
 ) -> None:
     """Bound the counts left, and those answered alone, by what is known of their neighbours."""

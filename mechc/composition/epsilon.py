@@ -201,7 +201,7 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
         near, slope = root(curve, main, near if math.isfinite(near) else start, slope)
     upper, lower = math.inf, 0.0
     if math.isfinite(near):
-        upper, lower = (_certified(curve, side, near, slope) for side in ("upper", "lower"))
+        upper, lower = (certified_side(curve, side, near, slope) for side in ("upper", "lower"))
     if math.isinf(upper):  # no bound comes down to the target any more: the last one that did
         upper = min(curve.least_proven(), rough.least_proven())
     if lower == 0.0:
@@ -336,7 +336,7 @@ def _next(lo: float, hi: float, x: float, excess: float, slope: float, stalled: 
     return guess if lo < guess < hi and not stalled else 0.5 * (lo + hi)
 
 
-def _certified(curve: Curve, side: str, near: float, slope: float) -> float:
+def certified_side(curve: Curve, side: str, near: float, slope: float) -> float:
     """Return an epsilon at which one proven side of log delta is beyond the target (nan: no proof).
 
     The upper bound at most the target, to the right of `near` (inf if it is nowhere); or the lower

@@ -26,8 +26,8 @@ def law(rate, sigma):
 def jumps(steps, epsilon):
     """Brackets for one epsilon, on nodes that its saddle point needs."""
     side = Side(tuple(steps), Smooth(), 1e-6)
-    side._choose(epsilon)
-    return Jumps(side._steps, epsilon, 1e-6)
+    side.choose(epsilon)
+    return Jumps(side.law.steps, epsilon, 1e-6)
 
 
 def one_step(rate, sigma, epsilon):
@@ -62,7 +62,7 @@ def test_many_steps_agree_with_one_contour(epsilon):
     """Where one contour still does, its choice of tilt, period and proof are other ones."""
     step = Step(law(0.01, 1.0), 100)
     side = Side((step,), Smooth(), 1e-6)
-    plain = side._run(side._laid(side._choose(epsilon), False), epsilon)
+    plain = side.run(side.laid(side.choose(epsilon), False), epsilon)
     answer = jumps([step], epsilon).answer(epsilon)
     assert plain.width < 1e-9
     assert answer.lower <= plain.upper

@@ -18,8 +18,8 @@ from mechc.loss.privacy_loss import PrivacyLoss, Step
 def solve(log_delta, target, start=1.0, slope=-1.0):
     curve = epsilon.Curve(log_delta, target)
     root, slope = epsilon.root(curve, "estimate", start, slope)
-    upper = epsilon._certified(curve, "upper", root, slope)
-    lower = epsilon._certified(curve, "lower", root, slope)
+    upper = epsilon.certified_side(curve, "upper", root, slope)
+    lower = epsilon.certified_side(curve, "lower", root, slope)
     return lower, root, upper, len(curve.points)
 
 
