@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.composition import inputs
+from mechc.composition import allocation, inputs
 from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import as_array
 from mechc.composition.mechanism import load
@@ -49,17 +49,23 @@ def matrix_mechanism(
         participations: for each pattern the steps in which one record may take part; or the name
             of all patterns: "single", one step alone, by default, so that mu is the largest column
             norm over sigma; "every", each separation-th step from any of the first ones on;
-            "apart", any steps that are so far apart.
+            "apart", any steps that are so far apart; "allocation", one step drawn at random (T11),
+            for a matrix that correlates none: no row has two entries.
         separation: the distance of steps, of two steps of one record the least under "apart".
         most: under "apart", the largest number of steps of one record.
 
     Raises:
         DeclarationError: nan or infinite entries, or patterns that are not steps.
-        UnsupportedError: steps drawn at random, which no theorem reduces to one mechanism.
+        UnsupportedError: steps drawn at random, which no theorem reduces to one mechanism where
+            noise is correlated.
     """
     matrix = _matrix("matrix_mechanism", encoder)
     gram = np.abs(matrix.T @ matrix)
     named = participations if isinstance(participations, str) else None
+    if named == "allocation" and (np.count_nonzero(matrix, axis=1) <= 1).all():
+        norms = np.sqrt(np.diag(gram)).tolist()
+        schedule = [_gaussian("matrix_mechanism", norm, sigma) for norm in norms]
+        return cast(Event, allocation.random_allocation(schedule))
     if named in DRAWN:
         raise UnsupportedError(
             f"matrix_mechanism: participations={named!r}: no theorem is known for steps that are "

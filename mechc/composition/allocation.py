@@ -344,14 +344,14 @@ class AllocationEvaluation(Evaluation):
         return Bound(lower, estimate, upper, "put", "proven", about)
 
     def renyi(self, direction: str, order: float) -> Bound:
-        """Return an upper bound on the Rényi divergence of one order; lower is nan."""
+        """Return that of one step, which is no smaller (Jensen's inequality); lower is nan."""
         from mechc.accountants.classical.renyi import RenyiAccountant
 
-        step = Step(self._event.loss(direction), 1)
-        found = RenyiAccountant((step,)).renyi_epsilon([order])
+        found = RenyiAccountant(self.steps[direction]).renyi_epsilon([order])
         about = {"direction": direction}
         upper = float(np.ravel(found.upper)[0])
-        return Bound(math.nan, math.nan, upper, found.method, UPPER, about)
+        why = "upper bound only: the Rényi divergence of one step (T11)"
+        return Bound(math.nan, math.nan, upper, found.method, why, about)
 
     def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return the largest finite loss, that of one step, and its rounding."""

@@ -473,9 +473,13 @@ def _settle(
     root = float(brentq(height, *ends, xtol=0.2 * scale, maxiter=MAX_TURNS))
     step = 0.3 * scale
     toward = math.copysign(1.0, ends[0] - ends[1])
+    missed = at(root)
     for _ in range(MAX_TURNS):
         value = at(root + toward * step)
         if value == good or excess(value) <= 0:
-            return value
+            # the guide may meet the target elsewhere: another direction decides there
+            near = step < scale or steer == excess
+            return value if near else _settle(excess, excess, value, missed)
+        missed = value
         step *= 3.0
     return good

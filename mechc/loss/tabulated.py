@@ -32,6 +32,7 @@ NOISY = 4.0  # times the error of values, below which nothing is resolved
 SHORTEST, LONGER = 1e-6, 1e-3  # length of a panel, as a share of the whole; if these are too many
 MOST = 250  # panels
 STRETCH = 0.4  # of the distance to the other end, that one panel of a convolution may have
+NEAR = 0.02  # of w, from where on log(w - r) bends within a panel of log r
 # errors that answers are widened by, and masses that may be unresolved beside them
 SHARP = ((1e-11, 1e-300), (1e-10, 1e-300), (1e-9, 1e-200), (1e-8, 1e-100), (1e-7, 1e-40),
          (1e-6, 1e-9))  # fmt: skip
@@ -79,6 +80,8 @@ def convolve(w, share, edges, coefficients, density, mu_edges, mu):  # type: ign
             last = min(ends[j + 1], top)
             while lo < last:
                 hi = min(last, lo + STRETCH * (w[i] - lo))
+                if lo < NEAR * w[i] < hi:  # of a long panel the end next to w is a piece of its own
+                    hi = NEAR * w[i]
                 hi = last if last - hi < 1e-9 * last else hi
                 whole = lo == ends[j] and hi == ends[j + 1]
                 a, b = math.log(lo), math.log(hi)

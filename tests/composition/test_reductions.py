@@ -104,6 +104,9 @@ def test_patterns_by_name_are_the_lists_they_stand_for():
     assert apart.parameters["sensitivity"] >= every.parameters["sensitivity"]
     with pytest.raises(mechc.errors.UnsupportedError, match="drawn at random"):
         matrix_mechanism(encoder, 1.0, "allocation")
+    gaussian = mechc.load("gaussian")
+    independent = matrix_mechanism(np.diag([2.0] * 6), 3.0, "allocation")
+    assert independent == mechc.random_allocation(gaussian(sigma=3.0, sensitivity=2.0), 6)
     with pytest.raises(DeclarationError, match="did you mean every"):
         matrix_mechanism(encoder, 1.0, "evry", separation=2)
 

@@ -56,6 +56,17 @@ def test_the_largest_whole_number_that_meets_the_target(word):
     assert mechc.dpsgd(**words, **{word: value + 1}).delta(2.0).lower > 1e-5
 
 
+@pytest.mark.slow
+def test_noise_where_the_direction_that_decides_changes():
+    """Far from the answer adding a record tells more, there removing it does."""
+    words = {"dataset_size": 60_000, "batch_size": 600, "epochs": 2, "sampler": "allocation"}
+    found = mechc.calibrate(
+        mechc.dpsgd, solve_for="noise_multiplier", epsilon=1.0, delta=1e-5, **words
+    )
+    less = mechc.dpsgd(**words, noise_multiplier=found.value * (1 - 1e-6)).delta(1.0)
+    assert found.bound.upper <= 1e-5 < less.upper
+
+
 def test_noise_of_a_training_run():
     words = {"dataset_size": 60_000, "batch_size": 256, "epochs": 60}
     found = mechc.calibrate(

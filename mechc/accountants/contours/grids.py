@@ -130,6 +130,8 @@ class Between:
         infinite, zero = self.shares.law.log_infinite, -math.inf
         if w.min(initial=1.0) == 0.0:
             zero, w, log_q = float(log_q[w == 0.0][0]), w[w > 0.0], log_q[w > 0.0]
+        if not w.size:
+            raise NumericError(f"{self.shares.law.label}: no mass is known on a grid")
         loss = np.log(w)
         if adding:
             return self._law(-loss[::-1], log_q[::-1], log_add(zero, lost_q), True)
