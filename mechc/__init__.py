@@ -7,6 +7,7 @@ numeric work on a cached kernel never imports sympy.
 from __future__ import annotations
 
 from importlib import import_module
+from sys import modules
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -104,7 +105,9 @@ def __getattr__(name: str) -> Any:
         return value
     if name in _MODULES:
         return import_module(_MODULES[name])
-    raise AttributeError(f"module 'mechc' has no attribute {name!r}")
+    # Python adds what was meant, from the name and what `dir` says of the object
+    here = modules[__name__]
+    raise AttributeError(f"module 'mechc' has no attribute {name!r}", name=name, obj=here)
 
 
 def __dir__() -> list[str]:

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from mechc.accountants.bound import Bound
     from mechc.composition.calibration import Calibration
     from mechc.composition.events import Composition
+    from mechc.composition.mechanism import Mechanism
 
 
 out = Console()
@@ -77,7 +78,8 @@ def _meant(word: str, ctx: Any) -> str:
     from mechc.composition import training
 
     options = {option.name for option in ctx.command.params}
-    for meant in ({"steps": "count"}, MEANT, training.MEANT):
+    sampled = dict.fromkeys(("sample_rate", "sampling_rate"), "poisson")
+    for meant in ({"steps": "count", **sampled}, MEANT, training.MEANT):
         if meant.get(word, "").partition(",")[0] in options:
             return f"; did you mean --{meant[word].replace('_', '-')}?"
     is_parameter = word in MEANT or word in MEANT.values()
@@ -177,41 +179,54 @@ def list_methods(ctx: typer.Context, as_json: Json = False) -> None:
 
 @command()
 def show(
+    ctx: typer.Context,
     what: Sample,
     stage: Annotated[str, typer.Option(help="explain, pair, calculus, ir or source.")] = "explain",
+    as_json: Json = False,
 ) -> None:
     """Show what was derived from a declaration, at any stage of the compiler."""
     from mechc.report import stages
 
-    out.print(stages.show(what.under(), stage), highlight=False)
+    mechanism = what.under()
+    shown = stages.show(mechanism, stage)
+    if not as_json:
+        out.print(shown, highlight=False)
+        return
+    with out.capture() as text:
+        out.print(shown, highlight=False)
+    _print_json(ctx, {"shown": text.get(), **_claimed(mechanism)})
 
 
 @command()
 def new(
+    ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the mechanism, and of its file.")],
+    as_json: Json = False,
 ) -> None:
     """Write a commented mechanism file to start from."""
     from mechc.cli import new_file
 
-    out.print(f"wrote {new_file.write(name)}", highlight=False)
+    _print_wrote(ctx, new_file.write(name))
 
 
 @command()
-def emit(what: Sample, output: Output) -> None:
+def emit(ctx: typer.Context, what: Sample, output: Output, as_json: Json = False) -> None:
     """Write the compiled kernel as a standalone Python module."""
     from mechc.cli.progress import compiling
 
     writable(output)
     mechanism = what.under()
     compiling(mechanism, err)
-    out.print(f"wrote {mechanism.emit(output)}", highlight=False)
+    _print_wrote(ctx, mechanism.emit(output), mechanism)
 
 
 @command()
 def report(
+    ctx: typer.Context,
     what: Settings,
     output: Output,
     certificate: Annotated[str, typer.Option(help="quick, full or none.")] = "quick",
+    as_json: Json = False,
 ) -> None:
     """Write a datasheet of a mechanism as one HTML file."""
     from mechc.cli.progress import compiling
@@ -221,7 +236,7 @@ def report(
     compiling(mechanism, err)
     with err.status(f"datasheet of {mechanism.name}"):
         path = mechanism.report(output, certificate=certificate, **values)
-    out.print(f"wrote {path}", highlight=False)
+    _print_wrote(ctx, path, mechanism)
 
 
 @command()
@@ -311,8 +326,7 @@ def compare(
     if plot is not None:
         at = f"epsilon {epsilon:g}" if delta is None else f"delta {delta:g}"
         comparison.figure(found, word, f"{run} at {at}", plot)
-    record = {"answers": comparison.record(found), "claim": run.claim.record(),
-              "adjacency": run.claim.adjacency, "run": repr(run)}  # fmt: skip
+    record = {"answers": comparison.record(found), "run": repr(run), **_claimed(run)}
     _print(ctx, record, lambda: comparison.table(found, word, run.claim))
 
 
@@ -412,6 +426,7 @@ def optimise(
 
 @command()
 def verify(
+    ctx: typer.Context,
     what: Sample,
     level: Annotated[str, typer.Option(help="quick or full.")] = "quick",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write.")] = None,
@@ -429,13 +444,12 @@ def verify(
 
     writable(output)
     mechanism, kernel = subject.find(what.name)
-    certificate = verify(what.under((), mechanism), level, kernel)
+    mechanism = what.under((), mechanism)
+    certificate = verify(mechanism, level, kernel)
     if output is not None:
         output.write_text(certificate.to_json(), encoding="utf-8")
-    if as_json:
-        typer.echo(certificate.to_json(), nl=False)
-    else:
-        out.print(table(certificate))
+    record = {**json.loads(certificate.to_json()), **_claimed(mechanism)}
+    _print(ctx, record, lambda: table(certificate))
     other = (
         [] if against is None else certificate.differences(against.read_text("utf-8", "replace"))
     )
@@ -486,7 +500,8 @@ def record(
     whole = run + before  # refuses what cannot be composed before it is written
     run.save(path, append=True)
     if delta is None:
-        out.print(f"{path}: {whole.count} steps", markup=False, highlight=False)
+        steps = {"count": whole.count, **_claimed(whole)}
+        _print(ctx, {"path": path, **steps}, lambda: f"{path}: {whole.count} steps")
         return
     asked = run_record.questions(delta, None)
     run_record.add(path, run_record.line(mechc.compose(), asked, whole))
@@ -517,13 +532,14 @@ def check(
     else:
         composition, epsilons = run_file.read(run, allow_files=allow_files)
         found = agreement.check(composition, epsilons, certified)
-        out.print(str(found), markup=False, highlight=False)
+        record = {"ok": found.ok, "compared": str(found).splitlines(), **_claimed(composition)}
+        _print(ctx, record, lambda: found)
     if not found.ok:
         raise typer.Exit(1)
 
 
 @command()
-def warm(names: Names = None) -> None:
+def warm(ctx: typer.Context, names: Names = None, as_json: Json = False) -> None:
     """Compile ahead what is compiled once on a machine: the accountants, and kernels."""
     from mechc.cli.progress import compiling_all, warm_up
 
@@ -533,7 +549,8 @@ def warm(names: Names = None) -> None:
     compiling_all(names or (), err)
     with err.status("compiling the accountants"):
         warm_up()
-    out.print(f"compiled in {time.perf_counter() - start:.1f} s", highlight=False)
+    seconds = time.perf_counter() - start
+    _print(ctx, {"seconds": seconds}, lambda: f"compiled in {seconds:.1f} s")
 
 
 individual = typer.Typer(no_args_is_help=True, help="One epsilon a person, for populations.")
@@ -595,6 +612,15 @@ def _answers(
     """What is asked for, of epsilon at a delta and delta at an epsilon."""
     asked = ((run.epsilon, delta), (run.delta, epsilon))
     return [ask(at, method=method) for ask, at in asked if at is not None]
+
+
+def _claimed(what: Mechanism | Composition) -> dict[str, Any]:
+    return {"claim": what.claim.record(), "adjacency": what.claim.adjacency}
+
+
+def _print_wrote(ctx: typer.Context, path: Any, mechanism: Mechanism | None = None) -> None:
+    claimed = _claimed(mechanism) if mechanism else {}
+    _print(ctx, {"wrote": str(path), **claimed}, lambda: f"wrote {path}")
 
 
 def _print_bound(ctx: typer.Context, bound: Bound, **more: Any) -> None:

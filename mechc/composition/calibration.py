@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mechc.composition.evaluation import Evaluation
 
 
+WORDS = {**MEANT, "steps": "count"}
 TOLERANCE = 1e-9
 MAX_TURNS = 200
 FAR = 1e6  # nats below the target that count as no more than this
@@ -141,7 +142,7 @@ def calibrate(
     for word in MEANT.keys() & fixed.keys() - {p.name for p in known}:
         if not training:
             raise DeclarationError(
-                f"{word}={fixed[word]!r} is not known; did you mean {MEANT[word]}=?"
+                f"{word}={fixed[word]!r} is not known; did you mean {WORDS[word]}=?"
             )
     if beside is not None and not isinstance(beside, (Event, Composition)):
         raise DeclarationError(f"beside={beside!r} (expected an event or a composition)")
@@ -199,6 +200,10 @@ def _target(
         return Power(run, ask, how, math.log(high / low), math.log(high), low)
     if advantage is not None:
         epsilon, delta = 0.0, share("calibrate", "advantage", advantage)
+    if epsilon is None or delta is None:
+        raise DeclarationError(
+            "calibrate: give a target, epsilon= with delta=, or advantage=, or tpr= with fpr="
+        )
     log_target, at = as_delta(delta), as_epsilon(epsilon)
     if log_target < log1mexp(at):
         raise UnsupportedError(
@@ -327,10 +332,13 @@ def _parameter(mechanism: Mechanism, name: str) -> ParameterInfo | None:
     for info in mechanism.parameters:
         if info.name == name:
             return info
-    listed = ", ".join([p.name for p in mechanism.parameters] + ["count"])
+    listed = [*(p.name for p in mechanism.parameters), "count"]
+    hint = suggestion(name, listed, WORDS)
+    if WORDS.get(name) == "sampling_rate" and not hint:
+        hint = "; did you mean sampling_rate, a parameter of mechc.poisson(mechanism)?"
     raise DeclarationError(
-        f"{mechanism.name}: solve_for={name!r} is not a parameter"
-        f"{suggestion(name, listed.split(', '))} (expected one of {listed})"
+        f"{mechanism.name}: solve_for={name!r} is not a parameter{hint} "
+        f"(expected one of {', '.join(listed)})"
     )
 
 

@@ -1,8 +1,8 @@
 """What can be done to a mechanism before it is used: sampling, groups, random sensitivity.
 
-All act on a mechanism or, by name of the same arguments, on an event; none on a composition, whose
-parts they may be applied to. The pairs they lead to are derived in `mechc.calculus.transform`; that
-of Poisson samples cut at a largest batch (T12) is made here.
+All act on a mechanism or, by name of the same arguments, on an event; a group can be taken of a
+composition too, the others apply to its parts. The pairs they lead to are derived in
+`mechc.calculus.transform`; that of Poisson samples cut at a largest batch (T12) is made here.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ CUT_STEP = 1e-3  # nats; 1000 steps at a tilt of 10 take delta up by 1 %, mostly
 LEAST = 2.3e-308  # normal double
 
 Source = TypeVar("Source", Mechanism, Event)
+Groupable = TypeVar("Groupable", Mechanism, Event, Composition)
 
 
 def poisson(
@@ -183,20 +184,23 @@ def shift(what: Source, factor: float | None = None) -> Source:
     return _closed(what, base.transformed(steps.Shift(), times), values)
 
 
-def group(what: Source, size: int) -> Source:
+def group(what: Groupable, size: int) -> Groupable:
     """Return a mechanism between whose neighbours up to `size` records differ.
 
     Sample first: the records of a group are not sampled together, so a group cannot be.
 
     Args:
-        what: a mechanism with additive noise, also on a Poisson sample, or an event.
+        what: a mechanism with additive noise, also on a Poisson sample, an event of one, or a
+            composition of such events.
         size: number of records in a group.
 
     Raises:
         DeclarationError: the size is not a positive integer.
-        UnsupportedError: `what` is a composition.
+        UnsupportedError: nothing is known of groups for the mechanism, or for one of them.
     """
     members = inputs.size("group", "size", size)
+    if isinstance(what, Composition):
+        return compose(*((group(event, members), count) for event, count in what.parts))
     base, values = _opened("group", what)
     if base.transforms and isinstance(base.transforms[-1], steps.Poisson):
         return _closed(what, base.transformed(steps.Group(members)), values)

@@ -45,6 +45,7 @@ MEANT = {  # words of other libraries, and what they are here
     "clipping_norm": "clip_norm",
     "sensitivity": "clip_norm",
     "sigma": "noise_multiplier",
+    "noise": "noise_multiplier",
     "sample_size": "dataset_size",
     "n": "dataset_size",
     "num_examples": "dataset_size",

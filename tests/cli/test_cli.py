@@ -53,6 +53,7 @@ def test_densities_on_the_command_line(gaussian):
         (["epsilon", "laplace", "--cuont", "3"], "--count"),
         (["epsilon", "gaussian", "--noise-multiplier", "3"], "--set NAME=VALUE"),
         (["epsilon", "gaussian", "--set", "noise_multiplier=3", "-d", "0"], "did you mean sigma?"),
+        (["epsilon", "gaussian", "--sample-rate", "0.1"], "did you mean --poisson?"),
         (["epsilon", "gausian", "-d", "0"], "did you mean gaussian?"),
         (["epsilon", "laplace", "-d", "many"], "'many' is not a number"),
         (["curve", "laplace", "--set", "scale=9", "--plot", "/"], "it is a folder"),
@@ -76,6 +77,8 @@ def test_densities_on_the_command_line(gaussian):
         (["delta", "gdp", "--set", "mu=1", "-e", "1", "--count=-3"], "count=-3 is negative"),
         (["delta", "gdp", "--set", "mu=1", "-e", "1", "--count", "1e13"], "is too large"),
         (["calibrate", "laplace", "--solve-for", "shape", "-e", "1", "-d", "0.1"], "shape"),
+        (["calibrate", "laplace", "--solve-for", "steps", "-e", "1", "-d", "0"], "mean count?"),
+        (["calibrate", "gdp", "--solve-for", "sample_rate", "-e", "1", "-d", "0"], "sampling_rate"),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(words, message):
@@ -84,6 +87,17 @@ def test_bad_input_is_one_line_and_code_2(words, message):
     lines = result.stderr.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("mechc")
     assert any(part in lines[0] for part in message.split("|"))
+
+
+def test_what_is_written_and_shown_is_json_too(tmp_path):
+    """Every command but the demonstration; those that write say where."""
+    for made in app.registered_commands:
+        assert made.callback.__name__ == "demo" or "as_json" in made.callback.__annotations__
+    path = tmp_path / "kernel.py"
+    for words, key in ((["emit", "gdp", "-o", path], "wrote"), (["show", "gdp"], "shown")):
+        answer = json.loads(run(*words, "--json").stdout)
+        assert answer[key] and answer["inputs"]["name"] == "gdp" and answer["adjacency"] == "any"
+        assert answer["version"] == mechc.__version__ and answer["claim"]["status"] == "declared"
 
 
 UNCOMPILED = """

@@ -70,6 +70,16 @@ def test_group_moves_further():
     assert event.mechanism.claim["theorem"] == "T1"
 
 
+def test_group_of_a_composition():
+    """n Gaussians between groups of k are one of deviation sigma that moves by k sqrt(n)."""
+    gaussian, laplace = mechc.load("gaussian"), mechc.load("laplace")
+    run = mechc.group(9 * gaussian(sigma=20.0) + 7 * gaussian(sigma=20.0, sensitivity=1.0), 3)
+    contains(run.delta(0.4), gaussian_profile(12.0, 20.0, 0.4))
+    assert mechc.group(2 * gaussian(sigma=3.0) + laplace(scale=4.0), 5) == (
+        2 * mechc.group(gaussian, 5)(sigma=3.0) + mechc.group(laplace, 5)(scale=4.0)
+    )
+
+
 def test_group_on_a_sample_is_a_binomial_mixture():
     """The optimal set is a half line x > t with log-likelihood ratio epsilon at t."""
     rate, sigma, size, epsilon = 0.3, 1.3, 3, 0.5
