@@ -22,7 +22,6 @@ from mechc.errors import MechcError, NumericError
 from mechc.kernel.emit import digest_of
 from mechc.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSPLIT, Measure
 from mechc.verify import shape_proofs
-from mechc.verify.balls import expressions
 from mechc.verify.balls.oracle import ATOM_BITS, STEP, Oracle, reversed_pair
 from mechc.verify.kernel_checks import (
     MOMENT_BITS,
@@ -307,11 +306,11 @@ def _proved(
 ) -> None:  # fmt: skip
     """The sign of dL/dx on a branch: bisection between tested points, order at infinity beyond."""
     x = oracle.declaration.variable
-    for piece, part in zip(oracle.case.pieces, _bound(oracle), strict=True):
-        a, b = max(lo, float(part[0])), min(hi, float(part[1]))
+    for part in (part.plain for part in oracle.parts() if part.is_shared):
+        piece, a, b = part.piece, max(lo, float(part.lo.mid())), min(hi, float(part.hi.mid()))
         first, last = a + margin, b - margin
         points = [v for v in inside if first < v < last]
-        if len(points) < 2 or not piece.p or not piece.q:
+        if len(points) < 2:
             continue
         points = [v for v in (first, *points, last) if math.isfinite(v)]
         verdict = shape_proofs.verdict(piece, x, oracle.values, points, (a, b), direction)
@@ -341,13 +340,6 @@ def unimodality(oracle: Oracle, xs: Sequence[float], check: Check) -> None:
         check.note("proved")
     if broken is not None:
         check.fail(f"{broken}, theta {oracle.theta}")
-
-
-def _bound(oracle: Oracle) -> list[tuple[Any, ...]]:
-    return [
-        tuple(expressions.constant(e, oracle.values).mid() for e in (piece.lo, piece.hi))
-        for piece in oracle.case.pieces
-    ]
 
 
 def strip(kernel: Any, oracle: Oracle, check: Check) -> None:
@@ -383,8 +375,8 @@ def lattice(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> N
     if math.isnan(step):
         return
     # where pieces meet the declaration may have another loss, at a point that has no mass
-    ends = _bound(oracle) if oracle.measure is Measure.DENSITY else []
-    null = {float(end) for row in ends for end in row}
+    parts = oracle.parts() if oracle.measure is Measure.DENSITY else ()
+    null = {float(end.mid()) for part in parts for end in (part.plain.lo, part.plain.hi)}
     points = xs if oracle.measure is not Measure.FINITE else ()
     losses = [(x, oracle.loss(x)) for x in points if x not in null]
     with ctx.workprec(160):

@@ -195,7 +195,6 @@ def exponential_integral(k: Any, c: Any, lo: Any, hi: Any) -> Any:
 LARGEST_BISECTION = 500
 GUARD_BITS = 12  # tails are cut this far below the working precision
 DOUBLINGS = (*range(32), *(32 + n + n * n // 24 for n in range(1, 150)))
-INFINITE = arb.pos_inf()
 STRIDE = 6  # of places at which a tail is bounded
 BULKS, STRETCHED = 16, 2**10  # from so many bulks on to so much further, log |x| is used
 SAMPLED = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 23, 31, 42, 57, 77, 104, 140, 190, 256, 346)
@@ -208,7 +207,7 @@ class PieceIntegral(Part):
         """Bind the parameters; see `Part`."""
         super().__init__(piece, x, values)
         self._sizes: dict[Any, Any] = {}
-        self._cuts: dict[Any, Any] = {}
+        self._cuts: dict[Any, tuple[Any, Any]] = {}
         self._masses: dict[Any, Any] = {}
         self._differences: dict[tuple[int, int], Callable[[Any, bool], Any]] = {}
 
@@ -249,12 +248,13 @@ class PieceIntegral(Part):
         """
         if not self.is_shared:
             return True
-        lo = self.lo if self.lo.is_finite() else self.cut_at(1 + z, -z, -1)[0]
-        hi = self.hi if self.hi.is_finite() else self.cut_at(1 + z, -z, 1)[0]
-        lo, hi = (
-            end if self._is_regular(end) else end + side * self._reach(1 + z, -z, side, INFINITE)[0]
-            for side, end in ((1, lo), (-1, hi))
-        )
+        ends = []
+        for side, end in ((-1, self.lo), (1, self.hi)):
+            place = end if end.is_finite() else self.cut(1 + z, -z, side)[0]
+            if not all(law.log(place, False).is_finite() for law in (self.p, self.q)):
+                place -= side * self._reach(1 + z, -z, -side, arb.pos_inf())[0]
+            ends.append(place)
+        lo, hi = ends
         return all(
             all(_bounded(log, lo, hi) for log in law.logs) or _bounded(law.log, lo, hi)
             for law in (self.p, self.q)
@@ -282,32 +282,28 @@ class PieceIntegral(Part):
             closed = exponential_integral(affine[0], affine[1], lo, hi)
             if closed is not None:
                 return closed
-        total, (lo, hi) = acb(0), (lo, hi)
-        if not lo.is_finite():
-            lo, tail = self._cut(a, b, -1, hi)
-            total += tail
-        if not hi.is_finite():
-            hi, tail = self._cut(a, b, 1, lo)
-            total += tail
-        lo, below = self.beside(a, b, 1, lo)
-        hi, above = self.beside(a, b, -1, hi)
-        total += below + above
+        lo, hi, beyond = self.within(a, b, lo, hi)
+        total = acb(arb(0, beyond), arb(0, beyond))
         if lo < 0 and hi > 0:
             # features sit near zero far more often than near the middle of a long range
             return total + self._quadrature(a, b, lo, arb(0)) + self._quadrature(a, b, arb(0), hi)
         return total + self._quadrature(a, b, lo, hi)
 
-    def _is_regular(self, end: Any) -> bool:
-        """Whether both densities are known to be positive at a finite end."""
-        return all(law.is_zero or law.log(end, False).is_finite() for law in (self.p, self.q))
+    def within(self, a: Any, b: Any, lo: Any, hi: Any) -> tuple[Any, Any, Any]:
+        """Finite places between lo and hi, and a bound on the integral of p^a q^b beyond them."""
+        (first, below), (last, above) = (
+            self.beside(a, b, side, end) if end.is_finite() else self.cut(a, b, -side, other)
+            for side, end, other in ((1, lo, hi), (-1, hi, lo))
+        )
+        return first, last, (below + above).upper()
 
     def beside(self, a: Any, b: Any, side: int, end: Any) -> tuple[Any, Any]:
-        """The place to integrate from next to a finite end, and a ball around what is left out."""
+        """The place to integrate from next to a finite end, and a bound on what is left out."""
         own = self.lo if side > 0 else self.hi
         if not end.overlaps(own) or self.height(a.real, b.real, end).is_finite():
-            return end, acb(0)
+            return end, arb(0)
         reach, bound = self._reach(a, b, side, arb(2) ** (-ctx.prec - GUARD_BITS))
-        return end + side * reach, acb(arb(0, bound), arb(0, bound))
+        return end + side * reach, bound
 
     def _reach(self, a: Any, b: Any, side: int, tiny: Any) -> tuple[Any, Any]:
         """A distance from a finite end, and a bound on the integral up to there.
@@ -430,23 +426,20 @@ class PieceIntegral(Part):
             self._differences[i, j] = expressions.function(gap, self.x, self.values)
         return self._differences[i, j]
 
-    def _cut(self, a: Any, b: Any, side: int, other: Any) -> tuple[Any, Any]:
-        """Where to cut an infinite end, and a ball around the tail beyond."""
-        a, b = a.real, b.real
-        key = _exactly(a), _exactly(b), side, str(other)
-        if key not in self._cuts:
-            self._cuts[key] = self._find_cut(a, b, side, other)
-        place, bound = self._cuts[key]
-        return place, acb(arb(0, bound), arb(0, bound))
+    def cut(self, a: Any, b: Any, side: int, other: Any = None) -> tuple[Any, Any]:
+        """Where an infinite end is cut for p^a q^b, and a bound on what lies beyond.
 
-    def cut_at(self, a: Any, b: Any, side: int) -> tuple[Any, Any]:
-        """Where an infinite end is cut for p^a q^b, and a bound on what lies beyond."""
-        other = self.lo if side > 0 else self.hi
-        place, tail = self._cut(a, b, side, other)
-        return place, tail.real.rad()
-
-    def _find_cut(self, a: Any, b: Any, side: int, other: Any) -> tuple[Any, Any]:
+        It lies beyond the other end, that of the piece unless given.
+        """
+        if other is None:
+            other = self.lo if side > 0 else self.hi
+        key = *(v for e in (a.real, b.real) for v in (e.mid().man_exp(), e.rad().man_exp())), side
         first = (side * other).max(arb(0)) if other.is_finite() else arb(0)
+        if (key := (*key, str(first))) not in self._cuts:
+            self._cuts[key] = self._find_cut(a.real, b.real, side, first)
+        return self._cuts[key]
+
+    def _find_cut(self, a: Any, b: Any, side: int, first: Any) -> tuple[Any, Any]:
         tiny = arb(2) ** (-ctx.prec - GUARD_BITS)
         peak, reason = arb(0), "no bound"
 
@@ -468,11 +461,6 @@ class PieceIntegral(Part):
                 nearest = next(i for i in range(k - STRIDE + 1, k + 1) if bound_at(i) is not None)
                 return side * places[nearest], bound_at(nearest)
         raise UnsupportedError(f"no bound on the tail of p^{a.str(5)} q^{b.str(5)}: {reason}")
-
-
-def _exactly(ball: Any) -> tuple[Any, ...]:
-    """A ball as a key."""
-    return ball.mid().man_exp(), ball.rad().man_exp()
 
 
 def _bounded(log: Callable[[Any, bool], Any], lo: Any, hi: Any) -> bool:

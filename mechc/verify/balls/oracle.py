@@ -28,7 +28,7 @@ from mechc.loss.rounding import EPS
 from mechc.protocol import Measure
 from mechc.verify.balls import expressions
 from mechc.verify.balls.integral import LogarithmicIntegral, PieceIntegral, is_logarithmic
-from mechc.verify.balls.lattice import LatticeSum
+from mechc.verify.balls.lattice import MAX_POINTS, LatticeSum
 
 POINT_BITS = 80  # correct bits of values at points
 ABSOLUTE_BITS = 1150  # a value this close to zero is as good as zero
@@ -285,6 +285,36 @@ class Oracle:
                 for row in self.declaration.atoms
             )
         return self._compiled[key]  # type: ignore[no-any-return]
+
+    def losses(
+        self, a: Any, b: Any, enough: Any, most: int = MAX_POINTS
+    ) -> tuple[list[tuple[Any, Any]], Any, list[int]]:
+        """What is finite and no density: atoms, integers, pieces on which the loss is constant.
+
+        Args:
+            a: exponent of p in the sum of p^a q^b, of which little is left out.
+            b: that of q.
+            enough: integers may be left out that add less to it, a positive ball.
+            most: of integers on one side.
+
+        Returns:
+            (loss, mass under P) of each; a ball around what others add; which parts have densities.
+
+        Raises:
+            NumericError: more integers matter.
+        """
+        rows = [((p / q).log(), p) for _, p, q in self.atom_masses() if p > 0 and q > 0]
+        rest, densities = arb(0), []
+        for number, part in enumerate(self.parts()):
+            if isinstance(part, LatticeSum) and part.is_shared:
+                logs, others = part.points(a, b, lambda _: enough, most)
+                rows += [(p - q, p.exp()) for p, q in logs]
+                rest += others
+            elif part.is_shared and part.plateau is not None:
+                rows.append((part.plateau, part.plateau_mass))
+            elif part.is_shared:
+                densities.append(number)
+        return rows, rest, densities
 
     def _maker(self, piece: Piece, x: Symbol) -> Callable[[Piece, Symbol, Any], Any]:
         if self.measure is Measure.LATTICE:

@@ -71,31 +71,21 @@ def decays(
     with ctx.workprec(BITS):
         total = integrand.most(oracle)
         pieces = [
-            (piece, part, _windows(part, _profile(part, integrand.c), frequencies, nats))
-            for piece, part in zip(oracle.case.pieces, _bound(oracle), strict=True)
-            if part is not None
+            (part.plain, _windows(part.plain, _profile(part.plain, integrand.c), frequencies, nats))
+            for part in oracle.parts()
+            if part.is_shared and part.plateau is None
         ]
         for i in range(len(nats) + len(frequencies)):
             regular, root, slope = arb(0), arb(0), arb(0)
-            for piece, part, windows in pieces:
-                mass, b, v = _piece(piece, part, oracle, integrand, windows[i], boxes)
+            for part, windows in pieces:
+                mass, b, v = _piece(part, oracle, integrand, windows[i], boxes)
                 regular, root, slope = regular + mass, root + b, slope + v
             rest = (total - regular).upper()
             found.append(Decay(rest.max(arb(0)), root.upper(), slope.upper()))
     return found
 
 
-def _bound(oracle: Oracle) -> list[PieceIntegral | None]:
-    made = []
-    for piece in oracle.case.pieces:
-        part = PieceIntegral(piece, oracle.declaration.variable, oracle.values)
-        useful = not part.is_empty and not part.p.is_zero and not part.q.is_zero
-        made.append(part if useful and part.plateau is None else None)
-    return made
-
-
 def _piece(
-    piece: Piece,
     part: PieceIntegral,
     oracle: Oracle,
     integrand: Powers,
@@ -108,7 +98,7 @@ def _piece(
         return mass, root, slope
     ends = [window[0], *([0.0] if window[0] < 0.0 < window[1] else []), window[1]]
     for left, right in itertools.pairwise(ends):
-        of_loss = _functions(piece, oracle, integrand.c, (left + right) / 2, boxes)
+        of_loss = _functions(part.piece, oracle, integrand.c, (left + right) / 2, boxes)
         slopes = integrand.slopes(part, of_loss)
         for lo, hi, critical in _stretches(of_loss.first, slopes.second, left, right):
             for got in _covered(part, integrand, slopes, (lo, hi), critical, HALVINGS):
@@ -215,8 +205,10 @@ def _profile(part: PieceIntegral, c: Any) -> Profile:
     """Sample a piece between the places where its infinite ends are cut."""
     lo, hi = _ends(part)
     zero, one = acb(1 + c).real, acb(-c).real
-    left = float(part.cut_at(acb(1 + c), acb(-c), -1)[0].mid()) if math.isinf(lo) else lo
-    right = float(part.cut_at(acb(1 + c), acb(-c), 1)[0].mid()) if math.isinf(hi) else hi
+    left, right = (
+        float(part.cut(acb(1 + c), acb(-c), side)[0].mid()) if math.isinf(end) else end
+        for side, end in ((-1, lo), (1, hi))
+    )
     points = _spread(left, right, lo, hi)
     heights = (part.height(zero, one, arb(v)) for v in points)
     logs = np.array([float(h.mid()) if h.is_finite() else -math.inf for h in heights])

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from flint import arb, arb_poly, ctx
 
 from mechc.errors import NumericError, UnsupportedError
-from mechc.verify.balls.lattice import LatticeSum
 from mechc.verify.balls.oracle import Oracle
 from mechc.verify.certified import mesh
 from mechc.verify.certified.contour import Law
@@ -40,23 +39,11 @@ def atoms_of(oracle: Oracle, smallest: Any) -> Atoms | None:
         oracle: the pair.
         smallest: mass under P that may be left out of an infinite lattice.
     """
-    rows = [((p / q).log(), p) for _, p, q in oracle.atom_masses() if p > 0 and q > 0]
-    missing = arb(0)
-    for part in oracle.parts():
-        if not part.is_shared:
-            continue
-        if isinstance(part, LatticeSum):
-            try:
-                logs, rest = part.points(arb(1), arb(0), lambda _: smallest, MAX_POINTS)
-            except NumericError as e:
-                raise UnsupportedError(f"{e}; atoms are listed up to {MAX_POINTS}") from e
-            rows += [(log_p - log_q, log_p.exp()) for log_p, log_q in logs]
-            missing += rest.upper()
-        elif part.plateau is not None:
-            rows.append((part.plateau, part.plateau_mass))
-        else:
-            return None
-    return Atoms(_merged(rows), missing)
+    try:
+        rows, missing, densities = oracle.losses(arb(1), arb(0), smallest, MAX_POINTS)
+    except NumericError as e:
+        raise UnsupportedError(f"{e}; atoms are listed up to {MAX_POINTS}") from e
+    return None if densities else Atoms(_merged(rows), missing.upper())
 
 
 def _merged(rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

@@ -38,7 +38,6 @@ from mechc.loss.rounding import U
 from mechc.protocol import Measure
 from mechc.verify.balls import chebyshev, ellipse
 from mechc.verify.balls.boxes import Boxes
-from mechc.verify.balls.lattice import LatticeSum
 from mechc.verify.balls.oracle import Oracle
 from mechc.verify.certified import contour
 
@@ -112,38 +111,26 @@ def cells_of(oracle: Oracle, c: Any, widest: float) -> Cells:
     """
     total = oracle.moment_bound(c)
     negligible = total * NEGLIGIBLE
-    blocks, left_out, logs = [], arb(0), []
-    for _, p, q in oracle.atom_masses():
-        if p > 0 and q > 0:
-            logs.append((p.log(), q.log()))
-    for number, part in enumerate(oracle.parts()):
-        if not part.is_shared:
-            continue
-        if isinstance(part, LatticeSum):
-            rows, rest = part.points(1 + c, -c, lambda _: negligible, MAX_POINTS)
-            logs += rows
-            left_out += rest.upper()
-        elif part.plateau is not None:
-            mass = part.plateau_mass.log()
-            logs.append((mass, mass - part.plateau))
-        else:
-            found, rest = _cut(oracle, number, c, widest, negligible)
-            blocks += found
-            left_out += rest
-    for p, q in logs:
-        tilted = ((1 + c) * p - c * q).exp().upper()
+    rows, left_out, densities = oracle.losses(1 + c, -c, negligible, MAX_POINTS)
+    blocks, left_out = [], left_out.upper()
+    for number in densities:
+        found, rest = _cut(oracle, number, c, widest, negligible)
+        blocks += found
+        left_out += rest
+    for loss, mass in rows:
+        tilted = (mass * (c * loss).exp()).upper()
         if tilted < negligible:
             left_out += tilted
         else:
-            blocks.append(_atom(p, q))
+            blocks.append(_atom(mass.log(), loss))
     return Cells(blocks, left_out.upper())
 
 
-def _atom(log_p: Any, log_q: Any) -> Block:
-    loss, one = log_p - log_q, np.ones(1)
+def _atom(log_p: Any, loss: Any) -> Block:
+    one = np.ones(1)
     low, high = (math.nextafter(float(e), s * math.inf)
                  for e, s in ((loss.lower(), -1), (loss.upper(), 1)))  # fmt: skip
-    return Block(log_p, log_q, one, one, np.array([low]), np.array([high]), 0.0)
+    return Block(log_p, log_p - loss, one, one, np.array([low]), np.array([high]), 0.0)
 
 
 def _cut(
@@ -151,7 +138,12 @@ def _cut(
 ) -> tuple[list[Block], Any]:
     """Blocks of a piece with densities, and a bound on the tilted mass of what is in none."""
     part, blocks = oracle.parts()[number], []
-    lo, hi, left_out = _ends(oracle, number, c)
+    with ctx.workprec(TAIL_BITS):  # few bits are enough far out, of a part of its own
+        few = oracle.parts()[number]
+        lo, hi, left_out = few.within(acb(1 + c), acb(-c), few.lo, few.hi)
+    lo, hi = part.lo if lo is few.lo else lo, part.hi if hi is few.hi else hi
+    if not lo < hi:
+        raise NumericError(f"nothing between {lo.str(5)} and {hi.str(5)}")
     log_p, loss = part.exponent(acb(1), acb(0)), part.exponent(acb(1), acb(-1))
     tilted = part.exponent(acb(1 + c), acb(-c))
     middle = arb(0) if lo < 0 and hi > 0 else ((lo + hi) / 2).mid()
@@ -171,25 +163,6 @@ def _cut(
         else:
             todo.halve(left, right)
     return blocks, left_out
-
-
-def _ends(oracle: Oracle, number: int, c: Any) -> tuple[Any, Any, Any]:
-    """Finite ends of a piece, and a bound on the tilted mass beyond; few bits are enough."""
-    exact, beyond, ends = oracle.parts()[number], arb(0), []
-    with ctx.workprec(TAIL_BITS):
-        part = oracle.parts()[number]
-        for side, end, own in ((-1, part.lo, exact.lo), (1, part.hi, exact.hi)):
-            if end.is_finite():
-                place, rest = part.beside(acb(1 + c), acb(-c), -side, end)
-                ends.append(own if place is end else place)
-                beyond += rest.real.rad()
-            else:
-                place, bound = part.cut_at(acb(1 + c), acb(-c), side)
-                ends.append(place)
-                beyond += bound
-    if not ends[0] < ends[1]:
-        raise NumericError(f"nothing between {ends[0].str(5)} and {ends[1].str(5)}")
-    return ends[0], ends[1], beyond
 
 
 def _block(log_p: Any, loss: Any, left: Any, right: Any, widest: float) -> Block | None:

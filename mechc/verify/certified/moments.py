@@ -69,12 +69,7 @@ def moments(
 
 def _nodes(part: PieceIntegral, integrand: Powers, top: Any, tolerance: Any, share: Any) -> Any:
     """(weight, phase) at nodes of panels whose errors are below `share` each, and all errors."""
-    a, b, error, ends = acb(1 + integrand.c), acb(-integrand.c), arb(0), []
-    for side, end in ((-1, part.lo), (1, part.hi)):
-        place, bound = (end, arb(0)) if end.is_finite() else part.cut_at(a, b, side)
-        ends.append(place)
-        error += bound
-    lo, hi = ends
+    lo, hi, error = part.within(acb(1 + integrand.c), acb(-integrand.c), part.lo, part.hi)
     exponent, loss = integrand.log_weight(part), integrand.phase(part)
     most = _points(10.0 + ROOM - float(tolerance.log().mid()))
     rows, middle = [], arb(0) if lo < 0 and hi > 0 else (lo + hi) / 2

@@ -14,7 +14,6 @@ from mechc.errors import NumericError
 from mechc.verify import shape_proofs
 from mechc.verify.balls.boxes import Box, Boxes, Open, between
 from mechc.verify.balls.integral import PieceIntegral
-from mechc.verify.balls.lattice import LatticeSum
 from mechc.verify.balls.oracle import Oracle
 
 MAX_BOXES = 20_000
@@ -30,26 +29,10 @@ def finite_part(oracle: Oracle, epsilon: Any, size: Any) -> Any:
         size: about the size of the answer.
     """
     tiny = size * arb(2) ** (16 - ctx.prec)
-    total = arb(0)
-    for _, p, q in oracle.atom_masses():
-        if p > 0 and q > 0:
-            total += positive(p - epsilon.exp() * q)
-    for part in oracle.parts():
-        if not part.is_shared:
-            continue
-        if isinstance(part, LatticeSum):
-            rows, rest = part.points(arb(1), arb(0), lambda _: tiny)
-            total += sum((p.exp() * positive(1 - (epsilon - p + q).exp()) for p, q in rows), rest)
-        elif part.plateau is not None:
-            total += part.plateau_mass * positive(1 - (epsilon - part.plateau).exp())
-        else:
-            total += _density(part, epsilon, tiny)
-    return total
-
-
-def positive(value: Any) -> Any:
-    """Ball around max(value, 0)."""
-    return value.max(arb(0))
+    rows, total, densities = oracle.losses(arb(1), arb(0), tiny)
+    for loss, mass in rows:
+        total += mass * (1 - (epsilon - loss).exp()).max(arb(0))
+    return sum((_density(oracle.parts()[n], epsilon, tiny) for n in densities), start=total)
 
 
 def _density(part: PieceIntegral, epsilon: Any, tiny: Any) -> Any:
@@ -59,12 +42,12 @@ def _density(part: PieceIntegral, epsilon: Any, tiny: Any) -> Any:
     for side, own in ((-1, part.lo), (1, part.hi)):
         if own.is_finite():
             place, rest = part.beside(acb(1), acb(0), -side, own)
-            total += between(rest.real)
+            total += between(rest)
         else:
             start, place, sign = _known_from(part, loss, epsilon, side)
             monotone += [] if start is None else [(side, start)]
             if sign >= 0:
-                cut, bound = part.cut_at(acb(1), acb(0), side)
+                cut, bound = part.cut(acb(1), acb(0), side)
                 total += between(bound)
                 if sign and side * (cut - place) > 0:
                     above.append((place, cut) if side > 0 else (cut, place))
