@@ -1,6 +1,6 @@
 """One epoch of random allocation: its privacy profile, and laws of its loss.
 
-In: the law of the loss of one step, and t. Out: bounds on delta(epsilon) of the epoch, in which W,
+In: the laws of the losses of the steps. Out: bounds on delta(epsilon) of the epoch, in which W,
 the mean of t copies of exp(L) under Q, is the likelihood ratio (docs/theorems.md, T11),
 
     remove: P(q = 0) + E_Q[(W - e^eps)_+],    add: e^eps E_Q[(e^-eps - W)_+],
@@ -12,6 +12,7 @@ where X has point masses, one above and one below (`contours.grids`), rounded to
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -22,9 +23,19 @@ from numpy.typing import NDArray
 from mechc.accountants.contours import likelihood
 from mechc.accountants.contours.grids import Between, listed
 from mechc.accountants.contours.likelihood import RARE
-from mechc.accountants.contours.put import CAP, CLOSE, EDGE, LASTING, WIDTH, Shares, Term
+from mechc.accountants.contours.put import (
+    CAP,
+    CLOSE,
+    EDGE,
+    LASTING,
+    WIDTH,
+    Factors,
+    Shares,
+    Term,
+)
 from mechc.accountants.fft import log_add, log_subtract
 from mechc.errors import NumericError
+from mechc.loss.allowance import OutOfWorkError
 from mechc.loss.discretise import rounded_down, rounded_up
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
@@ -37,6 +48,7 @@ WIDE = 1e-6  # nats between bounds, beyond which the density of W is found ...
 FINE, ROUGH = 1e-13, 1e-3  # ... unless this in units of max(1, e^epsilon), and so many nats
 DEEPEST = -160.0  # log of a delta that the density does not tell from what it leaves out
 NEAREST, FARTHEST = 1e-9, 60.0  # least range of a lattice; largest |log W| that contours see
+KINDS, COARSE = 12, 1e-9  # of more kinds of steps such a delta, over e^epsilon, needs no density
 MANY, APART = 12, 1.4  # large X that are told apart; least of log U - log b
 CALLED = 2e-10  # relative error of a sum of terms: 2e-11 was measured against 30 digits
 NEGLIGIBLE = 28.0  # nats below the answer
@@ -51,24 +63,28 @@ class Ratio:
     """The likelihood ratio W of an epoch.
 
     Attributes:
-        shares: the law of X, and t.
+        factors: laws of X, each with t, and how many of the t they are of.
+        shares: the first law.
         known: phi fades, so that there are contours.
     """
 
-    def __init__(self, shares: Shares) -> None:
-        """Hold the law; contours are laid when they are asked for."""
-        self.shares = shares
+    def __init__(self, factors: Factors) -> None:
+        """Hold the laws; contours are laid when they are asked for."""
+        self.factors, self.shares = factors, factors[0][0]
         self._by_top: dict[tuple[float, float, int], list[Term]] = {}
 
     @cached_property
     def known(self) -> bool:
         """Whether phi fades, so that there are contours."""
-        return self.shares.lasting <= LASTING
+        return sum(shares.lasting / shares.steps * n for shares, n in self.factors) <= LASTING
 
     @cached_property
     def exact(self) -> PrivacyLoss | None:
         """The law of log W under P, None where point masses are too many to be listed."""
         try:
+            if len(self.factors) > 1:
+                parts = [replace(shares, steps=n) for shares, n in self.factors]
+                return likelihood.law_of_several(parts)
             return listed(self.shares) or likelihood.law(self.shares)
         except NumericError:
             return None
@@ -81,16 +97,17 @@ class Ratio:
     @property
     def spread(self) -> float:
         """Standard deviation of W under Q."""
-        return math.sqrt(max(float(self.shares.rough.roughly(0.0)[0, 2]), 1e-300))
+        return math.sqrt(max(float(self.whole.rough.roughly(0.0)[0, 2]), 1e-300))
 
     @cached_property
     def whole(self) -> Term:
         """W itself."""
-        return Term(((self.shares, self.shares.steps),))
+        return Term(self.factors)
 
     def put(self, c: Floats, at: float) -> Floats:
         """Return rows (lower, estimate, upper) of logs of E_Q[(c - W)_+], by the contour of a c."""
-        rows, mean = self.whole.payoff(c, 1, at), sum(self.shares.mean)
+        means = [n / shares.steps * sum(shares.mean) for shares, n in self.factors]
+        rows, mean = self.whole.payoff(c, 1, at), sum(means)
         with np.errstate(divide="ignore"):  # W >= 0, and E W is known
             least = np.log(np.maximum(c - mean - 8.0 * EPS * (1.0 + c), 0.0))
         rows[:, 2] = np.minimum(rows[:, 2], np.log(c) + 8.0 * EPS)
@@ -165,21 +182,31 @@ class Epoch:
     """Bounds on log delta of one epoch in one direction."""
 
     def __init__(
-        self, law: PrivacyLoss, direction: str, steps: int, other: Epoch | None = None
+        self,
+        law: PrivacyLoss,
+        direction: str,
+        steps: int,
+        other: Epoch | None = None,
+        beside: Sequence[tuple[PrivacyLoss, int]] = (),
     ) -> None:
-        """Hold the law of the loss of one step in that direction; nothing is computed yet.
+        """Hold the laws of the loss of one step in that direction; nothing is computed yet.
 
         Args:
             law: of the privacy loss of one step.
-            direction: "remove" or "add", which the law is for.
+            direction: "remove" or "add", which the laws are for.
             steps: t, of which a record takes part in one.
             other: the same epoch in the other direction; of one pair both have the same W.
+            beside: laws of steps that are not like that, and how many of the t there are.
         """
         self.law, self.adding, self.steps = law, direction == "add", steps
+        self.laws = [(law, steps - sum(n for _, n in beside)), *beside]
         shared: Ratio | None = None
-        if other is not None and law.source is not None and law.source is other.law.source:
-            shared = other.ratio if law.is_reversed != other.law.is_reversed else None
-        self.ratio: Ratio = shared or Ratio(Shares(law.reversed() if self.adding else law, steps))
+        if not beside and other is not None and law.source is not None:
+            same = law.source is other.law.source and law.is_reversed != other.law.is_reversed
+            shared = other.ratio if same else None
+        self.ratio: Ratio = shared or Ratio(
+            [(Shares(w.reversed() if self.adding else w, steps), n) for w, n in self.laws]
+        )
 
     @cached_property
     def exact(self) -> PrivacyLoss | None:
@@ -188,36 +215,66 @@ class Epoch:
         return found.reversed() if found is not None and self.adding else found
 
     @property
+    def _affordable(self) -> bool:
+        """Whether the density of W is found, of steps that are not alike."""
+        try:
+            return self.exact is not None
+        except OutOfWorkError:
+            return False
+
+    @property
     def log_infinite(self) -> tuple[float, float]:
         """Bounds on the log of the mass at infinity of the epoch."""
-        law, count = self.law, self.steps if self.adding else 1  # adding: all X are 0
-        least = log_subtract(law.log_infinite - law.mass_errors[0], law.log_early)
-        return least * count, (law.log_infinite + law.mass_errors[0]) * count
+        found: list[float] = []
+        for sign in (-1.0, 1.0):
+            ends = [law.log_infinite + sign * law.mass_errors[0] for law, _ in self.laws]
+            if sign < 0.0:
+                ends = [log_subtract(end, law.log_early)
+                        for end, (law, _) in zip(ends, self.laws, strict=True)]  # fmt: skip
+            if self.adding:  # all X are 0
+                each = zip(ends, self.laws, strict=True)
+                found.append(sum(n * end for end, (_, n) in each))
+            else:
+                found.append(self._mean(ends))
+        return found[0], found[1]
+
+    def _mean(self, logs: Sequence[float]) -> float:
+        """Log of the mean over the steps of what has these logs."""
+        if len(logs) == 1:
+            return logs[0]
+        each = zip(logs, self.laws, strict=True)
+        return float(np.logaddexp.reduce([log + math.log(n / self.steps) for log, (_, n) in each]))
 
     def log_delta(self, epsilon: float) -> tuple[float, float, float]:
         """Return (lower, estimate, upper) of log delta(epsilon), for any finite epsilon."""
         infinite = self.log_infinite
         lower, estimate, upper = max(infinite[0], _log_positive(epsilon)), math.nan, 0.0
+        alike = len(self.laws) == 1
         if abs(epsilon) <= FARTHEST and self.ratio.known:
             found = self._by_put(epsilon, np.array([epsilon]))[0]
             lower, upper = max(lower, float(found[0])), min(upper, float(found[2]))
             estimate = float(found[1])
-            if self.adding and not upper - lower < 0.1:
+            if alike and self.adding and not upper - lower < 0.1:
                 upper = min(upper, self.ratio.chernoff(math.exp(-epsilon)) + epsilon)
-            if not (self.adding or _narrow(lower, upper, epsilon)) and epsilon > 0.0:
+            if alike and not (self.adding or _narrow(lower, upper, epsilon)) and epsilon > 0.0:
                 call = np.array(self.ratio.call(math.exp(epsilon)))
                 with np.errstate(divide="ignore"):
                     found = np.log(call + np.exp(np.array(infinite)[[0, 1, 1]]))
                 lower, upper = max(lower, float(found[0])), min(upper, float(found[2]))
                 estimate = float(found[1])
         if not _narrow(lower, upper, epsilon):
-            off = self.law.density_error
-            upper = min(upper, self.law.hockey_stick_log(epsilon)[2] + off)  # Jensen's inequality
+            each = [law.hockey_stick_log(epsilon)[2] + law.density_error for law, _ in self.laws]
+            upper = min(upper, self._mean(each))  # Jensen's inequality
             if not self.adding:
                 further = epsilon + math.log(self.steps)
-                one = self.law.hockey_stick_log(further + 4.0 * EPS * (1.0 + abs(further)))
-                lower = max(lower, one[0] - off)
-        if not _narrow(lower, upper, epsilon) and upper > DEEPEST:
+                further += 4.0 * EPS * (1.0 + abs(further))
+                each = [law.hockey_stick_log(further)[0] - law.density_error
+                        for law, _ in self.laws]  # fmt: skip
+                lower = max(lower, self._mean(each))
+        short = upper > DEEPEST and not _narrow(lower, upper, epsilon)
+        if len(self.laws) > KINDS and math.exp(upper) <= COARSE * math.exp(max(epsilon, 0.0)):
+            short = False
+        if short and (alike or self._affordable):
             laws = self.ends if self.exact is None else (self.exact, self.exact)
             found = [law.hockey_stick_log(epsilon + o * law.loss_error)
                      for law, o in zip(laws, (-1.0, 1.0), strict=True)]  # fmt: skip
@@ -225,9 +282,10 @@ class Epoch:
             lower, upper = max(lower, least), min(upper, found[0][2] + laws[0].density_error)
             estimate = float(found[0][1] if self.exact is not None else 0.5 * (lower + upper))
         # what may have small losses counts as telling everything, under P and of every X under Q
-        p, q = self.ratio.shares.law.early
-        p += math.log(2.0) + (epsilon if self.adding else 0.0)
-        lower = log_subtract(lower, log_add(p, q + math.log(self.steps)))
+        for shares, n in self.ratio.factors:
+            p, q = shares.law.early
+            p += math.log(2.0) + (epsilon if self.adding else 0.0)
+            lower = log_subtract(lower, log_add(p, q + math.log(n)))
         if not lower <= estimate <= upper:
             estimate = upper if lower == -math.inf else 0.5 * (lower + upper)
         return min(lower, upper), estimate, upper
@@ -291,7 +349,7 @@ class Epoch:
         # the leading saddle point approximation
         n = np.arange(-20.0, 60.0)
         a = np.exp(CLOSE * n) / self.ratio.spread
-        k, first, second = self.ratio.shares.rough.roughly(*a).T[:3]
+        k, first, second = self.ratio.whole.rough.roughly(*a).T[:3]
         c = 2.0 / a - first
         size = k + a * c - 2.0 * np.log(a) - 0.5 * np.log(2.0 * math.pi * (second + 2.0 / a**2))
         return -np.log(c), size - np.log(c)

@@ -20,8 +20,6 @@ import numpy as np
 from mechc.accountants.allocation import Epoch, lattice
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.grids import Between
-from mechc.accountants.contours.likelihood import law_of_several
-from mechc.accountants.contours.put import Shares
 from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
 from mechc.composition import inputs
 from mechc.composition.evaluation import Evaluation
@@ -206,7 +204,7 @@ class AllocatedEvent(NumericEvent):
         why = next((event.upper_only for event, _ in self.allocated if event.upper_only), "")
         if why or len(self.allocated) > 1:
             return why
-        exact = all(e.exact is not None for e in _epochs(self.base, self.steps).values())
+        exact = all(e.exact is not None for e in _epochs(self.allocated).values())
         return "" if exact else UPPER
 
     def beneath(self, count: int) -> list[tuple[Event, int]] | None:
@@ -226,13 +224,14 @@ class AllocatedEvent(NumericEvent):
         if self.steps == 1:
             return self.base.loss(direction)
         laws, key = current().laws, (self.key, direction)
-        if key in laws:
-            pass
-        elif len(self.allocated) > 1:
-            laws[key] = _scheduled(self, direction).fork()
-        else:
-            epochs = _epochs(self.base, self.steps)
+        if key not in laws:
+            epochs = _epochs(self.allocated)
             exact = epochs[direction].exact
+            if exact is None and len(self.allocated) > 1:
+                raise UnsupportedError(
+                    f"{self}: epochs of steps that are not alike need losses with densities; one "
+                    "epoch alone is answered"
+                )
             if exact is None or epochs["add"].exact is None:
                 laws[key] = lattice(epochs[direction].ends[0], True)
             elif direction == "add" and epochs["add"].ratio is epochs["remove"].ratio:
@@ -242,23 +241,9 @@ class AllocatedEvent(NumericEvent):
         law: PrivacyLoss = laws[key]
         return law
 
-    def lone_evaluation(self, directions: Sequence[str]) -> AllocationEvaluation | None:
-        """Return what answers for this epoch alone; None where steps are not alike."""
-        return AllocationEvaluation(self, directions) if len(self.allocated) == 1 else None
-
-
-@lru_cache(maxsize=64)
-def _scheduled(event: AllocatedEvent, direction: str) -> PrivacyLoss:
-    """The law that every question begins with."""
-    laws = [(part.loss(direction).first(), count) for part, count in event.allocated]
-    adding = direction == "add"
-    try:
-        found = law_of_several([Shares(w.reversed() if adding else w, n) for w, n in laws])
-    except NumericError as why:
-        raise UnsupportedError(
-            f"{event}: steps that are not alike need losses with densities: {why}"
-        ) from why
-    return found.reversed() if adding else found
+    def lone_evaluation(self, directions: Sequence[str]) -> AllocationEvaluation:
+        """Return what answers for this epoch alone."""
+        return AllocationEvaluation(self, directions)
 
 
 def _named(text: str) -> str:
@@ -266,13 +251,19 @@ def _named(text: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _epochs(base: Event, steps: int) -> dict[str, Epoch]:
+def _epochs(parts: tuple[tuple[Event, int], ...]) -> dict[str, Epoch]:
     """Both directions, whose answers are kept."""
-    laws = base.loss("remove"), base.loss("add")
-    remove = laws[0].first()  # as before any question
-    add = remove.reversed() if laws[0].source is laws[1].source else laws[1].first()
-    first = Epoch(remove, "remove", steps)
-    return {"remove": first, "add": Epoch(add, "add", steps, first)}
+    steps = sum(count for _, count in parts)
+    laws: list[list[tuple[PrivacyLoss, int]]] = [[], []]
+    for event, count in sorted(parts, key=lambda part: -part[1]):  # proofs begin with the first
+        both = event.loss("remove"), event.loss("add")
+        remove = both[0].first()  # as before any question
+        one_pair = both[0].source is both[1].source
+        laws[0].append((remove, count))
+        laws[1].append((remove.reversed() if one_pair else both[1].first(), count))
+    (first, *rest), (other, *others) = laws
+    known = Epoch(first[0], "remove", steps, None, rest)
+    return {"remove": known, "add": Epoch(other[0], "add", steps, known, others)}
 
 
 @lru_cache(maxsize=64)
@@ -282,7 +273,7 @@ def _told(base: Event, steps: int, drawn: int) -> NumericEvent:
         raise NumericError(f"{base}: a tail is known by its masses alone")
     laws = {
         d: lattice(Between(epoch.ratio.shares, drawn).below(epoch.adding), False)
-        for d, epoch in _epochs(base, steps).items()
+        for d, epoch in _epochs(((base, steps),)).items()
     }
     name = f"sums of points in {NAME}({base}, steps={steps}, selected={drawn})"
     claim = replace(base.claim, theorem="T9", adjacency=Adjacency.ADD_REMOVE)
@@ -300,14 +291,15 @@ class AllocationEvaluation(Evaluation):
             event: the epoch.
             directions: "remove", "add" or both.
         """
-        self.no_lower = BLOCKS if event.whole[1] > 1 else event.base.upper_only
+        bounds = [part.upper_only for part, _ in event.allocated]
+        self.no_lower = BLOCKS if event.whole[1] > 1 else next((why for why in bounds if why), "")
         self.beneath, self.directions = None, tuple(directions)
         self.method, self.methods_used = "put", set()
         self._event, self._accountants, self._mirrored = event, {}, False
-        epochs = _epochs(event.base, event.steps)
+        epochs = _epochs(event.allocated)
         self._epochs = {d: epochs[d] for d in directions}
-        # where a search begins: one step, of which the epoch is at most as large
-        self.steps = {d: (Step(event.base.loss(d), 1),) for d in directions}
+        # where a search begins: one step of each kind, of which the epoch is at most as large
+        self.steps = {d: tuple(Step(e.loss(d), 1) for e, _ in event.allocated) for d in directions}
 
     def is_at_most(self, direction: str, epsilon: float, level: float) -> bool:
         """Return False: nothing is proven more cheaply than by the answer."""
@@ -355,7 +347,9 @@ class AllocationEvaluation(Evaluation):
 
     def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return the largest finite loss, that of one step, and its rounding."""
-        if direction == "add" and self._epochs[direction].law.log_infinite > -math.inf:
+        if direction == "add" and any(
+            law.log_infinite > -math.inf for law, _ in self._epochs[direction].laws
+        ):
             return math.inf, 0.0  # some X is 0, others are not
         return super().largest_loss_in(direction)
 

@@ -472,6 +472,30 @@ def test_steps_that_are_not_alike():
     assert again == 3 * mixed and again.claim.theorem == "T11"
 
 
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_steps_of_other_noise_that_are_hardly_not_alike(direction):
+    """Half of the steps of a reference value with a little more noise: Laplace, with atoms."""
+    run = mechc.random_allocation([laplace(scale=0.5)] * 100 + [laplace(scale=0.5 + 1e-9)] * 100)
+    value = {"remove": 4.89437489698e-04, "add": 1.62660494042e-03}[direction]
+    bound = run.delta(0.3, direction=direction)
+    assert bound.lower * (1 - 1e-7) <= value <= bound.upper * (1 + 1e-7)
+    assert bound.upper - bound.lower < 2e-6 * value
+
+
+def test_a_schedule_of_many_kinds_lies_between_its_ends():
+    """A hundred kinds of logistic noise; and masses at infinity beside losses without end."""
+    noise = [mechc.load("logistic")(scale=s) for s in np.linspace(0.5, 0.6, 100)]
+    found, high, low = (
+        both(mechc.random_allocation(what, 100), 0.2) for what in (noise, noise[0], noise[-1])
+    )
+    for middle, most, least in zip(found, high, low, strict=True):
+        assert least.upper < middle.lower <= middle.upper < most.lower
+    cut = mechc.truncate(gaussian, -1.0, 1.0)(sigma=1.0)
+    mixed = mechc.random_allocation([cut] * 30 + [gaussian(sigma=1.5)] * 10)
+    mass = 0.75 * cut.delta(math.inf).estimate
+    assert mixed.delta(math.inf, direction="remove").upper == pytest.approx(mass, rel=1e-9)
+
+
 @pytest.mark.parametrize(
     ("events", "numbers"),
     [
