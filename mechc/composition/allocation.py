@@ -24,14 +24,15 @@ from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
 from mechc.composition import inputs
 from mechc.composition.evaluation import Evaluation
 from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
-from mechc.composition.inputs import current
+from mechc.composition.inputs import MAX_COUNT, current
 from mechc.composition.mechanism import WithoutKernel, load
 from mechc.composition.tables import NumericEvent, Table
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.protocol import ParameterInfo
 
 MOST_STEPS, USUAL = 10_000_000, 1000
-NAME = "random_allocation"
+NAME, WORDS = "random_allocation", ("steps", "selected", "epochs")
 UPPER = (
     "upper bound only: the likelihood ratio has point masses or no density that is resolved, and "
     "epochs of random allocation are composed by a table that dominates one"
@@ -60,8 +61,9 @@ def random_allocation(
         epochs: number of epochs, each drawn anew.
 
     Returns:
-        For a mechanism, what is called with its parameters to get the event, or, where that is
-        several events, the composition; for an event, these themselves.
+        For a mechanism, what is called with its parameters (steps and epochs are parameters too,
+        which have values already) to get the event, or, where that is several events, the
+        composition; for an event, these themselves.
 
     Raises:
         DeclarationError: a number is not a positive integer in its range.
@@ -74,8 +76,8 @@ def random_allocation(
     schedule = list(what) if isinstance(what, (list, tuple)) else []
     if steps is None:
         steps = len(schedule) if isinstance(what, (list, tuple)) else USUAL
-    numbers = {"steps": steps, "selected": selected, "epochs": epochs}
-    t, k, n = (inputs.size(NAME, word, value) for word, value in numbers.items())
+    numbers = zip(WORDS, (steps, selected, epochs), strict=True)
+    t, k, n = (inputs.size(NAME, word, value) for word, value in numbers)
     if t > MOST_STEPS:
         raise DeclarationError(f"{NAME}: steps={t} is too large (expected at most {MOST_STEPS})")
     if k > t:
@@ -360,6 +362,29 @@ class Allocation(WithoutKernel):
     what = "an epoch"
     inside = "mechanism inside"
 
+    @cached_property
+    def parameters(self) -> tuple[ParameterInfo, ...]:
+        """Those of the mechanism inside, then "steps" and "epochs" unless it has such."""
+        taken = {"selected", *(info.name for info in self.base.parameters)}
+        found = []
+        for word, n, most in zip(WORDS, self.numbers, (MOST_STEPS, 0, MAX_COUNT), strict=True):
+            if word not in taken:
+                typical = max(n // 2, 1), min(2 * n, most)
+                found.append(ParameterInfo(word, 1.0, most, False, False, True, n, typical))
+        return (*self.base.parameters, *found)
+
+    def _split(self, values: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+        """Values of the mechanism inside, and numbers."""
+        open_here = {info.name for info in self.parameters[len(self.base.parameters) :]}
+        rest = {word: value for word, value in values.items() if word not in open_here}
+        own = {word: value for word, value in values.items() if word in open_here}
+        return rest, [own.get(word, n) for word, n in zip(WORDS, self.numbers, strict=True)]
+
+    def bind(self, **values: Any) -> Any:
+        """Return this with some parameters fixed and the others still open."""
+        rest, numbers = self._split(values)
+        return random_allocation(self.base.bind(**rest), *numbers)
+
     def __call__(self, **values: Any) -> Any:
         """Bind all parameters; return an event, or a composition of several.
 
@@ -367,13 +392,13 @@ class Allocation(WithoutKernel):
             DeclarationError: a parameter is unknown, missing, bound already or out of its domain.
             UnsupportedError: the mechanism cannot be allocated, see `random_allocation`.
         """
-        return allocated(self.base(**values), *self.numbers)
+        rest, numbers = self._split(values)
+        return random_allocation(self.base(**rest), *numbers)
 
     @cached_property
     def name(self) -> str:
         """Name for people."""
-        words = ("steps", "selected", "epochs")
-        numbers = zip(words, self.numbers, (0, 1, 1), strict=True)
+        numbers = zip(WORDS, self.numbers, (0, 1, 1), strict=True)
         shown = "".join(f", {word}={n}" for word, n, usual in numbers if n > usual)
         return f"{NAME}({self.base.name}{shown})"
 

@@ -448,6 +448,22 @@ def test_calibration_and_pickle():
     assert again.delta(0.2).upper == mechanism(sigma=1.0).delta(0.2).upper
 
 
+def test_steps_and_epochs_are_solved_for():
+    mechanism = mechc.random_allocation(gaussian, steps=100)
+    for word, target, values in (
+        ("steps", (0.5, 1e-6), {"sigma": 1.0}), ("epochs", (2.0, 1e-5), {"sigma": 0.9}),
+    ):  # fmt: skip
+        epsilon, delta = target
+        found = mechc.calibrate(mechanism, solve_for=word, epsilon=epsilon, delta=delta, **values)
+        beyond = found.value + (1 if word == "epochs" else -1)
+        assert (
+            found.bound.upper <= delta < mechanism(**values, **{word: beyond}).delta(epsilon).lower
+        )
+    assert mechanism.bind(steps=7)(sigma=1.0) == mechanism(sigma=1.0, steps=7)
+    with pytest.raises(DeclarationError, match="random_allocation: steps=100000000"):
+        mechanism(sigma=1.0, steps=10**8)
+
+
 def test_steps_that_are_not_alike():
     """Two steps of different noise by quadrature; a hundred between those of each noise alone."""
     sigmas, epsilon = (0.9, 1.6), 0.4
