@@ -21,6 +21,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,6 +60,7 @@ LEAST, MOST = 16, 2048  # nodes
 BAND = 1.08  # ratio of the nodes at which bands of errors begin
 SPANS = 20  # parts of the grid at whose ends tables begin and end
 PERIODS = 1.5  # periods are rounded up to powers of this
+FEW = 1 << 13  # people who do not get a period of their own
 BLOCK = 1 << 10  # people handled at a time
 OPEN = 1e3  # share of delta lost beyond which more nodes are not tried
 KEPT = 64  # contours beyond which a further question starts afresh
@@ -518,7 +520,7 @@ class Evaluator(TakesTurns):
         found = Answers.none(asked.rows.size)
         for who, i in _groups(choices.at):
             some, mine = asked.some(who), choices.some(who)
-            h, step = _nodes_apart(mine.period)
+            h, step = _nodes_apart(mine)
             high = 2.0 ** math.ceil(math.log2(PILOT * h.max()))
             contour = self._contour(some, tilts, i, high, proven=False)
             for part, j in _groups(step):
@@ -531,7 +533,7 @@ class Evaluator(TakesTurns):
         self, asked: Asked, choices: Choices, tilts: Tilts, at: int, factor: float
     ) -> Answers:
         """Answer for those who share a contour."""
-        h, step = _nodes_apart(choices.period)
+        h, step = _nodes_apart(choices)
         wanted = np.clip(choices.nodes, LEAST, MOST) * h
         high = 2.0 ** math.ceil(math.log2(factor * float(np.quantile(wanted, 0.9))))
         high = min(high, 2.0 ** math.ceil(math.log2(MOST * float(h.max()))))
@@ -541,8 +543,7 @@ class Evaluator(TakesTurns):
         count = np.clip(-(-count // LEAST) * LEAST, LEAST, MOST)
         found = Answers.none(asked.rows.size)
         for members, j in _groups(step):
-            most = 1 << int(count[members].max() - 1).bit_length()
-            table = self._table(contour, j, most)
+            table = self._table(contour, j, int(count[members].max()))
             for some, n in _groups(count[members]):
                 mine = members[some]
                 solved = self._solve(asked.some(mine), choices.some(mine), table, n, lost[mine])
@@ -613,9 +614,18 @@ def _reach(asked: Asked, choices: Choices, contour: Contour, h: Floats) -> tuple
     return lost, shell
 
 
-def _nodes_apart(period: Floats) -> tuple[Floats, Rows]:
-    """Return the distance of nodes for periods rounded up to powers of PERIODS, and the power."""
-    step = np.ceil(np.log(np.maximum(period, 1e-3)) / math.log(PERIODS)).astype(np.int64)
+def _nodes_apart(choices: Choices) -> tuple[Floats, Rows]:
+    """Return the distance of nodes for periods rounded up to powers of PERIODS, and the power.
+
+    Few people take the next longer one of others: a table costs more than their further nodes.
+    """
+    step = np.ceil(np.log(np.maximum(choices.period, 1e-3)) / math.log(PERIODS)).astype(np.int64)
+    room = np.log(MOST / (ROUNDS[0] * np.maximum(choices.nodes, 1.0))) / math.log(PERIODS)
+    longest = step + room
+    for own, next_one in pairwise(np.unique(step).tolist()):
+        few = step == own
+        if few.sum() < FEW and (longest[few] >= next_one).all():
+            step[few] = next_one
     return 2.0 * math.pi / np.float64(PERIODS) ** step, step
 
 

@@ -41,6 +41,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from mechc.errors import DeclarationError
+from mechc.loss.jit import compiled
+from mechc.loss.moments import exponentials, waves
 from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
@@ -184,7 +186,6 @@ _LEBESGUE = 1.67  # of these points
 _QUARTIC = 0.0105  # max |(tau^2 - 1) (tau^2 - 1/4)| / 24 on [-1, 1]
 PARTS = 4  # of a bucket at most
 SHARE = 5e-7  # of K that may be lost between knots, where the family allows it
-_COLUMNS = 128  # columns handled at a time
 
 
 def reached(x: Floats, low: Floats, high: Floats) -> int:
@@ -225,7 +226,6 @@ class Brackets:
     ) -> None:
         """Prepare the linear maps from members, at positions, knots first, to brackets."""
         first, last = known
-        self._order = order
         self._members = np.flatnonzero((positions >= first) & (positions <= last))
         self._members = self._members[np.argsort(positions[self._members])]
         at = positions[self._members]
@@ -234,14 +234,18 @@ class Brackets:
         self._window = begin[:, None] + np.arange(order + 1)
         middle, self._half = (x[1:] + x[:-1]) / 2, (x[1:] - x[:-1]) / 2
         y = (x[self._window] - middle[:, None]) / self._half[:, None]
-        self._taylor, self._gap = _mean(y), _half_gap(y)
+        self._maps = np.concatenate([_half_gap(y)[:, None], _mean(y)], axis=1)
         self._bucket = np.minimum(at[:-1].astype(np.int64), last - 1) - first
-        self._starts = np.searchsorted(self._bucket, np.arange(last - first))
         inside = (at[1:] + at[:-1]) / 2 + np.diff(at) / 2 * np.append(_PLACES, 0.0)[:, None]
-        self._basis = basis(np.clip(inside - first - self._bucket, 0.0, 1.0))
-        self._inside = ((grid.coordinate(inside[:-1], power) - middle) / self._half)[:, :, None]
-        self._stretch = grid.stretch(at, power) / self._half
-        self._width = np.diff(at)[:, None] / 2.0
+        weights = basis(np.clip(inside - first - self._bucket, 0.0, 1.0))
+        self._weights = np.ascontiguousarray(np.moveaxis(weights, 0, 1))
+        self._inside = ((grid.coordinate(inside[:-1], power) - middle) / self._half).T.copy()
+        # times the size of each coefficient of the mean: its fourth derivative over [-1, 1]
+        u, v, w, z = grid.stretch(at, power) / self._half
+        square = 3.0 * v**2 + 4.0 * u * w
+        rows = [0.0 * z, z, 2.0 * z + 2.0 * square, 3.0 * z + 6.0 * square + 36.0 * u**2 * v]
+        self._bends = np.stack(rows[:order], axis=1)
+        self._width = np.diff(at) / 2.0
 
     def radius(self, log_m: Values, error: Floats, growth: Floats | None, spline: Values) -> Floats:
         """Bound how far e^spline is from M of every member in each bucket.
@@ -257,73 +261,136 @@ class Brackets:
             Shape (buckets, m), those between known knots: |prod M / e^{sum of splines} - 1| is
             at most e^{sum of these} - 1. inf where the profiles turn out not to alternate.
         """
-        log_m, error = log_m[self._members], error[self._members]
-        first = None if growth is None else self._gaps(*self._windows(log_m[:, :1], error[:, :1]))
-        growth = np.ones(log_m.shape[1]) if growth is None else growth
-        parts = []
-        for begin in range(0, log_m.shape[1], _COLUMNS):
-            s = slice(begin, begin + _COLUMNS)
-            windows = self._windows(log_m[:, s], error[:, s])
-            parts.append(self._part(*windows, growth[s], spline[:, s], first))
-        return np.concatenate(parts, axis=1)
-
-    def _windows(self, log_m: Values, error: Floats) -> tuple[Values, Floats]:
-        """M - 1 at the points of every polynomial, and errors, shape (intervals, n + 1, m)."""
-        off = np.exp(log_m.real) * (error + 4 * EPS)
-        return np.expm1(log_m)[self._window], off[self._window]
-
-    def _gaps(self, excess: Values, off: Floats) -> tuple[Values, Floats]:
-        """Half the gap between the polynomials, and the error of it, (intervals, m)."""
-        scale = self._gap[:, None]
-        return (scale @ excess)[:, 0], (np.abs(scale) @ off)[:, 0]
-
-    def _part(
-        self,
-        excess: Values,
-        off: Floats,
-        growth: Floats,
-        spline: Values,
-        first: tuple[Values, Floats] | None,
-    ) -> Floats:
-        """`radius` of some columns; `first` has the gaps at c itself."""
-        gap, slack = self._gaps(excess, off)
-        real, unsure = (gap, slack) if first is None else first
-        allowed = growth * (np.maximum(real.real, 0.0) + unsure)
-        alternating = (np.abs(gap) <= 1.0001 * allowed + slack) & (real.real >= -unsure)
-
-        mean = np.moveaxis(self._taylor @ excess, 1, 0)
-        a = spline[self._bucket[:, None] + np.arange(4)]
-        points = np.moveaxis(np.moveaxis(self._basis, 0, 1) @ a, 1, 0)
-        apart = np.abs(np.expm1(points[:-1]) - _polynomial(mean, self._inside)).max(axis=0)
-        middle = points[-1].real
-
-        one, two, three = (np.abs(np.diff(a, n=k, axis=1)).max(axis=1) for k in (1, 2, 3))
-        slope, bend, third = one * self._width, two * self._width**2, three * self._width**3
-        remainder = self._fourth_derivative(np.abs(mean))
-        turned = slope**4 + 6.0 * slope**2 * bend + 3.0 * bend**2 + 4.0 * slope * third
-        remainder += np.exp(middle + slope) * turned
-        found = _LEBESGUE * apart + _QUARTIC * remainder + allowed + 4.0 * off.max(axis=1)
-        found = np.log1p(found * np.exp(slope - middle))
-        # places are rounded to units; what is then rounded of two weights leaves the first moment
-        found += (0.501 * one + 2.0 * two) / ONE
-        found[~alternating] = np.where(np.isnan(found[~alternating]), np.nan, np.inf)
-        return np.asarray(np.maximum.reduceat(found, self._starts, axis=0))
-
-    def _fourth_derivative(self, mean: Floats) -> Floats:
-        """Bound the fourth derivative of the mean polynomial over an interval's [-1, 1]."""
-        c = np.zeros((4, *mean.shape[1:]))
-        c[: self._order] = mean
-        one, two, three = c[1] + 2 * c[2] + 3 * c[3], 2 * c[2] + 6 * c[3], 6 * c[3]
-        u, v, w, z = (row[:, None] for row in self._stretch)
-        return np.asarray(6 * three * u**2 * v + two * (3 * v**2 + 4 * u * w) + one * z)
+        known, a = (np.asarray(v, np.complex128) for v in (log_m[self._members], spline))
+        found = np.zeros((spline.shape[0] - 3, spline.shape[1]))
+        steep = []  # the largest first to third differences that each bucket sees
+        for k in (1, 2, 3):
+            sizes = np.abs(np.diff(a, n=k, axis=0))
+            steep.append(np.maximum.reduce([sizes[i : i + len(found)] for i in range(4 - k)]))
+        _radii(
+            known.real.copy(), known.imag.copy(), error[self._members],
+            np.ones(spline.shape[1]) if growth is None else growth, growth is not None,
+            a.real.copy(), a.imag.copy(), np.stack(steep), self._window, self._maps, self._bucket,
+            self._weights, self._inside, self._bends, self._width, found,
+        )  # fmt: skip
+        return found
 
 
-def _polynomial(coefficients: Values, y: Floats) -> Values:
-    """Evaluate polynomials, lowest coefficient first, at each y."""
-    value = np.zeros(1)
-    for c in coefficients[::-1]:
-        value = value * y + c
-    return value
+@compiled(
+    "void(float64[:,::1], float64[:,::1], float64[:,::1], float64[::1], boolean, float64[:,::1],"
+    " float64[:,::1], float64[:,:,::1], int64[:,::1], float64[:,:,::1], int64[::1],"
+    " float64[:,:,::1], float64[:,::1], float64[:,::1], float64[::1], float64[:,::1])",
+    nogil=True,
+)
+def _radii(  # type: ignore[no-untyped-def]
+    re,
+    im,
+    off,
+    growth,
+    shared,
+    ar,
+    ai,
+    steep,
+    window,
+    maps,
+    bucket,
+    weights,
+    inside,
+    bends,
+    width,
+    found,
+):
+    """See `Brackets.radius`; log M in `re` and `im` becomes M - 1, `off` the error of that.
+
+    Args:
+        re: log M at the members in order, its real part; next its imaginary part.
+        im: see there.
+        off: error of log M.
+        growth: of the columns.
+        shared: whether the gap of the first column bounds that of the others.
+        ar: real parts of the spline's coefficients; next the imaginary ones.
+        ai: see there.
+        steep: the largest first to third differences of coefficients that each bucket sees.
+        window: the members that both polynomials go through, for each interval between members.
+        maps: from them to half the gap, then to coefficients of the mean.
+        bucket: that holds the interval.
+        weights: of B-splines at four places in it, then in its middle.
+        inside: coordinates of the four.
+        bends: see `Brackets`.
+        width: half of the interval, in buckets.
+        found: the result, zeros to begin with.
+    """
+    n, size = maps.shape[1], re.shape[1]
+    x, y, cosine, sine = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    slack, most, apart, rest = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    p, q = np.empty((n, size)), np.empty((n, size))
+    for i in range(re.shape[0]):
+        exponentials(re[i], x)
+        waves(im[i], cosine, sine)
+        for m in range(size):
+            off[i, m] = x[m] * (off[i, m] + EPS * (16.0 + 2.0 * abs(im[i, m])))
+            re[i, m], im[i, m] = x[m] * cosine[m] - 1.0, x[m] * sine[m]
+    for i in range(bucket.size):
+        b = bucket[i]
+        p[:], q[:] = 0.0, 0.0
+        slack[:], most[:], apart[:], rest[:] = 0.0, 0.0, 0.0, 0.0
+        for k in range(n):
+            w = window[i, k]
+            for j in range(n):
+                _add(maps[i, j, k], re[w], p[j])
+                _add(maps[i, j, k], im[w], q[j])
+            share = abs(maps[i, 0, k])
+            for m in range(size):
+                slack[m] += share * off[w, m]
+                most[m] = max(most[m], off[w, m])
+        for j in range(1, n):
+            for m in range(size):
+                rest[m] += bends[i, j - 1] * math.sqrt(p[j, m] * p[j, m] + q[j, m] * q[j, m])
+        for place in range(5):
+            x[:], y[:] = 0.0, 0.0
+            for k in range(4):
+                _add(weights[i, place, k], ar[b + k], x)
+                _add(weights[i, place, k], ai[b + k], y)
+            if place == 4:
+                break
+            exponentials(x, x)
+            waves(y, cosine, sine)
+            u = inside[i, place]
+            for m in range(size):
+                real, imaginary = 0.0, 0.0
+                for j in range(n - 1, 0, -1):
+                    real, imaginary = real * u + p[j, m], imaginary * u + q[j, m]
+                real, imaginary = x[m] * cosine[m] - 1.0 - real, x[m] * sine[m] - imaginary
+                apart[m] = max(apart[m], real * real + imaginary * imaginary)
+        for m in range(size):
+            slope = steep[0, b, m] * width[i]
+            sine[m], cosine[m] = min(x[m] + slope, 700.0), min(slope - x[m], 700.0)
+        exponentials(sine, sine)
+        exponentials(cosine, cosine)
+        for m in range(size):
+            lead = 0 if shared else m
+            slope, bend = steep[0, b, m] * width[i], steep[1, b, m] * width[i] ** 2
+            turned = slope**4 + 6.0 * slope**2 * bend + 3.0 * bend**2
+            turned += 4.0 * slope * steep[2, b, m] * width[i] ** 3
+            allowed = growth[m] * (max(p[0, lead], 0.0) + slack[lead])
+            error = _LEBESGUE * math.sqrt(apart[m]) + _QUARTIC * (rest[m] + sine[m] * turned)
+            error = (error + allowed + 4.0 * most[m]) * cosine[m]
+            # places are rounded to units; what is then rounded of two weights leaves the first
+            # moment
+            error += (0.501 * steep[0, b, m] + 2.0 * steep[1, b, m]) / ONE
+            apart_by = math.sqrt(p[0, m] * p[0, m] + q[0, m] * q[0, m])
+            alternating = apart_by <= 1.0001 * allowed + slack[m] and p[0, lead] >= -slack[lead]
+            if error == error and (slope > 300.0 or not alternating):
+                error = np.inf
+            if error > found[b, m] or error != error:
+                found[b, m] = error
+
+
+@compiled("void(float64, float64[::1], float64[::1])", nogil=True)
+def _add(share, values, total):  # type: ignore[no-untyped-def]
+    """Add a share of some values to a total."""
+    for m in range(values.size):
+        total[m] += share * values[m]
 
 
 def _mean(y: Floats) -> Floats:

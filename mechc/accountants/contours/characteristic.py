@@ -15,9 +15,7 @@ the density on a branch as min(f, G) + (f - G)_+,
 for every level G, which also covers the |l - l*|^(-1/2) singularity at an extremum of the loss.
 
 log phi at equidistant frequencies follows by a recurrence that is started afresh in time. Sums of
-waves for proofs of decay go through the vector units of the processor: sin and cos by
-reduction to |r| <= pi/4 in three steps (Cody and Waite) and Taylor polynomials, good to a few units
-in the last place of the angle; the C library's leave the vector units idle.
+waves for proofs of decay go through the vector units of the processor (`moments.waves`).
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from numpy.typing import NDArray
 from mechc.accountants.contours.saddle import tilt
 from mechc.loss.allowance import spend
 from mechc.loss.jit import compiled
-from mechc.loss.moments import exponentials, generating, sum_tilted, tilted_sums
+from mechc.loss.moments import exponentials, generating, sum_tilted, tilted_sums, waves
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rule import DERIVATIVE, ENDS, ORDER, TOP
 
@@ -42,6 +40,7 @@ _SINE = np.array([(-1.0) ** n / math.factorial(2 * n + 1) for n in range(7, 0, -
 BLOCK = 32  # frequencies that the recurrence for exp(i n theta) runs through in a row
 FRESH = 1024  # frequencies between fresh starts of the recurrence from block to block
 TILE = 256  # nodes whose recurrences fit the first cache together
+LANES = 8  # of a sum that are added up side by side
 
 
 @compiled("float64(float64)")
@@ -153,38 +152,27 @@ def turned_by(re, im, factor, y, turn, size, error, share):  # type: ignore[no-u
     return value, noise
 
 
-_TURNING_SINE = np.array([(-1.0) ** n / math.factorial(2 * n + 1) for n in range(8)])
-_COSINE = np.array([(-1.0) ** n / math.factorial(2 * n) for n in range(9)])
-_TWO_OVER_PI = 2.0 / math.pi
-_HIGH = 1.5707963267341256  # pi / 2 in parts: the last bits of the first two are zero
-_MIDDLE = 6.077100506303966e-11
-_LOW = 2.0222662487959506e-21
-
-
-@compiled(
-    "UniTuple(float64, 2)(float64[::1], float64[::1], float64)",
-)
+@compiled("UniTuple(float64, 2)(float64[::1], float64[::1], float64)", nogil=True)
 def turned(centred, weight, y):  # type: ignore[no-untyped-def]
     """Return sum w (1 - cos(y d)) and sum w sin(y d); the first has no cancellation."""
-    real, imaginary = 0.0, 0.0
-    for j in range(centred.size):
-        half = 0.5 * y * centred[j]
-        n = math.floor(half * _TWO_OVER_PI + 0.5)
-        r = ((half - n * _HIGH) - n * _MIDDLE) - n * _LOW
-        q = r * r
-        s, c = _TURNING_SINE[7], _COSINE[8]
-        for m in range(6, -1, -1):
-            s = s * q + _TURNING_SINE[m]
-        for m in range(7, -1, -1):
-            c = c * q + _COSINE[m]
-        s *= r
-        odd = n - 2.0 * math.floor(0.5 * n)  # whether sine and cosine change places
-        # squares and products of both need no sign
-        sine = s + odd * (c - s)
-        product = s * c * (1.0 - 2.0 * odd)
-        real += weight[j] * 2.0 * sine * sine
-        imaginary += weight[j] * 2.0 * product
-    return real, imaginary
+    half, cosine, sine = np.empty(TILE), np.empty(TILE), np.empty(TILE)
+    real, imaginary = np.zeros(LANES), np.zeros(LANES)
+    half[:] = 0.0
+    for first in range(0, centred.size, TILE):
+        size = min(TILE, centred.size - first)
+        for j in range(size):
+            half[j] = 0.5 * y * centred[first + j]
+        waves(half[:size], cosine, sine)
+        for j in range(0, size - size % LANES, LANES):
+            for m in range(LANES):
+                w = 2.0 * weight[first + j + m]
+                real[m] += w * sine[j + m] * sine[j + m]
+                imaginary[m] += w * sine[j + m] * cosine[j + m]
+        for j in range(size - size % LANES, size):
+            w = 2.0 * weight[first + j]
+            real[0] += w * sine[j] * sine[j]
+            imaginary[0] += w * sine[j] * cosine[j]
+    return real.sum(), imaginary.sum()
 
 
 Floats = NDArray[np.float64]

@@ -70,6 +70,7 @@ class Fading:
 
 WALK = 24  # evaluations between neighbouring frequencies
 NEAR = 0.07  # share of sqrt g that may be lost between evaluations
+FLOOR = math.sqrt(1.0 - (1.0 - NEAR) ** 2)  # which leaves that of |phi|
 
 
 def variation(loss: PrivacyLoss, c: float) -> Floats:
@@ -120,7 +121,13 @@ def log_sups(centred, weight, spread, slack, table, frequencies):  # type: ignor
     for m in range(1, frequencies.size):
         y, end = frequencies[m], frequencies[m - 1]
         least = (end - y) / WALK
-        while y < end and worst < min(_far(table, y), 1.0):
+        while y < end:
+            far = min(_far(table, y), 1.0)
+            if far <= worst:
+                break
+            if far < FLOOR:  # a walk with steps of NEAR shows no less, and further on it falls
+                worst = max(worst, far)
+                break
             real, imaginary = turned(centred, weight, y)
             g = 2.0 * real - real * real - imaginary * imaginary
             g -= slack + ROUNDED * y * spread
@@ -128,7 +135,7 @@ def log_sups(centred, weight, spread, slack, table, frequencies):  # type: ignor
             width = max(NEAR * root / max(spread, 1e-300), least)
             low = root - spread * min(width, end - y)
             value = math.sqrt(max(1.0 - low * low, 0.0)) if low > 0.0 else 1.0
-            worst = max(worst, min(value, _far(table, y)))
+            worst = max(worst, min(value, far))
             y += width
         out[m] = math.log(min(worst, 1.0))
     return out
