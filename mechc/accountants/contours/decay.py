@@ -70,7 +70,7 @@ class Fading:
 
 WALK = 24  # evaluations between neighbouring frequencies
 NEAR = 0.07  # share of sqrt g that may be lost between evaluations
-FLOOR = math.sqrt(1.0 - (1.0 - NEAR) ** 2)  # which leaves that of |phi|
+SHOWN = math.sqrt(1.0 - (1.0 - NEAR) ** 2)  # the least |phi| that such steps can show
 
 
 def variation(loss: PrivacyLoss, c: float) -> Floats:
@@ -125,7 +125,7 @@ def log_sups(centred, weight, spread, slack, table, frequencies):  # type: ignor
             far = min(_far(table, y), 1.0)
             if far <= worst:
                 break
-            if far < FLOOR:  # a walk with steps of NEAR shows no less, and further on it falls
+            if far < SHOWN:  # and falls further on
                 worst = max(worst, far)
                 break
             real, imaginary = turned(centred, weight, y)
