@@ -1,8 +1,8 @@
 """Compiled sums over the nodes of a privacy loss: tilted moments and generating functions.
 
 All functions take `loss` and `log_weight` (nodes and atoms together, E_P[g(L)] = sum w g(loss))
-and are exact up to rounding for the discrete law they are given. exp, sin and cos of many numbers take
-the vector units of the processor, which the C library's leave idle (`exponentials`, `waves`):
+and are exact up to rounding for the discrete law they are given. exp, sin and cos of many numbers
+take the vector units of the processor, which the C library's leave idle (`exponentials`, `waves`):
 reduction of the argument in two or three steps (Cody and Waite), then Taylor polynomials.
 """
 
