@@ -561,7 +561,7 @@ class Evaluator(TakesTurns):
     ) -> Answers:
         """Solve for some people with one table."""
         query, out = asked.query, np.full((asked.rows.size, 5), np.nan)
-        target = math.exp(query.log_delta) if query.inverse else query.epsilon
+        target = query.log_delta if query.inverse else query.epsilon
         nodes, peaks = table.first(count), np.asarray(log_peak(table.right))
         for part, rows in asked.blocks():
             inversion.solve(

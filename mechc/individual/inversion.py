@@ -15,19 +15,40 @@ import math
 
 import numpy as np
 
+from mechc.accountants.contours.columns import SLACK
+from mechc.accountants.contours.inversion import (
+    AT,
+    BEND,
+    FIRST_B,
+    NOISE,
+    TOTAL,
+    evaluate,
+    half_bend,
+    root,
+    rounding_of_sum,
+    sides,
+)
+from mechc.accountants.contours.trapezoid import (
+    FACTS,
+    LESS,
+    LOG_M,
+    LOWEST,
+    NOISE_M,
+    PERIOD,
+    TAIL,
+    C,
+)
 from mechc.loss.jit import compiled
+from mechc.loss.moments import exponentials, waves
 from mechc.loss.rounding import EPS
 
 STRIDE = 4  # contours go through every fourth tilt, so that there are few
 CANCELLATION = 6.0  # nats by which a contour may miss the saddle
 NEGLIGIBLE = 0.5  # of what is lost beyond the nodes, that further nodes may be
-LANES, AFRESH = 8, 256  # nodes that are summed side by side, and where rotations start afresh
 COARSE = 0.5  # share of the sum beyond which table errors leave nothing
 BELOW = 18  # tilts below the saddle tried as contour
 ABOVE = 14  # tilts above a contour tried for its right images
-CLOSE = 1e-6  # nats of delta by which Newton's last step may change the estimate: it squares that
-SHORT = 1e-3  # share of a step to a side that is added, so that it seldom falls short
-AT = 5  # place of the epsilon that bounds are of
+CAP = 16.0  # times a first guess of epsilon and one: the largest answer that is looked for
 
 
 @compiled("float64(float64[::1], float64[::1], int64, float64, float64)", nogil=True)
@@ -137,32 +158,6 @@ def choose(  # type: ignore[no-untyped-def]
             out[p, 6] = -2.0
 
 
-@compiled("void(float64[::1], float64[::1], float64, float64, float64[::1])", nogil=True)
-def _series(wr, wi, h, epsilon, out):  # type: ignore[no-untyped-def]
-    """Set out = [total, d total / d epsilon]; the number of nodes is a multiple of LANES.
-
-    By a rotation from every LANES-th node to the next, which starts afresh now and then.
-    """
-    cr, ci = np.empty(LANES), np.empty(LANES)
-    total, slope = np.zeros(LANES), np.zeros(LANES)
-    rr = math.cos(LANES * h * epsilon)
-    ri = -math.sin(LANES * h * epsilon)
-    for first in range(0, wr.size, LANES):
-        if first % AFRESH == 0:
-            for j in range(LANES):
-                cr[j] = math.cos((first + j + 1) * h * epsilon)
-                ci[j] = -math.sin((first + j + 1) * h * epsilon)
-        for j in range(LANES):
-            n = first + j
-            total[j] += wr[n] * cr[j] - wi[n] * ci[j]
-            slope[j] += (n + 1) * (wr[n] * ci[j] + wi[n] * cr[j])
-            new = cr[j] * rr - ci[j] * ri
-            ci[j] = cr[j] * ri + ci[j] * rr
-            cr[j] = new
-    out[0] = 1.0 + 2.0 * total.sum()
-    out[1] = 2.0 * h * slope.sum()
-
-
 @compiled("float64(float64, float64, float64, float64)", nogil=True)
 def _moved(size, log_size, error, cap):  # type: ignore[no-untyped-def]
     """Bound |v - w| for |v| = size, |w / v - 1| <= e^error - 1 and log |w| <= cap."""
@@ -172,138 +167,45 @@ def _moved(size, log_size, error, cap):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "int64(float64[::1], float64[::1], float64, float64[::1], float64[::1], int64[::1],"
-    " float64[::1], float64[::1], float64[::1])",
+    "Tuple((int64, float64, float64))(float64[::1], float64[::1], float64, float64[::1],"
+    " float64[::1], int64[::1], complex128[::1], float64[:,::1], float64[::1])",
     nogil=True,
 )
-def _prepare(row, beside, lost, growth, phase, bands, wr, wi, errors):  # type: ignore[no-untyped-def]
-    """Fill w_n; errors = [table error, extra for lower bounds, truncation, rounding] of total.
+def _prepare(row, beside, lost, growth, phase, bands, g, work, facts):  # type: ignore[no-untyped-def]
+    """Fill w_n and, in `work`, their sizes; what is left out, and errors of tables, become facts.
 
-    Returns how many w_n matter; the others are counted as truncated.
+    Returns how many w_n matter, as the others are left out; what rounding of the tables' product
+    does to the sum; and half of how far apart their errors keep its sides.
     """
-    n = wr.size
-    beyond = beside[1]
-    gamma = beside[2:]
-    errors[0] = math.expm1(gamma[0])
-    errors[1] = math.expm1(gamma[0] + beyond) - errors[0]
-    errors[3] = EPS * (64.0 + 4.0 * abs(beside[0]))
-    band = 0
+    n, beyond, gamma = g.size, beside[1], beside[2:]
+    size, cosine, sine = work[0], work[1], work[2]
+    facts[LOG_M], facts[NOISE_M] = beside[0], EPS * (64.0 + 4.0 * abs(beside[0]))
+    error = math.expm1(gamma[0])
+    less, band = math.expm1(gamma[0] + beyond) - error, 0
+    exponentials(row[:n], size)
     for i in range(n):
         if i + 1 == bands[band + 1]:
             band += 1
-        re, g = row[i], growth[i + 1]
-        phi = math.exp(re)
-        wr[i] = phi / g
-        error = _moved(phi, re, gamma[band] * g, gamma[0]) / g
-        errors[0] += 2.0 * error
+        phi, grown = size[i], growth[i + 1]
+        size[i] = phi / grown
+        off = _moved(phi, row[i], gamma[band] * grown, gamma[0]) / grown
+        error += 2.0 * off
         if beyond > 0.0:
-            both = _moved(phi, re, (gamma[band] + beyond) * g, gamma[0] + beyond) / g
-            errors[1] += 2.0 * max(both - error, 0.0)
+            both = _moved(phi, row[i], (gamma[band] + beyond) * grown, gamma[0] + beyond) / grown
+            less += 2.0 * max(both - off, 0.0)
     left, most = 0.0, n
-    while most > 1 and left + 2.0 * wr[most - 1] <= NEGLIGIBLE * lost:
+    while most > 1 and left + 2.0 * size[most - 1] <= NEGLIGIBLE * lost:
         most -= 1
-        left += 2.0 * wr[most]
+        left += 2.0 * size[most]
+    noise = 0.0
     for i in range(most):
-        re, im, size = row[i], row[n + i], wr[i]
-        turn = im - phase[i]
-        wr[i] = size * math.cos(turn)
-        wi[i] = size * math.sin(turn)
-        errors[3] += 2.0 * EPS * size * (64.0 + 64.0 * abs(re) + 64.0 * abs(im))
-    errors[2] = lost * math.exp(gamma[0]) + left
-    return most
-
-
-@compiled("float64(float64, float64, float64, float64, float64)", nogil=True)
-def _image(period, c, epsilon, s, log_b):  # type: ignore[no-untyped-def]
-    """Bound the right images, sum_{m >= 1} e^{mTc} delta(epsilon + mT), by B_s at one s > c."""
-    gap = period * (s - c)
-    return math.exp(min(log_b - s * epsilon - gap, 700.0)) / -math.expm1(-gap)
-
-
-@compiled("int64(float64, float64, float64, float64[::1], float64[::1])", nogil=True)
-def _sharpest(period, c, epsilon, s, log_b):  # type: ignore[no-untyped-def]
-    """Return which s bounds the right images best near an epsilon."""
-    best = 0
-    least = np.inf
-    for r in range(s.size):
-        value = log_b[r] - s[r] * epsilon - period * (s[r] - c)
-        if value < least:
-            least = value
-            best = r
-    return best
-
-
-@compiled("float64(float64, float64)", nogil=True)
-def _share(error, total):  # type: ignore[no-untyped-def]
-    """Return error / total, inf where nothing is left of the total."""
-    return error / total if total > 0.0 and error < np.inf else np.inf
-
-
-@compiled(
-    "void(float64[::1], float64[::1], float64, float64, float64, float64, float64[::1],"
-    " float64, float64, float64[::1], float64[::1])",
-    nogil=True,
-)
-def _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out):  # type: ignore[no-untyped-def]
-    """Set out = [lower, estimate, upper, slope, numeric share] of delta(epsilon), and epsilon.
-
-    The slope is that of the estimate.
-    """
-    out[AT] = epsilon
-    period = 2.0 * math.pi / h
-    _series(wr, wi, h, epsilon, series)
-    front = math.exp(min(k - c * epsilon, 700.0)) / (c * (c + 1.0) * period)
-    first = math.exp(-c * period) / -math.expm1(-c * period)
-    damped = (c + 1.0) * period
-    second = math.exp(min(epsilon - damped, 700.0)) / -math.expm1(-damped)
-    known = max(first - second, 0.0)
-    right = _image(period, c, epsilon, s, log_b)
-    numeric = errors[2] + errors[3] * (1.0 + abs(c * epsilon) + abs(epsilon))
-    out[2] = front * (series[0] + errors[0] + numeric) - known
-    out[1] = front * series[0] - known
-    out[0] = front * (series[0] - errors[0] - errors[1] - numeric) - first - right
-    out[3] = front * (series[1] - c * series[0]) + (second if first > second else 0.0)
-    out[4] = _share(numeric + (first - known + right) / front, series[0])
-
-
-@compiled(
-    "float64(float64[::1], float64[::1], float64, float64, float64, float64, float64, int64,"
-    " float64[::1], float64, float64, float64[::1], float64[::1])",
-    nogil=True,
-)
-def _invert(  # type: ignore[no-untyped-def]
-    wr, wi, c, h, k, start, delta, side, errors, s, log_b, series, out
-):
-    """Solve bound(side)(epsilon) = delta on its safe side; nan where it cannot be done.
-
-    side 2: an epsilon >= 0 whose upper bound is at most delta. side 0: one whose lower bound is
-    at least delta, or 0. side 1: the estimate. `out` ends with the bounds at the last epsilon
-    looked at; those at the start are taken from there if that is the one.
-    """
-    epsilon = max(start, 0.0)
-    low, high = -1.0, np.inf  # zero itself may be the answer
-    for attempt in range(60):
-        if epsilon != out[AT]:
-            _bounds(wr, wi, c, h, k, epsilon, errors, s, log_b, series, out)
-        value = out[side]
-        fits = value <= delta if side == 2 else value >= delta
-        if side != 1 and fits:
-            return epsilon
-        if epsilon == 0.0 and value <= delta:
-            return 0.0
-        if value > delta:
-            low = epsilon
-        else:
-            high = epsilon
-        if value > 0.0 and out[1] > 0.0 and out[3] < 0.0:
-            move = math.log(delta / value) * out[1] / out[3]
-            if side == 1 and c * abs(move) <= CLOSE:
-                return max(epsilon + move, 0.0)
-            nudge = 1e-14 * (attempt + 1) * (1.0 + epsilon) + SHORT * abs(move)
-            epsilon = max(epsilon + move + nudge * (side - 1), 0.0)
-        if not low < epsilon < high:  # Newton left the bracket, or had nothing to go by
-            epsilon = max(0.5 * (low + high), 0.0) if high < np.inf else 2.0 * low + 0.1
-    return epsilon if side == 1 else math.nan
+        noise += 128.0 * EPS * size[i] * (1.0 + abs(row[i]) + abs(row[n + i]))
+        row[n + i] -= phase[i]
+    waves(row[n : n + most], cosine, sine)
+    for i in range(most):
+        g[i] = complex(size[i] * cosine[i], size[i] * sine[i])
+    facts[TAIL], facts[LESS] = lost * math.exp(gamma[0]) + left + error, less
+    return most, noise, error + 0.5 * less
 
 
 @compiled(
@@ -318,7 +220,7 @@ def solve(  # type: ignore[no-untyped-def]
     """Bound epsilon or delta for a block of people.
 
     Args:
-        nodes: log phi at N nodes, real and imaginary parts, shape (people, 2 N).
+        nodes: log phi at N nodes, real and imaginary parts, shape (people, 2 N); written to.
         beside: products of ledger rows with `ContourTable.beside`.
         s: tilts right of c.
         peak: of the payoff there.
@@ -329,44 +231,44 @@ def solve(  # type: ignore[no-untyped-def]
         bands: of the table.
         lost: bound on the sum over further nodes for each person.
         start: first guess of epsilon (inverse) for each person.
-        target: delta (inverse) or epsilon.
+        target: log delta (inverse) or epsilon.
         inverse: solve for epsilon, instead of evaluating delta.
         only: the estimate of epsilon is all that is wanted.
         out: [lower, estimate, upper, numeric share, share of the tables' errors] of each person.
     """
-    h = 2.0 * math.pi / period
-    n = nodes.shape[1] // 2
-    vr, vi = np.empty(n + LANES), np.empty(n + LANES)
-    errors, series, values = np.empty(4), np.empty(2), np.empty(AT + 1)
-    log_b = np.empty(s.size)
+    h, n = 2.0 * math.pi / period, nodes.shape[1] // 2
+    g, nothing = np.empty(n, np.complex128), np.empty(0, np.complex128)
+    work, last, facts = np.empty((3, n)), np.zeros(FIRST_B + 1), np.zeros(FACTS)
+    facts[C], facts[PERIOD], facts[LOWEST] = c, period, -np.inf
+    images, slack = np.empty((3, s.size)), SLACK * (abs(target) + 4.0)
+    for r in range(s.size):
+        fade = period * (s[r] - c)
+        images[0, r], images[2, r] = s[r], peak[r] - fade - math.log(-math.expm1(-fade))
     for p in range(out.shape[0]):
         more = beside[p, s.size :]
+        out[p, :3], out[p, 3:] = np.nan, np.inf
         if not more[more.size - 1] < 1e6 or not lost[p] < np.inf:  # some step has no table here
-            out[p, :3] = np.nan
-            out[p, 3:] = np.inf
             continue
-        most = _prepare(nodes[p], more, lost[p], growth, phase, bands, vr[:n], vi[:n], errors)
-        even = -(-most // LANES) * LANES
-        vr[most:even] = vi[most:even] = 0.0
-        wr, wi = vr[:even], vi[:even]
-        k = more[0]
-        for r in range(s.size):
-            log_b[r] = beside[p, r] + peak[r]
-        near = start[p] if inverse else target
-        r = _sharpest(period, c, near, s, log_b)
-        image = log_b[r]
-        values[AT] = np.nan
+        images[1] = beside[p, : s.size]
+        most, noise, tables = _prepare(
+            nodes[p], more, lost[p], growth, phase, bands, g, work, facts
+        )
+        re, im, size = nodes[p, :most], nodes[p, n : n + most], work[0, :most]
+        cap = CAP * (1.0 + start[p]) if inverse else abs(target)
+        last[AT], last[BEND] = np.nan, half_bend(size, h)
+        last[NOISE] = noise + rounding_of_sum(1.0, re, im, size, h, 0.0, cap, 0.0)
+        now = (1.0, g[:most], nothing, last, cap, facts, images)
         if inverse:
-            out[p, 1] = _invert(
-                wr, wi, c, h, k, near, target, 1, errors, s[r], image, series, values
-            )
+            found = root(start[p], True, target - slack, *now)
+            out[p, 1] = max(found[0], 0.0)
+            low, middle, high = found[2], found[3], found[4]
         else:
-            _bounds(wr, wi, c, h, k, target, errors, s[r], image, series, values)
-            out[p, :3] = values[:3]
-        out[p, 3] = values[4]
-        out[p, 4] = _share(errors[0] + errors[1], series[0])
-        for side in (0, 2):
-            if inverse and not only:
-                out[p, side] = _invert(
-                    wr, wi, c, h, k, values[AT], target, side, errors, s[r], image, series, values
-                )
+            low, middle, high, _ = evaluate(1.0, target, g[:most], nothing, last, facts, images)
+            out[p, 0], out[p, 1], out[p, 2] = math.exp(low), math.exp(middle), math.exp(high)
+        if not (last[TOTAL] > 0.0 and middle > -np.inf):
+            continue
+        out[p, 4] = tables / last[TOTAL]
+        share = 0.5 * (math.expm1(min(high - middle, 700.0)) - math.expm1(low - middle))
+        out[p, 3] = max(share - out[p, 4], 0.0)
+        if inverse and not only:
+            out[p, 0], out[p, 1], out[p, 2] = sides(found, target - slack, target + slack, *now)

@@ -374,7 +374,7 @@ def _radii(  # type: ignore[no-untyped-def]
             turned += 4.0 * slope * steep[2, b, m] * width[i] ** 3
             allowed = growth[m] * (max(p[0, lead], 0.0) + slack[lead])
             error = _LEBESGUE * math.sqrt(apart[m]) + _QUARTIC * (rest[m] + sine[m] * turned)
-            error = (error + allowed + 4.0 * most[m]) * cosine[m]
+            error = math.log1p((error + allowed + 4.0 * most[m]) * cosine[m])
             # places are rounded to units; what is then rounded of two weights leaves the first
             # moment
             error += (0.501 * steep[0, b, m] + 2.0 * steep[1, b, m]) / ONE

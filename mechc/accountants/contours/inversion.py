@@ -23,6 +23,7 @@ import math
 import numpy as np
 
 from mechc.accountants.contours.trapezoid import (
+    LESS,
     LOG_M,
     MEAN,
     NOISE_M,
@@ -148,7 +149,8 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
         error += n * facts[UNRESOLVED] * c * (c + 1.0) * period  # times Chernoff's bound at c
         error /= total
         slope = -c - h * last[TURNING] / total
-    found = conclude(n, epsilon, log_s, 1.0, 1.0, error, facts, images)
+    low = 1.0 - facts[LESS] / total
+    found = conclude(n, epsilon, log_s, low, 1.0, error, facts, images)
     return found[0], found[1], found[2], (found[3] + slope) / found[4]
 
 
@@ -156,7 +158,7 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
     "float64(float64, float64[::1], float64[::1], float64[::1], float64, float64, float64,"
     " float64)",
 )
-def _noise(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-untyped-def]
+def rounding_of_sum(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-untyped-def]
     """Bound on the rounding of the sum for all counts up to n and |eps| <= epsilon.
 
     `error` is the share by which quadrature may be off at every frequency.
@@ -170,7 +172,7 @@ def _noise(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-untyped
 
 
 @compiled("float64(float64[::1], float64)")
-def _bend(size, h):  # type: ignore[no-untyped-def]
+def half_bend(size, h):  # type: ignore[no-untyped-def]
     """Bound on half the second derivative by epsilon of the sum of terms of these sizes."""
     total = 0.0
     for j in range(size.size):
@@ -261,6 +263,65 @@ def _halved(target, n, g, b, last, cap, facts, images):  # type: ignore[no-untyp
 
 
 @compiled(
+    "UniTuple(float64, 6)(float64, boolean, float64, float64, complex128[::1], complex128[::1],"
+    " float64[::1], float64, float64[::1], float64[:,::1])",
+)
+def root(start, again, target, n, g, b, last, cap, facts, images):  # type: ignore[no-untyped-def]
+    """As `_newton`; where that leads nowhere and it may try `again`, from halvings of all epsilons.
+
+    Args:
+        start: where to begin.
+        again: see above.
+        target: of log H.
+        n: repetitions, and what follows, see `evaluate`.
+        g: see there.
+        b: see there.
+        last: see there.
+        cap: |epsilon| up to which the rounding in `last` is one.
+        facts: see there.
+        images: see there.
+    """
+    now = (target, n, g, b, last, cap, facts, images)
+    found = _newton(start, *now)
+    if again and not math.isfinite(found[0]):
+        found = _newton(_halved(*now), *now)
+    return found
+
+
+@compiled(
+    "UniTuple(float64, 3)(UniTuple(float64, 6), float64, float64, float64, complex128[::1],"
+    " complex128[::1], float64[::1], float64, float64[::1], float64[:,::1])",
+)
+def sides(found, low, high, n, g, b, last, cap, facts, images):  # type: ignore[no-untyped-def]
+    """Return a lower bound, the root and an upper bound of an epsilon >= 0, nan where not.
+
+    Args:
+        found: by `root`; the other arguments are those it has.
+        low: log H to stay under.
+        high: log H to exceed.
+        n: see `root`.
+        g: see there.
+        b: see there.
+        last: see there.
+        cap: see there.
+        facts: see there.
+        images: see there.
+    """
+    epsilon, off, lower, middle, upper, slope = found
+    at = (n, g, b, last, cap, facts, images)
+    off += 4.0 * EPS * abs(slope * epsilon) + 1e-14
+    if epsilon <= 0.0:
+        lower, middle, upper, slope = evaluate(n, 0.0, g, b, last, facts, images)
+        if upper <= low:
+            return 0.0, 0.0, 0.0
+        return 0.0, 0.0, _certified(1.0, 0.0, ROOM * (upper - low + off) / -slope, low, *at)
+    above = ROOM * (upper - middle + off) / -slope
+    below = abs(ROOM * (middle - lower + off + low - high) / -slope)
+    most = _certified(1.0, epsilon, above, low, *at)
+    return _certified(-1.0, epsilon, below, high, *at), epsilon, most
+
+
+@compiled(
     "void(float64[::1], float64[:,::1], float64, float64[::1], float64[::1], complex128[::1],"
     " complex128[::1], float64[::1], float64[::1], float64[:,::1], float64[::1], float64,"
     " float64[:,::1])",
@@ -315,8 +376,10 @@ def invert(  # type: ignore[no-untyped-def]
             most = counts[min(m + BLOCK, counts.size - 1)]
             stale, cap = BLOCK, 4.0 * abs(start) + 1.0
             error, reach = 2.0 * most * facts[NOISE_M], cap + facts[STEP]
-            last[NOISE] = _noise(most, re, im, size, h, mean, reach, error) + 4.0 * EPS * first
-            last[BEND] = _bend(size, h)
+            last[NOISE] = (
+                rounding_of_sum(most, re, im, size, h, mean, reach, error) + 4.0 * EPS * first
+            )
+            last[BEND] = half_bend(size, h)
         else:
             stale -= 1
             for j in range(re.size):
@@ -330,27 +393,13 @@ def invert(  # type: ignore[no-untyped-def]
                 out[0, m], out[1, m], out[2, m] = 0.0, known[m], known[m]
                 streak, guess = 0, known[m]
                 continue
-        now = (targets[0, m], n, g, b, last, cap, facts, images)
-        epsilon, off, lower, middle, upper, slope = _newton(start, *now)
-        if not math.isfinite(epsilon) and (m == 0 or streak > 0):
-            epsilon, off, lower, middle, upper, slope = _newton(_halved(*now), *now)
-        solved = streak + 1
-        streak = 0
-        if not (math.isfinite(epsilon) and upper - lower <= widest):
+        now = (n, g, b, last, cap, facts, images)
+        found = root(start, m == 0 or streak > 0, targets[0, m], *now)
+        solved, streak = streak + 1, 0
+        if not (math.isfinite(found[0]) and found[4] - found[2] <= widest):
             continue
-        if epsilon <= 0.0:
-            _, _, at_zero, _ = evaluate(n, 0.0, g, b, last, facts, images)
-            if at_zero <= targets[0, m]:
-                out[:, m] = 0.0
-            continue
-        off += 4.0 * EPS * abs(slope * epsilon) + 1e-14
-        above = ROOM * (upper - middle + off) / -slope
-        below = abs(ROOM * (middle - lower + off + targets[0, m] - targets[1, m]) / -slope)
-        at = (n, g, b, last, cap, facts, images)
-        out[2, m] = _certified(1.0, epsilon, above, targets[0, m], *at)
-        out[0, m] = _certified(-1.0, epsilon, below, targets[1, m], *at)
-        out[1, m] = epsilon
-        streak = solved
+        out[0, m], out[1, m], out[2, m] = sides(found, targets[0, m], targets[1, m], *now)
+        streak = solved if found[0] > 0.0 else 0
 
 
 def epsilons(
