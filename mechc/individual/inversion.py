@@ -259,7 +259,7 @@ def solve(  # type: ignore[no-untyped-def]
         last[NOISE] = noise + rounding_of_sum(1.0, re, im, size, h, 0.0, cap, 0.0)
         now = (1.0, g[:most], nothing, last, cap, facts, images)
         if inverse:
-            found = root(start[p], True, target - slack, *now)
+            found = root(start[p], target - slack, *now)
             out[p, 1] = max(found[0], 0.0)
             low, middle, high = found[2], found[3], found[4]
         else:

@@ -45,9 +45,8 @@ from mechc.loss.jit import compiled
 from mechc.loss.rounding import EPS
 
 BLOCK = 32  # counts between fresh starts of the powers of phi
-TURNS = 12  # Newton steps, and steps outward to a certified side
-ROOM = 1.02  # lest the width, a little larger there, takes a step three times as far
-HALVINGS, NEAR = 40, 0.5  # of all epsilons, for one with log delta as near to the target
+TURNS, OUTWARD = 50, 12  # Newton steps or halvings, and steps outward to a certified side
+ROOM = 1.001  # lest the width, a little larger there, takes another step, and then longer ones
 STEADY = 1e-6  # Newton stops when the next step would change log delta by less than its square
 
 CLOSE = 1e-12  # the same between lattice points, where each step leads to the root up to images
@@ -191,7 +190,7 @@ def _certified(sign, start, step, target, n, g, b, last, cap, facts, images):  #
     sign 1: an epsilon whose proven upper bound is at most the target; sign -1: one whose proven
     lower bound exceeds it, or 0.
     """
-    for _ in range(TURNS):
+    for again in range(OUTWARD):
         epsilon = start + sign * step
         if epsilon <= 0.0 and sign < 0.0:
             return 0.0
@@ -200,7 +199,7 @@ def _certified(sign, start, step, target, n, g, b, last, cap, facts, images):  #
         lower, _, upper, _ = evaluate(n, epsilon, g, b, last, facts, images)
         if (sign > 0.0 and upper <= target) or (sign < 0.0 and lower > target):
             return epsilon
-        step *= 3.0
+        step *= 3.0 if again else 1.02
     return np.nan
 
 
@@ -208,84 +207,56 @@ def _certified(sign, start, step, target, n, g, b, last, cap, facts, images):  #
     "UniTuple(float64, 6)(float64, float64, float64, complex128[::1], complex128[::1],"
     " float64[::1], float64, float64[::1], float64[:,::1])",
 )
-def _newton(start, target, n, g, b, last, cap, facts, images):  # type: ignore[no-untyped-def]
-    """Return where the estimate meets the target, how far it may be off, and `evaluate` next to it.
+def root(start, target, n, g, b, last, cap, facts, images):  # type: ignore[no-untyped-def]
+    """Find the epsilon >= 0 where the estimate, which falls, meets the target, by Newton's method.
 
-    The first is nan where the steps lead nowhere. On a lattice they lead to the cell between
-    points; inside it the inverse is explicit, but for the images.
-    """
-    epsilon, off, grain, low, high = start, np.inf, facts[STEP], -np.inf, np.inf
-    lower, middle, upper, slope = -np.inf, np.nan, np.inf, -1.0
-    for _ in range(TURNS):
-        lower, middle, upper, slope = evaluate(n, epsilon, g, b, last, facts, images)
-        excess = middle - target
-        step = -excess / slope
-        if not (slope < 0.0 and abs(epsilon if grain > 0.0 else epsilon + step) < cap):
-            return np.nan, off, lower, middle, upper, slope
-        if grain == 0.0:
-            epsilon += step
-            off = excess * excess  # what Newton leaves is of the order of the square of its step
-            if off < STEADY * STEADY:
-                break
-            continue
-        off = abs(excess)
-        if off < CLOSE:
-            return epsilon, off, lower, middle, upper, slope
-        low, high = (epsilon, high) if excess > 0.0 else (low, epsilon)
-        # H = D + B (1 - exp(-gap)) is to change by the factor exp(-excess)
-        growth = math.expm1(-excess) / -slope
-        inside = epsilon + math.log1p(-growth) if growth < 1.0 else -np.inf
-        point = n * facts[OFFSET] + last[AT] * grain
-        if point - grain <= inside <= point:
-            epsilon = inside  # up to what images change
-            continue
-        epsilon += step  # at least to the next cell
-        epsilon = max(epsilon, point) if inside > point else min(epsilon, point - grain)
-        if not low < epsilon < high:
-            epsilon = 0.5 * (low + high)
-    return (np.nan if grain > 0.0 else epsilon), off, lower, middle, upper, slope
-
-
-@compiled(
-    "float64(float64, float64, complex128[::1], complex128[::1], float64[::1], float64,"
-    " float64[::1], float64[:,::1])",
-)
-def _halved(target, n, g, b, last, cap, facts, images):  # type: ignore[no-untyped-def]
-    """Return where the estimate, which falls, comes near the target; it is nan far below that."""
-    low, high = 0.0, cap
-    for _ in range(HALVINGS):
-        epsilon = 0.5 * (low + high)
-        _, middle, _, _ = evaluate(n, epsilon, g, b, last, facts, images)
-        if abs(middle - target) < NEAR:
-            break
-        low, high = (epsilon, high) if middle > target else (low, epsilon)
-    return 0.5 * (low + high)
-
-
-@compiled(
-    "UniTuple(float64, 6)(float64, boolean, float64, float64, complex128[::1], complex128[::1],"
-    " float64[::1], float64, float64[::1], float64[:,::1])",
-)
-def root(start, again, target, n, g, b, last, cap, facts, images):  # type: ignore[no-untyped-def]
-    """As `_newton`; where that leads nowhere and it may try `again`, from halvings of all epsilons.
+    Inside a bracket, which is halved where a step leaves it or there is nothing to go by. On a
+    lattice steps lead to the cell between points; inside it the inverse is explicit, but for the
+    images.
 
     Args:
         start: where to begin.
-        again: see above.
         target: of log H.
-        n: repetitions, and what follows, see `evaluate`.
+        n: repetitions; for this and what follows see `evaluate`.
         g: see there.
         b: see there.
         last: see there.
-        cap: |epsilon| up to which the rounding in `last` is one.
+        cap: the largest epsilon looked at, up to which the rounding in `last` is one.
         facts: see there.
         images: see there.
+
+    Returns:
+        Epsilon, 0 where the estimate is below the target already and nan where no step led to it;
+        how far log H may be off there; and what `evaluate` returns at it or next to it.
     """
-    now = (target, n, g, b, last, cap, facts, images)
-    found = _newton(start, *now)
-    if again and not math.isfinite(found[0]):
-        found = _newton(_halved(*now), *now)
-    return found
+    epsilon, off, grain, low, high = max(start, 0.0), np.inf, facts[STEP], -1.0, cap
+    lower, middle, upper, slope = -np.inf, np.nan, np.inf, -1.0
+    for _ in range(TURNS):
+        lower, middle, upper, slope = evaluate(n, epsilon, g, b, last, facts, images)
+        excess = middle - target if middle > -np.inf else -np.inf
+        if epsilon == 0.0 and excess <= 0.0:
+            return 0.0, 0.0, lower, middle, upper, slope
+        low, high = (epsilon, high) if excess > 0.0 else (low, epsilon)
+        new = epsilon - excess / slope if slope < 0.0 else np.nan
+        if grain == 0.0:
+            off = excess * excess  # what Newton leaves is of the order of the square of its step
+            if off < STEADY * STEADY and slope < 0.0:
+                return max(new, 0.0), off, lower, middle, upper, slope
+        else:
+            off = abs(excess)
+            if off < CLOSE:
+                return epsilon, off, lower, middle, upper, slope
+            # H = D + B (1 - exp(-gap)) is to change by the factor exp(-excess)
+            growth = math.expm1(-excess) / -slope
+            inside = epsilon + math.log1p(-growth) if growth < 1.0 else -np.inf
+            point = n * facts[OFFSET] + last[AT] * grain
+            if point - grain <= inside <= point:
+                new = inside  # up to what images change
+            else:  # at least to the next cell
+                new = max(new, point) if inside > point else min(new, point - grain)
+        new = max(new, 0.0)
+        epsilon = new if low < new < high else max(0.5 * (low + high), 0.0)
+    return np.nan, off, lower, middle, upper, slope
 
 
 @compiled(
@@ -394,7 +365,7 @@ def invert(  # type: ignore[no-untyped-def]
                 streak, guess = 0, known[m]
                 continue
         now = (n, g, b, last, cap, facts, images)
-        found = root(start, m == 0 or streak > 0, targets[0, m], *now)
+        found = root(start, targets[0, m], *now)
         solved, streak = streak + 1, 0
         if not (math.isfinite(found[0]) and found[4] - found[2] <= widest):
             continue
