@@ -21,7 +21,6 @@ from mechc.accountants.contours.inversion import (
     BEND,
     FIRST_B,
     NOISE,
-    TOTAL,
     evaluate,
     half_bend,
     root,
@@ -265,9 +264,10 @@ def solve(  # type: ignore[no-untyped-def]
         else:
             low, middle, high, _ = evaluate(1.0, target, g[:most], nothing, last, facts, images)
             out[p, 0], out[p, 1], out[p, 2] = math.exp(low), math.exp(middle), math.exp(high)
-        if not (last[TOTAL] > 0.0 and middle > -np.inf):
+        if not middle > -np.inf:
             continue
-        out[p, 4] = tables / last[TOTAL]
+        front = more[0] - c * last[AT] - math.log(c * (c + 1.0) * period)
+        out[p, 4] = tables * math.exp(min(front - middle, 700.0))
         share = 0.5 * (math.expm1(min(high - middle, 700.0)) - math.expm1(low - middle))
         out[p, 3] = max(share - out[p, 4], 0.0)
         if inverse and not only:

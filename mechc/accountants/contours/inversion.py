@@ -45,8 +45,9 @@ from mechc.loss.jit import compiled
 from mechc.loss.rounding import EPS
 
 BLOCK = 32  # counts between fresh starts of the powers of phi
-TURNS, OUTWARD = 50, 12  # Newton steps or halvings, and steps outward to a certified side
-ROOM = 1.001  # lest the width, a little larger there, takes another step, and then longer ones
+TURNS = 50  # Newton steps or halvings to the root
+OUTWARD, NEWTON = 16, 8  # steps to a certified side, those by Newton's method first
+ROOM = 1.001  # lest the width, a little larger there, takes another step
 STEADY = 1e-6  # Newton stops when the next step would change log delta by less than its square
 
 CLOSE = 1e-12  # the same between lattice points, where each step leads to the root up to images
@@ -196,10 +197,12 @@ def _certified(sign, start, step, target, n, g, b, last, cap, facts, images):  #
             return 0.0
         if abs(epsilon) > cap:
             return np.nan
-        lower, _, upper, _ = evaluate(n, epsilon, g, b, last, facts, images)
-        if (sign > 0.0 and upper <= target) or (sign < 0.0 and lower > target):
+        lower, _, upper, slope = evaluate(n, epsilon, g, b, last, facts, images)
+        short = upper - target if sign > 0.0 else target - lower
+        if short < 0.0 or (short == 0.0 and sign > 0.0):
             return epsilon
-        step *= 3.0 if again else 1.02
+        more = ROOM * short / -slope if slope < 0.0 and again < NEWTON else np.inf
+        step = max(step + more, 1.02 * step) if more < np.inf else 3.0 * step
     return np.nan
 
 
