@@ -154,12 +154,9 @@ class Contour:
                 continue
             tilted = Tilted(Law.of((Step(loss, 1),)), self.c)
             lost = 4.0 * loss.tolerance + 2.0 * tilted.lost
-            laws[i] = law = _Law(tilted.centred, tilted.weight, float(tilted.mean[0]), lost)
+            laws[i] = _Law(tilted.centred, tilted.weight, float(tilted.mean[0]), lost)
             if fades[i]:
-                at_knots[i] = decay.log_sups(
-                    law.centred, law.weight, float(tilted.spread[0]), float(tilted.slack[0]),
-                    decay.variation(loss, self.c), self.frequencies,
-                )  # fmt: skip
+                at_knots[i] = decay.log_sups(tilted, self.frequencies)
         return laws, at_knots
 
     @property

@@ -194,7 +194,7 @@ DROPPED = 1e-24  # tilted weight below which a node is left out of phi, and acco
 
 
 @compiled("float64(float64[:,:,::1], float64[::1], float64[::1], float64)")
-def _log_variation(tables, atoms, counts, y):  # type: ignore[no-untyped-def]
+def log_variation(tables, atoms, counts, y):  # type: ignore[no-untyped-def]
     """Log of the bound on |phi(y')|, y' >= y, by rows of `variation` and `smoothness`."""
     total = 0.0
     for i in range(counts.size):
@@ -214,11 +214,11 @@ def _log_variation(tables, atoms, counts, y):  # type: ignore[no-untyped-def]
 def _levelled(tables, atoms, counts, goal):  # type: ignore[no-untyped-def]
     """Least y, to a percent, with the total-variation bound below `goal`; inf if beyond 2^60."""
     low, high = -60.0, 60.0
-    if not _log_variation(tables, atoms, counts, 2.0**high) < goal:
+    if not log_variation(tables, atoms, counts, 2.0**high) < goal:
         return np.inf
     while high - low > 0.01:
         middle = 0.5 * (low + high)
-        if _log_variation(tables, atoms, counts, 2.0**middle) < goal:
+        if log_variation(tables, atoms, counts, 2.0**middle) < goal:
             high = middle
         else:
             low = middle
@@ -247,7 +247,7 @@ def decay_integral(  # type: ignore[no-untyped-def]
     y = start
     root = np.empty(counts.size)
     while y < min(reach, edge) and count < CELLS:
-        far = _log_variation(tables, atoms, counts, y)
+        far = log_variation(tables, atoms, counts, y)
         if far < goal:
             break
         for i in range(counts.size):
@@ -277,14 +277,14 @@ def decay_integral(  # type: ignore[no-untyped-def]
     total = 0.0
     highest = -np.inf
     if y < edge < np.inf:
-        highest = _log_variation(tables, atoms, counts, y)
+        highest = log_variation(tables, atoms, counts, y)
         total += math.exp(highest) * (1.0 / y - 1.0 / edge)
     elif y < edge:
         last = y * 2.0**200
-        total += math.exp(_log_variation(tables, atoms, counts, last)) / last
+        total += math.exp(log_variation(tables, atoms, counts, last)) / last
         for m in range(199, -1, -1):
             a = y * 2.0**m
-            highest = _log_variation(tables, atoms, counts, a)
+            highest = log_variation(tables, atoms, counts, a)
             total += math.exp(highest) * 0.5 / a
     beyond = math.exp(highest) / start if y < edge else 0.0
     for m in range(count - 1, -1, -1):
@@ -522,7 +522,7 @@ class Tilted:
         bound is due to what lies beyond it.
         """
         spend(DECAY * self.weight.size)
-        atoms, tables = self._variations
+        atoms, tables = self.variations
         total, beyond = decay_integral(
             self.offsets,
             self.counts,
@@ -553,11 +553,11 @@ class Tilted:
 
         Infinite where it never does, as with atoms.
         """
-        atoms, tables = self._variations
+        atoms, tables = self.variations
         return float(_levelled(tables, atoms, self.counts, goal))
 
     @cached_property
-    def _variations(self) -> tuple[Floats, Floats]:
+    def variations(self) -> tuple[Floats, Floats]:
         """Masses of atoms, and the table of `variation`, of every step."""
         sizes = [s.loss.loss.size for s in self._law.steps]
         few = float(self.counts.sum()) <= FEW  # of more, a first power each is enough

@@ -15,12 +15,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.contours import characteristic
 from mechc.accountants.contours.characteristic import (
     HIGHEST,
     ROUNDED,
     Law,
     Tilted,
+    log_variation,
     smoothness,
     turned,
 )
@@ -28,7 +28,7 @@ from mechc.accountants.contours.large_losses import Measure
 from mechc.accountants.contours.trapezoid import Contour
 from mechc.errors import NumericError
 from mechc.loss.jit import compiled
-from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.privacy_loss import Step
 
 Floats = NDArray[np.float64]
 
@@ -73,60 +73,38 @@ NEAR = 0.07  # share of sqrt g that may be lost between evaluations
 SHOWN = math.sqrt(1.0 - (1.0 - NEAR) ** 2)  # the least |phi| that such steps can show
 
 
-def variation(loss: PrivacyLoss, c: float) -> Floats:
-    """Tabulate the total-variation bound of a law tilted at c.
+def log_sups(tilted: Tilted, frequencies: Floats) -> Floats:
+    """Bound log sup |phi(y)| of a law of one step over y >= each of some frequencies.
 
     Args:
-        loss: the law, with nodes that cover c.
-        c: the tilt.
-
-    Returns:
-        Rows (a, b): |phi(y)| <= a + b / y for each row, shape (levels, 2).
+        tilted: the law.
+        frequencies: decreasing; its nodes resolve phi up to the first.
     """
-    values, log_weight = loss.nodes()
-    psi = log_weight + c * values
-    w = np.exp(psi - psi.max())
-    w /= w.sum()
-    n = loss.loss.size
-    over_y, excess = characteristic.variation(w[:n], loss.spacing, loss.region).T
-    return np.ascontiguousarray(np.stack([float(w[n:].sum()) + excess, over_y], axis=1))
-
-
-@compiled("float64(float64[:,::1], float64)", nogil=True)
-def _far(table, y):  # type: ignore[no-untyped-def]
-    best = 1.0
-    for g in range(table.shape[0]):
-        best = min(best, table[g, 0] + table[g, 1] / y)
-    return best
+    spread, slack = float(tilted.spread[0]), float(tilted.slack[0])
+    about = (tilted.centred, tilted.weight, spread, slack, *tilted.variations)
+    found: Floats = _log_sups(*about, tilted.counts, frequencies)
+    return found
 
 
 @compiled(
-    "float64[::1](float64[::1], float64[::1], float64, float64, float64[:,::1], float64[::1])",
+    "float64[::1](float64[::1], float64[::1], float64, float64, float64[::1], float64[:,:,::1],"
+    " float64[::1], float64[::1])",
     nogil=True,
 )
-def log_sups(centred, weight, spread, slack, table, frequencies):  # type: ignore[no-untyped-def]
-    """Bound log sup |phi(y)| of one step over y >= each of some frequencies.
-
-    Args:
-        centred: losses minus their tilted mean.
-        weight: their tilted weights.
-        spread: standard deviation of the tilted loss.
-        slack: error of g.
-        table: from `variation`.
-        frequencies: decreasing; the nodes resolve phi up to the first.
-    """
+def _log_sups(centred, weight, spread, slack, atoms, tables, counts, frequencies):  # type: ignore[no-untyped-def]
+    """See `log_sups`."""
     out = np.empty(frequencies.size)
-    worst = min(_far(table, frequencies[0]), 1.0)
+    worst = math.exp(log_variation(tables, atoms, counts, frequencies[0]))
     out[0] = math.log(worst)
     for m in range(1, frequencies.size):
         y, end = frequencies[m], frequencies[m - 1]
         least = (end - y) / WALK
         while y < end:
-            far = min(_far(table, y), 1.0)
+            far = math.exp(log_variation(tables, atoms, counts, y))
             if far <= worst:
                 break
             if far < SHOWN:  # and falls further on
-                worst = max(worst, far)
+                worst = far
                 break
             real, imaginary = turned(centred, weight, y)
             g = 2.0 * real - real * real - imaginary * imaginary
@@ -137,7 +115,7 @@ def log_sups(centred, weight, spread, slack, table, frequencies):  # type: ignor
             value = math.sqrt(max(1.0 - low * low, 0.0)) if low > 0.0 else 1.0
             worst = max(worst, min(value, far))
             y += width
-        out[m] = math.log(min(worst, 1.0))
+        out[m] = math.log(worst)
     return out
 
 
