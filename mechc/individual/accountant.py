@@ -448,9 +448,9 @@ class IndividualAccountant(TakesTurns):
                     continue
                 done[i, who] = True
                 known = answers.at(who), firsts[d][1].some(who), firsts[d][2]
-                found = [evaluators[d].run(asked[0].some(who), known)]
+                found = [evaluators[d].run(*known)]
                 for better in asked[1:]:
-                    found.append(evaluators[d].run(better.some(who)))
+                    found.append(evaluators[d].run(*evaluators[d].first(better.some(who))))
                     found[0].estimate = (found[0].estimate + found[1].estimate) / 2
                     found[0].lower = found[1].lower
                 answers.meet(who, found[0])
@@ -483,7 +483,8 @@ class IndividualAccountant(TakesTurns):
             for values, count in zip(*self._journal.gather(rows[who]), strict=True):
                 ledger.add(self.family.parameter, values, int(count))
             again = self._evaluator(grid, direction)
-            side.meet(who, again.run(Asked(ledger, query, np.arange(who.size), "splines")))
+            asked = Asked(ledger, query, np.arange(who.size), "splines")
+            side.meet(who, again.run(*again.first(asked)))
         return finest
 
     def _members(self, ratio: int = 1) -> int:

@@ -35,6 +35,7 @@ from mechc.errors import NumericError
 from mechc.individual import inversion
 from mechc.individual.budget import PathLike
 from mechc.individual.family import Family
+from mechc.individual.inversion import ALLOWED, BEST, LENGTH, LEVEL, NODES, START, TILT, UPPER
 from mechc.individual.ledger import Ledger
 from mechc.individual.splines import Grid
 from mechc.individual.storage import Shelf, TakesTurns
@@ -354,32 +355,6 @@ class Answers:
             own[rows] = np.where(better, new, own[rows])
 
 
-@dataclass(frozen=True)
-class Choices:
-    """How to answer for each person.
-
-    Attributes:
-        at: tilt through which the contour goes, -1 where none is needed, -2 where the grid is too
-            coarse for any.
-        period: shortest period.
-        nodes: estimate of the nodes needed.
-        start: an epsilon to start from.
-        level: log of the trapezoid sum, relative to its first term, that is expected.
-        allowed: relative error of delta that is as good as the width asked for.
-    """
-
-    at: Rows
-    period: Floats
-    nodes: Floats
-    start: Floats
-    level: Floats
-    allowed: Floats
-
-    def some(self, who: NDArray[Any]) -> Choices:
-        """Return the choices for some people."""
-        return Choices(*(getattr(self, field.name)[who] for field in fields(self)))
-
-
 class Asked(NamedTuple):
     """What is asked about some people.
 
@@ -388,16 +363,29 @@ class Asked(NamedTuple):
         query: epsilon at a delta, or the other way round.
         rows: indices of people.
         reading: which table to read the ledger with, see `tilts`.
+        how: what `inversion.choose` says about each of them, once that is known.
     """
 
     ledger: Ledger
     query: Query
     rows: Rows
     reading: str
+    how: Floats | None = None
 
     def some(self, who: NDArray[Any]) -> Asked:
         """Return the question for some of the people."""
-        return self._replace(rows=self.rows[who])
+        how = None if self.how is None else self.how[who]
+        return self._replace(rows=self.rows[who], how=how)
+
+    def column(self, index: int) -> Floats:
+        """Return a column of `how`."""
+        assert self.how is not None
+        return np.ascontiguousarray(self.how[:, index])
+
+    @property
+    def tilts(self) -> Rows:
+        """Index of the tilt through which everybody's contour goes; see `inversion.choose`."""
+        return self.column(TILT).astype(np.int64)
 
     def blocks(self) -> Iterator[tuple[slice, Floats]]:
         """Yield rows of the ledger in parts of BLOCK people, with their places."""
@@ -446,8 +434,8 @@ class Evaluator(TakesTurns):
                 self._known[span, reach] = Tilts(self.members, span, reach, self._shelf)
             return self._known[span, reach]
 
-    def first(self, asked: Asked, known: Floats | None = None) -> tuple[Answers, Choices, Tilts]:
-        """Return Chernoff bounds, what they say about everybody's contour, and the tilts used.
+    def first(self, asked: Asked, known: Floats | None = None) -> tuple[Answers, Asked, Tilts]:
+        """Return Chernoff bounds, the question with everybody's contour, and the tilts used.
 
         With estimates of the answers, nan where there is none, contours fit them.
         """
@@ -461,11 +449,10 @@ class Evaluator(TakesTurns):
             peaks = np.asarray(log_peak(tilts.t))
             for part, rows in asked.blocks():
                 inversion.choose(rows @ table, tilts.t, peaks, *about, known[part], found[part])
-            best = found[found[:, 6] != -1.0, 7].max(initial=0.0)
+            best = found[found[:, TILT] != -1.0, BEST].max(initial=0.0)
             if tilts.complete or best + inversion.ABOVE < tilts.t.size:
                 break
-        upper, start, period, nodes, level, allowed = np.ascontiguousarray(found[:, :6].T)
-        at = found[:, 6].astype(np.int64)
+        upper, at = found[:, UPPER].copy(), found[:, TILT]
         if query.inverse:
             upper[at == -1] = 0.0
             upper = np.where(upper < USELESS, np.maximum(upper, 0.0), np.inf)
@@ -477,10 +464,10 @@ class Evaluator(TakesTurns):
         estimate = np.where(upper == floor, floor, np.nan)
         unknown = np.where(at != -1, np.inf, 0.0)
         answers = Answers(floor, estimate, upper, unknown, np.where(at == -2, np.inf, 0.0))
-        return answers, Choices(at, period, nodes, start, level, allowed), tilts
+        return answers, asked._replace(how=found), tilts
 
-    def run(self, asked: Asked, chernoff: tuple[Answers, Choices, Tilts] | None = None) -> Answers:
-        """Answer for some people, of whom `first` may have been asked.
+    def run(self, answers: Answers, asked: Asked, tilts: Tilts) -> Answers:
+        """Answer for some people, of whom `first` has been asked.
 
         A short sum of which nothing is proven says first where everybody's answer is: Chernoff's
         bound misses epsilon by a factor of two to five where few steps matter, and contour, period
@@ -490,52 +477,47 @@ class Evaluator(TakesTurns):
             if len(self._contours) > KEPT:
                 self._contours.clear()
                 self._tables.clear()
-        answers, first, tilts = chernoff or self.first(asked)
         size, tell = asked.rows.size, asked.query.tell
-        todo = np.flatnonzero(first.at >= 0)
-        guess = self._guess(asked.some(todo), first.some(todo), tilts)
+        todo = np.flatnonzero(asked.tilts >= 0)
+        guess = self._guess(asked.some(todo), tilts)
         done = size - todo.size
         for factor in ROUNDS:
             _, again, tilts = self.first(asked.some(todo), guess)
-            open_ = again.at >= 0
+            open_ = again.tilts >= 0
             todo, again = todo[open_], again.some(open_)
-            for part, i in _groups(again.at):
-                who, choices = todo[part], again.some(part)
-                found = self._on_contour(asked.some(who), choices, tilts, i, factor)
-                answers.meet(who, found)
-                done += who.size
+            for part, i in _groups(again.tilts):
+                found = self._on_contour(again.some(part), tilts, i, factor)
+                answers.meet(todo[part], found)
+                done += part.size
                 if tell is not None:
                     tell(min(done, size), size)
-            todo = todo[answers.at(todo).gains(again.allowed)]
+            todo = todo[answers.at(todo).gains(again.column(ALLOWED))]
             guess = answers.estimate[todo]
             if todo.size <= rare(size):
                 break
         return answers
 
-    def _guess(self, asked: Asked, choices: Choices, tilts: Tilts) -> Floats:
+    def _guess(self, asked: Asked, tilts: Tilts) -> Floats:
         """Return an estimate of everybody's answer, nan where none was found."""
         found = Answers.none(asked.rows.size)
-        for who, i in _groups(choices.at):
-            some, mine = asked.some(who), choices.some(who)
-            h, step = _nodes_apart(mine)
+        for who, i in _groups(asked.tilts):
+            some = asked.some(who)
+            h, step = _nodes_apart(some)
             high = 2.0 ** math.ceil(math.log2(PILOT * h.max()))
             contour = self._contour(some, tilts, i, high, proven=False)
             for part, j in _groups(step):
                 table, lost = self._table(contour, j, PILOT), np.zeros(part.size)
-                pilot = (some.some(part), mine.some(part), table, PILOT, lost)
-                found.meet(who[part], self._solve(*pilot, only=True))
+                found.meet(who[part], self._solve(some.some(part), table, PILOT, lost, only=True))
         return found.estimate
 
-    def _on_contour(
-        self, asked: Asked, choices: Choices, tilts: Tilts, at: int, factor: float
-    ) -> Answers:
+    def _on_contour(self, asked: Asked, tilts: Tilts, at: int, factor: float) -> Answers:
         """Answer for those who share a contour."""
-        h, step = _nodes_apart(choices)
-        wanted = np.clip(choices.nodes, LEAST, MOST) * h
+        h, step = _nodes_apart(asked)
+        wanted = np.clip(asked.column(NODES), LEAST, MOST) * h
         high = 2.0 ** math.ceil(math.log2(factor * float(np.quantile(wanted, 0.9))))
         high = min(high, 2.0 ** math.ceil(math.log2(MOST * float(h.max()))))
         contour = self._contour(asked, tilts, at, high)
-        lost, shell = _reach(asked, choices, contour, h)
+        lost, shell = _reach(asked, contour, h)
         count = np.ceil(contour.frequencies[shell] / h).astype(np.int64)
         count = np.clip(-(-count // LEAST) * LEAST, LEAST, MOST)
         found = Answers.none(asked.rows.size)
@@ -543,27 +525,21 @@ class Evaluator(TakesTurns):
             table = self._table(contour, j, int(count[members].max()))
             for some, n in _groups(count[members]):
                 mine = members[some]
-                solved = self._solve(asked.some(mine), choices.some(mine), table, n, lost[mine])
-                found.meet(mine, solved)
+                found.meet(mine, self._solve(asked.some(mine), table, n, lost[mine]))
         return found
 
     def _solve(
-        self,
-        asked: Asked,
-        choices: Choices,
-        table: ContourTable,
-        count: int,
-        lost: Floats,
-        only: bool = False,
+        self, asked: Asked, table: ContourTable, count: int, lost: Floats, only: bool = False
     ) -> Answers:
         """Solve for some people with one table."""
         query, out = asked.query, np.full((asked.rows.size, 5), np.nan)
+        start = asked.column(START)
         target = query.log_delta if query.inverse else query.epsilon
         nodes, peaks = table.first(count), np.asarray(log_peak(table.right))
         for part, rows in asked.blocks():
             inversion.solve(
                 rows @ nodes, rows @ table.beside, table.right, peaks, table.c, table.period,
-                table.growth, table.phase, table.bands, lost[part], choices.start[part], target,
+                table.growth, table.phase, table.bands, lost[part], start[part], target,
                 query.inverse, only, out[part],
             )  # fmt: skip
         return Answers(*np.ascontiguousarray(out.T))
@@ -588,7 +564,7 @@ class Evaluator(TakesTurns):
             return self._tables[key]
 
 
-def _reach(asked: Asked, choices: Choices, contour: Contour, h: Floats) -> tuple[Floats, Rows]:
+def _reach(asked: Asked, contour: Contour, h: Floats) -> tuple[Floats, Rows]:
     """Return how much of the sum is lost beyond the nodes, and the shell where these end.
 
     The sum over n > N of 2 |w_n| is at most 2 c (c+1) / h times the integral of sup |phi| / y^2
@@ -596,7 +572,7 @@ def _reach(asked: Asked, choices: Choices, contour: Contour, h: Floats) -> tuple
     """
     c, y, size = contour.c, contour.frequencies, asked.rows.size
     scale = 2.0 * c * (c + 1.0) / h
-    expected = choices.allowed * np.exp(np.minimum(choices.level, 0.0))
+    expected = asked.column(ALLOWED) * np.exp(np.minimum(asked.column(LEVEL), 0.0))
     lost, shell = np.empty(size), np.empty(size, np.int64)
     between = np.append(1.0 / y[:1], np.diff(1.0 / y))
     for part, rows in asked.blocks():
@@ -611,13 +587,13 @@ def _reach(asked: Asked, choices: Choices, contour: Contour, h: Floats) -> tuple
     return lost, shell
 
 
-def _nodes_apart(choices: Choices) -> tuple[Floats, Rows]:
+def _nodes_apart(asked: Asked) -> tuple[Floats, Rows]:
     """Return the distance of nodes for periods rounded up to powers of PERIODS, and the power.
 
     Few people take the next longer one of others: a table costs more than their further nodes.
     """
-    step = np.ceil(np.log(np.maximum(choices.period, 1e-3)) / math.log(PERIODS)).astype(np.int64)
-    room = np.log(MOST / (ROUNDS[0] * np.maximum(choices.nodes, 1.0))) / math.log(PERIODS)
+    step = np.ceil(np.log(np.maximum(asked.column(LENGTH), 1e-3)) / math.log(PERIODS)).astype(int)
+    room = np.log(MOST / (ROUNDS[0] * np.maximum(asked.column(NODES), 1.0))) / math.log(PERIODS)
     longest = step + room
     for own, next_one in pairwise(np.unique(step).tolist()):
         few = step == own

@@ -41,6 +41,7 @@ from mechc.loss.jit import compiled
 from mechc.loss.moments import exponentials, waves
 from mechc.loss.rounding import EPS
 
+UPPER, START, LENGTH, NODES, LEVEL, ALLOWED, TILT, BEST = range(8)  # what `choose` says
 STRIDE = 4  # contours go through every fourth tilt, so that there are few
 CANCELLATION = 6.0  # nats by which a contour may miss the saddle
 NEGLIGIBLE = 0.5  # of what is lost beyond the nodes, that further nodes may be
@@ -84,10 +85,12 @@ def choose(  # type: ignore[no-untyped-def]
         rtol: relative tolerance.
         log_small: log of the share of delta that images may have.
         known: an estimate of the answer for each person, nan where there is none.
-        out: for each person [upper bound on epsilon or log delta, an epsilon to start from,
-            period, nodes, log of the sum that is expected, tolerated relative error of delta, index
-            of the tilt through which the contour goes, -1 if there is none, -2 if the tables are
-            too coarse, index of the tilt with the best upper bound], shape (people, 8).
+        out: for each person, at places with these names: UPPER bound on epsilon or log delta; an
+            epsilon to START from; LENGTH of the shortest period; NODES that may be needed; LEVEL,
+            the log of the sum that is expected, relative to its first term; ALLOWED, the relative
+            error of delta that is as good as the width asked for; TILT, the index of the tilt
+            through which the contour goes, -1 if none is needed, -2 if the tables are too coarse
+            for any; BEST, that of the tilt with the best upper bound. Shape (people, 8).
     """
     strides = (rows.shape[1] - t.size) // 2
     log_b = np.empty(t.size)
@@ -106,15 +109,16 @@ def choose(  # type: ignore[no-untyped-def]
             if value < best:
                 best = value
                 j = i
-        out[p, 0] = best
-        out[p, 7] = j
+        out[p, UPPER] = best
+        out[p, BEST] = j
         goal = log_delta
         if math.isnan(log_delta):
             goal = min(best, 0.0) - 2.0
             if known[p] > 0.0:
                 goal = min(best, math.log(known[p]))
         goal += log_small
-        out[p, 2], out[p, 3], out[p, 4], out[p, 5], out[p, 6] = 1.0, 1.0, 0.0, rtol, -1.0
+        out[p, LENGTH], out[p, NODES], out[p, LEVEL] = 1.0, 1.0, 0.0
+        out[p, ALLOWED], out[p, TILT] = rtol, -1.0
         if k[t.size - 1] == 0.0:  # untouched
             continue
         eps = known[p] if math.isnan(epsilon) else epsilon
@@ -125,7 +129,7 @@ def choose(  # type: ignore[no-untyped-def]
                 curve = bend[m] + 1.0 / (c * c) + 1.0 / ((c + 1.0) * (c + 1.0))
                 value = k[m * STRIDE] - poles[m * STRIDE] - log_delta
                 eps = min(eps, max((value - 0.5 * math.log(2.0 * math.pi * curve)) / c, 0.0))
-        out[p, 1] = eps
+        out[p, START] = eps
         lowest = np.inf
         for i in range(t.size):
             value = k[i] - t[i] * eps - poles[i]
@@ -133,14 +137,14 @@ def choose(  # type: ignore[no-untyped-def]
                 lowest = value
                 j = i
         tolerance = max(rtol * t[j] * eps if math.isnan(epsilon) else rtol, 1e-12)
-        out[p, 5] = tolerance
+        out[p, ALLOWED] = tolerance
         cost = np.inf
         error = 0.0
         for i in range(min(j + 2, t.size - 2), max(j - BELOW, -1), -1):
             c = t[i]
             m = i // STRIDE
             level = k[i] - c * eps - poles[i] - lowest
-            if i % STRIDE or (level > CANCELLATION and out[p, 6] >= 0.0):
+            if i % STRIDE or (level > CANCELLATION and out[p, TILT] >= 0.0):
                 continue
             length = _period(log_b, t, i, eps, goal)
             need = length * math.sqrt(2.0 * (max(level, 0.0) - log_small) / max(bend[m], 1e-300))
@@ -148,13 +152,13 @@ def choose(  # type: ignore[no-untyped-def]
             weighed = max(need, 16.0) * (1.0 + 1000.0 * radius[m] * math.exp(level) / tolerance)
             if weighed < cost:
                 cost = weighed
-                out[p, 2] = length
-                out[p, 3] = need
+                out[p, LENGTH] = length
+                out[p, NODES] = need
                 share = (goal - log_small) + c * eps - k[i] + poles[i]
-                out[p, 4], out[p, 6] = share + math.log(length), i
+                out[p, LEVEL], out[p, TILT] = share + math.log(length), i
                 error = radius[m] * math.exp(level)
         if error > COARSE:
-            out[p, 6] = -2.0
+            out[p, TILT] = -2.0
 
 
 @compiled("float64(float64, float64, float64, float64)", nogil=True)
