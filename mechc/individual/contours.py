@@ -38,7 +38,7 @@ from mechc.individual.family import Family
 from mechc.individual.inversion import ALLOWED, BEST, LENGTH, LEVEL, NODES, START, TILT, UPPER
 from mechc.individual.ledger import Ledger
 from mechc.individual.splines import Grid
-from mechc.individual.storage import Shelf, TakesTurns
+from mechc.individual.storage import Shelf, TakesTurns, taken
 from mechc.individual.tilts import FORBIDDEN, Members, Tilts, per_column
 from mechc.kernel import closure
 from mechc.loss.privacy_loss import Step
@@ -131,10 +131,9 @@ class Contour:
         self.tilts, self.at, self.frequency, self._reading = tilts, at, frequency, reading
         self.c = float(tilts.t[at])
         self.shelf = shelf
-        found = None
-        if proven and shelf is not None:
-            found = shelf.take(("beyond", *key), self._fading)
-        self.beyond: Floats = (found or self._fading())["beyond"] if proven else np.empty(0)
+        self.beyond = np.empty(0)
+        if proven:
+            self.beyond = taken(shelf, ("beyond", *key), self._fading)["beyond"]
 
     @cached_property
     def _laws(self) -> tuple[dict[int, _Law], Floats]:
@@ -205,14 +204,12 @@ class Contour:
     def table(self, period: float, count: int) -> ContourTable:
         """Return the nodes c + inh, n <= count, as columns."""
         make = partial(self._tabulated, period, count)
-        found = None if self.shelf is None else self.shelf.take((*self.key, period, count), make)
+        found = taken(self.shelf, (*self.key, period, count), make)
         z = self.c + 2j * math.pi / period * np.arange(count + 1.0)
         growth = np.abs(z * (z + 1.0)) / (self.c * (self.c + 1.0))
         phase = np.angle(z[1:]) + np.angle(z[1:] + 1.0)
         right = self.tilts.t[self._right]
-        return ContourTable(
-            self.c, period, count, growth, phase, _bands(count), right, **(found or make())
-        )
+        return ContourTable(self.c, period, count, growth, phase, _bands(count), right, **found)
 
     @property
     def _right(self) -> NDArray[np.bool_]:

@@ -26,7 +26,7 @@ from mechc.individual.tilts import TILTS, Members
 from mechc.loss.allowance import limited
 from mechc.loss.privacy_loss import Step
 
-CONTOURS, TABLES = 11, 28  # made for a population, as counted
+CONTOURS, TABLES = 9, 14  # made for a population, as counted
 MISSING = 0.3  # share of the tables that other people than before still ask for
 NODES = 420  # nodes of a table that most people need, and those of the first short sum
 TILT, FREQUENCY, REACH = 8.0, 1024.0, 240.0  # of the members that are timed

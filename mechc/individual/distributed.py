@@ -22,7 +22,6 @@ import itertools
 import json
 import multiprocessing
 import os
-import tempfile
 import tomllib
 from collections.abc import Callable, Sequence
 from concurrent.futures import (
@@ -45,7 +44,7 @@ from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.individual.accountant import IndividualAccountant, bar
 from mechc.individual.budget import PathLike, as_floats
 from mechc.individual.family import Family
-from mechc.individual.storage import StateError
+from mechc.individual.storage import StateError, replacing
 
 Floats = NDArray[np.float64]
 
@@ -212,12 +211,10 @@ def _digest(numbers: Floats, names: object = "") -> str:
 
 
 def _write_atomically(path: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w", encoding="ascii") as file:
+    with replacing(path) as temporary, open(temporary, "w", encoding="ascii") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def library(name: str) -> Any:

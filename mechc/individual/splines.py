@@ -234,6 +234,7 @@ class Brackets:
         self._window = begin[:, None] + np.arange(order + 1)
         middle, self._half = (x[1:] + x[:-1]) / 2, (x[1:] - x[:-1]) / 2
         y = (x[self._window] - middle[:, None]) / self._half[:, None]
+        # from members to half the gap, then to coefficients of the mean
         self._maps = np.concatenate([_half_gap(y)[:, None], _mean(y)], axis=1)
         self._bucket = np.minimum(at[:-1].astype(np.int64), last - 1) - first
         inside = (at[1:] + at[:-1]) / 2 + np.diff(at) / 2 * np.append(_PLACES, 0.0)[:, None]
@@ -283,42 +284,14 @@ class Brackets:
     nogil=True,
 )
 def _radii(  # type: ignore[no-untyped-def]
-    re,
-    im,
-    off,
-    growth,
-    shared,
-    ar,
-    ai,
-    steep,
-    window,
-    maps,
-    bucket,
-    weights,
-    inside,
-    bends,
-    width,
-    found,
-):
-    """See `Brackets.radius`; log M in `re` and `im` becomes M - 1, `off` the error of that.
+    re, im, off, growth, shared, ar, ai, steep, window, maps, bucket, weights, inside, bends, width,
+    found
+):  # fmt: skip
+    """See `Brackets`; log M in `re` and `im` becomes M - 1, and `off` the error of that.
 
-    Args:
-        re: log M at the members in order, its real part; next its imaginary part.
-        im: see there.
-        off: error of log M.
-        growth: of the columns.
-        shared: whether the gap of the first column bounds that of the others.
-        ar: real parts of the spline's coefficients; next the imaginary ones.
-        ai: see there.
-        steep: the largest first to third differences of coefficients that each bucket sees.
-        window: the members that both polynomials go through, for each interval between members.
-        maps: from them to half the gap, then to coefficients of the mean.
-        bucket: that holds the interval.
-        weights: of B-splines at four places in it, then in its middle.
-        inside: coordinates of the four.
-        bends: see `Brackets`.
-        width: half of the interval, in buckets.
-        found: the result, zeros to begin with.
+    `shared` says whether the gap of the first column bounds that of all, `ar` and `ai` are the
+    coefficients of the spline, `steep` the largest of their first to third differences that each
+    bucket sees, and `found` is the result, zeros to begin with.
     """
     n, size = maps.shape[1], re.shape[1]
     x, y, cosine, sine = np.empty(size), np.empty(size), np.empty(size), np.empty(size)

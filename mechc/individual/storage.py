@@ -71,22 +71,33 @@ def write(
         StateError: no file can be made there.
         OSError: writing failed, as on a full disk; what was there before is still there.
     """
-    target = Path(path)
     described = [[n, a.dtype.newbyteorder("<").str, a.shape] for n, a in arrays.items()]
     header = json.dumps({"kind": kind, "meta": dict(meta), "arrays": described}).encode()
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        digest = hashlib.sha256()
+        for piece in _pieces(header, arrays):
+            digest.update(piece)
+            file.write(piece)
+        file.write(digest.digest())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Yield the name of a file that takes the place of another one if the body succeeds.
+
+    Raises:
+        StateError: no file can be made there.
+    """
+    target = Path(path)
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
         raise StateError(f"state file {target}: cannot be written ({error.strerror})") from error
+    os.close(handle)
     try:
-        with os.fdopen(handle, "wb") as file:
-            digest = hashlib.sha256()
-            for piece in _pieces(header, arrays):
-                digest.update(piece)
-                file.write(piece)
-            file.write(digest.digest())
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
         os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -231,6 +242,11 @@ class Shelf:
         made = make()
         write(path, "table", {}, {name: np.ascontiguousarray(a) for name, a in made.items()})
         return made
+
+
+def taken(shelf: Shelf | None, key: Hashable, make: Callable[[], Arrays]) -> Arrays:
+    """Return the arrays of a key from a shelf, if there is one."""
+    return make() if shelf is None else shelf.take(key, make)
 
 
 class TakesTurns:

@@ -34,7 +34,7 @@ from mechc.individual.splines import (
     spline_coefficients,
     subdivision,
 )
-from mechc.individual.storage import Shelf
+from mechc.individual.storage import Shelf, taken
 from mechc.loss import moments
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss
@@ -237,8 +237,7 @@ class Tilts:
         """Tabulate tilts up to `reach`, or to where they are too far for everybody."""
         self.members, self.span = members, span
         self._columns: dict[str, Floats] = {}
-        found = shelf.take(("tilts", span, reach), partial(self._made, reach)) if shelf else None
-        found = found or self._made(reach)
+        found = taken(shelf, ("tilts", span, reach), partial(self._made, reach))
         self.t, self.k = found["t"], found["k"]
         self.complete = self.t.size < (reach >= TILTS).sum() or self.t.size == TILTS.size
 
