@@ -12,6 +12,7 @@ import json
 import os
 import re
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -123,6 +124,7 @@ app = typer.Typer(
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(1_000_000)  # imports leave no garbage: a tenth of a short command
+    warnings.formatwarning = lambda message, *_, **__: f"mechc: {message}\n"
     atexit.register(gc.freeze)  # nor is there any to look for at the end: a quarter of one
     app()
 

@@ -81,7 +81,8 @@ def run(
     if not epoch > 0.0:
         raise DeclarationError(f"epoch={epoch!r} (expected a positive number of steps)")
     look = Look(delta, None if counts is None else list(counts), smallest, log, epoch)
-    runs = [(word, what, {**how, "method": word}) for word in methods] or [(label, what, how)]
+    own = label or ("this run" if beside else "")
+    runs = [(word, what, {**how, "method": word}) for word in methods] or [(own, what, how)]
     runs += [(name, other, how) for name, other in (beside or {}).items()]
     figure: Any
     figure, axes = blank() if ax is None else (ax.figure, ax)
@@ -197,7 +198,7 @@ def _profile(
     axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int
 ) -> None:
     """Epsilon against delta."""
-    logs = np.linspace(math.log(look.smallest), math.log(0.2), 80)
+    logs = np.linspace(math.log(look.smallest), math.log(0.2), 200)
     answer = what.epsilon(log_delta=logs, **how)
     draw(axes, np.exp(logs), answer, label=label, index=index, falls=True)
     axes.set(xscale="log", xlabel=r"$\delta$", ylabel=r"$\varepsilon$")
