@@ -313,7 +313,7 @@ class Epoch:
         """
         if not (self.ratio.known and 0.0 < near < FARTHEST):
             return None
-        at, log_deltas = self._sketched(near)
+        at, log_deltas = self._sketched(near, log_delta)
         crossing = np.flatnonzero((log_deltas[:-1] > log_delta) & (log_deltas[1:] <= log_delta))
         if not crossing.size:
             return None
@@ -337,14 +337,16 @@ class Epoch:
         extra = 1e-12 / -slope + 4.0 * EPS * y
         return max(y - below - extra, 0.0), y, y + above + extra
 
-    def _sketched(self, near: float) -> tuple[Floats, Floats]:
-        """Epsilons and estimates of log delta there."""
+    def _sketched(self, near: float, log_delta: float) -> tuple[Floats, Floats]:
+        """Epsilons and estimates of log delta there, no further than down to a delta."""
         if not self.adding:
             parts = []
             for lo, hi in pairwise((0.0, *MODERATE)):  # as far as one contour sees
                 at = min(near, hi) * GRID
                 at = at[at > lo]
                 parts += [(at, self._by_put(0.5 * (lo + hi), at)[:, 1])] if at.size else []
+                if parts and parts[-1][1][-1] <= log_delta:
+                    break
             return np.concatenate([a for a, _ in parts]), np.concatenate([b for _, b in parts])
         # the leading saddle point approximation
         n = np.arange(-20.0, 60.0)
