@@ -305,15 +305,15 @@ def _proved(
     check: Check,
 ) -> None:  # fmt: skip
     """The sign of dL/dx on a branch: bisection between tested points, order at infinity beyond."""
-    x = oracle.declaration.variable
+    line = shape_proofs.Line(oracle.declaration.variable, oracle.values)
     for part in (part.plain for part in oracle.parts() if part.is_shared):
-        piece, a, b = part.piece, max(lo, float(part.lo.mid())), min(hi, float(part.hi.mid()))
+        a, b = max(lo, float(part.lo.mid())), min(hi, float(part.hi.mid()))
         first, last = a + margin, b - margin
         points = [v for v in inside if first < v < last]
         if len(points) < 2:
             continue
         points = [v for v in (first, *points, last) if math.isfinite(v)]
-        verdict = shape_proofs.verdict(piece, x, oracle.values, points, (a, b), direction)
+        verdict = shape_proofs.verdict(part.piece, line, points, (a, b), direction)
         if verdict == shape_proofs.Verdict.OPPOSITE:
             check.fail(f"L' on ({lo}, {hi}) has the opposite sign, theta {oracle.theta}")
         check.note(f"sign of L' {verdict.words}")
@@ -329,10 +329,10 @@ def unimodality(oracle: Oracle, xs: Sequence[float], check: Check) -> None:
     if any(text.startswith("the noise is not unimodal") for text in assumed):
         check.note("the noise is not unimodal, and the claim says so")
         return
-    broken, unproved = shape_proofs.unimodal_verdict(noise, oracle.values)
+    density = Oracle(noise, [float(oracle.values[p.symbol]) for p in noise.parameters])
+    broken, unproved = shape_proofs.unimodal_verdict(density)
     if broken is None and unproved is not None:
         check.note(f"sampled, not proved: {unproved}")
-        density = Oracle(noise, oracle.theta)
         logs = [v for v in (density.log_density("p", x) for x in xs) if v.is_finite()]
         signs = [b > a for a, b in itertools.pairwise(logs) if a > b or b > a]
         broken = "the density rises again" if signs != sorted(signs, reverse=True) else None

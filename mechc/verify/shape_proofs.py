@@ -31,7 +31,6 @@ from typing import Any, NamedTuple
 from flint import arb, ctx
 from sympy import (
     Add,
-    Dummy,
     Expr,
     Mul,
     Pow,
@@ -47,7 +46,7 @@ from sympy import (
     together,
 )
 
-from mechc.calculus.cases import Piece, by_cases, log_sum
+from mechc.calculus.cases import Piece, log_sum
 from mechc.calculus.terms import Term
 from mechc.declare.declaration import Declaration, Derived, Poisson, Shift
 from mechc.errors import UnsupportedError
@@ -55,6 +54,8 @@ from mechc.protocol import Measure
 from mechc.verify.balls import expressions, integral
 from mechc.verify.balls.boxes import Box, Boxes, Open
 from mechc.verify.balls.infinity import AtInfinity, Unknown, slope, with_log_erfc
+from mechc.verify.balls.oracle import Oracle
+from mechc.verify.balls.part import Part
 from mechc.verify.balls.sums import exact, rational
 
 MAX_BOXES = 6000
@@ -62,88 +63,77 @@ LARGEST_ROOT = 64
 BITS = 96
 
 
-def sign_on(f: Expr, x: Symbol, values: Any, lo: Any, hi: Any, wanted: int) -> int:
-    """1 where f is proved to have the sign wanted on an interval, -1: the other somewhere, 0: open.
+class Line:
+    """Functions of one variable at one parameter vector, and the signs of their derivatives.
 
-    Args:
-        f: in `x` and the symbols of `values`.
+    Attributes:
         x: the variable.
         values: exact balls for the parameters.
-        lo: left end, a finite exact ball.
-        hi: right end.
-        wanted: 1 or -1.
     """
-    with ctx.workprec(BITS):
-        value_on, todo = expressions.function(f, x, values), Boxes([(lo, hi)], MAX_BOXES)
+
+    def __init__(self, x: Symbol, values: Any) -> None:
+        """Hold both."""
+        self.x, self.values, self.exact = x, values, exact(values)
+
+    def on(self, f: Expr) -> Any:
+        """The function on balls."""
+        return expressions.function(f, self.x, self.values)
+
+    def at(self, expr: Expr) -> Any:
+        """A ball around an expression without the variable."""
+        return expressions.constant(expr, self.values)
+
+    def sign(self, f: Expr, lo: Any, hi: Any, wanted: int) -> int:
+        """1 where f is proved to have a sign on an interval, -1: the other somewhere, 0: open."""
+        with ctx.workprec(BITS):
+            value_on, todo = self.on(f), Boxes([(lo, hi)], MAX_BOXES)
+            try:
+                for a, b in todo:
+                    value = value_on(a.union(b), False) * wanted
+                    if value < 0:
+                        return -1
+                    if not value > 0:
+                        todo.halve(a, b)
+            except Open:
+                return 0
+        return 1
+
+    def rises(self, f: Expr, lo: Any, hi: Any, wanted: int) -> int:
+        """The same for df/dx, also written as one fraction, multiplied out."""
+        turned = wanted
+        for part in _quotient(diff(f.xreplace(self.exact), self.x)):
+            turned *= next((s for s in (1, -1) if self.sign(part, lo, hi, s) > 0), 0)
+        return turned or self.sign(diff(f, self.x), lo, hi, wanted)
+
+    def rises_beyond(self, f: Expr, start: Any, side: int, wanted: int) -> bool:
+        """Prove the sign of df/dx for side * x >= start, a positive ball."""
+        y, derivative = slope(f.xreplace(self.exact), self.x, side)
+        for factors in ((derivative,), _quotient(derivative)):
+            leading = arb(wanted * side)
+            try:
+                for factor in factors:
+                    leading *= AtInfinity(y, start).order(factor).f
+            except Unknown:
+                continue
+            if leading > 0:
+                return True
+        return False
+
+    def change_beyond(self, f: Expr, start: Any, side: int) -> Any:
+        """Bound on abs(f(side y) - f(side start)) for y >= start > 0; inf where none is found."""
+        y, derivative = slope(f.xreplace(self.exact), self.x, side)
         try:
-            for a, b in todo:
-                value = value_on(a.union(b), False) * wanted
-                if value < 0:
-                    return -1
-                if not value > 0:
-                    todo.halve(a, b)
-        except Open:
-            return 0
-    return 1
-
-
-def rises(f: Expr, x: Symbol, values: Any, lo: Any, hi: Any, wanted: int) -> int:
-    """The same for df/dx, also written as one fraction, multiplied out."""
-    turned = wanted
-    for part in _quotient(diff(f.xreplace(exact(values)), x)):
-        turned *= next((s for s in (1, -1) if sign_on(part, x, values, lo, hi, s) > 0), 0)
-    return turned or sign_on(diff(f, x), x, values, lo, hi, wanted)
-
-
-def sign_beyond(expr: Expr, x: Symbol, values: Any, start: Any, side: int, wanted: int) -> bool:
-    """Prove the sign of d(expr)/dx for side * x >= start > 0.
-
-    Args:
-        expr: the function, not its derivative.
-        x: the variable.
-        values: exact balls for the parameters.
-        start: positive ball.
-        side: 1 or -1.
-        wanted: sign of d/dx.
-    """
-    y, derivative = slope(expr.xreplace(exact(values)), x, side)
-    for factors in ((derivative,), _quotient(derivative)):
-        leading = arb(wanted * side)
-        try:
-            for factor in factors:
-                leading *= AtInfinity(y, start).order(factor).f
+            top, bottom = (AtInfinity(y, start).order(part) for part in _quotient(derivative))
         except Unknown:
-            continue
-        if leading > 0:
-            return True
-    return False
-
-
-def change_beyond(expr: Expr, x: Symbol, values: Any, start: Any, side: int) -> Any:
-    """Bound on abs(f(side y) - f(side start)) for y >= start > 0; inf where none is found.
-
-    Args:
-        expr: the function f.
-        x: the variable.
-        values: exact balls for the parameters.
-        start: positive ball.
-        side: 1 or -1.
-    """
-    y, derivative = slope(expr.xreplace(exact(values)), x, side)
-    numerator, denominator = _quotient(derivative)
-    try:
-        top, bottom = (AtInfinity(y, start).order(part) for part in (numerator, denominator))
-    except Unknown:
+            return arb.pos_inf()
+        k, a, size = top.k - bottom.k, top.a - bottom.a, abs(top.f / bottom.f)
+        if k.is_zero and (a + 1).is_negative:  # int_R^oo y^a
+            power = self.at(a + 1)
+            return size * (power * start.log()).exp() / -power
+        if k.is_negative and a.is_nonpositive:  # int_R^oo e^(ky) y^a <= e^(kR) R^a/|k|
+            rate = self.at(k)
+            return size * (rate * start + self.at(a) * start.log()).exp() / -rate
         return arb.pos_inf()
-    k, a, f = top.k - bottom.k, top.a - bottom.a, abs(top.f / bottom.f)
-    if k.is_zero and (a + 1).is_negative:  # int_R^oo y^a
-        power = expressions.constant(a + 1, values)
-        return f * (power * start.log()).exp() / -power
-    if k.is_negative and a.is_nonpositive:  # int_R^oo e^(ky) y^a <= e^(kR) R^a/|k|
-        rate = expressions.constant(k, values)
-        falling = rate * start + expressions.constant(a, values) * start.log()
-        return f * falling.exp() / -rate
-    return arb.pos_inf()
 
 
 def _quotient(derivative: Expr) -> tuple[Expr, ...]:
@@ -163,15 +153,27 @@ def monotone_parts(piece: Piece) -> list[tuple[int, Expr]]:
     Returns:
         (sign, function); constants are left out, and L itself stands where both are sums.
     """
-    p, q = [t.log_density for t in piece.p], [t.log_density for t in piece.q]
-    if len(q) == 1:
-        parts = [(1, expand(f - q[0])) for f in p]
-    elif len(p) == 1:
-        parts = [(-1, expand(g - p[0])) for g in q]
+    single, several, sign = _sides(piece)
+    if len(single) == 1:
+        parts = [(sign, expand(t.log_density - single[0].log_density)) for t in several]
     else:
-        log_p, log_q = log_sum(piece.p), log_sum(piece.q)
-        parts = [(1, log_p - log_q)] if log_p is not None and log_q is not None else []
+        parts = [(1, whole)] if (whole := _loss(piece)) is not None else []
     return [(sign, part) for sign, part in parts if not part.is_number and part.free_symbols]
+
+
+def _sides(piece: Piece) -> tuple[tuple[Term, ...], tuple[Term, ...], int]:
+    """The side with a single term if there is one, the other, and how the loss moves with that."""
+    return (piece.q, piece.p, 1) if len(piece.q) == 1 else (piece.p, piece.q, -1)
+
+
+def _loss(piece: Piece) -> Expr | None:
+    """L itself; over a single term as one sum of exponentials of differences."""
+    single, several, sign = _sides(piece)
+    if len(single) == 1 < len(several):
+        logs = (expand(t.log_density - single[0].log_density) for t in several)
+        return sign * log(Add(*(t.weight * exp(f) for t, f in zip(several, logs, strict=True))))
+    log_p, log_q = log_sum(piece.p), log_sum(piece.q)
+    return None if log_p is None or log_q is None else log_p - log_q
 
 
 Signs = frozenset[int]
@@ -185,12 +187,12 @@ ODD = ("sinh", "tanh", "asinh", "atan", "erf")  # with the sign of their argumen
 SMOOTH = ("sin", "cos", "log_erfc")
 
 
-def of_derivative(f: Expr, x: Symbol, values: Any, lo: Any, hi: Any) -> int | None:
+def of_derivative(f: Expr, line: Line, lo: Any, hi: Any) -> int | None:
     """The sign of f' for lo < x < hi; None where the rules do not tell, or f may be singular."""
-    rules = _Rules(x, values, lo, hi)
+    rules = _Rules(line, lo, hi)
     try:
         rules.of(f)
-        for form in (diff(f, x), factor_terms(diff(f, x))):
+        for form in (diff(f, line.x), factor_terms(diff(f, line.x))):
             found = rules.of(form)
             if len(found) == 1:
                 return next(iter(found))
@@ -202,9 +204,8 @@ def of_derivative(f: Expr, x: Symbol, values: Any, lo: Any, hi: Any) -> int | No
 class _Rules:
     """One interval."""
 
-    def __init__(self, x: Symbol, values: Any, lo: Any, hi: Any) -> None:
-        self.x, self.values, self.ends = x, values, (lo, hi)
-        self.exact = exact(values)
+    def __init__(self, line: Line, lo: Any, hi: Any) -> None:
+        self.line, self.x, self.ends = line, line.x, (lo, hi)
         self.known: dict[Expr, Signs] = {}
 
     def of(self, expr: Expr) -> Signs:
@@ -214,7 +215,7 @@ class _Rules:
 
     def _of(self, expr: Expr) -> Signs:
         if not expr.has(self.x):
-            return _of_ball(expressions.constant(expr, self.values))
+            return _of_ball(self.line.at(expr))
         if len(affine := self._affine(expr)) == 1 or expr == self.x:
             return affine
         if isinstance(expr, Add):
@@ -232,12 +233,12 @@ class _Rules:
         """Signs of c1 x + c0, from its values at the ends, which it does not reach."""
         if not isinstance(expr, (Symbol, Add, Mul)) or (slope := expr.diff(self.x)).has(self.x):
             return ANY
-        rising = _of_ball(expressions.constant(slope, self.values))
+        rising = _of_ball(self.line.at(slope))
         found = frozenset[int]()
         for end, side in zip(self.ends, (-1, 1), strict=True):
             towards = frozenset(side * s for s in rising)
             if end.is_finite():
-                here = expr.xreplace({**self.exact, self.x: rational(end)})
+                here = expr.xreplace({**self.line.exact, self.x: rational(end)})
                 sign = _of_ball(expressions.constant(here, {}))
                 found |= frozenset(-s for s in towards) if sign == {0} else sign
             else:
@@ -251,7 +252,7 @@ class _Rules:
             return frozenset(s ** abs(int(exponent)) for s in base)
         if base == POSITIVE:
             return POSITIVE
-        if base <= NONNEGATIVE and expressions.constant(exponent, self.values) > 0:
+        if base <= NONNEGATIVE and self.line.at(exponent) > 0:
             return NONNEGATIVE
         raise Open("a power may be singular")
 
@@ -320,60 +321,41 @@ class Verdict(IntEnum):
         return {1: "proved", 2: inside}.get(self, "sampled, not proved, on some branch")
 
 
-def verdict(
-    piece: Piece, x: Symbol, values: Any, points: Sequence[float], ends: Ends, wanted: int
-) -> Verdict:
+def verdict(piece: Piece, line: Line, points: Sequence[float], ends: Ends, wanted: int) -> Verdict:
     """Whether the loss of a piece moves as `wanted` between two places.
 
     Args:
         piece: where both laws have mass.
-        x: the variable.
-        values: exact balls for the parameters.
+        line: the variable and the parameters.
         points: inside the interval, in order; boxes cover what lies between them.
         ends: of the interval.
         wanted: 1 or -1.
     """
-    best, forms = Verdict.SAMPLED, list(_forms(piece, x, values))
-    if any(_by_rules(form, x, values, ends, wanted) for form in forms):
+    best, forms = Verdict.SAMPLED, list(_forms(piece, line))
+    if any(_by_rules(form, line, ends, wanted) for form in forms):
         return Verdict.PROVED
     for form in forms:
-        best = min(best, _by_boxes(form, x, values, points, ends, wanted))
+        best = min(best, _by_boxes(form, line, points, ends, wanted))
         if best <= Verdict.PROVED:
             break
     return best
 
 
-def _forms(piece: Piece, x: Symbol, values: Any) -> Iterator[Form]:
+def _forms(piece: Piece, line: Line) -> Iterator[Form]:
     parts = tuple(monotone_parts(piece))
     if parts:
         yield Form(parts)
     whole = _loss(piece)
     if whole is not None and (1, whole) not in parts:
         yield Form(((1, whole),))
-    shifted = _shifted(piece, x, values)
+    shifted = _shifted(piece, line)
     if shifted is not None:
         yield shifted
 
 
-def _loss(piece: Piece) -> Expr | None:
-    """L itself; over a single term as one sum of exponentials of differences."""
-    if len(piece.q) == 1 and len(piece.p) > 1:
-        return _over(piece.p, piece.q[0])
-    if len(piece.p) == 1 and len(piece.q) > 1:
-        return -_over(piece.q, piece.p[0])
-    log_p, log_q = log_sum(piece.p), log_sum(piece.q)
-    return None if log_p is None or log_q is None else log_p - log_q
-
-
-def _over(terms: tuple[Term, ...], single: Term) -> Expr:
-    """Log of a sum of terms over a single one, up to a constant."""
-    logs = (expand(t.log_density - single.log_density) for t in terms)
-    return log(Add(*(t.weight * exp(f) for t, f in zip(terms, logs, strict=True))))
-
-
-def _shifted(piece: Piece, x: Symbol, values: Any) -> Form | None:
+def _shifted(piece: Piece, line: Line) -> Form | None:
     """The form by second derivatives, where all terms are one density at two places."""
-    single, several, sign = (piece.q, piece.p, 1) if len(piece.q) == 1 else (piece.p, piece.q, -1)
+    (single, several, sign), x = _sides(piece), line.x
     if len(single) != 1:
         return None
     base, parts, reaches = single[0].log_density, [], set()
@@ -381,12 +363,12 @@ def _shifted(piece: Piece, x: Symbol, values: Any) -> Form | None:
     for f in moving:
         for place in sorted(f.free_symbols - {x}, key=str):
             for turn, left, right in ((1, f, base), (-1, base, f)):
-                if _plain(left.xreplace({x: x + place}) - right) == 0 and values[place] > 0:
+                if _plain(left.xreplace({x: x + place}) - right) == 0 and line.values[place] > 0:
                     parts.append((-turn * sign, diff(with_log_erfc(right), x)))
                     reaches.add(place)
     if len(parts) != len(moving) or len(reaches) != 1:
         return None
-    return Form(tuple(parts), values[reaches.pop()])
+    return Form(tuple(parts), line.values[reaches.pop()])
 
 
 def _plain(expr: Expr) -> Expr:
@@ -394,25 +376,25 @@ def _plain(expr: Expr) -> Expr:
     return expand(expr, power_base=False, power_exp=False, log=False, multinomial=False)
 
 
-def _by_rules(form: Form, x: Symbol, values: Any, ends: Ends, wanted: int) -> bool:
+def _by_rules(form: Form, line: Line, ends: Ends, wanted: int) -> bool:
     """Whether the signs of all derivatives follow from those of their parts."""
     lo, hi = arb(ends[0]) - form.reach, arb(ends[1])
     return all(
-        of_derivative(with_log_erfc(part), x, values, lo, hi) == sign * wanted
+        of_derivative(with_log_erfc(part), line, lo, hi) == sign * wanted
         for sign, part in form.parts
     )
 
 
-def _by_boxes(
-    form: Form, x: Symbol, values: Any, points: Sequence[float], ends: Ends, wanted: int
-) -> Verdict:
+def _by_boxes(form: Form, line: Line, points: Sequence[float], ends: Ends, wanted: int) -> Verdict:
     """The signs of all derivatives on boxes between decided points, and by orders beyond them."""
-    near = _decided([part for _, part in form.parts], x, values, points)
-    if len(near) < 2:
+    with ctx.workprec(BITS):
+        slopes = [line.on(diff(f, line.x)) for _, f in form.parts]
+        signed = [v for v in points if all(_sign(s(arb(v), False)) for s in slopes)]
+    if len(signed) < 2:
         return Verdict.SAMPLED
-    inner = ((arb(near[0]) - form.reach).lower(), arb(near[-1]))
+    inner = ((arb(signed[0]) - form.reach).lower(), arb(signed[-1]))
     for sign, part in form.parts:
-        found = rises(part, x, values, *inner, sign * wanted)
+        found = line.rises(part, *inner, sign * wanted)
         if found < 0 and len(form.parts) == 1 and form.reach.is_zero():
             return Verdict.OPPOSITE
         if found <= 0:
@@ -422,24 +404,15 @@ def _by_boxes(
     ):  # fmt: skip
         for sign, part in form.parts:
             if math.isinf(edge):
-                beyond = side * end > 0 and sign_beyond(
-                    part, x, values, abs(end), side, sign * wanted)  # fmt: skip
+                beyond = side * end > 0 and line.rises_beyond(part, abs(end), side, sign * wanted)
             else:  # where the derivative may vanish but for rounding, it keeps its sign towards it
                 left, right = (arb(last), end) if arb(last) < end else (end, arb(last))
-                bend = diff(part, x, 2)
+                bend = diff(part, line.x, 2)
                 beyond = left == right or (
-                    sign_on(bend, x, values, left, right, -side * sign * wanted) > 0)  # fmt: skip
+                    line.sign(bend, left, right, -side * sign * wanted) > 0)  # fmt: skip
             if not beyond:
                 return Verdict.PROVED_INSIDE
     return Verdict.PROVED
-
-
-def _decided(functions: list[Expr], x: Symbol, values: Any, points: Sequence[float]) -> list[float]:
-    """The points between the outermost ones at which the sign of every derivative is decided."""
-    with ctx.workprec(BITS):
-        slopes = [expressions.function(diff(f, x), x, values) for f in functions]
-        signed = [v for v in points if all(_sign(s(arb(v), False)) for s in slopes)]
-    return [v for v in points if signed and signed[0] <= v <= signed[-1]]
 
 
 UP, DOWN, FLAT = 1, -1, 0
@@ -448,17 +421,6 @@ NARROWINGS = 60  # of the box around a mode
 BISECTIONS = 80
 MARGIN = 2.0**-40  # share of a piece next to an end where the derivative has no sign
 MAX_POINTS = 4000
-
-
-class _Span(NamedTuple):
-    """One piece of a density: its logarithm, its terms, the variable, parameters, and its ends."""
-
-    f: Expr
-    terms: tuple[Term, ...]
-    x: Symbol
-    values: dict[Symbol, Any]
-    lo: Expr
-    hi: Expr
 
 
 def noise_of(declaration: Declaration) -> Declaration | None:
@@ -471,19 +433,12 @@ def noise_of(declaration: Declaration) -> Declaration | None:
     return replace(declaration, p=built.noise, q=built.noise, construction=None)
 
 
-def unimodal_verdict(
-    noise: Declaration, values: dict[Symbol, Any]
-) -> tuple[str | None, str | None]:
-    """(what contradicts unimodality, why it is not proved): both None where it is proved.
-
-    Args:
-        noise: with the density `p`.
-        values: exact balls for the parameters.
-    """
+def unimodal_verdict(noise: Oracle) -> tuple[str | None, str | None]:
+    """(what contradicts unimodality of P, why it is not proved): both None where it is proved."""
     with ctx.workprec(BITS):
         rising = True
         try:
-            for direction in _directions(noise, values):
+            for direction in _directions(noise):
                 if direction == UP and not rising:
                     return "the density rises again after it fell", None
                 rising = rising and direction != DOWN
@@ -492,33 +447,17 @@ def unimodal_verdict(
     return None, None
 
 
-def _directions(noise: Declaration, values: dict[Symbol, Any]) -> Iterator[int]:
+def _directions(noise: Oracle) -> Iterator[int]:
     """Directions of the density from left to right, jumps included."""
-    holding = [c for c in by_cases(noise) if expressions.holds(c.condition, values)]
-    if not holding:
-        raise Open("no case is certain")
-    x, lattice = Dummy("x", real=True), noise.measure is Measure.LATTICE
-    end: Any = None
-    last: Any = None
-    for piece in holding[0].pieces:
-        f = log_sum(piece.p)
-        lo, hi = (expressions.constant(e, values) for e in (piece.lo, piece.hi))
-        if f is None or (hi < lo if lattice else hi <= lo):
-            continue
-        f = f.xreplace({noise.variable: x})
-        here = expressions.function(f, x, values)
-        if last is not None:
-            gap = end + 1 if lattice else end
-            if not gap.overlaps(lo):
+    lattice, before = noise.measure is Measure.LATTICE, None
+    for part in (part.plain for part in noise.parts()):
+        if before is not None:
+            if not (before.hi + lattice).overlaps(part.lo):
                 yield from (DOWN, UP)
             else:
-                yield _sign(here(lo, False) - last(end, False))
-        terms = tuple(
-            replace(t, log_density=t.log_density.xreplace({noise.variable: x})) for t in piece.p
-        )
-        span = _Span(f, terms, x, values, piece.lo, piece.hi)
-        yield from (_steps if lattice else _pieces)(span, lo, hi)
-        end, last = hi, here
+                yield _sign(part.p.log(part.lo, False) - before.p.log(before.hi, False))
+        yield from (_steps if lattice else _pieces)(part, Line(part.x, part.values))
+        before = part
 
 
 def _sign(change: Any) -> int:
@@ -526,15 +465,14 @@ def _sign(change: Any) -> int:
     return UP if change > 0 else DOWN if change < 0 else FLAT
 
 
-def _steps(span: _Span, lo: Any, hi: Any) -> Iterator[int]:
+def _steps(part: Part, line: Line) -> Iterator[int]:
     """Directions between neighbouring integers, tails by their order at infinity."""
-    (first, before), (last, after) = _ends(span, lo, hi)
+    (first, before), (last, after) = _ends(part, line)
     start, stop = (int(float(e.mid())) for e in (first, last))
     if stop - start > MAX_POINTS:
         raise Open(f"more than {MAX_POINTS} points")
-    here = expressions.function(span.f, span.x, span.values)
     yield from before
-    logs = [here(arb(n), False) for n in range(start, stop + 1)]
+    logs = [part.p.log(arb(n), False) for n in range(start, stop + 1)]
     for a, b in itertools.pairwise(logs):
         if not (a.is_finite() and b.is_finite()):
             raise Open("a mass has no enclosure")
@@ -542,33 +480,33 @@ def _steps(span: _Span, lo: Any, hi: Any) -> Iterator[int]:
     yield from after
 
 
-def _pieces(span: _Span, lo: Any, hi: Any) -> Iterator[int]:
+def _pieces(part: Part, line: Line) -> Iterator[int]:
     """Directions on one interval."""
-    if not span.f.has(span.x):
+    f = log_sum(part.piece.p)
+    if f is None or not f.has(part.x):
         return
-    known = of_derivative(span.f, span.x, span.values, lo, hi)
+    known = of_derivative(f, line, part.lo, part.hi)
     if known is not None:
         yield known
         return
-    (a, before), (b, after) = _ends(span, lo, hi)
+    (a, before), (b, after) = _ends(part, line)
     yield from before
-    yield from _inside(span, a, b)
+    yield from _inside(f, part, line, a, b)
     yield from after
 
 
-def _ends(span: _Span, lo: Any, hi: Any) -> Any:
+def _ends(part: Part, line: Line) -> list[tuple[Any, list[int]]]:
     """Finite places to go on from at either end, with the directions of all terms beyond them."""
     found: list[tuple[Any, list[int]]] = []
-    for side, end in ((-1, lo), (1, hi)):
+    for side, end in ((-1, part.lo), (1, part.hi)):
         if end.is_finite():
             found.append((end, []))
             continue
-        for k in range(-4, DOUBLINGS):
-            y = arb(2) ** k
+        for y in (arb(2) ** k for k in range(-4, DOUBLINGS)):
             rises = next((s for s in (UP, DOWN) if all(
-                _beyond(t.log_density, span, y, side, s) for t in span.terms
+                _rises_beyond(f, line, y, side, s) for f in part.p.exprs
             )), None)  # fmt: skip
-            if rises is not None and lo < side * y and side * y < hi:
+            if rises is not None and part.lo < side * y and side * y < part.hi:
                 found.append((side * y, [rises]))
                 break
         else:
@@ -576,33 +514,30 @@ def _ends(span: _Span, lo: Any, hi: Any) -> Any:
     return found
 
 
-def _beyond(f: Expr, span: _Span, y: Any, side: int, wanted: int) -> bool:
-    """Whether a log density moves as wanted for all side * x >= y."""
-    if isinstance(f, log) and isinstance(f.args[0], besseli):
-        order, argument = f.args[0].args
-        return wanted == -side and _bessel_falls(order, argument, span, y, side)
-    return sign_beyond(f, span.x, span.values, y, side, wanted)
+def _rises_beyond(f: Expr, line: Line, y: Any, side: int, wanted: int) -> bool:
+    """Whether a log density moves as wanted for all side * x >= y.
 
-
-def _bessel_falls(order: Expr, argument: Expr, span: _Span, y: Any, side: int) -> bool:
-    """Whether I_m(c) falls in m = |order| beyond y: I_{m+1}/I_m <= c / (2 (m + 1)), Amos (1974)."""
-    outward = side * diff(order, span.x)
-    if outward**2 != 1:
+    I_m(c) falls in m = |order|: I_{m+1}/I_m <= c / (2 (m + 1)), Amos (1974).
+    """
+    if not (isinstance(f, log) and isinstance(f.args[0], besseli)):
+        return line.rises_beyond(f, y, side, wanted)
+    order, argument = f.args[0].args
+    outward = side * diff(order, line.x)
+    if wanted != -side or outward**2 != 1:
         return False
-    m = outward * expressions.function(order, span.x, span.values)(side * y, False)
-    return bool(m >= 0 and expressions.constant(argument, span.values) < 2 * (m + 1))
+    m = outward * line.on(order)(side * y, False)
+    return bool(m >= 0 and line.at(argument) < 2 * (m + 1))
 
 
-def _inside(span: _Span, a: Any, b: Any) -> list[int]:
+def _inside(f: Expr, part: Part, line: Line, a: Any, b: Any) -> list[int]:
     """Directions between two finite places: one of them, or a peak."""
-    f, x, values = span.f, span.x, span.values
-    slope, bend = (expressions.function(diff(f, x, n), x, values) for n in (1, 2))
+    slope, bend = (line.on(diff(f, line.x, n)) for n in (1, 2))
     inner = ((a + (b - a) * MARGIN).mid(), (b - (b - a) * MARGIN).mid())
     turns = [_sign(slope(end, False)) for end in inner]
     if FLAT in turns:
         raise Open("the derivative has no sign next to an end")
     if turns[0] == turns[1]:
-        _prove(span, (a, b), inner, turns[0])
+        _prove(f, part, line, (a, b), inner, turns[0])
         return [turns[0]]
     if turns == [DOWN, UP]:
         return turns
@@ -619,24 +554,23 @@ def _inside(span: _Span, a: Any, b: Any) -> list[int]:
     else:
         raise Open("no concave neighbourhood of the mode")
     top = (left - reach).mid(), (right + reach).mid()
-    _prove(span, (a, top[0]), (inner[0], top[0]), UP)
-    _prove(span, (top[1], b), (top[1], inner[1]), DOWN)
+    _prove(f, part, line, (a, top[0]), (inner[0], top[0]), UP)
+    _prove(f, part, line, (top[1], b), (top[1], inner[1]), DOWN)
     return [UP, DOWN]
 
 
-def _prove(span: _Span, whole: Box, inner: Box, wanted: int) -> None:
+def _prove(f: Expr, part: Part, line: Line, whole: Box, inner: Box, wanted: int) -> None:
     """The sign of the derivative up to the ends: by boxes, as one fraction, next to zeros."""
-    f, x, values = span.f, span.x, span.values
-    if rises(f, x, values, *whole, wanted) > 0:
+    if line.rises(f, *whole, wanted) > 0:
         return
-    if not sign_on(diff(f, x), x, values, *inner, wanted) > 0:
+    if not line.sign(diff(f, line.x), *inner, wanted) > 0:
         raise Open(f"the sign of the derivative stays open between {inner[0].str(6)} and "
                    f"{inner[1].str(6)}")  # fmt: skip
     for end, side, gap in (
-        (span.lo, 1, (whole[0], inner[0])), (span.hi, -1, (whole[1], inner[1]))
+        (part.piece.lo, 1, (whole[0], inner[0])), (part.piece.hi, -1, (whole[1], inner[1]))
     ):  # fmt: skip
         if gap[0].overlaps(gap[1]):
             continue
         box = gap[0].union(gap[1])
-        if integral.rises_from(span.terms, x, end, values, box, side) != side * wanted:
+        if integral.rises_from(part.piece.p, line.x, end, line.values, box, side) != side * wanted:
             raise Open("next to an end the derivative has no sign")

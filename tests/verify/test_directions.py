@@ -39,7 +39,8 @@ INFINITY = float("inf")
     ],
 )
 def test_signs_by_rules(f, lo, hi, sign):
-    assert shape_proofs.of_derivative(with_log_erfc(f), x, {a: arb(1.75)}, arb(lo), arb(hi)) == sign
+    line = shape_proofs.Line(x, {a: arb(1.75)})
+    assert shape_proofs.of_derivative(with_log_erfc(f), line, arb(lo), arb(hi)) == sign
 
 
 @pytest.mark.parametrize("u", [-30.0, -2.5, -0.1, 0.0, 0.3, 4.0, 25.0])
@@ -77,8 +78,8 @@ def verdicts(name, theta, turn):
                 points = [p for p in np.linspace(-40, 40, 81) + 0.013 if left < p < right]
                 points += [end for end in (left, right) if np.isfinite(end)]
                 yield shape_proofs.verdict(
-                    piece, mechanism.declaration.variable, oracle.values, sorted(points),
-                    (left, right), turn * int(kind),
+                    piece, shape_proofs.Line(mechanism.declaration.variable, oracle.values),
+                    sorted(points), (left, right), turn * int(kind),
                 )  # fmt: skip
 
 
@@ -95,7 +96,7 @@ def test_losses_move_as_their_branches_say(name, theta):
 def test_noise_is_proved_unimodal(name, theta):
     declaration = mechc.load(name).declaration
     noise = shape_proofs.noise_of(declaration)
-    assert shape_proofs.unimodal_verdict(noise, Oracle(declaration, theta).values) == (None, None)
+    assert shape_proofs.unimodal_verdict(Oracle(noise, theta)) == (None, None)
 
 
 def test_two_hills_are_never_proved():
@@ -109,9 +110,5 @@ def test_two_hills_are_never_proved():
     )  # fmt: skip
     noise = shape_proofs.noise_of(declaration)
     assert by_cases(noise)
-    symbols = [p.symbol for p in declaration.parameters]
     for theta, wrong in (((0.6, 1.0), True), ((4.0, 1.0), False)):
-        found = shape_proofs.unimodal_verdict(
-            noise, dict(zip(symbols, map(arb, theta), strict=True))
-        )
-        assert (found != (None, None)) == wrong
+        assert (shape_proofs.unimodal_verdict(Oracle(noise, theta)) != (None, None)) == wrong

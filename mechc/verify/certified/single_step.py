@@ -89,22 +89,23 @@ def _known_from(part: PieceIntegral, loss: Any, epsilon: Any, side: int) -> tupl
 
     It has one where it moves away from zero, or hardly at all; the sign is 0 if that is not found.
     """
-    parts, start, outward = shape_proofs.monotone_parts(part.piece), None, 0
+    line, start, outward = shape_proofs.Line(part.x, part.values), None, 0
+    parts = shape_proofs.monotone_parts(part.piece)
     for y in (arb(2) ** k for k in range(1, FARTHEST, 3)):
-        place, beyond = side * y, (part.x, part.values, y, side)
+        place = side * y
         gap = loss(acb(place), False).real - epsilon
         if not parts or not (part.lo < place and place < part.hi):
             continue
         if start is None:
             ways = [
                 way for way in (1, -1)
-                if all(shape_proofs.sign_beyond(f, *beyond, way * s * side) for s, f in parts)
+                if all(line.rises_beyond(f, y, side, way * s * side) for s, f in parts)
             ]  # fmt: skip
             start, outward = (y, ways[0]) if ways else (None, 0)
         if gap.contains(0):
             continue
         sign = 1 if gap > 0 else -1
-        change = [shape_proofs.change_beyond(f, *beyond) for _, f in parts if outward != sign]
+        change = [line.change_beyond(f, y, side) for _, f in parts if outward != sign]
         if all(c < abs(gap) for c in change):
             return start, place, sign
     return start, None, 0
