@@ -277,20 +277,14 @@ class Compiler:
         if name == "log" and (inside := erfc_argument(expr.args[0])) is not None:
             inner = self.compile(inside)
             return lambda x, analytic: log_erfc(inner(x, analytic), analytic)
-        args = [self.compile(a) for a in expr.args]
-        if name in _SWITCHES:
-            switch = _SWITCHES[name]
-            return lambda x, analytic: switch(*(a(x, analytic) for a in args), analytic)
-        if name in _CUTS:
-            cut = _CUTS[name]
-            return lambda x, analytic: cut(args[0](x, analytic), analytic)
-        if name in _DIRECT:
-            method = _DIRECT[name]
-            return lambda x, analytic: getattr(args[0](x, analytic), method)()
-        if name in _OTHER:
-            other = _OTHER[name]
-            return lambda x, analytic: other(*(a(x, analytic) for a in args))
-        raise UnsupportedError(f"{name} has no ball form")
+        if name not in _FUNCTIONS:
+            raise UnsupportedError(f"{name} has no ball form")
+        function, (first, *rest) = _FUNCTIONS[name], [self.compile(a) for a in expr.args]
+        if not rest:
+            return lambda x, analytic: function(first(x, analytic), analytic)
+        return lambda x, analytic: function(
+            first(x, analytic), *(a(x, analytic) for a in rest), analytic
+        )
 
 
 def number(expr: Any) -> Any:
@@ -330,8 +324,19 @@ def power(base: Ball, exponent: Any, analytic: bool) -> Ball:
     return acb(arb(0, size), arb(0, size))
 
 
-def _log(u: Ball, analytic: bool) -> Ball:
-    return u.log(analytic) if isinstance(u, acb) else u.log()
+def _method(name: str) -> Callable[..., Ball]:
+    """A function that is analytic wherever it is finite."""
+    return lambda u, analytic: getattr(u, name)()
+
+
+def _switch(name: str, on_complex: str) -> Callable[[Ball, bool], Ball]:
+    """A function that is not analytic everywhere, as Arb has it for real and for complex balls."""
+    return lambda u, analytic: (
+        getattr(u, name)() if isinstance(u, arb) else getattr(u, on_complex)(analytic)
+    )
+
+
+_log = _switch("log", "log")
 
 
 def _lgamma(u: Ball, analytic: bool) -> Ball:
@@ -347,16 +352,6 @@ def _inverse_function(name: str) -> Callable[[Ball, bool], Ball]:
         return getattr(u, name)()
 
     return apply
-
-
-def _abs(u: Ball, analytic: bool) -> Ball:
-    if isinstance(u, arb):
-        return abs(u)
-    return u.real_abs(analytic)
-
-
-def _sign(u: Ball, analytic: bool) -> Ball:
-    return u.sgn() if isinstance(u, arb) else u.real_sgn(analytic)
 
 
 def _heaviside(u: Ball, half: Ball, analytic: bool) -> Ball:
@@ -381,19 +376,15 @@ def _extreme(name: str) -> Callable[..., Ball]:
     return apply
 
 
-def _bessel(order: Ball, u: Ball) -> Ball:
+def _bessel(order: Ball, u: Ball, analytic: bool) -> Ball:
     """I_n(u); for integers I_{-n} = I_n."""
     if isinstance(order, arb) and order.is_integer():
         order = abs(order)
     return bessel_i(order, u)
 
 
-def _binomial(n: Ball, k: Ball) -> Ball:
+def _binomial(n: Ball, k: Ball, analytic: bool) -> Ball:
     return (n + 1).gamma() * (k + 1).rgamma() * (n - k + 1).rgamma()
-
-
-def _zeta(s: Ball, a: Any = None) -> Ball:
-    return s.zeta() if a is None else s.zeta(a)
 
 
 def _erf_gap(u: Ball, h: Ball) -> Ball:
@@ -412,31 +403,21 @@ def _atan2(y: Ball, x: Ball, analytic: bool) -> Ball:
     return atan(y / x, analytic) + (0 if x.real.mid() > 0 else 2 * half)
 
 
-_SWITCHES: dict[str, Callable[..., Ball]] = {
-    "Abs": _abs, "sign": _sign, "Heaviside": _heaviside,
-    "Max": _extreme("max"), "Min": _extreme("min"), "atan2": _atan2,
+_FUNCTIONS: dict[str, Callable[..., Ball]] = {  # of balls, and the `analytic` flag last
+    **{name: _method(name) for name in (
+        "exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sech", "csch", "coth", "erf", "erfc",
+        "gamma", "floor")},
+    "ceiling": _method("ceil"), "log": _log, "loggamma": _lgamma, "log_erfc": log_erfc,
+    "atan": _inverse_function("atan"), "asinh": _inverse_function("asinh"), "atan2": _atan2,
+    "Abs": _switch("__abs__", "real_abs"), "sign": _switch("sgn", "real_sgn"),
+    "Heaviside": _heaviside, "Max": _extreme("max"), "Min": _extreme("min"),
     "clamped": lambda c, a, b, analytic: _extreme("max")(
         a, _extreme("min")(c, b, analytic), analytic),
+    "besseli": _bessel,
+    "besselk": lambda order, u, analytic: u.bessel_k(order),
     "log_besselk": lambda n, z, analytic: _log(z.bessel_k(n), analytic),
     "log_erf_gap": lambda u, h, analytic: _log(_erf_gap(u, h), analytic),
+    "zeta": lambda s, *rest: s.zeta(*rest[:-1]),
+    "binomial": _binomial, "factorial": lambda u, analytic: (u + 1).gamma(),
+    "erfc_rate": lambda u, analytic: erfc_rate(u), "erfc_bend": lambda u, analytic: erfc_bend(u),
 }  # fmt: skip
-_CUTS: dict[str, Callable[[Ball, bool], Ball]] = {
-    "log": _log, "loggamma": _lgamma, "log_erfc": log_erfc,
-    "atan": _inverse_function("atan"), "asinh": _inverse_function("asinh"),
-}  # fmt: skip
-_DIRECT = {
-    name: name
-    for name in ("exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sech", "csch", "coth", "erf",
-                 "erfc", "gamma")
-}  # fmt: skip
-_OTHER: dict[str, Callable[..., Ball]] = {
-    "besseli": _bessel,
-    "besselk": lambda order, u: u.bessel_k(order),
-    "zeta": _zeta,
-    "binomial": _binomial,
-    "factorial": lambda u: (u + 1).gamma(),
-    "floor": lambda u: u.floor(),
-    "ceiling": lambda u: u.ceil(),
-    "erfc_rate": erfc_rate,
-    "erfc_bend": erfc_bend,
-}

@@ -54,21 +54,10 @@ from mechc.verify.balls.sums import exact
 HIGHEST = 6  # order of a zero
 
 
-def power_bound(
+def _power_bound(
     sides: Sequence[tuple[Any, tuple[Term, ...]]], x: Symbol, end: Expr, values: Any, reach: Any
 ) -> Any:
-    """Bound on the integral of a product of powers of densities between an end and `reach`.
-
-    Args:
-        sides: (exponent, density as terms) of every factor.
-        x: the variable.
-        end: where densities may vanish, in the parameters.
-        values: exact balls for the parameters.
-        reach: signed distance from the end.
-
-    Raises:
-        Unknown: the order of a zero is not found, or the integral is infinite.
-    """
+    """Bound on the integral of a product of powers of densities up to a distance from an end."""
     here = expressions.constant(end, values)
     box, away = here.union(here + reach), abs(reach)
     height, order = arb(0), arb(1)
@@ -146,19 +135,10 @@ def _vanishes_here(function: Expr, x: Symbol, end: Expr, values: Any) -> bool:
 def rises_from(
     terms: tuple[Term, ...], x: Symbol, end: Expr, values: Any, box: Any, side: int
 ) -> int:
-    """Sign of the derivative of a density outward from an end, 0 where it stays open.
+    """The sign of side * p' on a box that begins at an end and lies on one side of it, 0: open.
 
-    Args:
-        terms: the density.
-        x: the variable.
-        end: in the parameters; derivatives may vanish there.
-        values: exact balls for the parameters.
-        box: a ball that begins at the end.
-        side: 1 if the box lies right of the end, -1 left of it.
-
-    Returns:
-        The sign of side * p' inside the box: by Taylor that of the first derivative that does not
-        vanish at the end, where this one has a sign on the whole box.
+    By Taylor it is that of the first derivative that does not vanish at the end, where this one has
+    a sign on the whole box.
     """
     (_, constant), *powers = _factors(terms, x)
     single = len(powers) == 1 and not constant.has(x) and powers[0][0].is_positive
@@ -311,11 +291,12 @@ class PieceIntegral(Part):
         The bound is below `tiny` if the precision allows a distance that short.
         """
         best, reason = None, "no bound"
-        width = self.hi - self.lo
+        sides = [(e, t) for e, t in ((a.real, self.piece.p), (b.real, self.piece.q)) if e != 0]
+        width, end = self.hi - self.lo, self.piece.lo if side > 0 else self.piece.hi
         for k in range(4, max(ctx.prec - 16, 5), 4):
             reach = (width if width.is_finite() else arb(1)) * arb(2) ** -k
             try:
-                best = reach, self._power_bound(a.real, b.real, side, reach)
+                best = reach, _power_bound(sides, self.x, end, self.values, side * reach)
             except Unknown as error:
                 reason = str(error)
                 continue
@@ -324,11 +305,6 @@ class PieceIntegral(Part):
         if best is None:
             raise UnsupportedError(f"p^{a.str(5)} q^{b.str(5)} next to a finite end: {reason}")
         return best
-
-    def _power_bound(self, a: Any, b: Any, side: int, reach: Any) -> Any:
-        sides = [(e, t) for e, t in ((a, self.piece.p), (b, self.piece.q)) if e != 0]
-        end = self.piece.lo if side > 0 else self.piece.hi
-        return power_bound(sides, self.x, end, self.values, side * reach)
 
     def _affine(self, a: Any, b: Any) -> Any:
         """(slope, intercept) of the logarithm of the integrand where it is affine."""

@@ -231,13 +231,13 @@ class Answers:
 
     def delta(self, epsilon: float) -> Bound:
         """Bounds on delta."""
-        return self._worst(epsilon, _bound)
+        return self._worst(epsilon, False)
 
     def log_delta(self, epsilon: float) -> Bound:
         """Bounds on log delta."""
-        return self._worst(epsilon, _log_bound)
+        return self._worst(epsilon, True)
 
-    def _worst(self, epsilon: float, bound: Any) -> Bound:
+    def _worst(self, epsilon: float, log: bool) -> Bound:
         if math.isinf(epsilon):
             raise DeclarationError(f"epsilon={epsilon}: certified answers need a finite epsilon")
         found: Bound | None = None
@@ -245,7 +245,7 @@ class Answers:
         for one in sorted(self.directions, key=lambda one: -one.size(epsilon)):
             ball, detail = one.delta(epsilon, enough)
             enough = enough.max(ball.lower()).lower()
-            here = bound(ball, detail)
+            here = _bound(ball, detail, log)
             found = here if found is None else worse(found, here)
         assert found is not None
         return found
@@ -294,20 +294,12 @@ def _answering(composition: Run, direction: str, rtol: float) -> Certified | All
     return Allocated(parts[0][0], direction)
 
 
-def _bound(ball: Any, detail: dict[str, Any]) -> Bound:
-    low = max(_down(float(ball.lower())), 0.0)
-    high = min(_up(float(ball.upper())), 1.0)
-    middle = min(max(float(ball.mid()), low), high)
-    return Bound(low, middle, high, "contour", STATUS, detail)
-
-
-def _log_bound(ball: Any, detail: dict[str, Any]) -> Bound:
-    low, high = (
-        _log(end) for end in (ball.lower(), ball.upper())
-    )  # fmt: skip
-    high = min(_up(high), 0.0)
-    middle = _log(ball.mid())
-    return Bound(min(_down(low), 0.0), min(middle, high), high, "contour", STATUS, detail)
+def _bound(ball: Any, detail: dict[str, Any], log: bool) -> Bound:
+    """Delta, or its logarithm, rounded outward."""
+    number, least, most = (_log, -math.inf, 0.0) if log else (float, 0.0, 1.0)
+    low, middle, high = (number(v) for v in (ball.lower(), ball.mid(), ball.upper()))
+    low, high = (min(max(v, least), most) for v in (_down(low), _up(high)))
+    return Bound(low, min(max(middle, low), high), high, "contour", STATUS, detail)
 
 
 def _log(value: Any) -> float:

@@ -71,6 +71,11 @@ class Law:
         return cls(Oracle(declaration, event.theta), count)
 
 
+def peak(t: Any) -> Any:
+    """The largest value of e^(-tx) (1 - e^(-x)) for x > 0: t^t/(1+t)^(1+t)."""
+    return (t * t.log() - (1 + t) * (1 + t).log()).exp()
+
+
 class Contour:
     """Certified delta at finite losses of a composition of pairs with densities."""
 
@@ -190,7 +195,7 @@ class Contour:
                     moment = self.moment(t)
                 except MechcError:
                     break
-                bound = moment * (-t * epsilon + t * t.log() - (1 + t) * (1 + t).log()).exp()
+                bound = moment * (-t * epsilon).exp() * peak(t)
                 best = best.min(bound.upper()) if bound.is_finite() else best
         return arb(0).union(best)
 
@@ -248,8 +253,7 @@ class Contour:
         if not s > c:
             raise NumericError(f"no bound on M right of the contour at {c.str(5)}")
         w = (-period * (s - c)).exp()
-        exponent = -s * epsilon + s * s.log() - (1 + s) * (1 + s).log()
-        return moment * exponent.exp() * w / (1 - w)
+        return moment * (-s * epsilon).exp() * peak(s) * w / (1 - w)
 
     def _cutoff(self, c: Any, epsilon: Any, h: Any, wanted: Any) -> tuple[int, Any]:
         """The last node, and a bound on what lies beyond, but for `_others` in floating point."""

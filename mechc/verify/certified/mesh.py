@@ -477,17 +477,15 @@ def composed_part(
         lost = tested.lost * (-(c + 1) * tested.gap(start, epsilon)).exp()
         gained = lower.above(start, epsilon, c) - tested.above(start, epsilon, c + 1) - lost
         low = low.max(gained.lower())
-    # weights times e^(-c gap) (1 - e^(-gap)) over the points above eps, of which e^(-c gap)
-    # (1 - e^(-gap)) has the largest value peak
-    peak = (c * c.log() - (1 + c) * (1 + c).log()).exp()
-    start, high = near - 1, upper.lost * peak
+    # weights times e^(-c gap) (1 - e^(-gap)) over the points above eps
+    start, high = near - 1, upper.lost * contour.peak(c)
     while not upper.gap(start, epsilon) > 0:
         most = (1 - (-upper.gap(start, epsilon)).exp()).upper().max(arb(0))
         high += upper.between(start, start + 1)[0] * most
         start += 1
     high += upper.above(start, epsilon, c) - upper.above(start, epsilon, c + 1)
     front = (scale - c * epsilon).exp() / arb(2) ** WORD
-    left_out = whole * share * peak * (-c * epsilon).exp()
+    left_out = whole * share * contour.peak(c) * (-c * epsilon).exp()
     return (front * low).lower().max(arb(0)).union((front * high + left_out).upper())
 
 
