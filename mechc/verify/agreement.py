@@ -118,12 +118,9 @@ def _below(
 ) -> Iterator[Comparison]:  # fmt: skip
     """Delta of the first is at most that of the second."""
     for epsilon in epsilons:
-        a, b = ask(count * smaller, epsilon, direction), ask(count * larger, epsilon, direction)
-        if a is not None and b is not None:
-            found = f"log delta >= {a[0]} for {smaller}, <= {b[1]} for {larger}"
-            where = f"{count} * {smaller} and {count} * {larger}; "
-            where += f"epsilon={epsilon}, direction={direction}"
-            yield Comparison(statement, not a[0] > b[1], found, where)
+        where = f"{count} * {smaller} and {count} * {larger}; epsilon={epsilon}, "
+        a, b = (ask(count * event, epsilon, direction) for event in (smaller, larger))
+        yield from _at_most(statement, a, b, f"{where}direction={direction}")
 
 
 EPSILONS = (0.1, 0.5, 1.0, 3.0)

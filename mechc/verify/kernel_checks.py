@@ -223,15 +223,12 @@ def _complex_error(found: complex, truth: Any, oracle: Oracle, z: complex, enoug
     size = max(size, 1.0)
     if distance <= enough * size:
         return distance / size
-    near = log_moment(oracle, z * (1 - COARSE_STEP))
-    scale = size if near is None else size + float(abs(near - truth).mid()) / COARSE_STEP
-    scale += oracle.integral_sensitivity(lambda o: _log_moment_or(o, z, truth))
-    return distance / scale
 
+    def near(one: Oracle, at: complex = z) -> Any:
+        return truth if (moment := log_moment(one, at)) is None else moment
 
-def _log_moment_or(oracle: Oracle, z: complex, otherwise: Any) -> Any:
-    found = log_moment(oracle, z)
-    return otherwise if found is None else found
+    scale = size + float(abs(near(oracle, z * (1 - COARSE_STEP)) - truth).mid()) / COARSE_STEP
+    return distance / (scale + oracle.integral_sensitivity(near))
 
 
 def distributions(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> None:

@@ -56,7 +56,6 @@ from mechc.verify.balls.boxes import Box, Boxes, Open
 from mechc.verify.balls.infinity import AtInfinity, Unknown, slope, with_log_erfc
 from mechc.verify.balls.oracle import Oracle
 from mechc.verify.balls.part import Part
-from mechc.verify.balls.sums import exact, rational
 
 MAX_BOXES = 6000
 LARGEST_ROOT = 64
@@ -73,7 +72,7 @@ class Line:
 
     def __init__(self, x: Symbol, values: Any) -> None:
         """Hold both."""
-        self.x, self.values, self.exact = x, values, exact(values)
+        self.x, self.values, self.exact = x, values, expressions.exact(values)
 
     def on(self, f: Expr) -> Any:
         """The function on balls."""
@@ -238,7 +237,7 @@ class _Rules:
         for end, side in zip(self.ends, (-1, 1), strict=True):
             towards = frozenset(side * s for s in rising)
             if end.is_finite():
-                here = expr.xreplace({**self.line.exact, self.x: rational(end)})
+                here = expr.xreplace({**self.line.exact, self.x: expressions.rational(end)})
                 sign = _of_ball(expressions.constant(here, {}))
                 found |= frozenset(-s for s in towards) if sign == {0} else sign
             else:

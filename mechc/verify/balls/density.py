@@ -14,6 +14,7 @@ from sympy import Add, Expr, S, Symbol, diff, exp, expand, log
 
 from mechc.calculus.terms import Term
 from mechc.verify.balls import expressions
+from mechc.verify.balls.functions import log_of
 
 _MARKS = sorted([0.0, *(s * 2.0 ** (k / 4) for s in (-1, 1) for k in range(-40, 160))])
 _BETWEEN = [(a + b) / 2 for a, b in pairwise(_MARKS)]
@@ -47,12 +48,8 @@ class Law:
         value = self.logs[i](x, analytic) + self.beside(i)(x, analytic)
         if len(self.logs) == 1 or value.is_finite():
             return value
-        return self._log_of_densities(x, analytic)
-
-    def _log_of_densities(self, x: Any, analytic: bool) -> Any:
-        """The same where a term vanishes, and has no logarithm, but not all of them do."""
-        total = self.density(x, analytic)
-        return total.log(analytic) if isinstance(total, acb) else total.log()
+        # a term vanishes, and has no logarithm, but not all of them do
+        return log_of(self.density(x, analytic), analytic)
 
     @cached_property
     def is_algebraic(self) -> bool:
@@ -141,8 +138,8 @@ def _log_of_sum(weight: Any, rest: list[Any]) -> Callable[[Any, bool], Any]:
         return lambda x, analytic: weight
 
     def log_sum(x: Any, analytic: bool) -> Any:
-        total = weight.exp() + sum(((w + f(x, analytic)).exp() for w, f in rest), start=arb(0))
-        return total.log(analytic) if isinstance(total, acb) else total.log()
+        rises = ((w + f(x, analytic)).exp() for w, f in rest)
+        return log_of(sum(rises, start=weight.exp()), analytic)
 
     return log_sum
 

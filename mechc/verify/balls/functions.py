@@ -119,7 +119,7 @@ def nan_like(x: Ball) -> Ball:
 class Compiler:
     """One walk over an expression; equal subexpressions share their closure.
 
-    `total` is what adds up a constant sum (`mechc.verify.balls.sums`); without it sums are refused.
+    `total` adds up a constant sum (`mechc.verify.balls.expressions`); without it sums are refused.
     """
 
     def __init__(self, variable: Symbol | None, values: Values, total: Total | None = None) -> None:
@@ -198,7 +198,7 @@ class Compiler:
         exponent = self.compile(expr.exp)
         if expr.exp.has(self.variable or S.NaN):
             return lambda x, analytic: (
-                exponent(x, analytic) * _log(base(x, analytic), analytic)
+                exponent(x, analytic) * log_of(base(x, analytic), analytic)
             ).exp()
         return lambda x, analytic: power(base(x, analytic), exponent(x, False), analytic)
 
@@ -336,7 +336,7 @@ def _switch(name: str, on_complex: str) -> Callable[[Ball, bool], Ball]:
     )
 
 
-_log = _switch("log", "log")
+log_of = _switch("log", "log")
 
 
 def _lgamma(u: Ball, analytic: bool) -> Ball:
@@ -407,7 +407,7 @@ _FUNCTIONS: dict[str, Callable[..., Ball]] = {  # of balls, and the `analytic` f
     **{name: _method(name) for name in (
         "exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sech", "csch", "coth", "erf", "erfc",
         "gamma", "floor")},
-    "ceiling": _method("ceil"), "log": _log, "loggamma": _lgamma, "log_erfc": log_erfc,
+    "ceiling": _method("ceil"), "log": log_of, "loggamma": _lgamma, "log_erfc": log_erfc,
     "atan": _inverse_function("atan"), "asinh": _inverse_function("asinh"), "atan2": _atan2,
     "Abs": _switch("__abs__", "real_abs"), "sign": _switch("sgn", "real_sgn"),
     "Heaviside": _heaviside, "Max": _extreme("max"), "Min": _extreme("min"),
@@ -415,8 +415,8 @@ _FUNCTIONS: dict[str, Callable[..., Ball]] = {  # of balls, and the `analytic` f
         a, _extreme("min")(c, b, analytic), analytic),
     "besseli": _bessel,
     "besselk": lambda order, u, analytic: u.bessel_k(order),
-    "log_besselk": lambda n, z, analytic: _log(z.bessel_k(n), analytic),
-    "log_erf_gap": lambda u, h, analytic: _log(_erf_gap(u, h), analytic),
+    "log_besselk": lambda n, z, analytic: log_of(z.bessel_k(n), analytic),
+    "log_erf_gap": lambda u, h, analytic: log_of(_erf_gap(u, h), analytic),
     "zeta": lambda s, *rest: s.zeta(*rest[:-1]),
     "binomial": _binomial, "factorial": lambda u, analytic: (u + 1).gamma(),
     "erfc_rate": lambda u, analytic: erfc_rate(u), "erfc_bend": lambda u, analytic: erfc_bend(u),

@@ -49,7 +49,6 @@ from mechc.verify.balls.boxes import Boxes, Open
 from mechc.verify.balls.density import difference
 from mechc.verify.balls.infinity import Unknown
 from mechc.verify.balls.part import WHOLE, Part
-from mechc.verify.balls.sums import exact
 
 HIGHEST = 6  # order of a zero
 
@@ -128,7 +127,7 @@ def _zero(base: Expr, x: Symbol, end: Expr, values: Any, box: Any) -> Any:
 
 def _vanishes_here(function: Expr, x: Symbol, end: Expr, values: Any) -> bool:
     """Whether a function is zero at the end for these parameters: ends of two laws may meet."""
-    numbers = exact(values)
+    numbers = expressions.exact(values)
     return bool(simplify(function.xreplace(numbers).subs(x, end.xreplace(numbers))) == 0)
 
 

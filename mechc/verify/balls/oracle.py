@@ -19,9 +19,9 @@ from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from flint import acb, arb, ctx
-from sympy import And, Expr, Piecewise, Symbol, oo
+from sympy import And, Expr, Piecewise, oo
 
-from mechc.calculus.cases import Case, Piece, by_cases
+from mechc.calculus.cases import Case, by_cases
 from mechc.declare.declaration import Declaration
 from mechc.errors import UnsupportedError
 from mechc.loss.rounding import EPS
@@ -225,26 +225,21 @@ class Oracle:
             NumericError: no convergence; z may lie outside the strip.
             UnsupportedError: a tail that the rules cannot bound.
         """
-        z = acb(z)
-        total = acb(0)
-        for _, p, q in self.atom_masses():
-            if p > 0 and q > 0:
-                total += ((1 + z) * p.log() - z * q.log()).exp()
-        for part in self.parts():
-            total += part.moment(z)
-        return total
+        return sum((part.moment(acb(z)) for part in self.parts()), start=self._of_atoms(acb(z)))
+
+    def _of_atoms(self, z: Any) -> Any:
+        """The sum of p^(1+z) q^(-z) over the atoms."""
+        rows = [(p.log(), q.log()) for _, p, q in self.atom_masses() if p > 0 and q > 0]
+        return sum((((1 + z) * p - z * q).exp() for p, q in rows), start=acb(0))
 
     def moment_bound(self, t: Any) -> Any:
         """Upper bound on M(t) for real t, to a few digits; raises what `moment` raises."""
-        total = arb(0)
+        total = self._of_atoms(acb(t)).real
         for number, part in enumerate(self.parts()):
             few = self.measure is Measure.DENSITY and part.plateau is None
             with ctx.workprec(min(FEW_BITS, ctx.prec) if few else ctx.prec):
                 # a part of its own, for what parts keep has the precision at which it was found
                 total += self.parts()[number].moment(acb(t)).real
-        for _, p, q in self.atom_masses():
-            if p > 0 and q > 0:
-                total += ((1 + t) * p.log() - t * q.log()).exp()
         return total.upper()
 
     def is_bounded(self, t: float) -> bool:
@@ -254,13 +249,8 @@ class Oracle:
 
     def mass(self, law: str, lo: float = -math.inf, hi: float = math.inf) -> Any:
         """Ball around the mass of (lo, hi] under P (law "p") or Q."""
-        total = arb(0)
-        for x, p, q in self.atom_masses():
-            if x > lo and x <= hi:
-                total += p if law == "p" else q
-        for part in self.parts():
-            total += part.mass(law, lo, hi)
-        return total
+        rows = [(p if law == "p" else q) for x, p, q in self.atom_masses() if x > lo and x <= hi]
+        return sum(rows, start=self.part_mass(law, lo, hi))
 
     def part_mass(self, law: str, lo: float, hi: float) -> Any:
         """Ball around the mass of the part with a density (or on the lattice) in (lo, hi]."""
@@ -316,15 +306,14 @@ class Oracle:
                 densities.append(number)
         return rows, rest, densities
 
-    def _maker(self, piece: Piece, x: Symbol) -> Callable[[Piece, Symbol, Any], Any]:
-        if self.measure is Measure.LATTICE:
-            return LatticeSum
-        return LogarithmicIntegral if is_logarithmic(piece, x) else PieceIntegral
-
     def parts(self) -> list[Any]:
         """The pieces with their integrals, at the current precision."""
         if ctx.prec not in self._parts:
-            x = self.declaration.variable
-            made = (self._maker(p, x)(p, x, self.values) for p in self.case.pieces)
+            x, lattice = self.declaration.variable, self.measure is Measure.LATTICE
+            made = (
+                (LatticeSum if lattice else LogarithmicIntegral if is_logarithmic(piece, x)
+                 else PieceIntegral)(piece, x, self.values)
+                for piece in self.case.pieces
+            )  # fmt: skip
             self._parts[ctx.prec] = [part for part in made if not part.is_empty]
         return self._parts[ctx.prec]

@@ -24,7 +24,6 @@ from mechc.verify.balls.infinity import (
     slope,
     tail_terms,
 )  # fmt: skip
-from mechc.verify.balls.sums import exact
 
 WHOLE = (float("-inf"), float("inf"))
 
@@ -95,7 +94,7 @@ class Part(ABC):
         for exponent, law, i in rows:
             if (key := (id(law), i, side)) not in self._slopes:
                 variable, derivative = _slope(law.exprs[i], self.x, side)
-                self._slopes[key] = variable, derivative.xreplace(exact(self.values))
+                self._slopes[key] = variable, derivative.xreplace(expressions.exact(self.values))
             variable, derivative = self._slopes[key]
             # orders do not depend on the exponents: every moment meets the same places
             if (place := y.man_exp()) not in self._beyond:

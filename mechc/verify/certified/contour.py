@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -292,10 +293,7 @@ class Contour:
         """Bound on |M(c + iy)| of the steps with bounds, for this and all higher frequencies."""
         total = arb(1)
         for n, rows in tables.items():
-            one = rows[0].at(y)
-            for decay in rows[1:]:
-                one = one.min(decay.at(y))
-            total *= one ** self.laws[n].count
+            total *= reduce(arb.min, (decay.at(y) for decay in rows)) ** self.laws[n].count
         return total
 
     def _others(self, c: float, logs: Sequence[Any]) -> Any:

@@ -26,7 +26,6 @@ from mechc.verify.balls import expressions
 from mechc.verify.balls.boxes import Boxes, Open
 from mechc.verify.balls.integral import PieceIntegral
 from mechc.verify.balls.oracle import Oracle
-from mechc.verify.balls.sums import exact
 from mechc.verify.certified.integrand import Powers, Slopes
 
 BITS = 64
@@ -117,7 +116,7 @@ def _covered(
     """(mass, root, slope) of a stretch, or of its halves; what stays open is left to the rest."""
     lo, hi = stretch
     try:
-        return [(_critical if critical else _regular)(part, integrand, slopes, lo, hi)]
+        return [_stretch(part, integrand, slopes, lo, hi, critical)]
     except MechcError:
         if critical or not halvings:
             return []
@@ -155,7 +154,7 @@ def _one_fraction(expr: Expr, x: Symbol, values: Any) -> Expr:
     """A rational function in lowest terms, whose summands would cancel on wide balls."""
     if not expr.is_rational_function(x):
         return expr
-    top, bottom = fraction(cancel(expr.xreplace(exact(values))))
+    top, bottom = fraction(cancel(expr.xreplace(expressions.exact(values))))
     return horner(top, wrt=x) / horner(bottom, wrt=x)
 
 
@@ -328,40 +327,27 @@ def _variation(value: Any, slope: Any, lo: Any, hi: Any, boxes: Iterator[int]) -
     return total
 
 
-def _weight(part: PieceIntegral, integrand: Powers) -> Any:
-    exponent = integrand.log_weight(part)
-    return lambda x, analytic: exponent(x, analytic).exp()
-
-
-def _regular(
-    part: PieceIntegral, integrand: Powers, f: Slopes, lo: Any, hi: Any
+def _stretch(
+    part: PieceIntegral, integrand: Powers, f: Slopes, lo: Any, hi: Any, critical: bool
 ) -> tuple[Any, Any, Any]:
-    c, weight = integrand.c, _weight(part, integrand)
+    """(mass, root, slope) of a stretch, with an extremum of the loss inside or without."""
+    exponent, c = integrand.log_weight(part), integrand.c
 
     def value(x: Any) -> Any:
-        return weight(acb(x), False).real / f.first(x, False)
+        weight = exponent(acb(x), False).exp().real
+        return weight if critical else weight / f.first(x, False)
 
     def slope(box: Any) -> Any:
-        steep = f.first(box, True).real
-        return arb.nan() if steep.contains(0) else f.ratio(box, True).real
+        if critical:
+            return f.tilted(box, True).real
+        return arb.nan() if f.first(box, True).real.contains(0) else f.ratio(box, True).real
 
-    total = abs(value(lo)) + abs(value(hi)) + _variation(value, slope, lo, hi, f.boxes)
-    if not total.is_finite():
-        raise Open("the density has no finite enclosure at an end")
-    return part.integral(acb(1 + c), acb(-c), lo, hi).real, arb(0), total
-
-
-def _critical(
-    part: PieceIntegral, integrand: Powers, f: Slopes, lo: Any, hi: Any
-) -> tuple[Any, Any, Any]:
-    c, weight = integrand.c, _weight(part, integrand)
-
-    def value(x: Any) -> Any:
-        return weight(acb(x), False).real
-
-    variation = _variation(value, lambda box: f.tilted(box, True).real, lo, hi, f.boxes)
-    curved = abs(f.second(lo.union(hi), False)).lower()
-    root = 8 * (value(hi) + variation) / curved.sqrt()
-    if not root.is_finite() or not curved > 0:
-        raise Open("the bend of the loss is not told from zero")
-    return part.integral(acb(1 + c), acb(-c), lo, hi).real, root, arb(0)
+    root, rate, variation = arb(0), arb(0), _variation(value, slope, lo, hi, f.boxes)
+    if critical:
+        curved = abs(f.second(lo.union(hi), False)).lower()
+        root = 8 * (value(hi) + variation) / curved.sqrt()
+    else:
+        rate = abs(value(lo)) + abs(value(hi)) + variation
+    if not (root + rate).is_finite():
+        raise Open("the density has no finite enclosure at an end, or the loss may have no bend")
+    return part.integral(acb(1 + c), acb(-c), lo, hi).real, root, rate
