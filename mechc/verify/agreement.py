@@ -50,10 +50,7 @@ class Comparison(NamedTuple):
 def comparisons(run: Run, epsilons: Sequence[float], ask: Ask) -> Iterator[Comparison]:
     """Yield what was compared: every parameter of every event, at two neighbouring values.
 
-    Args:
-        run: a composition; each of its events is looked at by itself.
-        epsilons: where the composition of each event is asked.
-        ask: log delta of a composition at an epsilon in a direction, None where nothing is proved.
+    `ask` answers with bounds on log delta, or None where nothing is proved.
     """
     for event, count in run.parts:
         for info in event.mechanism.parameters:

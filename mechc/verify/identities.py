@@ -381,14 +381,7 @@ def lattice(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> N
 
 
 def words(declaration: Declaration, kernel: Any, text: str, check: Check) -> None:
-    """Compare the constants of a kernel with what its declaration leads to.
-
-    Args:
-        declaration: what the kernel was made from; its claim is derived again.
-        kernel: the module.
-        text: its source.
-        check: where differences are noted.
-    """
+    """Constants of a kernel are what its declaration leads to; its claim is derived again."""
     expected = {
         "NAME": declaration.name,
         "ABOUT": declaration.about,

@@ -191,13 +191,7 @@ def _within_reach(kernel: Any, z: complex, theta: Any) -> complex:
 
 
 def log_moment(oracle: Oracle, z: complex, accurate: int = ACCURATE_BITS) -> Any:
-    """Ball around log M(z), None where quadrature does not converge.
-
-    Args:
-        oracle: the pair.
-        z: inside the strip.
-        accurate: correct bits after which no more are sought.
-    """
+    """Ball around log M(z), None where quadrature does not converge; so many bits are enough."""
     found = None
     for bits in SHARPER:
         with ctx.workprec(bits):
@@ -269,14 +263,7 @@ def _change_of_mass(oracle: Oracle, law: str, name: str, x: float, truth: Any) -
 
 
 def law_of_a_step(run: Any, oracle: Oracle, levels: Sequence[float], check: Check) -> None:
-    """K, masses above and below losses, delta, the text run as Python, in balls.
-
-    Args:
-        run: `mechc.verify.recheck.Kernel` of the emitted text.
-        oracle: the pair.
-        levels: losses, finite.
-        check: where outcomes go.
-    """
+    """K, masses above and below finite losses, delta: the text run as Python, in balls."""
     theta, rows = list(oracle.theta), run("branches", oracle.theta)
     lo, hi = run("strip", theta)
     with np.errstate(all="ignore"), ctx.workprec(MOMENT_BITS):
@@ -547,14 +534,7 @@ def _moved(
 
 def outputs(oracle: Oracle, breakpoints: Sequence[float], rng: np.random.Generator, count: int
 ) -> list[float]:  # fmt: skip
-    """Outputs: breakpoints and their neighbours, tails to the smallest densities, random ones.
-
-    Args:
-        oracle: the pair.
-        breakpoints: finite ends of branches.
-        rng: for the random points.
-        count: number of random points.
-    """
+    """Outputs: breakpoints and their neighbours, tails to the smallest densities, random ones."""
     if oracle.measure is Measure.FINITE:
         places = [float(row[0].mid()) for row in oracle.atoms]
         return sorted({x + d for x in places for d in (-0.5, 0.0, 0.5)})

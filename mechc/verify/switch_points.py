@@ -59,11 +59,8 @@ def further(
 ) -> list[tuple[Theta, list[float]]]:  # fmt: skip
     """Vectors, and outputs for each, that show comparisons from a side not seen yet.
 
-    Args:
-        kernel: what is run.
-        parameters: of the mechanism.
-        known: vectors and outputs that are compared anyway.
-        tilts: where the generating function is compared at a vector.
+    `known` are those that are compared anyway; `tilts` says where the generating function is at a
+    vector.
     """
     compared = _compared(kernel)
     wanted = {(n, side) for r in compared.values() for n in r for side in (True, False)}

@@ -20,21 +20,11 @@ class Boxes:
     """Parts still to be looked at; those that `halve` is called for come again as two."""
 
     def __init__(self, parts: Iterable[Box], most: int, what: str = "parts of an interval") -> None:
-        """Begin.
-
-        Args:
-            parts: pairs of exact balls.
-            most: how many parts are looked at.
-            what: they are, for whoever reads the error.
-        """
+        """Begin with pairs of exact balls; at most so many are looked at, and errors say what."""
         self.todo, self.left, self.what = list(parts), most, what
 
     def __iter__(self) -> Iterator[Box]:
-        """Yield the parts, one taken off the stack at a time.
-
-        Raises:
-            Open: there are too many.
-        """
+        """Yield the parts, one taken off the stack at a time; `Open` where there are too many."""
         while self.todo:
             if not self.left:
                 raise Open(f"too many {self.what}, near {self.todo[-1][0].str(10)}")

@@ -250,12 +250,9 @@ def integral_factor(slope_: Order, start: Any) -> Any:
 
 
 def tail_terms(n: int, m: int, big_a: Any, big_b: Any) -> list[list[tuple[Any, int, int]]]:
-    """Bounds on (sum of n terms)^A (sum of m terms)^B as sums of products of single terms.
+    """Bounds on (sum of n terms)^A (sum of m terms)^B: each a sum of (factor, i, j), a_i^A b_j^B.
 
     Convexity for exponents >= 1, subadditivity in [0, 1], any single term for exponents < 0.
-
-    Returns:
-        Alternatives, each a valid bound: (factor, i, j) for factor * a_i^A * b_j^B.
     """
     first, second = _split(n, big_a), _split(m, big_b)
     return [

@@ -173,9 +173,7 @@ class Oracle:
     def sensitivity(self, f: Callable[[Oracle, Any], Any], x: float) -> float:
         """Sum |t df/dt| over t = x and the parameters: what relative errors of the input do.
 
-        Args:
-            f: function of an oracle and a ball, such as `Oracle.raw_loss`.
-            x: where; on a lattice it is exact and left out.
+        On a lattice x is exact and left out. `f` is a function such as `Oracle.raw_loss`.
         """
         with ctx.workprec(240):
             here = f(self, arb(x))

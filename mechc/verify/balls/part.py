@@ -32,13 +32,7 @@ class Part(ABC):
     """P and Q between `lo` and `hi`."""
 
     def __init__(self, piece: Piece, x: Symbol, values: Any) -> None:
-        """Bind the parameters.
-
-        Args:
-            piece: of the case that holds.
-            x: the variable.
-            values: exact balls for the parameters.
-        """
+        """Bind the parameters, exact balls."""
         self.piece, self.x, self.values = piece, x, values
         self.lo, self.hi = (expressions.constant(e, values) for e in (piece.lo, piece.hi))
         self.p, self.q = Law(piece.p, x, values), Law(piece.q, x, values)

@@ -59,11 +59,8 @@ def decays(
 ) -> list[Decay]:
     """Valid bounds for one step; which is sharpest depends on y and on the count.
 
-    Args:
-        oracle: a pair with densities.
-        integrand: weight and phase; `Powers(c)` for M.
-        frequencies: y at which losses that hardly vary are told from the rest.
-        nats: how far below its maximum the tilted density is cut otherwise.
+    The tilted density is cut so many `nats` below its maximum; at each of the frequencies losses
+    that hardly vary are told from the rest.
     """
     found = []
     boxes = iter(range(ALL_BOXES))

@@ -35,9 +35,7 @@ class Atoms(NamedTuple):
 def atoms_of(oracle: Oracle, smallest: Any) -> Atoms | None:
     """The finite losses of a pair, None where one has a density.
 
-    Args:
-        oracle: the pair.
-        smallest: mass under P that may be left out of an infinite lattice.
+    A mass of at most `smallest` under P is left out of an infinite lattice.
     """
     try:
         rows, missing, densities = oracle.losses(arb(1), arb(0), smallest, MAX_POINTS)
@@ -59,13 +57,7 @@ def _merged(rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 
 
 def finite_part(laws: Sequence[Law], atoms: Sequence[Atoms], epsilon: Any, tilt: float) -> Any:
-    """Ball around the part of delta at finite losses.
-
-    Args:
-        laws: distinct steps with counts.
-        atoms: their losses.
-        epsilon: exact ball.
-        tilt: inside the strip, for long sums; best near the saddle point.
+    """Ball around the part of delta at finite losses; long sums are tilted.
 
     Raises:
         UnsupportedError: the atoms lie on no common lattice and are too many to list.

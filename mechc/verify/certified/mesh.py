@@ -101,11 +101,6 @@ class Cells(NamedTuple):
 def cells_of(oracle: Oracle, c: Any, widest: float) -> Cells:
     """Cut the outputs of a pair into cells on which the loss varies by at most `widest`.
 
-    Args:
-        oracle: the pair.
-        c: tilt > 0 inside the strip, an exact ball.
-        widest: range of the loss in a cell.
-
     Raises:
         NumericError: too many panels or points.
     """
@@ -264,12 +259,7 @@ class Law(NamedTuple):
 
 
 def law_of(cells: Cells, mesh: Mesh, c: Any) -> Law:
-    """Put the cells of one step on a mesh.
-
-    Args:
-        cells: of the step.
-        mesh: points.
-        c: tilt, an exact ball.
+    """Put the cells of one step on a mesh, under a tilt c.
 
     Raises:
         NumericError: too many points.
@@ -314,13 +304,9 @@ class _Placed:
         self.size = max(first + frame.shape[1] for first, frame in self.frames) - self.first
 
     def _weights(self, values: Floats, side: float, most: int, within: Floats) -> Weights:
-        """Whole numbers, rounded down for side -1 and up for 1, as far as there are any `within`.
+        """Whole numbers, rounded down for side -1 and up for 1, where other values are positive.
 
-        Args:
-            values: sums of at most `most` weights each.
-            side: of the error.
-            most: see above.
-            within: values beside them.
+        The values are sums of at most `most` weights each.
         """
         slack = self.error * 1.01 + 2.0 * U * (most + len(self.blocks) + 64)  # all factors included
         scaled = np.ldexp(values * (1.0 + side * slack), WORD)
@@ -453,14 +439,7 @@ class Sum(NamedTuple):
 def composed_part(
     laws: Sequence[Law], counts: Sequence[int], step: Any, epsilon: Any, c: Any
 ) -> Any:
-    """Ball around the part of delta at finite losses of laws on one mesh.
-
-    Args:
-        laws: weights of each distinct step, tilted by c.
-        counts: of each.
-        step: of the mesh, an exact ball.
-        epsilon: exact ball.
-        c: exact ball inside the strip.
+    """Ball around the part of delta at finite losses of laws on one mesh, tilted by c.
 
     Raises:
         NumericError: too many points.

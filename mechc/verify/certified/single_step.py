@@ -21,13 +21,7 @@ FARTHEST = 60  # doublings of the place from which on a tail is looked at as a w
 
 
 def finite_part(oracle: Oracle, epsilon: Any, size: Any) -> Any:
-    """Ball around E_P[(1 - exp(eps - L))_+; L finite] of one step.
-
-    Args:
-        oracle: the pair.
-        epsilon: exact ball.
-        size: about the size of the answer.
-    """
+    """Ball around E_P[(1 - exp(eps - L))_+; L finite] of one step, which has about this size."""
     tiny = size * arb(2) ** (16 - ctx.prec)
     rows, total, densities = oracle.losses(arb(1), arb(0), tiny)
     for loss, mass in rows:
