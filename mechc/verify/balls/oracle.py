@@ -158,16 +158,12 @@ class Oracle:
     def neighbours(self, step: float) -> tuple[Oracle, ...]:
         """The same pair with one real parameter at a time made smaller by the factor 1 - step."""
         if step not in self._neighbours:
-            made = []
-            for parameter in self.declaration.parameters:
-                if not parameter.integer:
-                    moved = Oracle(self.declaration, self.theta)
-                    with ctx.workprec(240):
-                        moved.values[parameter.symbol] = self.values[parameter.symbol] * (
-                            1 - arb(step)
-                        )
-                    made.append(moved)
-            self._neighbours[step] = tuple(made)
+            real = [p.symbol for p in self.declaration.parameters if not p.integer]
+            made = tuple(Oracle(self.declaration, self.theta) for _ in real)
+            with ctx.workprec(240):
+                for moved, symbol in zip(made, real, strict=True):
+                    moved.values[symbol] *= 1 - arb(step)
+            self._neighbours[step] = made
         return self._neighbours[step]
 
     def sensitivity(self, f: Callable[[Oracle, Any], Any], x: float) -> float:
@@ -256,13 +252,10 @@ class Oracle:
 
     def infinite_mass(self, law: str = "p") -> Any:
         """Ball around P(q = 0) (law "p") or Q(p = 0)."""
-        total = arb(0)
-        for _, p, q in self.atom_masses():
-            if (q if law == "p" else p).is_zero():
-                total += p if law == "p" else q
-        for part in self.parts():
-            total += part.infinite_mass(law)
-        return total
+        own, other = (1, 2) if law == "p" else (2, 1)
+        masses = [row[own] for row in self.atom_masses() if row[other].is_zero()]
+        masses += [part.infinite_mass(law) for part in self.parts()]
+        return sum(masses, start=arb(0))
 
     def atom_masses(self) -> tuple[tuple[Any, ...], ...]:
         """(x, mass under P, mass under Q), at the current precision."""
