@@ -60,24 +60,15 @@ def _power_bound(
     here = expressions.constant(end, values)
     box, away = here.union(here + reach), abs(reach)
     height, order = arb(0), arb(1)
-    for exponent, terms in sides:
-        m, c = _power(terms, x, end, values, box)
-        height += exponent * c.log()
-        order += exponent * m
+    for outer, terms in sides:
+        for share, base in _factored(terms, x):
+            m, c = _zero(base, x, end, values, box)
+            exponent = outer * expressions.constant(share, values)
+            height += exponent * c.log()
+            order += exponent * m
     if not order > 0:
         raise Unknown("infinite next to a finite end")
     return (height.exp() * away**order / order).upper()
-
-
-def _power(terms: tuple[Term, ...], x: Symbol, end: Expr, values: Any, box: Any) -> Any:
-    """(m, c): the density is c u^m at distance u from the end, for some c in the ball."""
-    order, size = arb(0), arb(1)
-    for share, base in _factored(terms, x):
-        m, c = _zero(base, x, end, values, box)
-        exponent = expressions.constant(share, values)
-        order += exponent * m
-        size *= (exponent * c.log()).exp()
-    return order, size
 
 
 @lru_cache(maxsize=64)
@@ -114,21 +105,18 @@ def _density(terms: tuple[Term, ...]) -> Expr:
 
 
 def _zero(base: Expr, x: Symbol, end: Expr, values: Any, box: Any) -> Any:
-    """(m, c) of a function that has one sign inside."""
+    """(m, c): a function of one sign inside is c u^m at distance u, for some c in the ball."""
     for m in range(HIGHEST + 1):
         derivative, vanishes = _derivative(base, x, end, m)
         size = abs(expressions.function(derivative, x, values)(box, False))
         if size > 0 and size.is_finite():
             return m, size / factorial(m)
-        if not (vanishes or _vanishes_here(derivative, x, end, values)):
+        if vanishes:
+            continue
+        numbers = expressions.exact(values)  # ends of two laws may meet for these parameters
+        if simplify(derivative.xreplace(numbers).subs(x, end.xreplace(numbers))) != 0:
             break
     raise Unknown("the order of a zero at a finite end")
-
-
-def _vanishes_here(function: Expr, x: Symbol, end: Expr, values: Any) -> bool:
-    """Whether a function is zero at the end for these parameters: ends of two laws may meet."""
-    numbers = expressions.exact(values)
-    return bool(simplify(function.xreplace(numbers).subs(x, end.xreplace(numbers))) == 0)
 
 
 def rises_from(
@@ -159,8 +147,9 @@ def _derivative(function: Expr, x: Symbol, end: Expr, m: int) -> tuple[Expr, boo
     return derivative, simplify(derivative.subs(x, end)) == 0
 
 
-def exponential_integral(k: Any, c: Any, lo: Any, hi: Any) -> Any:
+def _exponential_integral(exponent: tuple[Any, Any], lo: Any, hi: Any) -> Any:
     """int_lo^hi exp(kx + c) dx, None where it is not decided."""
+    k, c = exponent
     if lo.is_finite() and hi.is_finite():
         middle, half = (lo + hi) / 2, (hi - lo) / 2
         return (k * middle + c).exp() * 2 * half * (acb(0, 1) * k * half).sinc()
@@ -257,10 +246,8 @@ class PieceIntegral(Part):
     def integral(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
         """int_lo^hi p^a q^b."""
         affine = self._affine(a, b)
-        if affine is not None:
-            closed = exponential_integral(affine[0], affine[1], lo, hi)
-            if closed is not None:
-                return closed
+        if affine is not None and (closed := _exponential_integral(affine, lo, hi)) is not None:
+            return closed
         lo, hi, beyond = self.within(a, b, lo, hi)
         total = acb(arb(0, beyond), arb(0, beyond))
         if lo < 0 and hi > 0:
